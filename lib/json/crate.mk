@@ -1,0 +1,3 @@
+about := Strict JSON and JSON Lines: duplicate keys, deep nesting and trailing bytes refused; a streaming reader
+deps  := base
+pkgs  := nlohmann

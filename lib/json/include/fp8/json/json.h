@@ -1,0 +1,68 @@
+/// Reading and writing strict JSON (RFC 8259) and JSON Lines. No comments, no byte order mark, no NaN, no trailing bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fp8/base/file.h"
+#include "fp8/json/value.h"
+
+namespace fp8::json {
+
+/// Bounds on untrusted text.
+struct Limits {
+  int max_depth = 64;                             ///< arrays and objects inside one another
+  std::size_t max_bytes = std::size_t{1} << 30U;  ///< length of the text
+};
+
+/// Parses exactly one value. Refuses empty text, duplicate keys, invalid UTF-8, numbers beyond double, trailing bytes and
+/// what is over `limits`, with Error `name: line L column C: reason` (columns are bytes).
+Value parse(std::string_view text, const std::string& name, const Limits& limits = {});
+
+/// Parses a whole file; errors name `path`.
+Value parse_file(const std::string& path, const Limits& limits = {});
+
+/// One line when `indent` < 0, else members on lines of their own, indented by `indent` spaces a level. Floats are the
+/// shortest that read back to the same bits and always look like floats (1.0); what is not finite becomes null. Text
+/// stays UTF-8; bytes that are not become U+FFFD. Deterministic.
+std::string dump(const Value& value, int indent = -1);
+
+/// What to do with a last line that has no newline and does not parse (its writer was killed).
+enum class TornLine : std::uint8_t {
+  refuse,  ///< an error like any other
+  ignore,  ///< treated as not yet there: next() returns nothing, and goes on when the rest arrives
+};
+
+/// JSON Lines, a value at a time. Empty lines are skipped; a line may have 64 MiB.
+class LineReader {
+ public:
+  /// Reads the file at `path`.
+  explicit LineReader(const std::string& path, TornLine torn = TornLine::refuse);
+  /// Reads an open descriptor, which stays the caller's (0 for standard input); `name` is for messages.
+  LineReader(int fd, std::string name, TornLine torn = TornLine::refuse);
+
+  /// The next value, or nothing at the end. After the end it may be called again for what was appended since. Throws Error
+  /// `name: line L column C: reason`.
+  std::optional<Value> next();
+  /// Number of the line that next() returned last, from 1; 0 before the first.
+  std::uint64_t line() const { return line_; }
+
+ private:
+  std::optional<std::string_view> next_line();
+  bool fill();
+
+  File file_;  // open only when this reader opened it
+  int fd_;
+  std::string name_;
+  TornLine torn_;
+  std::string buffer_;
+  std::size_t begin_ = 0;    // first byte of the buffer that is not consumed
+  std::size_t scanned_ = 0;  // bytes before here hold no newline
+  bool whole_ = true;        // whether the line last returned ended in a newline
+  std::uint64_t line_ = 0;
+};
+
+}  // namespace fp8::json

@@ -1,0 +1,193 @@
+/// A JSON value in memory. Objects keep the order in which members were set; integers and floats are kept apart.
+/// Not a serializer of C++ types: callers name each member.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace fp8::json {
+
+class Value;
+struct Member;
+
+/// What a Value holds.
+enum class Type : std::uint8_t { null, boolean, integer, real, string, array, object };
+
+/// "null", "boolean", "integer", "number", "string", "array", "object".
+std::string_view type_name(Type type);
+
+/// An array of values.
+using Array = std::vector<Value>;
+
+/// Members in the order in which they were first set; no two have the same key. Lookup takes logarithmic time.
+/// The getters with `what` throw Error `what: "key" ...` when the member is missing or of another type, `what` being the
+/// file or thing that the object came from.
+class Object {
+ public:
+  /// No members.
+  Object();
+  ~Object();
+  Object(const Object&);
+  Object(Object&&) noexcept;
+  Object& operator=(const Object&);
+  Object& operator=(Object&&) noexcept;
+
+  /// Takes members in their order. Throws Error `duplicate key "..."` when two have the same key.
+  static Object from_members(std::vector<Member> members);
+
+  /// The value under `key`, or nullptr. Valid until the object changes.
+  const Value* find(std::string_view key) const;
+  /// The value under `key`, or nullptr. Valid until the object changes.
+  Value* find(std::string_view key);
+  /// Whether there is a member `key`.
+  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  /// The value under `key`; throws Error when there is none.
+  const Value& at(std::string_view key) const;
+  /// Sets `key` to `value`, in place when it exists, else as the last member.
+  Value& set(std::string_view key, Value value);
+  /// The value under `key`, made null as the last member when there was none.
+  Value& operator[](std::string_view key);
+  /// Removes `key`; returns whether it was there.
+  bool erase(std::string_view key);
+
+  /// Number of members.
+  std::size_t size() const;
+  /// Whether there are none.
+  bool empty() const { return size() == 0; }
+  /// Members in order: `for (const auto& [key, value] : object)`.
+  const Member* begin() const;
+  /// Behind the last member.
+  const Member* end() const;
+
+  /// Integer member that must be there.
+  std::int64_t get_int(std::string_view key, const std::string& what) const;
+  /// Number member (integer or float) that must be there.
+  double get_double(std::string_view key, const std::string& what) const;
+  /// Boolean member that must be there.
+  bool get_bool(std::string_view key, const std::string& what) const;
+  /// String member that must be there. Valid until the object changes.
+  const std::string& get_string(std::string_view key, const std::string& what) const;
+  /// Array member that must be there. Valid until the object changes.
+  const Array& get_array(std::string_view key, const std::string& what) const;
+  /// Object member that must be there. Valid until the object changes.
+  const Object& get_object(std::string_view key, const std::string& what) const;
+
+  /// Integer member, or `fallback` when it is missing or null; another type is an error.
+  std::int64_t get_int_or(std::string_view key, std::int64_t fallback, const std::string& what) const;
+  /// Number member, or `fallback` when it is missing or null; another type is an error.
+  double get_double_or(std::string_view key, double fallback, const std::string& what) const;
+  /// Boolean member, or `fallback` when it is missing or null; another type is an error.
+  bool get_bool_or(std::string_view key, bool fallback, const std::string& what) const;
+  /// String member, or `fallback` when it is missing or null; another type is an error.
+  std::string get_string_or(std::string_view key, std::string_view fallback, const std::string& what) const;
+
+  /// Same members, in any order.
+  bool operator==(const Object& other) const;
+
+ private:
+  std::size_t position(std::string_view key) const;
+  void build_index();
+  std::vector<Member> members_;
+  std::vector<std::uint32_t> index_;  // positions sorted by key; empty while there are few members
+};
+
+/// One JSON value. A value type: copies are deep.
+class Value {
+ public:
+  /// null
+  Value() = default;
+  /// null
+  Value(std::nullptr_t) {}
+  /// boolean; not from pointers
+  template <std::same_as<bool> T>
+  Value(T value) : data_(value) {}
+  /// integer of any width
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  Value(T value) : data_(integer(value)) {}
+  /// float, widened; a float reads back to the same bits
+  Value(float value) : data_(static_cast<double>(value)) {}
+  /// float
+  Value(double value) : data_(value) {}
+  /// string, which must be UTF-8 (dump() replaces what is not)
+  Value(std::string value) : data_(std::move(value)) {}
+  /// string, which must be UTF-8
+  Value(std::string_view value) : data_(std::string(value)) {}
+  /// string, which must be UTF-8
+  Value(const char* value) : data_(std::string(value)) {}
+  /// array
+  Value(Array value) : data_(std::move(value)) {}
+  /// object
+  Value(Object value) : data_(std::move(value)) {}
+
+  /// What it holds.
+  Type type() const;
+  /// Whether it is null.
+  bool is_null() const { return type() == Type::null; }
+  /// Whether it is true or false.
+  bool is_bool() const { return type() == Type::boolean; }
+  /// Whether it was written as an integer (3, not 3.0).
+  bool is_int() const { return type() == Type::integer; }
+  /// Whether it is an integer or a float.
+  bool is_number() const { return is_int() || type() == Type::real; }
+  /// Whether it is a string.
+  bool is_string() const { return type() == Type::string; }
+  /// Whether it is an array.
+  bool is_array() const { return type() == Type::array; }
+  /// Whether it is an object.
+  bool is_object() const { return type() == Type::object; }
+
+  // The accessors throw Error `expected X, found Y` for another type.
+  /// The boolean.
+  bool as_bool() const;
+  /// The integer; throws when it is a float or above the range of int64.
+  std::int64_t as_int() const;
+  /// The integer; throws when it is a float or negative.
+  std::uint64_t as_uint() const;
+  /// The number, an integer rounded to nearest.
+  double as_double() const;
+  /// The string.
+  const std::string& as_string() const;
+  /// The array.
+  const Array& as_array() const;
+  /// The array.
+  Array& as_array();
+  /// The object.
+  const Object& as_object() const;
+  /// The object.
+  Object& as_object();
+
+  /// Same type and value; 3 and 3.0 differ, the order of members does not matter.
+  bool operator==(const Value& other) const;
+
+ private:
+  // uint64 only above the range of int64, so that each number has one representation.
+  using Data = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, Array, Object>;
+  template <std::integral T>
+  static Data integer(T value) {
+    if (std::in_range<std::int64_t>(value)) return static_cast<std::int64_t>(value);
+    return static_cast<std::uint64_t>(value);
+  }
+  Data data_ = nullptr;
+};
+
+/// A member of an object.
+struct Member {
+  std::string key;  ///< unique in its object
+  Value value;      ///< its value
+
+  /// Same key and value.
+  bool operator==(const Member&) const = default;
+};
+
+/// An object from members written in place: `object({{"type", "eval"}, {"loss", 2.5}})`. A later duplicate wins.
+Value object(std::initializer_list<Member> members);
+
+}  // namespace fp8::json
