@@ -45,8 +45,8 @@ class Digester {
 /// Digest of `bytes` (host memory).
 Digest digest_of(std::span<const std::byte> bytes);
 
-/// Digest of a file's bytes from `offset` to its end, read in pieces of 4 MiB. Throws Error naming `path` when it cannot
-/// be read or ends before `offset`.
+/// Digest of a file's bytes from `offset` to its end, read in pieces of 4 MiB. Throws Error naming `path` when it
+/// cannot be read or ends before `offset`.
 Digest digest_of_file(const std::string& path, std::uint64_t offset = 0);
 
 }  // namespace fp8

@@ -18,7 +18,8 @@ enum class Exit : std::uint8_t {
   again = 75,       ///< stopped on request, checkpoint saved: run again
 };
 
-/// One line that says what is wrong, as `path: reason` or `--flag: reason`, without the tool's name and without a newline.
+/// One line that says what is wrong, as `path: reason` or `--flag: reason`, without the tool's name and without a
+/// newline.
 class Error : public std::runtime_error {
  public:
   /// `message` is shown to the user behind the tool's name; `code` is the exit status.

@@ -38,8 +38,8 @@ std::string human_bytes(std::uint64_t bytes);
 /// A count for people, in powers of 1000 with three significant digits: "999", "1.5 k", "124 M".
 std::string human_count(std::uint64_t count);
 
-/// Whether the whole of `name` matches `pattern`, where `*` is any run of characters, dots and slashes included, and `?`
-/// is one byte. No classes, no escapes. At most |pattern| x |name| steps.
+/// Whether the whole of `name` matches `pattern`, where `*` is any run of characters, dots and slashes included, and
+/// `?` is one byte. No classes, no escapes. At most |pattern| x |name| steps.
 bool glob_match(std::string_view pattern, std::string_view name);
 
 }  // namespace fp8

@@ -1,4 +1,5 @@
-/// Reading and writing strict JSON (RFC 8259) and JSON Lines. No comments, no byte order mark, no NaN, no trailing bytes.
+/// Reading and writing strict JSON (RFC 8259) and JSON Lines. No comments, no byte order mark, no NaN, no trailing
+/// bytes.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ struct Limits {
   std::size_t max_bytes = std::size_t{1} << 30U;  ///< length of the text
 };
 
-/// Parses exactly one value. Refuses empty text, duplicate keys, invalid UTF-8, numbers beyond double, trailing bytes and
-/// what is over `limits`, with Error `name: line L column C: reason` (columns are bytes).
+/// Parses exactly one value. Refuses empty text, duplicate keys, invalid UTF-8, numbers beyond double, trailing bytes
+/// and what is over `limits`, with Error `name: line L column C: reason` (columns are bytes).
 Value parse(std::string_view text, const std::string& name, const Limits& limits = {});
 
 /// Parses a whole file; errors name `path`.
@@ -44,8 +45,8 @@ class LineReader {
   /// Reads an open descriptor, which stays the caller's (0 for standard input); `name` is for messages.
   LineReader(int fd, std::string name, TornLine torn = TornLine::refuse);
 
-  /// The next value, or nothing at the end. After the end it may be called again for what was appended since. Throws Error
-  /// `name: line L column C: reason`.
+  /// The next value, or nothing at the end. After the end it may be called again for what was appended since. Throws
+  /// Error `name: line L column C: reason`.
   std::optional<Value> next();
   /// Number of the line that next() returned last, from 1; 0 before the first.
   std::uint64_t line() const { return line_; }

@@ -27,8 +27,8 @@ std::string_view type_name(Type type);
 using Array = std::vector<Value>;
 
 /// Members in the order in which they were first set; no two have the same key. Lookup takes logarithmic time.
-/// The getters with `what` throw Error `what: "key" ...` when the member is missing or of another type, `what` being the
-/// file or thing that the object came from.
+/// The getters with `what` throw Error `what: "key" ...` when the member is missing or of another type, `what` being
+/// the file or thing that the object came from.
 class Object {
  public:
   /// No members.
@@ -110,8 +110,7 @@ class Value {
   Value(T value) : data_(value) {}
   /// integer of any width
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Value(T value) : data_(integer(value)) {}
+  requires(!std::same_as<T, bool>) Value(T value) : data_(integer(value)) {}
   /// float, widened; a float reads back to the same bits
   Value(float value) : data_(static_cast<double>(value)) {}
   /// float
