@@ -1,0 +1,2 @@
+about := Token files: made from text, JSON Lines and raw ids, read mapped, sampled sequentially or by a keyed permutation
+deps  := base json dtype h5

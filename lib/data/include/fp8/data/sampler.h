@@ -1,0 +1,72 @@
+/// Which tokens a step trains on. Sample j of sequence length T reads tokens [jT, jT+T); its targets lie one further.
+/// What a sampler yields is a function of (kind, seed, step, position) alone: it has no state to save, and it does not
+/// depend on how the step's samples are split over ranks and micro-batches. Source: numerics of this suite,
+/// fp8-step(1), --sampler.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "fp8/data/tokens.h"
+
+namespace fp8::data {
+
+/// Target that carries no loss.
+inline constexpr std::int32_t kIgnoredTarget = -100;
+
+/// Order of the samples.
+enum class SamplerKind : std::uint8_t {
+  sequential,  ///< position p of the run is sample p mod samples
+  shuffle,     ///< a permutation of the samples for each epoch, keyed by (seed, epoch)
+};
+
+/// Kind by name (sequential, shuffle); empty for an unknown one.
+std::optional<SamplerKind> parse_sampler(std::string_view name);
+
+/// A permutation of [0, n) keyed by `key`, evaluated at `index` < n: a Feistel network of six rounds on the even number
+/// of bits that covers n, walked until it falls below n. O(1) memory, a few rounds on average.
+std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key);
+
+/// Samples of one token file. Holds a reference to it.
+class Sampler {
+ public:
+  /// `sequence_length` T in tokens and `global_batch` G in samples a step, both positive. Throws Error naming both
+  /// numbers when the file has fewer than T + 1 tokens.
+  Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, std::int64_t sequence_length,
+          std::int64_t global_batch);
+
+  /// Samples in the file, floor((tokens - 1) / T): one epoch.
+  std::int64_t samples() const { return samples_; }
+  /// Tokens trained on by a step: G x T.
+  std::int64_t tokens_per_step() const { return global_batch_ * sequence_length_; }
+  /// Which sample stands at `position` in [0, G) of `step` (from 0).
+  std::int64_t sample_index(std::int64_t step, std::int64_t position) const;
+  /// Samples at positions [first, first + count) of `step`: inputs and targets are [count, T], row by row. A target the
+  /// file's mask excludes is kIgnoredTarget.
+  void batch(std::int64_t step, std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
+             std::span<std::int32_t> targets) const;
+  /// Tokens [sample x T, sample x T + T) and the targets one further, by the sample's own number; for evaluation in
+  /// file order.
+  void sample(std::int64_t sample, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const;
+
+ private:
+  const TokenFile* tokens_;
+  SamplerKind kind_;
+  std::uint64_t seed_;
+  std::int64_t sequence_length_;
+  std::int64_t global_batch_;
+  std::int64_t samples_;
+};
+
+/// Part of `global_batch` positions that belongs to `rank` of `ranks`: contiguous, sizes equal.
+struct RankPart {
+  std::int64_t first;  ///< first position
+  std::int64_t count;  ///< positions
+};
+
+/// The part of a step's samples for data-parallel rank r of R. Throws Error when R does not divide the batch.
+RankPart rank_part(std::int64_t global_batch, std::int64_t rank, std::int64_t ranks);
+
+}  // namespace fp8::data

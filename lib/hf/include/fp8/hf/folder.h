@@ -1,0 +1,59 @@
+/// A Hugging Face model folder: its configuration and the tensors of all its safetensors shards as one list. Read-only
+/// and untrusted: an index may name only bare files of the folder and must agree with them. Which tensors a model needs
+/// is the model's business.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8/hf/config.h"
+#include "fp8/hf/safetensors.h"
+
+namespace fp8::hf {
+
+/// An open folder. Reading is const and safe from several threads.
+class Folder {
+ public:
+  /// Opens config.json and model.safetensors, or the shards model.safetensors.index.json names. Throws Error `path:
+  /// reason`.
+  explicit Folder(const std::string& path);
+
+  /// Whether `path` is a directory that holds a config.json.
+  static bool looks_like(const std::string& path);
+
+  /// Path it was opened by.
+  const std::string& path() const { return path_; }
+  /// The model's configuration.
+  const Config& config() const { return config_; }
+  /// Bytes of tokenizer.json, if the folder has one (at most 256 MiB).
+  std::optional<std::string> tokenizer() const;
+
+  /// A tensor and the shard that holds it.
+  struct Entry {
+    const TensorInfo* info;        ///< name, dtype, shape
+    const SafetensorsFile* shard;  ///< the file that holds it
+  };
+  /// All tensors, sorted by name.
+  const std::vector<Entry>& tensors() const { return tensors_; }
+  /// The tensor called `name`, or null.
+  const Entry* find(std::string_view name) const;
+
+  /// Bytes of rows [first, first + count) of the first dimension (of the whole of a scalar: first 0, count 1) as
+  /// stored; out.size() must be exactly theirs.
+  void read_rows(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
+  /// The same rows as floats, exact. Throws Error `file: tensor ...` for formats other than F32, BF16, F16.
+  void read_rows_f32(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<float> out) const;
+
+ private:
+  std::string path_;
+  Config config_;
+  std::vector<SafetensorsFile> shards_;
+  std::vector<Entry> tensors_;
+};
+
+}  // namespace fp8::hf
