@@ -1,0 +1,100 @@
+/// Matrix multiply C = A B for every layer, and the count of what ran. On the host through oneDNN: bf16 with f32
+/// accumulation, f32 for f32 operands; FP8 operands are bf16 values on the FP8 grid (see quant), products exact,
+/// inverse scales applied in f32 before the result is rounded: that is the emulation. Not for element-wise work; not a
+/// BLAS.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fp8/tensor/tensor.h"
+
+namespace fp8::gemm {
+
+using device::Context;
+using dtype::DType;
+using tensor::View;
+
+/// What a GEMM of a linear layer is for. `other` is matmul work outside of linear layers (attention); it is counted
+/// apart.
+enum class Role : std::uint8_t { forward, dgrad, wgrad, other };
+
+/// Class of operands for counting: a GEMM is fp8 when both its operands are.
+enum class Kind : std::uint8_t { f32, bf16, fp8 };
+
+/// One operand.
+struct Operand {
+  View matrix;                ///< two dimensions, one of the strides is 1; f32 or bf16 (host), also FP8 bytes (device)
+  DType format = DType::f32;  ///< grid of the values: f32, bf16, e4m3, e5m2
+  View inverse_scale;         ///< f32, contiguous: empty (1), [1], or one for each row of A, each column of B
+};
+
+/// How to run one GEMM.
+struct Options {
+  Role role = Role::other;         ///< for the counts
+  bool accumulate = false;         ///< C += A B, C in f32
+  bool fast_accumulation = false;  ///< tensor cores may keep fewer bits while summing; no effect on the host
+  View bias;                       ///< empty, or one per column of C, f32 or bf16, added in f32 before rounding
+};
+
+/// GEMMs executed and their FLOPs (2 M N K).
+struct Count {
+  std::int64_t gemms = 0;  ///< calls
+  double flops = 0;        ///< 2 M N K each
+};
+
+/// Counts by role and kind.
+struct Counts {
+  std::array<std::array<Count, 3>, 4> by{};  ///< [role][kind]
+  /// Sum over the roles of linear layers (forward, dgrad, wgrad).
+  Count linear(Kind kind) const;
+  /// Share of the linear layers' FLOPs that ran in FP8; 0 when none ran.
+  double fp8_share() const;
+  /// Difference, for the counts of one step.
+  Counts operator-(const Counts& earlier) const;
+};
+
+/// How bf16 storage is multiplied on the host. Both sum exact products in f32, in their own orders.
+enum class HostBf16 : std::uint8_t {
+  detect,  ///< native where the CPU has AVX-512, upcast elsewhere
+  native,  ///< oneDNN's bf16 matmul
+  upcast,  ///< operands to f32 scratch (exact), oneDNN's f32 matmul
+};
+
+/// Runs GEMMs and keeps plans (primitives, scratch) between calls: nothing is allocated once a call like it has been
+/// made. One per thread of control.
+class Engine {
+ public:
+  /// An engine without plans.
+  explicit Engine(HostBf16 host_bf16 = HostBf16::detect);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// C [M, N] = A [M, K] B [K, N] (+ C) (+ bias).
+  /// A and B both f32, or both bf16 storage (any mix of bf16, e4m3, e5m2 formats). C is f32 or bf16, row-major with
+  /// unit column stride (its row stride may be larger: a block of columns of a wider matrix); bf16 C with accumulate is
+  /// refused. Any dimension may be any size; zero is legal (K = 0 gives bias or zeros, added to C when accumulating).
+  /// With ctx.dry nothing is computed or counted. The arena is not used. Inverse scales multiply the f32 sum one after
+  /// the other, A's first, then come C and bias. Deterministic for a given number of threads. Throws Error on a
+  /// mismatch of shapes or formats.
+  void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options);
+
+  /// What ran since the engine was made.
+  const Counts& counts() const;
+
+  /// Bytes of scratch memory that the calls so far need, dry ones included. It belongs to the engine, is not in any
+  /// arena, and is shared by all plans.
+  std::size_t scratch_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Kind a GEMM of these operand formats counts as.
+Kind kind_of(DType a, DType b);
+
+}  // namespace fp8::gemm
