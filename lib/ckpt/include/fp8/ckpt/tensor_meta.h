@@ -1,0 +1,55 @@
+/// What a checkpoint says about one tensor, and the names of a checkpoint's parts. A tensor is any dataset but the four
+/// documents (config, train, provenance, tokenizer at the root); the first part of its name says what it is.
+#pragma once
+
+#include "fp8/h5/types.h"
+
+namespace fp8::ckpt {
+
+using dtype::DType;
+
+/// What a checkpoint is for.
+enum class Kind : std::uint8_t {
+  model,      ///< weights one can train from
+  quantized,  ///< FP8 codes and scales; cannot be trained
+  training,   ///< weights, optimizer state and position of a run
+};
+
+/// "model", "quantized", "training".
+std::string_view name_of(Kind kind);
+/// Inverse of name_of(Kind); throws Error `what: unknown kind ...`.
+Kind parse_kind(std::string_view name, const std::string& what);
+
+/// Version of the format that this library writes and reads.
+inline constexpr std::int64_t kVersion = 1;
+
+/// Prefixes of tensor names.
+inline constexpr std::string_view kWeights = "weights/";
+inline constexpr std::string_view kScales = "scales/";        ///< what codes are multiplied by
+inline constexpr std::string_view kMomentM = "optimizer/m/";  ///< first moments
+inline constexpr std::string_view kMomentV = "optimizer/v/";  ///< second moments
+inline constexpr std::string_view kFp8 = "fp8/";              ///< state of the delayed recipe
+
+/// Whether a tensor of this name is of a section that this version defines.
+bool is_known_section(std::string_view name);
+
+/// One tensor, whatever files hold it.
+struct TensorMeta {
+  std::string name;                 ///< full, such as `weights/model.norm.weight`
+  DType dtype = DType::f32;         ///< as stored
+  std::vector<std::int64_t> shape;  ///< global extents, at most four; empty for a scalar
+  std::string fate;                 ///< of a weight: "fp8" or "bf16"; may be empty
+  std::string reason;               ///< why it has that fate; may be empty
+  h5::Attributes attributes;        ///< all others, kept as they are
+
+  /// Extent of the first dimension; 1 for a scalar.
+  std::int64_t rows() const { return shape.empty() ? 1 : shape.front(); }
+  /// Bytes of one row; 0 where there are no rows. Throws Error on overflow.
+  std::uint64_t row_bytes() const;
+  /// Bytes of the whole tensor. Throws Error on overflow.
+  std::uint64_t bytes() const;
+  /// Equal in every field.
+  bool operator==(const TensorMeta&) const = default;
+};
+
+}  // namespace fp8::ckpt
