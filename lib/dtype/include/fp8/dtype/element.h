@@ -1,0 +1,74 @@
+/// One element at a time: encode, decode, round. Shared by host loops and device kernels, so these functions are inline,
+/// branch-light and carry FP8_HD. Not for loops over arrays: see convert.h.
+/// Source: OCP 8-bit Floating Point Specification (OFP8) 1.0; OCP MX 1.0 (E8M0).
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define FP8_HD __host__ __device__
+#else
+#define FP8_HD
+#endif
+
+namespace fp8::dtype {
+
+/// A bfloat16 as stored: the upper half of a float. A distinct type, so that a uint16 token is never taken for one.
+struct Bf16 {
+  std::uint16_t bits;  ///< sign, 8 exponent bits, 7 fraction bits
+};
+
+/// The float with the same value.
+FP8_HD inline float to_float(Bf16 v) { return std::bit_cast<float>(static_cast<std::uint32_t>(v.bits) << 16); }
+/// Identity, so that templates over float and Bf16 read alike.
+FP8_HD inline float to_float(float v) { return v; }
+
+/// Rounds to nearest even; NaN stays NaN (quiet); overflow gives infinity, as IEEE.
+FP8_HD inline Bf16 to_bf16(float v) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(v);
+  const std::uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+  const bool nan = (u & 0x7FFFFFFFu) > 0x7F800000u;
+  return Bf16{static_cast<std::uint16_t>(nan ? ((u >> 16) | 0x40u) : rounded)};
+}
+
+/// Rounds stochastically to BF16: adds the 16 random low bits of `random` below the kept fraction and truncates. Values
+/// already on the grid, infinities and NaN are unchanged.
+FP8_HD inline Bf16 to_bf16_stochastic(float v, std::uint32_t random) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(v);
+  const bool finite = (u & 0x7F800000u) != 0x7F800000u;
+  return finite ? Bf16{static_cast<std::uint16_t>((u + (random & 0xFFFFu)) >> 16)} : to_bf16(v);
+}
+
+/// Stores a float as T (float or Bf16), rounding to nearest even.
+template <class T>
+FP8_HD inline T from_float(float v);
+template <>
+FP8_HD inline float from_float<float>(float v) {
+  return v;
+}
+template <>
+FP8_HD inline Bf16 from_float<Bf16>(float v) {
+  return to_bf16(v);
+}
+
+/// E4M3FN code of v: clamped to +-448, rounded to nearest even; NaN gives 0x7F with v's sign; the sign of zero is kept.
+FP8_HD inline std::uint8_t to_e4m3(float v);
+/// E5M2 code of v: clamped to +-57344 (infinity saturates), rounded to nearest even; NaN gives 0x7F with v's sign.
+FP8_HD inline std::uint8_t to_e5m2(float v);
+/// Value of an E4M3FN code; 0x7F and 0xFF are NaN.
+FP8_HD inline float from_e4m3(std::uint8_t code);
+/// Value of an E5M2 code; infinities and NaN as IEEE.
+FP8_HD inline float from_e5m2(std::uint8_t code);
+/// v rounded to the E4M3FN grid as to_e4m3 does, as a float: from_e4m3(to_e4m3(v)) without the detour over the code.
+FP8_HD inline float round_to_e4m3(float v);
+/// v rounded to the E5M2 grid as to_e5m2 does, as a float.
+FP8_HD inline float round_to_e5m2(float v);
+/// Value of an E8M0 code: 2^(code - 127), subnormal 2^-127 at code 0; 0xFF is NaN.
+FP8_HD inline float from_e8m0(std::uint8_t code);
+/// E8M0 code of the smallest power of two >= v (v >= 0), 2^-127 to 2^127: 0 gives 0x00, infinity 0xFE, NaN 0xFF.
+FP8_HD inline std::uint8_t to_e8m0_round_up(float v);
+
+}  // namespace fp8::dtype
+
+#include "fp8/dtype/element_impl.h"

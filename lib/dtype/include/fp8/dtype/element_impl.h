@@ -1,0 +1,108 @@
+/// Bodies of the FP8 functions of element.h, and the same as templates over the format, for kernels that serve both. Included by
+/// element.h alone. No branch, no table, no product next to a sum (which a compiler may fuse): every function is a handful of integer
+/// and float operations that a vectorizer or a GPU turns into selects. Needs round-to-nearest mode and subnormals that are not flushed.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "fp8/dtype/element.h"
+
+namespace fp8::dtype {
+
+/// Shape of E4M3FN for the templates below.
+struct E4m3Grid {
+  static constexpr int kFractionBits = 3;              ///< stored fraction bits
+  static constexpr std::uint32_t kMinExponent = 121u;  ///< exponent field, as a float, of the smallest normal value, 2^-6
+  static constexpr float kMax = 448.0f;                ///< largest finite value
+};
+
+/// Shape of E5M2 for the templates below.
+struct E5m2Grid {
+  static constexpr int kFractionBits = 2;              ///< stored fraction bits
+  static constexpr std::uint32_t kMinExponent = 113u;  ///< exponent field, as a float, of the smallest normal value, 2^-14
+  static constexpr float kMax = 57344.0f;              ///< largest finite value
+};
+
+/// |v| clamped to the format's largest value; NaN stays NaN.
+template <class Grid>
+FP8_HD inline float clamped_magnitude(float v) {
+  const float a = std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFu);
+  return Grid::kMax < a ? Grid::kMax : a;  // NaN compares false and passes through
+}
+
+/// Exponent bits of a clamped magnitude, in place, not below those of the smallest normal value.
+template <class Grid>
+FP8_HD inline std::uint32_t grid_exponent(float a) {
+  const std::uint32_t e = std::bit_cast<std::uint32_t>(a) & 0x7F800000u;
+  return e < (Grid::kMinExponent << 23) ? Grid::kMinExponent << 23 : e;
+}
+
+/// A power of two so large that one unit in its last place is the spacing of the grid at exponent bits `e`: adding it rounds to the
+/// grid, ties to even. The exponent bits of NaN wrap around to a finite number, and a NaN plus that is a NaN.
+template <class Grid>
+FP8_HD inline float rounding_constant(std::uint32_t e) {
+  return std::bit_cast<float>(e + (static_cast<std::uint32_t>(23 - Grid::kFractionBits) << 23));
+}
+
+/// v clamped and rounded to nearest even on the grid, as a float; NaN stays NaN; the sign of zero is kept.
+template <class Grid>
+FP8_HD inline float round_to_grid(float v) {
+  const std::uint32_t sign = std::bit_cast<std::uint32_t>(v) & 0x80000000u;
+  const float a = clamped_magnitude<Grid>(v);
+  const float c = rounding_constant<Grid>(grid_exponent<Grid>(a));
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>((a + c) - c) | sign);
+}
+
+/// Code of round_to_grid(v); NaN gives 0x7F with v's sign.
+template <class Grid>
+FP8_HD inline std::uint8_t encode(float v) {
+  const std::uint32_t sign = (std::bit_cast<std::uint32_t>(v) >> 24) & 0x80u;
+  const float a = clamped_magnitude<Grid>(v);
+  const std::uint32_t e = grid_exponent<Grid>(a);
+  const float c = rounding_constant<Grid>(e);
+  // Grid spacings in a: the low bits of the sum. A normal value counts the hidden one too, which is the step to the next exponent.
+  const std::uint32_t spacings = std::bit_cast<std::uint32_t>(a + c) - std::bit_cast<std::uint32_t>(c);
+  const std::uint32_t code = spacings + ((e - (Grid::kMinExponent << 23)) >> (23 - Grid::kFractionBits));
+  const bool nan = std::bit_cast<std::uint32_t>(a) > 0x7F800000u;
+  return static_cast<std::uint8_t>((nan ? 0x7Fu : code) | sign);
+}
+
+FP8_HD inline std::uint8_t to_e4m3(float v) { return encode<E4m3Grid>(v); }
+FP8_HD inline std::uint8_t to_e5m2(float v) { return encode<E5m2Grid>(v); }
+FP8_HD inline float round_to_e4m3(float v) { return round_to_grid<E4m3Grid>(v); }
+FP8_HD inline float round_to_e5m2(float v) { return round_to_grid<E5m2Grid>(v); }
+
+FP8_HD inline float from_e4m3(std::uint8_t code) {
+  const std::uint32_t sign = (code & 0x80u) << 24, m = code & 0x7Fu;
+  const std::uint32_t normal = (m << 20) + (120u << 23);
+  // Subnormal: m counts units of 2^-9, which are the units in the last place of 2^14.
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(0x46800000u | m) - 0x1p14f);
+  const std::uint32_t finite = m < 8 ? subnormal : normal;
+  return std::bit_cast<float>((m == 0x7Fu ? 0x7FC00000u : finite) | sign);
+}
+
+FP8_HD inline float from_e5m2(std::uint8_t code) {
+  const std::uint32_t sign = (code & 0x80u) << 24, m = code & 0x7Fu;
+  const std::uint32_t normal = (m << 21) + (112u << 23);
+  // Subnormal: m counts units of 2^-16, which are the units in the last place of 2^7.
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(0x43000000u | m) - 0x1p7f);
+  const std::uint32_t finite = m < 4 ? subnormal : normal;
+  return std::bit_cast<float>((m >= 0x7Cu ? (m << 21) | 0x7F800000u : finite) | sign);
+}
+
+FP8_HD inline float from_e8m0(std::uint8_t code) {
+  const std::uint32_t bits = code == 0 ? 0x00400000u : static_cast<std::uint32_t>(code) << 23;
+  return std::bit_cast<float>(code == 0xFFu ? 0x7FC00000u : bits);
+}
+
+FP8_HD inline std::uint8_t to_e8m0_round_up(float v) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(v);
+  const std::uint32_t e = u >> 23, fraction = u & 0x007FFFFFu;
+  // 2^-127 is itself half of the smallest normal float, so a subnormal up to that needs code 0.
+  const std::uint32_t up = e + (fraction > (e == 0 ? 0x00400000u : 0u) ? 1u : 0u);
+  const std::uint32_t code = up > 0xFEu ? 0xFEu : up;
+  return static_cast<std::uint8_t>(u > 0x7F800000u ? 0xFFu : code);
+}
+
+}  // namespace fp8::dtype
