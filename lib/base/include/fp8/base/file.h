@@ -47,6 +47,8 @@ class File {
   void write_all(std::string_view text);
   /// Writes all of `bytes` at byte `offset` without moving the file position.
   void pwrite_all(std::span<const std::byte> bytes, std::uint64_t offset);
+  /// Moves the file position to byte `offset`.
+  void seek(std::uint64_t offset);
   /// Size in bytes now.
   std::uint64_t size() const;
   /// Cuts or extends (with zeros) to `size` bytes.

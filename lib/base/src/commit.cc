@@ -1,0 +1,125 @@
+// Outputs that appear whole or not at all: temporary name, sync, rename, sync of the folder.
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/file.h"
+
+namespace fp8 {
+namespace {
+
+[[noreturn]] void throw_exists(const std::string& path) { throw Error(path + ": exists (use --force to replace it)"); }
+
+// lstat; false where there is nothing.
+bool status_of(const std::string& path, struct stat& s) {
+  if (::lstat(path.c_str(), &s) == 0) return true;
+  if (errno == ENOENT) return false;
+  throw_errno(path, "", errno);
+}
+
+// A rename that does not replace; file systems that cannot promise it get a check before a plain rename.
+void rename_new(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (errno == EEXIST) throw_exists(to);
+  if (errno != EINVAL && errno != ENOSYS) throw_errno(to, "cannot rename to it", errno);
+  struct stat s {};
+  if (status_of(to, s)) throw_exists(to);
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(to, "cannot rename to it", errno);
+}
+
+std::string random_suffix() {
+  std::uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) throw_errno("getrandom", "", errno);
+  constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuv";
+  std::string s;
+  for (int i = 0; i < 8; ++i, bits >>= 5U) s += kLetters[bits & 31U];
+  return s;
+}
+
+}  // namespace
+
+std::string parent_directory(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+void check_output(const std::string& path, bool force) {
+  if (path.empty()) throw Error("output: empty path");
+  struct stat s {};
+  if (path.back() == '/') throw Error(path + ": names a folder");
+  const std::string parent = parent_directory(path);
+  if (::stat(parent.c_str(), &s) != 0) throw_errno(path, "cannot write in " + parent, errno);
+  if (!S_ISDIR(s.st_mode)) throw_errno(path, "cannot write in " + parent, ENOTDIR);
+  if (!status_of(path, s)) return;
+  if (!S_ISREG(s.st_mode)) throw Error(path + ": exists and is not a regular file");
+  if (!force) throw_exists(path);
+}
+
+AtomicFile::AtomicFile(const std::string& target, bool force) : target_(target), force_(force) {
+  check_output(target, force);
+  const std::string name = std::filesystem::path(target).filename().string();
+  const std::string temporary = parent_directory(target) + "/." + name + "." + random_suffix() + ".tmp";
+  try {
+    File::create_exclusive(temporary).close();
+  } catch (const Error& e) {
+    throw Error(target + std::string(e.what()).substr(temporary.size()));  // the user knows only the target
+  }
+  temporary_ = temporary;
+}
+
+AtomicFile::~AtomicFile() {
+  if (!committed_ && !temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::commit() {
+  File file = File::open_update(temporary_);
+  file.sync();
+  file.close();
+  if (force_) {
+    check_output(target_, true);
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_errno(target_, "cannot rename to it", errno);
+  } else {
+    rename_new(temporary_, target_);
+  }
+  committed_ = true;
+  fsync_directory(parent_directory(target_));
+}
+
+void commit_directory(const std::string& temporary, const std::string& final_path) {
+  rename_new(temporary, final_path);
+  fsync_directory(parent_directory(final_path));
+}
+
+void fsync_directory(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw_errno(path, "", errno);
+  const int rc = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some network file systems cannot sync a folder and say so with EINVAL.
+  if (rc != 0 && error != EINVAL) throw_errno(path, "cannot sync", error);
+}
+
+void drop_page_cache(int fd) { (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
+
+std::uint64_t free_space(const std::string& path) {
+  struct statvfs s {};
+  if (::statvfs(path.c_str(), &s) != 0) throw_errno(path, "cannot tell its free space", errno);
+  return checked_mul<std::uint64_t>(s.f_bavail, s.f_frsize, path + ": free space");
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) throw_errno(path, "cannot remove", error.value());
+}
+
+}  // namespace fp8

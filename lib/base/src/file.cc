@@ -1,0 +1,164 @@
+// File: system calls with their short counts, interruptions and errors taken care of.
+#include "fp8/base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "fp8/base/checked.h"
+
+namespace fp8 {
+namespace {
+
+// Linux moves at most about 2 GiB in a call.
+constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
+
+off_t file_offset(const std::string& path, std::uint64_t offset) {
+  return checked_cast<off_t>(offset, path + ": offset");
+}
+
+// Calls `io(position, length)`, a read or write that may do less than asked, until `size` bytes are done; returns how
+// many were, which is less only at the end of a file.
+template <typename Io>
+std::size_t all_of(const std::string& path, const char* reason, std::size_t size, Io io) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = io(done, std::min(size - done, kMostAtOnce));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno(path, reason, errno);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+[[noreturn]] void throw_short(const std::string& path, std::size_t missing) {
+  throw Error(path + ": ends " + std::to_string(missing) + " bytes too early");
+}
+
+}  // namespace
+
+File::File(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+File File::open(const std::string& path, int flags) {
+  int fd = -1;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) throw_errno(path, "", errno);
+  return File(fd, path);
+}
+
+File File::open_read(const std::string& path) { return open(path, O_RDONLY); }
+File File::open_update(const std::string& path) { return open(path, O_RDWR); }
+File File::open_append(const std::string& path) { return open(path, O_WRONLY | O_APPEND | O_CREAT); }
+File File::create_exclusive(const std::string& path) { return open(path, O_RDWR | O_CREAT | O_EXCL); }
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+File::File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = std::exchange(other.fd_, -1);
+    path_ = std::move(other.path_);
+  }
+  return *this;
+}
+
+std::size_t File::read_some(std::span<std::byte> bytes) {
+  const std::size_t most = std::min(bytes.size(), kMostAtOnce);
+  ssize_t n = 0;
+  do {
+    n = ::read(fd_, bytes.data(), most);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) throw_errno(path_, "cannot read", errno);
+  return static_cast<std::size_t>(n);
+}
+
+void File::read_exact(std::span<std::byte> bytes) {
+  const std::size_t n = all_of(path_, "cannot read", bytes.size(),
+                               [&](std::size_t at, std::size_t size) { return ::read(fd_, &bytes[at], size); });
+  if (n < bytes.size()) throw_short(path_, bytes.size() - n);
+}
+
+void File::pread_exact(std::span<std::byte> bytes, std::uint64_t offset) const {
+  const off_t from =
+      file_offset(path_, checked_add<std::uint64_t>(offset, bytes.size(), path_)) - static_cast<off_t>(bytes.size());
+  const std::size_t n = all_of(path_, "cannot read", bytes.size(), [&](std::size_t at, std::size_t size) {
+    return ::pread(fd_, &bytes[at], size, from + static_cast<off_t>(at));
+  });
+  if (n < bytes.size()) throw_short(path_, bytes.size() - n);
+}
+
+void File::write_all(std::span<const std::byte> bytes) {
+  const std::size_t n = all_of(path_, "cannot write", bytes.size(),
+                               [&](std::size_t at, std::size_t size) { return ::write(fd_, &bytes[at], size); });
+  if (n < bytes.size()) throw Error(path_ + ": cannot write");
+}
+
+void File::write_all(std::string_view text) { write_all(std::as_bytes(std::span(text))); }
+
+void File::pwrite_all(std::span<const std::byte> bytes, std::uint64_t offset) {
+  const off_t from =
+      file_offset(path_, checked_add<std::uint64_t>(offset, bytes.size(), path_)) - static_cast<off_t>(bytes.size());
+  const std::size_t n = all_of(path_, "cannot write", bytes.size(), [&](std::size_t at, std::size_t size) {
+    return ::pwrite(fd_, &bytes[at], size, from + static_cast<off_t>(at));
+  });
+  if (n < bytes.size()) throw Error(path_ + ": cannot write");
+}
+
+void File::seek(std::uint64_t offset) {
+  if (::lseek(fd_, file_offset(path_, offset), SEEK_SET) < 0) throw_errno(path_, "cannot seek", errno);
+}
+
+std::uint64_t File::size() const {
+  struct stat s {};
+  if (::fstat(fd_, &s) != 0) throw_errno(path_, "cannot tell its size", errno);
+  return static_cast<std::uint64_t>(s.st_size);
+}
+
+void File::truncate(std::uint64_t size) {
+  if (::ftruncate(fd_, file_offset(path_, size)) != 0) throw_errno(path_, "cannot resize", errno);
+}
+
+void File::sync() {
+  if (::fsync(fd_) != 0) throw_errno(path_, "cannot sync", errno);
+}
+
+void File::close() {
+  // After a failed close the descriptor is gone all the same; EINTR on Linux means closed.
+  const int fd = std::exchange(fd_, -1);
+  if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) throw_errno(path_, "cannot close", errno);
+}
+
+std::string read_text_file(const std::string& path, std::uint64_t max_bytes) {
+  constexpr std::size_t kPiece = std::size_t{1} << 16U;
+  File file = File::open_read(path);
+  const auto too_large = [&] { return Error(path + ": larger than " + std::to_string(max_bytes) + " bytes"); };
+  const std::uint64_t expected = file.size();  // 0 for a pipe
+  if (expected > max_bytes) throw too_large();
+  std::string text;
+  // One byte more than expected, so that the end is seen without another growth.
+  std::size_t room = std::max(kPiece, static_cast<std::size_t>(expected) + 1);
+  for (;;) {
+    const std::size_t before = text.size();
+    text.resize(before + room);
+    const std::size_t n = file.read_some(std::as_writable_bytes(std::span(text).subspan(before)));
+    text.resize(before + n);
+    if (n == 0) return text;
+    if (text.size() > max_bytes) throw too_large();
+    room = std::max(kPiece, text.size() / 2);
+  }
+}
+
+}  // namespace fp8

@@ -1,0 +1,129 @@
+// Writing JSON.
+#include <cmath>
+
+#include "fp8/base/text.h"
+#include "fp8/json/json.h"
+
+namespace fp8::json {
+namespace {
+
+void write_control(unsigned char c, std::string& out) {
+  constexpr std::string_view kLetters = "btn?fr";  // 8 to 13
+  constexpr std::string_view kHexDigits = "0123456789abcdef";
+  if (c >= 8 && c <= 13 && c != 11) {
+    out += {'\\', kLetters[c - 8U]};
+  } else {
+    out += {'\\', 'u', '0', '0', kHexDigits[c >> 4U], kHexDigits[c & 15U]};
+  }
+}
+
+// `text` with every byte that belongs to no UTF-8 character replaced by U+FFFD.
+std::string repaired(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    std::size_t length = 1;
+    while (length <= 4 && length <= text.size() && !valid_utf8(text.substr(0, length))) ++length;
+    if (length <= 4 && length <= text.size()) {
+      out += text.substr(0, length);
+    } else {
+      out += "\xEF\xBF\xBD";
+      length = 1;
+    }
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+void write_string(std::string_view text, std::string& out) {
+  if (!valid_utf8(text)) return write_string(repaired(text), out);
+  out += '"';
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) {
+      write_control(static_cast<unsigned char>(c), out);
+    } else {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void write_real(double v, std::string& out) {
+  if (!std::isfinite(v)) {
+    out += "null";
+    return;
+  }
+  const std::string digits = format_double(v);
+  out += digits;
+  if (digits.find_first_of(".e") == std::string::npos) out += ".0";
+}
+
+class Writer {
+ public:
+  Writer(int indent, std::string& out) : indent_(indent), out_(out) {}
+
+  void write(const Value& value) {
+    switch (value.type()) {
+      case Type::null:
+        out_ += "null";
+        break;
+      case Type::boolean:
+        out_ += value.as_bool() ? "true" : "false";
+        break;
+      case Type::integer:
+        out_ += value.as_double() < 0 ? std::to_string(value.as_int()) : std::to_string(value.as_uint());
+        break;
+      case Type::real:
+        write_real(value.as_double(), out_);
+        break;
+      case Type::string:
+        write_string(value.as_string(), out_);
+        break;
+      case Type::array:
+        write_items('[', value.as_array(), ']', [&](const Value& v) { write(v); });
+        break;
+      case Type::object:
+        write_items('{', value.as_object(), '}', [&](const Member& m) {
+          write_string(m.key, out_);
+          out_ += indent_ < 0 ? ":" : ": ";
+          write(m.value);
+        });
+        break;
+    }
+  }
+
+ private:
+  void new_line() {
+    if (indent_ >= 0) out_ += '\n' + std::string(static_cast<std::size_t>(indent_) * level_, ' ');
+  }
+
+  template <typename Items, typename Each>
+  void write_items(char open, const Items& items, char close, Each each) {
+    out_ += open;
+    ++level_;
+    bool first = true;
+    for (const auto& item : items) {
+      if (!first) out_ += ',';
+      first = false;
+      new_line();
+      each(item);
+    }
+    --level_;
+    if (!first) new_line();
+    out_ += close;
+  }
+
+  int indent_;
+  std::string& out_;
+  std::size_t level_ = 0;
+};
+
+}  // namespace
+
+std::string dump(const Value& value, int indent) {
+  std::string out;
+  Writer(indent, out).write(value);
+  return out;
+}
+
+}  // namespace fp8::json

@@ -1,0 +1,84 @@
+// JSON Lines from a descriptor, with one buffer that holds no more than the longest line.
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "fp8/base/error.h"
+#include "parse_at.h"
+
+namespace fp8::json {
+namespace {
+
+constexpr std::size_t kLongestLine = std::size_t{64} << 20U;
+constexpr std::size_t kPiece = std::size_t{1} << 16U;
+
+bool blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+}  // namespace
+
+LineReader::LineReader(const std::string& path, TornLine torn)
+    : file_(File::open_read(path)), fd_(file_.fd()), name_(path), torn_(torn) {}
+
+LineReader::LineReader(int fd, std::string name, TornLine torn) : fd_(fd), name_(std::move(name)), torn_(torn) {}
+
+// Appends a piece of input to the buffer; false at the end.
+bool LineReader::fill() {
+  buffer_.erase(0, begin_);
+  scanned_ -= begin_;
+  begin_ = 0;
+  const std::size_t before = buffer_.size();
+  buffer_.resize(before + kPiece);
+  ssize_t n = 0;
+  do {
+    n = ::read(fd_, buffer_.data() + before, kPiece);
+  } while (n < 0 && errno == EINTR);
+  const int error = errno;
+  buffer_.resize(before + (n > 0 ? static_cast<std::size_t>(n) : 0));
+  if (n < 0) throw_errno(name_, "cannot read", error);
+  return n > 0;
+}
+
+// The next line with its newline, or what is left at the end; not consumed yet.
+std::optional<std::string_view> LineReader::next_line() {
+  for (;;) {
+    const std::size_t newline = buffer_.find('\n', scanned_);
+    if (newline != std::string::npos) {
+      whole_ = true;
+      return std::string_view(buffer_).substr(begin_, newline + 1 - begin_);
+    }
+    scanned_ = buffer_.size();
+    if (scanned_ - begin_ > kLongestLine) {
+      throw Error(name_ + ": line " + std::to_string(line_ + 1) + ": longer than " + std::to_string(kLongestLine) +
+                  " bytes");
+    }
+    if (fill()) continue;
+    whole_ = false;
+    if (begin_ == buffer_.size()) return std::nullopt;
+    return std::string_view(buffer_).substr(begin_);
+  }
+}
+
+std::optional<Value> LineReader::next() {
+  while (const std::optional<std::string_view> line = next_line()) {
+    const bool torn_is_fine = !whole_ && torn_ == TornLine::ignore;
+    std::optional<Value> value;
+    if (!blank(*line)) {
+      try {
+        value = parse_at(*line, name_, line_ + 1, Limits{.max_bytes = kLongestLine + 1});
+      } catch (const Error&) {
+        if (torn_is_fine) return std::nullopt;  // stays in the buffer until the rest comes
+        throw;
+      }
+    } else if (!whole_) {
+      return std::nullopt;
+    }
+    begin_ += line->size();
+    scanned_ = begin_;
+    ++line_;
+    if (value) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace fp8::json

@@ -1,0 +1,15 @@
+/// Parsing of a piece of a larger text, for errors that name the right line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "fp8/json/json.h"
+
+namespace fp8::json {
+
+/// As parse(), where `text` begins at line `first_line` of `name`.
+Value parse_at(std::string_view text, const std::string& name, std::uint64_t first_line, const Limits& limits);
+
+}  // namespace fp8::json
