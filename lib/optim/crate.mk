@@ -1,0 +1,2 @@
+about := AdamW, learning-rate schedules, gradient norm and clipping
+deps  := base dtype device tensor
