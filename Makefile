@@ -1,0 +1,137 @@
+# fp8: small Unix programs that train large language models in FP8.
+# The only makefile with rules. A crate says in its crate.mk one sentence about itself, the crates it uses and the packages it uses; the rest is here.
+#   make            programs in build/bin            make check   every test, after installing what is missing
+#   make demo       text to a trained model          make lint    what a reviewer should not have to say
+# Variables: O=build WERROR=1 SAN=address,undefined MARCH=native PREFIX=/usr/local DESTDIR= T=<part of a test's name>
+O       ?= build
+PREFIX  ?= /usr/local
+MARCH   ?= native
+OPT     ?= -O3
+CUDA    ?= 0
+VERSION := $(file <share/VERSION)
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# Bottom to top. A crate may depend only on crates to its left.
+CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf data linear model train log
+TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
+
+# Packages, each for the crates whose manifests name it.
+multiarch     := $(shell $(CXX) -dumpmachine 2>/dev/null | sed 's/-pc-/-/')
+xxhash.lib    := -lxxhash
+nlohmann.lib  :=
+cxxopts.lib   :=
+hdf5.inc      := -isystem /usr/include/hdf5/serial
+hdf5.lib      := -L/usr/lib/$(multiarch)/hdf5/serial -lhdf5
+dnnl.lib      := -ldnnl
+mpi.inc       := -isystem /usr/lib/$(multiarch)/openmpi/include
+mpi.lib       := -L/usr/lib/$(multiarch)/openmpi/lib -lmpi
+benchmark.lib := -lbenchmark
+gtest.lib     := -lgtest_main -lgtest
+
+warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(if $(WERROR),-Werror)
+sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+CXXFLAGS = -std=c++20 $(OPT) -g1 -march=$(MARCH) -fno-math-errno -fno-trapping-math -fopenmp $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+LDFLAGS  = -fopenmp $(sanitize) -Wl,--as-needed
+
+rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
+srcs = $(foreach d,$1,$(if $(filter 1,$(CUDA)),$(filter-out %_nocuda.cc,$(wildcard $d/*.cc)) $(wildcard $d/*.cu),$(wildcard $d/*.cc)))
+objs = $(patsubst %,$O/%.o,$(basename $(call srcs,$1)))
+define load # $1 = lib/<crate>, tools/<tool> or tests/<folder>
+$(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval include $1/crate.mk)
+$(foreach d,$(deps),$(if $(filter $d,$(seen)),,$(error $1/crate.mk: '$d' is not a crate to the left of '$(name)' in CRATES)))
+$(eval $(name).about := $(about)) $(eval $(name).deps := $(deps)) $(eval $(name).own := $(pkgs))
+$(eval $(name).all  := $(filter $(deps) $(foreach d,$(deps),$($d.all)),$(seen)))
+$(eval $(name).pkgs := $(sort $(pkgs) $(foreach d,$(deps),$($d.pkgs))))
+$(eval $(name).inc  := $(foreach c,$(if $(filter lib/%,$1),$(name)) $($(name).all),-Ilib/$c/include) $(foreach p,$(pkgs),$($p.inc)))
+$(eval $(name).libs := $(foreach c,$(call rev,$($(name).all)),$O/lib/$c.a))
+$(eval $(name).ld   := $(foreach p,$($(name).pkgs),$($p.lib)))
+$(if $(filter lib/%,$1),$(eval seen += $(name)))
+endef
+
+define crate_rules # $1 = crate
+$O/lib/$1.a: $(call objs,lib/$1/src)
+$(call objs,lib/$1/src lib/$1/tests lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
+$(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(wildcard lib/$1/tests/*.cc)),$1)
+$(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
+$(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
+endef
+define test_rule # $1 = program, $2 = sources, $3 = crate
+$(if $(strip $2),$O/test/$1: $(patsubst %.cc,$O/%.o,$2) $O/lib/$3.a $($3.libs)
+$O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
+tests += $(if $(findstring bench,$1),,$O/test/$1))
+endef
+define tool_rules # $1 = tool
+$O/bin/$1: $(call objs,tools/$1) $($1.libs)
+$O/bin/$1: LD := $($1.ld)
+$(call objs,tools/$1): INC := $($1.inc) -Itools/$1
+endef
+
+$(foreach c,$(CRATES),$(if $(wildcard lib/$c/crate.mk),$(eval $(call load,lib/$c))))
+$(foreach t,$(TOOLS),$(eval $(call load,tools/$t)))
+$(foreach c,$(seen),$(eval $(call crate_rules,$c)))
+$(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
+$(eval $(call load,tests/golden))
+$(eval $(call test_rule,golden_test,$(wildcard tests/golden/*.cc),golden))
+$O/test/golden_test: $(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)) $(golden.libs)
+$(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)): INC := $(golden.inc)
+programs := $(TOOLS:%=$O/bin/%)
+
+all: $(programs)
+tests: $(tests)
+$O/lib/%.a:
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcsD $@ $(filter %.o,$^)
+$O/bin/%:
+	@mkdir -p $(@D)
+	$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
+$O/test/%:
+	@mkdir -p $(@D)
+	$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
+$O/%.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
+$O/lib/cli/src/version.o: CXXFLAGS += -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
+$O/lib/cli/src/version.o: share/VERSION
+-include $(shell find $O -name '*.d' 2>/dev/null)
+
+graph:
+	@$(foreach c,$(seen),printf '%-8s %s\n         uses: %s%s\n' '$c' '$($c.about)' '$(or $($c.deps),nothing)' '$(if $($c.own),; packages: $($c.own))';)
+	@$(foreach t,$(TOOLS),printf '%-14s %s\n' '$t' '$($t.about)';)
+
+# Tests. Each is also a target of its own; check first installs what is missing.
+export BIN := $(abspath $O)/bin
+setup:
+	@share/setup/packages
+demo check: setup
+	@$(MAKE) --no-print-directory $@-now
+check-now: all tests
+	@O=$(abspath $O) T='$T' tests/run unit mpi cli man
+check-%: all tests
+	@O=$(abspath $O) T='$T' tests/run $*
+demo-now: all
+	@examples/1-demo/run.sh
+lint:
+	@O=$(abspath $O) tests/lint/run
+golden:
+	@tests/golden/recompute
+bench: all $(patsubst lib/%/bench,$O/test/%_bench,$(wildcard lib/*/bench))
+	@O=$(abspath $O) tests/bench/run
+
+datadir := $(DESTDIR)$(PREFIX)/share
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(datadir)/fp8 $(datadir)/bash-completion/completions
+	install -m 755 $(programs) $(DESTDIR)$(PREFIX)/bin
+	for s in 1 5 7; do install -d $(datadir)/man/man$$s && install -m 644 man/man$$s/*.$$s $(datadir)/man/man$$s; done
+	for d in presets; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
+	for t in $(TOOLS); do $O/bin/$$t --completion bash >$(datadir)/bash-completion/completions/$$t || exit 1; done
+uninstall:
+	rm -f $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%) $(TOOLS:%=$(datadir)/bash-completion/completions/%) $(patsubst man/%,$(datadir)/man/%,$(wildcard man/man?/*))
+	rm -rf $(datadir)/fp8
+dist:
+	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
+clean:
+	rm -rf $O
+.PHONY: all tests graph setup demo check check-now demo-now lint golden bench install uninstall dist clean

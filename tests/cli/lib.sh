@@ -1,0 +1,56 @@
+# shellcheck shell=sh
+# A few words of TAP for tests of the command line. Source it first: it makes a temporary folder and enters it.
+#   ok NAME COMMAND...            passes when the command succeeds
+#   status NAME N COMMAND...      passes when it ends with status N
+#   says NAME REGEX COMMAND...    passes when what it prints (both streams) matches the extended regular expression
+#   is NAME GOT WANTED            passes when the two texts are equal
+# BIN is the folder of the programs, SRC the root of the sources. Output of the last command: files out and err.
+SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
+BIN=${BIN:-$SRC/build/bin}
+FP8_SHARE=${FP8_SHARE:-$SRC/share}
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+OMPI_MCA_mpi_yield_when_idle=1
+export SRC BIN FP8_SHARE OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle
+PATH=$BIN:$PATH
+count=0
+work=$(mktemp -d) || exit 2
+trap 'cd / && rm -rf "$work"' EXIT
+cd "$work" || exit 2
+
+result() { # PASSED NAME
+  count=$((count + 1))
+  if [ "$1" = 0 ]; then
+    echo "ok $count - $2"
+  else
+    echo "not ok $count - $2"
+    head -5 err 2>/dev/null | sed 's/^/# /' >&2
+  fi
+}
+ok() {
+  name=$1
+  shift
+  "$@" >out 2>err </dev/null
+  result $? "$name"
+}
+status() {
+  name=$1 wanted=$2
+  shift 2
+  "$@" >out 2>err </dev/null
+  got=$?
+  [ $got = "$wanted" ] || echo "# status $got, wanted $wanted" >&2
+  [ $got = "$wanted" ]
+  result $? "$name"
+}
+says() {
+  name=$1 pattern=$2
+  shift 2
+  "$@" >out 2>err </dev/null
+  cat out err | grep -Eq -e "$pattern"
+  result $? "$name"
+}
+is() {
+  [ "$2" = "$3" ] || printf '# got: %s\n# wanted: %s\n' "$2" "$3" >&2
+  [ "$2" = "$3" ]
+  result $? "$1"
+}
+done_testing() { echo "1..$count"; }

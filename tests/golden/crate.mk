@@ -1,0 +1,2 @@
+about := The suite against reference values from PyTorch, torchao and transformers
+deps  := $(seen)
