@@ -1,0 +1,103 @@
+// Writing a configuration under Hugging Face's keys as transformers v5 spells them.
+#include <array>
+
+#include "fp8/hf/config.h"
+
+namespace fp8::hf {
+namespace {
+
+json::Value rope_json(const Config& c) {
+  // Keys this suite does not know (they change no arithmetic, or parse_config had refused them) stay.
+  json::Object out;
+  if (c.source.is_object()) {
+    for (const char* key : {"rope_parameters", "rope_scaling"}) {
+      const json::Value* v = c.source.as_object().find(key);
+      if (v == nullptr || !v->is_object()) continue;
+      out = v->as_object();
+      break;
+    }
+  }
+  for (const char* key :
+       {"type", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    out.erase(key);
+  }
+  static constexpr std::array<const char*, 3> kNames = {"default", "linear", "llama3"};
+  out.set("rope_type", kNames.at(static_cast<std::size_t>(c.rope.type)));
+  out.set("rope_theta", c.rope.theta);
+  if (c.rope.type != RopeType::plain) out.set("factor", c.rope.factor);
+  if (c.rope.type == RopeType::llama3) {
+    out.set("low_freq_factor", c.rope.low_freq_factor);
+    out.set("high_freq_factor", c.rope.high_freq_factor);
+    out.set("original_max_position_embeddings", c.rope.original_max_position_embeddings);
+  }
+  return out;
+}
+
+void set_family_keys(const Config& c, json::Object& out) {
+  if (c.family == Family::llama || c.family == Family::qwen3) out.set("attention_bias", c.attention_bias_qkv);
+  if (c.family == Family::llama) {
+    out.set("mlp_bias", c.mlp_bias);
+    return;
+  }
+  out.set("sliding_window", c.sliding_window ? json::Value(*c.sliding_window) : json::Value());
+  if (c.family == Family::mistral) return;
+  out.set("use_sliding_window", c.sliding_window.has_value());
+  if (c.sliding_window && !out.contains("max_window_layers")) out.set("max_window_layers", 0);
+}
+
+json::Value eos_json(const Config& c) {
+  if (c.eos_token_ids.empty()) return {};
+  const bool array = c.source.is_object() && c.source.as_object().contains("eos_token_id") &&
+                     c.source.as_object().at("eos_token_id").is_array();
+  if (c.eos_token_ids.size() == 1 && !array) return c.eos_token_ids.front();
+  return json::Array(c.eos_token_ids.begin(), c.eos_token_ids.end());
+}
+
+const char* architecture(Family family) {
+  switch (family) {
+    case Family::llama:
+      return "LlamaForCausalLM";
+    case Family::mistral:
+      return "MistralForCausalLM";
+    case Family::qwen2:
+      return "Qwen2ForCausalLM";
+    case Family::qwen3:
+      return "Qwen3ForCausalLM";
+  }
+  return "";
+}
+
+}  // namespace
+
+json::Value to_json(const Config& c) {
+  json::Object out = c.source.is_object() ? c.source.as_object() : json::Object();
+  if (const json::Value* type = out.find("torch_dtype")) {
+    if (!out.contains("dtype")) out.set("dtype", json::Value(*type));
+  }
+  for (const char* old : {"torch_dtype", "rope_theta", "rope_scaling"}) out.erase(old);
+
+  if (!out.contains("architectures")) out.set("architectures", json::Array{architecture(c.family)});
+  out.set("model_type", name_of(c.family));
+  out.set("vocab_size", c.vocab_size);
+  out.set("hidden_size", c.hidden_size);
+  out.set("intermediate_size", c.intermediate_size);
+  out.set("num_hidden_layers", c.num_hidden_layers);
+  out.set("num_attention_heads", c.num_attention_heads);
+  out.set("num_key_value_heads", c.num_key_value_heads);
+  out.set("head_dim", c.head_dim);
+  out.set("hidden_act", "silu");
+  out.set("rms_norm_eps", c.rms_norm_eps);
+  out.set("rope_parameters", rope_json(c));
+  out.set("max_position_embeddings", c.max_position_embeddings);
+  out.set("tie_word_embeddings", c.tie_word_embeddings);
+  out.set("initializer_range", c.initializer_range);
+  out.set("bos_token_id", c.bos_token_id ? json::Value(*c.bos_token_id) : json::Value());
+  out.set("eos_token_id", eos_json(c));
+  set_family_keys(c, out);
+  if (out.contains("layer_types")) {
+    out.set("layer_types", json::Array(static_cast<std::size_t>(c.num_hidden_layers), "full_attention"));
+  }
+  return out;
+}
+
+}  // namespace fp8::hf

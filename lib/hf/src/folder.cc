@@ -1,0 +1,172 @@
+// A model folder. Nothing that a file names is opened except a bare name in the same folder.
+#include "fp8/hf/folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/dtype/convert.h"
+#include "fp8/json/json.h"
+
+namespace fp8::hf {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::uint64_t kMaxTokenizer = std::uint64_t{256} << 20U;
+constexpr std::size_t kPiece = std::size_t{1} << 20U;
+constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
+constexpr json::Limits kIndexLimits{.max_depth = 8, .max_bytes = std::size_t{256} << 20U};
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+void require_regular(const std::string& path) {
+  std::error_code ignored;
+  if (exists(path) && !fs::is_regular_file(path, ignored)) throw Error(path + ": not a regular file");
+}
+
+bool is_bare_name(const std::string& name) {
+  return !name.empty() && name != "." && name.find("..") == std::string::npos &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
+}
+
+// Tensor to shard file, as the index has it.
+std::map<std::string, std::string> read_index(const std::string& path) {
+  const json::Value index = json::parse_file(path, kIndexLimits);
+  if (!index.is_object()) throw Error(path + ": not an object");
+  std::map<std::string, std::string> out;
+  for (const auto& [tensor, file] : index.as_object().get_object("weight_map", path)) {
+    if (!file.is_string()) throw Error(path + ": \"weight_map\" must map text to text");
+    if (!is_bare_name(file.as_string())) {
+      throw Error(path + ": \"" + file.as_string() + "\" is not a bare file name");
+    }
+    out.emplace(tensor, file.as_string());
+  }
+  return out;
+}
+
+std::vector<SafetensorsFile> open_shards(const std::string& folder, const std::string& index_path) {
+  const std::map<std::string, std::string> index = read_index(index_path);
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : index) names.insert(file);
+  std::vector<SafetensorsFile> shards;
+  std::size_t found = 0;
+  for (const std::string& name : names) {
+    shards.emplace_back(folder + "/" + name);
+    for (const TensorInfo& t : shards.back().tensors()) {
+      const auto entry = index.find(t.name);
+      if (entry == index.end()) throw Error(shards.back().path() + ": tensor \"" + t.name + "\" is not in the index");
+      if (entry->second != name) {
+        throw Error(shards.back().path() + ": tensor \"" + t.name + "\" belongs to " + entry->second + " by the index");
+      }
+      ++found;
+    }
+  }
+  if (found == index.size()) return shards;
+  for (const auto& [tensor, file] : index) {
+    const auto shard = std::find_if(shards.begin(), shards.end(),
+                                    [&](const SafetensorsFile& s) { return s.path() == folder + "/" + file; });
+    if (shard->find(tensor) == nullptr)
+      throw Error(shard->path() + ": has no tensor \"" + tensor + "\", which the index names");
+  }
+  throw Error(index_path + ": does not agree with the shards");
+}
+
+}  // namespace
+
+Folder::Folder(const std::string& path) : path_(path) {
+  std::error_code ignored;
+  if (!exists(path)) throw Error(path + ": no such folder");
+  if (!fs::is_directory(path, ignored)) throw Error(path + ": not a folder");
+  const std::string config = path + "/config.json";
+  if (!exists(config)) throw Error(config + ": missing, this is no Hugging Face model folder");
+  require_regular(config);
+  config_ = parse_config(json::parse_file(config, kConfigLimits), config);
+
+  const std::string single = path + "/model.safetensors";
+  const std::string index = path + "/model.safetensors.index.json";
+  if (exists(single)) {
+    shards_.emplace_back(single);
+  } else if (exists(index)) {
+    require_regular(index);
+    shards_ = open_shards(path, index);
+  } else {
+    throw Error(path + ": no model.safetensors and no model.safetensors.index.json");
+  }
+  for (const SafetensorsFile& shard : shards_) {
+    for (const TensorInfo& t : shard.tensors()) tensors_.push_back({&t, &shard});
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const Entry& a, const Entry& b) { return a.info->name < b.info->name; });
+}
+
+bool Folder::looks_like(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) && exists(path + "/config.json");
+}
+
+std::optional<std::string> Folder::tokenizer() const {
+  const std::string file = path_ + "/tokenizer.json";
+  if (!exists(file)) return std::nullopt;
+  require_regular(file);
+  return read_text_file(file, kMaxTokenizer);
+}
+
+const Folder::Entry* Folder::find(std::string_view name) const {
+  const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                                   [](const Entry& e, std::string_view n) { return e.info->name < n; });
+  return at != tensors_.end() && at->info->name == name ? &*at : nullptr;
+}
+
+namespace {
+
+// Elements of one row, after checking that the rows are there.
+std::int64_t row_elements(const Folder::Entry& t, std::int64_t first, std::int64_t count) {
+  const std::int64_t rows = t.info->shape.empty() ? 1 : t.info->shape.front();
+  if (first < 0 || count < 0 || first > rows || count > rows - first) {
+    throw Error(t.shard->path() + ": tensor \"" + t.info->name + "\" has " + std::to_string(rows) +
+                " rows: rows out of range");
+  }
+  return rows == 0 ? 0 : t.info->elements() / rows;
+}
+
+}  // namespace
+
+void Folder::read_rows(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const {
+  const auto row = static_cast<std::uint64_t>(row_elements(tensor, first, count)) * tensor.info->element_size;
+  if (out.size() != row * static_cast<std::uint64_t>(count)) {
+    throw Error(tensor.shard->path() + ": tensor \"" + tensor.info->name + "\": buffer of the wrong size");
+  }
+  tensor.shard->read(*tensor.info, row * static_cast<std::uint64_t>(first), out);
+}
+
+void Folder::read_rows_f32(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<float> out) const {
+  using dtype::DType;
+  const std::string where = tensor.shard->path() + ": tensor \"" + tensor.info->name + "\"";
+  const auto format = tensor.info->format;
+  if (format != DType::f32 && format != DType::bf16 && format != DType::f16) {
+    throw Error(where + ": dtype " + tensor.info->dtype + " cannot be read as floats (F32, BF16 and F16 can)");
+  }
+  const std::int64_t row = row_elements(tensor, first, count);
+  if (std::cmp_not_equal(out.size(), row * count)) throw Error(where + ": buffer of the wrong size");
+  const std::size_t width = tensor.info->element_size;
+  std::uint64_t offset = static_cast<std::uint64_t>(row * first) * width;
+  std::vector<std::byte> raw(std::min(out.size(), kPiece) * width);
+  while (!out.empty()) {
+    const std::size_t n = std::min(out.size(), kPiece);
+    const std::span<std::byte> piece = std::span(raw).first(n * width);
+    tensor.shard->read(*tensor.info, offset, piece);
+    dtype::to_floats(*format, piece.data(), out.first(n));
+    offset += piece.size();
+    out = out.subspan(n);
+  }
+}
+
+}  // namespace fp8::hf
