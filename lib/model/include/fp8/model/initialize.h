@@ -1,0 +1,46 @@
+/// Fresh weights: normal(0, initializer_range), norms 1, biases 0. A value depends on the seed, the tensor's name and
+/// the element's index alone, so neither on threads nor on how the tensor is split. Written in pieces: memory in use
+/// does not grow with the model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "fp8/dtype/dtype.h"
+#include "fp8/hf/config.h"
+#include "fp8/model/parameters.h"
+#include "fp8/model/record.h"
+
+namespace fp8::model {
+
+/// Called before each tensor: its name, its number from 0, and how many there are.
+using ProgressSink = std::function<void(const std::string& name, std::size_t index, std::size_t count)>;
+
+/// What to write and how.
+struct InitOptions {
+  std::uint64_t seed = 0;                  ///< any number
+  dtype::DType dtype = dtype::DType::f32;  ///< of all tensors: f32, or bf16 (the same numbers rounded)
+  bool force = false;                      ///< replace an output that exists
+  bool dry_run = false;                    ///< check everything, write nothing
+  Origin origin;                           ///< for /provenance
+  ProgressSink progress;                   ///< may be empty
+};
+
+/// Elements [begin, begin + out.size()) of a parameter, in row-major order, host memory.
+void initial_values(const Parameter& parameter, double initializer_range, std::uint64_t seed, std::int64_t begin,
+                    std::span<float> out);
+
+/// What was written, or would have been.
+struct InitSummary {
+  std::int64_t tensors = 0;     ///< number of tensors
+  std::int64_t parameters = 0;  ///< number of elements
+  std::uint64_t bytes = 0;      ///< of all tensors
+};
+
+/// Writes a checkpoint of kind model to `output` with default fates. The same arguments give the same bytes. Throws
+/// Error when `output` cannot be written; then nothing is left behind.
+InitSummary initialize(const hf::Config& config, const std::string& output, const InitOptions& options);
+
+}  // namespace fp8::model
