@@ -1,5 +1,6 @@
-/// Loops over arrays of elements on the host: plain conversions between storage formats, vectorized, single-threaded (callers
-/// split work). Scaling, amaxes and recipes are not here but in quant.
+/// Loops over arrays of elements on the host: plain conversions between storage formats, vectorized, single-threaded
+/// (callers split work). `in` and `out` must not overlap. Throws Error when sizes differ. Scaling, amaxes and recipes
+/// are not here but in quant.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,11 @@ void convert(std::span<const Bf16> in, std::span<float> out);
 void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<Bf16> out);
 /// E4M3 or E5M2 codes to the float values they stand for, exact. Throws Error for another format.
 void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<float> out);
-/// `count` elements of format `type` (f32, bf16, f16, f64, e4m3, e5m2, e8m0) at `in` to floats; f64 is rounded. Throws Error for an
-/// integer format.
+/// out.size() elements of format `type` (f32, bf16, f16, f64, e4m3, e5m2, e8m0) at `in`, any alignment, to floats; f64
+/// is rounded. Throws Error for an integer format.
 void to_floats(DType type, const void* in, std::span<float> out);
-/// Floats to `type` (f32 or bf16, rounded to nearest even) at `out`. Throws Error for another format.
+/// Floats to `type` (f32 or bf16, rounded to nearest even) at `out`, aligned to an element. Throws Error for another
+/// format.
 void from_floats(std::span<const float> in, DType type, void* out);
 
 }  // namespace fp8::dtype

@@ -1,5 +1,5 @@
-/// The number formats that tensors and files hold: their names and sizes. Arithmetic on single elements is in element.h,
-/// loops over arrays in convert.h.
+/// The number formats that tensors and files hold: their names and sizes. Arithmetic on single elements is in
+/// element.h, loops over arrays in convert.h.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, e4m3, e5m2, e8m0, u8, u16
 /// Bytes of one element.
 std::size_t size_of(DType t);
 
-/// Name in files and messages: float32, bfloat16, float16, float64, float8_e4m3fn, float8_e5m2, float8_e8m0fnu, uint8, ...
+/// Name in files and messages: float32, bfloat16, float16, float64, float8_e4m3fn, float8_e5m2, float8_e8m0fnu, uint8,
+/// ...
 std::string_view name_of(DType t);
 
 /// Inverse of name_of; empty for an unknown name.

@@ -1,6 +1,6 @@
-/// One element at a time: encode, decode, round. Shared by host loops and device kernels, so these functions are inline,
-/// branch-light and carry FP8_HD. Not for loops over arrays: see convert.h.
-/// Source: OCP 8-bit Floating Point Specification (OFP8) 1.0; OCP MX 1.0 (E8M0).
+/// One element at a time: encode, decode, round. Shared by host loops and device kernels, so these functions are
+/// inline, branch-light and carry FP8_HD. Not for loops over arrays: see convert.h. Source: OCP 8-bit Floating Point
+/// Specification (OFP8) 1.0; OCP MX 1.0 (E8M0).
 #pragma once
 
 #include <bit>

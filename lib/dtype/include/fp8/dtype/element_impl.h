@@ -1,6 +1,7 @@
-/// Bodies of the FP8 functions of element.h, and the same as templates over the format, for kernels that serve both. Included by
-/// element.h alone. No branch, no table, no product next to a sum (which a compiler may fuse): every function is a handful of integer
-/// and float operations that a vectorizer or a GPU turns into selects. Needs round-to-nearest mode and subnormals that are not flushed.
+/// Bodies of the FP8 functions of element.h, and the same as templates over the format, for kernels that serve both.
+/// Included by element.h alone. No branch, no table, no product next to a sum (which a compiler may fuse): every
+/// function is a handful of integer and float operations that a vectorizer or a GPU turns into selects. Needs
+/// round-to-nearest mode and subnormals that are not flushed.
 #pragma once
 
 #include <bit>
@@ -12,16 +13,18 @@ namespace fp8::dtype {
 
 /// Shape of E4M3FN for the templates below.
 struct E4m3Grid {
-  static constexpr int kFractionBits = 3;              ///< stored fraction bits
-  static constexpr std::uint32_t kMinExponent = 121u;  ///< exponent field, as a float, of the smallest normal value, 2^-6
-  static constexpr float kMax = 448.0f;                ///< largest finite value
+  static constexpr int kFractionBits = 3;  ///< stored fraction bits
+  static constexpr std::uint32_t kMinExponent =
+      121u;                              ///< exponent field, as a float, of the smallest normal value, 2^-6
+  static constexpr float kMax = 448.0f;  ///< largest finite value
 };
 
 /// Shape of E5M2 for the templates below.
 struct E5m2Grid {
-  static constexpr int kFractionBits = 2;              ///< stored fraction bits
-  static constexpr std::uint32_t kMinExponent = 113u;  ///< exponent field, as a float, of the smallest normal value, 2^-14
-  static constexpr float kMax = 57344.0f;              ///< largest finite value
+  static constexpr int kFractionBits = 2;  ///< stored fraction bits
+  static constexpr std::uint32_t kMinExponent =
+      113u;                                ///< exponent field, as a float, of the smallest normal value, 2^-14
+  static constexpr float kMax = 57344.0f;  ///< largest finite value
 };
 
 /// |v| clamped to the format's largest value; NaN stays NaN.
@@ -38,8 +41,9 @@ FP8_HD inline std::uint32_t grid_exponent(float a) {
   return e < (Grid::kMinExponent << 23) ? Grid::kMinExponent << 23 : e;
 }
 
-/// A power of two so large that one unit in its last place is the spacing of the grid at exponent bits `e`: adding it rounds to the
-/// grid, ties to even. The exponent bits of NaN wrap around to a finite number, and a NaN plus that is a NaN.
+/// A power of two so large that one unit in its last place is the spacing of the grid at exponent bits `e`: adding it
+/// rounds to the grid, ties to even. The exponent bits of NaN wrap around to a finite number, and a NaN plus that is a
+/// NaN.
 template <class Grid>
 FP8_HD inline float rounding_constant(std::uint32_t e) {
   return std::bit_cast<float>(e + (static_cast<std::uint32_t>(23 - Grid::kFractionBits) << 23));
@@ -61,7 +65,8 @@ FP8_HD inline std::uint8_t encode(float v) {
   const float a = clamped_magnitude<Grid>(v);
   const std::uint32_t e = grid_exponent<Grid>(a);
   const float c = rounding_constant<Grid>(e);
-  // Grid spacings in a: the low bits of the sum. A normal value counts the hidden one too, which is the step to the next exponent.
+  // Grid spacings in a: the low bits of the sum. A normal value counts the hidden one too, which is the step to the
+  // next exponent.
   const std::uint32_t spacings = std::bit_cast<std::uint32_t>(a + c) - std::bit_cast<std::uint32_t>(c);
   const std::uint32_t code = spacings + ((e - (Grid::kMinExponent << 23)) >> (23 - Grid::kFractionBits));
   const bool nan = std::bit_cast<std::uint32_t>(a) > 0x7F800000u;
