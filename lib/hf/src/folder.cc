@@ -10,6 +10,7 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/text.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/json/json.h"
 
@@ -45,7 +46,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   for (const auto& [tensor, file] : index.as_object().get_object("weight_map", path)) {
     if (!file.is_string()) throw Error(path + ": \"weight_map\" must map text to text");
     if (!is_bare_name(file.as_string())) {
-      throw Error(path + ": \"" + file.as_string() + "\" is not a bare file name");
+      throw Error(path + ": \"" + terminal_safe(file.as_string()) + "\" is not a bare file name");
     }
     out.emplace(tensor, file.as_string());
   }

@@ -1,0 +1,196 @@
+// Configurations: the golden models in both spellings, defaults, refusals by message, the way back to JSON.
+#include "fp8/hf/config.h"
+
+#include <gtest/gtest.h>
+
+#include "fp8/json/json.h"
+#include "temporary_folder.h"
+
+namespace fp8::hf {
+namespace {
+
+const std::string kModels = "tests/golden/models/";
+
+Config parse(const std::string& text) { return parse_config(json::parse(text, "config.json"), "config.json"); }
+Config load(const std::string& file) { return parse_config(json::parse_file(kModels + file), file); }
+std::string refusal(const std::string& text) {
+  return testing::message_of([&] { parse(text); });
+}
+
+TEST(Config, reads_llama_with_llama3_rope) {
+  const Config c = load("llama3/hf/config.json");
+  EXPECT_EQ(c.family, Family::llama);
+  EXPECT_EQ(c.vocab_size, 256);
+  EXPECT_EQ(c.hidden_size, 64);
+  EXPECT_EQ(c.intermediate_size, 176);
+  EXPECT_EQ(c.num_hidden_layers, 2);
+  EXPECT_EQ(c.num_attention_heads, 4);
+  EXPECT_EQ(c.num_key_value_heads, 2);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.rms_norm_eps, 1e-5);
+  EXPECT_EQ(c.rope, (Rope{RopeType::llama3, 500000, 8, 1, 4, 16}));
+  EXPECT_EQ(c.max_position_embeddings, 128);
+  EXPECT_FALSE(c.tie_word_embeddings || c.attention_bias_qkv || c.attention_bias_o || c.mlp_bias || c.qk_norm);
+  EXPECT_EQ(c.bos_token_id, 1);
+  EXPECT_EQ(c.eos_token_ids, std::vector<std::int64_t>{2});
+}
+
+TEST(Config, both_spellings_are_the_same_model) {
+  EXPECT_TRUE(same_model(load("llama3/hf/config.json"), load("llama3/hf/config.v4.json")));
+  EXPECT_FALSE(same_model(load("llama3/hf/config.json"), load("llama-tied/hf/config.json")));
+}
+
+TEST(Config, reads_what_differs_by_family) {
+  EXPECT_TRUE(load("llama-tied/hf/config.json").tie_word_embeddings);
+  const Config qwen2 = load("qwen2/hf/config.json");
+  EXPECT_TRUE(qwen2.attention_bias_qkv);
+  EXPECT_FALSE(qwen2.attention_bias_o);
+  EXPECT_EQ(qwen2.head_dim, 16);
+  EXPECT_FALSE(qwen2.sliding_window);
+  const Config qwen3 = load("qwen3/hf/config.json");
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_EQ(qwen3.head_dim, 32);
+  EXPECT_EQ(qwen3.query_size(), 128);
+  EXPECT_EQ(qwen3.key_value_size(), 64);
+  EXPECT_TRUE(qwen3.eos_token_ids.empty());
+}
+
+TEST(Config, absent_keys_have_the_defaults_of_transformers) {
+  const Config mistral = parse(R"({"model_type": "mistral", "head_dim": null})");
+  EXPECT_EQ(mistral.num_key_value_heads, 8);
+  EXPECT_EQ(mistral.head_dim, 128);
+  EXPECT_EQ(mistral.sliding_window, 4096);
+  EXPECT_EQ(mistral.rope, Rope{});
+  EXPECT_NO_THROW(mistral.check_sequence_length(4096));
+  EXPECT_NE(testing::message_of([&] { mistral.check_sequence_length(4097); }).find("sliding window of 4096"),
+            std::string::npos);
+  EXPECT_FALSE(parse(R"({"model_type": "mistral", "sliding_window": null})").sliding_window);
+
+  EXPECT_EQ(parse(R"({"model_type": "llama", "num_attention_heads": 16})").num_key_value_heads, 16);
+  EXPECT_EQ(parse(R"({"model_type": "llama", "num_attention_heads": 16})").head_dim, 256);
+  EXPECT_EQ(parse(R"({"model_type": "qwen3", "hidden_size": 2048})").head_dim, 128);
+  EXPECT_EQ(parse(R"({"model_type": "qwen2"})").vocab_size, 151936);
+}
+
+TEST(Config, qwen_slides_only_where_told) {
+  const std::string head = R"({"model_type": "qwen2", "num_hidden_layers": 32, "sliding_window": 100, )";
+  EXPECT_FALSE(parse(head + R"("use_sliding_window": false})").sliding_window);
+  EXPECT_EQ(parse(head + R"("use_sliding_window": true, "max_window_layers": 28})").sliding_window, 100);
+  EXPECT_FALSE(parse(head + R"("use_sliding_window": true, "max_window_layers": 32})").sliding_window);
+  EXPECT_FALSE(parse(head + R"("use_sliding_window": true, "layer_types": ["full_attention"]})").sliding_window);
+}
+
+TEST(Config, biases_and_token_lists) {
+  const Config llama = parse(R"({"model_type": "llama", "attention_bias": true, "mlp_bias": true,
+                                 "eos_token_id": [7, 9]})");
+  EXPECT_TRUE(llama.attention_bias_qkv && llama.attention_bias_o && llama.mlp_bias);
+  EXPECT_EQ(llama.eos_token_ids, (std::vector<std::int64_t>{7, 9}));
+  const Config qwen3 = parse(R"({"model_type": "qwen3", "attention_bias": true})");
+  EXPECT_TRUE(qwen3.attention_bias_qkv && qwen3.attention_bias_o);
+  EXPECT_FALSE(qwen3.mlp_bias);
+}
+
+TEST(Config, linear_rope_in_the_old_spelling) {
+  const Config c =
+      parse(R"({"model_type": "llama", "rope_theta": 5000, "rope_scaling": {"type": "linear", "factor": 2}})");
+  EXPECT_EQ(c.rope, (Rope{.type = RopeType::linear, .theta = 5000, .factor = 2}));
+}
+
+TEST(Config, refuses_experts_in_one_clear_line) {
+  EXPECT_EQ(testing::message_of([] { load("mixtral/hf/config.json"); }),
+            "mixtral/hf/config.json: mixture-of-experts models (here mixtral) are not supported yet");
+  EXPECT_NE(refusal(R"({"model_type": "qwen3_moe"})").find("mixture-of-experts"), std::string::npos);
+  EXPECT_NE(refusal(R"({"model_type": "llama", "num_experts": 8})").find("mixture-of-experts"), std::string::npos);
+}
+
+struct Refusal {
+  const char* json;
+  const char* message;
+};
+
+class ConfigRefuses : public ::testing::TestWithParam<Refusal> {};
+TEST_P(ConfigRefuses, by_name) {
+  EXPECT_EQ(refusal(GetParam().json), std::string("config.json: ") + GetParam().message);
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, ConfigRefuses,
+    ::testing::Values(
+        Refusal{"[1]", "not an object but array"}, Refusal{"{}", "\"model_type\" is missing"},
+        Refusal{R"({"model_type": "gpt2"})", "model_type \"gpt2\" is not supported (llama, mistral, qwen2, qwen3 are)"},
+        Refusal{R"({"model_type": "llama", "hidden_act": "gelu"})", "activation \"gelu\" is not supported (silu is)"},
+        Refusal{R"({"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]})",
+                "\"layer_types\": only full_attention is supported, found \"sliding_attention\""},
+        Refusal{R"({"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 4}})",
+                "rope type \"yarn\" is not supported (default, linear and llama3 are)"},
+        Refusal{R"({"model_type": "llama", "rope_parameters": {"rope_type": "linear"}})",
+                "rope_parameters: \"factor\" is missing"},
+        Refusal{R"({"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0}})",
+                "rope_scaling: \"low_freq_factor\" is missing"},
+        Refusal{R"({"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4,
+                    "high_freq_factor": 4, "original_max_position_embeddings": 8}})",
+                "rope_scaling: low_freq_factor must be below high_freq_factor"},
+        Refusal{R"({"model_type": "llama", "partial_rotary_factor": 0.5})",
+                "\"partial_rotary_factor\" below 1 is not supported"},
+        Refusal{R"({"model_type": "llama", "quantization_config": {}})",
+                "\"quantization_config\": quantized weights are not supported, take the original model"},
+        Refusal{R"({"model_type": "llama", "hidden_size": 0})", "\"hidden_size\" is 0, must be from 1 to 16777216"},
+        Refusal{R"({"model_type": "llama", "num_hidden_layers": 10001})",
+                "\"num_hidden_layers\" is 10001, must be from 1 to 10000"},
+        Refusal{R"({"model_type": "llama", "num_key_value_heads": 5})",
+                "num_key_value_heads 5 does not divide num_attention_heads 32"},
+        Refusal{R"({"model_type": "llama", "hidden_size": 100})",
+                "num_attention_heads 32 does not divide hidden_size 100, and there is no head_dim"},
+        Refusal{R"({"model_type": "llama", "head_dim": 15})", "head_dim 15 is odd, rope needs pairs"},
+        Refusal{R"({"model_type": "llama", "head_dim": 16777216})", "num_attention_heads x head_dim is above 16777216"},
+        Refusal{R"({"model_type": "llama", "hidden_size": 16777216, "vocab_size": 16777216})",
+                "the model would have more than 2^50 parameters"},
+        Refusal{R"({"model_type": "llama", "rms_norm_eps": -1})", "\"rms_norm_eps\" is -1, must be from 0 to 1"},
+        Refusal{R"({"model_type": "llama", "eos_token_id": [1, "x"]})",
+                "\"eos_token_id\" holds \"x\", not a token id"}));
+
+TEST(Config, wrong_types_are_named) {
+  EXPECT_NE(refusal(R"({"model_type": "llama", "hidden_size": "big"})").find("\"hidden_size\""), std::string::npos);
+  EXPECT_NE(refusal(R"({"model_type": "llama", "hidden_size": 64.5})").find("\"hidden_size\""), std::string::npos);
+  EXPECT_NE(refusal(R"({"model_type": "llama", "tie_word_embeddings": 1})").find("tie_word"), std::string::npos);
+  EXPECT_NE(refusal(R"({"model_type": "llama", "rope_scaling": 3})").find("rope_scaling"), std::string::npos);
+}
+
+TEST(Config, json_reads_back_to_the_same_model) {
+  for (const char* name : {"llama3/hf/config.json", "llama3/hf/config.v4.json", "llama-tied/hf/config.json",
+                           "qwen2/hf/config.json", "qwen3/hf/config.json"}) {
+    const Config c = load(name);
+    const json::Value out = to_json(c);
+    const Config back = parse_config(out, name);
+    EXPECT_TRUE(same_model(c, back)) << name;
+    EXPECT_EQ(to_json(back), out) << name;
+  }
+  for (const char* text : {R"({"model_type": "mistral"})",
+                           R"({"model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 3})",
+                           R"({"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2}})",
+                           R"({"model_type": "qwen3", "attention_bias": true, "eos_token_id": [3, 4]})"}) {
+    const Config c = parse(text);
+    EXPECT_TRUE(same_model(c, parse_config(to_json(c), "back"))) << text;
+  }
+}
+
+TEST(Config, json_without_a_source_stands_alone) {
+  Config c = load("qwen3/hf/config.json");
+  c.source = {};
+  c.sliding_window = 64;
+  const json::Value out = to_json(c);
+  EXPECT_EQ(out.as_object().at("architectures"), json::parse(R"(["Qwen3ForCausalLM"])", "expected"));
+  EXPECT_TRUE(same_model(c, parse_config(out, "back")));
+}
+
+TEST(Config, json_is_in_the_new_spelling_and_loses_nothing) {
+  const json::Object out = to_json(load("llama3/hf/config.v4.json")).as_object();
+  EXPECT_FALSE(out.contains("rope_theta") || out.contains("rope_scaling") || out.contains("torch_dtype"));
+  EXPECT_EQ(out.at("dtype"), json::Value("bfloat16"));
+  EXPECT_EQ(out.at("pretraining_tp"), json::Value(1));
+  EXPECT_EQ(out.at("transformers_version"), json::Value("4.45.2"));
+  const json::Value source = json::parse_file(kModels + "llama3/hf/config.json");
+  EXPECT_EQ(to_json(load("llama3/hf/config.json")), source);
+}
+
+}  // namespace
+}  // namespace fp8::hf

@@ -1,0 +1,114 @@
+// Model folders: the golden ones, shards through an index, and folders that lie.
+#include "fp8/hf/folder.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "temporary_folder.h"
+
+namespace fp8::hf {
+namespace {
+
+using testing::message_of;
+using testing::safetensors;
+using testing::TemporaryFolder;
+
+const std::string kConfig = R"({"model_type": "llama"})";
+const std::string kOne = R"({"one":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+const std::string kTwo = R"({"two":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]}})";
+const std::string kHalves("\x00\x3c\x00\xc0\x01\x00\xff\x7b", 8);  // 1, -2, 2^-24, 65504
+
+std::string index_of(const std::string& map) { return R"({"metadata":{"total_size":10},"weight_map":{)" + map + "}}"; }
+
+TEST(Folder, opens_the_golden_models) {
+  for (const auto& [name, tensors, width] :
+       {std::tuple{"llama3", 21U, 2U}, {"llama-tied", 20U, 4U}, {"qwen2", 26U, 2U}, {"qwen3", 25U, 2U}}) {
+    const Folder folder(std::string("tests/golden/models/") + name + "/hf");
+    EXPECT_EQ(folder.tensors().size(), tensors) << name;
+    EXPECT_EQ(folder.find("model.norm.weight")->info->element_size, width) << name;
+    EXPECT_EQ(folder.find("model.embed_tokens.weight")->info->shape.front(), folder.config().vocab_size) << name;
+    EXPECT_EQ(folder.find("lm_head.weight") == nullptr, folder.config().tie_word_embeddings) << name;
+    EXPECT_FALSE(folder.tokenizer());
+  }
+}
+
+TEST(Folder, rows_as_floats_are_the_rows_as_stored) {
+  const Folder folder("tests/golden/models/llama3/hf");
+  const Folder::Entry& t = *folder.find("model.layers.0.mlp.up_proj.weight");
+  std::vector<std::uint16_t> raw(3 * 64);
+  std::vector<float> floats(3 * 64);
+  folder.read_rows(t, 5, 3, std::as_writable_bytes(std::span(raw)));
+  folder.read_rows_f32(t, 5, 3, floats);
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(floats[i]), static_cast<std::uint32_t>(raw[i]) << 16U);
+  }
+  EXPECT_NE(
+      message_of([&] { folder.read_rows_f32(t, 175, 2, std::span(floats).first(128)); }).find("rows out of range"),
+      std::string::npos);
+  EXPECT_NE(message_of([&] { folder.read_rows_f32(t, 0, 1, floats); }).find("wrong size"), std::string::npos);
+}
+
+TEST(Folder, reads_shards_through_the_index) {
+  const TemporaryFolder folder;
+  folder.write("config.json", kConfig);
+  folder.write("a.safetensors", safetensors(kOne, "xy"));
+  folder.write("b.safetensors", safetensors(kTwo, kHalves));
+  folder.write("model.safetensors.index.json", index_of(R"("one":"a.safetensors","two":"b.safetensors")"));
+  folder.write("tokenizer.json", "{}");
+  const Folder model(folder.path());
+  ASSERT_EQ(model.tensors().size(), 2U);
+  EXPECT_EQ(model.tokenizer(), "{}");
+  EXPECT_EQ(model.find("two")->shard->path(), folder.path("b.safetensors"));
+  std::array<float, 4> out{};
+  model.read_rows_f32(*model.find("two"), 0, 2, out);
+  EXPECT_EQ(out, (std::array<float, 4>{1, -2, 0x1p-24F, 65504}));
+  model.read_rows_f32(*model.find("two"), 1, 1, std::span(out).first(2));
+  EXPECT_EQ(out[0], 0x1p-24F);
+  EXPECT_NE(message_of([&] {
+              model.read_rows_f32(*model.find("one"), 0, 2, std::span(out).first(2));
+            }).find("dtype U8 cannot be read as floats"),
+            std::string::npos);
+}
+
+TEST(Folder, refuses_an_index_that_lies) {
+  const TemporaryFolder folder;
+  folder.write("config.json", kConfig);
+  folder.write("a.safetensors", safetensors(kOne, "xy"));
+  folder.write("b.safetensors", safetensors(kTwo, kHalves));
+  const auto refusal = [&](const std::string& map) {
+    folder.write("model.safetensors.index.json", index_of(map));
+    return message_of([&] { Folder{folder.path()}; });
+  };
+  for (const char* name : {"../a.safetensors", "/etc/passwd", "x/y", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
+    EXPECT_NE(refusal("\"one\":\"" + std::string(name) + "\"").find("is not a bare file name"), std::string::npos)
+        << name;
+  }
+  EXPECT_NE(refusal(R"("one":"c.safetensors")").find("c.safetensors"), std::string::npos);
+  EXPECT_NE(refusal(R"("one":7)").find("must map text to text"), std::string::npos);
+  EXPECT_NE(
+      refusal(R"("one":"a.safetensors","three":"a.safetensors","two":"b.safetensors")").find("has no tensor \"three\""),
+      std::string::npos);
+  EXPECT_NE(refusal(R"("one":"a.safetensors","three":"b.safetensors")").find("\"two\" is not in the index"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"("one":"b.safetensors","two":"b.safetensors")").find("has no tensor \"one\""), std::string::npos);
+  EXPECT_NE(refusal(R"("one":"b.safetensors","two":"a.safetensors")").find("belongs to b.safetensors"),
+            std::string::npos);
+}
+
+TEST(Folder, says_what_is_missing) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& path) { return message_of([&] { Folder{path}; }); };
+  EXPECT_NE(refusal(folder.path("none")).find("no such folder"), std::string::npos);
+  EXPECT_FALSE(Folder::looks_like(folder.path()));
+  EXPECT_NE(refusal(folder.path()).find("config.json: missing"), std::string::npos);
+  EXPECT_NE(refusal(folder.write("file", "x")).find("not a folder"), std::string::npos);
+  folder.write("config.json", kConfig);
+  EXPECT_TRUE(Folder::looks_like(folder.path()));
+  EXPECT_NE(refusal(folder.path()).find("no model.safetensors"), std::string::npos);
+  folder.write("config.json", "{\"model_type\": \"llama\"");
+  EXPECT_NE(refusal(folder.path()).find("config.json: line 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fp8::hf
