@@ -1,0 +1,101 @@
+// The user block: formatting, checking, and the one pass over a file that checks all of its digests.
+#include "fp8/h5/user_block.h"
+
+#include <algorithm>
+#include <array>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/digest.h"
+#include "fp8/base/file.h"
+#include "fp8/base/text.h"
+#include "fp8/h5/reader.h"
+#include "library.h"
+
+namespace fp8::h5 {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{4} << 20;
+
+// The next word of `line` up to a space; removes both.
+std::string_view take_word(std::string_view& line) {
+  const std::size_t end = std::min(line.find(' '), line.size());
+  const std::string_view word = line.substr(0, end);
+  line.remove_prefix(std::min(end + 1, line.size()));
+  return word;
+}
+
+// Feeds the bytes [begin, end) of `file` to `whole` and, where given, to `part`.
+void feed(const File& file, std::uint64_t begin, std::uint64_t end, std::span<std::byte> buffer, Digester& whole,
+          Digester* part) {
+  while (begin < end) {
+    const auto piece = buffer.first(static_cast<std::size_t>(std::min<std::uint64_t>(end - begin, buffer.size())));
+    file.pread_exact(piece, begin);
+    whole.update(piece);
+    if (part != nullptr) part->update(piece);
+    begin += piece.size();
+  }
+}
+
+}  // namespace
+
+std::string format_user_block(std::string_view magic, const UserBlock& block) {
+  std::string text = std::string(magic) + " 1 " + std::to_string(block.file_bytes) + " " + block.digest + "\n";
+  if (text.size() > kUserBlockBytes) throw Error("user block: too long");
+  text.resize(kUserBlockBytes, '\0');
+  return text;
+}
+
+UserBlock read_user_block(const std::string& path, std::string_view magic) {
+  const File file = File::open_read(path);
+  const std::uint64_t size = file.size();
+  const std::string kind = magic == kTokensMagic ? "token file" : "checkpoint";
+  if (size < kUserBlockBytes)
+    throw Error(path + ": not a " + kind + " (or truncated): " + std::to_string(size) + " bytes");
+  std::string text(kUserBlockBytes, '\0');
+  file.pread_exact(std::as_writable_bytes(std::span(text)), 0);
+  std::string_view line = std::string_view(text).substr(0, std::min(text.find('\n'), text.size()));
+  if (take_word(line) != magic)
+    throw Error(path + ": not a " + kind + ": it does not begin with " + std::string(magic));
+  const std::string_view version = take_word(line);
+  if (version != "1")
+    throw Error(path + ": version " + terminal_safe(version) + " of the file format is not known (1 is)");
+  const auto length = parse_uint64(take_word(line));
+  const std::string_view digest = take_word(line);
+  if (!length || !Digest::from_hex(digest)) throw Error(path + ": damaged: its user block cannot be read");
+  UserBlock block{*length, std::string(digest)};
+  if (size < block.file_bytes)
+    throw Error(path + ": truncated: " + std::to_string(size) + " bytes of " + std::to_string(block.file_bytes));
+  if (size > block.file_bytes)
+    throw Error(path + ": damaged: " + std::to_string(size - block.file_bytes) + " bytes after its end");
+  if (text != format_user_block(magic, block)) throw Error(path + ": damaged: its user block is not as written");
+  return block;
+}
+
+UserBlock verify_file(const std::string& path, std::string_view magic) {
+  const Reader reader(path, magic);
+  const File file = File::open_read(path);
+  std::vector<const Entry*> entries;
+  for (const Entry& e : reader.list()) entries.push_back(&e);
+  std::sort(entries.begin(), entries.end(), [](const Entry* a, const Entry* b) { return a->offset < b->offset; });
+
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(reader.file_bytes(), kPiece)));
+  Digester whole;
+  std::uint64_t position = kUserBlockBytes;
+  for (const Entry* e : entries) {
+    const std::string stated = text_or_empty(e->attributes, "digest");
+    if (stated.empty()) throw Error(message(path, e->name, "has no digest"));
+    Digester part;
+    if (e->bytes > 0) {
+      feed(file, position, e->offset, buffer, whole, nullptr);
+      feed(file, e->offset, e->offset + e->bytes, buffer, whole, &part);
+      position = e->offset + e->bytes;
+    }
+    if (part.finish().hex() != stated) throw Error(message(path, e->name, "damaged: its bytes differ from its digest"));
+  }
+  feed(file, position, reader.file_bytes(), buffer, whole, nullptr);
+  if (whole.finish().hex() != reader.stated_digest())
+    throw Error(path + ": damaged: the digest of the whole file differs, though no tensor does");
+  return {reader.file_bytes(), reader.stated_digest()};
+}
+
+}  // namespace fp8::h5

@@ -1,0 +1,246 @@
+// Files that no one should open: each is made with HDF5 itself and must be refused by name and reason, without
+// following what it points to. Plain files of other writers, old metadata included, must still be readable.
+#include <hdf5.h>
+
+#include <array>
+
+#include "fixture.h"
+#include "fp8/base/text.h"
+#include "fp8/h5/reader.h"
+#include "library.h"
+
+namespace fp8::h5 {
+namespace {
+
+class Hostile : public FolderTest {
+ protected:
+  // Makes a file with `make` and returns what the reader says to it.
+  std::string refuse(const std::function<void(hid_t file)>& make) {
+    write(make);
+    return error_of([&] { Reader r(at("x.h5")); });
+  }
+  void write(const std::function<void(hid_t file)>& make) {
+    prepare_library();
+    Handle file(H5Fcreate(at("x.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+    ASSERT_TRUE(file.ok());
+    make(file.get());
+    ASSERT_TRUE(file.close());
+  }
+  // A vector of `n` elements, allocated now.
+  static Handle vector(hid_t file, const char* name, hid_t type, hsize_t n, hid_t dcpl = H5P_DEFAULT) {
+    Handle space(H5Screate_simple(1, &n, nullptr), H5Sclose);
+    return {H5Dcreate2(file, name, type, space.get(), H5P_DEFAULT, dcpl, H5P_DEFAULT), H5Dclose};
+  }
+  static void fill(const Handle& dataset) {
+    Handle space(H5Dget_space(dataset.get()), H5Sclose);
+    const std::vector<char> zeros(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space.get())) * 8);
+    Handle type(H5Dget_type(dataset.get()), H5Tclose);
+    ASSERT_GE(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros.data()), 0);
+  }
+};
+
+TEST_F(Hostile, plain_files_with_old_metadata_are_read) {
+  write([](hid_t file) {
+    Handle group(H5Gcreate2(file, "grad", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+    Handle d = vector(group.get(), "w", H5T_STD_U16LE, 4);
+    fill(d);
+    Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+    H5Tset_size(type.get(), 8);
+    H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
+    Handle scalar(H5Screate(H5S_SCALAR), H5Sclose);
+    Handle a(H5Acreate2(d.get(), "dtype", type.get(), scalar.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+    ASSERT_GE(H5Awrite(a.get(), type.get(), "bfloat16"), 0);
+    const float half = 0.5F;
+    Handle b(H5Acreate2(d.get(), "error", H5T_IEEE_F32LE, scalar.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+    ASSERT_GE(H5Awrite(b.get(), H5T_NATIVE_FLOAT, &half), 0);
+  });
+  const Reader r(at("x.h5"));
+  EXPECT_EQ(r.at("grad/w").dtype, DType::bf16);
+  EXPECT_EQ(std::get<double>(r.at("grad/w").attributes.at("error")), 0.5);
+  EXPECT_EQ(r.read_as<std::uint16_t>("grad/w"), std::vector<std::uint16_t>(4));
+  EXPECT_HOLDS(error_of([&] { Reader x(at("x.h5"), kCheckpointMagic); }), "not a checkpoint");
+}
+
+TEST_F(Hostile, metadata_without_checksums_is_refused_behind_a_user_block) {
+  prepare_library();
+  {
+    Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+    H5Pset_userblock(creation.get(), 512);
+    Handle file(H5Fcreate(at("x.h5").c_str(), H5F_ACC_TRUNC, creation.get(), H5P_DEFAULT), H5Fclose);
+    fill(vector(file.get(), "d", H5T_STD_U8LE, 8));
+  }
+  std::string raw = slurp(at("x.h5"));
+  std::string line = "fp8-checkpoint 1 " + std::to_string(raw.size()) + " " + std::string(32, '0') + "\n";
+  line.resize(512, '\0');
+  spill(at("x.h5"), line + raw.substr(512));
+  EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5"), kCheckpointMagic); }), "superblock is not of version 2 or 3");
+}
+
+TEST_F(Hostile, links_other_than_hard_ones) {
+  EXPECT_HOLDS(refuse([](hid_t f) { H5Lcreate_soft("/etc", f, "s", H5P_DEFAULT, H5P_DEFAULT); }),
+               "x.h5: /s: soft and external links");
+  EXPECT_HOLDS(refuse([](hid_t f) { H5Lcreate_external("/etc/passwd", "/", f, "e", H5P_DEFAULT, H5P_DEFAULT); }),
+               "x.h5: /e: soft and external links");
+}
+
+TEST_F(Hostile, objects_linked_twice) {
+  EXPECT_HOLDS(refuse([](hid_t f) { H5Lcreate_hard(f, "/", f, "again", H5P_DEFAULT, H5P_DEFAULT); }),
+               "/again: linked more than once");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 fill(vector(f, "a", H5T_STD_U8LE, 2));
+                 H5Lcreate_hard(f, "a", f, "b", H5P_DEFAULT, H5P_DEFAULT);
+               }),
+               "/b: linked more than once");
+}
+
+TEST_F(Hostile, layouts_other_than_contiguous) {
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+                 const hsize_t chunk = 16;
+                 H5Pset_chunk(list.get(), 1, &chunk);
+                 H5Pset_deflate(list.get(), 9);
+                 fill(vector(f, "d", H5T_STD_U8LE, 64, list.get()));
+               }),
+               "/d: only contiguous layout");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+                 H5Pset_layout(list.get(), H5D_COMPACT);
+                 fill(vector(f, "d", H5T_STD_U8LE, 64, list.get()));
+               }),
+               "/d: only contiguous layout");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+                 const hsize_t n = 8;
+                 Handle space(H5Screate_simple(1, &n, nullptr), H5Sclose);
+                 H5Pset_virtual(list.get(), space.get(), "/etc/other.h5", "/d", space.get());
+                 vector(f, "d", H5T_STD_U8LE, 8, list.get());
+               }),
+               "/d: only contiguous layout");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+                 H5Pset_external(list.get(), "/etc/passwd", 0, 8);
+                 vector(f, "d", H5T_STD_U8LE, 8, list.get());
+               }),
+               "/d: external storage");
+}
+
+TEST_F(Hostile, sizes_beyond_the_file) {
+  EXPECT_HOLDS(refuse([](hid_t f) { vector(f, "d", H5T_STD_U8LE, hsize_t{1} << 42); }),
+               "/d: declares more bytes than it stores");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 const std::array<hsize_t, 4> shape = {hsize_t{1} << 30, hsize_t{1} << 30, 2, 2};
+                 Handle space(H5Screate_simple(4, shape.data(), nullptr), H5Sclose);
+                 Handle d(H5Dcreate2(f, "d", H5T_STD_U8LE, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                          H5Dclose);
+               }),
+               "/d: ");
+  // A file cut behind its metadata: HDF5's own end check fails or the storage lies outside, never a short read.
+  write([](hid_t f) { fill(vector(f, "d", H5T_STD_U8LE, 100000)); });
+  const std::string raw = slurp(at("x.h5"));
+  spill(at("x.h5"), raw.substr(0, raw.size() - 50000));
+  EXPECT_NE(error_of([&] { Reader r(at("x.h5")); }), "no error");
+}
+
+TEST_F(Hostile, types_and_shapes) {
+  EXPECT_HOLDS(refuse([](hid_t f) { fill(vector(f, "d", H5T_STD_U16BE, 4)); }), "/d: its type is not allowed");
+  EXPECT_HOLDS(refuse([](hid_t f) { fill(vector(f, "d", H5T_STD_REF_OBJ, 4)); }), "/d: its type is not allowed");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 const hsize_t n = 3;
+                 Handle type(H5Tarray_create2(H5T_STD_U8LE, 1, &n), H5Tclose);
+                 vector(f, "d", type.get(), 4);
+               }),
+               "/d: its type is not allowed");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 Handle type(H5Tcopy(H5T_STD_U8LE), H5Tclose);
+                 H5Tcommit2(f, "t", type.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+               }),
+               "/t: neither a group nor a dataset");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 const std::array<hsize_t, 5> shape = {1, 1, 1, 1, 1};
+                 Handle space(H5Screate_simple(5, shape.data(), nullptr), H5Sclose);
+                 Handle d(H5Dcreate2(f, "d", H5T_STD_U8LE, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                          H5Dclose);
+               }),
+               "/d: has more than 4 dimensions");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 Handle space(H5Screate(H5S_NULL), H5Sclose);
+                 Handle d(H5Dcreate2(f, "d", H5T_STD_U8LE, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                          H5Dclose);
+               }),
+               "/d: its shape is not one of numbers");
+}
+
+TEST_F(Hostile, attributes) {
+  const auto with_attribute = [&](hid_t type, hsize_t n, const void* data) {
+    return refuse([&](hid_t f) {
+      Handle space(n == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &n, nullptr), H5Sclose);
+      Handle a(H5Acreate2(f, "a", type, space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+      ASSERT_GE(H5Awrite(a.get(), type, data), 0);
+    });
+  };
+  Handle variable(H5Tcopy(H5T_C_S1), H5Tclose);
+  H5Tset_size(variable.get(), H5T_VARIABLE);
+  const char* text = "text";
+  EXPECT_HOLDS(with_attribute(variable.get(), 0, &text), "variable-length text is not allowed");
+  const std::vector<std::int64_t> many(1000);
+  EXPECT_HOLDS(with_attribute(H5T_STD_I64LE, 1000, many.data()), "attribute a: longer than 4096 bytes");
+  Handle opaque(H5Tcreate(H5T_OPAQUE, 4), H5Tclose);
+  EXPECT_HOLDS(with_attribute(opaque.get(), 0, many.data()), "attribute a: its type is not allowed");
+  EXPECT_HOLDS(with_attribute(H5T_IEEE_F64LE, 4, many.data()), "attribute a: its type is not allowed");
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 Handle scalar(H5Screate(H5S_SCALAR), H5Sclose);
+                 for (int i = 0; i < 65; ++i)
+                   Handle a(
+                       H5Acreate2(f, std::to_string(i).c_str(), H5T_STD_I64LE, scalar.get(), H5P_DEFAULT, H5P_DEFAULT),
+                       H5Aclose);
+               }),
+               "more than 64 attributes");
+}
+
+TEST_F(Hostile, dtype_that_does_not_fit_the_storage) {
+  const auto with_dtype = [&](const std::string& name, hid_t stored) {
+    return refuse([&](hid_t f) {
+      Handle d = vector(f, "d", stored, 4);
+      fill(d);
+      Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+      H5Tset_size(type.get(), name.size());
+      Handle scalar(H5Screate(H5S_SCALAR), H5Sclose);
+      Handle a(H5Acreate2(d.get(), "dtype", type.get(), scalar.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+      ASSERT_GE(H5Awrite(a.get(), type.get(), name.data()), 0);
+    });
+  };
+  EXPECT_HOLDS(with_dtype("float32", H5T_STD_U8LE), "/d: attribute dtype does not fit the stored type");
+  EXPECT_HOLDS(with_dtype("float8_e4m3fn", H5T_STD_U16LE), "/d: attribute dtype does not fit the stored type");
+  EXPECT_HOLDS(with_dtype("complex64", H5T_STD_U64LE), "/d: attribute dtype names no known type");
+  EXPECT_EQ(with_dtype("float8_e8m0fnu", H5T_STD_U8LE), "no error");
+  EXPECT_EQ(with_dtype("float32", H5T_STD_U32LE), "no error");
+}
+
+TEST_F(Hostile, names_and_depth) {
+  EXPECT_HOLDS(refuse([](hid_t f) { Handle g(H5Gcreate2(f, "a b", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose); }),
+               "holds a name that is not allowed");
+  EXPECT_HOLDS(
+      refuse([](hid_t f) { Handle g(H5Gcreate2(f, "\x1b[31m", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose); }),
+      "not allowed: " + terminal_safe("\x1b[31m"));
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 std::string name;
+                 for (int i = 0; i < 17; ++i) {
+                   name += "/g";
+                   Handle g(H5Gcreate2(f, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+                 }
+               }),
+               "groups nest deeper than 16");
+}
+
+TEST_F(Hostile, things_that_are_not_hdf5) {
+  spill(at("x.h5"), "");
+  EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5")); }), "x.h5: not an HDF5 file");
+  spill(at("x.h5"), std::string(5000, 'a'));
+  EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5")); }), "x.h5: not an HDF5 file");
+  EXPECT_HOLDS(error_of([&] { Reader r(at("none.h5")); }), "none.h5");
+  std::filesystem::create_directory(at("d"));
+  EXPECT_NE(error_of([&] { Reader r(at("d")); }), "no error");
+}
+
+}  // namespace
+}  // namespace fp8::h5

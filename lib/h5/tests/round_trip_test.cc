@@ -1,0 +1,231 @@
+// What the writer writes, the reader reads; equal content is equal bytes; damage is found and named.
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <numeric>
+
+#include "fixture.h"
+#include "fp8/base/digest.h"
+#include "fp8/h5/reader.h"
+#include "fp8/h5/user_block.h"
+#include "fp8/h5/writer.h"
+
+namespace fp8::h5 {
+namespace {
+
+using RoundTrip = FolderTest;
+using Shape = std::vector<std::int64_t>;
+
+std::vector<float> ramp(std::size_t n) {
+  std::vector<float> values(n);
+  std::iota(values.begin(), values.end(), 0.0F);
+  return values;
+}
+
+void write_sample(const std::string& path, std::string_view magic = kCheckpointMagic) {
+  Writer w(path, magic);
+  w.attribute("", "format", std::string(magic));
+  w.attribute("", "version", std::int64_t{1});
+  w.text("config", "{\"a\":1}");
+  const auto f = ramp(12);
+  w.begin_dataset("weights/a.weight", DType::f32, Shape{4, 3},
+                  {{"fate", std::string("fp8")}, {"offset", Shape{0, 0}}, {"x", 0.5}});
+  w.write(bytes_of(f).first(5));
+  w.write(bytes_of(f).subspan(5));
+  w.end_dataset();
+  w.dataset("weights/b.weight", DType::bf16, Shape{2}, bytes_of(std::vector<std::uint16_t>{0x3F80, 0xC000}));
+  w.dataset("codes/e4m3", DType::e4m3, Shape{1, 2, 2}, bytes_of(std::vector<std::uint8_t>{0x78, 0x7E, 0x7F, 0}));
+  w.dataset("empty", DType::i64, Shape{0, 8}, {}, {{"note", std::string()}, {"none", Shape{}}});
+  w.dataset("scalar", DType::f64, Shape{}, bytes_of(std::vector<double>{2.5}));
+  w.dataset("count", DType::u64, Shape{2}, bytes_of(std::vector<std::uint64_t>{0, 7}));
+  w.finish();
+}
+
+TEST_F(RoundTrip, values_shapes_and_attributes) {
+  write_sample(at("a.h5"));
+  const Reader r(at("a.h5"), kCheckpointMagic);
+  ASSERT_EQ(r.list().size(), 7U);
+  EXPECT_EQ(r.list().front().name, "codes/e4m3");
+  EXPECT_EQ(r.groups(), (std::vector<std::string>{"", "codes", "weights"}));
+  EXPECT_EQ(std::get<std::string>(r.group("/").at("format")), "fp8-checkpoint");
+  EXPECT_EQ(std::get<std::int64_t>(r.group("").at("version")), 1);
+  EXPECT_EQ(r.read_text("config"), "{\"a\":1}");
+  const Entry& a = r.at("/weights/a.weight");
+  EXPECT_EQ(a.dtype, DType::f32);
+  EXPECT_EQ(a.shape, (Shape{4, 3}));
+  EXPECT_EQ(a.row_bytes(), 12U);
+  EXPECT_EQ(std::get<std::string>(a.attributes.at("fate")), "fp8");
+  EXPECT_EQ(std::get<Shape>(a.attributes.at("offset")), (Shape{0, 0}));
+  EXPECT_EQ(std::get<double>(a.attributes.at("x")), 0.5);
+  EXPECT_EQ(r.read_as<float>("weights/a.weight"), ramp(12));
+  EXPECT_EQ(r.at("weights/b.weight").dtype, DType::bf16);
+  EXPECT_EQ(r.read_as<std::uint16_t>("weights/b.weight"), (std::vector<std::uint16_t>{0x3F80, 0xC000}));
+  EXPECT_EQ(r.at("codes/e4m3").dtype, DType::e4m3);
+  EXPECT_EQ(r.read_as<std::uint8_t>("codes/e4m3"), (std::vector<std::uint8_t>{0x78, 0x7E, 0x7F, 0}));
+  EXPECT_EQ(r.at("empty").bytes, 0U);
+  EXPECT_EQ(std::get<std::string>(r.at("empty").attributes.at("note")), "");
+  EXPECT_EQ(std::get<Shape>(r.at("empty").attributes.at("none")), Shape{});
+  EXPECT_EQ(r.at("scalar").rows(), 1);
+  EXPECT_EQ(r.read_as<double>("scalar"), std::vector<double>{2.5});
+  EXPECT_EQ(r.find("weights"), nullptr);
+  r.verify_datasets();
+}
+
+TEST_F(RoundTrip, rows_and_offsets) {
+  write_sample(at("a.h5"));
+  const Reader r(at("a.h5"), kCheckpointMagic);
+  std::vector<float> rows(6);
+  r.read_rows("weights/a.weight", 1, 3, std::as_writable_bytes(std::span(rows)));
+  EXPECT_EQ(rows, (std::vector<float>{3, 4, 5, 6, 7, 8}));
+  const std::uint64_t offset = r.contiguous_offset("weights/a.weight");
+  EXPECT_EQ(offset % 64, 0U);
+  const std::string raw = slurp(at("a.h5"));
+  EXPECT_EQ(raw.substr(offset, 48), std::string(reinterpret_cast<const char*>(ramp(12).data()), 48));
+  EXPECT_HOLDS(error_of([&] { r.read_rows("weights/a.weight", 3, 5, {}); }), "/weights/a.weight: has no rows 3 to 5");
+  EXPECT_HOLDS(error_of([&] { r.read("nothing", {}); }), "/nothing: there is no such dataset");
+  EXPECT_HOLDS(error_of([&] { r.read_as<double>("weights/a.weight"); }), "do not have 8 bytes");
+}
+
+TEST_F(RoundTrip, equal_content_is_equal_bytes) {
+  write_sample(at("a.h5"));
+  write_sample(at("b.h5"));
+  EXPECT_EQ(slurp(at("a.h5")), slurp(at("b.h5")));
+}
+
+TEST_F(RoundTrip, an_existing_file_is_replaced_from_its_first_byte) {
+  spill(at("a.h5"), std::string(100000, 'x'));
+  write_sample(at("a.h5"));
+  write_sample(at("b.h5"));
+  EXPECT_EQ(slurp(at("a.h5")), slurp(at("b.h5")));
+}
+
+TEST_F(RoundTrip, many_datasets) {
+  Writer w(at("a.h5"), kCheckpointMagic);
+  for (int i = 0; i < 500; ++i)
+    w.dataset("weights/t" + std::to_string(i), DType::u8, Shape{3},
+              bytes_of(std::vector<std::uint8_t>(3, static_cast<std::uint8_t>(i))));
+  w.finish();
+  verify_file(at("a.h5"), kCheckpointMagic);
+  const Reader r(at("a.h5"), kCheckpointMagic);
+  ASSERT_EQ(r.list().size(), 500U);
+  EXPECT_EQ(r.read_as<std::uint8_t>("weights/t300"), std::vector<std::uint8_t>(3, 300 - 256));
+}
+
+TEST_F(RoundTrip, without_a_user_block) {
+  write_sample(at("a.h5"), {});
+  EXPECT_EQ(slurp(at("a.h5")).substr(1, 3), "HDF");
+  EXPECT_EQ(Reader(at("a.h5")).read_as<float>("weights/a.weight"), ramp(12));
+  EXPECT_HOLDS(error_of([&] { Reader(at("a.h5"), kCheckpointMagic); }), "a.h5: not a checkpoint");
+}
+
+TEST_F(RoundTrip, user_block_states_length_and_digest) {
+  write_sample(at("a.h5"), kTokensMagic);
+  const std::string raw = slurp(at("a.h5"));
+  const std::string digest = digest_of(std::as_bytes(std::span(raw)).subspan(512)).hex();
+  std::string expected = "fp8-tokens 1 " + std::to_string(raw.size()) + " " + digest + "\n";
+  expected.resize(512, '\0');
+  EXPECT_EQ(raw.substr(0, 512), expected);
+  EXPECT_EQ(verify_file(at("a.h5"), kTokensMagic).digest, digest);
+  EXPECT_HOLDS(error_of([&] { read_user_block(at("a.h5"), kCheckpointMagic); }), "does not begin with fp8-checkpoint");
+}
+
+TEST_F(RoundTrip, every_flipped_bit_is_found) {
+  write_sample(at("a.h5"));
+  const std::string good = slurp(at("a.h5"));
+  const std::string path = at("bad.h5");
+  for (std::size_t i = 0; i < good.size(); i += i < 700 ? 1 : 7) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
+    spill(path, bad);
+    EXPECT_NE(error_of([&] { verify_file(path, kCheckpointMagic); }), "no error") << "byte " << i;
+  }
+}
+
+TEST_F(RoundTrip, the_damaged_dataset_is_named) {
+  write_sample(at("a.h5"));
+  std::string bad = slurp(at("a.h5"));
+  bad[Reader(at("a.h5")).at("weights/b.weight").offset] ^= 1;
+  spill(at("bad.h5"), bad);
+  EXPECT_HOLDS(error_of([&] { verify_file(at("bad.h5"), kCheckpointMagic); }), "bad.h5: /weights/b.weight: damaged");
+  EXPECT_HOLDS(error_of([&] { Reader(at("bad.h5")).verify_datasets(); }), "bad.h5: /weights/b.weight: damaged");
+}
+
+TEST_F(RoundTrip, other_lengths_are_found) {
+  write_sample(at("a.h5"));
+  const std::string good = slurp(at("a.h5"));
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{511}, std::size_t{512}, std::size_t{600},
+                                 good.size() / 2, good.size() - 1}) {
+    spill(at("bad.h5"), good.substr(0, size));
+    EXPECT_HOLDS(error_of([&] { Reader(at("bad.h5"), kCheckpointMagic); }), "truncated") << size;
+  }
+  spill(at("bad.h5"), good + "x");
+  EXPECT_HOLDS(error_of([&] { Reader(at("bad.h5"), kCheckpointMagic); }), "damaged: 1 bytes after its end");
+}
+
+TEST_F(RoundTrip, later_versions_are_refused_by_number) {
+  write_sample(at("a.h5"));
+  std::string raw = slurp(at("a.h5"));
+  raw.replace(raw.find(" 1 "), 3, " 2 ");
+  spill(at("a.h5"), raw);
+  EXPECT_HOLDS(error_of([&] { Reader(at("a.h5"), kCheckpointMagic); }), "version 2 of the file format is not known");
+}
+
+TEST_F(RoundTrip, misuse_of_the_writer_is_an_error) {
+  EXPECT_HOLDS(error_of([&] {
+                 Writer w(at("a.h5"));
+                 w.begin_dataset("a", DType::f32, Shape{2});
+                 w.end_dataset();
+               }),
+               "/a: ended after 0 of 8 bytes");
+  EXPECT_HOLDS(error_of([&] { Writer(at("b.h5")).dataset("a", DType::u8, Shape{1}, bytes_of(std::vector<char>(2))); }),
+               "more bytes");
+  EXPECT_HOLDS(error_of([&] { Writer(at("c.h5")).text("a/../b", ""); }), "name not allowed");
+  EXPECT_HOLDS(error_of([&] {
+                 Writer w(at("d.h5"));
+                 w.text("a", "x");
+                 w.text("a", "y");
+               }),
+               "/a: HDF5 cannot create a dataset");
+  EXPECT_HOLDS(error_of([&] { Writer(at("no/such/folder.h5")); }), "cannot create: No such file or directory");
+}
+
+// Limits the size of files for as long as it lives: writes beyond fail, as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(std::size_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_;
+};
+
+TEST_F(RoundTrip, a_write_that_fails_anywhere_is_an_error_and_the_next_file_is_good) {
+  write_sample(at("good.h5"));
+  const std::size_t size = slurp(at("good.h5")).size();
+  for (std::size_t limit = 0; limit < size; limit += 256) {
+    const FileSizeLimit full(limit);
+    EXPECT_NE(error_of([&] { write_sample(at("a.h5")); }), "no error") << limit;
+  }
+  write_sample(at("a.h5"));
+  EXPECT_EQ(slurp(at("a.h5")), slurp(at("good.h5")));
+}
+
+TEST_F(RoundTrip, full_disk_is_an_error_at_the_write) {
+  EXPECT_NE(error_of([] {
+              Writer w("/dev/full");
+              w.dataset("a", DType::u8, Shape{1000}, bytes_of(std::vector<char>(1000)));
+              w.finish();
+            }),
+            "no error");
+}
+
+}  // namespace
+}  // namespace fp8::h5
