@@ -61,21 +61,21 @@ std::optional<std::string_view> LineReader::next_line() {
 
 std::optional<Value> LineReader::next() {
   while (const std::optional<std::string_view> line = next_line()) {
-    const bool torn_is_fine = !whole_ && torn_ == TornLine::ignore;
+    if (blank(*line) && !whole_) return std::nullopt;
+    const std::size_t behind = begin_ + line->size();
+    const auto consume = [&] {
+      begin_ = scanned_ = behind;
+      ++line_;
+    };
     std::optional<Value> value;
-    if (!blank(*line)) {
-      try {
-        value = parse_at(*line, name_, line_ + 1, Limits{.max_bytes = kLongestLine + 1});
-      } catch (const Error&) {
-        if (torn_is_fine) return std::nullopt;  // stays in the buffer until the rest comes
-        throw;
-      }
-    } else if (!whole_) {
-      return std::nullopt;
+    try {
+      if (!blank(*line)) value = parse_at(*line, name_, line_ + 1, Limits{.max_bytes = kLongestLine + 1});
+    } catch (const Error&) {
+      if (!whole_ && torn_ == TornLine::ignore) return std::nullopt;  // stays in the buffer until the rest comes
+      consume();
+      throw;
     }
-    begin_ += line->size();
-    scanned_ = begin_;
-    ++line_;
+    consume();
     if (value) return value;
   }
   return std::nullopt;

@@ -80,8 +80,8 @@ class Builder {
   bool number_float(double v, const std::string& /*text*/) { return add(v); }
   bool string(std::string& v) { return add(std::move(v)); }
   bool binary(binary_t& /*v*/) { return false; }
-  bool start_object(std::size_t /*size*/) { return open(); }
-  bool start_array(std::size_t /*size*/) { return open(); }
+  bool start_object(std::size_t /*size*/) { return open(true); }
+  bool start_array(std::size_t /*size*/) { return open(false); }
 
   bool key(std::string& k) {
     frames_.back().key = std::move(k);
@@ -120,12 +120,12 @@ class Builder {
 
   std::size_t here() const { return static_cast<std::size_t>(std::max<std::ptrdiff_t>(at_ - begin_ - 1, 0)); }
 
-  bool open() {
+  bool open(bool is_object) {
     if (frames_.size() >= static_cast<std::size_t>(max_depth_)) {
       throw Refused{here(), "nested deeper than " + std::to_string(max_depth_) + " levels"};
     }
     frames_.emplace_back();
-    frames_.back().is_object = *(at_ - 1) == '{';
+    frames_.back().is_object = is_object;
     return true;
   }
 

@@ -1,5 +1,6 @@
 /// The flag table of a tool: what its parsing, its help, its completions and its config file are made from.
-/// Plain data; nothing here looks at a command line.
+/// Plain data; nothing here looks at a command line. Every field has an initializer, so that a row names only what it
+/// needs.
 #pragma once
 
 #include <cstdint>
@@ -23,37 +24,37 @@ enum class Kind : std::uint8_t {
 
 /// One flag.
 struct Flag {
-  std::string name;                  ///< without dashes; also its name in a config file
-  char letter = 0;                   ///< single-letter form, 0 for none
-  Kind kind = Kind::toggle;          ///< what it takes
-  std::string metavar;               ///< what its value is called in the help: N, FILE; empty for a toggle
-  std::string default_text;          ///< value when it is not given; "on" or empty for a toggle; empty for no value
-  std::string help;                  ///< one sentence without a full stop
-  std::vector<std::string> choices;  ///< of Kind::choice
-  std::string group;                 ///< heading in the help; empty for the first group
-  std::optional<double> min;         ///< least legal number
-  std::optional<double> max;         ///< greatest legal number
-  bool in_config = true;             ///< whether a config file may set it
+  std::string name{};                  ///< without dashes; also its name in a config file
+  char letter = 0;                     ///< single-letter form, 0 for none
+  Kind kind = Kind::toggle;            ///< what it takes
+  std::string metavar{};               ///< what its value is called in the help: N, FILE; empty for a toggle
+  std::string default_text{};          ///< value when it is not given; "on" or empty for a toggle; empty for no value
+  std::string help{};                  ///< one sentence without a full stop
+  std::vector<std::string> choices{};  ///< of Kind::choice
+  std::string group{};                 ///< heading in the help; empty for the first group
+  std::optional<double> min{};         ///< least legal number
+  std::optional<double> max{};         ///< greatest legal number
+  bool in_config = true;               ///< whether a config file may set it
 };
 
 /// An argument without dashes.
 struct Positional {
-  std::string name;       ///< lower case, for Arguments::positionals
-  std::string metavar;    ///< upper case, as shown in the help
-  std::string help;       ///< one sentence without a full stop
+  std::string name{};     ///< lower case, for Arguments::positionals
+  std::string metavar{};  ///< upper case, as shown in the help
+  std::string help{};     ///< one sentence without a full stop
   bool required = true;   ///< whether it must be there
   bool repeated = false;  ///< whether it takes all that is left; only the last may
 };
 
 /// A tool's command line.
 struct Command {
-  std::string name;                     ///< fp8-step
-  std::string about;                    ///< one line
-  std::string synopsis;                 ///< what follows the name in the usage line; made from the tables when empty
-  std::string example;                  ///< a command line, without prompt; shown first in the help
-  std::vector<Flag> flags;              ///< in the order of the help
-  std::vector<Positional> positionals;  ///< in their order
-  bool takes_command = false;           ///< what follows `--` is a command to run, see Arguments::rest
+  std::string name{};                     ///< fp8-step
+  std::string about{};                    ///< one line
+  std::string synopsis{};                 ///< what follows the name in the usage line; made from the tables when empty
+  std::string example{};                  ///< a command line, without prompt; shown first in the help
+  std::vector<Flag> flags{};              ///< in the order of the help
+  std::vector<Positional> positionals{};  ///< in their order
+  bool takes_command = false;             ///< what follows `--` is a command to run, see Arguments::rest
 };
 
 /// `command` with the flags that every tool has: help, version, quiet, verbose, completion. Idempotent.

@@ -1,0 +1,86 @@
+// Flag tables: the common rows, and what makes a value legal.
+#include "fp8/cli/command.h"
+
+#include <algorithm>
+
+#include "flags.h"
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+
+namespace fp8::cli {
+namespace {
+
+void check_range(const Flag& flag, double value, const std::string& text, const std::string& label) {
+  if (flag.min && value < *flag.min) throw Error(label + ": " + text + " is below " + format_double(*flag.min));
+  if (flag.max && value > *flag.max) throw Error(label + ": " + text + " is above " + format_double(*flag.max));
+}
+
+Flag common(Flag flag) {
+  flag.group = "Common";
+  flag.in_config = false;
+  return flag;
+}
+
+}  // namespace
+
+const Flag* find_flag(const std::vector<Flag>& flags, std::string_view name) {
+  const auto at = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == name; });
+  return at == flags.end() ? nullptr : &*at;
+}
+
+bool on_by_default(const Flag& flag) { return flag.kind == Kind::toggle && flag.default_text == "on"; }
+
+void check_value(const Flag& flag, const std::string& value, const std::string& label) {
+  const std::string quoted = "'" + value + "'";
+  if (flag.kind == Kind::integer) {
+    const auto number = parse_int64(value);
+    if (!number) throw Error(label + ": " + quoted + " is not a whole number");
+    check_range(flag, static_cast<double>(*number), value, label);
+  } else if (flag.kind == Kind::real) {
+    const auto number = parse_double(value);
+    if (!number) throw Error(label + ": " + quoted + " is not a number");
+    check_range(flag, *number, value, label);
+  } else if (flag.kind == Kind::choice &&
+             std::find(flag.choices.begin(), flag.choices.end(), value) == flag.choices.end()) {
+    std::string all;
+    for (const std::string& c : flag.choices) all += (all.empty() ? "" : ", ") + c;
+    throw Error(label + ": " + quoted + " is not one of " + all);
+  } else if (flag.kind == Kind::path && value.empty()) {
+    throw Error(label + ": empty path");
+  }
+}
+
+Command with_common(Command command) {
+  const std::vector<Flag> rows = {
+      {.name = "help", .letter = 'h', .help = "print this help and exit"},
+      {.name = "version", .help = "print the version and those of the libraries, and exit"},
+      {.name = "quiet", .letter = 'q', .help = "no progress and no notes on standard error"},
+      {.name = "verbose", .letter = 'v', .help = "more on standard error"},
+      {.name = "completion",
+       .kind = Kind::choice,
+       .metavar = "SHELL",
+       .help = "print a completion script and exit",
+       .choices = {"bash"}},
+  };
+  for (const Flag& row : rows) {
+    if (find_flag(command.flags, row.name) == nullptr) command.flags.push_back(common(row));
+  }
+  return command;
+}
+
+Flag output_flag(const std::string& help) {
+  return {.name = "output", .letter = 'o', .kind = Kind::path, .metavar = "FILE", .help = help, .in_config = false};
+}
+
+Flag force_flag() { return common({.name = "force", .letter = 'f', .help = "replace an output that exists"}); }
+
+Flag dry_run_flag() {
+  return common(
+      {.name = "dry-run", .letter = 'n', .help = "check everything and say what would be done, write nothing"});
+}
+
+Flag json_flag() {
+  return common({.name = "json", .help = "JSON Lines on standard output instead of text for people"});
+}
+
+}  // namespace fp8::cli

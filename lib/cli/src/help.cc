@@ -1,0 +1,161 @@
+// Help and completions, made from the flag table alone.
+#include <algorithm>
+#include <cctype>
+
+#include "flags.h"
+#include "fp8/cli/command.h"
+
+namespace fp8::cli {
+namespace {
+
+constexpr std::size_t kHelpColumn = 30;  // where descriptions begin
+
+// The words of `text` on lines of at most `columns`, each behind `indent` spaces; no indent before the first.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
+  std::string out;
+  std::size_t width = indent;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t space = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, space - at);
+    if (width > indent && width + 1 + word.size() > columns) {
+      out += '\n' + std::string(indent, ' ');
+      width = indent;
+    }
+    if (width > indent) out += ' ';
+    width += word.size() + (width > indent ? 1 : 0);
+    out += word;
+    at = space + 1;
+  }
+  return out;
+}
+
+// One entry of a list: `term` in the left column, `text` in the right one.
+std::string entry(const std::string& term, const std::string& text, std::size_t columns) {
+  std::string out = "  " + term;
+  if (out.size() + 2 > kHelpColumn) {
+    out += '\n' + std::string(kHelpColumn, ' ');
+  } else {
+    out.resize(kHelpColumn, ' ');
+  }
+  return out + wrapped(text, kHelpColumn, columns) + '\n';
+}
+
+std::string term_of(const Flag& flag) {
+  std::string term = flag.letter != 0 ? std::string("-") + flag.letter + ", " : "    ";
+  term += (on_by_default(flag) ? "--[no-]" : "--") + flag.name;
+  if (!flag.metavar.empty()) term += " " + flag.metavar;
+  return term;
+}
+
+std::string text_of(const Flag& flag) {
+  std::string text = flag.help;
+  if (flag.kind == Kind::choice) {
+    text += ":";
+    for (const std::string& c : flag.choices) text += (&c == &flag.choices.front() ? " " : ", ") + c;
+  }
+  if (flag.kind == Kind::list) text += " (may be repeated)";
+  if (!flag.default_text.empty() && flag.default_text != "off") text += " [" + flag.default_text + "]";
+  return text;
+}
+
+std::string synopsis_of(const Command& command) {
+  if (!command.synopsis.empty()) return command.synopsis;
+  std::string text;
+  for (const Positional& p : command.positionals) {
+    const std::string dots = p.repeated ? "..." : "";
+    text += p.required ? p.metavar + dots + " " : "[" + p.metavar + dots + "] ";
+  }
+  text += "[FLAGS]";
+  if (command.takes_command) text += " -- COMMAND...";
+  return text;
+}
+
+std::vector<std::string> groups_of(const Command& command) {
+  std::vector<std::string> groups;
+  for (const Flag& f : command.flags) {
+    if (std::find(groups.begin(), groups.end(), f.group) == groups.end()) groups.push_back(f.group);
+  }
+  // The tool's own flags come first, those of every tool last.
+  std::stable_partition(groups.begin(), groups.end(), [](const std::string& g) { return g != "Common"; });
+  return groups;
+}
+
+// What is offered for a flag, and what the help shows: `-o`, `--output`; `--no-name` where a toggle is on by default.
+std::vector<std::string> spellings(const Flag& flag) {
+  std::vector<std::string> all;
+  if (flag.letter != 0) all.push_back(std::string("-") + flag.letter);
+  all.push_back("--" + flag.name);
+  if (on_by_default(flag)) all.push_back("--no-" + flag.name);
+  return all;
+}
+
+std::string joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& w : words) text += (text.empty() ? "" : separator) + w;
+  return text;
+}
+
+// What completes the value of a flag, as a command for bash; empty where nothing does.
+std::string completer(const Flag& flag) {
+  if (flag.kind == Kind::path) return "mapfile -t COMPREPLY < <(compgen -f -- \"$word\")";
+  if (flag.kind == Kind::choice) {
+    return "mapfile -t COMPREPLY < <(compgen -W '" + joined(flag.choices, " ") + "' -- \"$word\")";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string help(const Command& command, int columns) {
+  const auto width = static_cast<std::size_t>(std::max(columns, 40));
+  std::string out;
+  if (!command.example.empty()) out += "Example: " + command.example + "\n\n";
+  out += wrapped(command.name + ": " + command.about + ".", 0, width) + "\n\n";
+  out += "Usage: " + wrapped(command.name + " " + synopsis_of(command), 7, width) + "\n";
+  if (!command.positionals.empty()) out += "\nArguments:\n";
+  for (const Positional& p : command.positionals) out += entry(p.metavar, p.help, width);
+  for (const std::string& group : groups_of(command)) {
+    out += "\n" + (group.empty() ? "Flags" : group) + ":\n";
+    for (const Flag& f : command.flags) {
+      if (f.group == group) out += entry(term_of(f), text_of(f), width);
+    }
+  }
+  return out;
+}
+
+std::string bash_completion(const Command& command) {
+  std::string function = "_" + command.name;
+  std::replace_if(
+      function.begin(), function.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  std::string cases;
+  std::vector<std::string> all;
+  for (const Flag& f : command.flags) {
+    const std::vector<std::string> words = spellings(f);
+    all.insert(all.end(), words.begin(), words.end());
+    if (f.kind == Kind::toggle) continue;
+    const std::string action = completer(f);
+    cases += "    " + joined(words, " | ") + ")\n" + (action.empty() ? "" : "      " + action + "\n") +
+             "      return\n      ;;\n";
+  }
+  return "# Completion of " + command.name + " for bash.\n" + function + "() {\n" +
+         "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+         "  COMPREPLY=()\n"
+         "  # bash makes a word of the = in --name=value\n"
+         "  if [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
+         "  if [[ $word == = ]]; then word=; before=${COMP_WORDS[COMP_CWORD - 1]}; fi\n"
+         "  case $before in\n" +
+         cases +
+         "  esac\n"
+         "  if [[ $word == -* ]]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -W '" +
+         joined(all, " ") +
+         "' -- \"$word\")\n"
+         "  else\n"
+         "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+         "  fi\n"
+         "}\n"
+         "complete -o filenames -F " +
+         function + " " + command.name + "\n";
+}
+
+}  // namespace fp8::cli

@@ -1,0 +1,133 @@
+// Standard output, progress, colour.
+#include "fp8/cli/output.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "broken_pipe.h"
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/json/json.h"
+
+namespace fp8::cli {
+namespace {
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets the environment
+  return value != nullptr && *value != '\0';
+}
+
+bool dumb_terminal() {
+  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
+  return term == nullptr || std::string_view(term) == "dumb";
+}
+
+// The first `columns` characters of `text`.
+std::string_view cut(std::string_view text, std::size_t columns) {
+  std::size_t at = 0;
+  for (std::size_t seen = 0; at < text.size(); ++at) {
+    const bool starts = (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80;
+    if (starts && seen++ == columns) break;
+  }
+  return text.substr(0, at);
+}
+
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
+}
+
+std::string painted(bool on, const char* code, std::string_view text) {
+  return on ? "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m" : std::string(text);
+}
+
+bool is_number(const std::string& cell) { return cell.empty() || cell == "-" || parse_double(cell).has_value(); }
+
+}  // namespace
+
+void Output::text(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd_, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EPIPE) throw BrokenPipe{};
+    if (n < 0) throw_errno("standard output", "", errno);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void Output::line(std::string_view line) { text(std::string(line) + '\n'); }
+
+void Output::json(const json::Value& value) { line(json::dump(value)); }
+
+Progress::Progress(bool quiet) : shown_(!quiet && ::isatty(2) == 1 && !dumb_terminal()) {}
+
+Progress::~Progress() { done(); }
+
+void Progress::update(std::string_view text) {
+  if (!shown_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (dirty_ && now - last_ < std::chrono::milliseconds(100)) return;
+  last_ = now;
+  dirty_ = true;
+  // A character is left free: a full line would wrap.
+  const std::string safe = terminal_safe(text);
+  const std::string line = "\r\x1b[K" + std::string(cut(safe, static_cast<std::size_t>(terminal_columns()) - 1));
+  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // nobody to tell
+  (void)std::fflush(stderr);
+}
+
+void Progress::done() {
+  if (!dirty_) return;
+  dirty_ = false;
+  (void)std::fputs("\r\x1b[K", stderr);
+  (void)std::fflush(stderr);
+}
+
+Style Style::for_stderr() { return {::isatty(2) == 1 && !is_set("NO_COLOR") && !dumb_terminal()}; }
+
+Style Style::for_stdout() {
+  return {::isatty(1) == 1 && !is_set("NO_COLOR") && !dumb_terminal() && !is_set("OMPI_COMM_WORLD_SIZE")};
+}
+
+std::string Style::bold(std::string_view text) const { return painted(on, "1", text); }
+std::string Style::dim(std::string_view text) const { return painted(on, "2", text); }
+std::string Style::red(std::string_view text) const { return painted(on, "31", text); }
+std::string Style::green(std::string_view text) const { return painted(on, "32", text); }
+std::string Style::yellow(std::string_view text) const { return painted(on, "33", text); }
+
+int terminal_columns() {
+  struct winsize w {};
+  if (::ioctl(2, TIOCGWINSZ, &w) != 0 || w.ws_col == 0) return 80;
+  return std::clamp(static_cast<int>(w.ws_col), 40, 200);
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  std::vector<bool> numeric;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    numeric.resize(widths.size(), true);
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      widths[c] = std::max(widths[c], width_of(row[c]));
+      if (&row != &rows.front() && !is_number(row[c])) numeric[c] = false;
+    }
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string padding(widths[c] - width_of(row[c]), ' ');
+      line += (c == 0 ? "" : "  ") + (numeric[c] ? padding + row[c] : row[c] + padding);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + '\n';
+  }
+  return out;
+}
+
+}  // namespace fp8::cli

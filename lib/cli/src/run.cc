@@ -1,0 +1,107 @@
+// The frame around every tool's work: from argv to an exit status.
+#include "fp8/cli/run.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string_view>
+
+#include "broken_pipe.h"
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/cli/output.h"
+
+namespace fp8::cli {
+namespace {
+
+constexpr int kBad = static_cast<int>(Exit::bad);
+
+// A closed descriptor 0, 1 or 2 would be given to the first file that is opened, which then gets our messages. One that
+// can only be read keeps the place, and writing to it fails as it should.
+void hold_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (::open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) != fd) return;
+  }
+}
+
+// Whether this process speaks for its command line: under mpirun all ranks have the same one.
+bool speaks() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");  // NOLINT(concurrency-mt-unsafe): no threads yet
+  return rank == nullptr || std::string_view(rank) == "0";
+}
+
+// The answer to --help, --version and --completion; empty when none was asked for.
+std::string information(const Command& command, const Arguments& arguments, const std::vector<std::string>& versions) {
+  if (arguments.flag("help")) return help(command, terminal_columns());
+  if (arguments.flag("version")) return version_text(command.name, versions) + "\n";
+  if (arguments.has("completion")) return bash_completion(command);
+  return "";
+}
+
+// Status of `work`, which may throw; says what went wrong when `aloud`.
+int guarded(const std::string& tool, bool aloud, const std::function<int()>& work) {
+  const auto complain = [&](const std::string& message, int status) {
+    if (aloud) print_error(tool, message);
+    return status;
+  };
+  try {
+    return work();
+  } catch (const BrokenPipe&) {
+    return 0;
+  } catch (const Error& e) {
+    return complain(e.what(), static_cast<int>(e.code()));
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory", kBad);
+  } catch (const std::exception& e) {
+    return complain(std::string("internal error: ") + e.what(), kBad);
+  }
+}
+
+// What a tool wrote through stdio is written, or the loss is an error.
+int flushed(const std::string& tool, int status) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  const int error = errno;
+  if (error == EPIPE) return status;
+  return guarded(tool, true, [&]() -> int {
+    if (error != 0) throw_errno("standard output", "", error);
+    throw Error("standard output: cannot write");
+  });
+}
+
+}  // namespace
+
+void print_error(const std::string& tool, const std::string& message) {
+  const std::string line = terminal_safe(tool + ": " + message) + "\n";
+  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // nobody to tell
+  (void)std::fflush(stderr);
+}
+
+int run(int argc, char** argv, const Command& command, const std::function<int(const Arguments&)>& body,
+        const std::vector<std::string>& versions) {
+  hold_standard_descriptors();
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  const Command full = with_common(command);
+  std::optional<Arguments> arguments;
+  const int status = guarded(full.name, speaks(), [&] {
+    const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+    arguments = parse(full, words);
+    const std::string text = information(full, *arguments, versions);
+    if (text.empty()) return -1;
+    arguments.reset();
+    if (speaks()) Output().text(text);
+    return 0;
+  });
+  if (status >= 0) return status;
+  return flushed(full.name, guarded(full.name, true, [&] { return body(*arguments); }));
+}
+
+}  // namespace fp8::cli
