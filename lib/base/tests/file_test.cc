@@ -1,0 +1,116 @@
+// Files: whole reads and writes, and errors that name the path.
+#include "fp8/base/file.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "fp8/base/checked.h"
+#include "temporary.h"
+
+namespace fp8 {
+namespace {
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST(Error, CarriesItsStatus) {
+  EXPECT_EQ(Error("x").code(), Exit::bad);
+  EXPECT_EQ(Error("x", Exit::again).code(), Exit::again);
+  EXPECT_EQ(error_of([] { throw_errno("p", "cannot sync", ENOSPC); }), "p: cannot sync: No space left on device");
+  EXPECT_EQ(error_of([] { throw_errno("p", "", EIO); }), "p: Input/output error");
+}
+
+TEST(Checked, ThrowsInsteadOfWrapping) {
+  EXPECT_EQ(checked_add(2, 3), 5);
+  EXPECT_EQ(error_of([] { checked_add(std::numeric_limits<int>::max(), 1, "a"); }), "a: too large");
+  EXPECT_EQ(checked_mul<std::uint64_t>(1ULL << 32U, 1ULL << 31U), 1ULL << 63U);
+  EXPECT_EQ(error_of([] { checked_mul<std::uint64_t>(1ULL << 32U, 1ULL << 32U, "b"); }), "b: too large");
+  EXPECT_EQ(error_of([] { checked_cast<std::uint8_t>(256, "c"); }), "c: out of range");
+  EXPECT_EQ(error_of([] { checked_cast<std::uint64_t>(-1, "c"); }), "c: out of range");
+  EXPECT_EQ(checked_product(std::array<std::int64_t, 3>{2, 3, 4}), 24);
+  EXPECT_EQ(checked_product({}), 1);
+  EXPECT_EQ(checked_product(std::array<std::int64_t, 2>{0, std::numeric_limits<std::int64_t>::max()}), 0);
+  EXPECT_EQ(error_of([] { checked_product(std::array<std::int64_t, 1>{-1}, "s"); }), "s: negative extent");
+}
+
+TEST(File, WritesAndReads) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "f";
+  File f = File::create_exclusive(path);
+  f.write_all("hello world");
+  EXPECT_EQ(f.size(), 11U);
+  f.pwrite_all(std::as_bytes(std::span(std::string_view("W"))), 6);
+  std::array<std::byte, 5> five{};
+  f.pread_exact(five, 6);
+  EXPECT_EQ(text_of(five), "World");
+  f.seek(0);
+  f.read_exact(five);
+  EXPECT_EQ(text_of(five), "hello");
+  f.truncate(5);
+  f.sync();
+  f.close();
+  EXPECT_FALSE(f.is_open());
+  f.close();  // twice is fine
+  EXPECT_EQ(read_text_file(path, 100), "hello");
+  File::open_append(path).write_all("!");
+  EXPECT_EQ(read_text_file(path, 6), "hello!");
+}
+
+TEST(File, EndsTooEarly) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "abc");
+  File f = File::open_read(folder / "f");
+  std::array<std::byte, 5> five{};
+  EXPECT_EQ(error_of([&] { f.read_exact(five); }), folder / "f: ends 2 bytes too early");
+  EXPECT_EQ(error_of([&] { f.pread_exact(five, 1); }), folder / "f: ends 3 bytes too early");
+  EXPECT_EQ(error_of([&] { f.pread_exact(five, 1000); }), folder / "f: ends 5 bytes too early");
+  EXPECT_EQ(error_of([&] { f.pread_exact(five, std::numeric_limits<std::uint64_t>::max()); }), folder / "f: too large");
+  EXPECT_EQ(f.read_some(five), 0U);
+}
+
+TEST(File, ErrorsNameThePath) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "f";
+  EXPECT_EQ(error_of([&] { File::open_read(path); }), path + ": No such file or directory");
+  write_file(path, "abc");
+  EXPECT_EQ(error_of([&] { File::create_exclusive(path); }), path + ": File exists");
+  EXPECT_EQ(error_of([&] { File::open_read(path + "/x"); }), path + "/x: Not a directory");
+  File f = File::open_read(path);
+  EXPECT_EQ(error_of([&] { f.write_all("x"); }), path + ": cannot write: Bad file descriptor");
+  File full = File::open_update("/dev/full");
+  EXPECT_EQ(error_of([&] { full.write_all("x"); }), "/dev/full: cannot write: No space left on device");
+}
+
+TEST(File, MovesItsDescriptor) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "abc");
+  File a = File::open_read(folder / "f");
+  const int fd = a.fd();
+  File b = std::move(a);
+  EXPECT_EQ(b.fd(), fd);
+  File c;
+  EXPECT_FALSE(c.is_open());
+  c = std::move(b);
+  EXPECT_EQ(c.fd(), fd);
+  EXPECT_EQ(c.path(), folder / "f");
+}
+
+TEST(ReadTextFile, IsBounded) {
+  const TemporaryFolder folder;
+  std::string text(200'000, 'a');
+  text += "end";
+  write_file(folder / "f", text);
+  EXPECT_EQ(read_text_file(folder / "f", text.size()), text);
+  EXPECT_EQ(error_of([&] { read_text_file(folder / "f", text.size() - 1); }), folder / "f: larger than 200002 bytes");
+  EXPECT_EQ(error_of([&] { read_text_file("/dev/zero", 1000); }), "/dev/zero: larger than 1000 bytes");
+  EXPECT_EQ(error_of([&] { read_text_file(folder.path(), 1 << 20); }), folder.path() + ": cannot read: Is a directory");
+  EXPECT_EQ(read_text_file("/dev/null", 0), "");
+}
+
+}  // namespace
+}  // namespace fp8
