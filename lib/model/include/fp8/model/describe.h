@@ -25,17 +25,14 @@ struct TensorStatistics {
 std::optional<TensorStatistics> statistics(const ckpt::Checkpoint& checkpoint, const std::string& name);
 
 /// The record that fp8-info prints: {"type": "info", "path", "kind", "version", "files", "config", "parameters",
-/// "bytes", "tensors": [{"name", "dtype", "shape", "fate", "reason"}], "train", "tokenizer", "provenance"}. With
-/// `with_statistics` each tensor has mean, rms, absmax, nonfinite too.
+/// "bytes", "tensors": [{"name", "dtype", "shape", "fate", "reason"}], "train", "tokenizer", "provenance"}. A scale
+/// that is one number has it as "value". With `with_statistics` each tensor has mean, rms, absmax, nonfinite too.
 json::Value describe(const ckpt::Checkpoint& checkpoint, bool with_statistics, const ProgressSink& progress = {});
-
-/// The record for people: a summary, then a table of tensors. Optimizer state is one line unless `all`.
-std::string describe_text(const json::Value& record, bool all);
 
 /// How far apart one tensor of two checkpoints is.
 struct TensorDistance {
   std::string name;        ///< full name
-  std::string note;        ///< "only in A", "only in B", "shapes differ"; empty where both could be compared
+  std::string note;        ///< "only in A", "only in B", "shapes differ", "formats differ", "bytes differ"; else empty
   double max_abs = 0;      ///< largest |a - b|; NaN where exactly one of two elements is NaN
   double relative_l2 = 0;  ///< |a - b| / |a|; 0 for equal tensors, infinite where only a is zero
   bool equal = false;      ///< all elements equal (NaN equals NaN), whatever the formats they are stored in

@@ -1,5 +1,5 @@
-/// The table of a model's parameters: the one place that knows names, shapes, which projections lie together, what is decayed, how a tensor
-/// would be split, and which linears run in FP8 and why the others do not. No memory here.
+/// The table of a model's parameters: the one place that knows names, shapes, which projections lie together, what is
+/// decayed, how a tensor would be split, and which linears run in FP8 and why the others do not. No memory here.
 ///   V vocabulary, C hidden, F intermediate, H query heads, G key/value heads, D head_dim, L layers
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace fp8::model {
 
-/// Place of a parameter inside its unit. q, k, v share a slot, and so do gate and up: their rows lie one after the other.
+/// Place of a parameter inside its unit. q, k, v share a slot, and so do gate and up: their rows lie one after the
+/// other.
 enum class Slot : std::uint8_t {
   embedding,     ///< [V, C]
   input_norm,    ///< [C]
@@ -45,11 +46,12 @@ struct Parameter {
   int unit = 0;                     ///< 0 embedding, 1..L layers, L+1 final norm and head
   Slot slot = Slot::embedding;      ///< where in the unit
   std::int64_t slot_row = 0;        ///< its first row in the slot's matrix
-  int tensor_parallel_axis = -1;    ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
-  int expert = -1;                  ///< which expert it belongs to; -1: none
-  bool decay = false;               ///< weight decay applies (two or more dimensions)
-  bool fp8 = false;                 ///< its fate
-  std::string reason;               ///< why not FP8; empty for FP8
+  int tensor_parallel_axis =
+      -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
+  int expert = -1;     ///< which expert it belongs to; -1: none
+  bool decay = false;  ///< weight decay applies (two or more dimensions)
+  bool fp8 = false;    ///< its fate
+  std::string reason;  ///< why not FP8; empty for FP8
 
   /// Rows (first extent).
   std::int64_t rows() const { return shape[0]; }
@@ -63,8 +65,8 @@ struct Parameter {
   std::string_view fate() const { return fp8 ? "fp8" : "bf16"; }
 };
 
-/// All parameters of a model in the order of its computation; the index is the parameter's number everywhere (seeds, records).
-/// With tied embeddings there is no head parameter.
+/// All parameters of a model in the order of its computation; the index is the parameter's number everywhere (seeds,
+/// records). With tied embeddings there is no head parameter.
 std::vector<Parameter> parameter_table(const hf::Config& config);
 
 /// Rows and columns of a slot's matrix in any unit that has it; {0, 0} where the model has no such slot.
@@ -83,10 +85,12 @@ struct FateOptions {
   bool lm_head = false;                   ///< convert the LM head too
 };
 
-/// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions divide by 16 and nothing in `options` leaves it out.
+/// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions divide by 16 and nothing in
+/// `options` leaves it out.
 void assign_fates(std::vector<Parameter>& table, const FateOptions& options);
 
-/// Number of parameters (elements) of a table, and of those that take part in matmuls (a tied embedding counts as the head it is).
+/// Number of parameters (elements) of a table, and of those that take part in matmuls (a tied embedding counts as the
+/// head it is).
 std::int64_t parameter_count(const std::vector<Parameter>& table);
 /// Elements of linears and the LM head: N of "6 N FLOPs a token".
 std::int64_t matmul_parameter_count(const hf::Config& config, const std::vector<Parameter>& table);

@@ -1,0 +1,103 @@
+// Fresh weights, element by element from counter-based random numbers, streamed into one checkpoint.
+#include "fp8/model/initialize.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/digest.h"
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/ckpt/writer.h"
+#include "fp8/device/device.h"
+#include "fp8/device/philox.h"
+#include "fp8/dtype/convert.h"
+#include "output.h"
+
+namespace fp8::model {
+namespace {
+
+// A number for a tensor's name that no other tensor of a model shares in practice.
+std::uint64_t hash_of_name(const std::string& name) { return digest_of(std::as_bytes(std::span(name))).lo; }
+
+// Elements 4 block ... 4 block + 3 of a tensor.
+std::array<float, 4> four_normals(std::uint64_t seed, std::uint64_t name, std::uint64_t block) {
+  const std::array<std::uint32_t, 4> bits = device::philox(seed, block, name);
+  const std::array<float, 2> a = device::normal_pair(bits[0], bits[1]);
+  const std::array<float, 2> b = device::normal_pair(bits[2], bits[3]);
+  return {a[0], a[1], b[0], b[1]};
+}
+
+void normal_values(const Parameter& parameter, double deviation, std::uint64_t seed, std::int64_t begin,
+                   std::span<float> out) {
+  const std::uint64_t name = hash_of_name(parameter.name);
+  const float scale = static_cast<float>(deviation);
+  const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
+  const std::int64_t first = begin / 4, last = (end + 3) / 4;
+#pragma omp parallel for schedule(static) num_threads(device::host_threads())
+  for (std::int64_t block = first; block < last; ++block) {
+    const std::array<float, 4> values = four_normals(seed, name, static_cast<std::uint64_t>(block));
+    for (std::int64_t i = std::max(begin, 4 * block); i < std::min(end, 4 * block + 4); ++i) {
+      out[static_cast<std::size_t>(i - begin)] = scale * values[static_cast<std::size_t>(i - 4 * block)];
+    }
+  }
+}
+
+void write_parameter(ckpt::ModelWriter& writer, const Parameter& p, double deviation, const InitOptions& options) {
+  writer.begin_tensor(meta_of(p, options.dtype));
+  std::vector<float> values(static_cast<std::size_t>(std::min(kPieceElements, p.size())));
+  std::vector<std::byte> bytes(values.size() * dtype::size_of(options.dtype));
+  for (std::int64_t begin = 0; begin < p.size(); begin += kPieceElements) {
+    const auto count = static_cast<std::size_t>(std::min(kPieceElements, p.size() - begin));
+    const std::span<float> piece = std::span(values).first(count);
+    initial_values(p, deviation, options.seed, begin, piece);
+    dtype::from_floats(piece, options.dtype, bytes.data());
+    writer.write(std::span(bytes).first(count * dtype::size_of(options.dtype)));
+  }
+  writer.end_tensor();
+}
+
+}  // namespace
+
+void initial_values(const Parameter& parameter, double initializer_range, std::uint64_t seed, std::int64_t begin,
+                    std::span<float> out) {
+  switch (parameter.role) {
+    case Role::norm:
+      std::fill(out.begin(), out.end(), 1.0F);
+      return;
+    case Role::bias:
+      std::fill(out.begin(), out.end(), 0.0F);
+      return;
+    case Role::embedding:
+    case Role::linear:
+    case Role::head:
+      normal_values(parameter, initializer_range, seed, begin, out);
+      return;
+  }
+}
+
+InitSummary initialize(const hf::Config& config, const std::string& output, const InitOptions& options) {
+  if (options.dtype != dtype::DType::f32 && options.dtype != dtype::DType::bf16) {
+    throw Error("--dtype: weights are f32 or bf16");
+  }
+  const std::vector<Parameter> table = parameter_table(config);
+  InitSummary summary;
+  summary.tensors = static_cast<std::int64_t>(table.size());
+  summary.parameters = parameter_count(table);
+  summary.bytes = checked_mul(static_cast<std::uint64_t>(summary.parameters),
+                              static_cast<std::uint64_t>(dtype::size_of(options.dtype)), output);
+  check_output(output, options.force);
+  ckpt::check_space(parent_directory(output), summary.bytes);
+  if (options.dry_run) return summary;
+  ckpt::ModelWriter writer(output, ckpt::Kind::model, options.force);
+  writer.document("config", config_with_dtype(config, options.dtype));
+  writer.document("provenance", with_origin(nullptr, options.origin));
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (options.progress) options.progress(table[i].name, i, table.size());
+    write_parameter(writer, table[i], config.initializer_range, options);
+  }
+  writer.commit();
+  return summary;
+}
+
+}  // namespace fp8::model

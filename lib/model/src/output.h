@@ -1,0 +1,34 @@
+/// What initialization and conversion write alike. Private to this crate.
+#pragma once
+
+#include <string>
+
+#include "fp8/ckpt/tensor_meta.h"
+#include "fp8/dtype/dtype.h"
+#include "fp8/hf/config.h"
+#include "fp8/model/parameters.h"
+
+namespace fp8::model {
+
+/// Elements that pass through memory at a time.
+inline constexpr std::int64_t kPieceElements = std::int64_t{1} << 20U;
+
+/// The configuration in v5 spelling, its key `dtype` naming the format of the weights.
+inline json::Value config_with_dtype(const hf::Config& config, dtype::DType type) {
+  json::Value value = hf::to_json(config);
+  value.as_object().set("dtype", dtype::name_of(type));
+  return value;
+}
+
+/// A weight as the checkpoint describes it, fate and reason included.
+inline ckpt::TensorMeta meta_of(const Parameter& p, dtype::DType type) {
+  ckpt::TensorMeta meta;
+  meta.name = std::string(ckpt::kWeights) + p.name;
+  meta.dtype = type;
+  meta.shape = p.shape;
+  meta.fate = p.fate();
+  meta.reason = p.reason;
+  return meta;
+}
+
+}  // namespace fp8::model

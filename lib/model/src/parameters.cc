@@ -1,0 +1,202 @@
+// The parameter table of a decoder, in the order of its computation, and the fates of its linears.
+#include "fp8/model/parameters.h"
+
+#include <algorithm>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+
+namespace fp8::model {
+namespace {
+
+constexpr std::int64_t kAlignment = 16;  // of both extents of an FP8 operand
+
+// Appends parameters; remembers where in its slot the next projection begins.
+class Builder {
+ public:
+  void unit(int number) { unit_ = number; }
+  void add(const std::string& name, std::vector<std::int64_t> shape, Role role, Slot slot, int tensor_parallel_axis) {
+    Parameter p;
+    p.name = name;
+    p.decay = shape.size() > 1;
+    p.shape = std::move(shape);
+    p.role = role;
+    p.unit = unit_;
+    p.slot = slot;
+    if (!table_.empty() && table_.back().unit == unit_ && table_.back().slot == slot) {
+      p.slot_row = table_.back().slot_row + table_.back().rows();
+    }
+    p.tensor_parallel_axis = tensor_parallel_axis;
+    checked_product(p.shape, name);
+    table_.push_back(std::move(p));
+  }
+  std::vector<Parameter> take() { return std::move(table_); }
+
+ private:
+  std::vector<Parameter> table_;
+  int unit_ = 0;
+};
+
+void add_attention(Builder& b, const hf::Config& c, const std::string& prefix) {
+  const std::int64_t q = c.query_size(), kv = c.key_value_size();
+  b.add(prefix + "input_layernorm.weight", {c.hidden_size}, Role::norm, Slot::input_norm, -1);
+  const std::string attention = prefix + "self_attn.";
+  b.add(attention + "q_proj.weight", {q, c.hidden_size}, Role::linear, Slot::qkv, 0);
+  b.add(attention + "k_proj.weight", {kv, c.hidden_size}, Role::linear, Slot::qkv, 0);
+  b.add(attention + "v_proj.weight", {kv, c.hidden_size}, Role::linear, Slot::qkv, 0);
+  if (c.attention_bias_qkv) {
+    b.add(attention + "q_proj.bias", {q}, Role::bias, Slot::qkv_bias, 0);
+    b.add(attention + "k_proj.bias", {kv}, Role::bias, Slot::qkv_bias, 0);
+    b.add(attention + "v_proj.bias", {kv}, Role::bias, Slot::qkv_bias, 0);
+  }
+  if (c.qk_norm) {
+    b.add(attention + "q_norm.weight", {c.head_dim}, Role::norm, Slot::q_norm, -1);
+    b.add(attention + "k_norm.weight", {c.head_dim}, Role::norm, Slot::k_norm, -1);
+  }
+  b.add(attention + "o_proj.weight", {c.hidden_size, q}, Role::linear, Slot::o, 1);
+  if (c.attention_bias_o) b.add(attention + "o_proj.bias", {c.hidden_size}, Role::bias, Slot::o_bias, -1);
+}
+
+void add_mlp(Builder& b, const hf::Config& c, const std::string& prefix) {
+  const std::int64_t f = c.intermediate_size;
+  b.add(prefix + "post_attention_layernorm.weight", {c.hidden_size}, Role::norm, Slot::post_norm, -1);
+  const std::string mlp = prefix + "mlp.";
+  b.add(mlp + "gate_proj.weight", {f, c.hidden_size}, Role::linear, Slot::gate_up, 0);
+  b.add(mlp + "up_proj.weight", {f, c.hidden_size}, Role::linear, Slot::gate_up, 0);
+  if (c.mlp_bias) {
+    b.add(mlp + "gate_proj.bias", {f}, Role::bias, Slot::gate_up_bias, 0);
+    b.add(mlp + "up_proj.bias", {f}, Role::bias, Slot::gate_up_bias, 0);
+  }
+  b.add(mlp + "down_proj.weight", {c.hidden_size, f}, Role::linear, Slot::down, 1);
+  if (c.mlp_bias) b.add(mlp + "down_proj.bias", {c.hidden_size}, Role::bias, Slot::down_bias, -1);
+}
+
+// A filter may name the module too, as other systems do: the name without its last part.
+bool filter_matches(const std::string& filter, const std::string& name) {
+  return glob_match(filter, name) || glob_match(filter, name.substr(0, name.rfind('.')));
+}
+
+// torchao's measured thresholds on one H100: below them the casts cost more than FP8 saves.
+bool too_small(const quant::Recipe& recipe, std::int64_t n, std::int64_t k) {
+  if (recipe.w.columns.granularity == quant::Granularity::tensor) return k <= 4096 && n <= 1024;
+  return n <= 2048 || k <= 1024 || (n <= 4096 && k <= 2048);
+}
+
+// Why a linear stays in bf16; empty when it does not.
+std::string reason_against(const Parameter& p, const FateOptions& options, const quant::Recipe& recipe) {
+  for (const std::string& filter : options.filters) {
+    if (filter_matches(filter, p.name)) return "--filter " + filter;
+  }
+  if (p.role == Role::head && !options.lm_head) return "LM head";
+  if (p.rows() % kAlignment != 0) return std::to_string(p.rows()) + " rows do not divide by 16";
+  if (p.cols() % kAlignment != 0) return std::to_string(p.cols()) + " columns do not divide by 16";
+  if (options.auto_filter && too_small(recipe, p.rows(), p.cols())) return "too small to gain (--auto-filter)";
+  return {};
+}
+
+void check_filters(const std::vector<Parameter>& table, const FateOptions& options) {
+  for (const std::string& filter : options.filters) {
+    const bool used =
+        std::any_of(table.begin(), table.end(), [&](const Parameter& p) { return filter_matches(filter, p.name); });
+    // A tied model has no tensor lm_head.weight, but leaving its head out is no mistake.
+    if (!used && !filter_matches(filter, "lm_head.weight")) {
+      throw Error("--filter " + filter + ": matches no tensor of the model");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Parameter> parameter_table(const hf::Config& config) {
+  Builder b;
+  b.add("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}, Role::embedding, Slot::embedding, 0);
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    b.unit(checked_cast<int>(i + 1, "num_hidden_layers"));
+    const std::string prefix = "model.layers." + std::to_string(i) + ".";
+    add_attention(b, config, prefix);
+    add_mlp(b, config, prefix);
+  }
+  b.unit(checked_cast<int>(config.num_hidden_layers + 1, "num_hidden_layers"));
+  b.add("model.norm.weight", {config.hidden_size}, Role::norm, Slot::final_norm, -1);
+  if (!config.tie_word_embeddings) {
+    b.add("lm_head.weight", {config.vocab_size, config.hidden_size}, Role::head, Slot::head, 0);
+  }
+  std::vector<Parameter> table = b.take();
+  assign_fates(table, {});
+  return table;
+}
+
+Extent slot_extent(const hf::Config& c, Slot slot) {
+  const std::int64_t qkv = c.query_size() + 2 * c.key_value_size();
+  const auto present = [](bool has, Extent extent) { return has ? extent : Extent{}; };
+  switch (slot) {
+    case Slot::embedding:
+      return {c.vocab_size, c.hidden_size};
+    case Slot::input_norm:
+    case Slot::post_norm:
+    case Slot::final_norm:
+      return {c.hidden_size, 1};
+    case Slot::qkv:
+      return {qkv, c.hidden_size};
+    case Slot::qkv_bias:
+      return present(c.attention_bias_qkv, {qkv, 1});
+    case Slot::q_norm:
+    case Slot::k_norm:
+      return present(c.qk_norm, {c.head_dim, 1});
+    case Slot::o:
+      return {c.hidden_size, c.query_size()};
+    case Slot::o_bias:
+      return present(c.attention_bias_o, {c.hidden_size, 1});
+    case Slot::gate_up:
+      return {2 * c.intermediate_size, c.hidden_size};
+    case Slot::gate_up_bias:
+      return present(c.mlp_bias, {2 * c.intermediate_size, 1});
+    case Slot::down:
+      return {c.hidden_size, c.intermediate_size};
+    case Slot::down_bias:
+      return present(c.mlp_bias, {c.hidden_size, 1});
+    case Slot::head:
+      return present(!c.tie_word_embeddings, {c.vocab_size, c.hidden_size});
+  }
+  throw Error("unknown slot");
+}
+
+void assign_fates(std::vector<Parameter>& table, const FateOptions& options) {
+  const quant::Recipe& recipe = options.recipe != nullptr ? *options.recipe : quant::recipes().front();
+  check_filters(table, options);
+  for (Parameter& p : table) {
+    switch (p.role) {
+      case Role::embedding:
+        p.reason = "embedding";
+        break;
+      case Role::norm:
+        p.reason = "norm";
+        break;
+      case Role::bias:
+        p.reason = "bias";
+        break;
+      case Role::linear:
+      case Role::head:
+        p.reason = reason_against(p, options, recipe);
+        break;
+    }
+    p.fp8 = p.reason.empty();
+  }
+}
+
+std::int64_t parameter_count(const std::vector<Parameter>& table) {
+  std::int64_t n = 0;
+  for (const Parameter& p : table) n = checked_add(n, p.size(), "number of parameters");
+  return n;
+}
+
+std::int64_t matmul_parameter_count(const hf::Config& config, const std::vector<Parameter>& table) {
+  std::int64_t n = config.tie_word_embeddings ? config.vocab_size * config.hidden_size : 0;
+  for (const Parameter& p : table) {
+    if (p.matmul()) n = checked_add(n, p.size(), "number of parameters");
+  }
+  return n;
+}
+
+}  // namespace fp8::model

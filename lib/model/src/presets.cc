@@ -1,0 +1,124 @@
+// Finding share/presets at run time, and changing keys of a configuration from the command line.
+#include "fp8/model/presets.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "fp8/base/error.h"
+#include "fp8/json/json.h"
+
+namespace fp8::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr json::Limits kConfigLimits{.max_depth = 16, .max_bytes = std::size_t{1} << 24U};
+
+// Keys that hf::parse_config reads, v5 spelling; a configuration that lacks one has its default.
+constexpr std::array<std::string_view, 24> kKnownKeys = {"model_type",
+                                                         "vocab_size",
+                                                         "hidden_size",
+                                                         "intermediate_size",
+                                                         "num_hidden_layers",
+                                                         "num_attention_heads",
+                                                         "num_key_value_heads",
+                                                         "head_dim",
+                                                         "hidden_act",
+                                                         "rms_norm_eps",
+                                                         "rope_parameters.rope_type",
+                                                         "rope_parameters.rope_theta",
+                                                         "rope_parameters.factor",
+                                                         "rope_parameters.low_freq_factor",
+                                                         "rope_parameters.high_freq_factor",
+                                                         "rope_parameters.original_max_position_embeddings",
+                                                         "max_position_embeddings",
+                                                         "tie_word_embeddings",
+                                                         "attention_bias",
+                                                         "mlp_bias",
+                                                         "initializer_range",
+                                                         "sliding_window",
+                                                         "bos_token_id",
+                                                         "eos_token_id"};
+
+bool known(std::string_view key) { return std::find(kKnownKeys.begin(), kKnownKeys.end(), key) != kKnownKeys.end(); }
+
+std::string presets_folder() { return (fs::path(share_folder()) / "presets").string(); }
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+json::Value value_of(std::string_view text) {
+  try {
+    return json::parse(text, "--set", {.max_depth = 16, .max_bytes = std::size_t{1} << 20U});
+  } catch (const Error&) {
+    return json::Value(text);
+  }
+}
+
+}  // namespace
+
+std::string share_folder() {
+  if (const char* folder = std::getenv("FP8_SHARE"); folder != nullptr && *folder != '\0') return folder;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const char* relative : {"../share/fp8", "../../share"}) {
+    const fs::path folder = (program / relative).lexically_normal();
+    if (fs::is_directory(folder / "presets", error)) return folder.string();
+  }
+  throw Error((program / "../share/fp8").lexically_normal().string() +
+              ": no presets there; set FP8_SHARE to the folder that holds them");
+}
+
+std::vector<std::string> preset_names() {
+  const std::string folder = presets_folder();
+  std::error_code error;
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  if (error) throw Error(folder + ": cannot be listed: " + error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+json::Value read_model_config(const std::string& preset_or_path) {
+  std::error_code error;
+  const bool is_path = preset_or_path.find('/') != std::string::npos || preset_or_path.ends_with(".json") ||
+                       fs::is_regular_file(preset_or_path, error);
+  if (is_path) return json::parse_file(preset_or_path, kConfigLimits);
+  const std::vector<std::string> names = preset_names();
+  if (std::find(names.begin(), names.end(), preset_or_path) == names.end()) {
+    throw Error(preset_or_path + ": neither a file nor a preset (" + joined(names) + ")");
+  }
+  return json::parse_file((fs::path(presets_folder()) / (preset_or_path + ".json")).string(), kConfigLimits);
+}
+
+void set_config_key(json::Value& config, std::string_view assignment) {
+  const std::size_t equal = assignment.find('=');
+  const std::string what = "--set " + std::string(assignment);
+  if (equal == std::string_view::npos || equal == 0) throw Error(what + ": expected KEY=VALUE");
+  if (!config.is_object()) throw Error(what + ": the configuration is not a JSON object");
+  const std::string_view key = assignment.substr(0, equal);
+  const std::size_t dot = key.find('.');
+  const std::string_view outer = key.substr(0, dot);
+  json::Object& object = config.as_object();
+  if (dot == std::string_view::npos) {
+    if (!known(key) && !object.contains(key)) throw Error(what + ": no such key in the configuration");
+    object.set(key, value_of(assignment.substr(equal + 1)));
+    return;
+  }
+  json::Value* inner = object.find(outer);
+  const std::string_view rest = key.substr(dot + 1);
+  const bool has = inner != nullptr && inner->is_object() && inner->as_object().contains(rest);
+  if (!known(key) && !has) throw Error(what + ": no such key in the configuration");
+  if (inner == nullptr || inner->is_null()) inner = &object.set(outer, json::Value(json::Object()));
+  if (!inner->is_object()) throw Error(what + ": " + std::string(outer) + " is not an object");
+  inner->as_object().set(rest, value_of(assignment.substr(equal + 1)));
+}
+
+}  // namespace fp8::model

@@ -1,0 +1,97 @@
+// Records in pipes, provenance, and telling a checkpoint from what a user may take for one.
+#include "fp8/model/record.h"
+
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/ckpt/run_folder.h"
+#include "fp8/hf/folder.h"
+#include "fp8/json/json.h"
+
+namespace fp8::model {
+namespace {
+
+// A word as a POSIX shell reads it back.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+}  // namespace
+
+Origin origin_of(const std::string& tool, const std::string& version, int argc, const char* const* argv) {
+  Origin origin{.tool = tool, .version = version, .command = tool};
+  for (int i = 1; i < argc; ++i) origin.command += " " + quoted(argv[i]);
+  return origin;
+}
+
+json::Value with_origin(const json::Value& provenance, const Origin& origin) {
+  return ckpt::append_provenance(provenance, origin.tool, origin.version, origin.command);
+}
+
+json::Value checkpoint_record(const std::string& path) {
+  return json::object({{"type", "checkpoint"}, {"path", path}});
+}
+
+std::string resolve_checkpoint_argument(const std::string& argument, int fd) {
+  if (argument != "-") return argument;
+  std::optional<std::string> path;
+  try {
+    json::LineReader lines(fd, "standard input");
+    while (const std::optional<json::Value> value = lines.next()) {
+      if (!value->is_object()) continue;
+      const json::Object& record = value->as_object();
+      const json::Value* type = record.find("type");
+      if (type == nullptr || !type->is_string() || type->as_string() != "checkpoint") continue;
+      path = record.get_string("path", "standard input: checkpoint record");
+    }
+  } catch (const Error& e) {
+    throw Error(std::string(e.what()) + " (a checkpoint record was expected; does the tool before need --json?)");
+  }
+  if (!path) throw Error("standard input: no record names a checkpoint (does the tool before need --json?)");
+  return *path;
+}
+
+ckpt::Checkpoint open_checkpoint(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored) && !fs::exists(fs::path(path) / "manifest.json", ignored)) {
+    if (hf::Folder::looks_like(path)) {
+      throw Error(path + ": a Hugging Face folder, not a checkpoint: make one of it with fp8-convert");
+    }
+    const std::vector<ckpt::StepFolder> steps = ckpt::list_steps(path);
+    if (!steps.empty()) {
+      throw Error(path + ": the folder of a run, not a checkpoint; its newest is " + steps.front().path);
+    }
+  }
+  if (is_token_file(path)) throw Error(path + ": a token file, not a checkpoint");
+  return ckpt::Checkpoint::open(path);
+}
+
+bool is_token_file(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  try {
+    File file = File::open_read(path);
+    std::array<char, h5::kTokensMagic.size() + 1> head{};
+    if (file.size() < head.size()) return false;
+    file.read_exact(std::as_writable_bytes(std::span(head)));
+    return std::string_view(head.data(), head.size()) == std::string(h5::kTokensMagic) + " ";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace fp8::model

@@ -1,0 +1,59 @@
+/// Where conversion takes weights from: a Hugging Face folder or a checkpoint behind one face. Private to this crate.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/dtype/dtype.h"
+#include "fp8/hf/config.h"
+#include "fp8/hf/folder.h"
+
+namespace fp8::model {
+
+/// A weight that a source holds.
+struct SourceTensor {
+  std::string name;                    ///< Hugging Face name
+  std::vector<std::int64_t> shape;     ///< extents
+  std::optional<dtype::DType> format;  ///< nothing where this suite has no such format
+  std::string format_name;             ///< as the source calls it
+};
+
+/// An open source. Errors name the file.
+class Source {
+ public:
+  /// Opens a folder or a checkpoint; throws Error that says what `path` is otherwise.
+  explicit Source(const std::string& path);
+
+  /// Path as given.
+  const std::string& path() const { return path_; }
+  /// The model's configuration.
+  const hf::Config& config() const { return config_; }
+  /// All weights, sorted by name.
+  const std::vector<SourceTensor>& tensors() const { return tensors_; }
+  /// The weight of that name, or null.
+  const SourceTensor* find(std::string_view name) const;
+  /// The checkpoint, or null for a folder.
+  const ckpt::Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  /// Text of tokenizer.json, if it has one.
+  std::optional<std::string> tokenizer() const;
+
+  /// Rows [begin, end) of a weight, converted to `type` (f32 or bf16; exact where the weight is already `type`), into
+  /// `out` of exactly their bytes. `scratch` is reused between calls.
+  void read_rows(const SourceTensor& tensor, std::int64_t begin, std::int64_t end, dtype::DType type,
+                 std::span<std::byte> out, std::vector<float>& scratch) const;
+
+ private:
+  void list_checkpoint();
+  void list_folder();
+  std::string path_;
+  std::optional<hf::Folder> folder_;
+  std::optional<ckpt::Checkpoint> checkpoint_;
+  hf::Config config_;
+  std::vector<SourceTensor> tensors_;
+};
+
+}  // namespace fp8::model
