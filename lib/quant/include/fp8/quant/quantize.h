@@ -1,7 +1,7 @@
 /// Quantizes matrices: amax, scale, codes, on host or device.
-/// On the host the codes of a Quantized are kept as the BF16 values they stand for ("wide"): every E4M3 and E5M2 value is one, so the
-/// emulated FP8 product is a BF16 matmul with exact products, without a decoding pass. On a device they are bytes. Codes that travel
-/// or are stored are bytes everywhere.
+/// On the host the codes of a Quantized are kept as the BF16 values they stand for ("wide"): every E4M3 and E5M2 value
+/// is one, so the emulated FP8 product is a BF16 matmul with exact products, without a decoding pass. On a device they
+/// are bytes. Codes that travel or are stored are bytes everywhere.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,11 @@ struct CastCounts {
 
 /// A quantized matrix for one GEMM. x ~= codes * inverse_scale.
 struct Quantized {
-  View codes;                                ///< [rows, cols] as the source; host: bf16 values of the codes; device: `format` bytes
-  dtype::DType format = dtype::DType::bf16;  ///< grid the codes lie on: e4m3, e5m2
+  View codes;  ///< [rows, cols] as the source; host: bf16 values of the codes; device: `format` bytes
+  dtype::DType format = dtype::DType::bf16;     ///< grid the codes lie on: e4m3, e5m2
   Granularity granularity = Granularity::none;  ///< none: codes is the high-precision matrix itself
-  View inverse_scale;  ///< f32: [1] for tensor; [rows] when columns are contracted, [cols] when rows are; empty for none
+  View
+      inverse_scale;  ///< f32: [1] for tensor; [rows] when columns are contracted, [cols] when rows are; empty for none
 };
 
 /// How to cast.
@@ -40,20 +41,23 @@ struct Options {
   CastCounts* counts = nullptr;  ///< added to when not null (host memory)
 };
 
-/// Largest magnitude along the contracted dimension: f32 [1] (tensor) or one per index of the other (vector). NaN propagates.
+/// Largest magnitude along the contracted dimension: f32 [1] (tensor) or one per index of the other (vector). NaN
+/// propagates.
 ///   x [rows, cols] f32 or bf16, any strides with one unit stride; out f32, contiguous
 void amax(const Context& ctx, const View& x, Granularity granularity, Contract contract, const View& out);
 
-/// Quantizes x [rows, cols] (f32 or bf16) for the GEMM that contracts `contract`. Memory comes from the arena under category
-/// "fp8 codes". With Granularity::none the result refers to x. Deterministic, independent of the number of threads.
+/// Quantizes x [rows, cols] (f32 or bf16) for the GEMM that contracts `contract`. Memory comes from the arena under
+/// category "fp8 codes". With Granularity::none the result refers to x. Deterministic, independent of the number of
+/// threads.
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract contract, const Options& options);
 
-/// Casts x with a scale that is known beforehand, tensor granularity, to bytes: codes u8 of x's shape, contiguous. For weights that
-/// travel as codes. `scale` points to one float at the place of x.
-void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes, CastCounts* counts);
+/// Casts x with a scale that is known beforehand, tensor granularity, to bytes: codes u8 of x's shape, contiguous. For
+/// weights that travel as codes. `scale` points to one float at the place of x.
+void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
+                   CastCounts* counts);
 
-/// Byte codes [rows, cols] that travelled, as the operand of a GEMM: wide on the host (memory from the arena), as they are on a
-/// device. `inverse_scale` is f32 [1] (kept by reference).
+/// Byte codes [rows, cols] that travelled, as the operand of a GEMM: wide on the host (memory from the arena), as they
+/// are on a device. `inverse_scale` is f32 [1] (kept by reference).
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, const View& inverse_scale);
 
 }  // namespace fp8::quant

@@ -1,5 +1,5 @@
-/// A recipe says, for the three matrices of a linear layer and both directions they are contracted in, what is cast to what and how
-/// scales are shared. It is data: a row in a table, read by `linear` and by what prepares weights.
+/// A recipe says, for the three matrices of a linear layer and both directions they are contracted in, what is cast to
+/// what and how scales are shared. It is data: a row in a table, read by `linear` and by what prepares weights.
 ///   x [M, K] activations, w [N, K] weight, dy [M, N] gradient of the output
 ///   forward y = x w^T contracts K; dgrad dx = dy w contracts N; wgrad dw = dy^T x contracts M
 /// Source: torchao float8 recipes (config.py); fp8-recipes(7).
@@ -23,7 +23,8 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-/// Both uses of one matrix: in the GEMM that contracts its columns (last dimension) and in the one that contracts its rows.
+/// Both uses of one matrix: in the GEMM that contracts its columns (last dimension) and in the one that contracts its
+/// rows.
 struct Casts {
   Cast columns;  ///< x: forward, w: forward, dy: dgrad
   Cast rows;     ///< x: wgrad, w: dgrad, dy: wgrad
@@ -33,11 +34,11 @@ struct Casts {
 
 /// One recipe.
 struct Recipe {
-  std::string_view name;    ///< as in --recipe
-  Casts x, w, dy;           ///< the three matrices
-  bool power_of_2;          ///< default of --power-of-2-scales
-  bool fast_accumulation;   ///< of the forward GEMM on tensor cores; dgrad and wgrad never
-  bool gather_codes;        ///< whether sharded weights may travel as codes (one scale a weight, known before the gather)
+  std::string_view name;   ///< as in --recipe
+  Casts x, w, dy;          ///< the three matrices
+  bool power_of_2;         ///< default of --power-of-2-scales
+  bool fast_accumulation;  ///< of the forward GEMM on tensor cores; dgrad and wgrad never
+  bool gather_codes;  ///< whether sharded weights may travel as codes (one scale a weight, known before the gather)
   std::string_view source;  ///< where the recipe comes from
 
   /// FP8 GEMMs of one linear layer in one forward and backward: 3, or 2 where wgrad stays in high precision.

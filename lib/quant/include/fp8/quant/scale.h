@@ -15,8 +15,8 @@ FP8_HD inline float power_of_2_floor(float scale) {
   return scale != scale ? scale : std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) & 0xFF800000u);
 }
 
-/// max / max(amax, 1e-12), plain IEEE division in f32; optionally rounded down to a power of two. An infinite amax gives 0, a NaN
-/// gives NaN: the tensor is poisoned and the step will be seen to be non-finite.
+/// max / max(amax, 1e-12), plain IEEE division in f32; optionally rounded down to a power of two. An infinite amax
+/// gives 0, a NaN gives NaN: the tensor is poisoned and the step will be seen to be non-finite.
 FP8_HD inline float scale_from_amax(float amax, float max, bool power_of_2) {
   const float floor = 1e-12f;
   const float scale = max / (amax < floor ? floor : amax);  // NaN compares false and passes through

@@ -1,0 +1,60 @@
+// Largest magnitudes of a tensor, of each row or of each column, on the host. Maxima of integers: exact in any order.
+#include <algorithm>
+#include <array>
+
+#include "matrix.h"
+
+namespace fp8::quant {
+namespace {
+
+template <class T>
+float amax_all(const View& x) {
+  const Rows<T> pieces = pieces_of<T>(x);
+  Magnitude<T> largest = 0;
+#pragma omp parallel for reduction(max : largest) if (pieces.parallel())
+  for (std::int64_t r = 0; r < pieces.count; ++r) largest = std::max(largest, amax_row(pieces.row(r), pieces.size(r)));
+  return from_magnitude(largest);
+}
+
+template <class T>
+void amax_of_rows(const View& x, float* out) {
+  const Rows<T> rows = rows_of<T>(x);
+#pragma omp parallel for if (rows.parallel())
+  for (std::int64_t r = 0; r < rows.count; ++r) out[r] = from_magnitude(amax_row(rows.row(r), rows.length));
+}
+
+// A thread takes a stripe of columns through all rows, its maxima in the nearest cache.
+template <class T>
+void amax_of_columns(const View& x, float* out) {
+  constexpr std::int64_t kStripe = 256;
+  const Rows<T> rows = rows_of<T>(x);
+  const std::int64_t stripes = (rows.length + kStripe - 1) / kStripe;
+#pragma omp parallel for if (rows.parallel())
+  for (std::int64_t s = 0; s < stripes; ++s) {
+    const std::int64_t begin = s * kStripe, width = std::min(kStripe, rows.length - begin);
+    std::array<Magnitude<T>, kStripe> largest{};
+    for (std::int64_t r = 0; r < rows.count; ++r) amax_into(rows.row(r) + begin, largest.data(), width);
+    for (std::int64_t i = 0; i < width; ++i) out[begin + i] = from_magnitude(largest[static_cast<std::size_t>(i)]);
+  }
+}
+
+}  // namespace
+
+void amax(const Context& ctx, const View& x, Granularity granularity, Contract contract, const View& out) {
+  require_matrix(ctx, x, "amax");
+  if (!unit_columns(x)) return amax(ctx, x.transposed(), granularity, flipped(contract), out);
+  const bool per_row = contract == Contract::columns;
+  const std::int64_t expected = granularity == Granularity::tensor ? 1 : x.shape[per_row ? 0 : 1];
+  if (granularity == Granularity::none || out.size() != expected || !out.contiguous())
+    throw Error("amax: the result has " + std::to_string(out.size()) + " elements, not " + std::to_string(expected));
+  if (ctx.dry) return;
+  with_element(x, [&]<class T>() {
+    float* const to = out.as<float>();
+    if (granularity == Granularity::tensor)
+      *to = amax_all<T>(x);
+    else
+      per_row ? amax_of_rows<T>(x, to) : amax_of_columns<T>(x, to);
+  });
+}
+
+}  // namespace fp8::quant

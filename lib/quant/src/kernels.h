@@ -1,0 +1,88 @@
+/// Inner loops of amax and cast over one row of elements with unit stride, as templates over element type, format and
+/// code type, so that the compiler vectorizes each. Private to this crate. No threads, no views.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "fp8/dtype/element.h"
+
+namespace fp8::quant {
+
+using dtype::Bf16;
+
+/// Bits of |v|. As integers they order as the magnitudes do, infinity above all finite values and NaN above infinity: a
+/// maximum over them propagates NaN and does not depend on the order.
+inline std::uint16_t magnitude_bits(Bf16 v) { return v.bits & 0x7FFFu; }
+/// The same of a float.
+inline std::uint32_t magnitude_bits(float v) { return std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFu; }
+/// The magnitude with these bits.
+inline float from_magnitude(std::uint16_t bits) { return dtype::to_float(Bf16{bits}); }
+/// The same of a float's bits.
+inline float from_magnitude(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+/// Type of magnitude_bits(T).
+template <class T>
+using Magnitude = decltype(magnitude_bits(T{}));
+
+/// Bits of the largest magnitude among x[0, n); 0 when n = 0.
+template <class T>
+Magnitude<T> amax_row(const T* x, std::int64_t n) {
+  Magnitude<T> largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, magnitude_bits(x[i]));
+  return largest;
+}
+
+/// largest[i] = max(largest[i], |x[i]|), in bits.
+template <class T>
+void amax_into(const T* x, Magnitude<T>* largest, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) largest[i] = std::max(largest[i], magnitude_bits(x[i]));
+}
+
+/// One scale for every element; indexes like an array of scales.
+struct OneScale {
+  float scale;  ///< multiplies every element
+  /// The scale of element i: the same for all.
+  float operator[](std::int64_t) const { return scale; }
+};
+
+/// v on the format's grid as the BF16 it is.
+template <class Grid>
+inline void store_code(float v, Bf16& out) {
+  out.bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(dtype::round_to_grid<Grid>(v)) >> 16);
+}
+
+/// v's code.
+template <class Grid>
+inline void store_code(float v, std::uint8_t& out) {
+  out = dtype::encode<Grid>(v);
+}
+
+/// Elements of one row that were clamped, and non-zero ones that became zero.
+struct RowCounts {
+  std::int64_t saturated = 0;    ///< |x * scale| above the largest value
+  std::int64_t underflowed = 0;  ///< x != 0, code 0
+};
+
+/// out[i] = x[i] * scale[i] on the grid, at most 2^31 elements.
+template <class Grid, class T, class Scale, class Out>
+RowCounts cast_row(const T* x, Scale scale, Out* out, std::int64_t n) {
+  constexpr std::uint32_t kLargest = std::bit_cast<std::uint32_t>(Grid::kMax), kInfinity = 0x7F800000u;
+  // Half the smallest subnormal still rounds to zero.
+  constexpr std::uint32_t kVanishing = (Grid::kMinExponent - Grid::kFractionBits - 1) << 23;
+  std::int32_t saturated = 0, underflowed = 0;
+#pragma omp simd reduction(+ : saturated, underflowed)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float v = dtype::to_float(x[i]) * scale[i];
+    store_code<Grid>(v, out[i]);
+    const std::uint32_t magnitude = magnitude_bits(v);
+    saturated += magnitude > kLargest && magnitude <= kInfinity ? 1 : 0;
+    underflowed += magnitude <= kVanishing && magnitude_bits(x[i]) != 0 ? 1 : 0;
+  }
+  return {saturated, underflowed};
+}
+
+}  // namespace fp8::quant

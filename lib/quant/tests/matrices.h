@@ -1,0 +1,93 @@
+/// Matrices for the tests of this crate, with room for other strides, and errors as text.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp8/base/error.h"
+#include "fp8/device/arena.h"
+#include "fp8/quant/quantize.h"
+
+namespace fp8::quant {
+
+/// A small reproducible generator.
+class Numbers {
+ public:
+  /// A number whose magnitude spreads over 2^-12 .. 2^4 with every sign, one in 64 zero.
+  float next() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    const auto r = static_cast<std::uint32_t>(state_ >> 32);
+    if (r % 64 == 0) return 0.0f;
+    const float v =
+        std::ldexp(1.0f + static_cast<float>(r >> 8 & 0xFFFFu) * 0x1p-16f, static_cast<int>(r >> 24 & 15u) - 12);
+    return r >> 31 ? -v : v;
+  }
+
+ private:
+  std::uint64_t state_ = 1;
+};
+
+/// Layout of a test matrix.
+enum class Layout : std::uint8_t { contiguous, wide_rows, columns_first };
+
+/// A [rows, cols] matrix of f32 or bf16 with numbers in it, and access by index whatever the layout.
+class Matrix {
+ public:
+  Matrix(dtype::DType type, std::int64_t rows, std::int64_t cols, Layout layout = Layout::contiguous) {
+    const std::int64_t gap = layout == Layout::wide_rows ? 5 : 0;
+    const bool swapped = layout == Layout::columns_first;
+    memory_ = swapped ? tensor::Tensor(type, {cols, rows}) : tensor::Tensor(type, {rows, cols + gap});
+    view = swapped ? memory_.view().transposed() : memory_.view().columns(0, cols);
+    Numbers numbers;
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < cols; ++c) set(r, c, numbers.next());
+  }
+  /// Element (r, c).
+  float at(std::int64_t r, std::int64_t c) const {
+    const std::int64_t i = r * view.stride[0] + c * view.stride[1];
+    return view.dtype == dtype::DType::f32 ? view.as<float>()[i] : dtype::to_float(view.as<dtype::Bf16>()[i]);
+  }
+  /// Makes element (r, c) v, rounded to the matrix' type.
+  void set(std::int64_t r, std::int64_t c, float v) {
+    const std::int64_t i = r * view.stride[0] + c * view.stride[1];
+    if (view.dtype == dtype::DType::f32)
+      view.as<float>()[i] = v;
+    else
+      view.as<dtype::Bf16>()[i] = dtype::to_bf16(v);
+  }
+
+  tensor::View view;  ///< the matrix
+
+ private:
+  tensor::Tensor memory_;
+};
+
+/// A host context with an arena of its own.
+class Host {
+ public:
+  Host() : arena_(std::size_t{1} << 22, device::Place::host) { context.arena = &arena_; }
+  Context context;  ///< place host, arena set
+
+ private:
+  device::Arena arena_;
+};
+
+/// Message of the Error that `function` throws.
+std::string error_of(const auto& function) {
+  try {
+    function();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+/// Whether two floats have the same bits, any NaN being any other.
+inline bool same(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+}  // namespace fp8::quant

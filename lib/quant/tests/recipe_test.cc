@@ -1,0 +1,88 @@
+// The table of recipes and the rule from amax to scale.
+#include "fp8/quant/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "fp8/base/error.h"
+#include "fp8/quant/scale.h"
+
+namespace fp8::quant {
+namespace {
+
+using dtype::DType;
+
+TEST(Recipes, TensorwiseIsTheDefault) {
+  const Recipe& r = recipes().front();
+  EXPECT_EQ(r.name, "tensorwise");
+  EXPECT_EQ(r.dy.columns, (Cast{DType::e5m2, Granularity::tensor}));
+  EXPECT_EQ(r.x.rows, (Cast{DType::e4m3, Granularity::tensor}));
+  EXPECT_TRUE(r.x.shared() && r.w.shared() && r.dy.shared());
+  EXPECT_FALSE(r.power_of_2);
+  EXPECT_TRUE(r.gather_codes);
+  EXPECT_EQ(r.fp8_gemms(), 3);
+}
+
+TEST(Recipes, RowwiseCastsEachMatrixTwice) {
+  const Recipe& r = find_recipe("rowwise");
+  for (const Casts& c : {r.x, r.w, r.dy}) {
+    EXPECT_EQ(c.columns, (Cast{DType::e4m3, Granularity::vector}));
+    EXPECT_EQ(c.rows, c.columns);
+    EXPECT_FALSE(c.shared()) << "the two directions have other scales";
+  }
+  EXPECT_TRUE(r.power_of_2);
+  EXPECT_FALSE(r.gather_codes);
+  EXPECT_EQ(r.fp8_gemms(), 3);
+}
+
+TEST(Recipes, RowwiseWithGwHpKeepsWgradInHighPrecision) {
+  const Recipe& r = find_recipe("rowwise_with_gw_hp");
+  EXPECT_EQ(r.w.columns, (Cast{DType::e4m3, Granularity::vector}));
+  EXPECT_EQ(r.w.rows, (Cast{DType::e4m3, Granularity::tensor}));
+  EXPECT_EQ(r.dy.columns, (Cast{DType::e4m3, Granularity::vector}));
+  EXPECT_EQ(r.dy.rows.granularity, Granularity::none);
+  EXPECT_EQ(r.x.rows.granularity, Granularity::none);
+  EXPECT_TRUE(r.power_of_2);
+  EXPECT_EQ(r.fp8_gemms(), 2);
+}
+
+TEST(Recipes, AnUnknownNameIsAnsweredWithTheKnownOnes) {
+  try {
+    find_recipe("rowise");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "recipe 'rowise': unknown; one of tensorwise, rowwise, rowwise_with_gw_hp");
+  }
+}
+
+TEST(Scale, OfSimpleAmaxes) {
+  EXPECT_EQ(scale_from_amax(448.0f, 448.0f, false), 1.0f);
+  EXPECT_EQ(scale_from_amax(3.5f, 448.0f, false), 128.0f);
+  EXPECT_EQ(scale_from_amax(3.0f, 448.0f, true), 128.0f);
+  EXPECT_EQ(scale_from_amax(57344.0f * 2, 57344.0f, true), 0.5f);
+}
+
+TEST(Scale, FloorAndPoison) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(scale_from_amax(0.0f, 448.0f, false), 448.0f / 1e-12f);
+  EXPECT_EQ(scale_from_amax(1e-20f, 448.0f, false), 448.0f / 1e-12f);
+  for (const bool power_of_2 : {false, true}) {
+    EXPECT_EQ(scale_from_amax(inf, 448.0f, power_of_2), 0.0f);
+    EXPECT_TRUE(std::isnan(scale_from_amax(nan, 448.0f, power_of_2)));
+    EXPECT_TRUE(std::isnan(scale_from_amax(-nan, 448.0f, power_of_2)));
+  }
+}
+
+TEST(Scale, PowerOfTwoIsTheOneBelow) {
+  for (std::uint32_t b = 1; b < 0x7F80; ++b) {
+    const float scale = scale_from_amax(dtype::to_float(dtype::Bf16{static_cast<std::uint16_t>(b)}), 448.0f, false);
+    const double below = std::exp2(std::floor(std::log2(static_cast<double>(scale))));
+    ASSERT_EQ(static_cast<double>(power_of_2_floor(scale)), below) << b;
+  }
+}
+
+}  // namespace
+}  // namespace fp8::quant
