@@ -14,7 +14,10 @@
 
 namespace fp8::data {
 
-/// The narrowest of u8, u16, u32 that holds ids below `vocab_size` (1 to 2^32).
+/// Largest vocabulary: ids fit an int32.
+inline constexpr std::int64_t kMaxVocabSize = (std::int64_t{1} << 31) - 1;
+
+/// The narrowest of u8, u16, u32 that holds ids below `vocab_size`. Throws Error unless it is from 1 to kMaxVocabSize.
 dtype::DType token_type(std::int64_t vocab_size);
 
 /// What a token file says of itself.
@@ -26,7 +29,8 @@ struct TokenInfo {
   bool mask = false;                ///< whether /mask is there
 };
 
-/// A token file under a temporary name until finish() commits it. Memory use does not grow with the tokens.
+/// A token file under a temporary name until finish() commits it. Memory use does not grow with the tokens: they wait
+/// in nameless files beside the target, because HDF5 wants to know how many there are.
 class TokenWriter {
  public:
   /// Begins a file for `path`. Throws Error when it exists and not `force`, or cannot be made. `with_mask`: append
@@ -69,14 +73,12 @@ class TokenFile {
   const TokenInfo& info() const;
   /// The digest in the user block: the same tokens made again have the same digest.
   const std::string& digest() const;
-  /// Offsets of the documents, [documents + 1], from 0 to tokens.
-  std::span<const std::uint64_t> documents() const;
-  /// Token `i`, unchecked.
-  std::uint32_t operator[](std::int64_t i) const;
+  /// First token of document `i`, 0 <= i <= documents; the last is the number of tokens.
+  std::int64_t document(std::int64_t i) const;
   /// Tokens [first, first + out.size()) as int32. Throws Error past the end, and naming the position of an id that is
   /// not below vocab_size.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
-  /// Whether token `i` is a target that counts: true where there is no mask.
+  /// Whether token `i` is a target that counts: true where there is no mask. `i` must be in the file.
   bool counts(std::int64_t i) const;
 
  private:

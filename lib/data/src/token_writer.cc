@@ -1,0 +1,176 @@
+// Tokens, document offsets and mask wait in files without a name; finish() copies them into the HDF5 file.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/data/tokens.h"
+#include "fp8/h5/user_block.h"
+#include "fp8/h5/writer.h"
+
+namespace fp8::data {
+namespace {
+
+using dtype::DType;
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+
+// Bytes kept on disk until they are all there. The file has no name, so nothing is left behind whatever happens.
+class Spool {
+ public:
+  explicit Spool(const std::string& path) : file_(File::create_exclusive(path)) { std::filesystem::remove(path); }
+
+  void append(std::span<const std::byte> bytes) {
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    size_ += bytes.size();
+    if (buffer_.size() >= kPiece) flush();
+  }
+  void copy_to(h5::Writer& out) {
+    flush();
+    std::vector<std::byte> piece(kPiece);
+    for (std::uint64_t at = 0; at < size_; at += piece.size()) {
+      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, size_ - at)));
+      file_.pread_exact(piece, at);
+      out.write(piece);
+    }
+  }
+
+ private:
+  void flush() {
+    file_.write_all(buffer_);
+    buffer_.clear();
+  }
+
+  File file_;
+  std::vector<std::byte> buffer_;
+  std::uint64_t size_ = 0;
+};
+
+template <class T>
+void append_as(std::span<const std::uint32_t> tokens, Spool& spool) {
+  std::array<T, 4096> narrow;
+  while (!tokens.empty()) {
+    const std::size_t n = std::min(tokens.size(), narrow.size());
+    std::transform(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n), narrow.begin(),
+                   [](std::uint32_t id) { return static_cast<T>(id); });
+    spool.append(std::as_bytes(std::span(narrow).first(n)));
+    tokens = tokens.subspan(n);
+  }
+}
+
+}  // namespace
+
+DType token_type(std::int64_t vocab_size) {
+  if (vocab_size < 1 || vocab_size > kMaxVocabSize) {
+    throw Error("--vocab-size: " + std::to_string(vocab_size) + " is not from 1 to " + std::to_string(kMaxVocabSize));
+  }
+  return vocab_size <= 256 ? DType::u8 : vocab_size <= 65536 ? DType::u16 : DType::u32;
+}
+
+struct TokenWriter::State {
+  State(const std::string& path, std::int64_t vocab_size, bool with_mask, bool force)
+      : target(path),
+        type(token_type(vocab_size)),
+        file(path, force),
+        tokens(file.path() + ".tokens"),
+        documents(file.path() + ".documents"),
+        mask(with_mask ? std::optional<Spool>(std::in_place, file.path() + ".mask") : std::nullopt) {
+    add_document();
+  }
+  void add_document() {
+    const auto offset = static_cast<std::uint64_t>(info.tokens);
+    documents.append(std::as_bytes(std::span(&offset, 1)));
+    document_begin = info.tokens;
+  }
+  void write() {
+    h5::Writer out(file.path(), h5::kTokensMagic);
+    out.attribute("", "format", std::string("fp8-tokens"));
+    out.attribute("", "version", std::int64_t{1});
+    out.attribute("", "vocab_size", info.vocab_size);
+    out.attribute("", "eos", info.eos.value_or(-1));
+    const auto put = [&](const char* name, DType dtype, std::int64_t count, Spool& spool) {
+      out.begin_dataset(name, dtype, {&count, 1});
+      spool.copy_to(out);
+      out.end_dataset();
+    };
+    put("tokens", type, info.tokens, tokens);
+    put("documents", DType::u64, info.documents + 1, documents);
+    if (mask) put("mask", DType::u8, info.tokens, *mask);
+    out.finish();
+  }
+
+  std::string target;
+  DType type;
+  AtomicFile file;
+  Spool tokens;
+  Spool documents;
+  std::optional<Spool> mask;
+  TokenInfo info;
+  std::int64_t document_begin = 0;
+};
+
+TokenWriter::TokenWriter(const std::string& path, std::int64_t vocab_size, std::optional<std::int64_t> eos,
+                         bool with_mask, bool force) {
+  token_type(vocab_size);
+  if (eos && (*eos < 0 || *eos >= vocab_size)) {
+    throw Error("--eos: " + std::to_string(*eos) + " is not below the vocabulary size " + std::to_string(vocab_size));
+  }
+  state_ = std::make_unique<State>(path, vocab_size, with_mask, force);
+  state_->info.vocab_size = vocab_size;
+  state_->info.eos = eos;
+  state_->info.mask = with_mask;
+}
+
+TokenWriter::~TokenWriter() = default;
+TokenWriter::TokenWriter(TokenWriter&&) noexcept = default;
+TokenWriter& TokenWriter::operator=(TokenWriter&&) noexcept = default;
+
+void TokenWriter::append(std::span<const std::uint32_t> tokens, std::span<const std::uint8_t> mask) {
+  State& s = *state_;
+  const auto beyond =
+      std::find_if(tokens.begin(), tokens.end(), [&](std::uint32_t id) { return id >= s.info.vocab_size; });
+  if (beyond != tokens.end()) {
+    throw Error(s.target + ": token " + std::to_string(s.info.tokens + (beyond - tokens.begin())) + " is " +
+                std::to_string(*beyond) + ", not below the vocabulary size " + std::to_string(s.info.vocab_size));
+  }
+  if (mask.size() != (s.mask ? tokens.size() : 0)) throw Error(s.target + ": mask and tokens differ in length");
+  if (s.type == DType::u8) append_as<std::uint8_t>(tokens, s.tokens);
+  if (s.type == DType::u16) append_as<std::uint16_t>(tokens, s.tokens);
+  if (s.type == DType::u32) append_as<std::uint32_t>(tokens, s.tokens);
+  if (s.mask) s.mask->append(std::as_bytes(mask));
+  s.info.tokens = checked_add(s.info.tokens, static_cast<std::int64_t>(tokens.size()), s.target);
+}
+
+void TokenWriter::end_document() {
+  State& s = *state_;
+  if (s.info.tokens == s.document_begin) return;
+  ++s.info.documents;
+  s.add_document();
+}
+
+std::int64_t TokenWriter::tokens() const { return state_->info.tokens; }
+
+TokenInfo TokenWriter::finish() {
+  end_document();
+  State& s = *state_;
+  if (s.info.tokens == 0) throw Error(s.target + ": there would be no tokens in it");
+  const std::string temporary = s.file.path();
+  try {
+    s.write();
+    const File written = File::open_read(temporary);
+    drop_page_cache(written.fd());
+    h5::verify_file(temporary, h5::kTokensMagic);
+  } catch (const Error& e) {
+    const std::string message = e.what();  // the user knows only the target
+    throw Error(message.starts_with(temporary) ? s.target + message.substr(temporary.size()) : message, e.code());
+  }
+  s.file.commit();
+  const TokenInfo info = s.info;
+  state_.reset();
+  return info;
+}
+
+}  // namespace fp8::data
