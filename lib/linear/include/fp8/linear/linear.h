@@ -1,5 +1,6 @@
 /// A linear layer y = x w^T (+ bias) under any recipe: forward, dgrad, wgrad. Several projections of the same input lie together (q, k, v;
-/// gate, up): one forward GEMM and one wgrad GEMM serve them, while each keeps its own scales, as if it stood alone.
+/// gate, up): in high precision one GEMM serves them all; in FP8 the input is cast once and each projection has its own scales and GEMM, as if it
+/// stood alone.
 ///   x [M, K], w [N, K], y and dy [M, N]; activations f32 or bf16; gradients of weights f32
 /// A layer is described by a Weight, which is prepared for a pass and thrown away; nothing is remembered here.
 /// Source: torchao float8_linear.py (which operand is cast how, per recipe).
@@ -29,27 +30,17 @@ struct Precision {
   quant::Options options;                 ///< scales and counts
 };
 
-/// Neighbouring parts of the same fate, ready for GEMMs.
-struct Run {
-  std::vector<Part> parts;               ///< rows are those of the whole weight
-  quant::Quantized forward;              ///< [rows, K], for the forward GEMM
-  std::vector<quant::Quantized> dgrad;   ///< one a part (one in all when not FP8), for the dgrad GEMM
-  /// First row.
-  std::int64_t begin() const { return parts.front().begin; }
-  /// One past the last row.
-  std::int64_t end() const { return parts.back().end; }
-  /// Fate of all of them.
-  bool fp8() const { return parts.front().fp8; }
+/// One part, or neighbouring parts that are not FP8 as one, ready for GEMMs.
+struct Operand {
+  Part part;               ///< rows of the whole weight
+  quant::Quantized codes;  ///< [rows, K]: for the forward GEMM (contracts columns) or for dgrad (contracts rows), as prepared
 };
 
 /// A weight ready for a pass.
 struct Weight {
-  View matrix;            ///< [N, K] f32 or bf16; empty when only codes were gathered; for vectors (norms) [N]
-  View bias;              ///< [N] or empty
-  Precision precision;    ///< of its FP8 parts
-  std::vector<Run> runs;  ///< in row order, covering [0, N)
-  std::int64_t rows = 0;  ///< N
-  std::int64_t cols = 0;  ///< K
+  View bias;                      ///< [N] or empty
+  Precision precision;            ///< of its FP8 parts
+  std::vector<Operand> operands;  ///< in row order, covering [0, N)
 };
 
 /// Byte codes of a weight that travelled as codes.
@@ -82,7 +73,8 @@ struct Gradients {
 /// Gradients of forward; x is its input, dy [M, N] the gradient of its output. The weight must be prepared for the backward pass.
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy, const Gradients& gradients);
 
-/// FP8 GEMMs that one forward (and backward) of this weight runs, from its fates alone, and their FLOPs at M rows: what was planned.
-gemm::Count planned_fp8(const std::vector<Part>& parts, const quant::Recipe& recipe, std::int64_t m, std::int64_t k, bool backward);
+/// What was planned: FP8 GEMMs of one forward (and one backward) of a weight with these parts, K columns, over m rows of x, and their FLOPs.
+/// From the fates alone, so that it can be held against what the engine counted.
+gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m, bool backward);
 
 }  // namespace fp8::linear

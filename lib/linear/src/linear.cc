@@ -1,0 +1,172 @@
+// The three GEMMs of a linear layer. Reads the recipe's table and hands operands to the engine; casts belong to quant, products to gemm.
+#include "fp8/linear/linear.h"
+
+#include "fp8/base/error.h"
+#include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
+
+namespace fp8::linear {
+namespace {
+
+using dtype::DType;
+using quant::Contract;
+using quant::Quantized;
+
+gemm::Operand operand(const Quantized& q) { return {q.codes, q.format, q.inverse_scale}; }
+
+gemm::Operand transposed(const Quantized& q) { return {q.codes.transposed(), q.format, q.inverse_scale}; }
+
+Quantized plain(const View& x) {
+  Quantized q;
+  q.codes = x;
+  q.format = x.dtype;
+  return q;
+}
+
+// Neighbouring parts that stay in high precision become one.
+std::vector<Part> merged(const std::vector<Part>& parts, bool any_fp8) {
+  std::vector<Part> out;
+  for (Part p : parts) {
+    p.fp8 = p.fp8 && any_fp8;
+    if (!out.empty() && !p.fp8 && !out.back().fp8) {
+      out.back().end = p.end;
+    } else {
+      out.push_back(p);
+    }
+  }
+  return out;
+}
+
+const quant::Cast& weight_cast(const quant::Recipe& recipe, Pass pass) {
+  return pass == Pass::forward ? recipe.w.columns : recipe.w.rows;
+}
+
+Contract contracted(Pass pass) { return pass == Pass::forward ? Contract::columns : Contract::rows; }
+
+// One matrix cast as late as possible and at most once: the codes for one GEMM.
+class Lazy {
+ public:
+  Lazy(const Context& ctx, const View& x, const quant::Cast& cast, Contract contract, const quant::Options& options)
+      : ctx_(ctx), x_(x), cast_(cast), contract_(contract), options_(options) {}
+  const Quantized& get() {
+    if (q_.codes.empty()) q_ = quant::quantize(ctx_, x_, cast_, contract_, options_);
+    return q_;
+  }
+
+ private:
+  const Context& ctx_;
+  const View& x_;
+  const quant::Cast& cast_;
+  Contract contract_;
+  const quant::Options& options_;
+  Quantized q_;
+};
+
+// dw of one part. The gradient's codes for dgrad serve here too when the recipe shares them.
+void weight_gradient(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Part& part, const View& dy,
+                     const Quantized* dy_for_dgrad, const View& x, Lazy& x_codes, const Gradients& gradients) {
+  const View dw = gradients.dw.rows(part.begin, part.end);
+  const gemm::Options options{gemm::Role::wgrad, gradients.accumulate, false, {}};
+  const quant::Recipe* recipe = weight.precision.recipe;
+  if (!part.fp8 || recipe->dy.rows.granularity == quant::Granularity::none) {
+    engine.matmul(ctx, transposed(plain(dy)), operand(plain(x)), dw, options);
+    return;
+  }
+  const Quantized dyq = dy_for_dgrad != nullptr && recipe->dy.shared()
+                            ? *dy_for_dgrad
+                            : quant::quantize(ctx, dy, recipe->dy.rows, Contract::rows, weight.precision.options);
+  engine.matmul(ctx, transposed(dyq), operand(x_codes.get()), dw, options);
+}
+
+// Sums the input gradients of several GEMMs in f32, whatever the type of dx.
+class InputGradient {
+ public:
+  InputGradient(const Context& ctx, const View& dx, bool several)
+      : ctx_(ctx), dx_(dx), sum_(dx), several_(several && !dx.empty() && dx.dtype != DType::f32) {
+    if (several_) sum_ = tensor::take(ctx, DType::f32, {dx.shape[0], dx.shape[1]}, "scratch");
+  }
+  void add(gemm::Engine& engine, const gemm::Operand& dy, const gemm::Operand& w) {
+    engine.matmul(ctx_, dy, w, sum_, {gemm::Role::dgrad, !first_, false, {}});
+    first_ = false;
+  }
+  void finish() {
+    if (several_) ops::copy(ctx_, sum_, dx_);
+  }
+
+ private:
+  const Context& ctx_;
+  View dx_, sum_;
+  bool several_, first_ = true;
+};
+
+}  // namespace
+
+Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts, const Precision& precision, Pass pass) {
+  Weight w{bias, precision, {}};
+  for (const Part& part : merged(parts, precision.recipe != nullptr)) {
+    const View rows = matrix.rows(part.begin, part.end);
+    w.operands.push_back({part, part.fp8 ? quant::quantize(ctx, rows, weight_cast(*precision.recipe, pass), contracted(pass), precision.options)
+                                         : plain(rows)});
+  }
+  return w;
+}
+
+Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts, const Precision& precision,
+                     Pass pass) {
+  Weight w{bias, precision, {}};
+  const quant::Cast& cast = weight_cast(*precision.recipe, pass);
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const auto i = static_cast<std::int64_t>(p);
+    w.operands.push_back({parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
+                                                      codes.inverse_scales.rows(i, i + 1))});
+  }
+  return w;
+}
+
+void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y) {
+  const device::Scope scope(*ctx.arena);
+  const quant::Recipe* recipe = weight.precision.recipe;
+  const quant::Cast none;
+  Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.columns : none, Contract::columns, weight.precision.options);
+  for (const Operand& o : weight.operands) {
+    const gemm::Options options{gemm::Role::forward, false, o.part.fp8 && recipe->fast_accumulation,
+                                weight.bias.empty() ? View{} : weight.bias.rows(o.part.begin, o.part.end)};
+    engine.matmul(ctx, operand(o.part.fp8 ? x_codes.get() : plain(x)), transposed(o.codes), y.columns(o.part.begin, o.part.end), options);
+  }
+}
+
+void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy, const Gradients& gradients) {
+  const device::Scope scope(*ctx.arena);
+  const quant::Recipe* recipe = weight.precision.recipe;
+  const quant::Cast none;
+  InputGradient dx(ctx, gradients.dx, weight.operands.size() > 1);
+  Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.rows : none, Contract::rows, weight.precision.options);
+  if (!gradients.dw.empty() && recipe != nullptr && recipe->x.rows.granularity != quant::Granularity::none) {
+    for (const Operand& o : weight.operands) {
+      if (o.part.fp8) x_codes.get();  // before the scopes of the parts, so that it outlives them
+    }
+  }
+  for (const Operand& o : weight.operands) {
+    const device::Scope part_scope(*ctx.arena);
+    const View dy_part = dy.columns(o.part.begin, o.part.end);
+    Quantized dyq = plain(dy_part);
+    if (o.part.fp8) dyq = quant::quantize(ctx, dy_part, recipe->dy.columns, Contract::columns, weight.precision.options);
+    if (!gradients.dx.empty()) dx.add(engine, operand(dyq), operand(o.codes));
+    if (!gradients.dw.empty()) weight_gradient(ctx, engine, weight, o.part, dy_part, o.part.fp8 ? &dyq : nullptr, x, x_codes, gradients);
+  }
+  dx.finish();
+  if (!gradients.db.empty()) ops::bias_backward(ctx, dy, gradients.db);
+}
+
+gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m, bool backward) {
+  gemm::Count count;
+  const int each = backward ? recipe.fp8_gemms() : 1;
+  for (const Part& p : parts) {
+    if (!p.fp8) continue;
+    count.gemms += each;
+    count.flops += 2.0 * each * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(p.end - p.begin);
+  }
+  return count;
+}
+
+}  // namespace fp8::linear
