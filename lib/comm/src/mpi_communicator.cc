@@ -1,0 +1,258 @@
+// Collectives over MPI. Reductions are made so that every rank ends with the same bits: reduced at one place and then
+// sent, never by an algorithm that sums in a different order on each rank.
+#include "mpi_communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "blocks.h"
+#include "mpi_c.h"
+
+namespace fp8::comm {
+namespace {
+
+/// Some requests of MPI that are one collective.
+class Pending : public Request::Operation {
+ public:
+  explicit Pending(const char* name) : name_(name) {}
+  /// A place for one more request.
+  MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+  void wait() override {
+    if (done_) return;
+    std::vector<MPI_Status> statuses(requests_.size());
+    check(MPI_Waitall(count(), requests_.data(), statuses.data()), statuses);
+    done_ = true;
+    finish();
+  }
+  bool test() override {
+    if (done_) return true;
+    int flag = 0;
+    std::vector<MPI_Status> statuses(requests_.size());
+    check(MPI_Testall(count(), requests_.data(), &flag, statuses.data()), statuses);
+    if (!flag) return false;
+    done_ = true;
+    finish();
+    return true;
+  }
+
+ protected:
+  /// Called once, after the last request is done.
+  virtual void finish() {}
+
+ private:
+  int count() const { return static_cast<int>(requests_.size()); }
+  void check(int status, const std::vector<MPI_Status>& statuses) const {
+    if (status == MPI_ERR_IN_STATUS) {
+      for (const MPI_Status& s : statuses) {
+        if (s.MPI_ERROR != MPI_ERR_PENDING) check_mpi(s.MPI_ERROR, name_);
+      }
+    }
+    check_mpi(status, name_);
+  }
+  const char* name_;
+  bool done_ = false;
+  std::vector<MPI_Request> requests_;
+};
+
+/// Calls f(first, count) for the pieces of n elements.
+template <class F>
+void in_pieces(std::int64_t n, std::int64_t longest, F&& f) {
+  for (std::int64_t at = 0; at < n; at += longest) f(at, static_cast<int>(std::min(longest, n - at)));
+}
+
+/// Blocks of all ranks, to all ranks.
+class AllGather final : public Pending {
+ public:
+  AllGather(MPI_Comm comm, int rank, std::int64_t longest, const std::byte* mine, std::byte* all,
+            std::span<const std::int64_t> bytes_of, const std::vector<std::int64_t>& offsets)
+      : Pending("all-gather") {
+    const std::int64_t own = bytes_of[static_cast<std::size_t>(rank)];
+    std::byte* place = all + offsets[static_cast<std::size_t>(rank)];
+    if (offsets.back() <= longest) {
+      counts_.assign(bytes_of.begin(), bytes_of.end());
+      starts_.assign(offsets.begin(), offsets.end() - 1);
+      const void* from = own == 0 || mine == place ? MPI_IN_PLACE : mine;
+      check_mpi(MPI_Iallgatherv(from, static_cast<int>(own), MPI_BYTE, all, counts_.data(), starts_.data(), MPI_BYTE,
+                                comm, add()),
+                "all-gather");
+      return;
+    }
+    if (own > 0 && mine != place) std::memcpy(place, mine, static_cast<std::size_t>(own));
+    for (std::size_t r = 0; r < bytes_of.size(); ++r) {
+      in_pieces(bytes_of[r], longest, [&](std::int64_t at, int n) {
+        check_mpi(MPI_Ibcast(all + offsets[r] + at, n, MPI_BYTE, static_cast<int>(r), comm, add()), "all-gather");
+      });
+    }
+  }
+
+ private:
+  std::vector<int> counts_, starts_;  // MPI reads them until the gather is done
+};
+
+/// The blocks of all other ranks for this one, received beside each other and then summed in the order of ranks, so
+/// that the sum does not depend on who came first. MPI_Ireduce_scatter of Open MPI 4 reduces everything to rank 0 and
+/// hands it out from there, with twice this memory.
+class ReduceScatter final : public Pending {
+ public:
+  ReduceScatter(MPI_Comm comm, int rank, std::int64_t longest, float* full, float* mine,
+                const std::vector<std::int64_t>& offsets)
+      : Pending("reduce-scatter"), rank_(rank), ranks_(static_cast<int>(offsets.size()) - 1), mine_(mine) {
+    const auto count_of = [&](int r) {
+      return offsets[static_cast<std::size_t>(r) + 1] - offsets[static_cast<std::size_t>(r)];
+    };
+    own_ = full + offsets[static_cast<std::size_t>(rank)];
+    count_ = count_of(rank);
+    received_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(count_ * (ranks_ - 1)));
+    for (int i = 1; i < ranks_; ++i) {
+      const int peer = (rank + ranks_ - i) % ranks_;
+      in_pieces(count_, longest, [&](std::int64_t at, int n) {
+        check_mpi(MPI_Irecv(from(peer) + at, n, MPI_FLOAT, peer, 0, comm, add()), "reduce-scatter");
+      });
+    }
+    for (int i = 1; i < ranks_; ++i) {
+      const int peer = (rank + i) % ranks_;
+      float* block = full + offsets[static_cast<std::size_t>(peer)];
+      in_pieces(count_of(peer), longest, [&](std::int64_t at, int n) {
+        check_mpi(MPI_Isend(block + at, n, MPI_FLOAT, peer, 0, comm, add()), "reduce-scatter");
+      });
+    }
+  }
+
+ private:
+  float* from(int peer) const { return received_.get() + count_ * (peer < rank_ ? peer : peer - 1); }
+  void finish() override {
+    constexpr std::int64_t kChunk = 4096;
+    std::vector<const float*> terms;
+    for (int r = 0; r < ranks_; ++r) terms.push_back(r == rank_ ? own_ : from(r));
+#pragma omp parallel for schedule(static) if (count_ > kChunk)
+    for (std::int64_t begin = 0; begin < count_; begin += kChunk) {
+      const std::int64_t n = std::min(kChunk, count_ - begin);
+      std::array<float, kChunk> sum;
+      std::copy_n(terms[0] + begin, n, sum.data());
+      for (std::size_t r = 1; r < terms.size(); ++r) {
+        const float* term = terms[r] + begin;
+        for (std::int64_t i = 0; i < n; ++i) sum[static_cast<std::size_t>(i)] += term[i];
+      }
+      std::copy_n(sum.data(), n, mine_ + begin);
+    }
+    received_.reset();
+  }
+  int rank_, ranks_;
+  float* mine_;
+  const float* own_ = nullptr;
+  std::int64_t count_ = 0;
+  std::unique_ptr<float[]> received_;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, bool owned, std::int64_t longest) : comm_(comm), owned_(owned), longest_(longest) {
+    check_mpi(MPI_Comm_rank(comm_, &rank_), "rank");
+    check_mpi(MPI_Comm_size(comm_, &size_), "size");
+  }
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+  ~MpiCommunicator() override {
+    // A destructor cannot report; the memory of a communicator is all that a failure would lose.
+    if (owned_) MPI_Comm_free(&comm_);
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void barrier() override { check_mpi(MPI_Barrier(comm_), "barrier"); }
+
+  void all_reduce(std::span<float> values, Reduce op) override {
+    if (op != Reduce::amax) return reduce(values, MPI_FLOAT, op_of(op));
+    // Non-negative floats order as their bits do, and NaN lies above infinity.
+    for (float& v : values) v = std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFu);
+    reduce(values, MPI_INT32_T, MPI_MAX);
+  }
+  void all_reduce(std::span<double> values, Reduce op) override { reduce(values, MPI_DOUBLE, op_of(op)); }
+  void all_reduce(std::span<std::int64_t> values, Reduce op) override { reduce(values, MPI_INT64_T, op_of(op)); }
+
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    in_pieces(std::ssize(bytes), longest_, [&](std::int64_t at, int n) {
+      check_mpi(MPI_Bcast(bytes.data() + at, n, MPI_BYTE, root, comm_), "broadcast");
+    });
+  }
+
+  std::vector<std::string> all_gather(const std::string& text) override {
+    const std::int64_t length = std::ssize(text);
+    std::vector<std::int64_t> lengths(static_cast<std::size_t>(size_));
+    check_mpi(MPI_Allgather(&length, 1, MPI_INT64_T, lengths.data(), 1, MPI_INT64_T, comm_), "all-gather of lengths");
+    const std::vector<std::int64_t> offsets = offsets_of(lengths, size_, "all-gather");
+    std::string all(static_cast<std::size_t>(offsets.back()), '\0');
+    start_all_gather(reinterpret_cast<const std::byte*>(text.data()), reinterpret_cast<std::byte*>(all.data()), lengths)
+        .wait();
+    std::vector<std::string> texts;
+    for (std::size_t r = 0; r < lengths.size(); ++r) {
+      texts.push_back(all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(lengths[r])));
+    }
+    return texts;
+  }
+
+  Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
+    const std::vector<std::int64_t> offsets = offsets_of(bytes_of, size_, "all-gather");
+    if (offsets.back() == 0) return {};
+    return Request(std::make_unique<AllGather>(comm_, rank_, longest_, mine, all, bytes_of, offsets));
+  }
+
+  Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
+    const std::vector<std::int64_t> offsets = offsets_of(count_of, size_, "reduce-scatter");
+    if (offsets.back() == 0) return {};
+    return Request(std::make_unique<ReduceScatter>(comm_, rank_, longest_, full, mine, offsets));
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    MPI_Comm part = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split(comm_, color, key, &part), "split");
+    return std::make_unique<MpiCommunicator>(part, true, longest_);
+  }
+
+ private:
+  static MPI_Op op_of(Reduce op) {
+    switch (op) {
+      case Reduce::sum:
+        return MPI_SUM;
+      case Reduce::max:
+        return MPI_MAX;
+      case Reduce::min:
+        return MPI_MIN;
+      case Reduce::amax:
+        break;
+    }
+    throw Error("all-reduce: amax is for float");
+  }
+  template <class T>
+  void reduce(std::span<T> values, MPI_Datatype type, MPI_Op op) {
+    in_pieces(std::ssize(values), longest_, [&](std::int64_t at, int n) {
+      T* piece = values.data() + at;
+      const void* from = rank_ == 0 ? MPI_IN_PLACE : piece;
+      check_mpi(MPI_Reduce(from, piece, n, type, op, 0, comm_), "all-reduce");
+      check_mpi(MPI_Bcast(piece, n, type, 0, comm_), "all-reduce");
+    });
+  }
+  MPI_Comm comm_;
+  bool owned_;
+  std::int64_t longest_;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace
+
+void check_mpi(int status, const std::string& collective) {
+  if (status == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  const bool known = MPI_Error_string(status, text.data(), &length) == MPI_SUCCESS;
+  throw Error("MPI " + collective + ": " +
+              (known ? std::string(text.data(), static_cast<std::size_t>(length)) : std::to_string(status)));
+}
+
+std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message) {
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler");
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, longest_message);
+}
+
+}  // namespace fp8::comm

@@ -1,0 +1,22 @@
+/// Collectives over MPI on host memory. Private to comm: users hold a Communicator. mpi.h stays in the .cc.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "fp8/comm/comm.h"
+
+namespace fp8::comm {
+
+/// MPI counts in int; longer messages travel in pieces of at most this many elements. Tests make it small.
+inline constexpr std::int64_t kLongestMessage = std::numeric_limits<int>::max();
+
+/// All ranks of an initialized MPI, its errors returned instead of aborting.
+std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message = kLongestMessage);
+
+/// Throws Error `MPI collective: reason` unless `status` is MPI_SUCCESS.
+void check_mpi(int status, const std::string& collective);
+
+}  // namespace fp8::comm

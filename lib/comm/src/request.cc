@@ -1,0 +1,35 @@
+// The life of a collective under way: waited for exactly once, also when its owner goes away.
+#include "fp8/comm/comm.h"
+
+namespace fp8::comm {
+
+Request& Request::operator=(Request&& other) noexcept {
+  if (this != &other) {
+    Request before;
+    std::swap(before.op_, op_);
+    op_ = std::move(other.op_);
+  }
+  return *this;
+}
+
+Request::~Request() {
+  try {
+    wait();
+  } catch (...) {
+    // Nobody is left to hear of it. Whatever broke this collective breaks the next one too, and that one is waited for.
+  }
+}
+
+void Request::wait() {
+  if (const std::unique_ptr<Operation> op = std::move(op_)) op->wait();
+}
+
+bool Request::test() {
+  if (!op_) return true;
+  std::unique_ptr<Operation> op = std::move(op_);
+  const bool done = op->test();
+  if (!done) op_ = std::move(op);
+  return done;
+}
+
+}  // namespace fp8::comm

@@ -1,0 +1,77 @@
+// From the environment that mpirun or srun leaves to a communicator, and the end of a job.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include "fp8/comm/comm.h"
+#include "mpi_c.h"
+#include "mpi_communicator.h"
+
+namespace fp8::comm {
+namespace {
+
+bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+/// Whether the variable says one process, so that MPI would have nobody to talk to.
+bool says_one(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+/// Whether MPI is between initialization and finalization.
+bool running() {
+  int initialized = 0, finalized = 0;
+  check_mpi(MPI_Initialized(&initialized), "initialized");
+  check_mpi(MPI_Finalized(&finalized), "finalized");
+  return initialized && !finalized;
+}
+
+}  // namespace
+
+bool launched() {
+  if (is_set("OMPI_COMM_WORLD_SIZE")) return !says_one("OMPI_COMM_WORLD_SIZE");
+  // An allocation's shell and batch script have SLURM_PROCID too; only srun adds a way to reach the other tasks.
+  const bool srun = is_set("SLURM_PROCID") && (is_set("PMI_RANK") || is_set("PMI_FD") || is_set("PMI2_RANK"));
+  return (is_set("PMIX_RANK") || srun) && !says_one("SLURM_STEP_NUM_TASKS");
+}
+
+Session::Session() {
+  if (!launched()) {
+    world_ = solo();
+    return;
+  }
+  int initialized = 0;
+  check_mpi(MPI_Initialized(&initialized), "initialized");
+  if (initialized) throw Error("MPI: one session in a process");
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "initialization");
+  if (provided < MPI_THREAD_FUNNELED) throw Error("MPI: built without support for threads");
+  world_ = mpi_world();
+  mpi_ = true;
+}
+
+Session::~Session() {
+  world_.reset();
+  // A destructor cannot report; a rank that is lost here makes mpirun end the job with a status of its own.
+  if (mpi_) MPI_Finalize();
+}
+
+Communicator& Session::world() { return *world_; }
+
+std::string library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "version");
+  std::string name(text.data(), static_cast<std::size_t>(length));
+  name.resize(std::min(name.size(), name.find_first_of(",\n")));
+  if (const std::size_t v = name.find(" v"); v != std::string::npos) name.erase(v + 1, 1);
+  return name;
+}
+
+void abort_all(int status) {
+  if (running()) MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);
+}
+
+}  // namespace fp8::comm

@@ -1,0 +1,231 @@
+/// What every Communicator must do, whatever carries it. The programs for one process and for MPI run these same cases.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "fp8/comm/comm.h"
+
+namespace fp8::comm {
+
+/// Sums, extremes and broadcasts of small integers.
+inline void check_reductions(Communicator& group) {
+  const int rank = group.rank(), size = group.size();
+  const int triangle = size * (size + 1) / 2;
+  group.barrier();
+
+  std::vector<float> f{static_cast<float>(rank + 1), 0.5f};
+  group.all_reduce(std::span(f), Reduce::sum);
+  EXPECT_EQ(f, (std::vector<float>{static_cast<float>(triangle), 0.5f * static_cast<float>(size)}));
+
+  std::vector<double> d{rank + 1.0, -rank - 1.0};
+  group.all_reduce(std::span(d), Reduce::max);
+  EXPECT_EQ(d, (std::vector<double>{static_cast<double>(size), -1.0}));
+
+  std::vector<std::int64_t> i{rank + (std::int64_t{1} << 40), -rank};
+  group.all_reduce(std::span(i), Reduce::min);
+  EXPECT_EQ(i, (std::vector<std::int64_t>{std::int64_t{1} << 40, 1 - size}));
+
+  group.all_reduce(std::span<float>(), Reduce::sum);
+  EXPECT_THROW(group.all_reduce(std::span(d), Reduce::amax), Error);
+  EXPECT_THROW(group.all_reduce(std::span(i), Reduce::amax), Error);
+
+  for (int root = 0; root < size; ++root) {
+    std::vector<std::byte> bytes(5, std::byte(rank));
+    group.broadcast(bytes, root);
+    EXPECT_EQ(bytes, std::vector<std::byte>(5, std::byte(root)));
+  }
+}
+
+/// An amax is NaN if any rank says so, else infinity, else the largest; the sign of a zero goes.
+inline void check_amax(Communicator& group) {
+  const bool last = group.rank() == group.size() - 1;
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> v{static_cast<float>(group.rank() + 1), last ? inf : 1.0f, last ? nan : inf, last ? -nan : 2.0f,
+                       -0.0f};
+  group.all_reduce(std::span(v), Reduce::amax);
+  EXPECT_EQ(v[0], static_cast<float>(group.size()));
+  EXPECT_EQ(v[1], inf);
+  EXPECT_TRUE(std::isnan(v[2]));
+  EXPECT_TRUE(std::isnan(v[3]));
+  EXPECT_FALSE(std::signbit(v[4]));
+}
+
+/// Sums whose value depends on the order of summing have the same bits on all ranks, and again.
+inline void check_same_bits(Communicator& group) {
+  std::vector<float> first;
+  for (int again = 0; again < 2; ++again) {
+    std::vector<float> v(10007);
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      v[i] = std::sin(static_cast<float>(i) + 0.37f * static_cast<float>(group.rank()));
+    }
+    group.all_reduce(std::span(v), Reduce::sum);
+    const std::vector<std::string> all =
+        group.all_gather(std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float)));
+    for (const std::string& other : all) EXPECT_EQ(other, all[0]);
+    if (again == 0) first = v;
+    EXPECT_EQ(std::memcmp(first.data(), v.data(), v.size() * sizeof(float)), 0);
+  }
+}
+
+/// Texts of different lengths, among them none.
+inline void check_texts(Communicator& group) {
+  const auto text_of = [](int r) { return std::string(static_cast<std::size_t>(r) * 3, static_cast<char>('a' + r)); };
+  const std::vector<std::string> all = group.all_gather(text_of(group.rank()));
+  ASSERT_EQ(std::ssize(all), group.size());
+  for (int r = 0; r < group.size(); ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], text_of(r));
+}
+
+/// Uneven blocks, the last one empty when there are several; from a buffer of its own and from its place in the whole.
+inline void check_all_gather(Communicator& group, bool in_place) {
+  const int size = group.size(), rank = group.rank();
+  std::vector<std::int64_t> bytes_of;
+  std::vector<std::byte> expected;
+  std::size_t place = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) place = expected.size();
+    bytes_of.push_back(size > 1 && r == size - 1 ? 0 : 70 + 11 * r);
+    for (std::int64_t i = 0; i < bytes_of.back(); ++i) expected.push_back(std::byte((i * 7 + r * 31) & 0xFF));
+  }
+  const std::size_t own = static_cast<std::size_t>(bytes_of[static_cast<std::size_t>(rank)]);
+  std::vector<std::byte> all(expected.size(), std::byte{0xEE}), mine(own);
+  std::byte* from = in_place ? all.data() + place : mine.data();
+  std::copy_n(expected.data() + place, own, from);
+  Request request = group.start_all_gather(from, all.data(), bytes_of);
+  while (!request.test()) {
+  }
+  request.wait();
+  EXPECT_EQ(all, expected);
+}
+
+/// Sums of integers, uneven blocks, the first one empty when there are several.
+inline void check_reduce_scatter(Communicator& group, bool in_place, std::int64_t scale = 1) {
+  const int size = group.size(), rank = group.rank();
+  std::vector<std::int64_t> count_of;
+  std::int64_t place = 0, total = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) place = total;
+    count_of.push_back(size > 1 && r == 0 ? 0 : (5 + r) * scale);
+    total += count_of.back();
+  }
+  std::vector<float> full(static_cast<std::size_t>(total));
+  for (std::size_t i = 0; i < full.size(); ++i) full[i] = static_cast<float>(rank + 1) * static_cast<float>(i % 1000);
+  const std::int64_t own = count_of[static_cast<std::size_t>(rank)];
+  std::vector<float> mine(static_cast<std::size_t>(own));
+  float* to = in_place ? full.data() + place : mine.data();
+  Request request = group.start_reduce_scatter(full.data(), to, count_of);
+  request.wait();
+  EXPECT_TRUE(request.test());
+  const float ranks = static_cast<float>(size * (size + 1) / 2);
+  for (std::int64_t i = 0; i < own; ++i) ASSERT_EQ(to[i], ranks * static_cast<float>((place + i) % 1000));
+}
+
+/// Several collectives under way at once, waited for in another order, one of them by its destructor.
+inline void check_many_requests(Communicator& group) {
+  const auto size = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());
+  std::vector<float> a(size, 1.0f), b(size, 2.0f), sum_a(1), sum_b(1);
+  std::vector<std::byte> all(size);
+  const std::vector<std::int64_t> ones(size, 1);
+  {
+    Request first = group.start_reduce_scatter(a.data(), sum_a.data(), ones);
+    Request second = group.start_reduce_scatter(b.data(), sum_b.data(), ones);
+    all[rank] = std::byte(rank + 1);
+    Request third = group.start_all_gather(&all[rank], all.data(), ones);
+    third.wait();
+    second = std::move(third);
+    EXPECT_EQ(sum_b[0], 2.0f * static_cast<float>(size));
+  }
+  EXPECT_EQ(sum_a[0], static_cast<float>(size));
+  for (std::size_t r = 0; r < size; ++r) EXPECT_EQ(all[r], std::byte(r + 1));
+}
+
+/// Sizes that make no sense are refused before anything is sent.
+inline void check_refusals(Communicator& group) {
+  std::vector<float> f(8);
+  std::vector<std::int64_t> wrong(static_cast<std::size_t>(group.size()) + 1, 0);
+  try {
+    group.start_reduce_scatter(f.data(), f.data(), wrong);
+    ADD_FAILURE() << "one block too many";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "reduce-scatter: needs one block size for each rank");
+  }
+  wrong.pop_back();
+  wrong[0] = -1;
+  try {
+    group.start_all_gather(nullptr, nullptr, wrong);
+    ADD_FAILURE() << "a negative block";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "all-gather: negative block size");
+  }
+}
+
+/// What agree() makes of `failing` ranks' errors; empty when it does not throw.
+template <class Fails, class Message>
+std::string agreed(Communicator& group, Fails fails, Message message, Exit code = Exit::bad) {
+  try {
+    agree(group, [&] {
+      if (fails(group.rank())) throw Error(message(group.rank()), code);
+    });
+    return "";
+  } catch (const AgreedError& e) {
+    EXPECT_EQ(e.code(), code);
+    return e.what();
+  }
+}
+
+/// One decision: the lowest failing rank's words and code reach all.
+inline void check_agreement(Communicator& group) {
+  const int size = group.size(), last = size - 1;
+  const auto everyone = [](int) { return true; };
+  const auto plain = [](int) { return std::string("x.h5: damaged\nhere"); };
+  EXPECT_EQ(agreed(
+                group, [](int) { return false; }, plain),
+            "");
+  EXPECT_EQ(agreed(group, everyone, plain, Exit::diverged), "x.h5: damaged\nhere");
+  const auto numbered = [](int r) { return "disk " + std::to_string(r) + " is full"; };
+  EXPECT_EQ(agreed(group, everyone, numbered), size > 1 ? "rank 0: disk 0 is full" : "disk 0 is full");
+  const std::string of_last = "disk " + std::to_string(last) + " is full";
+  EXPECT_EQ(agreed(
+                group, [&](int r) { return r == last; }, numbered, Exit::again),
+            size > 1 ? "rank " + std::to_string(last) + ": " + of_last : of_last);
+  EXPECT_THROW(agree(group, [] { throw std::bad_alloc(); }), AgreedError);
+  EXPECT_THROW(agree(group, [] { throw std::runtime_error("odd"); }), AgreedError);
+}
+
+/// Groups by parity, in reverse order.
+inline void check_split(Communicator& group) {
+  const int parity = group.rank() % 2;
+  const std::unique_ptr<Communicator> half = group.split(parity, -group.rank());
+  EXPECT_EQ(half->size(), (group.size() + 1 - parity) / 2);
+  EXPECT_EQ(half->rank(), half->size() - 1 - group.rank() / 2);
+  std::vector<std::int64_t> sum{group.rank()};
+  half->all_reduce(std::span(sum), Reduce::sum);
+  std::int64_t expected = 0;
+  for (int r = parity; r < group.size(); r += 2) expected += r;
+  EXPECT_EQ(sum[0], expected);
+}
+
+/// All of the above.
+inline void check_communicator(Communicator& group) {
+  check_reductions(group);
+  check_amax(group);
+  check_same_bits(group);
+  check_texts(group);
+  for (const bool in_place : {false, true}) {
+    check_all_gather(group, in_place);
+    check_reduce_scatter(group, in_place);
+    check_reduce_scatter(group, in_place, 3001);
+  }
+  check_many_requests(group);
+  check_refusals(group);
+  check_agreement(group);
+  check_split(group);
+}
+
+}  // namespace fp8::comm

@@ -1,0 +1,42 @@
+/// The main of a test program under mpirun: rank 0 tells how the tests go, the others speak only of failures, and all
+/// ranks end with the same status. Include it once, after the tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <memory>
+
+#include "fp8/comm/comm.h"
+
+namespace fp8::comm {
+
+/// Prints failures alone.
+class FailurePrinter final : public testing::EmptyTestEventListener {
+ public:
+  explicit FailurePrinter(int rank) : rank_(rank) {}
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    std::cerr << "rank " << rank_ << ": " << (result.file_name() ? result.file_name() : "?") << ":"
+              << result.line_number() << ": " << result.message() << "\n";
+  }
+
+ private:
+  int rank_;
+};
+
+/// Runs every test on every rank of `session`.
+inline int run_tests(int argc, char** argv, Session& session) {
+  testing::InitGoogleTest(&argc, argv);
+  const int rank = session.world().rank();
+  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  if (rank != 0) {
+    const std::unique_ptr<testing::TestEventListener> silenced(listeners.Release(listeners.default_result_printer()));
+    listeners.Append(std::make_unique<FailurePrinter>(rank).release());
+  }
+  std::int64_t status = RUN_ALL_TESTS();
+  session.world().all_reduce(std::span(&status, 1), Reduce::max);
+  return static_cast<int>(status);
+}
+
+}  // namespace fp8::comm
