@@ -1,0 +1,115 @@
+// Forward attention on the host: one task per head and block of queries; keys come tile by tile, softmax online. Every
+// task works in its thread's part of the scratch memory; its result does not depend on the threads.
+#include <omp.h>
+
+#include <cmath>
+
+#include "attention_common.h"
+#include "vector_math.h"
+
+namespace fp8::ops {
+namespace {
+
+// Scratch of one thread.
+struct ForwardScratch {
+  float *queries, *queries_t, *keys, *scores, *sum, *rescale, *maximum, *total;
+
+  static std::int64_t floats(const AttentionShape& s) { return 4 * s.tile() + kScores + 3 * kBlock; }
+  ForwardScratch(const AttentionShape& s, float* base)
+      : queries(base),
+        queries_t(queries + s.tile()),
+        keys(queries_t + s.tile()),
+        scores(keys + s.tile()),
+        sum(scores + kScores),
+        rescale(sum + s.tile()),
+        maximum(rescale + kBlock),
+        total(maximum + kBlock) {}
+};
+
+// One tile of transposed scores becomes probabilities relative to the new maximum; `rescale` is what earlier sums are
+// multiplied by.
+void update_softmax(float* scores, ForwardScratch& s) {
+  float highest[kBlock], part[kBlock] = {};
+  std::copy(s.maximum, s.maximum + kBlock, highest);
+  for (std::int64_t j = 0; j < kBlock; ++j) {
+    const float* row = scores + j * kBlock;
+#pragma omp simd
+    for (std::int64_t i = 0; i < kBlock; ++i) highest[i] = row[i] > highest[i] ? row[i] : highest[i];
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    const float before = s.maximum[i];
+    s.maximum[i] = highest[i];
+    highest[i] = highest[i] == kMasked ? 0.0f : highest[i];  // nothing met yet: exp(-inf - 0) = 0
+    s.rescale[i] = exp_f32(before - highest[i]);
+  }
+  for (std::int64_t j = 0; j < kBlock; ++j) {
+    float* row = scores + j * kBlock;
+#pragma omp simd
+    for (std::int64_t i = 0; i < kBlock; ++i) {
+      row[i] = exp_f32(row[i] - highest[i]);
+      part[i] += row[i];
+    }
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < kBlock; ++i) s.total[i] = s.total[i] * s.rescale[i] + part[i];
+}
+
+void rescale_rows(const AttentionShape& shape, const float* factor, float* tile) {
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+#pragma omp simd
+    for (std::int64_t d = 0; d < shape.padded; ++d) tile[i * shape.padded + d] *= factor[i];
+  }
+}
+
+template <class T>
+void forward_block(const AttentionShape& shape, Head<const T> q, Head<const T> k, Head<const T> v, float scale,
+                   const Mask& mask, std::int64_t block, Head<T> out, float* lse, ForwardScratch s) {
+  read_tile<T>(shape, q, block, scale, s.queries);
+  transpose_tile(kBlock, shape.dim, {s.queries, shape.padded}, {s.queries_t, kBlock});
+  std::fill(s.sum, s.sum + shape.tile(), 0.0f);
+  std::fill(s.maximum, s.maximum + kBlock, kMasked);
+  std::fill(s.total, s.total + kBlock, 0.0f);
+  for (std::int64_t other = mask.first_block(); other <= block; ++other) {
+    read_tile<T>(shape, k, other, 1.0f, s.keys);
+    score_tile(shape, s.keys, s.queries_t, s.scores);
+    mask.apply(other, s.scores);
+    update_softmax(s.scores, s);
+    rescale_rows(shape, s.rescale, s.sum);
+    read_tile<T>(shape, v, other, 1.0f, s.keys);
+    multiply_tile(kBlock, shape.padded, kBlock, {s.scores, 1, kBlock}, {s.keys, shape.padded}, {s.sum, shape.padded},
+                  true);
+  }
+  for (std::int64_t i = 0; i < shape.rows(block); ++i) {
+    s.rescale[i] = 1.0f / s.total[i];
+    lse[block * kBlock + i] = s.maximum[i] + std::log(s.total[i]);
+  }
+  write_tile<T>(shape, s.sum, s.rescale, 1, block, out);
+}
+
+}  // namespace
+
+void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
+                       const Documents& documents, const View& out, const View& lse) {
+  need_host(ctx);
+  const AttentionShape shape(q, k, v, out, lse, documents);
+  need(ctx.arena != nullptr, "attention", "needs an arena");
+  const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
+  const int threads = device::host_threads();
+  const device::Scope scope(*ctx.arena);
+  const View scratch = tensor::take(ctx, DType::f32, {threads, ForwardScratch::floats(shape)}, "scratch");
+  if (ctx.dry) return;
+  float *memory = scratch.as<float>(), *sums = lse.as<float>();
+  with_activation_type(q.dtype, "attention", [&]<class T>(T) {
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (std::int64_t task = 0; task < tasks; ++task) {
+      const std::int64_t block = shape.blocks - 1 - task % shape.blocks, row = task / shape.blocks;
+      const std::int64_t b = row / shape.heads, h = row % shape.heads, g = h / (shape.heads / shape.groups);
+      const ForwardScratch mine(shape, memory + omp_get_thread_num() * ForwardScratch::floats(shape));
+      forward_block<T>(shape, {q, b, h}, {k, b, g}, {v, b, g}, scale, Mask(shape, documents, b, block), block,
+                       {out, b, h}, sums + row * shape.positions, mine);
+    }
+  });
+}
+
+}  // namespace fp8::ops

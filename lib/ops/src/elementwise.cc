@@ -1,0 +1,228 @@
+// SwiGLU, embedding, bias gradient, addition and conversion on the host. All are bound by memory: one pass, rows in
+// parallel.
+#include "fp8/ops/elementwise.h"
+
+#include <algorithm>
+
+#include "fp8/ops/norm.h"
+#include "rows.h"
+#include "vector_math.h"
+
+namespace fp8::ops {
+namespace {
+
+using dtype::from_float;
+using dtype::to_float;
+
+void check_swiglu(const char* op, const View& gate_up, const View& h) {
+  need(gate_up.rank == 2 && h.rank == 2 && gate_up.shape[0] == h.shape[0] && gate_up.shape[1] == 2 * h.shape[1], op,
+       "the joint projection must be twice as wide");
+  need(gate_up.dtype == h.dtype, op, "activations of different types");
+  need(unit_last_stride(gate_up) && unit_last_stride(h), op, "elements of a row must lie next to each other");
+}
+
+// The elements of views cut into runs: rows where they are strided, equal chunks where all are contiguous.
+struct Runs {
+  static constexpr std::int64_t kChunk = 4096;
+  bool flat;
+  std::int64_t size, columns, count;
+
+  Runs(const View& like, bool all_contiguous)
+      : flat(all_contiguous),
+        size(like.size()),
+        columns(flat ? kChunk : like.shape[static_cast<std::size_t>(like.rank - 1)]),
+        count(columns == 0 ? 0 : (size + columns - 1) / columns) {}
+  template <class T>
+  T* start(const Rows<T>& rows, const View& v, std::int64_t i) const {
+    return flat ? static_cast<T*>(v.data) + i * kChunk : rows[i];
+  }
+  std::int64_t length(std::int64_t i) const { return std::min(columns, size - i * columns); }
+};
+
+template <class A, class B>
+void convert_run(const A* in, std::int64_t in_step, B* out, std::int64_t out_step, std::int64_t n) {
+  if (in_step == 1 && out_step == 1) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) out[i] = from_float<B>(to_float(in[i]));
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) out[i * out_step] = from_float<B>(to_float(in[i * in_step]));
+  }
+}
+
+void check_ids(const char* op, const View& tokens, std::int64_t limit, std::int32_t allowed) {
+  const std::int32_t* ids = tokens.as<std::int32_t>();
+  for (std::int64_t i = 0; i < tokens.size(); ++i) {
+    if ((ids[i] < 0 || ids[i] >= limit) && ids[i] != allowed) {
+      throw Error(std::string(op) + ": token id " + std::to_string(ids[i]) + " is not below " + std::to_string(limit));
+    }
+  }
+}
+
+void check_embedding(const char* op, const View& tokens, const View& table, const View& rows) {
+  need(tokens.dtype == DType::i32 && tokens.rank == 1 && tokens.contiguous(), op,
+       "tokens must be int32, one dimension");
+  need(table.rank == 2 && rows.rank == 2 && rows.shape[0] == tokens.shape[0] && rows.shape[1] == table.shape[1], op,
+       "rows and table do not fit");
+  need(unit_last_stride(table) && unit_last_stride(rows), op, "elements of a row must lie next to each other");
+}
+
+}  // namespace
+
+void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
+  constexpr const char* kOp = "swiglu";
+  need_host(ctx);
+  check_swiglu(kOp, gate_up, h);
+  if (ctx.dry) return;
+  with_activation_type(h.dtype, kOp, [&]<class T>(T) {
+    const Rows<T> in(gate_up), out(h);
+    const std::int64_t n = out.columns();
+    parallel_for(out.count(), n, [&](std::int64_t i) {
+      const T *gate = in[i], *up = gate + n;
+      T* row = out[i];
+#pragma omp simd
+      for (std::int64_t c = 0; c < n; ++c) {
+        const float g = to_float(gate[c]);
+        row[c] = from_float<T>(g * sigmoid(g) * to_float(up[c]));
+      }
+    });
+  });
+}
+
+void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up) {
+  constexpr const char* kOp = "swiglu backward";
+  need_host(ctx);
+  check_swiglu(kOp, gate_up, dh);
+  check_swiglu(kOp, d_gate_up, dh);
+  if (ctx.dry) return;
+  with_activation_type(dh.dtype, kOp, [&]<class T>(T) {
+    const Rows<T> in(gate_up), upstream(dh), out(d_gate_up);
+    const std::int64_t n = upstream.columns();
+    parallel_for(upstream.count(), n, [&](std::int64_t i) {
+      const T *gate = in[i], *up = gate + n, *d = upstream[i];
+      T *d_gate = out[i], *d_up = d_gate + n;
+#pragma omp simd
+      for (std::int64_t c = 0; c < n; ++c) {
+        const float g = to_float(gate[c]), u = to_float(up[c]), dv = to_float(d[c]);
+        const float s = sigmoid(g);
+        d_gate[c] = from_float<T>(dv * u * (s + g * s * (1.0f - s)));
+        d_up[c] = from_float<T>(dv * (g * s));
+      }
+    });
+  });
+}
+
+void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out) {
+  constexpr const char* kOp = "embedding";
+  need_host(ctx);
+  check_embedding(kOp, tokens, table, out);
+  if (ctx.dry) return;
+  check_ids(kOp, tokens, table.shape[0], 0);
+  const std::int32_t* ids = tokens.as<std::int32_t>();
+  with_activation_type(table.dtype, kOp, [&]<class A>(A) {
+    with_activation_type(out.dtype, kOp, [&]<class B>(B) {
+      const Rows<A> in(table);
+      const Rows<B> rows(out);
+      parallel_for(rows.count(), rows.columns(),
+                   [&](std::int64_t i) { convert_run(in[ids[i]], 1, rows[i], 1, rows.columns()); });
+    });
+  });
+}
+
+// Every thread owns slices of the columns and walks all tokens in order: no sorting, no atomics, the same sums for any
+// number of threads.
+void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable) {
+  constexpr const char* kOp = "embedding backward";
+  constexpr std::int64_t kSlice = 64;
+  need_host(ctx);
+  check_embedding(kOp, tokens, dtable, dout);
+  need(dtable.dtype == DType::f32, kOp, "the gradient must be float32");
+  if (ctx.dry) return;
+  check_ids(kOp, tokens, dtable.shape[0], 0);
+  const std::int32_t* ids = tokens.as<std::int32_t>();
+  with_activation_type(dout.dtype, kOp, [&]<class T>(T) {
+    const Rows<T> in(dout);
+    const Rows<float> table(dtable);
+    const std::int64_t n = in.columns(), count = in.count();
+    const std::int64_t slice = std::max(kSlice, (n / threads_for(n * count) + kSlice - 1) / kSlice * kSlice);
+    parallel_for((n + slice - 1) / slice, slice * count, [&](std::int64_t s) {
+      const std::int64_t begin = s * slice, end = std::min(n, begin + slice);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T* from = in[i];
+        float* to = table[ids[i]];
+#pragma omp simd
+        for (std::int64_t c = begin; c < end; ++c) to[c] += to_float(from[c]);
+      }
+    });
+  });
+}
+
+void bias_backward(const Context& ctx, const View& dy, const View& db) {
+  constexpr const char* kOp = "bias backward";
+  need_host(ctx);
+  need(dy.rank == 2 && unit_last_stride(dy), kOp, "dy must have 2 dimensions, the last without gaps");
+  need(db.rank == 1 && db.dtype == DType::f32 && db.shape[0] == dy.shape[1] && db.contiguous(), kOp,
+       "db must be float32, one for each column");
+  need(ctx.arena != nullptr, kOp, "needs an arena");
+  const RowBlocks blocks(dy.shape[0]);
+  const std::int64_t n = dy.shape[1];
+  const device::Scope scope(*ctx.arena);
+  const View partial = tensor::take(ctx, DType::f32, {blocks.count, n}, "scratch");
+  if (ctx.dry || n == 0) return;
+  float* sums = partial.as<float>();
+  with_activation_type(dy.dtype, kOp, [&]<class T>(T) {
+    const Rows<T> in(dy);
+    parallel_for(blocks.count, blocks.each * n, [&](std::int64_t b) {
+      float* sum = sums + b * n;
+      std::fill(sum, sum + n, 0.0f);
+      for (std::int64_t i = blocks.begin(b); i < blocks.end(b); ++i) {
+        const T* row = in[i];
+#pragma omp simd
+        for (std::int64_t c = 0; c < n; ++c) sum[c] += to_float(row[c]);
+      }
+    });
+  });
+  add_partial_sums(sums, blocks.count, n, db.as<float>());
+}
+
+void add(const Context& ctx, const View& a, const View& b, const View& out) {
+  constexpr const char* kOp = "add";
+  need_host(ctx);
+  need(same_shape(a, b) && same_shape(a, out) && a.rank >= 1, kOp, "shapes differ");
+  need(a.dtype == b.dtype && a.dtype == out.dtype, kOp, "activations of different types");
+  need(unit_last_stride(a) && unit_last_stride(b) && unit_last_stride(out), kOp,
+       "elements of a row must lie next to each other");
+  if (ctx.dry) return;
+  with_activation_type(a.dtype, kOp, [&]<class T>(T) {
+    const Rows<T> a_rows(a), b_rows(b), out_rows(out);
+    const Runs runs(out, a.contiguous() && b.contiguous() && out.contiguous());
+    parallel_for(runs.count, runs.columns, [&](std::int64_t i) {
+      const T *left = runs.start(a_rows, a, i), *right = runs.start(b_rows, b, i);
+      T* to = runs.start(out_rows, out, i);
+      const std::int64_t n = runs.length(i);
+#pragma omp simd
+      for (std::int64_t c = 0; c < n; ++c) to[c] = from_float<T>(to_float(left[c]) + to_float(right[c]));
+    });
+  });
+}
+
+void copy(const Context& ctx, const View& in, const View& out) {
+  constexpr const char* kOp = "copy";
+  need_host(ctx);
+  const bool flat = in.contiguous() && out.contiguous();
+  need(in.rank >= 1 && out.rank >= 1 && in.size() == out.size() && (flat || same_shape(in, out)), kOp, "shapes differ");
+  if (ctx.dry) return;
+  with_activation_type(in.dtype, kOp, [&]<class A>(A) {
+    with_activation_type(out.dtype, kOp, [&]<class B>(B) {
+      const Rows<A> from(in);
+      const Rows<B> to(out);
+      const Runs runs(out, flat);
+      const auto last = static_cast<std::size_t>(out.rank - 1);
+      const std::int64_t in_step = flat ? 1 : in.stride[last], out_step = flat ? 1 : out.stride[last];
+      parallel_for(runs.count, runs.columns, [&](std::int64_t i) {
+        convert_run(runs.start(from, in, i), in_step, runs.start(to, out, i), out_step, runs.length(i));
+      });
+    });
+  });
+}
+
+}  // namespace fp8::ops

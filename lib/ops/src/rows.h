@@ -1,0 +1,140 @@
+/// What every host loop of this crate needs: checks, dispatch over the storage type, rows of strided views, loops over
+/// rows on all threads, and sums over rows that do not depend on the number of threads. No arithmetic of any op.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "fp8/base/error.h"
+#include "fp8/device/arena.h"
+#include "fp8/device/device.h"
+#include "fp8/tensor/tensor.h"
+
+namespace fp8::ops {
+
+using dtype::Bf16;
+using dtype::DType;
+using tensor::View;
+
+/// Throws Error `op: what` unless `ok`.
+inline void need(bool ok, const char* op, const char* what) {
+  if (!ok) throw Error(std::string(op) + ": " + what);
+}
+
+/// Throws Error unless the context's tensors lie on the host.
+inline void need_host(const device::Context& ctx) {
+  if (ctx.place != device::Place::host) throw Error("this build has no CUDA");
+}
+
+/// Whether two views have the same shape.
+inline bool same_shape(const View& a, const View& b) { return a.rank == b.rank && a.shape == b.shape; }
+
+/// Whether neighbours along the last dimension lie next to each other.
+inline bool unit_last_stride(const View& v) {
+  const auto last = static_cast<std::size_t>(v.rank - 1);
+  return v.rank >= 1 && (v.stride[last] == 1 || v.shape[last] <= 1);
+}
+
+/// Calls f(float{}) or f(Bf16{}) by the format; throws Error for any other.
+template <class F>
+void with_activation_type(DType type, const char* op, F&& f) {
+  need(type == DType::f32 || type == DType::bf16, op, "only float32 and bfloat16 are activation types");
+  if (type == DType::f32) {
+    f(float{});
+  } else {
+    f(Bf16{});
+  }
+}
+
+/// Threads for `work` elements touched: one where starting the others would cost more than they save.
+inline int threads_for(std::int64_t work) { return work < 16384 ? 1 : device::host_threads(); }
+
+/// Calls f(i) for i in [0, count), on all threads when count * work_each is worth it. f must not throw, and what it
+/// computes for one i must not depend on other i.
+template <class F>
+void parallel_for(std::int64_t count, std::int64_t work_each, F&& f) {
+  const int threads = threads_for(count * std::max<std::int64_t>(work_each, 1));
+#pragma omp parallel for schedule(static) num_threads(threads)
+  for (std::int64_t i = 0; i < count; ++i) f(i);
+}
+
+/// The rows of a view with unit last stride: its last dimension, for every index of the dimensions before it.
+template <class T>
+class Rows {
+ public:
+  /// An empty view has no rows.
+  explicit Rows(const View& v) : data_(v.empty() ? nullptr : v.as<T>()) {
+    if (v.rank == 0) return;
+    columns_ = v.shape[static_cast<std::size_t>(v.rank - 1)];
+    count_ = 1;
+    for (int d = v.rank - 2, outer = 0; d >= 0; --d, ++outer) {
+      extent_[static_cast<std::size_t>(outer)] = v.shape[static_cast<std::size_t>(d)];
+      stride_[static_cast<std::size_t>(outer)] = v.stride[static_cast<std::size_t>(d)];
+      count_ *= v.shape[static_cast<std::size_t>(d)];
+    }
+  }
+  /// Number of rows.
+  std::int64_t count() const { return count_; }
+  /// Elements of one row.
+  std::int64_t columns() const { return columns_; }
+  /// Whether the view was empty.
+  bool empty() const { return data_ == nullptr; }
+  /// First element of row i.
+  T* operator[](std::int64_t i) const {
+    if (i < extent_[0]) return data_ + i * stride_[0];
+    std::int64_t offset = i % extent_[0] * stride_[0];
+    i /= extent_[0];
+    offset += i % extent_[1] * stride_[1];
+    return data_ + offset + i / extent_[1] * stride_[2];
+  }
+
+ private:
+  T* data_;
+  std::int64_t count_ = 0, columns_ = 0;
+  std::array<std::int64_t, 3> extent_{1, 1, 1}, stride_{};  // innermost of the outer dimensions first
+};
+
+/// Elements of row i without the last dimension: for a tensor of one number a row, such as rstd.
+inline View with_unit_column(View v) {
+  if (v.empty() || v.rank >= 4) return v;
+  v.shape[static_cast<std::size_t>(v.rank)] = 1;
+  v.stride[static_cast<std::size_t>(v.rank)] = 1;
+  ++v.rank;
+  return v;
+}
+
+/// Rows cut into blocks whose number depends on the count of rows alone, so that sums over rows by blocks do not depend
+/// on threads.
+struct RowBlocks {
+  std::int64_t rows;   ///< rows in all
+  std::int64_t count;  ///< blocks, at most 64
+  std::int64_t each;   ///< rows of a block; the last may have fewer
+
+  /// Blocks of at least 32 rows.
+  explicit RowBlocks(std::int64_t row_count)
+      : rows(row_count),
+        count(std::clamp<std::int64_t>((row_count + 31) / 32, 1, 64)),
+        each((row_count + count - 1) / count) {}
+  /// First row of block b.
+  std::int64_t begin(std::int64_t b) const { return std::min(rows, b * each); }
+  /// One past the last row of block b.
+  std::int64_t end(std::int64_t b) const { return std::min(rows, (b + 1) * each); }
+};
+
+/// out[c] += sum over blocks of partial[block][c]: the second half of a sum over rows.
+inline void add_partial_sums(const float* partial, std::int64_t blocks, std::int64_t columns, float* out) {
+  constexpr std::int64_t kSlice = 64;
+  parallel_for((columns + kSlice - 1) / kSlice, blocks * kSlice, [=](std::int64_t slice) {
+    const std::int64_t begin = slice * kSlice, end = std::min(columns, begin + kSlice);
+    for (std::int64_t c = begin; c < end; ++c) {
+      double sum = 0;
+      for (std::int64_t b = 0; b < blocks; ++b) sum += static_cast<double>(partial[b * columns + c]);
+      out[c] += static_cast<float>(sum);
+    }
+  });
+}
+
+}  // namespace fp8::ops

@@ -1,0 +1,289 @@
+#include "fp8/ops/attention.h"
+
+#include <gtest/gtest.h>
+
+#include "reference.h"
+
+namespace fp8::ops {
+namespace {
+
+struct Sizes {
+  std::int64_t batch, positions, heads, groups, dim;
+  std::int64_t queries() const { return batch * positions * heads * dim; }
+  std::int64_t keys() const { return batch * positions * groups * dim; }
+};
+
+const Sizes kSizes[] = {{1, 1, 1, 1, 2},   {2, 65, 4, 2, 16},   {1, 130, 3, 1, 10},
+                        {1, 64, 2, 2, 96}, {1, 150, 2, 1, 128}, {1, 70, 6, 3, 64}};
+
+float scale_of(const Sizes& s) { return 1.0f / std::sqrt(static_cast<float>(s.dim)); }
+
+// Plain attention in f64, and its gradients.
+class Naive {
+ public:
+  Values out, lse, dq, dk, dv;
+
+  Naive(const Sizes& sizes, const Values& q, const Values& k, const Values& v, const Values* dout = nullptr,
+        const Values& start = {})
+      : out(q.size()), dq(q.size()), dk(k.size()), dv(k.size()), s_(sizes), q_(q), k_(k), v_(v), start_(start) {
+    for (std::int64_t b = 0; b < s_.batch; ++b) {
+      for (std::int64_t h = 0; h < s_.heads; ++h) {
+        for (std::int64_t t = 0; t < s_.positions; ++t) row(b, h, t, dout);
+      }
+    }
+  }
+
+ private:
+  std::size_t at(std::int64_t b, std::int64_t t, std::int64_t heads, std::int64_t h) const {
+    return static_cast<std::size_t>(((b * s_.positions + t) * heads + h) * s_.dim);
+  }
+  void row(std::int64_t b, std::int64_t h, std::int64_t t, const Values* dout) {
+    const std::int64_t g = h / (s_.heads / s_.groups);
+    const std::int64_t first =
+        start_.empty() ? 0 : static_cast<std::int64_t>(start_[static_cast<std::size_t>(b * s_.positions + t)]);
+    const auto dim = static_cast<std::size_t>(s_.dim);
+    const std::size_t i = at(b, t, s_.heads, h);
+    const auto scale = static_cast<double>(scale_of(s_));
+    Values p, dp;
+    double highest = -HUGE_VAL, sum = 0, delta = 0;
+    for (std::int64_t j = first; j <= t; ++j) {
+      double score = 0;
+      for (std::size_t d = 0; d < dim; ++d) score += q_[i + d] * k_[at(b, j, s_.groups, g) + d];
+      p.push_back(score * scale);
+      highest = std::max(highest, p.back());
+    }
+    for (double& e : p) sum += e = std::exp(e - highest);
+    for (std::size_t j = 0; j < p.size(); ++j) {
+      p[j] /= sum;
+      const std::size_t key = at(b, first + static_cast<std::int64_t>(j), s_.groups, g);
+      dp.push_back(0);
+      for (std::size_t d = 0; d < dim; ++d) {
+        out[i + d] += p[j] * v_[key + d];
+        if (dout != nullptr) dp[j] += (*dout)[i + d] * v_[key + d];
+      }
+      delta += p[j] * dp[j];
+    }
+    lse.push_back(highest + std::log(sum));
+    for (std::size_t j = 0; j < p.size() && dout != nullptr; ++j) {
+      const std::size_t key = at(b, first + static_cast<std::int64_t>(j), s_.groups, g);
+      const double ds = p[j] * (dp[j] - delta) * scale;
+      for (std::size_t d = 0; d < dim; ++d) {
+        dv[key + d] += p[j] * (*dout)[i + d];
+        dk[key + d] += ds * q_[i + d];
+        dq[i + d] += ds * k_[key + d];
+      }
+    }
+  }
+  const Sizes& s_;
+  const Values &q_, &k_, &v_, &start_;
+};
+
+// Tensors of one call, forward and backward done.
+struct Call {
+  Values q, k, v, dout;
+  Tensor tq, tk, tv, tdout, out, lse, dq, dk, dv;
+
+  Call(const Context& ctx, const Sizes& s, DType type, unsigned seed, const Documents& documents = {})
+      : q(random_values(s.queries(), seed, 2)),
+        k(random_values(s.keys(), seed + 1, 2)),
+        v(random_values(s.keys(), seed + 2)),
+        dout(random_values(s.queries(), seed + 3)),
+        tq(make(type, {s.batch, s.positions, s.heads, s.dim}, q)),
+        tk(make(type, {s.batch, s.positions, s.groups, s.dim}, k)),
+        tv(make(type, {s.batch, s.positions, s.groups, s.dim}, v)),
+        tdout(make(type, {s.batch, s.positions, s.heads, s.dim}, dout)),
+        out(type, {s.batch, s.positions, s.heads, s.dim}),
+        lse(DType::f32, {s.batch, s.heads, s.positions}),
+        dq(type, {s.batch, s.positions, s.heads, s.dim}),
+        dk(type, {s.batch, s.positions, s.groups, s.dim}),
+        dv(type, {s.batch, s.positions, s.groups, s.dim}) {
+    attention_forward(ctx, tq.view(), tk.view(), tv.view(), scale_of(s), documents, out.view(), lse.view());
+    attention_backward(ctx, tq.view(), tk.view(), tv.view(), out.view(), lse.view(), tdout.view(), scale_of(s),
+                       documents, dq.view(), dk.view(), dv.view());
+  }
+};
+
+// First positions of documents of `length` positions each; the last is what remains.
+Values starts(const Sizes& s, std::int64_t length) {
+  Values start;
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    for (std::int64_t t = 0; t < s.positions; ++t)
+      start.push_back(static_cast<double>(t / (length + b) * (length + b)));
+  }
+  return start;
+}
+
+void expect_close(const Call& run, const Naive& want, DType type) {
+  const bool full = type == DType::f32;
+  EXPECT_LT(relative_error(read(run.lse.view()), want.lse), 1e-6);
+  EXPECT_LT(relative_error(read(run.out.view()), want.out), full ? 1e-6 : 4e-3);
+  EXPECT_LT(relative_error(read(run.dv.view()), want.dv), full ? 1e-6 : 4e-3);
+  // bf16: delta comes from the rounded output.
+  EXPECT_LT(relative_error(read(run.dq.view()), want.dq) * (want.dq.size() > 2), full ? 5e-6 : 1e-2);
+  EXPECT_LT(relative_error(read(run.dk.view()), want.dk) * (want.dk.size() > 2), full ? 5e-6 : 1e-2);
+}
+
+TEST(NaiveAttention, GradientsAgreeWithCentralDifferences) {
+  const Sizes s{2, 5, 4, 2, 4};
+  const Values q = random_values(s.queries(), 1, 2), k = random_values(s.keys(), 2, 2), v = random_values(s.keys(), 3);
+  const Values dout = random_values(s.queries(), 4), start = starts(s, 2);
+  const Naive naive(s, q, k, v, &dout, start);
+  const auto value = [&](const Values& a, const Values& b, const Values& c) {
+    return dot(Naive(s, a, b, c, nullptr, start).out, dout);
+  };
+  EXPECT_LT(relative_error(naive.dq, central_differences([&](const Values& x) { return value(x, k, v); }, q)), 1e-8);
+  EXPECT_LT(relative_error(naive.dk, central_differences([&](const Values& x) { return value(q, x, v); }, k)), 1e-8);
+  EXPECT_LT(relative_error(naive.dv, central_differences([&](const Values& x) { return value(q, k, x); }, v)), 1e-8);
+}
+
+TEST(Attention, GradientsAgreeWithCentralDifferences) {
+  Host host;
+  const Sizes s{1, 6, 2, 1, 4};
+  const Call run(host, s, DType::f32, 5);
+  const auto value = [&](const Values& a, const Values& b, const Values& c) {
+    return dot(Naive(s, a, b, c).out, run.dout);
+  };
+  EXPECT_LT(relative_error(read(run.dq.view()),
+                           central_differences([&](const Values& x) { return value(x, run.k, run.v); }, run.q)),
+            1e-5);
+  EXPECT_LT(relative_error(read(run.dk.view()),
+                           central_differences([&](const Values& x) { return value(run.q, x, run.v); }, run.k)),
+            1e-5);
+  EXPECT_LT(relative_error(read(run.dv.view()),
+                           central_differences([&](const Values& x) { return value(run.q, run.k, x); }, run.v)),
+            1e-5);
+}
+
+TEST(Attention, AgreesWithF64OnManyShapes) {
+  Host host;
+  for (const Sizes& s : kSizes) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(std::to_string(s.positions) + " positions, " + std::to_string(s.dim) + " elements a head");
+      const Call run(host, s, type, 6);
+      expect_close(run, Naive(s, run.q, run.k, run.v, &run.dout), type);
+    }
+  }
+}
+
+TEST(Attention, SeparatesDocuments) {
+  Host host;
+  for (const std::int64_t length : {1, 40, 64, 97}) {
+    const Sizes s{2, 200, 2, 1, 16};
+    const Values start = starts(s, length);
+    const Tensor tstart = make(DType::i32, {s.batch, s.positions}, start);
+    for (const DType type : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(std::to_string(length) + " positions a document");
+      const Call run(host, s, type, 7, {tstart.view()});
+      expect_close(run, Naive(s, run.q, run.k, run.v, &run.dout, start), type);
+    }
+  }
+}
+
+TEST(Attention, PackedDocumentsEqualSeparateSequences) {
+  Host host;
+  // Four documents of 64 positions: tiles fall alike, so even the bits are equal.
+  const Sizes packed{1, 256, 2, 1, 32}, apart{4, 64, 2, 1, 32};
+  const Tensor start = make(DType::i32, {1, 256}, starts(packed, 64));
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Call one(host, packed, type, 8, {start.view()}), four(host, apart, type, 8);
+    EXPECT_EQ(read(one.out.view()), read(four.out.view()));
+    EXPECT_EQ(read(one.dq.view()), read(four.dq.view()));
+    EXPECT_EQ(read(one.dk.view()), read(four.dk.view()));
+    EXPECT_EQ(read(one.dv.view()), read(four.dv.view()));
+  }
+}
+
+TEST(Attention, WorksInsideAFusedProjectionAndInPlace) {
+  Host host;
+  const Sizes s{2, 71, 4, 2, 12};
+  const Call run(host, s, DType::bf16, 9);
+  const std::int64_t all = s.heads + 2 * s.groups;
+  const Tensor fused(DType::bf16, {s.batch, s.positions, all, s.dim}),
+      out(DType::bf16, {s.batch, s.positions, s.heads, s.dim});
+  const Tensor lse(DType::f32, {s.batch, s.heads, s.positions});
+  const auto part = [&](std::int64_t first, std::int64_t heads) {
+    View v = fused.view();
+    v.data = v.as<Bf16>() + first * s.dim;
+    v.shape[2] = heads;
+    return v;
+  };
+  const View q = part(0, s.heads), k = part(s.heads, s.groups), v = part(s.heads + s.groups, s.groups);
+  write(q, run.q);
+  write(k, run.k);
+  write(v, run.v);
+  attention_forward(host, q, k, v, scale_of(s), {}, out.view(), lse.view());
+  EXPECT_EQ(read(out.view()), read(run.out.view()));
+  attention_backward(host, q, k, v, out.view(), lse.view(), run.tdout.view(), scale_of(s), {}, q, k, v);
+  EXPECT_EQ(read(q), read(run.dq.view()));
+  EXPECT_EQ(read(k), read(run.dk.view()));
+  EXPECT_EQ(read(v), read(run.dv.view()));
+}
+
+TEST(Attention, DoesNotDependOnThreads) {
+  Host host;
+  const Sizes s{3, 140, 4, 2, 16};
+  const Call many(host, s, DType::f32, 10);
+  on_one_thread([&] {
+    const Call one(host, s, DType::f32, 10);
+    EXPECT_EQ(read(one.out.view()), read(many.out.view()));
+    EXPECT_EQ(read(one.dq.view()), read(many.dq.view()));
+    EXPECT_EQ(read(one.dk.view()), read(many.dk.view()));
+    EXPECT_EQ(read(one.dv.view()), read(many.dv.view()));
+  });
+}
+
+TEST(Attention, StandsLargeScoresAndPropagatesNaN) {
+  Host host;
+  const Sizes s{1, 3, 1, 1, 2};
+  // Scores of 400 apart: each position sees only the key with the largest product.
+  const Tensor q = make(DType::f32, {1, 3, 1, 2}, {1, 0, 1, 0, 1, 0}),
+               k = make(DType::f32, {1, 3, 1, 2}, {400, 0, 800, 0, 0, 0});
+  const Tensor v = make(DType::f32, {1, 3, 1, 2}, {1, 2, 3, 4, 5, 6}), out(DType::f32, {1, 3, 1, 2}),
+               lse(DType::f32, {1, 1, 3});
+  attention_forward(host, q.view(), k.view(), v.view(), 1.0f, {}, out.view(), lse.view());
+  EXPECT_EQ(read(out.view()), (Values{1, 2, 3, 4, 3, 4}));
+  EXPECT_EQ(read(lse.view()), (Values{400, 800, 800}));
+  k.as<float>()[2] = std::nanf("");
+  attention_forward(host, q.view(), k.view(), v.view(), 1.0f, {}, out.view(), lse.view());
+  EXPECT_EQ(read(out.view())[0], 1.0);
+  for (std::size_t i = 2; i < 6; ++i) EXPECT_TRUE(std::isnan(read(out.view())[i]));
+  static_cast<void>(s);
+}
+
+TEST(Attention, DryTakesTheSameScratch) {
+  Host host;
+  device::Arena planned;
+  Context dry;
+  dry.arena = &planned;
+  dry.dry = true;
+  const Sizes s{1, 100, 2, 1, 24};
+  const Call plan(dry, s, DType::bf16, 11);
+  EXPECT_EQ(read(plan.out.view()), Values(static_cast<std::size_t>(s.queries()), 0.0));
+  const Call real(host, s, DType::bf16, 11);
+  EXPECT_GT(planned.peak(), 0u);
+  EXPECT_EQ(planned.peak(), host.arena().peak());
+  EXPECT_EQ(host.arena().mark(), 0u);
+}
+
+TEST(Attention, RefusesWhatDoesNotFit) {
+  Host host;
+  const Tensor q(DType::f32, {1, 4, 3, 8}), k(DType::f32, {1, 4, 2, 8}), out(DType::f32, {1, 4, 3, 8}),
+      lse(DType::f32, {1, 3, 4});
+  const Tensor one(DType::f32, {1, 4, 1, 8}), half(DType::bf16, {1, 4, 1, 8}), start(DType::i32, {1, 3});
+  const auto call = [&](const View& keys, const View& values, const Documents& documents) {
+    return error_of([&] { attention_forward(host, q.view(), keys, values, 1.0f, documents, out.view(), lse.view()); });
+  };
+  EXPECT_EQ(call(k.view(), k.view(), {}), "attention: query heads must be a multiple of key heads");
+  EXPECT_EQ(call(one.view(), half.view(), {}), "attention: activations of different types");
+  EXPECT_EQ(call(one.view(), k.view(), {}), "attention: shapes do not fit");
+  EXPECT_EQ(call(one.view(), one.view(), {start.view()}),
+            "attention: document starts must be int32, batch x positions");
+  Context cuda = host;
+  cuda.place = device::Place::cuda;
+  EXPECT_EQ(
+      error_of([&] { attention_forward(cuda, q.view(), one.view(), one.view(), 1.0f, {}, out.view(), lse.view()); }),
+      "this build has no CUDA");
+}
+
+}  // namespace
+}  // namespace fp8::ops

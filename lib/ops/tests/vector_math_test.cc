@@ -1,0 +1,66 @@
+#include "vector_math.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace fp8::ops {
+namespace {
+
+// Distance in units of the last place of the f32 result.
+double ulps(float got, double want) {
+  int exponent = 0;
+  std::frexp(want, &exponent);
+  return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, std::max(exponent - 24, -149));
+}
+
+TEST(Exp, IsWithinTwoUlpOnEveryExponent) {
+  double worst = 0;
+  for (std::uint32_t bits = 0x30000000u; bits < 0x42D00000u; bits += 37) {  // up to 104
+    const float x = -std::bit_cast<float>(bits);
+    worst = std::max(worst, ulps(exp_f32(x), std::exp(static_cast<double>(x))));
+    if (-x < 88.7f) worst = std::max(worst, ulps(exp_f32(-x), std::exp(static_cast<double>(-x))));
+  }
+  EXPECT_LE(worst, 1.5);
+}
+
+TEST(Exp, KeepsTheCornersOfTheRange) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(exp_f32(0.0f), 1.0f);
+  EXPECT_EQ(exp_f32(-0.0f), 1.0f);
+  EXPECT_EQ(exp_f32(-kInfinity), 0.0f);
+  EXPECT_EQ(exp_f32(-1e30f), 0.0f);
+  EXPECT_EQ(exp_f32(-104.0f), 0.0f);
+  EXPECT_EQ(exp_f32(-103.0f), std::numeric_limits<float>::denorm_min());
+  EXPECT_EQ(exp_f32(kInfinity), kInfinity);
+  EXPECT_EQ(exp_f32(89.0f), kInfinity);
+  EXPECT_EQ(exp_f32(1e30f), kInfinity);
+  EXPECT_TRUE(std::isnan(exp_f32(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_TRUE(std::isnan(exp_f32(-std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(Exp, IsTheSameInAVectorizedLoop) {
+  std::vector<float> x, y;
+  for (int i = 0; i < 4001; ++i) x.push_back(static_cast<float>(i - 2200) * 0.0533f);
+  x[5] = std::numeric_limits<float>::quiet_NaN();
+  x[6] = -std::numeric_limits<float>::infinity();
+  y.resize(x.size());
+#pragma omp simd
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = exp_f32(x[i]);
+  EXPECT_TRUE(std::isnan(y[5]));
+  EXPECT_EQ(y[6], 0.0f);
+  for (std::size_t i = 7; i < x.size(); ++i) EXPECT_LE(ulps(y[i], std::exp(static_cast<double>(x[i]))), 1.5);
+}
+
+TEST(Sigmoid, SaturatesWithoutNaN) {
+  EXPECT_EQ(sigmoid(0.0f), 0.5f);
+  EXPECT_EQ(sigmoid(200.0f), 1.0f);
+  EXPECT_EQ(sigmoid(-200.0f), 0.0f);
+  for (float x = -80; x < 80; x += 0.37f) EXPECT_LE(ulps(sigmoid(x), 1 / (1 + std::exp(-static_cast<double>(x)))), 3.0);
+}
+
+}  // namespace
+}  // namespace fp8::ops
