@@ -1,0 +1,125 @@
+// fp8-convert: a Hugging Face folder or a checkpoint to an FP8-eligible checkpoint. See fp8-convert(1).
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/model/convert.h"
+
+namespace {
+
+using namespace fp8;
+
+cli::Command command() {
+  std::vector<std::string> recipes;
+  for (const quant::Recipe& r : quant::recipes()) recipes.emplace_back(r.name);
+  cli::Command c;
+  c.name = "fp8-convert";
+  c.about = "convert a Hugging Face folder or a checkpoint to an FP8-eligible checkpoint";
+  c.example = "fp8-convert llama3/ -o model.h5";
+  c.positionals = {{.name = "source",
+                    .metavar = "HF_FOLDER|CHECKPOINT|-",
+                    .help = "what to convert; - takes a checkpoint record from standard input"}};
+  c.flags = {
+      cli::output_flag("the checkpoint to write"),
+      {.name = "dtype",
+       .kind = cli::Kind::choice,
+       .metavar = "TYPE",
+       .default_text = "keep",
+       .help = "format of the weights",
+       .choices = {"keep", "f32", "bf16"}},
+      {.name = "filter", .kind = cli::Kind::list, .metavar = "GLOB", .help = "leave linears of this name in bf16"},
+      {.name = "auto-filter", .help = "leave linears in bf16 that are too small to gain"},
+      {.name = "recipe",
+       .kind = cli::Kind::choice,
+       .metavar = "NAME",
+       .default_text = recipes.front(),
+       .help = "recipe whose sizes --auto-filter goes by",
+       .choices = recipes},
+      {.name = "fp8-lm-head", .help = "make the LM head FP8 too"},
+      {.name = "merge", .help = "take a sharded checkpoint, with the optimizer state of a training checkpoint"},
+      cli::json_flag(),
+      cli::dry_run_flag(),
+      cli::force_flag(),
+  };
+  return c;
+}
+
+model::ConvertOptions options_of(const cli::Arguments& arguments) {
+  model::ConvertOptions options;
+  const std::string type = arguments.text("dtype");
+  if (type != "keep") options.dtype = type == "bf16" ? dtype::DType::bf16 : dtype::DType::f32;
+  if (arguments.has("recipe") && !arguments.flag("auto-filter")) {
+    throw Error("--recipe: only says which sizes --auto-filter goes by, and that is not given");
+  }
+  if (arguments.has("filter") || arguments.has("auto-filter") || arguments.has("fp8-lm-head")) {
+    options.fates = model::FateOptions{.recipe = &quant::find_recipe(arguments.text("recipe")),
+                                       .filters = arguments.list("filter"),
+                                       .auto_filter = arguments.flag("auto-filter"),
+                                       .lm_head = arguments.flag("fp8-lm-head")};
+  }
+  options.merge = arguments.flag("merge");
+  options.force = arguments.flag("force");
+  options.dry_run = arguments.flag("dry-run");
+  return options;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return std::to_string(shape[0]) + "x" + std::to_string(shape[1]);
+}
+
+void print_table(cli::Output& out, const std::vector<model::LinearRow>& linears) {
+  std::vector<std::vector<std::string>> rows = {{"linear", "shape", "fate", "aligned", "reason"}};
+  for (const model::LinearRow& l : linears) {
+    rows.push_back(
+        {l.name, shape_text(l.shape), l.fp8 ? "fp8" : "bf16", l.aligned ? "yes" : "no", terminal_safe(l.reason)});
+  }
+  out.text(cli::table(rows));
+}
+
+json::Value record_of(const std::string& source, const std::string& output, const model::ConvertReport& report) {
+  json::Array linears;
+  for (const model::LinearRow& l : report.linears) {
+    linears.push_back(json::object({{"name", l.name},
+                                    {"shape", json::Array(l.shape.begin(), l.shape.end())},
+                                    {"fate", l.fp8 ? "fp8" : "bf16"},
+                                    {"reason", l.reason},
+                                    {"aligned", l.aligned}}));
+  }
+  return json::object({{"type", "convert"},
+                       {"source", source},
+                       {"path", output},
+                       {"kind", report.kind},
+                       {"tensors", report.tensors},
+                       {"parameters", report.parameters},
+                       {"bytes", report.bytes},
+                       {"linears", std::move(linears)}});
+}
+
+int convert(const cli::Arguments& arguments, const model::Origin& origin) {
+  const std::string output = arguments.text("output");
+  model::ConvertOptions options = options_of(arguments);
+  const std::string source = model::resolve_checkpoint_argument(arguments.positional("source"));
+  cli::Progress progress(arguments.flag("quiet"));
+  options.origin = origin;
+  options.progress = [&](const std::string& tensor, std::size_t i, std::size_t n) {
+    progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);
+  };
+  const model::ConvertReport report = model::convert(source, output, options);
+  progress.done();
+  cli::Output out;
+  if (arguments.flag("json")) {
+    out.json(record_of(source, output, report));
+    if (!options.dry_run) out.json(model::checkpoint_record(output));
+  } else {
+    print_table(out, report.linears);
+  }
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return cli::run(argc, argv, command(), [&](const cli::Arguments& arguments) {
+    return convert(arguments, model::origin_of("fp8-convert", cli::version(), argc, argv));
+  });
+}

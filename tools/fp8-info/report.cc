@@ -1,0 +1,215 @@
+// Tables and sentences of fp8-info.
+#include "report.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/ckpt/tensor_meta.h"
+#include "fp8/cli/output.h"
+#include "fp8/hf/config.h"
+#include "fp8/json/json.h"
+
+namespace fp8::info {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::string count_text(std::int64_t n, const char* one) { return std::to_string(n) + " " + one + (n == 1 ? "" : "s"); }
+
+std::string shape_text(const json::Value& shape) {
+  std::string out;
+  for (const json::Value& extent : shape.as_array()) out += (out.empty() ? "" : "x") + std::to_string(extent.as_int());
+  return out.empty() ? "scalar" : out;
+}
+
+// The model in a line.
+std::string model_text(const json::Value& value) {
+  try {
+    const hf::Config c = hf::parse_config(value, "/config");
+    return std::string(hf::name_of(c.family)) + ": " + count_text(c.num_hidden_layers, "layer") + ", width " +
+           std::to_string(c.hidden_size) + ", " + count_text(c.num_attention_heads, "head") + " of " +
+           std::to_string(c.head_dim) + " (" + std::to_string(c.num_key_value_heads) + " key/value), feed-forward " +
+           std::to_string(c.intermediate_size) + ", vocabulary " + std::to_string(c.vocab_size) +
+           (c.tie_word_embeddings ? ", tied" : "");
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+std::string text_of(const json::Object& object, std::string_view key) {
+  const json::Value* v = object.find(key);
+  if (v == nullptr) return "";
+  return v->is_string() ? v->as_string() : json::dump(*v);
+}
+
+std::string fates_text(const json::Array& tensors) {
+  std::int64_t fp8 = 0, weights = 0;
+  for (const json::Value& t : tensors) {
+    if (!t.as_object().at("name").as_string().starts_with(ckpt::kWeights)) continue;
+    ++weights;
+    fp8 += text_of(t.as_object(), "fate") == "fp8" ? 1 : 0;
+  }
+  return std::to_string(fp8) + " of " + count_text(weights, "weight") + " eligible";
+}
+
+std::string train_text(const json::Value& train) {
+  std::string out;
+  if (!train.is_object()) return "/train is not an object";
+  for (const std::string_view key : {"step", "tokens"}) {
+    const std::string value = text_of(train.as_object(), key);
+    if (!value.empty()) out += (out.empty() ? "" : ", ") + std::string(key) + " " + value;
+  }
+  return out.empty() ? "yes" : out;
+}
+
+Rows summary(const json::Object& r) {
+  const json::Array& tensors = r.at("tensors").as_array();
+  const auto bytes = r.at("bytes").as_uint();
+  Rows rows = {{"path", r.at("path").as_string()},
+               {"kind", r.at("kind").as_string() + ", format version " + std::to_string(r.at("version").as_int()) +
+                            ", " + count_text(r.at("files").as_int(), "file")},
+               {"model", model_text(r.at("config"))},
+               {"parameters", std::to_string(r.at("parameters").as_int()) + ", " + human_bytes(bytes) + " in " +
+                                  count_text(static_cast<std::int64_t>(tensors.size()), "tensor")},
+               {"fp8", fates_text(tensors)}};
+  if (!r.at("train").is_null()) rows.push_back({"train", train_text(r.at("train"))});
+  rows.push_back({"tokenizer", r.at("tokenizer").as_bool() ? "tokenizer.json" : "none"});
+  if (r.contains("verified")) rows.push_back({"verified", "every byte"});
+  if (r.at("provenance").is_array()) {
+    for (const json::Value& entry : r.at("provenance").as_array()) {
+      if (!entry.is_object()) continue;
+      rows.push_back({"made by", text_of(entry.as_object(), "tool") + " " + text_of(entry.as_object(), "version") +
+                                     ": " + text_of(entry.as_object(), "command")});
+    }
+  }
+  return rows;
+}
+
+std::string summary_text(Rows rows) {
+  std::string out;
+  for (std::vector<std::string>& row : rows) {
+    row[0].resize(12, ' ');
+    out += row[0] + terminal_safe(row[1]) + "\n";
+  }
+  return out;
+}
+
+std::string number_text(const json::Object& t, std::string_view key, int digits) {
+  const json::Value* v = t.find(key);
+  return v != nullptr && v->is_number() ? format_short(v->as_double(), digits) : "-";
+}
+
+// Moments: how many tensors and of which format.
+std::string moments_text(const json::Array& tensors, std::string_view section) {
+  std::int64_t n = 0;
+  std::string format;
+  for (const json::Value& t : tensors) {
+    if (!t.as_object().at("name").as_string().starts_with(section)) continue;
+    ++n;
+    const std::string& dtype = t.as_object().at("dtype").as_string();
+    if (format.empty()) format = dtype;
+    if (format != dtype) format = "several formats";
+  }
+  return n == 0 ? ""
+                : std::string(section.substr(0, section.size() - 1)) + ": " + count_text(n, "tensor") + ", " + format +
+                      "\n";
+}
+
+bool is_moment(const std::string& name) { return name.starts_with(ckpt::kMomentM) || name.starts_with(ckpt::kMomentV); }
+
+std::string tensors_text(const json::Array& tensors) {
+  const auto any_with = [&](std::string_view key) {
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [&](const json::Value& t) { return t.as_object().contains(key); });
+  };
+  const bool statistics = any_with("absmax"), values = any_with("value");
+  Rows rows(1, {"tensor", "dtype", "shape", "fate"});
+  if (values) rows[0].emplace_back("value");
+  if (statistics) rows[0].insert(rows[0].end(), {"mean", "rms", "absmax", "nonfinite"});
+  rows[0].emplace_back("reason");
+  for (const json::Value& value : tensors) {
+    const json::Object& t = value.as_object();
+    const std::string& name = t.at("name").as_string();
+    if (is_moment(name)) continue;
+    std::vector<std::string> row{name, t.at("dtype").as_string(), shape_text(t.at("shape")), text_of(t, "fate")};
+    if (values) row.push_back(number_text(t, "value", 9));
+    if (statistics) {
+      for (const char* key : {"mean", "rms", "absmax", "nonfinite"}) row.push_back(number_text(t, key, 4));
+    }
+    row.push_back(text_of(t, "reason"));
+    for (std::string& cell : row) cell = terminal_safe(cell);
+    rows.push_back(std::move(row));
+  }
+  return cli::table(rows) + moments_text(tensors, ckpt::kMomentM) + moments_text(tensors, ckpt::kMomentV);
+}
+
+}  // namespace
+
+std::string checkpoint_text(const json::Value& record) {
+  const json::Object& r = record.as_object();
+  return summary_text(summary(r)) + "\n" + tensors_text(r.at("tensors").as_array());
+}
+
+json::Value distance_record(const std::string& a, const std::string& b, const model::Distance& distance) {
+  json::Array tensors;
+  for (const model::TensorDistance& t : distance.tensors) {
+    json::Object entry;
+    entry.set("name", t.name);
+    entry.set("equal", t.equal);
+    if (t.note.empty()) {
+      entry.set("max_abs", t.max_abs);
+      entry.set("relative_l2", t.relative_l2);
+    } else {
+      entry.set("note", t.note);
+    }
+    tensors.emplace_back(std::move(entry));
+  }
+  return json::object({{"type", "diff"},
+                       {"a", a},
+                       {"b", b},
+                       {"equal", distance.equal},
+                       {"same_config", distance.same_config},
+                       {"same_train", distance.same_train},
+                       {"tensors", std::move(tensors)}});
+}
+
+std::string distance_text(const std::string& a, const std::string& b, const model::Distance& distance) {
+  Rows rows = {{"tensor", "max_abs", "relative_l2", "note"}};
+  std::size_t different = 0;
+  for (const model::TensorDistance& t : distance.tensors) {
+    different += t.equal ? 0U : 1U;
+    if (t.note.empty()) {
+      rows.push_back({t.name, format_short(t.max_abs, 6), format_short(t.relative_l2, 6), ""});
+    } else {
+      rows.push_back({t.name, "-", "-", t.note});
+    }
+  }
+  std::string last = a + " and " + b + ": ";
+  last += distance.equal
+              ? "equal"
+              : std::to_string(different) + " of " + std::to_string(distance.tensors.size()) + " tensors differ";
+  if (!distance.same_config) last += "; the configurations differ";
+  if (!distance.same_train) last += "; the state of training (/train) differs";
+  return cli::table(rows) + terminal_safe(last) + "\n";
+}
+
+json::Value tokens_record(const std::string& path, const data::TokenInfo& info) {
+  return json::object({{"type", "tokens"},
+                       {"path", path},
+                       {"tokens", info.tokens},
+                       {"documents", info.documents},
+                       {"vocab_size", info.vocab_size},
+                       {"eos", info.eos ? json::Value(*info.eos) : json::Value()},
+                       {"mask", info.mask}});
+}
+
+std::string tokens_text(const std::string& path, const data::TokenInfo& info) {
+  return terminal_safe(path) + ": a token file, not a checkpoint: " + count_text(info.tokens, "token") + ", " +
+         count_text(info.documents, "document") + ", vocabulary " + std::to_string(info.vocab_size) +
+         (info.mask ? ", with a mask" : "") + "\n";
+}
+
+}  // namespace fp8::info

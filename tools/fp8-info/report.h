@@ -1,0 +1,28 @@
+/// fp8-info's records as text for people. Text from files is made safe to show.
+#pragma once
+
+#include <string>
+
+#include "fp8/data/tokens.h"
+#include "fp8/json/value.h"
+#include "fp8/model/describe.h"
+
+namespace fp8::info {
+
+/// The record of model::describe: a summary, then a table of tensors. Moments are one line each.
+std::string checkpoint_text(const json::Value& record);
+
+/// {"type": "diff", "a", "b", "equal", "same_config", "same_train", "tensors": [{"name", "equal", "max_abs",
+/// "relative_l2"} or {"name", "equal", "note"}]}.
+json::Value distance_record(const std::string& a, const std::string& b, const model::Distance& distance);
+
+/// A table of tensors and a last line with the answer.
+std::string distance_text(const std::string& a, const std::string& b, const model::Distance& distance);
+
+/// {"type": "tokens", "path", "tokens", "documents", "vocab_size", "eos", "mask"}.
+json::Value tokens_record(const std::string& path, const data::TokenInfo& info);
+
+/// One line that says that the file is no checkpoint.
+std::string tokens_text(const std::string& path, const data::TokenInfo& info);
+
+}  // namespace fp8::info

@@ -1,0 +1,87 @@
+// fp8-init: a new checkpoint from a model preset or a config.json. See fp8-init(1).
+#include <unistd.h>
+
+#include "fp8/base/text.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/model/initialize.h"
+#include "fp8/model/presets.h"
+
+namespace {
+
+using namespace fp8;
+
+cli::Command command() {
+  cli::Command c;
+  c.name = "fp8-init";
+  c.about = "make a new checkpoint from a model preset or a config.json";
+  c.example = "fp8-init tiny --seed 1 -o model.h5";
+  c.positionals = {
+      {.name = "model", .metavar = "PRESET|CONFIG.json", .help = "name of a preset, or a configuration file"}};
+  c.flags = {
+      cli::output_flag("the checkpoint to write"),
+      {.name = "seed",
+       .kind = cli::Kind::integer,
+       .metavar = "N",
+       .default_text = "0",
+       .help = "seed of the random weights",
+       .min = 0},
+      {.name = "dtype",
+       .kind = cli::Kind::choice,
+       .metavar = "TYPE",
+       .default_text = "f32",
+       .help = "format of the weights",
+       .choices = {"f32", "bf16"}},
+      {.name = "set",
+       .kind = cli::Kind::list,
+       .metavar = "KEY=VALUE",
+       .help = "set a key of the configuration; a dot reaches into an object"},
+      cli::json_flag(),
+      cli::dry_run_flag(),
+      cli::force_flag(),
+  };
+  return c;
+}
+
+// The line for people.
+std::string sentence(const std::string& path, const model::InitSummary& s, bool dry_run) {
+  return terminal_safe(path) + (dry_run ? ": would hold " : ": ") +
+         human_count(static_cast<std::uint64_t>(s.parameters)) + " parameters in " + std::to_string(s.tensors) +
+         " tensors, " + human_bytes(s.bytes);
+}
+
+int init(const cli::Arguments& arguments, const model::Origin& origin) {
+  const std::string name = arguments.positional("model"), output = arguments.text("output");
+  json::Value value = model::read_model_config(name);
+  for (const std::string& assignment : arguments.list("set")) model::set_config_key(value, assignment);
+  const hf::Config config = hf::parse_config(value, name);
+  cli::Progress progress(arguments.flag("quiet"));
+  model::InitOptions options;
+  options.seed = static_cast<std::uint64_t>(arguments.integer("seed"));
+  options.dtype = arguments.text("dtype") == "bf16" ? dtype::DType::bf16 : dtype::DType::f32;
+  options.force = arguments.flag("force");
+  options.dry_run = arguments.flag("dry-run");
+  options.origin = origin;
+  options.progress = [&](const std::string& tensor, std::size_t i, std::size_t n) {
+    progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);
+  };
+  const model::InitSummary summary = model::initialize(config, output, options);
+  progress.done();
+  cli::Output out;
+  if (options.dry_run) {
+    if (!arguments.flag("json")) out.line(sentence(output, summary, true));
+  } else if (arguments.flag("json") || ::isatty(STDOUT_FILENO) == 0) {
+    out.json(model::checkpoint_record(output));
+  } else {
+    out.line(sentence(output, summary, false));
+  }
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return cli::run(argc, argv, command(), [&](const cli::Arguments& arguments) {
+    return init(arguments, model::origin_of("fp8-init", cli::version(), argc, argv));
+  });
+}
