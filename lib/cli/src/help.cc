@@ -107,7 +107,7 @@ std::string completer(const Flag& flag) {
 }  // namespace
 
 std::string help(const Command& command, int columns) {
-  const auto width = static_cast<std::size_t>(std::max(columns, 40));
+  const auto width = static_cast<std::size_t>(std::max(columns, 60));
   std::string out;
   if (!command.example.empty()) out += "Example: " + command.example + "\n\n";
   out += wrapped(command.name + ": " + command.about + ".", 0, width) + "\n\n";

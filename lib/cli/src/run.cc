@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -40,7 +41,7 @@ bool speaks() {
 
 // The answer to --help, --version and --completion; empty when none was asked for.
 std::string information(const Command& command, const Arguments& arguments, const std::vector<std::string>& versions) {
-  if (arguments.flag("help")) return help(command, terminal_columns());
+  if (arguments.flag("help")) return help(command, std::min(terminal_columns(), 100));
   if (arguments.flag("version")) return version_text(command.name, versions) + "\n";
   if (arguments.has("completion")) return bash_completion(command);
   return "";

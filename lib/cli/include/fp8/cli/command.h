@@ -69,7 +69,7 @@ Flag dry_run_flag();
 /// --json: JSON Lines on standard output instead of text for people.
 Flag json_flag();
 
-/// The help text, wrapped to `columns` (at least 40): example, usage, arguments, flags by group.
+/// The help text, wrapped to `columns` (at least 60): example, usage, arguments, flags by group.
 std::string help(const Command& command, int columns = 80);
 
 /// A completion script for bash, for this tool alone.

@@ -1,0 +1,68 @@
+/// What the tests of this crate share: a small tool's table.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "fp8/base/error.h"
+#include "fp8/cli/arguments.h"
+#include "fp8/cli/command.h"
+
+namespace fp8::cli {
+
+/// A command with a flag of each kind.
+inline Command sample() {
+  Command c{.name = "fp8-sample", .about = "tries flags", .example = "fp8-sample in.h5 -o out.h5"};
+  c.flags = {
+      output_flag("where the result goes"),
+      force_flag(),
+      {.name = "steps", .kind = Kind::integer, .metavar = "N", .default_text = "100", .help = "how many", .min = 1},
+      {.name = "lr",
+       .kind = Kind::real,
+       .metavar = "RATE",
+       .default_text = "3e-4",
+       .help = "how fast",
+       .group = "Optimizer",
+       .min = 0,
+       .max = 1},
+      {.name = "margin", .kind = Kind::integer, .metavar = "N", .help = "any integer"},
+      {.name = "recipe",
+       .kind = Kind::choice,
+       .metavar = "NAME",
+       .default_text = "tensorwise",
+       .help = "how to scale",
+       .choices = {"tensorwise", "rowwise"}},
+      {.name = "filter", .kind = Kind::list, .metavar = "GLOB", .help = "what to leave out"},
+      {.name = "betas", .kind = Kind::text, .metavar = "A,B", .default_text = "0.9,0.95", .help = "two numbers"},
+      {.name = "emulate", .help = "without the hardware"},
+      {.name = "all-gather", .default_text = "on", .help = "gather codes"},
+  };
+  c.positionals = {{.name = "model", .metavar = "MODEL", .help = "a checkpoint"},
+                   {.name = "more", .metavar = "FILE", .help = "others", .required = false, .repeated = true}};
+  return with_common(c);
+}
+
+/// Arguments of sample() from words.
+inline Arguments read(std::vector<std::string> words, const Command& command = sample()) {
+  return parse(command, words);
+}
+
+/// What `work` throws as Error with Exit::bad, or "" when it throws nothing.
+template <typename Work>
+std::string error_of(Work work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    return e.code() == Exit::bad ? e.what() : "another status";
+  }
+  return "";
+}
+
+/// The message of reading words, MODEL included.
+inline std::string refusal(std::vector<std::string> words) {
+  words.insert(words.begin(), "m");
+  return error_of([&] { read(words); });
+}
+
+}  // namespace fp8::cli
