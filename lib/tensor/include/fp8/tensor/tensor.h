@@ -63,6 +63,10 @@ class Tensor {
   Tensor() = default;
   /// Takes memory at `place`; `what` names it when there is not enough.
   Tensor(DType dtype, Shape shape, Place place = Place::host, const char* what = "tensor");
+  /// Takes over the memory; `other` is left empty.
+  Tensor(Tensor&& other) noexcept;
+  /// Takes over the memory; `other` is left empty.
+  Tensor& operator=(Tensor&& other) noexcept;
   /// A view of all of it.
   const View& view() const { return view_; }
   /// Elements as T; see View::as.

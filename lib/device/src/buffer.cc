@@ -1,0 +1,75 @@
+// Owned memory and the number of threads. Large host buffers are mapped pages (zero when first touched, huge where the
+// kernel has them: matrix multiply is bound by the TLB otherwise); small ones come from the heap, where the sanitizers
+// see their ends.
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "cuda_memory.h"
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/device/device.h"
+
+namespace fp8::device {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kMapFrom = std::size_t{1} << 20;  // bytes from which pages are mapped
+
+bool mapped(std::size_t bytes) { return bytes >= kMapFrom; }
+
+std::byte* take_host(std::size_t bytes) {
+  if (bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) return nullptr;
+  void* p = nullptr;
+  if (mapped(bytes)) {
+    p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return nullptr;
+    (void)madvise(p, bytes, MADV_HUGEPAGE);  // only a wish: kernels without huge pages refuse it
+    return static_cast<std::byte*>(p);
+  }
+  if (posix_memalign(&p, kAlignment, bytes) != 0) return nullptr;
+  std::memset(p, 0, bytes);
+  return static_cast<std::byte*>(p);
+}
+
+void release(std::byte* data, std::size_t bytes, Place place) noexcept {
+  if (data == nullptr) return;
+  if (place == Place::cuda) {
+    release_cuda_memory(data);
+  } else if (mapped(bytes)) {
+    (void)munmap(data, bytes);  // cannot fail for a range that mmap gave
+  } else {
+    std::free(data);
+  }
+}
+
+}  // namespace
+
+Buffer::Buffer(std::size_t bytes, Place place, const char* what) : size_(bytes), place_(place) {
+  if (bytes == 0) return;
+  data_ = place == Place::cuda ? take_cuda_memory(bytes, what) : take_host(bytes);
+  if (data_ == nullptr) throw Error("out of memory: " + std::string(what) + " needs " + human_bytes(bytes));
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), place_(other.place_) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    release(data_, size_, place_);
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    place_ = other.place_;
+  }
+  return *this;
+}
+
+Buffer::~Buffer() { release(data_, size_, place_); }
+
+int host_threads() { return omp_get_max_threads(); }
+
+}  // namespace fp8::device

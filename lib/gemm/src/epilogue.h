@@ -1,0 +1,26 @@
+/// What happens to the f32 sums of a tile on their way into C: inverse scales, bias, accumulation, rounding.
+#pragma once
+
+#include <cstdint>
+
+#include "fp8/tensor/tensor.h"
+
+namespace fp8::gemm {
+
+/// Everything but the sums. Pointers are host memory; null where there is none.
+struct Epilogue {
+  const float* scale_a = nullptr;  ///< [rows] when `scale_a_rows`, else [1]
+  bool scale_a_rows = false;       ///< one inverse scale for each row
+  const float* scale_b = nullptr;  ///< [columns] when `scale_b_columns`, else [1]
+  bool scale_b_columns = false;    ///< one inverse scale for each column
+  tensor::View bias;               ///< empty or [columns], f32 or bf16
+  bool accumulate = false;         ///< add to C instead of overwriting; C f32
+};
+
+/// c = sums * scale_a * scale_b + bias (+ c), each operation rounded to f32 in this order, then rounded to c's format.
+///   sums  [rows, columns]  f32, contiguous, overwritten
+///   c     [rows, columns]  f32 or bf16, unit column stride
+/// Deterministic, whatever the number of threads.
+void finish(float* sums, const Epilogue& epilogue, const tensor::View& c);
+
+}  // namespace fp8::gemm

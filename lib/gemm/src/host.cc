@@ -1,0 +1,135 @@
+// A call without scales and bias is one oneDNN multiplication straight into C. Any other is done in tiles of C small
+// enough that the f32 sums are still in the cache when the epilogue reads them: oneDNN 2.6 falls back to a reference
+// loop 1000 times slower for scales by row, and to slower kernels for other scales, and none applies them as one
+// rounded multiplication each.
+#include "host.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "fp8/base/checked.h"
+#include "fp8/dtype/convert.h"
+
+namespace fp8::gemm {
+namespace {
+
+constexpr std::int64_t kTileColumns = 4096;      // a row of sums fits the first-level cache
+constexpr std::int64_t kTileElements = 1 << 20;  // 4 MiB of sums
+constexpr std::int64_t kTileAlign = 64;          // rows and columns of a tile, so that kernels have no tails
+constexpr std::int64_t kParallelFrom = 16384;    // elements below which threads cost more than they give
+
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+// Length of equal pieces of `extent`, about `limit` long at most.
+std::int64_t piece(std::int64_t extent, std::int64_t limit) {
+  const std::int64_t pieces = (extent + limit - 1) / limit;
+  return pieces <= 1 ? extent : round_up((extent + pieces - 1) / pieces, kTileAlign);
+}
+
+View tile_of_sums(void* data, std::int64_t rows, std::int64_t columns) {
+  return tensor::make_view(data, DType::f32, device::Place::host, {rows, columns});
+}
+
+Epilogue epilogue_of(const Operand& a, const Operand& b, const Options& options) {
+  Epilogue e;
+  e.scale_a = static_cast<const float*>(a.inverse_scale.data);
+  e.scale_a_rows = a.inverse_scale.size() > 1;
+  e.scale_b = static_cast<const float*>(b.inverse_scale.data);
+  e.scale_b_columns = b.inverse_scale.size() > 1;
+  e.bias = options.bias;
+  e.accumulate = options.accumulate;
+  return e;
+}
+
+// The same epilogue for the tile whose first element is [row, column].
+Epilogue shifted(Epilogue e, std::int64_t row, std::int64_t column, std::int64_t columns) {
+  if (e.scale_a_rows) e.scale_a += row;
+  if (e.scale_b_columns) e.scale_b += column;
+  if (!e.bias.empty()) {
+    const std::int64_t stride = e.bias.stride[0];
+    e.bias.shape[0] = columns;
+    e.bias.data =
+        static_cast<std::byte*>(e.bias.data) + column * stride * static_cast<std::int64_t>(size_of(e.bias.dtype));
+  }
+  return e;
+}
+
+}  // namespace
+
+std::byte* Scratch::memory() {
+  if (buffer_.size() < need_) {
+    buffer_ = device::Buffer();
+    buffer_ = device::Buffer(need_, device::Place::host, "matrix multiply");
+  }
+  return buffer_.data();
+}
+
+HostGemm::HostGemm(HostBf16 bf16)
+    : upcast_(bf16 == HostBf16::upcast || (bf16 == HostBf16::detect && !PlanCache::fast_bf16())) {}
+
+std::size_t HostGemm::scratch_bytes() const { return scratchpad_.bytes() + sums_.bytes() + a_.bytes() + b_.bytes(); }
+
+void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const Options& options) {
+  if (c.size() == 0) return;
+  View left = a.matrix, right = b.matrix;
+  if (upcast_ && left.dtype == DType::bf16) {
+    left = upcast(dry, left, a_);
+    right = upcast(dry, right, b_);
+  }
+  const Epilogue epilogue = epilogue_of(a, b, options);
+  const bool scaled = epilogue.scale_a != nullptr || epilogue.scale_b != nullptr;
+  const bool rounded = c.dtype == DType::bf16 && left.dtype == DType::f32;
+  if (scaled || rounded || !epilogue.bias.empty() || left.shape[1] == 0) {
+    run_tiles(dry, left, right, c, epilogue);
+  } else {
+    multiply(dry, left, right, c, options.accumulate);
+  }
+}
+
+// A dense f32 copy of a bf16 matrix with the same unit stride.
+View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
+  const bool by_columns = v.stride[1] != 1;
+  const View from = by_columns ? v.transposed() : v;
+  const std::int64_t rows = from.shape[0], columns = from.shape[1];
+  View to = tensor::make_view(nullptr, DType::f32, device::Place::host, {rows, columns});
+  scratch.need(to.bytes());
+  if (!dry) {
+    to.data = scratch.memory();
+    const auto n = static_cast<std::size_t>(columns);
+    const auto* in = static_cast<const dtype::Bf16*>(from.data);
+    auto* out = static_cast<float*>(to.data);
+#pragma omp parallel for schedule(static) if (rows * columns >= kParallelFrom)
+    for (std::int64_t i = 0; i < rows; ++i) {
+      dtype::convert(std::span(in + i * from.stride[0], n), std::span(out + i * columns, n));
+    }
+  }
+  return by_columns ? to.transposed() : to;
+}
+
+void HostGemm::multiply(bool dry, const View& a, const View& b, const View& c, bool accumulate) {
+  Plan& plan = plans_.find(key_of(a, b, c, accumulate));
+  scratchpad_.need(plan.scratchpad_bytes());
+  if (!dry) plan.run(a.data, b.data, c.data, scratchpad_.memory());
+}
+
+void HostGemm::run_tiles(bool dry, const View& a, const View& b, const View& c, const Epilogue& epilogue) {
+  const std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[1];
+  const std::int64_t columns = piece(n, kTileColumns);
+  const std::int64_t rows = piece(m, std::max(kTileAlign, kTileElements / columns));
+  sums_.need(tile_of_sums(nullptr, rows, columns).bytes());
+  std::byte* sums = dry ? nullptr : sums_.memory();
+  for (std::int64_t j = 0; j < n; j += columns) {
+    const std::int64_t j_end = std::min(n, j + columns);
+    for (std::int64_t i = 0; i < m; i += rows) {
+      const std::int64_t i_end = std::min(m, i + rows);
+      const View tile = tile_of_sums(sums, i_end - i, j_end - j);
+      if (k > 0) multiply(dry, a.rows(i, i_end), b.columns(j, j_end), tile, false);
+      if (dry) continue;
+      if (k == 0) std::memset(sums, 0, tile.bytes());
+      finish(reinterpret_cast<float*>(sums), shifted(epilogue, i, j, j_end - j), c.rows(i, i_end).columns(j, j_end));
+    }
+  }
+}
+
+}  // namespace fp8::gemm
