@@ -12,7 +12,7 @@
 namespace fp8::data {
 namespace {
 
-constexpr int kRounds = 6;
+constexpr int kRounds = 16;
 
 // A bijection of 64-bit words whose output bits all depend on all input bits. Source: the finalizer of SplitMix64
 // (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).

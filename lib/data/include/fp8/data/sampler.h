@@ -25,7 +25,7 @@ enum class SamplerKind : std::uint8_t {
 /// Kind by name (sequential, shuffle); empty for an unknown one.
 std::optional<SamplerKind> parse_sampler(std::string_view name);
 
-/// A permutation of [0, n) keyed by `key`, evaluated at `index` < n: a Feistel network of six rounds on the even number
+/// A permutation of [0, n) keyed by `key`, evaluated at `index` < n: a Feistel network of 16 rounds on the even number
 /// of bits that covers n, walked until it falls below n. O(1) memory, a few rounds on average.
 std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key);
 

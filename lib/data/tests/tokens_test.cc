@@ -1,0 +1,221 @@
+// Token files: what is written reads back, in every width; files that lie are refused by name.
+#include "fp8/data/tokens.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <numeric>
+
+#include "fp8/h5/reader.h"
+#include "fp8/h5/writer.h"
+#include "temporary_folder.h"
+
+namespace fp8::data {
+namespace {
+
+using dtype::DType;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+std::vector<std::int32_t> all_of(const TokenFile& file) {
+  std::vector<std::int32_t> out(static_cast<std::size_t>(file.info().tokens));
+  file.read(0, out);
+  return out;
+}
+
+TEST(Tokens, type_is_the_narrowest) {
+  EXPECT_EQ(token_type(1), DType::u8);
+  EXPECT_EQ(token_type(256), DType::u8);
+  EXPECT_EQ(token_type(257), DType::u16);
+  EXPECT_EQ(token_type(65536), DType::u16);
+  EXPECT_EQ(token_type(65537), DType::u32);
+  EXPECT_EQ(token_type(kMaxVocabSize), DType::u32);
+  EXPECT_NE(message_of([] { token_type(0); }).find("0 is not from 1 to 2147483647"), std::string::npos);
+  EXPECT_NE(message_of([] { token_type(kMaxVocabSize + 1); }).find("2147483648"), std::string::npos);
+}
+
+class TokensOfWidth : public ::testing::TestWithParam<std::int64_t> {};
+TEST_P(TokensOfWidth, read_back) {
+  const TemporaryFolder folder;
+  const std::int64_t vocab = GetParam();
+  const auto last = static_cast<std::uint32_t>(vocab - 1);
+  std::vector<std::uint32_t> many(600000);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::uint32_t>(i * 7) % (last + 1);
+  TokenWriter writer(folder.path("t.h5"), vocab, last, false, false);
+  writer.end_document();
+  writer.append(std::array{0U, last});
+  writer.end_document();
+  writer.end_document();
+  writer.append(many);
+  EXPECT_EQ(writer.tokens(), 600002);
+  const TokenInfo info = writer.finish();
+  EXPECT_EQ(info.tokens, 600002);
+  EXPECT_EQ(info.documents, 2);
+  EXPECT_EQ(folder.entries(), 1);
+
+  const TokenFile file(folder.path("t.h5"), true);
+  EXPECT_EQ(file.info().tokens, 600002);
+  EXPECT_EQ(file.info().documents, 2);
+  EXPECT_EQ(file.info().vocab_size, vocab);
+  EXPECT_EQ(file.info().eos, last);
+  EXPECT_FALSE(file.info().mask);
+  EXPECT_TRUE(file.counts(1));
+  EXPECT_EQ(file.document(0), 0);
+  EXPECT_EQ(file.document(1), 2);
+  EXPECT_EQ(file.document(2), 600002);
+  const std::vector<std::int32_t> got = all_of(file);
+  EXPECT_EQ(got[0], 0);
+  EXPECT_EQ(got[1], static_cast<std::int32_t>(last));
+  EXPECT_TRUE(std::equal(many.begin(), many.end(), got.begin() + 2));
+  EXPECT_EQ(h5::Reader(folder.path("t.h5")).at("tokens").dtype, token_type(vocab));
+}
+INSTANTIATE_TEST_SUITE_P(All, TokensOfWidth, ::testing::Values(256, 50257, 128256));
+
+TEST(Tokens, mask_travels) {
+  const TemporaryFolder folder;
+  TokenWriter writer(folder.path("m.h5"), 10, std::nullopt, true, false);
+  EXPECT_NE(message_of([&] { writer.append(std::array{1U}); }).find("mask and tokens differ"), std::string::npos);
+  writer.append(std::array{1U, 2U, 3U}, std::array<std::uint8_t, 3>{1, 0, 1});
+  writer.finish();
+  const TokenFile file(folder.path("m.h5"));
+  EXPECT_TRUE(file.info().mask);
+  EXPECT_FALSE(file.info().eos);
+  EXPECT_TRUE(file.counts(0) && !file.counts(1) && file.counts(2));
+}
+
+TEST(Tokens, same_tokens_make_the_same_bytes) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.h5", "b.h5"}) {
+    TokenWriter writer(folder.path(name), 300, std::nullopt, false, false);
+    writer.append(std::array{1U, 299U});
+    writer.finish();
+  }
+  const auto bytes = [&](const char* name) {
+    std::ifstream in(folder.path(name), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  EXPECT_EQ(bytes("a.h5"), bytes("b.h5"));
+  EXPECT_EQ(TokenFile(folder.path("a.h5")).digest().size(), 32U);
+}
+
+TEST(Tokens, writer_refuses_and_leaves_nothing) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("t.h5");
+  {
+    TokenWriter writer(path, 256, std::nullopt, false, false);
+    writer.append(std::array{1U, 2U});
+    EXPECT_EQ(message_of([&] {
+                writer.append(std::array{3U, 256U});
+              }),
+              path + ": token 3 is 256, not below the vocabulary size 256");
+  }
+  EXPECT_EQ(folder.entries(), 0);
+  EXPECT_NE(message_of([&] { TokenWriter(path, 256, std::nullopt, false, false).finish(); }).find("no tokens"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { TokenWriter(path, 256, 256, false, false); }).find("--eos: 256 is not below"),
+            std::string::npos);
+  EXPECT_EQ(folder.entries(), 0);
+  folder.write("t.h5", "precious");
+  EXPECT_NE(message_of([&] { TokenWriter(path, 256, std::nullopt, false, false); }).find("--force"), std::string::npos);
+  TokenWriter writer(path, 256, std::nullopt, false, true);
+  writer.append(std::array{1U});
+  writer.finish();
+  EXPECT_EQ(TokenFile(path).info().tokens, 1);
+}
+
+TEST(Tokens, reading_past_the_end_is_an_error) {
+  const TemporaryFolder folder;
+  TokenWriter writer(folder.path("t.h5"), 256, std::nullopt, false, false);
+  writer.append(std::array{1U, 2U, 3U});
+  writer.finish();
+  const TokenFile file(folder.path("t.h5"));
+  std::array<std::int32_t, 2> out{};
+  file.read(1, out);
+  EXPECT_EQ(out, (std::array{2, 3}));
+  EXPECT_NE(message_of([&] { file.read(2, out); }).find("not in the file, which has 3"), std::string::npos);
+  EXPECT_NE(message_of([&] { file.read(-1, out); }).find("not in the file"), std::string::npos);
+  EXPECT_NE(message_of([&] { file.document(2); }).find("no document 2"), std::string::npos);
+}
+
+// A token file made by hand, with whatever is asked for.
+struct Parts {
+  h5::AttributeValue format = std::string("fp8-tokens");
+  h5::AttributeValue version = std::int64_t{1};
+  h5::AttributeValue vocab_size = std::int64_t{4};
+  h5::AttributeValue eos = std::int64_t{-1};
+  DType tokens_type = DType::u8;
+  std::vector<std::uint8_t> tokens = {0, 1, 2, 3};
+  std::vector<std::uint64_t> documents = {0, 4};
+  std::vector<std::uint8_t> mask = {};
+};
+
+std::string refusal_of(const Parts& parts, bool verify = false) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("hand.h5");
+  h5::Writer out(path, h5::kTokensMagic);
+  out.attribute("", "format", parts.format);
+  out.attribute("", "version", parts.version);
+  out.attribute("", "vocab_size", parts.vocab_size);
+  out.attribute("", "eos", parts.eos);
+  const auto put = [&](const char* name, DType type, std::size_t size, std::span<const std::byte> bytes) {
+    const auto count = static_cast<std::int64_t>(size);
+    out.dataset(name, type, {&count, 1}, bytes);
+  };
+  put("tokens", parts.tokens_type, parts.tokens.size() / dtype::size_of(parts.tokens_type),
+      std::as_bytes(std::span(parts.tokens)));
+  put("documents", DType::u64, parts.documents.size(), std::as_bytes(std::span(parts.documents)));
+  if (!parts.mask.empty()) put("mask", DType::u8, parts.mask.size(), std::as_bytes(std::span(parts.mask)));
+  out.finish();
+  try {
+    const TokenFile file(path, verify);
+    all_of(file);
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    EXPECT_TRUE(message.starts_with(path)) << message;
+    return message.substr(path.size());
+  }
+  return "";
+}
+
+TEST(Tokens, a_file_that_lies_is_refused) {
+  EXPECT_EQ(refusal_of({}), "");
+  EXPECT_EQ(refusal_of({.format = std::string("fp8-other")}), ": not a token file");
+  EXPECT_EQ(refusal_of({.version = std::int64_t{2}}), ": version 2 is not known (1 is)");
+  EXPECT_EQ(refusal_of({.version = std::string("1")}), ": attribute \"version\" is not an integer");
+  EXPECT_EQ(refusal_of({.vocab_size = std::int64_t{0}}), ": vocab_size 0 is out of range");
+  EXPECT_EQ(refusal_of({.eos = std::int64_t{4}}), ": eos is not below vocab_size");
+  EXPECT_EQ(refusal_of({.tokens_type = DType::f32}), ": /tokens: must be uint8, uint16 or uint32");
+  EXPECT_EQ(refusal_of({.tokens = {}}), ": /tokens: must be a vector of at least one token");
+  EXPECT_EQ(refusal_of({.documents = {4}}), ": /documents: must be a uint64 vector of at least two offsets");
+  EXPECT_EQ(refusal_of({.documents = {1, 4}}), ": /documents: must increase from 0 to 4");
+  EXPECT_EQ(refusal_of({.documents = {0, 3, 3, 4}}), ": /documents: must increase from 0 to 4");
+  EXPECT_EQ(refusal_of({.documents = {0, 5}}), ": /documents: must increase from 0 to 4");
+  EXPECT_EQ(refusal_of({.mask = {1, 1}}), ": /mask: must be uint8, as long as /tokens");
+  const std::string beyond = ": token 3 is 3, not below the vocabulary size 3";
+  EXPECT_EQ(refusal_of({.vocab_size = std::int64_t{3}}), beyond);
+  EXPECT_EQ(refusal_of({.vocab_size = std::int64_t{3}}, true), beyond);
+}
+
+TEST(Tokens, damage_is_found) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("t.h5");
+  TokenWriter writer(path, 256, std::nullopt, false, false);
+  writer.append(std::vector<std::uint32_t>(5000, 7U));
+  writer.finish();
+  const std::uint64_t at = h5::Reader(path).contiguous_offset("tokens");
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at + 100));
+    file.put(8);
+  }
+  EXPECT_EQ(TokenFile(path).info().tokens, 5000);
+  EXPECT_NE(message_of([&] { TokenFile(path, true); }).find("tokens"), std::string::npos);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_NE(message_of([&] { TokenFile{path}; }).find("truncated"), std::string::npos);
+  EXPECT_NE(message_of([&] { TokenFile{folder.write("text", std::string(2000, 'x'))}; }).find("not a token file"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { TokenFile{folder.path("none")}; }).find("none"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fp8::data
