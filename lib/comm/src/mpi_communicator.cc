@@ -126,7 +126,7 @@ class ReduceScatter final : public Pending {
     constexpr std::int64_t kChunk = 4096;
     std::vector<const float*> terms;
     for (int r = 0; r < ranks_; ++r) terms.push_back(r == rank_ ? own_ : from(r));
-#pragma omp parallel for schedule(static) if (count_ > kChunk)
+#pragma omp parallel for schedule(static) if (count_ > 16 * kChunk)
     for (std::int64_t begin = 0; begin < count_; begin += kChunk) {
       const std::int64_t n = std::min(kChunk, count_ - begin);
       std::array<float, kChunk> sum;

@@ -27,6 +27,7 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
 
 /// Runs every test on every rank of `session`.
 inline int run_tests(int argc, char** argv, Session& session) {
+  GTEST_FLAG_SET(color, "no");  // behind mpirun any output looks like a terminal
   testing::InitGoogleTest(&argc, argv);
   const int rank = session.world().rank();
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
