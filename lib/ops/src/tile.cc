@@ -8,28 +8,25 @@
 namespace fp8::ops {
 namespace {
 
-// A vector of floats anywhere in memory, and one in a register.
 using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
-template <int V>
+// A vector at an address of any alignment.
+inline void load(const float* from, Vector& to) { std::memcpy(&to, from, sizeof to); }
+inline void store(const Vector& from, float* to) { std::memcpy(to, &from, sizeof from); }
+
 void multiply_block(std::int64_t k, Left a, Rectangle<const float> b, Rectangle<float> c, bool accumulate) {
-  Vector sum[kTileRows][V] = {};
+  Vector sum[kTileRows] = {};
   for (std::int64_t p = 0; p < k; ++p) {
-    Vector right[V];
-    std::memcpy(right, b.data + p * b.stride, sizeof right);
-    for (int i = 0; i < kTileRows; ++i) {
-      const float left = a.data[i * a.row + p * a.column];
-      for (int v = 0; v < V; ++v) sum[i][v] += left * right[v];
-    }
+    Vector right;
+    load(b.data + p * b.stride, right);
+#pragma GCC unroll kTileRows
+    for (int i = 0; i < kTileRows; ++i) sum[i] += a.data[i * a.row + p * a.column] * right;
   }
+#pragma GCC unroll kTileRows
   for (int i = 0; i < kTileRows; ++i) {
-    float* row = c.data + i * c.stride;
-    if (accumulate) {
-      Vector before[V];
-      std::memcpy(before, row, sizeof before);
-      for (int v = 0; v < V; ++v) sum[i][v] += before[v];
-    }
-    std::memcpy(row, sum[i], sizeof sum[i]);
+    Vector before = {};
+    if (accumulate) load(c.data + i * c.stride, before);
+    store(before + sum[i], c.data + i * c.stride);
   }
 }
 
@@ -37,21 +34,11 @@ void multiply_block(std::int64_t k, Left a, Rectangle<const float> b, Rectangle<
 
 void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left a, Rectangle<const float> b, Rectangle<float> c,
                    bool accumulate) {
-  for (std::int64_t column = 0; column < n; column += kColumnVectors * kLanes) {
-    const std::int64_t vectors = std::min<std::int64_t>(kColumnVectors, (n - column) / kLanes);
+  for (std::int64_t column = 0; column < n; column += kLanes) {
     const Rectangle<const float> right{b.data + column, b.stride};
     for (std::int64_t i = 0; i < m; i += kTileRows) {
-      const Left left{a.data + i * a.row, a.row, a.column};
-      const Rectangle<float> out{c.data + i * c.stride + column, c.stride};
-      if (vectors == 4) {
-        multiply_block<4>(k, left, right, out, accumulate);
-      } else if (vectors == 3) {
-        multiply_block<3>(k, left, right, out, accumulate);
-      } else if (vectors == 2) {
-        multiply_block<2>(k, left, right, out, accumulate);
-      } else {
-        multiply_block<1>(k, left, right, out, accumulate);
-      }
+      multiply_block(k, {a.data + i * a.row, a.row, a.column}, right, {c.data + i * c.stride + column, c.stride},
+                     accumulate);
     }
   }
 }

@@ -8,13 +8,11 @@
 namespace fp8::ops {
 
 #ifdef __AVX512F__
-inline constexpr int kLanes = 16;         ///< floats of a vector
-inline constexpr int kColumnVectors = 4;  ///< vectors of a register block's width
+inline constexpr int kLanes = 16;  ///< floats of a vector
 #else
-inline constexpr int kLanes = 8;          ///< floats of a vector
-inline constexpr int kColumnVectors = 2;  ///< vectors of a register block's width
+inline constexpr int kLanes = 8;  ///< floats of a vector
 #endif
-inline constexpr int kTileRows = 4;  ///< rows of a register block
+inline constexpr int kTileRows = 8;  ///< rows of a register block: sums that a processor can keep in flight
 
 /// Left operand: element (i, p) is data[i * row + p * column], so that a transposed tile needs no copy.
 struct Left {

@@ -125,12 +125,12 @@ inline Values central_differences(const std::function<double(const Values&)>& f,
   return gradient;
 }
 
-/// Runs f with every parallel region on one thread.
+/// Runs f with one thread, whatever the machine has.
 inline void on_one_thread(const std::function<void()>& f) {
-  const int levels = omp_get_max_active_levels();
-  omp_set_max_active_levels(0);
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
   f();
-  omp_set_max_active_levels(levels);
+  omp_set_num_threads(threads);
 }
 
 /// The message of the Error that f throws; "no error" when it does not.
