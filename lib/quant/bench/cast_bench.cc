@@ -45,7 +45,6 @@ struct Setup {
     for (std::int64_t i = 0; i < rows * cols; ++i)
       elements[i] = dtype::to_bf16(static_cast<float>(i % 1009 - 504) * (1.0f / 256));
   }
-  // Bytes of one element per row and column.
   std::int64_t elements() const { return rows * cols; }
 
   std::int64_t rows, cols;
@@ -57,6 +56,10 @@ struct Setup {
 // Times work that reads and writes `traffic` bytes in all.
 void compare(benchmark::State& state, std::int64_t traffic, const auto& work) {
   std::vector<char> from(static_cast<std::size_t>(traffic / 2), 1), to(from.size());
+  for (int warm_up = 0; warm_up < 2; ++warm_up) {
+    work();
+    copy(to, from);
+  }
   double fastest = 1e9, fastest_copy = 1e9;
   for (auto _ : state) {
     const double seconds = seconds_of(work);
@@ -116,7 +119,13 @@ void quantize_all(benchmark::State& state, Granularity granularity, Contract con
 }
 
 void shapes(benchmark::internal::Benchmark* b) {
-  b->Args({256, 1024})->Args({2048, 2048})->Args({8192, 8192})->UseManualTime()->Unit(benchmark::kMicrosecond);
+  // Sizes of the second cache, of the third, and of memory alone.
+  b->Args({256, 1024})
+      ->Args({2048, 2048})
+      ->Args({8192, 8192})
+      ->Iterations(50)
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond);
 }
 
 BENCHMARK(cast_wide)->Apply(shapes);

@@ -39,7 +39,11 @@ Magnitude<T> amax_row(const T* x, std::int64_t n) {
 template <class T>
 void amax_into(const T* x, Magnitude<T>* largest, std::int64_t n) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) largest[i] = std::max(largest[i], magnitude_bits(x[i]));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const Magnitude<T> have = largest[i],
+                       is = magnitude_bits(x[i]);  // values: a reference, as of std::max, is not vectorized
+    largest[i] = have < is ? is : have;
+  }
 }
 
 /// One scale for every element; indexes like an array of scales.
@@ -63,14 +67,17 @@ inline void store_code(float v, std::uint8_t& out) {
 
 /// Elements of one row that were clamped, and non-zero ones that became zero.
 struct RowCounts {
-  std::int64_t saturated = 0;    ///< |x * scale| above the largest value
-  std::int64_t underflowed = 0;  ///< x != 0, code 0
+  std::int64_t saturated = 0;    ///< as CastCounts
+  std::int64_t underflowed = 0;  ///< as CastCounts
 };
 
 /// out[i] = x[i] * scale[i] on the grid, at most 2^31 elements.
 template <class Grid, class T, class Scale, class Out>
 RowCounts cast_row(const T* x, Scale scale, Out* out, std::int64_t n) {
-  constexpr std::uint32_t kLargest = std::bit_cast<std::uint32_t>(Grid::kMax), kInfinity = 0x7F800000u;
+  // Above the largest value by more than half the spacing there; an amax that its own scale takes an ulp too far is no
+  // loss.
+  constexpr std::uint32_t kClamped = std::bit_cast<std::uint32_t>(Grid::kMax) + (1u << (22 - Grid::kFractionBits));
+  constexpr std::uint32_t kInfinity = 0x7F800000u;
   // Half the smallest subnormal still rounds to zero.
   constexpr std::uint32_t kVanishing = (Grid::kMinExponent - Grid::kFractionBits - 1) << 23;
   std::int32_t saturated = 0, underflowed = 0;
@@ -79,7 +86,7 @@ RowCounts cast_row(const T* x, Scale scale, Out* out, std::int64_t n) {
     const float v = dtype::to_float(x[i]) * scale[i];
     store_code<Grid>(v, out[i]);
     const std::uint32_t magnitude = magnitude_bits(v);
-    saturated += magnitude > kLargest && magnitude <= kInfinity ? 1 : 0;
+    saturated += magnitude > kClamped && magnitude <= kInfinity ? 1 : 0;
     underflowed += magnitude <= kVanishing && magnitude_bits(x[i]) != 0 ? 1 : 0;
   }
   return {saturated, underflowed};

@@ -26,7 +26,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})
     for (const Layout layout : {Layout::contiguous, Layout::wide_rows, Layout::columns_first})
-      for (const auto [rows, cols] : {std::pair{1, 1}, {1, 40}, {40, 1}, {7, 13}, {3, 20011}, {601, 67}})
+      for (const auto& [rows, cols] : {std::pair{1, 1}, {1, 40}, {40, 1}, {7, 13}, {3, 20011}, {601, 67}})
         all.push_back({type, layout, rows, cols});
   return all;
 }

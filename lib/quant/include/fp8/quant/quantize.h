@@ -19,8 +19,9 @@ enum class Contract : std::uint8_t { columns, rows };
 
 /// What casts did, for the step record.
 struct CastCounts {
-  std::int64_t elements = 0;     ///< elements cast
-  std::int64_t saturated = 0;    ///< |x * scale| above the largest value of the format, clamped
+  std::int64_t elements = 0;  ///< elements cast
+  std::int64_t saturated =
+      0;  ///< |x * scale| beyond the largest value by more than half a spacing: clamping lost something
   std::int64_t underflowed = 0;  ///< x != 0 that became 0
   /// Adds another count.
   CastCounts& operator+=(const CastCounts& o);
