@@ -21,7 +21,10 @@ std::string count_text(std::int64_t n, const char* one) { return std::to_string(
 
 std::string shape_text(const json::Value& shape) {
   std::string out;
-  for (const json::Value& extent : shape.as_array()) out += (out.empty() ? "" : "x") + std::to_string(extent.as_int());
+  for (const json::Value& extent : shape.as_array()) {
+    if (!out.empty()) out += 'x';
+    out += std::to_string(extent.as_int());
+  }
   return out.empty() ? "scalar" : out;
 }
 

@@ -1,6 +1,7 @@
 // fp8-init: a new checkpoint from a model preset or a config.json. See fp8-init(1).
 #include <unistd.h>
 
+#include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
