@@ -33,7 +33,7 @@ std::string quoted(const std::string& word) {
 
 Origin origin_of(const std::string& tool, const std::string& version, int argc, const char* const* argv) {
   Origin origin{.tool = tool, .version = version, .command = tool};
-  for (int i = 1; i < argc; ++i) origin.command += " " + quoted(argv[i]);
+  for (int i = 1; i < argc; ++i) origin.command.append(1, ' ').append(quoted(argv[i]));
   return origin;
 }
 
@@ -88,7 +88,8 @@ bool is_token_file(const std::string& path) {
     std::array<char, h5::kTokensMagic.size() + 1> head{};
     if (file.size() < head.size()) return false;
     file.read_exact(std::as_writable_bytes(std::span(head)));
-    return std::string_view(head.data(), head.size()) == std::string(h5::kTokensMagic) + " ";
+    const std::string_view text(head.data(), head.size());
+    return text.starts_with(h5::kTokensMagic) && text.ends_with(' ');
   } catch (const Error&) {
     return false;
   }

@@ -18,13 +18,14 @@ namespace fp8::model {
 
 /// What to write and how.
 struct ConvertOptions {
-  std::optional<dtype::DType> dtype;  ///< of the weights: f32 or bf16; nothing: as stored (f16 becomes f32, exactly)
-  std::optional<FateOptions> fates;   ///< nothing: fates that a checkpoint records are kept, a folder gets the defaults
-  bool merge = false;                 ///< take a checkpoint whole, shards and optimizer state included
-  bool force = false;                 ///< replace an output that exists
-  bool dry_run = false;               ///< check everything, write nothing
-  Origin origin;                      ///< for /provenance
-  ProgressSink progress;              ///< may be empty
+  std::optional<dtype::DType> dtype{};  ///< of the weights: f32 or bf16; nothing: as stored (f16 becomes f32, exactly)
+  std::optional<FateOptions>
+      fates{};              ///< nothing: fates that a checkpoint records are kept, a folder gets the defaults
+  bool merge = false;       ///< take a checkpoint whole, shards and optimizer state included
+  bool force = false;       ///< replace an output that exists
+  bool dry_run = false;     ///< check everything, write nothing
+  Origin origin{};          ///< for /provenance
+  ProgressSink progress{};  ///< may be empty
 };
 
 /// One linear of the table that is shown: all linears, and the LM head, which may be a tied embedding.

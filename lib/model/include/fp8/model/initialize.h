@@ -24,8 +24,8 @@ struct InitOptions {
   dtype::DType dtype = dtype::DType::f32;  ///< of all tensors: f32, or bf16 (the same numbers rounded)
   bool force = false;                      ///< replace an output that exists
   bool dry_run = false;                    ///< check everything, write nothing
-  Origin origin;                           ///< for /provenance
-  ProgressSink progress;                   ///< may be empty
+  Origin origin{};                         ///< for /provenance
+  ProgressSink progress{};                 ///< may be empty
 };
 
 /// Elements [begin, begin + out.size()) of a parameter, in row-major order, host memory.

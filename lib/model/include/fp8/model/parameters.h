@@ -80,7 +80,7 @@ Extent slot_extent(const hf::Config& config, Slot slot);
 /// What decides a linear's fate.
 struct FateOptions {
   const quant::Recipe* recipe = nullptr;  ///< for the thresholds of auto_filter; null: the default recipe
-  std::vector<std::string> filters;       ///< name globs to leave in bf16
+  std::vector<std::string> filters{};     ///< name globs to leave in bf16
   bool auto_filter = false;               ///< leave out layers too small to gain
   bool lm_head = false;                   ///< convert the LM head too
 };

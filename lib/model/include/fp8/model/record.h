@@ -11,9 +11,9 @@ namespace fp8::model {
 
 /// Who makes a checkpoint; it becomes an entry of /provenance.
 struct Origin {
-  std::string tool;     ///< fp8-init
-  std::string version;  ///< of the suite
-  std::string command;  ///< command line, as it could be typed again
+  std::string tool{};     ///< fp8-init
+  std::string version{};  ///< of the suite
+  std::string command{};  ///< command line, as it could be typed again
 };
 
 /// The origin of a tool's run. The command line begins with `tool`, not with the path it was started by, and words that

@@ -1,0 +1,304 @@
+// Conversion of the reference models and of checkpoints: round trips, fates, and what is refused.
+#include "fp8/model/convert.h"
+
+#include <fstream>
+#include <map>
+
+#include "fixture.h"
+#include "fp8/base/file.h"
+#include "fp8/ckpt/writer.h"
+#include "fp8/dtype/element.h"
+#include "fp8/hf/folder.h"
+#include "fp8/json/json.h"
+
+namespace fp8::model {
+namespace {
+
+using test::golden;
+using test::message;
+using test::weight;
+
+// A Hugging Face folder made by a test: configuration and tensors of ones.
+class Convert : public test::Temporary {
+ protected:
+  using Shapes = std::map<std::string, std::vector<std::int64_t>>;
+
+  static json::Value config() {
+    return json::object({{"model_type", "llama"},
+                         {"vocab_size", 16},
+                         {"hidden_size", 16},
+                         {"intermediate_size", 24},
+                         {"num_hidden_layers", 1},
+                         {"num_attention_heads", 2}});
+  }
+  static Shapes shapes(const json::Value& c) {
+    Shapes out;
+    for (const Parameter& p : parameter_table(hf::parse_config(c, "c"))) out[p.name] = p.shape;
+    return out;
+  }
+  std::string folder(const json::Value& c, const Shapes& tensors, dtype::DType type = dtype::DType::f32) {
+    const std::string at = path("hf");
+    std::filesystem::create_directories(at);
+    std::ofstream(at + "/config.json") << json::dump(c);
+    std::vector<hf::TensorSpec> specs;
+    for (const auto& [name, shape] : tensors) specs.push_back({name, type, shape});
+    std::filesystem::remove(at + "/model.safetensors");
+    hf::SafetensorsWriter writer(at + "/model.safetensors", specs);
+    for (const hf::TensorSpec& spec : writer.order()) {
+      std::int64_t n = static_cast<std::int64_t>(dtype::size_of(type));
+      for (const std::int64_t extent : spec.shape) n *= extent;
+      // Every byte 0x3C: 0x3C3C in f16 is 1.05859375.
+      writer.write(std::vector<std::byte>(static_cast<std::size_t>(n), std::byte{0x3C}));
+    }
+    writer.finish();
+    return at;
+  }
+  // A training checkpoint of two ranks: rank 1 owns the last row of each tensor.
+  std::string training() {
+    const std::string at = path("step-00000002"), temporary = ckpt::begin_folder(at);
+    std::vector<ckpt::FileEntry> entries;
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      ckpt::ShardWriter writer(temporary, rank, 2, ckpt::Kind::training);
+      if (rank == 0) {
+        writer.document("config", config());
+        writer.document("train", json::object({{"step", 2}}));
+        writer.document("provenance", with_origin(nullptr, {"fp8-step", "1", "fp8-step"}));
+        writer.tokenizer("{}");
+      }
+      for (const auto& [name, shape] : shapes(config())) {
+        for (const char* section : {"weights/", "optimizer/m/", "optimizer/v/", "extra/"}) {
+          add_shard(writer, section + name, shape, rank);
+        }
+      }
+      entries.push_back(writer.finish());
+    }
+    ckpt::commit_folder(temporary, at, ckpt::Kind::training, nullptr, entries);
+    return at;
+  }
+  static void add_shard(ckpt::ShardWriter& writer, const std::string& name, const std::vector<std::int64_t>& shape,
+                        std::int64_t rank) {
+    ckpt::TensorMeta meta;
+    meta.name = name;
+    meta.shape = shape;
+    if (name.starts_with("weights/")) {
+      meta.fate = "bf16";
+      meta.reason = "because";
+    }
+    const std::int64_t begin = rank == 0 ? 0 : shape[0] - 1, end = rank == 0 ? shape[0] - 1 : shape[0];
+    std::vector<float> values((end - begin) * meta.row_bytes() / 4, rank == 0 ? 1.0F : 2.0F);
+    writer.tensor(meta, begin, end, std::as_bytes(std::span(values)));
+  }
+  std::string out() const { return path("m.h5"); }
+};
+
+class ConvertGolden : public Convert, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ConvertGolden, KeepsEveryBit) {
+  const hf::Folder source(golden(GetParam()));
+  const ConvertReport report = convert(golden(GetParam()), out(), {});
+  const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
+  c.verify();
+  EXPECT_EQ(c.tensors().size(), source.tensors().size());
+  EXPECT_EQ(report.tensors, static_cast<std::int64_t>(source.tensors().size()));
+  for (const hf::Folder::Entry& e : source.tensors()) {
+    const ckpt::TensorMeta& meta = c.at("weights/" + e.info->name);
+    EXPECT_EQ(meta.dtype, e.info->format);
+    EXPECT_EQ(meta.shape, e.info->shape);
+    std::vector<std::byte> a(meta.bytes()), b(meta.bytes());
+    source.read_rows(e, 0, meta.rows(), a);
+    c.read(meta.name, b);
+    EXPECT_EQ(a, b) << meta.name;
+  }
+  EXPECT_TRUE(hf::same_model(hf::parse_config(c.config(), "c"), source.config()));
+}
+
+TEST_P(ConvertGolden, OnceMoreChangesNothing) {
+  convert(golden(GetParam()), out(), {});
+  convert(out(), path("again.h5"), {});
+  const ckpt::Checkpoint a = ckpt::Checkpoint::open(out()), b = ckpt::Checkpoint::open(path("again.h5"));
+  EXPECT_EQ(a.tensors(), b.tensors());
+  EXPECT_EQ(a.config(), b.config());
+  EXPECT_EQ(b.provenance().as_array().size(), 2U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ConvertGolden, testing::Values("llama3", "llama-tied", "qwen2", "qwen3"));
+
+TEST_F(Convert, BothSpellingsOfTheConfigurationAgree) {
+  const std::string old = path("old");
+  std::filesystem::create_directories(old);
+  std::filesystem::copy(golden("llama3") + "/config.v4.json", old + "/config.json");
+  std::filesystem::copy(golden("llama3") + "/model.safetensors", old + "/model.safetensors");
+  convert(golden("llama3"), path("a.h5"), {});
+  convert(old, path("b.h5"), {});
+  EXPECT_TRUE(hf::same_model(hf::parse_config(ckpt::Checkpoint::open(path("a.h5")).config(), "a"),
+                             hf::parse_config(ckpt::Checkpoint::open(path("b.h5")).config(), "b")));
+}
+
+TEST_F(Convert, ExpertsGetOneLine) {
+  EXPECT_NE(message([&] { convert(golden("mixtral"), out(), {}); }).find("mixture-of-experts models"),
+            std::string::npos);
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(Convert, FatesOfLinears) {
+  const ConvertReport report =
+      convert(golden("llama3"), out(), {.fates = FateOptions{.filters = {"*layers.1*"}, .lm_head = true}});
+  ASSERT_EQ(report.linears.size(), 15U);
+  EXPECT_EQ(report.linears[0].name, "model.layers.0.self_attn.q_proj.weight");
+  EXPECT_TRUE(report.linears[0].fp8);
+  EXPECT_EQ(report.linears[7].reason, "--filter *layers.1*");
+  EXPECT_TRUE(report.linears[7].aligned);
+  EXPECT_TRUE(report.linears[14].fp8);
+  const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
+  EXPECT_EQ(c.at("weights/lm_head.weight").fate, "fp8");
+  EXPECT_EQ(c.at("weights/model.layers.1.mlp.up_proj.weight").reason, "--filter *layers.1*");
+
+  // Recorded fates stay, unless asked for others.
+  EXPECT_TRUE(convert(out(), path("b.h5"), {}).linears[14].fp8);
+  EXPECT_FALSE(convert(out(), path("c.h5"), {.fates = FateOptions{}}).linears[14].fp8);
+}
+
+TEST_F(Convert, TheHeadOfATiedModelIsListed) {
+  const ConvertReport report = convert(golden("llama-tied"), out(), {});
+  EXPECT_EQ(report.linears.back().name, "lm_head.weight");
+  EXPECT_EQ(report.linears.back().reason, "LM head, tied to the embedding");
+}
+
+TEST_F(Convert, FormatOnRequest) {
+  convert(golden("llama-tied"), out(), {.dtype = dtype::DType::bf16});
+  convert(golden("llama-tied"), path("f.h5"), {});
+  const ckpt::Checkpoint b = ckpt::Checkpoint::open(out()), f = ckpt::Checkpoint::open(path("f.h5"));
+  std::vector<float> rounded = weight(f, "model.layers.0.mlp.up_proj.weight");
+  for (float& v : rounded) v = dtype::to_float(dtype::to_bf16(v));
+  EXPECT_EQ(weight(b, "model.layers.0.mlp.up_proj.weight"), rounded);
+  EXPECT_EQ(b.config().as_object().at("dtype").as_string(), "bfloat16");
+  EXPECT_EQ(f.config().as_object().at("dtype").as_string(), "float32");
+}
+
+TEST_F(Convert, F16BecomesF32) {
+  convert(folder(config(), shapes(config()), dtype::DType::f16), out(), {});
+  const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
+  EXPECT_EQ(c.at("weights/model.norm.weight").dtype, dtype::DType::f32);
+  EXPECT_EQ(weight(c, "model.norm.weight"), std::vector<float>(16, 1.05859375F));
+}
+
+TEST_F(Convert, NamesWhatDoesNotFit) {
+  Shapes tensors = shapes(config());
+  tensors.erase("model.norm.weight");
+  tensors["model.extra.weight"] = {2};
+  tensors["model.layers.0.mlp.up_proj.weight"] = {24, 15};
+  EXPECT_EQ(message([&] { convert(folder(config(), tensors), out(), {}); }),
+            path("hf") +
+                ": tensors that its configuration asks for are missing: model.norm.weight; tensors of another shape: "
+                "model.layers.0.mlp.up_proj.weight [24, 15] instead of [24, 16]; tensors that are no part of the "
+                "model: model.extra.weight");
+  EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
+TEST_F(Convert, OtherFormatsAreRefused) {
+  EXPECT_EQ(message([&] { convert(folder(config(), shapes(config()), dtype::DType::e4m3), out(), {}); }),
+            path("hf") + ": model.embed_tokens.weight: stored as F8_E4M3; weights must be f32, bf16 or f16");
+}
+
+TEST_F(Convert, DerivedBuffersAndATiedHeadAreDropped) {
+  json::Value tied = config();
+  tied.as_object().set("tie_word_embeddings", true);
+  Shapes tensors = shapes(tied);
+  tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = {4};
+  tensors["lm_head.weight"] = {16, 16};
+  convert(folder(tied, tensors), out(), {});
+  EXPECT_EQ(ckpt::Checkpoint::open(out()).find("weights/lm_head.weight"), nullptr);
+}
+
+TEST_F(Convert, AnOwnHeadUnderATieIsRefused) {
+  json::Value tied = config();
+  tied.as_object().set("tie_word_embeddings", true);
+  Shapes tensors = shapes(tied);
+  tensors["lm_head.weight"] = {16, 16};
+  const std::string at = folder(tied, tensors);
+  File file = File::open_update(at + "/model.safetensors");
+  // Names sort the head first, so its data is the first behind the header.
+  std::array<std::byte, 8> length{};
+  file.pread_exact(length, 0);
+  file.pwrite_all(length,
+                  8 + std::to_integer<std::uint64_t>(length[0]) + 256 * std::to_integer<std::uint64_t>(length[1]));
+  file.close();
+  EXPECT_EQ(message([&] { convert(at, out(), {}); }),
+            at + ": lm_head.weight differs from the embedding, though tie_word_embeddings is true");
+}
+
+TEST_F(Convert, TokenizerTravels) {
+  const std::string at = folder(config(), shapes(config()));
+  std::ofstream(at + "/tokenizer.json") << "{\"model\":1}";
+  convert(at, out(), {});
+  convert(out(), path("b.h5"), {});
+  EXPECT_EQ(ckpt::Checkpoint::open(path("b.h5")).tokenizer(), "{\"model\":1}");
+}
+
+TEST_F(Convert, ShardsNeedMerge) {
+  const std::string source = training();
+  EXPECT_EQ(message([&] { convert(source, out(), {}); }), source + ": sharded over 2 files (use --merge for one file)");
+}
+
+TEST_F(Convert, MergeKeepsTheWholeTrainingState) {
+  const ConvertReport report = convert(training(), out(), {.merge = true, .origin = {"fp8-convert", "1", "x"}});
+  EXPECT_EQ(report.kind, "training");
+  EXPECT_EQ(report.linears[0].reason, "because");
+  const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
+  c.verify();
+  EXPECT_FALSE(c.is_folder());
+  EXPECT_EQ(c.kind(), ckpt::Kind::training);
+  EXPECT_EQ(c.train(), json::object({{"step", 2}}));
+  EXPECT_EQ(c.tokenizer(), "{}");
+  EXPECT_EQ(c.provenance().as_array().size(), 2U);
+  EXPECT_EQ(c.tensors().size(), 4 * shapes(config()).size());
+  std::vector<float> norm(16, 1.0F);
+  norm.back() = 2.0F;
+  EXPECT_EQ(weight(c, "model.norm.weight"), norm);
+  std::vector<float> moment(16);
+  c.read_rows_as_f32("optimizer/v/model.norm.weight", 0, 16, moment);
+  EXPECT_EQ(moment, norm);
+}
+
+TEST_F(Convert, WithoutMergeATrainingCheckpointGivesItsWeights) {
+  convert(training(), path("t.h5"), {.merge = true});
+  const ConvertReport report = convert(path("t.h5"), out(), {});
+  EXPECT_EQ(report.kind, "model");
+  const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
+  EXPECT_TRUE(c.train().is_null());
+  EXPECT_TRUE(c.tensors("optimizer/").empty());
+  EXPECT_EQ(c.tensors("extra/").size(), shapes(config()).size());
+}
+
+TEST_F(Convert, QuantizedIsRefused) {
+  ckpt::ModelWriter writer(path("q.h5"), ckpt::Kind::quantized, false);
+  writer.document("config", config());
+  writer.commit();
+  EXPECT_EQ(message([&] { convert(path("q.h5"), out(), {}); }),
+            path("q.h5") + ": quantized; convert the checkpoint that it was made from");
+}
+
+TEST_F(Convert, DryRunAndExistingOutput) {
+  EXPECT_EQ(convert(golden("qwen3"), out(), {.dry_run = true}).linears.size(), 15U);
+  EXPECT_TRUE(names().empty());
+  convert(golden("qwen3"), out(), {});
+  EXPECT_EQ(message([&] { convert(golden("qwen3"), out(), {}); }), out() + ": exists (use --force to replace it)");
+  convert(out(), out(), {.force = true});
+  EXPECT_EQ(names(), std::vector<std::string>{"m.h5"});
+}
+
+TEST_F(Convert, CheckWeightsAndFates) {
+  convert(golden("llama3"), out(), {});
+  const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
+  hf::Config other = hf::parse_config(c.config(), "c");
+  check_weights(c, parameter_table(other));
+  other.intermediate_size = 160;
+  EXPECT_NE(message([&] { check_weights(c, parameter_table(other)); }).find("[176, 64] instead of [160, 64]"),
+            std::string::npos);
+  other.intermediate_size = 170;
+  std::vector<Parameter> table = parameter_table(other);
+  EXPECT_NE(message([&] { take_fates(c, table); }).find("its fate is fp8, but it cannot be"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fp8::model

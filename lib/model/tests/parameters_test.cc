@@ -1,0 +1,161 @@
+// The parameter table against the tensors of the reference models, and the fates.
+#include "fp8/model/parameters.h"
+
+#include <algorithm>
+#include <map>
+
+#include "fixture.h"
+#include "fp8/hf/folder.h"
+
+namespace fp8::model {
+namespace {
+
+using test::golden;
+using test::message;
+
+hf::Config small() {
+  hf::Config c;
+  c.vocab_size = 48;
+  c.hidden_size = 32;
+  c.intermediate_size = 80;
+  c.num_hidden_layers = 2;
+  c.num_attention_heads = 4;
+  c.num_key_value_heads = 2;
+  c.head_dim = 8;
+  return c;
+}
+
+const Parameter& find(const std::vector<Parameter>& table, const std::string& name) {
+  const auto at = std::find_if(table.begin(), table.end(), [&](const Parameter& p) { return p.name == name; });
+  if (at == table.end()) throw Error("no parameter " + name);
+  return *at;
+}
+
+class Golden : public testing::TestWithParam<const char*> {};
+
+TEST_P(Golden, NamesAndShapesAreThoseOnDisk) {
+  const hf::Folder folder(golden(GetParam()));
+  std::map<std::string, std::vector<std::int64_t>> table, disk;
+  for (const Parameter& p : parameter_table(folder.config())) table[p.name] = p.shape;
+  for (const hf::Folder::Entry& e : folder.tensors()) disk[e.info->name] = e.info->shape;
+  EXPECT_EQ(table, disk);
+}
+
+TEST_P(Golden, SlotsAreFilledWithoutGaps) {
+  const hf::Config config = hf::Folder(golden(GetParam())).config();
+  std::map<std::pair<int, Slot>, std::int64_t> rows;
+  for (const Parameter& p : parameter_table(config)) {
+    std::int64_t& next = rows[{p.unit, p.slot}];
+    EXPECT_EQ(p.slot_row, next) << p.name;
+    EXPECT_EQ(p.cols(), slot_extent(config, p.slot).cols) << p.name;
+    EXPECT_EQ(p.decay, p.shape.size() == 2) << p.name;
+    next += p.rows();
+  }
+  for (const auto& [place, n] : rows) EXPECT_EQ(n, slot_extent(config, place.second).rows);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("llama3", "llama-tied", "qwen2", "qwen3"));
+
+TEST(Parameters, OrderIsThatOfTheComputation) {
+  const std::vector<Parameter> table = parameter_table(small());
+  EXPECT_EQ(table.front().name, "model.embed_tokens.weight");
+  EXPECT_EQ(table[1].name, "model.layers.0.input_layernorm.weight");
+  EXPECT_EQ(table[table.size() - 2].name, "model.norm.weight");
+  EXPECT_EQ(table.back().name, "lm_head.weight");
+  EXPECT_EQ(table.back().unit, 3);
+  EXPECT_TRUE(std::is_sorted(table.begin(), table.end(), [](const Parameter& a, const Parameter& b) {
+    return std::pair(a.unit, a.slot) < std::pair(b.unit, b.slot);
+  }));
+}
+
+TEST(Parameters, TensorParallelAxes) {
+  hf::Config config = small();
+  config.attention_bias_qkv = config.attention_bias_o = config.mlp_bias = config.qk_norm = true;
+  const std::vector<Parameter> table = parameter_table(config);
+  const auto axis = [&](const std::string& name) { return find(table, "model.layers.1." + name).tensor_parallel_axis; };
+  EXPECT_EQ(axis("self_attn.k_proj.weight"), 0);
+  EXPECT_EQ(axis("self_attn.k_proj.bias"), 0);
+  EXPECT_EQ(axis("self_attn.o_proj.weight"), 1);
+  EXPECT_EQ(axis("self_attn.o_proj.bias"), -1);
+  EXPECT_EQ(axis("mlp.up_proj.bias"), 0);
+  EXPECT_EQ(axis("mlp.down_proj.weight"), 1);
+  EXPECT_EQ(axis("self_attn.q_norm.weight"), -1);
+  EXPECT_EQ(find(table, "model.layers.1.mlp.up_proj.weight").slot_row, 80);
+}
+
+TEST(Parameters, Counts) {
+  hf::Config config = small();
+  // Per layer: q, o 32x32, k, v 16x32, three of 80x32; two norms.
+  const std::int64_t linears = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 80 * 32);
+  EXPECT_EQ(parameter_count(parameter_table(config)), linears + 5 * 32 + 2 * 48 * 32);
+  EXPECT_EQ(matmul_parameter_count(config, parameter_table(config)), linears + 48 * 32);
+  config.tie_word_embeddings = true;
+  EXPECT_EQ(parameter_count(parameter_table(config)), linears + 5 * 32 + 48 * 32);
+  EXPECT_EQ(matmul_parameter_count(config, parameter_table(config)), linears + 48 * 32);
+}
+
+TEST(Fates, DefaultsAndReasons) {
+  hf::Config config = small();
+  config.intermediate_size = 72;
+  const std::vector<Parameter> table = parameter_table(config);
+  EXPECT_TRUE(find(table, "model.layers.0.self_attn.v_proj.weight").fp8);
+  EXPECT_EQ(find(table, "model.layers.0.self_attn.v_proj.weight").reason, "");
+  EXPECT_EQ(find(table, "model.layers.0.mlp.up_proj.weight").reason, "72 rows do not divide by 16");
+  EXPECT_EQ(find(table, "model.layers.0.mlp.down_proj.weight").reason, "72 columns do not divide by 16");
+  EXPECT_EQ(find(table, "lm_head.weight").reason, "LM head");
+  EXPECT_EQ(find(table, "model.embed_tokens.weight").reason, "embedding");
+  EXPECT_EQ(find(table, "model.norm.weight").reason, "norm");
+  EXPECT_EQ(find(table, "model.norm.weight").fate(), "bf16");
+}
+
+TEST(Fates, FilterNamesTensorsOrModules) {
+  std::vector<Parameter> table = parameter_table(small());
+  assign_fates(table, {.filters = {"*.down_proj", "model.layers.1.mlp.up*"}});
+  EXPECT_EQ(find(table, "model.layers.0.mlp.down_proj.weight").reason, "--filter *.down_proj");
+  EXPECT_TRUE(find(table, "model.layers.0.mlp.up_proj.weight").fp8);
+  EXPECT_FALSE(find(table, "model.layers.1.mlp.up_proj.weight").fp8);
+  EXPECT_EQ(message([&] { assign_fates(table, {.filters = {"*.w1"}}); }),
+            "--filter *.w1: matches no tensor of the model");
+}
+
+TEST(Fates, AHeadOfATiedModelMayBeFiltered) {
+  hf::Config config = small();
+  config.tie_word_embeddings = true;
+  std::vector<Parameter> table = parameter_table(config);
+  EXPECT_EQ(message([&] { assign_fates(table, {.filters = {"lm_head"}}); }), "");
+}
+
+TEST(Fates, LmHeadOnRequest) {
+  std::vector<Parameter> table = parameter_table(small());
+  assign_fates(table, {.lm_head = true});
+  EXPECT_TRUE(find(table, "lm_head.weight").fp8);
+  hf::Config odd = small();
+  odd.vocab_size = 50;
+  table = parameter_table(odd);
+  assign_fates(table, {.lm_head = true});
+  EXPECT_EQ(find(table, "lm_head.weight").reason, "50 rows do not divide by 16");
+}
+
+// torchao's thresholds; N rows, K columns.
+TEST(Fates, AutoFilterDependsOnTheRecipe) {
+  hf::Config config = small();
+  config.hidden_size = 4096;
+  config.intermediate_size = 8192;
+  config.head_dim = 1024;  // q 4096, k and v 2048
+  std::vector<Parameter> table = parameter_table(config);
+  assign_fates(table, {.recipe = &quant::find_recipe("tensorwise"), .auto_filter = true});
+  EXPECT_TRUE(find(table, "model.layers.0.self_attn.k_proj.weight").fp8);
+  assign_fates(table, {.recipe = &quant::find_recipe("rowwise"), .auto_filter = true});
+  EXPECT_EQ(find(table, "model.layers.0.self_attn.k_proj.weight").reason, "too small to gain (--auto-filter)");
+  EXPECT_TRUE(find(table, "model.layers.0.mlp.up_proj.weight").fp8);
+
+  config.head_dim = 256;  // k and v 512
+  table = parameter_table(config);
+  assign_fates(table, {.auto_filter = true});
+  EXPECT_FALSE(find(table, "model.layers.0.self_attn.k_proj.weight").fp8);
+  EXPECT_FALSE(find(table, "model.layers.0.self_attn.q_proj.weight").fp8);
+  EXPECT_TRUE(find(table, "model.layers.0.self_attn.o_proj.weight").fp8);
+}
+
+}  // namespace
+}  // namespace fp8::model

@@ -1,0 +1,90 @@
+// Presets that come with the suite, and keys set on the command line.
+#include "fp8/model/presets.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include "fixture.h"
+#include "fp8/hf/config.h"
+#include "fp8/json/json.h"
+#include "fp8/model/parameters.h"
+
+namespace fp8::model {
+namespace {
+
+using test::message;
+
+class Presets : public test::Temporary {
+ protected:
+  void SetUp() override {
+    Temporary::SetUp();
+    ASSERT_EQ(::setenv("FP8_SHARE", "share", 1), 0);
+  }
+};
+
+std::int64_t size_of(const std::string& name) {
+  return parameter_count(parameter_table(hf::parse_config(read_model_config(name), name)));
+}
+
+TEST_F(Presets, EveryOneIsAModel) {
+  const std::vector<std::string> names = preset_names();
+  EXPECT_GE(names.size(), 9U);
+  for (const std::string& name : names) EXPECT_GT(size_of(name), 0) << name;
+}
+
+// The published numbers of parameters.
+TEST_F(Presets, Sizes) {
+  EXPECT_EQ(size_of("llama3-8b"), 8030261248);
+  EXPECT_EQ(size_of("llama3.2-1b"), 1235814400);
+  EXPECT_EQ(size_of("mistral-7b"), 7248023552);
+  EXPECT_EQ(size_of("qwen2.5-0.5b"), 494032768);
+  EXPECT_EQ(size_of("qwen3-0.6b"), 596049920);
+}
+
+TEST_F(Presets, LinearsOfTheDemoAreAllEligible) {
+  for (const Parameter& p : parameter_table(hf::parse_config(read_model_config("demo"), "demo"))) {
+    EXPECT_EQ(p.fp8, p.role == Role::linear) << p.name;
+  }
+}
+
+TEST_F(Presets, UnknownNameListsThem) {
+  EXPECT_NE(message([] { read_model_config("tinny"); }).find("tinny: neither a file nor a preset (demo, "),
+            std::string::npos);
+}
+
+TEST_F(Presets, FilesAreReadByPath) {
+  std::ofstream(path("mine.json")) << R"({"model_type": "llama"})";
+  EXPECT_TRUE(read_model_config(path("mine.json")).as_object().contains("model_type"));
+  EXPECT_NE(message([&] { read_model_config(path("none.json")); }).find("none.json: "), std::string::npos);
+}
+
+TEST_F(Presets, ShareFolderThatIsNotThere) {
+  ASSERT_EQ(::setenv("FP8_SHARE", path("no").c_str(), 1), 0);
+  EXPECT_EQ(message([] { preset_names(); }).find(path("no") + "/presets: cannot be listed"), 0U);
+}
+
+TEST(SetConfigKey, JsonOrText) {
+  json::Value config = json::parse(R"({"hidden_size": 64, "own": 1, "rope_parameters": {"rope_theta": 1.0}})", "c");
+  set_config_key(config, "hidden_size=128");
+  set_config_key(config, "own={\"a\": [1]}");
+  set_config_key(config, "hidden_act=silu");
+  set_config_key(config, "rope_parameters.rope_theta=5e5");
+  set_config_key(config, "rope_parameters.rope_type=a=b");
+  EXPECT_EQ(config, json::parse(R"({"hidden_size": 128, "own": {"a": [1]}, "hidden_act": "silu",
+                                    "rope_parameters": {"rope_theta": 500000.0, "rope_type": "a=b"}})",
+                                "c"));
+}
+
+TEST(SetConfigKey, Refusals) {
+  json::Value config = json::parse(R"({"hidden_size": 64, "rope_parameters": 3})", "c");
+  EXPECT_EQ(message([&] { set_config_key(config, "hidden=1"); }), "--set hidden=1: no such key in the configuration");
+  EXPECT_EQ(message([&] { set_config_key(config, "hidden_size"); }), "--set hidden_size: expected KEY=VALUE");
+  EXPECT_EQ(message([&] { set_config_key(config, "=1"); }), "--set =1: expected KEY=VALUE");
+  EXPECT_EQ(message([&] { set_config_key(config, "rope_parameters.factor=2"); }),
+            "--set rope_parameters.factor=2: rope_parameters is not an object");
+  EXPECT_EQ(message([&] { set_config_key(config, "hidden_size.x=2"); }),
+            "--set hidden_size.x=2: no such key in the configuration");
+}
+
+}  // namespace
+}  // namespace fp8::model

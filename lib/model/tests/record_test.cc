@@ -1,0 +1,79 @@
+// Records in pipes and provenance.
+#include "fp8/model/record.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
+#include "fixture.h"
+#include "fp8/json/json.h"
+
+namespace fp8::model {
+namespace {
+
+using test::message;
+
+// What resolve_checkpoint_argument makes of `input` on a pipe.
+std::string resolved(const std::string& input) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) throw Error("no pipe");
+  if (::write(ends[1], input.data(), input.size()) != static_cast<ssize_t>(input.size())) throw Error("short write");
+  ::close(ends[1]);
+  std::string result;
+  try {
+    result = resolve_checkpoint_argument("-", ends[0]);
+  } catch (...) {
+    ::close(ends[0]);
+    throw;
+  }
+  ::close(ends[0]);
+  return result;
+}
+
+TEST(Record, NamesThePathItWasGiven) {
+  EXPECT_EQ(json::dump(checkpoint_record("a b.h5")), R"({"type":"checkpoint","path":"a b.h5"})");
+  EXPECT_EQ(resolved(json::dump(checkpoint_record("a b.h5")) + "\n"), "a b.h5");
+}
+
+TEST(Record, TheLastCheckpointCounts) {
+  EXPECT_EQ(resolved("{\"type\":\"run\"}\n{\"type\":\"checkpoint\",\"path\":\"1\"}\n[1]\n"
+                     "{\"type\":\"checkpoint\",\"path\":\"2\"}\n{\"type\":\"end\"}"),
+            "2");
+}
+
+TEST(Record, APathIsItself) { EXPECT_EQ(resolve_checkpoint_argument("m.h5", -1), "m.h5"); }
+
+TEST(Record, OtherInputIsRefused) {
+  EXPECT_NE(message([] { resolved(""); }).find("standard input: no record names a checkpoint"), std::string::npos);
+  EXPECT_NE(message([] { resolved("{\"type\":\"step\"}\n"); }).find("no record names"), std::string::npos);
+  EXPECT_NE(message([] { resolved("linear  shape\n"); }).find("--json?"), std::string::npos);
+  EXPECT_NE(message([] { resolved("{\"type\":\"checkpoint\"}\n"); }).find("\"path\""), std::string::npos);
+}
+
+TEST(Record, OriginQuotesWhatAShellWouldNotTake) {
+  const std::array<const char*, 5> argv = {"/opt/bin/fp8-init", "tiny", "--set=a=b c", "it's", ""};
+  const Origin origin = origin_of("fp8-init", "1.0", static_cast<int>(argv.size()), argv.data());
+  EXPECT_EQ(origin.command, "fp8-init tiny '--set=a=b c' 'it'\\''s' ''");
+  const json::Value list = with_origin(with_origin(nullptr, origin), origin);
+  ASSERT_EQ(list.as_array().size(), 2U);
+  EXPECT_EQ(list.as_array()[1].as_object().at("tool").as_string(), "fp8-init");
+}
+
+class Open : public test::Temporary {};
+
+TEST_F(Open, SaysWhatItIsInstead) {
+  EXPECT_NE(message([] { open_checkpoint(test::golden("llama3")); }).find("a Hugging Face folder, not a checkpoint"),
+            std::string::npos);
+  std::filesystem::create_directories(path("run/step-00000100"));
+  EXPECT_NE(message([&] { open_checkpoint(path("run")); }).find("its newest is " + path("run/step-00000100")),
+            std::string::npos);
+  std::ofstream(path("d.h5")) << "fp8-tokens 1 ";
+  EXPECT_TRUE(is_token_file(path("d.h5")));
+  EXPECT_EQ(message([&] { open_checkpoint(path("d.h5")); }), path("d.h5") + ": a token file, not a checkpoint");
+  EXPECT_EQ(message([&] { open_checkpoint(path("none.h5")); }).find(path("none.h5") + ": "), 0U);
+  EXPECT_FALSE(is_token_file(path("none.h5")));
+}
+
+}  // namespace
+}  // namespace fp8::model
