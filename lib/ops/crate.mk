@@ -1,2 +1,2 @@
 about := Norm, rope, attention, SwiGLU, embedding, cross-entropy: forward and backward
-deps  := base dtype device tensor gemm
+deps  := base dtype device tensor

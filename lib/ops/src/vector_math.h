@@ -12,9 +12,8 @@ namespace fp8::ops {
 /// NaN. x = n ln 2 + r with |r| <= ln(2) / 2; a polynomial of degree 6 for e^r (interpolated at Chebyshev nodes); 2^n
 /// in two factors, so that subnormal results are right.
 inline float exp_f32(float x) {
-  const bool zero = x < -103.98f;          // below half the smallest subnormal
-  const float clamped = x > 89.0f ? 89.0f  // overflows below
-                                  : x;
+  const bool zero = x < -103.98f;               // below half the smallest subnormal
+  const float clamped = x > 89.0f ? 89.0f : x;  // its exponential overflows
   const float v = zero ? 0.0f : clamped;
   const float shifted = v * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the integer lies in the low bits
   const float n = shifted - 12582912.0f;

@@ -1,3 +1,4 @@
+// Attention against a plain f64 one, whose gradients are themselves checked by central differences.
 #include "fp8/ops/attention.h"
 
 #include <gtest/gtest.h>

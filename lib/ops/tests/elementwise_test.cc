@@ -1,3 +1,4 @@
+// SwiGLU, embedding, bias gradient and cross-entropy against f64 and central differences.
 #include "fp8/ops/elementwise.h"
 
 #include <gtest/gtest.h>

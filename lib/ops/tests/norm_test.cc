@@ -1,3 +1,4 @@
+// RMSNorm against f64 and central differences; addition and conversion of views.
 #include "fp8/ops/norm.h"
 
 #include <gtest/gtest.h>

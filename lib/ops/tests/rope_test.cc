@@ -1,3 +1,4 @@
+// Rotary positions: tables, exact quarter turns, and that the inverse is the transpose.
 #include <gtest/gtest.h>
 
 #include "fp8/ops/attention.h"

@@ -1,3 +1,4 @@
+// exp and sigmoid against libm in f64, in single calls and in vectorized loops.
 #include "vector_math.h"
 
 #include <gtest/gtest.h>

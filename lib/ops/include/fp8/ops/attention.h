@@ -1,5 +1,5 @@
-/// Rotary positions and causal grouped-query attention. Attention works in blocks with an online softmax and a true backward; no T x T
-/// matrix exists. Sums and softmax in f32.
+/// Rotary positions and causal grouped-query attention. Attention works in blocks with an online softmax and a true
+/// backward; no T x T matrix exists. Sums and softmax in f32.
 ///   B sequences, T positions, H query heads, G key/value heads (H % G == 0), D elements a head
 /// Views are [B, T, heads, D] with unit last stride, so that they may be parts of one fused projection.
 /// Source: Dao et al., FlashAttention-2, 2023; Su et al., RoFormer, 2021 (halves rotated, as transformers does).
@@ -14,24 +14,28 @@ namespace fp8::ops {
 using device::Context;
 using tensor::View;
 
-/// Fills cos and sin f32 [T, D/2] with angles position * inv_freq, positions from 0; computed in f32 as transformers does.
+/// Fills cos and sin f32 [T, D/2] with angles position * inv_freq, positions from 0; computed in f32 as transformers
+/// does.
 void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin);
 
-/// Rotates x [B, T, heads, D] in place: (a, b) -> (a cos - b sin, b cos + a sin) for the halves a, b of each head; `inverse` rotates back,
-/// which is also the backward pass.
+/// Rotates x [B, T, heads, D] in place: (a, b) -> (a cos - b sin, b cos + a sin) for the halves a, b of each head;
+/// `inverse` rotates back, which is also the backward pass.
 void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse);
 
 /// Optional restriction of attention to documents packed in one sequence.
 struct Documents {
-  View start;  ///< i32 [B, T]: first position of the document that the position belongs to; empty: one document a sequence
+  View start;  ///< i32 [B, T], contiguous: where the position's document begins; empty: one document a sequence
 };
 
-/// out [B, T, H, D] = softmax(q k^T * scale, causal) v; lse f32 [B, H, T], the log of the softmax's sum, is kept for backward.
-void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale, const Documents& documents,
-                       const View& out, const View& lse);
+/// out [B, T, H, D] = softmax(q k^T * scale, causal) v; lse f32 [B, H, T], the log of the softmax's sum, is kept for
+/// backward. Deterministic, whatever the number of threads.
+void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
+                       const Documents& documents, const View& out, const View& lse);
 
-/// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten. Deterministic.
-void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out, const View& lse,
-                        const View& dout, float scale, const Documents& documents, const View& dq, const View& dk, const View& dv);
+/// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v
+/// themselves. Deterministic, whatever the number of threads. Host scratch of a thread: about 2 T D floats.
+void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
+                        const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
+                        const View& dk, const View& dv);
 
 }  // namespace fp8::ops

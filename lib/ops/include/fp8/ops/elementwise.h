@@ -1,4 +1,5 @@
-/// SwiGLU, embedding, bias gradient and the loss on one block of logits. Activations f32 or bf16, arithmetic in f32, one rounding.
+/// SwiGLU, embedding, bias gradient and the loss on one block of logits. Activations f32 or bf16, arithmetic in f32,
+/// one rounding.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,10 @@ void bias_backward(const Context& ctx, const View& dy, const View& db);
 /// Target id that carries no loss.
 inline constexpr std::int32_t kIgnoredTarget = -100;
 
-/// Cross-entropy of one block of logits [m, V] against targets i32 [m] (kIgnoredTarget: no loss): losses f32 [m] in nats (0 where
-/// ignored). With `backward` the logits are overwritten with their gradient, (softmax - onehot) * gradient_scale, 0 where ignored.
-void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses, float gradient_scale, bool backward);
+/// Cross-entropy of one block of logits [m, V] against targets i32 [m] (kIgnoredTarget: no loss): losses f32 [m] in
+/// nats (0 where ignored). With `backward` the logits are overwritten with their gradient, (softmax - onehot) *
+/// gradient_scale, 0 where ignored.
+void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
+                   float gradient_scale, bool backward);
 
 }  // namespace fp8::ops
