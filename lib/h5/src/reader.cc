@@ -29,7 +29,7 @@ struct Reader::State {
 Reader::Reader(const std::string& path, std::string_view magic) {
   auto state = std::make_unique<State>();
   if (!magic.empty()) state->digest = read_user_block(path, magic).digest;
-  state->file = File::open_read(path);
+  state->file = open_regular(path);
   state->file_bytes = state->file.size();
   check_superblock(state->file, !magic.empty());
   state->contents = scan(state->file, !magic.empty());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -274,6 +275,14 @@ class Scanner {
 };
 
 }  // namespace
+
+File open_regular(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw Error(path + ": not a regular file");
+  return File::open_read(path);
+}
 
 void check_superblock(const File& file, bool user_block) {
   constexpr std::array<unsigned char, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};

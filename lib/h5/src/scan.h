@@ -12,6 +12,8 @@ struct Contents {
   std::map<std::string, Attributes, std::less<>> groups;  ///< attributes by full path; "" is the root
 };
 
+/// Opens a regular file for reading; a pipe or a folder is refused without waiting for it.
+File open_regular(const std::string& path);
 /// Checks the superblock by itself, before HDF5 sees the file. `user_block`: the file must have one, and superblock 2
 /// or 3 without an extension.
 void check_superblock(const File& file, bool user_block);

@@ -10,6 +10,7 @@
 #include "fp8/base/text.h"
 #include "fp8/h5/reader.h"
 #include "library.h"
+#include "scan.h"
 
 namespace fp8::h5 {
 namespace {
@@ -46,7 +47,7 @@ std::string format_user_block(std::string_view magic, const UserBlock& block) {
 }
 
 UserBlock read_user_block(const std::string& path, std::string_view magic) {
-  const File file = File::open_read(path);
+  const File file = open_regular(path);
   const std::uint64_t size = file.size();
   const std::string kind = magic == kTokensMagic ? "token file" : "checkpoint";
   if (size < kUserBlockBytes)
@@ -73,7 +74,7 @@ UserBlock read_user_block(const std::string& path, std::string_view magic) {
 
 UserBlock verify_file(const std::string& path, std::string_view magic) {
   const Reader reader(path, magic);
-  const File file = File::open_read(path);
+  const File file = open_regular(path);
   std::vector<const Entry*> entries;
   for (const Entry& e : reader.list()) entries.push_back(&e);
   std::sort(entries.begin(), entries.end(), [](const Entry* a, const Entry* b) { return a->offset < b->offset; });

@@ -1,6 +1,7 @@
 // Files that no one should open: each is made with HDF5 itself and must be refused by name and reason, without
 // following what it points to. Plain files of other writers, old metadata included, must still be readable.
 #include <hdf5.h>
+#include <sys/stat.h>
 
 #include <array>
 
@@ -239,7 +240,9 @@ TEST_F(Hostile, things_that_are_not_hdf5) {
   EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5")); }), "x.h5: not an HDF5 file");
   EXPECT_HOLDS(error_of([&] { Reader r(at("none.h5")); }), "none.h5");
   std::filesystem::create_directory(at("d"));
-  EXPECT_NE(error_of([&] { Reader r(at("d")); }), "no error");
+  EXPECT_HOLDS(error_of([&] { Reader r(at("d")); }), "d: not a regular file");
+  ASSERT_EQ(mkfifo(at("pipe").c_str(), 0600), 0);
+  EXPECT_HOLDS(error_of([&] { Reader r(at("pipe"), kCheckpointMagic); }), "pipe: not a regular file");
 }
 
 }  // namespace

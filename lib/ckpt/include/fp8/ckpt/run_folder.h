@@ -17,6 +17,9 @@ namespace fp8::ckpt {
 struct StepFolder {
   std::int64_t step = 0;  ///< updates completed
   std::string path;       ///< run folder, slash, name
+
+  /// Equal in both.
+  bool operator==(const StepFolder&) const = default;
 };
 
 /// `step-%08d`.

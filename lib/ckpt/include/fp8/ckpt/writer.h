@@ -64,8 +64,8 @@ json::Value to_json(const FileEntry& entry);
 /// Inverse of to_json; throws Error naming `what`.
 FileEntry file_entry_from_json(const json::Value& value, const std::string& what);
 
-/// Streams the file of one rank. A rank leaves out tensors of which it owns no row. The documents go into rank 0's file
-/// alone.
+/// Streams the file of one rank. A rank leaves out tensors of which it owns no row, so a tensor without any rows is in
+/// no folder. The documents go into rank 0's file alone.
 class ShardWriter {
  public:
   /// Creates `folder`/rank-%05d-of-%05d.h5; `folder` is the temporary one.

@@ -59,7 +59,7 @@ struct Entry {
   std::uint64_t row_bytes() const { return rows() == 0 ? 0 : bytes / static_cast<std::uint64_t>(rows()); }
 };
 
-/// The text attribute `name`, empty where there is none. Throws Error when it is not text.
+/// The text attribute `name`; empty where there is none, or one that is not text.
 std::string text_or_empty(const Attributes& attributes, std::string_view name);
 
 }  // namespace fp8::h5

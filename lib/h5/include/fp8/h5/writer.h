@@ -11,9 +11,9 @@
 
 namespace fp8::h5 {
 
-/// A file being written, front to back. After the first error the writer never enters HDF5 again, gives the space of the
-/// file back and throws on any further call; remove the file before writing to its path again. Not thread-safe; different
-/// writers may run in different threads.
+/// A file being written, front to back. After the first error the writer never enters HDF5 again, gives the space of
+/// the file back and throws on any further call; remove the file before writing to its path again. Not thread-safe;
+/// different writers may run in different threads.
 class Writer {
  public:
   /// Creates `path`, or empties the file that is there. With a magic word the file begins with a user block that

@@ -1,0 +1,294 @@
+// Reading. A single file is treated as a folder of one shard whose table is made from the file, so that everything
+// after open() is the same for both.
+#include "fp8/ckpt/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/file.h"
+#include "fp8/dtype/convert.h"
+#include "fp8/h5/reader.h"
+#include "fp8/h5/user_block.h"
+#include "fp8/json/json.h"
+#include "manifest.h"
+
+namespace fp8::ckpt {
+namespace {
+
+constexpr std::uint64_t kMaxDocument = std::uint64_t{1} << 28;
+constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
+constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
+
+bool is_document(std::string_view name) {
+  return name == "config" || name == "train" || name == "provenance" || name == "tokenizer";
+}
+
+// The meta of a dataset, its shape as in the file.
+TensorMeta meta_of(const h5::Entry& entry) {
+  TensorMeta meta{entry.name,
+                  entry.dtype,
+                  entry.shape,
+                  h5::text_or_empty(entry.attributes, "fate"),
+                  h5::text_or_empty(entry.attributes, "reason"),
+                  entry.attributes};
+  for (const char* key : {"dtype", "digest", "fate", "reason", "offset", "global_shape"}) meta.attributes.erase(key);
+  return meta;
+}
+
+std::int64_t integer_attribute(const h5::Reader& file, std::string_view key) {
+  const auto& attributes = file.group("");
+  const auto it = attributes.find(key);
+  const auto* value = it == attributes.end() ? nullptr : std::get_if<std::int64_t>(&it->second);
+  if (value == nullptr) throw Error(file.path() + ": attribute " + std::string(key) + " is missing or not an integer");
+  return *value;
+}
+
+// Attributes of the root that every file carries.
+Kind check_root(const h5::Reader& file) {
+  const h5::Attributes& root = file.group("");
+  if (h5::text_or_empty(root, "format") != h5::kCheckpointMagic)
+    throw Error(file.path() + ": its format is not fp8-checkpoint");
+  const std::int64_t version = integer_attribute(file, "version");
+  if (version != kVersion)
+    throw Error(file.path() + ": version " + std::to_string(version) + " of the checkpoint format is not known (1 is)");
+  return parse_kind(h5::text_or_empty(root, "kind"), file.path());
+}
+
+Manifest manifest_of(const h5::Reader& file) {
+  Manifest manifest;
+  manifest.kind = check_root(file);
+  if (file.group("").contains("rank"))
+    throw Error(file.path() + ": is one rank's part of a checkpoint; name the folder it lies in");
+  manifest.files.push_back({file.file_bytes(), file.stated_digest()});
+  for (const h5::Entry& entry : file.list()) {
+    if (is_document(entry.name)) continue;
+    TensorPlaces tensor{meta_of(entry), {}};
+    if (entry.rows() > 0) tensor.blocks.push_back({0, 0, entry.rows()});
+    manifest.tensors.push_back(std::move(tensor));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+struct Checkpoint::State {
+  std::string path;
+  bool folder = false;
+  Manifest manifest;
+  std::vector<TensorMeta> metas;
+  std::vector<std::vector<std::pair<std::size_t, std::size_t>>> by_file;  // tensor and block
+  json::Value config;
+  json::Value train;
+  json::Value provenance = json::Array{};
+  mutable std::mutex mutex;
+  mutable std::vector<std::unique_ptr<const h5::Reader>> readers;
+
+  std::string file_path(std::size_t i) const {
+    if (!folder) return path;
+    return path + "/" + shard_name(static_cast<std::int64_t>(i), static_cast<std::int64_t>(manifest.files.size()));
+  }
+  const h5::Reader& file(std::size_t i) const;
+  void check_shard(std::size_t i, const h5::Reader& reader) const;
+  void check_block(const h5::Reader& reader, const TensorMeta& meta, const BlockPlace& block) const;
+  json::Value document(std::string_view name, bool required) const;
+  const TensorPlaces& places(std::string_view name) const;
+};
+
+const h5::Reader& Checkpoint::State::file(std::size_t i) const {
+  const std::lock_guard lock(mutex);
+  auto& reader = readers.at(i);
+  if (reader == nullptr) {
+    auto opened = std::make_unique<const h5::Reader>(file_path(i), h5::kCheckpointMagic);
+    check_shard(i, *opened);
+    reader = std::move(opened);
+  }
+  return *reader;
+}
+
+void Checkpoint::State::check_shard(std::size_t i, const h5::Reader& reader) const {
+  const FileFact& fact = manifest.files[i];
+  if (reader.file_bytes() != fact.bytes || reader.stated_digest() != fact.digest)
+    throw Error(reader.path() + ": is not the file that the manifest describes (of another step or rank)");
+  if (check_root(reader) != manifest.kind) throw Error(reader.path() + ": its kind is not that of the manifest");
+  if (integer_attribute(reader, "rank") != static_cast<std::int64_t>(i) ||
+      integer_attribute(reader, "world") != static_cast<std::int64_t>(manifest.files.size()))
+    throw Error(reader.path() + ": its rank or world is not that of its name");
+  for (const auto& [tensor, block] : by_file[i])
+    check_block(reader, manifest.tensors[tensor].meta, manifest.tensors[tensor].blocks[block]);
+  const auto held = static_cast<std::size_t>(std::count_if(reader.list().begin(), reader.list().end(),
+                                                           [](const h5::Entry& e) { return !is_document(e.name); }));
+  if (held != by_file[i].size()) throw Error(reader.path() + ": holds tensors that the manifest does not list");
+}
+
+void Checkpoint::State::check_block(const h5::Reader& reader, const TensorMeta& meta, const BlockPlace& block) const {
+  const h5::Entry& entry = reader.at(meta.name);
+  std::vector<std::int64_t> shape = meta.shape;
+  std::vector<std::int64_t> offset(shape.size(), 0);
+  if (!shape.empty()) {
+    shape.front() = block.end - block.begin;
+    offset.front() = block.begin;
+  }
+  const auto has = [&](const char* key, const std::vector<std::int64_t>& expected) {
+    const auto it = entry.attributes.find(key);
+    return it != entry.attributes.end() && it->second == h5::AttributeValue(expected);
+  };
+  if (entry.dtype != meta.dtype || entry.shape != shape || !has("offset", offset) || !has("global_shape", meta.shape))
+    throw Error(reader.path() + ": /" + meta.name + ": its dtype, shape or place is not that of the manifest");
+}
+
+json::Value Checkpoint::State::document(std::string_view name, bool required) const {
+  const h5::Reader& reader = file(0);
+  if (reader.find(name) == nullptr) {
+    if (required) throw Error(reader.path() + ": has no /" + std::string(name));
+    return {};
+  }
+  return json::parse(reader.read_text(name, kMaxDocument), reader.path() + ": /" + std::string(name));
+}
+
+const TensorPlaces& Checkpoint::State::places(std::string_view name) const {
+  const auto& tensors = manifest.tensors;
+  const auto it = std::lower_bound(tensors.begin(), tensors.end(), name, [](const TensorPlaces& t, std::string_view n) {
+    return std::string_view(t.meta.name) < n;
+  });
+  if (it == tensors.end() || it->meta.name != name)
+    throw Error(path + ": /" + std::string(name) + ": there is no such tensor");
+  return *it;
+}
+
+Checkpoint::Checkpoint(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+Checkpoint::~Checkpoint() = default;
+
+Checkpoint Checkpoint::open(const std::string& path) {
+  auto state = std::make_unique<State>();
+  State& s = *state;
+  s.path = path;
+  while (s.path.size() > 1 && s.path.back() == '/') s.path.pop_back();
+  std::error_code ignored;
+  s.folder = std::filesystem::is_directory(path, ignored);
+  if (s.folder) {
+    const std::string name = s.path + "/" + std::string(kManifestName);
+    if (!std::filesystem::exists(name, ignored)) throw Error(path + ": not a checkpoint: it has no manifest.json");
+    s.manifest = parse_manifest(read_text_file(name, kMaxManifest), name);
+    s.readers.resize(s.manifest.files.size());
+  } else {
+    s.readers.push_back(std::make_unique<const h5::Reader>(s.path, h5::kCheckpointMagic));
+    s.manifest = manifest_of(*s.readers.front());
+  }
+  s.by_file.resize(s.manifest.files.size());
+  for (std::size_t t = 0; t < s.manifest.tensors.size(); ++t) {
+    const TensorPlaces& tensor = s.manifest.tensors[t];
+    s.metas.push_back(tensor.meta);
+    for (std::size_t b = 0; b < tensor.blocks.size(); ++b) s.by_file[tensor.blocks[b].file].emplace_back(t, b);
+  }
+  s.config = s.document("config", true);
+  s.train = s.document("train", s.manifest.kind == Kind::training);
+  if (const json::Value provenance = s.document("provenance", false); !provenance.is_null()) s.provenance = provenance;
+  return Checkpoint(std::move(state));
+}
+
+const std::string& Checkpoint::path() const { return state_->path; }
+Kind Checkpoint::kind() const { return state_->manifest.kind; }
+std::int64_t Checkpoint::version() const { return kVersion; }
+bool Checkpoint::is_folder() const { return state_->folder; }
+std::int64_t Checkpoint::world() const { return static_cast<std::int64_t>(file_count()); }
+const json::Value& Checkpoint::mesh() const { return state_->manifest.mesh; }
+const json::Value& Checkpoint::config() const { return state_->config; }
+const json::Value& Checkpoint::train() const { return state_->train; }
+const json::Value& Checkpoint::provenance() const { return state_->provenance; }
+
+std::optional<std::string> Checkpoint::tokenizer() const {
+  const h5::Reader& reader = state_->file(0);
+  if (reader.find("tokenizer") == nullptr) return std::nullopt;
+  return reader.read_text("tokenizer");
+}
+
+const std::vector<TensorMeta>& Checkpoint::tensors() const { return state_->metas; }
+
+std::vector<TensorMeta> Checkpoint::tensors(std::string_view prefix) const {
+  std::vector<TensorMeta> found;
+  for (const TensorMeta& meta : tensors())
+    if (meta.name.starts_with(prefix)) found.push_back(meta);
+  return found;
+}
+
+std::vector<TensorMeta> Checkpoint::unknown() const {
+  std::vector<TensorMeta> found;
+  for (const TensorMeta& meta : tensors())
+    if (!is_known_section(meta.name)) found.push_back(meta);
+  return found;
+}
+
+const TensorMeta* Checkpoint::find(std::string_view name) const {
+  const auto& metas = tensors();
+  const auto it = std::lower_bound(metas.begin(), metas.end(), name, [](const TensorMeta& m, std::string_view n) {
+    return std::string_view(m.name) < n;
+  });
+  return it != metas.end() && it->name == name ? &*it : nullptr;
+}
+
+const TensorMeta& Checkpoint::at(std::string_view name) const { return state_->places(name).meta; }
+
+void Checkpoint::read_rows(std::string_view name, std::int64_t begin, std::int64_t end,
+                           std::span<std::byte> out) const {
+  const TensorPlaces& tensor = state_->places(name);
+  const std::string here = path() + ": /" + tensor.meta.name + ": ";
+  if (begin < 0 || end < begin || end > tensor.meta.rows())
+    throw Error(here + "has no rows " + std::to_string(begin) + " to " + std::to_string(end));
+  const std::uint64_t row = tensor.meta.row_bytes();
+  if (out.size() != static_cast<std::uint64_t>(end - begin) * row)
+    throw Error(here + "read of another size than its rows have");
+  for (const BlockPlace& b : tensor.blocks) {
+    const std::int64_t first = std::max(begin, b.begin);
+    const std::int64_t last = std::min(end, b.end);
+    if (first >= last) continue;
+    const auto part =
+        out.subspan(static_cast<std::uint64_t>(first - begin) * row, static_cast<std::uint64_t>(last - first) * row);
+    state_->file(b.file).read_rows(tensor.meta.name, first - b.begin, last - b.begin, part);
+  }
+}
+
+void Checkpoint::read_rows_as_f32(std::string_view name, std::int64_t begin, std::int64_t end,
+                                  std::span<float> out) const {
+  const TensorMeta& meta = at(name);
+  if (meta.dtype == DType::f32) return read_rows(name, begin, end, std::as_writable_bytes(out));
+  const std::uint64_t row_bytes = meta.row_bytes();
+  const std::uint64_t row = row_bytes / dtype::size_of(meta.dtype);
+  const std::string here = path() + ": /" + meta.name + ": ";
+  if (begin < 0 || end < begin || end > meta.rows())
+    throw Error(here + "has no rows " + std::to_string(begin) + " to " + std::to_string(end));
+  if (out.size() != static_cast<std::uint64_t>(end - begin) * row)
+    throw Error(here + "read of another size than its rows have");
+  const auto step =
+      static_cast<std::int64_t>(std::max<std::uint64_t>(1, kPiece / std::max<std::uint64_t>(1, row_bytes)));
+  std::vector<std::byte> buffer;
+  for (std::int64_t r = begin; r < end; r += step) {
+    const std::int64_t rows = std::min(step, end - r);
+    buffer.resize(static_cast<std::uint64_t>(rows) * row_bytes);
+    read_rows(name, r, r + rows, buffer);
+    dtype::to_floats(meta.dtype, buffer.data(),
+                     out.subspan(static_cast<std::uint64_t>(r - begin) * row, static_cast<std::uint64_t>(rows) * row));
+  }
+}
+
+void Checkpoint::read(std::string_view name, std::span<std::byte> out) const {
+  read_rows(name, 0, at(name).rows(), out);
+}
+
+std::size_t Checkpoint::file_count() const { return state_->manifest.files.size(); }
+std::string Checkpoint::file_path(std::size_t i) const { return state_->file_path(i); }
+
+void Checkpoint::verify_file(std::size_t i) const {
+  state_->file(i);
+  const h5::UserBlock block = h5::verify_file(file_path(i), h5::kCheckpointMagic);
+  if (block.digest != state_->manifest.files.at(i).digest) throw Error(file_path(i) + ": changed while it was read");
+}
+
+void Checkpoint::verify() const {
+  for (std::size_t i = 0; i < file_count(); ++i) verify_file(i);
+}
+
+}  // namespace fp8::ckpt

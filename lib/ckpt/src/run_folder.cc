@@ -1,0 +1,109 @@
+// The folder of a run: listing, choosing, pruning. Names decide what is a checkpoint; verify() decides what is a good
+// one.
+#include "fp8/ckpt/run_folder.h"
+
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/file.h"
+#include "fp8/base/text.h"
+#include "fp8/ckpt/checkpoint.h"
+
+namespace fp8::ckpt {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kUnfinished = ".tmp";
+
+// Names of the folders in `run`, sorted; none when there is no such folder.
+std::vector<std::string> folders_in(const std::string& run) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(run, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) names.push_back(it->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) throw Error(run + ": cannot be read: " + error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) {
+  std::string name(32, '\0');
+  const int length = std::snprintf(name.data(), name.size(), "step-%08lld", static_cast<long long>(step));
+  name.resize(checked_cast<std::size_t>(length));
+  return name;
+}
+
+std::optional<std::int64_t> parse_step_name(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  // Leading zeros are part of the name, not of the number.
+  const std::size_t first = std::min(digits.find_first_not_of('0'), digits.empty() ? 0 : digits.size() - 1);
+  const auto step = parse_int64(digits.substr(first));
+  return step && step_name(*step) == name ? step : std::nullopt;
+}
+
+std::vector<StepFolder> list_steps(const std::string& run) {
+  std::vector<StepFolder> steps;
+  for (const std::string& name : folders_in(run))
+    if (const auto step = parse_step_name(name)) steps.push_back({*step, run + "/" + name});
+  std::sort(steps.begin(), steps.end(), [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
+  return steps;
+}
+
+std::optional<StepFolder> newest_valid(
+    const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report) {
+  for (const StepFolder& folder : list_steps(run)) {
+    try {
+      Checkpoint::open(folder.path).verify();
+      return folder;
+    } catch (const Error& e) {
+      if (report) report(folder, e.what());
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> prune(const std::string& run, std::int64_t keep,
+                               const std::function<bool(std::int64_t step)>& is_protected) {
+  std::vector<std::string> removed;
+  if (keep < 1) return removed;
+  std::int64_t kept = 0;
+  for (const StepFolder& folder : list_steps(run)) {
+    if (is_protected && is_protected(folder.step)) continue;
+    if (++kept <= keep) continue;
+    const std::string unfinished = folder.path + std::string(kUnfinished);
+    remove_tree(unfinished);
+    if (rename(folder.path.c_str(), unfinished.c_str()) != 0) throw_errno(folder.path, "cannot be removed", errno);
+    remove_tree(unfinished);
+    removed.push_back(folder.path);
+  }
+  return removed;
+}
+
+std::vector<std::string> cleanup_tmp(const std::string& run) {
+  std::vector<std::string> removed;
+  for (const std::string& name : folders_in(run)) {
+    if (!name.starts_with(kPrefix) || !name.ends_with(kUnfinished)) continue;
+    removed.push_back(run + "/" + name);
+    remove_tree(removed.back());
+  }
+  return removed;
+}
+
+json::Value append_provenance(const json::Value& provenance, const std::string& tool, const std::string& version,
+                              const std::string& command) {
+  json::Array entries = provenance.is_array() ? provenance.as_array() : json::Array{};
+  entries.push_back(json::object({{"tool", tool}, {"version", version}, {"command", command}}));
+  return entries;
+}
+
+}  // namespace fp8::ckpt

@@ -1,0 +1,38 @@
+// Names and sizes; no file is touched here.
+#include "fp8/ckpt/tensor_meta.h"
+
+#include <algorithm>
+#include <array>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/text.h"
+
+namespace fp8::ckpt {
+namespace {
+
+constexpr std::array<std::string_view, 3> kKinds = {"model", "quantized", "training"};
+
+}  // namespace
+
+std::string_view name_of(Kind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
+
+Kind parse_kind(std::string_view name, const std::string& what) {
+  const auto* it = std::find(kKinds.begin(), kKinds.end(), name);
+  if (it == kKinds.end())
+    throw Error(what + ": unknown kind \"" + terminal_safe(name) + "\" (model, quantized or training)");
+  return static_cast<Kind>(it - kKinds.begin());
+}
+
+bool is_known_section(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kSections = {kWeights, kScales, kMomentM, kMomentV, kFp8};
+  return std::any_of(kSections.begin(), kSections.end(), [&](std::string_view s) { return name.starts_with(s); });
+}
+
+std::uint64_t TensorMeta::bytes() const {
+  const auto elements = static_cast<std::uint64_t>(checked_product(shape, name));
+  return checked_mul(elements, std::uint64_t{dtype::size_of(dtype)}, name);
+}
+
+std::uint64_t TensorMeta::row_bytes() const { return rows() == 0 ? 0 : bytes() / static_cast<std::uint64_t>(rows()); }
+
+}  // namespace fp8::ckpt

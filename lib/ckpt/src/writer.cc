@@ -1,0 +1,171 @@
+// Writing one HDF5 file of a checkpoint: the single file, or one rank's shard. The two differ in their root attributes,
+// in the place attributes of blocks, and in how they are committed.
+#include "fp8/ckpt/writer.h"
+
+#include <algorithm>
+
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/h5/user_block.h"
+#include "fp8/h5/writer.h"
+#include "fp8/json/json.h"
+#include "manifest.h"
+
+namespace fp8::ckpt {
+namespace {
+
+h5::Writer start(const std::string& path, Kind kind) {
+  h5::Writer writer(path, h5::kCheckpointMagic);
+  writer.attribute("", "format", std::string(h5::kCheckpointMagic));
+  writer.attribute("", "version", kVersion);
+  writer.attribute("", "kind", std::string(name_of(kind)));
+  return writer;
+}
+
+void write_document(h5::Writer& writer, const std::string& name, const json::Value& value) {
+  if (name != "config" && name != "train" && name != "provenance")
+    throw Error(name + ": not a document of a checkpoint");
+  writer.text(name, json::dump(value));
+}
+
+h5::Attributes attributes_of(const TensorMeta& meta) {
+  h5::Attributes attributes = meta.attributes;
+  if (!meta.fate.empty()) attributes.insert_or_assign("fate", meta.fate);
+  if (!meta.reason.empty()) attributes.insert_or_assign("reason", meta.reason);
+  return attributes;
+}
+
+// Closes the file and reads it again from the disk.
+std::string finish_and_verify(h5::Writer& writer, const std::string& path) {
+  const std::string digest = writer.finish();
+  drop_page_cache(File::open_read(path).fd());
+  if (h5::verify_file(path, h5::kCheckpointMagic).digest != digest)
+    throw Error(path + ": reads back differently than written");
+  return digest;
+}
+
+}  // namespace
+
+struct ModelWriter::State {
+  AtomicFile file;
+  h5::Writer writer;
+  State(const std::string& path, Kind kind, bool force) : file(path, force), writer(start(file.path(), kind)) {}
+};
+
+ModelWriter::ModelWriter(const std::string& path, Kind kind, bool force)
+    : state_(std::make_unique<State>(path, kind, force)) {}
+ModelWriter::~ModelWriter() = default;
+ModelWriter::ModelWriter(ModelWriter&&) noexcept = default;
+ModelWriter& ModelWriter::operator=(ModelWriter&&) noexcept = default;
+
+void ModelWriter::document(const std::string& name, const json::Value& value) {
+  write_document(state_->writer, name, value);
+}
+void ModelWriter::tokenizer(std::string_view text) { state_->writer.text("tokenizer", text); }
+
+void ModelWriter::begin_tensor(const TensorMeta& meta) {
+  state_->writer.begin_dataset(meta.name, meta.dtype, meta.shape, attributes_of(meta));
+}
+
+void ModelWriter::write(std::span<const std::byte> bytes) { state_->writer.write(bytes); }
+void ModelWriter::end_tensor() { state_->writer.end_dataset(); }
+
+void ModelWriter::tensor(const TensorMeta& meta, std::span<const std::byte> bytes) {
+  begin_tensor(meta);
+  write(bytes);
+  end_tensor();
+}
+
+void ModelWriter::commit() {
+  const std::string& path = state_->file.path();
+  finish_and_verify(state_->writer, path);
+  Checkpoint::open(path);  // documents are there and read back
+  state_->file.commit();
+}
+
+struct ShardWriter::State {
+  std::string folder;
+  std::int64_t rank;
+  FileEntry entry;
+  h5::Writer writer;
+  State(const std::string& in, std::int64_t of_rank, std::int64_t world, Kind kind)
+      : folder(in), rank(of_rank), entry{shard_name(of_rank, world), 0, {}, {}}, writer(start(path(), kind)) {
+    writer.attribute("", "rank", of_rank);
+    writer.attribute("", "world", world);
+  }
+  std::string path() const { return folder + "/" + entry.name; }
+};
+
+ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, Kind kind)
+    : state_(std::make_unique<State>(folder, rank, world, kind)) {}
+ShardWriter::~ShardWriter() = default;
+ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
+ShardWriter& ShardWriter::operator=(ShardWriter&&) noexcept = default;
+
+void ShardWriter::document(const std::string& name, const json::Value& value) {
+  if (state_->rank != 0) throw Error(state_->path() + ": documents belong to rank 0");
+  write_document(state_->writer, name, value);
+}
+
+void ShardWriter::tokenizer(std::string_view text) {
+  if (state_->rank != 0) throw Error(state_->path() + ": documents belong to rank 0");
+  state_->writer.text("tokenizer", text);
+}
+
+void ShardWriter::begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end) {
+  if (begin < 0 || end <= begin || end > meta.rows())
+    throw Error(state_->path() + ": /" + meta.name + ": has no rows " + std::to_string(begin) + " to " +
+                std::to_string(end));
+  h5::Attributes attributes = attributes_of(meta);
+  std::vector<std::int64_t> shape = meta.shape;
+  std::vector<std::int64_t> offset(shape.size(), 0);
+  if (!shape.empty()) {
+    shape.front() = end - begin;
+    offset.front() = begin;
+  }
+  attributes.insert_or_assign("offset", offset);
+  attributes.insert_or_assign("global_shape", meta.shape);
+  state_->writer.begin_dataset(meta.name, meta.dtype, shape, attributes);
+  state_->entry.blocks.push_back({meta, begin, end});
+}
+
+void ShardWriter::write(std::span<const std::byte> bytes) { state_->writer.write(bytes); }
+void ShardWriter::end_tensor() { state_->writer.end_dataset(); }
+
+void ShardWriter::tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end,
+                         std::span<const std::byte> bytes) {
+  if (begin == end && bytes.empty()) return;
+  begin_tensor(meta, begin, end);
+  write(bytes);
+  end_tensor();
+}
+
+FileEntry ShardWriter::finish() {
+  State& s = *state_;
+  s.entry.digest = finish_and_verify(s.writer, s.path());
+  s.entry.bytes = File::open_read(s.path()).size();
+  return s.entry;
+}
+
+void copy_tensor(const Checkpoint& source, const std::string& name, ModelWriter& target) {
+  constexpr std::uint64_t kPiece = std::uint64_t{16} << 20;
+  const TensorMeta& meta = source.at(name);
+  const std::uint64_t row = meta.row_bytes();
+  const auto step = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kPiece / std::max<std::uint64_t>(1, row)));
+  std::vector<std::byte> buffer;
+  target.begin_tensor(meta);
+  for (std::int64_t begin = 0; row > 0 && begin < meta.rows(); begin += step) {
+    const std::int64_t rows = std::min(step, meta.rows() - begin);
+    buffer.resize(static_cast<std::uint64_t>(rows) * row);
+    source.read_rows(name, begin, begin + rows, buffer);
+    target.write(buffer);
+  }
+  target.end_tensor();
+}
+
+void copy_unknown(const Checkpoint& source, ModelWriter& target) {
+  for (const TensorMeta& meta : source.unknown()) copy_tensor(source, meta.name, target);
+}
+
+}  // namespace fp8::ckpt

@@ -1,0 +1,158 @@
+/// A folder of its own for each test and a small checkpoint to write into it, whole or by any number of ranks.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8/base/error.h"
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/ckpt/run_folder.h"
+#include "fp8/ckpt/writer.h"
+
+namespace fp8::ckpt {
+
+/// Removes its folder at the end.
+class FolderTest : public testing::Test {
+ protected:
+  FolderTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "fp8-ckpt-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw Error(name + ": cannot create");
+    folder_ = name;
+  }
+  ~FolderTest() override { std::filesystem::remove_all(folder_); }
+  std::string at(const std::string& name) const { return folder_ + "/" + name; }
+
+ private:
+  std::string folder_;
+};
+
+inline std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline void spill(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+/// The message of the Error that `f` throws; "no error" when it throws none.
+inline std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+/// The message of opening and verifying `path`.
+inline std::string verify_error(const std::string& path) {
+  return error_of([&] { Checkpoint::open(path).verify(); });
+}
+
+/// A tensor with its bytes.
+struct Sample {
+  TensorMeta meta;
+  std::vector<std::byte> bytes;
+};
+
+inline Sample sample(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
+                     const std::string& fate = {}, const std::string& reason = {}) {
+  Sample s{{name, dtype, std::move(shape), fate, reason, {}}, {}};
+  s.bytes.resize(s.meta.bytes());
+  for (std::size_t i = 0; i < s.bytes.size(); ++i) s.bytes[i] = static_cast<std::byte>((i * 7 + name.size()) % 120);
+  return s;
+}
+
+/// Every kind of tensor a checkpoint may hold: several dtypes and ranks, a scalar, an empty one, one of an unknown
+/// section.
+inline std::vector<Sample> samples() {
+  std::vector<Sample> all = {sample("weights/model.embed_tokens.weight", DType::f32, {7, 4}, "bf16", "not a linear"),
+                             sample("weights/model.layers.0.self_attn.q_proj.weight", DType::bf16, {5, 6}, "fp8"),
+                             sample("weights/model.norm.weight", DType::f32, {3}),
+                             sample("optimizer/m/model.norm.weight", DType::f32, {3}),
+                             sample("optimizer/v/model.norm.weight", DType::bf16, {3}),
+                             sample("scales/model.layers.0.self_attn.q_proj.weight", DType::f32, {1}),
+                             sample("lora/a", DType::e4m3, {2, 2, 3}),
+                             sample("step_scale", DType::f64, {}),
+                             sample("weights/empty", DType::f32, {0, 4})};
+  all[6].meta.attributes = {{"alpha", 0.5}, {"note", std::string("kept")}, {"rank", std::int64_t{3}}};
+  return all;
+}
+
+inline const json::Value& config() {
+  static const json::Value value = json::object({{"model_type", "llama"}, {"hidden_size", 4}});
+  return value;
+}
+
+inline void write_model(const std::string& path, Kind kind = Kind::model, bool force = false) {
+  ModelWriter w(path, kind, force);
+  w.document("config", config());
+  w.tokenizer("{\"model\":{}}");
+  w.document("provenance", append_provenance({}, "fp8-init", "0.1.0", "fp8-init tiny"));
+  if (kind == Kind::training) w.document("train", json::object({{"step", 3}}));
+  for (const Sample& s : samples()) w.tensor(s.meta, s.bytes);
+  w.commit();
+}
+
+/// First row of `rank` when `rows` are dealt as evenly as it goes.
+inline std::int64_t first_row(std::int64_t rows, std::int64_t rank, std::int64_t world) {
+  return rows / world * rank + std::min(rank, rows % world);
+}
+
+/// What rank `rank` of `world` writes into `temporary`.
+inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, std::int64_t world,
+                             std::int64_t step = 3) {
+  ShardWriter w(temporary, rank, world, Kind::training);
+  if (rank == 0) {
+    w.document("config", config());
+    w.document("train", json::object({{"step", step}}));
+  }
+  for (const Sample& s : samples()) {
+    const std::int64_t begin = first_row(s.meta.rows(), rank, world);
+    const std::int64_t end = first_row(s.meta.rows(), rank + 1, world);
+    const auto part = std::span(s.bytes).subspan(static_cast<std::size_t>(begin) * s.meta.row_bytes(),
+                                                 static_cast<std::size_t>(end - begin) * s.meta.row_bytes());
+    w.tensor(s.meta, begin, end, part);
+  }
+  return w.finish();
+}
+
+inline void write_folder(const std::string& path, std::int64_t world, std::int64_t step = 3) {
+  const std::string temporary = begin_folder(path);
+  std::vector<FileEntry> entries;
+  for (std::int64_t rank = world - 1; rank >= 0; --rank) entries.push_back(write_shard(temporary, rank, world, step));
+  commit_folder(temporary, path, Kind::training, json::object({{"dp_shard", world}}), entries);
+}
+
+/// Every byte of every tensor is as written.
+inline void expect_samples(const Checkpoint& c) {
+  for (const Sample& s : samples()) {
+    if (c.is_folder() && s.meta.rows() == 0) continue;  // a folder holds no tensor without rows
+    const TensorMeta* meta = c.find(s.meta.name);
+    if (meta == nullptr) {
+      ADD_FAILURE() << s.meta.name;
+      continue;
+    }
+    EXPECT_EQ(*meta, s.meta) << s.meta.name;
+    std::vector<std::byte> bytes(s.bytes.size());
+    c.read(s.meta.name, bytes);
+    EXPECT_EQ(bytes, s.bytes) << s.meta.name;
+  }
+}
+
+}  // namespace fp8::ckpt
+
+/// `text` holds `part`.
+#define EXPECT_HOLDS(text, part) \
+  EXPECT_PRED2([](const std::string& a, const std::string& b) { return a.find(b) != std::string::npos; }, text, part)

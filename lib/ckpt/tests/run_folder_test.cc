@@ -1,0 +1,70 @@
+// Which checkpoints a run has, which is the newest good one, which may go.
+
+#include "fixture.h"
+
+namespace fp8::ckpt {
+namespace {
+
+using RunFolder = FolderTest;
+
+TEST(StepName, there_and_back) {
+  EXPECT_EQ(step_name(1000), "step-00001000");
+  EXPECT_EQ(step_name(123456789), "step-123456789");
+  for (const std::int64_t step : {0, 1, 99999999, 100000000}) EXPECT_EQ(parse_step_name(step_name(step)), step);
+  for (const char* name : {"step-1", "step-00001000.tmp", "step-0000100x", "step-000001000", "step-",
+                           "step-99999999999999999999", "log.jsonl"})
+    EXPECT_EQ(parse_step_name(name), std::nullopt) << name;
+}
+
+TEST_F(RunFolder, newest_first_and_nothing_else) {
+  EXPECT_TRUE(list_steps(at("none")).empty());
+  for (const char* name : {"step-00000002", "step-00000010", "step-100000000", "step-00000011.tmp", "other"})
+    std::filesystem::create_directory(at(name));
+  spill(at("step-00000099"), "a file");
+  std::vector<std::int64_t> steps;
+  for (const StepFolder& s : list_steps(at(""))) steps.push_back(s.step);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{100000000, 10, 2}));
+  EXPECT_EQ(cleanup_tmp(at("run")).size(), 0U);
+  const auto removed = cleanup_tmp(at(""));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_HOLDS(removed[0], "step-00000011.tmp");
+  EXPECT_FALSE(std::filesystem::exists(at("step-00000011.tmp")));
+}
+
+TEST_F(RunFolder, the_newest_valid_one_is_taken_and_damage_is_told) {
+  for (const int step : {1, 2, 3}) write_folder(at(step_name(step)), 2, step);
+  EXPECT_EQ(newest_valid(at(""))->step, 3);
+  std::filesystem::remove(at("step-00000003/rank-00001-of-00002.h5"));
+  std::filesystem::remove(at("step-00000002/manifest.json"));
+  std::vector<std::string> told;
+  const auto found = newest_valid(
+      at(""), [&](const StepFolder& f, const std::string& reason) { told.push_back(f.path + " " + reason); });
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->step, 1);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_HOLDS(told[0], "rank-00001-of-00002.h5");
+  EXPECT_HOLDS(told[1], "no manifest.json");
+  std::filesystem::remove_all(at("step-00000001"));
+  EXPECT_EQ(newest_valid(at("")), std::nullopt);
+}
+
+TEST_F(RunFolder, pruning_keeps_the_newest_and_the_protected) {
+  for (const int step : {10, 20, 30, 40, 50}) std::filesystem::create_directory(at(step_name(step)));
+  EXPECT_TRUE(prune(at(""), 0).empty());
+  const auto removed = prune(at(""), 2, [](std::int64_t step) { return step == 20; });
+  EXPECT_EQ(removed.size(), 2U);
+  std::vector<std::int64_t> left;
+  for (const StepFolder& s : list_steps(at(""))) left.push_back(s.step);
+  EXPECT_EQ(left, (std::vector<std::int64_t>{50, 40, 20}));
+}
+
+TEST(Provenance, grows_by_one_entry) {
+  const json::Value one = append_provenance({}, "fp8-init", "0.1.0", "fp8-init tiny");
+  const json::Value two = append_provenance(one, "fp8-convert", "0.1.0", "fp8-convert a.h5");
+  ASSERT_EQ(two.as_array().size(), 2U);
+  EXPECT_EQ(two.as_array()[0], one.as_array()[0]);
+  EXPECT_EQ(two.as_array()[1].as_object().at("tool").as_string(), "fp8-convert");
+}
+
+}  // namespace
+}  // namespace fp8::ckpt
