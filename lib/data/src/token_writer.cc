@@ -18,10 +18,26 @@ namespace {
 using dtype::DType;
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
+// Runs `body`; an error about a temporary file (whose path begins with `temporary`) is told of the target, which the
+// user knows.
+template <class F>
+void naming_target(const std::string& temporary, const std::string& target, const F& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    if (!message.starts_with(temporary)) throw;
+    throw Error(target + message.substr(temporary.size()), e.code());
+  }
+}
+
 // Bytes kept on disk until they are all there. The file has no name, so nothing is left behind whatever happens.
 class Spool {
  public:
-  explicit Spool(const std::string& path) : file_(File::create_exclusive(path)) { std::filesystem::remove(path); }
+  Spool(const std::string& path, std::string target) : target_(std::move(target)) {
+    naming_target(path, target_, [&] { file_ = File::create_exclusive(path); });
+    std::filesystem::remove(path);
+  }
 
   void append(std::span<const std::byte> bytes) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
@@ -40,10 +56,11 @@ class Spool {
 
  private:
   void flush() {
-    file_.write_all(buffer_);
+    naming_target(file_.path(), target_, [&] { file_.write_all(buffer_); });
     buffer_.clear();
   }
 
+  std::string target_;
   File file_;
   std::vector<std::byte> buffer_;
   std::uint64_t size_ = 0;
@@ -75,9 +92,9 @@ struct TokenWriter::State {
       : target(path),
         type(token_type(vocab_size)),
         file(path, force),
-        tokens(file.path() + ".tokens"),
-        documents(file.path() + ".documents"),
-        mask(with_mask ? std::optional<Spool>(std::in_place, file.path() + ".mask") : std::nullopt) {
+        tokens(file.path() + ".tokens", path),
+        documents(file.path() + ".documents", path),
+        mask(with_mask ? std::optional<Spool>(std::in_place, file.path() + ".mask", path) : std::nullopt) {
     add_document();
   }
   void add_document() {
@@ -158,15 +175,12 @@ TokenInfo TokenWriter::finish() {
   State& s = *state_;
   if (s.info.tokens == 0) throw Error(s.target + ": there would be no tokens in it");
   const std::string temporary = s.file.path();
-  try {
+  naming_target(temporary, s.target, [&] {
     s.write();
     const File written = File::open_read(temporary);
     drop_page_cache(written.fd());
     h5::verify_file(temporary, h5::kTokensMagic);
-  } catch (const Error& e) {
-    const std::string message = e.what();  // the user knows only the target
-    throw Error(message.starts_with(temporary) ? s.target + message.substr(temporary.size()) : message, e.code());
-  }
+  });
   s.file.commit();
   const TokenInfo info = s.info;
   state_.reset();

@@ -1,0 +1,2 @@
+about := Text, JSON Lines and token ids into a token file
+deps  := base json cli data
