@@ -31,7 +31,8 @@ struct Scalars {
   std::uint64_t seed = 0;      ///< of the run, for stochastic rounding
 };
 
-/// Scalars of update t (from 1); lr and norm as given. clip <= 0 means no clipping.
+/// Scalars of update t (from 1); `norm` is that of the whole gradient before clipping, clip <= 0 means no clipping.
+/// Skips when the norm is not finite. Throws Error when t < 1.
 Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, double norm, double clip, std::uint64_t seed);
 
 /// One block of one tensor. All views contiguous, same number of elements.
@@ -54,7 +55,7 @@ struct Block {
 /// Throws Error on views that do not fit each other.
 void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars);
 
-/// Sum of squares of an f32 view, in f64, same bits for any number of threads.
+/// Sum of squares of a contiguous f32 view, in f64, same bits for any number of threads.
 double sum_of_squares(const Context& ctx, const View& x);
 
 }  // namespace fp8::optim

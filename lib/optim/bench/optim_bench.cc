@@ -1,0 +1,102 @@
+// Speed of the optimizer beside that of memory: a triad is the speed of light. Bytes are
+// counted as the algorithm needs them, without what a cache reads before it writes, for both alike.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "fp8/device/device.h"
+#include "fp8/optim/adamw.h"
+#include "fp8/tensor/tensor.h"
+
+namespace fp8::optim {
+namespace {
+
+using dtype::DType;
+using tensor::Tensor;
+
+constexpr std::int64_t kElements = std::int64_t{1} << 25;
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+Tensor filled(DType type, float value) {
+  Tensor t(type, {kElements});
+#pragma omp parallel for schedule(static) num_threads(device::host_threads())
+  for (std::int64_t i = 0; i < kElements; ++i) {
+    if (type == DType::f32) t.as<float>()[i] = value;
+    if (type == DType::bf16) t.as<dtype::Bf16>()[i] = dtype::to_bf16(value);
+  }
+  return t;
+}
+
+/// a = b + s c over arrays of its own.
+class Triad {
+ public:
+  /// Seconds of one pass.
+  double run() const {
+    float* a = a_.as<float>();
+    const float *b = b_.as<float>(), *c = c_.as<float>();
+    const double begin = seconds();
+#pragma omp parallel for simd schedule(static) num_threads(device::host_threads())
+    for (std::int64_t i = 0; i < kElements; ++i) a[i] = b[i] + 3.0f * c[i];
+    benchmark::ClobberMemory();
+    return seconds() - begin;
+  }
+
+ private:
+  Tensor a_ = filled(DType::f32, 0), b_ = filled(DType::f32, 1), c_ = filled(DType::f32, 2);
+};
+
+/// Times `work`, which needs `bytes` of memory an element, and a triad in turns, so that both meet the same machine;
+/// reports the share of the triad's bandwidth from the fastest of each.
+template <class Work>
+void measure(benchmark::State& state, std::size_t bytes, Work&& work) {
+  const Triad triad;
+  double fastest = 1e9, fastest_triad = 1e9;
+  for (auto _ : state) {
+    fastest_triad = std::min(fastest_triad, triad.run());
+    const double begin = seconds();
+    work();
+    const double took = seconds() - begin;
+    fastest = std::min(fastest, took);
+    state.SetIterationTime(took);
+  }
+  const double bandwidth = static_cast<double>(bytes) * static_cast<double>(kElements) / fastest;
+  const double light = 12.0 * static_cast<double>(kElements) / fastest_triad;
+  state.counters["GB/s"] = bandwidth * 1e-9;
+  state.counters["triad_GB/s"] = light * 1e-9;
+  state.counters["of_triad"] = bandwidth / light;
+}
+
+void adamw_block(benchmark::State& state, DType master, DType moments, bool copies) {
+  const Tensor p = filled(master, 0.02f), g = filled(DType::f32, 1e-3f), m = filled(moments, 0), v = filled(moments, 0);
+  const Tensor copy = filled(DType::bf16, 0), amax(DType::f32, {1});
+  const Block block{.master = p.view(),
+                    .gradient = g.view(),
+                    .m = m.view(),
+                    .v = v.view(),
+                    .copy = copies ? copy.view() : View{},
+                    .amax = amax.view(),
+                    .decay = true};
+  const Settings settings;
+  std::int64_t t = 0;
+  const std::size_t stored = size_of(master) + 2 * size_of(moments);
+  measure(state, 2 * stored + sizeof(float) + (copies ? 2 : 0),
+          [&] { adamw({}, block, settings, scalars_of(settings, ++t, 1e-3, 1, 1, 0)); });
+}
+
+void squares(benchmark::State& state) {
+  const Tensor x = filled(DType::f32, 1);
+  measure(state, sizeof(float), [&] { benchmark::DoNotOptimize(sum_of_squares({}, x.view())); });
+}
+
+BENCHMARK_CAPTURE(adamw_block, f32_and_bf16_copy, DType::f32, DType::f32, true)->UseManualTime();
+BENCHMARK_CAPTURE(adamw_block, f32, DType::f32, DType::f32, false)->UseManualTime();
+BENCHMARK_CAPTURE(adamw_block, f32_with_bf16_moments_and_copy, DType::f32, DType::bf16, true)->UseManualTime();
+BENCHMARK_CAPTURE(adamw_block, bf16_with_bf16_moments, DType::bf16, DType::bf16, false)->UseManualTime();
+BENCHMARK(squares)->UseManualTime();
+
+}  // namespace
+}  // namespace fp8::optim
+
+BENCHMARK_MAIN();

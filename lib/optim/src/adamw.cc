@@ -1,0 +1,195 @@
+// AdamW on the host: one pass over a block in chunks of a fixed size, vectorized within a chunk. Elements do not meet
+// but in the amax, whose order does not matter, so threads and blocks cannot change a bit.
+#include "fp8/optim/adamw.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <string>
+#include <type_traits>
+
+#include "fp8/base/error.h"
+#include "fp8/optim/adamw_element.h"
+
+namespace fp8::optim {
+namespace {
+
+using dtype::Bf16;
+using dtype::DType;
+
+constexpr std::int64_t kChunk = 4096;  // elements; the noise of one fits the first-level cache
+constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu;
+
+/// Stands for the type of a copy that nobody wants.
+struct NoCopy {};
+
+/// A block with its types known. P master, M moments, C copy.
+template <class P, class M, class C>
+struct Arrays {
+  P* master;
+  const float* gradient;
+  M* m;
+  M* v;
+  C* copy;
+};
+
+/// Random words of a chunk, two for each element; see rounding_noise().
+struct Noise {
+  std::array<std::uint32_t, 2 * kChunk + 4> words;
+
+  /// Words of `count` elements from global element `first` on; returns where those of the first one lie.
+  const std::uint32_t* fill(const Scalars& s, std::uint32_t tensor, std::int64_t first, std::int64_t count) {
+    const auto pair = static_cast<std::uint64_t>(first) / 2;
+    const std::int64_t pairs = (first + count + 1) / 2 - first / 2;
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const auto w = rounding_noise(s.seed, s.update, tensor, pair + static_cast<std::uint64_t>(i));
+      std::uint32_t* out = words.data() + 4 * i;
+      out[0] = w[0];
+      out[1] = w[1];
+      out[2] = w[2];
+      out[3] = w[3];
+    }
+    return words.data() + 2 * (first % 2);
+  }
+};
+
+/// out = value, as numbers: the compiler does not vectorize the assignment of a struct.
+void put(float& out, float value) { out = value; }
+void put(Bf16& out, Bf16 value) { out.bits = value.bits; }
+
+/// Writes the copy of a stored master weight; returns its magnitude as bits, which order as the values do, NaN above
+/// all.
+template <class P, class C>
+std::uint32_t finish(P stored, [[maybe_unused]] C* copy) {
+  const float value = dtype::to_float(stored);
+  if constexpr (!std::is_same_v<C, NoCopy>) put(*copy, dtype::from_float<C>(value));
+  return std::bit_cast<std::uint32_t>(value) & kMagnitude;
+}
+
+/// The address of element i, or null where there is no copy.
+template <class C>
+C* at(C* copy, [[maybe_unused]] std::int64_t i) {
+  if constexpr (std::is_same_v<C, NoCopy>) return nullptr;
+  return copy + i;
+}
+
+/// Updates elements [begin, end); returns the largest magnitude as bits.
+template <class P, class M, class C>
+std::uint32_t update_chunk(const Arrays<P, M, C>& arrays, std::int64_t begin, std::int64_t end,
+                           const Coefficients& coefficients, [[maybe_unused]] const std::uint32_t* noise) {
+  const Arrays<P, M, C> a = arrays;     // local copies, so that the compiler sees
+  const Coefficients c = coefficients;  // that no store changes them
+  std::uint32_t amax = 0;
+#pragma GCC ivdep
+  for (std::int64_t i = begin; i < end; ++i) {
+    std::uint32_t random = 0, random_v = 0;
+    if constexpr (!std::is_same_v<P, float> || !std::is_same_v<M, float>) {
+      random = noise[2 * (i - begin)];
+      random_v = noise[2 * (i - begin) + 1];
+    }
+    const Element before{dtype::to_float(a.master[i]), dtype::to_float(a.m[i]), dtype::to_float(a.v[i])};
+    const Element e = adamw_element(before, a.gradient[i], c);
+    const P stored = store_rounded<P>(e.p, random);
+    put(a.master[i], stored);
+    put(a.m[i], store_rounded<M>(e.m, random >> 16));
+    put(a.v[i], store_rounded<M>(e.v, random_v));
+    amax = std::max(amax, finish(stored, at(a.copy, i)));
+  }
+  return amax;
+}
+
+/// Copies elements [begin, end) of a master that stays as it is; returns the largest magnitude as bits.
+template <class P, class C>
+std::uint32_t keep_chunk(const P* master, C* copy, std::int64_t begin, std::int64_t end) {
+  std::uint32_t amax = 0;
+#pragma GCC ivdep
+  for (std::int64_t i = begin; i < end; ++i) amax = std::max(amax, finish(master[i], at(copy, i)));
+  return amax;
+}
+
+template <class P, class M, class C>
+std::uint32_t update(const Block& b, const Arrays<P, M, C>& a, const Settings& settings, const Scalars& scalars) {
+  constexpr bool kRounds = !std::is_same_v<P, float> || !std::is_same_v<M, float>;
+  const Coefficients c = coefficients_of(settings, scalars, b.decay);
+  const std::int64_t n = b.master.size();
+  std::uint32_t amax = 0;
+#pragma omp parallel for schedule(static) num_threads(device::host_threads()) reduction(max : amax) if (n > kChunk)
+  for (std::int64_t begin = 0; begin < n; begin += kChunk) {
+    const std::int64_t end = std::min(begin + kChunk, n);
+    if (scalars.skip != 0) {
+      amax = std::max(amax, keep_chunk(a.master, a.copy, begin, end));
+    } else if constexpr (kRounds) {
+      Noise noise;
+      const std::uint32_t* words = noise.fill(scalars, b.tensor, b.first_element + begin, end - begin);
+      amax = std::max(amax, update_chunk(a, begin, end, c, words));
+    } else {
+      amax = std::max(amax, update_chunk(a, begin, end, c, nullptr));
+    }
+  }
+  return amax;
+}
+
+/// Calls f with a float or a Bf16, after `type`.
+template <class F>
+std::uint32_t with_type(DType type, const char* what, F&& f) {
+  if (type == DType::f32) return f(float{});
+  if (type == DType::bf16) return f(Bf16{});
+  throw Error(std::string("AdamW: ") + what + " must be float32 or bfloat16");
+}
+
+void check(const Block& b) {
+  const auto fits = [&](const View& view, const char* what) {
+    if (view.size() != b.master.size()) throw Error(std::string("AdamW: ") + what + " differs from master in size");
+    if (!view.contiguous()) throw Error(std::string("AdamW: ") + what + " is not contiguous");
+    if (view.place != device::Place::host) throw Error(std::string("AdamW: ") + what + " is not in host memory");
+  };
+  fits(b.master, "master");
+  fits(b.gradient, "gradient");
+  fits(b.m, "first moment");
+  fits(b.v, "second moment");
+  if (b.m.dtype != b.v.dtype) throw Error("AdamW: moments differ in type");
+  if (!b.copy.empty()) fits(b.copy, "copy");
+  if (!b.amax.empty() && b.amax.size() != 1) throw Error("AdamW: amax must be one number");
+}
+
+}  // namespace
+
+Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, double norm, double clip, std::uint64_t seed) {
+  if (t < 1) throw Error("AdamW: updates count from 1");
+  const auto count = static_cast<double>(t);
+  Scalars s;
+  s.lr = static_cast<float>(lr);
+  if (clip > 0) s.gradient_scale = static_cast<float>(std::min(1.0, clip / (norm + 1e-6)));
+  s.correction1 = static_cast<float>(1.0 - std::pow(static_cast<double>(settings.beta1), count));
+  s.correction2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(static_cast<double>(settings.beta2), count)));
+  s.skip = std::isfinite(norm) ? 0 : 1;
+  s.update = t;
+  s.seed = seed;
+  return s;
+}
+
+void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars) {
+  check(block);
+  if (ctx.dry || block.master.size() == 0) return;
+  const bool same = block.copy.data == block.master.data && block.copy.dtype == block.master.dtype;
+  const bool copies = !block.copy.empty() && !same;
+  const std::uint32_t amax = with_type(block.master.dtype, "master", [&]<class P>(P) {
+    return with_type(block.m.dtype, "moments", [&]<class M>(M) {
+      const auto run = [&]<class C>(C* copy) {
+        const Arrays<P, M, C> arrays{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(),
+                                     copy};
+        return update(block, arrays, settings, scalars);
+      };
+      if (!copies) return run(static_cast<NoCopy*>(nullptr));
+      return with_type(block.copy.dtype, "copy", [&]<class C>(C) { return run(block.copy.as<C>()); });
+    });
+  });
+  if (!block.amax.empty()) {
+    float* largest = block.amax.as<float>();
+    *largest = std::bit_cast<float>(std::max(amax, std::bit_cast<std::uint32_t>(*largest) & kMagnitude));
+  }
+}
+
+}  // namespace fp8::optim

@@ -1,0 +1,50 @@
+// The squared norm of a gradient, summed in an order that only its length decides.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "fp8/base/error.h"
+#include "fp8/optim/adamw.h"
+
+namespace fp8::optim {
+namespace {
+
+constexpr std::int64_t kBlock = 1 << 15;  // elements summed by one thread
+constexpr std::int64_t kLanes = 32;       // sums that run beside each other
+
+double sum_block(const float* x, std::int64_t n) {
+  std::array<double, kLanes> lane{};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+#pragma omp simd
+    for (std::int64_t l = 0; l < kLanes; ++l) {
+      const double value = static_cast<double>(x[i + l]);
+      lane[static_cast<std::size_t>(l)] += value * value;  // the product is exact, so an fma changes nothing
+    }
+  }
+  double sum = 0;
+  for (const double part : lane) sum += part;
+  for (; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+}  // namespace
+
+double sum_of_squares(const Context& ctx, const View& x) {
+  if (!x.contiguous() || x.place != device::Place::host) {
+    throw Error("sum of squares: needs contiguous numbers in host memory");
+  }
+  const std::int64_t n = x.size(), blocks = (n + kBlock - 1) / kBlock;
+  const float* data = x.as<const float>();
+  if (ctx.dry) return 0;
+  std::vector<double> partial(static_cast<std::size_t>(blocks));
+#pragma omp parallel for schedule(static) num_threads(device::host_threads()) if (blocks > 1)
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    partial[static_cast<std::size_t>(b)] = sum_block(data + b * kBlock, std::min(kBlock, n - b * kBlock));
+  }
+  double sum = 0;
+  for (const double part : partial) sum += part;
+  return sum;
+}
+
+}  // namespace fp8::optim
