@@ -30,7 +30,7 @@ mpi.lib       := -L/usr/lib/$(multiarch)/openmpi/lib -lmpi
 benchmark.lib := -lbenchmark
 gtest.lib     := -lgtest_main -lgtest
 
-warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(if $(WERROR),-Werror)
+warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wno-restrict $(if $(WERROR),-Werror)
 sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 CXXFLAGS = -std=c++20 $(OPT) -g1 -march=$(MARCH) -fno-math-errno -fno-trapping-math -fopenmp $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 LDFLAGS  = -fopenmp $(sanitize) -Wl,--as-needed

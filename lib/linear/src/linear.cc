@@ -1,4 +1,5 @@
-// The three GEMMs of a linear layer. Reads the recipe's table and hands operands to the engine; casts belong to quant, products to gemm.
+// The three GEMMs of a linear layer. Reads the recipe's table and hands operands to the engine; casts belong to quant,
+// products to gemm.
 #include "fp8/linear/linear.h"
 
 #include "fp8/base/error.h"
@@ -101,18 +102,20 @@ class InputGradient {
 
 }  // namespace
 
-Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts, const Precision& precision, Pass pass) {
+Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
+               const Precision& precision, Pass pass) {
   Weight w{bias, precision, {}};
   for (const Part& part : merged(parts, precision.recipe != nullptr)) {
     const View rows = matrix.rows(part.begin, part.end);
-    w.operands.push_back({part, part.fp8 ? quant::quantize(ctx, rows, weight_cast(*precision.recipe, pass), contracted(pass), precision.options)
+    w.operands.push_back({part, part.fp8 ? quant::quantize(ctx, rows, weight_cast(*precision.recipe, pass),
+                                                           contracted(pass), precision.options)
                                          : plain(rows)});
   }
   return w;
 }
 
-Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts, const Precision& precision,
-                     Pass pass) {
+Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
+                     const Precision& precision, Pass pass) {
   Weight w{bias, precision, {}};
   const quant::Cast& cast = weight_cast(*precision.recipe, pass);
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -131,11 +134,13 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
   for (const Operand& o : weight.operands) {
     const gemm::Options options{gemm::Role::forward, false, o.part.fp8 && recipe->fast_accumulation,
                                 weight.bias.empty() ? View{} : weight.bias.rows(o.part.begin, o.part.end)};
-    engine.matmul(ctx, operand(o.part.fp8 ? x_codes.get() : plain(x)), transposed(o.codes), y.columns(o.part.begin, o.part.end), options);
+    engine.matmul(ctx, operand(o.part.fp8 ? x_codes.get() : plain(x)), transposed(o.codes),
+                  y.columns(o.part.begin, o.part.end), options);
   }
 }
 
-void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy, const Gradients& gradients) {
+void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
+              const Gradients& gradients) {
   const device::Scope scope(*ctx.arena);
   const quant::Recipe* recipe = weight.precision.recipe;
   const quant::Cast none;
@@ -150,15 +155,18 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
     const device::Scope part_scope(*ctx.arena);
     const View dy_part = dy.columns(o.part.begin, o.part.end);
     Quantized dyq = plain(dy_part);
-    if (o.part.fp8) dyq = quant::quantize(ctx, dy_part, recipe->dy.columns, Contract::columns, weight.precision.options);
+    if (o.part.fp8)
+      dyq = quant::quantize(ctx, dy_part, recipe->dy.columns, Contract::columns, weight.precision.options);
     if (!gradients.dx.empty()) dx.add(engine, operand(dyq), operand(o.codes));
-    if (!gradients.dw.empty()) weight_gradient(ctx, engine, weight, o.part, dy_part, o.part.fp8 ? &dyq : nullptr, x, x_codes, gradients);
+    if (!gradients.dw.empty())
+      weight_gradient(ctx, engine, weight, o.part, dy_part, o.part.fp8 ? &dyq : nullptr, x, x_codes, gradients);
   }
   dx.finish();
   if (!gradients.db.empty()) ops::bias_backward(ctx, dy, gradients.db);
 }
 
-gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m, bool backward) {
+gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m,
+                        bool backward) {
   gemm::Count count;
   const int each = backward ? recipe.fp8_gemms() : 1;
   for (const Part& p : parts) {

@@ -3,6 +3,7 @@
 #include "fp8/ops/elementwise.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "fp8/ops/norm.h"
 #include "rows.h"
@@ -222,6 +223,18 @@ void copy(const Context& ctx, const View& in, const View& out) {
         convert_run(runs.start(from, in, i), in_step, runs.start(to, out, i), out_step, runs.length(i));
       });
     });
+  });
+}
+
+void zero(const Context& ctx, const View& x) {
+  need_host(ctx);
+  need(x.contiguous(), "zero", "not contiguous");
+  if (ctx.dry) return;
+  constexpr std::int64_t kPiece = 1 << 18;
+  const auto bytes = static_cast<std::int64_t>(x.bytes());
+  parallel_for((bytes + kPiece - 1) / kPiece, kPiece, [&](std::int64_t i) {
+    std::memset(static_cast<std::byte*>(x.data) + i * kPiece, 0,
+                static_cast<std::size_t>(std::min(kPiece, bytes - i * kPiece)));
   });
 }
 

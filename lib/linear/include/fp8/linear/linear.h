@@ -1,6 +1,6 @@
-/// A linear layer y = x w^T (+ bias) under any recipe: forward, dgrad, wgrad. Several projections of the same input lie together (q, k, v;
-/// gate, up): in high precision one GEMM serves them all; in FP8 the input is cast once and each projection has its own scales and GEMM, as if it
-/// stood alone.
+/// A linear layer y = x w^T (+ bias) under any recipe: forward, dgrad, wgrad. Several projections of the same input lie
+/// together (q, k, v; gate, up): in high precision one GEMM serves them all; in FP8 the input is cast once and each
+/// projection has its own scales and GEMM, as if it stood alone.
 ///   x [M, K], w [N, K], y and dy [M, N]; activations f32 or bf16; gradients of weights f32
 /// A layer is described by a Weight, which is prepared for a pass and thrown away; nothing is remembered here.
 /// Source: torchao float8_linear.py (which operand is cast how, per recipe).
@@ -32,8 +32,9 @@ struct Precision {
 
 /// One part, or neighbouring parts that are not FP8 as one, ready for GEMMs.
 struct Operand {
-  Part part;               ///< rows of the whole weight
-  quant::Quantized codes;  ///< [rows, K]: for the forward GEMM (contracts columns) or for dgrad (contracts rows), as prepared
+  Part part;  ///< rows of the whole weight
+  quant::Quantized
+      codes;  ///< [rows, K]: for the forward GEMM (contracts columns) or for dgrad (contracts rows), as prepared
 };
 
 /// A weight ready for a pass.
@@ -53,11 +54,12 @@ struct Codes {
 enum class Pass : std::uint8_t { forward, backward };
 
 /// Quantizes a weight's FP8 parts for a pass; memory from the arena. `matrix` is [N, K].
-Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts, const Precision& precision, Pass pass);
+Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
+               const Precision& precision, Pass pass);
 
 /// The same from gathered codes; every part is FP8 with one scale.
-Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts, const Precision& precision,
-                     Pass pass);
+Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
+                     const Precision& precision, Pass pass);
 
 /// y [M, N] = x w^T + bias. y has x's dtype.
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y);
@@ -70,11 +72,14 @@ struct Gradients {
   bool accumulate = false;  ///< dw += instead of dw =
 };
 
-/// Gradients of forward; x is its input, dy [M, N] the gradient of its output. The weight must be prepared for the backward pass.
-void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy, const Gradients& gradients);
+/// Gradients of forward; x is its input, dy [M, N] the gradient of its output. The weight must be prepared for the
+/// backward pass.
+void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
+              const Gradients& gradients);
 
-/// What was planned: FP8 GEMMs of one forward (and one backward) of a weight with these parts, K columns, over m rows of x, and their FLOPs.
-/// From the fates alone, so that it can be held against what the engine counted.
-gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m, bool backward);
+/// What was planned: FP8 GEMMs of one forward (and one backward) of a weight with these parts, K columns, over m rows
+/// of x, and their FLOPs. From the fates alone, so that it can be held against what the engine counted.
+gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m,
+                        bool backward);
 
 }  // namespace fp8::linear

@@ -31,4 +31,7 @@ void add(const Context& ctx, const View& a, const View& b, const View& out);
 /// two-dimensional views may be strided.
 void copy(const Context& ctx, const View& in, const View& out);
 
+/// All bytes of a contiguous view become zero, on all threads.
+void zero(const Context& ctx, const View& x);
+
 }  // namespace fp8::ops

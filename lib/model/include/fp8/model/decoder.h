@@ -1,0 +1,72 @@
+/// A decoder-only transformer's forward and backward pass over one micro-batch, read top-down as the algorithm goes:
+/// embedding, layers, final norm, LM head with the loss in blocks of rows. Neither a logits tensor nor a T x T matrix
+/// ever exists. The same code serves host and device. Source: transformers modeling_{llama,mistral,qwen2,qwen3}.py for
+/// what is computed.
+///   B sequences, T tokens each, M = B T rows, C hidden, V vocabulary
+#pragma once
+
+#include <cstdint>
+
+#include "fp8/gemm/gemm.h"
+#include "fp8/hf/config.h"
+#include "fp8/model/weights.h"
+
+namespace fp8::model {
+
+/// What backward computes again instead of keeping it. selective: norms' outputs and SwiGLU's; full: everything inside
+/// a layer.
+enum class Recompute : std::uint8_t { none, selective, full };
+
+/// One micro-batch.
+struct Batch {
+  View tokens;             ///< i32 [B, T]
+  View targets;            ///< i32 [B, T]; ops::kIgnoredTarget carries no loss
+  std::int64_t sequences;  ///< B
+  std::int64_t length;     ///< T
+  /// M.
+  std::int64_t rows() const { return sequences * length; }
+};
+
+/// How the decoder runs.
+struct DecoderOptions {
+  dtype::DType activation = dtype::DType::bf16;  ///< f32 or bf16
+  Recompute recompute = Recompute::none;         ///< trades time for memory; same numbers
+};
+
+/// The transformer. Holds no weights and no state: calls with the same arguments give the same bits (for the same
+/// number of threads).
+class Decoder {
+ public:
+  Decoder(const hf::Config& config, const DecoderOptions& options);
+
+  /// Losses f32 [M] of every target, in nats, 0 where ignored.
+  void forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+               const View& losses) const;
+
+  /// The same, and the gradients of gradient_scale * sum(losses), handed to `weights` unit by unit from the last to the
+  /// first.
+  void forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+                        float gradient_scale, const View& losses) const;
+
+  /// Logits [M, V] in the activations' type, for sampling and for tests on small models; memory is the caller's.
+  void logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+              const View& out) const;
+
+  /// The model.
+  const hf::Config& config() const { return config_; }
+  /// Number of units, layers + 2.
+  int units() const { return static_cast<int>(config_.num_hidden_layers) + 2; }
+
+ private:
+  hf::Config config_;
+  DecoderOptions options_;
+};
+
+/// Rows of logits that exist at a time.
+std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::DType activation);
+
+/// FP8 GEMMs (and FLOPs) that a micro-batch of `rows` tokens must execute, from the fates in the table alone.
+gemm::Count planned_fp8(const hf::Config& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
+                        std::int64_t rows, Recompute recompute, dtype::DType activation, bool backward);
+
+}  // namespace fp8::model

@@ -1,0 +1,268 @@
+// The decoder's passes: which unit is computed when, what is kept, and when weights come and gradients go.
+#include "fp8/model/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fp8/ops/attention.h"
+#include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
+#include "layer.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+using tensor::take;
+
+constexpr std::int64_t kHeadBlockBytes = 32 << 20;  // of logits
+
+// One micro-batch on its way through the model.
+struct MicroBatch {
+  const Context& ctx;
+  LayerEnvironment env;
+  WeightSource& weights;
+  const Batch& batch;
+  int head_unit;  // final norm and head
+  int head_home;  // unit that holds the head's matrix: 0 when tied
+  Slot head_slot;
+
+  MicroBatch(const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
+             const hf::Config& config, DType activation)
+      : ctx(context),
+        env{config, activation, engine, b.sequences, b.length, {}, {}},
+        weights(source),
+        batch(b),
+        head_unit(static_cast<int>(config.num_hidden_layers) + 1),
+        head_home(config.tie_word_embeddings ? 0 : head_unit),
+        head_slot(config.tie_word_embeddings ? Slot::embedding : Slot::head) {
+    env.cos = take(ctx, DType::f32, {b.length, config.head_dim / 2}, "activations");
+    env.sin = take(ctx, DType::f32, {b.length, config.head_dim / 2}, "activations");
+    const std::vector<double> frequencies = hf::rope_inv_freq(config);
+    const std::vector<float> f32(frequencies.begin(), frequencies.end());
+    ops::rope_tables(ctx, f32, env.cos, env.sin);
+  }
+
+  View rows_by_hidden(std::string_view category) const {
+    return take(ctx, env.activation, {env.rows(), env.config.hidden_size}, category);
+  }
+
+  void embed(const View& x) {
+    weights.prefetch(0);
+    const device::Scope scope(*ctx.arena);
+    const UnitWeights w = weights.acquire(ctx, 0, Pass::forward);
+    weights.prefetch(1);
+    ops::embedding_forward(ctx, batch.tokens, w.vector(Slot::embedding), x);
+    weights.release(0);
+  }
+
+  void forward_layer(int unit, const View& x, const Kept& kept, const View& out) {
+    const device::Scope scope(*ctx.arena);
+    const UnitWeights w = weights.acquire(ctx, unit, Pass::forward);
+    weights.prefetch(unit + 1);
+    layer_forward(ctx, env, w, x, kept, out, false);
+    weights.release(unit);
+  }
+
+  // All layers with nothing kept: x is overwritten layer by layer.
+  void forward_layers(const View& x) {
+    for (int unit = 1; unit < head_unit; ++unit) {
+      const device::Scope scope(*ctx.arena);
+      const Kept kept = take_kept(ctx, env, true);
+      forward_layer(unit, x, kept, x);
+    }
+  }
+
+  // Calls body(weight, first row, one past the last) for blocks of normalized rows.
+  template <class Body>
+  void head_blocks(Body&& body) {
+    const std::int64_t m = env.rows(), step = head_block_rows(m, env.config.vocab_size, env.activation);
+    for (std::int64_t begin = 0; begin < m; begin += step) {
+      const device::Scope scope(*ctx.arena);
+      const std::int64_t end = std::min(m, begin + step);
+      body(take(ctx, env.activation, {end - begin, env.config.vocab_size}, "logits block"), begin, end);
+    }
+  }
+
+  // The head's weights may live in another unit than the final norm (tied).
+  const linear::Weight& head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const {
+    return head_home == head_unit ? norm_unit.of(head_slot) : home.of(head_slot);
+  }
+  UnitWeights acquire_home(Pass pass) const {
+    return head_home == head_unit ? UnitWeights{} : weights.acquire(ctx, head_home, pass);
+  }
+  void release_head() const {
+    weights.release(head_unit);
+    if (head_home != head_unit) weights.release(head_home);
+  }
+
+  void final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd) const {
+    ops::rmsnorm_forward(ctx, x, w.vector(Slot::final_norm), static_cast<float>(env.config.rms_norm_eps), n, rstd);
+  }
+
+  void head_forward(const View& x, const View& losses) {
+    const device::Scope scope(*ctx.arena);
+    const View n = rows_by_hidden("activations"), rstd = take(ctx, DType::f32, {env.rows()}, "activations");
+    const UnitWeights w = weights.acquire(ctx, head_unit, Pass::forward), home = acquire_home(Pass::forward);
+    final_norm(w, x, n, rstd);
+    const View targets = batch.targets.reshaped({env.rows()});
+    head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
+      linear::forward(ctx, env.engine, head_weight(w, home), n.rows(begin, end), logits);
+      ops::cross_entropy(ctx, logits, targets.rows(begin, end), losses.rows(begin, end), 0, false);
+    });
+    release_head();
+  }
+
+  // Loss and its gradient: dres [M, C] receives the gradient of x, the head's input.
+  void head_forward_backward(const View& x, const View& losses, float gradient_scale, const View& dres);
+  void backward_layer(int unit, const View& x, Kept kept, const View& dres, Recompute recompute);
+  void backward_embedding(const View& dres);
+};
+
+// Norm weights, biases and the untied embedding are added to by their ops: they begin at zero.
+void clear_accumulated(const Context& ctx, const UnitGradients& g, std::initializer_list<Slot> slots) {
+  if (g.accumulate || ctx.dry) return;
+  for (const Slot s : slots) {
+    if (!g.of(s).empty()) ops::zero(ctx, g.of(s));
+  }
+}
+
+void MicroBatch::head_forward_backward(const View& x, const View& losses, float gradient_scale, const View& dres) {
+  const device::Scope scope(*ctx.arena);
+  const View n = rows_by_hidden("activations"), rstd = take(ctx, DType::f32, {env.rows()}, "activations");
+  const UnitWeights w = weights.acquire(ctx, head_unit, Pass::forward), home = acquire_home(Pass::forward);
+  const UnitWeights wb = weights.acquire(ctx, head_unit, Pass::backward), home_b = acquire_home(Pass::backward);
+  weights.prefetch(head_unit - 1);
+  const UnitGradients g = weights.gradients(head_unit);
+  const UnitGradients gh = head_home == head_unit ? g : weights.gradients(head_home);
+  clear_accumulated(ctx, g, {Slot::final_norm});
+  final_norm(w, x, n, rstd);
+  const View targets = batch.targets.reshaped({env.rows()});
+  head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
+    linear::forward(ctx, env.engine, head_weight(w, home), n.rows(begin, end), logits);
+    ops::cross_entropy(ctx, logits, targets.rows(begin, end), losses.rows(begin, end), gradient_scale, true);
+    linear::backward(ctx, env.engine, head_weight(wb, home_b), n.rows(begin, end), logits,
+                     {dres.rows(begin, end), gh.of(head_slot), {}, gh.accumulate || begin > 0});
+  });
+  ops::rmsnorm_backward(ctx, dres, x, wb.vector(Slot::final_norm), rstd, {}, dres, g.of(Slot::final_norm));
+  release_head();
+  weights.gradients_done(head_unit);
+}
+
+void MicroBatch::backward_layer(int unit, const View& x, Kept kept, const View& dres, Recompute recompute) {
+  const device::Scope scope(*ctx.arena);
+  if (recompute == Recompute::full) {
+    kept = take_kept(ctx, env, true);
+    const device::Scope again(*ctx.arena);
+    const UnitWeights w = weights.acquire(ctx, unit, Pass::forward);
+    layer_forward(ctx, env, w, x, kept, {}, true);
+    weights.release(unit);
+  }
+  if (recompute == Recompute::selective) take_norms_and_h(ctx, env, kept);
+  const UnitWeights w = weights.acquire(ctx, unit, Pass::backward);
+  weights.prefetch(unit - 1);
+  if (recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, x, kept);
+  const UnitGradients g = weights.gradients(unit);
+  clear_accumulated(ctx, g,
+                    {Slot::input_norm, Slot::qkv_bias, Slot::q_norm, Slot::k_norm, Slot::o_bias, Slot::post_norm,
+                     Slot::gate_up_bias, Slot::down_bias});
+  layer_backward(ctx, env, w, g, x, kept, dres);
+  weights.release(unit);
+  weights.gradients_done(unit);
+}
+
+void MicroBatch::backward_embedding(const View& dres) {
+  const UnitGradients g = weights.gradients(0);
+  if (head_home != 0) clear_accumulated(ctx, g, {Slot::embedding});
+  if (!g.of(Slot::embedding).empty()) ops::embedding_backward(ctx, batch.tokens, dres, g.of(Slot::embedding));
+  weights.gradients_done(0);
+}
+
+}  // namespace
+
+Decoder::Decoder(const hf::Config& config, const DecoderOptions& options) : config_(config), options_(options) {}
+
+void Decoder::forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+                      const View& losses) const {
+  const device::Scope scope(*ctx.arena);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  const View x = pass.rows_by_hidden("activations");
+  pass.embed(x);
+  pass.forward_layers(x);
+  pass.head_forward(x, losses);
+}
+
+void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+                               float gradient_scale, const View& losses) const {
+  const device::Scope scope(*ctx.arena);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  const int layers = static_cast<int>(config_.num_hidden_layers);
+  const View dres = pass.rows_by_hidden("activations");
+  std::vector<View> x{pass.rows_by_hidden("activations")};  // x[i]: input of layer i + 1
+  std::vector<Kept> kept;
+  std::vector<std::size_t> marks;
+  pass.embed(x[0]);
+  for (int i = 0; i < layers; ++i) {
+    marks.push_back(ctx.arena->mark());
+    x.push_back(pass.rows_by_hidden("activations"));
+    const bool full = options_.recompute == Recompute::full;
+    const std::size_t before = ctx.arena->mark();
+    kept.push_back(take_kept(ctx, pass.env, options_.recompute == Recompute::none));
+    const device::Scope scratch(*ctx.arena);
+    Kept inside = kept.back();
+    if (options_.recompute != Recompute::none) take_norms_and_h(ctx, pass.env, inside);
+    pass.forward_layer(i + 1, x[static_cast<std::size_t>(i)], inside, x.back());
+    if (full) ctx.arena->release(before);
+  }
+  pass.head_forward_backward(x.back(), losses, gradient_scale, dres);
+  for (int i = layers - 1; i >= 0; --i) {
+    const auto at = static_cast<std::size_t>(i);
+    pass.backward_layer(i + 1, x[at], kept[at], dres, options_.recompute);
+    ctx.arena->release(marks[at]);
+  }
+  pass.backward_embedding(dres);
+}
+
+void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+                     const View& out) const {
+  const device::Scope scope(*ctx.arena);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  const View x = pass.rows_by_hidden("activations"), rstd = take(ctx, DType::f32, {batch.rows()}, "activations");
+  pass.embed(x);
+  pass.forward_layers(x);
+  const UnitWeights w = weights.acquire(ctx, pass.head_unit, Pass::forward), home = pass.acquire_home(Pass::forward);
+  pass.final_norm(w, x, x, rstd);
+  linear::forward(ctx, engine, pass.head_weight(w, home), x, out);
+  pass.release_head();
+}
+
+std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType activation) {
+  const std::int64_t fit = kHeadBlockBytes / (vocabulary * static_cast<std::int64_t>(dtype::size_of(activation)));
+  return std::min(rows, std::max<std::int64_t>(16, fit / 16 * 16));
+}
+
+gemm::Count planned_fp8(const hf::Config& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
+                        std::int64_t rows, Recompute recompute, DType activation, bool backward) {
+  gemm::Count total;
+  const auto add = [&total](const gemm::Count& c, double times) {
+    total.gemms += static_cast<std::int64_t>(times) * c.gemms;
+    total.flops += times * c.flops;
+  };
+  const std::int64_t block = head_block_rows(rows, config.vocab_size, activation);
+  for (const Parameter& p : table) {
+    if (!p.fp8) continue;
+    const std::vector<linear::Part> part{{0, p.rows(), true}};
+    if (p.role == Role::head) {
+      for (std::int64_t begin = 0; begin < rows; begin += block) {
+        add(linear::planned_fp8(part, p.cols(), recipe, std::min(block, rows - begin), backward), 1);
+      }
+      continue;
+    }
+    add(linear::planned_fp8(part, p.cols(), recipe, rows, backward), 1);
+    if (backward && recompute == Recompute::full && p.slot != Slot::down)
+      add(linear::planned_fp8(part, p.cols(), recipe, rows, false), 1);
+  }
+  return total;
+}
+
+}  // namespace fp8::model

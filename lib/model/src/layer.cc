@@ -1,0 +1,160 @@
+// One decoder layer as transformers computes it: norm, attention, residual, norm, SwiGLU, residual.
+#include "layer.h"
+
+#include <cmath>
+
+#include "fp8/ops/attention.h"
+#include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+using tensor::take;
+
+// Heads [first, first + heads) of a projection [M, W] as [B, T, heads, D].
+View heads_of(const View& x, const LayerEnvironment& env, std::int64_t first, std::int64_t heads) {
+  const std::int64_t d = env.config.head_dim, w = x.stride[0];
+  View v = x.columns(first * d, (first + heads) * d);
+  v.rank = 4;
+  v.shape = {env.sequences, env.length, heads, d};
+  v.stride = {env.length * w, w, d, 1};
+  return v;
+}
+
+// The same as [M, heads, D], for norms.
+View rows_of_heads(const View& x, const LayerEnvironment& env, std::int64_t first, std::int64_t heads) {
+  const std::int64_t d = env.config.head_dim;
+  View v = x.columns(first * d, (first + heads) * d);
+  v.rank = 3;
+  v.shape = {x.shape[0], heads, d, 0};
+  v.stride = {x.stride[0], d, 1, 0};
+  return v;
+}
+
+// q, k and v of a fused projection (or of its gradient).
+struct Heads {
+  View q, k, v;
+};
+Heads split(const View& qkv, const LayerEnvironment& env) {
+  const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads;
+  return {heads_of(qkv, env, 0, h), heads_of(qkv, env, h, g), heads_of(qkv, env, h + g, g)};
+}
+
+float eps_of(const LayerEnvironment& env) { return static_cast<float>(env.config.rms_norm_eps); }
+
+void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const Kept& kept) {
+  const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
+  linear::forward(ctx, env.engine, w.of(Slot::qkv), kept.n1, kept.qkv);
+  if (env.config.qk_norm) {
+    ops::copy(ctx, kept.qkv.columns(0, (h + g) * d), kept.qk_raw);
+    const View q = rows_of_heads(kept.qkv, env, 0, h), k = rows_of_heads(kept.qkv, env, h, g);
+    ops::rmsnorm_forward(ctx, q, w.vector(Slot::q_norm), eps_of(env), q, kept.q_rstd);
+    ops::rmsnorm_forward(ctx, k, w.vector(Slot::k_norm), eps_of(env), k, kept.k_rstd);
+  }
+  const Heads x = split(kept.qkv, env);
+  ops::rope(ctx, x.q, env.cos, env.sin, false);
+  ops::rope(ctx, x.k, env.cos, env.sin, false);
+  ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), {}, heads_of(kept.attention, env, 0, h), kept.lse);
+}
+
+// Gradient of the attention block's projection input, from that of its output; dqkv is scratch [M, (H + 2G) D].
+void attention_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
+                              const UnitGradients& g, const Kept& kept, const View& d_attention, const View& dqkv) {
+  const std::int64_t h = env.config.num_attention_heads, kv = env.config.num_key_value_heads;
+  const Heads x = split(kept.qkv, env), dx = split(dqkv, env);
+  ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(kept.attention, env, 0, h), kept.lse,
+                          heads_of(d_attention, env, 0, h), env.attention_scale(), {}, dx.q, dx.k, dx.v);
+  ops::rope(ctx, dx.q, env.cos, env.sin, true);
+  ops::rope(ctx, dx.k, env.cos, env.sin, true);
+  if (env.config.qk_norm) {
+    const View dq = rows_of_heads(dqkv, env, 0, h), dk = rows_of_heads(dqkv, env, h, kv);
+    ops::rmsnorm_backward(ctx, dq, rows_of_heads(kept.qk_raw, env, 0, h), w.vector(Slot::q_norm), kept.q_rstd, {}, dq,
+                          g.of(Slot::q_norm));
+    ops::rmsnorm_backward(ctx, dk, rows_of_heads(kept.qk_raw, env, h, kv), w.vector(Slot::k_norm), kept.k_rstd, {}, dk,
+                          g.of(Slot::k_norm));
+  }
+}
+
+linear::Gradients to(const View& dx, const UnitGradients& g, Slot weight, Slot bias) {
+  return {dx, g.of(weight), g.of(bias), g.accumulate};
+}
+
+}  // namespace
+
+float LayerEnvironment::attention_scale() const { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
+
+Kept take_kept(const Context& ctx, const LayerEnvironment& env, bool norms_and_h) {
+  const hf::Config& c = env.config;
+  const std::int64_t m = env.rows(), h = c.num_attention_heads, g = c.num_key_value_heads, d = c.head_dim;
+  const auto activation = [&](std::int64_t cols) { return take(ctx, env.activation, {m, cols}, "activations"); };
+  Kept k;
+  k.rstd1 = take(ctx, DType::f32, {m}, "activations");
+  k.rstd2 = take(ctx, DType::f32, {m}, "activations");
+  if (c.qk_norm) {
+    k.q_rstd = take(ctx, DType::f32, {m, h}, "activations");
+    k.k_rstd = take(ctx, DType::f32, {m, g}, "activations");
+    k.qk_raw = activation((h + g) * d);
+  }
+  k.qkv = activation((h + 2 * g) * d);
+  k.attention = activation(h * d);
+  k.lse = take(ctx, DType::f32, {env.sequences, h, env.length}, "activations");
+  k.mid = activation(c.hidden_size);
+  k.gate_up = activation(2 * c.intermediate_size);
+  if (norms_and_h) take_norms_and_h(ctx, env, k);
+  return k;
+}
+
+void take_norms_and_h(const Context& ctx, const LayerEnvironment& env, Kept& kept) {
+  kept.n1 = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
+  kept.n2 = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
+  kept.h = take(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "activations");
+}
+
+void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
+                   const Kept& kept, const View& out, bool skip_output) {
+  const device::Scope scope(*ctx.arena);
+  const View delta = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
+  ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), kept.n1, kept.rstd1);
+  attention_block(ctx, env, w, kept);
+  linear::forward(ctx, env.engine, w.of(Slot::o), kept.attention, delta);
+  ops::add_rmsnorm_forward(ctx, x, delta, w.vector(Slot::post_norm), eps_of(env), kept.mid, kept.n2, kept.rstd2);
+  linear::forward(ctx, env.engine, w.of(Slot::gate_up), kept.n2, kept.gate_up);
+  ops::swiglu_forward(ctx, kept.gate_up, kept.h);
+  if (skip_output) return;
+  linear::forward(ctx, env.engine, w.of(Slot::down), kept.h, delta);
+  ops::add(ctx, kept.mid, delta, out);
+}
+
+void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
+                           const Kept& kept) {
+  ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), kept.n1, kept.rstd1);
+  ops::rmsnorm_forward(ctx, kept.mid, w.vector(Slot::post_norm), eps_of(env), kept.n2, kept.rstd2);
+  ops::swiglu_forward(ctx, kept.gate_up, kept.h);
+}
+
+void layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
+                    const View& x, const Kept& kept, const View& dres) {
+  const device::Scope scope(*ctx.arena);
+  const hf::Config& c = env.config;
+  const std::int64_t m = env.rows();
+  const View dn = take(ctx, env.activation, {m, c.hidden_size}, "scratch");
+  {
+    const device::Scope mlp(*ctx.arena);
+    const View dh = take(ctx, env.activation, {m, c.intermediate_size}, "scratch");
+    linear::backward(ctx, env.engine, w.of(Slot::down), kept.h, dres, to(dh, g, Slot::down, Slot::down_bias));
+    ops::swiglu_backward(ctx, dh, kept.gate_up, kept.gate_up);
+    linear::backward(ctx, env.engine, w.of(Slot::gate_up), kept.n2, kept.gate_up,
+                     to(dn, g, Slot::gate_up, Slot::gate_up_bias));
+    ops::rmsnorm_backward(ctx, dn, kept.mid, w.vector(Slot::post_norm), kept.rstd2, dres, dres, g.of(Slot::post_norm));
+  }
+  const View d_attention = take(ctx, env.activation, {m, c.query_size()}, "scratch");
+  const View dqkv = take(ctx, env.activation, {m, c.query_size() + 2 * c.key_value_size()}, "scratch");
+  linear::backward(ctx, env.engine, w.of(Slot::o), kept.attention, dres, to(d_attention, g, Slot::o, Slot::o_bias));
+  attention_block_backward(ctx, env, w, g, kept, d_attention, dqkv);
+  linear::backward(ctx, env.engine, w.of(Slot::qkv), kept.n1, dqkv, to(dn, g, Slot::qkv, Slot::qkv_bias));
+  ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), kept.rstd1, dres, dres, g.of(Slot::input_norm));
+}
+
+}  // namespace fp8::model
