@@ -1,4 +1,6 @@
 // Largest magnitudes of a tensor, of each row or of each column, on the host. Maxima of integers: exact in any order.
+#include <omp.h>
+
 #include <algorithm>
 #include <array>
 
@@ -23,16 +25,18 @@ void amax_of_rows(const View& x, float* out) {
   for (std::int64_t r = 0; r < rows.count; ++r) out[r] = from_magnitude(amax_row(rows.row(r), rows.length));
 }
 
-// A thread takes a stripe of columns through all rows, its maxima in the nearest cache.
+// A thread takes a stripe of columns through all rows, its maxima in the nearest cache. Stripes are as wide as leaves
+// one for every thread: narrow ones touch a page of memory for a few bytes.
 template <class T>
 void amax_of_columns(const View& x, float* out) {
-  constexpr std::int64_t kStripe = 256;
+  constexpr std::int64_t kLine = 64, kWidest = 2048;
   const Rows<T> rows = rows_of<T>(x);
-  const std::int64_t stripes = (rows.length + kStripe - 1) / kStripe;
+  const std::int64_t share = rows.length / omp_get_max_threads() / kLine * kLine;
+  const std::int64_t stripe = std::clamp(share, kLine, kWidest), stripes = (rows.length + stripe - 1) / stripe;
 #pragma omp parallel for if (rows.parallel())
   for (std::int64_t s = 0; s < stripes; ++s) {
-    const std::int64_t begin = s * kStripe, width = std::min(kStripe, rows.length - begin);
-    std::array<Magnitude<T>, kStripe> largest{};
+    const std::int64_t begin = s * stripe, width = std::min(stripe, rows.length - begin);
+    std::array<Magnitude<T>, kWidest> largest{};
     for (std::int64_t r = 0; r < rows.count; ++r) amax_into(rows.row(r) + begin, largest.data(), width);
     for (std::int64_t i = 0; i < width; ++i) out[begin + i] = from_magnitude(largest[static_cast<std::size_t>(i)]);
   }

@@ -76,18 +76,18 @@ template <class Grid, class T, class Scale, class Out>
 RowCounts cast_row(const T* x, Scale scale, Out* out, std::int64_t n) {
   // Above the largest value by more than half the spacing there; an amax that its own scale takes an ulp too far is no
   // loss.
-  constexpr std::uint32_t kClamped = std::bit_cast<std::uint32_t>(Grid::kMax) + (1u << (22 - Grid::kFractionBits));
-  constexpr std::uint32_t kInfinity = 0x7F800000u;
+  constexpr float kClamped =
+      std::bit_cast<float>(std::bit_cast<std::uint32_t>(Grid::kMax) + (1u << (22 - Grid::kFractionBits)));
   // Half the smallest subnormal still rounds to zero.
-  constexpr std::uint32_t kVanishing = (Grid::kMinExponent - Grid::kFractionBits - 1) << 23;
+  constexpr float kVanishing = std::bit_cast<float>((Grid::kMinExponent - Grid::kFractionBits - 1) << 23);
   std::int32_t saturated = 0, underflowed = 0;
 #pragma omp simd reduction(+ : saturated, underflowed)
   for (std::int64_t i = 0; i < n; ++i) {
-    const float v = dtype::to_float(x[i]) * scale[i];
+    const float from = dtype::to_float(x[i]), v = from * scale[i];
     store_code<Grid>(v, out[i]);
-    const std::uint32_t magnitude = magnitude_bits(v);
-    saturated += magnitude > kClamped && magnitude <= kInfinity ? 1 : 0;
-    underflowed += magnitude <= kVanishing && magnitude_bits(x[i]) != 0 ? 1 : 0;
+    const float magnitude = from_magnitude(magnitude_bits(v));  // comparisons with NaN are false
+    saturated += magnitude > kClamped ? 1 : 0;
+    underflowed += (magnitude <= kVanishing) & (from != 0.0f) ? 1 : 0;  // & rather than &&: no branch
   }
   return {saturated, underflowed};
 }
