@@ -1,0 +1,135 @@
+// Arenas: addresses, the peak by category, release by scopes, agreement of dry and real, and the message when full.
+#include "fp8/device/arena.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "fp8/base/error.h"
+
+namespace fp8::device {
+namespace {
+
+std::string message_of(const auto& action) {
+  try {
+    action();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::bad);
+    return e.what();
+  }
+  return "no error";
+}
+
+// A little step: two activations live while scratch comes and goes, gathered weights on top at the end.
+void step(Arena& arena) {
+  const Scope all(arena);
+  arena.take(1000, "activations");
+  {
+    const Scope inner(arena);
+    arena.take(640, "scratch");
+    arena.take(64, "scratch");
+  }
+  arena.take(128, "activations");
+  {
+    const Scope inner(arena);
+    arena.take(100, "gathered weights");
+  }
+}
+
+TEST(Arena, AddressesAreDistinctAlignedAndNeverNull) {
+  Arena dry, real(1 << 16, Place::host);
+  EXPECT_TRUE(dry.dry());
+  EXPECT_FALSE(real.dry());
+  for (Arena* arena : {&dry, &real}) {
+    std::set<std::byte*> seen;
+    for (const std::size_t bytes : {0u, 0u, 1u, 64u, 65u, 1000u, 0u}) {
+      std::byte* const p = arena->take(bytes, "x");
+      EXPECT_NE(p, nullptr);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(p) % 64, 0u);
+      EXPECT_TRUE(seen.insert(p).second);
+    }
+  }
+}
+
+TEST(Arena, BlocksDoNotOverlap) {
+  Arena arena(4096, Place::host);
+  std::byte* const a = arena.take(100, "a");
+  std::byte* const b = arena.take(100, "b");
+  std::memset(a, 1, 100);
+  std::memset(b, 2, 100);
+  EXPECT_EQ(a[99], std::byte{1});
+  EXPECT_EQ(b[0], std::byte{2});
+}
+
+TEST(Arena, PeakByCategory) {
+  Arena arena;
+  step(arena);
+  EXPECT_EQ(arena.mark(), 0u);
+  EXPECT_EQ(arena.peak(), 1024u + 640u + 64u);
+  const auto usage = arena.usage_at_peak();
+  ASSERT_EQ(usage.size(), 2u);
+  EXPECT_EQ(usage[0].category, "activations");
+  EXPECT_EQ(usage[0].bytes, 1024u);
+  EXPECT_EQ(usage[1].category, "scratch");
+  EXPECT_EQ(usage[1].bytes, 704u);
+}
+
+TEST(Arena, PeakMovesToALaterMoment) {
+  Arena arena;
+  step(arena);
+  arena.take(4000, "logits");
+  const auto usage = arena.usage_at_peak();
+  ASSERT_EQ(usage.size(), 1u);
+  EXPECT_EQ(usage[0].category, "logits");
+  EXPECT_EQ(arena.peak(), 4032u);
+}
+
+TEST(Arena, ReleaseReturnsMemoryInReverseOrder) {
+  Arena arena(256, Place::host);
+  const std::size_t start = arena.mark();
+  std::byte* const first = arena.take(64, "a");
+  const std::size_t middle = arena.mark();
+  std::byte* const second = arena.take(64, "b");
+  arena.release(middle);
+  EXPECT_EQ(arena.take(64, "c"), second);
+  arena.release(1 << 20);
+  EXPECT_EQ(arena.mark(), 128u);
+  arena.release(start);
+  EXPECT_EQ(arena.take(256, "d"), first);
+}
+
+TEST(Arena, RealRunFitsWhatTheDryRunSaid) {
+  Arena dry;
+  step(dry);
+  Arena real(dry.peak(), Place::host);
+  step(real);
+  step(real);
+  EXPECT_EQ(real.peak(), dry.peak());
+  EXPECT_EQ(real.usage_at_peak().size(), dry.usage_at_peak().size());
+}
+
+TEST(Arena, FullNamesTheLargestUsersAndTheCure) {
+  Arena arena(4096, Place::host);
+  arena.take(64, "tables");
+  arena.take(128, "scratch");
+  arena.take(2048, "activations");
+  arena.take(1024, "gathered weights");
+  const std::string text = message_of([&] { arena.take(2000, "logits"); });
+  EXPECT_EQ(text,
+            "out of memory: logits needs 1.95 KiB more in an arena of 4 KiB; largest users: activations 2 KiB, "
+            "gathered weights 1 KiB, scratch 128 B; use a smaller --batch-size or --seq-length, or --recompute full");
+  EXPECT_NO_THROW(arena.take(832, "logits")) << "a refused request takes nothing";
+}
+
+TEST(Arena, HugeRequestsAreRefusedDryToo) {
+  Arena arena;
+  EXPECT_NE(message_of([&] { arena.take(~std::size_t{0}, "logits"); }).find("out of memory: logits needs "),
+            std::string::npos);
+  EXPECT_NO_THROW(arena.take(std::size_t{1} << 59, "half"));
+  EXPECT_NO_THROW(arena.take(std::size_t{1} << 59, "half"));
+  EXPECT_THROW(arena.take(1, "more"), Error);
+}
+
+}  // namespace
+}  // namespace fp8::device

@@ -1,0 +1,72 @@
+// Buffers: alignment, zero fill, ownership, and what an impossible request says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "fp8/base/error.h"
+#include "fp8/device/device.h"
+
+namespace fp8::device {
+namespace {
+
+std::string message_of(const auto& action) {
+  try {
+    action();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::bad);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Buffer, IsZeroedAndAligned) {
+  for (const std::size_t bytes :
+       {std::size_t{1}, std::size_t{63}, std::size_t{4096}, std::size_t{1} << 20, std::size_t{5000001}}) {
+    const Buffer b(bytes, Place::host, "test");
+    ASSERT_NE(b.data(), nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b.data()) % 64, 0u) << bytes;
+    EXPECT_EQ(b.size(), bytes);
+    EXPECT_EQ(b.place(), Place::host);
+    EXPECT_TRUE(std::all_of(b.data(), b.data() + bytes, [](std::byte v) { return v == std::byte{0}; })) << bytes;
+    b.data()[bytes - 1] = std::byte{1};
+  }
+}
+
+TEST(Buffer, EmptyIsNull) {
+  EXPECT_EQ(Buffer().data(), nullptr);
+  EXPECT_EQ(Buffer(0, Place::host, "nothing").data(), nullptr);
+  EXPECT_EQ(Buffer(0, Place::host, "nothing").size(), 0u);
+}
+
+TEST(Buffer, MovesItsMemory) {
+  Buffer a(100, Place::host, "a");
+  std::byte* const memory = a.data();
+  Buffer b(std::move(a));
+  EXPECT_EQ(b.data(), memory);
+  Buffer c(std::size_t{2} << 20, Place::host, "c");
+  c = std::move(b);
+  EXPECT_EQ(c.data(), memory);
+  EXPECT_EQ(c.size(), 100u);
+  Buffer& same = c;
+  c = std::move(same);
+  EXPECT_EQ(c.data(), memory);
+}
+
+TEST(Buffer, SaysWhatDidNotFit) {
+  EXPECT_EQ(message_of([] { Buffer(std::size_t{1} << 62, Place::host, "moments"); }),
+            "out of memory: moments needs 4 EiB");
+  EXPECT_NE(message_of([] { Buffer(~std::size_t{0}, Place::host, "moments"); }).find("out of memory: moments needs "),
+            std::string::npos);
+}
+
+TEST(Buffer, RefusesADeviceThatIsNotThere) {
+  EXPECT_EQ(message_of([] { Buffer(16, Place::cuda, "weights"); }),
+            "weights: this build has no CUDA: use the host, or build with CUDA=1");
+}
+
+TEST(HostThreads, IsPositive) { EXPECT_GE(host_threads(), 1); }
+
+}  // namespace
+}  // namespace fp8::device
