@@ -1,0 +1,320 @@
+// Casts, scales and linear layers against values computed by PyTorch and torchao: tests/golden/casts, whose README says
+// how near to come. Codes and scales bit for bit, NaN by class, the sign of zero included.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp8/device/arena.h"
+#include "fp8/dtype/convert.h"
+#include "fp8/gemm/gemm.h"
+#include "fp8/h5/reader.h"
+#include "fp8/linear/linear.h"
+#include "fp8/quant/quantize.h"
+#include "fp8/quant/recipe.h"
+#include "fp8/quant/scale.h"
+
+namespace fp8 {
+namespace {
+
+using dtype::Bf16;
+using dtype::DType;
+using quant::Contract;
+using quant::Granularity;
+using tensor::Tensor;
+using tensor::View;
+
+h5::Reader golden(const std::string& name) { return h5::Reader("tests/golden/casts/" + name); }
+
+bool same(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+// Equal codes, or both NaN.
+bool same_code(DType format, std::uint8_t a, std::uint8_t b) {
+  const auto value = format == DType::e4m3 ? dtype::from_e4m3 : dtype::from_e5m2;
+  return a == b || (std::isnan(value(a)) && std::isnan(value(b)));
+}
+
+std::uint8_t encode(DType format, float v) { return format == DType::e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v); }
+float round_to(DType format, float v) {
+  return format == DType::e4m3 ? dtype::round_to_e4m3(v) : dtype::round_to_e5m2(v);
+}
+float decode(DType format, std::uint8_t c) { return format == DType::e4m3 ? dtype::from_e4m3(c) : dtype::from_e5m2(c); }
+
+// A matrix of a file in memory of its own; `as` (f32 or bf16) other than it is stored converts.
+Tensor load(const h5::Reader& file, const std::string& name, DType as) {
+  const h5::Entry& entry = file.at(name);
+  Tensor stored(entry.dtype, {entry.shape.at(0), entry.shape.at(1)});
+  file.read(name, {static_cast<std::byte*>(stored.view().data), static_cast<std::size_t>(entry.bytes)});
+  if (entry.dtype == as) return stored;
+  Tensor converted(as, {entry.shape.at(0), entry.shape.at(1)});
+  std::vector<float> floats(static_cast<std::size_t>(stored.view().size()));
+  dtype::to_floats(entry.dtype, stored.view().data, floats);
+  dtype::from_floats(floats, as, converted.view().data);
+  return converted;
+}
+
+struct FormatName {
+  DType format;
+  std::string name;
+};
+const FormatName kFormats[] = {{DType::e4m3, "e4m3"}, {DType::e5m2, "e5m2"}};
+
+TEST(Codes, OfEveryBf16) {
+  const h5::Reader file = golden("codes.h5");
+  for (const auto& [format, name] : kFormats) {
+    const auto codes = file.read_as<std::uint8_t>("bf16/" + name + "_codes");
+    ASSERT_EQ(codes.size(), 65536u);
+    for (std::uint32_t i = 0; i < 65536; ++i) {
+      const float v = dtype::to_float(Bf16{static_cast<std::uint16_t>(i)});
+      ASSERT_TRUE(same_code(format, encode(format, v), codes[i])) << name << " of bf16 " << i;
+      ASSERT_TRUE(same(round_to(format, v), decode(format, codes[i]))) << name << " of bf16 " << i;
+    }
+  }
+}
+
+TEST(Codes, OfFloats) {
+  const h5::Reader file = golden("codes.h5");
+  const auto bits = file.read_as<std::uint32_t>("f32/bits");
+  ASSERT_EQ(bits.size(), 20000u);
+  for (const auto& [format, name] : kFormats) {
+    const auto codes = file.read_as<std::uint8_t>("f32/" + name + "_codes");
+    ASSERT_EQ(codes.size(), bits.size());
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const float v = std::bit_cast<float>(bits[i]);
+      ASSERT_TRUE(same_code(format, encode(format, v), codes[i])) << name << " of " << std::hexfloat << v;
+      ASSERT_TRUE(same(round_to(format, v), decode(format, codes[i]))) << name << " of " << std::hexfloat << v;
+    }
+  }
+}
+
+TEST(Codes, Decoded) {
+  const h5::Reader file = golden("codes.h5");
+  const auto e8m0 = file.read_as<float>("decode/e8m0");
+  const auto e4m3 = file.read_as<float>("decode/e4m3"), e5m2 = file.read_as<float>("decode/e5m2");
+  for (std::size_t i = 0; i < 256; ++i) {
+    const auto code = static_cast<std::uint8_t>(i);
+    EXPECT_TRUE(same(dtype::from_e8m0(code), e8m0.at(i))) << i;
+    EXPECT_TRUE(same(dtype::from_e4m3(code), e4m3.at(i))) << i;
+    EXPECT_TRUE(same(dtype::from_e5m2(code), e5m2.at(i))) << i;
+  }
+}
+
+TEST(Scales, OfAmaxes) {
+  const h5::Reader file = golden("scales.h5");
+  const auto check = [&](const std::string& amax_name, const std::string& scale_name, DType format, bool power_of_2) {
+    const auto amax = file.read_as<float>(amax_name), scale = file.read_as<float>(scale_name);
+    ASSERT_EQ(amax.size(), scale.size());
+    ASSERT_GT(amax.size(), 0u);
+    for (std::size_t i = 0; i < amax.size(); ++i)
+      ASSERT_TRUE(same(quant::scale_from_amax(amax[i], dtype::max_of(format), power_of_2), scale[i]))
+          << scale_name << " of " << std::hexfloat << amax[i];
+  };
+  for (const auto& [format, name] : kFormats) {
+    check("amax", name + "_scale", format, false);
+    check("amax", name + "_scale_pow2", format, true);
+    const std::string differences = "known_differences/" + name + "_pow2/";
+    check(differences + "amax", differences + "rule_scale", format, true);
+  }
+}
+
+struct Mode {
+  std::string name;
+  quant::Cast cast;
+  Contract contract;
+};
+const Mode kModes[] = {{"tensorwise_e4m3", {DType::e4m3, Granularity::tensor}, Contract::columns},
+                       {"tensorwise_e5m2", {DType::e5m2, Granularity::tensor}, Contract::columns},
+                       {"per_row_e4m3", {DType::e4m3, Granularity::vector}, Contract::columns},
+                       {"per_column_e4m3", {DType::e4m3, Granularity::vector}, Contract::rows}};
+
+// quantize() and, with one scale, cast_to_bytes() against one case and mode.
+void check_tensor(const View& x, const Mode& mode, bool power_of_2, const std::vector<std::uint8_t>& codes,
+                  const std::vector<float>& scales) {
+  device::Arena arena(std::size_t{1} << 20, device::Place::host);
+  const device::Context context{.arena = &arena};
+  const auto n = static_cast<std::int64_t>(scales.size());
+  const Tensor amax(DType::f32, {n});
+  quant::amax(context, x, mode.cast.granularity, mode.contract, amax.view());
+  const auto q = quant::quantize(context, x, mode.cast, mode.contract, {power_of_2, nullptr});
+  ASSERT_EQ(q.inverse_scale.size(), n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float scale = scales[static_cast<std::size_t>(i)];
+    ASSERT_TRUE(same(quant::scale_from_amax(amax.as<float>()[i], dtype::max_of(mode.cast.format), power_of_2), scale))
+        << i;
+    ASSERT_TRUE(same(q.inverse_scale.as<float>()[i], 1.0f / scale)) << i;
+  }
+  ASSERT_EQ(static_cast<std::size_t>(q.codes.size()), codes.size());
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    ASSERT_TRUE(same(dtype::to_float(q.codes.as<Bf16>()[i]), decode(mode.cast.format, codes[i]))) << i;
+  if (mode.cast.granularity != Granularity::tensor) return;
+  const Tensor bytes(DType::u8, {x.shape[0], x.shape[1]});
+  quant::cast_to_bytes(context, x, mode.cast.format, scales.data(), bytes.view(), nullptr);
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    ASSERT_TRUE(same_code(mode.cast.format, bytes.as<std::uint8_t>()[i], codes[i])) << i;
+}
+
+TEST(Tensors, EveryCaseAndMode) {
+  const h5::Reader file = golden("tensors.h5");
+  int cases = 0, checked = 0;
+  for (const std::string& name : file.groups()) {
+    if (name.empty()) continue;
+    ++cases;
+    const Tensor x = load(file, name + "/x", file.at(name + "/x").dtype);
+    for (const Mode& mode : kModes)
+      for (const bool power_of_2 : {false, true}) {
+        const std::string prefix = name + "/" + mode.name + (power_of_2 ? "_pow2" : "");
+        SCOPED_TRACE(prefix);
+        if (file.find(prefix + "_codes") == nullptr) continue;
+        check_tensor(x.view(), mode, power_of_2, file.read_as<std::uint8_t>(prefix + "_codes"),
+                     file.read_as<float>(prefix + "_scale"));
+        ++checked;
+      }
+  }
+  EXPECT_EQ(cases, 27);
+  EXPECT_GE(checked, 26 * 8) << "one case holds only the recipes' defaults";
+}
+
+// One linear layer: what it computed, beside what it should.
+struct Layer {
+  Layer(const h5::Reader& file, const std::string& name, DType activations)
+      : x(load(file, name + "/x", activations)),
+        w(load(file, name + "/w", activations)),
+        dy(load(file, name + "/dy", activations)),
+        y(activations, {x.view().shape[0], w.view().shape[0]}),
+        dx(activations, {x.view().shape[0], x.view().shape[1]}),
+        dw(DType::f32, {w.view().shape[0], w.view().shape[1]}),
+        arena(std::size_t{1} << 22, device::Place::host) {}
+
+  // Forward and backward under a recipe; null: high precision.
+  void run(const quant::Recipe* recipe) {
+    const device::Context context{.arena = &arena};
+    const std::vector<linear::Part> parts{{0, w.view().shape[0], recipe != nullptr}};
+    const linear::Precision precision{recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
+    linear::forward(context, engine, linear::prepare(context, w.view(), {}, parts, precision, linear::Pass::forward),
+                    x.view(), y.view());
+    linear::backward(context, engine, linear::prepare(context, w.view(), {}, parts, precision, linear::Pass::backward),
+                     x.view(), dy.view(), {dx.view(), dw.view(), {}, false});
+  }
+
+  Tensor x, w, dy, y, dx, dw;
+  device::Arena arena;
+  gemm::Engine engine;
+};
+
+std::vector<double> values(const View& v) {
+  std::vector<float> floats(static_cast<std::size_t>(v.size()));
+  dtype::to_floats(v.dtype, v.data, floats);
+  return {floats.begin(), floats.end()};
+}
+
+std::vector<double> values(const h5::Reader& file, const std::string& name) {
+  const h5::Entry& entry = file.at(name);
+  if (entry.dtype == DType::f64) return file.read_as<double>(name);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.bytes));
+  file.read(name, bytes);
+  std::vector<float> floats(bytes.size() / dtype::size_of(entry.dtype));
+  dtype::to_floats(entry.dtype, bytes.data(), floats);
+  return {floats.begin(), floats.end()};
+}
+
+double norm(const std::vector<double>& v) {
+  double sum = 0;
+  for (const double e : v) sum += e * e;
+  return std::sqrt(sum);
+}
+
+double largest(const std::vector<double>& v) {
+  double m = 0;
+  for (const double e : v) m = std::max(m, std::fabs(e));
+  return m;
+}
+
+std::vector<double> difference(std::vector<double> a, const std::vector<double>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b.at(i);
+  return a;
+}
+
+// Distance between neighbouring bf16 values at v.
+double bf16_spacing(double v) { return v == 0 ? 0x1p-133 : std::ldexp(1.0, std::max(std::ilogb(v), -126) - 7); }
+
+double sqnr_db(const std::vector<double>& exact, const std::vector<double>& value) {
+  return 20 * std::log10(norm(exact) / norm(difference(exact, value)));
+}
+
+using Results = std::vector<std::pair<std::string, const Tensor*>>;
+Results results(const Layer& layer) { return {{"y", &layer.y}, {"dx", &layer.dx}, {"dw", &layer.dw}}; }
+
+// The names of the layers of linear.h5.
+std::vector<std::string> layers(const h5::Reader& file) {
+  std::vector<std::string> names;
+  for (const std::string& name : file.groups())
+    if (!name.empty() && name.find('/') == std::string::npos) names.push_back(name);
+  return names;
+}
+
+TEST(Linear, RecipesInFloats) {
+  const h5::Reader file = golden("linear.h5");
+  ASSERT_FALSE(layers(file).empty());
+  for (const std::string& name : layers(file))
+    for (const quant::Recipe& recipe : quant::recipes()) {
+      const std::string folder = name + "/" + std::string(recipe.name) + "/";
+      ASSERT_NE(file.find(folder + "y"), nullptr) << folder;
+      Layer layer(file, name, DType::f32);
+      layer.run(&recipe);
+      EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, recipe.fp8_gemms());
+      for (const auto& [result, tensor] : results(layer)) {
+        const auto value = values(tensor->view()), expected = values(file, folder + result);
+        const auto error = difference(value, expected);
+        EXPECT_LE(norm(error), 1e-6 * norm(expected)) << folder << result;
+        EXPECT_LE(largest(error), 1e-6 * largest(expected)) << folder << result;
+        const auto stated = std::get<double>(file.at(folder + result).attributes.at("sqnr_db"));
+        EXPECT_NEAR(sqnr_db(values(file, name + "/float64/" + result), value), stated, 0.1) << folder << result;
+      }
+    }
+}
+
+TEST(Linear, RecipesInBf16) {
+  const h5::Reader file = golden("linear.h5");
+  for (const std::string& name : layers(file))
+    for (const quant::Recipe& recipe : quant::recipes()) {
+      Layer layer(file, name, DType::bf16);
+      layer.run(&recipe);
+      for (const auto& [result, tensor] : results(layer)) {
+        const std::string stored = name + "/" + std::string(recipe.name) + "/" + result;
+        const auto value = values(tensor->view()), expected = values(file, stored);
+        // One bf16 ulp, and, where terms cancel, what the float32 sums may differ by.
+        const double slack = 1e-6 * largest(expected);
+        for (std::size_t i = 0; i < value.size(); ++i)
+          ASSERT_NEAR(value[i], expected.at(i), bf16_spacing(expected[i]) + slack) << stored << " " << i;
+      }
+    }
+}
+
+TEST(Linear, HighPrecision) {
+  const h5::Reader file = golden("linear.h5");
+  for (const std::string& name : layers(file)) {
+    Layer bf16(file, name, DType::bf16), f32(file, name, DType::f32);
+    bf16.run(nullptr);
+    f32.run(nullptr);
+    for (const auto& [result, tensor] : results(bf16)) {
+      const auto value = values(tensor->view()), expected = values(file, name + "/bf16/" + result);
+      const double slack = 1e-6 * largest(expected);
+      for (std::size_t i = 0; i < value.size(); ++i)
+        ASSERT_NEAR(value[i], expected.at(i), 0x1p-7 * std::fabs(expected[i]) + slack)
+            << name << " " << result << " " << i;
+    }
+    for (const auto& [result, tensor] : results(f32)) {
+      const auto expected = values(file, name + "/float64/" + result);
+      EXPECT_LE(norm(difference(values(tensor->view()), expected)), 1e-6 * norm(expected)) << name << " " << result;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp8
