@@ -25,18 +25,26 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
   int rank_;
 };
 
-/// Runs every test on every rank of `session`.
-inline int run_tests(int argc, char** argv, Session& session) {
+/// Where tests find the ranks of the job; set by run_tests().
+inline Communicator*& world() {
+  static Communicator* ranks = nullptr;
+  return ranks;
+}
+
+/// Runs every test on every rank.
+inline int run_tests(int argc, char** argv) {
+  Session session;
+  world() = &session.world();
   GTEST_FLAG_SET(color, "no");  // behind mpirun any output looks like a terminal
   testing::InitGoogleTest(&argc, argv);
-  const int rank = session.world().rank();
+  const int rank = world()->rank();
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
   if (rank != 0) {
     const std::unique_ptr<testing::TestEventListener> silenced(listeners.Release(listeners.default_result_printer()));
     listeners.Append(std::make_unique<FailurePrinter>(rank).release());
   }
   std::int64_t status = RUN_ALL_TESTS();
-  session.world().all_reduce(std::span(&status, 1), Reduce::max);
+  world()->all_reduce(std::span(&status, 1), Reduce::max);
   return static_cast<int>(status);
 }
 

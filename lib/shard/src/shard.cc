@@ -1,0 +1,61 @@
+// Rows to blocks of bytes and floats; the communicator moves them.
+#include "fp8/shard/shard.h"
+
+#include <algorithm>
+#include <string>
+
+#include "fp8/base/error.h"
+
+namespace fp8::shard {
+namespace {
+
+/// Elements of one row.
+std::int64_t columns_of(const View& v) {
+  std::int64_t n = 1;
+  for (int d = 1; d < v.rank; ++d) n *= v.shape[static_cast<std::size_t>(d)];
+  return n;
+}
+
+/// Throws Error unless `mine` is this rank's rows of `all` in everything but where it lies.
+void check(const comm::Communicator& group, const View& mine, const View& all, const std::string& what) {
+  if (all.rank < 1) throw Error(what + ": a scalar has no rows");
+  if (mine.dtype != all.dtype || mine.place != all.place)
+    throw Error(what + ": own rows and all differ in type or place");
+  if (!mine.contiguous() || !all.contiguous()) throw Error(what + ": needs contiguous views");
+  const bool same_columns =
+      mine.rank == all.rank && std::equal(mine.shape.begin() + 1, mine.shape.begin() + all.rank, all.shape.begin() + 1);
+  if (!same_columns || mine.shape[0] != rows_of(all.shape[0], group.rank(), group.size()).count()) {
+    throw Error(what + ": own rows do not fit all");
+  }
+}
+
+/// Units of each rank's block, `row` units in a row.
+std::vector<std::int64_t> blocks_of(const comm::Communicator& group, std::int64_t rows, std::int64_t row) {
+  std::vector<std::int64_t> blocks;
+  for (int r = 0; r < group.size(); ++r) blocks.push_back(rows_of(rows, r, group.size()).count() * row);
+  return blocks;
+}
+
+}  // namespace
+
+Rows rows_of(std::int64_t rows, int rank, int size) {
+  if (rows < 0 || rank < 0 || rank >= size) throw Error("rows of a rank: no such rank or rows");
+  const std::int64_t each = rows / size, more = rows % size;
+  const std::int64_t begin = each * rank + std::min<std::int64_t>(rank, more);
+  return {begin, begin + each + (rank < more ? 1 : 0)};
+}
+
+comm::Request start_gather(comm::Communicator& group, const View& mine, const View& all) {
+  check(group, mine, all, "gather");
+  const std::int64_t row = columns_of(all) * static_cast<std::int64_t>(size_of(all.dtype));
+  return group.start_all_gather(static_cast<const std::byte*>(mine.data), static_cast<std::byte*>(all.data),
+                                blocks_of(group, all.shape[0], row));
+}
+
+comm::Request start_reduce_scatter(comm::Communicator& group, const View& full, const View& mine) {
+  check(group, mine, full, "reduce-scatter");
+  return group.start_reduce_scatter(full.as<float>(), mine.as<float>(),
+                                    blocks_of(group, full.shape[0], columns_of(full)));
+}
+
+}  // namespace fp8::shard

@@ -1,0 +1,92 @@
+/// What sharding must do in a group of any size.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "fp8/base/error.h"
+#include "fp8/shard/shard.h"
+
+namespace fp8::shard {
+
+using dtype::DType;
+using tensor::Tensor;
+
+/// Rows of every kind of tensor come together in order: numbers of 1, 2 and 4 bytes, vectors too, own rows apart or
+/// already in their place, also with fewer rows than ranks and with none.
+inline void check_gather(comm::Communicator& group) {
+  for (const DType type : {DType::f32, DType::bf16, DType::e4m3}) {
+    for (const std::int64_t rows : {0, 1, 2, 3, 7, 64}) {
+      for (const bool in_place : {false, true}) {
+        const Tensor expected(type, {rows, 3}), all(type, {rows, 3});
+        const std::size_t n = expected.view().bytes();
+        auto* bytes = static_cast<std::uint8_t*>(expected.view().data);
+        for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::uint8_t>(i * 5 + 1);
+        const Rows own = rows_of(rows, group.rank(), group.size());
+        const View source = expected.view().rows(own.begin, own.end), place = all.view().rows(own.begin, own.end);
+        if (in_place && own.count() > 0) std::memcpy(place.data, source.data, source.bytes());
+        start_gather(group, in_place ? place : source, all.view()).wait();
+        EXPECT_TRUE(n == 0 || std::memcmp(all.view().data, bytes, n) == 0) << rows << " rows";
+      }
+    }
+  }
+  const Tensor vector(DType::f32, {5}), all(DType::f32, {5});
+  for (int i = 0; i < 5; ++i) vector.as<float>()[i] = static_cast<float>(i);
+  const Rows own = rows_of(5, group.rank(), group.size());
+  start_gather(group, vector.view().rows(own.begin, own.end), all.view()).wait();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(all.as<float>()[i], static_cast<float>(i));
+}
+
+/// Gradients of all ranks are summed and each rank has its rows.
+inline void check_reduce_scatter(comm::Communicator& group) {
+  const int size = group.size();
+  for (const std::int64_t rows : {0, 1, 2, 3, 7, 64}) {
+    const Rows own = rows_of(rows, group.rank(), size);
+    const Tensor full(DType::f32, {rows, 2, 2}), mine(DType::f32, {own.count(), 2, 2});
+    for (std::int64_t i = 0; i < rows * 4; ++i) {
+      full.as<float>()[i] = static_cast<float>(i + 1) * static_cast<float>(group.rank() + 1);
+    }
+    start_reduce_scatter(group, full.view(), mine.view()).wait();
+    for (std::int64_t i = 0; i < own.count() * 4; ++i) {
+      EXPECT_EQ(mine.as<float>()[i], static_cast<float>((own.begin * 4 + i + 1) * size * (size + 1) / 2));
+    }
+  }
+}
+
+/// The message of what `f` throws.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+/// Views that do not fit are refused on every rank before anything moves.
+inline void check_refusals(comm::Communicator& group) {
+  const Rows own = rows_of(6, group.rank(), group.size());
+  const Tensor all(DType::f32, {6, 4}), mine(DType::f32, {own.count(), 4}), more(DType::f32, {own.count() + 1, 4});
+  const Tensor narrow(DType::f32, {own.count(), 3}), half(DType::bf16, {own.count(), 4}), scalar(DType::f32, {});
+  const Tensor wide(DType::f32, {6, 8}), halves(DType::bf16, {6, 4});
+  const auto gather = [&](const View& part, const View& whole) {
+    return error_of([&] { start_gather(group, part, whole).wait(); });
+  };
+  EXPECT_EQ(gather(more.view(), all.view()), "gather: own rows do not fit all");
+  EXPECT_EQ(gather(narrow.view(), all.view()), "gather: own rows do not fit all");
+  EXPECT_EQ(gather(half.view(), all.view()), "gather: own rows and all differ in type or place");
+  EXPECT_EQ(gather(mine.view(), wide.view().columns(0, 4)), "gather: needs contiguous views");
+  EXPECT_EQ(gather(scalar.view(), scalar.view()), "gather: a scalar has no rows");
+  EXPECT_NE(error_of([&] { start_reduce_scatter(group, halves.view(), half.view()).wait(); }), "") << "f32 alone";
+}
+
+/// All of the above.
+inline void check_sharding(comm::Communicator& group) {
+  check_gather(group);
+  check_reduce_scatter(group);
+  check_refusals(group);
+}
+
+}  // namespace fp8::shard

@@ -1,0 +1,44 @@
+// Who owns which rows, and sharding in a group of one.
+#include <gtest/gtest.h>
+
+#include "shard_cases.h"
+
+namespace fp8::shard {
+namespace {
+
+TEST(RowsOf, AreEvenAndInOrderAndLeaveNothingOut) {
+  for (const std::int64_t rows : {0, 1, 2, 3, 4, 5, 127, 128, 1000}) {
+    for (int size = 1; size <= 9; ++size) {
+      std::int64_t next = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const Rows own = rows_of(rows, rank, size);
+        EXPECT_EQ(own.begin, next);
+        EXPECT_EQ(own.count(), rows / size + (rank < rows % size ? 1 : 0));
+        next = own.end;
+      }
+      EXPECT_EQ(next, rows);
+    }
+  }
+  EXPECT_EQ(rows_of(7, 1, 3), (Rows{3, 5}));
+  EXPECT_EQ(rows_of(2, 3, 4), (Rows{2, 2})) << "a rank without rows";
+}
+
+TEST(RowsOf, RefusesRanksThatAreNot) {
+  EXPECT_THROW(rows_of(4, 2, 2), Error);
+  EXPECT_THROW(rows_of(4, -1, 2), Error);
+  EXPECT_THROW(rows_of(-1, 0, 2), Error);
+}
+
+TEST(Sharding, InAGroupOfOne) { check_sharding(*comm::solo()); }
+
+TEST(Sharding, OfOneRankCopiesNothingOntoItself) {
+  const std::unique_ptr<comm::Communicator> group = comm::solo();
+  const Tensor t(DType::f32, {4, 4});
+  t.as<float>()[5] = 3;
+  start_gather(*group, t.view(), t.view()).wait();
+  start_reduce_scatter(*group, t.view(), t.view()).wait();
+  EXPECT_EQ(t.as<float>()[5], 3);
+}
+
+}  // namespace
+}  // namespace fp8::shard
