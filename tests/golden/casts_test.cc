@@ -180,6 +180,40 @@ TEST(Tensors, EveryCaseAndMode) {
   EXPECT_GE(checked, 26 * 8) << "one case holds only the recipes' defaults";
 }
 
+// Blocks of 32 along the columns, by the functions of dtype alone: the exponent rounded up, then the codes.
+void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_name, const std::string& prefix) {
+  const Tensor x = load(file, x_name, DType::f32);
+  const auto codes = file.read_as<std::uint8_t>(prefix + "_codes"),
+             exponents = file.read_as<std::uint8_t>(prefix + "_scale");
+  ASSERT_EQ(codes.size(), exponents.size() * 32);
+  for (std::size_t b = 0; b < exponents.size(); ++b) {
+    const Tensor amax(DType::f32, {1});
+    float* const block = x.as<float>() + 32 * b;
+    const View row = tensor::make_view(block, DType::f32, device::Place::host, {1, 32});
+    quant::amax({}, row, Granularity::tensor, Contract::columns, amax.view());
+    const std::uint8_t exponent = dtype::to_e8m0_round_up(*amax.as<float>() * (1.0f / dtype::max_of(format)));
+    ASSERT_EQ(exponent, exponents[b]) << prefix << " block " << b;
+    const float scale = exponent == 0xFF ? NAN : dtype::from_e8m0(static_cast<std::uint8_t>(254 - exponent));
+    for (std::size_t i = 0; i < 32; ++i)
+      ASSERT_TRUE(same_code(format, encode(format, block[i] * scale), codes[32 * b + i])) << prefix << " block " << b;
+  }
+}
+
+TEST(MxBlocks, ExponentsRoundedUp) {
+  const h5::Reader file = golden("mx.h5");
+  int checked = 0;
+  for (const h5::Entry& entry : file.list())
+    for (const auto& [format, name] : kFormats) {
+      const std::string folder = entry.name.substr(0, entry.name.rfind('/') + 1);
+      const bool differences = folder == "known_differences/rceil_" + name + "/";
+      const std::string prefix = folder + (differences ? "rule" : "rceil_" + name);
+      if (entry.name != folder + "x" || file.find(prefix + "_scale") == nullptr) continue;
+      check_mx_blocks(file, format, entry.name, prefix);
+      ++checked;
+    }
+  EXPECT_EQ(checked, 20);
+}
+
 // One linear layer: what it computed, beside what it should.
 struct Layer {
   Layer(const h5::Reader& file, const std::string& name, DType activations)
