@@ -59,7 +59,7 @@ struct Counts {
 /// How bf16 storage is multiplied on the host. Both sum exact products in f32, in their own orders.
 enum class HostBf16 : std::uint8_t {
   detect,  ///< native where the CPU has AVX-512 BF16, else upcast, which is then the faster by 2.8
-  native,  ///< oneDNN's bf16 matmul
+  native,  ///< oneDNN's bf16 matmul; the CPU takes subnormal bf16 (below 2^-126) for zero
   upcast,  ///< operands to f32 scratch (exact), oneDNN's f32 matmul
 };
 
