@@ -1,6 +1,7 @@
 /// One run laid over another at the same number of tokens seen.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 

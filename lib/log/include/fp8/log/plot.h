@@ -1,7 +1,7 @@
 /// Curves of a metric over a run: in a terminal, or as SVG and PNG through gnuplot.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +21,7 @@ struct Point {
 struct Curve {
   std::string name{};           ///< of the run, for the legend
   std::vector<Point> raw{};     ///< least and greatest of each group of steps, or every step when there are few
-  std::vector<Point> smooth{};  ///< centred moving mean; empty when there are too few steps to need one
+  std::vector<Point> smooth{};  ///< centred moving mean; empty when the steps are few or vary little
 };
 
 /// What a picture shows.

@@ -1,9 +1,11 @@
 /// A run in a few numbers. Not text for people: fp8-log makes that of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp8/json/value.h"

@@ -1,0 +1,122 @@
+// Columns to a few numbers.
+#include "fp8/log/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "statistics.h"
+
+namespace fp8::log {
+namespace {
+
+std::span<const double> values_of(const Run& run, std::string_view metric) {
+  const std::vector<double>* values = run.find(metric);
+  return values == nullptr ? std::span<const double>() : std::span<const double>(*values);
+}
+
+// Time waiting for data over time, of the steps that give both.
+std::optional<double> wait_share(const Run& run) {
+  const std::span<const double> waits = values_of(run, "data_wait_s"), times = values_of(run, "step_s");
+  double wait = 0, time = 0;
+  for (std::size_t i = 0; i < std::min(waits.size(), times.size()); ++i) {
+    if (!std::isfinite(waits[i]) || !std::isfinite(times[i])) continue;
+    wait += waits[i];
+    time += times[i];
+  }
+  if (!(time > 0)) return std::nullopt;
+  return wait / time;
+}
+
+template <typename T>
+json::Value or_null(const std::optional<T>& value) {
+  return value ? json::Value(*value) : json::Value();
+}
+
+json::Value text_or_null(const std::string& text) { return text.empty() ? json::Value() : json::Value(text); }
+
+}  // namespace
+
+std::vector<std::string> summary_metrics() {
+  return {"loss", "step_s", "data_wait_s", "tokens_per_s", "memory_peak_bytes", "fp8_flop_share", "skipped"};
+}
+
+std::size_t last_part(std::size_t n) {
+  constexpr std::size_t kSteps = 50;
+  return std::min(std::max((n + 9) / 10, kSteps), (n + 1) / 2);
+}
+
+Summary summarize(const Run& run) {
+  Summary s;
+  s.path = run.path;
+  s.name = run.name;
+  s.planned_steps = run.planned_steps;
+  if (!run.steps.empty()) s.steps = run.steps.back();
+  if (!run.tokens.empty() && run.tokens.back() >= 0) s.tokens = run.tokens.back();
+  const std::span<const double> loss = values_of(run, "loss"), rate = values_of(run, "tokens_per_s");
+  const std::size_t part = last_part(loss.size());
+  s.final_loss = last(loss);
+  s.best_loss = least(loss);
+  s.mean_loss_last = mean(loss.last(part));
+  s.last_steps = static_cast<std::int64_t>(part);
+  if (!run.evaluations.empty() && std::isfinite(run.evaluations.back().loss)) s.eval_loss = run.evaluations.back().loss;
+  s.tokens_per_s = quantile(rate, 0.5);
+  s.tokens_per_s_p10 = quantile(rate, 0.1);
+  s.tokens_per_s_p90 = quantile(rate, 0.9);
+  s.data_wait_share = wait_share(run);
+  s.memory_peak_bytes = greatest(values_of(run, "memory_peak_bytes"));
+  s.fp8_flop_share = mean(values_of(run, "fp8_flop_share"));
+  for (const Phase& phase : run.phases) s.phases.emplace_back(run.steps[phase.first], phase);
+  if (!run.phases.empty()) {
+    s.precision = run.phases.back().precision;
+    s.recipe = run.phases.back().recipe;
+    s.emulated = run.phases.back().emulated;
+  }
+  const std::span<const double> skipped = values_of(run, "skipped");
+  s.skipped = std::count_if(skipped.begin(), skipped.end(), [](double v) { return v > 0; });
+  s.checkpoints = static_cast<std::int64_t>(run.checkpoints.size());
+  s.restarts = run.restarts;
+  s.warnings = run.warnings;
+  s.finished = run.finished;
+  s.reason = run.reason;
+  return s;
+}
+
+json::Value record(const Summary& s) {
+  json::Array phases;
+  for (const auto& [step, phase] : s.phases) {
+    phases.push_back(json::object({{"step", step},
+                                   {"precision", text_or_null(phase.precision)},
+                                   {"recipe", text_or_null(phase.recipe)},
+                                   {"emulated", or_null(phase.emulated)}}));
+  }
+  return json::object({{"type", "summary"},
+                       {"path", s.path},
+                       {"name", s.name},
+                       {"steps", s.steps},
+                       {"planned_steps", or_null(s.planned_steps)},
+                       {"tokens", or_null(s.tokens)},
+                       {"final_loss", or_null(s.final_loss)},
+                       {"best_loss", or_null(s.best_loss)},
+                       {"mean_loss_last", or_null(s.mean_loss_last)},
+                       {"last_steps", s.last_steps},
+                       {"eval_loss", or_null(s.eval_loss)},
+                       {"tokens_per_s", or_null(s.tokens_per_s)},
+                       {"tokens_per_s_p10", or_null(s.tokens_per_s_p10)},
+                       {"tokens_per_s_p90", or_null(s.tokens_per_s_p90)},
+                       {"data_wait_share", or_null(s.data_wait_share)},
+                       {"memory_peak_bytes", or_null(s.memory_peak_bytes)},
+                       {"fp8_flop_share", or_null(s.fp8_flop_share)},
+                       {"precision", text_or_null(s.precision)},
+                       {"recipe", text_or_null(s.recipe)},
+                       {"emulated", or_null(s.emulated)},
+                       {"phases", std::move(phases)},
+                       {"skipped", s.skipped},
+                       {"checkpoints", s.checkpoints},
+                       {"restarts", s.restarts},
+                       {"warnings", s.warnings},
+                       {"finished", s.finished},
+                       {"reason", text_or_null(s.reason)}});
+}
+
+}  // namespace fp8::log

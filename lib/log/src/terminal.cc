@@ -1,0 +1,150 @@
+// A plot of braille characters: each shows two by four dots.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "fp8/base/text.h"
+#include "fp8/log/plot.h"
+#include "range.h"
+
+namespace fp8::log {
+namespace {
+
+constexpr std::size_t kNobody = std::numeric_limits<std::size_t>::max();
+
+// A grid of characters; a character belongs to the curve that drew in it last.
+class Canvas {
+ public:
+  Canvas(std::size_t columns, std::size_t rows)
+      : columns_(columns), rows_(rows), dots_(columns * rows), owner_(columns * rows, kNobody) {}
+
+  double width() const { return static_cast<double>(2 * columns_ - 1); }
+  double height() const { return static_cast<double>(4 * rows_ - 1); }
+
+  // Sets the dot at (x, y), counted from the lower left.
+  void set(double x, double y, std::size_t curve) {
+    // Bits of a braille character, by column and by row from the top.
+    constexpr std::array<std::array<unsigned, 4>, 2> kBits = {{{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}}};
+    const auto across = static_cast<std::size_t>(std::lround(std::clamp(x, 0.0, width())));
+    const auto down = static_cast<std::size_t>(std::lround(height() - std::clamp(y, 0.0, height())));
+    const std::size_t at = down / 4 * columns_ + across / 2;
+    dots_[at] |= kBits.at(across % 2).at(down % 4);
+    owner_[at] = curve;
+  }
+
+  // A straight line between two points, both included.
+  void line(double x0, double y0, double x1, double y1, std::size_t curve) {
+    const double steps = std::max(std::ceil(std::max(std::abs(x1 - x0), std::abs(y1 - y0))), 1.0);
+    for (double i = 0; i <= steps; ++i) set(std::lerp(x0, x1, i / steps), std::lerp(y0, y1, i / steps), curve);
+  }
+
+  unsigned dots(std::size_t column, std::size_t row) const { return dots_[row * columns_ + column]; }
+  std::size_t owner(std::size_t column, std::size_t row) const { return owner_[row * columns_ + column]; }
+
+ private:
+  std::size_t columns_, rows_;
+  std::vector<unsigned> dots_;
+  std::vector<std::size_t> owner_;
+};
+
+// U+2800 and the dots, as UTF-8.
+std::string braille(unsigned dots) {
+  return {static_cast<char>(0xE2), static_cast<char>(0xA0U | (dots >> 6U)), static_cast<char>(0x80U | (dots & 0x3FU))};
+}
+
+char letter(std::size_t curve) { return static_cast<char>('A' + curve % 26); }
+
+std::string painted(std::size_t curve, const std::string& text) {
+  constexpr std::array<const char*, 6> kColours = {"34", "33", "32", "35", "36", "31"};
+  return std::string("\x1b[") + kColours.at(curve % kColours.size()) + "m" + text + "\x1b[0m";
+}
+
+void draw(const Picture& picture, const Range& range, Canvas& canvas) {
+  for (std::size_t c = 0; c < picture.curves.size(); ++c) {
+    const Curve& curve = picture.curves[c];
+    const Point* before = nullptr;
+    for (const Point& p : curve.smooth.empty() ? curve.raw : curve.smooth) {
+      const bool finite = std::isfinite(p.y);
+      const auto x = [&](const Point& q) { return (q.x - range.x0) / (range.x1 - range.x0) * canvas.width(); };
+      const auto y = [&](const Point& q) { return (q.y - range.y0) / (range.y1 - range.y0) * canvas.height(); };
+      if (finite) canvas.line(x(before ? *before : p), y(before ? *before : p), x(p), y(p), c);
+      before = finite ? &p : nullptr;
+    }
+  }
+}
+
+std::string cell(const Canvas& canvas, std::size_t column, std::size_t row, bool letters, bool colour) {
+  const unsigned dots = canvas.dots(column, row);
+  if (dots == 0) return " ";
+  const std::size_t owner = canvas.owner(column, row);
+  const std::string text = letters ? std::string(1, letter(owner)) : braille(dots);
+  return colour ? painted(owner, text) : text;
+}
+
+std::string legend_line(const Picture& picture, bool letters, bool colour) {
+  std::string line = picture.metric;
+  for (std::size_t c = 0; c < picture.curves.size(); ++c) {
+    const std::string mark = letters ? std::string(1, letter(c)) : "\u2501\u2501";
+    line += "   " + (colour ? painted(c, mark) : mark) + " " + terminal_safe(picture.curves[c].name);
+  }
+  return line;
+}
+
+std::string right(const std::string& text, std::size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
+
+std::string without_trailing_blanks(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+}  // namespace
+
+Range range_of(const Picture& picture) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Range r{kInfinity, -kInfinity, kInfinity, -kInfinity};
+  for (const Curve& curve : picture.curves) {
+    for (const Point& p : curve.smooth.empty() ? curve.raw : curve.smooth) {
+      if (!std::isfinite(p.y)) continue;
+      r = {std::min(r.x0, p.x), std::max(r.x1, p.x), std::min(r.y0, p.y), std::max(r.y1, p.y)};
+    }
+  }
+  if (!std::isfinite(r.x0)) return {};
+  if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
+  if (r.y1 <= r.y0) {
+    const double room = r.y0 == 0 ? 1 : std::abs(r.y0) / 2;
+    r.y0 -= room;
+    r.y1 += room;
+  }
+  return r;
+}
+
+std::string terminal_plot(const Picture& picture, int columns, int rows, bool colour) {
+  const Range range = range_of(picture);
+  const auto height = static_cast<std::size_t>(std::max(rows - 2, 3));
+  const std::array<std::string, 3> labels = {
+      format_short(range.y1, 4), format_short(std::midpoint(range.y0, range.y1), 4), format_short(range.y0, 4)};
+  const std::size_t margin = std::max({labels[0].size(), labels[1].size(), labels[2].size()});
+  const std::size_t width = std::max(static_cast<std::size_t>(std::max(columns, 40)) - margin - 2, std::size_t{10});
+  Canvas canvas(width, height);
+  draw(picture, range, canvas);
+  const bool letters = !colour && picture.curves.size() > 1;
+  std::string out = without_trailing_blanks(legend_line(picture, letters, colour));
+  for (std::size_t row = 0; row < height; ++row) {
+    const bool middle = row == height / 2, labelled = row == 0 || middle || row + 1 == height;
+    std::string line = right(labelled ? labels.at(row == 0 ? 0 : middle ? 1 : 2) : "", margin);
+    line += labelled ? " \u2524" : " \u2502";
+    for (std::size_t column = 0; column < width; ++column) line += cell(canvas, column, row, letters, colour);
+    out += without_trailing_blanks(line);
+  }
+  std::string axis = std::string(margin + 1, ' ') + "\u2514";
+  for (std::size_t column = 0; column < width; ++column) axis += "\u2500";
+  const auto count = [](double x) { return human_count(static_cast<std::uint64_t>(std::max(x, 0.0))); };
+  const std::string from = count(range.x0), to = count(range.x1) + (picture.by_tokens ? " tokens" : " steps");
+  return out + axis + "\n" + std::string(margin + 2, ' ') + from + right(to, width - from.size()) + "\n";
+}
+
+}  // namespace fp8::log

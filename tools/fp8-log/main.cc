@@ -1,0 +1,193 @@
+// fp8-log: summarizes, compares, plots and exports the logs of runs. See fp8-log(1).
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/log/export.h"
+#include "fp8/log/plot.h"
+#include "report.h"
+
+namespace {
+
+using namespace fp8;
+
+constexpr int kPlotRows = 20;
+
+cli::Command command() {
+  cli::Command c;
+  c.name = "fp8-log";
+  c.about = "summarize, compare, plot and export the logs of runs";
+  c.example = "fp8-log --compare run-bf16 run-fp8 --gate 0.02";
+  c.positionals = {{.name = "runs",
+                    .metavar = "RUN",
+                    .help = "a run's folder or its log; - or none is standard input",
+                    .required = false,
+                    .repeated = true}};
+  c.flags = {
+      {.name = "compare", .help = "lay the second of two runs over the first, at the same number of tokens"},
+      {.name = "gate",
+       .kind = cli::Kind::real,
+       .metavar = "NATS",
+       .help = "with --compare: status 1 unless the loss gap is at most this, either way",
+       .min = 0},
+      {.name = "plot", .kind = cli::Kind::text, .metavar = "METRIC", .help = "draw a field of the step records"},
+      {.name = "export",
+       .kind = cli::Kind::choice,
+       .metavar = "FORMAT",
+       .help = "write the logs in another format",
+       .choices = {"csv", "tensorboard", "prometheus"}},
+      cli::output_flag("where a plot (.svg, .png) or an export goes"),
+      cli::json_flag(),
+      cli::force_flag(),
+  };
+  return c;
+}
+
+// Flags that do not go together.
+void check_flags(const cli::Arguments& arguments) {
+  const bool compare = arguments.flag("compare"), plot = arguments.has("plot"), exports = arguments.has("export");
+  const auto refuse = [](const std::string& flag, const std::string& reason) {
+    throw Error("--" + flag + ": " + reason);
+  };
+  if (compare && plot) refuse("plot", "not together with --compare");
+  if (exports && (compare || plot)) refuse("export", std::string("not together with --") + (plot ? "plot" : "compare"));
+  if (arguments.has("gate") && !compare) refuse("gate", "only with --compare");
+  if (arguments.has("output") && !plot && !exports) refuse("output", "only with --plot or --export");
+  if (arguments.flag("json") && (plot || exports)) refuse("json", "not together with --plot or --export");
+}
+
+std::vector<std::string> paths_of(const cli::Arguments& arguments) {
+  std::vector<std::string> paths = arguments.positionals("runs");
+  if (paths.empty()) {
+    if (::isatty(STDIN_FILENO) == 1) throw Error("RUN: needed (a run's folder, its log, or - for standard input)");
+    paths.emplace_back("-");
+  }
+  if (std::count(paths.begin(), paths.end(), "-") > 1) throw Error("-: standard input can be read only once");
+  return paths;
+}
+
+std::vector<log::Run> read_all(const std::vector<std::string>& paths, const log::Wanted& wanted) {
+  std::vector<log::Run> runs;
+  for (const std::string& path : paths) runs.push_back(log::read_run(path, wanted));
+  return runs;
+}
+
+int summarize(const cli::Arguments& arguments) {
+  std::vector<log::Summary> summaries;
+  for (const std::string& path : paths_of(arguments)) {
+    summaries.push_back(log::summarize(log::read_run(path, {.all = false, .metrics = log::summary_metrics()})));
+  }
+  cli::Output out;
+  if (arguments.flag("json")) {
+    for (const log::Summary& s : summaries) out.json(log::record(s));
+  } else {
+    out.text(report::summaries(summaries, cli::Style::for_stdout(), cli::terminal_columns()));
+  }
+  return static_cast<int>(Exit::done);
+}
+
+int compare(const cli::Arguments& arguments) {
+  const std::vector<std::string> paths = paths_of(arguments);
+  if (paths.size() != 2) throw Error("--compare: needs two runs, found " + std::to_string(paths.size()));
+  const log::Wanted wanted = {.all = false, .metrics = log::summary_metrics()};
+  const log::Comparison comparison = log::compare(log::read_run(paths[0], wanted), log::read_run(paths[1], wanted));
+  const std::optional<double> gate =
+      arguments.has("gate") ? std::optional<double>(arguments.real("gate")) : std::nullopt;
+  cli::Output out;
+  if (arguments.flag("json")) {
+    out.json(log::record(comparison, gate));
+  } else {
+    out.text(report::comparison(comparison, gate, cli::Style::for_stdout()));
+  }
+  return static_cast<int>(gate && !log::meets(comparison, *gate) ? Exit::no : Exit::done);
+}
+
+int plot(const cli::Arguments& arguments) {
+  const std::string metric = arguments.text("plot");
+  const bool to_file = arguments.has("output");
+  const std::string output = to_file ? arguments.text("output") : "";
+  const log::Image image = to_file ? log::image_of(output) : log::Image::svg;
+  if (to_file) check_output(output, arguments.flag("force"));
+  const std::vector<log::Run> runs = read_all(paths_of(arguments), {.all = false, .metrics = {metric}});
+  const log::Picture picture = log::picture(runs, metric);
+  if (to_file) {
+    AtomicFile file(output, arguments.flag("force"));
+    log::gnuplot_plot(picture, image, file.path());
+    file.commit();
+  } else {
+    cli::Output().text(log::terminal_plot(picture, cli::terminal_columns(), kPlotRows, cli::Style::for_stdout().on));
+  }
+  return static_cast<int>(Exit::done);
+}
+
+// Writes `path` whole or not at all; standard output for "-".
+void write_output(const std::string& path, bool force, const std::function<void(const log::Sink&)>& write) {
+  if (path == "-") {
+    cli::Output out;
+    return write([&](std::string_view piece) { out.text(piece); });
+  }
+  AtomicFile target(path, force);
+  File file = File::open_update(target.path());
+  write([&](std::string_view piece) { file.write_all(piece); });
+  file.close();
+  target.commit();
+}
+
+// One event file for a path that names one, else a folder as TensorBoard's --logdir: a folder a run when there are
+// several.
+void export_tensorboard(const std::vector<log::Run>& runs, const std::string& output, bool force) {
+  namespace fs = std::filesystem;
+  const auto write = [&](const log::Run& run, const fs::path& path) {
+    write_output(path.string(), force, [&](const log::Sink& sink) { log::write_tensorboard(run, sink); });
+  };
+  if (output == "-") throw Error("--output: TensorBoard reads no pipe; name a folder");
+  const bool one_file = fs::path(output).filename().string().find("tfevents") != std::string::npos;
+  if (one_file && runs.size() > 1) throw Error(output + ": one event file holds one run; name a folder");
+  if (one_file) return write(runs.front(), output);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    fs::path folder = output;
+    const auto same = std::count_if(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(i),
+                                    [&](const log::Run& run) { return run.name == runs[i].name; });
+    if (runs.size() > 1) folder /= runs[i].name + (same > 0 ? "-" + std::to_string(same + 1) : "");
+    std::error_code failed;
+    fs::create_directories(folder, failed);
+    if (failed) throw Error(folder.string() + ": cannot make the folder: " + failed.message());
+    write(runs[i], folder / "events.out.tfevents.0.fp8");
+  }
+}
+
+int export_logs(const cli::Arguments& arguments) {
+  const std::string format = arguments.text("export");
+  const std::string output = arguments.has("output") ? arguments.text("output") : "-";
+  const bool force = arguments.flag("force");
+  const std::vector<log::Run> runs = read_all(paths_of(arguments), {.all = true, .metrics = {}});
+  if (format == "tensorboard") {
+    export_tensorboard(runs, output, force);
+  } else {
+    write_output(output, force, [&](const log::Sink& sink) {
+      if (format == "csv") {
+        log::write_csv(runs, sink);
+      } else {
+        sink(log::prometheus(runs));
+      }
+    });
+  }
+  return static_cast<int>(Exit::done);
+}
+
+int run_log(const cli::Arguments& arguments) {
+  check_flags(arguments);
+  if (arguments.flag("compare")) return compare(arguments);
+  if (arguments.has("plot")) return plot(arguments);
+  if (arguments.has("export")) return export_logs(arguments);
+  return summarize(arguments);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::run(argc, argv, command(), run_log); }
