@@ -1,0 +1,163 @@
+#!/bin/sh
+# Each check of tests/lint/run passes what is right and finds what is wrong. What needs a program that is not installed is skipped.
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
+
+ROOT=$work/tree
+export ROOT
+lint() { "$SRC/tests/lint/run" "$@"; }
+
+# A small tree that is right: one crate, a second one that uses it, a tool's manual page, a script.
+mkdir -p tree/lib/base/src tree/lib/base/include/fp8/base tree/lib/json/src tree/lib/json/include/fp8/json tree/lib/cli/src \
+  tree/lib/cli/include/fp8/cli tree/man/man1 tree/share tree/tests/golden tree/tools/x
+cp "$SRC/Makefile" "$SRC/.clang-format" "$SRC/.clang-tidy" tree
+cp "$SRC/share/VERSION" tree/share
+printf 'about := base\n' >tree/lib/base/crate.mk
+printf 'about := json\ndeps  := base\npkgs  := nlohmann\n' >tree/lib/json/crate.mk
+printf 'about := cli\ndeps  := json\n' >tree/lib/cli/crate.mk
+printf 'about := golden\n' >tree/tests/golden/crate.mk
+printf 'about := x\ndeps  := base\n' >tree/tools/x/crate.mk
+cat >tree/lib/base/include/fp8/base/good.h <<'END'
+/// Everything here has its comment, or needs none.
+#pragma once
+
+namespace fp8 {
+
+struct Later;
+
+/// How often.
+enum class Count { one, two };
+
+/// A type with one of everything.
+template <class T, int N = (3 > 2 ? 1 : 0)>
+class Good {
+ public:
+  /// Makes one.
+  explicit Good(T value) : value_{value}, other_(N) {}
+  Good(const Good&) = default;
+  Good& operator=(const Good&) = default;
+  ~Good();
+  /// Less.
+  bool operator<(const Good& other) const { return value_ < other.value_; }
+  /// Both forms.
+  T get() const { return value_; }
+  T get(int plus) const { return value_ + plus; }
+  int width = 1;  ///< in bytes
+  /// In characters: '{' and "}" are two.
+  static constexpr int kWidths[] = {1'000, '{', sizeof("} // {")};
+
+ private:
+  T value_;
+  int other_;
+};
+
+/// Declared here.
+int later(const Good<int>& good);
+
+inline int later(const Good<int>& good) { return good.get(); }
+
+namespace detail {
+int hidden();
+}
+
+}  // namespace fp8
+END
+printf '// Empty.\n#include "fp8/base/good.h"\n' >tree/lib/base/src/good.cc
+printf '#!/bin/sh\necho hello\n' >tree/script
+printf '.Dd November 1, 2026\n.Dt X 1\n.Os\n.Sh NAME\n.Nm x\n.Nd a page\n.Sh DESCRIPTION\nText.\n' >tree/man/man1/x.1
+
+has() { command -v "$1" >/dev/null; }
+clean() { # CHECK
+  says "$1: nothing to say of what is right" '^0 findings$' lint "$1"
+}
+# finds CHECK REGEX NAME: the check fails and has a line that matches.
+finds() {
+  status "$1: $3" 1 lint "$1"
+  grep -Eq -e "$2" out
+  result $? "$1: names the place"
+}
+
+clean includes
+printf '#include "fp8/base/good.h"\n' >tree/lib/cli/src/bad.cc
+finds includes '^lib/cli/src/bad.cc:1: fp8/base/good.h: crate.mk does not name base' 'a crate that came through another'
+printf '\n  #  include <nlohmann/json.hpp>\n' >tree/lib/cli/src/bad.cc
+finds includes '^lib/cli/src/bad.cc:2: nlohmann/json.hpp: crate.mk does not name nlohmann' "another crate's package"
+rm tree/lib/cli/src/bad.cc
+printf '#include <nlohmann/json.hpp>\n' >tree/lib/json/include/fp8/json/bad.h
+finds includes '^lib/json/include/fp8/json/bad.h:1: .* public header' 'a package in a public header'
+rm tree/lib/json/include/fp8/json/bad.h
+printf 'about := cli\ndeps  := json\npkgs  := nlohmann\n' >tree/lib/cli/crate.mk
+finds includes '^lib/json/crate.mk:1: package nlohmann belongs to lib/cli/crate.mk' 'a package of two crates'
+printf 'about := cli\ndeps  := json\n' >tree/lib/cli/crate.mk
+
+clean docs
+header=tree/lib/base/include/fp8/base/bad.h
+undocumented() { # TEXT KIND NAME
+  printf '/// A file.\n\nnamespace fp8 {\n/// Fine.\nclass A {\n public:\n  /// Fine.\n  A();\n\n%b\n};\n}\n' "$1" >$header
+  finds docs "bad.h:10: $2 $3 has no /// comment" "a $2 without a comment ($3)"
+}
+undocumented '  int f(int x) const { return x < 1 ? x : 2; }' function f
+undocumented '  std::map<int, std::vector<int>> values = {{1, {2}}};' value values
+undocumented '  enum class E { a };' enum E
+undocumented '  struct S {\n    /// fine\n    int x;\n  };' type S
+undocumented '  template <class T>\n  requires(sizeof(T) > 1)\n  void h(T);' function h
+undocumented '  /** another style */ int g();' function g
+printf 'namespace fp8 {\nvoid free_one();\n/// Fine.\nenum E { kA,\n  kB = 1 };\n}\n' >$header
+finds docs 'bad.h:2: function free_one has no' 'a free function without a comment'
+rm $header
+
+clean size
+{
+  printf 'void f(int x) {\n'
+  yes '  if (x) { x = 1; }' | head -60
+  printf '}\n'
+} >tree/lib/base/src/bad.cc
+finds size '^lib/base/src/bad.cc:1: function f has 62 lines' 'a long function'
+yes '// a line' | head -601 >tree/lib/base/src/bad.cc
+finds size '^lib/base/src/bad.cc:601: 601 lines' 'a long file'
+{
+  printf '#!/bin/sh\nf() {\n'
+  yes '  :' | head -60
+  printf '}\n'
+} >tree/bad
+finds size '^bad:2: function f has 62 lines' 'a long function of a script'
+rm tree/bad tree/lib/base/src/bad.cc
+
+clean words
+printf '// %sDO: later\n' TO >tree/lib/base/src/bad.cc
+finds words '^lib/base/src/bad.cc:1: ' 'a note left to oneself'
+rm tree/lib/base/src/bad.cc
+
+if has mandoc; then
+  clean man
+  printf '.Dd November 1, 2026\n.Dt Y 1\n.Os\n.Sh NAME\n.Nm y\n.Nd a page\n.Sh DESCRIPTION\n.Xq\n' >tree/man/man1/y.1
+  finds man '^man/man1/y.1:8: ' 'an unknown macro'
+  rm tree/man/man1/y.1
+fi
+
+if has shellcheck; then
+  clean shell
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\nrm `pwd`\n' >tree/bad
+  finds shell '^bad:2: .*SC2046' 'a script without quotes'
+  rm tree/bad
+fi
+
+if has clang-format; then
+  clean format
+  printf '// A file.\nint  x ;\n' >tree/lib/base/src/bad.cc
+  finds format '^lib/base/src/bad.cc:2: ' 'a file that clang-format would change'
+  rm tree/lib/base/src/bad.cc
+fi
+
+if has clang-tidy; then
+  clean tidy
+  printf '// A file.\nint f(int x) { return x == x ? 1 : 2; }\n' >tree/lib/base/src/bad.cc
+  finds tidy '^lib/base/src/bad.cc:2: .*misc-redundant-expression' 'what clang-tidy finds'
+  printf '// A file.\nint f() { return missing; }\n' >tree/lib/base/src/bad.cc
+  finds tidy '^lib/base/src/bad.cc:2: .*missing' 'what does not compile'
+  rm tree/lib/base/src/bad.cc
+fi
+
+status "an unknown check is status 2" 2 lint nonsense
+done_testing

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Public declarations of lib/*/include without a `///` comment: functions, types, enums and their values, members that are public.
+Usage: docs.py ROOT. A comment stands above (`///`) or behind (`///<`). Overloads on adjacent lines share one, and so do values of an
+enum and fields on one line. Nothing is asked of forward declarations, what is deleted, defaulted or overridden, copying, moving and
+destroying, using-declarations, namespaces called detail, and definitions of what is declared above or, for x_impl.h, in x.h."""
+
+import re
+import sys
+from pathlib import Path
+
+from cxx import Declaration, declarations
+from files import listed
+
+SILENT = re.compile(r"^(friend\b|static_assert\b|using\s+(namespace\b|enum\b|[\w:]+$))")
+
+
+def asks(declaration: Declaration) -> bool:
+    """Whether the declaration needs a comment."""
+    text = declaration.text
+    if not declaration.public or declaration.kind == "forward" or SILENT.match(text):
+        return False
+    if re.search(r"=\s*(delete|default)$|\boverride\b|\bfinal$", text):
+        return False
+    copies = declaration.kind == "function" and re.search(r"\b(\w+)\((const )?\1\s*&&?\s*\w*\)", text)
+    assigns = declaration.name == "operator="
+    return not (copies or assigns or declaration.name.startswith("~") or text.startswith("}"))
+
+
+def has_comment(declaration: Declaration, lines: list[str]) -> bool:
+    above = lines[declaration.first - 2].strip() if declaration.first >= 2 else ""
+    if above.startswith("///") and not above.startswith("///<"):
+        return True
+    last = declaration.last if declaration.kind in ("value", "enumerator", "function") else declaration.first
+    return any("///<" in line for line in lines[declaration.first - 1 : last])
+
+
+def documented_elsewhere(path: Path) -> set[str]:
+    """Names that x.h declares, for x_impl.h; they are looked at there."""
+    header = path.with_name(path.name.replace("_impl.h", ".h"))
+    if header == path or not header.exists():
+        return set()
+    return {declaration.name for declaration in declarations(header.read_text(encoding="utf-8"))}
+
+
+def findings(path: Path) -> list[tuple[int, str]]:
+    """Line and message of each declaration that lacks a comment."""
+    text, elsewhere = path.read_text(encoding="utf-8"), documented_elsewhere(path)
+    lines = text.split("\n")
+    found, previous = [], None
+    for declaration in declarations(text):
+        if not asks(declaration) or (declaration.has_body and declaration.name in elsewhere):
+            continue
+        good = has_comment(declaration, lines)
+        if not good and previous and previous.kind == declaration.kind:
+            together = declaration.first <= previous.last + 1
+            shared = declaration.kind == "function" and declaration.name == previous.name
+            same_line = declaration.first == previous.first
+            good = (together and shared) or same_line
+        if good:
+            previous = declaration
+            elsewhere |= {declaration.name} if declaration.kind == "function" and not declaration.has_body else set()
+        else:
+            found.append((declaration.first, f"{declaration.kind} {declaration.name} has no /// comment"))
+    return found
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    for name in listed(root):
+        if re.fullmatch(r"lib/[^/]+/include/.*\.(h|cuh)", name):
+            for line, message in findings(root / name):
+                print(f"{name}:{line}: {message}")
+
+
+main()

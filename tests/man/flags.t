@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""A tool's help, its completion and its manual page name the same flags. Help and completion come from the tool's flag
+table, the page is written by hand."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from mdoc import Page, Tap, flags_in  # noqa: E402
+
+SRC = Path(os.environ.get("SRC") or Path(__file__).resolve().parents[2]).resolve()
+BIN = Path(os.environ.get("BIN") or SRC / "build/bin")
+
+
+def printed(tool: str, *words: str) -> str:
+    return subprocess.run([BIN / tool, *words], capture_output=True, text=True, check=True).stdout
+
+
+def in_help(tool: str) -> set[str]:
+    """Flags of the help's left column: `  -o, --output FILE`, `      --[no-]name`."""
+    found = set()
+    for line in printed(tool, "--help").split("\n"):
+        match = re.match(r"  (?:-(\w), |    )--(\[no-\])?([a-z0-9-]+)", line)
+        if match:
+            letter, negative, name = match.groups()
+            found |= {"--" + name} | ({"-" + letter} if letter else set()) | ({"--no-" + name} if negative else set())
+    return found
+
+
+def in_completion(tool: str) -> set[str]:
+    """Flags that bash offers for a word that begins with a dash, asked of bash itself."""
+    function = "_" + tool.replace("-", "_")
+    script = printed(tool, "--completion", "bash") + f"\nCOMP_WORDS=({tool} -) COMP_CWORD=1\n{function}\n"
+    script += 'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    out = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    return set(out.split())
+
+
+def in_synopsis(page: Page) -> set[str]:
+    """Flags of the synopsis; `-nfqv` is four."""
+    found = set()
+    for line in page.part("SYNOPSIS"):
+        for flag in flags_in(line.text):
+            found |= {flag} if flag.startswith("--") else {"-" + letter for letter in flag[1:]}
+    return found
+
+
+def short_of(wanted: set[str], found: set[str]) -> str:
+    return ", ".join(sorted(wanted - found))
+
+
+def main() -> None:
+    tap = Tap()
+    tools = sorted(path.name for path in BIN.iterdir())
+    for tool in tools:
+        table = in_help(tool)
+        tap.result(len(table) > 5, f"{tool}: the help lists flags", f"found {sorted(table)}")
+        completed = in_completion(tool)
+        tap.result(completed == table, f"{tool}: the completion offers the flags of the help",
+                   f"missing: {short_of(table, completed)}", f"unknown: {short_of(completed, table)}")
+        path = SRC / f"man/man1/{tool}.1"
+        tap.result(path.exists(), f"{tool}: has a manual page")
+        if not path.exists():
+            continue
+        page = Page(path)
+        described = page.flags()
+        # A page may show --no-name of a toggle that is off by default: it is legal there too.
+        known = table | {"--no-" + flag[2:] for flag in table if flag.startswith("--")}
+        tap.result(not table - described, f"{tool}: its page describes every flag",
+                   f"missing: {short_of(table, described)}")
+        tap.result(not described - known, f"{tool}: its page describes no other flag",
+                   f"unknown: {short_of(described, known)}")
+        tap.result(not in_synopsis(page) - known, f"{tool}: its synopsis names no other flag",
+                   f"unknown: {short_of(in_synopsis(page), known)}")
+    tap.result(bool(tools), "there are tools")
+    tap.done()
+
+
+main()
