@@ -241,8 +241,8 @@ std::string comparison(const Comparison& c, std::optional<double> gate, const cl
   constexpr std::array<std::size_t, 4> kAll = {0, 1, 2, 3};
   const std::string matched = "matched at " + std::to_string(c.points) + (c.points == 1 ? " point" : " points") + ", " +
                               human_count(static_cast<std::uint64_t>(c.first_tokens)) + " to " +
-                              human_count(static_cast<std::uint64_t>(c.last_tokens)) + " tokens\n";
-  return table(rows_of(c), kAll, style) + style.dim(matched) + verdict(c, gate, style) + "\n";
+                              human_count(static_cast<std::uint64_t>(c.last_tokens)) + " tokens";
+  return table(rows_of(c), kAll, style) + style.dim(matched) + "\n" + verdict(c, gate, style) + "\n";
 }
 
 }  // namespace fp8::report

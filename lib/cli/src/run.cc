@@ -86,6 +86,14 @@ void print_error(const std::string& tool, const std::string& message) {
   (void)std::fflush(stderr);
 }
 
+void print_note(const std::string& tool, const std::string& text) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    print_error(tool, text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
 int run(int argc, char** argv, const Command& command, const std::function<int(const Arguments&)>& body,
         const std::vector<std::string>& versions) {
   hold_standard_descriptors();

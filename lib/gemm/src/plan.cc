@@ -139,4 +139,9 @@ bool PlanCache::fast_bf16() {
   return (isa & wanted) == wanted;
 }
 
+std::string library_version() {
+  const dnnl_version_t* v = dnnl_version();
+  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
 }  // namespace fp8::gemm

@@ -88,6 +88,12 @@ std::string text_or_empty(const Attributes& attributes, std::string_view name) {
   return text == nullptr ? std::string() : *text;
 }
 
+std::string library_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  if (H5get_libversion(&major, &minor, &release) < 0) return "HDF5";
+  return "HDF5 " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+}
+
 }  // namespace fp8::h5
 
 // Called only by the leak sanitizer, when a build has one: HDF5 1.10 loses the memory of headers that it finds damaged,

@@ -86,13 +86,15 @@ Comparison compare(const Run& a, const Run& b) {
   const std::int64_t first = std::max(all_a.tokens.front(), all_b.tokens.front());
   const std::int64_t last = std::min(all_a.tokens.back(), all_b.tokens.back());
   const Losses shared_a = between(all_a, first, last), shared_b = between(all_b, first, last);
-  const Losses& grid = shared_a.tokens.size() < shared_b.tokens.size() ? shared_a : shared_b;
-  if (grid.tokens.empty()) {
+  // Where they overlap at all, an end of the overlap is a point of one of them.
+  if (first > last) {
     const auto range = [](const Run& run) {
       return run.path + " has " + std::to_string(run.tokens.front()) + " to " + std::to_string(run.tokens.back());
     };
     throw Error("no tokens in common: " + range(a) + ", " + range(b));
   }
+  const bool fewer_in_a = shared_a.tokens.size() < shared_b.tokens.size();
+  const Losses& grid = shared_b.tokens.empty() || (fewer_in_a && !shared_a.tokens.empty()) ? shared_a : shared_b;
   c.first_tokens = grid.tokens.front();
   c.last_tokens = grid.tokens.back();
   std::vector<double> matched_a, matched_b;

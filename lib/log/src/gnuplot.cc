@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -46,12 +47,12 @@ class MemoryFile {
     }
     if (::lseek(fd_, 0, SEEK_SET) != 0) fail("cannot rewind its script", errno);
   }
-  // The first bytes that the child wrote.
-  std::string head() const {
-    std::string text(400, '\0');
-    const ssize_t n = ::pread(fd_, text.data(), text.size(), 0);
-    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-    return text;
+  // What the child wrote, up to a limit.
+  std::string text() const {
+    std::string read(std::size_t{1} << 16U, '\0');
+    const ssize_t n = ::pread(fd_, read.data(), read.size(), 0);
+    read.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return read;
   }
 
  private:
@@ -91,11 +92,20 @@ class SpawnSetup {
   posix_spawnattr_t attributes_{};
 };
 
-// Text inside single quotes, where gnuplot expands nothing; bytes that could end the line are shown escaped.
+// A string of gnuplot's. All but plain characters are written as octal escapes, so that nothing in `text` can end the
+// string or be expanded.
 std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : terminal_safe(text)) out += c == '\'' ? "''" : std::string(1, c);
-  return out + "'";
+  std::string out = "\"";
+  for (const char c : terminal_safe(text)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0 || c == ' ') {
+      out += c;
+    } else {
+      out += {'\\', static_cast<char>('0' + (byte >> 6U)), static_cast<char>('0' + ((byte >> 3U) & 7U)),
+              static_cast<char>('0' + (byte & 7U))};
+    }
+  }
+  return out + "\"";
 }
 
 // What stands beside the y axis.
@@ -198,7 +208,7 @@ int wait_for(pid_t child) {
 
 std::string first_complaint(const std::string& text) {
   // gnuplot prints the line, a caret, and then what is wrong after "line N: ".
-  const std::size_t at = text.find("line ");
+  const std::size_t at = text.rfind("line ");
   std::string said = at == std::string::npos ? text : text.substr(at);
   said.erase(std::min(said.find('\n'), said.size()));
   return said;
@@ -218,10 +228,10 @@ void gnuplot_plot(const Picture& picture, Image image, const std::string& path) 
   if (error == ENOENT) throw Error("gnuplot: not installed; without -o the plot is drawn in the terminal");
   if (error != 0) fail("cannot be run", error);
   const int status = wait_for(child);
-  if (status != 0) throw Error("gnuplot: status " + std::to_string(status) + ": " + first_complaint(errors.head()));
+  if (status != 0) throw Error("gnuplot: status " + std::to_string(status) + ": " + first_complaint(errors.text()));
   const std::uint64_t size = output.size();
   output.close();
-  if (size == 0) throw Error("gnuplot: drew nothing: " + first_complaint(errors.head()));
+  if (size == 0) throw Error("gnuplot: drew nothing: " + first_complaint(errors.text()));
 }
 
 }  // namespace fp8::log

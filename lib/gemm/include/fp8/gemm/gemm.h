@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "fp8/tensor/tensor.h"
 
@@ -93,6 +94,9 @@ class Engine {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// "oneDNN 2.6.3" of the library in use.
+std::string library_version();
 
 /// Kind a GEMM of these operand formats counts as.
 Kind kind_of(DType a, DType b);

@@ -62,4 +62,7 @@ struct Entry {
 /// The text attribute `name`; empty where there is none, or one that is not text.
 std::string text_or_empty(const Attributes& attributes, std::string_view name);
 
+/// "HDF5 1.10.8" of the library in use.
+std::string library_version();
+
 }  // namespace fp8::h5

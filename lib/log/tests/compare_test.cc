@@ -1,0 +1,131 @@
+// Matching by tokens, gaps, gates.
+#include "fp8/log/compare.h"
+
+#include <functional>
+
+#include "run_text.h"
+
+namespace fp8::log {
+namespace {
+
+// Steps 1 to n, `tokens` each, with loss(tokens seen).
+Log curve(int n, std::int64_t tokens, const std::function<double(double)>& loss) {
+  std::string text;
+  for (int i = 1; i <= n; ++i) {
+    text += step(i, i * tokens, std::to_string(loss(static_cast<double>(i * tokens))));
+  }
+  return run_of(text);
+}
+
+std::string compare_complaint(const Log& a, const Log& b) {
+  try {
+    (void)compare(a, b);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::bad);
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Compare, SameTokens) {
+  const Log a = curve(8, 4, [](double t) { return 64 - t; }), b = curve(8, 4, [](double t) { return 64.25 - t; });
+  const Comparison c = compare(a, b);
+  EXPECT_EQ(c.points, 8U);
+  EXPECT_EQ(c.window, 4U);
+  EXPECT_EQ(c.first_tokens, 4);
+  EXPECT_EQ(c.last_tokens, 32);
+  EXPECT_EQ(c.gap, 0.25);
+  EXPECT_EQ(c.final_gap, 0.25);
+  EXPECT_EQ(c.gap_standard_error, 0);
+  EXPECT_EQ(c.loss_a, 38);
+  EXPECT_EQ(c.loss_b, 38.25);
+  EXPECT_TRUE(beyond_noise(c));
+  EXPECT_EQ(c.speedup, std::nullopt);
+  EXPECT_EQ(compare(b, a).gap, -0.25);
+}
+
+TEST(Compare, TheGateLooksBothWays) {
+  const Log a = curve(2, 4, [](double) { return 2; }), b = curve(2, 4, [](double) { return 2.5; });
+  for (const Comparison& c : {compare(a, b), compare(b, a)}) {
+    EXPECT_TRUE(meets(c, 0.5));
+    EXPECT_FALSE(meets(c, 0.4375));
+    EXPECT_FALSE(meets(c, 0));
+  }
+  EXPECT_TRUE(meets(compare(a, a), 0));
+  EXPECT_FALSE(beyond_noise(compare(a, a)));
+}
+
+TEST(Compare, OtherBatchSizesAreInterpolated) {
+  const Log a = curve(16, 2, [](double t) { return 64 - t; }), b = curve(5, 6, [](double t) { return 64 - t; });
+  for (const Comparison& c : {compare(a, b), compare(b, a)}) {
+    EXPECT_EQ(c.points, 5U);
+    EXPECT_EQ(c.gap, 0);
+  }
+  // 3, 6, 9 lie between 2, 4, 6, 8.
+  const Log odd = curve(2, 3, [](double t) { return 65 - t; });
+  const Comparison c = compare(a, odd);
+  EXPECT_EQ(c.points, 2U);
+  EXPECT_EQ(c.gap, 1);
+  EXPECT_EQ(c.first_tokens, 3);
+}
+
+TEST(Compare, OnlyWhereBothAre) {
+  const Log a = curve(8, 4, [](double) { return 1; }), b = curve(3, 4, [](double) { return 1; });
+  EXPECT_EQ(compare(a, b).last_tokens, 12);
+  const Log one = run_of(step(9, 32, "1.5"));
+  const Comparison c = compare(a, one);
+  EXPECT_EQ(c.points, 1U);
+  EXPECT_EQ(c.gap, 0.5);
+  EXPECT_EQ(c.gap_standard_error, std::nullopt);
+  EXPECT_FALSE(beyond_noise(c));
+}
+
+TEST(Compare, LossesThatAreNotFinite) {
+  const Log a = run_of(step(1, 4, "2") + step(2, 8, "2") + step(3, 12, "2") + step(4, 16, "2"));
+  const Log one = run_of(step(1, 4, "2") + step(2, 8, "2") + step(3, 12, "3") + step(4, 16, "null"));
+  EXPECT_EQ(compare(a, one).gap, 1);
+  EXPECT_EQ(compare(a, one).final_gap, std::nullopt);
+  const Log both = run_of(step(1, 4, "2") + step(2, 8, "2") + step(3, 12, "null") + step(4, 16, "null"));
+  const Comparison c = compare(a, both);
+  EXPECT_EQ(c.gap, std::nullopt);
+  EXPECT_FALSE(meets(c, 1e9));
+  EXPECT_TRUE(record(c, 1.0).as_object().at("gap").is_null());
+  EXPECT_FALSE(record(c, 1.0).as_object().at("met").as_bool());
+}
+
+TEST(Compare, SpeedAndMemory) {
+  const auto with = [](const std::string& rest) {
+    return run_of(R"({"type":"step","step":1,"tokens":8,"loss":1,)" + rest + "}\n");
+  };
+  const Comparison c = compare(with(R"("tokens_per_s":100,"memory_peak_bytes":4096)"),
+                               with(R"("tokens_per_s":150,"memory_peak_bytes":1024)"));
+  EXPECT_EQ(c.speedup, 1.5);
+  EXPECT_EQ(c.memory_ratio, 0.25);
+  const json::Object r = record(c, std::nullopt).as_object();
+  EXPECT_EQ(r.at("speedup").as_double(), 1.5);
+  EXPECT_TRUE(r.at("gate").is_null());
+  EXPECT_TRUE(r.at("met").is_null());
+  EXPECT_EQ(r.at("b").as_object().at("memory_peak_bytes").as_double(), 1024);
+}
+
+TEST(Compare, Refused) {
+  const Log a = run_of(step(1, 8, "1"), "a.jsonl"), far = run_of(step(1, 16, "1"));
+  EXPECT_EQ(compare_complaint(a, far), "no tokens in common: " + a.path + " has 8 to 8, " + far.path + " has 16 to 16");
+  const Log uncounted = run_of(R"({"type":"step","step":1,"loss":1})"
+                               "\n");
+  EXPECT_EQ(compare_complaint(a, uncounted), uncounted.path + ": does not count tokens, so nothing can be matched");
+  const Log still = run_of(step(1, 8, "1") + step(2, 8, "1"));
+  EXPECT_EQ(compare_complaint(still, a),
+            still.path + ": the count of tokens does not increase, so nothing can be matched");
+  const Log lossless = run_of(step(1, 8, "null"));
+  EXPECT_EQ(compare_complaint(a, lossless), lossless.path + ": holds no finite loss to compare");
+  const Log empty = run_of(R"({"type":"run"})"
+                           "\n");
+  EXPECT_EQ(compare_complaint(empty, a), empty.path + ": holds no steps to compare");
+  // Between the points of the other, but no point of its own.
+  const Log gap = run_of(step(1, 4, "1") + step(2, 12, "1"));
+  EXPECT_EQ(compare(gap, a).points, 1U);
+}
+
+}  // namespace
+}  // namespace fp8::log

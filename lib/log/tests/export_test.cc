@@ -1,0 +1,121 @@
+// CSV, TensorBoard's records and Prometheus' text, byte for byte.
+#include "fp8/log/export.h"
+
+#include <cstring>
+
+#include "run_text.h"
+
+namespace fp8::log {
+namespace {
+
+std::string gathered(const std::function<void(const Sink&)>& write) {
+  std::string out;
+  write([&](std::string_view piece) { out += piece; });
+  return out;
+}
+
+TEST(Csv, EveryMetricOfAnyRun) {
+  const std::vector<Log> runs = {
+      run_of(R"({"type":"step","step":1,"tokens":8,"loss":0.1,"precision":"fp8","recipe":"rowwise","skipped":true})"
+             "\n",
+             "a,\"b\".jsonl"),
+      run_of(R"({"type":"step","step":1,"lr":1e-05,"memory_peak_bytes":100000})"
+             "\n"
+             R"({"type":"step","step":2,"lr":null})"
+             "\n")};
+  EXPECT_EQ(gathered([&](const Sink& sink) { write_csv(runs, sink); }),
+            "run,step,tokens,precision,recipe,loss,skipped,lr,memory_peak_bytes\n"
+            "\"a,\"\"b\"\"\",1,8,fp8,rowwise,0.1,1,,\n"
+            "run,1,,,,,,1e-05,100000\n"
+            "run,2,,,,,,,\n");
+}
+
+TEST(Csv, ALongLogComesInPieces) {
+  std::string text;
+  for (int i = 1; i <= 5000; ++i) text += step(i, i * 8, "0.25");
+  const Log run = run_of(text);
+  int pieces = 0;
+  std::string out;
+  write_csv({&run, 1}, [&](std::string_view piece) {
+    ++pieces;
+    out += piece;
+  });
+  EXPECT_GT(pieces, 2);
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 5001);
+  EXPECT_TRUE(out.ends_with("run,5000,40000,,,0.25\n"));
+}
+
+TEST(Crc32c, KnownValues) {
+  EXPECT_EQ(crc32c(""), 0U);
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);
+  EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
+}
+
+// A record's data, with its framing checked.
+std::string next_record(std::string_view& file) {
+  const auto number = [&](std::size_t at) {
+    std::uint32_t v = 0;
+    std::memcpy(&v, file.data() + at, sizeof v);
+    return v;
+  };
+  const auto masked = [](std::string_view bytes) {
+    const std::uint32_t c = crc32c(bytes);
+    return ((c >> 15U) | (c << 17U)) + 0xa282ead8U;
+  };
+  EXPECT_GE(file.size(), 16U);
+  const std::size_t length = number(0);
+  EXPECT_EQ(number(4), 0U);
+  EXPECT_EQ(number(8), masked(file.substr(0, 8)));
+  const std::string data(file.substr(12, length));
+  EXPECT_EQ(number(12 + length), masked(data));
+  file.remove_prefix(16 + length);
+  return data;
+}
+
+TEST(TensorBoard, Records) {
+  const Log run = run_of(R"({"type":"step","step":300,"tokens":8,"loss":0.5,"step_s":2})"
+                         "\n"
+                         R"({"type":"eval","step":300,"loss":4})"
+                         "\n");
+  const std::string file = gathered([&](const Sink& sink) { write_tensorboard(run, sink); });
+  std::string_view rest = file;
+  using namespace std::string_literals;
+  EXPECT_EQ(next_record(rest), "\x09\0\0\0\0\0\0\0\0\x1a\x0d"s + "brain.Event:2");
+  // wall_time 2.0, step 300, summary { value { tag "loss" simple_value 0.5 } value { tag "step_s" simple_value 2 } }
+  EXPECT_EQ(next_record(rest), "\x09\0\0\0\0\0\0\0\x40\x10\xac\x02\x2a\x1c"s + "\x0a\x0b\x0a\x04loss\x15\0\0\0\x3f"s +
+                                   "\x0a\x0d\x0a\x06step_s\x15\0\0\0\x40"s);
+  EXPECT_EQ(next_record(rest),
+            "\x09\0\0\0\0\0\0\0\x40\x10\xac\x02\x2a\x12"s + "\x0a\x10\x0a\x09"s + "eval/loss"s + "\x15\0\0\x80\x40"s);
+  EXPECT_TRUE(rest.empty());
+}
+
+TEST(Prometheus, LastStepOfEachRun) {
+  const std::vector<Log> runs = {run_of(step(1, 8, "3") + step(2, 16, "2.5") +
+                                            R"({"type":"end"})"
+                                            "\n",
+                                        "a\"b.jsonl"),
+                                 run_of(R"({"type":"step","step":1,"loss":null,"x-y":1})"
+                                        "\n")};
+  EXPECT_EQ(prometheus(runs),
+            "# HELP fp8_step Updates completed.\n"
+            "# TYPE fp8_step gauge\n"
+            "fp8_step{run=\"a\\\"b\"} 2\n"
+            "fp8_step{run=\"run\"} 1\n"
+            "# HELP fp8_tokens Tokens seen.\n"
+            "# TYPE fp8_tokens gauge\n"
+            "fp8_tokens{run=\"a\\\"b\"} 16\n"
+            "# HELP fp8_finished Whether the log has ended.\n"
+            "# TYPE fp8_finished gauge\n"
+            "fp8_finished{run=\"a\\\"b\"} 1\n"
+            "fp8_finished{run=\"run\"} 0\n"
+            "# HELP fp8_loss Field loss of the last step.\n"
+            "# TYPE fp8_loss gauge\n"
+            "fp8_loss{run=\"a\\\"b\"} 2.5\n"
+            "# HELP fp8_x_y Field x-y of the last step.\n"
+            "# TYPE fp8_x_y gauge\n"
+            "fp8_x_y{run=\"run\"} 1\n");
+}
+
+}  // namespace
+}  // namespace fp8::log

@@ -1,0 +1,114 @@
+// Statistics and summaries on numbers that are exact.
+#include "fp8/log/summary.h"
+
+#include <cmath>
+#include <limits>
+
+#include "run_text.h"
+#include "statistics.h"
+
+namespace fp8::log {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(Statistics, LeaveOutWhatIsNotFinite) {
+  const std::vector<double> values = {4, kNan, 1, 3, std::numeric_limits<double>::infinity(), 2};
+  EXPECT_EQ(mean(values), 2.5);
+  EXPECT_EQ(quantile(values, 0.5), 2.5);
+  EXPECT_EQ(quantile(values, 0), 1);
+  EXPECT_EQ(quantile(values, 1), 4);
+  EXPECT_EQ(least(values), 1);
+  EXPECT_EQ(greatest(values), 4);
+  EXPECT_EQ(last(values), 2);
+  const std::vector<double> none = {kNan};
+  EXPECT_EQ(mean(none), std::nullopt);
+  EXPECT_EQ(quantile(none, 0.5), std::nullopt);
+  EXPECT_EQ(least(none), std::nullopt);
+  EXPECT_EQ(last(none), std::nullopt);
+  EXPECT_EQ(last({}), std::nullopt);
+}
+
+TEST(Statistics, StandardError) {
+  EXPECT_EQ(standard_error(std::vector<double>{1}), std::nullopt);
+  EXPECT_EQ(standard_error(std::vector<double>{2, 2, 2}), 0);
+  // Two values: the lag is one, its weight a half: (1 - 1/2) / 1.
+  EXPECT_DOUBLE_EQ(standard_error(std::vector<double>{1, 3}).value(), std::sqrt(0.5));
+  // Values that come in blocks say less than as many that alternate.
+  std::vector<double> blocks, alternating;
+  for (int i = 0; i < 64; ++i) {
+    blocks.push_back(i / 8 % 2);
+    alternating.push_back(i % 2);
+  }
+  EXPECT_GT(standard_error(blocks).value(), 3 * standard_error(alternating).value());
+}
+
+TEST(Summary, LastPart) {
+  EXPECT_EQ(last_part(0), 0U);
+  EXPECT_EQ(last_part(1), 1U);
+  EXPECT_EQ(last_part(4), 2U);
+  EXPECT_EQ(last_part(100), 50U);
+  EXPECT_EQ(last_part(400), 50U);
+  EXPECT_EQ(last_part(1000), 100U);
+}
+
+TEST(Summary, OfARun) {
+  const auto line = [](int n, double loss, int rate, bool skipped) {
+    return R"({"type":"step","step":)" + std::to_string(n) + R"(,"tokens":)" + std::to_string(8 * n) + R"(,"loss":)" +
+           std::to_string(loss) + R"(,"step_s":0.5,"data_wait_s":0.125,"tokens_per_s":)" + std::to_string(rate) +
+           R"(,"memory_peak_bytes":)" + std::to_string(1000 - n) + R"(,"fp8_flop_share":0.5,"skipped":)" +
+           (skipped ? "true" : "false") +
+           R"(,"precision":"fp8","recipe":"rowwise","emulated":true})"
+           "\n";
+  };
+  const Summary s =
+      summarize(run_of(R"({"type":"run","steps":8})"
+                       "\n" +
+                       line(1, 8, 10, false) + line(2, 1, 20, true) + line(3, 3, 30, false) + line(4, 2, 40, false) +
+                       R"({"type":"eval","step":4,"loss":2.5})"
+                       "\n"));
+  EXPECT_EQ(s.steps, 4);
+  EXPECT_EQ(s.planned_steps, 8);
+  EXPECT_EQ(s.tokens, 32);
+  EXPECT_EQ(s.final_loss, 2);
+  EXPECT_EQ(s.best_loss, 1);
+  EXPECT_EQ(s.mean_loss_last, 2.5);
+  EXPECT_EQ(s.last_steps, 2);
+  EXPECT_EQ(s.eval_loss, 2.5);
+  EXPECT_EQ(s.tokens_per_s, 25);
+  EXPECT_DOUBLE_EQ(s.tokens_per_s_p10.value(), 13);
+  EXPECT_DOUBLE_EQ(s.tokens_per_s_p90.value(), 37);
+  EXPECT_EQ(s.data_wait_share, 0.25);
+  EXPECT_EQ(s.memory_peak_bytes, 999);
+  EXPECT_EQ(s.fp8_flop_share, 0.5);
+  EXPECT_EQ(s.precision, "fp8");
+  EXPECT_EQ(s.recipe, "rowwise");
+  EXPECT_EQ(s.emulated, true);
+  EXPECT_EQ(s.skipped, 1);
+  EXPECT_FALSE(s.finished);
+}
+
+TEST(Summary, WhatIsMissingIsNull) {
+  const json::Value value = record(summarize(run_of(step(1, 8, "null"))));
+  const json::Object& r = value.as_object();
+  EXPECT_EQ(r.at("type").as_string(), "summary");
+  for (const char* key : {"final_loss", "best_loss", "mean_loss_last", "eval_loss", "tokens_per_s", "tokens_per_s_p10",
+                          "tokens_per_s_p90", "data_wait_share", "memory_peak_bytes", "fp8_flop_share", "precision",
+                          "recipe", "emulated", "reason", "planned_steps"}) {
+    EXPECT_TRUE(r.at(key).is_null()) << key;
+  }
+  EXPECT_EQ(r.at("steps").as_int(), 1);
+  EXPECT_EQ(r.at("tokens").as_int(), 8);
+  EXPECT_FALSE(r.at("finished").as_bool());
+}
+
+TEST(Summary, ARunThatHasNotBegun) {
+  const Summary s = summarize(run_of(R"({"type":"run","precision":"bf16"})"
+                                     "\n"));
+  EXPECT_EQ(s.steps, 0);
+  EXPECT_EQ(s.tokens, std::nullopt);
+  EXPECT_EQ(s.last_steps, 0);
+}
+
+}  // namespace
+}  // namespace fp8::log

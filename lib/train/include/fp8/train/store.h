@@ -1,0 +1,133 @@
+/// The parameters of a run on one rank: master weights, moments, gradients and compute copies of the rows it owns, and the movements that make
+/// whole weights of them when the decoder needs them and shards of gradients when it is done. Gathers start one unit ahead; gradients are
+/// summed behind backward. All memory comes from one arena, so that a dry store tells what a real one takes.
+/// Not the loop (run.h) and not the arithmetic of the update (optim).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "fp8/comm/comm.h"
+#include "fp8/model/decoder.h"
+#include "fp8/optim/adamw.h"
+#include "fp8/quant/quantize.h"
+#include "fp8/shard/shard.h"
+
+namespace fp8::train {
+
+using device::Context;
+using dtype::DType;
+using tensor::View;
+
+/// How parameters are kept and moved.
+struct StoreOptions {
+  DType compute = DType::bf16;               ///< activations' type, and that of weights outside FP8
+  linear::Precision fp8;                     ///< recipe of FP8 linears; null recipe: none are
+  bool gather_codes = true;                  ///< FP8 weights travel as codes where the recipe allows
+  DType master = DType::f32;                 ///< f32 or bf16
+  DType moments = DType::f32;                ///< f32 or bf16
+  int zero = 3;                              ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
+  bool reshard_after_forward = true;         ///< zero 3: gather again for backward
+  bool accumulation = false;                 ///< several micro-batches a step
+  bool training = true;                      ///< false: weights alone, for evaluation
+};
+
+/// What one rank holds of one parameter. Views are [own rows, cols] (vectors: [own rows]).
+struct OwnParameter {
+  int number = 0;      ///< in the parameter table
+  shard::Rows rows;    ///< of the whole parameter
+  View master, m, v;   ///< m and v empty unless training
+  View gradient;       ///< f32; empty unless training
+  View copy;           ///< compute copy; the master itself when it has the compute type; empty when only codes travel
+  View codes;          ///< u8; empty unless codes travel
+  std::int64_t scale;  ///< index among the scales; -1: none
+};
+
+/// See the top of this file.
+class ParameterStore final : public model::WeightSource {
+ public:
+  /// Takes all memory from the context's arena and zeroes moments. `table` has its fates. Collective only in what follows.
+  ParameterStore(const Context& ctx, comm::Communicator& group, const hf::Config& config, std::vector<model::Parameter> table,
+                 const StoreOptions& options);
+  ~ParameterStore() override;
+
+  /// The parameters, with their fates.
+  const std::vector<model::Parameter>& table() const { return table_; }
+  /// What this rank owns of each, in the order of the table.
+  const std::vector<OwnParameter>& own() const { return own_; }
+
+  /// After the masters were filled: compute copies, scales (one reduction for all weights) and codes. Collective.
+  void masters_changed(const Context& ctx);
+  /// Begins micro-batch `index` of `count` of a step.
+  void begin_micro_batch(int index, int count);
+  /// Finishes every reduction under way; own gradients are complete when the last micro-batch was.
+  void finish_gradients(const Context& ctx);
+  /// Sum over all ranks of the squares of all gradients. Collective.
+  double gradient_square_sum(const Context& ctx);
+  /// AdamW on everything owned, new compute copies, then scales and codes. Collective.
+  void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
+
+  void prefetch(int unit) override;
+  model::UnitWeights acquire(const Context& ctx, int unit, model::Pass pass) override;
+  void release(int unit) override;
+  model::UnitGradients gradients(int unit) override;
+  void gradients_done(int unit) override;
+
+ private:
+  static constexpr std::size_t kSlots = model::kSlots;
+  /// What is common to all of a slot's parameters in one unit.
+  struct SlotState {
+    bool present = false;
+    bool coded = false;              // gathered as codes
+    model::Extent extent;            // of the whole matrix
+    std::vector<int> parameters;     // numbers, in row order
+    std::vector<linear::Part> parts; // of a linear
+    std::int64_t own_rows = 0;
+    View own_copy, own_codes, own_gradient;
+    std::int64_t first_scale = -1;
+  };
+  /// Whole matrices of one unit, being gathered or valid.
+  struct Gathered {
+    int unit = -1;
+    std::array<View, kSlots> slot;
+    std::vector<comm::Request> requests;
+  };
+  /// Whole gradients of one unit, being computed or reduced.
+  struct Reducing {
+    std::array<View, kSlots> slot;
+    std::array<View, kSlots> incoming;  // own rows of micro-batches after the first; empty without accumulation
+    int unit = -1;                      // whose reduction is under way
+    bool add = false;
+    std::vector<comm::Request> requests;
+  };
+
+  void lay_out(const hf::Config& config);
+  void take_memory(const Context& ctx);
+  void take_buffers(const Context& ctx);
+  void take_slot(const Context& ctx, SlotState& s);
+  View matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector, std::string_view category) const;
+  std::size_t buffer_of(int unit, bool every_unit) const;
+  Gathered& gathered(int unit);
+  Reducing& reducing(int unit);
+  void finish(const Context& ctx, Reducing& r);
+  void scales_and_codes(const Context& ctx);
+  bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }
+
+  Context ctx_;
+  comm::Communicator& group_;
+  std::vector<model::Parameter> table_;
+  StoreOptions options_;
+  int units_ = 0;
+  bool tied_ = false;
+  std::vector<std::array<SlotState, kSlots>> slots_;  // by unit
+  std::vector<OwnParameter> own_;
+  View amax_, scales_, inverse_scales_;  // f32 [number of coded parameters]
+  std::vector<Gathered> gathered_;
+  std::vector<Reducing> reducing_;
+  int micro_ = 0, micro_count_ = 1;
+};
+
+}  // namespace fp8::train

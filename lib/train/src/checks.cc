@@ -1,0 +1,54 @@
+// Checks that a run and an evaluation share.
+#include "checks.h"
+
+#include <algorithm>
+
+#include "fp8/model/convert.h"
+
+namespace fp8::train {
+
+namespace {
+constexpr std::int64_t kDefaultLength = 1024;
+}
+
+void check_precision(const PrecisionConfig& precision) {
+  if (precision.precision == Precision::fp32 && precision.activations != DType::f32)
+    throw Error("--activations: bf16 contradicts --precision fp32");
+  if (precision.precision == Precision::bf16 && precision.activations != DType::bf16)
+    throw Error("--activations: f32 needs --precision fp32 or fp8");
+}
+
+void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model) {
+  if (tokens.info().vocab_size > model.vocab_size)
+    throw Error(tokens.path() + ": made with a vocabulary of " + std::to_string(tokens.info().vocab_size) + ", the model's has " +
+                std::to_string(model.vocab_size));
+}
+
+std::int64_t resolved_length(std::int64_t asked, const hf::Config& model) {
+  const std::int64_t t = asked > 0 ? asked : std::min(kDefaultLength, model.max_position_embeddings);
+  model.check_sequence_length(t);
+  return t;
+}
+
+std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint) {
+  std::vector<model::Parameter> table = model::parameter_table(model);
+  check_trainable(checkpoint, table);
+  model::FateOptions fates = precision.fates;
+  fates.recipe = precision.recipe_or_null();
+  model::assign_fates(table, fates);
+  if (fates.filters.empty() && !fates.auto_filter && !fates.lm_head) model::take_fates(checkpoint, table);
+  const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
+  if (fates.recipe != nullptr && !any)
+    throw Error(checkpoint.path() + ": no linear of this model can run in FP8 (fp8-info shows why); use --precision bf16", Exit::fp8_missing);
+  return table;
+}
+
+std::vector<model::Parameter> active_table(std::vector<model::Parameter> table, const PrecisionConfig& precision) {
+  if (precision.precision == Precision::fp8) return table;
+  for (model::Parameter& p : table) {
+    if (p.fp8) p.fp8 = false, p.reason = "--precision " + std::string(name_of(precision.precision));
+  }
+  return table;
+}
+
+}  // namespace fp8::train

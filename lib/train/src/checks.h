@@ -1,0 +1,25 @@
+// Checks that a run and an evaluation share. Private to the crate. Each throws Error that names what is wrong.
+#pragma once
+
+#include "fp8/data/tokens.h"
+#include "state.h"
+
+namespace fp8::train {
+
+// Precision and activations contradict each other.
+void check_precision(const PrecisionConfig& precision);
+
+// Data whose vocabulary is larger than the model's.
+void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model);
+
+// Sequence length in tokens: as asked, or by default what the model was made for, 1024 at most. A model with a shorter window refuses.
+std::int64_t resolved_length(std::int64_t asked, const hf::Config& model);
+
+// The parameters with the fates they have under FP8: as the flags say, else as the checkpoint records. They are what a checkpoint keeps,
+// whatever the precision of the phase. FP8 on a model with no eligible linear is an error with a status of its own.
+std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint);
+
+// The same as they run: without FP8 every fate is bf16.
+std::vector<model::Parameter> active_table(std::vector<model::Parameter> table, const PrecisionConfig& precision);
+
+}  // namespace fp8::train

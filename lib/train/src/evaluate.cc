@@ -1,0 +1,93 @@
+// An evaluation by itself: weights alone, forward passes over all samples in file order.
+#include <algorithm>
+
+#include "fp8/data/tokens.h"
+#include "fp8/json/json.h"
+#include "fp8/model/record.h"
+#include "checks.h"
+#include "records.h"
+
+namespace fp8::train {
+namespace {
+
+// This rank's sequence records of one round, one a line.
+std::string sequence_records(std::int64_t first, std::int64_t count, std::int64_t length, const float* losses) {
+  std::string lines;
+  for (std::int64_t i = 0; i < count; ++i) {
+    json::Array values(losses + i * length, losses + (i + 1) * length);
+    lines += json::dump(json::object({{"type", "sequence"}, {"index", first + i}, {"losses", std::move(values)}})) + "\n";
+  }
+  return lines;
+}
+
+void emit_lines(Journal& journal, const std::string& lines) {
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = lines.find('\n', begin);
+    journal.emit(json::parse(std::string_view(lines).substr(begin, end - begin), "a rank's record"));
+    begin = end + 1;
+  }
+}
+
+// Everything checked, nothing taken yet.
+struct Setup {
+  hf::Config model;
+  std::vector<model::Parameter> table;
+  std::int64_t length = 0;
+};
+
+Setup prepare(const EvalConfig& config, const data::TokenFile& tokens) {
+  check_precision(config.precision);
+  const ckpt::Checkpoint checkpoint = model::open_checkpoint(config.model);
+  Setup s{trainable_config(checkpoint), {}, 0};
+  s.length = resolved_length(config.seq_length, s.model);
+  s.table = active_table(table_with_fates(s.model, config.precision, checkpoint), config.precision);
+  check_vocabulary(tokens, s.model);
+  return s;
+}
+
+}  // namespace
+
+void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& hooks) {
+  Journal journal(hooks, world.rank() == 0);
+  std::optional<data::TokenFile> tokens;
+  std::optional<data::Sampler> sampler;
+  Setup setup;
+  comm::agree(world, [&] {
+    tokens.emplace(config.data);
+    setup = prepare(config, *tokens);
+    sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1);
+  });
+  StoreOptions options = store_options(config.precision, nullptr);
+  options.training = false;
+  const std::int64_t batch = std::min(config.batch_size, sampler->samples());
+  const model::DecoderOptions decoder_options{config.precision.activations, model::Recompute::none};
+  const MemoryPlan plan = plan_memory(world, setup.model, setup.table, options, decoder_options, batch, setup.length);
+  std::optional<device::Arena> arena;
+  std::optional<ParameterStore> store;
+  Context ctx;
+  comm::agree(world, [&] {
+    arena.emplace(plan.bytes, device::Place::host);
+    ctx.arena = &*arena;
+    store.emplace(ctx, world, setup.model, setup.table, options);
+    load(model::open_checkpoint(config.model), *store, false);
+  });
+  store->masters_changed(ctx);
+  gemm::Engine engine;
+  const model::Decoder decoder(setup.model, decoder_options);
+  EachSamples each;
+  if (config.per_token) {
+    each = [&](std::int64_t first, std::int64_t count, const float* losses) {
+      for (const std::string& lines : world.all_gather(sequence_records(first, count, setup.length, losses))) emit_lines(journal, lines);
+      hooks.progress(std::to_string(first + count) + "/" + std::to_string(sampler->samples()) + " sequences");
+    };
+  }
+  const LossSum sum = evaluate_samples(ctx, world, engine, decoder, *store, *sampler, sampler->samples(), batch, setup.length, each);
+  comm::agree(world, [&] {
+    if (config.precision.precision == Precision::fp8 && engine.counts().linear(gemm::Kind::fp8).gemms == 0)
+      throw Error("FP8 was asked for and none ran", Exit::fp8_missing);
+  });
+  journal.emit(eval_record(-1, sum, config.precision));
+  journal.rethrow();
+}
+
+}  // namespace fp8::train

@@ -1,0 +1,244 @@
+// Flags of fp8-step and fp8-eval. A flag is here when it works.
+#include "fp8/train/flags.h"
+
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+
+namespace fp8::train {
+namespace {
+
+using cli::Flag;
+using cli::Kind;
+
+Flag text(std::string name, std::string metavar, std::string help, std::string group) {
+  return {.name = std::move(name), .kind = Kind::text, .metavar = std::move(metavar), .help = std::move(help), .group = std::move(group)};
+}
+
+Flag path(std::string name, std::string metavar, std::string help, std::string group) {
+  Flag f = text(std::move(name), std::move(metavar), std::move(help), std::move(group));
+  f.kind = Kind::path;
+  return f;
+}
+
+Flag whole(std::string name, std::string fallback, double min, std::string help, std::string group) {
+  return {.name = std::move(name), .kind = Kind::integer, .metavar = "N", .default_text = std::move(fallback), .help = std::move(help),
+          .group = std::move(group), .min = min, .max = 1e15};
+}
+
+Flag real(std::string name, std::string fallback, double min, double max, std::string help, std::string group) {
+  return {.name = std::move(name), .kind = Kind::real, .metavar = "X", .default_text = std::move(fallback), .help = std::move(help),
+          .group = std::move(group), .min = min, .max = max};
+}
+
+Flag toggle(std::string name, std::string fallback, std::string help, std::string group) {
+  return {.name = std::move(name), .default_text = std::move(fallback), .help = std::move(help), .group = std::move(group)};
+}
+
+Flag choice(std::string name, std::string fallback, std::vector<std::string> choices, std::string help, std::string group) {
+  return {.name = std::move(name), .kind = Kind::choice, .metavar = "NAME", .default_text = std::move(fallback), .help = std::move(help),
+          .choices = std::move(choices), .group = std::move(group)};
+}
+
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
+  return names;
+}
+
+std::vector<std::string> schedule_choices() {
+  std::vector<std::string> names;
+  for (const std::string_view n : optim::schedule_names()) names.emplace_back(n);
+  return names;
+}
+
+void add_precision(std::vector<Flag>& flags) {
+  const std::string g = "Precision";
+  flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"}, "what the matmuls of linear layers run in", g));
+  flags.push_back(choice("activations", "", {"bf16", "f32"}, "type of everything else; f32 with fp8 checks a recipe to many digits [bf16; f32 with fp32]", g));
+  flags.push_back(choice("recipe", "tensorwise", recipe_names(), "how FP8 operands are scaled, see fp8-recipes(7)", g));
+  flags.push_back(toggle("power-of-2-scales", "", "round scales down to powers of two [as the recipe does]", g));
+  flags.push_back(toggle("fp8-all-gather", "on", "sharded weights travel as FP8 codes where the recipe allows", g));
+  flags.push_back({.name = "filter", .kind = Kind::list, .metavar = "GLOB", .help = "leave linears of this name in bf16; may be repeated", .group = g});
+  flags.push_back(toggle("auto-filter", "", "leave linears in bf16 that are too small to gain", g));
+  flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too", g));
+}
+
+void add_data(std::vector<Flag>& flags) {
+  const std::string g = "Model and data";
+  flags.push_back(path("data", "FILE", "token file to train on, from fp8-tokenize(1)", g));
+  flags.push_back(path("eval-data", "FILE", "token file to evaluate on", g));
+  flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
+  flags.push_back(whole("batch-size", "8", 1, "sequences in a micro-batch of one rank", g));
+  flags.push_back(whole("grad-accumulation", "1", 1, "micro-batches a step", g));
+  flags.push_back(choice("sampler", "shuffle", {"shuffle", "sequential"}, "order of the sequences", g));
+  flags.push_back(whole("steps", "", 1, "steps of the whole run, and length of the schedule", g));
+  flags.push_back(real("epochs", "", 1e-9, 1e9, "passes over the data, instead of --steps", g));
+  flags.push_back(whole("until-step", "", 1, "save and stop there; the schedule does not change", g));
+  flags.push_back(whole("seed", "0", 0, "seed of the sampler and of stochastic rounding", g));
+}
+
+void add_optimizer(std::vector<Flag>& flags) {
+  const std::string g = "Optimizer";
+  flags.push_back(real("lr", "3e-4", 0, 1e6, "learning rate after warmup", g));
+  flags.push_back(choice("schedule", "cosine", schedule_choices(), "learning rate after warmup: shape", g));
+  flags.push_back(whole("warmup-steps", "0", 0, "steps of linear warmup", g));
+  flags.push_back(real("warmup-ratio", "", 0, 1, "the same as a share of --steps", g));
+  flags.push_back(real("min-lr", "0", 0, 1e6, "learning rate at the end", g));
+  flags.push_back(whole("decay-steps", "0", 0, "steps of decay at the end, for wsd", g));
+  flags.push_back(real("weight-decay", "0.1", 0, 1e6, "of tensors with two or more dimensions", g));
+  flags.push_back({.name = "betas", .kind = Kind::text, .metavar = "B1,B2", .default_text = "0.9,0.95", .help = "decay of AdamW's moments", .group = g});
+  flags.push_back(real("eps", "1e-8", 0, 1, "added to the root of the second moment", g));
+  flags.push_back(real("clip", "1.0", 0, 1e9, "norm that gradients are clipped to; 0: none", g));
+  flags.push_back(choice("master", "fp32", {"fp32", "bf16"}, "how master weights are stored; bf16 is rounded stochastically", g));
+  flags.push_back(choice("moments", "fp32", {"fp32", "bf16"}, "how AdamW's moments are stored; likewise", g));
+}
+
+void add_running(std::vector<Flag>& flags) {
+  const std::string g = "Sharding and memory";
+  flags.push_back({.name = "zero", .kind = Kind::choice, .metavar = "STAGE", .default_text = "3",
+                   .help = "what is sharded over ranks: 1 optimizer state, 2 gradients too, 3 weights too", .choices = {"1", "2", "3"}, .group = g});
+  flags.push_back(toggle("reshard-after-forward", "on", "with stage 3: gather weights again for backward", g));
+  flags.push_back(choice("recompute", "none", {"none", "selective", "full"}, "activations that backward computes again", g));
+  const std::string s = "Saving and watching";
+  flags.push_back(path("out", "FOLDER", "folder of the run: checkpoints and log.jsonl; an unfinished run there is resumed", s));
+  flags.push_back(whole("save-every", "0", 0, "steps between checkpoints; the last step is always saved", s));
+  flags.push_back(whole("keep", "0", 0, "newest checkpoints to keep; 0: all", s));
+  flags.push_back(whole("log-every", "1", 1, "steps between records", s));
+  flags.push_back(whole("eval-every", "0", 0, "steps between evaluations; the last step is evaluated too", s));
+  flags.push_back(whole("eval-batches", "0", 0, "batches of every rank that an evaluation reads; 0: the whole file", s));
+  Flag config = path("config", "FILE", "JSON object of flag names and values; flags win", s);
+  config.in_config = false;
+  Flag print = toggle("print-config", "", "write the resolved configuration and stop; --config reads it back", s);
+  print.in_config = false;
+  flags.push_back(config);
+  flags.push_back(print);
+  flags.push_back(cli::dry_run_flag());
+}
+
+dtype::DType stored(const std::string& name) { return name == "bf16" ? dtype::DType::bf16 : dtype::DType::f32; }
+
+void read_betas(const std::string& betas, optim::Settings& s) {
+  const std::size_t comma = betas.find(',');
+  const auto b1 = parse_double(betas.substr(0, comma));
+  const auto b2 = comma == std::string::npos ? std::nullopt : parse_double(betas.substr(comma + 1));
+  if (!b1 || !b2 || *b1 < 0 || *b1 >= 1 || *b2 < 0 || *b2 >= 1) throw Error("--betas: " + betas + ": needs two numbers from 0 up to, not including, 1");
+  s.beta1 = static_cast<float>(*b1);
+  s.beta2 = static_cast<float>(*b2);
+}
+
+PrecisionConfig precision_of(const cli::Arguments& a) {
+  PrecisionConfig p;
+  const std::string name = a.text("precision");
+  p.precision = name == "fp32" ? Precision::fp32 : name == "fp8" ? Precision::fp8 : Precision::bf16;
+  p.activations = p.precision == Precision::fp32 ? dtype::DType::f32 : dtype::DType::bf16;
+  if (a.has_value("activations")) p.activations = stored(a.text("activations") == "f32" ? "fp32" : "bf16");
+  p.recipe = a.text("recipe");
+  if (a.has("power-of-2-scales")) p.power_of_2 = a.flag("power-of-2-scales");
+  p.gather_codes = a.flag("fp8-all-gather");
+  p.fates.filters = a.list("filter");
+  p.fates.auto_filter = a.flag("auto-filter");
+  p.fates.lm_head = a.flag("fp8-lm-head");
+  return p;
+}
+
+optim::Schedule schedule_of(const cli::Arguments& a) {
+  optim::Schedule s;
+  const std::string name = a.text("schedule");
+  const auto names = optim::schedule_names();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) s.kind = static_cast<optim::ScheduleKind>(i);
+  }
+  s.lr = a.real("lr");
+  s.min_lr = a.real("min-lr");
+  s.warmup = a.integer("warmup-steps");
+  s.decay_steps = a.integer("decay-steps");
+  return s;
+}
+
+template <class T>
+T or_zero(const cli::Arguments& a, const char* name, T (cli::Arguments::*get)(std::string_view) const) {
+  return a.has_value(name) ? (a.*get)(name) : T{};
+}
+
+void check_both(const cli::Arguments& a, const char* one, const char* other) {
+  if (a.has(one) && a.has(other)) throw Error(std::string("--") + one + ": contradicts --" + other);
+}
+
+}  // namespace
+
+cli::Command step_command() {
+  cli::Command c;
+  c.name = "fp8-step";
+  c.about = "train a model: sharded optimizer steps in fp32, bf16 or FP8";
+  c.example = "mpirun -n 2 fp8-step model.h5 --data data.h5 --out run --steps 100 --precision fp8";
+  c.positionals = {{.name = "model", .metavar = "MODEL", .help = "checkpoint whose weights to start from; - reads a record that names it"}};
+  add_data(c.flags);
+  add_precision(c.flags);
+  add_optimizer(c.flags);
+  add_running(c.flags);
+  return c;
+}
+
+Config step_config(const cli::Arguments& a) {
+  check_both(a, "steps", "epochs");
+  check_both(a, "warmup-steps", "warmup-ratio");
+  Config c;
+  c.data = a.text("data");
+  c.out = a.text("out");
+  c.eval_data = a.has_value("eval-data") ? a.text("eval-data") : "";
+  c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
+  c.batch_size = a.integer("batch-size");
+  c.grad_accumulation = a.integer("grad-accumulation");
+  c.sampler = *data::parse_sampler(a.text("sampler"));
+  c.steps = or_zero(a, "steps", &cli::Arguments::integer);
+  c.epochs = or_zero(a, "epochs", &cli::Arguments::real);
+  c.until_step = or_zero(a, "until-step", &cli::Arguments::integer);
+  c.seed = static_cast<std::uint64_t>(a.integer("seed"));
+  c.precision = precision_of(a);
+  read_betas(a.text("betas"), c.optimizer);
+  c.optimizer.eps = static_cast<float>(a.real("eps"));
+  c.optimizer.weight_decay = static_cast<float>(a.real("weight-decay"));
+  c.schedule = schedule_of(a);
+  c.warmup_ratio = or_zero(a, "warmup-ratio", &cli::Arguments::real);
+  c.clip = a.real("clip");
+  c.master = stored(a.text("master"));
+  c.moments = stored(a.text("moments"));
+  c.zero = std::stoi(a.text("zero"));
+  c.reshard_after_forward = a.flag("reshard-after-forward");
+  const std::string recompute = a.text("recompute");
+  c.recompute = recompute == "full" ? model::Recompute::full : recompute == "selective" ? model::Recompute::selective : model::Recompute::none;
+  c.save_every = a.integer("save-every");
+  c.keep = a.integer("keep");
+  c.log_every = a.integer("log-every");
+  c.eval_every = a.integer("eval-every");
+  c.eval_batches = a.integer("eval-batches");
+  c.dry_run = a.flag("dry-run");
+  return c;
+}
+
+cli::Command eval_command() {
+  cli::Command c;
+  c.name = "fp8-eval";
+  c.about = "loss and perplexity of a checkpoint on a token file";
+  c.example = "fp8-eval run/step-00000100 --data data.h5";
+  c.positionals = {{.name = "model", .metavar = "CHECKPOINT", .help = "checkpoint to score; - reads a record that names it"}};
+  const std::string g = "Data";
+  c.flags.push_back(path("data", "FILE", "token file, from fp8-tokenize(1)", g));
+  c.flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
+  c.flags.push_back(whole("batch-size", "8", 1, "sequences at a time on each rank", g));
+  c.flags.push_back(toggle("per-token", "", "a record with the loss of every token for every sequence", g));
+  add_precision(c.flags);
+  return c;
+}
+
+EvalConfig eval_config(const cli::Arguments& a) {
+  EvalConfig c;
+  c.data = a.text("data");
+  c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
+  c.batch_size = a.integer("batch-size");
+  c.precision = precision_of(a);
+  c.per_token = a.flag("per-token");
+  return c;
+}
+
+}  // namespace fp8::train

@@ -1,0 +1,48 @@
+// Dry run of the arena: the same code as the step, nothing computed.
+#include "plan.h"
+
+#include "fp8/base/text.h"
+
+namespace fp8::train {
+
+MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, const std::vector<model::Parameter>& table,
+                       const StoreOptions& options, const model::DecoderOptions& decoder_options, std::int64_t sequences, std::int64_t length) {
+  device::Arena arena;
+  Context ctx;
+  ctx.arena = &arena;
+  ctx.dry = true;
+  ParameterStore store(ctx, world, config, table, options);
+  gemm::Engine engine;
+  const model::Decoder decoder(config, decoder_options);
+  std::int32_t unread = 0;
+  const View tokens = tensor::make_view(&unread, DType::i32, device::Place::host, {sequences, length});
+  const model::Batch batch{tokens, tokens, sequences, length};
+  const View losses = tensor::take(ctx, DType::f32, {sequences * length}, "activations");
+  decoder.forward(ctx, engine, store, batch, losses);
+  if (options.training) {
+    store.begin_micro_batch(0, 1);
+    decoder.forward_backward(ctx, engine, store, batch, 1, losses);
+  }
+  return {arena.peak(), engine.scratch_bytes(), arena.usage_at_peak()};
+}
+
+json::Value MemoryPlan::to_json() const {
+  json::Object o;
+  for (const device::Usage& u : usage) o.set(u.category, u.bytes);
+  o.set("matmul scratch", scratch);
+  o.set("total", bytes + scratch);
+  return o;
+}
+
+std::string MemoryPlan::to_text() const {
+  std::string text;
+  const auto line = [&text](const std::string& name, std::size_t n) {
+    text += "  " + name + std::string(name.size() < 20 ? 20 - name.size() : 1, ' ') + human_bytes(n) + "\n";
+  };
+  for (const device::Usage& u : usage) line(u.category, u.bytes);
+  line("matmul scratch", scratch);
+  line("total, each rank", bytes + scratch);
+  return text;
+}
+
+}  // namespace fp8::train

@@ -1,0 +1,22 @@
+// The memory of a run, found by running the arena dry. Private to the crate.
+#pragma once
+
+#include "fp8/device/arena.h"
+#include "fp8/train/config.h"
+
+namespace fp8::train {
+
+// What a rank will take.
+struct MemoryPlan {
+  std::size_t bytes = 0;                // of the arena
+  std::size_t scratch = 0;              // of the matmul engine, beside it
+  std::vector<device::Usage> usage;     // by category at the arena's peak
+  json::Value to_json() const;
+  std::string to_text() const;
+};
+
+// Lays out `options` and runs one micro-batch of [sequences, length] without computing: forward and backward when training.
+MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, const std::vector<model::Parameter>& table,
+                       const StoreOptions& options, const model::DecoderOptions& decoder, std::int64_t sequences, std::int64_t length);
+
+}  // namespace fp8::train

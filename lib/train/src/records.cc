@@ -1,0 +1,163 @@
+// Records and tables of a run.
+#include "records.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "fp8/base/text.h"
+#include "fp8/json/json.h"
+
+namespace fp8::train {
+namespace {
+
+// FP8 on the host is emulated; on a device of this build's kinds it is not.
+bool emulated(const PrecisionConfig& p) { return p.precision == Precision::fp8; }
+
+json::Value recipe_of(const PrecisionConfig& p) { return p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value(); }
+
+double share(std::int64_t part, std::int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0; }
+
+// A name with its layer's number replaced, so that equal linears share a line.
+std::string family_of(const std::string& name) {
+  const std::string prefix = "model.layers.";
+  if (name.rfind(prefix, 0) != 0) return name;
+  return prefix + "*" + name.substr(std::min(name.find('.', prefix.size()), name.size()));
+}
+
+}  // namespace
+
+void Journal::open(const std::string& run_folder) {
+  if (speaks_) log_ = File::open_append(run_folder + "/log.jsonl");
+}
+
+void Journal::emit(const json::Value& record) {
+  if (!speaks_ || failed()) return;
+  try {
+    if (log_.is_open()) log_.write_all(json::dump(record) + "\n");
+    if (hooks_.record) hooks_.record(record);
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+void Journal::note(const std::string& text) const {
+  if (speaks_ && hooks_.note) hooks_.note(text);
+}
+
+void Journal::progress(const std::string& text) const {
+  if (speaks_ && hooks_.progress) hooks_.progress(text);
+}
+
+void Journal::rethrow() const {
+  if (!failed()) return;
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const Error& e) {
+    throw comm::AgreedError(e.what(), e.code());
+  } catch (const std::exception& e) {
+    throw comm::AgreedError(e.what());
+  } catch (...) {
+    return;  // the reader of standard output went away
+  }
+}
+
+json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table, const MemoryPlan& plan,
+                       const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step) {
+  json::Array linears;
+  for (const model::Parameter& p : table) {
+    if (p.matmul()) linears.push_back(json::object({{"name", p.name}, {"fate", std::string(p.fate())}, {"reason", p.reason}}));
+  }
+  return json::object({{"type", "run"},
+                       {"version", config.tool_version},
+                       {"config", config.flags},
+                       {"mesh", mesh},
+                       {"model", hf::to_json(model)},
+                       {"parameters", model::parameter_count(table)},
+                       {"first_step", first_step + 1},
+                       {"steps", config.steps},
+                       {"tokens_per_step", tokens_per_step},
+                       {"precision", std::string(name_of(config.precision.precision))},
+                       {"recipe", recipe_of(config.precision)},
+                       {"emulated", emulated(config.precision)},
+                       {"memory_plan", plan.to_json()},
+                       {"linears", std::move(linears)}});
+}
+
+json::Value step_record(const Config& config, const StepResult& r, const Position& after, std::int64_t tokens_per_step,
+                        double matmul_parameters, std::int64_t memory_peak_bytes) {
+  const double tokens_per_s = static_cast<double>(tokens_per_step) / r.seconds;
+  return json::object({{"type", "step"},
+                       {"step", after.step},
+                       {"tokens", after.tokens},
+                       {"loss", r.loss},
+                       {"grad_norm", r.grad_norm},
+                       {"lr", r.lr},
+                       {"step_s", r.seconds},
+                       {"data_wait_s", r.data_seconds},
+                       {"tokens_per_s", tokens_per_s},
+                       {"model_tflops", 6e-12 * matmul_parameters * tokens_per_s},
+                       {"memory_peak_bytes", memory_peak_bytes},
+                       {"precision", std::string(name_of(config.precision.precision))},
+                       {"recipe", recipe_of(config.precision)},
+                       {"emulated", emulated(config.precision)},
+                       {"fp8_flop_share", r.gemms.fp8_share()},
+                       {"fp8_gemms", r.gemms.linear(gemm::Kind::fp8).gemms},
+                       {"bf16_gemms", r.gemms.linear(gemm::Kind::bf16).gemms},
+                       {"f32_gemms", r.gemms.linear(gemm::Kind::f32).gemms},
+                       {"saturated_share", share(r.casts.saturated, r.casts.elements)},
+                       {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
+                       {"skipped", r.skipped}});
+}
+
+json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision) {
+  const double loss = sum.targets > 0 ? sum.loss / static_cast<double>(sum.targets) : 0;
+  json::Value v = json::object({{"type", "eval"}});
+  json::Object& o = v.as_object();
+  if (step >= 0) o.set("step", step);
+  o.set("tokens", sum.targets);
+  o.set("loss", loss);
+  o.set("perplexity", std::exp(loss));
+  o.set("precision", std::string(name_of(precision.precision)));
+  o.set("recipe", recipe_of(precision));
+  o.set("emulated", emulated(precision));
+  return v;
+}
+
+std::string fate_table(const std::vector<model::Parameter>& table) {
+  struct Line {
+    std::string name, shape, fate, reason;
+    int count;
+  };
+  std::vector<Line> lines;
+  for (const model::Parameter& p : table) {
+    if (!p.matmul()) continue;
+    const Line line{family_of(p.name), std::to_string(p.rows()) + "x" + std::to_string(p.cols()), std::string(p.fate()), p.reason, 1};
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
+      return l.name == line.name && l.shape == line.shape && l.fate == line.fate && l.reason == line.reason;
+    });
+    if (same == lines.end()) {
+      lines.push_back(line);
+    } else {
+      ++same->count;
+    }
+  }
+  std::string text;
+  std::size_t name_width = 0, shape_width = 0;
+  for (const Line& l : lines) name_width = std::max(name_width, l.name.size()), shape_width = std::max(shape_width, l.shape.size());
+  for (const Line& l : lines) {
+    text += "  " + l.fate + std::string(6 - l.fate.size(), ' ') + l.name + std::string(name_width - l.name.size() + 2, ' ') + l.shape +
+            std::string(shape_width - l.shape.size() + 2, ' ') + "x" + std::to_string(l.count) + (l.reason.empty() ? "" : "  " + l.reason) + "\n";
+  }
+  return text;
+}
+
+std::int64_t peak_memory() {
+  rusage u{};
+  if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
+  return static_cast<std::int64_t>(u.ru_maxrss) * 1024;
+}
+
+}  // namespace fp8::train

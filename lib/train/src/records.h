@@ -1,0 +1,49 @@
+// The records of a run (fp8-log(5)) and where they go: rank 0 appends each to log.jsonl and hands it to the tool. Private to the crate.
+#pragma once
+
+#include <exception>
+
+#include "fp8/base/file.h"
+#include "fp8/train/run.h"
+#include "plan.h"
+#include "step.h"
+
+namespace fp8::train {
+
+// Rank 0's way out; on other ranks nothing happens. A failed write is kept, so that all ranks can end together.
+class Journal {
+ public:
+  Journal(const Hooks& hooks, bool speaks) : hooks_(hooks), speaks_(speaks) {}
+  void open(const std::string& run_folder);
+  void emit(const json::Value& record);
+  void note(const std::string& text) const;
+  void progress(const std::string& text) const;
+  bool failed() const { return failure_ != nullptr; }
+  // Throws AgreedError for a failed write; a reader that went away is no error.
+  void rethrow() const;
+
+ private:
+  const Hooks& hooks_;
+  bool speaks_;
+  File log_;
+  std::exception_ptr failure_;
+};
+
+// {"type":"run"}: what is about to run.
+json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table, const MemoryPlan& plan,
+                       const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step);
+
+// {"type":"step"}.
+json::Value step_record(const Config& config, const StepResult& r, const Position& after, std::int64_t tokens_per_step,
+                        double matmul_parameters, std::int64_t memory_peak_bytes);
+
+// {"type":"eval"}.
+json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision);
+
+// The linears by fate and reason, as a table for people.
+std::string fate_table(const std::vector<model::Parameter>& table);
+
+// Largest resident set of this process so far, bytes.
+std::int64_t peak_memory();
+
+}  // namespace fp8::train

@@ -1,0 +1,320 @@
+// A run: check everything, find where it stands, plan memory, then step after step until it is done or asked to stop.
+#include "fp8/train/run.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/text.h"
+#include "fp8/data/tokens.h"
+#include "fp8/json/json.h"
+#include "fp8/model/record.h"
+#include "checks.h"
+#include "records.h"
+
+namespace fp8::train {
+namespace {
+
+constexpr int kMaxSkipsInARow = 10;
+
+// What a run is about, found before anything is written. Equal on every rank.
+struct Setup {
+  Config config;  // resolved: steps, sequence length, schedule
+  hf::Config model;
+  std::vector<model::Parameter> table;   // fates under FP8: what checkpoints record
+  std::vector<model::Parameter> active;  // fates as they run
+  std::string source;        // checkpoint to load: MODEL, or the newest of the run
+  bool resuming = false;
+  Position position;
+  std::int64_t global_batch = 0, last_step = 0;
+  json::Value settings;
+  gemm::Count planned;       // FP8 GEMMs of a step on this rank
+
+  std::int64_t tokens_per_step() const { return global_batch * config.seq_length; }
+};
+
+json::Value mesh_of(const comm::Communicator& world) {
+  return json::object({{"world", world.size()}, {"dp_shard", world.size()}});
+}
+
+void check_flags(const Config& c) {
+  check_precision(c.precision);
+  if (c.schedule.min_lr > c.schedule.lr) throw Error("--min-lr: above --lr");
+  if (c.eval_every > 0 && c.eval_data.empty()) throw Error("--eval-every: needs --eval-data");
+}
+
+// Steps, warmup and the schedule's length.
+void resolve_steps(Config& c, std::int64_t samples, std::int64_t global_batch) {
+  if (c.steps == 0 && c.epochs > 0)
+    c.steps = std::max<std::int64_t>(1, std::llround(c.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
+  if (c.steps == 0) throw Error("--steps: needed (or --epochs)");
+  c.schedule.steps = c.steps;
+  if (c.warmup_ratio > 0) c.schedule.warmup = std::llround(c.warmup_ratio * static_cast<double>(c.steps));
+  if (c.schedule.kind == optim::ScheduleKind::wsd && c.schedule.decay_steps > c.steps - c.schedule.warmup)
+    throw Error("--decay-steps: more than the steps after warmup");
+}
+
+// Newest valid checkpoint of the run, named by rank 0; empty for a new run.
+std::string newest_of(comm::Communicator& world, const std::string& out, const Journal& journal) {
+  std::string found;
+  comm::agree(world, [&] {
+    if (world.rank() != 0) return;
+    struct stat s {};
+    if (::stat(out.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)) throw Error(out + ": exists and is not a folder");
+    const auto newest = ckpt::newest_valid(out, [&](const ckpt::StepFolder& f, const std::string& reason) {
+      journal.note(f.path + ": damaged, trying an older one: " + reason);
+    });
+    if (newest) found = newest->path;
+    if (!newest && !ckpt::list_steps(out).empty()) throw Error(out + ": every checkpoint in it is damaged; move them away to start again");
+  });
+  return world.all_gather(found)[0];
+}
+
+void resume_from(Setup& s, const ckpt::Checkpoint& c) {
+  const std::string what = c.path() + ": /train";
+  if (!c.train().is_object()) throw Error(c.path() + ": has no /train, so it is not a step of a run");
+  const json::Object& train = c.train().as_object();
+  s.position = {train.get_int("step", what), train.get_int("updates", what), train.get_int("tokens", what)};
+  check_same_settings(*train.find("settings"), s.settings, s.config.out);
+}
+
+Setup prepare(const Config& config, comm::Communicator& world, const data::TokenFile& tokens, const std::string& newest) {
+  Setup s;
+  s.config = config;
+  s.resuming = !newest.empty();
+  s.source = s.resuming ? newest : config.model;
+  const ckpt::Checkpoint checkpoint = model::open_checkpoint(s.source);
+  s.model = trainable_config(checkpoint);
+  check_vocabulary(tokens, s.model);
+  s.config.seq_length = resolved_length(config.seq_length, s.model);
+  s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{world.size()}, "global batch");
+  const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch);
+  resolve_steps(s.config, sampler.samples(), s.global_batch);
+  s.table = table_with_fates(s.model, config.precision, checkpoint);
+  s.active = active_table(s.table, config.precision);
+  s.settings = fixed_settings(s.config, s.global_batch, digest_of_model(config.model), tokens.digest());
+  if (s.resuming) resume_from(s, checkpoint);
+  s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
+  if (const quant::Recipe* recipe = config.precision.recipe_or_null()) {
+    s.planned = model::planned_fp8(s.model, s.active, *recipe, config.batch_size * s.config.seq_length, config.recompute,
+                                   config.precision.activations, true);
+    s.planned.gemms *= config.grad_accumulation;
+  }
+  return s;
+}
+
+// The loop and what hangs on it.
+class Run {
+ public:
+  Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal, const data::TokenFile& tokens,
+      const data::TokenFile* eval_tokens);
+  Exit go();
+
+ private:
+  void load_and_announce();
+  bool train_one();  // false: stop here
+  void evaluate();
+  void save_now();
+  json::Value train_document() const;
+
+  const Setup& setup_;
+  const Config& config_;
+  comm::Communicator& world_;
+  const Hooks& hooks_;
+  Journal& journal_;
+  const data::TokenFile* eval_tokens_;
+  quant::CastCounts casts_;
+  MemoryPlan plan_;
+  device::Arena arena_;
+  Context ctx_;
+  gemm::Engine engine_;
+  model::Decoder decoder_;
+  std::optional<ParameterStore> store_;
+  data::Sampler sampler_;
+  MicroBatches batches_;
+  Position position_;
+  json::Value provenance_;
+  std::optional<std::string> tokenizer_;
+  std::int64_t saved_step_ = -1;
+  int skips_in_a_row_ = 0;
+  bool asked_to_stop_ = false;
+};
+
+StoreOptions options_of(const Config& c, quant::CastCounts* counts) {
+  StoreOptions o = store_options(c.precision, counts);
+  o.master = c.master;
+  o.moments = c.moments;
+  o.zero = c.zero;
+  o.reshard_after_forward = c.reshard_after_forward;
+  o.accumulation = c.grad_accumulation > 1;
+  return o;
+}
+
+MemoryPlan plan_of(const Setup& s, comm::Communicator& world) {
+  return plan_memory(world, s.model, s.active, options_of(s.config, nullptr), {s.config.precision.activations, s.config.recompute},
+                     s.config.batch_size, s.config.seq_length);
+}
+
+Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal, const data::TokenFile& tokens,
+         const data::TokenFile* eval_tokens)
+    : setup_(setup),
+      config_(setup.config),
+      world_(world),
+      hooks_(hooks),
+      journal_(journal),
+      eval_tokens_(eval_tokens),
+      plan_(plan_of(setup, world)),
+      decoder_(setup.model, {setup.config.precision.activations, setup.config.recompute}),
+      sampler_(tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
+      batches_(setup.config.grad_accumulation, setup.config.batch_size, setup.config.seq_length),
+      position_(setup.position) {
+  comm::agree(world_, [&] { arena_ = device::Arena(plan_.bytes, device::Place::host); });
+  ctx_.arena = &arena_;
+}
+
+void Run::load_and_announce() {
+  comm::agree(world_, [&] {
+    store_.emplace(ctx_, world_, setup_.model, setup_.active, options_of(config_, &casts_));
+    const ckpt::Checkpoint checkpoint = model::open_checkpoint(setup_.source);
+    load(checkpoint, *store_, setup_.resuming);
+    provenance_ = setup_.resuming ? checkpoint.provenance()
+                                  : model::with_origin(checkpoint.provenance(), {"fp8-step", config_.tool_version, config_.command});
+    tokenizer_ = checkpoint.tokenizer();
+  });
+  store_->masters_changed(ctx_);
+  saved_step_ = setup_.resuming ? position_.step : -1;
+  journal_.note("linears:\n" + fate_table(setup_.active) + "memory:\n" + plan_.to_text());
+  if (setup_.resuming) journal_.note("resuming from " + setup_.source);
+  journal_.emit(run_record(config_, setup_.model, setup_.active, plan_, mesh_of(world_), setup_.tokens_per_step(), position_.step));
+}
+
+bool Run::train_one() {
+  StepEnvironment env{ctx_, world_, engine_, decoder_, *store_, casts_, config_};
+  const StepResult r = run_step(env, sampler_, batches_, position_, setup_.planned);
+  ++position_.step;
+  position_.updates += r.skipped ? 0 : 1;
+  position_.tokens += setup_.tokens_per_step();
+  skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
+  const bool stop = hooks_.stop_requested && hooks_.stop_requested();
+  std::array<std::int64_t, 3> shared{peak_memory(), stop ? 1 : 0, 0};
+  const bool last = position_.step == setup_.last_step;
+  if (position_.step % config_.log_every == 0 || last || r.skipped) {
+    journal_.emit(step_record(config_, r, position_, setup_.tokens_per_step(),
+                              static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)), shared[0]));
+  }
+  shared[2] = journal_.failed() ? 1 : 0;
+  world_.all_reduce(std::span<std::int64_t>(shared), comm::Reduce::max);
+  asked_to_stop_ = shared[1] != 0;
+  journal_.progress("step " + std::to_string(position_.step) + "/" + std::to_string(setup_.last_step) + "  loss " + format_short(r.loss, 5) +
+                    "  " + human_count(static_cast<std::uint64_t>(static_cast<double>(setup_.tokens_per_step()) / r.seconds)) + " tokens/s");
+  if (skips_in_a_row_ >= kMaxSkipsInARow)
+    throw comm::AgreedError("the loss or the gradient was not finite in " + std::to_string(kMaxSkipsInARow) + " steps in a row; the last checkpoint is from before",
+                            Exit::diverged);
+  return shared[2] == 0;
+}
+
+void Run::evaluate() {
+  const data::Sampler sampler(*eval_tokens_, data::SamplerKind::sequential, 0, config_.seq_length, 1);
+  const std::int64_t round = config_.batch_size * world_.size();
+  const std::int64_t samples = config_.eval_batches > 0 ? std::min(sampler.samples(), config_.eval_batches * round) : sampler.samples();
+  const LossSum sum =
+      evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size, config_.seq_length, {});
+  journal_.emit(eval_record(position_.step, sum, config_.precision));
+}
+
+json::Value Run::train_document() const {
+  return json::object({{"step", position_.step},
+                       {"updates", position_.updates},
+                       {"tokens", position_.tokens},
+                       {"phase", json::object({{"precision", std::string(name_of(config_.precision.precision))},
+                                               {"recipe", config_.precision.precision == Precision::fp8 ? json::Value(config_.precision.recipe)
+                                                                                                        : json::Value()}})},
+                       {"settings", setup_.settings}});
+}
+
+void Run::save_now() {
+  const auto start = std::chrono::steady_clock::now();
+  journal_.progress("saving step " + std::to_string(position_.step));
+  const Documents documents{hf::to_json(setup_.model), train_document(), provenance_, mesh_of(world_), tokenizer_};
+  const std::string path = save(world_, *store_, setup_.table, documents, config_.out, position_.step);
+  saved_step_ = position_.step;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  journal_.emit(json::object({{"type", "checkpoint"}, {"step", position_.step}, {"path", path}, {"seconds", seconds}}));
+  comm::agree(world_, [&] {
+    if (world_.rank() == 0 && config_.keep > 0) ckpt::prune(config_.out, config_.keep);
+  });
+}
+
+Exit Run::go() {
+  load_and_announce();
+  bool going = position_.step < setup_.last_step;
+  while (going) {
+    const bool fine = train_one();
+    const bool done = position_.step >= setup_.last_step;
+    if (eval_tokens_ != nullptr && config_.eval_every > 0 && (position_.step % config_.eval_every == 0 || done)) evaluate();
+    if (done || asked_to_stop_ || !fine || (config_.save_every > 0 && position_.step % config_.save_every == 0)) save_now();
+    going = !done && !asked_to_stop_ && fine;
+  }
+  const bool complete = position_.step >= config_.steps;
+  const bool until = position_.step >= setup_.last_step;
+  journal_.emit(json::object({{"type", "end"},
+                              {"step", position_.step},
+                              {"tokens", position_.tokens},
+                              {"reason", complete ? "finished" : until ? "until-step" : "stopped on request"}}));
+  std::array<std::int64_t, 1> failed{journal_.failed() ? 1 : 0};
+  world_.all_reduce(std::span<std::int64_t>(failed), comm::Reduce::max);
+  journal_.rethrow();
+  if (failed[0] != 0 && world_.size() > 1 && world_.rank() != 0) return Exit::bad;
+  return until || failed[0] != 0 ? Exit::done : Exit::again;
+}
+
+void make_folder(comm::Communicator& world, const std::string& out, const Journal& journal) {
+  comm::agree(world, [&] {
+    if (world.rank() != 0) return;
+    std::error_code error;
+    std::filesystem::create_directories(out, error);
+    if (error) throw Error(out + ": cannot make the folder: " + error.message());
+    for (const std::string& removed : ckpt::cleanup_tmp(out)) journal.note(removed + ": left over from an interrupted save, removed");
+  });
+}
+
+}  // namespace
+
+Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
+  Journal journal(hooks, world.rank() == 0);
+  std::optional<data::TokenFile> tokens, eval_tokens;
+  comm::agree(world, [&] {
+    check_flags(config);
+    tokens.emplace(config.data);
+    if (!config.eval_data.empty()) eval_tokens.emplace(config.eval_data);
+  });
+  const std::string newest = newest_of(world, config.out, journal);
+  Setup setup;
+  comm::agree(world, [&] {
+    setup = prepare(config, world, *tokens, newest);
+    if (eval_tokens) {
+      check_vocabulary(*eval_tokens, setup.model);
+      (void)data::Sampler(*eval_tokens, data::SamplerKind::sequential, 0, setup.config.seq_length, 1);
+    }
+  });
+  if (config.dry_run) {
+    journal.note("linears:\n" + fate_table(setup.active) + "memory:\n" + plan_of(setup, world).to_text());
+    return Exit::done;
+  }
+  if (setup.position.step >= setup.last_step) {
+    journal.note(config.out + ": already at step " + std::to_string(setup.position.step) + " of " + std::to_string(setup.last_step) +
+                 ", nothing to do");
+    return Exit::done;
+  }
+  make_folder(world, config.out, journal);
+  comm::agree(world, [&] { journal.open(config.out); });
+  Run r(setup, world, hooks, journal, *tokens, eval_tokens ? &*eval_tokens : nullptr);
+  return r.go();
+}
+
+}  // namespace fp8::train

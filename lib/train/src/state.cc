@@ -1,0 +1,129 @@
+// Checkpoints of a run: own rows in, own rows out. The format and the commit are ckpt's; ranks agree here.
+#include "state.h"
+
+#include <algorithm>
+
+#include "fp8/base/digest.h"
+#include "fp8/base/file.h"
+#include "fp8/ckpt/writer.h"
+#include "fp8/dtype/convert.h"
+#include "fp8/h5/user_block.h"
+#include "fp8/json/json.h"
+#include "fp8/model/convert.h"
+
+namespace fp8::train {
+namespace {
+
+constexpr std::int64_t kPieceElements = 1 << 20;  // of a tensor being read or converted
+
+std::span<std::byte> bytes_of(const View& v) { return {static_cast<std::byte*>(v.data), v.bytes()}; }
+
+// Rows [begin, end) of a stored tensor into memory of another format, piece by piece.
+void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name, shard::Rows rows, const View& to) {
+  const std::int64_t cols = to.size() / std::max<std::int64_t>(rows.count(), 1), piece = std::max<std::int64_t>(1, kPieceElements / cols);
+  std::vector<float> buffer;
+  for (std::int64_t r = 0; r < rows.count(); r += piece) {
+    const std::int64_t n = std::min(piece, rows.count() - r);
+    buffer.resize(static_cast<std::size_t>(n * cols));
+    checkpoint.read_rows_as_f32(name, rows.begin + r, rows.begin + r + n, buffer);
+    dtype::from_floats(buffer, to.dtype, to.rows(r, r + n).data);
+  }
+}
+
+void read_own(const ckpt::Checkpoint& checkpoint, const std::string& name, shard::Rows rows, const View& to) {
+  if (rows.count() == 0) return;
+  if (checkpoint.at(name).dtype == to.dtype) {
+    checkpoint.read_rows(name, rows.begin, rows.end, bytes_of(to));
+  } else {
+    read_converted(checkpoint, name, rows, to);
+  }
+}
+
+std::string section(std::string_view prefix, const model::Parameter& p) { return std::string(prefix) + p.name; }
+
+// One rank's file: weights, first moments, second moments, each in the order of the table.
+ckpt::FileEntry write_shard(comm::Communicator& world, const ParameterStore& store, const std::vector<model::Parameter>& table,
+                            const Documents& documents, const std::string& folder) {
+  ckpt::ShardWriter writer(folder, world.rank(), world.size(), ckpt::Kind::training);
+  if (world.rank() == 0) {
+    writer.document("config", documents.config);
+    writer.document("train", documents.train);
+    writer.document("provenance", documents.provenance);
+    if (documents.tokenizer) writer.tokenizer(*documents.tokenizer);
+  }
+  const auto write = [&](std::string_view prefix, const OwnParameter& o, const View& v, bool with_fate) {
+    const model::Parameter& p = table[static_cast<std::size_t>(o.number)];
+    ckpt::TensorMeta meta{section(prefix, p), v.dtype, p.shape, {}, {}, {}};
+    if (with_fate) meta.fate = std::string(p.fate()), meta.reason = p.reason;
+    writer.tensor(meta, o.rows.begin, o.rows.end, bytes_of(v));
+  };
+  for (const OwnParameter& o : store.own()) write(ckpt::kWeights, o, o.master, true);
+  for (const OwnParameter& o : store.own()) write(ckpt::kMomentM, o, o.m, false);
+  for (const OwnParameter& o : store.own()) write(ckpt::kMomentV, o, o.v, false);
+  return writer.finish();
+}
+
+std::uint64_t own_bytes(const ParameterStore& store) {
+  std::uint64_t n = 1 << 16;
+  for (const OwnParameter& o : store.own()) n += o.master.bytes() + o.m.bytes() + o.v.bytes() + 4096;
+  return n;
+}
+
+}  // namespace
+
+std::string digest_of_model(const std::string& path) {
+  const ckpt::Checkpoint c = ckpt::Checkpoint::open(path);
+  if (!c.is_folder()) return h5::read_user_block(path, "fp8-checkpoint").digest;
+  const std::string manifest = read_text_file(path + "/manifest.json", std::uint64_t{1} << 30);
+  return digest_of(std::as_bytes(std::span(manifest))).hex();
+}
+
+hf::Config trainable_config(const ckpt::Checkpoint& checkpoint) {
+  if (checkpoint.kind() == ckpt::Kind::quantized)
+    throw Error(checkpoint.path() + ": holds quantized weights, which cannot be trained; undo it first: fp8-quantize " + checkpoint.path() +
+                " --dequantize -o model.h5");
+  return hf::parse_config(checkpoint.config(), checkpoint.path());
+}
+
+void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
+  model::check_weights(checkpoint, table);
+  for (const model::Parameter& p : table) {
+    const DType type = checkpoint.at(section(ckpt::kWeights, p)).dtype;
+    if (type != DType::f32 && type != DType::bf16)
+      throw Error(checkpoint.path() + ": " + p.name + ": stored as " + std::string(dtype::name_of(type)) + ", which cannot be trained");
+  }
+}
+
+void load(const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments) {
+  for (const OwnParameter& o : store.own()) {
+    const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];
+    read_own(checkpoint, section(ckpt::kWeights, p), o.rows, o.master);
+    if (!moments) continue;
+    read_own(checkpoint, section(ckpt::kMomentM, p), o.rows, o.m);
+    read_own(checkpoint, section(ckpt::kMomentV, p), o.rows, o.v);
+  }
+}
+
+std::string save(comm::Communicator& world, const ParameterStore& store, const std::vector<model::Parameter>& table,
+                 const Documents& documents, const std::string& run, std::int64_t step) {
+  const std::string final_path = run + "/" + ckpt::step_name(step);
+  std::string folder, entry;
+  comm::agree(world, [&] {
+    if (world.rank() == 0) folder = ckpt::begin_folder(final_path);
+  });
+  folder = world.all_gather(folder)[0];
+  comm::agree(world, [&] {
+    ckpt::check_space(folder, own_bytes(store));
+    entry = json::dump(ckpt::to_json(write_shard(world, store, table, documents, folder)));
+  });
+  const std::vector<std::string> entries = world.all_gather(entry);
+  comm::agree(world, [&] {
+    if (world.rank() != 0) return;
+    std::vector<ckpt::FileEntry> files;
+    for (const std::string& e : entries) files.push_back(ckpt::file_entry_from_json(json::parse(e, "a rank's file entry"), "a rank's file entry"));
+    ckpt::commit_folder(folder, final_path, ckpt::Kind::training, documents.mesh, files);
+  });
+  return final_path;
+}
+
+}  // namespace fp8::train

@@ -1,0 +1,42 @@
+// What a run reads and writes as a checkpoint: parameters, moments, counters. Private to the crate. Collective where it says so.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/ckpt/run_folder.h"
+#include "fp8/train/config.h"
+
+namespace fp8::train {
+
+// Where a run stands; all of it is in /train.
+struct Position {
+  std::int64_t step = 0;     // batches seen
+  std::int64_t updates = 0;  // updates applied: steps that were not skipped
+  std::int64_t tokens = 0;   // tokens seen
+};
+
+// A digest that changes when the file (or folder of shards) does, read without reading the weights.
+std::string digest_of_model(const std::string& path);
+
+// The checkpoint's configuration; throws Error when its kind cannot be trained or evaluated.
+hf::Config trainable_config(const ckpt::Checkpoint& checkpoint);
+
+// Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained.
+void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
+
+// Own rows of every weight (and of both moments when `moments`), from any number of shards.
+void load(const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments);
+
+// What a save writes besides the tensors.
+struct Documents {
+  json::Value config, train, provenance, mesh;
+  std::optional<std::string> tokenizer;
+};
+
+// Writes run/step-%08d by the commit protocol, with the fates of `table`; returns its path. Collective.
+std::string save(comm::Communicator& world, const ParameterStore& store, const std::vector<model::Parameter>& table,
+                 const Documents& documents, const std::string& run, std::int64_t step);
+
+}  // namespace fp8::train

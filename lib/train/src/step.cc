@@ -1,0 +1,136 @@
+// The step, top-down: read, forward and backward for each micro-batch, norm, update, check what ran.
+#include "step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+namespace fp8::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double sum_of(const View& losses) {
+  const float* x = losses.as<float>();
+  return std::accumulate(x, x + losses.size(), 0.0);
+}
+
+View int_view(std::vector<std::int32_t>& v, std::int64_t offset, std::int64_t rows, std::int64_t cols) {
+  return tensor::make_view(v.data() + offset, DType::i32, device::Place::host, {rows, cols});
+}
+
+std::int64_t counted(std::span<const std::int32_t> targets) {
+  return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), data::kIgnoredTarget);
+}
+
+// Forward and backward over this rank's micro-batches; returns the sum of their losses.
+double forward_backward(StepEnvironment& env, const MicroBatches& batches, double total_targets) {
+  const float scale = total_targets > 0 ? static_cast<float>(1.0 / total_targets) : 0.0f;
+  double loss = 0;
+  for (std::int64_t i = 0; i < batches.count(); ++i) {
+    const device::Scope scope(*env.ctx.arena);
+    const model::Batch batch = batches.batch(i);
+    const View losses = tensor::take(env.ctx, DType::f32, {batch.rows()}, "activations");
+    env.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
+    env.decoder.forward_backward(env.ctx, env.engine, env.store, batch, scale, losses);
+    loss += sum_of(losses);
+  }
+  env.store.finish_gradients(env.ctx);
+  return loss;
+}
+
+void reduce(comm::Communicator& world, double& loss, quant::CastCounts& casts) {
+  world.all_reduce(std::span<double>(&loss, 1), comm::Reduce::sum);
+  std::array<std::int64_t, 3> counts{casts.elements, casts.saturated, casts.underflowed};
+  world.all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
+  casts = {counts[0], counts[1], counts[2]};
+}
+
+}  // namespace
+
+MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length)
+    : count_(count),
+      sequences_(sequences),
+      length_(length),
+      tokens_(static_cast<std::size_t>(count * sequences * length)),
+      targets_(tokens_.size()) {}
+
+std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step, std::int64_t first) {
+  sampler.batch(step, first, count_ * sequences_, tokens_, targets_);
+  return counted(targets_);
+}
+
+model::Batch MicroBatches::batch(std::int64_t i) const {
+  const std::int64_t offset = i * sequences_ * length_;
+  return {int_view(tokens_, offset, sequences_, length_), int_view(targets_, offset, sequences_, length_), sequences_, length_};
+}
+
+StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
+                    const gemm::Count& planned) {
+  const auto start = Clock::now();
+  const Config& c = env.config;
+  StepResult r;
+  const std::int64_t mine = c.batch_size * c.grad_accumulation;
+  std::int64_t targets = 0;
+  comm::agree(env.world, [&] { targets = batches.read(sampler, position.step, env.world.rank() * mine); });
+  r.data_seconds = seconds_since(start);
+  env.world.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
+
+  const gemm::Counts before = env.engine.counts();
+  env.casts = {};
+  double loss = forward_backward(env, batches, static_cast<double>(targets));
+  r.gemms = env.engine.counts() - before;
+  r.grad_norm = std::sqrt(env.store.gradient_square_sum(env.ctx));
+  r.casts = env.casts;
+  reduce(env.world, loss, r.casts);
+  r.loss = targets > 0 ? loss / static_cast<double>(targets) : 0;
+  r.lr = c.schedule.rate(position.step);
+
+  optim::Scalars scalars = optim::scalars_of(c.optimizer, position.updates + 1, r.lr, r.grad_norm, c.clip, c.seed);
+  r.skipped = !std::isfinite(r.loss) || !std::isfinite(r.grad_norm);
+  scalars.skip = r.skipped ? 1 : 0;
+  env.store.update(env.ctx, c.optimizer, scalars);
+
+  const gemm::Count fp8 = r.gemms.linear(gemm::Kind::fp8);
+  if (fp8.gemms < planned.gemms)
+    throw Error("FP8 was asked for and did not run as planned: " + std::to_string(fp8.gemms) + " of " + std::to_string(planned.gemms) +
+                    " FP8 GEMMs in step " + std::to_string(position.step + 1),
+                Exit::fp8_missing);
+  r.seconds = seconds_since(start);
+  return r;
+}
+
+LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine, const model::Decoder& decoder,
+                         model::WeightSource& weights, const data::Sampler& sampler, std::int64_t samples, std::int64_t batch,
+                         std::int64_t length, const EachSamples& each) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * length)), targets(tokens.size());
+  const auto row = static_cast<std::size_t>(length);
+  LossSum sum;
+  for (std::int64_t round = 0; round < samples; round += batch * world.size()) {
+    const std::int64_t first = std::min(samples, round + world.rank() * batch), count = std::min(samples - first, batch);
+    const std::int64_t busiest = std::min(samples - round, batch);  // rank 0's: weights are gathered by all, so all go along
+    std::fill(tokens.begin(), tokens.end(), 0);
+    std::fill(targets.begin(), targets.end(), data::kIgnoredTarget);
+    comm::agree(world, [&] {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto at = static_cast<std::size_t>(i) * row;
+        sampler.sample(first + i, std::span(tokens).subspan(at, row), std::span(targets).subspan(at, row));
+      }
+    });
+    const std::int64_t rows = std::max<std::int64_t>(count, world.size() > 1 ? std::min<std::int64_t>(busiest, 1) : 0);
+    const device::Scope scope(*ctx.arena);
+    const View losses = tensor::take(ctx, DType::f32, {rows * length}, "activations");
+    decoder.forward(ctx, engine, weights, {int_view(tokens, 0, rows, length), int_view(targets, 0, rows, length), rows, length}, losses);
+    sum.loss += sum_of(losses);
+    sum.targets += counted(std::span(targets).first(static_cast<std::size_t>(count) * row));
+    if (each) each(first, count, losses.as<float>());
+  }
+  world.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
+  world.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);
+  return sum;
+}
+
+}  // namespace fp8::train

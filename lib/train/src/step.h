@@ -1,0 +1,65 @@
+// One optimizer step: batches in, numbers out. Private to the crate.
+#pragma once
+
+#include <vector>
+
+#include "fp8/data/sampler.h"
+#include "fp8/train/config.h"
+#include "state.h"
+
+namespace fp8::train {
+
+// What a step found.
+struct StepResult {
+  double loss = 0;           // mean over the global batch's targets, nats
+  double grad_norm = 0;      // before clipping
+  double lr = 0;             // used for the update
+  bool skipped = false;      // not finite: nothing was updated
+  gemm::Counts gemms;        // this rank's
+  quant::CastCounts casts;   // of all ranks
+  double seconds = 0, data_seconds = 0;
+};
+
+// Everything a step works on. References outlive it.
+struct StepEnvironment {
+  Context ctx;
+  comm::Communicator& world;
+  gemm::Engine& engine;
+  const model::Decoder& decoder;
+  ParameterStore& store;
+  quant::CastCounts& casts;
+  const Config& config;
+};
+
+// Host memory for one rank's micro-batches, and views of them.
+class MicroBatches {
+ public:
+  MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length);
+  // Reads this rank's part of a step; returns how many targets carry loss.
+  std::int64_t read(const data::Sampler& sampler, std::int64_t step, std::int64_t first);
+  model::Batch batch(std::int64_t i) const;
+  std::int64_t count() const { return count_; }
+
+ private:
+  std::int64_t count_, sequences_, length_;
+  mutable std::vector<std::int32_t> tokens_, targets_;
+};
+
+// Runs step `position.step` (from 0). Throws Error(fp8_missing) when fewer FP8 GEMMs ran than `planned`. Collective.
+StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
+                    const gemm::Count& planned);
+
+// Sum of losses and number of targets over the samples [first, first + batch) of each rank; what an evaluation is made of.
+struct LossSum {
+  double loss = 0;
+  std::int64_t targets = 0;
+};
+
+// Evaluates `samples` samples in file order, `batch` on each rank at a time. `each`, if not empty, is called on every rank with the index of
+// the first sample of this rank's part, how many there are, and their losses [count, T], round after round. Collective.
+using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
+LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine, const model::Decoder& decoder,
+                         model::WeightSource& weights, const data::Sampler& sampler, std::int64_t samples, std::int64_t batch,
+                         std::int64_t length, const EachSamples& each);
+
+}  // namespace fp8::train

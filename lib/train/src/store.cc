@@ -1,0 +1,165 @@
+// Layout and memory of a rank's parameters, and the update. Movement is in store_moves.cc.
+#include "fp8/train/store.h"
+
+#include <algorithm>
+
+#include "fp8/ops/norm.h"
+#include "fp8/quant/scale.h"
+
+namespace fp8::train {
+
+using model::Slot;
+using tensor::take;
+
+namespace {
+
+// Slots whose parameters are vectors.
+bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
+
+View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
+  return matrix.empty() ? View{} : matrix.rows(first, first + count);
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& group, const hf::Config& config, std::vector<model::Parameter> table,
+                               const StoreOptions& options)
+    : ctx_(ctx), group_(group), table_(std::move(table)), options_(options), tied_(config.tie_word_embeddings) {
+  units_ = static_cast<int>(config.num_hidden_layers) + 2;
+  lay_out(config);
+  take_memory(ctx);
+  take_buffers(ctx);
+}
+
+ParameterStore::~ParameterStore() = default;
+
+// Which parameters share a slot, who owns which rows, which travel as codes.
+void ParameterStore::lay_out(const hf::Config& config) {
+  slots_.resize(static_cast<std::size_t>(units_));
+  own_.resize(table_.size());
+  for (std::size_t i = 0; i < table_.size(); ++i) {
+    const model::Parameter& p = table_[i];
+    SlotState& s = slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
+    s.present = true;
+    s.extent = model::slot_extent(config, p.slot);
+    s.parameters.push_back(static_cast<int>(i));
+    if (p.matmul() || (tied_ && p.role == model::Role::embedding)) s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
+    own_[i].number = static_cast<int>(i);
+    own_[i].rows = shard::rows_of(p.rows(), group_.rank(), group_.size());
+    own_[i].scale = -1;
+    s.own_rows += own_[i].rows.count();
+  }
+  const bool codes_travel = options_.gather_codes && options_.fp8.recipe != nullptr && options_.fp8.recipe->gather_codes;
+  std::int64_t scales = 0;
+  for (auto& unit : slots_) {
+    for (SlotState& s : unit) {
+      s.coded = codes_travel && !s.parts.empty() && std::all_of(s.parts.begin(), s.parts.end(), [](const auto& p) { return p.fp8; });
+      if (!s.coded) continue;
+      s.first_scale = scales;
+      for (const int number : s.parameters) own_[static_cast<std::size_t>(number)].scale = scales++;
+    }
+  }
+}
+
+View ParameterStore::matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
+                            std::string_view category) const {
+  return vector ? take(ctx, dtype, {rows}, category) : take(ctx, dtype, {rows, cols}, category);
+}
+
+// Own rows of a slot's parameters lie one after the other: on one rank that is the whole fused matrix.
+void ParameterStore::take_slot(const Context& ctx, SlotState& s) {
+  const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
+  const auto own = [&](DType dtype, std::string_view category) { return matrix(ctx, dtype, s.own_rows, s.extent.cols, vector, category); };
+  const View master = own(options_.master, "master weights");
+  View m, v;
+  if (options_.training) {
+    m = own(options_.moments, "moments");
+    v = own(options_.moments, "moments");
+    s.own_gradient = own(DType::f32, "gradients");
+    ops::zero(ctx, m);
+    ops::zero(ctx, v);
+  }
+  if (s.coded) s.own_codes = own(DType::u8, "compute weights");
+  if (!s.coded) s.own_copy = options_.master == options_.compute ? master : own(options_.compute, "compute weights");
+  std::int64_t first = 0;
+  for (const int number : s.parameters) {
+    OwnParameter& o = own_[static_cast<std::size_t>(number)];
+    const std::int64_t n = o.rows.count();
+    o.master = rows_from(master, first, n);
+    o.m = rows_from(m, first, n);
+    o.v = rows_from(v, first, n);
+    o.gradient = rows_from(s.own_gradient, first, n);
+    o.copy = rows_from(s.own_copy, first, n);
+    o.codes = rows_from(s.own_codes, first, n);
+    first += n;
+  }
+}
+
+void ParameterStore::take_memory(const Context& ctx) {
+  std::int64_t scales = 0;
+  for (auto& unit : slots_) {
+    for (SlotState& s : unit) {
+      if (!s.present) continue;
+      take_slot(ctx, s);
+      if (s.coded) scales += static_cast<std::int64_t>(s.parameters.size());
+    }
+  }
+  if (scales == 0) return;
+  amax_ = take(ctx, DType::f32, {scales}, "compute weights");
+  scales_ = take(ctx, DType::f32, {scales}, "compute weights");
+  inverse_scales_ = take(ctx, DType::f32, {scales}, "compute weights");
+}
+
+void ParameterStore::masters_changed(const Context& ctx) {
+  if (!amax_.empty()) ops::zero(ctx, amax_);
+  for (const OwnParameter& o : own_) {
+    if (o.rows.count() == 0) continue;
+    if (!o.copy.empty() && o.copy.data != o.master.data) ops::copy(ctx, o.master, o.copy);
+    if (o.scale >= 0) quant::amax(ctx, o.master, quant::Granularity::tensor, quant::Contract::columns, amax_.rows(o.scale, o.scale + 1));
+  }
+  scales_and_codes(ctx);
+}
+
+// One reduction for the scales of all weights, then every rank casts its own rows straight from the masters.
+void ParameterStore::scales_and_codes(const Context& ctx) {
+  for (Gathered& g : gathered_) g.unit = -1;
+  if (amax_.empty() || ctx.dry) return;
+  const auto count = static_cast<std::size_t>(amax_.size());
+  group_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
+  const quant::Cast& cast = options_.fp8.recipe->w.columns;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float scale = quant::scale_from_amax(amax_.as<float>()[i], dtype::max_of(cast.format), options_.fp8.options.power_of_2);
+    scales_.as<float>()[i] = scale;
+    inverse_scales_.as<float>()[i] = 1.0f / scale;
+  }
+  for (const OwnParameter& o : own_) {
+    if (o.scale < 0 || o.rows.count() == 0) continue;
+    quant::cast_to_bytes(ctx, o.master, cast.format, scales_.as<float>() + o.scale, o.codes, options_.fp8.options.counts);
+  }
+}
+
+double ParameterStore::gradient_square_sum(const Context& ctx) {
+  double sum = 0;
+  for (const auto& unit : slots_) {
+    for (const SlotState& s : unit) {
+      if (s.present && s.own_rows > 0) sum += optim::sum_of_squares(ctx, s.own_gradient);
+    }
+  }
+  group_.all_reduce(std::span<double>(&sum, 1), comm::Reduce::sum);
+  return sum;
+}
+
+void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {
+  if (!amax_.empty()) ops::zero(ctx, amax_);
+  for (const OwnParameter& o : own_) {
+    if (o.rows.count() == 0) continue;
+    const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
+    optim::Block block{o.master, o.gradient, o.m, o.v, o.copy, {}, p.decay, static_cast<std::uint32_t>(o.number), o.rows.begin * p.cols()};
+    if (o.copy.data == o.master.data) block.copy = {};
+    if (o.scale >= 0) block.amax = amax_.rows(o.scale, o.scale + 1);
+    optim::adamw(ctx, block, settings, scalars);
+  }
+  scales_and_codes(ctx);
+}
+
+}  // namespace fp8::train

@@ -1,0 +1,161 @@
+// Movement of a rank's parameters: whole weights gathered one unit ahead, gradients summed and scattered behind backward.
+// On one rank nothing moves: the decoder works on the own rows, which are the whole matrices.
+#include <algorithm>
+
+#include "fp8/ops/norm.h"
+#include "fp8/train/store.h"
+
+namespace fp8::train {
+
+using model::Slot;
+using model::UnitGradients;
+using model::UnitWeights;
+
+// The first and last unit have buffers of their own; layers share two in turn, or have one each.
+std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
+  if (every_unit) return static_cast<std::size_t>(unit);
+  if (unit == 0) return 0;
+  if (unit == units_ - 1) return 1;
+  return 2 + static_cast<std::size_t>(unit % 2);
+}
+
+void ParameterStore::take_buffers(const Context& ctx) {
+  if (group_.size() == 1) return;
+  const bool keep = keeps_gathered(), whole_gradients = options_.zero == 1;
+  gathered_.resize(keep ? static_cast<std::size_t>(units_) : 4);
+  reducing_.resize(!options_.training ? 0 : whole_gradients ? static_cast<std::size_t>(units_) : 4);
+  for (int unit = 0; unit < units_; ++unit) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+      if (!s.present) continue;
+      const bool vector = table_[static_cast<std::size_t>(s.parameters.front())].shape.size() == 1;
+      View& whole = gathered_[buffer_of(unit, keep)].slot[i];
+      if (whole.empty())
+        whole = matrix(ctx, s.coded ? DType::u8 : options_.compute, s.extent.rows, s.extent.cols, vector, "gathered weights");
+      if (!options_.training) continue;
+      Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
+      if (r.slot[i].empty()) r.slot[i] = matrix(ctx, DType::f32, s.extent.rows, s.extent.cols, vector, "gradient buffers");
+      if (options_.accumulation && !whole_gradients && r.incoming[i].empty() && s.own_rows > 0)
+        r.incoming[i] = matrix(ctx, DType::f32, s.own_rows, s.extent.cols, vector, "gradient buffers");
+    }
+  }
+}
+
+ParameterStore::Gathered& ParameterStore::gathered(int unit) { return gathered_[buffer_of(unit, keeps_gathered())]; }
+
+ParameterStore::Reducing& ParameterStore::reducing(int unit) { return reducing_[buffer_of(unit, options_.zero == 1)]; }
+
+void ParameterStore::prefetch(int unit) {
+  if (group_.size() == 1 || ctx_.dry || unit < 0 || unit >= units_) return;
+  Gathered& g = gathered(unit);
+  if (g.unit == unit) return;
+  g.requests.clear();
+  g.unit = unit;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      const OwnParameter& o = own_[static_cast<std::size_t>(number)];
+      g.requests.push_back(
+          shard::start_gather(group_, s.coded ? o.codes : o.copy, g.slot[i].rows(p.slot_row, p.slot_row + p.rows())));
+    }
+  }
+}
+
+UnitWeights ParameterStore::acquire(const Context& ctx, int unit, model::Pass pass) {
+  prefetch(unit);
+  const bool alone = group_.size() == 1;
+  if (!alone && !ctx_.dry) {
+    Gathered& g = gathered(unit);
+    for (comm::Request& r : g.requests) r.wait();
+    g.requests.clear();
+  }
+  UnitWeights w;
+  const auto& slots = slots_[static_cast<std::size_t>(unit)];
+  const auto whole = [&](std::size_t i) {
+    if (!slots[i].present) return View{};
+    if (!alone) return gathered(unit).slot[i];
+    return slots[i].coded ? slots[i].own_codes : slots[i].own_copy;
+  };
+  const auto bias_of = [&](std::size_t i) {
+    const bool has = i + 1 < kSlots && table_.size() > 0 && slots[i + 1].present && slots[i + 1].extent.cols == 1 &&
+                     table_[static_cast<std::size_t>(slots[i + 1].parameters.front())].role == model::Role::bias;
+    return has ? whole(i + 1) : View{};
+  };
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots[i];
+    if (!s.present) continue;
+    if (s.parts.empty() || unit == 0) w.plain[i] = whole(i);
+    if (s.parts.empty()) continue;
+    if (s.coded) {
+      const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
+      w.matmul[i] = linear::prepare_codes(ctx, {whole(i), inverse_scales_.rows(s.first_scale, last)}, bias_of(i), s.parts, options_.fp8, pass);
+    } else {
+      w.matmul[i] = linear::prepare(ctx, whole(i), bias_of(i), s.parts, options_.fp8, pass);
+    }
+  }
+  return w;
+}
+
+void ParameterStore::release(int) {}
+
+void ParameterStore::begin_micro_batch(int index, int count) {
+  micro_ = index;
+  micro_count_ = count;
+}
+
+UnitGradients ParameterStore::gradients(int unit) {
+  UnitGradients out;
+  const auto& slots = slots_[static_cast<std::size_t>(unit)];
+  const bool alone = group_.size() == 1;
+  out.accumulate = micro_ > 0 && (alone || options_.zero == 1);
+  if (!alone) {
+    Reducing& r = reducing(unit);
+    if (r.unit >= 0 && r.unit != unit) finish(ctx_, r);
+    if (r.unit == unit && !r.requests.empty()) finish(ctx_, r);
+  }
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    if (slots[i].present) out.slot[i] = alone ? slots[i].own_gradient : reducing(unit).slot[i];
+  }
+  return out;
+}
+
+void ParameterStore::gradients_done(int unit) {
+  if (group_.size() == 1 || ctx_.dry || (options_.zero == 1 && micro_ + 1 < micro_count_)) return;
+  Reducing& r = reducing(unit);
+  r.unit = unit;
+  r.add = micro_ > 0 && options_.zero != 1;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    std::int64_t first = 0;
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      const OwnParameter& o = own_[static_cast<std::size_t>(number)];
+      View mine = o.gradient;
+      if (r.add && o.rows.count() > 0) mine = r.incoming[i].rows(first, first + o.rows.count());
+      first += o.rows.count();
+      r.requests.push_back(shard::start_reduce_scatter(group_, r.slot[i].rows(p.slot_row, p.slot_row + p.rows()), mine));
+    }
+  }
+}
+
+void ParameterStore::finish(const Context& ctx, Reducing& r) {
+  for (comm::Request& q : r.requests) q.wait();
+  r.requests.clear();
+  if (r.unit >= 0 && r.add) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const SlotState& s = slots_[static_cast<std::size_t>(r.unit)][i];
+      if (s.present && s.own_rows > 0) {
+        const View incoming = r.incoming[i].rows(0, s.own_rows);
+        ops::add(ctx, s.own_gradient, incoming, s.own_gradient);
+      }
+    }
+  }
+  r.unit = -1;
+}
+
+void ParameterStore::finish_gradients(const Context& ctx) {
+  for (Reducing& r : reducing_) finish(ctx, r);
+}
+
+}  // namespace fp8::train

@@ -1,0 +1,40 @@
+// fp8-eval: scores a checkpoint; under mpirun the ranks share the work. See fp8-eval(1).
+#include "fp8/base/error.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/model/record.h"
+#include "fp8/train/flags.h"
+#include "fp8/train/main.h"
+
+namespace {
+
+using namespace fp8;
+
+int evaluate(const cli::Arguments& arguments, comm::Communicator& world) {
+  train::EvalConfig config;
+  std::string named;
+  comm::agree(world, [&] {
+    config = train::eval_config(arguments);
+    named = arguments.positional("model");
+    if (world.rank() == 0) named = model::resolve_checkpoint_argument(named);
+  });
+  config.model = world.all_gather(named)[0];
+  cli::Output out;
+  cli::Progress progress(arguments.flag("quiet") || world.rank() != 0);
+  train::Hooks hooks;
+  hooks.record = [&](const json::Value& record) { out.json(record); };
+  hooks.progress = [&](const std::string& text) { progress.update(text); };
+  train::evaluate(config, world, hooks);
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return fp8::cli::run(
+      argc, argv, fp8::train::eval_command(),
+      [&](const fp8::cli::Arguments& arguments) {
+        return fp8::train::run_ranks("fp8-eval", [&](fp8::comm::Communicator& world) { return evaluate(arguments, world); });
+      },
+      fp8::train::library_versions());
+}

@@ -1,0 +1,76 @@
+// fp8-step: trains. Optimizer steps, sharded over the ranks that mpirun starts. See fp8-step(1).
+#include "fp8/base/error.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/cli/signals.h"
+#include "fp8/json/json.h"
+#include "fp8/model/record.h"
+#include "fp8/train/flags.h"
+#include "fp8/train/main.h"
+
+namespace {
+
+using namespace fp8;
+
+// Flags over the config file over the defaults.
+cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments) {
+  if (arguments.has("config")) {
+    const std::string path = arguments.text("config");
+    cli::parse_config(command, json::parse_file(path), arguments, path);
+  }
+  return arguments;
+}
+
+int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin, comm::Communicator& world) {
+  train::Config config;
+  bool print = false;
+  comm::agree(world, [&] {
+    const cli::Arguments arguments = with_config(command, given);
+    print = arguments.flag("print-config");
+    config.flags = cli::resolved(command, arguments);
+    if (print) return;
+    const json::Value flags = config.flags;
+    config = train::step_config(arguments);
+    config.flags = flags;
+    config.model = arguments.positional("model");
+  });
+  cli::Output out;
+  if (print) {
+    if (world.rank() == 0) out.line(json::dump(config.flags, 2));
+    return static_cast<int>(Exit::done);
+  }
+  std::string named = config.model;
+  comm::agree(world, [&] {
+    if (world.rank() == 0) named = model::resolve_checkpoint_argument(config.model);
+  });
+  config.model = world.all_gather(named)[0];
+  config.tool_version = origin.version;
+  config.command = origin.command;
+  const bool quiet = given.flag("quiet");
+  cli::Progress progress(quiet || world.rank() != 0);
+  const cli::StopSignals signals;
+  train::Hooks hooks;
+  hooks.record = [&](const json::Value& record) { out.json(record); };
+  hooks.progress = [&](const std::string& text) { progress.update(text); };
+  hooks.note = [&](const std::string& text) {
+    progress.done();
+    if (!quiet) cli::print_note("fp8-step", text);
+  };
+  hooks.stop_requested = [&] { return signals.requested(); };
+  return static_cast<int>(train::run(config, world, hooks));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const fp8::cli::Command command = fp8::train::step_command();
+  return fp8::cli::run(
+      argc, argv, command,
+      [&](const fp8::cli::Arguments& arguments) {
+        const auto origin = fp8::model::origin_of("fp8-step", fp8::cli::version(), argc, argv);
+        return fp8::train::run_ranks("fp8-step", [&](fp8::comm::Communicator& world) {
+          return step(fp8::cli::with_common(command), arguments, origin, world);
+        });
+      },
+      fp8::train::library_versions());
+}
