@@ -162,7 +162,7 @@ Scale scale_of(const Picture& picture, const Range& range) {
 // Terminal, axes and legend.
 std::string style_of(const Picture& picture, Image image, const Range& range, const Scale& scale) {
   const bool from_zero = range.y0 >= 0 && range.y0 < range.y1 / 4;
-  return std::string("set terminal ") +
+  return std::string("set encoding utf8\nset terminal ") +
          (image == Image::svg ? "svg font 'DejaVu Sans,15'" : "pngcairo font 'DejaVu Sans,12'") +
          " size 900,506 noenhanced background rgb '#ffffff'\n"
          "set border 3 lw 1 lc rgb '#909090'\n"
