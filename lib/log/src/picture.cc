@@ -79,8 +79,8 @@ bool noisy(const std::vector<Point>& points) {
   return way > kMostTurns * (high - low);
 }
 
-// Mean of the finite values around each of kSmoothPoints points; the window shrinks at both ends, so that it stays
-// centred.
+// Mean of the finite values around each of kSmoothPoints points. The window shrinks at the start, where a loss falls
+// steeply, so that it stays centred; at the end it looks back, so that the last value does not stand alone.
 std::vector<Point> smoothed(const std::vector<Point>& points) {
   const std::size_t n = points.size();
   if (n < kEnoughToSmooth || !noisy(points)) return {};
@@ -94,9 +94,8 @@ std::vector<Point> smoothed(const std::vector<Point>& points) {
   std::vector<Point> means;
   for (std::size_t k = 0; k < shown; ++k) {
     const std::size_t i = shown == n ? k : k * (n - 1) / (shown - 1);
-    const std::size_t half = std::min({reach, i, n - 1 - i});
-    const double count = counts[i + half + 1] - counts[i - half];
-    means.push_back({points[i].x, (sums[i + half + 1] - sums[i - half]) / count});
+    const std::size_t from = i - std::min(reach, i), to = i + std::min({reach, i, n - 1 - i}) + 1;
+    means.push_back({points[i].x, (sums[to] - sums[from]) / (counts[to] - counts[from])});
   }
   return means;
 }

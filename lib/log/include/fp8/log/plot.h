@@ -21,7 +21,7 @@ struct Point {
 struct Curve {
   std::string name{};           ///< of the run, for the legend
   std::vector<Point> raw{};     ///< least and greatest of each group of steps, or every step when there are few
-  std::vector<Point> smooth{};  ///< centred moving mean; empty when the steps are few or vary little
+  std::vector<Point> smooth{};  ///< moving mean; empty when the steps are few or vary little
 };
 
 /// What a picture shows.

@@ -1,0 +1,127 @@
+#!/bin/sh
+# fp8-log on the command line: summaries, comparison and its status, plots, exports, and what it refuses.
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
+
+curves=$SRC/tests/golden/curves
+cp "$SRC"/tests/man/fixtures/run-a.jsonl "$SRC"/tests/man/fixtures/run-b.jsonl .
+mkdir run
+cp run-a.jsonl run/log.jsonl
+field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+
+# Summaries.
+says "a folder" '^run +run$' fp8-log run
+says "its loss" '^final loss +2\.2039$' fp8-log run
+says "several side by side" '^precision +bf16 +fp8 tensorwise$' fp8-log run run-b.jsonl
+ok "JSON" fp8-log run run-b.jsonl --json
+is "an object a run, a line each" "$(wc -l <out)" 2
+is "with what the log says" "$(head -1 out | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+print(r["path"], r["steps"], r["tokens"], r["final_loss"], r["precision"], r["checkpoints"], r["restarts"], r["finished"], r["reason"])')" \
+  "run 12 49152 2.203938 bf16 2 0 True done"
+is "standard input" "$(fp8-log --json <run-a.jsonl | field path)" "-"
+is "and by its name" "$(fp8-log - --json <run-a.jsonl | field steps)" 12
+is "steps from 0 and fewer fields are fine" "$(fp8-log "$curves/llama3-fp32.jsonl" --json | field tokens)" 51200
+{ head -8 run-a.jsonl; printf '{"type":"step","st'; } >torn.jsonl
+is "a torn last line is ignored" "$(fp8-log torn.jsonl --json | field steps)" 6
+{ cat run-a.jsonl; sed -n '1p;5,8p' run-a.jsonl; } >resumed.jsonl
+is "a resumed run goes on from its step" "$(fp8-log resumed.jsonl --json | field steps)" 6
+is "is counted" "$(fp8-log resumed.jsonl --json | field restarts)" 1
+is "and is not finished" "$(fp8-log resumed.jsonl --json | field finished)" False
+is "no colour in a pipe" "$(fp8-log run-a.jsonl | grep -c "$(printf '\033')")" 0
+
+# Comparison. The README of the curves gives the gaps: +4.7e-3, +2.2e-3, +1.7e-3 over the last 50 steps.
+for pair in tensorwise:0.0047 rowwise:0.0022 rowwise_with_gw_hp:0.0017; do
+  fp8-log --compare "$curves/llama3-bf16.jsonl" "$curves/llama3-${pair%:*}.jsonl" --json >out 2>err
+  is "the gap of ${pair%:*}" "$(python3 -c 'import json; print(round(json.load(open("out"))["gap"], 4))')" "${pair#*:}"
+done
+status "a gate that is met" 0 fp8-log --compare run-a.jsonl run-b.jsonl --gate 0.01
+says "says so" '^gate met: the loss gap of \+0\.0024 nats is within 0\.01$' fp8-log --compare run-a.jsonl run-b.jsonl --gate 0.01
+status "one that is not" 1 fp8-log --compare run-a.jsonl run-b.jsonl --gate 0.0000001
+says "says so" '^gate not met: ' fp8-log --compare run-a.jsonl run-b.jsonl --gate 0.0000001
+status "nor the other way round" 1 fp8-log --compare run-b.jsonl run-a.jsonl --gate 0.0000001
+status "in JSON too" 1 fp8-log --compare run-a.jsonl run-b.jsonl --gate 0.0000001 --json
+is "with the answer" "$(field met <out)" False
+status "a run equals itself" 0 fp8-log --compare run run-a.jsonl --gate 0
+says "speed and memory" '^peak memory .* 0\.778 x$' fp8-log --compare run-a.jsonl run-b.jsonl
+{ head -1 run-a.jsonl; sed -n '2,9s/"loss":[0-9.]*/"loss":null/p' run-a.jsonl; sed -n '10,99p' run-a.jsonl; } >nulls.jsonl
+{ head -8 run-a.jsonl; sed -n '9,99s/"loss":[0-9.]*/"loss":null/p' run-a.jsonl; } >diverged.jsonl
+status "losses that are not finite at the beginning" 0 fp8-log --compare run-a.jsonl nulls.jsonl --gate 1
+status "at the end they meet no gate" 1 fp8-log --compare run-a.jsonl diverged.jsonl --gate 1000
+sed 's/"tokens":/&9/' run-a.jsonl >far.jsonl
+says "no tokens in common" '^fp8-log: no tokens in common: run-a.jsonl has 4096 to 49152, far.jsonl has ' fp8-log --compare run-a.jsonl far.jsonl
+status "is an error" 2 fp8-log --compare run-a.jsonl far.jsonl
+status "one run is not two" 2 fp8-log --compare run-a.jsonl
+is "it says" "$(cat err)" "fp8-log: --compare: needs two runs, found 1"
+
+# Plots.
+says "in the terminal" '^loss +.* run-a$' fp8-log run-a.jsonl --plot loss
+for e in svg png; do
+  ok "$e" fp8-log run-a.jsonl run-b.jsonl --plot loss -o "loss.$e"
+  is "says nothing" "$(cat out err)" ""
+done
+says "the svg is one" '</svg>' tail -2 loss.svg
+is "the png is one" "$(head -c 4 loss.png | tail -c 3)" PNG
+status "an output that exists is refused" 2 fp8-log run-a.jsonl --plot lr -o loss.svg
+ok "but for --force" fp8-log run-a.jsonl --plot lr -o loss.svg --force
+says "another kind of file" '^fp8-log: a.pdf: a plot.s name must end in .svg or .png$' fp8-log run-a.jsonl --plot lr -o a.pdf
+says "a metric that is not there" '^fp8-log: no metric "los"; there are loss, grad_norm, lr, .*, eval_loss$' fp8-log run-a.jsonl --plot los
+status "is an error" 2 fp8-log run-a.jsonl --plot los
+ln -s "$BIN/fp8-log" fp8-log
+says "gnuplot missing" '^fp8-log: gnuplot: not installed' env PATH=/nowhere ./fp8-log run-a.jsonl --plot lr -o b.svg
+mkdir bin
+printf '#!/bin/sh\necho "line 1: no such terminal" >&2\nexit 3\n' >bin/gnuplot
+chmod +x bin/gnuplot
+says "gnuplot failing" '^fp8-log: gnuplot: status 3: line 1: no such terminal$' \
+  env PATH="$work/bin:$PATH" fp8-log run-a.jsonl --plot lr -o b.svg
+is "nothing is left of either" "$(find . -name '*b.svg*')" ""
+
+# Exports.
+ok "csv" fp8-log run-a.jsonl run-b.jsonl --export csv -o runs.csv
+is "a line a step" "$(wc -l <runs.csv)" 25
+is "with its heading" "$(head -1 runs.csv | cut -d, -f1-6)" run,step,tokens,precision,recipe,loss
+is "to standard output without -o" "$(fp8-log run-a.jsonl run-b.jsonl --export csv | cksum)" "$(cksum <runs.csv)"
+says "prometheus" '^fp8_loss\{run="run-b"\} 2\.209652$' fp8-log run-a.jsonl run-b.jsonl --export prometheus
+ok "tensorboard, one run" fp8-log run-a.jsonl --export tensorboard -o board
+is "is a folder with an event file" "$(ls board)" events.out.tfevents.0.fp8
+is "that names its version" "$(head -c 36 board/* | tail -c 13)" brain.Event:2
+ok "several runs" fp8-log run-a.jsonl run-b.jsonl run-b.jsonl --export tensorboard -o boards
+is "are a folder each" "$(ls boards)" "$(printf 'run-a\nrun-b\nrun-b-2')"
+ok "an event file by its name" fp8-log run-a.jsonl --export tensorboard -o one.tfevents
+ok "has the same bytes" cmp one.tfevents board/events.out.tfevents.0.fp8
+status "no pipe" 2 fp8-log run-a.jsonl --export tensorboard
+status "an export that exists is refused" 2 fp8-log run-a.jsonl --export csv -o runs.csv
+says "an unknown format" '^fp8-log: --export: ' fp8-log run-a.jsonl --export parquet
+fp8-log run-a.jsonl --export csv >/dev/full 2>err
+is "a full standard output is noticed" $? 2
+sh -c 'trap "" XFSZ; ulimit -f 1; exec fp8-log run-a.jsonl --export csv -o full.csv' >out 2>err
+is "so is a full disk" $? 2
+is "and nothing is left" "$(find . -name '*full.csv*')" ""
+
+# What is refused.
+says "a missing file" '^fp8-log: gone.jsonl: No such file' fp8-log gone.jsonl
+status "its status" 2 fp8-log gone.jsonl
+mkdir empty
+says "a folder without a log" '^fp8-log: empty: holds no log.jsonl$' fp8-log empty
+says "an empty log" '^fp8-log: /dev/null: holds no record of a run$' fp8-log /dev/null
+{ head -3 run-a.jsonl; echo 'not json'; tail -3 run-a.jsonl; } >bad.jsonl
+says "what is not JSON is named by its line" '^fp8-log: bad.jsonl: line 4 column 2: ' fp8-log bad.jsonl
+printf '{"type":"step"}\n' >nostep.jsonl
+says "a step without its number" '^fp8-log: nostep.jsonl: line 1: "step" is missing$' fp8-log nostep.jsonl
+says "no log at all" '^fp8-log: .*: line 1 column [0-9]+: ' fp8-log "$BIN/fp8-log"
+status "standard input twice" 2 fp8-log - -
+says "a gate without a comparison" '^fp8-log: --gate: only with --compare$' fp8-log run-a.jsonl --gate 1
+says "a gate below zero" '^fp8-log: --gate: ' fp8-log --compare run-a.jsonl run-b.jsonl --gate=-1
+says "an output for nothing" '^fp8-log: --output: only with --plot or --export$' fp8-log run-a.jsonl -o x
+says "two answers at once" '^fp8-log: --plot: not together with --compare$' fp8-log --compare run-a.jsonl run-b.jsonl --plot loss
+says "JSON of a plot" '^fp8-log: --json: not together' fp8-log run-a.jsonl --plot loss --json
+sed 's/"reason":"done"/"reason":"\\u001b[31m"/' run-a.jsonl >escape.jsonl
+is "text from a log is made safe" "$(fp8-log escape.jsonl | grep -c "$(printf '\033')")" 0
+cp run-a.jsonl "$(printf 'a\033[31m.jsonl')"
+is "names too" "$(fp8-log "$(printf 'a\033[31m.jsonl')" --plot loss | grep -c "$(printf '\033')")" 0
+
+says "help begins with an example" '^Example: fp8-log ' fp8-log --help
+says "version" '^fp8-log [0-9]' fp8-log --version
+ok "completion" bash -n -c "$(fp8-log --completion bash)"
+done_testing
