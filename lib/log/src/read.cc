@@ -31,6 +31,12 @@ std::string text_or_empty(const json::Object& record, std::string_view key) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
+std::optional<bool> boolean(const json::Object& record, std::string_view key) {
+  const json::Value* value = record.find(key);
+  if (value == nullptr || !value->is_bool()) return std::nullopt;
+  return value->as_bool();
+}
+
 // Builds a Run of records in their order.
 class Collector {
  public:
@@ -73,14 +79,16 @@ class Collector {
 
   void start(const json::Object& record) {
     started_again_ = !run_.steps.empty();
+    // The settings stand in the record itself, or in its member "config".
     const json::Value* config = record.find("config");
-    const json::Object& settings = config != nullptr && config->is_object() ? config->as_object() : record;
+    const bool nested = !record.contains("precision") && config != nullptr && config->is_object();
+    const json::Object& settings = nested ? config->as_object() : record;
     const json::Value* steps = settings.find("steps");
     if (steps != nullptr && steps->is_int() && steps->as_double() >= 0) run_.planned_steps = steps->as_int();
     from_run_ = {.first = 0,
                  .precision = text_or_empty(settings, "precision"),
                  .recipe = text_or_empty(settings, "recipe"),
-                 .emulated = {}};
+                 .emulated = boolean(settings, "emulated")};
   }
 
   void evaluation(const json::Object& record) {
@@ -131,8 +139,7 @@ class Collector {
       phase.precision = text_or_empty(record, "precision");
       phase.recipe = text_or_empty(record, "recipe");
     }
-    const json::Value* emulated = record.find("emulated");
-    if (emulated != nullptr && emulated->is_bool()) phase.emulated = emulated->as_bool();
+    if (record.contains("emulated")) phase.emulated = boolean(record, "emulated");
     if (phase.precision != "fp8") phase.recipe.clear();
     const auto same = [&](const Phase& p) {
       return p.precision == phase.precision && p.recipe == phase.recipe && p.emulated == phase.emulated;
