@@ -1,0 +1,158 @@
+// What is known before a linear layer runs: its FP8 GEMMs, its memory, its casts; and weights that arrive as codes.
+#include <gtest/gtest.h>
+
+#include "fp8/quant/scale.h"
+#include "layer.h"
+
+namespace fp8::linear::test {
+namespace {
+
+constexpr DType kActivations[] = {DType::f32, DType::bf16};
+const std::vector<std::int64_t> kLossy{31, 13, 5};
+
+// Mixed fates, all FP8, none.
+std::vector<std::vector<Part>> splits() {
+  return {{{0, 32, true}, {32, 48, false}, {48, 64, true}}, three_parts(true), three_parts(false)};
+}
+
+TEST(Planned, IsWhatTheEngineCounts) {
+  for (const quant::Recipe& recipe : quant::recipes())
+    for (const std::vector<Part>& parts : splits()) {
+      Host host;
+      Layer layer(DType::bf16, 24, 32, parts, kLossy);
+      const Precision precision = precision_of(recipe);
+      const Weight w = prepare(host.ctx, layer.w.view(), {}, parts, precision, Pass::forward);
+      forward(host.ctx, layer.engine, w, layer.x.view(), layer.y.view());
+      const gemm::Count once = planned_fp8(parts, layer.k, recipe, layer.m, false);
+      EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, once.gemms) << recipe.name;
+      EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).flops, once.flops) << recipe.name;
+      const gemm::Counts before = layer.engine.counts();
+      layer.run(host.ctx, precision);
+      const gemm::Count both = planned_fp8(parts, layer.k, recipe, layer.m, true);
+      EXPECT_EQ((layer.engine.counts() - before).linear(gemm::Kind::fp8).gemms, both.gemms) << recipe.name;
+      EXPECT_EQ((layer.engine.counts() - before).linear(gemm::Kind::fp8).flops, both.flops) << recipe.name;
+    }
+}
+
+TEST(Planned, Figures) {
+  const std::vector<Part> parts = splits()[0];  // 48 rows of 64 in two FP8 parts
+  const gemm::Count forward_only = planned_fp8(parts, 32, quant::find_recipe("rowwise_with_gw_hp"), 24, false);
+  EXPECT_EQ(forward_only.gemms, 2);
+  EXPECT_EQ(forward_only.flops, 2.0 * 24 * 32 * 48);
+  const gemm::Count without_wgrad = planned_fp8(parts, 32, quant::find_recipe("rowwise_with_gw_hp"), 24, true);
+  EXPECT_EQ(without_wgrad.gemms, 4);
+  EXPECT_EQ(without_wgrad.flops, 2 * 2.0 * 24 * 32 * 48);
+  EXPECT_EQ(planned_fp8(parts, 32, quant::find_recipe("tensorwise"), 24, true).gemms, 6);
+}
+
+TEST(Casts, EachMatrixIsCastAsOftenAsTheRecipeSays) {
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    Host host;
+    Layer layer(DType::bf16, 24, 32, three_parts(true), kLossy);
+    quant::CastCounts counts;
+    layer.run(host.ctx, {&recipe, {recipe.power_of_2, &counts}});
+    const std::int64_t x = layer.m * layer.k, w = layer.n * layer.k, dy = layer.m * layer.n;
+    const bool wgrad = recipe.fp8_gemms() == 3;
+    const std::int64_t x_casts = wgrad ? 2 : 1, dy_casts = wgrad && !recipe.dy.shared() ? 2 : 1;
+    EXPECT_EQ(counts.elements, x_casts * x + 2 * w + dy_casts * dy) << recipe.name;
+    EXPECT_EQ(counts.saturated, 0) << recipe.name;
+  }
+}
+
+// Byte codes and inverse scales of a layer's parts, as a sharded run would gather them.
+struct Travelled {
+  Travelled(const Context& ctx, const Layer& layer, DType format, bool power_of_2)
+      : bytes(DType::u8, {layer.n, layer.k}), inverse(DType::f32, {static_cast<std::int64_t>(layer.parts.size())}) {
+    for (std::size_t p = 0; p < layer.parts.size(); ++p) {
+      const Part& part = layer.parts[p];
+      const View rows = layer.w.view().rows(part.begin, part.end);
+      const Tensor amax(DType::f32, {1});
+      quant::amax(ctx, rows, quant::Granularity::tensor, quant::Contract::columns, amax.view());
+      const float scale = quant::scale_from_amax(*amax.as<float>(), dtype::max_of(format), power_of_2);
+      inverse.as<float>()[p] = 1.0f / scale;
+      quant::cast_to_bytes(ctx, rows, format, &scale, bytes.view().rows(part.begin, part.end), nullptr);
+    }
+  }
+  Tensor bytes, inverse;
+};
+
+TEST(Codes, WeightsThatTravelledGiveTheSameBits) {
+  const quant::Recipe& recipe = quant::find_recipe("tensorwise");
+  ASSERT_TRUE(recipe.gather_codes);
+  for (const DType type : kActivations)
+    for (const bool power_of_2 : {false, true}) {
+      Host host;
+      Layer here(type, 24, 32, three_parts(true), kLossy), there(type, 24, 32, three_parts(true), kLossy);
+      const Precision precision{&recipe, {power_of_2, nullptr}};
+      here.run(host.ctx, precision);
+      const Travelled t(host.ctx, there, recipe.w.columns.format, power_of_2);
+      const auto from_codes = [&](Pass pass) {
+        return prepare_codes(host.ctx, {t.bytes.view(), t.inverse.view()}, there.bias.view(), there.parts, precision,
+                             pass);
+      };
+      there.run(host.ctx, from_codes(Pass::forward), from_codes(Pass::backward));
+      EXPECT_EQ(values(here.y), values(there.y));
+      EXPECT_EQ(values(here.dx), values(there.dx));
+      EXPECT_EQ(values(here.dw), values(there.dw));
+      EXPECT_EQ(here.engine.counts().linear(gemm::Kind::fp8).gemms,
+                there.engine.counts().linear(gemm::Kind::fp8).gemms);
+    }
+}
+
+// Arena peak of a layer's forward and backward, prepared from the matrix.
+std::size_t peak(DType type, const std::vector<Part>& parts, const quant::Recipe& recipe, device::Arena& arena) {
+  Context ctx;
+  ctx.arena = &arena;
+  ctx.dry = arena.dry();
+  Layer layer(type, 24, 32, parts, kLossy);
+  layer.run(ctx, precision_of(recipe));
+  if (ctx.dry) {
+    EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, 0);
+    EXPECT_EQ(values(layer.y), Values(values(layer.y).size(), Layer::kUnset)) << "a dry run touches nothing";
+    EXPECT_EQ(values(layer.dw), Values(values(layer.dw).size(), Layer::kUnset));
+  }
+  return arena.peak();
+}
+
+TEST(Memory, DryRunTakesWhatTheRunTakes) {
+  for (const DType type : kActivations)
+    for (const quant::Recipe& recipe : quant::recipes())
+      for (const std::vector<Part>& parts : splits()) {
+        device::Arena dry;
+        const std::size_t planned = peak(type, parts, recipe, dry);
+        device::Arena real(planned, device::Place::host);  // one byte less would throw
+        EXPECT_EQ(peak(type, parts, recipe, real), planned) << recipe.name;
+      }
+}
+
+TEST(Memory, DryRunOfCodesTakesWhatTheRunTakes) {
+  const quant::Recipe& recipe = quant::find_recipe("tensorwise");
+  const Layer layer(DType::bf16, 24, 32, three_parts(true), kLossy);
+  const Tensor bytes(DType::u8, {layer.n, layer.k}), inverse = filled(DType::f32, {3}, 1);
+  std::vector<std::size_t> peaks;
+  for (const bool is_dry : {true, false}) {
+    device::Arena arena = is_dry ? device::Arena() : device::Arena(std::size_t{1} << 20, device::Place::host);
+    Context ctx;
+    ctx.arena = &arena;
+    ctx.dry = is_dry;
+    (void)prepare_codes(ctx, {bytes.view(), inverse.view()}, {}, layer.parts, precision_of(recipe), Pass::forward);
+    peaks.push_back(arena.peak());
+  }
+  EXPECT_EQ(peaks[0], peaks[1]);
+  EXPECT_GT(peaks[0], 0u);
+}
+
+TEST(Memory, PassesGiveBackWhatTheyTake) {
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    Host host;
+    Layer layer(DType::bf16, 24, 32, three_parts(true), kLossy);
+    const Weight w = prepare(host.ctx, layer.w.view(), {}, layer.parts, precision_of(recipe), Pass::forward);
+    const Weight wb = prepare(host.ctx, layer.w.view(), {}, layer.parts, precision_of(recipe), Pass::backward);
+    const std::size_t mark = host.ctx.arena->mark();
+    layer.run(host.ctx, w, wb);
+    EXPECT_EQ(host.ctx.arena->mark(), mark) << recipe.name;
+  }
+}
+
+}  // namespace
+}  // namespace fp8::linear::test
