@@ -32,7 +32,7 @@ gtest.lib     := -lgtest_main -lgtest
 
 warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wno-restrict $(if $(WERROR),-Werror)
 sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-CXXFLAGS = -std=c++20 $(OPT) -g1 -march=$(MARCH) -fno-math-errno -fno-trapping-math -fopenmp $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+CXXFLAGS = -std=c++20 $(OPT) -g1 -march=$(MARCH) -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 LDFLAGS  = -fopenmp $(sanitize) -Wl,--as-needed
 
 rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
@@ -93,6 +93,7 @@ $O/test/%:
 $O/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
+$O/lib/ops/src/tile.o: CXXFLAGS += -ffp-contract=fast # elsewhere a product that is added is fused only where the code says so
 $O/lib/cli/src/version.o: CXXFLAGS += -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
 -include $(shell find $O -name '*.d' 2>/dev/null)

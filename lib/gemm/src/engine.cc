@@ -26,7 +26,7 @@ void check_operand(const char* name, const Operand& o, std::int64_t scales) {
   if (v.dtype != DType::f32 && v.dtype != DType::bf16) {
     refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; the host takes float32 and bfloat16");
   }
-  const bool fits = v.dtype == DType::f32 ? o.format == DType::f32 : o.format == DType::bf16 || is_fp8(o.format);
+  const bool fits = is_fp8(o.format) || o.format == v.dtype;  // scaled FP8 values need f32, codes fit bf16
   if (!fits) {
     refuse(n + ": format " + std::string(name_of(o.format)) + " cannot be stored as " + std::string(name_of(v.dtype)));
   }

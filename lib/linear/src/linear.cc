@@ -13,9 +13,19 @@ using dtype::DType;
 using quant::Contract;
 using quant::Quantized;
 
-gemm::Operand operand(const Quantized& q) { return {q.codes, q.format, q.inverse_scale}; }
+// A matrix as an operand. With f32 activations FP8 values are scaled before the product, in f32, as PyTorch's emulation
+// does: products of codes scaled after it differ in the last digits, and at a rounding tie that moves a later code.
+// Memory from the arena.
+gemm::Operand operand(const Context& ctx, const Quantized& q, DType activation) {
+  const bool scaled = q.granularity != quant::Granularity::none && activation == DType::f32;
+  if (scaled) return {quant::dequantize(ctx, q), q.format, {}};
+  return {q.codes, q.format, q.inverse_scale};
+}
 
-gemm::Operand transposed(const Quantized& q) { return {q.codes.transposed(), q.format, q.inverse_scale}; }
+gemm::Operand transposed(gemm::Operand o) {
+  o.matrix = o.matrix.transposed();
+  return o;
+}
 
 Quantized plain(const View& x) {
   Quantized q;
@@ -70,13 +80,13 @@ void weight_gradient(const Context& ctx, gemm::Engine& engine, const Weight& wei
   const gemm::Options options{gemm::Role::wgrad, gradients.accumulate, false, {}};
   const quant::Recipe* recipe = weight.precision.recipe;
   if (!part.fp8 || recipe->dy.rows.granularity == quant::Granularity::none) {
-    engine.matmul(ctx, transposed(plain(dy)), operand(plain(x)), dw, options);
+    engine.matmul(ctx, transposed(operand(ctx, plain(dy), dy.dtype)), operand(ctx, plain(x), x.dtype), dw, options);
     return;
   }
   const Quantized dyq = dy_for_dgrad != nullptr && recipe->dy.shared()
                             ? *dy_for_dgrad
                             : quant::quantize(ctx, dy, recipe->dy.rows, Contract::rows, weight.precision.options);
-  engine.matmul(ctx, transposed(dyq), operand(x_codes.get()), dw, options);
+  engine.matmul(ctx, transposed(operand(ctx, dyq, dy.dtype)), operand(ctx, x_codes.get(), x.dtype), dw, options);
 }
 
 // Sums the input gradients of several GEMMs in f32, whatever the type of dx.
@@ -120,8 +130,9 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
   const quant::Cast& cast = weight_cast(*precision.recipe, pass);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const auto i = static_cast<std::int64_t>(p);
-    w.operands.push_back({parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
-                                                      codes.inverse_scales.rows(i, i + 1))});
+    w.operands.push_back(
+        {parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
+                                     codes.scales.rows(i, i + 1), codes.inverse_scales.rows(i, i + 1))});
   }
   return w;
 }
@@ -130,11 +141,14 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
   const device::Scope scope(*ctx.arena);
   const quant::Recipe* recipe = weight.precision.recipe;
   const quant::Cast none;
+  const Quantized high = plain(x);
   Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.columns : none, Contract::columns, weight.precision.options);
   for (const Operand& o : weight.operands) {
     const gemm::Options options{gemm::Role::forward, false, o.part.fp8 && recipe->fast_accumulation,
                                 weight.bias.empty() ? View{} : weight.bias.rows(o.part.begin, o.part.end)};
-    engine.matmul(ctx, operand(o.part.fp8 ? x_codes.get() : plain(x)), transposed(o.codes),
+    const Quantized& input = o.part.fp8 ? x_codes.get() : high;
+    const device::Scope part_scope(*ctx.arena);
+    engine.matmul(ctx, operand(ctx, input, x.dtype), transposed(operand(ctx, o.codes, x.dtype)),
                   y.columns(o.part.begin, o.part.end), options);
   }
 }
@@ -157,7 +171,7 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
     Quantized dyq = plain(dy_part);
     if (o.part.fp8)
       dyq = quant::quantize(ctx, dy_part, recipe->dy.columns, Contract::columns, weight.precision.options);
-    if (!gradients.dx.empty()) dx.add(engine, operand(dyq), operand(o.codes));
+    if (!gradients.dx.empty()) dx.add(engine, operand(ctx, dyq, dy.dtype), operand(ctx, o.codes, dy.dtype));
     if (!gradients.dw.empty())
       weight_gradient(ctx, engine, weight, o.part, dy_part, o.part.fp8 ? &dyq : nullptr, x, x_codes, gradients);
   }

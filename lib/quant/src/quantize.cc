@@ -59,6 +59,22 @@ CastCounts cast_wide(const Context& ctx, const View& x, Granularity granularity,
   return cast_rows<Grid>(rows, out, [&](std::int64_t) -> const float* { return scale; });
 }
 
+// Row-major codes over a scale for each row, or else one for each column or one in all.
+View dequantize_rows(const Context& ctx, const Quantized& q, const View& codes, bool by_row) {
+  const std::int64_t rows = codes.shape[0], cols = codes.shape[1];
+  const View out = tensor::take(ctx, DType::f32, {rows, cols}, "scratch");
+  if (ctx.dry) return out;
+  const float* const scale = q.scale.as<float>();
+  const bool one = q.granularity == Granularity::tensor;
+#pragma omp parallel for if (codes.size() >= kParallelElements)
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Bf16* const from = codes.as<Bf16>() + r * codes.stride[0];
+    float* const to = out.as<float>() + r * cols;
+    for (std::int64_t c = 0; c < cols; ++c) to[c] = dtype::to_float(from[c]) / scale[one ? 0 : by_row ? r : c];
+  }
+  return out;
+}
+
 }  // namespace
 
 CastCounts& CastCounts::operator+=(const CastCounts& o) {
@@ -70,10 +86,12 @@ CastCounts& CastCounts::operator+=(const CastCounts& o) {
 
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract contract, const Options& options) {
   require_matrix(ctx, x, "quantize");
-  if (cast.granularity == Granularity::none) return {.codes = x, .format = x.dtype, .inverse_scale = {}};
+  if (cast.granularity == Granularity::none)
+    return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
   if (!unit_columns(x)) {
     Quantized q = quantize(ctx, x.transposed(), cast, flipped(contract), options);
     q.codes = q.codes.transposed();
+    q.contract = contract;
     return q;
   }
   const std::int64_t count =
@@ -81,17 +99,16 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   Quantized q{.codes = tensor::take(ctx, DType::bf16, {x.shape[0], x.shape[1]}, kCategory),
               .format = cast.format,
               .granularity = cast.granularity,
+              .contract = contract,
+              .scale = tensor::take(ctx, DType::f32, {count}, kCategory),
               .inverse_scale = tensor::take(ctx, DType::f32, {count}, kCategory)};
   CastCounts counts;
   with_grid(cast.format, [&]<class Grid>() {
     if (ctx.dry) return;
     with_element(x, [&]<class T>() {
-      counts = cast_wide<Grid, T>(ctx, x, cast.granularity, contract, options.power_of_2, q.inverse_scale,
-                                  q.codes.as<Bf16>());
+      counts = cast_wide<Grid, T>(ctx, x, cast.granularity, contract, options.power_of_2, q.scale, q.codes.as<Bf16>());
     });
-    // The memory that held amaxes, then scales, now holds the inverses.
-    auto* const scale = q.inverse_scale.as<float>();
-    for (std::int64_t i = 0; i < count; ++i) scale[i] = 1.0f / scale[i];
+    for (std::int64_t i = 0; i < count; ++i) q.inverse_scale.as<float>()[i] = 1.0f / q.scale.as<float>()[i];
   });
   if (options.counts != nullptr) *options.counts += counts;
   return q;
@@ -114,15 +131,17 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
   if (counts != nullptr) *counts += done;
 }
 
-Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, const View& inverse_scale) {
+Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, const View& scale,
+                     const View& inverse_scale) {
   if (ctx.place != device::Place::host || codes.place != device::Place::host) throw Error("this build has no CUDA");
   if (codes.rank != 2 || !codes.contiguous()) throw Error("from_bytes: codes are not a contiguous matrix");
-  if (inverse_scale.size() != 1)
-    throw Error("from_bytes: one inverse scale, not " + std::to_string(inverse_scale.size()));
+  if (scale.size() != 1 || inverse_scale.size() != 1) throw Error("from_bytes: not one scale and one inverse scale");
   dtype::max_of(format);  // refuses what is not FP8
   Quantized q{.codes = tensor::take(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
               .granularity = Granularity::tensor,
+              .contract = Contract::columns,
+              .scale = scale,
               .inverse_scale = inverse_scale};
   if (ctx.dry) return q;
   constexpr std::int64_t kPiece = 16384;
@@ -135,6 +154,14 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
     dtype::decode_fp8(format, {from + begin, n}, std::span<Bf16>(to + begin, n));
   }
   return q;
+}
+
+View dequantize(const Context& ctx, const Quantized& q) {
+  require_matrix(ctx, q.codes, "dequantize");
+  const bool by_row = q.granularity == Granularity::vector && q.contract == Contract::columns;
+  if (unit_columns(q.codes)) return dequantize_rows(ctx, q, q.codes, by_row);
+  const bool by_column = q.granularity == Granularity::vector && !by_row;
+  return dequantize_rows(ctx, q, q.codes.transposed(), by_column).transposed();
 }
 
 }  // namespace fp8::quant

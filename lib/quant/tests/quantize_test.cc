@@ -211,7 +211,7 @@ TEST(QuantizeOf, DryTakesTheSameMemory) {
   for (const Context& ctx : {host.context, dry}) {
     quantize(ctx, x.view, {DType::e4m3, Granularity::vector}, Contract::rows, {false, &counts});
     quantize(ctx, x.view.transposed(), {DType::e5m2, Granularity::tensor}, Contract::rows, {false, &counts});
-    from_bytes(ctx, codes.view(), DType::e4m3, inverse_scale.view());
+    from_bytes(ctx, codes.view(), DType::e4m3, inverse_scale.view(), inverse_scale.view());
   }
   EXPECT_EQ(dry_arena.peak(), host.context.arena->peak());
   EXPECT_EQ(dry_arena.usage_at_peak().at(0).category, "fp8 codes");
@@ -223,7 +223,7 @@ TEST(FromBytes, WidensEveryCode) {
   for (int i = 0; i < 256 * 200; ++i) codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i % 256);
   for (const DType format : {DType::e4m3, DType::e5m2}) {
     Host host;
-    const Quantized q = from_bytes(host.context, codes.view(), format, inverse_scale.view());
+    const Quantized q = from_bytes(host.context, codes.view(), format, inverse_scale.view(), inverse_scale.view());
     EXPECT_EQ(q.format, format);
     EXPECT_EQ(q.granularity, Granularity::tensor);
     EXPECT_EQ(q.inverse_scale.data, inverse_scale.view().data);
@@ -241,7 +241,7 @@ TEST(FromBytes, UndoesCastToBytes) {
       scale_from_amax(shared_amax(x, {DType::bf16, cast, Contract::columns, Layout::contiguous}, 0, 0), 448.0f, false);
   const Tensor codes(DType::u8, {50, 100});
   cast_to_bytes(host.context, x.view, DType::e4m3, &scale, codes.view(), nullptr);
-  const Quantized travelled = from_bytes(host.context, codes.view(), DType::e4m3, direct.inverse_scale);
+  const Quantized travelled = from_bytes(host.context, codes.view(), DType::e4m3, direct.scale, direct.inverse_scale);
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(travelled.codes.as<Bf16>()[i].bits, direct.codes.as<Bf16>()[i].bits);
 }
 
@@ -262,13 +262,13 @@ TEST(QuantizeOf, Refusals) {
             "cast_to_bytes: codes are not contiguous or not of the shape of what is cast");
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e8m0, &scale, codes.view(), nullptr); }),
             "float8_e8m0fnu: not an FP8 format");
-  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view().transposed(), DType::e4m3, two.view().rows(0, 1)); }),
+  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view().transposed(), DType::e4m3, two.view().rows(0, 1), two.view().rows(0, 1)); }),
             "from_bytes: codes are not a contiguous matrix");
-  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view(), DType::e4m3, two.view()); }),
-            "from_bytes: one inverse scale, not 2");
-  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view(), DType::f32, two.view().rows(0, 1)); }),
+  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view(), DType::e4m3, two.view(), two.view()); }),
+            "from_bytes: not one scale and one inverse scale");
+  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view(), DType::f32, two.view().rows(0, 1), two.view().rows(0, 1)); }),
             "float32: not an FP8 format");
-  EXPECT_EQ(error_of([&] { from_bytes(cuda, codes.view(), DType::e4m3, two.view().rows(0, 1)); }),
+  EXPECT_EQ(error_of([&] { from_bytes(cuda, codes.view(), DType::e4m3, two.view().rows(0, 1), two.view().rows(0, 1)); }),
             "this build has no CUDA");
 }
 

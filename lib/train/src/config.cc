@@ -1,10 +1,31 @@
 // What follows from the flags of a run.
 #include "fp8/train/config.h"
 
+#include <array>
+#include <charconv>
+
 #include "fp8/base/error.h"
 #include "fp8/json/json.h"
 
 namespace fp8::train {
+namespace {
+
+// The double that a float was typed as: 0.9, not 0.8999999761581421.
+double as_typed(float x) {
+  std::array<char, 32> text{};
+  const char* end = std::to_chars(text.data(), text.data() + text.size(), x).ptr;
+  double value = x;
+  (void)std::from_chars(text.data(), end, value);  // what to_chars wrote reads back
+  return value;
+}
+
+// A stored type under its name on the command line.
+std::string flag_value(dtype::DType stored) { return stored == dtype::DType::bf16 ? "bf16" : "fp32"; }
+
+// A setting as a message names it: flags with their dashes.
+std::string spelled(const std::string& key) { return key.find(' ') == std::string::npos ? "--" + key : key; }
+
+}  // namespace
 
 std::string_view name_of(Precision p) {
   switch (p) {
@@ -50,23 +71,36 @@ json::Value fixed_settings(const Config& config, std::int64_t global_batch, cons
                        {"warmup-ratio", config.warmup_ratio},
                        {"min-lr", s.min_lr},
                        {"decay-steps", s.decay_steps},
-                       {"weight-decay", static_cast<double>(config.optimizer.weight_decay)},
-                       {"beta1", static_cast<double>(config.optimizer.beta1)},
-                       {"beta2", static_cast<double>(config.optimizer.beta2)},
-                       {"eps", static_cast<double>(config.optimizer.eps)},
+                       {"weight-decay", as_typed(config.optimizer.weight_decay)},
+                       {"betas", json::Array{as_typed(config.optimizer.beta1), as_typed(config.optimizer.beta2)}},
+                       {"eps", as_typed(config.optimizer.eps)},
                        {"clip", config.clip},
-                       {"master", std::string(dtype::name_of(config.master))},
-                       {"moments", std::string(dtype::name_of(config.moments))}});
+                       {"master", flag_value(config.master)},
+                       {"moments", flag_value(config.moments)}});
+}
+
+std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint) {
+  for (const auto& [key, value] : other.as_object()) {
+    const json::Value* old = one.as_object().find(key);
+    if (old == nullptr || *old == value) continue;
+    const bool digest = key == "model" || key == "data" || key == "eval-data";
+    return (digest && key == "model" ? "MODEL" : spelled(key)) + (digest ? std::string() : " (" + json::dump(*old) + joint + json::dump(value) + ")");
+  }
+  return "";
 }
 
 void check_same_settings(const json::Value& before, const json::Value& now, const std::string& path) {
-  for (const auto& [key, value] : now.as_object()) {
-    const json::Value* old = before.as_object().find(key);
-    if (old == nullptr || *old == value) continue;
-    const bool digest = key == "model" || key == "data";
-    throw Error(path + ": this run was started with another --" + key +
-                (digest ? std::string() : " (" + json::dump(*old) + ", now " + json::dump(value) + ")") +
-                "; use another --out, or the same settings to resume");
+  const std::string difference = first_difference(before, now, ", now ");
+  if (difference.empty()) return;
+  throw Error(path + ": this run was started with another " + difference + "; use another --out, or the same settings to resume");
+}
+
+void check_same_on_all_ranks(comm::Communicator& world, const json::Value& mine) {
+  const std::vector<std::string> all = world.all_gather(json::dump(mine));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const std::string difference = first_difference(json::parse(all[0], "rank 0"), json::parse(all[rank], "a rank"), " on rank 0, ");
+    throw comm::AgreedError("rank " + std::to_string(rank) + ": started with another " + difference + "; all ranks need the same");
   }
 }
 

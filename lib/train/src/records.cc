@@ -9,6 +9,7 @@
 
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
+#include "fp8/model/convert.h"
 
 namespace fp8::train {
 namespace {
@@ -19,6 +20,8 @@ bool emulated(const PrecisionConfig& p) { return p.precision == Precision::fp8; 
 json::Value recipe_of(const PrecisionConfig& p) { return p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value(); }
 
 double share(std::int64_t part, std::int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0; }
+
+std::string fate_of(const model::LinearRow& linear) { return linear.fp8 ? "fp8" : "bf16"; }
 
 // A name with its layer's number replaced, so that equal linears share a line.
 std::string family_of(const std::string& name) {
@@ -34,13 +37,21 @@ void Journal::open(const std::string& run_folder) {
 }
 
 void Journal::emit(const json::Value& record) {
-  if (!speaks_ || failed()) return;
-  try {
+  if (!speaks_) return;
+  const auto unless_failed = [](std::exception_ptr& failure, const auto& write) {
+    if (failure) return;
+    try {
+      write();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  unless_failed(log_failure_, [&] {
     if (log_.is_open()) log_.write_all(json::dump(record) + "\n");
+  });
+  unless_failed(output_failure_, [&] {
     if (hooks_.record) hooks_.record(record);
-  } catch (...) {
-    failure_ = std::current_exception();
-  }
+  });
 }
 
 void Journal::note(const std::string& text) const {
@@ -54,7 +65,7 @@ void Journal::progress(const std::string& text) const {
 void Journal::rethrow() const {
   if (!failed()) return;
   try {
-    std::rethrow_exception(failure_);
+    std::rethrow_exception(log_failure_ ? log_failure_ : output_failure_);
   } catch (const Error& e) {
     throw comm::AgreedError(e.what(), e.code());
   } catch (const std::exception& e) {
@@ -67,8 +78,8 @@ void Journal::rethrow() const {
 json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table, const MemoryPlan& plan,
                        const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step) {
   json::Array linears;
-  for (const model::Parameter& p : table) {
-    if (p.matmul()) linears.push_back(json::object({{"name", p.name}, {"fate", std::string(p.fate())}, {"reason", p.reason}}));
+  for (const model::LinearRow& l : model::linear_rows(model, table)) {
+    linears.push_back(json::object({{"name", l.name}, {"fate", fate_of(l)}, {"reason", l.reason}}));
   }
   return json::object({{"type", "run"},
                        {"version", config.tool_version},
@@ -126,15 +137,14 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionCo
   return v;
 }
 
-std::string fate_table(const std::vector<model::Parameter>& table) {
+std::string fate_table(const hf::Config& model, const std::vector<model::Parameter>& table) {
   struct Line {
     std::string name, shape, fate, reason;
     int count;
   };
   std::vector<Line> lines;
-  for (const model::Parameter& p : table) {
-    if (!p.matmul()) continue;
-    const Line line{family_of(p.name), std::to_string(p.rows()) + "x" + std::to_string(p.cols()), std::string(p.fate()), p.reason, 1};
+  for (const model::LinearRow& r : model::linear_rows(model, table)) {
+    const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]), fate_of(r), r.reason, 1};
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
       return l.name == line.name && l.shape == line.shape && l.fate == line.fate && l.reason == line.reason;
     });

@@ -10,7 +10,8 @@
 
 namespace fp8::train {
 
-// Rank 0's way out; on other ranks nothing happens. A failed write is kept, so that all ranks can end together.
+// Rank 0's way out; on other ranks nothing happens. A failed write is kept, so that all ranks can end together; where only one of log.jsonl and
+// standard output failed, the other goes on.
 class Journal {
  public:
   Journal(const Hooks& hooks, bool speaks) : hooks_(hooks), speaks_(speaks) {}
@@ -18,7 +19,7 @@ class Journal {
   void emit(const json::Value& record);
   void note(const std::string& text) const;
   void progress(const std::string& text) const;
-  bool failed() const { return failure_ != nullptr; }
+  bool failed() const { return log_failure_ != nullptr || output_failure_ != nullptr; }
   // Throws AgreedError for a failed write; a reader that went away is no error.
   void rethrow() const;
 
@@ -26,7 +27,7 @@ class Journal {
   const Hooks& hooks_;
   bool speaks_;
   File log_;
-  std::exception_ptr failure_;
+  std::exception_ptr log_failure_, output_failure_;
 };
 
 // {"type":"run"}: what is about to run.
@@ -40,8 +41,8 @@ json::Value step_record(const Config& config, const StepResult& r, const Positio
 // {"type":"eval"}.
 json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision);
 
-// The linears by fate and reason, as a table for people.
-std::string fate_table(const std::vector<model::Parameter>& table);
+// The linears by fate and reason, as a table for people. A tied LM head is one of them.
+std::string fate_table(const hf::Config& model, const std::vector<model::Parameter>& table);
 
 // Largest resident set of this process so far, bytes.
 std::int64_t peak_memory();

@@ -89,7 +89,7 @@ UnitWeights ParameterStore::acquire(const Context& ctx, int unit, model::Pass pa
     if (s.parts.empty()) continue;
     if (s.coded) {
       const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
-      w.matmul[i] = linear::prepare_codes(ctx, {whole(i), inverse_scales_.rows(s.first_scale, last)}, bias_of(i), s.parts, options_.fp8, pass);
+      w.matmul[i] = linear::prepare_codes(ctx, {whole(i), scales_.rows(s.first_scale, last), inverse_scales_.rows(s.first_scale, last)}, bias_of(i), s.parts, options_.fp8, pass);
     } else {
       w.matmul[i] = linear::prepare(ctx, whole(i), bias_of(i), s.parts, options_.fp8, pass);
     }

@@ -28,7 +28,7 @@ enum class Kind : std::uint8_t { f32, bf16, fp8 };
 /// One operand.
 struct Operand {
   View matrix;                ///< two dimensions, one of the strides is 1; f32 or bf16 (host), also FP8 bytes (device)
-  DType format = DType::f32;  ///< grid of the values: f32, bf16, e4m3, e5m2
+  DType format = DType::f32;  ///< grid of the values, scaled or not: f32, bf16, e4m3, e5m2
   View inverse_scale;         ///< f32, contiguous: empty (1), [1], or one for each row of A, each column of B
 };
 

@@ -47,7 +47,8 @@ struct Weight {
 /// Byte codes of a weight that travelled as codes.
 struct Codes {
   View bytes;           ///< u8 [N, K]
-  View inverse_scales;  ///< f32 [number of parts]
+  View scales;          ///< f32 [number of parts]
+  View inverse_scales;  ///< their reciprocals
 };
 
 /// Which GEMMs a weight is prepared for.

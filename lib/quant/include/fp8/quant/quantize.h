@@ -32,8 +32,11 @@ struct Quantized {
   View codes;  ///< [rows, cols] as the source; host: bf16 values of the codes; device: `format` bytes
   dtype::DType format = dtype::DType::bf16;     ///< grid the codes lie on: e4m3, e5m2
   Granularity granularity = Granularity::none;  ///< none: codes is the high-precision matrix itself
-  View
-      inverse_scale;  ///< f32: [1] for tensor; [rows] when columns are contracted, [cols] when rows are; empty for none
+  Contract contract = Contract::columns;        ///< dimension its GEMM contracts
+  /// What x was multiplied by, f32: [1] for tensor; [rows] when columns are contracted, [cols] when rows are; empty for
+  /// none.
+  View scale;
+  View inverse_scale;  ///< f32 reciprocals of scale
 };
 
 /// How to cast.
@@ -58,7 +61,13 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
                    CastCounts* counts);
 
 /// Byte codes [rows, cols] that travelled, as the operand of a GEMM: wide on the host (memory from the arena), as they
-/// are on a device. `inverse_scale` is f32 [1] (kept by reference).
-Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, const View& inverse_scale);
+/// are on a device. `scale` and `inverse_scale` are f32 [1] (kept by reference).
+Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, const View& scale,
+                     const View& inverse_scale);
+
+/// codes / scale in f32, divided and rounded once each, laid out as the codes; memory from the arena under "scratch".
+/// What the codes stand for, for products in f32 that follow PyTorch's emulation digit by digit.
+/// Source: torchao float8_ops.py, float8_mm with emulate.
+View dequantize(const Context& ctx, const Quantized& q);
 
 }  // namespace fp8::quant

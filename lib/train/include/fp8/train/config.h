@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8/comm/comm.h"
 #include "fp8/data/sampler.h"
 #include "fp8/dtype/dtype.h"
 #include "fp8/json/value.h"
@@ -76,7 +77,14 @@ StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* 
 /// What may not change when a run is resumed, by flag name.
 json::Value fixed_settings(const Config& config, std::int64_t global_batch, const std::string& model_digest, const std::string& data_digest);
 
+/// The first setting of two objects that differs, as a message names it: "--lr (0.1JOINT0.2)"; digests without values. Empty: none does.
+/// Settings that `one` lacks are not looked at.
+std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint);
+
 /// Throws Error naming the first setting that differs.
 void check_same_settings(const json::Value& before, const json::Value& now, const std::string& path);
+
+/// Throws AgreedError naming the first rank whose settings are not rank 0's, and the first that differs. Collective.
+void check_same_on_all_ranks(comm::Communicator& world, const json::Value& mine);
 
 }  // namespace fp8::train
