@@ -1,0 +1,126 @@
+// What the decoder takes from its arena, found by dry runs: never a logits tensor, never a T x T matrix, and as much as
+// the real run takes.
+#include <gtest/gtest.h>
+
+#include "decoder_reference.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+using tensor::Tensor;
+using test::MemorySource;
+
+constexpr DType kActivations[] = {DType::f32, DType::bf16};
+constexpr Recompute kRecompute[] = {Recompute::none, Recompute::selective, Recompute::full};
+
+hf::Config small(std::int64_t vocabulary) {
+  hf::Config c;
+  c.vocab_size = vocabulary;
+  c.hidden_size = 32;
+  c.intermediate_size = 64;
+  c.num_hidden_layers = 2;
+  c.num_attention_heads = 4;
+  c.num_key_value_heads = 2;
+  c.head_dim = 8;
+  c.qk_norm = c.attention_bias_qkv = true;
+  return c;
+}
+
+// Bytes of arena and of the engine's scratch that one dry micro-batch takes.
+struct Taken {
+  std::size_t arena, scratch;
+};
+
+Taken taken(const hf::Config& config, std::int64_t sequences, std::int64_t length, DType activation,
+            Recompute recompute, bool backward, gemm::HostBf16 host_bf16 = gemm::HostBf16::detect) {
+  device::Arena arena;
+  Context ctx;
+  ctx.arena = &arena;
+  ctx.dry = true;
+  gemm::Engine engine(host_bf16);
+  MemorySource source(config, parameter_table(config), {}, activation);
+  std::int32_t unread = 0;
+  const View tokens = tensor::make_view(&unread, DType::i32, device::Place::host, {sequences, length});
+  const Batch batch{tokens, tokens, sequences, length};
+  float untouched = 0;
+  const View losses = tensor::make_view(&untouched, DType::f32, device::Place::host, {batch.rows()});
+  const Decoder decoder(config, {activation, recompute});
+  if (backward)
+    decoder.forward_backward(ctx, engine, source, batch, 1, losses);
+  else
+    decoder.forward(ctx, engine, source, batch, losses);
+  return {arena.peak(), engine.scratch_bytes()};
+}
+
+TEST(DecoderMemory, NoLogitsTensor) {
+  constexpr std::int64_t kVocabulary = 50304, kSequences = 4, kLength = 1024;
+  for (const bool tied : {false, true})
+    for (const DType activation : kActivations)
+      for (const gemm::HostBf16 host : {gemm::HostBf16::native, gemm::HostBf16::upcast})
+        for (const bool backward : {false, true}) {
+          hf::Config config = small(kVocabulary);
+          config.tie_word_embeddings = tied;
+          const Taken t = taken(config, kSequences, kLength, activation, Recompute::none, backward, host);
+          const std::size_t logits = kSequences * kLength * kVocabulary * dtype::size_of(activation);
+          EXPECT_LT(t.arena, logits / 4) << dtype::name_of(activation);
+          EXPECT_LT(t.arena + t.scratch, logits / 2) << dtype::name_of(activation);
+          EXPECT_LE(head_block_rows(kSequences * kLength, kVocabulary, activation), kSequences * kLength / 4);
+        }
+}
+
+TEST(DecoderMemory, GrowsWithTheLengthNotItsSquare) {
+  const hf::Config config = small(64);
+  for (const DType activation : kActivations)
+    for (const Recompute recompute : kRecompute)
+      for (const bool backward : {false, true}) {
+        const auto at = [&](std::int64_t length) {
+          const Taken t = taken(config, 1, length, activation, recompute, backward);
+          return static_cast<double>(t.arena + t.scratch);
+        };
+        const double p1 = at(2048), p2 = at(4096), p4 = at(8192);
+        EXPECT_NEAR((p4 - p2) / (p2 - p1), 2.0, 0.01) << dtype::name_of(activation);
+        EXPECT_LT(p4, 8192.0 * 8192.0) << "a byte for every pair of tokens";
+      }
+}
+
+TEST(DecoderMemory, RecomputingTakesLess) {
+  hf::Config config = small(64);
+  config.num_hidden_layers = 8;
+  for (const DType activation : kActivations) {
+    const auto at = [&](Recompute recompute) { return taken(config, 2, 256, activation, recompute, true).arena; };
+    EXPECT_LT(at(Recompute::selective), at(Recompute::none));
+    EXPECT_LT(at(Recompute::full), at(Recompute::selective) / 2);
+  }
+}
+
+TEST(DecoderMemory, DryRunTakesWhatTheRunTakes) {
+  gemm::Engine engine;
+  const hf::Config config = small(64);
+  const auto table = parameter_table(config);
+  test::Text text = test::some_text(2, 16, config.vocab_size, 1);
+  for (const DType activation : kActivations)
+    for (const Recompute recompute : kRecompute)
+      for (const std::string name : {"none", "tensorwise", "rowwise_with_gw_hp"}) {
+        const quant::Recipe* recipe = name == "none" ? nullptr : &quant::find_recipe(name);
+        const linear::Precision precision{recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
+        const Decoder decoder(config, {activation, recompute});
+        const Tensor losses(DType::f32, {32});
+        device::Arena dry;
+        Context ctx;
+        ctx.arena = &dry;
+        ctx.dry = true;
+        MemorySource source(config, table, test::some_weights(table), activation, precision);
+        decoder.forward_backward(ctx, engine, source, text.batch(), 1, losses.view());
+        EXPECT_EQ(losses.as<float>()[0], 0.0f) << "a dry run computes nothing";
+        device::Arena real(dry.peak(), device::Place::host);
+        ctx.arena = &real;
+        ctx.dry = false;
+        decoder.forward_backward(ctx, engine, source, text.batch(), 1, losses.view());
+        EXPECT_EQ(real.peak(), dry.peak());
+        EXPECT_GT(losses.as<float>()[0], 0.0f);
+      }
+}
+
+}  // namespace
+}  // namespace fp8::model
