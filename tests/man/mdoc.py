@@ -70,11 +70,11 @@ class Page:
                 part.append(line)
         return part
 
-    def blocks(self, title: str) -> list[list[Line]]:
-        """The literal blocks of a section. `.Dl` is an error there: nothing would run it."""
+    def blocks(self) -> list[list[Line]]:
+        """The literal blocks of the page. A command in `.Dl` is an error: nothing would run it."""
         blocks, block = [], None
-        for line in self.part(title):
-            if block is None and line.text.startswith(".Dl"):
+        for line in self.lines:
+            if line.text.startswith(".Dl $"):
                 raise PageError(f"{self.where(line)}: an example is a .Bd -literal block, or it is not run")
             if line.text.startswith(".Bd -literal"):
                 block = []
@@ -86,9 +86,9 @@ class Page:
         return blocks
 
     def examples(self) -> list[Example]:
-        """Every `$ command` of EXAMPLES, with the lines expected behind it."""
+        """Every `$ command` of a literal block, with the lines expected behind it."""
         found = []
-        for block in self.blocks("EXAMPLES"):
+        for block in self.blocks():
             if any(line.text.startswith("$ ") for line in block):
                 found += self.examples_of(block)
         return found
