@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs every example of every manual page (a literal block with lines `$ command`, in whatever section) and compares
-what it prints with the page. Each page has a fresh folder with text.txt (the head of share/text), llama3/ (a Hugging Face folder) and all that is in tests/man/fixtures. In a page a
-line `...` stands for any number of lines, `...` at the end of a line for the rest of it."""
+what it prints with the page. Each page has a fresh folder with text.txt (the head of share/text), llama3/ (a Hugging
+Face folder) and all that is in tests/man/fixtures. In a page a line `...` stands for any number of lines, `...` at the
+end of a line for the rest of it."""
 
 import concurrent.futures
 import os
