@@ -36,6 +36,7 @@ std::vector<std::string> words_of(const Flag& flag, const json::Value& value) {
 json::Value value_for_config(const Flag& flag, const Arguments& arguments) {
   switch (flag.kind) {
     case Kind::toggle:
+      if (flag.default_text == "auto" && !arguments.has(flag.name)) return {};
       return arguments.flag(flag.name);
     case Kind::list: {
       json::Array words;
@@ -55,6 +56,7 @@ json::Value value_for_config(const Flag& flag, const Arguments& arguments) {
 }
 
 bool is_default(const Flag& flag, const std::vector<std::string>& values) {
+  if (flag.kind == Kind::toggle && flag.default_text == "auto") return false;
   if (flag.kind == Kind::toggle) return (values.front() == "on") == on_by_default(flag);
   if (flag.kind == Kind::list && values.empty()) return flag.default_text.empty();
   if (values.size() != 1 || flag.default_text.empty()) return false;

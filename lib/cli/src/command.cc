@@ -30,6 +30,10 @@ const Flag* find_flag(const std::vector<Flag>& flags, std::string_view name) {
 
 bool on_by_default(const Flag& flag) { return flag.kind == Kind::toggle && flag.default_text == "on"; }
 
+bool offers_no(const Flag& flag) {
+  return on_by_default(flag) || (flag.kind == Kind::toggle && flag.default_text == "auto");
+}
+
 void check_value(const Flag& flag, const std::string& value, const std::string& label) {
   const std::string quoted = "'" + value + "'";
   if (flag.kind == Kind::integer) {

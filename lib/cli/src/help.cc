@@ -42,7 +42,7 @@ std::string entry(const std::string& term, const std::string& text, std::size_t 
 
 std::string term_of(const Flag& flag) {
   std::string term = flag.letter != 0 ? std::string("-") + flag.letter + ", " : "    ";
-  term += (on_by_default(flag) ? "--[no-]" : "--") + flag.name;
+  term += (offers_no(flag) ? "--[no-]" : "--") + flag.name;
   if (!flag.metavar.empty()) term += " " + flag.metavar;
   return term;
 }
@@ -80,12 +80,12 @@ std::vector<std::string> groups_of(const Command& command) {
   return groups;
 }
 
-// What is offered for a flag, and what the help shows: `-o`, `--output`; `--no-name` where a toggle is on by default.
+// What is offered for a flag, and what the help shows: `-o`, `--output`; `--no-name` where a toggle is not off by default.
 std::vector<std::string> spellings(const Flag& flag) {
   std::vector<std::string> all;
   if (flag.letter != 0) all.push_back(std::string("-") + flag.letter);
   all.push_back("--" + flag.name);
-  if (on_by_default(flag)) all.push_back("--no-" + flag.name);
+  if (offers_no(flag)) all.push_back("--no-" + flag.name);
   return all;
 }
 

@@ -81,5 +81,19 @@ TEST(Config, ResolvedReadsBackEqual) {
             R"("emulate":false,"all-gather":true})");
 }
 
+TEST(Config, AToggleThatIsNeitherOnNorOff) {
+  const Command command{.name = "fp8-sample", .flags = {{.name = "scales", .default_text = "auto", .help = "round"}}};
+  for (const auto& [word, written] :
+       std::vector<std::pair<std::string, std::string>>{{"", "null"}, {"--scales", "true"}, {"--no-scales", "false"}}) {
+    const Arguments a = read(word.empty() ? std::vector<std::string>{} : std::vector<std::string>{word}, command);
+    EXPECT_EQ(json::dump(resolved(command, a)), "{\"scales\":" + written + "}");
+    Arguments b = read({}, command);
+    parse_config(command, resolved(command, a), b);
+    EXPECT_EQ(b.has("scales"), !word.empty());
+    EXPECT_EQ(b.flag("scales"), word == "--scales");
+  }
+  EXPECT_NE(help(command, 80).find("--[no-]scales"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace fp8::cli

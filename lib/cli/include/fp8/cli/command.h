@@ -28,7 +28,8 @@ struct Flag {
   char letter = 0;                     ///< single-letter form, 0 for none
   Kind kind = Kind::toggle;            ///< what it takes
   std::string metavar{};               ///< what its value is called in the help: N, FILE; empty for a toggle
-  std::string default_text{};          ///< value when it is not given; "on" or empty for a toggle; empty for no value
+  std::string default_text{};          ///< value when it is not given; empty for no value. Of a toggle: "on", empty, or
+                                       ///< "auto": neither on nor off until somebody says so
   std::string help{};                  ///< one sentence without a full stop
   std::vector<std::string> choices{};  ///< of Kind::choice
   std::string group{};                 ///< heading in the help; empty for the first group
