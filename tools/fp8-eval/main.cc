@@ -10,7 +10,8 @@ namespace {
 
 using namespace fp8;
 
-int evaluate(const cli::Arguments& arguments, comm::Communicator& world) {
+int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm::Communicator& world) {
+  train::check_same_flags(world, cli::resolved(command, arguments));
   train::EvalConfig config;
   std::string named;
   comm::agree(world, [&] {
@@ -31,10 +32,12 @@ int evaluate(const cli::Arguments& arguments, comm::Communicator& world) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const fp8::cli::Command command = fp8::train::eval_command();
   return fp8::cli::run(
-      argc, argv, fp8::train::eval_command(),
+      argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
-        return fp8::train::run_ranks("fp8-eval", [&](fp8::comm::Communicator& world) { return evaluate(arguments, world); });
+        return fp8::train::run_ranks(
+            "fp8-eval", [&](fp8::comm::Communicator& world) { return evaluate(fp8::cli::with_common(command), arguments, world); });
       },
       fp8::train::library_versions());
 }

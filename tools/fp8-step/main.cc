@@ -23,22 +23,23 @@ cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments
 
 int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin, comm::Communicator& world) {
   train::Config config;
-  bool print = false;
-  comm::agree(world, [&] {
-    const cli::Arguments arguments = with_config(command, given);
-    print = arguments.flag("print-config");
-    config.flags = cli::resolved(command, arguments);
-    if (print) return;
-    const json::Value flags = config.flags;
-    config = train::step_config(arguments);
-    config.flags = flags;
-    config.model = arguments.positional("model");
-  });
+  json::Value flags;
+  const bool print = given.flag("print-config");
+  comm::agree(world, [&] { flags = cli::resolved(command, with_config(command, given)); });
+  json::Value all_flags = flags;
+  all_flags.as_object().set("print-config", print);
+  all_flags.as_object().set("dry-run", given.flag("dry-run"));
+  train::check_same_flags(world, all_flags);
   cli::Output out;
   if (print) {
-    if (world.rank() == 0) out.line(json::dump(config.flags, 2));
+    if (world.rank() == 0) out.line(json::dump(flags, 2));
     return static_cast<int>(Exit::done);
   }
+  comm::agree(world, [&] {
+    config = train::step_config(with_config(command, given));
+    config.model = given.positional("model");
+  });
+  config.flags = flags;
   std::string named = config.model;
   comm::agree(world, [&] {
     if (world.rank() == 0) named = model::resolve_checkpoint_argument(config.model);

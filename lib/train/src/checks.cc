@@ -18,6 +18,14 @@ void check_precision(const PrecisionConfig& precision) {
     throw Error("--activations: f32 needs --precision fp32 or fp8");
 }
 
+void verify_all(comm::Communicator& world, const std::string& path) {
+  comm::agree(world, [&] {
+    const ckpt::Checkpoint checkpoint = model::open_checkpoint(path);
+    const auto ranks = static_cast<std::size_t>(world.size());
+    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < checkpoint.file_count(); i += ranks) checkpoint.verify_file(i);
+  });
+}
+
 void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model) {
   if (tokens.info().vocab_size > model.vocab_size)
     throw Error(tokens.path() + ": made with a vocabulary of " + std::to_string(tokens.info().vocab_size) + ", the model's has " +

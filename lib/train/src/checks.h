@@ -9,6 +9,9 @@ namespace fp8::train {
 // Precision and activations contradict each other.
 void check_precision(const PrecisionConfig& precision);
 
+// Reads every byte of a checkpoint against its digests; the ranks share its files. Collective.
+void verify_all(comm::Communicator& world, const std::string& path);
+
 // Data whose vocabulary is larger than the model's.
 void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model);
 

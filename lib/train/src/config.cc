@@ -83,8 +83,9 @@ std::string first_difference(const json::Value& one, const json::Value& other, c
   for (const auto& [key, value] : other.as_object()) {
     const json::Value* old = one.as_object().find(key);
     if (old == nullptr || *old == value) continue;
-    const bool digest = key == "model" || key == "data" || key == "eval-data";
-    return (digest && key == "model" ? "MODEL" : spelled(key)) + (digest ? std::string() : " (" + json::dump(*old) + joint + json::dump(value) + ")");
+    if (key == "model") return "MODEL";
+    if (key == "data" || key == "eval-data") return spelled(key);  // digests, which tell nobody anything
+    return spelled(key) + " (" + json::dump(*old) + joint + json::dump(value) + ")";
   }
   return "";
 }

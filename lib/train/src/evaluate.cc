@@ -52,11 +52,15 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   std::optional<data::TokenFile> tokens;
   std::optional<data::Sampler> sampler;
   Setup setup;
+  json::Value shared;
   comm::agree(world, [&] {
     tokens.emplace(config.data);
     setup = prepare(config, *tokens);
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1);
+    shared = json::object({{"model", digest_of_model(config.model)}, {"data", tokens->digest()}});
   });
+  check_same_on_all_ranks(world, shared);
+  verify_all(world, config.model);
   StoreOptions options = store_options(config.precision, nullptr);
   options.training = false;
   const std::int64_t batch = std::min(config.batch_size, sampler->samples());

@@ -56,7 +56,7 @@ void add_precision(std::vector<Flag>& flags) {
   flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"}, "what the matmuls of linear layers run in", g));
   flags.push_back(choice("activations", "", {"bf16", "f32"}, "type of everything else; f32 with fp8 checks a recipe to many digits [bf16; f32 with fp32]", g));
   flags.push_back(choice("recipe", "tensorwise", recipe_names(), "how FP8 operands are scaled, see fp8-recipes(7)", g));
-  flags.push_back(toggle("power-of-2-scales", "", "round scales down to powers of two [as the recipe does]", g));
+  flags.push_back(toggle("power-of-2-scales", "auto", "round scales down to powers of two; auto: as the recipe does", g));
   flags.push_back(toggle("fp8-all-gather", "on", "sharded weights travel as FP8 codes where the recipe allows", g));
   flags.push_back({.name = "filter", .kind = Kind::list, .metavar = "GLOB", .help = "leave linears of this name in bf16; may be repeated", .group = g});
   flags.push_back(toggle("auto-filter", "", "leave linears in bf16 that are too small to gain", g));

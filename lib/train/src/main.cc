@@ -5,6 +5,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/h5/reader.h"
+#include "fp8/train/config.h"
 
 namespace fp8::train {
 
@@ -28,6 +29,11 @@ int run_ranks(const std::string& tool, const std::function<int(comm::Communicato
     end_job(std::string("internal error: ") + e.what(), static_cast<int>(Exit::bad));
   }
   return status;
+}
+
+void check_same_flags(comm::Communicator& world, json::Value flags) {
+  for (const char* path : {"data", "eval-data", "out"}) flags.as_object().erase(path);
+  check_same_on_all_ranks(world, flags);
 }
 
 std::vector<std::string> library_versions() { return {h5::library_version(), comm::library_version(), gemm::library_version()}; }

@@ -1,6 +1,8 @@
 // Dry run of the arena: the same code as the step, nothing computed.
 #include "plan.h"
 
+#include <algorithm>
+
 #include "fp8/base/text.h"
 
 namespace fp8::train {
@@ -42,6 +44,13 @@ std::string MemoryPlan::to_text() const {
   for (const device::Usage& u : usage) line(u.category, u.bytes);
   line("matmul scratch", scratch);
   line("total, each rank", bytes + scratch);
+  return text;
+}
+
+std::string MemoryPlan::largest_users() const {
+  std::string text = human_bytes(bytes + scratch) + " on each rank";
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, usage.size()); ++i)
+    text += (i == 0 ? ": " : ", ") + usage[i].category + " " + human_bytes(usage[i].bytes);
   return text;
 }
 

@@ -13,6 +13,8 @@ struct MemoryPlan {
   std::vector<device::Usage> usage;     // by category at the arena's peak
   json::Value to_json() const;
   std::string to_text() const;
+  // The total and the largest three: "704 GiB on each rank: activations 600 GiB, moments 978 KiB, gradients 489 KiB".
+  std::string largest_users() const;
 };
 
 // Lays out `options` and runs one micro-batch of [sequences, length] without computing: forward and backward when training.

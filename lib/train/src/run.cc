@@ -45,6 +45,7 @@ json::Value mesh_of(const comm::Communicator& world) {
 void check_flags(const Config& c) {
   check_precision(c.precision);
   if (c.schedule.min_lr > c.schedule.lr) throw Error("--min-lr: above --lr");
+  if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd) throw Error("--decay-steps: only with --schedule wsd");
   if (c.eval_every > 0 && c.eval_data.empty()) throw Error("--eval-every: needs --eval-data");
 }
 
@@ -80,7 +81,9 @@ void resume_from(Setup& s, const ckpt::Checkpoint& c) {
   if (!c.train().is_object()) throw Error(c.path() + ": has no /train, so it is not a step of a run");
   const json::Object& train = c.train().as_object();
   s.position = {train.get_int("step", what), train.get_int("updates", what), train.get_int("tokens", what)};
-  check_same_settings(*train.find("settings"), s.settings, s.config.out);
+  const json::Value* settings = train.find("settings");
+  if (settings == nullptr || !settings->is_object()) throw Error(what + ": has no settings, so the run cannot be resumed");
+  check_same_settings(*settings, s.settings, s.config.out);
 }
 
 Setup prepare(const Config& config, comm::Communicator& world, const data::TokenFile& tokens, const std::string& newest) {
@@ -113,11 +116,14 @@ class Run {
  public:
   Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal, const data::TokenFile& tokens,
       const data::TokenFile* eval_tokens);
+  // Fills the parameters; nothing is written yet. Collective.
+  void load_state();
+  // Says what is about to run, then runs it. Collective.
   Exit go();
 
  private:
-  void load_and_announce();
-  bool train_one();  // false: stop here
+  void announce();
+  void train_one();
   void evaluate();
   void save_now();
   json::Value train_document() const;
@@ -140,9 +146,8 @@ class Run {
   Position position_;
   json::Value provenance_;
   std::optional<std::string> tokenizer_;
-  std::int64_t saved_step_ = -1;
   int skips_in_a_row_ = 0;
-  bool asked_to_stop_ = false;
+  bool asked_to_stop_ = false, output_failed_ = false;  // equal on all ranks
 };
 
 StoreOptions options_of(const Config& c, quant::CastCounts* counts) {
@@ -173,11 +178,15 @@ Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Jour
       sampler_(tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
       batches_(setup.config.grad_accumulation, setup.config.batch_size, setup.config.seq_length),
       position_(setup.position) {
-  comm::agree(world_, [&] { arena_ = device::Arena(plan_.bytes, device::Place::host); });
+  try {
+    arena_ = device::Arena(plan_.bytes, device::Place::host);
+  } catch (const Error&) {
+    throw Error("out of memory: " + plan_.largest_users() + "; use a smaller --batch-size or --seq-length, or --recompute full");
+  }
   ctx_.arena = &arena_;
 }
 
-void Run::load_and_announce() {
+void Run::load_state() {
   comm::agree(world_, [&] {
     store_.emplace(ctx_, world_, setup_.model, setup_.active, options_of(config_, &casts_));
     const ckpt::Checkpoint checkpoint = model::open_checkpoint(setup_.source);
@@ -187,13 +196,15 @@ void Run::load_and_announce() {
     tokenizer_ = checkpoint.tokenizer();
   });
   store_->masters_changed(ctx_);
-  saved_step_ = setup_.resuming ? position_.step : -1;
-  journal_.note("linears:\n" + fate_table(setup_.active) + "memory:\n" + plan_.to_text());
+}
+
+void Run::announce() {
+  journal_.note("linears:\n" + fate_table(setup_.model, setup_.active) + "memory:\n" + plan_.to_text());
   if (setup_.resuming) journal_.note("resuming from " + setup_.source);
   journal_.emit(run_record(config_, setup_.model, setup_.active, plan_, mesh_of(world_), setup_.tokens_per_step(), position_.step));
 }
 
-bool Run::train_one() {
+void Run::train_one() {
   StepEnvironment env{ctx_, world_, engine_, decoder_, *store_, casts_, config_};
   const StepResult r = run_step(env, sampler_, batches_, position_, setup_.planned);
   ++position_.step;
@@ -201,21 +212,19 @@ bool Run::train_one() {
   position_.tokens += setup_.tokens_per_step();
   skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
   const bool stop = hooks_.stop_requested && hooks_.stop_requested();
-  std::array<std::int64_t, 3> shared{peak_memory(), stop ? 1 : 0, 0};
-  const bool last = position_.step == setup_.last_step;
-  if (position_.step % config_.log_every == 0 || last || r.skipped) {
+  std::array<std::int64_t, 3> shared{peak_memory(), stop ? 1 : 0, journal_.failed() ? 1 : 0};  // a record lost here is noticed a step later
+  world_.all_reduce(std::span<std::int64_t>(shared), comm::Reduce::max);
+  asked_to_stop_ = shared[1] != 0;
+  output_failed_ = shared[2] != 0;
+  if (position_.step % config_.log_every == 0 || position_.step == setup_.last_step || r.skipped) {
     journal_.emit(step_record(config_, r, position_, setup_.tokens_per_step(),
                               static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)), shared[0]));
   }
-  shared[2] = journal_.failed() ? 1 : 0;
-  world_.all_reduce(std::span<std::int64_t>(shared), comm::Reduce::max);
-  asked_to_stop_ = shared[1] != 0;
   journal_.progress("step " + std::to_string(position_.step) + "/" + std::to_string(setup_.last_step) + "  loss " + format_short(r.loss, 5) +
                     "  " + human_count(static_cast<std::uint64_t>(static_cast<double>(setup_.tokens_per_step()) / r.seconds)) + " tokens/s");
   if (skips_in_a_row_ >= kMaxSkipsInARow)
     throw comm::AgreedError("the loss or the gradient was not finite in " + std::to_string(kMaxSkipsInARow) + " steps in a row; the last checkpoint is from before",
                             Exit::diverged);
-  return shared[2] == 0;
 }
 
 void Run::evaluate() {
@@ -242,7 +251,6 @@ void Run::save_now() {
   journal_.progress("saving step " + std::to_string(position_.step));
   const Documents documents{hf::to_json(setup_.model), train_document(), provenance_, mesh_of(world_), tokenizer_};
   const std::string path = save(world_, *store_, setup_.table, documents, config_.out, position_.step);
-  saved_step_ = position_.step;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   journal_.emit(json::object({{"type", "checkpoint"}, {"step", position_.step}, {"path", path}, {"seconds", seconds}}));
   comm::agree(world_, [&] {
@@ -251,26 +259,23 @@ void Run::save_now() {
 }
 
 Exit Run::go() {
-  load_and_announce();
+  announce();
   bool going = position_.step < setup_.last_step;
   while (going) {
-    const bool fine = train_one();
+    train_one();
     const bool done = position_.step >= setup_.last_step;
     if (eval_tokens_ != nullptr && config_.eval_every > 0 && (position_.step % config_.eval_every == 0 || done)) evaluate();
-    if (done || asked_to_stop_ || !fine || (config_.save_every > 0 && position_.step % config_.save_every == 0)) save_now();
-    going = !done && !asked_to_stop_ && fine;
+    going = !done && !asked_to_stop_ && !output_failed_;
+    if (!going || (config_.save_every > 0 && position_.step % config_.save_every == 0)) save_now();
   }
-  const bool complete = position_.step >= config_.steps;
-  const bool until = position_.step >= setup_.last_step;
-  journal_.emit(json::object({{"type", "end"},
-                              {"step", position_.step},
-                              {"tokens", position_.tokens},
-                              {"reason", complete ? "finished" : until ? "until-step" : "stopped on request"}}));
+  const bool reached = position_.step >= setup_.last_step;
+  const char* reason = position_.step >= config_.steps ? "finished" : reached ? "until-step" : asked_to_stop_ ? "stopped on request" : "output lost";
+  journal_.emit(json::object({{"type", "end"}, {"step", position_.step}, {"tokens", position_.tokens}, {"reason", reason}}));
   std::array<std::int64_t, 1> failed{journal_.failed() ? 1 : 0};
   world_.all_reduce(std::span<std::int64_t>(failed), comm::Reduce::max);
   journal_.rethrow();
-  if (failed[0] != 0 && world_.size() > 1 && world_.rank() != 0) return Exit::bad;
-  return until || failed[0] != 0 ? Exit::done : Exit::again;
+  if (failed[0] != 0 && world_.rank() != 0) return Exit::bad;
+  return reached || !asked_to_stop_ ? Exit::done : Exit::again;
 }
 
 void make_folder(comm::Communicator& world, const std::string& out, const Journal& journal) {
@@ -295,15 +300,22 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
   });
   const std::string newest = newest_of(world, config.out, journal);
   Setup setup;
+  json::Value shared;
   comm::agree(world, [&] {
     setup = prepare(config, world, *tokens, newest);
     if (eval_tokens) {
       check_vocabulary(*eval_tokens, setup.model);
       (void)data::Sampler(*eval_tokens, data::SamplerKind::sequential, 0, setup.config.seq_length, 1);
     }
+    shared = setup.settings;
+    shared.as_object().set("eval-data", eval_tokens ? eval_tokens->digest() : "");
   });
+  check_same_on_all_ranks(world, shared);
+  if (!setup.resuming) verify_all(world, setup.source);
   if (config.dry_run) {
-    journal.note("linears:\n" + fate_table(setup.active) + "memory:\n" + plan_of(setup, world).to_text());
+    comm::agree(world, [&] {
+      journal.note("linears:\n" + fate_table(setup.model, setup.active) + "memory:\n" + plan_of(setup, world).to_text());
+    });
     return Exit::done;
   }
   if (setup.position.step >= setup.last_step) {
@@ -311,10 +323,12 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
                  ", nothing to do");
     return Exit::done;
   }
+  std::optional<Run> r;
+  comm::agree(world, [&] { r.emplace(setup, world, hooks, journal, *tokens, eval_tokens ? &*eval_tokens : nullptr); });
+  r->load_state();
   make_folder(world, config.out, journal);
   comm::agree(world, [&] { journal.open(config.out); });
-  Run r(setup, world, hooks, journal, *tokens, eval_tokens ? &*eval_tokens : nullptr);
-  return r.go();
+  return r->go();
 }
 
 }  // namespace fp8::train

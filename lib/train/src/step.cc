@@ -6,6 +6,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "fp8/base/checked.h"
+#include "fp8/base/text.h"
+
 namespace fp8::train {
 namespace {
 
@@ -52,11 +55,16 @@ void reduce(comm::Communicator& world, double& loss, quant::CastCounts& casts) {
 }  // namespace
 
 MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length)
-    : count_(count),
-      sequences_(sequences),
-      length_(length),
-      tokens_(static_cast<std::size_t>(count * sequences * length)),
-      targets_(tokens_.size()) {}
+    : count_(count), sequences_(sequences), length_(length) {
+  const std::int64_t tokens = checked_mul(checked_mul(count, sequences, "--batch-size"), length, "--seq-length");
+  try {
+    tokens_.resize(checked_cast<std::size_t>(tokens));
+    targets_.resize(tokens_.size());
+  } catch (const std::exception&) {  // bad_alloc or length_error
+    throw Error("out of memory: the tokens of a step, " + human_bytes(8 * static_cast<std::uint64_t>(tokens)) +
+                "; use a smaller --batch-size, --seq-length or --grad-accumulation");
+  }
+}
 
 std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step, std::int64_t first) {
   sampler.batch(step, first, count_ * sequences_, tokens_, targets_);
@@ -95,10 +103,12 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   env.store.update(env.ctx, c.optimizer, scalars);
 
   const gemm::Count fp8 = r.gemms.linear(gemm::Kind::fp8);
-  if (fp8.gemms < planned.gemms)
-    throw Error("FP8 was asked for and did not run as planned: " + std::to_string(fp8.gemms) + " of " + std::to_string(planned.gemms) +
-                    " FP8 GEMMs in step " + std::to_string(position.step + 1),
-                Exit::fp8_missing);
+  comm::agree(env.world, [&] {
+    if (fp8.gemms < planned.gemms)
+      throw Error("FP8 was asked for and did not run as planned: " + std::to_string(fp8.gemms) + " of " + std::to_string(planned.gemms) +
+                      " FP8 GEMMs in step " + std::to_string(position.step + 1),
+                  Exit::fp8_missing);
+  });
   r.seconds = seconds_since(start);
   return r;
 }

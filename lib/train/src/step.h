@@ -45,7 +45,7 @@ class MicroBatches {
   mutable std::vector<std::int32_t> tokens_, targets_;
 };
 
-// Runs step `position.step` (from 0). Throws Error(fp8_missing) when fewer FP8 GEMMs ran than `planned`. Collective.
+// Runs step `position.step` (from 0). Throws AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`. Collective.
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
                     const gemm::Count& planned);
 
