@@ -123,11 +123,25 @@ Values rows(const Tensor& t, std::int64_t cols, const Part& part) {
   return {all.begin() + part.begin * cols, all.begin() + part.end * cols};
 }
 
+// Equal bits where the sums are exact; near where they depend on their order.
+void expect_same(const Values& a, const Values& b, bool exact) {
+  if (exact) {
+    EXPECT_EQ(a, b);
+    return;
+  }
+  ASSERT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (const double v : b) largest = std::fmax(largest, std::fabs(v));
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-6 * largest) << i;
+}
+
 TEST(Linear, PartsAreLayersOfTheirOwn) {
   for (const DType type : kActivations)
     for (const quant::Recipe& recipe : quant::recipes()) {
       SCOPED_TRACE(std::string(recipe.name) + " " + std::string(dtype::name_of(type)));
       Host host;
+      // In f32 codes are divided by their scales before the product, which is exact for powers of two alone.
+      const bool exact = type == DType::bf16 || recipe.power_of_2;
       Layer whole(type, 32, 32, three_parts(true), kLossy);
       whole.run(host.ctx, precision_of(recipe));
       Values dx(static_cast<std::size_t>(whole.m * whole.k), 0.0), slack = dx;
@@ -135,14 +149,14 @@ TEST(Linear, PartsAreLayersOfTheirOwn) {
         Layer layer(type, whole.m, whole.k, {{0, part.end - part.begin, true}}, kLossy);
         take_part(layer, whole, part);
         layer.run(host.ctx, precision_of(recipe));
-        EXPECT_EQ(columns(values(whole.y), whole.n, part.begin, part.end), values(layer.y));
-        EXPECT_EQ(rows(whole.dw, whole.k, part), values(layer.dw));
+        expect_same(columns(values(whole.y), whole.n, part.begin, part.end), values(layer.y), exact);
+        expect_same(rows(whole.dw, whole.k, part), values(layer.dw), exact);
         EXPECT_EQ(rows(whole.db, 1, part), values(layer.db));
         const Values mine = values(layer.dx);
         for (std::size_t i = 0; i < dx.size(); ++i) dx[i] += mine[i], slack[i] += std::fabs(mine[i]);
       }
       // The parts' input gradients meet in f32 and are rounded once; those of the layers alone were rounded each.
-      const double ulp = type == DType::f32 ? 0x1p-23 : 0x1p-7;
+      const double ulp = type == DType::f32 ? 0x1p-20 : 0x1p-7;
       const Values sum = values(whole.dx);
       for (std::size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(sum[i], dx[i], ulp * slack[i]) << i;
     }

@@ -62,18 +62,22 @@ TEST(Casts, EachMatrixIsCastAsOftenAsTheRecipeSays) {
 // Byte codes and inverse scales of a layer's parts, as a sharded run would gather them.
 struct Travelled {
   Travelled(const Context& ctx, const Layer& layer, DType format, bool power_of_2)
-      : bytes(DType::u8, {layer.n, layer.k}), inverse(DType::f32, {static_cast<std::int64_t>(layer.parts.size())}) {
+      : bytes(DType::u8, {layer.n, layer.k}),
+        scales(DType::f32, {static_cast<std::int64_t>(layer.parts.size())}),
+        inverse(DType::f32, {static_cast<std::int64_t>(layer.parts.size())}) {
     for (std::size_t p = 0; p < layer.parts.size(); ++p) {
       const Part& part = layer.parts[p];
       const View rows = layer.w.view().rows(part.begin, part.end);
       const Tensor amax(DType::f32, {1});
       quant::amax(ctx, rows, quant::Granularity::tensor, quant::Contract::columns, amax.view());
       const float scale = quant::scale_from_amax(*amax.as<float>(), dtype::max_of(format), power_of_2);
+      scales.as<float>()[p] = scale;
       inverse.as<float>()[p] = 1.0f / scale;
       quant::cast_to_bytes(ctx, rows, format, &scale, bytes.view().rows(part.begin, part.end), nullptr);
     }
   }
-  Tensor bytes, inverse;
+  Codes codes() const { return {bytes.view(), scales.view(), inverse.view()}; }
+  Tensor bytes, scales, inverse;
 };
 
 TEST(Codes, WeightsThatTravelledGiveTheSameBits) {
@@ -87,8 +91,7 @@ TEST(Codes, WeightsThatTravelledGiveTheSameBits) {
       here.run(host.ctx, precision);
       const Travelled t(host.ctx, there, recipe.w.columns.format, power_of_2);
       const auto from_codes = [&](Pass pass) {
-        return prepare_codes(host.ctx, {t.bytes.view(), t.inverse.view()}, there.bias.view(), there.parts, precision,
-                             pass);
+        return prepare_codes(host.ctx, t.codes(), there.bias.view(), there.parts, precision, pass);
       };
       there.run(host.ctx, from_codes(Pass::forward), from_codes(Pass::backward));
       EXPECT_EQ(values(here.y), values(there.y));
@@ -128,14 +131,15 @@ TEST(Memory, DryRunTakesWhatTheRunTakes) {
 TEST(Memory, DryRunOfCodesTakesWhatTheRunTakes) {
   const quant::Recipe& recipe = quant::find_recipe("tensorwise");
   const Layer layer(DType::bf16, 24, 32, three_parts(true), kLossy);
-  const Tensor bytes(DType::u8, {layer.n, layer.k}), inverse = filled(DType::f32, {3}, 1);
+  const Tensor bytes(DType::u8, {layer.n, layer.k}), ones = filled(DType::f32, {3}, 1);
   std::vector<std::size_t> peaks;
   for (const bool is_dry : {true, false}) {
     device::Arena arena = is_dry ? device::Arena() : device::Arena(std::size_t{1} << 20, device::Place::host);
     Context ctx;
     ctx.arena = &arena;
     ctx.dry = is_dry;
-    (void)prepare_codes(ctx, {bytes.view(), inverse.view()}, {}, layer.parts, precision_of(recipe), Pass::forward);
+    (void)prepare_codes(ctx, {bytes.view(), ones.view(), ones.view()}, {}, layer.parts, precision_of(recipe),
+                        Pass::forward);
     peaks.push_back(arena.peak());
   }
   EXPECT_EQ(peaks[0], peaks[1]);
