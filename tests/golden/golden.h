@@ -1,0 +1,159 @@
+/// What the golden tests of models, curves and FP8 share: a folder for files, vectors of doubles and their distances,
+/// and a model from its Hugging Face folder in a parameter store of one rank. Tests run in the root of the sources.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fp8/base/error.h"
+#include "fp8/comm/comm.h"
+#include "fp8/device/arena.h"
+#include "fp8/dtype/convert.h"
+#include "fp8/gemm/gemm.h"
+#include "fp8/h5/reader.h"
+#include "fp8/hf/folder.h"
+#include "fp8/model/decoder.h"
+#include "fp8/train/store.h"
+
+namespace fp8::golden {
+
+using dtype::DType;
+using tensor::Tensor;
+using tensor::View;
+
+/// Numbers, whatever they are stored as.
+using Values = std::vector<double>;
+
+/// A fresh folder, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "fp8-golden-XXXXXX").string()) {
+    if (mkdtemp(path_.data()) == nullptr) throw Error(path_ + ": cannot make it");
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  /// Path of `name` in it.
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+/// The Hugging Face folder of a reference model.
+inline std::string model_folder(const std::string& name) { return "tests/golden/models/" + name + "/hf"; }
+
+/// A dataset of f32 or f64.
+inline Values values(const h5::Reader& file, const std::string& name) {
+  if (file.at(name).dtype == DType::f64) return file.read_as<double>(name);
+  const auto floats = file.read_as<float>(name);
+  return {floats.begin(), floats.end()};
+}
+
+/// A contiguous tensor.
+inline Values values(const View& v) {
+  std::vector<float> floats(static_cast<std::size_t>(v.size()));
+  dtype::to_floats(v.dtype, v.data, floats);
+  return {floats.begin(), floats.end()};
+}
+
+/// L2 norm.
+inline double norm(const Values& v) {
+  double sum = 0;
+  for (const double e : v) sum += e * e;
+  return std::sqrt(sum);
+}
+
+/// |a - b| / |b| in the L2 norm.
+inline double relative_l2(Values a, const Values& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b.at(i);
+  return norm(a) / norm(b);
+}
+
+/// Largest |a - b|.
+inline double largest_difference(const Values& a, const Values& b) {
+  double largest = a.size() == b.size() ? 0 : HUGE_VAL;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::fmax(largest, std::fabs(a[i] - b.at(i)));
+  return largest;
+}
+
+/// A model on one rank: weights from its folder into the masters of a store, decoder, arena.
+class Model {
+ public:
+  /// With a recipe its eligible linears run in FP8.
+  Model(const std::string& folder, DType compute, const quant::Recipe* recipe = nullptr)
+      : source_(folder),
+        arena_(std::size_t{64} << 20, device::Place::host),
+        world_(comm::solo()),
+        decoder_(source_.config(), {compute, model::Recompute::none}) {
+    ctx_.arena = &arena_;
+    std::vector<model::Parameter> table = model::parameter_table(source_.config());
+    for (model::Parameter& p : table) p.fp8 = p.fp8 && recipe != nullptr;
+    train::StoreOptions options;
+    options.compute = compute;
+    options.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
+    store_ = std::make_unique<train::ParameterStore>(ctx_, *world_, source_.config(), table, options);
+    for (const train::OwnParameter& own : store_->own()) {
+      const model::Parameter& p = table[static_cast<std::size_t>(own.number)];
+      const hf::Folder::Entry* entry = source_.find(p.name);
+      if (entry == nullptr || entry->info->shape != p.shape) throw Error(folder + ": " + p.name + ": not as expected");
+      source_.read_rows_f32(*entry, 0, p.rows(), {own.master.as<float>(), static_cast<std::size_t>(p.size())});
+    }
+    store_->masters_changed(ctx_);
+  }
+
+  /// The configuration of the folder.
+  const hf::Config& config() const { return source_.config(); }
+  /// Tensors in the folder; every one of them should be a parameter.
+  std::size_t stored_tensors() const { return source_.tensors().size(); }
+  /// Rank 0's parameters.
+  const train::ParameterStore& store() const { return *store_; }
+  /// What ran.
+  const gemm::Engine& engine() const { return engine_; }
+
+  /// Logits [M, V].
+  Values logits(const model::Batch& batch) {
+    const Tensor out(store_->own().front().copy.dtype, {batch.rows(), config().vocab_size});
+    decoder_.logits(ctx_, engine_, *store_, batch, out.view());
+    return values(out.view());
+  }
+  /// Losses [M]; gradients of scale times their sum are in the store afterwards.
+  Values forward_backward(const model::Batch& batch, double scale) {
+    const Tensor losses(DType::f32, {batch.rows()});
+    store_->begin_micro_batch(0, 1);
+    decoder_.forward_backward(ctx_, engine_, *store_, batch, static_cast<float>(scale), losses.view());
+    store_->finish_gradients(ctx_);
+    return values(losses.view());
+  }
+  /// L2 norm over all gradients.
+  double gradient_norm() { return std::sqrt(store_->gradient_square_sum(ctx_)); }
+
+ private:
+  hf::Folder source_;
+  device::Arena arena_;
+  device::Context ctx_;
+  std::unique_ptr<comm::Communicator> world_;
+  gemm::Engine engine_;
+  model::Decoder decoder_;
+  std::unique_ptr<train::ParameterStore> store_;
+};
+
+/// Tokens and targets as the decoder reads them.
+inline model::Batch batch_of(std::vector<std::int32_t>& tokens, std::vector<std::int32_t>& targets,
+                             std::int64_t sequences, std::int64_t length) {
+  const auto view = [&](std::vector<std::int32_t>& v) {
+    return tensor::make_view(v.data(), DType::i32, device::Place::host, {sequences, length});
+  };
+  return {view(tokens), view(targets), sequences, length};
+}
+
+}  // namespace fp8::golden
