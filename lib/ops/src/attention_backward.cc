@@ -57,31 +57,32 @@ void read_statistics(const AttentionShape& shape, Head<const T> out, const float
   }
 }
 
-// scores becomes p, dscores becomes p * (dp - delta).
-void probabilities(BackwardScratch& s) {
+// scores, still without the scale, becomes p; dscores becomes p * (dp - delta).
+template <class T>
+void probabilities(float scale, BackwardScratch& s) {
   for (std::int64_t j = 0; j < kBlock; ++j) {
     float *p = s.scores + j * kBlock, *dp = s.dscores + j * kBlock;
 #pragma omp simd
     for (std::int64_t i = 0; i < kBlock; ++i) {
-      p[i] = exp_f32(p[i] - s.lse[i]);
+      p[i] = exp_for<T>(p[i] * scale - s.lse[i]);
       dp[i] = p[i] * (dp[i] - s.delta[i]);
     }
   }
 }
 
-// Adds what the queries of one block give to dq (in scratch), dk and dv. The queries carry the scale already.
+// Adds what the queries of one block give to dq (in scratch), dk and dv, all still without the scale.
 template <class T>
-void backward_block(const AttentionShape& shape, Head<const T> k, Head<const T> v, const Mask& mask, std::int64_t block,
-                    BackwardScratch& s) {
+void backward_block(const AttentionShape& shape, Head<const T> k, Head<const T> v, float scale, const Mask& mask,
+                    std::int64_t block, BackwardScratch& s) {
   const std::int64_t width = shape.padded;
   std::fill(s.dqueries, s.dqueries + shape.tile(), 0.0f);
   for (std::int64_t other = mask.first_block(); other <= block; ++other) {
-    read_tile<T>(shape, k, other, 1.0f, s.keys);
-    read_tile<T>(shape, v, other, 1.0f, s.values);
+    read_tile<T>(shape, k, other, s.keys);
+    read_tile<T>(shape, v, other, s.values);
     score_tile(shape, s.keys, s.queries_t, s.scores);
     score_tile(shape, s.values, s.douts_t, s.dscores);
     mask.apply(other, s.scores);
-    probabilities(s);
+    probabilities<T>(scale, s);
     const std::int64_t at = other * shape.tile();
     multiply_tile(kBlock, width, kBlock, {s.scores, kBlock, 1}, {s.douts, width}, {s.dv + at, width}, true);
     multiply_tile(kBlock, width, kBlock, {s.dscores, kBlock, 1}, {s.queries, width}, {s.dk + at, width}, true);
@@ -97,19 +98,18 @@ void backward_group(const AttentionShape& shape, const Call& c, std::int64_t b, 
   for (std::int64_t h = g * group; h < (g + 1) * group; ++h) {
     const float* lse = c.lse.as<float>() + (b * shape.heads + h) * shape.positions;
     for (std::int64_t block = 0; block < shape.blocks; ++block) {
-      read_tile<T>(shape, {c.q, b, h}, block, c.scale, s.queries);
-      read_tile<T>(shape, {c.dout, b, h}, block, 1.0f, s.douts);
+      read_tile<T>(shape, {c.q, b, h}, block, s.queries);
+      read_tile<T>(shape, {c.dout, b, h}, block, s.douts);
       transpose_tile(kBlock, shape.dim, {s.queries, shape.padded}, {s.queries_t, kBlock});
       transpose_tile(kBlock, shape.dim, {s.douts, shape.padded}, {s.douts_t, kBlock});
       read_statistics<T>(shape, {c.out, b, h}, lse, block, s);
-      backward_block<T>(shape, {c.k, b, g}, {c.v, b, g}, Mask(shape, c.documents, b, block), block, s);
-      write_tile<T>(shape, s.dqueries, &c.scale, 0, block, {c.dq, b, h});
+      backward_block<T>(shape, {c.k, b, g}, {c.v, b, g}, c.scale, Mask(shape, c.documents, b, block), block, s);
+      write_tile<T>(shape, s.dqueries, c.scale, block, {c.dq, b, h});
     }
   }
-  const float one = 1.0f;
   for (std::int64_t block = 0; block < shape.blocks; ++block) {
-    write_tile<T>(shape, s.dk + block * shape.tile(), &one, 0, block, {c.dk, b, g});
-    write_tile<T>(shape, s.dv + block * shape.tile(), &one, 0, block, {c.dv, b, g});
+    write_tile<T>(shape, s.dk + block * shape.tile(), c.scale, block, {c.dk, b, g});
+    write_tile<T>(shape, s.dv + block * shape.tile(), 1.0f, block, {c.dv, b, g});
   }
 }
 

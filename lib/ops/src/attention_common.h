@@ -79,30 +79,28 @@ class Mask {
   std::int32_t first_[kBlock], last_[kBlock], lowest_, highest_;
 };
 
-/// tile [kBlock, padded] = rows of one head from position `begin`, times `factor`; zero beyond the end and beyond dim.
+/// tile [kBlock, padded] = rows of one head of tile `block`; zero beyond the end and beyond dim.
 template <class T>
-void read_tile(const AttentionShape& shape, Head<const T> head, std::int64_t block, float factor, float* tile) {
+void read_tile(const AttentionShape& shape, Head<const T> head, std::int64_t block, float* tile) {
   const std::int64_t rows = shape.rows(block);
   for (std::int64_t i = 0; i < rows; ++i) {
     const T* from = head.data + (block * kBlock + i) * head.stride;
     float* to = tile + i * shape.padded;
 #pragma omp simd
-    for (std::int64_t d = 0; d < shape.dim; ++d) to[d] = dtype::to_float(from[d]) * factor;
+    for (std::int64_t d = 0; d < shape.dim; ++d) to[d] = dtype::to_float(from[d]);
     std::fill(to + shape.dim, to + shape.padded, 0.0f);
   }
   std::fill(tile + rows * shape.padded, tile + shape.tile(), 0.0f);
 }
 
-/// Rows of one head from a tile, row i times factor[i] (or all times factor[0] when `step` is 0), rounded once.
+/// Rows of one head from a tile, times `factor`, rounded once.
 template <class T>
-void write_tile(const AttentionShape& shape, const float* tile, const float* factor, std::int64_t step,
-                std::int64_t block, Head<T> head) {
+void write_tile(const AttentionShape& shape, const float* tile, float factor, std::int64_t block, Head<T> head) {
   for (std::int64_t i = 0; i < shape.rows(block); ++i) {
     const float* from = tile + i * shape.padded;
-    const float f = factor[i * step];
     T* to = head.data + (block * kBlock + i) * head.stride;
 #pragma omp simd
-    for (std::int64_t d = 0; d < shape.dim; ++d) to[d] = dtype::from_float<T>(from[d] * f);
+    for (std::int64_t d = 0; d < shape.dim; ++d) to[d] = dtype::from_float<T>(from[d] * factor);
   }
 }
 

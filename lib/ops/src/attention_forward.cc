@@ -26,33 +26,53 @@ struct ForwardScratch {
         total(maximum + kBlock) {}
 };
 
-// One tile of transposed scores becomes probabilities relative to the new maximum; `rescale` is what earlier sums are
-// multiplied by.
-void update_softmax(float* scores, ForwardScratch& s) {
-  float highest[kBlock], part[kBlock] = {};
+// One tile of transposed scores, still without the scale, becomes probabilities relative to the new maximum; `rescale`
+// is what earlier sums are multiplied by.
+template <class T>
+void update_softmax(float* scores, float scale, ForwardScratch& s) {
+  using Sum = std::conditional_t<std::is_same_v<T, float>, double, float>;  // f32 activations: right to the last bit
+  float highest[kBlock];
+  Sum part[kBlock] = {};
   std::copy(s.maximum, s.maximum + kBlock, highest);
   for (std::int64_t j = 0; j < kBlock; ++j) {
-    const float* row = scores + j * kBlock;
+    float* row = scores + j * kBlock;
 #pragma omp simd
-    for (std::int64_t i = 0; i < kBlock; ++i) highest[i] = row[i] > highest[i] ? row[i] : highest[i];
+    for (std::int64_t i = 0; i < kBlock; ++i) {
+      row[i] *= scale;
+      highest[i] = row[i] > highest[i] ? row[i] : highest[i];
+    }
   }
 #pragma omp simd
   for (std::int64_t i = 0; i < kBlock; ++i) {
     const float before = s.maximum[i];
     s.maximum[i] = highest[i];
     highest[i] = highest[i] == kMasked ? 0.0f : highest[i];  // nothing met yet: exp(-inf - 0) = 0
-    s.rescale[i] = exp_f32(before - highest[i]);
+    s.rescale[i] = exp_for<T>(before - highest[i]);
   }
   for (std::int64_t j = 0; j < kBlock; ++j) {
     float* row = scores + j * kBlock;
 #pragma omp simd
     for (std::int64_t i = 0; i < kBlock; ++i) {
-      row[i] = exp_f32(row[i] - highest[i]);
+      row[i] = exp_for<T>(row[i] - highest[i]);
       part[i] += row[i];
     }
   }
 #pragma omp simd
-  for (std::int64_t i = 0; i < kBlock; ++i) s.total[i] = s.total[i] * s.rescale[i] + part[i];
+  for (std::int64_t i = 0; i < kBlock; ++i) s.total[i] = static_cast<float>(s.total[i] * s.rescale[i] + part[i]);
+}
+
+// After the last tile of keys: its probabilities, and what earlier sums are multiplied by, become relative to the whole
+// sum. So the product with the values needs no factor, and rounds as it does where there is one tile.
+void normalize(float* scores, ForwardScratch& s) {
+  float inverse[kBlock];
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    inverse[i] = 1.0f / s.total[i];
+    s.rescale[i] *= inverse[i];
+  }
+  for (std::int64_t j = 0; j < kBlock; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < kBlock; ++i) scores[j * kBlock + i] *= inverse[i];
+  }
 }
 
 void rescale_rows(const AttentionShape& shape, const float* factor, float* tile) {
@@ -65,26 +85,24 @@ void rescale_rows(const AttentionShape& shape, const float* factor, float* tile)
 template <class T>
 void forward_block(const AttentionShape& shape, Head<const T> q, Head<const T> k, Head<const T> v, float scale,
                    const Mask& mask, std::int64_t block, Head<T> out, float* lse, ForwardScratch s) {
-  read_tile<T>(shape, q, block, scale, s.queries);
+  read_tile<T>(shape, q, block, s.queries);
   transpose_tile(kBlock, shape.dim, {s.queries, shape.padded}, {s.queries_t, kBlock});
   std::fill(s.sum, s.sum + shape.tile(), 0.0f);
   std::fill(s.maximum, s.maximum + kBlock, kMasked);
   std::fill(s.total, s.total + kBlock, 0.0f);
   for (std::int64_t other = mask.first_block(); other <= block; ++other) {
-    read_tile<T>(shape, k, other, 1.0f, s.keys);
+    read_tile<T>(shape, k, other, s.keys);
     score_tile(shape, s.keys, s.queries_t, s.scores);
     mask.apply(other, s.scores);
-    update_softmax(s.scores, s);
+    update_softmax<T>(s.scores, scale, s);
+    if (other == block) normalize(s.scores, s);
     rescale_rows(shape, s.rescale, s.sum);
-    read_tile<T>(shape, v, other, 1.0f, s.keys);
+    read_tile<T>(shape, v, other, s.keys);
     multiply_tile(kBlock, shape.padded, kBlock, {s.scores, 1, kBlock}, {s.keys, shape.padded}, {s.sum, shape.padded},
                   true);
   }
-  for (std::int64_t i = 0; i < shape.rows(block); ++i) {
-    s.rescale[i] = 1.0f / s.total[i];
-    lse[block * kBlock + i] = s.maximum[i] + std::log(s.total[i]);
-  }
-  write_tile<T>(shape, s.sum, s.rescale, 1, block, out);
+  for (std::int64_t i = 0; i < shape.rows(block); ++i) lse[block * kBlock + i] = s.maximum[i] + std::log(s.total[i]);
+  write_tile<T>(shape, s.sum, 1.0f, block, out);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ double sum_of_exp(const T* x, std::int64_t n, float shift) {
     const std::int64_t end = std::min(n, begin + kChunk);
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = begin; c < end; ++c) sum += exp_f32(to_float(x[c]) - shift);
+    for (std::int64_t c = begin; c < end; ++c) sum += exp_for<T>(to_float(x[c]) - shift);
     total += static_cast<double>(sum);
   }
   return total;
@@ -53,8 +53,8 @@ float row_loss(T* x, std::int64_t n, std::int32_t target, float scale, bool back
   if (backward) {
     const float factor = inverse * scale;
 #pragma omp simd
-    for (std::int64_t c = 0; c < n; ++c) x[c] = from_float<T>(exp_f32(to_float(x[c]) - shift) * factor);
-    x[target] = from_float<T>((exp_f32(difference) * inverse - 1.0f) * scale);
+    for (std::int64_t c = 0; c < n; ++c) x[c] = from_float<T>(exp_for<T>(to_float(x[c]) - shift) * factor);
+    x[target] = from_float<T>((exp_for<T>(difference) * inverse - 1.0f) * scale);
   }
   return static_cast<float>(std::log(sum) - static_cast<double>(difference));
 }

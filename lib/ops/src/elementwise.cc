@@ -83,7 +83,7 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
 #pragma omp simd
       for (std::int64_t c = 0; c < n; ++c) {
         const float g = to_float(gate[c]);
-        row[c] = from_float<T>(g * sigmoid(g) * to_float(up[c]));
+        row[c] = from_float<T>(silu<T>(g) * to_float(up[c]));
       }
     });
   });
@@ -104,7 +104,7 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
 #pragma omp simd
       for (std::int64_t c = 0; c < n; ++c) {
         const float g = to_float(gate[c]), u = to_float(up[c]), dv = to_float(d[c]);
-        const float s = sigmoid(g);
+        const float s = sigmoid<T>(g);
         d_gate[c] = from_float<T>(dv * u * (s + g * s * (1.0f - s)));
         d_up[c] = from_float<T>(dv * (g * s));
       }

@@ -36,8 +36,8 @@ void check_norm(const char* op, const View& x, const View& weight, const View& r
 }
 
 // Sum of squares in PyTorch's order: four vectors of eight side by side, every 16 rounds folded into a sum of
-// sums, and again every 256; then vectors left over, the tail, the lanes one by one. A code on a rounding tie then falls
-// as it does there, and the error grows with the logarithm of n. Source: the cascade sum of ATen's SumKernel.cpp.
+// sums, and again every 256; then vectors left over, the tail, the lanes one by one. A code on a rounding tie then
+// falls as it does there, and the error grows with the logarithm of n. Source: the cascade sum of ATen's SumKernel.cpp.
 template <class T>
 float square_sum(const T* x, std::int64_t n) {
   constexpr int kVector = 8, kSide = 4 * kVector;

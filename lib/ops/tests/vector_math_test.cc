@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "fp8/dtype/element.h"
+
 namespace fp8::ops {
 namespace {
 
@@ -56,11 +58,36 @@ TEST(Exp, IsTheSameInAVectorizedLoop) {
   for (std::size_t i = 7; i < x.size(); ++i) EXPECT_LE(ulps(y[i], std::exp(static_cast<double>(x[i]))), 1.5);
 }
 
+TEST(ExpRounded, IsTheNearestFloat) {
+  int wrong = 0, all = 0;
+  for (std::uint32_t bits = 0x30000000u; bits < 0x42B00000u; bits += 1009) {  // up to 88
+    for (const float x : {std::bit_cast<float>(bits), -std::bit_cast<float>(bits)}) {
+      ++all;
+      wrong += exp_rounded(x) != static_cast<float>(std::exp(static_cast<double>(x))) ? 1 : 0;
+    }
+  }
+  EXPECT_LE(wrong, all / 100000);
+}
+
+TEST(ExpRounded, KeepsTheCornersOfTheRange) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(exp_rounded(0.0f), 1.0f);
+  EXPECT_EQ(exp_rounded(-kInfinity), 0.0f);
+  EXPECT_EQ(exp_rounded(-104.0f), 0.0f);
+  EXPECT_EQ(exp_rounded(-103.0f), std::numeric_limits<float>::denorm_min());
+  EXPECT_EQ(exp_rounded(kInfinity), kInfinity);
+  EXPECT_EQ(exp_rounded(89.0f), kInfinity);
+  EXPECT_TRUE(std::isnan(exp_rounded(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_EQ(exp_for<float>(1.0f), exp_rounded(1.0f));
+  EXPECT_EQ(exp_for<dtype::Bf16>(1.0f), exp_f32(1.0f));
+}
+
 TEST(Sigmoid, SaturatesWithoutNaN) {
-  EXPECT_EQ(sigmoid(0.0f), 0.5f);
-  EXPECT_EQ(sigmoid(200.0f), 1.0f);
-  EXPECT_EQ(sigmoid(-200.0f), 0.0f);
-  for (float x = -80; x < 80; x += 0.37f) EXPECT_LE(ulps(sigmoid(x), 1 / (1 + std::exp(-static_cast<double>(x)))), 3.0);
+  EXPECT_EQ(sigmoid<dtype::Bf16>(0.0f), 0.5f);
+  EXPECT_EQ(sigmoid<dtype::Bf16>(200.0f), 1.0f);
+  EXPECT_EQ(sigmoid<dtype::Bf16>(-200.0f), 0.0f);
+  for (float x = -80; x < 80; x += 0.37f)
+    EXPECT_LE(ulps(sigmoid<dtype::Bf16>(x), 1 / (1 + std::exp(-static_cast<double>(x)))), 3.0);
 }
 
 }  // namespace
