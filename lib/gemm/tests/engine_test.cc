@@ -142,14 +142,21 @@ TEST_F(EngineTest, RefusesShapesThatDoNotFit) {
             "matrix multiply: C has 1 dimensions, not 2");
 }
 
+TEST_F(EngineTest, CountsScaledFp8ValuesInF32AsFp8) {
+  engine_.matmul({}, {a_.view(), DType::e4m3, {}}, {b_.view(), DType::e5m2, {}}, c_.view(),
+                 {Role::dgrad, false, false, {}});
+  EXPECT_EQ(engine_.counts().linear(Kind::fp8).gemms, 1);
+  EXPECT_EQ(engine_.counts().linear(Kind::f32).gemms, 0);
+}
+
 TEST_F(EngineTest, RefusesFormatsThatDoNotFit) {
   const Tensor integers(DType::i32, {4, 6}), codes(DType::e4m3, {4, 6}), halves(DType::f16, {4, 8});
   EXPECT_EQ(refusal(plain(integers.view()), plain(b_.view()), c_.view()),
             "matrix multiply: A is stored as int32; the host takes float32 and bfloat16");
   EXPECT_EQ(refusal(plain(codes.view()), plain(y_.view()), c_.view()),
             "matrix multiply: A is stored as float8_e4m3fn; the host takes float32 and bfloat16");
-  EXPECT_EQ(refusal({a_.view(), DType::e4m3, {}}, plain(b_.view()), c_.view()),
-            "matrix multiply: A: format float8_e4m3fn cannot be stored as float32");
+  EXPECT_EQ(refusal({a_.view(), DType::bf16, {}}, plain(b_.view()), c_.view()),
+            "matrix multiply: A: format bfloat16 cannot be stored as float32");
   EXPECT_EQ(refusal(plain(x_.view()), {y_.view(), DType::f32, {}}, c_.view()),
             "matrix multiply: B: format float32 cannot be stored as bfloat16");
   EXPECT_EQ(refusal(plain(a_.view()), plain(y_.view()), c_.view()), "matrix multiply: A is float32 and B is bfloat16");
