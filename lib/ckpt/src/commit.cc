@@ -72,7 +72,7 @@ void replace_folder(const std::string& temporary, const std::string& final_path)
 }  // namespace
 
 std::string begin_folder(const std::string& final_path) {
-  const std::string temporary = final_path + ".tmp";
+  std::string temporary = final_path + ".tmp";
   remove_tree(temporary);
   if (mkdir(temporary.c_str(), 0777) != 0) throw_errno(temporary, "cannot create", errno);
   return temporary;

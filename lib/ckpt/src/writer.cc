@@ -38,7 +38,7 @@ h5::Attributes attributes_of(const TensorMeta& meta) {
 
 // Closes the file and reads it again from the disk.
 std::string finish_and_verify(h5::Writer& writer, const std::string& path) {
-  const std::string digest = writer.finish();
+  std::string digest = writer.finish();
   drop_page_cache(File::open_read(path).fd());
   if (h5::verify_file(path, h5::kCheckpointMagic).digest != digest)
     throw Error(path + ": reads back differently than written");

@@ -43,7 +43,7 @@ void release(std::byte* data, std::size_t bytes, Place place) noexcept {
   } else if (mapped(bytes)) {
     (void)munmap(data, bytes);  // cannot fail for a range that mmap gave
   } else {
-    std::free(data);
+    std::free(data);  // NOLINT(cppcoreguidelines-no-malloc): aligned_alloc gave it
   }
 }
 

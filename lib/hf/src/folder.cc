@@ -72,8 +72,9 @@ std::vector<SafetensorsFile> open_shards(const std::string& folder, const std::s
   }
   if (found == index.size()) return shards;
   for (const auto& [tensor, file] : index) {
-    const auto shard = std::find_if(shards.begin(), shards.end(),
-                                    [&](const SafetensorsFile& s) { return s.path() == folder + "/" + file; });
+    const std::string path = folder + "/" + file;
+    const auto shard =
+        std::find_if(shards.begin(), shards.end(), [&](const SafetensorsFile& s) { return s.path() == path; });
     if (shard->find(tensor) == nullptr)
       throw Error(shard->path() + ": has no tensor \"" + tensor + "\", which the index names");
   }

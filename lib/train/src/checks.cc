@@ -22,14 +22,22 @@ void verify_all(comm::Communicator& world, const std::string& path) {
   comm::agree(world, [&] {
     const ckpt::Checkpoint checkpoint = model::open_checkpoint(path);
     const auto ranks = static_cast<std::size_t>(world.size());
-    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < checkpoint.file_count(); i += ranks) checkpoint.verify_file(i);
+    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < checkpoint.file_count(); i += ranks)
+      checkpoint.verify_file(i);
   });
+}
+
+void check_micro_batch(std::int64_t sequences, std::int64_t length) {
+  constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
+  if (sequences > kMost / length)
+    throw Error("--batch-size: " + std::to_string(sequences) + " sequences of " + std::to_string(length) + " tokens, " + std::to_string(kMost) +
+                " tokens at most");
 }
 
 void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model) {
   if (tokens.info().vocab_size > model.vocab_size)
-    throw Error(tokens.path() + ": made with a vocabulary of " + std::to_string(tokens.info().vocab_size) + ", the model's has " +
-                std::to_string(model.vocab_size));
+    throw Error(tokens.path() + ": made with a vocabulary of " + std::to_string(tokens.info().vocab_size) +
+                ", the model's has " + std::to_string(model.vocab_size));
 }
 
 std::int64_t resolved_length(std::int64_t asked, const hf::Config& model) {
@@ -38,7 +46,8 @@ std::int64_t resolved_length(std::int64_t asked, const hf::Config& model) {
   return t;
 }
 
-std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint) {
+std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision,
+                                               const ckpt::Checkpoint& checkpoint) {
   std::vector<model::Parameter> table = model::parameter_table(model);
   check_trainable(checkpoint, table);
   model::FateOptions fates = precision.fates;
@@ -47,7 +56,9 @@ std::vector<model::Parameter> table_with_fates(const hf::Config& model, const Pr
   if (fates.filters.empty() && !fates.auto_filter && !fates.lm_head) model::take_fates(checkpoint, table);
   const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
   if (fates.recipe != nullptr && !any)
-    throw Error(checkpoint.path() + ": no linear of this model can run in FP8 (fp8-info shows why); use --precision bf16", Exit::fp8_missing);
+    throw Error(
+        checkpoint.path() + ": no linear of this model can run in FP8 (fp8-info shows why); use --precision bf16",
+        Exit::fp8_missing);
   return table;
 }
 

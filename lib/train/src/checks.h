@@ -12,15 +12,21 @@ void check_precision(const PrecisionConfig& precision);
 // Reads every byte of a checkpoint against its digests; the ranks share its files. Collective.
 void verify_all(comm::Communicator& world, const std::string& path);
 
+// More tokens in a micro-batch than matmuls can number.
+void check_micro_batch(std::int64_t sequences, std::int64_t length);
+
 // Data whose vocabulary is larger than the model's.
 void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model);
 
-// Sequence length in tokens: as asked, or by default what the model was made for, 1024 at most. A model with a shorter window refuses.
+// Sequence length in tokens: as asked, or by default what the model was made for, 1024 at most. A model with a shorter
+// window refuses.
 std::int64_t resolved_length(std::int64_t asked, const hf::Config& model);
 
-// The parameters with the fates they have under FP8: as the flags say, else as the checkpoint records. They are what a checkpoint keeps,
-// whatever the precision of the phase. FP8 on a model with no eligible linear is an error with a status of its own.
-std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint);
+// The parameters with the fates they have under FP8: as the flags say, else as the checkpoint records. They are what a
+// checkpoint keeps, whatever the precision of the phase. FP8 on a model with no eligible linear is an error with a
+// status of its own.
+std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision,
+                                               const ckpt::Checkpoint& checkpoint);
 
 // The same as they run: without FP8 every fate is bf16.
 std::vector<model::Parameter> active_table(std::vector<model::Parameter> table, const PrecisionConfig& precision);

@@ -57,7 +57,8 @@ StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* 
   return o;
 }
 
-json::Value fixed_settings(const Config& config, std::int64_t global_batch, const std::string& model_digest, const std::string& data_digest) {
+json::Value fixed_settings(const Config& config, std::int64_t global_batch, const std::string& model_digest,
+                           const std::string& data_digest) {
   const optim::Schedule& s = config.schedule;
   return json::object({{"model", model_digest},
                        {"data", data_digest},
@@ -93,15 +94,18 @@ std::string first_difference(const json::Value& one, const json::Value& other, c
 void check_same_settings(const json::Value& before, const json::Value& now, const std::string& path) {
   const std::string difference = first_difference(before, now, ", now ");
   if (difference.empty()) return;
-  throw Error(path + ": this run was started with another " + difference + "; use another --out, or the same settings to resume");
+  throw Error(path + ": this run was started with another " + difference +
+              "; use another --out, or the same settings to resume");
 }
 
 void check_same_on_all_ranks(comm::Communicator& world, const json::Value& mine) {
   const std::vector<std::string> all = world.all_gather(json::dump(mine));
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    const std::string difference = first_difference(json::parse(all[0], "rank 0"), json::parse(all[rank], "a rank"), " on rank 0, ");
-    throw comm::AgreedError("rank " + std::to_string(rank) + ": started with another " + difference + "; all ranks need the same");
+    const std::string difference =
+        first_difference(json::parse(all[0], "rank 0"), json::parse(all[rank], "a rank"), " on rank 0, ");
+    throw comm::AgreedError("rank " + std::to_string(rank) + ": started with another " + difference +
+                            "; all ranks need the same");
   }
 }
 

@@ -1,10 +1,10 @@
 // An evaluation by itself: weights alone, forward passes over all samples in file order.
 #include <algorithm>
 
+#include "checks.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
-#include "checks.h"
 #include "records.h"
 
 namespace fp8::train {
@@ -15,7 +15,8 @@ std::string sequence_records(std::int64_t first, std::int64_t count, std::int64_
   std::string lines;
   for (std::int64_t i = 0; i < count; ++i) {
     json::Array values(losses + i * length, losses + (i + 1) * length);
-    lines += json::dump(json::object({{"type", "sequence"}, {"index", first + i}, {"losses", std::move(values)}})) + "\n";
+    lines +=
+        json::dump(json::object({{"type", "sequence"}, {"index", first + i}, {"losses", std::move(values)}})) + "\n";
   }
   return lines;
 }
@@ -40,6 +41,7 @@ Setup prepare(const EvalConfig& config, const data::TokenFile& tokens) {
   const ckpt::Checkpoint checkpoint = model::open_checkpoint(config.model);
   Setup s{trainable_config(checkpoint), {}, 0};
   s.length = resolved_length(config.seq_length, s.model);
+  check_micro_batch(config.batch_size, s.length);
   s.table = active_table(table_with_fates(s.model, config.precision, checkpoint), config.precision);
   check_vocabulary(tokens, s.model);
   return s;
@@ -81,11 +83,13 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   EachSamples each;
   if (config.per_token) {
     each = [&](std::int64_t first, std::int64_t count, const float* losses) {
-      for (const std::string& lines : world.all_gather(sequence_records(first, count, setup.length, losses))) emit_lines(journal, lines);
+      for (const std::string& lines : world.all_gather(sequence_records(first, count, setup.length, losses)))
+        emit_lines(journal, lines);
       hooks.progress(std::to_string(first + count) + "/" + std::to_string(sampler->samples()) + " sequences");
     };
   }
-  const LossSum sum = evaluate_samples(ctx, world, engine, decoder, *store, *sampler, sampler->samples(), batch, setup.length, each);
+  const LossSum sum =
+      evaluate_samples(ctx, world, engine, decoder, *store, *sampler, sampler->samples(), batch, setup.length, each);
   comm::agree(world, [&] {
     if (config.precision.precision == Precision::fp8 && engine.counts().linear(gemm::Kind::fp8).gemms == 0)
       throw Error("FP8 was asked for and none ran", Exit::fp8_missing);

@@ -11,7 +11,11 @@ using cli::Flag;
 using cli::Kind;
 
 Flag text(std::string name, std::string metavar, std::string help, std::string group) {
-  return {.name = std::move(name), .kind = Kind::text, .metavar = std::move(metavar), .help = std::move(help), .group = std::move(group)};
+  return {.name = std::move(name),
+          .kind = Kind::text,
+          .metavar = std::move(metavar),
+          .help = std::move(help),
+          .group = std::move(group)};
 }
 
 Flag path(std::string name, std::string metavar, std::string help, std::string group) {
@@ -21,22 +25,41 @@ Flag path(std::string name, std::string metavar, std::string help, std::string g
 }
 
 Flag whole(std::string name, std::string fallback, double min, std::string help, std::string group) {
-  return {.name = std::move(name), .kind = Kind::integer, .metavar = "N", .default_text = std::move(fallback), .help = std::move(help),
-          .group = std::move(group), .min = min, .max = 1e15};
+  return {.name = std::move(name),
+          .kind = Kind::integer,
+          .metavar = "N",
+          .default_text = std::move(fallback),
+          .help = std::move(help),
+          .group = std::move(group),
+          .min = min,
+          .max = 1e15};
 }
 
 Flag real(std::string name, std::string fallback, double min, double max, std::string help, std::string group) {
-  return {.name = std::move(name), .kind = Kind::real, .metavar = "X", .default_text = std::move(fallback), .help = std::move(help),
-          .group = std::move(group), .min = min, .max = max};
+  return {.name = std::move(name),
+          .kind = Kind::real,
+          .metavar = "X",
+          .default_text = std::move(fallback),
+          .help = std::move(help),
+          .group = std::move(group),
+          .min = min,
+          .max = max};
 }
 
 Flag toggle(std::string name, std::string fallback, std::string help, std::string group) {
-  return {.name = std::move(name), .default_text = std::move(fallback), .help = std::move(help), .group = std::move(group)};
+  return {
+      .name = std::move(name), .default_text = std::move(fallback), .help = std::move(help), .group = std::move(group)};
 }
 
-Flag choice(std::string name, std::string fallback, std::vector<std::string> choices, std::string help, std::string group) {
-  return {.name = std::move(name), .kind = Kind::choice, .metavar = "NAME", .default_text = std::move(fallback), .help = std::move(help),
-          .choices = std::move(choices), .group = std::move(group)};
+Flag choice(std::string name, std::string fallback, std::vector<std::string> choices, std::string help,
+            std::string group) {
+  return {.name = std::move(name),
+          .kind = Kind::choice,
+          .metavar = "NAME",
+          .default_text = std::move(fallback),
+          .help = std::move(help),
+          .choices = std::move(choices),
+          .group = std::move(group)};
 }
 
 std::vector<std::string> recipe_names() {
@@ -54,11 +77,18 @@ std::vector<std::string> schedule_choices() {
 void add_precision(std::vector<Flag>& flags) {
   const std::string g = "Precision";
   flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"}, "what the matmuls of linear layers run in", g));
-  flags.push_back(choice("activations", "", {"bf16", "f32"}, "type of everything else; f32 with fp8 checks a recipe to many digits [bf16; f32 with fp32]", g));
+  flags.push_back(choice("activations", "", {"bf16", "f32"},
+                         "type of everything else; f32 with fp8 checks a recipe to many digits [bf16; f32 with fp32]",
+                         g));
   flags.push_back(choice("recipe", "tensorwise", recipe_names(), "how FP8 operands are scaled, see fp8-recipes(7)", g));
-  flags.push_back(toggle("power-of-2-scales", "auto", "round scales down to powers of two; auto: as the recipe does", g));
+  flags.push_back(
+      toggle("power-of-2-scales", "auto", "round scales down to powers of two; auto: as the recipe does", g));
   flags.push_back(toggle("fp8-all-gather", "on", "sharded weights travel as FP8 codes where the recipe allows", g));
-  flags.push_back({.name = "filter", .kind = Kind::list, .metavar = "GLOB", .help = "leave linears of this name in bf16; may be repeated", .group = g});
+  flags.push_back({.name = "filter",
+                   .kind = Kind::list,
+                   .metavar = "GLOB",
+                   .help = "leave linears of this name in bf16; may be repeated",
+                   .group = g});
   flags.push_back(toggle("auto-filter", "", "leave linears in bf16 that are too small to gain", g));
   flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too", g));
 }
@@ -86,26 +116,40 @@ void add_optimizer(std::vector<Flag>& flags) {
   flags.push_back(real("min-lr", "0", 0, 1e6, "learning rate at the end", g));
   flags.push_back(whole("decay-steps", "0", 0, "steps of decay at the end, for wsd", g));
   flags.push_back(real("weight-decay", "0.1", 0, 1e6, "of tensors with two or more dimensions", g));
-  flags.push_back({.name = "betas", .kind = Kind::text, .metavar = "B1,B2", .default_text = "0.9,0.95", .help = "decay of AdamW's moments", .group = g});
+  flags.push_back({.name = "betas",
+                   .kind = Kind::text,
+                   .metavar = "B1,B2",
+                   .default_text = "0.9,0.95",
+                   .help = "decay of AdamW's moments",
+                   .group = g});
   flags.push_back(real("eps", "1e-8", 0, 1, "added to the root of the second moment", g));
   flags.push_back(real("clip", "1.0", 0, 1e9, "norm that gradients are clipped to; 0: none", g));
-  flags.push_back(choice("master", "fp32", {"fp32", "bf16"}, "how master weights are stored; bf16 is rounded stochastically", g));
+  flags.push_back(
+      choice("master", "fp32", {"fp32", "bf16"}, "how master weights are stored; bf16 is rounded stochastically", g));
   flags.push_back(choice("moments", "fp32", {"fp32", "bf16"}, "how AdamW's moments are stored; likewise", g));
 }
 
 void add_running(std::vector<Flag>& flags) {
   const std::string g = "Sharding and memory";
-  flags.push_back({.name = "zero", .kind = Kind::choice, .metavar = "STAGE", .default_text = "3",
-                   .help = "what is sharded over ranks: 1 optimizer state, 2 gradients too, 3 weights too", .choices = {"1", "2", "3"}, .group = g});
+  flags.push_back({.name = "zero",
+                   .kind = Kind::choice,
+                   .metavar = "STAGE",
+                   .default_text = "3",
+                   .help = "what is sharded over ranks: 1 optimizer state, 2 gradients too, 3 weights too",
+                   .choices = {"1", "2", "3"},
+                   .group = g});
   flags.push_back(toggle("reshard-after-forward", "on", "with stage 3: gather weights again for backward", g));
-  flags.push_back(choice("recompute", "none", {"none", "selective", "full"}, "activations that backward computes again", g));
+  flags.push_back(
+      choice("recompute", "none", {"none", "selective", "full"}, "activations that backward computes again", g));
   const std::string s = "Saving and watching";
-  flags.push_back(path("out", "FOLDER", "folder of the run: checkpoints and log.jsonl; an unfinished run there is resumed", s));
+  flags.push_back(
+      path("out", "FOLDER", "folder of the run: checkpoints and log.jsonl; an unfinished run there is resumed", s));
   flags.push_back(whole("save-every", "0", 0, "steps between checkpoints; the last step is always saved", s));
   flags.push_back(whole("keep", "0", 0, "newest checkpoints to keep; 0: all", s));
   flags.push_back(whole("log-every", "1", 1, "steps between records", s));
   flags.push_back(whole("eval-every", "0", 0, "steps between evaluations; the last step is evaluated too", s));
-  flags.push_back(whole("eval-batches", "0", 0, "batches of every rank that an evaluation reads; 0: the whole file", s));
+  flags.push_back(
+      whole("eval-batches", "0", 0, "batches of every rank that an evaluation reads; 0: the whole file", s));
   Flag config = path("config", "FILE", "JSON object of flag names and values; flags win", s);
   config.in_config = false;
   Flag print = toggle("print-config", "", "write the resolved configuration and stop; --config reads it back", s);
@@ -121,7 +165,8 @@ void read_betas(const std::string& betas, optim::Settings& s) {
   const std::size_t comma = betas.find(',');
   const auto b1 = parse_double(betas.substr(0, comma));
   const auto b2 = comma == std::string::npos ? std::nullopt : parse_double(betas.substr(comma + 1));
-  if (!b1 || !b2 || *b1 < 0 || *b1 >= 1 || *b2 < 0 || *b2 >= 1) throw Error("--betas: " + betas + ": needs two numbers from 0 up to, not including, 1");
+  if (!b1 || !b2 || *b1 < 0 || *b1 >= 1 || *b2 < 0 || *b2 >= 1)
+    throw Error("--betas: " + betas + ": needs two numbers from 0 up to, not including, 1");
   s.beta1 = static_cast<float>(*b1);
   s.beta2 = static_cast<float>(*b2);
 }
@@ -171,7 +216,9 @@ cli::Command step_command() {
   c.name = "fp8-step";
   c.about = "train a model: sharded optimizer steps in fp32, bf16 or FP8";
   c.example = "mpirun -n 2 fp8-step model.h5 --data data.h5 --out run --steps 100 --precision fp8";
-  c.positionals = {{.name = "model", .metavar = "MODEL", .help = "checkpoint whose weights to start from; - reads a record that names it"}};
+  c.positionals = {{.name = "model",
+                    .metavar = "MODEL",
+                    .help = "checkpoint whose weights to start from; - reads a record that names it"}};
   add_data(c.flags);
   add_precision(c.flags);
   add_optimizer(c.flags);
@@ -206,7 +253,9 @@ Config step_config(const cli::Arguments& a) {
   c.zero = std::stoi(a.text("zero"));
   c.reshard_after_forward = a.flag("reshard-after-forward");
   const std::string recompute = a.text("recompute");
-  c.recompute = recompute == "full" ? model::Recompute::full : recompute == "selective" ? model::Recompute::selective : model::Recompute::none;
+  c.recompute = recompute == "full"        ? model::Recompute::full
+                : recompute == "selective" ? model::Recompute::selective
+                                           : model::Recompute::none;
   c.save_every = a.integer("save-every");
   c.keep = a.integer("keep");
   c.log_every = a.integer("log-every");
@@ -221,7 +270,8 @@ cli::Command eval_command() {
   c.name = "fp8-eval";
   c.about = "loss and perplexity of a checkpoint on a token file";
   c.example = "fp8-eval run/step-00000100 --data data.h5";
-  c.positionals = {{.name = "model", .metavar = "CHECKPOINT", .help = "checkpoint to score; - reads a record that names it"}};
+  c.positionals = {
+      {.name = "model", .metavar = "CHECKPOINT", .help = "checkpoint to score; - reads a record that names it"}};
   const std::string g = "Data";
   c.flags.push_back(path("data", "FILE", "token file, from fp8-tokenize(1)", g));
   c.flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));

@@ -1,15 +1,36 @@
 // The frame around tools that may run under mpirun.
 #include "fp8/train/main.h"
 
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 #include "fp8/cli/run.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/h5/reader.h"
 #include "fp8/train/config.h"
 
 namespace fp8::train {
+namespace {
+
+// Threads of each rank where OMP_NUM_THREADS says nothing: the cores it was bound to, or its share of all cores.
+void share_cores() {
+  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
+  if (std::getenv("OMP_NUM_THREADS") != nullptr || local == nullptr) return;  // NOLINT(concurrency-mt-unsafe): likewise
+  const auto ranks = parse_int64(local);
+  const int mine = omp_get_num_procs(), all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  if (!ranks || *ranks < 2 || mine < all) return;
+  omp_set_num_threads(std::max(1, all / static_cast<int>(*ranks)));
+}
+
+}  // namespace
 
 int run_ranks(const std::string& tool, const std::function<int(comm::Communicator&)>& body) {
+  share_cores();
   comm::Session session;  // outside the try block: finalizing waits for the other ranks
   comm::Communicator& world = session.world();
   if (world.size() == 1) return body(world);
@@ -36,6 +57,8 @@ void check_same_flags(comm::Communicator& world, json::Value flags) {
   check_same_on_all_ranks(world, flags);
 }
 
-std::vector<std::string> library_versions() { return {h5::library_version(), comm::library_version(), gemm::library_version()}; }
+std::vector<std::string> library_versions() {
+  return {h5::library_version(), comm::library_version(), gemm::library_version()};
+}
 
 }  // namespace fp8::train

@@ -8,7 +8,8 @@
 namespace fp8::train {
 
 MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, const std::vector<model::Parameter>& table,
-                       const StoreOptions& options, const model::DecoderOptions& decoder_options, std::int64_t sequences, std::int64_t length) {
+                       const StoreOptions& options, const model::DecoderOptions& decoder_options,
+                       std::int64_t sequences, std::int64_t length) {
   device::Arena arena;
   Context ctx;
   ctx.arena = &arena;

@@ -8,17 +8,19 @@ namespace fp8::train {
 
 // What a rank will take.
 struct MemoryPlan {
-  std::size_t bytes = 0;                // of the arena
-  std::size_t scratch = 0;              // of the matmul engine, beside it
-  std::vector<device::Usage> usage;     // by category at the arena's peak
+  std::size_t bytes = 0;             // of the arena
+  std::size_t scratch = 0;           // of the matmul engine, beside it
+  std::vector<device::Usage> usage;  // by category at the arena's peak
   json::Value to_json() const;
   std::string to_text() const;
   // The total and the largest three: "704 GiB on each rank: activations 600 GiB, moments 978 KiB, gradients 489 KiB".
   std::string largest_users() const;
 };
 
-// Lays out `options` and runs one micro-batch of [sequences, length] without computing: forward and backward when training.
+// Lays out `options` and runs one micro-batch of [sequences, length] without computing: forward and backward when
+// training.
 MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, const std::vector<model::Parameter>& table,
-                       const StoreOptions& options, const model::DecoderOptions& decoder, std::int64_t sequences, std::int64_t length);
+                       const StoreOptions& options, const model::DecoderOptions& decoder, std::int64_t sequences,
+                       std::int64_t length);
 
 }  // namespace fp8::train

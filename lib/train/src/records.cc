@@ -17,9 +17,13 @@ namespace {
 // FP8 on the host is emulated; on a device of this build's kinds it is not.
 bool emulated(const PrecisionConfig& p) { return p.precision == Precision::fp8; }
 
-json::Value recipe_of(const PrecisionConfig& p) { return p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value(); }
+json::Value recipe_of(const PrecisionConfig& p) {
+  return p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value();
+}
 
-double share(std::int64_t part, std::int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0; }
+double share(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+}
 
 std::string fate_of(const model::LinearRow& linear) { return linear.fp8 ? "fp8" : "bf16"; }
 
@@ -75,8 +79,9 @@ void Journal::rethrow() const {
   }
 }
 
-json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table, const MemoryPlan& plan,
-                       const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step) {
+json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table,
+                       const MemoryPlan& plan, const json::Value& mesh, std::int64_t tokens_per_step,
+                       std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
     linears.push_back(json::object({{"name", l.name}, {"fate", fate_of(l)}, {"reason", l.reason}}));
@@ -144,7 +149,8 @@ std::string fate_table(const hf::Config& model, const std::vector<model::Paramet
   };
   std::vector<Line> lines;
   for (const model::LinearRow& r : model::linear_rows(model, table)) {
-    const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]), fate_of(r), r.reason, 1};
+    const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]), fate_of(r),
+                    r.reason, 1};
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
       return l.name == line.name && l.shape == line.shape && l.fate == line.fate && l.reason == line.reason;
     });
@@ -156,10 +162,13 @@ std::string fate_table(const hf::Config& model, const std::vector<model::Paramet
   }
   std::string text;
   std::size_t name_width = 0, shape_width = 0;
-  for (const Line& l : lines) name_width = std::max(name_width, l.name.size()), shape_width = std::max(shape_width, l.shape.size());
+  for (const Line& l : lines)
+    name_width = std::max(name_width, l.name.size()), shape_width = std::max(shape_width, l.shape.size());
   for (const Line& l : lines) {
-    text += "  " + l.fate + std::string(6 - l.fate.size(), ' ') + l.name + std::string(name_width - l.name.size() + 2, ' ') + l.shape +
-            std::string(shape_width - l.shape.size() + 2, ' ') + "x" + std::to_string(l.count) + (l.reason.empty() ? "" : "  " + l.reason) + "\n";
+    text += "  " + l.fate + std::string(6 - l.fate.size(), ' ') + l.name +
+            std::string(name_width - l.name.size() + 2, ' ') + l.shape +
+            std::string(shape_width - l.shape.size() + 2, ' ') + "x" + std::to_string(l.count) +
+            (l.reason.empty() ? "" : "  " + l.reason) + "\n";
   }
   return text;
 }

@@ -1,4 +1,5 @@
-// The records of a run (fp8-log(5)) and where they go: rank 0 appends each to log.jsonl and hands it to the tool. Private to the crate.
+// The records of a run (fp8-log(5)) and where they go: rank 0 appends each to log.jsonl and hands it to the tool.
+// Private to the crate.
 #pragma once
 
 #include <exception>
@@ -10,8 +11,8 @@
 
 namespace fp8::train {
 
-// Rank 0's way out; on other ranks nothing happens. A failed write is kept, so that all ranks can end together; where only one of log.jsonl and
-// standard output failed, the other goes on.
+// Rank 0's way out; on other ranks nothing happens. A failed write is kept, so that all ranks can end together; where
+// only one of log.jsonl and standard output failed, the other goes on.
 class Journal {
  public:
   Journal(const Hooks& hooks, bool speaks) : hooks_(hooks), speaks_(speaks) {}
@@ -31,8 +32,9 @@ class Journal {
 };
 
 // {"type":"run"}: what is about to run.
-json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table, const MemoryPlan& plan,
-                       const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step);
+json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table,
+                       const MemoryPlan& plan, const json::Value& mesh, std::int64_t tokens_per_step,
+                       std::int64_t first_step);
 
 // {"type":"step"}.
 json::Value step_record(const Config& config, const StepResult& r, const Position& after, std::int64_t tokens_per_step,

@@ -9,12 +9,12 @@
 #include <cmath>
 #include <filesystem>
 
+#include "checks.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/text.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
-#include "checks.h"
 #include "records.h"
 
 namespace fp8::train {
@@ -28,12 +28,12 @@ struct Setup {
   hf::Config model;
   std::vector<model::Parameter> table;   // fates under FP8: what checkpoints record
   std::vector<model::Parameter> active;  // fates as they run
-  std::string source;        // checkpoint to load: MODEL, or the newest of the run
+  std::string source;                    // checkpoint to load: MODEL, or the newest of the run
   bool resuming = false;
   Position position;
   std::int64_t global_batch = 0, last_step = 0;
   json::Value settings;
-  gemm::Count planned;       // FP8 GEMMs of a step on this rank
+  gemm::Count planned;  // FP8 GEMMs of a step on this rank
 
   std::int64_t tokens_per_step() const { return global_batch * config.seq_length; }
 };
@@ -45,14 +45,16 @@ json::Value mesh_of(const comm::Communicator& world) {
 void check_flags(const Config& c) {
   check_precision(c.precision);
   if (c.schedule.min_lr > c.schedule.lr) throw Error("--min-lr: above --lr");
-  if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd) throw Error("--decay-steps: only with --schedule wsd");
+  if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
+    throw Error("--decay-steps: only with --schedule wsd");
   if (c.eval_every > 0 && c.eval_data.empty()) throw Error("--eval-every: needs --eval-data");
 }
 
 // Steps, warmup and the schedule's length.
 void resolve_steps(Config& c, std::int64_t samples, std::int64_t global_batch) {
   if (c.steps == 0 && c.epochs > 0)
-    c.steps = std::max<std::int64_t>(1, std::llround(c.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
+    c.steps = std::max<std::int64_t>(
+        1, std::llround(c.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
   if (c.steps == 0) throw Error("--steps: needed (or --epochs)");
   c.schedule.steps = c.steps;
   if (c.warmup_ratio > 0) c.schedule.warmup = std::llround(c.warmup_ratio * static_cast<double>(c.steps));
@@ -71,7 +73,8 @@ std::string newest_of(comm::Communicator& world, const std::string& out, const J
       journal.note(f.path + ": damaged, trying an older one: " + reason);
     });
     if (newest) found = newest->path;
-    if (!newest && !ckpt::list_steps(out).empty()) throw Error(out + ": every checkpoint in it is damaged; move them away to start again");
+    if (!newest && !ckpt::list_steps(out).empty())
+      throw Error(out + ": every checkpoint in it is damaged; move them away to start again");
   });
   return world.all_gather(found)[0];
 }
@@ -82,11 +85,13 @@ void resume_from(Setup& s, const ckpt::Checkpoint& c) {
   const json::Object& train = c.train().as_object();
   s.position = {train.get_int("step", what), train.get_int("updates", what), train.get_int("tokens", what)};
   const json::Value* settings = train.find("settings");
-  if (settings == nullptr || !settings->is_object()) throw Error(what + ": has no settings, so the run cannot be resumed");
+  if (settings == nullptr || !settings->is_object())
+    throw Error(what + ": has no settings, so the run cannot be resumed");
   check_same_settings(*settings, s.settings, s.config.out);
 }
 
-Setup prepare(const Config& config, comm::Communicator& world, const data::TokenFile& tokens, const std::string& newest) {
+Setup prepare(const Config& config, comm::Communicator& world, const data::TokenFile& tokens,
+              const std::string& newest) {
   Setup s;
   s.config = config;
   s.resuming = !newest.empty();
@@ -95,7 +100,9 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
   s.model = trainable_config(checkpoint);
   check_vocabulary(tokens, s.model);
   s.config.seq_length = resolved_length(config.seq_length, s.model);
-  s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{world.size()}, "global batch");
+  check_micro_batch(config.batch_size, s.config.seq_length);
+  s.global_batch =
+      checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{world.size()}, "global batch");
   const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch);
   resolve_steps(s.config, sampler.samples(), s.global_batch);
   s.table = table_with_fates(s.model, config.precision, checkpoint);
@@ -104,8 +111,8 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
   if (s.resuming) resume_from(s, checkpoint);
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
   if (const quant::Recipe* recipe = config.precision.recipe_or_null()) {
-    s.planned = model::planned_fp8(s.model, s.active, *recipe, config.batch_size * s.config.seq_length, config.recompute,
-                                   config.precision.activations, true);
+    s.planned = model::planned_fp8(s.model, s.active, *recipe, config.batch_size * s.config.seq_length,
+                                   config.recompute, config.precision.activations, true);
     s.planned.gemms *= config.grad_accumulation;
   }
   return s;
@@ -114,8 +121,8 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
 // The loop and what hangs on it.
 class Run {
  public:
-  Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal, const data::TokenFile& tokens,
-      const data::TokenFile* eval_tokens);
+  Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal,
+      const data::TokenFile& tokens, const data::TokenFile* eval_tokens);
   // Fills the parameters; nothing is written yet. Collective.
   void load_state();
   // Says what is about to run, then runs it. Collective.
@@ -161,12 +168,12 @@ StoreOptions options_of(const Config& c, quant::CastCounts* counts) {
 }
 
 MemoryPlan plan_of(const Setup& s, comm::Communicator& world) {
-  return plan_memory(world, s.model, s.active, options_of(s.config, nullptr), {s.config.precision.activations, s.config.recompute},
-                     s.config.batch_size, s.config.seq_length);
+  return plan_memory(world, s.model, s.active, options_of(s.config, nullptr),
+                     {s.config.precision.activations, s.config.recompute}, s.config.batch_size, s.config.seq_length);
 }
 
-Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal, const data::TokenFile& tokens,
-         const data::TokenFile* eval_tokens)
+Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal,
+         const data::TokenFile& tokens, const data::TokenFile* eval_tokens)
     : setup_(setup),
       config_(setup.config),
       world_(world),
@@ -181,7 +188,8 @@ Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Jour
   try {
     arena_ = device::Arena(plan_.bytes, device::Place::host);
   } catch (const Error&) {
-    throw Error("out of memory: " + plan_.largest_users() + "; use a smaller --batch-size or --seq-length, or --recompute full");
+    throw Error("out of memory: " + plan_.largest_users() +
+                "; use a smaller --batch-size or --seq-length, or --recompute full");
   }
   ctx_.arena = &arena_;
 }
@@ -192,7 +200,8 @@ void Run::load_state() {
     const ckpt::Checkpoint checkpoint = model::open_checkpoint(setup_.source);
     load(checkpoint, *store_, setup_.resuming);
     provenance_ = setup_.resuming ? checkpoint.provenance()
-                                  : model::with_origin(checkpoint.provenance(), {"fp8-step", config_.tool_version, config_.command});
+                                  : model::with_origin(checkpoint.provenance(),
+                                                       {"fp8-step", config_.tool_version, config_.command});
     tokenizer_ = checkpoint.tokenizer();
   });
   store_->masters_changed(ctx_);
@@ -201,7 +210,8 @@ void Run::load_state() {
 void Run::announce() {
   journal_.note("linears:\n" + fate_table(setup_.model, setup_.active) + "memory:\n" + plan_.to_text());
   if (setup_.resuming) journal_.note("resuming from " + setup_.source);
-  journal_.emit(run_record(config_, setup_.model, setup_.active, plan_, mesh_of(world_), setup_.tokens_per_step(), position_.step));
+  journal_.emit(run_record(config_, setup_.model, setup_.active, plan_, mesh_of(world_), setup_.tokens_per_step(),
+                           position_.step));
 }
 
 void Run::train_one() {
@@ -212,27 +222,33 @@ void Run::train_one() {
   position_.tokens += setup_.tokens_per_step();
   skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
   const bool stop = hooks_.stop_requested && hooks_.stop_requested();
-  std::array<std::int64_t, 3> shared{peak_memory(), stop ? 1 : 0, journal_.failed() ? 1 : 0};  // a record lost here is noticed a step later
+  std::array<std::int64_t, 3> shared{peak_memory(), stop ? 1 : 0,
+                                     journal_.failed() ? 1 : 0};  // a record lost here is noticed a step later
   world_.all_reduce(std::span<std::int64_t>(shared), comm::Reduce::max);
   asked_to_stop_ = shared[1] != 0;
   output_failed_ = shared[2] != 0;
   if (position_.step % config_.log_every == 0 || position_.step == setup_.last_step || r.skipped) {
     journal_.emit(step_record(config_, r, position_, setup_.tokens_per_step(),
-                              static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)), shared[0]));
+                              static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)),
+                              shared[0]));
   }
-  journal_.progress("step " + std::to_string(position_.step) + "/" + std::to_string(setup_.last_step) + "  loss " + format_short(r.loss, 5) +
-                    "  " + human_count(static_cast<std::uint64_t>(static_cast<double>(setup_.tokens_per_step()) / r.seconds)) + " tokens/s");
+  journal_.progress("step " + std::to_string(position_.step) + "/" + std::to_string(setup_.last_step) + "  loss " +
+                    format_short(r.loss, 5) + "  " +
+                    human_count(static_cast<std::uint64_t>(static_cast<double>(setup_.tokens_per_step()) / r.seconds)) +
+                    " tokens/s");
   if (skips_in_a_row_ >= kMaxSkipsInARow)
-    throw comm::AgreedError("the loss or the gradient was not finite in " + std::to_string(kMaxSkipsInARow) + " steps in a row; the last checkpoint is from before",
+    throw comm::AgreedError("the loss or the gradient was not finite in " + std::to_string(kMaxSkipsInARow) +
+                                " steps in a row; the last checkpoint is from before",
                             Exit::diverged);
 }
 
 void Run::evaluate() {
   const data::Sampler sampler(*eval_tokens_, data::SamplerKind::sequential, 0, config_.seq_length, 1);
   const std::int64_t round = config_.batch_size * world_.size();
-  const std::int64_t samples = config_.eval_batches > 0 ? std::min(sampler.samples(), config_.eval_batches * round) : sampler.samples();
-  const LossSum sum =
-      evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size, config_.seq_length, {});
+  const std::int64_t samples =
+      config_.eval_batches > 0 ? std::min(sampler.samples(), config_.eval_batches * round) : sampler.samples();
+  const LossSum sum = evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size,
+                                       config_.seq_length, {});
   journal_.emit(eval_record(position_.step, sum, config_.precision));
 }
 
@@ -241,8 +257,9 @@ json::Value Run::train_document() const {
                        {"updates", position_.updates},
                        {"tokens", position_.tokens},
                        {"phase", json::object({{"precision", std::string(name_of(config_.precision.precision))},
-                                               {"recipe", config_.precision.precision == Precision::fp8 ? json::Value(config_.precision.recipe)
-                                                                                                        : json::Value()}})},
+                                               {"recipe", config_.precision.precision == Precision::fp8
+                                                              ? json::Value(config_.precision.recipe)
+                                                              : json::Value()}})},
                        {"settings", setup_.settings}});
 }
 
@@ -264,13 +281,18 @@ Exit Run::go() {
   while (going) {
     train_one();
     const bool done = position_.step >= setup_.last_step;
-    if (eval_tokens_ != nullptr && config_.eval_every > 0 && (position_.step % config_.eval_every == 0 || done)) evaluate();
+    if (eval_tokens_ != nullptr && config_.eval_every > 0 && (position_.step % config_.eval_every == 0 || done))
+      evaluate();
     going = !done && !asked_to_stop_ && !output_failed_;
     if (!going || (config_.save_every > 0 && position_.step % config_.save_every == 0)) save_now();
   }
   const bool reached = position_.step >= setup_.last_step;
-  const char* reason = position_.step >= config_.steps ? "finished" : reached ? "until-step" : asked_to_stop_ ? "stopped on request" : "output lost";
-  journal_.emit(json::object({{"type", "end"}, {"step", position_.step}, {"tokens", position_.tokens}, {"reason", reason}}));
+  const char* reason = position_.step >= config_.steps ? "finished"
+                       : reached                       ? "until-step"
+                       : asked_to_stop_                ? "stopped on request"
+                                                       : "output lost";
+  journal_.emit(
+      json::object({{"type", "end"}, {"step", position_.step}, {"tokens", position_.tokens}, {"reason", reason}}));
   std::array<std::int64_t, 1> failed{journal_.failed() ? 1 : 0};
   world_.all_reduce(std::span<std::int64_t>(failed), comm::Reduce::max);
   journal_.rethrow();
@@ -284,7 +306,8 @@ void make_folder(comm::Communicator& world, const std::string& out, const Journa
     std::error_code error;
     std::filesystem::create_directories(out, error);
     if (error) throw Error(out + ": cannot make the folder: " + error.message());
-    for (const std::string& removed : ckpt::cleanup_tmp(out)) journal.note(removed + ": left over from an interrupted save, removed");
+    for (const std::string& removed : ckpt::cleanup_tmp(out))
+      journal.note(removed + ": left over from an interrupted save, removed");
   });
 }
 
@@ -314,13 +337,14 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
   if (!setup.resuming) verify_all(world, setup.source);
   if (config.dry_run) {
     comm::agree(world, [&] {
-      journal.note("linears:\n" + fate_table(setup.model, setup.active) + "memory:\n" + plan_of(setup, world).to_text());
+      journal.note("linears:\n" + fate_table(setup.model, setup.active) + "memory:\n" +
+                   plan_of(setup, world).to_text());
     });
     return Exit::done;
   }
   if (setup.position.step >= setup.last_step) {
-    journal.note(config.out + ": already at step " + std::to_string(setup.position.step) + " of " + std::to_string(setup.last_step) +
-                 ", nothing to do");
+    journal.note(config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
+                 std::to_string(setup.last_step) + ", nothing to do");
     return Exit::done;
   }
   std::optional<Run> r;

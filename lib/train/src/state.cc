@@ -20,7 +20,8 @@ std::span<std::byte> bytes_of(const View& v) { return {static_cast<std::byte*>(v
 
 // Rows [begin, end) of a stored tensor into memory of another format, piece by piece.
 void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name, shard::Rows rows, const View& to) {
-  const std::int64_t cols = to.size() / std::max<std::int64_t>(rows.count(), 1), piece = std::max<std::int64_t>(1, kPieceElements / cols);
+  const std::int64_t cols = to.size() / std::max<std::int64_t>(rows.count(), 1),
+                     piece = std::max<std::int64_t>(1, kPieceElements / cols);
   std::vector<float> buffer;
   for (std::int64_t r = 0; r < rows.count(); r += piece) {
     const std::int64_t n = std::min(piece, rows.count() - r);
@@ -42,8 +43,9 @@ void read_own(const ckpt::Checkpoint& checkpoint, const std::string& name, shard
 std::string section(std::string_view prefix, const model::Parameter& p) { return std::string(prefix) + p.name; }
 
 // One rank's file: weights, first moments, second moments, each in the order of the table.
-ckpt::FileEntry write_shard(comm::Communicator& world, const ParameterStore& store, const std::vector<model::Parameter>& table,
-                            const Documents& documents, const std::string& folder) {
+ckpt::FileEntry write_shard(comm::Communicator& world, const ParameterStore& store,
+                            const std::vector<model::Parameter>& table, const Documents& documents,
+                            const std::string& folder) {
   ckpt::ShardWriter writer(folder, world.rank(), world.size(), ckpt::Kind::training);
   if (world.rank() == 0) {
     writer.document("config", documents.config);
@@ -80,8 +82,8 @@ std::string digest_of_model(const std::string& path) {
 
 hf::Config trainable_config(const ckpt::Checkpoint& checkpoint) {
   if (checkpoint.kind() == ckpt::Kind::quantized)
-    throw Error(checkpoint.path() + ": holds quantized weights, which cannot be trained; undo it first: fp8-quantize " + checkpoint.path() +
-                " --dequantize -o model.h5");
+    throw Error(checkpoint.path() + ": holds quantized weights, which cannot be trained; undo it first: fp8-quantize " +
+                checkpoint.path() + " --dequantize -o model.h5");
   return hf::parse_config(checkpoint.config(), checkpoint.path());
 }
 
@@ -90,7 +92,8 @@ void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model
   for (const model::Parameter& p : table) {
     const DType type = checkpoint.at(section(ckpt::kWeights, p)).dtype;
     if (type != DType::f32 && type != DType::bf16)
-      throw Error(checkpoint.path() + ": " + p.name + ": stored as " + std::string(dtype::name_of(type)) + ", which cannot be trained");
+      throw Error(checkpoint.path() + ": " + p.name + ": stored as " + std::string(dtype::name_of(type)) +
+                  ", which cannot be trained");
   }
 }
 
@@ -106,7 +109,7 @@ void load(const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool 
 
 std::string save(comm::Communicator& world, const ParameterStore& store, const std::vector<model::Parameter>& table,
                  const Documents& documents, const std::string& run, std::int64_t step) {
-  const std::string final_path = run + "/" + ckpt::step_name(step);
+  std::string final_path = run + "/" + ckpt::step_name(step);
   std::string folder, entry;
   comm::agree(world, [&] {
     if (world.rank() == 0) folder = ckpt::begin_folder(final_path);
@@ -120,7 +123,8 @@ std::string save(comm::Communicator& world, const ParameterStore& store, const s
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
     std::vector<ckpt::FileEntry> files;
-    for (const std::string& e : entries) files.push_back(ckpt::file_entry_from_json(json::parse(e, "a rank's file entry"), "a rank's file entry"));
+    for (const std::string& e : entries)
+      files.push_back(ckpt::file_entry_from_json(json::parse(e, "a rank's file entry"), "a rank's file entry"));
     ckpt::commit_folder(folder, final_path, ckpt::Kind::training, documents.mesh, files);
   });
   return final_path;

@@ -1,4 +1,5 @@
-// What a run reads and writes as a checkpoint: parameters, moments, counters. Private to the crate. Collective where it says so.
+// What a run reads and writes as a checkpoint: parameters, moments, counters. Private to the crate. Collective where it
+// says so.
 #pragma once
 
 #include <functional>

@@ -73,7 +73,8 @@ std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step,
 
 model::Batch MicroBatches::batch(std::int64_t i) const {
   const std::int64_t offset = i * sequences_ * length_;
-  return {int_view(tokens_, offset, sequences_, length_), int_view(targets_, offset, sequences_, length_), sequences_, length_};
+  return {int_view(tokens_, offset, sequences_, length_), int_view(targets_, offset, sequences_, length_), sequences_,
+          length_};
 }
 
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
@@ -105,23 +106,25 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   const gemm::Count fp8 = r.gemms.linear(gemm::Kind::fp8);
   comm::agree(env.world, [&] {
     if (fp8.gemms < planned.gemms)
-      throw Error("FP8 was asked for and did not run as planned: " + std::to_string(fp8.gemms) + " of " + std::to_string(planned.gemms) +
-                      " FP8 GEMMs in step " + std::to_string(position.step + 1),
+      throw Error("FP8 was asked for and did not run as planned: " + std::to_string(fp8.gemms) + " of " +
+                      std::to_string(planned.gemms) + " FP8 GEMMs in step " + std::to_string(position.step + 1),
                   Exit::fp8_missing);
   });
   r.seconds = seconds_since(start);
   return r;
 }
 
-LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine, const model::Decoder& decoder,
-                         model::WeightSource& weights, const data::Sampler& sampler, std::int64_t samples, std::int64_t batch,
-                         std::int64_t length, const EachSamples& each) {
+LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine,
+                         const model::Decoder& decoder, model::WeightSource& weights, const data::Sampler& sampler,
+                         std::int64_t samples, std::int64_t batch, std::int64_t length, const EachSamples& each) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * length)), targets(tokens.size());
   const auto row = static_cast<std::size_t>(length);
   LossSum sum;
   for (std::int64_t round = 0; round < samples; round += batch * world.size()) {
-    const std::int64_t first = std::min(samples, round + world.rank() * batch), count = std::min(samples - first, batch);
-    const std::int64_t busiest = std::min(samples - round, batch);  // rank 0's: weights are gathered by all, so all go along
+    const std::int64_t first = std::min(samples, round + world.rank() * batch),
+                       count = std::min(samples - first, batch);
+    const std::int64_t busiest =
+        std::min(samples - round, batch);  // rank 0's: weights are gathered by all, so all go along
     std::fill(tokens.begin(), tokens.end(), 0);
     std::fill(targets.begin(), targets.end(), data::kIgnoredTarget);
     comm::agree(world, [&] {
@@ -133,7 +136,8 @@ LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::En
     const std::int64_t rows = std::max<std::int64_t>(count, world.size() > 1 ? std::min<std::int64_t>(busiest, 1) : 0);
     const device::Scope scope(*ctx.arena);
     const View losses = tensor::take(ctx, DType::f32, {rows * length}, "activations");
-    decoder.forward(ctx, engine, weights, {int_view(tokens, 0, rows, length), int_view(targets, 0, rows, length), rows, length}, losses);
+    decoder.forward(ctx, engine, weights,
+                    {int_view(tokens, 0, rows, length), int_view(targets, 0, rows, length), rows, length}, losses);
     sum.loss += sum_of(losses);
     sum.targets += counted(std::span(targets).first(static_cast<std::size_t>(count) * row));
     if (each) each(first, count, losses.as<float>());

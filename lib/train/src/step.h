@@ -11,12 +11,12 @@ namespace fp8::train {
 
 // What a step found.
 struct StepResult {
-  double loss = 0;           // mean over the global batch's targets, nats
-  double grad_norm = 0;      // before clipping
-  double lr = 0;             // used for the update
-  bool skipped = false;      // not finite: nothing was updated
-  gemm::Counts gemms;        // this rank's
-  quant::CastCounts casts;   // of all ranks
+  double loss = 0;          // mean over the global batch's targets, nats
+  double grad_norm = 0;     // before clipping
+  double lr = 0;            // used for the update
+  bool skipped = false;     // not finite: nothing was updated
+  gemm::Counts gemms;       // this rank's
+  quant::CastCounts casts;  // of all ranks
   double seconds = 0, data_seconds = 0;
 };
 
@@ -45,21 +45,24 @@ class MicroBatches {
   mutable std::vector<std::int32_t> tokens_, targets_;
 };
 
-// Runs step `position.step` (from 0). Throws AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`. Collective.
+// Runs step `position.step` (from 0). Throws AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`.
+// Collective.
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
                     const gemm::Count& planned);
 
-// Sum of losses and number of targets over the samples [first, first + batch) of each rank; what an evaluation is made of.
+// Sum of losses and number of targets over the samples [first, first + batch) of each rank; what an evaluation is made
+// of.
 struct LossSum {
   double loss = 0;
   std::int64_t targets = 0;
 };
 
-// Evaluates `samples` samples in file order, `batch` on each rank at a time. `each`, if not empty, is called on every rank with the index of
-// the first sample of this rank's part, how many there are, and their losses [count, T], round after round. Collective.
+// Evaluates `samples` samples in file order, `batch` on each rank at a time. `each`, if not empty, is called on every
+// rank with the index of the first sample of this rank's part, how many there are, and their losses [count, T], round
+// after round. Collective.
 using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
-LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine, const model::Decoder& decoder,
-                         model::WeightSource& weights, const data::Sampler& sampler, std::int64_t samples, std::int64_t batch,
-                         std::int64_t length, const EachSamples& each);
+LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine,
+                         const model::Decoder& decoder, model::WeightSource& weights, const data::Sampler& sampler,
+                         std::int64_t samples, std::int64_t batch, std::int64_t length, const EachSamples& each);
 
 }  // namespace fp8::train

@@ -8,7 +8,6 @@
 
 namespace fp8::train {
 
-using model::Slot;
 using tensor::take;
 
 namespace {
@@ -22,8 +21,8 @@ View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
 
 }  // namespace
 
-ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& group, const hf::Config& config, std::vector<model::Parameter> table,
-                               const StoreOptions& options)
+ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& group, const hf::Config& config,
+                               std::vector<model::Parameter> table, const StoreOptions& options)
     : ctx_(ctx), group_(group), table_(std::move(table)), options_(options), tied_(config.tie_word_embeddings) {
   units_ = static_cast<int>(config.num_hidden_layers) + 2;
   lay_out(config);
@@ -43,17 +42,20 @@ void ParameterStore::lay_out(const hf::Config& config) {
     s.present = true;
     s.extent = model::slot_extent(config, p.slot);
     s.parameters.push_back(static_cast<int>(i));
-    if (p.matmul() || (tied_ && p.role == model::Role::embedding)) s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
+    if (p.matmul() || (tied_ && p.role == model::Role::embedding))
+      s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
     own_[i].number = static_cast<int>(i);
     own_[i].rows = shard::rows_of(p.rows(), group_.rank(), group_.size());
     own_[i].scale = -1;
     s.own_rows += own_[i].rows.count();
   }
-  const bool codes_travel = options_.gather_codes && options_.fp8.recipe != nullptr && options_.fp8.recipe->gather_codes;
+  const bool codes_travel =
+      options_.gather_codes && options_.fp8.recipe != nullptr && options_.fp8.recipe->gather_codes;
   std::int64_t scales = 0;
   for (auto& unit : slots_) {
     for (SlotState& s : unit) {
-      s.coded = codes_travel && !s.parts.empty() && std::all_of(s.parts.begin(), s.parts.end(), [](const auto& p) { return p.fp8; });
+      s.coded = codes_travel && !s.parts.empty() &&
+                std::all_of(s.parts.begin(), s.parts.end(), [](const auto& p) { return p.fp8; });
       if (!s.coded) continue;
       s.first_scale = scales;
       for (const int number : s.parameters) own_[static_cast<std::size_t>(number)].scale = scales++;
@@ -69,7 +71,9 @@ View ParameterStore::matrix(const Context& ctx, DType dtype, std::int64_t rows, 
 // Own rows of a slot's parameters lie one after the other: on one rank that is the whole fused matrix.
 void ParameterStore::take_slot(const Context& ctx, SlotState& s) {
   const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
-  const auto own = [&](DType dtype, std::string_view category) { return matrix(ctx, dtype, s.own_rows, s.extent.cols, vector, category); };
+  const auto own = [&](DType dtype, std::string_view category) {
+    return matrix(ctx, dtype, s.own_rows, s.extent.cols, vector, category);
+  };
   const View master = own(options_.master, "master weights");
   View m, v;
   if (options_.training) {
@@ -115,7 +119,9 @@ void ParameterStore::masters_changed(const Context& ctx) {
   for (const OwnParameter& o : own_) {
     if (o.rows.count() == 0) continue;
     if (!o.copy.empty() && o.copy.data != o.master.data) ops::copy(ctx, o.master, o.copy);
-    if (o.scale >= 0) quant::amax(ctx, o.master, quant::Granularity::tensor, quant::Contract::columns, amax_.rows(o.scale, o.scale + 1));
+    if (o.scale >= 0)
+      quant::amax(ctx, o.master, quant::Granularity::tensor, quant::Contract::columns,
+                  amax_.rows(o.scale, o.scale + 1));
   }
   scales_and_codes(ctx);
 }
@@ -128,13 +134,15 @@ void ParameterStore::scales_and_codes(const Context& ctx) {
   group_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
   const quant::Cast& cast = options_.fp8.recipe->w.columns;
   for (std::size_t i = 0; i < count; ++i) {
-    const float scale = quant::scale_from_amax(amax_.as<float>()[i], dtype::max_of(cast.format), options_.fp8.options.power_of_2);
+    const float scale =
+        quant::scale_from_amax(amax_.as<float>()[i], dtype::max_of(cast.format), options_.fp8.options.power_of_2);
     scales_.as<float>()[i] = scale;
     inverse_scales_.as<float>()[i] = 1.0f / scale;
   }
   for (const OwnParameter& o : own_) {
     if (o.scale < 0 || o.rows.count() == 0) continue;
-    quant::cast_to_bytes(ctx, o.master, cast.format, scales_.as<float>() + o.scale, o.codes, options_.fp8.options.counts);
+    quant::cast_to_bytes(ctx, o.master, cast.format, scales_.as<float>() + o.scale, o.codes,
+                         options_.fp8.options.counts);
   }
 }
 
@@ -154,7 +162,15 @@ void ParameterStore::update(const Context& ctx, const optim::Settings& settings,
   for (const OwnParameter& o : own_) {
     if (o.rows.count() == 0) continue;
     const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
-    optim::Block block{o.master, o.gradient, o.m, o.v, o.copy, {}, p.decay, static_cast<std::uint32_t>(o.number), o.rows.begin * p.cols()};
+    optim::Block block{o.master,
+                       o.gradient,
+                       o.m,
+                       o.v,
+                       o.copy,
+                       {},
+                       p.decay,
+                       static_cast<std::uint32_t>(o.number),
+                       o.rows.begin * p.cols()};
     if (o.copy.data == o.master.data) block.copy = {};
     if (o.scale >= 0) block.amax = amax_.rows(o.scale, o.scale + 1);
     optim::adamw(ctx, block, settings, scalars);

@@ -1,5 +1,5 @@
-// Movement of a rank's parameters: whole weights gathered one unit ahead, gradients summed and scattered behind backward.
-// On one rank nothing moves: the decoder works on the own rows, which are the whole matrices.
+// Movement of a rank's parameters: whole weights gathered one unit ahead, gradients summed and scattered behind
+// backward. On one rank nothing moves: the decoder works on the own rows, which are the whole matrices.
 #include <algorithm>
 
 #include "fp8/ops/norm.h"
@@ -7,7 +7,6 @@
 
 namespace fp8::train {
 
-using model::Slot;
 using model::UnitGradients;
 using model::UnitWeights;
 
@@ -31,10 +30,12 @@ void ParameterStore::take_buffers(const Context& ctx) {
       const bool vector = table_[static_cast<std::size_t>(s.parameters.front())].shape.size() == 1;
       View& whole = gathered_[buffer_of(unit, keep)].slot[i];
       if (whole.empty())
-        whole = matrix(ctx, s.coded ? DType::u8 : options_.compute, s.extent.rows, s.extent.cols, vector, "gathered weights");
+        whole = matrix(ctx, s.coded ? DType::u8 : options_.compute, s.extent.rows, s.extent.cols, vector,
+                       "gathered weights");
       if (!options_.training) continue;
       Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
-      if (r.slot[i].empty()) r.slot[i] = matrix(ctx, DType::f32, s.extent.rows, s.extent.cols, vector, "gradient buffers");
+      if (r.slot[i].empty())
+        r.slot[i] = matrix(ctx, DType::f32, s.extent.rows, s.extent.cols, vector, "gradient buffers");
       if (options_.accumulation && !whole_gradients && r.incoming[i].empty() && s.own_rows > 0)
         r.incoming[i] = matrix(ctx, DType::f32, s.own_rows, s.extent.cols, vector, "gradient buffers");
     }
@@ -78,7 +79,7 @@ UnitWeights ParameterStore::acquire(const Context& ctx, int unit, model::Pass pa
     return slots[i].coded ? slots[i].own_codes : slots[i].own_copy;
   };
   const auto bias_of = [&](std::size_t i) {
-    const bool has = i + 1 < kSlots && table_.size() > 0 && slots[i + 1].present && slots[i + 1].extent.cols == 1 &&
+    const bool has = i + 1 < kSlots && slots[i + 1].present && slots[i + 1].extent.cols == 1 &&
                      table_[static_cast<std::size_t>(slots[i + 1].parameters.front())].role == model::Role::bias;
     return has ? whole(i + 1) : View{};
   };
@@ -89,7 +90,9 @@ UnitWeights ParameterStore::acquire(const Context& ctx, int unit, model::Pass pa
     if (s.parts.empty()) continue;
     if (s.coded) {
       const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
-      w.matmul[i] = linear::prepare_codes(ctx, {whole(i), scales_.rows(s.first_scale, last), inverse_scales_.rows(s.first_scale, last)}, bias_of(i), s.parts, options_.fp8, pass);
+      w.matmul[i] = linear::prepare_codes(
+          ctx, {whole(i), scales_.rows(s.first_scale, last), inverse_scales_.rows(s.first_scale, last)}, bias_of(i),
+          s.parts, options_.fp8, pass);
     } else {
       w.matmul[i] = linear::prepare(ctx, whole(i), bias_of(i), s.parts, options_.fp8, pass);
     }
@@ -134,7 +137,8 @@ void ParameterStore::gradients_done(int unit) {
       View mine = o.gradient;
       if (r.add && o.rows.count() > 0) mine = r.incoming[i].rows(first, first + o.rows.count());
       first += o.rows.count();
-      r.requests.push_back(shard::start_reduce_scatter(group_, r.slot[i].rows(p.slot_row, p.slot_row + p.rows()), mine));
+      r.requests.push_back(
+          shard::start_reduce_scatter(group_, r.slot[i].rows(p.slot_row, p.slot_row + p.rows()), mine));
     }
   }
 }

@@ -27,6 +27,7 @@ struct Digest {
 /// Digest of bytes that come in pieces; the cuts between the pieces do not matter.
 class Digester {
  public:
+  /// Of no bytes yet.
   Digester();
   ~Digester();
   Digester(Digester&&) noexcept;

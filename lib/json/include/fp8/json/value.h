@@ -101,6 +101,7 @@ class Object {
 /// One JSON value. A value type: copies are deep.
 class Value {
  public:
+  // NOLINTBEGIN(google-explicit-constructor): a value is written where a Value is wanted
   /// null
   Value() = default;
   /// null
@@ -125,6 +126,7 @@ class Value {
   Value(Array value) : data_(std::move(value)) {}
   /// object
   Value(Object value) : data_(std::move(value)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   /// What it holds.
   Type type() const;

@@ -37,6 +37,7 @@ struct DecoderOptions {
 /// number of threads).
 class Decoder {
  public:
+  /// Of this shape; copies both.
   Decoder(const hf::Config& config, const DecoderOptions& options);
 
   /// Losses f32 [M] of every target, in nats, 0 where ignored.
