@@ -1,0 +1,149 @@
+// FP8 codes and scales back to weights that can be trained. Codes and scales come from a file that nobody vouches for.
+#include <algorithm>
+#include <cmath>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/error.h"
+#include "fp8/dtype/convert.h"
+#include "fp8/model/convert.h"
+#include "fp8/model/quantize.h"
+#include "stored_weight.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+
+bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) {
+  const DType type = source.at(stored_name(p)).dtype;
+  return type == DType::e4m3 || type == DType::e5m2;
+}
+
+std::string scales_name(const Parameter& p) { return std::string(ckpt::kScales) + p.name; }
+
+// Throws unless the scales of a weight of codes are one, or one for each row.
+void check_scales(const ckpt::Checkpoint& source, const Parameter& p) {
+  const ckpt::TensorMeta* meta = source.find(scales_name(p));
+  if (meta == nullptr) throw Error(source.path() + ": /" + stored_name(p) + ": its codes have no scales");
+  const bool fits = meta->shape == std::vector<std::int64_t>{1} || meta->shape == std::vector{p.rows()};
+  if (meta->dtype != DType::f32 || !fits || p.shape.size() != 2) {
+    throw Error(source.path() + ": /" + meta->name + ": neither one float32 nor one for each of the " +
+                std::to_string(p.rows()) + " rows of the codes");
+  }
+}
+
+void check_source(const ckpt::Checkpoint& source, const std::vector<Parameter>& table) {
+  check_weights(source, table);
+  std::size_t scaled = 0;
+  for (const Parameter& p : table) {
+    if (!is_codes(source, p)) {
+      check_float(source, p);
+      continue;
+    }
+    check_scales(source, p);
+    ++scaled;
+  }
+  for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kScales)) {
+    const std::string name = meta.name.substr(ckpt::kScales.size());
+    const auto found = std::find_if(table.begin(), table.end(), [&](const Parameter& p) { return p.name == name; });
+    if (found == table.end() || !is_codes(source, *found)) {
+      throw Error(source.path() + ": /" + meta.name + ": scales without codes");
+    }
+  }
+  if (scaled == 0) throw Error(source.path() + ": says that it is quantized, but no weight of it is FP8 codes");
+}
+
+std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
+  if (source.kind() != ckpt::Kind::quantized) {
+    throw Error(source.path() + ": not quantized (its kind is " + std::string(ckpt::name_of(source.kind())) +
+                "), so there is nothing to undo");
+  }
+  std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
+  check_source(source, table);
+  take_fates(source, table);
+  return table;
+}
+
+std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& p) {
+  const ckpt::TensorMeta& meta = source.at(scales_name(p));
+  std::vector<float> scales(static_cast<std::size_t>(meta.rows()));
+  source.read(meta.name, std::as_writable_bytes(std::span(scales)));
+  const auto bad = std::find_if(scales.begin(), scales.end(), [](float s) { return !(std::isfinite(s) && s > 0); });
+  if (bad != scales.end()) {
+    throw Error(source.path() + ": /" + meta.name + ": scale " + std::to_string(bad - scales.begin()) +
+                " is not a positive number");
+  }
+  return scales;
+}
+
+// Multiplies codes out; null writes nothing.
+DequantizedTensor uncast_weight(const ckpt::Checkpoint& source, const Parameter& p, DType type,
+                                ckpt::ModelWriter* writer) {
+  const StoredMatrix codes = stored_matrix(source, p);
+  const std::vector<float> scales = read_scales(source, p);
+  if (writer != nullptr) writer->begin_tensor(meta_in_output(source, p, type));
+  uncast_matrix(codes, scales, type, [&](std::span<const std::byte> bytes) {
+    if (writer != nullptr) writer->write(bytes);
+  });
+  if (writer != nullptr) writer->end_tensor();
+  return {p.name, p.shape, codes.dtype, static_cast<std::int64_t>(scales.size())};
+}
+
+// Copies a weight that was not cast, in the format `type`.
+void copy_weight(const ckpt::Checkpoint& source, const Parameter& p, DType type, ckpt::ModelWriter& writer) {
+  const StoredMatrix x = stored_matrix(source, p);
+  std::vector<float> values;
+  std::vector<std::byte> out;
+  writer.begin_tensor(meta_in_output(source, p, type));
+  for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) {
+    if (x.dtype == type) return writer.write(bytes);
+    values.resize(bytes.size() / dtype::size_of(x.dtype));
+    out.resize(values.size() * dtype::size_of(type));
+    dtype::to_floats(x.dtype, bytes.data(), values);
+    dtype::from_floats(values, type, out.data());
+    writer.write(out);
+  });
+  writer.end_tensor();
+}
+
+}  // namespace
+
+DequantizeReport dequantize(const std::string& source_path, const std::string& output,
+                            const DequantizeOptions& options) {
+  if (options.dtype != DType::f32 && options.dtype != DType::bf16) throw Error("--dtype: weights are f32 or bf16");
+  const ckpt::Checkpoint source = open_checkpoint(source_path);
+  const std::vector<Parameter> table = table_of(source);
+  DequantizeReport report;
+  report.weights = static_cast<std::int64_t>(table.size());
+  for (const std::string_view section : {ckpt::kWeights, ckpt::kScales}) {
+    for (const ckpt::TensorMeta& meta : source.tensors(section)) {
+      report.bytes_before = checked_add(report.bytes_before, meta.bytes(), source_path);
+    }
+  }
+  report.bytes = checked_mul(static_cast<std::uint64_t>(parameter_count(table)),
+                             std::uint64_t{dtype::size_of(options.dtype)}, source_path);
+  const hf::Config config = hf::parse_config(source.config(), source_path + ": /config");
+  std::optional<ckpt::ModelWriter> writer = start_output(source, {.path = output,
+                                                                  .kind = ckpt::Kind::model,
+                                                                  .config = config_with_dtype(config, options.dtype),
+                                                                  .weights_bytes = report.bytes,
+                                                                  .origin = options.origin,
+                                                                  .force = options.force,
+                                                                  .dry_run = options.dry_run});
+  ckpt::ModelWriter* const to = writer ? &*writer : nullptr;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (options.progress) options.progress(table[i].name, i, table.size());
+    if (is_codes(source, table[i])) {
+      report.tensors.push_back(uncast_weight(source, table[i], options.dtype, to));
+    } else if (to != nullptr) {
+      copy_weight(source, table[i], options.dtype, *to);
+    }
+  }
+  if (to != nullptr) {
+    ckpt::copy_unknown(source, *to);
+    to->commit();
+  }
+  return report;
+}
+
+}  // namespace fp8::model

@@ -1,0 +1,126 @@
+// A checkpoint to FP8 codes and scales: what is to be cast is settled first, then tensors stream into one file.
+#include "fp8/model/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cast_matrix.h"
+#include "fp8/base/checked.h"
+#include "fp8/base/error.h"
+#include "fp8/model/convert.h"
+#include "stored_weight.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+
+// Makes the weights that a filter matches keep their format; throws for a filter that matches none.
+void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& table) {
+  if (filters.empty()) return;
+  std::vector<Parameter> filtered = table;
+  assign_fates(filtered, {.filters = filters});
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (!filtered[i].reason.starts_with("--filter ")) continue;
+    table[i].fp8 = false;
+    table[i].reason = filtered[i].reason;
+  }
+}
+
+std::vector<Parameter> table_of(const ckpt::Checkpoint& source, const QuantizeOptions& options) {
+  if (source.kind() == ckpt::Kind::quantized) {
+    throw Error(source.path() +
+                ": quantized already (undo that with --dequantize, or take the checkpoint that it was made from)");
+  }
+  std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
+  check_weights(source, table);
+  take_fates(source, table);
+  leave_out(options.filters, table);
+  for (const Parameter& p : table) check_float(source, p);
+  if (std::none_of(table.begin(), table.end(), [](const Parameter& p) { return p.fp8; })) {
+    throw Error(source.path() + ": nothing to quantize: no weight of it has the fate fp8");
+  }
+  return table;
+}
+
+QuantizedTensor summary_of(const Parameter& p, const CastResult& cast) {
+  const auto [least, greatest] = std::minmax_element(cast.inverse_scales.begin(), cast.inverse_scales.end());
+  const auto elements = static_cast<double>(std::max<std::int64_t>(1, cast.counts.elements));
+  QuantizedTensor t{.name = p.name, .shape = p.shape};
+  if (cast.noise > 0) t.sqnr_db = 10 * std::log10(cast.signal / cast.noise);
+  t.saturated_share = static_cast<double>(cast.counts.saturated) / elements;
+  t.underflow_share = static_cast<double>(cast.counts.underflowed) / elements;
+  t.scale_min = *least;
+  t.scale_max = *greatest;
+  return t;
+}
+
+// Casts one weight; null writes nothing.
+QuantizedTensor cast_weight(const ckpt::Checkpoint& source, const Parameter& p, const QuantizeOptions& options,
+                            ckpt::ModelWriter* writer) {
+  const CastRule rule{.format = options.format, .scaling = options.scaling, .power_of_2 = options.power_of_2};
+  if (writer != nullptr) writer->begin_tensor(meta_in_output(source, p, options.format));
+  const CastResult cast = cast_matrix(stored_matrix(source, p), rule, [&](std::span<const std::byte> codes) {
+    if (writer != nullptr) writer->write(codes);
+  });
+  if (writer != nullptr) {
+    writer->end_tensor();
+    ckpt::TensorMeta scales;
+    scales.name = std::string(ckpt::kScales) + p.name;
+    scales.shape = {static_cast<std::int64_t>(cast.inverse_scales.size())};
+    writer->tensor(scales, std::as_bytes(std::span(cast.inverse_scales)));
+  }
+  return summary_of(p, cast);
+}
+
+// Copies one weight; its fate may be another than in the source.
+void copy_weight(const ckpt::Checkpoint& source, const Parameter& p, ckpt::ModelWriter& writer) {
+  const StoredMatrix x = stored_matrix(source, p);
+  writer.begin_tensor(meta_in_output(source, p, x.dtype));
+  for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) { writer.write(bytes); });
+  writer.end_tensor();
+}
+
+// Bytes of a weight that is cast, with its scales.
+std::uint64_t cast_bytes(const Parameter& p, const QuantizeOptions& options) {
+  const std::int64_t scales = options.scaling == quant::Granularity::tensor ? 1 : p.rows();
+  return static_cast<std::uint64_t>(p.size()) + static_cast<std::uint64_t>(scales) * sizeof(float);
+}
+
+}  // namespace
+
+QuantizeReport quantize(const std::string& source_path, const std::string& output, const QuantizeOptions& options) {
+  dtype::max_of(options.format);  // refuses what is not FP8
+  const ckpt::Checkpoint source = open_checkpoint(source_path);
+  const std::vector<Parameter> table = table_of(source, options);
+  QuantizeReport report;
+  report.weights = static_cast<std::int64_t>(table.size());
+  for (const Parameter& p : table) {
+    const std::uint64_t stored = source.at(stored_name(p)).bytes();
+    report.bytes_before = checked_add(report.bytes_before, stored, source_path);
+    report.bytes = checked_add(report.bytes, p.fp8 ? cast_bytes(p, options) : stored, source_path);
+  }
+  std::optional<ckpt::ModelWriter> writer = start_output(source, {.path = output,
+                                                                  .kind = ckpt::Kind::quantized,
+                                                                  .config = source.config(),
+                                                                  .weights_bytes = report.bytes,
+                                                                  .origin = options.origin,
+                                                                  .force = options.force,
+                                                                  .dry_run = options.dry_run});
+  ckpt::ModelWriter* const to = writer ? &*writer : nullptr;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (options.progress) options.progress(table[i].name, i, table.size());
+    if (table[i].fp8) {
+      report.tensors.push_back(cast_weight(source, table[i], options, to));
+    } else if (to != nullptr) {
+      copy_weight(source, table[i], *to);
+    }
+  }
+  if (to != nullptr) {
+    ckpt::copy_unknown(source, *to);
+    to->commit();
+  }
+  return report;
+}
+
+}  // namespace fp8::model

@@ -1,0 +1,187 @@
+// fp8-quantize: the weights of a checkpoint to FP8 codes and scales, and back. See fp8-quantize(1).
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/model/quantize.h"
+
+namespace {
+
+using namespace fp8;
+using Rows = std::vector<std::vector<std::string>>;
+
+cli::Command command() {
+  cli::Command c;
+  c.name = "fp8-quantize";
+  c.about = "turn the weights of a checkpoint into FP8 codes and scales, or back";
+  c.example = "fp8-quantize model.h5 -o q.h5 --scaling row";
+  c.positionals = {{.name = "source",
+                    .metavar = "CHECKPOINT|-",
+                    .help = "what to quantize; - takes a checkpoint record from standard input"}};
+  c.flags = {
+      cli::output_flag("the checkpoint to write"),
+      {.name = "scaling",
+       .kind = cli::Kind::choice,
+       .metavar = "HOW",
+       .help = "one scale for a whole weight, or for each of its rows; needed unless --dequantize",
+       .choices = {"tensor", "row"}},
+      {.name = "format",
+       .kind = cli::Kind::choice,
+       .metavar = "TYPE",
+       .default_text = "e4m3",
+       .help = "format of the codes",
+       .choices = {"e4m3", "e5m2"}},
+      {.name = "power-of-2-scales", .help = "round scales to powers of two"},
+      {.name = "filter", .kind = cli::Kind::list, .metavar = "GLOB", .help = "leave weights of this name as they are"},
+      {.name = "dequantize", .help = "undo it: make a checkpoint that can be trained"},
+      {.name = "dtype",
+       .kind = cli::Kind::choice,
+       .metavar = "TYPE",
+       .default_text = "f32",
+       .help = "format of the weights that --dequantize writes",
+       .choices = {"f32", "bf16"}},
+      cli::json_flag(),
+      cli::dry_run_flag(),
+      cli::force_flag(),
+  };
+  return c;
+}
+
+// Throws when one of the flags was given, which only the opposite direction takes.
+void refuse(const cli::Arguments& arguments, const std::vector<std::string>& flags, const std::string& why) {
+  for (const std::string& flag : flags) {
+    if (arguments.has(flag)) throw Error("--" + flag + ": " + why);
+  }
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return std::to_string(shape[0]) + "x" + std::to_string(shape[1]);
+}
+
+json::Array shape_array(const std::vector<std::int64_t>& shape) { return {shape.begin(), shape.end()}; }
+
+// "14 of 21 weights quantized, 489 KiB before, 166 KiB now"
+std::string sentence(std::size_t done, std::int64_t all, const std::string& what, std::uint64_t before,
+                     std::uint64_t now) {
+  return std::to_string(done) + " of " + std::to_string(all) + " weights " + what + ", " + human_bytes(before) +
+         " before, " + human_bytes(now) + " now";
+}
+
+void print_table(cli::Output& out, const model::QuantizeReport& report, const model::QuantizeOptions& options) {
+  const bool by_row = options.scaling == quant::Granularity::vector;
+  Rows rows = {{"weight", "shape", "SQNR dB", "saturated", "underflow", by_row ? "least scale" : "scale"}};
+  if (by_row) rows.front().emplace_back("greatest scale");
+  for (const model::QuantizedTensor& t : report.tensors) {
+    rows.push_back({t.name, shape_text(t.shape), t.sqnr_db ? format_short(*t.sqnr_db, 4) : "exact",
+                    format_short(t.saturated_share, 3), format_short(t.underflow_share, 3),
+                    format_short(static_cast<double>(t.scale_min), 4)});
+    if (by_row) rows.back().push_back(format_short(static_cast<double>(t.scale_max), 4));
+  }
+  out.text(cli::table(rows));
+  out.line(sentence(report.tensors.size(), report.weights, options.dry_run ? "would be quantized" : "quantized",
+                    report.bytes_before, report.bytes));
+}
+
+json::Value record_of(const std::string& source, const std::string& output, const cli::Arguments& arguments,
+                      const model::QuantizeReport& report) {
+  json::Array tensors;
+  for (const model::QuantizedTensor& t : report.tensors) {
+    tensors.push_back(json::object({{"name", t.name},
+                                    {"shape", shape_array(t.shape)},
+                                    {"sqnr_db", t.sqnr_db ? json::Value(*t.sqnr_db) : json::Value()},
+                                    {"saturated_share", t.saturated_share},
+                                    {"underflow_share", t.underflow_share},
+                                    {"scale_min", t.scale_min},
+                                    {"scale_max", t.scale_max}}));
+  }
+  return json::object({{"type", "quantize"},
+                       {"source", source},
+                       {"path", output},
+                       {"scaling", arguments.text("scaling")},
+                       {"format", arguments.text("format")},
+                       {"power_of_2_scales", arguments.flag("power-of-2-scales")},
+                       {"weights", report.weights},
+                       {"bytes_before", report.bytes_before},
+                       {"bytes", report.bytes},
+                       {"tensors", std::move(tensors)}});
+}
+
+void print_table(cli::Output& out, const model::DequantizeReport& report, const model::DequantizeOptions& options) {
+  Rows rows = {{"weight", "shape", "codes", "scales"}};
+  for (const model::DequantizedTensor& t : report.tensors) {
+    rows.push_back({t.name, shape_text(t.shape), std::string(dtype::name_of(t.format)), std::to_string(t.scales)});
+  }
+  out.text(cli::table(rows));
+  out.line(sentence(report.tensors.size(), report.weights, options.dry_run ? "would be dequantized" : "dequantized",
+                    report.bytes_before, report.bytes));
+}
+
+json::Value record_of(const std::string& source, const std::string& output, const cli::Arguments& arguments,
+                      const model::DequantizeReport& report) {
+  json::Array tensors;
+  for (const model::DequantizedTensor& t : report.tensors) {
+    tensors.push_back(json::object({{"name", t.name},
+                                    {"shape", shape_array(t.shape)},
+                                    {"format", dtype::name_of(t.format)},
+                                    {"scales", t.scales}}));
+  }
+  return json::object({{"type", "dequantize"},
+                       {"source", source},
+                       {"path", output},
+                       {"dtype", arguments.text("dtype")},
+                       {"weights", report.weights},
+                       {"bytes_before", report.bytes_before},
+                       {"bytes", report.bytes},
+                       {"tensors", std::move(tensors)}});
+}
+
+// What both directions do: the options they share, the work, and what is shown of it.
+template <class Options, class Work>
+int run(const cli::Arguments& arguments, const model::Origin& origin, Options options, const Work& work) {
+  const std::string output = arguments.text("output");
+  const std::string source = model::resolve_checkpoint_argument(arguments.positional("source"));
+  cli::Progress progress(arguments.flag("quiet"));
+  options.force = arguments.flag("force");
+  options.dry_run = arguments.flag("dry-run");
+  options.origin = origin;
+  options.progress = [&](const std::string& tensor, std::size_t i, std::size_t n) {
+    progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);
+  };
+  const auto report = work(source, output, options);
+  progress.done();
+  cli::Output out;
+  if (arguments.flag("json")) {
+    out.json(record_of(source, output, arguments, report));
+    if (!options.dry_run) out.json(model::checkpoint_record(output));
+  } else {
+    print_table(out, report, options);
+  }
+  return static_cast<int>(Exit::done);
+}
+
+int quantize(const cli::Arguments& arguments, const model::Origin& origin) {
+  refuse(arguments, {"dtype"}, "goes with --dequantize");
+  model::QuantizeOptions options;
+  options.scaling = arguments.text("scaling") == "row" ? quant::Granularity::vector : quant::Granularity::tensor;
+  options.format = arguments.text("format") == "e5m2" ? dtype::DType::e5m2 : dtype::DType::e4m3;
+  options.power_of_2 = arguments.flag("power-of-2-scales");
+  options.filters = arguments.list("filter");
+  return run(arguments, origin, options, model::quantize);
+}
+
+int dequantize(const cli::Arguments& arguments, const model::Origin& origin) {
+  refuse(arguments, {"scaling", "format", "power-of-2-scales", "filter"},
+         "does not go with --dequantize, which takes the codes as they are");
+  model::DequantizeOptions options;
+  options.dtype = arguments.text("dtype") == "bf16" ? dtype::DType::bf16 : dtype::DType::f32;
+  return run(arguments, origin, options, model::dequantize);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return cli::run(argc, argv, command(), [&](const cli::Arguments& arguments) {
+    const model::Origin origin = model::origin_of("fp8-quantize", cli::version(), argc, argv);
+    return arguments.flag("dequantize") ? dequantize(arguments, origin) : quantize(arguments, origin);
+  });
+}
