@@ -1,10 +1,11 @@
 // fp8-eval: scores a checkpoint; under mpirun the ranks share the work. See fp8-eval(1).
+#include "fp8/train/main.h"
+
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
-#include "fp8/train/main.h"
 
 namespace {
 
@@ -36,8 +37,9 @@ int main(int argc, char** argv) {
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
-        return fp8::train::run_ranks(
-            "fp8-eval", [&](fp8::comm::Communicator& world) { return evaluate(fp8::cli::with_common(command), arguments, world); });
+        return fp8::train::run_ranks("fp8-eval", [&](fp8::comm::Communicator& world) {
+          return evaluate(fp8::cli::with_common(command), arguments, world);
+        });
       },
       fp8::train::library_versions());
 }

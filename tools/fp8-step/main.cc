@@ -1,4 +1,6 @@
 // fp8-step: trains. Optimizer steps, sharded over the ranks that mpirun starts. See fp8-step(1).
+#include "fp8/train/main.h"
+
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
@@ -6,7 +8,6 @@
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
-#include "fp8/train/main.h"
 
 namespace {
 
@@ -21,7 +22,8 @@ cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments
   return arguments;
 }
 
-int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin, comm::Communicator& world) {
+int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin,
+         comm::Communicator& world) {
   train::Config config;
   json::Value flags;
   const bool print = given.flag("print-config");

@@ -174,7 +174,8 @@ void MicroBatch::backward_layer(int unit, const View& x, Kept kept, const View& 
 void MicroBatch::backward_embedding(const View& dres) {
   const UnitGradients g = weights.gradients(0);
   if (head_home != 0) clear_accumulated(ctx, g, {Slot::embedding});
-  if (!g.of(Slot::embedding).empty()) ops::embedding_backward(ctx, batch.tokens.reshaped({env.rows()}), dres, g.of(Slot::embedding));
+  if (!g.of(Slot::embedding).empty())
+    ops::embedding_backward(ctx, batch.tokens.reshaped({env.rows()}), dres, g.of(Slot::embedding));
   weights.gradients_done(0);
 }
 

@@ -30,8 +30,8 @@ void verify_all(comm::Communicator& world, const std::string& path) {
 void check_micro_batch(std::int64_t sequences, std::int64_t length) {
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
   if (sequences > kMost / length)
-    throw Error("--batch-size: " + std::to_string(sequences) + " sequences of " + std::to_string(length) + " tokens, " + std::to_string(kMost) +
-                " tokens at most");
+    throw Error("--batch-size: " + std::to_string(sequences) + " sequences of " + std::to_string(length) + " tokens, " +
+                std::to_string(kMost) + " tokens at most");
 }
 
 void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model) {

@@ -149,7 +149,7 @@ class Run {
   model::Decoder decoder_;
   std::optional<ParameterStore> store_;
   data::Sampler sampler_;
-  MicroBatches batches_;
+  std::optional<MicroBatches> batches_;
   Position position_;
   json::Value provenance_;
   std::optional<std::string> tokenizer_;
@@ -183,7 +183,6 @@ Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Jour
       plan_(plan_of(setup, world)),
       decoder_(setup.model, {setup.config.precision.activations, setup.config.recompute}),
       sampler_(tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
-      batches_(setup.config.grad_accumulation, setup.config.batch_size, setup.config.seq_length),
       position_(setup.position) {
   try {
     arena_ = device::Arena(plan_.bytes, device::Place::host);
@@ -192,6 +191,7 @@ Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Jour
                 "; use a smaller --batch-size or --seq-length, or --recompute full");
   }
   ctx_.arena = &arena_;
+  batches_.emplace(config_.grad_accumulation, config_.batch_size, config_.seq_length);
 }
 
 void Run::load_state() {
@@ -216,7 +216,7 @@ void Run::announce() {
 
 void Run::train_one() {
   StepEnvironment env{ctx_, world_, engine_, decoder_, *store_, casts_, config_};
-  const StepResult r = run_step(env, sampler_, batches_, position_, setup_.planned);
+  const StepResult r = run_step(env, sampler_, *batches_, position_, setup_.planned);
   ++position_.step;
   position_.updates += r.skipped ? 0 : 1;
   position_.tokens += setup_.tokens_per_step();

@@ -23,7 +23,8 @@ int run(int argc, char** argv, const Command& command, const std::function<int(c
 /// Prints `tool: message` on standard error as one line safe for a terminal.
 void print_error(const std::string& tool, const std::string& message);
 
-/// Prints each line of `text` on standard error behind `tool: `, safe for a terminal: what a tool says that is no error.
+/// Prints each line of `text` on standard error behind `tool: `, safe for a terminal: what a tool says that is no
+/// error.
 void print_note(const std::string& tool, const std::string& text);
 
 /// The suite's version: "0.1.0".

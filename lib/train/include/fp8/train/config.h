@@ -1,5 +1,5 @@
-/// Everything a run is told, resolved: fp8-step's flags as a value. What only one rank could know (paths, times) is not part of what a run
-/// computes.
+/// Everything a run is told, resolved: fp8-step's flags as a value. What only one rank could know (paths, times) is not
+/// part of what a run computes.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ std::string_view name_of(Precision p);
 
 /// Precision and everything that goes with it; also what an evaluation needs.
 struct PrecisionConfig {
-  Precision precision = Precision::bf16;         ///< --precision
-  dtype::DType activations = dtype::DType::bf16; ///< --activations; f32 with fp32
-  std::string recipe = "tensorwise";             ///< --recipe, for fp8
-  std::optional<bool> power_of_2;                ///< --power-of-2-scales; nothing: the recipe's default
-  std::optional<bool> gather_codes;              ///< --fp8-all-gather; nothing: where the recipe allows
-  model::FateOptions fates;                      ///< --filter, --auto-filter, --fp8-lm-head
+  Precision precision = Precision::bf16;          ///< --precision
+  dtype::DType activations = dtype::DType::bf16;  ///< --activations; f32 with fp32
+  std::string recipe = "tensorwise";              ///< --recipe, for fp8
+  std::optional<bool> power_of_2;                 ///< --power-of-2-scales; nothing: the recipe's default
+  std::optional<bool> gather_codes;               ///< --fp8-all-gather; nothing: where the recipe allows
+  model::FateOptions fates;                       ///< --filter, --auto-filter, --fp8-lm-head
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
@@ -41,44 +41,45 @@ struct PrecisionConfig {
 
 /// One run.
 struct Config {
-  std::string model, data, out;          ///< paths
-  std::string eval_data;                 ///< path; empty: no evaluation
-  std::int64_t seq_length = 0;           ///< T; 0: the model's max_position_embeddings, 1024 at most
-  std::int64_t batch_size = 8;           ///< sequences per rank and micro-batch
-  std::int64_t grad_accumulation = 1;    ///< micro-batches a step
+  std::string model, data, out;                            ///< paths
+  std::string eval_data;                                   ///< path; empty: no evaluation
+  std::int64_t seq_length = 0;                             ///< T; 0: the model's max_position_embeddings, 1024 at most
+  std::int64_t batch_size = 8;                             ///< sequences per rank and micro-batch
+  std::int64_t grad_accumulation = 1;                      ///< micro-batches a step
   data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order of samples
-  std::int64_t steps = 0;                ///< of the whole run; 0: from epochs
-  double epochs = 0;                     ///< passes over the data, when steps is 0
-  std::int64_t until_step = 0;           ///< stop there; 0: at the end
-  std::uint64_t seed = 0;                ///< of the sampler and of stochastic rounding
-  PrecisionConfig precision;             ///< what matmuls run in
-  optim::Settings optimizer;             ///< AdamW
-  optim::Schedule schedule;              ///< steps filled in by run()
-  double warmup_ratio = 0;               ///< of steps, when schedule.warmup is 0
-  double clip = 1;                       ///< norm gradients are clipped to; 0: no clipping
+  std::int64_t steps = 0;                                  ///< of the whole run; 0: from epochs
+  double epochs = 0;                                       ///< passes over the data, when steps is 0
+  std::int64_t until_step = 0;                             ///< stop there; 0: at the end
+  std::uint64_t seed = 0;                                  ///< of the sampler and of stochastic rounding
+  PrecisionConfig precision;                               ///< what matmuls run in
+  optim::Settings optimizer;                               ///< AdamW
+  optim::Schedule schedule;                                ///< steps filled in by run()
+  double warmup_ratio = 0;                                 ///< of steps, when schedule.warmup is 0
+  double clip = 1;                                         ///< norm gradients are clipped to; 0: no clipping
   dtype::DType master = dtype::DType::f32, moments = dtype::DType::f32;  ///< how they are stored
-  int zero = 3;                          ///< stage
-  bool reshard_after_forward = true;     ///< of stage 3
-  model::Recompute recompute = model::Recompute::none;  ///< activations
-  std::int64_t save_every = 0;           ///< steps; 0: only the last
-  std::int64_t keep = 0;                 ///< checkpoints; 0: all
-  std::int64_t log_every = 1;            ///< steps between records
-  std::int64_t eval_every = 0;           ///< steps; 0: never
-  std::int64_t eval_batches = 0;         ///< batches an evaluation reads; 0: all of the file
-  bool dry_run = false;                  ///< check and plan, write nothing
-  std::string tool_version;              ///< for provenance
-  std::string command;                   ///< for provenance
-  json::Value flags;                     ///< resolved flags, for the first record
+  int zero = 3;                                                          ///< stage
+  bool reshard_after_forward = true;                                     ///< of stage 3
+  model::Recompute recompute = model::Recompute::none;                   ///< activations
+  std::int64_t save_every = 0;                                           ///< steps; 0: only the last
+  std::int64_t keep = 0;                                                 ///< checkpoints; 0: all
+  std::int64_t log_every = 1;                                            ///< steps between records
+  std::int64_t eval_every = 0;                                           ///< steps; 0: never
+  std::int64_t eval_batches = 0;  ///< batches an evaluation reads; 0: all of the file
+  bool dry_run = false;           ///< check and plan, write nothing
+  std::string tool_version;       ///< for provenance
+  std::string command;            ///< for provenance
+  json::Value flags;              ///< resolved flags, for the first record
 };
 
 /// How parameters are kept under a configuration.
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts);
 
 /// What may not change when a run is resumed, by flag name.
-json::Value fixed_settings(const Config& config, std::int64_t global_batch, const std::string& model_digest, const std::string& data_digest);
+json::Value fixed_settings(const Config& config, std::int64_t global_batch, const std::string& model_digest,
+                           const std::string& data_digest);
 
-/// The first setting of two objects that differs, as a message names it: "--lr (0.1JOINT0.2)"; digests without values. Empty: none does.
-/// Settings that `one` lacks are not looked at.
+/// The first setting of two objects that differs, as a message names it: "--lr (0.1JOINT0.2)"; digests without values.
+/// Empty: none does. Settings that `one` lacks are not looked at.
 std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint);
 
 /// Throws Error naming the first setting that differs.

@@ -1,5 +1,5 @@
-/// The flag tables of fp8-step and fp8-eval, and the configurations they stand for. One table is the help, the completions and the names in a
-/// config file; the manuals are held against it.
+/// The flag tables of fp8-step and fp8-eval, and the configurations they stand for. One table is the help, the
+/// completions and the names in a config file; the manuals are held against it.
 #pragma once
 
 #include "fp8/cli/arguments.h"

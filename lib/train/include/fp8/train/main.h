@@ -1,4 +1,5 @@
-/// What the mains of the tools that call MPI share: the session around the work, errors that all ranks agree on, and one voice.
+/// What the mains of the tools that call MPI share: the session around the work, errors that all ranks agree on, and
+/// one voice.
 #pragma once
 
 #include <functional>
@@ -10,12 +11,12 @@
 
 namespace fp8::train {
 
-/// Runs `body` on every rank inside an MPI session (one rank without mpirun: no MPI). An error that all ranks share is thrown on rank 0 and is
-/// the status of the others; any other ends the job after one line on standard error.
+/// Runs `body` on every rank inside an MPI session (one rank without mpirun: no MPI). An error that all ranks share is
+/// thrown on rank 0 and is the status of the others; any other ends the job after one line on standard error.
 int run_ranks(const std::string& tool, const std::function<int(comm::Communicator&)>& body);
 
-/// Throws AgreedError unless all ranks were started with the same flags, as cli::resolved() gives them. Paths may differ: what lies there is
-/// compared by the run. Collective.
+/// Throws AgreedError unless all ranks were started with the same flags, as cli::resolved() gives them. Paths may
+/// differ: what lies there is compared by the run. Collective.
 void check_same_flags(comm::Communicator& world, json::Value flags);
 
 /// Versions of the libraries for --version.

@@ -1,7 +1,7 @@
-/// The parameters of a run on one rank: master weights, moments, gradients and compute copies of the rows it owns, and the movements that make
-/// whole weights of them when the decoder needs them and shards of gradients when it is done. Gathers start one unit ahead; gradients are
-/// summed behind backward. All memory comes from one arena, so that a dry store tells what a real one takes.
-/// Not the loop (run.h) and not the arithmetic of the update (optim).
+/// The parameters of a run on one rank: master weights, moments, gradients and compute copies of the rows it owns, and
+/// the movements that make whole weights of them when the decoder needs them and shards of gradients when it is done.
+/// Gathers start one unit ahead; gradients are summed behind backward. All memory comes from one arena, so that a dry
+/// store tells what a real one takes. Not the loop (run.h) and not the arithmetic of the update (optim).
 #pragma once
 
 #include <array>
@@ -24,15 +24,15 @@ using tensor::View;
 
 /// How parameters are kept and moved.
 struct StoreOptions {
-  DType compute = DType::bf16;               ///< activations' type, and that of weights outside FP8
-  linear::Precision fp8;                     ///< recipe of FP8 linears; null recipe: none are
-  bool gather_codes = true;                  ///< FP8 weights travel as codes where the recipe allows
-  DType master = DType::f32;                 ///< f32 or bf16
-  DType moments = DType::f32;                ///< f32 or bf16
-  int zero = 3;                              ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
-  bool reshard_after_forward = true;         ///< zero 3: gather again for backward
-  bool accumulation = false;                 ///< several micro-batches a step
-  bool training = true;                      ///< false: weights alone, for evaluation
+  DType compute = DType::bf16;        ///< activations' type, and that of weights outside FP8
+  linear::Precision fp8;              ///< recipe of FP8 linears; null recipe: none are
+  bool gather_codes = true;           ///< FP8 weights travel as codes where the recipe allows
+  DType master = DType::f32;          ///< f32 or bf16
+  DType moments = DType::f32;         ///< f32 or bf16
+  int zero = 3;                       ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
+  bool reshard_after_forward = true;  ///< zero 3: gather again for backward
+  bool accumulation = false;          ///< several micro-batches a step
+  bool training = true;               ///< false: weights alone, for evaluation
 };
 
 /// What one rank holds of one parameter. Views are [own rows, cols] (vectors: [own rows]).
@@ -49,9 +49,10 @@ struct OwnParameter {
 /// See the top of this file.
 class ParameterStore final : public model::WeightSource {
  public:
-  /// Takes all memory from the context's arena and zeroes moments. `table` has its fates. Collective only in what follows.
-  ParameterStore(const Context& ctx, comm::Communicator& group, const hf::Config& config, std::vector<model::Parameter> table,
-                 const StoreOptions& options);
+  /// Takes all memory from the context's arena and zeroes moments. `table` has its fates. Collective only in what
+  /// follows.
+  ParameterStore(const Context& ctx, comm::Communicator& group, const hf::Config& config,
+                 std::vector<model::Parameter> table, const StoreOptions& options);
   ~ParameterStore() override;
 
   /// The parameters, with their fates.
@@ -81,10 +82,10 @@ class ParameterStore final : public model::WeightSource {
   /// What is common to all of a slot's parameters in one unit.
   struct SlotState {
     bool present = false;
-    bool coded = false;              // gathered as codes
-    model::Extent extent;            // of the whole matrix
-    std::vector<int> parameters;     // numbers, in row order
-    std::vector<linear::Part> parts; // of a linear
+    bool coded = false;               // gathered as codes
+    model::Extent extent;             // of the whole matrix
+    std::vector<int> parameters;      // numbers, in row order
+    std::vector<linear::Part> parts;  // of a linear
     std::int64_t own_rows = 0;
     View own_copy, own_codes, own_gradient;
     std::int64_t first_scale = -1;
@@ -108,7 +109,8 @@ class ParameterStore final : public model::WeightSource {
   void take_memory(const Context& ctx);
   void take_buffers(const Context& ctx);
   void take_slot(const Context& ctx, SlotState& s);
-  View matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector, std::string_view category) const;
+  View matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
+              std::string_view category) const;
   std::size_t buffer_of(int unit, bool every_unit) const;
   Gathered& gathered(int unit);
   Reducing& reducing(int unit);
