@@ -1,0 +1,183 @@
+// What follows from flags: configurations, what may not change on resuming, and what contradicts itself.
+#include "fp8/train/config.h"
+
+#include "fp8/cli/command.h"
+#include "fp8/train/flags.h"
+#include "fp8/train/main.h"
+#include "helpers.h"
+
+namespace fp8::train {
+namespace {
+
+Config read(std::vector<std::string> words) {
+  words.insert(words.begin(), {"m.h5", "--data", "d.h5", "--out", "run"});
+  return step_config(cli::parse(cli::with_common(step_command()), words));
+}
+
+std::string refusal(const std::vector<std::string>& words) {
+  return error_of([&] { (void)read(words); });
+}
+
+TEST(Flags, DefaultsAreThoseOfTheManual) {
+  const Config c = read({});
+  EXPECT_EQ(c.batch_size, 8);
+  EXPECT_EQ(c.grad_accumulation, 1);
+  EXPECT_EQ(c.seq_length, 0);
+  EXPECT_EQ(c.steps, 0);
+  EXPECT_EQ(c.seed, 0u);
+  EXPECT_EQ(c.sampler, data::SamplerKind::shuffle);
+  EXPECT_EQ(c.precision.precision, Precision::bf16);
+  EXPECT_EQ(c.precision.activations, DType::bf16);
+  EXPECT_EQ(c.precision.recipe, "tensorwise");
+  EXPECT_FALSE(c.precision.power_of_2.has_value());
+  EXPECT_EQ(c.precision.gather_codes, true);
+  EXPECT_EQ(c.schedule.lr, 3e-4);
+  EXPECT_EQ(c.schedule.min_lr, 0);
+  EXPECT_EQ(c.schedule.kind, optim::ScheduleKind::cosine);
+  EXPECT_EQ(c.schedule.warmup, 0);
+  EXPECT_EQ(c.optimizer.beta1, 0.9f);
+  EXPECT_EQ(c.optimizer.beta2, 0.95f);
+  EXPECT_EQ(c.optimizer.eps, 1e-8f);
+  EXPECT_EQ(c.optimizer.weight_decay, 0.1f);
+  EXPECT_EQ(c.clip, 1);
+  EXPECT_EQ(c.master, DType::f32);
+  EXPECT_EQ(c.moments, DType::f32);
+  EXPECT_EQ(c.zero, 3);
+  EXPECT_TRUE(c.reshard_after_forward);
+  EXPECT_EQ(c.recompute, model::Recompute::none);
+  EXPECT_EQ(c.save_every, 0);
+  EXPECT_EQ(c.keep, 0);
+  EXPECT_EQ(c.log_every, 1);
+  EXPECT_FALSE(c.dry_run);
+}
+
+TEST(Flags, EachReachesItsField) {
+  const Config c = read({"--precision",
+                         "fp8",
+                         "--recipe",
+                         "rowwise",
+                         "--activations",
+                         "f32",
+                         "--no-power-of-2-scales",
+                         "--no-fp8-all-gather",
+                         "--filter",
+                         "a*",
+                         "--filter",
+                         "b",
+                         "--auto-filter",
+                         "--fp8-lm-head",
+                         "--betas",
+                         "0.8,0.9",
+                         "--zero",
+                         "1",
+                         "--no-reshard-after-forward",
+                         "--recompute",
+                         "selective",
+                         "--master",
+                         "bf16",
+                         "--moments",
+                         "bf16",
+                         "--schedule",
+                         "wsd",
+                         "--decay-steps",
+                         "5",
+                         "-n"});
+  EXPECT_EQ(c.precision.precision, Precision::fp8);
+  EXPECT_EQ(c.precision.recipe_or_null(), &quant::find_recipe("rowwise"));
+  EXPECT_EQ(c.precision.activations, DType::f32);
+  EXPECT_EQ(c.precision.power_of_2, false);
+  EXPECT_FALSE(c.precision.power_of_2_scales());
+  EXPECT_EQ(c.precision.gather_codes, false);
+  EXPECT_EQ(c.precision.fates.filters, (std::vector<std::string>{"a*", "b"}));
+  EXPECT_TRUE(c.precision.fates.auto_filter && c.precision.fates.lm_head);
+  EXPECT_EQ(c.optimizer.beta1, 0.8f);
+  EXPECT_EQ(c.optimizer.beta2, 0.9f);
+  EXPECT_EQ(c.zero, 1);
+  EXPECT_FALSE(c.reshard_after_forward);
+  EXPECT_EQ(c.recompute, model::Recompute::selective);
+  EXPECT_EQ(c.master, DType::bf16);
+  EXPECT_EQ(c.moments, DType::bf16);
+  EXPECT_EQ(c.schedule.kind, optim::ScheduleKind::wsd);
+  EXPECT_EQ(c.schedule.decay_steps, 5);
+  EXPECT_TRUE(c.dry_run);
+  EXPECT_TRUE(read({"--precision", "fp8", "--recipe", "rowwise"}).precision.power_of_2_scales());
+  EXPECT_FALSE(read({"--precision", "fp8"}).precision.power_of_2_scales());
+  EXPECT_EQ(read({"--precision", "fp32"}).precision.activations, DType::f32);
+  EXPECT_EQ(read({"--precision", "bf16"}).precision.recipe_or_null(), nullptr);
+  EXPECT_EQ(read({"--epochs", "2.5"}).epochs, 2.5);
+  EXPECT_EQ(read({"--warmup-ratio", "0.25"}).warmup_ratio, 0.25);
+}
+
+TEST(Flags, ContradictionsAreNamed) {
+  EXPECT_EQ(refusal({"--steps", "3", "--epochs", "1"}), "--steps: contradicts --epochs");
+  EXPECT_EQ(refusal({"--warmup-steps", "3", "--warmup-ratio", "0.1"}), "--warmup-steps: contradicts --warmup-ratio");
+  for (const char* betas : {"0.9", "0.9,", ",0.9", "0.9,1", "-0.1,0.9", "0.9,0.9,0.9", "a,b", "nan,0.9"}) {
+    EXPECT_EQ(refusal({"--betas=" + std::string(betas)}),
+              "--betas: " + std::string(betas) + ": needs two numbers from 0 up to, not including, 1");
+  }
+}
+
+Config settings() {
+  Config c = read({});
+  c.seq_length = 32;
+  return c;
+}
+
+std::string difference(const std::function<void(Config&)>& change, std::int64_t batch = 8,
+                       const std::string& model = "m", const std::string& data = "d") {
+  Config now = settings();
+  change(now);
+  return error_of([&] {
+    check_same_settings(fixed_settings(settings(), 8, "m", "d"), fixed_settings(now, batch, model, data), "run");
+  });
+}
+
+TEST(Resume, WhatMayChangeAndWhatMayNot) {
+  const auto refused = [](const std::string& what) {
+    return "run: this run was started with another " + what + "; use another --out, or the same settings to resume";
+  };
+  const auto nothing = [](Config&) {};
+  EXPECT_EQ(difference(nothing), "no error");
+  EXPECT_EQ(difference(nothing, 16), refused("global batch (ranks x --batch-size x --grad-accumulation) (8, now 16)"));
+  EXPECT_EQ(difference(nothing, 8, "n"), refused("MODEL"));
+  EXPECT_EQ(difference(nothing, 8, "m", "e"), refused("--data"));
+  EXPECT_EQ(difference([](Config& c) { c.seq_length = 64; }), refused("--seq-length (32, now 64)"));
+  EXPECT_EQ(difference([](Config& c) { c.sampler = data::SamplerKind::sequential; }),
+            refused("--sampler (\"shuffle\", now \"sequential\")"));
+  EXPECT_EQ(difference([](Config& c) { c.seed = 3; }), refused("--seed (0, now 3)"));
+  EXPECT_EQ(difference([](Config& c) { c.schedule.lr = 1e-3; }), refused("--lr (3e-04, now 0.001)"));
+  EXPECT_EQ(difference([](Config& c) { c.schedule.min_lr = 1e-5; }), refused("--min-lr (0.0, now 1e-05)"));
+  EXPECT_EQ(difference([](Config& c) { c.schedule.kind = optim::ScheduleKind::linear; }),
+            refused("--schedule (\"cosine\", now \"linear\")"));
+  EXPECT_EQ(difference([](Config& c) { c.schedule.warmup = 2; }), refused("--warmup-steps (0, now 2)"));
+  EXPECT_EQ(difference([](Config& c) { c.schedule.decay_steps = 2; }), refused("--decay-steps (0, now 2)"));
+  EXPECT_EQ(difference([](Config& c) { c.optimizer.weight_decay = 0; }), refused("--weight-decay (0.1, now 0.0)"));
+  EXPECT_EQ(difference([](Config& c) { c.optimizer.beta2 = 0.9f; }), refused("--betas ([0.9,0.95], now [0.9,0.9])"));
+  EXPECT_EQ(difference([](Config& c) { c.optimizer.eps = 1e-6f; }), refused("--eps (1e-08, now 1e-06)"));
+  EXPECT_EQ(difference([](Config& c) { c.clip = 0; }), refused("--clip (1.0, now 0.0)"));
+  EXPECT_EQ(difference([](Config& c) { c.master = DType::bf16; }), refused("--master (\"fp32\", now \"bf16\")"));
+  EXPECT_EQ(difference([](Config& c) { c.moments = DType::bf16; }), refused("--moments (\"fp32\", now \"bf16\")"));
+  EXPECT_EQ(difference([](Config& c) {
+              c.batch_size = 1, c.grad_accumulation = 8, c.steps = 9, c.until_step = 3, c.zero = 1, c.save_every = 2;
+              c.precision.precision = Precision::fp8, c.precision.recipe = "rowwise",
+              c.recompute = model::Recompute::full;
+              c.reshard_after_forward = false, c.keep = 1, c.log_every = 5, c.eval_every = 2, c.eval_data = "x";
+            }),
+            "no error");
+  // The warmup of a ratio follows --steps, which may change.
+  Config ratio = settings(), longer = settings();
+  ratio.warmup_ratio = longer.warmup_ratio = 0.1;
+  ratio.schedule.warmup = 1, longer.schedule.warmup = 2;
+  EXPECT_EQ(fixed_settings(ratio, 8, "m", "d"), fixed_settings(longer, 8, "m", "d"));
+}
+
+TEST(Ranks, TheSameFlagsOnOneRankAreTheSame) {
+  const auto one = comm::solo();
+  check_same_flags(*one, json::object({{"data", "a"}, {"out", "b"}, {"eval-data", json::Value()}, {"lr", 1.0}}));
+  const json::Value a = json::object({{"steps", 1}, {"lr", 1.0}}), b = json::object({{"steps", 1}, {"lr", 2.0}});
+  EXPECT_EQ(first_difference(a, b, " here, "), "--lr (1.0 here, 2.0)");
+  EXPECT_EQ(first_difference(a, a, ""), "");
+}
+
+}  // namespace
+}  // namespace fp8::train

@@ -1,0 +1,194 @@
+// Whole runs on one rank: records, stopping, resuming, and checkpoints that cannot be trained or resumed.
+#include "fp8/train/run.h"
+
+#include <fstream>
+
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/ckpt/run_folder.h"
+#include "fp8/ckpt/writer.h"
+#include "fp8/model/initialize.h"
+#include "helpers.h"
+
+namespace fp8::train {
+namespace {
+
+class Run : public FolderTest {
+ protected:
+  Run() {
+    write_tokens(at("data.h5"), 1000, 64);
+    (void)model::initialize(small_model(), at("m.h5"), {});
+    config_.model = at("m.h5"), config_.data = at("data.h5"), config_.out = at("run");
+    config_.seq_length = 8, config_.batch_size = 2, config_.steps = 4, config_.schedule.lr = 1e-3;
+    config_.flags = json::object({});
+  }
+  // Runs with a hook that asks to stop after `stop_after` steps (0: never) and keeps records and notes.
+  Exit go(int stop_after = 0) {
+    records_.clear(), notes_.clear();
+    int asked = 0;
+    Hooks hooks;
+    hooks.record = [&](const json::Value& r) { records_.push_back(r); };
+    hooks.note = [&](const std::string& text) { notes_ += text + "\n"; };
+    hooks.progress = [](const std::string&) {};
+    hooks.stop_requested = [&] { return ++asked == stop_after; };
+    const auto one = comm::solo();
+    return run(config_, *one, hooks);
+  }
+  std::string refusal(Exit code = Exit::bad) {
+    return error_of([&] { (void)go(); }, code);
+  }
+  // The types of the records, with their steps.
+  std::string story() const {
+    std::string text;
+    for (const json::Value& r : records_) {
+      const json::Value* step = r.as_object().find("step");
+      text += r.as_object().get_string("type", "record") +
+              (step != nullptr ? " " + std::to_string(step->as_int()) : "") + ", ";
+    }
+    return text;
+  }
+  Config config_;
+  std::vector<json::Value> records_;
+  std::string notes_;
+};
+
+TEST_F(Run, TellsWhatItDoes) {
+  config_.save_every = 2;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(story(), "run, step 1, step 2, checkpoint 2, step 3, step 4, checkpoint 4, end 4, ");
+  EXPECT_EQ(records_.back().as_object().get_string("reason", "end"), "finished");
+  EXPECT_NE(notes_.find("linears:\n"), std::string::npos);
+  EXPECT_NE(notes_.find("total, each rank"), std::string::npos);
+  std::string log;
+  for (const json::Value& r : records_) log += json::dump(r) + "\n";
+  std::ifstream file(at("run/log.jsonl"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), log);
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(story(), "");
+  EXPECT_NE(notes_.find("already at step 4 of 4, nothing to do"), std::string::npos);
+}
+
+TEST_F(Run, StopsOnRequestAndGoesOn) {
+  EXPECT_EQ(go(2), Exit::again);
+  EXPECT_EQ(story(), "run, step 1, step 2, checkpoint 2, end 2, ");
+  EXPECT_EQ(records_.back().as_object().get_string("reason", "end"), "stopped on request");
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(story(), "run, step 3, step 4, checkpoint 4, end 4, ");
+  EXPECT_EQ(records_.front().as_object().get_int("first_step", "run"), 3);
+}
+
+TEST_F(Run, ARequestAtTheLastStepIsNoInterruption) { EXPECT_EQ(go(4), Exit::done); }
+
+TEST_F(Run, ARecordNobodyTakesEndsItWithACheckpoint) {
+  Hooks hooks;
+  hooks.record = [](const json::Value&) { throw Error("standard output: no room"); };
+  hooks.progress = hooks.note = [](const std::string&) {};
+  const auto one = comm::solo();
+  EXPECT_EQ(error_of([&] { (void)run(config_, *one, hooks); }), "standard output: no room");
+  ASSERT_EQ(ckpt::list_steps(at("run")).size(), 1u);
+  std::ifstream file(at("run/log.jsonl"));
+  const std::string log(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(log.find("\"type\":\"checkpoint\""), std::string::npos);
+  EXPECT_NE(log.find("\"reason\":\"output lost\""), std::string::npos);
+}
+
+TEST_F(Run, DryChecksAndWritesNothing) {
+  config_.dry_run = true;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(story(), "");
+  EXPECT_NE(notes_.find("total, each rank"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(at("run")));
+}
+
+// A checkpoint of `kind` with the weights of small_model().
+void write_model(const std::string& path, ckpt::Kind kind, DType type) {
+  const hf::Config model = small_model();
+  ckpt::ModelWriter writer(path, kind, false);
+  writer.document("config", hf::to_json(model));
+  for (const model::Parameter& p : model::parameter_table(model)) {
+    ckpt::TensorMeta meta;
+    meta.name = "weights/" + p.name;
+    meta.dtype = type;
+    meta.shape = p.shape;
+    writer.tensor(meta, std::vector<std::byte>(static_cast<std::size_t>(p.size()) * dtype::size_of(type)));
+  }
+  writer.commit();
+}
+
+TEST_F(Run, QuantizedWeightsCannotBeTrained) {
+  write_model(at("q.h5"), ckpt::Kind::quantized, DType::e4m3);
+  config_.model = at("q.h5");
+  EXPECT_EQ(refusal(), at("q.h5") + ": holds quantized weights, which cannot be trained; undo it first: fp8-quantize " +
+                           at("q.h5") + " --dequantize -o model.h5");
+  write_model(at("i.h5"), ckpt::Kind::model, DType::i32);
+  config_.model = at("i.h5");
+  EXPECT_EQ(refusal(), at("i.h5") + ": model.embed_tokens.weight: stored as int32, which cannot be trained");
+  EXPECT_FALSE(std::filesystem::exists(at("run")));
+}
+
+TEST_F(Run, AStepWithoutSettingsIsNotResumed) {
+  const hf::Config model = small_model();
+  std::filesystem::create_directories(at("run"));
+  const std::string folder = ckpt::begin_folder(at("run/step-00000001"));
+  ckpt::ShardWriter writer(folder, 0, 1, ckpt::Kind::training);
+  writer.document("config", hf::to_json(model));
+  writer.document("train", json::object({{"step", 1}, {"updates", 1}, {"tokens", 16}}));
+  writer.document("provenance", json::Array{});
+  for (const model::Parameter& p : model::parameter_table(model)) {
+    for (const char* section : {"weights/", "optimizer/m/", "optimizer/v/"}) {
+      ckpt::TensorMeta meta;
+      meta.name = section + p.name;
+      meta.shape = p.shape;
+      writer.tensor(meta, 0, p.rows(), std::vector<std::byte>(static_cast<std::size_t>(p.size()) * 4));
+    }
+  }
+  ckpt::commit_folder(folder, at("run/step-00000001"), ckpt::Kind::training, json::object({{"world", 1}}),
+                      {writer.finish()});
+  EXPECT_EQ(refusal(), at("run/step-00000001") + ": /train: has no settings, so the run cannot be resumed");
+}
+
+TEST_F(Run, TooMuchMemoryIsExplainedBeforeAnythingIsWritten) {
+  config_.batch_size = std::int64_t{1} << 44;
+  EXPECT_EQ(refusal(), "--batch-size: 17592186044416 sequences of 8 tokens, 2147483647 tokens at most");
+  config_.batch_size = 2147483647 / 512;
+  config_.seq_length = 512;
+  const std::string said = refusal();
+  EXPECT_EQ(said.find("out of memory: "), 0u) << said;
+  EXPECT_NE(said.find(" on each rank: activations "), std::string::npos) << said;
+  EXPECT_NE(said.find("; use a smaller --batch-size"), std::string::npos) << said;
+  config_.batch_size = 1;
+  config_.grad_accumulation = std::int64_t{1} << 40;
+  EXPECT_EQ(
+      refusal(),
+      "out of memory: the tokens of a step, 4 PiB; use a smaller --batch-size, --seq-length or --grad-accumulation");
+  EXPECT_FALSE(std::filesystem::exists(at("run")));
+}
+
+TEST_F(Run, TenStepsThatAreNotFiniteInARow) {
+  std::ignore = go(1);  // a checkpoint of step 1
+  config_.steps = 30;
+  const ckpt::Checkpoint good = ckpt::Checkpoint::open(at("run/step-00000001"));
+  config_.schedule.lr = 1e-3;
+  config_.clip = 1;
+  config_.out = at("other");
+  // A model with one weight that is NaN.
+  ckpt::ModelWriter writer(at("nan.h5"), ckpt::Kind::model, false);
+  writer.document("config", good.config());
+  for (const ckpt::TensorMeta& meta : good.tensors("weights/")) {
+    std::vector<std::byte> bytes(meta.bytes());
+    good.read(meta.name, bytes);
+    if (meta.name == "weights/model.norm.weight") bytes[2] = bytes[3] = std::byte{0xFF};
+    writer.tensor(meta, bytes);
+  }
+  writer.commit();
+  config_.model = at("nan.h5");
+  EXPECT_EQ(refusal(Exit::diverged),
+            "the loss or the gradient was not finite in 10 steps in a row; the last checkpoint is from before");
+  EXPECT_EQ(story(), "run, step 1, step 2, step 3, step 4, step 5, step 6, step 7, step 8, step 9, step 10, ");
+  for (std::size_t i = 1; i < records_.size(); ++i) {
+    EXPECT_TRUE(records_[i].as_object().at("skipped").as_bool());
+    EXPECT_EQ(records_[i].as_object().get_int("step", "record"), static_cast<std::int64_t>(i));
+  }
+}
+
+}  // namespace
+}  // namespace fp8::train

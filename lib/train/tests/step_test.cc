@@ -1,0 +1,127 @@
+// One step: what was planned is what ran, and less is an error; a step that is not finite changes nothing.
+#include "step.h"
+
+#include "fp8/ops/norm.h"
+#include "helpers.h"
+
+namespace fp8::train {
+namespace {
+
+// A model, its data and all that a step works on, on one rank.
+class Step : public FolderTest {
+ protected:
+  // How a run is told to go, in short.
+  struct Way {
+    const char* recipe = "tensorwise";
+    DType activations = DType::bf16;
+    model::Recompute recompute = model::Recompute::none;
+    bool lm_head = false, codes = true, tied = false;
+    std::int64_t micro_batches = 1;
+  };
+
+  Step() {
+    write_tokens(at("data.h5"), 1000, 64);
+    tokens_.emplace(at("data.h5"));
+  }
+
+  // Runs one step; `lie` is added to the planned number of FP8 GEMMs, `poison` to one weight.
+  StepResult step(const Way& way, std::int64_t lie = 0, float poison = 0) {
+    const hf::Config model = small_model(way.tied);
+    Config config;
+    config.batch_size = 2;
+    config.grad_accumulation = way.micro_batches;
+    config.seq_length = 16;
+    config.recompute = way.recompute;
+    config.schedule = {.lr = 1e-3, .steps = 10};
+    config.precision.precision = Precision::fp8;
+    config.precision.recipe = way.recipe;
+    config.precision.activations = way.activations;
+    config.precision.gather_codes = way.codes;
+    quant::CastCounts casts;
+    StoreOptions options = store_options(config.precision, &casts);
+    options.accumulation = way.micro_batches > 1;
+    const auto one = comm::solo();
+    const std::vector<model::Parameter> table = small_table(model, way.lm_head);
+    Kit kit(*one, model, table, options);
+    kit.fill(odd_value);
+    for (const OwnParameter& o : kit.store->own()) {
+      if (table[static_cast<std::size_t>(o.number)].role == model::Role::norm) o.master.as<float>()[0] += poison;
+    }
+    kit.store->masters_changed(kit.ctx);
+    gemm::Count planned =
+        model::planned_fp8(model, table, *config.precision.recipe_or_null(), 32, way.recompute, way.activations, true);
+    planned.gemms *= way.micro_batches;
+    gemm::Engine engine;
+    const model::Decoder decoder(model, {way.activations, way.recompute});
+    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
+    MicroBatches batches(way.micro_batches, 2, 16);
+    const std::string before = masters(*kit.store);
+    StepEnvironment env{kit.ctx, *one, engine, decoder, *kit.store, casts, config};
+    planned.gemms += lie;
+    const StepResult r = run_step(env, sampler, batches, {}, planned);
+    EXPECT_EQ(r.gemms.linear(gemm::Kind::fp8).gemms, planned.gemms - lie);
+    EXPECT_EQ(before == masters(*kit.store), r.skipped);
+    return r;
+  }
+
+ private:
+  static std::string masters(const ParameterStore& store) {
+    std::string bytes;
+    for (const OwnParameter& o : store.own()) bytes += bytes_of(o.master) + bytes_of(o.m) + bytes_of(o.v);
+    return bytes;
+  }
+  std::optional<data::TokenFile> tokens_;
+};
+
+TEST_F(Step, RunsWhatWasPlanned) {
+  for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
+    for (const DType activations : {DType::bf16, DType::f32}) {
+      for (const auto recompute : {model::Recompute::none, model::Recompute::selective, model::Recompute::full}) {
+        for (const bool lm_head : {false, true}) {
+          SCOPED_TRACE(std::string(recipe) + ", recompute " + std::to_string(static_cast<int>(recompute)));
+          const StepResult r = step({recipe, activations, recompute, lm_head});
+          EXPECT_FALSE(r.skipped);
+          EXPECT_NEAR(r.loss, std::log(64.0), 2.0);
+          EXPECT_GT(r.gemms.fp8_share(), 0.3);
+          EXPECT_GT(r.casts.elements, 0);
+        }
+      }
+    }
+  }
+  step({.codes = false});
+  step({.lm_head = true, .tied = true});
+  step({.micro_batches = 3});
+}
+
+TEST_F(Step, LessFp8ThanPlannedIsAnError) {
+  for (const std::int64_t lie : {1, 1000}) {
+    const std::string said = error_of([&] { step({}, lie); }, Exit::fp8_missing);
+    EXPECT_EQ(said, "FP8 was asked for and did not run as planned: 63 of " + std::to_string(63 + lie) +
+                        " FP8 GEMMs in step 1");
+  }
+  EXPECT_FALSE(step({}, -1).skipped);  // more than planned is none
+}
+
+TEST_F(Step, RecomputedActivationsChangeNoBit) {
+  for (const DType activations : {DType::bf16, DType::f32}) {
+    const StepResult kept = step({.activations = activations});
+    for (const auto recompute : {model::Recompute::selective, model::Recompute::full}) {
+      const StepResult again = step({.activations = activations, .recompute = recompute});
+      EXPECT_EQ(again.loss, kept.loss);
+      EXPECT_EQ(again.grad_norm, kept.grad_norm);
+    }
+  }
+}
+
+TEST_F(Step, WhatIsNotFiniteIsSkipped) {
+  EXPECT_FALSE(step({}).skipped);
+  for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
+    const StepResult r = step({.recipe = recipe}, 0, std::nanf(""));
+    EXPECT_TRUE(r.skipped);
+    EXPECT_FALSE(std::isfinite(r.loss));
+  }
+  EXPECT_TRUE(step({}, 0, INFINITY).skipped);
+}
+
+}  // namespace
+}  // namespace fp8::train

@@ -1,0 +1,231 @@
+/// What a ParameterStore must do on any number of ranks: gathered weights are the whole weights, gradients are sums
+/// over ranks and micro-batches, an update is that of one rank. One process and MPI run these same cases.
+#pragma once
+
+#include "fp8/quant/scale.h"
+#include "helpers.h"
+
+namespace fp8::train {
+
+/// A way to keep parameters.
+struct StoreCase {
+  std::string name;
+  StoreOptions options;
+  bool tied = false, lm_head = false;
+};
+
+inline StoreOptions store_of(DType compute, const char* recipe = nullptr, int zero = 3, bool reshard = true) {
+  StoreOptions o;
+  o.compute = compute;
+  if (recipe != nullptr) {
+    o.fp8.recipe = &quant::find_recipe(recipe);
+    o.fp8.options.power_of_2 = o.fp8.recipe->power_of_2;
+  }
+  o.zero = zero;
+  o.reshard_after_forward = reshard;
+  return o;
+}
+
+/// Every stage, both compute types, with and without FP8, codes that travel and codes that do not.
+inline std::vector<StoreCase> store_cases() {
+  std::vector<StoreCase> cases;
+  for (const int zero : {1, 2, 3}) {
+    const std::string stage = " zero " + std::to_string(zero);
+    cases.push_back({"f32" + stage, store_of(DType::f32, nullptr, zero)});
+    cases.push_back({"bf16" + stage, store_of(DType::bf16, nullptr, zero)});
+    cases.push_back({"codes" + stage, store_of(DType::bf16, "tensorwise", zero), false, true});
+    cases.push_back({"tied codes" + stage, store_of(DType::bf16, "tensorwise", zero), true, true});
+  }
+  cases.push_back({"no reshard", store_of(DType::bf16, "tensorwise", 3, false)});
+  cases.push_back({"rowwise", store_of(DType::bf16, "rowwise")});
+  cases.push_back({"mixed", store_of(DType::f32, "rowwise_with_gw_hp")});
+  cases.push_back({"codes stay", store_of(DType::bf16, "tensorwise")});
+  cases.back().options.gather_codes = false;
+  cases.push_back({"bf16 masters", store_of(DType::bf16, "tensorwise")});
+  cases.back().options.master = cases.back().options.moments = DType::bf16;
+  cases.push_back({"bf16 all over", store_of(DType::bf16)});
+  cases.back().options.master = cases.back().options.moments = DType::bf16;
+  return cases;
+}
+
+/// The whole of parameter `number` in `type`, as a master of type `master` holds it.
+inline std::vector<std::byte> whole(const model::Parameter& p, int number, DType master, DType type) {
+  std::vector<float> values(static_cast<std::size_t>(p.size()));
+  for (std::int64_t i = 0; i < p.size(); ++i) values[static_cast<std::size_t>(i)] = odd_value(number, i);
+  if (master == DType::bf16) {
+    std::vector<std::byte> rounded(values.size() * 2);
+    dtype::from_floats(values, DType::bf16, rounded.data());
+    dtype::to_floats(DType::bf16, rounded.data(), values);
+  }
+  std::vector<std::byte> bytes(values.size() * dtype::size_of(type));
+  dtype::from_floats(values, type, bytes.data());
+  return bytes;
+}
+
+inline std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// A matmul's operand against the whole matrix cast by itself.
+inline void check_operand(const Context& ctx, const StoreOptions& o, const model::Parameter& p, int number,
+                          const quant::Quantized& found, model::Pass pass) {
+  const bool travels = p.fp8 && o.gather_codes && o.fp8.recipe != nullptr && o.fp8.recipe->gather_codes;
+  std::vector<std::byte> source = whole(p, number, o.master, travels ? o.master : o.compute);
+  const View matrix =
+      tensor::make_view(source.data(), travels ? o.master : o.compute, device::Place::host, {p.rows(), p.cols()});
+  const bool forward = pass == model::Pass::forward;
+  if (!p.fp8 || o.fp8.recipe == nullptr) {
+    EXPECT_TRUE(bytes_of(found.codes) == text_of(source));
+    return;
+  }
+  const quant::Cast& cast = forward ? o.fp8.recipe->w.columns : o.fp8.recipe->w.rows;
+  quant::Options options = o.fp8.options;
+  options.counts = nullptr;
+  const quant::Quantized wanted =
+      quant::quantize(ctx, matrix, cast, forward ? quant::Contract::columns : quant::Contract::rows, options);
+  EXPECT_TRUE(bytes_of(found.codes) == bytes_of(wanted.codes));
+  EXPECT_TRUE(bytes_of(found.inverse_scale) == bytes_of(wanted.inverse_scale));
+}
+
+/// The rows of a parameter among the operands of its slot. A slot of parts outside FP8 is one operand.
+inline quant::Quantized operand_of(const linear::Weight& w, const model::Parameter& p) {
+  for (const linear::Operand& o : w.operands) {
+    if (o.part.begin > p.slot_row || o.part.end < p.slot_row + p.rows()) continue;
+    quant::Quantized q = o.codes;
+    q.codes = q.codes.rows(p.slot_row - o.part.begin, p.slot_row - o.part.begin + p.rows());
+    return q;
+  }
+  return {};
+}
+
+/// Weights of every unit, in the order of a step, twice, are the whole weights.
+inline void check_gathers(comm::Communicator& group, const StoreCase& c) {
+  SCOPED_TRACE(c.name);
+  const hf::Config config = small_model(c.tied);
+  Kit kit(group, config, small_table(config, c.lm_head), c.options);
+  EXPECT_EQ(kit.planned, kit.arena.peak());
+  kit.fill(odd_value);
+  const int units = static_cast<int>(config.num_hidden_layers) + 2;
+  for (int visit = 0; visit < 4 * units; ++visit) {
+    const bool forward = visit / units % 2 == 0;
+    const int unit = forward ? visit % units : units - 1 - visit % units;
+    const model::Pass pass = forward ? model::Pass::forward : model::Pass::backward;
+    const device::Scope scope(kit.arena);
+    const model::UnitWeights w = kit.store->acquire(kit.ctx, unit, pass);
+    kit.store->prefetch(forward ? unit + 1 : unit - 1);
+    for (const OwnParameter& o : kit.store->own()) {
+      const model::Parameter& p = kit.store->table()[static_cast<std::size_t>(o.number)];
+      if (p.unit != unit) continue;
+      SCOPED_TRACE(p.name);
+      if (p.matmul()) {
+        check_operand(kit.ctx, c.options, p, o.number, operand_of(w.of(p.slot), p), pass);
+      } else {
+        EXPECT_TRUE(bytes_of(w.vector(p.slot)) == text_of(whole(p, o.number, c.options.master, c.options.compute)));
+      }
+    }
+    kit.store->release(unit);
+  }
+}
+
+/// Writes (or adds) gradients of one micro-batch as a decoder would: units from the last to the first.
+inline void give_gradients(ParameterStore& store, int units, float factor, int micro, int count) {
+  store.begin_micro_batch(micro, count);
+  for (int unit = units - 1; unit >= 0; --unit) {
+    const model::UnitGradients g = store.gradients(unit);
+    for (std::size_t n = 0; n < store.table().size(); ++n) {
+      const model::Parameter& p = store.table()[n];
+      if (p.unit != unit) continue;
+      float* to = g.of(p.slot).as<float>() + p.slot_row * p.cols();
+      for (std::int64_t i = 0; i < p.size(); ++i) {
+        const float value = factor * whole_value(static_cast<int>(n), i);
+        to[i] = g.accumulate ? to[i] + value : value;
+      }
+    }
+    store.gradients_done(unit);
+  }
+}
+
+/// Gradients are sums over ranks and micro-batches, step after step.
+inline void check_reductions(comm::Communicator& group, const StoreCase& c, int micro_batches) {
+  SCOPED_TRACE(c.name + ", " + std::to_string(micro_batches) + " micro-batches");
+  const hf::Config config = small_model(c.tied);
+  StoreOptions options = c.options;
+  options.accumulation = micro_batches > 1;
+  Kit kit(group, config, small_table(config, c.lm_head), options);
+  kit.fill(odd_value);
+  const int units = static_cast<int>(config.num_hidden_layers) + 2;
+  for (int step = 1; step <= 2; ++step) {
+    for (int m = 0; m < micro_batches; ++m) {
+      const int factor = step * (group.rank() + 1) * (m + 1);
+      give_gradients(*kit.store, units, static_cast<float>(factor), m, micro_batches);
+    }
+    kit.store->finish_gradients(kit.ctx);
+    const int ranks = group.size() * (group.size() + 1) / 2, batches = micro_batches * (micro_batches + 1) / 2;
+    const auto factor = static_cast<float>(step * ranks * batches);
+    double squares = 0;
+    for (const OwnParameter& o : kit.store->own()) {
+      const model::Parameter& p = kit.store->table()[static_cast<std::size_t>(o.number)];
+      SCOPED_TRACE(p.name);
+      for (std::int64_t i = 0; i < p.size(); ++i) {
+        const float wanted = factor * whole_value(o.number, i);
+        squares += static_cast<double>(wanted) * static_cast<double>(wanted);
+        const std::int64_t row = i / p.cols();
+        if (row < o.rows.begin || row >= o.rows.end) continue;
+        ASSERT_EQ(o.gradient.as<float>()[i - o.rows.begin * p.cols()], wanted);
+      }
+    }
+    EXPECT_EQ(kit.store->gradient_square_sum(kit.ctx), squares);
+  }
+}
+
+/// Own rows after two updates, and what is gathered then, have the bits of one rank's update of everything.
+inline void check_updates(comm::Communicator& group, const StoreCase& c) {
+  SCOPED_TRACE(c.name);
+  const hf::Config config = small_model(c.tied);
+  const std::unique_ptr<comm::Communicator> one = comm::solo();
+  Kit many(group, config, small_table(config, c.lm_head), c.options),
+      alone(*one, config, small_table(config, c.lm_head), c.options);
+  const int units = static_cast<int>(config.num_hidden_layers) + 2;
+  const optim::Settings settings;
+  for (Kit* kit : {&many, &alone}) kit->fill(odd_value);
+  for (int step = 1; step <= 2; ++step) {
+    const int ranks = group.size() * (group.size() + 1) / 2;
+    give_gradients(*many.store, units, static_cast<float>(group.rank() + 1), 0, 1);
+    give_gradients(*alone.store, units, static_cast<float>(ranks), 0, 1);
+    for (Kit* kit : {&many, &alone}) {
+      kit->store->finish_gradients(kit->ctx);
+      kit->store->update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 5.0, 1.0, 7));
+    }
+  }
+  for (std::size_t i = 0; i < many.store->own().size(); ++i) {
+    const OwnParameter &o = many.store->own()[i], &all = alone.store->own()[i];
+    SCOPED_TRACE(many.store->table()[i].name);
+    if (o.rows.count() == 0) continue;
+    const auto same = [&](const View& mine, const View& of_all) {
+      EXPECT_EQ(mine.empty(), of_all.empty());
+      if (mine.empty()) return;
+      EXPECT_TRUE(bytes_of(mine) == bytes_of(of_all.rows(o.rows.begin, o.rows.end)));
+    };
+    same(o.master, all.master);
+    same(o.m, all.m);
+    same(o.v, all.v);
+    same(o.copy, all.copy);
+    same(o.codes, all.codes);
+  }
+  for (int unit = 0; unit < units; ++unit) {
+    const device::Scope scope(many.arena), other(alone.arena);
+    const model::UnitWeights a = many.store->acquire(many.ctx, unit, model::Pass::forward);
+    const model::UnitWeights b = alone.store->acquire(alone.ctx, unit, model::Pass::forward);
+    for (std::size_t s = 0; s < model::kSlots; ++s) {
+      EXPECT_TRUE(bytes_of(a.plain[s]) == bytes_of(b.plain[s]));
+      ASSERT_EQ(a.matmul[s].operands.size(), b.matmul[s].operands.size());
+      for (std::size_t i = 0; i < a.matmul[s].operands.size(); ++i) {
+        EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.codes) == bytes_of(b.matmul[s].operands[i].codes.codes));
+        EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.inverse_scale) ==
+                    bytes_of(b.matmul[s].operands[i].codes.inverse_scale));
+      }
+    }
+  }
+}
+
+}  // namespace fp8::train

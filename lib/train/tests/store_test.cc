@@ -1,0 +1,57 @@
+// The parameters of a run on one rank, where nothing moves.
+#include "fp8/ops/norm.h"
+#include "store_cases.h"
+
+namespace fp8::train {
+namespace {
+
+TEST(Store, GathersAreTheWholeWeights) {
+  const auto one = comm::solo();
+  for (const StoreCase& c : store_cases()) check_gathers(*one, c);
+}
+
+TEST(Store, GradientsOfMicroBatchesAreSums) {
+  const auto one = comm::solo();
+  for (const StoreCase& c : store_cases()) {
+    for (const int micro_batches : {1, 3}) check_reductions(*one, c, micro_batches);
+  }
+}
+
+TEST(Store, WithoutTrainingThereAreWeightsAlone) {
+  const auto one = comm::solo();
+  const hf::Config config = small_model();
+  StoreOptions options = store_of(DType::bf16);
+  const Kit training(*one, config, small_table(config), options);
+  options.training = false;
+  Kit kit(*one, config, small_table(config), options);
+  kit.fill(odd_value);
+  for (const OwnParameter& o : kit.store->own()) EXPECT_TRUE(o.m.empty() && o.v.empty() && o.gradient.empty());
+  // Two moments and a gradient, f32, each slot on a multiple of 64 bytes.
+  const auto elements = static_cast<std::size_t>(model::parameter_count(kit.store->table()));
+  EXPECT_GE(training.planned - kit.planned, 12 * elements);
+  EXPECT_LT(training.planned - kit.planned, 12 * elements + 3 * 64 * kit.store->table().size());
+}
+
+TEST(Store, ASkippedUpdateChangesNothing) {
+  const auto one = comm::solo();
+  const hf::Config config = small_model();
+  Kit kit(*one, config, small_table(config), store_of(DType::bf16, "tensorwise"));
+  kit.fill(odd_value);
+  std::vector<std::string> before;
+  for (const OwnParameter& o : kit.store->own())
+    before.push_back(bytes_of(o.master) + bytes_of(o.copy) + bytes_of(o.codes));
+  give_gradients(*kit.store, 5, 1.0f, 0, 1);
+  kit.store->finish_gradients(kit.ctx);
+  const optim::Settings settings;
+  const optim::Scalars scalars = optim::scalars_of(settings, 1, 0.1, std::nan(""), 1.0, 0);
+  EXPECT_EQ(scalars.skip, 1);
+  kit.store->update(kit.ctx, settings, scalars);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const OwnParameter& o = kit.store->own()[i];
+    EXPECT_EQ(bytes_of(o.master) + bytes_of(o.copy) + bytes_of(o.codes), before[i]);
+    EXPECT_EQ(bytes_of(o.m), std::string(o.m.bytes(), '\0'));
+  }
+}
+
+}  // namespace
+}  // namespace fp8::train
