@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# From text to an FP8 run laid over a bf16 run: what `make demo` does after the build. Every command is shown before it runs, so that it can be
+# typed as well. About two minutes on two cores.
+#   examples/1-demo/run.sh [FOLDER]      FOLDER, build/demo by default, is emptied if an earlier demo made it, and is otherwise to be new or empty
+# BIN is the folder of the programs, build/bin by default. Not a test: it checks nothing but that every command succeeds.
+set -euo pipefail
+export LC_ALL=C.UTF-8
+root=$(cd "$(dirname "$0")/../.." && pwd)
+BIN=${BIN:-$root/build/bin}
+folder=${1:-$(dirname "$BIN")/demo}
+steps=2000
+held_bytes=111540 # the last tenth of the text
+
+# Two ranks of one thread each, wherever this runs: as root in a container, or on fewer cores than ranks.
+export PATH=$BIN:$PATH FP8_SHARE=$root/share OMP_NUM_THREADS=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers may forbid the other
+if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+
+terminal=
+if [ -t 1 ] && [ -n "${TERM:-}" ] && [ "${TERM:-}" != dumb ]; then terminal=yes; fi
+bold='' plain=''
+if [ -n "$terminal" ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
+
+say() { printf '\n%s%s%s\n\n' "$bold" "$1" "$plain"; }
+show() { printf '$ %s\n' "$*"; }
+run() {
+  show "$@"
+  "$@"
+}
+
+# Step records in, a line every tenth of the run out; on a terminal the newest step as well.
+watch_steps() {
+  local record step loss speed line wipe=
+  if [ -n "$terminal" ]; then wipe=$'\r\e[K'; fi
+  while IFS= read -r record; do
+    [[ $record == '{"type":"step",'* ]] || continue
+    step='' loss='-' speed='-'
+    if [[ $record =~ \"step\":([0-9]+) ]]; then step=${BASH_REMATCH[1]}; fi
+    if [[ $record =~ \"loss\":([0-9.]+) ]]; then loss=${BASH_REMATCH[1]:0:5}; fi
+    if [[ $record =~ \"tokens_per_s\":([0-9]+) ]]; then speed=${BASH_REMATCH[1]}; fi
+    printf -v line '  step %4d of %d   loss %-5s   %6s tokens/s' "$step" "$steps" "$loss" "$speed"
+    if ((step == 1 || step % (steps / 10) == 0)); then
+      printf '%s%s\n' "$wipe" "$line"
+    elif [ -n "$terminal" ]; then
+      printf '%s%s' "$wipe" "$line"
+    fi
+  done
+}
+
+# train NAME FLAGS...: a run of that name, watched.
+train() {
+  local command=(mpirun -n 2 fp8-step model.h5 --config demo.json --out "$@")
+  show "${command[@]}"
+  "${command[@]}" | watch_steps
+}
+
+begin() {
+  local mark=.fp8-demo
+  if [ -e "$folder" ] && [ ! -d "$folder" ]; then
+    echo "demo: $folder: exists and is not a folder" >&2
+    exit 2
+  fi
+  if [ -n "$(ls -A "$folder" 2>/dev/null)" ] && [ ! -e "$folder/$mark" ]; then
+    echo "demo: $folder: holds other files; name a new folder" >&2
+    exit 2
+  fi
+  rm -rf -- "$folder"
+  mkdir -p -- "$folder"
+  cd -- "$folder"
+  touch "$mark"
+}
+
+begin
+SECONDS=0
+printf '%s\n' "${bold}Small programs that train language models in FP8$plain" "in $(pwd)"
+
+say "1  Text becomes tokens, one byte each; the last tenth is held out"
+text=$root/share/text/tinyshakespeare.txt
+head -c "-$held_bytes" "$text" >train.txt
+tail -c "$held_bytes" "$text" >held.txt
+run fp8-tokenize train.txt -o train.h5
+run fp8-tokenize held.txt -o held.h5
+
+say "2  A fresh model, and which of its linears FP8 may compute"
+run fp8-init demo --seed 1 -o fresh.h5
+run fp8-convert fresh.h5 -o model.h5
+
+say "3  One configuration for both runs"
+cat >demo.json <<EOF
+{
+  "data": "train.h5", "seq-length": 128, "batch-size": 4,
+  "eval-data": "held.h5", "eval-every": $((steps / 2)),
+  "steps": $steps, "lr": 2e-3, "min-lr": 1e-4, "warmup-steps": 60
+}
+EOF
+run cat demo.json
+
+say "4  Train in bf16 on two ranks"
+train bf16 --precision bf16 --quiet
+
+say "5  Train in FP8 on the same tokens. What runs in FP8 is said first"
+train fp8 --precision fp8 --recipe tensorwise
+
+say "6  Score both on the text that they never saw"
+printf -v last 'step-%08d' "$steps"
+run mpirun -n 2 fp8-eval "bf16/$last" --data held.h5 --seq-length 128
+run mpirun -n 2 fp8-eval "fp8/$last" --data held.h5 --seq-length 128 --precision fp8
+
+say "7  Both losses, and the FP8 run laid over the bf16 run"
+run fp8-log --plot loss bf16 fp8
+if command -v gnuplot >/dev/null; then run fp8-log --plot loss bf16 fp8 -o loss.svg; fi
+echo
+run fp8-log --compare bf16 fp8
+
+printf '\nDone in %d s. The runs are in %s\n' "$SECONDS" "$(pwd)"
+echo "Next: mandoc -a $root/man/man7/fp8-tutorial.7"
