@@ -14,7 +14,7 @@ VERSION := $(file <share/VERSION)
 MAKEFLAGS += --no-builtin-rules
 
 # Bottom to top. A crate may depend only on crates to its left.
-CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf data linear model train log
+CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf data linear model train log launch
 TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
 
 # Packages, each for the crates whose manifests name it.

@@ -1,0 +1,208 @@
+// The loop of fp8-resume: look for the newest checkpoint, decide, launch, wait, and again.
+#include "fp8/launch/supervise.h"
+
+#include <utility>
+
+#include "fp8/base/text.h"
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/ckpt/run_folder.h"
+#include "fp8/launch/attempts.h"
+#include "fp8/launch/process.h"
+#include "run_lock.h"
+
+namespace fp8::launch {
+namespace {
+
+constexpr std::size_t kNoPhase = static_cast<std::size_t>(-1);
+
+json::Array texts(const std::vector<std::string>& from) {
+  json::Array array;
+  for (const std::string& text : from) array.emplace_back(text);
+  return array;
+}
+
+json::Value decision(const std::string& action, std::initializer_list<json::Member> fields) {
+  json::Value record = json::object({{"type", "resume"}, {"action", action}});
+  for (const json::Member& field : fields) record.as_object().set(field.key, field.value);
+  return record;
+}
+
+// What attempts are counted for.
+json::Value identity(const Job& job) {
+  json::Value phases;
+  if (job.plan) {
+    json::Array array;
+    for (const Phase& p : job.plan->phases)
+      array.push_back(json::object({{"until", p.until}, {"flags", texts(p.flags)}}));
+    phases = std::move(array);
+  }
+  return json::object({{"command", texts(job.command)}, {"plan", std::move(phases)}});
+}
+
+// One job under way.
+class Supervisor {
+ public:
+  Supervisor(const Job& job, const Hooks& hooks) : job_(job), hooks_(hooks), attempts_(job.run, identity(job)) {}
+
+  Exit go() {
+    while (true) {
+      const auto newest = find_newest(job_.run, hooks_.record, hooks_.note);
+      if (!newest && !ckpt::list_steps(job_.run).empty())
+        throw Error(job_.run + ": every checkpoint in it is damaged; move them away to start again");
+      const std::int64_t step = newest ? newest->step : 0;
+      const bool progress = attempts_.observe(step);
+      const std::size_t phase = job_.plan ? job_.plan->phase_after(step).value_or(kNoPhase) : 0;
+      const bool over = job_.plan ? phase == kNoPhase : last_ && last_->with(0);
+      if (over) return done(newest);
+      requests_.take();
+      if ((last_ && last_->asked) || requests_.stop() != 0) return stopped(newest);
+      if (last_) say_retry(step, progress, phase);
+      const std::vector<std::string> words =
+          command_line(job_.command, job_.run, job_.plan ? &*job_.plan : nullptr, phase);
+      if (attempts_.count() >= job_.attempts) give_up();
+      announce(newest, phase, words);
+      if (job_.dry_run) return Exit::done;
+      if (const auto end = launch(words)) return *end;
+    }
+  }
+
+ private:
+  std::string attempt_text() const {
+    return "attempt " + std::to_string(attempts_.count() + 1) + " of " + std::to_string(job_.attempts);
+  }
+
+  Exit done(const std::optional<Found>& newest) {
+    if (!job_.dry_run) attempts_.clear();
+    hooks_.record(decision("done", {{"step", newest ? json::Value(newest->step) : json::Value()},
+                                    {"checkpoint", newest ? json::Value(newest->path) : json::Value()}}));
+    hooks_.note(newest ? "done: " + newest->path : "done, without a checkpoint");
+    return Exit::done;
+  }
+
+  // The stop that was asked for has happened, or nothing ran.
+  Exit stopped(const std::optional<Found>& newest) {
+    const bool saved = !last_ || last_->with(0) || last_->with(static_cast<int>(Exit::again));
+    if (!newest && !saved)
+      throw Error(job_.run + ": stopped on request, but " + last_->how() + " came before the first checkpoint");
+    hooks_.record(decision("stopped", {{"step", newest ? json::Value(newest->step) : json::Value()},
+                                       {"checkpoint", newest ? json::Value(newest->path) : json::Value()},
+                                       {"saved", saved}}));
+    hooks_.note("stopped on request" + (saved ? std::string() : ", but " + last_->how() + " came before a save") +
+                (newest ? "; the newest checkpoint is " + newest->path : std::string()) + "; the same command goes on");
+    return Exit::again;
+  }
+
+  // Why the command, which has just ended, is started again; nothing when it did what a phase wants.
+  void say_retry(std::int64_t step, bool progress, std::size_t phase) {
+    const bool short_of_step = last_->with(0);
+    if (short_of_step && progress && phase != phase_) return;
+    const std::string how =
+        last_->how() +
+        (short_of_step ? " before step " + std::to_string(job_.plan->phases.at(phase).until) : std::string());
+    attempts_.failed(how, last_->said);
+    if (attempts_.count() >= job_.attempts) return;
+    hooks_.record(decision("retry", {{"ended", how},
+                                     {"step", step},
+                                     {"progress", progress},
+                                     {"attempt", attempts_.count() + 1},
+                                     {"attempts", job_.attempts}}));
+    hooks_.note("the command ended with " + how + (progress ? " after a newer checkpoint: " : ": ") + attempt_text());
+  }
+
+  [[noreturn]] void give_up() {
+    hooks_.record(
+        decision("give-up", {{"ended", attempts_.how().empty() ? json::Value() : json::Value(attempts_.how())},
+                             {"attempts", attempts_.count()},
+                             {"said", texts(attempts_.said())}}));
+    if (!attempts_.said().empty()) hooks_.note("the last attempt said:");
+    for (const std::string& line : attempts_.said()) hooks_.note("  " + line);
+    throw Error(job_.run + ": gave up after " + std::to_string(attempts_.count()) +
+                " attempts without a newer checkpoint" +
+                (attempts_.how().empty() ? std::string() : ", the last with " + attempts_.how()) +
+                "; when the cause is mended, remove " + attempts_.path());
+  }
+
+  // What is launched now.
+  void announce(const std::optional<Found>& newest, std::size_t phase, const std::vector<std::string>& words) {
+    if (job_.plan && phase != phase_) {
+      const Phase& now = job_.plan->phases.at(phase);
+      const std::size_t count = job_.plan->phases.size();
+      hooks_.record(decision(
+          "phase", {{"phase", phase + 1}, {"phases", count}, {"until", now.until}, {"flags", texts(now.flags)}}));
+      hooks_.note("phase " + std::to_string(phase + 1) + " of " + std::to_string(count) + ", to step " +
+                  std::to_string(now.until) + ": " + shell_text(now.flags));
+    }
+    phase_ = phase;
+    json::Value record = decision(newest ? "resume" : "launch", {{"step", newest ? newest->step : 0}});
+    if (newest) record.as_object().set("checkpoint", newest->path);
+    record.as_object().set("attempt", attempts_.count() + 1);
+    record.as_object().set("attempts", job_.attempts);
+    record.as_object().set("command", texts(words));
+    hooks_.record(record);
+    hooks_.note((newest ? "resuming from " + newest->path : "starting") + ": " + shell_text(words));
+  }
+
+  // Runs the command; the status of this program when that is decided by how it ended.
+  std::optional<Exit> launch(const std::vector<std::string>& words) {
+    attempts_.begin();
+    const Streams streams{hooks_.out, hooks_.err, [&](int signal) { say_stopping(signal); },
+                          [&](std::size_t count) { say_waiting(count); }};
+    try {
+      last_ = run_command(words, requests_, streams, job_.patience);
+    } catch (const Error&) {
+      attempts_.forgive();
+      throw;
+    }
+    if (last_->lost) {
+      attempts_.forgive();
+      std::rethrow_exception(last_->lost);
+    }
+    const bool final = last_->with(2) || last_->with(3) || last_->with(4);
+    if (final || (last_->asked && (last_->with(0) || last_->with(static_cast<int>(Exit::again))))) attempts_.forgive();
+    if (!final) return std::nullopt;
+    hooks_.record(decision("failed", {{"status", last_->status}}));
+    hooks_.note("the command ended with " + last_->how() + ", which another attempt would not change");
+    return static_cast<Exit>(last_->status);
+  }
+
+  void say_stopping(int signal) {
+    hooks_.record(decision("stop", {{"signal", signal_name(signal)}}));
+    hooks_.note(signal_name(signal) + ": asking the command to save and stop");
+  }
+
+  void say_waiting(std::size_t count) {
+    hooks_.record(decision("wait", {{"processes", count}}));
+    hooks_.note("the command is gone, but left " + std::to_string(count) + " processes behind: waiting for them");
+  }
+
+  const Job& job_;
+  const Hooks& hooks_;
+  Requests requests_;
+  Attempts attempts_;
+  std::optional<Ended> last_;     // how the command ended that ran last
+  std::size_t phase_ = kNoPhase;  // announced last
+};
+
+}  // namespace
+
+std::optional<Found> find_newest(const std::string& run, const std::function<void(const json::Value&)>& record,
+                                 const std::function<void(const std::string&)>& note) {
+  const auto newest = ckpt::newest_valid(run, [&](const ckpt::StepFolder& folder, const std::string& reason) {
+    record(decision("damaged", {{"path", folder.path}, {"reason", reason}}));
+    note(folder.path + ": damaged, trying an older one: " + reason);
+  });
+  if (!newest) return std::nullopt;
+  const ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(newest->path);
+  if (!checkpoint.train().is_object()) throw Error(newest->path + ": has no /train, so it is not a step of a run");
+  return Found{newest->path, checkpoint.train().as_object().get_int("step", newest->path + ": /train")};
+}
+
+Exit supervise(const Job& job, const Hooks& hooks) {
+  if (job.command.empty()) throw Error("command: needed after --");
+  if (job.plan) check_plan(*job.plan, job.command);
+  std::optional<RunLock> lock;
+  if (!job.dry_run) lock.emplace(job.run);
+  return Supervisor(job, hooks).go();
+}
+
+}  // namespace fp8::launch

@@ -1,0 +1,90 @@
+// fp8-resume: runs a training command to the end of its run. See fp8-resume(1).
+#include "fp8/base/error.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/launch/supervise.h"
+
+namespace {
+
+using namespace fp8;
+
+constexpr const char* kTool = "fp8-resume";
+
+cli::Command command() {
+  cli::Command c;
+  c.name = kTool;
+  c.about = "run a training command to its end, from checkpoint to checkpoint";
+  c.example = "fp8-resume run --plan warmup.plan -- mpirun -n 2 fp8-step model.h5 --data data.h5";
+  c.positionals = {{.name = "run", .metavar = "RUN", .help = "the folder of the run"}};
+  c.takes_command = true;
+  c.flags = {
+      {.name = "plan",
+       .kind = cli::Kind::path,
+       .metavar = "FILE",
+       .help = "phases: lines of the step at which a phase ends and its flags"},
+      {.name = "attempts",
+       .kind = cli::Kind::integer,
+       .metavar = "N",
+       .default_text = "3",
+       .help = "give up after this many attempts without a newer checkpoint",
+       .min = 1},
+      {.name = "print", .help = "only name the newest valid checkpoint; status 1 if there is none"},
+      cli::json_flag(),
+      cli::dry_run_flag(),
+  };
+  return c;
+}
+
+void check_flags(const cli::Arguments& arguments) {
+  const bool print = arguments.flag("print"), runs = !arguments.rest().empty();
+  if (print && runs) throw Error("--print: not together with a command");
+  for (const char* flag : {"plan", "attempts", "dry-run"}) {
+    if (print && arguments.has(flag)) throw Error("--" + std::string(flag) + ": not together with --print");
+  }
+  if (arguments.flag("json") && !print) throw Error("--json: only with --print; a run prints JSON Lines anyway");
+  if (!print && !runs) throw Error("COMMAND: needed after -- (or --print)");
+}
+
+int print_newest(const std::string& run, bool json, const std::function<void(const std::string&)>& note) {
+  const auto newest = launch::find_newest(
+      run, [](const json::Value&) {}, note);
+  if (!newest) throw Error(run + ": no checkpoint to resume from", Exit::no);
+  cli::Output out;
+  if (json) {
+    out.json(json::object({{"type", "checkpoint"}, {"path", newest->path}}));
+  } else {
+    out.line(newest->path);
+  }
+  return static_cast<int>(Exit::done);
+}
+
+int resume(const cli::Arguments& arguments) {
+  check_flags(arguments);
+  const bool quiet = arguments.flag("quiet");
+  const auto note = [&](const std::string& line) {
+    if (!quiet) cli::print_note(kTool, line);
+  };
+  std::string run = arguments.positional("run");
+  while (run.size() > 1 && run.ends_with('/')) run.pop_back();
+  if (arguments.flag("print")) return print_newest(run, arguments.flag("json"), note);
+  launch::Job job;
+  job.run = run;
+  if (arguments.has("plan")) job.plan = launch::read_plan(arguments.text("plan"));
+  job.attempts = arguments.integer("attempts");
+  job.command = arguments.rest();
+  job.dry_run = arguments.flag("dry-run");
+  cli::Output out, err(2);
+  const launch::Hooks hooks{[&](const json::Value& record) { out.json(record); }, note,
+                            [&](std::string_view lines) { out.text(lines); },
+                            [&](std::string_view bytes) {
+                              try {
+                                err.text(bytes);
+                              } catch (...) {  // nobody to tell, and no reason to stop
+                              }
+                            }};
+  return static_cast<int>(launch::supervise(job, hooks));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::run(argc, argv, command(), resume); }
