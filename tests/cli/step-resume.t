@@ -1,0 +1,131 @@
+#!/bin/sh
+# fp8-step on one rank: what it saves, how it stops, how the same command goes on, and what it does about bad numbers.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+few="--seq-length 16 --batch-size 2 -q"
+steps() { (cd "$1" && echo step-*); }
+
+# --- what is saved
+ok "a run" fp8-step m.h5 --data d.h5 $few --out last --steps 3
+is "the last step is always saved" "$(ls last)" "$(printf 'log.jsonl\nstep-00000003')"
+is "as one file and a manifest" "$(ls last/step-00000003)" "$(printf 'manifest.json\nrank-00000-of-00001.h5')"
+ok "--save-every" fp8-step m.h5 --data d.h5 $few --out every --steps 5 --save-every 2
+is "and the last" "$(steps every)" "step-00000002 step-00000004 step-00000005"
+ok "--keep" fp8-step m.h5 --data d.h5 $few --out keep --steps 5 --save-every 1 --keep 2
+is "the newest" "$(steps keep)" "step-00000004 step-00000005"
+ok "they verify" sh -c 'fp8-info --verify keep/step-00000004 && fp8-info --verify keep/step-00000005'
+cp keep/log.jsonl before
+ok "the same command again" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --out keep --steps 5 --save-every 1 --keep 2
+is "says that there is nothing to do" "$(cat err)" "fp8-step: keep: already at step 5 of 5, nothing to do"
+is "and no more" "$(cat out)" ""
+cmp before keep/log.jsonl
+result $? "nor does it write"
+ok "a step of a run is a model to start from" fp8-step keep/step-00000005 --data d.h5 $few --out fresh --steps 1
+is "at step 1" "$(story fresh/log.jsonl)" "run step1 checkpoint1 end1 "
+
+# --- going on is the same as never having stopped, bit for bit
+same_command() { fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 4 --steps 4 --save-every 2 --lr 1e-2 --out run "$@"; }
+n=0
+for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision fp8 --recipe rowwise" "--precision fp8 --recipe rowwise_with_gw_hp" \
+  "--precision bf16 --master bf16" "--precision fp8 --master bf16 --moments bf16" "--precision fp8 --grad-accumulation 2 --recompute full" \
+  "--sampler sequential --schedule wsd --decay-steps 2 --warmup-steps 1"; do
+  n=$((n + 1))
+  mkdir a$n b$n
+  (cd a$n && same_command $way >log 2>err)
+  cp -r a$n/run b$n/run && rm -r b$n/run/step-00000004 b$n/run/log.jsonl # as a kill after step 2 leaves it
+  (cd b$n && same_command $way >log 2>err)
+  is "$way: goes on" "$(story b$n/log)" "run step3 step4 checkpoint4 end4 "
+  is "$way: the same losses" "$(losses b$n/log)" "$(losses a$n/log | tail -2)"
+  cmp a$n/run/step-00000004/rank-00000-of-00001.h5 b$n/run/step-00000004/rank-00000-of-00001.h5 &&
+    cmp a$n/run/step-00000004/manifest.json b$n/run/step-00000004/manifest.json
+  result $? "$way: the same bytes"
+done
+[ "$(losses a3/log)" != "$(losses a4/log)" ] && [ "$(losses a2/log)" != "$(losses a3/log)" ]
+result $? "the ways are ways of their own"
+ok "--until-step stops" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 3
+is "and says so" "$(story until/log.jsonl)$(tail -1 until/log.jsonl | grep -c until-step)" "run step1 step2 step3 checkpoint3 end3 1"
+ok "without it the run goes on" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until
+same_step "to the weights and moments of a run that never stopped" until/step-00000004 a3/run/step-00000004
+ok "an earlier --until-step has nothing to do" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 2
+
+# --- what may change, and what may not
+go_on() { fp8-step m.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --precision fp8 "$@"; }
+for words in "--lr 1e-3" "--seed 3" "--seq-length 32" "--sampler sequential" "--schedule linear" "--warmup-steps 1" "--weight-decay 0" "--betas 0.9,0.9" \
+  "--clip 2" "--moments bf16"; do
+  says "another ${words%% *} is refused" "^fp8-step: until: this run was started with another ${words%% *} \\(.*; use another --out" go_on --steps 8 $words
+done
+says "another batch is refused" 'another global batch \(ranks x --batch-size x --grad-accumulation\) \(4, now 2\)' go_on --steps 8 --batch-size 2
+head -c 9000 text.txt >other.txt && fp8-tokenize other.txt -o d2.h5 >out 2>err && fp8-init tiny --seed 7 -o m2.h5 >out 2>err
+says "other data is refused" '^fp8-step: until: this run was started with another --data;' go_on --steps 8 --data d2.h5
+says "another model is refused" '^fp8-step: until: this run was started with another MODEL;' fp8-step m2.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --steps 8
+status "with status 2" 2 go_on --steps 8 --lr 1e-3
+is "nothing was written" "$(steps until)" "step-00000003 step-00000004"
+cp m.h5 moved.h5
+at=4
+for words in "--steps 5" "--precision bf16" "--precision fp32" "--recipe rowwise" "--zero 1" "--batch-size 2 --grad-accumulation 2" "--batch-size 1 --grad-accumulation 4" \
+  "--recompute full" "--filter *down*" "--log-every 2 --save-every 1" "--eval-data d2.h5 --eval-every 1" "--no-fp8-all-gather"; do
+  at=$((at + 1))
+  go_on --steps $at $words >out 2>err
+  result $? "going on with $words"
+  is "with $words: step $at alone" "$(losses out | cut -d' ' -f1)" $at
+done
+ok "from a copy of the model" fp8-step moved.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --steps $((at + 1))
+
+# --- damage
+cp -r a1 damaged
+printf '\001' | dd of=damaged/run/step-00000004/rank-00000-of-00001.h5 bs=1 seek=300000 conv=notrunc 2>/dev/null
+mkdir damaged/run/step-00000009.tmp && echo half >damaged/run/step-00000009.tmp/rank-00000-of-00001.h5
+(cd damaged && same_command --precision fp32 >log 2>err)
+result $? "the newest checkpoint is damaged"
+says "that is said" '^fp8-step: run/step-00000004: damaged, trying an older one: run/step-00000004/rank-00000-of-00001.h5: ' cat damaged/err
+says "leftovers are removed, which is said" '^fp8-step: run/step-00000009.tmp: left over from an interrupted save, removed' cat damaged/err
+says "it goes on from the one before" '^fp8-step: resuming from run/step-00000002' cat damaged/err
+is "step by step" "$(story damaged/log)" "run step3 step4 checkpoint4 end4 "
+cmp damaged/run/step-00000004/rank-00000-of-00001.h5 a1/run/step-00000004/rank-00000-of-00001.h5
+result $? "and replaces it by the same bytes"
+for f in damaged/run/step-*/rank*; do : >"$f"; done
+(cd damaged && same_command --precision fp32 >log 2>err)
+is "when all are damaged that is status 2" $? 2
+says "and said" '^fp8-step: run: every checkpoint in it is damaged' tail -1 damaged/err
+is "and nothing is removed" "$(steps damaged/run)" "step-00000002 step-00000004"
+
+# --- signals
+for signal in USR1 TERM; do
+  fp8-step m.h5 --data d.h5 --out sig$signal --steps 100000 --batch-size 8 --seq-length 32 -q >sig.log 2>err &
+  job=$!
+  until grep -q '"type":"step"' sig.log; do sleep 0.05; done
+  kill -$signal $job
+  wait $job
+  is "$signal: status 75, silently" "$? $(cat err)" "75 "
+  at=$(field step sig.log | tail -1)
+  is "$signal: a checkpoint and the reason" "$(tail -2 sig.log | cut -c1-28 | tr '\n' ' ')$(grep -c 'stopped on request' sig.log)" \
+    "$(printf '{"type":"checkpoint","step":%s {"type":"end","step":%s,"tokens":' "$at" "$at" | awk '{ print substr($1, 1, 28), substr($2, 1, 28) }') 1"
+  ok "$signal: the same command goes on" fp8-step m.h5 --data d.h5 --out sig$signal --steps 100000 --batch-size 8 --seq-length 32 -q --until-step $((at + 1))
+  is "$signal: at the next step" "$(losses out | cut -d' ' -f1)" $((at + 1))
+done
+
+# --- numbers that are not finite
+cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
+size=$(wc -c <nan/model.safetensors)
+printf '\377\377' | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null
+ok "a model with one weight that is not a number" fp8-convert nan -o nan.h5
+for way in bf16 fp8; do
+  status "$way: ten skipped steps are status 4" 4 fp8-step nan.h5 --data d.h5 $few --out nan$way --steps 20 --save-every 4 --precision $way
+  is "$way: all were skipped" "$(grep -c '"skipped":true' out) $(grep -c '"skipped":false' out)" "10 0"
+  is "$way: one line says so" "$(cat err)" "fp8-step: the loss or the gradient was not finite in 10 steps in a row; the last checkpoint is from before"
+  is "$way: what is no number is null" "$(field loss out | sort -u)" null
+done
+fp8-convert nanbf16/step-00000008 --merge -o after.h5 >out 2>err && fp8-convert after.h5 --dtype bf16 -o after16.h5 >out 2>err
+same_step "skipped steps do not touch the weights" nan.h5 after16.h5
+
+# --- memory: the plan is what is taken
+ok "a model of 27 million parameters" fp8-init demo --set hidden_size=512 --set intermediate_size=1376 --set num_hidden_layers=10 -o big.h5
+fp8-step big.h5 --data d.h5 --out big --seq-length 64 --batch-size 1 --steps 1 -q >big.log 2>err
+plan=$(sed -n 's/.*"total":\([0-9]*\).*/\1/p' big.log)
+peak=$(field memory_peak_bytes big.log)
+[ "$plan" -gt 400000000 ] && [ "$peak" -gt $((plan * 9 / 10)) ] && [ "$peak" -lt $((plan * 5 / 4 + 64000000)) ]
+result $? "its peak of memory is that of the plan ($peak, planned $plan)"
+rm -r big big.h5
+
+done_testing
