@@ -8,7 +8,7 @@ export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/demo}
-steps=2000
+steps=1500
 held_bytes=111540 # the last tenth of the text
 
 # Two ranks of one thread each, wherever this runs: as root in a container, or on fewer cores than ranks.
@@ -111,7 +111,7 @@ say "7  Both losses, and the FP8 run laid over the bf16 run"
 run fp8-log --plot loss bf16 fp8
 if command -v gnuplot >/dev/null; then run fp8-log --plot loss bf16 fp8 -o loss.svg; fi
 echo
-run fp8-log --compare bf16 fp8
+run fp8-log --compare bf16 fp8 --gate 0.05
 
 printf '\nDone in %d s. The runs are in %s\n' "$SECONDS" "$(pwd)"
 echo "Next: mandoc -a $root/man/man7/fp8-tutorial.7"

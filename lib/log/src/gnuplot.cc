@@ -170,7 +170,7 @@ std::string style_of(const Picture& picture, Image image, const Range& range, co
          "set grid lt 1 dt 1 lw 1 lc rgb '#e4e4e4'\n"
          "set key tmargin left horizontal reverse Left samplen 2 width 2 textcolor rgb '#202020'\n"
          "set rmargin 4\n"
-         "set format x '%.0s%c'\nset format y '%g'\nset xlabel '" +
+         "set format x '%.1s%c'\nset format y '%g'\nset xlabel '" +
          (picture.by_tokens ? "tokens seen" : "step") + "' textcolor rgb '#202020'\nset ylabel " +
          quoted(axis_label(picture.metric) + scale.suffix) +
          " textcolor rgb '#202020'\nset autoscale xfix\nset offsets 0, 0, graph 0.03, " +
