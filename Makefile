@@ -90,7 +90,7 @@ $O/bin/%:
 $O/test/%:
 	@mkdir -p $(@D)
 	$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
-$O/%.o: %.cc
+$O/%.o: %.cc Makefile
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
 $O/lib/ops/src/tile.o: CXXFLAGS += -ffp-contract=fast # elsewhere a product that is added is fused only where the code says so
