@@ -43,9 +43,19 @@ Distance first_step(const std::string& model_name, const quant::Recipe& recipe, 
   return d;
 }
 
-// Not qwen3: a few of its codes lie so near a rounding tie that the last bit of a float32 decides, and fall the other
-// way here.
-const std::vector<std::string> kModels{"llama3"};
+const std::vector<std::string> kModels{"llama3", "qwen3"};
+
+// How far the first step may be off. In two cases of qwen3 a code of a gradient (tensorwise: of layer 1's gate) lies on
+// a rounding tie that the last bit of a float32 decides, and falls the other way here: that moves gradients below it,
+// not the loss.
+struct Bounds {
+  double loss = 1e-5, grad_norm = 5e-5, gradient = 1e-3;
+};
+Bounds bounds_of(const std::string& model, std::string_view recipe) {
+  if (model == "qwen3" && recipe == "tensorwise") return {1e-5, 5e-4, 2e-2};
+  if (model == "qwen3" && recipe == "rowwise") return {1e-5, 5e-5, 3e-3};
+  return {};
+}
 
 TEST(Fp8InFloats, FirstStepOfEveryRecipe) {
   const Workplace at("llama3");
@@ -53,9 +63,10 @@ TEST(Fp8InFloats, FirstStepOfEveryRecipe) {
   for (const std::string& model : kModels)
     for (const quant::Recipe& recipe : quant::recipes()) {
       const Distance d = first_step(model, recipe, std::string(recipe.name), first);
-      EXPECT_LE(d.loss, 1e-5) << model << " " << recipe.name;
-      EXPECT_LE(d.grad_norm, 5e-5) << model << " " << recipe.name;
-      EXPECT_LE(d.gradient, 1e-3) << model << " " << recipe.name;
+      const Bounds bounds = bounds_of(model, recipe.name);
+      EXPECT_LE(d.loss, bounds.loss) << model << " " << recipe.name;
+      EXPECT_LE(d.grad_norm, bounds.grad_norm) << model << " " << recipe.name;
+      EXPECT_LE(d.gradient, bounds.gradient) << model << " " << recipe.name;
     }
 }
 

@@ -105,8 +105,8 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
       for (std::int64_t c = 0; c < n; ++c) {
         const float g = to_float(gate[c]), u = to_float(up[c]), dv = to_float(d[c]);
         const float s = sigmoid<T>(g);
-        d_gate[c] = from_float<T>(dv * u * (s + g * s * (1.0f - s)));
-        d_up[c] = from_float<T>(dv * (g * s));
+        d_gate[c] = from_float<T>(dv * u * s * __builtin_fmaf(g, 1.0f - s, 1.0f));
+        d_up[c] = from_float<T>(dv * silu<T>(g));
       }
     });
   });
