@@ -1,5 +1,5 @@
 // Casts of one matrix in two passes over pieces of its rows: largest magnitudes first, then codes and what they lose.
-// Sums are taken row by row and added in the order of rows, so that threads do not show in them.
+// Loops beside those of quant stay on one thread: the disk is slower.
 #include "cast_matrix.h"
 
 #include <algorithm>
@@ -15,12 +15,6 @@ namespace {
 
 using dtype::DType;
 using tensor::View;
-
-// Sums of one row.
-struct Sums {
-  double signal = 0;
-  double noise = 0;
-};
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -60,7 +54,6 @@ quant::CastCounts cast_piece(const View& x, DType format, std::span<const float>
 // values[i] becomes values[i] times the inverse scale of its row.
 void scale_rows(std::span<float> values, std::int64_t rows, std::span<const float> inverse) {
   const std::int64_t cols = static_cast<std::int64_t>(values.size()) / rows;
-#pragma omp parallel for
   for (std::int64_t r = 0; r < rows; ++r) {
     const float scale = inverse[inverse.size() == 1 ? 0 : to_size(r)];
     float* const row = values.data() + r * cols;
@@ -72,8 +65,6 @@ void scale_rows(std::span<float> values, std::int64_t rows, std::span<const floa
 // Adds the sums of a piece: x as it was, y as its codes say.
 void add_sums(std::span<const float> x, std::span<const float> y, std::int64_t rows, CastResult& result) {
   const std::int64_t cols = static_cast<std::int64_t>(x.size()) / rows;
-  std::vector<Sums> sums(to_size(rows));
-#pragma omp parallel for
   for (std::int64_t r = 0; r < rows; ++r) {
     const float* const a = x.data() + r * cols;
     const float* const b = y.data() + r * cols;
@@ -84,11 +75,8 @@ void add_sums(std::span<const float> x, std::span<const float> y, std::int64_t r
       signal += v * v;
       noise += d * d;
     }
-    sums[to_size(r)] = {signal, noise};
-  }
-  for (const Sums& s : sums) {
-    result.signal += s.signal;
-    result.noise += s.noise;
+    result.signal += signal;
+    result.noise += noise;
   }
 }
 

@@ -13,8 +13,6 @@
 namespace fp8::model {
 namespace {
 
-using dtype::DType;
-
 // Makes the weights that a filter matches keep their format; throws for a filter that matches none.
 void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& table) {
   if (filters.empty()) return;

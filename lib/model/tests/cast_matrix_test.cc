@@ -1,0 +1,184 @@
+// Casts of one matrix against the reference values of torchao, and that pieces do not show.
+#include "cast_matrix.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "fp8/base/error.h"
+#include "fp8/dtype/convert.h"
+#include "fp8/h5/reader.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+
+StoredMatrix in_memory(const std::vector<std::byte>& bytes, std::int64_t rows, std::int64_t cols, DType type) {
+  const std::size_t row = static_cast<std::size_t>(cols) * dtype::size_of(type);
+  return {"x", rows, cols, type, [&bytes, row](std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
+            ASSERT_EQ(out.size(), static_cast<std::size_t>(end - begin) * row);
+            std::memcpy(out.data(), bytes.data() + static_cast<std::size_t>(begin) * row, out.size());
+          }};
+}
+
+WriteBytes append_to(std::vector<std::byte>& out) {
+  return [&out](std::span<const std::byte> bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); };
+}
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  std::vector<std::byte> out(values.size() * sizeof(float));
+  std::memcpy(out.data(), values.data(), out.size());
+  return out;
+}
+
+struct Mode {
+  std::string name;
+  DType format;
+  quant::Granularity scaling;
+};
+
+// One case and mode of tensors.h5: codes bit for bit, or, where x is poisoned, the refusal.
+void check_case(const h5::Reader& file, const std::string& name, const Mode& mode, bool power_of_2, int& cast) {
+  const std::string prefix = name + "/" + mode.name + (power_of_2 ? "_pow2" : "");
+  if (file.find(prefix + "_codes") == nullptr) return;
+  SCOPED_TRACE(prefix);
+  const h5::Entry& entry = file.at(name + "/x");
+  std::vector<std::byte> x(entry.bytes);
+  file.read(entry.name, x);
+  const StoredMatrix matrix = in_memory(x, entry.shape.at(0), entry.shape.at(1), entry.dtype);
+  const CastRule rule{mode.format, mode.scaling, power_of_2};
+  std::vector<float> values(x.size() / dtype::size_of(entry.dtype));
+  dtype::to_floats(entry.dtype, x.data(), values);
+  std::vector<std::byte> codes;
+  if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); })) {
+    EXPECT_THROW(cast_matrix(matrix, rule, append_to(codes)), Error);
+    EXPECT_TRUE(codes.empty());
+    return;
+  }
+  const CastResult result = cast_matrix(matrix, rule, append_to(codes));
+  const auto wanted = file.read_as<std::uint8_t>(prefix + "_codes");
+  ASSERT_EQ(codes.size(), wanted.size());
+  EXPECT_EQ(std::memcmp(codes.data(), wanted.data(), codes.size()), 0);
+  const auto scales = file.read_as<float>(prefix + "_scale");
+  ASSERT_EQ(result.inverse_scales.size(), scales.size());
+  for (std::size_t i = 0; i < scales.size(); ++i) EXPECT_EQ(result.inverse_scales[i], 1.0F / scales[i]) << i;
+  ++cast;
+}
+
+TEST(CastMatrix, EveryReferenceCase) {
+  const h5::Reader file("tests/golden/casts/tensors.h5");
+  const Mode modes[] = {{"tensorwise_e4m3", DType::e4m3, quant::Granularity::tensor},
+                        {"tensorwise_e5m2", DType::e5m2, quant::Granularity::tensor},
+                        {"per_row_e4m3", DType::e4m3, quant::Granularity::vector}};
+  int cast = 0;
+  for (const std::string& name : file.groups()) {
+    if (name.empty()) continue;
+    for (const Mode& mode : modes) {
+      for (const bool power_of_2 : {false, true}) check_case(file, name, mode, power_of_2, cast);
+    }
+  }
+  EXPECT_GE(cast, 100);
+}
+
+// Three pieces and a rest: what a matrix gives must not depend on where they join.
+class Pieces : public testing::Test {
+ protected:
+  static constexpr std::int64_t kRows = 100000, kCols = 32;
+  Pieces() : values_(static_cast<std::size_t>(kRows * kCols)) {
+    for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = static_cast<float>((i * 2654435761U) % 2001) - 1000;
+    values_.back() = 1792;  // the amax stands last
+  }
+  std::vector<float> values_;
+};
+
+TEST_F(Pieces, DoNotShow) {
+  const std::vector<std::byte> x = bytes_of(values_);
+  std::vector<std::byte> codes;
+  const CastResult result = cast_matrix(in_memory(x, kRows, kCols, DType::f32), {}, append_to(codes));
+  EXPECT_EQ(result.inverse_scales, std::vector<float>{4});
+  EXPECT_EQ(result.counts.elements, kRows * kCols);
+  ASSERT_EQ(codes.size(), values_.size());
+  double signal = 0, noise = 0;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::uint8_t code = dtype::to_e4m3(values_[i] / 4);
+    ASSERT_EQ(std::to_integer<std::uint8_t>(codes[i]), code) << i;
+    const double v = static_cast<double>(values_[i]), d = v - static_cast<double>(dtype::from_e4m3(code)) * 4;
+    signal += v * v;
+    noise += d * d;
+  }
+  EXPECT_EQ(result.signal, signal) << "integers: exact in any order";
+  EXPECT_EQ(result.noise, noise);
+
+  std::vector<std::byte> back;
+  uncast_matrix(in_memory(codes, kRows, kCols, DType::e4m3), result.inverse_scales, DType::f32, append_to(back));
+  ASSERT_EQ(back.size(), x.size());
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    float v = 0;
+    std::memcpy(&v, back.data() + 4 * i, 4);
+    ASSERT_EQ(v, dtype::from_e4m3(std::to_integer<std::uint8_t>(codes[i])) * 4) << i;
+  }
+}
+
+TEST_F(Pieces, ThreadsDoNotShow) {
+  for (float& v : values_) v *= 0.1F;
+  const std::vector<std::byte> x = bytes_of(values_);
+  const CastRule rule{DType::e5m2, quant::Granularity::vector, false};
+  const int before = omp_get_max_threads();
+  std::vector<std::byte> codes[2];
+  CastResult results[2];
+  for (int i = 0; i < 2; ++i) {
+    omp_set_num_threads(i == 0 ? 1 : 3);
+    results[i] = cast_matrix(in_memory(x, kRows, kCols, DType::f32), rule, append_to(codes[i]));
+  }
+  omp_set_num_threads(before);
+  EXPECT_EQ(codes[0], codes[1]);
+  EXPECT_EQ(results[0].inverse_scales, results[1].inverse_scales);
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(results[0].noise), std::bit_cast<std::uint64_t>(results[1].noise));
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(results[0].signal), std::bit_cast<std::uint64_t>(results[1].signal));
+}
+
+TEST_F(Pieces, ANumberThatIsNoneIsNamedByItsRow) {
+  values_[static_cast<std::size_t>(99990 * kCols + 3)] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::byte> x = bytes_of(values_);
+  std::vector<std::byte> codes;
+  try {
+    cast_matrix(in_memory(x, kRows, kCols, DType::f32), {}, append_to(codes));
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "x: row 99990 holds NaN or infinity, which has no FP8 code");
+  }
+  EXPECT_TRUE(codes.empty());
+}
+
+TEST(CastMatrix, ZerosHaveAScale) {
+  const std::vector<std::byte> x(16 * 16 * 4);
+  for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
+    std::vector<std::byte> codes;
+    const CastResult result =
+        cast_matrix(in_memory(x, 16, 16, DType::f32), {DType::e4m3, scaling, false}, append_to(codes));
+    EXPECT_EQ(codes, std::vector<std::byte>(256));
+    for (const float s : result.inverse_scales) EXPECT_EQ(s, 1.0F / (448.0F / 1e-12F));
+    EXPECT_EQ(result.noise, 0);
+  }
+}
+
+TEST(CastMatrix, ARowWiderThanAPiece) {
+  const std::int64_t cols = (std::int64_t{1} << 20) + 16;
+  std::vector<float> values(static_cast<std::size_t>(2 * cols), 1.0F);
+  values.back() = 2;
+  const std::vector<std::byte> x = bytes_of(values);
+  std::vector<std::byte> codes;
+  const CastResult result =
+      cast_matrix(in_memory(x, 2, cols, DType::f32), {DType::e4m3, quant::Granularity::vector, true}, append_to(codes));
+  EXPECT_EQ(result.inverse_scales, (std::vector<float>{0x1p-8F, 0x1p-7F}));
+  EXPECT_EQ(codes.back(), codes.front());
+  EXPECT_EQ(result.noise, 0);
+}
+
+}  // namespace
+}  // namespace fp8::model

@@ -1,0 +1,365 @@
+// Checkpoints to FP8 codes and back: what is cast, what is kept, what is refused. The casts of one matrix are in
+// cast_matrix_test.cc.
+#include "fp8/model/quantize.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "fixture.h"
+#include "fp8/ckpt/writer.h"
+#include "fp8/dtype/convert.h"
+#include "fp8/model/convert.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+using test::golden;
+using test::message;
+using test::weight;
+
+constexpr const char* kUp = "model.layers.0.mlp.up_proj.weight";
+constexpr const char* kNorm = "model.norm.weight";
+
+// A tensor as a test writes it.
+struct Stored {
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+  std::string fate{};
+};
+// By full name.
+using Tensors = std::map<std::string, Stored>;
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  std::vector<std::byte> out(values.size() * sizeof(float));
+  std::memcpy(out.data(), values.data(), out.size());
+  return out;
+}
+
+json::Value small_config() {
+  return json::object({{"model_type", "llama"},
+                       {"vocab_size", 16},
+                       {"hidden_size", 16},
+                       {"intermediate_size", 32},
+                       {"num_hidden_layers", 1},
+                       {"num_attention_heads", 2}});
+}
+
+// The small model with -3, -2, ..., 3 again and again in every tensor.
+Tensors small_model() {
+  Tensors out;
+  for (const Parameter& p : parameter_table(hf::parse_config(small_config(), "c"))) {
+    std::vector<float> values(static_cast<std::size_t>(p.size()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7) - 3;
+    out["weights/" + p.name] = {DType::f32, p.shape, bytes_of(values)};
+  }
+  return out;
+}
+
+class Quantize : public test::Temporary {
+ protected:
+  std::string model() const { return path("m.h5"); }
+  std::string out() const { return path("q.h5"); }
+  std::string back() const { return path("b.h5"); }
+
+  static void write(const std::string& at, ckpt::Kind kind, const Tensors& tensors) {
+    ckpt::ModelWriter writer(at, kind, true);
+    writer.document("config", small_config());
+    writer.document("provenance", with_origin(nullptr, {"test", "1", "test"}));
+    writer.tokenizer("{\"model\":1}");
+    for (const auto& [name, t] : tensors) {
+      ckpt::TensorMeta meta;
+      meta.name = name;
+      meta.dtype = t.dtype;
+      meta.shape = t.shape;
+      meta.fate = t.fate;
+      writer.tensor(meta, t.bytes);
+    }
+    writer.commit();
+  }
+  static Tensors read(const std::string& at) {
+    const ckpt::Checkpoint c = ckpt::Checkpoint::open(at);
+    Tensors out;
+    for (const ckpt::TensorMeta& meta : c.tensors()) {
+      Stored t{meta.dtype, meta.shape, std::vector<std::byte>(meta.bytes()), meta.fate};
+      c.read(meta.name, t.bytes);
+      out[meta.name] = t;
+    }
+    return out;
+  }
+  // What dequantizing says of the quantized small model once `edit` has changed its tensors.
+  std::string refusal(const std::function<void(Tensors&)>& edit, ckpt::Kind kind = ckpt::Kind::quantized) {
+    write(model(), ckpt::Kind::model, small_model());
+    quantize(model(), out(), {.scaling = quant::Granularity::vector, .force = true});
+    Tensors tensors = read(out());
+    edit(tensors);
+    write(out(), kind, tensors);
+    const std::string what = message([&] { dequantize(out(), back(), {}); });
+    EXPECT_FALSE(std::filesystem::exists(back()));
+    return what;
+  }
+};
+
+TEST_F(Quantize, CastsWhatIsFp8AndKeepsTheRest) {
+  Tensors tensors = small_model();
+  tensors["weights/lm_head.weight"].fate = "fp8";
+  tensors["mine/extra"] = {DType::i32, {2}, std::vector<std::byte>(8, std::byte{5})};
+  write(model(), ckpt::Kind::model, tensors);
+  const QuantizeReport report = quantize(model(), out(), {.origin = {"fp8-quantize", "1", "x"}});
+  const ckpt::Checkpoint q = ckpt::Checkpoint::open(out());
+  q.verify();
+  EXPECT_EQ(q.kind(), ckpt::Kind::quantized);
+  EXPECT_EQ(q.config(), small_config());
+  EXPECT_EQ(q.tokenizer(), "{\"model\":1}");
+  ASSERT_EQ(q.provenance().as_array().size(), 2U);
+  EXPECT_EQ(q.provenance().as_array()[1].as_object().at("tool").as_string(), "fp8-quantize");
+  EXPECT_EQ(report.tensors.size(), 8U);
+  EXPECT_EQ(report.tensors.back().name, "lm_head.weight");
+  EXPECT_EQ(report.weights, 12);
+
+  std::uint64_t bytes = 0;
+  for (const auto& [name, t] : read(out())) {
+    if (name.starts_with("mine/")) {
+      EXPECT_EQ(t.bytes, tensors[name].bytes);
+      continue;
+    }
+    bytes += t.bytes.size();
+    if (name.starts_with("scales/")) {
+      // 3 becomes 448.
+      EXPECT_EQ(t.shape, std::vector<std::int64_t>{1});
+      EXPECT_EQ(t.bytes, bytes_of({1.0F / (448.0F / 3.0F)})) << name;
+    } else if (t.fate == "fp8") {
+      EXPECT_EQ(t.dtype, DType::e4m3);
+      EXPECT_EQ(t.shape, tensors[name].shape);
+      EXPECT_EQ(t.bytes[0], std::byte{0xFE}) << "-448, " << name;
+      EXPECT_NE(q.find("scales/" + name.substr(8)), nullptr);
+    } else {
+      EXPECT_EQ(t.dtype, DType::f32);
+      EXPECT_EQ(t.bytes, tensors[name].bytes) << name;
+    }
+  }
+  EXPECT_EQ(report.bytes, bytes);
+}
+
+TEST_F(Quantize, RowsHaveScalesOfTheirOwn) {
+  Tensors tensors = small_model();
+  std::vector<float> up(32 * 16, 0.0F);
+  for (std::size_t r = 0; r < 32; ++r) up[r * 16] = std::ldexp(1.75F, static_cast<int>(r) - 16);
+  tensors[std::string("weights/") + kUp].bytes = bytes_of(up);
+  write(model(), ckpt::Kind::model, tensors);
+  const QuantizeReport report =
+      quantize(model(), out(), {.scaling = quant::Granularity::vector, .format = DType::e5m2, .power_of_2 = true});
+  Tensors q = read(out());
+  const Stored& scales = q[std::string("scales/") + kUp];
+  std::vector<float> wanted;  // 1.75 x 2^15 is the largest finite value of E5M2
+  for (int r = 0; r < 32; ++r) wanted.push_back(std::ldexp(1.0F, r - 16 - 15));
+  EXPECT_EQ(scales.shape, std::vector<std::int64_t>{32});
+  EXPECT_EQ(scales.bytes, bytes_of(wanted));
+  EXPECT_EQ(q[std::string("weights/") + kUp].bytes[16], std::byte{0x7B}) << "the largest E5M2 code";
+  for (const QuantizedTensor& t : report.tensors) {
+    EXPECT_FALSE(t.sqnr_db.has_value()) << t.name << ": small integers lose nothing";
+    if (t.name != kUp) continue;
+    EXPECT_EQ(t.scale_min, wanted.front());
+    EXPECT_EQ(t.scale_max, wanted.back());
+  }
+}
+
+TEST_F(Quantize, ReportsLosses) {
+  // 448 and 12 keep, 17 becomes 16, 2^-11 vanishes: noise 1 + 2^-22.
+  Tensors tensors = small_model();
+  std::vector<float> up(32 * 16, 0.0F);
+  up[0] = 448;
+  up[1] = 12;
+  up[2] = 17;
+  up[511] = 0x1p-11F;
+  tensors[std::string("weights/") + kUp].bytes = bytes_of(up);
+  write(model(), ckpt::Kind::model, tensors);
+  const QuantizeReport report = quantize(model(), out(), {});
+  const auto t = std::find_if(report.tensors.begin(), report.tensors.end(),
+                              [](const QuantizedTensor& each) { return each.name == kUp; });
+  ASSERT_NE(t, report.tensors.end());
+  EXPECT_EQ(t->scale_min, 1.0F);
+  EXPECT_EQ(t->scale_max, 1.0F);
+  EXPECT_EQ(t->saturated_share, 0.0);
+  EXPECT_EQ(t->underflow_share, 1.0 / 512);
+  const double signal = 448.0 * 448 + 12 * 12 + 17 * 17 + 0x1p-22, noise = 1 + 0x1p-22;
+  EXPECT_DOUBLE_EQ(t->sqnr_db.value(), 10 * std::log10(signal / noise));
+}
+
+TEST_F(Quantize, FiltersLeaveWeightsAsTheyAre) {
+  write(model(), ckpt::Kind::model, small_model());
+  const QuantizeReport report = quantize(model(), out(), {.filters = {"*.mlp.*", "*.o_proj"}});
+  EXPECT_EQ(report.tensors.size(), 3U);
+  const ckpt::Checkpoint q = ckpt::Checkpoint::open(out());
+  const ckpt::TensorMeta& up = q.at(std::string("weights/") + kUp);
+  EXPECT_EQ(up.dtype, DType::f32);
+  EXPECT_EQ(up.fate, "bf16");
+  EXPECT_EQ(up.reason, "--filter *.mlp.*");
+  EXPECT_EQ(message([&] { quantize(model(), path("x.h5"), {.filters = {"*.w1"}}); }),
+            "--filter *.w1: matches no tensor of the model");
+  EXPECT_EQ(message([&] { quantize(model(), path("x.h5"), {.filters = {"*"}}); }),
+            model() + ": nothing to quantize: no weight of it has the fate fp8");
+}
+
+TEST_F(Quantize, BackIsCodesTimesScales) {
+  convert(golden("llama3"), model(), {});
+  for (const bool power_of_2 : {false, true}) {
+    for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
+      quantize(model(), out(), {.scaling = scaling, .power_of_2 = power_of_2, .force = true});
+      const DequantizeReport report = dequantize(out(), back(), {.force = true, .origin = {"fp8-quantize", "1", "x"}});
+      EXPECT_EQ(report.tensors.size(), 14U);
+      dequantize(out(), path("bf16.h5"), {.dtype = DType::bf16, .force = true});
+      const ckpt::Checkpoint m = ckpt::Checkpoint::open(model()), q = ckpt::Checkpoint::open(out()),
+                             b = ckpt::Checkpoint::open(back()), rounded = ckpt::Checkpoint::open(path("bf16.h5"));
+      EXPECT_EQ(b.kind(), ckpt::Kind::model);
+      EXPECT_EQ(b.config().as_object().at("dtype").as_string(), "float32");
+      EXPECT_EQ(b.provenance().as_array().size(), 3U);
+      EXPECT_TRUE(b.tensors(ckpt::kScales).empty());
+      check_weights(b, parameter_table(hf::parse_config(b.config(), "b")));
+      for (const ckpt::TensorMeta& meta : m.tensors()) {
+        const std::string name = meta.name.substr(8);
+        std::vector<float> wanted = weight(m, name);
+        if (meta.fate == "fp8") {
+          wanted = weight(q, name);
+          std::vector<float> scales(static_cast<std::size_t>(q.at("scales/" + name).rows()));
+          q.read("scales/" + name, std::as_writable_bytes(std::span(scales)));
+          const std::size_t share = wanted.size() / scales.size();
+          for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] *= scales[i / share];
+        }
+        EXPECT_EQ(b.at(meta.name).dtype, DType::f32);
+        EXPECT_EQ(b.at(meta.name).fate, meta.fate);
+        EXPECT_EQ(weight(b, name), wanted) << name;
+        for (float& v : wanted) v = dtype::to_float(dtype::to_bf16(v));
+        EXPECT_EQ(rounded.at(meta.name).dtype, DType::bf16);
+        EXPECT_EQ(weight(rounded, name), wanted) << name;
+      }
+    }
+  }
+}
+
+TEST_F(Quantize, TwiceWithPowersOfTwoLosesNothingMore) {
+  convert(golden("qwen3"), model(), {});
+  quantize(model(), out(), {.power_of_2 = true});
+  dequantize(out(), back(), {});
+  const QuantizeReport again = quantize(back(), out(), {.power_of_2 = true, .force = true});
+  EXPECT_FALSE(again.tensors.empty());
+  for (const QuantizedTensor& t : again.tensors) EXPECT_FALSE(t.sqnr_db.has_value()) << t.name;
+}
+
+TEST_F(Quantize, ShardsOfATrainingRun) {
+  const std::string at = path("step-00000002"), temporary = ckpt::begin_folder(at);
+  std::vector<ckpt::FileEntry> entries;
+  const Tensors tensors = small_model();
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    ckpt::ShardWriter writer(temporary, rank, 2, ckpt::Kind::training);
+    if (rank == 0) {
+      writer.document("config", small_config());
+      writer.document("train", json::object({{"step", 2}}));
+    }
+    for (const auto& [name, t] : tensors) {
+      for (const std::string& full : {name, "optimizer/m/" + name.substr(8)}) {
+        ckpt::TensorMeta meta;
+        meta.name = full;
+        meta.shape = t.shape;
+        const std::int64_t half = 5, begin = rank == 0 ? 0 : half, end = rank == 0 ? half : meta.rows();
+        writer.tensor(meta, begin, end,
+                      std::span(t.bytes).subspan(static_cast<std::size_t>(begin) * meta.row_bytes(),
+                                                 static_cast<std::size_t>(end - begin) * meta.row_bytes()));
+      }
+    }
+    entries.push_back(writer.finish());
+  }
+  ckpt::commit_folder(temporary, at, ckpt::Kind::training, nullptr, entries);
+  write(model(), ckpt::Kind::model, tensors);
+  quantize(at, out(), {});
+  quantize(model(), back(), {});
+  const Tensors sharded = read(out()), whole = read(back());
+  ASSERT_EQ(sharded.size(), whole.size());
+  for (const auto& [name, t] : whole) EXPECT_EQ(sharded.at(name).bytes, t.bytes) << name;
+}
+
+TEST_F(Quantize, NamesAPoisonedWeight) {
+  for (const float poison : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    Tensors tensors = small_model();
+    std::memcpy(tensors[std::string("weights/") + kUp].bytes.data() + 4 * (3 * 16 + 5), &poison, 4);
+    write(model(), ckpt::Kind::model, tensors);
+    const std::string wanted = model() + ": /weights/" + kUp + ": row 3 holds NaN or infinity, which has no FP8 code";
+    for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
+      EXPECT_EQ(message([&] { quantize(model(), out(), {.scaling = scaling}); }), wanted);
+      EXPECT_EQ(message([&] { quantize(model(), out(), {.scaling = scaling, .dry_run = true}); }), wanted);
+    }
+    EXPECT_EQ(names(), std::vector<std::string>{"m.h5"});
+  }
+}
+
+TEST_F(Quantize, RefusesWhatItCannotTake) {
+  write(model(), ckpt::Kind::model, small_model());
+  quantize(model(), out(), {});
+  EXPECT_EQ(message([&] { quantize(out(), back(), {}); }),
+            out() + ": quantized already (undo that with --dequantize, or take the checkpoint that it was made from)");
+  EXPECT_EQ(message([&] { dequantize(model(), back(), {}); }),
+            model() + ": not quantized (its kind is model), so there is nothing to undo");
+  EXPECT_EQ(message([&] { quantize(model(), out(), {}); }), out() + ": exists (use --force to replace it)");
+  EXPECT_EQ(message([&] { dequantize(out(), model(), {}); }), model() + ": exists (use --force to replace it)");
+  EXPECT_EQ(message([&] { quantize(model(), back(), {.format = DType::bf16}); }), "bfloat16: not an FP8 format");
+  EXPECT_EQ(message([&] { dequantize(out(), back(), {.dtype = DType::f16}); }), "--dtype: weights are f32 or bf16");
+  Tensors tensors = small_model();
+  tensors[std::string("weights/") + kUp].dtype = DType::i32;
+  write(model(), ckpt::Kind::model, tensors);
+  EXPECT_EQ(message([&] { quantize(model(), back(), {}); }),
+            model() + ": /weights/" + kUp + ": stored as int32, not as float32 or bfloat16");
+  tensors.erase(std::string("weights/") + kNorm);
+  write(model(), ckpt::Kind::model, tensors);
+  EXPECT_EQ(message([&] { quantize(model(), back(), {}); }),
+            model() + ": tensors that its configuration asks for are missing: model.norm.weight");
+}
+
+TEST_F(Quantize, DryRunSaysTheSameAndWritesNothing) {
+  convert(golden("llama3"), model(), {});
+  const QuantizeReport dry = quantize(model(), out(), {.dry_run = true});
+  EXPECT_EQ(names(), std::vector<std::string>{"m.h5"});
+  const QuantizeReport wet = quantize(model(), out(), {});
+  ASSERT_EQ(dry.tensors.size(), wet.tensors.size());
+  EXPECT_EQ(dry.bytes, wet.bytes);
+  for (std::size_t i = 0; i < dry.tensors.size(); ++i) {
+    EXPECT_EQ(dry.tensors[i].sqnr_db, wet.tensors[i].sqnr_db);
+    EXPECT_GE(dry.tensors[i].sqnr_db.value(), 25.0);
+  }
+  EXPECT_EQ(dequantize(out(), back(), {.dry_run = true}).tensors.size(), 14U);
+  EXPECT_FALSE(std::filesystem::exists(back()));
+}
+
+TEST_F(Quantize, CodesAndScalesThatDoNotFit) {
+  const std::string codes = std::string("weights/") + kUp, scales = std::string("scales/") + kUp;
+  EXPECT_EQ(refusal([&](Tensors& t) { t.erase(scales); }), out() + ": /" + codes + ": its codes have no scales");
+  const std::string shape =
+      out() + ": /" + scales + ": neither one float32 nor one for each of the 32 rows of the codes";
+  EXPECT_EQ(refusal([&](Tensors& t) {
+              t[scales].shape = {31};
+              t[scales].bytes.resize(31 * 4);
+            }),
+            shape);
+  EXPECT_EQ(refusal([&](Tensors& t) { t[scales].shape = {1, 32}; }), shape);
+  EXPECT_EQ(refusal([&](Tensors& t) { t[scales].dtype = DType::u32; }), shape);
+  for (const float bad :
+       {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    EXPECT_EQ(refusal([&](Tensors& t) { std::memcpy(t[scales].bytes.data() + 4 * 7, &bad, 4); }),
+              out() + ": /" + scales + ": scale 7 is not a positive number");
+  }
+  EXPECT_EQ(refusal([&](Tensors& t) { t[codes].bytes[2 * 16] = std::byte{0x7F}; }),
+            out() + ": /" + codes + ": row 2 is not finite once its codes are multiplied by their scale");
+  EXPECT_EQ(refusal([&](Tensors& t) {
+              t[std::string("scales/") + kNorm] = {DType::f32, {1}, bytes_of({1})};
+            }),
+            out() + ": /scales/model.norm.weight: scales without codes");
+  EXPECT_EQ(refusal([&](Tensors& t) { t = small_model(); }),
+            out() + ": says that it is quantized, but no weight of it is FP8 codes");
+  EXPECT_EQ(refusal([&](Tensors& t) { t[codes].dtype = DType::u8; }),
+            out() + ": /" + codes + ": stored as uint8, not as float32 or bfloat16");
+}
+
+}  // namespace
+}  // namespace fp8::model
