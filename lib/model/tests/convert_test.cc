@@ -275,7 +275,7 @@ TEST_F(Convert, QuantizedIsRefused) {
   writer.document("config", config());
   writer.commit();
   EXPECT_EQ(message([&] { convert(path("q.h5"), out(), {}); }),
-            path("q.h5") + ": quantized; convert the checkpoint that it was made from");
+            path("q.h5") + ": quantized; undo it first: fp8-quantize " + path("q.h5") + " --dequantize -o model.h5");
 }
 
 TEST_F(Convert, DryRunAndExistingOutput) {

@@ -87,7 +87,7 @@ void add_precision(std::vector<Flag>& flags) {
   flags.push_back({.name = "filter",
                    .kind = Kind::list,
                    .metavar = "GLOB",
-                   .help = "leave linears of this name in bf16; may be repeated",
+                   .help = "leave linears of this name in bf16",
                    .group = g});
   flags.push_back(toggle("auto-filter", "", "leave linears in bf16 that are too small to gain", g));
   flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too", g));
