@@ -42,6 +42,7 @@ void Tail::add(std::string_view bytes) {
 std::vector<std::string> Tail::lines() const {
   std::string_view text(text_);
   if (text.size() > kTailBytes) text.remove_prefix(text.size() - kTailBytes);
+  while (text.starts_with('\n')) text.remove_prefix(1);
   while (text.ends_with('\n')) text.remove_suffix(1);
   std::vector<std::string> found;
   while (!text.empty() && found.size() < kTailLines) {

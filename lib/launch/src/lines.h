@@ -27,7 +27,7 @@ class Tail {
  public:
   /// Takes bytes.
   void add(std::string_view bytes);
-  /// The last 20 lines at most, 8 KiB at most, without newlines and without empty lines at the end.
+  /// The last 20 lines at most, 8 KiB at most, without newlines and without empty lines at either end.
   std::vector<std::string> lines() const;
 
  private:

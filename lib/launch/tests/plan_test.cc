@@ -1,0 +1,129 @@
+// Plans: what is read, every message, and the command lines that come of it.
+#include "fp8/launch/plan.h"
+
+#include "folder.h"
+
+namespace fp8::launch {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string parse_error(const std::string& text) {
+  return error_of([&] { parse_plan(text, "p"); });
+}
+
+TEST(Plan, ReadsPhases) {
+  const Plan plan = parse_plan(
+      "# until  flags\n"
+      "\n"
+      "200      --precision bf16\n"
+      "  1800\t--precision fp8 --recipe tensorwise  # the long one\n"
+      "2000",
+      "p");
+  ASSERT_EQ(plan.phases.size(), 3U);
+  EXPECT_EQ(plan.phases[0], (Phase{200, {"--precision", "bf16"}, 3}));
+  EXPECT_EQ(plan.phases[1], (Phase{1800, {"--precision", "fp8", "--recipe", "tensorwise"}, 4}));
+  EXPECT_EQ(plan.phases[2], (Phase{2000, {}, 5}));
+  EXPECT_EQ(plan.end(), 2000);
+  EXPECT_EQ(plan.name, "p");
+}
+
+TEST(Plan, Quotes) {
+  const Plan plan = parse_plan("1 --filter='*.q proj' --a \"it's\" '' x#y '#z' \"a\"'b'c", "p");
+  EXPECT_EQ(plan.phases[0].flags, (Words{"--filter=*.q proj", "--a", "it's", "", "x#y", "#z", "abc"}));
+}
+
+TEST(Plan, PhaseOfAStep) {
+  const Plan plan = parse_plan("2\n4\n5\n", "p");
+  EXPECT_EQ(plan.phase_after(0), 0U);
+  EXPECT_EQ(plan.phase_after(1), 0U);
+  EXPECT_EQ(plan.phase_after(2), 1U);
+  EXPECT_EQ(plan.phase_after(4), 2U);
+  EXPECT_EQ(plan.phase_after(5), std::nullopt);
+  EXPECT_EQ(plan.phase_after(99), std::nullopt);
+}
+
+TEST(Plan, Refuses) {
+  EXPECT_EQ(parse_error(""), "p: has no phase");
+  EXPECT_EQ(parse_error("# nothing\n\n"), "p: has no phase");
+  EXPECT_EQ(parse_error("#\nten --x\n"), "p:2: expected the step at which the phase ends, found \"ten\"");
+  EXPECT_EQ(parse_error("--precision bf16\n"), "p:1: expected the step at which the phase ends, found \"--precision\"");
+  for (const char* step : {"0", "-1", "+1", "1.5", "1e3", "99999999999999999999"})
+    EXPECT_EQ(parse_error(step), std::string("p:1: expected the step at which the phase ends, found \"") + step + "\"");
+  EXPECT_EQ(parse_error("2\n2\n"), "p:2: step 2 is not above 2, where the phase before ends");
+  EXPECT_EQ(parse_error("2\n1\n"), "p:2: step 1 is not above 2, where the phase before ends");
+  EXPECT_EQ(parse_error("1 bf16\n"), "p:1: expected a flag after the step, found \"bf16\"");
+  EXPECT_EQ(parse_error("1 --a 'b\n2 c'\n"), "p:1: a quote that is not closed");
+  EXPECT_EQ(parse_error("1 --a \"b\n"), "p:1: a quote that is not closed");
+  EXPECT_EQ(parse_error("1 --a \\\n"), "p:1: a backslash has no meaning here; put the word in quotes");
+  EXPECT_EQ(parse_error("1 --a\r\n"), "p:1: a carriage return; lines end in a newline alone");
+  EXPECT_EQ(parse_error("1 --a \x1b[31m\n"), "p:1: a control character");
+  EXPECT_EQ(parse_error(std::string("1 --a\0b\n", 8)), "p:1: a control character");
+  EXPECT_EQ(parse_error("1 --a \xff\n"), "p:1: not UTF-8");
+  for (const char* name : {"--out", "--until-step", "--steps", "--epochs"}) {
+    EXPECT_EQ(parse_error(std::string("1 --a ") + name + " 3"),
+              std::string("p:1: ") + name + " is not a phase's to set");
+    EXPECT_EQ(parse_error(std::string("1 ") + name + "=3"), std::string("p:1: ") + name + " is not a phase's to set");
+  }
+  EXPECT_EQ(parse_error("1 --steps-of-another-kind"), "no error");
+}
+
+using PlanFile = FolderTest;
+
+TEST_F(PlanFile, NamesItsPath) {
+  spill(at("a.plan"), "1\nx\n");
+  EXPECT_EQ(error_of([&] { read_plan(at("a.plan")); }),
+            at("a.plan:2: expected the step at which the phase ends, found \"x\""));
+  EXPECT_NE(error_of([&] { read_plan(at("gone")); }).find(at("gone: No such file")), std::string::npos);
+  EXPECT_NE(error_of([&] { read_plan(at("")); }), "no error");
+  spill(at("big"), std::string((std::size_t{1} << 20U) + 1, '#'));
+  EXPECT_NE(error_of([&] { read_plan(at("big")); }), "no error");
+}
+
+TEST_F(PlanFile, StepsOfTheCommand) {
+  const auto names = [](const Words& words) { return names_steps(words); };
+  EXPECT_FALSE(names({"fp8-step", "m.h5"}));
+  EXPECT_TRUE(names({"fp8-step", "--steps", "4"}));
+  EXPECT_TRUE(names({"fp8-step", "--steps=4"}));
+  EXPECT_TRUE(names({"fp8-step", "--epochs", "4"}));
+  spill(at("with.json"), R"({"steps": 4})");
+  spill(at("without.json"), R"({"steps": null, "lr": 1})");
+  spill(at("epochs.json"), R"({"epochs": 1.5})");
+  spill(at("bad.json"), "{");
+  spill(at("array.json"), "[]");
+  EXPECT_TRUE(names({"fp8-step", "--config", at("with.json")}));
+  EXPECT_TRUE(names({"fp8-step", "--config=" + at("epochs.json")}));
+  EXPECT_FALSE(names({"fp8-step", "--config", at("without.json")}));
+  EXPECT_FALSE(names({"fp8-step", "--config", at("bad.json")}));
+  EXPECT_FALSE(names({"fp8-step", "--config", at("array.json")}));
+  EXPECT_FALSE(names({"fp8-step", "--config", at("gone.json")}));
+  EXPECT_FALSE(names({"fp8-step", "--config"}));
+}
+
+TEST(CommandLine, Appends) {
+  const Plan plan = parse_plan("2 --precision bf16\n4 --precision fp8\n", "p");
+  const Words with = {"fp8-step", "--steps", "8"}, without = {"fp8-step"};
+  EXPECT_EQ(command_line(with, "r", nullptr, 0), (Words{"fp8-step", "--steps", "8", "--out", "r"}));
+  EXPECT_EQ(command_line(with, "r", &plan, 1),
+            (Words{"fp8-step", "--steps", "8", "--out", "r", "--until-step", "4", "--precision", "fp8"}));
+  EXPECT_EQ(command_line(without, "r", &plan, 0),
+            (Words{"fp8-step", "--out", "r", "--until-step", "2", "--steps", "4", "--precision", "bf16"}));
+}
+
+TEST(CommandLine, PlanAfterTheEnd) {
+  const Plan plan = parse_plan("2\n\n4\n", "p");
+  const auto check = [&](const Words& words) { return error_of([&] { check_plan(plan, words); }); };
+  EXPECT_EQ(check({"fp8-step"}), "no error");
+  EXPECT_EQ(check({"fp8-step", "--steps", "4"}), "no error");
+  EXPECT_EQ(check({"fp8-step", "--steps", "3"}), "p:3: step 4 is after the end of the run, --steps 3");
+  EXPECT_EQ(check({"fp8-step", "--steps", "3", "--steps=9"}), "no error");
+  EXPECT_EQ(check({"fp8-step", "--steps", "x"}), "no error");
+}
+
+TEST(CommandLine, ForAShell) {
+  EXPECT_EQ(shell_text(Words{"a", "--b=c", "d e", "", "it's", "$x"}), "a --b=c 'd e' '' 'it'\\''s' '$x'");
+  EXPECT_EQ(shell_text(Words{}), "");
+}
+
+}  // namespace
+}  // namespace fp8::launch
