@@ -23,7 +23,7 @@ void Attempts::read() {
   const json::Object& fields = file.as_object();
   const json::Value* job = fields.find("job");
   const std::int64_t step = fields.get_int("step", path_), count = fields.get_int("attempts", path_);
-  const std::string how = fields.get_string("ended", path_);
+  const std::string& how = fields.get_string("ended", path_);
   std::vector<std::string> said;
   for (const json::Value& line : fields.get_array("said", path_)) {
     if (!line.is_string()) throw Error(path_ + ": \"said\": expected strings");
