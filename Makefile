@@ -52,7 +52,8 @@ endef
 
 define crate_rules # $1 = crate
 $O/lib/$1.a: $(call objs,lib/$1/src)
-$(call objs,lib/$1/src lib/$1/tests lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
+$(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
+$(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(wildcard lib/$1/tests/*.cc)),$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
@@ -75,7 +76,7 @@ $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
 $(eval $(call load,tests/golden))
 $(eval $(call test_rule,golden_test,$(wildcard tests/golden/*.cc),golden))
 $O/test/golden_test: $(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)) $(golden.libs)
-$(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)): INC := $(golden.inc)
+$(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)): INC := $(golden.inc) -Itests/support
 programs := $(TOOLS:%=$O/bin/%)
 
 all: $(programs)
@@ -126,7 +127,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(datadir)/fp8 $(datadir)/bash-completion/completions
 	install -m 755 $(programs) $(DESTDIR)$(PREFIX)/bin
 	for s in 1 5 7; do install -d $(datadir)/man/man$$s && install -m 644 man/man$$s/*.$$s $(datadir)/man/man$$s; done
-	for d in presets; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
+	for d in presets plans; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
 	for t in $(TOOLS); do $O/bin/$$t --completion bash >$(datadir)/bash-completion/completions/$$t || exit 1; done
 uninstall:
 	rm -f $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%) $(TOOLS:%=$(datadir)/bash-completion/completions/%) $(patsubst man/%,$(datadir)/man/%,$(wildcard man/man?/*))

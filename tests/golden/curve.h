@@ -80,7 +80,7 @@ class Workplace {
         {.inputs = {"share/text/tinyshakespeare.txt"}, .output = path("data.h5"), .from = data::Source::text});
   }
   /// Path of `name` in the folder.
-  std::string path(const std::string& name) const { return folder_.path(name); }
+  std::string path(const std::string& name) const { return folder_.at(name); }
   /// Trains on one rank into the folder `out`; returns what the records said.
   Curve run(train::Config config, const std::string& out) const {
     config.model = path("model.h5");

@@ -1,4 +1,4 @@
-/// What the golden tests of models, curves and FP8 share: a folder for files, vectors of doubles and their distances,
+/// What the golden tests of models, curves and FP8 share: vectors of doubles and their distances,
 /// and a model from its Hugging Face folder in a parameter store of one rank. Tests run in the root of the sources.
 #pragma once
 
@@ -19,35 +19,17 @@
 #include "fp8/hf/folder.h"
 #include "fp8/model/decoder.h"
 #include "fp8/train/store.h"
+#include "fp8_test.h"
 
 namespace fp8::golden {
 
 using dtype::DType;
 using tensor::Tensor;
 using tensor::View;
+using test::TemporaryFolder;
 
 /// Numbers, whatever they are stored as.
 using Values = std::vector<double>;
-
-/// A fresh folder, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "fp8-golden-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw Error(path_ + ": cannot make it");
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  /// Path of `name` in it.
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 /// The Hugging Face folder of a reference model.
 inline std::string model_folder(const std::string& name) { return "tests/golden/models/" + name + "/hf"; }

@@ -84,7 +84,7 @@ TEST(Models, InBf16) {
 
 // A folder with the older spelling of the configuration in the place of config.json.
 std::string with_older_config(const TemporaryFolder& temporary, const std::string& name) {
-  const std::string folder = temporary.path(name);
+  const std::string folder = temporary.at(name);
   std::filesystem::create_directory(folder);
   std::filesystem::copy_file(model_folder(name) + "/config.v4.json", folder + "/config.json");
   std::filesystem::copy_file(model_folder(name) + "/model.safetensors", folder + "/model.safetensors");
@@ -109,13 +109,7 @@ TEST(Models, RopeFrequencies) {
 TEST(Models, MixtureOfExpertsIsRefusedInOneLine) {
   const TemporaryFolder temporary;
   for (const std::string& folder : {model_folder("mixtral"), with_older_config(temporary, "mixtral")}) {
-    std::string message;
-    try {
-      const hf::Folder opened(folder);
-    } catch (const Error& e) {
-      message = e.what();
-      EXPECT_EQ(e.code(), Exit::bad);
-    }
+    const std::string message = test::error_of([&] { const hf::Folder opened(folder); });
     EXPECT_TRUE(message.starts_with(folder + "/config.json: ")) << message;
     EXPECT_NE(message.find("not supported yet"), std::string::npos) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;

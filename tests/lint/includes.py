@@ -44,7 +44,7 @@ def complaint(include: str, crate: str, part: str, told: dict[str, list[str]]) -
             if package not in told.get("pkgs", []):
                 return f"{include}: crate.mk does not name {package} in pkgs"
     for pattern, place in FOR_TESTS.items():
-        if re.match(pattern, include) and crate != "golden" and part != place:
+        if re.match(pattern, include) and part != place:
             return f"{include}: belongs in {place}/"
     return ""
 
@@ -57,6 +57,7 @@ def main() -> None:
         if not match:
             continue
         top, crate, rest, part = match.groups()
+        part = "tests" if top == "tests" else part or ""
         told = manifest(root / top / crate / "crate.mk")
         if rest == "crate.mk":
             for package in told.get("pkgs", []):
@@ -65,7 +66,7 @@ def main() -> None:
         elif re.search(r"\.(cc|h|cu|cuh)$", name):
             text = (root / name).read_text(encoding="utf-8")
             for found in INCLUDE.finditer(text):
-                message = complaint(found.group(1), crate, part or "", told)
+                message = complaint(found.group(1), crate, part, told)
                 if message:
                     print(f"{name}:{text.count(chr(10), 0, found.start()) + 1}: {message}")
 

@@ -5,30 +5,29 @@
 #include <filesystem>
 
 #include "fp8/base/file.h"
-#include "temporary.h"
+#include "fp8_test.h"
 
 namespace fp8 {
 namespace {
 
-std::size_t entries(const TemporaryFolder& folder) {
-  const std::filesystem::directory_iterator all(folder.path());
-  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
-}
+using test::error_of;
+using test::TemporaryFolder;
+using test::write_file;
 
 TEST(CheckOutput, RefusesWhatItMustNotReplace) {
   const TemporaryFolder folder;
-  const std::string file = folder / "file";
+  const std::string file = folder.at("file");
   check_output(file, false);
   write_file(file, "x");
   EXPECT_EQ(error_of([&] { check_output(file, false); }), file + ": exists (use --force to replace it)");
   check_output(file, true);
   EXPECT_EQ(error_of([&] { check_output(folder.path(), true); }), folder.path() + ": exists and is not a regular file");
   EXPECT_EQ(error_of([&] { check_output("/dev/null", true); }), "/dev/null: exists and is not a regular file");
-  const std::string link = folder / "link";
+  const std::string link = folder.at("link");
   std::filesystem::create_symlink("nowhere", link);
   EXPECT_EQ(error_of([&] { check_output(link, true); }), link + ": exists and is not a regular file");
-  EXPECT_EQ(error_of([&] { check_output(folder / "a/b", false); }),
-            folder / "a/b: cannot write in " + (folder / "a: No such file or directory"));
+  EXPECT_EQ(error_of([&] { check_output(folder.at("a/b"), false); }),
+            folder.at("a/b: cannot write in ") + folder.at("a: No such file or directory"));
   EXPECT_EQ(error_of([&] { check_output(file + "/b", false); }),
             file + "/b: cannot write in " + file + ": Not a directory");
   EXPECT_EQ(error_of([&] { check_output("", false); }), "output: empty path");
@@ -37,7 +36,7 @@ TEST(CheckOutput, RefusesWhatItMustNotReplace) {
 
 TEST(AtomicFile, AppearsOnCommit) {
   const TemporaryFolder folder;
-  const std::string target = folder / "out";
+  const std::string target = folder.at("out");
   AtomicFile out(target, false);
   EXPECT_EQ(parent_directory(out.path()), folder.path());
   {
@@ -48,84 +47,84 @@ TEST(AtomicFile, AppearsOnCommit) {
   EXPECT_FALSE(std::filesystem::exists(target));
   out.commit();
   EXPECT_EQ(read_text_file(target, 10), "data");
-  EXPECT_EQ(entries(folder), 1U);
+  EXPECT_EQ(folder.names().size(), 1U);
 }
 
 TEST(AtomicFile, LeavesNothingWhenDropped) {
   const TemporaryFolder folder;
-  write_file(folder / "out", "old");
-  { const AtomicFile out(folder / "out", true); }
-  EXPECT_EQ(entries(folder), 1U);
-  EXPECT_EQ(read_text_file(folder / "out", 10), "old");
+  write_file(folder.at("out"), "old");
+  { const AtomicFile out(folder.at("out"), true); }
+  EXPECT_EQ(folder.names().size(), 1U);
+  EXPECT_EQ(read_text_file(folder.at("out"), 10), "old");
 }
 
 TEST(AtomicFile, ForceReplaces) {
   const TemporaryFolder folder;
-  write_file(folder / "out", "old");
-  EXPECT_EQ(error_of([&] { const AtomicFile out(folder / "out", false); }),
-            folder / "out: exists (use --force to replace it)");
-  AtomicFile out(folder / "out", true);
+  write_file(folder.at("out"), "old");
+  EXPECT_EQ(error_of([&] { const AtomicFile out(folder.at("out"), false); }),
+            folder.at("out: exists (use --force to replace it)"));
+  AtomicFile out(folder.at("out"), true);
   File::open_update(out.path()).write_all("new");
   out.commit();
-  EXPECT_EQ(read_text_file(folder / "out", 10), "new");
-  EXPECT_EQ(entries(folder), 1U);
+  EXPECT_EQ(read_text_file(folder.at("out"), 10), "new");
+  EXPECT_EQ(folder.names().size(), 1U);
 }
 
 TEST(AtomicFile, KeepsATargetThatAppearedMeanwhile) {
   const TemporaryFolder folder;
   {
-    AtomicFile out(folder / "out", false);
-    write_file(folder / "out", "theirs");
-    EXPECT_EQ(error_of([&] { out.commit(); }), folder / "out: exists (use --force to replace it)");
+    AtomicFile out(folder.at("out"), false);
+    write_file(folder.at("out"), "theirs");
+    EXPECT_EQ(error_of([&] { out.commit(); }), folder.at("out: exists (use --force to replace it)"));
   }
-  EXPECT_EQ(read_text_file(folder / "out", 10), "theirs");
-  EXPECT_EQ(entries(folder), 1U);
+  EXPECT_EQ(read_text_file(folder.at("out"), 10), "theirs");
+  EXPECT_EQ(folder.names().size(), 1U);
 }
 
 TEST(AtomicFile, HasTheModeOfAnyNewFile) {
   const TemporaryFolder folder;
   const mode_t before = ::umask(027);
-  AtomicFile out(folder / "out", false);
+  AtomicFile out(folder.at("out"), false);
   ::umask(before);
   out.commit();
   struct stat s {};
-  ASSERT_EQ(::stat((folder / "out").c_str(), &s), 0);
+  ASSERT_EQ(::stat((folder.at("out")).c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 0777U, 0640U);
 }
 
 TEST(AtomicFile, NamesTheTargetWhenItCannotBegin) {
   const TemporaryFolder folder;
-  const std::string target = folder / std::string(250, 'x');  // legal, but not with the temporary's suffix
+  const std::string target = folder.at(std::string(250, 'x'));  // legal, but not with the temporary's suffix
   EXPECT_EQ(error_of([&] { const AtomicFile out(target, false); }), target + ": File name too long");
 }
 
 TEST(CommitDirectory, RenamesOnceOnly) {
   const TemporaryFolder folder;
-  std::filesystem::create_directory(folder / "step.tmp");
-  write_file(folder / "step.tmp/f", "x");
-  commit_directory(folder / "step.tmp", folder / "step");
-  EXPECT_EQ(read_text_file(folder / "step/f", 10), "x");
-  std::filesystem::create_directory(folder / "step.tmp");
-  EXPECT_EQ(error_of([&] { commit_directory(folder / "step.tmp", folder / "step"); }),
-            folder / "step: exists (use --force to replace it)");
-  EXPECT_EQ(read_text_file(folder / "step/f", 10), "x");
+  std::filesystem::create_directory(folder.at("step.tmp"));
+  write_file(folder.at("step.tmp/f"), "x");
+  commit_directory(folder.at("step.tmp"), folder.at("step"));
+  EXPECT_EQ(read_text_file(folder.at("step/f"), 10), "x");
+  std::filesystem::create_directory(folder.at("step.tmp"));
+  EXPECT_EQ(error_of([&] { commit_directory(folder.at("step.tmp"), folder.at("step")); }),
+            folder.at("step: exists (use --force to replace it)"));
+  EXPECT_EQ(read_text_file(folder.at("step/f"), 10), "x");
 }
 
 TEST(Directory, SyncSpaceRemove) {
   const TemporaryFolder folder;
   fsync_directory(folder.path());
-  EXPECT_EQ(error_of([&] { fsync_directory(folder / "none"); }), folder / "none: No such file or directory");
+  EXPECT_EQ(error_of([&] { fsync_directory(folder.at("none")); }), folder.at("none: No such file or directory"));
   EXPECT_GT(free_space(folder.path()), 0U);
-  EXPECT_EQ(error_of([&] { free_space(folder / "none"); }),
-            folder / "none: cannot tell its free space: No such file or directory");
-  write_file(folder / "kept", "x");
-  std::filesystem::create_directories(folder / "a/b");
-  std::filesystem::create_symlink(folder / "kept", folder / "a/b/link");
-  remove_tree(folder / "a");
-  EXPECT_EQ(entries(folder), 1U);
-  EXPECT_EQ(read_text_file(folder / "kept", 10), "x");
-  remove_tree(folder / "a");
-  File f = File::open_read(folder / "kept");
+  EXPECT_EQ(error_of([&] { free_space(folder.at("none")); }),
+            folder.at("none: cannot tell its free space: No such file or directory"));
+  write_file(folder.at("kept"), "x");
+  std::filesystem::create_directories(folder.at("a/b"));
+  std::filesystem::create_symlink(folder.at("kept"), folder.at("a/b/link"));
+  remove_tree(folder.at("a"));
+  EXPECT_EQ(folder.names().size(), 1U);
+  EXPECT_EQ(read_text_file(folder.at("kept"), 10), "x");
+  remove_tree(folder.at("a"));
+  File f = File::open_read(folder.at("kept"));
   drop_page_cache(f.fd());
   drop_page_cache(-1);  // a hint only
 }

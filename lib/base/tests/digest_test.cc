@@ -5,10 +5,14 @@
 
 #include <vector>
 
-#include "temporary.h"
+#include "fp8_test.h"
 
 namespace fp8 {
 namespace {
+
+using test::error_of;
+using test::TemporaryFolder;
+using test::write_file;
 
 std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -62,13 +66,13 @@ TEST(Digest, OfFile) {
   const TemporaryFolder folder;
   std::string text((std::size_t{4} << 20U) + 513, 'x');  // more than one piece
   text[text.size() - 1] = 'y';
-  const std::string path = folder / "f";
+  const std::string path = folder.at("f");
   write_file(path, text);
   EXPECT_EQ(digest_of_file(path), digest_of(bytes(text)));
   EXPECT_EQ(digest_of_file(path, 512), digest_of(bytes(std::string_view(text).substr(512))));
   EXPECT_EQ(digest_of_file(path, text.size()), digest_of({}));
   EXPECT_EQ(error_of([&] { digest_of_file(path, text.size() + 1); }), path + ": shorter than 4194818 bytes");
-  EXPECT_EQ(error_of([&] { digest_of_file(folder / "none"); }), folder / "none: No such file or directory");
+  EXPECT_EQ(error_of([&] { digest_of_file(folder.at("none")); }), folder.at("none: No such file or directory"));
 }
 
 }  // namespace

@@ -9,10 +9,14 @@
 #include <vector>
 
 #include "fp8/base/checked.h"
-#include "temporary.h"
+#include "fp8_test.h"
 
 namespace fp8 {
 namespace {
+
+using test::error_of;
+using test::TemporaryFolder;
+using test::write_file;
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -40,7 +44,7 @@ TEST(Checked, ThrowsInsteadOfWrapping) {
 
 TEST(File, WritesAndReads) {
   const TemporaryFolder folder;
-  const std::string path = folder / "f";
+  const std::string path = folder.at("f");
   File f = File::create_exclusive(path);
   f.write_all("hello world");
   EXPECT_EQ(f.size(), 11U);
@@ -63,19 +67,20 @@ TEST(File, WritesAndReads) {
 
 TEST(File, EndsTooEarly) {
   const TemporaryFolder folder;
-  write_file(folder / "f", "abc");
-  File f = File::open_read(folder / "f");
+  write_file(folder.at("f"), "abc");
+  File f = File::open_read(folder.at("f"));
   std::array<std::byte, 5> five{};
-  EXPECT_EQ(error_of([&] { f.read_exact(five); }), folder / "f: ends 2 bytes too early");
-  EXPECT_EQ(error_of([&] { f.pread_exact(five, 1); }), folder / "f: ends 3 bytes too early");
-  EXPECT_EQ(error_of([&] { f.pread_exact(five, 1000); }), folder / "f: ends 5 bytes too early");
-  EXPECT_EQ(error_of([&] { f.pread_exact(five, std::numeric_limits<std::uint64_t>::max()); }), folder / "f: too large");
+  EXPECT_EQ(error_of([&] { f.read_exact(five); }), folder.at("f: ends 2 bytes too early"));
+  EXPECT_EQ(error_of([&] { f.pread_exact(five, 1); }), folder.at("f: ends 3 bytes too early"));
+  EXPECT_EQ(error_of([&] { f.pread_exact(five, 1000); }), folder.at("f: ends 5 bytes too early"));
+  EXPECT_EQ(error_of([&] { f.pread_exact(five, std::numeric_limits<std::uint64_t>::max()); }),
+            folder.at("f: too large"));
   EXPECT_EQ(f.read_some(five), 0U);
 }
 
 TEST(File, ErrorsNameThePath) {
   const TemporaryFolder folder;
-  const std::string path = folder / "f";
+  const std::string path = folder.at("f");
   EXPECT_EQ(error_of([&] { File::open_read(path); }), path + ": No such file or directory");
   write_file(path, "abc");
   EXPECT_EQ(error_of([&] { File::create_exclusive(path); }), path + ": File exists");
@@ -88,8 +93,8 @@ TEST(File, ErrorsNameThePath) {
 
 TEST(File, MovesItsDescriptor) {
   const TemporaryFolder folder;
-  write_file(folder / "f", "abc");
-  File a = File::open_read(folder / "f");
+  write_file(folder.at("f"), "abc");
+  File a = File::open_read(folder.at("f"));
   const int fd = a.fd();
   File b = std::move(a);
   EXPECT_EQ(b.fd(), fd);
@@ -97,16 +102,17 @@ TEST(File, MovesItsDescriptor) {
   EXPECT_FALSE(c.is_open());
   c = std::move(b);
   EXPECT_EQ(c.fd(), fd);
-  EXPECT_EQ(c.path(), folder / "f");
+  EXPECT_EQ(c.path(), folder.at("f"));
 }
 
 TEST(ReadTextFile, IsBounded) {
   const TemporaryFolder folder;
   std::string text(200'000, 'a');
   text += "end";
-  write_file(folder / "f", text);
-  EXPECT_EQ(read_text_file(folder / "f", text.size()), text);
-  EXPECT_EQ(error_of([&] { read_text_file(folder / "f", text.size() - 1); }), folder / "f: larger than 200002 bytes");
+  write_file(folder.at("f"), text);
+  EXPECT_EQ(read_text_file(folder.at("f"), text.size()), text);
+  EXPECT_EQ(error_of([&] { read_text_file(folder.at("f"), text.size() - 1); }),
+            folder.at("f: larger than 200002 bytes"));
   EXPECT_EQ(error_of([&] { read_text_file("/dev/zero", 1000); }), "/dev/zero: larger than 1000 bytes");
   EXPECT_EQ(error_of([&] { read_text_file(folder.path(), 1 << 20); }), folder.path() + ": cannot read: Is a directory");
   EXPECT_EQ(read_text_file("/dev/null", 0), "");

@@ -1,4 +1,6 @@
 // Round trips: one file, folders by any number of ranks, and the equality of bytes between them.
+#include <functional>
+
 #include "fixture.h"
 
 namespace fp8::ckpt {
@@ -29,11 +31,11 @@ TEST_F(Checkpoints, a_single_file_reads_back) {
 TEST_F(Checkpoints, equal_content_is_equal_bytes) {
   write_model(at("a.h5"));
   write_model(at("b.h5"));
-  EXPECT_EQ(slurp(at("a.h5")), slurp(at("b.h5")));
+  EXPECT_EQ(read_file(at("a.h5")), read_file(at("b.h5")));
   write_folder(at("step-00000001"), 2);
   write_folder(at("step-00000002"), 2);
   for (const char* name : {"rank-00000-of-00002.h5", "rank-00001-of-00002.h5", "manifest.json"})
-    EXPECT_EQ(slurp(at("step-00000001/") + name), slurp(at("step-00000002/") + name)) << name;
+    EXPECT_EQ(read_file(at("step-00000001/") + name), read_file(at("step-00000002/") + name)) << name;
 }
 
 TEST_F(Checkpoints, any_number_of_ranks_reads_back_as_whole_tensors) {
@@ -118,7 +120,7 @@ TEST_F(Checkpoints, resharding_keeps_every_byte) {
   copy_folder(at("step-00000002"), at("step-00000003"), 3);
   copy_folder(at("step-00000003"), at("step-00000004"), 2);
   for (const char* name : {"rank-00000-of-00002.h5", "rank-00001-of-00002.h5", "manifest.json"})
-    EXPECT_EQ(slurp(at("step-00000002/") + name), slurp(at("step-00000004/") + name)) << name;
+    EXPECT_EQ(read_file(at("step-00000002/") + name), read_file(at("step-00000004/") + name)) << name;
   const auto merge = [&](const std::string& from, const std::string& to) {
     const Checkpoint source = Checkpoint::open(from);
     ModelWriter w(to, source.kind(), false);
@@ -131,7 +133,7 @@ TEST_F(Checkpoints, resharding_keeps_every_byte) {
   };
   merge(at("step-00000002"), at("two.h5"));
   merge(at("step-00000003"), at("three.h5"));
-  EXPECT_EQ(slurp(at("two.h5")), slurp(at("three.h5")));
+  EXPECT_EQ(read_file(at("two.h5")), read_file(at("three.h5")));
   const Checkpoint merged = Checkpoint::open(at("two.h5"));
   EXPECT_EQ(merged.at("lora/a").attributes, samples()[6].meta.attributes);
 }
@@ -149,7 +151,7 @@ TEST_F(Checkpoints, file_entries_travel_as_json) {
 
 TEST_F(Checkpoints, a_single_file_appears_whole_or_not_at_all) {
   write_model(at("m.h5"));
-  const std::string before = slurp(at("m.h5"));
+  const std::string before = read_file(at("m.h5"));
   EXPECT_HOLDS(error_of([&] { write_model(at("m.h5")); }), "m.h5: exists");
   {
     ModelWriter w(at("m.h5"), Kind::model, true);
@@ -168,7 +170,7 @@ TEST_F(Checkpoints, a_single_file_appears_whole_or_not_at_all) {
                  w.end_tensor();
                }),
                "ended after 0 of 112 bytes");
-  EXPECT_EQ(slurp(at("m.h5")), before);
+  EXPECT_EQ(read_file(at("m.h5")), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(at("")), {}), 1) << "something was left behind";
   write_model(at("m.h5"), Kind::training, true);
   EXPECT_EQ(Checkpoint::open(at("m.h5")).kind(), Kind::training);

@@ -20,47 +20,47 @@ class Damage : public FolderTest {
   std::string manifest() const { return at("a/manifest.json"); }
   // Changes the manifest's text and gives it the digest it then needs.
   std::string with_manifest(const std::string& from, const std::string& to) {
-    std::string text = slurp(manifest());
+    std::string text = read_file(manifest());
     const std::size_t place = text.find(from);
     if (place == std::string::npos) return "no such text";
     text.replace(place, from.size(), to);
     const std::string body = text.substr(0, text.rfind("\"self\""));
-    spill(manifest(), body + "\"self\":\"" + digest_of(std::as_bytes(std::span(body))).hex() + "\"}\n");
+    write_file(manifest(), body + "\"self\":\"" + digest_of(std::as_bytes(std::span(body))).hex() + "\"}\n");
     return verify_error(at("a"));
   }
 };
 
 TEST_F(Damage, flipped_bits_in_every_region_of_a_shard) {
-  const std::string good = slurp(shard("a", 1));
+  const std::string good = read_file(shard("a", 1));
   for (std::size_t i = 0; i < good.size(); i += 41) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
-    spill(shard("a", 1), bad);
+    write_file(shard("a", 1), bad);
     EXPECT_HOLDS(verify_error(at("a")), "rank-00001-of-00002.h5: ") << i;
   }
 }
 
 TEST_F(Damage, runs_of_zeros_and_ones_name_the_tensor) {
-  std::string bad = slurp(shard("a", 0));
+  std::string bad = read_file(shard("a", 0));
   const Sample s = samples()[0];
   const std::size_t place = bad.find(std::string(reinterpret_cast<const char*>(s.bytes.data()), 32));
   ASSERT_NE(place, std::string::npos);
   for (const char c : {'\0', '\xff'}) {
     bad.replace(place, 32, std::string(32, c));
-    spill(shard("a", 0), bad);
+    write_file(shard("a", 0), bad);
     EXPECT_HOLDS(verify_error(at("a")), "rank-00000-of-00002.h5: /weights/model.embed_tokens.weight: damaged");
   }
 }
 
 TEST_F(Damage, other_lengths) {
-  const std::string good = slurp(shard("a", 1));
+  const std::string good = read_file(shard("a", 1));
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{100}, std::size_t{512}, std::size_t{1000}, good.size() / 2, good.size() - 1}) {
-    spill(shard("a", 1), good.substr(0, size));
+    write_file(shard("a", 1), good.substr(0, size));
     EXPECT_HOLDS(verify_error(at("a")), "rank-00001-of-00002.h5: ") << size;
     EXPECT_HOLDS(verify_error(at("a")), "truncated") << size;
   }
-  spill(shard("a", 1), good + '\0');
+  write_file(shard("a", 1), good + '\0');
   EXPECT_HOLDS(verify_error(at("a")), "1 bytes after its end");
 }
 
@@ -81,16 +81,16 @@ TEST_F(Damage, swapped_missing_and_mixed_shards) {
 }
 
 TEST_F(Damage, manifest_edits) {
-  const std::string good = slurp(manifest());
+  const std::string good = read_file(manifest());
   for (std::size_t i = 0; i < good.size(); i += 3) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
-    spill(manifest(), bad);
+    write_file(manifest(), bad);
     EXPECT_HOLDS(verify_error(at("a")), "manifest.json: ") << i;
   }
   for (const std::string& bad : {good + " ", good + "\n", good.substr(0, good.size() - 1),
                                  good.substr(0, good.size() / 2), std::string("{}"), std::string()}) {
-    spill(manifest(), bad);
+    write_file(manifest(), bad);
     EXPECT_HOLDS(verify_error(at("a")), "manifest.json: damaged");
   }
   std::filesystem::remove(manifest());
@@ -129,7 +129,7 @@ TEST_F(Damage, manifests_with_wrong_types) {
 }
 
 TEST_F(Damage, manifests_that_forget_a_tensor) {
-  std::string text = slurp(manifest());
+  std::string text = read_file(manifest());
   const std::size_t begin = text.find("{\"name\":\"lora/a\"");
   const std::size_t end = text.find('\n', begin) + 1;
   EXPECT_HOLDS(with_manifest(text.substr(begin, end - begin), ""), "holds tensors that the manifest does not list");
@@ -137,15 +137,15 @@ TEST_F(Damage, manifests_that_forget_a_tensor) {
 
 TEST_F(Damage, single_files) {
   write_model(at("m.h5"));
-  const std::string good = slurp(at("m.h5"));
+  const std::string good = read_file(at("m.h5"));
   for (std::size_t i = 0; i < good.size(); i += 61) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ 1);
-    spill(at("m.h5"), bad);
+    write_file(at("m.h5"), bad);
     EXPECT_HOLDS(verify_error(at("m.h5")), "m.h5: ") << i;
   }
   EXPECT_HOLDS(verify_error(at("none.h5")), "none.h5: ");
-  spill(at("m.h5"), "hello");
+  write_file(at("m.h5"), "hello");
   EXPECT_HOLDS(verify_error(at("m.h5")), "m.h5: not a checkpoint");
 }
 

@@ -1,59 +1,23 @@
-/// A folder of its own for each test and a small checkpoint to write into it, whole or by any number of ranks.
+/// A small checkpoint to write into the folder of a test, whole or by any number of ranks.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <iterator>
 #include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "fp8/base/error.h"
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
+#include "fp8_test.h"
 
 namespace fp8::ckpt {
 
-/// Removes its folder at the end.
-class FolderTest : public testing::Test {
- protected:
-  FolderTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "fp8-ckpt-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error(name + ": cannot create");
-    folder_ = name;
-  }
-  ~FolderTest() override { std::filesystem::remove_all(folder_); }
-  std::string at(const std::string& name) const { return folder_ + "/" + name; }
-
- private:
-  std::string folder_;
-};
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-inline void spill(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
-/// The message of the Error that `f` throws; "no error" when it throws none.
-inline std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
+using test::FolderTest;
+using test::read_file;
+using test::write_file;
 
 /// The message of opening and verifying `path`.
 inline std::string verify_error(const std::string& path) {
@@ -152,7 +116,3 @@ inline void expect_samples(const Checkpoint& c) {
 }
 
 }  // namespace fp8::ckpt
-
-/// `text` holds `part`.
-#define EXPECT_HOLDS(text, part) \
-  EXPECT_PRED2([](const std::string& a, const std::string& b) { return a.find(b) != std::string::npos; }, text, part)

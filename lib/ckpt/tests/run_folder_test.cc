@@ -20,7 +20,7 @@ TEST_F(RunFolder, newest_first_and_nothing_else) {
   EXPECT_TRUE(list_steps(at("none")).empty());
   for (const char* name : {"step-00000002", "step-00000010", "step-100000000", "step-00000011.tmp", "other"})
     std::filesystem::create_directory(at(name));
-  spill(at("step-00000099"), "a file");
+  write_file(at("step-00000099"), "a file");
   std::vector<std::int64_t> steps;
   for (const StepFolder& s : list_steps(at(""))) steps.push_back(s.step);
   EXPECT_EQ(steps, (std::vector<std::int64_t>{100000000, 10, 2}));

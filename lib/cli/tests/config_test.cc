@@ -55,7 +55,7 @@ TEST(Config, RefusesByName) {
   EXPECT_EQ(refusal(R"({"filter": "a"})"), "c.json: \"filter\": expected an array, found string");
   EXPECT_EQ(refusal(R"({"emulate": 1})"), "c.json: \"emulate\": expected a boolean, found integer");
   // also where a flag wins
-  EXPECT_NE(error_of([] { with_config(R"({"steps": 0})", {"m", "--steps", "3"}); }), "");
+  EXPECT_NE(error_of([] { with_config(R"({"steps": 0})", {"m", "--steps", "3"}); }), "no error");
 }
 
 TEST(Config, ResolvedReadsBackEqual) {

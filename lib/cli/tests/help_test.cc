@@ -50,19 +50,15 @@ TEST(Help, CommonFlagsOnce) {
 
 // Runs the script in bash with the given words and returns what it offers, in order.
 std::string offered(const std::string& words) {
-  const std::string path = testing::TempDir() + "fp8-cli-completion";
-  std::filesystem::remove(path);
-  File f = File::create_exclusive(path);
-  f.write_all(bash_completion(sample()));
-  f.write_all("COMP_WORDS=(" + words +
-              ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_fp8_sample\necho \"${COMPREPLY[*]}\"\n");
-  f.close();
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write(
+      "completion", bash_completion(sample()) + "COMP_WORDS=(" + words +
+                        ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_fp8_sample\necho \"${COMPREPLY[*]}\"\n");
   std::string out;
   FILE* pipe = ::popen(("bash " + path).c_str(), "r");
   if (pipe == nullptr) return "no bash";
   for (int c = 0; (c = std::fgetc(pipe)) != EOF;) out += static_cast<char>(c);
   ::pclose(pipe);
-  std::filesystem::remove(path);
   return out;
 }
 

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "fp8/base/error.h"
 #include "fp8/cli/arguments.h"
 #include "fp8/cli/command.h"
+#include "fp8_test.h"
 
 namespace fp8::cli {
+
+using test::error_of;
 
 /// A command with a flag of each kind.
 inline Command sample() {
@@ -46,17 +48,6 @@ inline Command sample() {
 /// Arguments of sample() from words.
 inline Arguments read(std::vector<std::string> words, const Command& command = sample()) {
   return parse(command, words);
-}
-
-/// What `work` throws as Error with Exit::bad, or "" when it throws nothing.
-template <typename Work>
-std::string error_of(Work work) {
-  try {
-    work();
-  } catch (const Error& e) {
-    return e.code() == Exit::bad ? e.what() : "another status";
-  }
-  return "";
 }
 
 /// The message of reading words, MODEL included.

@@ -8,26 +8,26 @@
 #include <set>
 #include <vector>
 
-#include "temporary_folder.h"
+#include "fp8_test.h"
 
 namespace fp8::data {
 namespace {
 
-using testing::message_of;
-using testing::TemporaryFolder;
+using test::error_of;
+using test::TemporaryFolder;
 
 // Tokens 0, 1, 2, ...; every third is masked out when asked.
 class Counting {
  public:
   explicit Counting(std::int64_t n, bool mask = false) {
-    TokenWriter writer(folder_.path("n.h5"), 1000, std::nullopt, mask, false);
+    TokenWriter writer(folder_.at("n.h5"), 1000, std::nullopt, mask, false);
     std::vector<std::uint32_t> tokens(static_cast<std::size_t>(n));
     std::iota(tokens.begin(), tokens.end(), 0U);
     std::vector<std::uint8_t> counts(mask ? tokens.size() : 0);
     for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = i % 3 == 0 ? 0 : 1;
     writer.append(tokens, counts);
     writer.finish();
-    file_.emplace(folder_.path("n.h5"));
+    file_.emplace(folder_.at("n.h5"));
   }
   const TokenFile& file() const { return *file_; }
 
@@ -56,7 +56,7 @@ TEST(Sampler, the_last_sample_needs_its_target) {
   EXPECT_EQ(Sampler(Counting(13).file(), SamplerKind::sequential, 0, 4, 1).samples(), 3);
   EXPECT_EQ(Sampler(Counting(5).file(), SamplerKind::sequential, 0, 4, 1).samples(), 1);
   const Counting data(4);
-  EXPECT_EQ(message_of([&] { Sampler(data.file(), SamplerKind::sequential, 0, 4, 1); }),
+  EXPECT_EQ(error_of([&] { Sampler(data.file(), SamplerKind::sequential, 0, 4, 1); }),
             data.file().path() + ": 4 tokens are too few for --seq-length 4, which needs at least 5");
 }
 
@@ -80,7 +80,7 @@ TEST(Sampler, permutations_are_one_to_one) {
       seen[p] = true;
     }
   }
-  EXPECT_NE(message_of([] { permute(3, 3, 0); }).find("beyond"), std::string::npos);
+  EXPECT_NE(error_of([] { permute(3, 3, 0); }).find("beyond"), std::string::npos);
   const std::uint64_t huge = (std::uint64_t{1} << 62) + 12345;
   EXPECT_LT(permute(huge - 1, huge, 5), huge);
 }
@@ -141,7 +141,7 @@ TEST(Sampler, ranks_and_micro_batches_cover_the_step) {
       EXPECT_EQ(joined, whole);
     }
   }
-  EXPECT_NE(message_of([] { rank_part(12, 0, 5); }).find("12 samples a step cannot be split evenly over 5 ranks"),
+  EXPECT_NE(error_of([] { rank_part(12, 0, 5); }).find("12 samples a step cannot be split evenly over 5 ranks"),
             std::string::npos);
 }
 
@@ -150,14 +150,14 @@ TEST(Sampler, refuses_what_is_out_of_range) {
   const Sampler sampler(data.file(), SamplerKind::sequential, 0, 4, 2);
   Numbers a(4);
   Numbers b(4);
-  EXPECT_NE(message_of([&] { sampler.batch(0, 2, 1, a, b); }).find("out of range"), std::string::npos);
-  EXPECT_NE(message_of([&] { sampler.batch(-1, 0, 1, a, b); }).find("out of range"), std::string::npos);
-  EXPECT_NE(message_of([&] { sampler.batch(0, 0, 2, a, b); }).find("wrong size"), std::string::npos);
-  EXPECT_NE(message_of([&] { sampler.sample(12, a, b); }).find("no sample 12"), std::string::npos);
-  EXPECT_NE(message_of([&] { sampler.sample_index(std::int64_t{1} << 62, 0); }).find("too large"), std::string::npos);
-  EXPECT_NE(message_of([&] { Sampler(data.file(), SamplerKind::shuffle, 0, 0, 1); }).find("--seq-length"),
+  EXPECT_NE(error_of([&] { sampler.batch(0, 2, 1, a, b); }).find("out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] { sampler.batch(-1, 0, 1, a, b); }).find("out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] { sampler.batch(0, 0, 2, a, b); }).find("wrong size"), std::string::npos);
+  EXPECT_NE(error_of([&] { sampler.sample(12, a, b); }).find("no sample 12"), std::string::npos);
+  EXPECT_NE(error_of([&] { sampler.sample_index(std::int64_t{1} << 62, 0); }).find("too large"), std::string::npos);
+  EXPECT_NE(error_of([&] { Sampler(data.file(), SamplerKind::shuffle, 0, 0, 1); }).find("--seq-length"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { Sampler(data.file(), SamplerKind::shuffle, 0, 4, 0); }).find("--batch-size"),
+  EXPECT_NE(error_of([&] { Sampler(data.file(), SamplerKind::shuffle, 0, 4, 0); }).find("--batch-size"),
             std::string::npos);
 }
 

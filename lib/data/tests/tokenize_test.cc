@@ -6,13 +6,12 @@
 #include <cstring>
 #include <vector>
 
-#include "temporary_folder.h"
+#include "fp8_test.h"
 
 namespace fp8::data {
 namespace {
 
-using testing::message_of;
-using testing::TemporaryFolder;
+using test::error_of;
 using Ids = std::vector<std::int32_t>;
 
 template <class T>
@@ -37,11 +36,11 @@ struct Made {
   TokenInfo info;
 };
 
-class Tokenize : public ::testing::Test {
+class Tokenize : public test::FolderTest {
  protected:
   Made make(std::vector<std::string> inputs, TokenizeOptions options = {}) {
     options.inputs = std::move(inputs);
-    options.output = folder_.path("out.h5");
+    options.output = at("out.h5");
     options.force = true;
     Made made;
     made.info = tokenize(options);
@@ -57,17 +56,12 @@ class Tokenize : public ::testing::Test {
   }
   std::string refusal(std::vector<std::string> inputs, TokenizeOptions options = {}) {
     options.inputs = std::move(inputs);
-    options.output = folder_.path("refused.h5");
-    const std::ptrdiff_t before = folder_.entries();
-    std::string message = message_of([&] { tokenize(options); });
-    EXPECT_EQ(folder_.entries(), before) << "something was left behind";
+    options.output = at("refused.h5");
+    const std::vector<std::string> before = names();
+    std::string message = error_of([&] { tokenize(options); });
+    EXPECT_EQ(names(), before) << "something was left behind";
     return message;
   }
-  std::string write(const std::string& name, const std::string& bytes) { return folder_.write(name, bytes); }
-  std::string path(const std::string& name) { return folder_.path(name); }
-
- private:
-  TemporaryFolder folder_;
 };
 
 TEST_F(Tokenize, text_is_its_bytes) {
@@ -115,14 +109,12 @@ TEST_F(Tokenize, llmc_is_recognized_by_its_magic_number) {
 TEST_F(Tokenize, llmc_headers_are_checked) {
   const TokenizeOptions llm{.from = Source::llmc, .vocab_size = 10};
   const auto says = [&](const std::string& bytes) { return refusal({write("x", bytes)}, llm); };
-  EXPECT_EQ(says("short"), path("x") + ": not an llm.c file: shorter than its header of 1024 bytes");
-  EXPECT_EQ(says(llmc(7, 1, 0, "")),
-            path("x") + ": not an llm.c file: it begins with 7, not with 20240520 or 20240801");
-  EXPECT_EQ(says(llmc(20240520, 2, 0, "")), path("x") + ": llm.c version 2 is not known (1 and 7 are)");
-  EXPECT_EQ(says(llmc(20240520, 1, 3, "abcd")),
-            path("x") + ": its header says 3 tokens of 2 bytes, but 4 bytes follow");
-  EXPECT_EQ(says(llmc(20240520, 1, -2, "")), path("x") + ": its header says -2 tokens of 2 bytes, but 0 bytes follow");
-  EXPECT_EQ(says(llmc(20240520, 1, 0, "")), path("x") + ": holds no tokens");
+  EXPECT_EQ(says("short"), at("x") + ": not an llm.c file: shorter than its header of 1024 bytes");
+  EXPECT_EQ(says(llmc(7, 1, 0, "")), at("x") + ": not an llm.c file: it begins with 7, not with 20240520 or 20240801");
+  EXPECT_EQ(says(llmc(20240520, 2, 0, "")), at("x") + ": llm.c version 2 is not known (1 and 7 are)");
+  EXPECT_EQ(says(llmc(20240520, 1, 3, "abcd")), at("x") + ": its header says 3 tokens of 2 bytes, but 4 bytes follow");
+  EXPECT_EQ(says(llmc(20240520, 1, -2, "")), at("x") + ": its header says -2 tokens of 2 bytes, but 0 bytes follow");
+  EXPECT_EQ(says(llmc(20240520, 1, 0, "")), at("x") + ": holds no tokens");
 }
 
 TEST_F(Tokenize, ids_beyond_the_vocabulary_are_named_by_position) {
@@ -130,15 +122,15 @@ TEST_F(Tokenize, ids_beyond_the_vocabulary_are_named_by_position) {
   EXPECT_EQ(refusal({file}, {.vocab_size = 256}),
             file + ": token 2 is 300, not below the vocabulary size 256 (--vocab-size)");
   EXPECT_EQ(refusal({write("t", "ab\x80")}, {.vocab_size = 128}),
-            path("t") + ": token 2 is 128, not below the vocabulary size 128 (--vocab-size)");
+            at("t") + ": token 2 is 128, not below the vocabulary size 128 (--vocab-size)");
   EXPECT_EQ(refusal({file}), "--vocab-size: needed for the ids in " + file);
 }
 
 TEST_F(Tokenize, refuses_what_is_not_as_promised) {
   EXPECT_EQ(refusal({write("odd.u16", "abc")}, {.vocab_size = 65536}),
-            path("odd.u16") + ": its size is not a multiple of 2 bytes");
+            at("odd.u16") + ": its size is not a multiple of 2 bytes");
   EXPECT_EQ(refusal({write("odd.u32", "abcde")}, {.vocab_size = kMaxVocabSize}),
-            path("odd.u32") + ": its size is not a multiple of 4 bytes");
+            at("odd.u32") + ": its size is not a multiple of 4 bytes");
   EXPECT_NE(refusal({write("a.jsonl", "{\"text\":1}\n")}).find("a.jsonl: line 1"), std::string::npos);
   EXPECT_NE(refusal({write("b.jsonl", "{\"text\":\"a\"}\n[]\n")}).find("b.jsonl: line 2: not an object"),
             std::string::npos);
@@ -146,32 +138,32 @@ TEST_F(Tokenize, refuses_what_is_not_as_promised) {
   EXPECT_NE(refusal({write("d.jsonl", "{\"text\":\"a\"\n")}).find("d.jsonl: line "), std::string::npos);
   EXPECT_NE(refusal({write("nano.bin", "abcd")}).find("say what it holds"), std::string::npos);
   EXPECT_NE(refusal({write("list.json", "[]")}).find("say what it holds"), std::string::npos);
-  EXPECT_NE(refusal({path("none")}).find("none"), std::string::npos);
-  EXPECT_NE(refusal({path(".")}).find("is a folder"), std::string::npos);
-  EXPECT_EQ(refusal({write("e", "")}), path("e") + ": holds no tokens");
-  EXPECT_EQ(refusal({path("e"), path("e")}), "the inputs hold no tokens");
+  EXPECT_NE(refusal({at("none")}).find("none"), std::string::npos);
+  EXPECT_NE(refusal({at(".")}).find("is a folder"), std::string::npos);
+  EXPECT_EQ(refusal({write("e", "")}), at("e") + ": holds no tokens");
+  EXPECT_EQ(refusal({at("e"), at("e")}), "the inputs hold no tokens");
   EXPECT_EQ(refusal({}), "no input");
   EXPECT_NE(refusal({"-"}, {.from = Source::u16, .vocab_size = 9}).find("standard input: only text"),
             std::string::npos);
   EXPECT_EQ(refusal({"-", "-"}), "standard input: can be read only once");
-  EXPECT_NE(refusal({path("e")}, {.vocab_size = 0}).find("--vocab-size: 0"), std::string::npos);
-  EXPECT_NE(refusal({path("e")}, {.eos = 256}).find("--eos: 256 is not below the vocabulary size 256"),
+  EXPECT_NE(refusal({at("e")}, {.vocab_size = 0}).find("--vocab-size: 0"), std::string::npos);
+  EXPECT_NE(refusal({at("e")}, {.eos = 256}).find("--eos: 256 is not below the vocabulary size 256"),
             std::string::npos);
 }
 
 TEST_F(Tokenize, an_output_that_is_an_input_is_refused) {
   const std::string file = write("same", "abc");
-  EXPECT_EQ(message_of([&] { tokenize({.inputs = {file}, .output = file, .force = true}); }),
+  EXPECT_EQ(error_of([&] { tokenize({.inputs = {file}, .output = file, .force = true}); }),
             file + ": is also an input");
 }
 
 TEST_F(Tokenize, a_dry_run_counts_and_writes_nothing) {
   const std::string file = write("x.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n");
-  const TokenInfo info = tokenize({.inputs = {file}, .output = path("dry.h5"), .dry_run = true});
+  const TokenInfo info = tokenize({.inputs = {file}, .output = at("dry.h5"), .dry_run = true});
   EXPECT_EQ(info.tokens, 3);
   EXPECT_EQ(info.documents, 2);
-  EXPECT_FALSE(std::filesystem::exists(path("dry.h5")));
-  EXPECT_NE(message_of([&] { tokenize({.inputs = {file}, .output = file + "/x", .dry_run = true}); }).find("cannot"),
+  EXPECT_FALSE(std::filesystem::exists(at("dry.h5")));
+  EXPECT_NE(error_of([&] { tokenize({.inputs = {file}, .output = file + "/x", .dry_run = true}); }).find("cannot"),
             std::string::npos);
 }
 

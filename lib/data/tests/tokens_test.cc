@@ -8,14 +8,14 @@
 
 #include "fp8/h5/reader.h"
 #include "fp8/h5/writer.h"
-#include "temporary_folder.h"
+#include "fp8_test.h"
 
 namespace fp8::data {
 namespace {
 
 using dtype::DType;
-using testing::message_of;
-using testing::TemporaryFolder;
+using test::error_of;
+using test::TemporaryFolder;
 
 std::vector<std::int32_t> all_of(const TokenFile& file) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(file.info().tokens));
@@ -30,8 +30,8 @@ TEST(Tokens, type_is_the_narrowest) {
   EXPECT_EQ(token_type(65536), DType::u16);
   EXPECT_EQ(token_type(65537), DType::u32);
   EXPECT_EQ(token_type(kMaxVocabSize), DType::u32);
-  EXPECT_NE(message_of([] { token_type(0); }).find("0 is not from 1 to 2147483647"), std::string::npos);
-  EXPECT_NE(message_of([] { token_type(kMaxVocabSize + 1); }).find("2147483648"), std::string::npos);
+  EXPECT_NE(error_of([] { token_type(0); }).find("0 is not from 1 to 2147483647"), std::string::npos);
+  EXPECT_NE(error_of([] { token_type(kMaxVocabSize + 1); }).find("2147483648"), std::string::npos);
 }
 
 class TokensOfWidth : public ::testing::TestWithParam<std::int64_t> {};
@@ -41,7 +41,7 @@ TEST_P(TokensOfWidth, read_back) {
   const auto last = static_cast<std::uint32_t>(vocab - 1);
   std::vector<std::uint32_t> many(600000);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::uint32_t>(i * 7) % (last + 1);
-  TokenWriter writer(folder.path("t.h5"), vocab, last, false, false);
+  TokenWriter writer(folder.at("t.h5"), vocab, last, false, false);
   writer.end_document();
   writer.append(std::array{0U, last});
   writer.end_document();
@@ -51,9 +51,9 @@ TEST_P(TokensOfWidth, read_back) {
   const TokenInfo info = writer.finish();
   EXPECT_EQ(info.tokens, 600002);
   EXPECT_EQ(info.documents, 2);
-  EXPECT_EQ(folder.entries(), 1);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"t.h5"});
 
-  const TokenFile file(folder.path("t.h5"), true);
+  const TokenFile file(folder.at("t.h5"), true);
   EXPECT_EQ(file.info().tokens, 600002);
   EXPECT_EQ(file.info().documents, 2);
   EXPECT_EQ(file.info().vocab_size, vocab);
@@ -67,17 +67,17 @@ TEST_P(TokensOfWidth, read_back) {
   EXPECT_EQ(got[0], 0);
   EXPECT_EQ(got[1], static_cast<std::int32_t>(last));
   EXPECT_TRUE(std::equal(many.begin(), many.end(), got.begin() + 2));
-  EXPECT_EQ(h5::Reader(folder.path("t.h5")).at("tokens").dtype, token_type(vocab));
+  EXPECT_EQ(h5::Reader(folder.at("t.h5")).at("tokens").dtype, token_type(vocab));
 }
 INSTANTIATE_TEST_SUITE_P(All, TokensOfWidth, ::testing::Values(256, 50257, 128256));
 
 TEST(Tokens, mask_travels) {
   const TemporaryFolder folder;
-  TokenWriter writer(folder.path("m.h5"), 10, std::nullopt, true, false);
-  EXPECT_NE(message_of([&] { writer.append(std::array{1U}); }).find("mask and tokens differ"), std::string::npos);
+  TokenWriter writer(folder.at("m.h5"), 10, std::nullopt, true, false);
+  EXPECT_NE(error_of([&] { writer.append(std::array{1U}); }).find("mask and tokens differ"), std::string::npos);
   writer.append(std::array{1U, 2U, 3U}, std::array<std::uint8_t, 3>{1, 0, 1});
   writer.finish();
-  const TokenFile file(folder.path("m.h5"));
+  const TokenFile file(folder.at("m.h5"));
   EXPECT_TRUE(file.info().mask);
   EXPECT_FALSE(file.info().eos);
   EXPECT_TRUE(file.counts(0) && !file.counts(1) && file.counts(2));
@@ -86,37 +86,33 @@ TEST(Tokens, mask_travels) {
 TEST(Tokens, same_tokens_make_the_same_bytes) {
   const TemporaryFolder folder;
   for (const char* name : {"a.h5", "b.h5"}) {
-    TokenWriter writer(folder.path(name), 300, std::nullopt, false, false);
+    TokenWriter writer(folder.at(name), 300, std::nullopt, false, false);
     writer.append(std::array{1U, 299U});
     writer.finish();
   }
-  const auto bytes = [&](const char* name) {
-    std::ifstream in(folder.path(name), std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  };
-  EXPECT_EQ(bytes("a.h5"), bytes("b.h5"));
-  EXPECT_EQ(TokenFile(folder.path("a.h5")).digest().size(), 32U);
+  EXPECT_EQ(test::read_file(folder.at("a.h5")), test::read_file(folder.at("b.h5")));
+  EXPECT_EQ(TokenFile(folder.at("a.h5")).digest().size(), 32U);
 }
 
 TEST(Tokens, writer_refuses_and_leaves_nothing) {
   const TemporaryFolder folder;
-  const std::string path = folder.path("t.h5");
+  const std::string path = folder.at("t.h5");
   {
     TokenWriter writer(path, 256, std::nullopt, false, false);
     writer.append(std::array{1U, 2U});
-    EXPECT_EQ(message_of([&] {
+    EXPECT_EQ(error_of([&] {
                 writer.append(std::array{3U, 256U});
               }),
               path + ": token 3 is 256, not below the vocabulary size 256");
   }
-  EXPECT_EQ(folder.entries(), 0);
-  EXPECT_NE(message_of([&] { TokenWriter(path, 256, std::nullopt, false, false).finish(); }).find("no tokens"),
+  EXPECT_EQ(folder.names(), std::vector<std::string>{});
+  EXPECT_NE(error_of([&] { TokenWriter(path, 256, std::nullopt, false, false).finish(); }).find("no tokens"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { TokenWriter(path, 256, 256, false, false); }).find("--eos: 256 is not below"),
+  EXPECT_NE(error_of([&] { TokenWriter(path, 256, 256, false, false); }).find("--eos: 256 is not below"),
             std::string::npos);
-  EXPECT_EQ(folder.entries(), 0);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{});
   folder.write("t.h5", "precious");
-  EXPECT_NE(message_of([&] { TokenWriter(path, 256, std::nullopt, false, false); }).find("--force"), std::string::npos);
+  EXPECT_NE(error_of([&] { TokenWriter(path, 256, std::nullopt, false, false); }).find("--force"), std::string::npos);
   TokenWriter writer(path, 256, std::nullopt, false, true);
   writer.append(std::array{1U});
   writer.finish();
@@ -125,16 +121,16 @@ TEST(Tokens, writer_refuses_and_leaves_nothing) {
 
 TEST(Tokens, reading_past_the_end_is_an_error) {
   const TemporaryFolder folder;
-  TokenWriter writer(folder.path("t.h5"), 256, std::nullopt, false, false);
+  TokenWriter writer(folder.at("t.h5"), 256, std::nullopt, false, false);
   writer.append(std::array{1U, 2U, 3U});
   writer.finish();
-  const TokenFile file(folder.path("t.h5"));
+  const TokenFile file(folder.at("t.h5"));
   std::array<std::int32_t, 2> out{};
   file.read(1, out);
   EXPECT_EQ(out, (std::array{2, 3}));
-  EXPECT_NE(message_of([&] { file.read(2, out); }).find("not in the file, which has 3"), std::string::npos);
-  EXPECT_NE(message_of([&] { file.read(-1, out); }).find("not in the file"), std::string::npos);
-  EXPECT_NE(message_of([&] { file.document(2); }).find("no document 2"), std::string::npos);
+  EXPECT_NE(error_of([&] { file.read(2, out); }).find("not in the file, which has 3"), std::string::npos);
+  EXPECT_NE(error_of([&] { file.read(-1, out); }).find("not in the file"), std::string::npos);
+  EXPECT_NE(error_of([&] { file.document(2); }).find("no document 2"), std::string::npos);
 }
 
 // A token file made by hand, with whatever is asked for.
@@ -151,7 +147,7 @@ struct Parts {
 
 std::string refusal_of(const Parts& parts, bool verify = false) {
   const TemporaryFolder folder;
-  const std::string path = folder.path("hand.h5");
+  const std::string path = folder.at("hand.h5");
   h5::Writer out(path, h5::kTokensMagic);
   out.attribute("", "format", parts.format);
   out.attribute("", "version", parts.version);
@@ -166,19 +162,17 @@ std::string refusal_of(const Parts& parts, bool verify = false) {
   put("documents", DType::u64, parts.documents.size(), std::as_bytes(std::span(parts.documents)));
   if (!parts.mask.empty()) put("mask", DType::u8, parts.mask.size(), std::as_bytes(std::span(parts.mask)));
   out.finish();
-  try {
+  const std::string message = error_of([&] {
     const TokenFile file(path, verify);
     all_of(file);
-  } catch (const Error& e) {
-    const std::string message = e.what();
-    EXPECT_TRUE(message.starts_with(path)) << message;
-    return message.substr(path.size());
-  }
-  return "";
+  });
+  if (message == "no error") return message;
+  EXPECT_TRUE(message.starts_with(path)) << message;
+  return message.substr(path.size());
 }
 
 TEST(Tokens, a_file_that_lies_is_refused) {
-  EXPECT_EQ(refusal_of({}), "");
+  EXPECT_EQ(refusal_of({}), "no error");
   EXPECT_EQ(refusal_of({.format = std::string("fp8-other")}), ": not a token file");
   EXPECT_EQ(refusal_of({.version = std::int64_t{2}}), ": version 2 is not known (1 is)");
   EXPECT_EQ(refusal_of({.version = std::string("1")}), ": attribute \"version\" is not an integer");
@@ -198,7 +192,7 @@ TEST(Tokens, a_file_that_lies_is_refused) {
 
 TEST(Tokens, damage_is_found) {
   const TemporaryFolder folder;
-  const std::string path = folder.path("t.h5");
+  const std::string path = folder.at("t.h5");
   TokenWriter writer(path, 256, std::nullopt, false, false);
   writer.append(std::vector<std::uint32_t>(5000, 7U));
   writer.finish();
@@ -209,12 +203,12 @@ TEST(Tokens, damage_is_found) {
     file.put(8);
   }
   EXPECT_EQ(TokenFile(path).info().tokens, 5000);
-  EXPECT_NE(message_of([&] { TokenFile(path, true); }).find("tokens"), std::string::npos);
+  EXPECT_NE(error_of([&] { TokenFile(path, true); }).find("tokens"), std::string::npos);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
-  EXPECT_NE(message_of([&] { TokenFile{path}; }).find("truncated"), std::string::npos);
-  EXPECT_NE(message_of([&] { TokenFile{folder.write("text", std::string(2000, 'x'))}; }).find("not a token file"),
+  EXPECT_NE(error_of([&] { TokenFile{path}; }).find("truncated"), std::string::npos);
+  EXPECT_NE(error_of([&] { TokenFile{folder.write("text", std::string(2000, 'x'))}; }).find("not a token file"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { TokenFile{folder.path("none")}; }).find("none"), std::string::npos);
+  EXPECT_NE(error_of([&] { TokenFile{folder.at("none")}; }).find("none"), std::string::npos);
 }
 
 }  // namespace

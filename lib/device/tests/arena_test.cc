@@ -6,20 +6,12 @@
 #include <cstring>
 #include <set>
 
-#include "fp8/base/error.h"
+#include "fp8_test.h"
 
 namespace fp8::device {
 namespace {
 
-std::string message_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), Exit::bad);
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 // A little step: two activations live while scratch comes and goes, gathered weights on top at the end.
 void step(Arena& arena) {
@@ -115,7 +107,7 @@ TEST(Arena, FullNamesTheLargestUsersAndTheCure) {
   arena.take(128, "scratch");
   arena.take(2048, "activations");
   arena.take(1024, "gathered weights");
-  const std::string text = message_of([&] { arena.take(2000, "logits"); });
+  const std::string text = error_of([&] { arena.take(2000, "logits"); });
   EXPECT_EQ(text,
             "out of memory: logits needs 1.95 KiB more in an arena of 4 KiB; largest users: activations 2 KiB, "
             "gathered weights 1 KiB, scratch 128 B; use a smaller --batch-size or --seq-length, or --recompute full");
@@ -124,7 +116,7 @@ TEST(Arena, FullNamesTheLargestUsersAndTheCure) {
 
 TEST(Arena, HugeRequestsAreRefusedDryToo) {
   Arena arena;
-  EXPECT_NE(message_of([&] { arena.take(~std::size_t{0}, "logits"); }).find("out of memory: logits needs "),
+  EXPECT_NE(error_of([&] { arena.take(~std::size_t{0}, "logits"); }).find("out of memory: logits needs "),
             std::string::npos);
   EXPECT_NO_THROW(arena.take(std::size_t{1} << 59, "half"));
   EXPECT_NO_THROW(arena.take(std::size_t{1} << 59, "half"));

@@ -5,21 +5,13 @@
 #include <cstdint>
 #include <utility>
 
-#include "fp8/base/error.h"
 #include "fp8/device/device.h"
+#include "fp8_test.h"
 
 namespace fp8::device {
 namespace {
 
-std::string message_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), Exit::bad);
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 TEST(Buffer, IsZeroedAndAligned) {
   for (const std::size_t bytes :
@@ -55,14 +47,14 @@ TEST(Buffer, MovesItsMemory) {
 }
 
 TEST(Buffer, SaysWhatDidNotFit) {
-  EXPECT_EQ(message_of([] { Buffer(std::size_t{1} << 62, Place::host, "moments"); }),
+  EXPECT_EQ(error_of([] { Buffer(std::size_t{1} << 62, Place::host, "moments"); }),
             "out of memory: moments needs 4 EiB");
-  EXPECT_NE(message_of([] { Buffer(~std::size_t{0}, Place::host, "moments"); }).find("out of memory: moments needs "),
+  EXPECT_NE(error_of([] { Buffer(~std::size_t{0}, Place::host, "moments"); }).find("out of memory: moments needs "),
             std::string::npos);
 }
 
 TEST(Buffer, RefusesADeviceThatIsNotThere) {
-  EXPECT_EQ(message_of([] { Buffer(16, Place::cuda, "weights"); }),
+  EXPECT_EQ(error_of([] { Buffer(16, Place::cuda, "weights"); }),
             "weights: this build has no CUDA: use the host, or build with CUDA=1");
 }
 

@@ -10,19 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "fp8/base/error.h"
+#include "fp8_test.h"
 
 namespace fp8::dtype {
 namespace {
 
-std::string error_of(auto function) {
-  try {
-    function();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 bool same(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "fp8/base/error.h"
+#include "fp8_test.h"
 #include "matrices.h"
 #include "plan.h"
 
@@ -14,14 +14,9 @@ class EngineTest : public ::testing::Test {
  protected:
   // The message of the error that this call throws.
   std::string refusal(const Operand& a, const Operand& b, const View& c, const Options& options = {}) {
-    try {
-      engine_.matmul(Context{}, a, b, c, options);
-    } catch (const Error& e) {
-      EXPECT_EQ(engine_.counts().by[3][0].gemms + engine_.counts().by[3][1].gemms, 0)
-          << "a refused call is not counted";
-      return e.what();
-    }
-    return "no error";
+    const std::string message = test::error_of([&] { engine_.matmul(Context{}, a, b, c, options); });
+    EXPECT_EQ(engine_.counts().by[3][0].gemms + engine_.counts().by[3][1].gemms, 0) << "a refused call is not counted";
+    return message;
   }
 
   Engine engine_;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <functional>
 
 #include "fixture.h"
 #include "fp8/base/text.h"
@@ -70,10 +71,10 @@ TEST_F(Hostile, metadata_without_checksums_is_refused_behind_a_user_block) {
     Handle file(H5Fcreate(at("x.h5").c_str(), H5F_ACC_TRUNC, creation.get(), H5P_DEFAULT), H5Fclose);
     fill(vector(file.get(), "d", H5T_STD_U8LE, 8));
   }
-  std::string raw = slurp(at("x.h5"));
+  std::string raw = read_file(at("x.h5"));
   std::string line = "fp8-checkpoint 1 " + std::to_string(raw.size()) + " " + std::string(32, '0') + "\n";
   line.resize(512, '\0');
-  spill(at("x.h5"), line + raw.substr(512));
+  write_file(at("x.h5"), line + raw.substr(512));
   EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5"), kCheckpointMagic); }), "superblock is not of version 2 or 3");
 }
 
@@ -137,8 +138,8 @@ TEST_F(Hostile, sizes_beyond_the_file) {
                "/d: ");
   // A file cut behind its metadata: HDF5's own end check fails or the storage lies outside, never a short read.
   write([](hid_t f) { fill(vector(f, "d", H5T_STD_U8LE, 100000)); });
-  const std::string raw = slurp(at("x.h5"));
-  spill(at("x.h5"), raw.substr(0, raw.size() - 50000));
+  const std::string raw = read_file(at("x.h5"));
+  write_file(at("x.h5"), raw.substr(0, raw.size() - 50000));
   EXPECT_NE(error_of([&] { Reader r(at("x.h5")); }), "no error");
 }
 
@@ -234,9 +235,9 @@ TEST_F(Hostile, names_and_depth) {
 }
 
 TEST_F(Hostile, things_that_are_not_hdf5) {
-  spill(at("x.h5"), "");
+  write_file(at("x.h5"), "");
   EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5")); }), "x.h5: not an HDF5 file");
-  spill(at("x.h5"), std::string(5000, 'a'));
+  write_file(at("x.h5"), std::string(5000, 'a'));
   EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5")); }), "x.h5: not an HDF5 file");
   EXPECT_HOLDS(error_of([&] { Reader r(at("none.h5")); }), "none.h5");
   std::filesystem::create_directory(at("d"));

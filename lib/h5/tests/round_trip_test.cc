@@ -79,7 +79,7 @@ TEST_F(RoundTrip, rows_and_offsets) {
   EXPECT_EQ(rows, (std::vector<float>{3, 4, 5, 6, 7, 8}));
   const std::uint64_t offset = r.contiguous_offset("weights/a.weight");
   EXPECT_EQ(offset % 64, 0U);
-  const std::string raw = slurp(at("a.h5"));
+  const std::string raw = read_file(at("a.h5"));
   EXPECT_EQ(raw.substr(offset, 48), std::string(reinterpret_cast<const char*>(ramp(12).data()), 48));
   EXPECT_HOLDS(error_of([&] { r.read_rows("weights/a.weight", 3, 5, {}); }), "/weights/a.weight: has no rows 3 to 5");
   EXPECT_HOLDS(error_of([&] { r.read("nothing", {}); }), "/nothing: there is no such dataset");
@@ -89,14 +89,14 @@ TEST_F(RoundTrip, rows_and_offsets) {
 TEST_F(RoundTrip, equal_content_is_equal_bytes) {
   write_sample(at("a.h5"));
   write_sample(at("b.h5"));
-  EXPECT_EQ(slurp(at("a.h5")), slurp(at("b.h5")));
+  EXPECT_EQ(read_file(at("a.h5")), read_file(at("b.h5")));
 }
 
 TEST_F(RoundTrip, an_existing_file_is_replaced_from_its_first_byte) {
-  spill(at("a.h5"), std::string(100000, 'x'));
+  write_file(at("a.h5"), std::string(100000, 'x'));
   write_sample(at("a.h5"));
   write_sample(at("b.h5"));
-  EXPECT_EQ(slurp(at("a.h5")), slurp(at("b.h5")));
+  EXPECT_EQ(read_file(at("a.h5")), read_file(at("b.h5")));
 }
 
 TEST_F(RoundTrip, many_datasets) {
@@ -113,14 +113,14 @@ TEST_F(RoundTrip, many_datasets) {
 
 TEST_F(RoundTrip, without_a_user_block) {
   write_sample(at("a.h5"), {});
-  EXPECT_EQ(slurp(at("a.h5")).substr(1, 3), "HDF");
+  EXPECT_EQ(read_file(at("a.h5")).substr(1, 3), "HDF");
   EXPECT_EQ(Reader(at("a.h5")).read_as<float>("weights/a.weight"), ramp(12));
   EXPECT_HOLDS(error_of([&] { Reader(at("a.h5"), kCheckpointMagic); }), "a.h5: not a checkpoint");
 }
 
 TEST_F(RoundTrip, user_block_states_length_and_digest) {
   write_sample(at("a.h5"), kTokensMagic);
-  const std::string raw = slurp(at("a.h5"));
+  const std::string raw = read_file(at("a.h5"));
   const std::string digest = digest_of(std::as_bytes(std::span(raw)).subspan(512)).hex();
   std::string expected = "fp8-tokens 1 " + std::to_string(raw.size()) + " " + digest + "\n";
   expected.resize(512, '\0');
@@ -131,42 +131,42 @@ TEST_F(RoundTrip, user_block_states_length_and_digest) {
 
 TEST_F(RoundTrip, every_flipped_bit_is_found) {
   write_sample(at("a.h5"));
-  const std::string good = slurp(at("a.h5"));
+  const std::string good = read_file(at("a.h5"));
   const std::string path = at("bad.h5");
   for (std::size_t i = 0; i < good.size(); i += i < 100 ? 1 : 13) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
-    spill(path, bad);
+    write_file(path, bad);
     EXPECT_NE(error_of([&] { verify_file(path, kCheckpointMagic); }), "no error") << "byte " << i;
   }
 }
 
 TEST_F(RoundTrip, the_damaged_dataset_is_named) {
   write_sample(at("a.h5"));
-  std::string bad = slurp(at("a.h5"));
+  std::string bad = read_file(at("a.h5"));
   bad[Reader(at("a.h5")).at("weights/b.weight").offset] ^= 1;
-  spill(at("bad.h5"), bad);
+  write_file(at("bad.h5"), bad);
   EXPECT_HOLDS(error_of([&] { verify_file(at("bad.h5"), kCheckpointMagic); }), "bad.h5: /weights/b.weight: damaged");
   EXPECT_HOLDS(error_of([&] { Reader(at("bad.h5")).verify_datasets(); }), "bad.h5: /weights/b.weight: damaged");
 }
 
 TEST_F(RoundTrip, other_lengths_are_found) {
   write_sample(at("a.h5"));
-  const std::string good = slurp(at("a.h5"));
+  const std::string good = read_file(at("a.h5"));
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{511}, std::size_t{512}, std::size_t{600},
                                  good.size() / 2, good.size() - 1}) {
-    spill(at("bad.h5"), good.substr(0, size));
+    write_file(at("bad.h5"), good.substr(0, size));
     EXPECT_HOLDS(error_of([&] { Reader(at("bad.h5"), kCheckpointMagic); }), "truncated") << size;
   }
-  spill(at("bad.h5"), good + "x");
+  write_file(at("bad.h5"), good + "x");
   EXPECT_HOLDS(error_of([&] { Reader(at("bad.h5"), kCheckpointMagic); }), "damaged: 1 bytes after its end");
 }
 
 TEST_F(RoundTrip, later_versions_are_refused_by_number) {
   write_sample(at("a.h5"));
-  std::string raw = slurp(at("a.h5"));
+  std::string raw = read_file(at("a.h5"));
   raw.replace(raw.find(" 1 "), 3, " 2 ");
-  spill(at("a.h5"), raw);
+  write_file(at("a.h5"), raw);
   EXPECT_HOLDS(error_of([&] { Reader(at("a.h5"), kCheckpointMagic); }), "version 2 of the file format is not known");
 }
 
@@ -209,14 +209,14 @@ class FileSizeLimit {
 
 TEST_F(RoundTrip, a_write_that_fails_anywhere_is_an_error_and_the_next_file_is_good) {
   write_sample(at("good.h5"));
-  const std::size_t size = slurp(at("good.h5")).size();
+  const std::size_t size = read_file(at("good.h5")).size();
   for (std::size_t limit = 0; limit < size; limit += size / 8) {
     const FileSizeLimit full(limit);
     EXPECT_NE(error_of([&] { write_sample(at("a.h5")); }), "no error") << limit;
     std::filesystem::remove(at("a.h5"));
   }
   write_sample(at("a.h5"));
-  EXPECT_EQ(slurp(at("a.h5")), slurp(at("good.h5")));
+  EXPECT_EQ(read_file(at("a.h5")), read_file(at("good.h5")));
 }
 
 TEST_F(RoundTrip, full_disk_is_an_error_at_the_write) {

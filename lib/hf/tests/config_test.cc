@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fp8/json/json.h"
-#include "temporary_folder.h"
+#include "fp8_test.h"
 
 namespace fp8::hf {
 namespace {
@@ -14,7 +14,7 @@ const std::string kModels = "tests/golden/models/";
 Config parse(const std::string& text) { return parse_config(json::parse(text, "config.json"), "config.json"); }
 Config load(const std::string& file) { return parse_config(json::parse_file(kModels + file), file); }
 std::string refusal(const std::string& text) {
-  return testing::message_of([&] { parse(text); });
+  return test::error_of([&] { parse(text); });
 }
 
 TEST(Config, reads_llama_with_llama3_rope) {
@@ -62,7 +62,7 @@ TEST(Config, absent_keys_have_the_defaults_of_transformers) {
   EXPECT_EQ(mistral.sliding_window, 4096);
   EXPECT_EQ(mistral.rope, Rope{});
   EXPECT_NO_THROW(mistral.check_sequence_length(4096));
-  EXPECT_NE(testing::message_of([&] { mistral.check_sequence_length(4097); }).find("sliding window of 4096"),
+  EXPECT_NE(test::error_of([&] { mistral.check_sequence_length(4097); }).find("sliding window of 4096"),
             std::string::npos);
   EXPECT_FALSE(parse(R"({"model_type": "mistral", "sliding_window": null})").sliding_window);
 
@@ -97,7 +97,7 @@ TEST(Config, linear_rope_in_the_old_spelling) {
 }
 
 TEST(Config, refuses_experts_in_one_clear_line) {
-  EXPECT_EQ(testing::message_of([] { load("mixtral/hf/config.json"); }),
+  EXPECT_EQ(test::error_of([] { load("mixtral/hf/config.json"); }),
             "mixtral/hf/config.json: mixture-of-experts models (here mixtral) are not supported yet");
   EXPECT_NE(refusal(R"({"model_type": "qwen3_moe"})").find("mixture-of-experts"), std::string::npos);
   EXPECT_NE(refusal(R"({"model_type": "llama", "num_experts": 8})").find("mixture-of-experts"), std::string::npos);

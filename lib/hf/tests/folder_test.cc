@@ -5,14 +5,14 @@
 
 #include <array>
 
-#include "temporary_folder.h"
+#include "fp8_test.h"
+#include "safetensors_text.h"
 
 namespace fp8::hf {
 namespace {
 
-using testing::message_of;
-using testing::safetensors;
-using testing::TemporaryFolder;
+using test::error_of;
+using test::TemporaryFolder;
 
 const std::string kConfig = R"({"model_type": "llama"})";
 const std::string kOne = R"({"one":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
@@ -43,10 +43,9 @@ TEST(Folder, rows_as_floats_are_the_rows_as_stored) {
   for (std::size_t i = 0; i < raw.size(); ++i) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(floats[i]), static_cast<std::uint32_t>(raw[i]) << 16U);
   }
-  EXPECT_NE(
-      message_of([&] { folder.read_rows_f32(t, 175, 2, std::span(floats).first(128)); }).find("rows out of range"),
-      std::string::npos);
-  EXPECT_NE(message_of([&] { folder.read_rows_f32(t, 0, 1, floats); }).find("wrong size"), std::string::npos);
+  EXPECT_NE(error_of([&] { folder.read_rows_f32(t, 175, 2, std::span(floats).first(128)); }).find("rows out of range"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { folder.read_rows_f32(t, 0, 1, floats); }).find("wrong size"), std::string::npos);
 }
 
 TEST(Folder, reads_shards_through_the_index) {
@@ -59,13 +58,13 @@ TEST(Folder, reads_shards_through_the_index) {
   const Folder model(folder.path());
   ASSERT_EQ(model.tensors().size(), 2U);
   EXPECT_EQ(model.tokenizer(), "{}");
-  EXPECT_EQ(model.find("two")->shard->path(), folder.path("b.safetensors"));
+  EXPECT_EQ(model.find("two")->shard->path(), folder.at("b.safetensors"));
   std::array<float, 4> out{};
   model.read_rows_f32(*model.find("two"), 0, 2, out);
   EXPECT_EQ(out, (std::array<float, 4>{1, -2, 0x1p-24F, 65504}));
   model.read_rows_f32(*model.find("two"), 1, 1, std::span(out).first(2));
   EXPECT_EQ(out[0], 0x1p-24F);
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(error_of([&] {
               model.read_rows_f32(*model.find("one"), 0, 2, std::span(out).first(2));
             }).find("dtype U8 cannot be read as floats"),
             std::string::npos);
@@ -78,7 +77,7 @@ TEST(Folder, refuses_an_index_that_lies) {
   folder.write("b.safetensors", safetensors(kTwo, kHalves));
   const auto refusal = [&](const std::string& map) {
     folder.write("model.safetensors.index.json", index_of(map));
-    return message_of([&] { Folder{folder.path()}; });
+    return error_of([&] { Folder{folder.path()}; });
   };
   for (const char* name : {"../a.safetensors", "/etc/passwd", "x/y", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
     EXPECT_NE(refusal("\"one\":\"" + std::string(name) + "\"").find("is not a bare file name"), std::string::npos)
@@ -98,8 +97,8 @@ TEST(Folder, refuses_an_index_that_lies) {
 
 TEST(Folder, says_what_is_missing) {
   const TemporaryFolder folder;
-  const auto refusal = [&](const std::string& path) { return message_of([&] { Folder{path}; }); };
-  EXPECT_NE(refusal(folder.path("none")).find("no such folder"), std::string::npos);
+  const auto refusal = [&](const std::string& path) { return error_of([&] { Folder{path}; }); };
+  EXPECT_NE(refusal(folder.at("none")).find("no such folder"), std::string::npos);
   EXPECT_FALSE(Folder::looks_like(folder.path()));
   EXPECT_NE(refusal(folder.path()).find("config.json: missing"), std::string::npos);
   EXPECT_NE(refusal(folder.write("file", "x")).find("not a folder"), std::string::npos);

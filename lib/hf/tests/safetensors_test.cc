@@ -7,14 +7,14 @@
 #include <array>
 #include <cstring>
 
-#include "temporary_folder.h"
+#include "fp8_test.h"
+#include "safetensors_text.h"
 
 namespace fp8::hf {
 namespace {
 
-using testing::message_of;
-using testing::safetensors;
-using testing::TemporaryFolder;
+using test::error_of;
+using test::TemporaryFolder;
 
 TEST(Safetensors, reads_what_transformers_wrote) {
   const SafetensorsFile file("tests/golden/models/llama3/hf/model.safetensors");
@@ -31,7 +31,7 @@ TEST(Safetensors, reads_what_transformers_wrote) {
 
 TEST(Safetensors, writes_by_size_then_name_and_reads_back) {
   const TemporaryFolder folder;
-  const std::string path = folder.path("x.safetensors");
+  const std::string path = folder.at("x.safetensors");
   using dtype::DType;
   SafetensorsWriter writer(path, {{"b", DType::bf16, {2}},
                                   {"z", DType::f32, {1, 2}},
@@ -59,7 +59,7 @@ TEST(Safetensors, writes_by_size_then_name_and_reads_back) {
   std::array<char, 2> out{};
   file.read(*file.find("b"), 2, std::as_writable_bytes(std::span(out)));
   EXPECT_EQ(std::string(out.data(), 2), "ef");
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(error_of([&] {
               file.read(*file.find("b"), 3, std::as_writable_bytes(std::span(out)));
             }).find("read past its end"),
             std::string::npos);
@@ -73,7 +73,7 @@ TEST(Safetensors, writes_by_size_then_name_and_reads_back) {
 TEST(Safetensors, header_is_padded_to_eight_bytes) {
   const TemporaryFolder folder;
   for (const char* name : {"a", "ab", "abc", "abcd"}) {
-    const std::string path = folder.path(name);
+    const std::string path = folder.at(name);
     SafetensorsWriter writer(path, {{name, dtype::DType::u8, {1}}});
     writer.write(std::as_bytes(std::span("x", 1)));
     writer.finish();
@@ -85,14 +85,14 @@ TEST(Safetensors, header_is_padded_to_eight_bytes) {
 TEST(Safetensors, writer_counts_bytes_and_names) {
   const TemporaryFolder folder;
   const auto spec = [](const char* name) { return TensorSpec{name, dtype::DType::u8, {2}}; };
-  EXPECT_NE(message_of([&] {
-              SafetensorsWriter(folder.path("d"), {spec("a"), spec("a")});
+  EXPECT_NE(error_of([&] {
+              SafetensorsWriter(folder.at("d"), {spec("a"), spec("a")});
             }).find("\"a\" is taken"),
             std::string::npos);
-  SafetensorsWriter writer(folder.path("w"), {spec("a")});
-  EXPECT_NE(message_of([&] { writer.write(std::as_bytes(std::span("abc", 3))); }).find("more data"), std::string::npos);
+  SafetensorsWriter writer(folder.at("w"), {spec("a")});
+  EXPECT_NE(error_of([&] { writer.write(std::as_bytes(std::span("abc", 3))); }).find("more data"), std::string::npos);
   writer.write(std::as_bytes(std::span("a", 1)));
-  EXPECT_NE(message_of([&] { writer.finish(); }).find("1 bytes of data written, the header says 2"), std::string::npos);
+  EXPECT_NE(error_of([&] { writer.finish(); }).find("1 bytes of data written, the header says 2"), std::string::npos);
 }
 
 TEST(Safetensors, an_empty_file_list_and_padding_are_legal) {
@@ -114,7 +114,7 @@ class SafetensorsRefuses : public ::testing::TestWithParam<Hostile> {};
 TEST_P(SafetensorsRefuses, by_rule) {
   const TemporaryFolder folder;
   const std::string path = folder.write("bad", safetensors(GetParam().header, std::string(GetParam().data, 'x')));
-  const std::string message = message_of([&] { SafetensorsFile{path}; });
+  const std::string message = error_of([&] { SafetensorsFile{path}; });
   EXPECT_EQ(message.substr(0, path.size()), path) << message;
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
 }
@@ -151,15 +151,15 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Safetensors, refuses_bad_lengths_and_kinds) {
   const TemporaryFolder folder;
-  const auto refusal = [](const std::string& path) { return message_of([&] { SafetensorsFile{path}; }); };
+  const auto refusal = [](const std::string& path) { return error_of([&] { SafetensorsFile{path}; }); };
   EXPECT_NE(refusal(folder.write("short", "1234567")).find("shorter than 8 bytes"), std::string::npos);
   EXPECT_NE(refusal(folder.write("long", std::string(7, '\0') + "\x7f")).find("at most 100000000"), std::string::npos);
   EXPECT_NE(refusal(folder.write("past", std::string("\x05\0\0\0\0\0\0\0{}", 10))).find("past the end"),
             std::string::npos);
   EXPECT_NE(refusal(folder.path()).find("not a regular file"), std::string::npos);
-  EXPECT_NE(refusal(folder.path("none")).find("none"), std::string::npos);
-  ASSERT_EQ(mkfifo(folder.path("fifo").c_str(), 0600), 0);
-  EXPECT_NE(refusal(folder.path("fifo")).find("not a regular file"), std::string::npos);
+  EXPECT_NE(refusal(folder.at("none")).find("none"), std::string::npos);
+  ASSERT_EQ(mkfifo(folder.at("fifo").c_str(), 0600), 0);
+  EXPECT_NE(refusal(folder.at("fifo")).find("not a regular file"), std::string::npos);
 }
 
 TEST(Safetensors, a_file_cut_while_open_is_an_error) {
@@ -169,7 +169,7 @@ TEST(Safetensors, a_file_cut_while_open_is_an_error) {
   const SafetensorsFile file(path);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4);
   std::array<std::byte, 9> out{};
-  EXPECT_NE(message_of([&] { file.read(file.tensors().front(), 0, out); }).find(path), std::string::npos);
+  EXPECT_NE(error_of([&] { file.read(file.tensors().front(), 0, out); }).find(path), std::string::npos);
 }
 
 }  // namespace

@@ -3,23 +3,14 @@
 
 #include <string>
 
-#include "fp8/base/error.h"
 #include "fp8/json/json.h"
+#include "fp8_test.h"
 
 namespace fp8::json {
 
-/// What `work` throws as Error, or "" when it throws nothing.
-template <typename Work>
-std::string error_of(Work work) {
-  try {
-    work();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
+using test::error_of;
 
-/// The message of parsing `text`, or "" when it is good.
+/// The message of parsing `text`, or "no error" when it is good.
 inline std::string refusal(std::string_view text, const Limits& limits = {}) {
   return error_of([&] { parse(text, "f", limits); });
 }

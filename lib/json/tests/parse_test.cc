@@ -82,10 +82,10 @@ TEST(Parse, MessagesStayShort) {
 }
 
 TEST(Parse, Limits) {
-  EXPECT_EQ(refusal(std::string(64, '[') + std::string(64, ']')), "");
+  EXPECT_EQ(refusal(std::string(64, '[') + std::string(64, ']')), "no error");
   EXPECT_EQ(refusal(std::string(65, '[')), "f: line 1 column 65: nested deeper than 64 levels");
   EXPECT_EQ(refusal("[{\"a\":[1]}]", {.max_depth = 2}), "f: line 1 column 7: nested deeper than 2 levels");
-  EXPECT_EQ(refusal("[[1],[2]]", {.max_depth = 2}), "");
+  EXPECT_EQ(refusal("[[1],[2]]", {.max_depth = 2}), "no error");
   EXPECT_EQ(refusal("123", {.max_bytes = 2}), "f: line 1 column 1: longer than 2 bytes");
   EXPECT_EQ(refusal(std::string(10'000'000, '[')), "f: line 1 column 65: nested deeper than 64 levels");
 }
@@ -101,11 +101,8 @@ TEST(Parse, LargeObject) {
 }
 
 TEST(ParseFile, NamesThePath) {
-  const std::string path = testing::TempDir() + "fp8-json-parse-file";
-  std::filesystem::remove(path);
-  File f = File::create_exclusive(path);
-  f.write_all("{\"a\": }");
-  f.close();
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("file", "{\"a\": }");
   EXPECT_EQ(error_of([&] { parse_file(path); }).substr(0, path.size() + 18), path + ": line 1 column 7:");
   EXPECT_EQ(error_of([&] { parse_file(path, {.max_bytes = 3}); }), path + ": larger than 3 bytes");
   std::filesystem::remove(path);

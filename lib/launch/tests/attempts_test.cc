@@ -61,7 +61,7 @@ TEST_F(AttemptsTest, ForgivesAndClears) {
 
 TEST_F(AttemptsTest, Refuses) {
   const auto message = [&](const std::string& text) {
-    spill(at("attempts.json"), text);
+    write_file(at("attempts.json"), text);
     return error_of([&] { open(); });
   };
   const std::string path = at("./attempts.json");

@@ -1,32 +1,22 @@
 /// A folder of its own for each test, and checkpoints of a step in it.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <iterator>
 #include <string>
 
-#include "fp8/base/error.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
+#include "fp8_test.h"
 
 namespace fp8::launch {
 
-/// Removes its folder at the end.
-class FolderTest : public testing::Test {
- protected:
-  FolderTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "fp8-launch-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error(name + ": cannot create");
-    folder_ = name;
-  }
-  ~FolderTest() override { std::filesystem::remove_all(folder_); }
-  std::string at(const std::string& name) const { return folder_ + "/" + name; }
+using test::error_of;
+using test::write_file;
 
+/// Checkpoints in a folder of its own.
+class FolderTest : public test::FolderTest {
+ protected:
   /// A valid checkpoint of `step` in the folder `run`; a mere model without /train where told so.
   std::string checkpoint(const std::string& run, std::int64_t step, bool train = true) const {
     const std::string path = at(run) + "/" + ckpt::step_name(step);
@@ -50,30 +40,6 @@ class FolderTest : public testing::Test {
     file.seekp(-1, std::ios::end);
     file.put('\x55');
   }
-
- private:
-  std::string folder_;
 };
-
-/// The bytes of a file.
-inline std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Makes a file.
-inline void spill(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
-/// The message of the Error that `f` throws; "no error" when it throws none.
-inline std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 }  // namespace fp8::launch

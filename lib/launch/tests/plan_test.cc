@@ -71,12 +71,12 @@ TEST(Plan, Refuses) {
 using PlanFile = FolderTest;
 
 TEST_F(PlanFile, NamesItsPath) {
-  spill(at("a.plan"), "1\nx\n");
+  write_file(at("a.plan"), "1\nx\n");
   EXPECT_EQ(error_of([&] { read_plan(at("a.plan")); }),
             at("a.plan:2: expected the step at which the phase ends, found \"x\""));
   EXPECT_NE(error_of([&] { read_plan(at("gone")); }).find(at("gone: No such file")), std::string::npos);
   EXPECT_NE(error_of([&] { read_plan(at("")); }), "no error");
-  spill(at("big"), std::string((std::size_t{1} << 20U) + 1, '#'));
+  write_file(at("big"), std::string((std::size_t{1} << 20U) + 1, '#'));
   EXPECT_NE(error_of([&] { read_plan(at("big")); }), "no error");
 }
 
@@ -86,11 +86,11 @@ TEST_F(PlanFile, StepsOfTheCommand) {
   EXPECT_TRUE(names({"fp8-step", "--steps", "4"}));
   EXPECT_TRUE(names({"fp8-step", "--steps=4"}));
   EXPECT_TRUE(names({"fp8-step", "--epochs", "4"}));
-  spill(at("with.json"), R"({"steps": 4})");
-  spill(at("without.json"), R"({"steps": null, "lr": 1})");
-  spill(at("epochs.json"), R"({"epochs": 1.5})");
-  spill(at("bad.json"), "{");
-  spill(at("array.json"), "[]");
+  write_file(at("with.json"), R"({"steps": 4})");
+  write_file(at("without.json"), R"({"steps": null, "lr": 1})");
+  write_file(at("epochs.json"), R"({"epochs": 1.5})");
+  write_file(at("bad.json"), "{");
+  write_file(at("array.json"), "[]");
   EXPECT_TRUE(names({"fp8-step", "--config", at("with.json")}));
   EXPECT_TRUE(names({"fp8-step", "--config=" + at("epochs.json")}));
   EXPECT_FALSE(names({"fp8-step", "--config", at("without.json")}));

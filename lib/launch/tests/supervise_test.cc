@@ -249,7 +249,7 @@ TEST_F(SuperviseTest, OneAtATime) {
   job_.command = {"echo"};
   EXPECT_EQ(supervise(job_, hooks), Exit::done);
   EXPECT_EQ(message, at("run") + ": fp8-resume, or a command that it started, is still at work there");
-  spill(at("file"), "");
+  write_file(at("file"), "");
   job_.run = at("file");
   EXPECT_EQ(error_of([&] { again(); }), at("file") + ": exists and is not a folder");
 }

@@ -18,13 +18,7 @@ Log curve(int n, std::int64_t tokens, const std::function<double(double)>& loss)
 }
 
 std::string compare_complaint(const Log& a, const Log& b) {
-  try {
-    (void)compare(a, b);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), Exit::bad);
-    return e.what();
-  }
-  return "";
+  return test::error_of([&] { (void)compare(a, b); });
 }
 
 TEST(Compare, SameTokens) {

@@ -22,12 +22,7 @@ Log zigzag(int n) {
 }
 
 std::string picture_complaint(const Log& run, const std::string& metric) {
-  try {
-    (void)picture({&run, 1}, metric);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return test::error_of([&] { (void)picture({&run, 1}, metric); });
 }
 
 TEST(Picture, AnUnknownMetricListsThoseThereAre) {
@@ -126,7 +121,7 @@ TEST(Image, OfAName) {
 }
 
 TEST(Gnuplot, DrawsWhateverTheNames) {
-  const Scratch scratch;
+  const test::TemporaryFolder scratch;
   std::vector<Log> runs = {zigzag(200), ramp(3), run_of(step(1, 8, "null") + step(2, 16, "2") + step(3, 24, "null"))};
   runs[0].name = "it's `touch " + scratch.at("x") + "`\n$(quit)";
   runs[1].name = "'; quit; '\\";
@@ -145,7 +140,7 @@ TEST(Gnuplot, DrawsWhateverTheNames) {
 }
 
 TEST(Gnuplot, AFieldsNameIsNoScript) {
-  const Scratch scratch;
+  const test::TemporaryFolder scratch;
   const Log run = run_of(R"({"type":"step","step":1,"loss'\nset output 'x":2})"
                          "\n");
   const std::string svg = scratch.write("a.svg", "");

@@ -49,7 +49,7 @@ TEST(ReadRun, Columns) {
 }
 
 TEST(ReadRun, KeepsOnlyWhatIsWanted) {
-  const Scratch scratch;
+  const test::TemporaryFolder scratch;
   const std::string path = scratch.write("a.jsonl", R"({"type":"step","step":1,"loss":2,"lr":3})"
                                                     "\n");
   const Log run = read_run(path, {.all = false, .metrics = {"lr"}});
@@ -197,7 +197,7 @@ TEST(ReadRun, Refused) {
 }
 
 TEST(ReadRun, Places) {
-  const Scratch scratch;
+  const test::TemporaryFolder scratch;
   const std::string file = scratch.write("a/log.jsonl", step(1, 8, "3"));
   const std::string folder = scratch.at("a");
   EXPECT_EQ(read_run(folder, {}).steps, (Steps{1}));
@@ -205,13 +205,7 @@ TEST(ReadRun, Places) {
   EXPECT_EQ(read_run(file, {}).name, "a");
   EXPECT_EQ(read_run(file, {}).path, file);
   std::filesystem::create_directory(scratch.at("b"));
-  try {
-    (void)read_run(scratch.at("b"), {});
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.what(), scratch.at("b") + ": holds no log.jsonl");
-    EXPECT_EQ(e.code(), Exit::bad);
-  }
+  EXPECT_EQ(test::error_of([&] { (void)read_run(scratch.at("b"), {}); }), scratch.at("b") + ": holds no log.jsonl");
   EXPECT_THROW((void)read_run(scratch.at("gone"), {}), Error);
 }
 

@@ -14,12 +14,12 @@
 namespace fp8::model {
 namespace {
 
+using test::error_of;
 using test::golden;
-using test::message;
 using test::weight;
 
 // A Hugging Face folder made by a test: configuration and tensors of ones.
-class Convert : public test::Temporary {
+class Convert : public test::FolderTest {
  protected:
   using Shapes = std::map<std::string, std::vector<std::int64_t>>;
 
@@ -37,13 +37,13 @@ class Convert : public test::Temporary {
     return out;
   }
   std::string folder(const json::Value& c, const Shapes& tensors, dtype::DType type = dtype::DType::f32) {
-    const std::string at = path("hf");
-    std::filesystem::create_directories(at);
-    std::ofstream(at + "/config.json") << json::dump(c);
+    const std::string place = at("hf");
+    std::filesystem::create_directories(place);
+    test::write_file(place + "/config.json", json::dump(c));
     std::vector<hf::TensorSpec> specs;
     for (const auto& [name, shape] : tensors) specs.push_back({name, type, shape});
-    std::filesystem::remove(at + "/model.safetensors");
-    hf::SafetensorsWriter writer(at + "/model.safetensors", specs);
+    std::filesystem::remove(place + "/model.safetensors");
+    hf::SafetensorsWriter writer(place + "/model.safetensors", specs);
     for (const hf::TensorSpec& spec : writer.order()) {
       std::int64_t n = static_cast<std::int64_t>(dtype::size_of(type));
       for (const std::int64_t extent : spec.shape) n *= extent;
@@ -51,11 +51,11 @@ class Convert : public test::Temporary {
       writer.write(std::vector<std::byte>(static_cast<std::size_t>(n), std::byte{0x3C}));
     }
     writer.finish();
-    return at;
+    return place;
   }
   // A training checkpoint of two ranks: rank 1 owns the last row of each tensor.
   std::string training() {
-    const std::string at = path("step-00000002"), temporary = ckpt::begin_folder(at);
+    const std::string place = at("step-00000002"), temporary = ckpt::begin_folder(place);
     std::vector<ckpt::FileEntry> entries;
     for (std::int64_t rank = 0; rank < 2; ++rank) {
       ckpt::ShardWriter writer(temporary, rank, 2, ckpt::Kind::training);
@@ -72,8 +72,8 @@ class Convert : public test::Temporary {
       }
       entries.push_back(writer.finish());
     }
-    ckpt::commit_folder(temporary, at, ckpt::Kind::training, nullptr, entries);
-    return at;
+    ckpt::commit_folder(temporary, place, ckpt::Kind::training, nullptr, entries);
+    return place;
   }
   static void add_shard(ckpt::ShardWriter& writer, const std::string& name, const std::vector<std::int64_t>& shape,
                         std::int64_t rank) {
@@ -88,7 +88,7 @@ class Convert : public test::Temporary {
     std::vector<float> values((end - begin) * meta.row_bytes() / 4, rank == 0 ? 1.0F : 2.0F);
     writer.tensor(meta, begin, end, std::as_bytes(std::span(values)));
   }
-  std::string out() const { return path("m.h5"); }
+  std::string out() const { return at("m.h5"); }
 };
 
 class ConvertGolden : public Convert, public testing::WithParamInterface<const char*> {};
@@ -114,8 +114,8 @@ TEST_P(ConvertGolden, KeepsEveryBit) {
 
 TEST_P(ConvertGolden, OnceMoreChangesNothing) {
   convert(golden(GetParam()), out(), {});
-  convert(out(), path("again.h5"), {});
-  const ckpt::Checkpoint a = ckpt::Checkpoint::open(out()), b = ckpt::Checkpoint::open(path("again.h5"));
+  convert(out(), at("again.h5"), {});
+  const ckpt::Checkpoint a = ckpt::Checkpoint::open(out()), b = ckpt::Checkpoint::open(at("again.h5"));
   EXPECT_EQ(a.tensors(), b.tensors());
   EXPECT_EQ(a.config(), b.config());
   EXPECT_EQ(b.provenance().as_array().size(), 2U);
@@ -124,18 +124,18 @@ TEST_P(ConvertGolden, OnceMoreChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(Models, ConvertGolden, testing::Values("llama3", "llama-tied", "qwen2", "qwen3"));
 
 TEST_F(Convert, BothSpellingsOfTheConfigurationAgree) {
-  const std::string old = path("old");
+  const std::string old = at("old");
   std::filesystem::create_directories(old);
   std::filesystem::copy(golden("llama3") + "/config.v4.json", old + "/config.json");
   std::filesystem::copy(golden("llama3") + "/model.safetensors", old + "/model.safetensors");
-  convert(golden("llama3"), path("a.h5"), {});
-  convert(old, path("b.h5"), {});
-  EXPECT_TRUE(hf::same_model(hf::parse_config(ckpt::Checkpoint::open(path("a.h5")).config(), "a"),
-                             hf::parse_config(ckpt::Checkpoint::open(path("b.h5")).config(), "b")));
+  convert(golden("llama3"), at("a.h5"), {});
+  convert(old, at("b.h5"), {});
+  EXPECT_TRUE(hf::same_model(hf::parse_config(ckpt::Checkpoint::open(at("a.h5")).config(), "a"),
+                             hf::parse_config(ckpt::Checkpoint::open(at("b.h5")).config(), "b")));
 }
 
 TEST_F(Convert, ExpertsGetOneLine) {
-  EXPECT_NE(message([&] { convert(golden("mixtral"), out(), {}); }).find("mixture-of-experts models"),
+  EXPECT_NE(error_of([&] { convert(golden("mixtral"), out(), {}); }).find("mixture-of-experts models"),
             std::string::npos);
   EXPECT_TRUE(names().empty());
 }
@@ -154,8 +154,8 @@ TEST_F(Convert, FatesOfLinears) {
   EXPECT_EQ(c.at("weights/model.layers.1.mlp.up_proj.weight").reason, "--filter *layers.1*");
 
   // Recorded fates stay, unless asked for others.
-  EXPECT_TRUE(convert(out(), path("b.h5"), {}).linears[14].fp8);
-  EXPECT_FALSE(convert(out(), path("c.h5"), {.fates = FateOptions{}}).linears[14].fp8);
+  EXPECT_TRUE(convert(out(), at("b.h5"), {}).linears[14].fp8);
+  EXPECT_FALSE(convert(out(), at("c.h5"), {.fates = FateOptions{}}).linears[14].fp8);
 }
 
 TEST_F(Convert, TheHeadOfATiedModelIsListed) {
@@ -166,8 +166,8 @@ TEST_F(Convert, TheHeadOfATiedModelIsListed) {
 
 TEST_F(Convert, FormatOnRequest) {
   convert(golden("llama-tied"), out(), {.dtype = dtype::DType::bf16});
-  convert(golden("llama-tied"), path("f.h5"), {});
-  const ckpt::Checkpoint b = ckpt::Checkpoint::open(out()), f = ckpt::Checkpoint::open(path("f.h5"));
+  convert(golden("llama-tied"), at("f.h5"), {});
+  const ckpt::Checkpoint b = ckpt::Checkpoint::open(out()), f = ckpt::Checkpoint::open(at("f.h5"));
   std::vector<float> rounded = weight(f, "model.layers.0.mlp.up_proj.weight");
   for (float& v : rounded) v = dtype::to_float(dtype::to_bf16(v));
   EXPECT_EQ(weight(b, "model.layers.0.mlp.up_proj.weight"), rounded);
@@ -187,8 +187,8 @@ TEST_F(Convert, NamesWhatDoesNotFit) {
   tensors.erase("model.norm.weight");
   tensors["model.extra.weight"] = {2};
   tensors["model.layers.0.mlp.up_proj.weight"] = {24, 15};
-  EXPECT_EQ(message([&] { convert(folder(config(), tensors), out(), {}); }),
-            path("hf") +
+  EXPECT_EQ(error_of([&] { convert(folder(config(), tensors), out(), {}); }),
+            at("hf") +
                 ": tensors that its configuration asks for are missing: model.norm.weight; tensors of another shape: "
                 "model.layers.0.mlp.up_proj.weight [24, 15] instead of [24, 16]; tensors that are no part of the "
                 "model: model.extra.weight");
@@ -196,8 +196,8 @@ TEST_F(Convert, NamesWhatDoesNotFit) {
 }
 
 TEST_F(Convert, OtherFormatsAreRefused) {
-  EXPECT_EQ(message([&] { convert(folder(config(), shapes(config()), dtype::DType::e4m3), out(), {}); }),
-            path("hf") + ": model.embed_tokens.weight: stored as F8_E4M3; weights must be f32, bf16 or f16");
+  EXPECT_EQ(error_of([&] { convert(folder(config(), shapes(config()), dtype::DType::e4m3), out(), {}); }),
+            at("hf") + ": model.embed_tokens.weight: stored as F8_E4M3; weights must be f32, bf16 or f16");
 }
 
 TEST_F(Convert, DerivedBuffersAndATiedHeadAreDropped) {
@@ -215,29 +215,30 @@ TEST_F(Convert, AnOwnHeadUnderATieIsRefused) {
   tied.as_object().set("tie_word_embeddings", true);
   Shapes tensors = shapes(tied);
   tensors["lm_head.weight"] = {16, 16};
-  const std::string at = folder(tied, tensors);
-  File file = File::open_update(at + "/model.safetensors");
+  const std::string place = folder(tied, tensors);
+  File file = File::open_update(place + "/model.safetensors");
   // Names sort the head first, so its data is the first behind the header.
   std::array<std::byte, 8> length{};
   file.pread_exact(length, 0);
   file.pwrite_all(length,
                   8 + std::to_integer<std::uint64_t>(length[0]) + 256 * std::to_integer<std::uint64_t>(length[1]));
   file.close();
-  EXPECT_EQ(message([&] { convert(at, out(), {}); }),
-            at + ": lm_head.weight differs from the embedding, though tie_word_embeddings is true");
+  EXPECT_EQ(error_of([&] { convert(place, out(), {}); }),
+            place + ": lm_head.weight differs from the embedding, though tie_word_embeddings is true");
 }
 
 TEST_F(Convert, TokenizerTravels) {
-  const std::string at = folder(config(), shapes(config()));
-  std::ofstream(at + "/tokenizer.json") << "{\"model\":1}";
-  convert(at, out(), {});
-  convert(out(), path("b.h5"), {});
-  EXPECT_EQ(ckpt::Checkpoint::open(path("b.h5")).tokenizer(), "{\"model\":1}");
+  const std::string place = folder(config(), shapes(config()));
+  test::write_file(place + "/tokenizer.json", "{\"model\":1}");
+  convert(place, out(), {});
+  convert(out(), at("b.h5"), {});
+  EXPECT_EQ(ckpt::Checkpoint::open(at("b.h5")).tokenizer(), "{\"model\":1}");
 }
 
 TEST_F(Convert, ShardsNeedMerge) {
   const std::string source = training();
-  EXPECT_EQ(message([&] { convert(source, out(), {}); }), source + ": sharded over 2 files (use --merge for one file)");
+  EXPECT_EQ(error_of([&] { convert(source, out(), {}); }),
+            source + ": sharded over 2 files (use --merge for one file)");
 }
 
 TEST_F(Convert, MergeKeepsTheWholeTrainingState) {
@@ -261,8 +262,8 @@ TEST_F(Convert, MergeKeepsTheWholeTrainingState) {
 }
 
 TEST_F(Convert, WithoutMergeATrainingCheckpointGivesItsWeights) {
-  convert(training(), path("t.h5"), {.merge = true});
-  const ConvertReport report = convert(path("t.h5"), out(), {});
+  convert(training(), at("t.h5"), {.merge = true});
+  const ConvertReport report = convert(at("t.h5"), out(), {});
   EXPECT_EQ(report.kind, "model");
   const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
   EXPECT_TRUE(c.train().is_null());
@@ -271,18 +272,18 @@ TEST_F(Convert, WithoutMergeATrainingCheckpointGivesItsWeights) {
 }
 
 TEST_F(Convert, QuantizedIsRefused) {
-  ckpt::ModelWriter writer(path("q.h5"), ckpt::Kind::quantized, false);
+  ckpt::ModelWriter writer(at("q.h5"), ckpt::Kind::quantized, false);
   writer.document("config", config());
   writer.commit();
-  EXPECT_EQ(message([&] { convert(path("q.h5"), out(), {}); }),
-            path("q.h5") + ": quantized; undo it first: fp8-quantize " + path("q.h5") + " --dequantize -o model.h5");
+  EXPECT_EQ(error_of([&] { convert(at("q.h5"), out(), {}); }),
+            at("q.h5") + ": quantized; undo it first: fp8-quantize " + at("q.h5") + " --dequantize -o model.h5");
 }
 
 TEST_F(Convert, DryRunAndExistingOutput) {
   EXPECT_EQ(convert(golden("qwen3"), out(), {.dry_run = true}).linears.size(), 15U);
   EXPECT_TRUE(names().empty());
   convert(golden("qwen3"), out(), {});
-  EXPECT_EQ(message([&] { convert(golden("qwen3"), out(), {}); }), out() + ": exists (use --force to replace it)");
+  EXPECT_EQ(error_of([&] { convert(golden("qwen3"), out(), {}); }), out() + ": exists (use --force to replace it)");
   convert(out(), out(), {.force = true});
   EXPECT_EQ(names(), std::vector<std::string>{"m.h5"});
 }
@@ -293,11 +294,11 @@ TEST_F(Convert, CheckWeightsAndFates) {
   hf::Config other = hf::parse_config(c.config(), "c");
   check_weights(c, parameter_table(other));
   other.intermediate_size = 160;
-  EXPECT_NE(message([&] { check_weights(c, parameter_table(other)); }).find("[176, 64] instead of [160, 64]"),
+  EXPECT_NE(error_of([&] { check_weights(c, parameter_table(other)); }).find("[176, 64] instead of [160, 64]"),
             std::string::npos);
   other.intermediate_size = 170;
   std::vector<Parameter> table = parameter_table(other);
-  EXPECT_NE(message([&] { take_fates(c, table); }).find("its fate is fp8, but it cannot be"), std::string::npos);
+  EXPECT_NE(error_of([&] { take_fates(c, table); }).find("its fate is fp8, but it cannot be"), std::string::npos);
 }
 
 }  // namespace

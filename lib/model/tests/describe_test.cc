@@ -13,12 +13,12 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class Describe : public test::Temporary {
+class Describe : public test::FolderTest {
  protected:
   // A checkpoint whose only weight is `values` as [n/2, 2] (not a real model; describing does not ask).
   ckpt::Checkpoint make(const std::string& name, const std::vector<float>& values, std::int64_t heads = 2,
                         const std::string& tensor = "w") {
-    ckpt::ModelWriter writer(path(name), ckpt::Kind::model, true);
+    ckpt::ModelWriter writer(at(name), ckpt::Kind::model, true);
     writer.document("config", json::object({{"model_type", "llama"},
                                             {"hidden_size", 16},
                                             {"num_attention_heads", heads},
@@ -36,7 +36,7 @@ class Describe : public test::Temporary {
     const float value = 0.25F;
     writer.tensor(scale, std::as_bytes(std::span(&value, 1)));
     writer.commit();
-    return ckpt::Checkpoint::open(path(name));
+    return ckpt::Checkpoint::open(at(name));
   }
 };
 

@@ -11,7 +11,7 @@
 namespace fp8::model {
 namespace {
 
-using test::message;
+using test::error_of;
 
 hf::Config small() {
   return hf::parse_config(json::object({{"model_type", "qwen2"},
@@ -75,17 +75,14 @@ TEST(InitialValues, AreNormal) {
   EXPECT_NEAR(fourth / 1e6, 3, 0.04);
 }
 
-class Initialize : public test::Temporary {
+class Initialize : public test::FolderTest {
  protected:
-  std::string bytes(const std::string& name) const {
-    std::ifstream file(path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string bytes(const std::string& name) const { return test::read_file(at(name)); }
 };
 
 TEST_F(Initialize, WritesTheWholeModel) {
-  const InitSummary summary = initialize(small(), path("m.h5"), {.seed = 5, .origin = {"t", "1", "t x"}});
-  const ckpt::Checkpoint c = ckpt::Checkpoint::open(path("m.h5"));
+  const InitSummary summary = initialize(small(), at("m.h5"), {.seed = 5, .origin = {"t", "1", "t x"}});
+  const ckpt::Checkpoint c = ckpt::Checkpoint::open(at("m.h5"));
   c.verify();
   EXPECT_EQ(c.kind(), ckpt::Kind::model);
   const std::vector<Parameter> table = parameter_table(small());
@@ -110,9 +107,9 @@ TEST_F(Initialize, WritesTheWholeModel) {
 }
 
 TEST_F(Initialize, Bf16IsTheSameRounded) {
-  initialize(small(), path("a.h5"), {});
-  initialize(small(), path("b.h5"), {.dtype = dtype::DType::bf16});
-  const ckpt::Checkpoint a = ckpt::Checkpoint::open(path("a.h5")), b = ckpt::Checkpoint::open(path("b.h5"));
+  initialize(small(), at("a.h5"), {});
+  initialize(small(), at("b.h5"), {.dtype = dtype::DType::bf16});
+  const ckpt::Checkpoint a = ckpt::Checkpoint::open(at("a.h5")), b = ckpt::Checkpoint::open(at("b.h5"));
   std::vector<float> rounded = test::weight(a, "model.embed_tokens.weight");
   for (float& v : rounded) v = dtype::to_float(dtype::to_bf16(v));
   EXPECT_EQ(test::weight(b, "model.embed_tokens.weight"), rounded);
@@ -120,26 +117,26 @@ TEST_F(Initialize, Bf16IsTheSameRounded) {
 }
 
 TEST_F(Initialize, EqualArgumentsGiveEqualBytes) {
-  initialize(small(), path("a.h5"), {.seed = 1});
-  initialize(small(), path("b.h5"), {.seed = 1});
-  initialize(small(), path("c.h5"), {.seed = 2});
+  initialize(small(), at("a.h5"), {.seed = 1});
+  initialize(small(), at("b.h5"), {.seed = 1});
+  initialize(small(), at("c.h5"), {.seed = 2});
   EXPECT_EQ(bytes("a.h5"), bytes("b.h5"));
   EXPECT_NE(bytes("a.h5"), bytes("c.h5"));
 }
 
 TEST_F(Initialize, RefusesWhatItCannotWrite) {
-  initialize(small(), path("a.h5"), {});
-  EXPECT_EQ(message([&] { initialize(small(), path("a.h5"), {}); }),
-            path("a.h5") + ": exists (use --force to replace it)");
-  initialize(small(), path("a.h5"), {.seed = 9, .force = true});
-  EXPECT_NE(message([&] { initialize(small(), path("no/a.h5"), {}); }), "");
-  EXPECT_EQ(message([&] { initialize(small(), path("b.h5"), {.dtype = dtype::DType::e4m3}); }),
+  initialize(small(), at("a.h5"), {});
+  EXPECT_EQ(error_of([&] { initialize(small(), at("a.h5"), {}); }),
+            at("a.h5") + ": exists (use --force to replace it)");
+  initialize(small(), at("a.h5"), {.seed = 9, .force = true});
+  EXPECT_NE(error_of([&] { initialize(small(), at("no/a.h5"), {}); }), "no error");
+  EXPECT_EQ(error_of([&] { initialize(small(), at("b.h5"), {.dtype = dtype::DType::e4m3}); }),
             "--dtype: weights are f32 or bf16");
   EXPECT_EQ(names(), std::vector<std::string>{"a.h5"});
 }
 
 TEST_F(Initialize, DryRunWritesNothing) {
-  EXPECT_GT(initialize(small(), path("a.h5"), {.dry_run = true}).parameters, 0);
+  EXPECT_GT(initialize(small(), at("a.h5"), {.dry_run = true}).parameters, 0);
   EXPECT_TRUE(names().empty());
 }
 

@@ -12,14 +12,11 @@
 namespace fp8::model {
 namespace {
 
-using test::message;
+using test::error_of;
 
-class Presets : public test::Temporary {
+class Presets : public test::FolderTest {
  protected:
-  void SetUp() override {
-    Temporary::SetUp();
-    ASSERT_EQ(::setenv("FP8_SHARE", "share", 1), 0);
-  }
+  void SetUp() override { ASSERT_EQ(::setenv("FP8_SHARE", "share", 1), 0); }
 };
 
 std::int64_t size_of(const std::string& name) {
@@ -48,19 +45,19 @@ TEST_F(Presets, LinearsOfTheDemoAreAllEligible) {
 }
 
 TEST_F(Presets, UnknownNameListsThem) {
-  EXPECT_NE(message([] { read_model_config("tinny"); }).find("tinny: neither a file nor a preset (demo, "),
+  EXPECT_NE(error_of([] { read_model_config("tinny"); }).find("tinny: neither a file nor a preset (demo, "),
             std::string::npos);
 }
 
 TEST_F(Presets, FilesAreReadByPath) {
-  std::ofstream(path("mine.json")) << R"({"model_type": "llama"})";
-  EXPECT_TRUE(read_model_config(path("mine.json")).as_object().contains("model_type"));
-  EXPECT_NE(message([&] { read_model_config(path("none.json")); }).find("none.json: "), std::string::npos);
+  write("mine.json", R"({"model_type": "llama"})");
+  EXPECT_TRUE(read_model_config(at("mine.json")).as_object().contains("model_type"));
+  EXPECT_NE(error_of([&] { read_model_config(at("none.json")); }).find("none.json: "), std::string::npos);
 }
 
 TEST_F(Presets, ShareFolderThatIsNotThere) {
-  ASSERT_EQ(::setenv("FP8_SHARE", path("no").c_str(), 1), 0);
-  EXPECT_EQ(message([] { preset_names(); }).find(path("no") + "/presets: cannot be listed"), 0U);
+  ASSERT_EQ(::setenv("FP8_SHARE", at("no").c_str(), 1), 0);
+  EXPECT_EQ(error_of([] { preset_names(); }).find(at("no") + "/presets: cannot be listed"), 0U);
 }
 
 TEST(SetConfigKey, JsonOrText) {
@@ -77,12 +74,12 @@ TEST(SetConfigKey, JsonOrText) {
 
 TEST(SetConfigKey, Refusals) {
   json::Value config = json::parse(R"({"hidden_size": 64, "rope_parameters": 3})", "c");
-  EXPECT_EQ(message([&] { set_config_key(config, "hidden=1"); }), "--set hidden=1: no such key in the configuration");
-  EXPECT_EQ(message([&] { set_config_key(config, "hidden_size"); }), "--set hidden_size: expected KEY=VALUE");
-  EXPECT_EQ(message([&] { set_config_key(config, "=1"); }), "--set =1: expected KEY=VALUE");
-  EXPECT_EQ(message([&] { set_config_key(config, "rope_parameters.factor=2"); }),
+  EXPECT_EQ(error_of([&] { set_config_key(config, "hidden=1"); }), "--set hidden=1: no such key in the configuration");
+  EXPECT_EQ(error_of([&] { set_config_key(config, "hidden_size"); }), "--set hidden_size: expected KEY=VALUE");
+  EXPECT_EQ(error_of([&] { set_config_key(config, "=1"); }), "--set =1: expected KEY=VALUE");
+  EXPECT_EQ(error_of([&] { set_config_key(config, "rope_parameters.factor=2"); }),
             "--set rope_parameters.factor=2: rope_parameters is not an object");
-  EXPECT_EQ(message([&] { set_config_key(config, "hidden_size.x=2"); }),
+  EXPECT_EQ(error_of([&] { set_config_key(config, "hidden_size.x=2"); }),
             "--set hidden_size.x=2: no such key in the configuration");
 }
 

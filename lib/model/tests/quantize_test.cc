@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -16,8 +17,8 @@ namespace fp8::model {
 namespace {
 
 using dtype::DType;
+using test::error_of;
 using test::golden;
-using test::message;
 using test::weight;
 
 constexpr const char* kUp = "model.layers.0.mlp.up_proj.weight";
@@ -59,14 +60,14 @@ Tensors small_model() {
   return out;
 }
 
-class Quantize : public test::Temporary {
+class Quantize : public test::FolderTest {
  protected:
-  std::string model() const { return path("m.h5"); }
-  std::string out() const { return path("q.h5"); }
-  std::string back() const { return path("b.h5"); }
+  std::string model() const { return at("m.h5"); }
+  std::string out() const { return at("q.h5"); }
+  std::string back() const { return at("b.h5"); }
 
-  static void write(const std::string& at, ckpt::Kind kind, const Tensors& tensors) {
-    ckpt::ModelWriter writer(at, kind, true);
+  static void write(const std::string& place, ckpt::Kind kind, const Tensors& tensors) {
+    ckpt::ModelWriter writer(place, kind, true);
     writer.document("config", small_config());
     writer.document("provenance", with_origin(nullptr, {"test", "1", "test"}));
     writer.tokenizer("{\"model\":1}");
@@ -80,8 +81,8 @@ class Quantize : public test::Temporary {
     }
     writer.commit();
   }
-  static Tensors read(const std::string& at) {
-    const ckpt::Checkpoint c = ckpt::Checkpoint::open(at);
+  static Tensors read(const std::string& place) {
+    const ckpt::Checkpoint c = ckpt::Checkpoint::open(place);
     Tensors out;
     for (const ckpt::TensorMeta& meta : c.tensors()) {
       Stored t{meta.dtype, meta.shape, std::vector<std::byte>(meta.bytes()), meta.fate};
@@ -97,7 +98,7 @@ class Quantize : public test::Temporary {
     Tensors tensors = read(out());
     edit(tensors);
     write(out(), kind, tensors);
-    const std::string what = message([&] { dequantize(out(), back(), {}); });
+    const std::string what = error_of([&] { dequantize(out(), back(), {}); });
     EXPECT_FALSE(std::filesystem::exists(back()));
     return what;
   }
@@ -198,9 +199,9 @@ TEST_F(Quantize, FiltersLeaveWeightsAsTheyAre) {
   EXPECT_EQ(up.dtype, DType::f32);
   EXPECT_EQ(up.fate, "bf16");
   EXPECT_EQ(up.reason, "--filter *.mlp.*");
-  EXPECT_EQ(message([&] { quantize(model(), path("x.h5"), {.filters = {"*.w1"}}); }),
+  EXPECT_EQ(error_of([&] { quantize(model(), at("x.h5"), {.filters = {"*.w1"}}); }),
             "--filter *.w1: matches no tensor of the model");
-  EXPECT_EQ(message([&] { quantize(model(), path("x.h5"), {.filters = {"*"}}); }),
+  EXPECT_EQ(error_of([&] { quantize(model(), at("x.h5"), {.filters = {"*"}}); }),
             model() + ": nothing to quantize: no weight of it has the fate fp8");
 }
 
@@ -211,9 +212,9 @@ TEST_F(Quantize, BackIsCodesTimesScales) {
       quantize(model(), out(), {.scaling = scaling, .power_of_2 = power_of_2, .force = true});
       const DequantizeReport report = dequantize(out(), back(), {.force = true, .origin = {"fp8-quantize", "1", "x"}});
       EXPECT_EQ(report.tensors.size(), 14U);
-      dequantize(out(), path("bf16.h5"), {.dtype = DType::bf16, .force = true});
+      dequantize(out(), at("bf16.h5"), {.dtype = DType::bf16, .force = true});
       const ckpt::Checkpoint m = ckpt::Checkpoint::open(model()), q = ckpt::Checkpoint::open(out()),
-                             b = ckpt::Checkpoint::open(back()), rounded = ckpt::Checkpoint::open(path("bf16.h5"));
+                             b = ckpt::Checkpoint::open(back()), rounded = ckpt::Checkpoint::open(at("bf16.h5"));
       EXPECT_EQ(b.kind(), ckpt::Kind::model);
       EXPECT_EQ(b.config().as_object().at("dtype").as_string(), "float32");
       EXPECT_EQ(b.provenance().as_array().size(), 3U);
@@ -250,7 +251,7 @@ TEST_F(Quantize, TwiceWithPowersOfTwoLosesNothingMore) {
 }
 
 TEST_F(Quantize, ShardsOfATrainingRun) {
-  const std::string at = path("step-00000002"), temporary = ckpt::begin_folder(at);
+  const std::string place = at("step-00000002"), temporary = ckpt::begin_folder(place);
   std::vector<ckpt::FileEntry> entries;
   const Tensors tensors = small_model();
   for (std::int64_t rank = 0; rank < 2; ++rank) {
@@ -272,9 +273,9 @@ TEST_F(Quantize, ShardsOfATrainingRun) {
     }
     entries.push_back(writer.finish());
   }
-  ckpt::commit_folder(temporary, at, ckpt::Kind::training, nullptr, entries);
+  ckpt::commit_folder(temporary, place, ckpt::Kind::training, nullptr, entries);
   write(model(), ckpt::Kind::model, tensors);
-  quantize(at, out(), {});
+  quantize(place, out(), {});
   quantize(model(), back(), {});
   const Tensors sharded = read(out()), whole = read(back());
   ASSERT_EQ(sharded.size(), whole.size());
@@ -288,8 +289,8 @@ TEST_F(Quantize, NamesAPoisonedWeight) {
     write(model(), ckpt::Kind::model, tensors);
     const std::string wanted = model() + ": /weights/" + kUp + ": row 3 holds NaN or infinity, which has no FP8 code";
     for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
-      EXPECT_EQ(message([&] { quantize(model(), out(), {.scaling = scaling}); }), wanted);
-      EXPECT_EQ(message([&] { quantize(model(), out(), {.scaling = scaling, .dry_run = true}); }), wanted);
+      EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling}); }), wanted);
+      EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling, .dry_run = true}); }), wanted);
     }
     EXPECT_EQ(names(), std::vector<std::string>{"m.h5"});
   }
@@ -298,22 +299,22 @@ TEST_F(Quantize, NamesAPoisonedWeight) {
 TEST_F(Quantize, RefusesWhatItCannotTake) {
   write(model(), ckpt::Kind::model, small_model());
   quantize(model(), out(), {});
-  EXPECT_EQ(message([&] { quantize(out(), back(), {}); }),
+  EXPECT_EQ(error_of([&] { quantize(out(), back(), {}); }),
             out() + ": quantized already (undo that with --dequantize, or take the checkpoint that it was made from)");
-  EXPECT_EQ(message([&] { dequantize(model(), back(), {}); }),
+  EXPECT_EQ(error_of([&] { dequantize(model(), back(), {}); }),
             model() + ": not quantized (its kind is model), so there is nothing to undo");
-  EXPECT_EQ(message([&] { quantize(model(), out(), {}); }), out() + ": exists (use --force to replace it)");
-  EXPECT_EQ(message([&] { dequantize(out(), model(), {}); }), model() + ": exists (use --force to replace it)");
-  EXPECT_EQ(message([&] { quantize(model(), back(), {.format = DType::bf16}); }), "bfloat16: not an FP8 format");
-  EXPECT_EQ(message([&] { dequantize(out(), back(), {.dtype = DType::f16}); }), "--dtype: weights are f32 or bf16");
+  EXPECT_EQ(error_of([&] { quantize(model(), out(), {}); }), out() + ": exists (use --force to replace it)");
+  EXPECT_EQ(error_of([&] { dequantize(out(), model(), {}); }), model() + ": exists (use --force to replace it)");
+  EXPECT_EQ(error_of([&] { quantize(model(), back(), {.format = DType::bf16}); }), "bfloat16: not an FP8 format");
+  EXPECT_EQ(error_of([&] { dequantize(out(), back(), {.dtype = DType::f16}); }), "--dtype: weights are f32 or bf16");
   Tensors tensors = small_model();
   tensors[std::string("weights/") + kUp].dtype = DType::i32;
   write(model(), ckpt::Kind::model, tensors);
-  EXPECT_EQ(message([&] { quantize(model(), back(), {}); }),
+  EXPECT_EQ(error_of([&] { quantize(model(), back(), {}); }),
             model() + ": /weights/" + kUp + ": stored as int32, not as float32 or bfloat16");
   tensors.erase(std::string("weights/") + kNorm);
   write(model(), ckpt::Kind::model, tensors);
-  EXPECT_EQ(message([&] { quantize(model(), back(), {}); }),
+  EXPECT_EQ(error_of([&] { quantize(model(), back(), {}); }),
             model() + ": tensors that its configuration asks for are missing: model.norm.weight");
 }
 

@@ -12,7 +12,7 @@
 namespace fp8::model {
 namespace {
 
-using test::message;
+using test::error_of;
 
 // What resolve_checkpoint_argument makes of `input` on a pipe.
 std::string resolved(const std::string& input) {
@@ -45,10 +45,10 @@ TEST(Record, TheLastCheckpointCounts) {
 TEST(Record, APathIsItself) { EXPECT_EQ(resolve_checkpoint_argument("m.h5", -1), "m.h5"); }
 
 TEST(Record, OtherInputIsRefused) {
-  EXPECT_NE(message([] { resolved(""); }).find("standard input: no record names a checkpoint"), std::string::npos);
-  EXPECT_NE(message([] { resolved("{\"type\":\"step\"}\n"); }).find("no record names"), std::string::npos);
-  EXPECT_NE(message([] { resolved("linear  shape\n"); }).find("--json?"), std::string::npos);
-  EXPECT_NE(message([] { resolved("{\"type\":\"checkpoint\"}\n"); }).find("\"path\""), std::string::npos);
+  EXPECT_NE(error_of([] { resolved(""); }).find("standard input: no record names a checkpoint"), std::string::npos);
+  EXPECT_NE(error_of([] { resolved("{\"type\":\"step\"}\n"); }).find("no record names"), std::string::npos);
+  EXPECT_NE(error_of([] { resolved("linear  shape\n"); }).find("--json?"), std::string::npos);
+  EXPECT_NE(error_of([] { resolved("{\"type\":\"checkpoint\"}\n"); }).find("\"path\""), std::string::npos);
 }
 
 TEST(Record, OriginQuotesWhatAShellWouldNotTake) {
@@ -60,19 +60,19 @@ TEST(Record, OriginQuotesWhatAShellWouldNotTake) {
   EXPECT_EQ(list.as_array()[1].as_object().at("tool").as_string(), "fp8-init");
 }
 
-class Open : public test::Temporary {};
+class Open : public test::FolderTest {};
 
 TEST_F(Open, SaysWhatItIsInstead) {
-  EXPECT_NE(message([] { open_checkpoint(test::golden("llama3")); }).find("a Hugging Face folder, not a checkpoint"),
+  EXPECT_NE(error_of([] { open_checkpoint(test::golden("llama3")); }).find("a Hugging Face folder, not a checkpoint"),
             std::string::npos);
-  std::filesystem::create_directories(path("run/step-00000100"));
-  EXPECT_NE(message([&] { open_checkpoint(path("run")); }).find("its newest is " + path("run/step-00000100")),
+  std::filesystem::create_directories(at("run/step-00000100"));
+  EXPECT_NE(error_of([&] { open_checkpoint(at("run")); }).find("its newest is " + at("run/step-00000100")),
             std::string::npos);
-  std::ofstream(path("d.h5")) << "fp8-tokens 1 ";
-  EXPECT_TRUE(is_token_file(path("d.h5")));
-  EXPECT_EQ(message([&] { open_checkpoint(path("d.h5")); }), path("d.h5") + ": a token file, not a checkpoint");
-  EXPECT_EQ(message([&] { open_checkpoint(path("none.h5")); }).find(path("none.h5") + ": "), 0U);
-  EXPECT_FALSE(is_token_file(path("none.h5")));
+  write("d.h5", "fp8-tokens 1 ");
+  EXPECT_TRUE(is_token_file(at("d.h5")));
+  EXPECT_EQ(error_of([&] { open_checkpoint(at("d.h5")); }), at("d.h5") + ": a token file, not a checkpoint");
+  EXPECT_EQ(error_of([&] { open_checkpoint(at("none.h5")); }).find(at("none.h5") + ": "), 0U);
+  EXPECT_FALSE(is_token_file(at("none.h5")));
 }
 
 }  // namespace

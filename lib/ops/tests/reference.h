@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "fp8/base/error.h"
 #include "fp8/device/arena.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/tensor/tensor.h"
+#include "fp8_test.h"
 
 namespace fp8::ops {
 
@@ -22,6 +22,7 @@ using dtype::Bf16;
 using dtype::DType;
 using tensor::Tensor;
 using tensor::View;
+using test::error_of;
 using Values = std::vector<double>;
 
 /// A host context with an arena.
@@ -131,16 +132,6 @@ inline void on_one_thread(const std::function<void()>& f) {
   omp_set_num_threads(1);
   f();
   omp_set_num_threads(threads);
-}
-
-/// The message of the Error that f throws; "no error" when it does not.
-inline std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 }  // namespace fp8::ops

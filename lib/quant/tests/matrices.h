@@ -1,4 +1,4 @@
-/// Matrices for the tests of this crate, with room for other strides, and errors as text.
+/// Matrices for the tests of this crate, with room for other strides.
 #pragma once
 
 #include <bit>
@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "fp8/base/error.h"
 #include "fp8/device/arena.h"
 #include "fp8/quant/quantize.h"
+#include "fp8_test.h"
 
 namespace fp8::quant {
+
+using test::error_of;
 
 /// A small reproducible generator.
 class Numbers {
@@ -74,16 +76,6 @@ class Host {
  private:
   device::Arena arena_;
 };
-
-/// Message of the Error that `function` throws.
-std::string error_of(const auto& function) {
-  try {
-    function();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 /// Whether two floats have the same bits, any NaN being any other.
 inline bool same(float a, float b) {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "fp8/base/error.h"
 #include "fp8/quant/scale.h"
+#include "fp8_test.h"
 
 namespace fp8::quant {
 namespace {
@@ -50,12 +50,8 @@ TEST(Recipes, RowwiseWithGwHpKeepsWgradInHighPrecision) {
 }
 
 TEST(Recipes, AnUnknownNameIsAnsweredWithTheKnownOnes) {
-  try {
-    find_recipe("rowise");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "recipe 'rowise': unknown; one of tensorwise, rowwise, rowwise_with_gw_hp");
-  }
+  EXPECT_EQ(test::error_of([] { find_recipe("rowise"); }),
+            "recipe 'rowise': unknown; one of tensorwise, rowwise, rowwise_with_gw_hp");
 }
 
 TEST(Scale, OfSimpleAmaxes) {

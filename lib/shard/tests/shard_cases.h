@@ -1,17 +1,16 @@
 /// What sharding must do in a group of any size.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 
-#include "fp8/base/error.h"
 #include "fp8/shard/shard.h"
+#include "fp8_test.h"
 
 namespace fp8::shard {
 
 using dtype::DType;
 using tensor::Tensor;
+using test::error_of;
 
 /// Rows of every kind of tensor come together in order: numbers of 1, 2 and 4 bytes, vectors too, own rows apart or
 /// already in their place, also with fewer rows than ranks and with none.
@@ -54,17 +53,6 @@ inline void check_reduce_scatter(comm::Communicator& group) {
   }
 }
 
-/// The message of what `f` throws.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-    return "";
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
 /// Views that do not fit are refused on every rank before anything moves.
 inline void check_refusals(comm::Communicator& group) {
   const Rows own = rows_of(6, group.rank(), group.size());
@@ -79,7 +67,8 @@ inline void check_refusals(comm::Communicator& group) {
   EXPECT_EQ(gather(half.view(), all.view()), "gather: own rows and all differ in type or place");
   EXPECT_EQ(gather(mine.view(), wide.view().columns(0, 4)), "gather: needs contiguous views");
   EXPECT_EQ(gather(scalar.view(), scalar.view()), "gather: a scalar has no rows");
-  EXPECT_NE(error_of([&] { start_reduce_scatter(group, halves.view(), half.view()).wait(); }), "") << "f32 alone";
+  EXPECT_NE(error_of([&] { start_reduce_scatter(group, halves.view(), half.view()).wait(); }), "no error")
+      << "f32 alone";
 }
 
 /// All of the above.

@@ -6,21 +6,13 @@
 #include <numeric>
 #include <utility>
 
-#include "fp8/base/error.h"
+#include "fp8_test.h"
 
 namespace fp8::tensor {
 namespace {
 
 using dtype::Bf16;
-
-std::string message_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 // 0, 1, 2, ... in row-major order.
 Tensor counted(Shape shape) {
@@ -59,15 +51,15 @@ TEST(View, ScalarsAndEmptyShapes) {
 }
 
 TEST(View, RefusesImpossibleShapes) {
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(error_of([] {
               make_view(nullptr, DType::f32, Place::host, {1, 1, 1, 1, 1});
             }),
             "tensor: 5 dimensions, at most 4");
-  EXPECT_EQ(message_of([] { make_view(nullptr, DType::f32, Place::host, {2, -1}); }), "tensor: negative extent");
+  EXPECT_EQ(error_of([] { make_view(nullptr, DType::f32, Place::host, {2, -1}); }), "tensor: negative extent");
   const std::int64_t big = std::int64_t{1} << 40;
-  EXPECT_EQ(message_of([&] { make_view(nullptr, DType::u8, Place::host, {big, big}); }), "tensor: too large");
-  EXPECT_EQ(message_of([&] { make_view(nullptr, DType::u8, Place::host, {0, big, big}); }), "tensor: too large");
-  EXPECT_EQ(message_of([&] { make_view(nullptr, DType::f64, Place::host, {std::int64_t{1} << 62}); }),
+  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::u8, Place::host, {big, big}); }), "tensor: too large");
+  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::u8, Place::host, {0, big, big}); }), "tensor: too large");
+  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::f64, Place::host, {std::int64_t{1} << 62}); }),
             "tensor: too large");
 }
 
@@ -97,8 +89,8 @@ TEST(View, RowsOfOtherRanks) {
 
 TEST(View, RefusesRangesOutside) {
   const Tensor t = counted({4, 6});
-  EXPECT_EQ(message_of([&] { t.view().rows(2, 5); }), "tensor [4, 6]: no range 2 to 5 in dimension 0");
-  EXPECT_EQ(message_of([&] { t.view().columns(-1, 2); }), "tensor [4, 6]: no range -1 to 2 in dimension 1");
+  EXPECT_EQ(error_of([&] { t.view().rows(2, 5); }), "tensor [4, 6]: no range 2 to 5 in dimension 0");
+  EXPECT_EQ(error_of([&] { t.view().columns(-1, 2); }), "tensor [4, 6]: no range -1 to 2 in dimension 1");
   EXPECT_THROW(t.view().rows(3, 2), Error);
   EXPECT_THROW(View().rows(0, 0), Error);
   EXPECT_THROW(View().columns(0, 0), Error);
@@ -112,7 +104,7 @@ TEST(View, Transposed) {
   EXPECT_EQ(at(v, 2, 1), 5);
   EXPECT_FALSE(v.contiguous());
   EXPECT_TRUE(v.transposed().contiguous());
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(error_of([] {
               counted({2, 3, 4}).view().transposed();
             }),
             "tensor [2, 3, 4]: only two dimensions can be transposed");
@@ -123,8 +115,8 @@ TEST(View, Reshaped) {
   const View v = t.view().reshaped({3, 4});
   EXPECT_EQ(at(v, 2, 3), 11);
   EXPECT_EQ(t.view().reshaped({2, 2, 3, 1}).rank, 4);
-  EXPECT_EQ(message_of([&] { t.view().reshaped({5}); }), "tensor [2, 6]: cannot be reshaped to [5]");
-  EXPECT_EQ(message_of([&] { t.view().transposed().reshaped({12}); }),
+  EXPECT_EQ(error_of([&] { t.view().reshaped({5}); }), "tensor [2, 6]: cannot be reshaped to [5]");
+  EXPECT_EQ(error_of([&] { t.view().transposed().reshaped({12}); }),
             "tensor [6, 2]: not contiguous, cannot be reshaped");
 }
 
@@ -139,7 +131,7 @@ TEST(View, ElementsAreOfTheAskedType) {
   const Tensor codes(DType::e4m3, {3});
   EXPECT_NE(codes.as<std::uint8_t>(), nullptr);
   EXPECT_NE(codes.as<const std::uint8_t>(), nullptr);
-  EXPECT_EQ(message_of([&] { codes.as<float>(); }), "tensor [3]: holds float8_e4m3fn, another type was asked for");
+  EXPECT_EQ(error_of([&] { codes.as<float>(); }), "tensor [3]: holds float8_e4m3fn, another type was asked for");
   const Tensor b(DType::bf16, {3});
   EXPECT_NE(b.as<Bf16>(), nullptr);
   EXPECT_THROW(b.as<std::uint16_t>(), Error);
@@ -165,7 +157,7 @@ TEST(Take, ComesFromTheArena) {
   const View c = take(ctx.with(real), DType::f32, {3, 5}, "activations");
   c.as<float>()[14] = 1;
   EXPECT_EQ(c.stride[0], 5);
-  EXPECT_EQ(message_of([] { take(device::Context{}, DType::f32, {1}, "scratch"); }),
+  EXPECT_EQ(error_of([] { take(device::Context{}, DType::f32, {1}, "scratch"); }),
             "tensor: scratch: the context has no arena");
 }
 
@@ -192,7 +184,7 @@ TEST(Tensor, MovedFromIsEmpty) {
 }
 
 TEST(Tensor, SaysWhatDidNotFit) {
-  EXPECT_EQ(message_of([] { Tensor(DType::u8, {std::int64_t{1} << 60}, Place::host, "weights"); }),
+  EXPECT_EQ(error_of([] { Tensor(DType::u8, {std::int64_t{1} << 60}, Place::host, "weights"); }),
             "out of memory: weights needs 1 EiB");
 }
 

@@ -1,6 +1,8 @@
 // What follows from flags: configurations, what may not change on resuming, and what contradicts itself.
 #include "fp8/train/config.h"
 
+#include <functional>
+
 #include "fp8/cli/command.h"
 #include "fp8/train/flags.h"
 #include "fp8/train/main.h"

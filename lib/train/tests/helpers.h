@@ -1,12 +1,7 @@
 /// A small model and stores of it with memory of their own, for the tests of this crate.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <cmath>
-#include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +12,13 @@
 #include "fp8/dtype/convert.h"
 #include "fp8/json/json.h"
 #include "fp8/train/store.h"
+#include "fp8_test.h"
 
 namespace fp8::train {
+
+using test::error_of;
+using test::FolderTest;
+using test::read_file;
 
 /// Qwen3 with every linear fit for FP8 and norms of two elements, so that most ranks own no row of them.
 inline hf::Config small_model(bool tied = false) {
@@ -88,21 +88,6 @@ inline std::string bytes_of(const View& v) {
   return v.empty() ? "" : std::string(static_cast<char*>(v.data), v.bytes());
 }
 
-/// A folder that goes away with the test.
-class FolderTest : public testing::Test {
- protected:
-  FolderTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "fp8-train-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error(name + ": cannot create");
-    folder_ = name;
-  }
-  ~FolderTest() override { std::filesystem::remove_all(folder_); }
-  std::string at(const std::string& name) const { return folder_ + "/" + name; }
-
- private:
-  std::string folder_;
-};
-
 /// A token file of `count` ids below `vocabulary`.
 inline void write_tokens(const std::string& path, std::int64_t count, std::int64_t vocabulary) {
   data::TokenWriter writer(path, vocabulary, std::nullopt, false, false);
@@ -110,17 +95,6 @@ inline void write_tokens(const std::string& path, std::int64_t count, std::int64
   for (std::int64_t i = 0; i < count; ++i) ids.push_back(static_cast<std::uint32_t>((i * i + i / 7) % vocabulary));
   writer.append(ids);
   (void)writer.finish();
-}
-
-/// The message of the Error that `f` throws, checked for its status; "no error" when it throws none.
-inline std::string error_of(const std::function<void()>& f, Exit code = Exit::bad) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), code) << e.what();
-    return e.what();
-  }
-  return "no error";
 }
 
 }  // namespace fp8::train

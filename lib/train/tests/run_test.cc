@@ -60,8 +60,7 @@ TEST_F(Run, TellsWhatItDoes) {
   EXPECT_NE(notes_.find("total, each rank"), std::string::npos);
   std::string log;
   for (const json::Value& r : records_) log += json::dump(r) + "\n";
-  std::ifstream file(at("run/log.jsonl"));
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), log);
+  EXPECT_EQ(read_file(at("run/log.jsonl")), log);
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(story(), "");
   EXPECT_NE(notes_.find("already at step 4 of 4, nothing to do"), std::string::npos);
@@ -85,8 +84,7 @@ TEST_F(Run, ARecordNobodyTakesEndsItWithACheckpoint) {
   const auto one = comm::solo();
   EXPECT_EQ(error_of([&] { (void)run(config_, *one, hooks); }), "standard output: no room");
   ASSERT_EQ(ckpt::list_steps(at("run")).size(), 1u);
-  std::ifstream file(at("run/log.jsonl"));
-  const std::string log(std::istreambuf_iterator<char>(file), {});
+  const std::string log = read_file(at("run/log.jsonl"));
   EXPECT_NE(log.find("\"type\":\"checkpoint\""), std::string::npos);
   EXPECT_NE(log.find("\"reason\":\"output lost\""), std::string::npos);
 }

@@ -1,6 +1,6 @@
 // The parameters of a run over the ranks of a job, and checkpoints that change hands between numbers of ranks.
-#include <fstream>
-#include <iterator>
+#include <filesystem>
+#include <optional>
 
 #include "../../comm/tests/mpi_main.h"
 #include "fp8/model/describe.h"
@@ -38,11 +38,6 @@ TEST(Store, OverSomeOfTheRanks) {
   }
 }
 
-std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 // On the first `ranks` ranks: takes the state of `from` (fresh numbers where it is empty) and saves it to `run`.
 void pass_on(int ranks, const std::string& from, const std::string& run, const StoreOptions& options) {
   const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
@@ -66,11 +61,11 @@ void pass_on(int ranks, const std::string& from, const std::string& run, const S
 
 // Saved on P, loaded and saved on Q, loaded and saved on P: the same bytes; and what Q saved holds the same numbers.
 TEST(State, AnyNumberOfRanks) {
-  std::string folder = (std::filesystem::temp_directory_path() / "fp8-state-XXXXXX").string();
+  std::optional<test::TemporaryFolder> own;  // of rank 0
   comm::agree(world(), [&] {
-    if (world().rank() == 0 && mkdtemp(folder.data()) == nullptr) throw Error(folder + ": cannot create");
+    if (world().rank() == 0) own.emplace();
   });
-  folder = world().all_gather(folder)[0];
+  const std::string folder = world().all_gather(own ? own->path() : "")[0];
   const int most = std::min(3, world().size());
   for (const DType stored : {DType::f32, DType::bf16}) {
     StoreOptions options = store_of(DType::bf16, "tensorwise");
@@ -91,16 +86,15 @@ TEST(State, AnyNumberOfRanks) {
         second.verify();
         EXPECT_EQ(second.world(), q);
         EXPECT_TRUE(model::distance(first, second, {}).equal);
-        EXPECT_TRUE(slurp(at + "/a" + step + "/manifest.json") == slurp(at + "/c" + step + "/manifest.json"));
+        EXPECT_TRUE(read_file(at + "/a" + step + "/manifest.json") == read_file(at + "/c" + step + "/manifest.json"));
         for (std::size_t i = 0; i < first.file_count(); ++i) {
           const std::string name = std::filesystem::path(first.file_path(i)).filename();
-          EXPECT_TRUE(slurp(at + "/a" + step + "/" + name) == slurp(at + "/c" + step + "/" + name)) << name;
+          EXPECT_TRUE(read_file(at + "/a" + step + "/" + name) == read_file(at + "/c" + step + "/" + name)) << name;
         }
       }
     }
   }
   world().barrier();
-  if (world().rank() == 0) std::filesystem::remove_all(folder);
 }
 
 }  // namespace

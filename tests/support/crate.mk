@@ -1,0 +1,2 @@
+about := What the tests of every crate share
+deps  := base
