@@ -1,0 +1,66 @@
+"""Speed of the parts: the Google Benchmark programs of the crates, and what their matmul figures allow a whole step."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from machine import summary
+
+HEAD_ROWS = 256  # rows at which gemm_bench measures the head; other row counts are scaled
+ROLES = ("forward", "dgrad", "wgrad")
+
+
+def benchmark(program: Path, threads: int, pattern: str, min_time: float, repetitions: int) -> list[dict]:
+    """Runs those benchmarks of `program` whose names match; an entry for each repetition."""
+    command = [str(program), f"--benchmark_filter={pattern}", "--benchmark_format=json", f"--benchmark_min_time={min_time}",
+               f"--benchmark_repetitions={repetitions}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
+    if done.returncode != 0:
+        raise SystemExit(f"bench: {program.name}: {done.stderr.strip()[-300:]}")
+    return [b for b in json.loads(done.stdout)["benchmarks"] if b.get("run_type") != "aggregate"]
+
+
+def counters(entries: list[dict], names: tuple[str, ...]) -> list[dict]:
+    """Of each benchmark those of the named counters that it has, summed up over its repetitions."""
+    grouped: dict[str, list[dict]] = {}
+    for e in entries:
+        grouped.setdefault(re.sub(r"/(iterations:\d+|manual_time|real_time)", "", e["run_name"]), []).append(e)
+    return [{"name": name} | {c: summary(r[c] for r in rows) for c in names if c in rows[0]} for name, rows in grouped.items()]
+
+
+def matmul(program: Path, threads: int, quick: bool) -> dict[str, float]:
+    """Seconds of each bf16 GEMM, by 'role M N K' of the linear layer."""
+    pattern = "bf16_.*/M:256/N:(768|2304)/" if quick else "bf16_"
+    seconds = {}
+    for e in benchmark(program, threads, pattern, 0.02 if quick else 0.25, 1):
+        role, m, n, k = re.search(r"bf16_(\w+)/M:(\d+)/N:(\d+)/K:(\d+)", e["name"]).groups()
+        seconds[f"{role} {m} {n} {k}"] = e["real_time"] * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[e["time_unit"]]
+    return seconds
+
+
+def layer_shapes(config: dict) -> list[tuple[int, int]]:
+    """Out and in features of a layer's matrix multiplications, q, k, v in one and gate, up in one."""
+    c, f, d = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
+    return [(q + 2 * kv, c), (c, q), (2 * f, c), (c, f)]
+
+
+def matmul_parameters(config: dict) -> int:
+    """N of 6 N tokens/s: weights that are multiplied by, the head among them."""
+    layer = sum(n * k for n, k in layer_shapes(config))
+    return config["num_hidden_layers"] * layer + config["vocab_size"] * config["hidden_size"]
+
+
+def peak(seconds: dict[str, float], config: dict, rows: int) -> float | None:
+    """FLOP/s of a step that consists of its linear layers' matrix multiplications alone; None where one was not measured."""
+    head = (config["vocab_size"], config["hidden_size"])
+    total = 0.0
+    for role in ROLES:
+        wanted = [(f"{role} {rows} {n} {k}", config["num_hidden_layers"]) for n, k in layer_shapes(config)]
+        wanted.append((f"{role} {HEAD_ROWS} {head[0]} {head[1]}", rows / HEAD_ROWS))
+        if any(key not in seconds for key, _ in wanted):
+            return None
+        total += sum(times * seconds[key] for key, times in wanted)
+    return 6.0 * matmul_parameters(config) * rows / total

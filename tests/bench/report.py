@@ -1,0 +1,65 @@
+"""The result as tables for people."""
+
+from collections.abc import Callable
+
+Row = list[str]
+
+
+def table(title: str, head: Row, rows: list[Row]) -> str:
+    """Columns as wide as they need be; the first to the left, the others to the right."""
+    if not rows:
+        return ""
+    width = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
+    lines = ["  ".join([r[0].ljust(width[0]), *(c.rjust(w) for c, w in zip(r[1:], width[1:]))]).rstrip() for r in [head, *rows]]
+    return "\n".join([f"\n{title}", *("  " + line for line in lines)])
+
+
+def spread(s: dict | None, form: Callable[[float], str]) -> Row:
+    return ["-", "-"] if s is None else [form(s["median"]), f"{form(s['min'])} to {form(s['max'])}"]
+
+
+def _percent(x: float) -> str:
+    return f"{100 * x:.0f} %"
+
+
+def _tokens(x: float) -> str:
+    return f"{x:.0f}" if x >= 100 else f"{x:.1f}"
+
+
+def _giga(x: float) -> str:
+    return f"{x * 1e-9:.0f}"
+
+
+def _gib(x: float | None) -> str:
+    return "-" if x is None else f"{x / 2**30:.2f}"
+
+
+def _step_row(s: dict) -> Row:
+    if "failed" in s:
+        return [s["name"], "failed", "-", "-", "-", "-", "-", "-"]
+    tflops = f"{s['model_tflops']:.3f}" if "model_tflops" in s else "-"
+    return [s["name"], *spread(s["tokens_per_s"], _tokens), tflops, *spread(s["share_of_peak"], _percent), _gib(s["memory_peak_bytes"]),
+            _gib(s.get("memory_plan_bytes"))]
+
+
+def text(result: dict) -> str:
+    """All tables."""
+    v, m = result["versions"], result["machine"]
+    peer = f", torch {v['torch']}, torchao {v['torchao']}" if "torch" in v else ""
+    out = [f"{result['date']}  {v['commit']}, oneDNN {v['onednn']}{peer}; {m['cpu']}, {m['threads']} threads; {result['rounds']} rounds"]
+    out.append(table("Steps (tokens in a batch; ranks x threads; memory of one process)",
+                     ["", "tokens/s", "spread", "TFLOP/s", "of peak", "spread", "GiB", "planned"], [_step_row(s) for s in result["steps"]]))
+    out.append(table("Ratios of tokens/s, each within a round",
+                     ["", "ratio", "spread", "wanted"],
+                     [[r["name"], *spread(r["ratio"], lambda x: f"{x:.2f}"), f">= {r['wanted']:.2f}" if r["wanted"] else ""] for r in result["ratios"]]))
+    out.append(table("oneDNN bf16 matmul at the step's shapes, GFLOP/s", ["", "GFLOP/s", "spread", "tokens/s it allows"],
+                     [[f"{p['rows']} rows", *spread(p["flop_per_s"], _giga), _tokens(p["tokens_per_s"])] for p in result["peak"]]))
+    out.append(table("Casts beside a memcpy of the same bytes", ["", "of memcpy", "spread", "GB/s", "spread"],
+                     [[k["name"], *spread(k["of_memcpy"], _percent), *spread(k["GB/s"], lambda x: f"{x:.1f}")] for k in result["casts"]]))
+    out.append(table("Optimizer beside a triad", ["", "of triad", "spread", "GB/s", "triad GB/s"],
+                     [[k["name"], *spread(k["of_triad"], _percent), f"{k['GB/s']['median']:.1f}", f"{k['triad_GB/s']['median']:.1f}"]
+                      for k in result["optimizer"]]))
+    rates = {"FLOP/s": "GFLOP/s", "bytes/s": "GB/s", "logits/s": "G logits/s"}
+    rows = [[k["name"], *spread(k[c], lambda x: f"{x * 1e-9:.2f}"), unit] for k in result["ops"] for c, unit in rates.items() if c in k]
+    out.append(table("Attention and element-wise operations, 4 x 512", ["", "speed", "spread", ""], rows))
+    return "\n".join(part for part in out if part)

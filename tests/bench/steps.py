@@ -1,0 +1,121 @@
+"""Whole steps, ours and the peer's: which are measured, and one run of one of them."""
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from array import array
+from pathlib import Path
+
+BATCH = 4
+TOKENS = 1 << 18
+ROOM = 6 << 30  # bytes that a folder in memory must have free for the checkpoint that ends a run
+QUICK = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+         "vocab_size": 4096, "bos_token_id": 0, "eos_token_id": 0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One program at one sequence length. The batch of a step is BATCH sequences, split over the ranks."""
+
+    what: str
+    length: int
+    flags: tuple[str, ...]
+    ranks: int = 1
+    threads: int = 1
+    peer: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.what} {BATCH}x{self.length} {self.ranks}x{self.threads}"
+
+
+def cases(lengths: tuple[int, ...], threads: int, peer: bool, quick: bool) -> list[Case]:
+    """What is measured, rivals next to each other. 'RxT' is ranks and threads of each."""
+    stored = ("--master", "bf16", "--moments", "bf16")
+    found = []
+    for t in lengths:
+        found.append(Case("bf16", t, ("--precision", "bf16"), 1, threads))
+        if peer and not quick:
+            found.append(Case("torch bf16 compiled", t, ("--compile",), 1, threads, True))
+        found.append(Case("fp8", t, ("--precision", "fp8"), 1, threads))
+        if peer and not quick:
+            found.append(Case("torch fp8 compiled", t, ("--fp8", "--compile"), 1, threads, True))
+        found.append(Case("bf16 stored bf16", t, ("--precision", "bf16", *stored), 1, threads))
+        if peer:
+            found.append(Case("torch bf16 eager", t, (), 1, threads, True))
+        for precision in ("bf16", "fp8"):
+            if threads != 2:
+                found.append(Case(precision, t, ("--precision", precision), 1, 2))
+            found.append(Case(precision, t, ("--precision", precision), 2, 1))
+    return found
+
+
+class Workspace:
+    """A model of random weights and random tokens, which both sides read."""
+
+    def __init__(self, folder: Path, programs: Path, peer_python: str, quick: bool) -> None:
+        self.folder, self.programs, self.peer_python = folder, programs, peer_python
+        folder.mkdir(parents=True, exist_ok=True)
+        preset = json.loads((Path(os.environ["FP8_SHARE"]) / "presets" / "llama-124m.json").read_text())
+        self.config = preset | (QUICK if quick else {})
+        (folder / "config.json").write_text(json.dumps(self.config))
+        draw = random.Random(1)
+        ids = array("H", (draw.randrange(self.config["vocab_size"]) for _ in range(TOKENS)))
+        if sys.byteorder == "big":
+            ids.byteswap()
+        (folder / "tokens.u16").write_bytes(ids.tobytes())
+        self._tool("fp8-tokenize", "tokens.u16", "--from", "u16", "--vocab-size", str(self.config["vocab_size"]), "-o", "tokens.h5", "-f", "-q")
+        self._tool("fp8-init", "config.json", "-o", "model.h5", "-f", "-q")
+
+    def _tool(self, name: str, *arguments: str) -> None:
+        done = subprocess.run([self.programs / name, *arguments], cwd=self.folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"bench: {done.stderr.strip()}")
+
+    def run(self, case: Case, timed: int, warm_up: int) -> dict:
+        """One run: tokens/s of the timed steps, peak bytes of the process (ours: of the largest rank), the command."""
+        return self._peer(case, timed, warm_up) if case.peer else self._ours(case, timed, warm_up)
+
+    def _ours(self, case: Case, timed: int, warm_up: int) -> dict:
+        memory = Path("/dev/shm")
+        roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM
+        with tempfile.TemporaryDirectory(dir=memory if roomy else self.folder) as out:
+            command = ["fp8-step", "model.h5", "--data", "tokens.h5", "--out", out + "/run", "--batch-size", str(BATCH // case.ranks),
+                       "--seq-length", str(case.length), "--steps", str(warm_up + timed), "-q", *case.flags]
+            if case.ranks > 1:
+                command = ["mpirun", "-n", str(case.ranks), *command]
+            done = self._execute(command, case.threads)
+        if done.returncode != 0:
+            raise SystemExit(f"bench: {case.name}: status {done.returncode}: {done.stderr.strip()[-500:]}")
+        records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        run = next(r for r in records if r["type"] == "run")
+        steps = [r for r in records if r["type"] == "step"][warm_up:]
+        return {"tokens_per_s": [r["tokens_per_s"] for r in steps], "model_tflops": statistics.median(r["model_tflops"] for r in steps),
+                "memory_peak_bytes": max(r["memory_peak_bytes"] for r in steps), "memory_plan_bytes": run["memory_plan"]["total"],
+                "fp8_flop_share": steps[-1]["fp8_flop_share"], "parameters": run["parameters"], "loss": steps[-1]["loss"],
+                "command": self._shown(command, case.threads).replace(out + "/run", "run")}
+
+    def _peer(self, case: Case, timed: int, warm_up: int) -> dict:
+        script = Path(__file__).with_name("torch_step.py")
+        command = [self.peer_python, "-W", "ignore", str(script), "config.json", "tokens.u16", "--batch-size", str(BATCH), "--seq-length",
+                   str(case.length), "--steps", str(timed), "--warm-up", str(warm_up), "--threads", str(case.threads), *case.flags]
+        done = self._execute(command, case.threads)
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            return {"failed": f"status {done.returncode}: {last[:300]}"}
+        return json.loads(done.stdout.splitlines()[-1]) | {"command": self._shown(["python3", script.name, *command[4:]], case.threads)}
+
+    def _execute(self, command: list[str], threads: int) -> subprocess.CompletedProcess:
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor"),
+                                    "PATH": f"{self.programs}:{os.environ['PATH']}"}
+        return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
+
+    @staticmethod
+    def _shown(command: list[str], threads: int) -> str:
+        return " ".join([f"OMP_NUM_THREADS={threads}", *command])

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Runs everything in rounds, so that rivals meet the same machine; writes the JSON and prints the tables. Called by tests/bench/run, which says
+what the environment may choose."""
+
+import datetime
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+
+import kernels
+import machine
+import report
+from machine import summary
+from steps import BATCH, Case, Workspace, cases
+
+# Numerator, denominator, length, what is wanted at least. 'RxT' is filled in.
+RATIOS = [
+    ("bf16 {all}", "torch bf16 compiled {all}", 512, 1.35),
+    ("bf16 {all}", "torch bf16 compiled {all}", 64, 1.05),
+    ("bf16 stored bf16 {all}", "torch bf16 compiled {all}", 512, None),
+    ("bf16 stored bf16 {all}", "torch bf16 compiled {all}", 64, 1.2),
+    ("bf16 {all}", "torch bf16 eager {all}", 512, None),
+    ("bf16 {all}", "torch bf16 eager {all}", 64, None),
+    ("fp8 {all}", "torch fp8 compiled {all}", 512, 1.7),
+    ("fp8 {all}", "torch fp8 compiled {all}", 64, 1.7),
+    ("fp8 {all}", "bf16 {all}", 512, 0.8),
+    ("fp8 {all}", "bf16 {all}", 64, 0.8),
+    ("bf16 2x1", "bf16 1x2", 512, 0.9),
+    ("bf16 2x1", "bf16 1x2", 64, None),
+    ("fp8 2x1", "fp8 1x2", 512, 0.9),
+]
+
+
+def say(text: str) -> None:
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def selected(name: str) -> bool:
+    return os.environ.get("T", "") in name
+
+
+def steps_of(length: int, quick: bool) -> tuple[int, int]:
+    """Timed and warm-up steps of a run."""
+    timed, warm_up = (3, 1) if quick else (12, 3) if length < 256 else (5, 2)
+    return int(os.environ.get("BENCH_STEPS", timed)), warm_up
+
+
+def run_rounds(space: Workspace, chosen: list[Case], rounds: int, quick: bool) -> tuple[dict[str, list[dict]], list[dict[str, float]]]:
+    """Runs of each case by name, one a round; and the seconds of the matrix multiplications, one dictionary a round."""
+    runs: dict[str, list[dict]] = {case.name: [] for case in chosen}
+    matmuls = []
+    for i in range(rounds):
+        say(f"round {i + 1} of {rounds}: matmul")
+        matmuls.append(kernels.matmul(space.programs.parent / "test" / "gemm_bench", machine.threads(), quick))
+        for case in chosen:
+            if any("failed" in r for r in runs[case.name]):
+                continue
+            r = space.run(case, *steps_of(case.length, quick))
+            runs[case.name].append(r)
+            outcome = r["failed"] if "failed" in r else f"{statistics.median(r['tokens_per_s']):.1f} tokens/s"
+            say(f"round {i + 1} of {rounds}: {case.name}: {outcome}")
+    return runs, matmuls
+
+
+def step_entry(case: Case, runs: list[dict], peaks: list[float | None], config: dict) -> dict:
+    entry = {"name": case.name, "ranks": case.ranks, "threads": case.threads, "batch": [BATCH, case.length]}
+    if "failed" in runs[-1]:
+        return entry | {"failed": runs[-1]["failed"]}
+    by_round = [statistics.median(r["tokens_per_s"]) for r in runs]
+    every = [x for r in runs for x in r["tokens_per_s"]]
+    flops = 6 * kernels.matmul_parameters(config)
+    shares = [flops * t / p for t, p in zip(by_round, peaks) if p is not None]
+    entry |= {"tokens_per_s": summary(every), "tokens_per_s_by_round": by_round, "share_of_peak": summary(shares) if shares else None,
+              "memory_peak_bytes": max(r["memory_peak_bytes"] for r in runs), "command": runs[-1]["command"]}
+    for key in ("memory_plan_bytes", "fp8_flop_share", "parameters", "loss"):
+        if key in runs[-1]:
+            entry[key] = runs[-1][key]
+    if "model_tflops" in runs[-1]:
+        entry["model_tflops"] = statistics.median(r["model_tflops"] for r in runs)
+    return entry
+
+
+def ratios(steps: list[dict], threads: int) -> list[dict]:
+    by_name = {s["name"]: s for s in steps if "failed" not in s}
+    found = []
+    for above, below, length, wanted in RATIOS:
+        def full(name: str) -> str:
+            what, layout = name.rsplit(" ", 1)
+            return f"{what} {BATCH}x{length} {layout.format(all=f'1x{threads}')}"
+
+        a, b = by_name.get(full(above)), by_name.get(full(below))
+        if a and b:
+            each = [x / y for x, y in zip(a["tokens_per_s_by_round"], b["tokens_per_s_by_round"])]
+            found.append({"name": f"{full(above)} / {full(below)}", "ratio": summary(each), "by_round": each, "wanted": wanted})
+    return found
+
+
+def parts(programs: Path, threads: int, quick: bool) -> dict:
+    """Casts, optimizer and ops by themselves."""
+    jobs = {"casts": ("quant_bench", "/256/1024" if quick else "cast_|decode_|quantize_all", ("of_memcpy", "GB/s")),
+            "optimizer": ("optim_bench", "adamw_block/f32_and_bf16_copy" if quick else ".", ("of_triad", "GB/s", "triad_GB/s")),
+            "ops": ("ops_bench", "attention" if quick else ".", ("FLOP/s", "bytes/s", "logits/s"))}
+    found: dict = {}
+    for name, (program, pattern, counters) in jobs.items():
+        found[name] = []
+        if selected(name):
+            say(name)
+            entries = kernels.benchmark(programs.parent / "test" / program, threads, pattern, 0.02 if quick else 0.5, 1 if quick else 3)
+            found[name] = kernels.counters(entries, counters)
+    return found
+
+
+def result_path(quick: bool, folder: Path, date: str) -> Path:
+    if quick:
+        return folder / "quick.json"
+    results = Path(__file__).with_name("results")
+    results.mkdir(exist_ok=True)
+    stem, n = f"{date}-{os.environ.get('BENCH_NAME', 'cpu')}", 1
+    while (path := results / f"{stem}{f'-{n}' if n > 1 else ''}.json").exists():
+        n += 1
+    return path
+
+
+def main() -> None:
+    quick, peer_python = os.environ.get("BENCH_QUICK") == "1", os.environ.get("PEER_PYTHON", "")
+    rounds = int(os.environ.get("BENCH_ROUNDS", 1 if quick else 3))
+    folder, programs = Path(os.environ["O"]) / "bench", Path(os.environ["O"]) / "bin"
+    threads, facts = machine.threads(), machine.facts()
+    if facts["load_at_start"] > 0.3:
+        say(f"load {facts['load_at_start']:.1f}: other programs are running, these numbers are not to be kept")
+    date = datetime.date.today().isoformat()
+    lengths = (64, 128) if quick else (64, 512)
+    result: dict = {"date": date, "command": "make bench", "quick": quick, "rounds": rounds, "machine": facts,
+                    "versions": machine.versions(programs, peer_python), "steps": [], "ratios": [], "peak": []}
+    chosen = [c for c in cases(lengths, threads, bool(peer_python), quick) if selected(c.name)]
+    if chosen:
+        space = Workspace(folder, programs, peer_python, quick)
+        result["model"] = space.config
+        runs, matmuls = run_rounds(space, chosen, rounds, quick)
+        peaks = {t: [kernels.peak(m, space.config, BATCH * t) for m in matmuls] for t in lengths}
+        result["steps"] = [step_entry(c, runs[c.name], peaks[c.length], space.config) for c in chosen]
+        result["ratios"] = ratios(result["steps"], threads)
+        result["matmul_seconds"] = {key: summary(m[key] for m in matmuls) for key in matmuls[0]}
+        for t, found in peaks.items():
+            known = [p for p in found if p is not None]
+            if known:
+                allowed = statistics.median(known) / (6 * kernels.matmul_parameters(space.config))
+                result["peak"].append({"rows": BATCH * t, "flop_per_s": summary(known), "by_round": known, "tokens_per_s": allowed})
+    result |= parts(programs, threads, quick)
+    path = result_path(quick, folder, date)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(report.text(result))
+    print(f"\n{path}")
+
+
+if __name__ == "__main__":
+    main()
