@@ -1,0 +1,111 @@
+#!/bin/sh
+# fp8-step under mpirun: checkpoints on changing numbers of ranks, signals, and errors that one rank has alone.
+# shellcheck disable=SC2086,SC2016 # lists of words on purpose; what a rank's own shell expands
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+few="--data d.h5 --seq-length 16 --steps 6 --lr 1e-2 -q"
+
+# --- going on is the same as never having stopped
+n=0
+for way in "--precision fp32" "--precision bf16 --moments bf16 --master bf16" "--precision fp8 --grad-accumulation 2" "--precision fp8 --recipe rowwise --zero 2"; do
+  n=$((n + 1))
+  mkdir a$n b$n
+  for at in a$n b$n; do
+    [ $at = a$n ] || { cp -r a$n/run b$n/run && rm -r b$n/run/step-00000006; }
+    (cd $at && mpirun -n 2 fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --steps 6 --lr 1e-2 --batch-size 3 --save-every 3 --out run -q $way >log 2>err </dev/null)
+  done
+  is "$way: goes on" "$(story b$n/log)" "run step4 step5 step6 checkpoint6 end6 "
+  for f in manifest.json rank-00000-of-00002.h5 rank-00001-of-00002.h5; do
+    cmp a$n/run/step-00000006/$f b$n/run/step-00000006/$f
+    result $? "$way: $f has the same bytes"
+  done
+done
+
+# --- on other numbers of ranks
+fp8-step m.h5 $few --batch-size 6 --precision fp32 --out whole >whole.log 2>err
+at=0
+for ranks in 2 3 1 3 2 1; do
+  at=$((at + 1))
+  mpirun -n $ranks fp8-step m.h5 $few --batch-size $((6 / ranks)) --precision fp32 --out moving --until-step $at >>moving.log 2>err </dev/null
+done
+near "2, 3, 1, 3, 2, 1 ranks in turn" moving.log whole.log 1e-6
+is "each with as many files" "$(for s in moving/step-*; do find "$s" -name 'rank-*' | wc -l; done | tr '\n' ' ')" "2 3 1 3 2 1 "
+ok "the last is whole" fp8-info --verify moving/step-00000006
+mpirun -n 3 fp8-step m.h5 $few --batch-size 3 --precision fp32 --steps 7 --out moving >out 2>err </dev/null
+is "another global batch is refused" "$? $(grep '^fp8-step: ' err)" "2 fp8-step: moving: this run was started with another global batch (ranks x --batch-size x --grad-accumulation) (6, now 9); use another --out, or the same settings to resume"
+printf '\001' | dd of=moving/step-00000005/rank-00001-of-00002.h5 bs=1 seek=100000 conv=notrunc 2>/dev/null
+rm -r moving/step-00000006 && mkdir moving/step-00000006.tmp
+mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 6 --lr 1e-2 --batch-size 3 --precision fp32 --out moving >out 2>err </dev/null
+is "a damaged shard: the checkpoint before it" "$? $(story out)" "0 run step5 step6 checkpoint6 end6 "
+is "which is said once" "$(grep -c '^fp8-step: moving/step-00000005: damaged, trying an older one: moving/step-00000005/rank-00001-of-00002.h5' err)" 1
+is "and what was left over is gone" "$(grep -c '^fp8-step: moving/step-00000006.tmp: left over' err) $(ls -d moving/*.tmp 2>/dev/null)" "1 "
+mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 6 --lr 1e-2 --batch-size 3 --precision fp32 --out moving >out 2>err </dev/null
+is "a finished run says so, once" "$? $(cat out err)" "0 fp8-step: moving: already at step 6 of 6, nothing to do"
+
+# --- one rank is in trouble: all end, one speaks
+cp d.h5 d_0.h5
+alone() { # NAME STATUS REGEX WORDS: words in which $OMPI_COMM_WORLD_RANK is the rank
+  name=$1 wanted=$2 pattern=$3
+  shift 3
+  start=$(date +%s)
+  timeout 60 mpirun -n 2 sh -c "exec $*" >out 2>err </dev/null
+  got=$?
+  [ $got = "$wanted" ] && [ "$(grep -c '^fp8-' err)" = 1 ] && grep -Eq -e "^fp8-[a-z]*: $pattern" err && [ ! -s out ] && [ ! -e x ]
+  result $? "$name"
+  [ $(($(date +%s) - start)) -lt 30 ]
+  result $? "$name: at once"
+  rm -rf x
+}
+two="fp8-step m.h5 --data d.h5 --seq-length 16 --steps 2 --batch-size 2 --out x -q"
+alone "data that one rank lacks" 2 'rank 1: d_1.h5: No such file or directory' "$two" '--data d_$OMPI_COMM_WORLD_RANK.h5'
+head -c 9000 text.txt >other.txt && fp8-tokenize other.txt -o d_1.h5 >out 2>err
+alone "ranks with other data" 2 'rank 1: started with another --data; all ranks need the same' "$two" '--data d_$OMPI_COMM_WORLD_RANK.h5'
+alone "ranks with other data to evaluate on" 2 'rank 1: started with another --eval-data;' "$two" '--eval-every 1 --eval-data d_$OMPI_COMM_WORLD_RANK.h5'
+alone "ranks with other steps" 2 'rank 1: started with another --steps \(1 on rank 0, 2\)' "$two" '--steps $((OMPI_COMM_WORLD_RANK + 1))'
+alone "ranks with other batches" 2 'rank 1: started with another --batch-size \(2 on rank 0, 1\)' "$two" '--batch-size $((2 - OMPI_COMM_WORLD_RANK))'
+alone "a dry run on one rank alone" 2 'rank 1: started with another --dry-run' "$two" '$([ $OMPI_COMM_WORLD_RANK = 0 ] || echo --dry-run)'
+alone "fp8-eval: ranks with other data" 2 'rank 1: started with another --data' fp8-eval 'm.h5 --data d_$OMPI_COMM_WORLD_RANK.h5'
+cp m.h5 bad.h5 && printf '\001' | dd of=bad.h5 bs=1 seek=300000 conv=notrunc 2>/dev/null
+alone "a model with a bit flipped" 2 '(rank 0: )?bad.h5: /weights/.*damaged' fp8-step bad.h5 --data d.h5 --out x --steps 2 --seq-length 16
+alone "a contradiction, of all ranks" 2 '--activations: f32 needs' "$two" --activations f32
+alone "a flag that is none, of all ranks" 2 '--nope' "$two" --nope
+alone "a batch that does not fit" 2 'out of memory: .* on each rank' "$two" --seq-length 512 --batch-size 4194303
+fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >out 2>err
+alone "FP8 that cannot run" 3 'odd.h5: no linear of this model can run in FP8' fp8-step odd.h5 --data d.h5 --out x --steps 2 --seq-length 16 --precision fp8
+: >afile
+alone "an output that cannot be" 2 '(rank 0: )?afile: exists and is not a folder' fp8-step m.h5 --data d.h5 --out afile --steps 2 --seq-length 16
+
+# --- numbers that are not finite: one decision
+cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
+size=$(wc -c <nan/model.safetensors)
+printf '\377\377' | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null # of rank 1's part of the last norm
+fp8-convert nan -o nan.h5 >out 2>err
+for ranks in 2 3; do
+  mpirun -n $ranks fp8-step nan.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 20 --save-every 4 --out nan$ranks -q >out 2>err </dev/null
+  is "$ranks ranks: status 4 and one line after ten skipped steps" "$? $(grep -c '"skipped":true' out) $(grep -c '^fp8-step: the loss or the gradient was not finite in 10 steps' err) $(grep -c '^fp8-' err)" "4 10 1 1"
+done
+
+# --- signals
+stopped() { # NAME: the job in $job has ended; its log is sig.log
+  wait $job
+  is "$1: status 75" $? 75
+  is "$1: with a checkpoint" "$(tail -2 sig.log | grep -c '"type":"checkpoint"\|stopped on request')" 2
+  at=$(field step sig.log | tail -1)
+  mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q --until-step $((at + 1)) >out 2>err </dev/null
+  is "$1: and goes on" "$? $(losses out | cut -d' ' -f1)" "0 $((at + 1))"
+  rm -r sig
+}
+begin() {
+  rm -f sig.log pid0 pid1 # what the last job left must not be taken for this one's
+  mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q' >sig.log 2>err </dev/null &
+  job=$!
+  until grep -q '"type":"step"' sig.log 2>/dev/null; do sleep 0.1; done
+}
+begin
+kill -USR1 $job
+stopped "USR1 to mpirun"
+begin
+kill -TERM "$(cat pid1)"
+stopped "TERM to one rank"
+
+done_testing
