@@ -21,8 +21,8 @@ double sum_of(const View& losses) {
   return std::accumulate(x, x + losses.size(), 0.0);
 }
 
-View int_view(std::vector<std::int32_t>& v, std::int64_t offset, std::int64_t rows, std::int64_t cols) {
-  return tensor::make_view(v.data() + offset, DType::i32, device::Place::host, {rows, cols});
+View int_view(std::vector<std::int32_t>& v, std::int64_t rows, std::int64_t cols) {
+  return tensor::make_view(v.data(), DType::i32, device::Place::host, {rows, cols});
 }
 
 std::int64_t counted(std::span<const std::int32_t> targets) {
@@ -56,25 +56,28 @@ void reduce(comm::Communicator& world, double& loss, quant::CastCounts& casts) {
 
 MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length)
     : count_(count), sequences_(sequences), length_(length) {
-  const std::int64_t tokens = checked_mul(checked_mul(count, sequences, "--batch-size"), length, "--seq-length");
+  const std::int64_t rows = checked_mul(count, sequences, "--batch-size");
+  const std::int64_t tokens =
+      checked_mul(checked_mul(rows, length, "--seq-length"), std::int64_t{8}, "--batch-size") / 8;
   try {
-    tokens_.resize(checked_cast<std::size_t>(tokens));
-    targets_.resize(tokens_.size());
-  } catch (const std::exception&) {  // bad_alloc or length_error
+    tokens_ = tensor::Tensor(DType::i32, {rows, length});
+    targets_ = tensor::Tensor(DType::i32, {rows, length});
+  } catch (const Error&) {
     throw Error("out of memory: the tokens of a step, " + human_bytes(8 * static_cast<std::uint64_t>(tokens)) +
                 "; use a smaller --batch-size, --seq-length or --grad-accumulation");
   }
 }
 
 std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step, std::int64_t first) {
-  sampler.batch(step, first, count_ * sequences_, tokens_, targets_);
-  return counted(targets_);
+  const auto n = static_cast<std::size_t>(tokens_.view().size());
+  const std::span targets(targets_.as<std::int32_t>(), n);
+  sampler.batch(step, first, count_ * sequences_, std::span(tokens_.as<std::int32_t>(), n), targets);
+  return counted(targets);
 }
 
 model::Batch MicroBatches::batch(std::int64_t i) const {
-  const std::int64_t offset = i * sequences_ * length_;
-  return {int_view(tokens_, offset, sequences_, length_), int_view(targets_, offset, sequences_, length_), sequences_,
-          length_};
+  const std::int64_t first = i * sequences_, end = first + sequences_;
+  return {tokens_.view().rows(first, end), targets_.view().rows(first, end), sequences_, length_};
 }
 
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
@@ -137,7 +140,7 @@ LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::En
     const device::Scope scope(*ctx.arena);
     const View losses = tensor::take(ctx, DType::f32, {rows * length}, "activations");
     decoder.forward(ctx, engine, weights,
-                    {int_view(tokens, 0, rows, length), int_view(targets, 0, rows, length), rows, length}, losses);
+                    {int_view(tokens, rows, length), int_view(targets, rows, length), rows, length}, losses);
     sum.loss += sum_of(losses);
     sum.targets += counted(std::span(targets).first(static_cast<std::size_t>(count) * row));
     if (each) each(first, count, losses.as<float>());

@@ -42,7 +42,7 @@ class MicroBatches {
 
  private:
   std::int64_t count_, sequences_, length_;
-  mutable std::vector<std::int32_t> tokens_, targets_;
+  tensor::Tensor tokens_, targets_;  // i32 [count x sequences, length]
 };
 
 // Runs step `position.step` (from 0). Throws AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`.
