@@ -80,7 +80,8 @@ std::vector<std::string> groups_of(const Command& command) {
   return groups;
 }
 
-// What is offered for a flag, and what the help shows: `-o`, `--output`; `--no-name` where a toggle is not off by default.
+// What is offered for a flag, and what the help shows: `-o`, `--output`; `--no-name` where a toggle is not off by
+// default.
 std::vector<std::string> spellings(const Flag& flag) {
   std::vector<std::string> all;
   if (flag.letter != 0) all.push_back(std::string("-") + flag.letter);

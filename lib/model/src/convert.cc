@@ -113,7 +113,8 @@ void check_format(const Source& source, const SourceTensor& t) {
 void check_source(const Source& source, const std::vector<Parameter>& table, const ConvertOptions& options) {
   if (const ckpt::Checkpoint* c = source.checkpoint()) {
     if (c->kind() == ckpt::Kind::quantized) {
-      throw Error(source.path() + ": quantized; undo it first: fp8-quantize " + source.path() + " --dequantize -o model.h5");
+      throw Error(source.path() + ": quantized; undo it first: fp8-quantize " + source.path() +
+                  " --dequantize -o model.h5");
     }
     if (c->world() > 1 && !options.merge) {
       throw Error(source.path() + ": sharded over " + std::to_string(c->world()) + " files (use --merge for one file)");

@@ -262,14 +262,20 @@ TEST(QuantizeOf, Refusals) {
             "cast_to_bytes: codes are not contiguous or not of the shape of what is cast");
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e8m0, &scale, codes.view(), nullptr); }),
             "float8_e8m0fnu: not an FP8 format");
-  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view().transposed(), DType::e4m3, two.view().rows(0, 1), two.view().rows(0, 1)); }),
+  EXPECT_EQ(error_of([&] {
+              from_bytes(host.context, codes.view().transposed(), DType::e4m3, two.view().rows(0, 1),
+                         two.view().rows(0, 1));
+            }),
             "from_bytes: codes are not a contiguous matrix");
   EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view(), DType::e4m3, two.view(), two.view()); }),
             "from_bytes: not one scale and one inverse scale");
-  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view(), DType::f32, two.view().rows(0, 1), two.view().rows(0, 1)); }),
+  EXPECT_EQ(error_of([&] {
+              from_bytes(host.context, codes.view(), DType::f32, two.view().rows(0, 1), two.view().rows(0, 1));
+            }),
             "float32: not an FP8 format");
-  EXPECT_EQ(error_of([&] { from_bytes(cuda, codes.view(), DType::e4m3, two.view().rows(0, 1), two.view().rows(0, 1)); }),
-            "this build has no CUDA");
+  EXPECT_EQ(
+      error_of([&] { from_bytes(cuda, codes.view(), DType::e4m3, two.view().rows(0, 1), two.view().rows(0, 1)); }),
+      "this build has no CUDA");
 }
 
 }  // namespace
