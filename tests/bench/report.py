@@ -52,8 +52,9 @@ def text(result: dict) -> str:
     out.append(table("Ratios of tokens/s, each within a round",
                      ["", "ratio", "spread", "wanted"],
                      [[r["name"], *spread(r["ratio"], lambda x: f"{x:.2f}"), f">= {r['wanted']:.2f}" if r["wanted"] else ""] for r in result["ratios"]]))
-    out.append(table("oneDNN bf16 matmul at the step's shapes, GFLOP/s", ["", "GFLOP/s", "spread", "tokens/s it allows"],
-                     [[f"{p['rows']} rows", *spread(p["flop_per_s"], _giga), _tokens(p["tokens_per_s"])] for p in result["peak"]]))
+    out.append(table("oneDNN bf16 matmul at the step's shapes, GFLOP/s", ["", "fastest", "rounds", "tokens/s it allows"],
+                     [[f"{p['rows']} rows", _giga(p["flop_per_s"]), f"{_giga(min(p['by_round']))} to {_giga(max(p['by_round']))}",
+                       _tokens(p["tokens_per_s"])] for p in result["peak"]]))
     out.append(table("Casts beside a memcpy of the same bytes", ["", "of memcpy", "spread", "GB/s", "spread"],
                      [[k["name"], *spread(k["of_memcpy"], _percent), *spread(k["GB/s"], lambda x: f"{x:.1f}")] for k in result["casts"]]))
     out.append(table("Optimizer beside a triad", ["", "of triad", "spread", "GB/s", "triad GB/s"],

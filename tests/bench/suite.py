@@ -64,15 +64,15 @@ def run_rounds(space: Workspace, chosen: list[Case], rounds: int, quick: bool) -
     return runs, matmuls
 
 
-def step_entry(case: Case, runs: list[dict], peaks: list[float | None], config: dict) -> dict:
+def step_entry(case: Case, runs: list[dict], peak: float | None, config: dict) -> dict:
     entry = {"name": case.name, "ranks": case.ranks, "threads": case.threads, "batch": [BATCH, case.length]}
     if "failed" in runs[-1]:
         return entry | {"failed": runs[-1]["failed"]}
     by_round = [statistics.median(r["tokens_per_s"]) for r in runs]
     every = [x for r in runs for x in r["tokens_per_s"]]
     flops = 6 * kernels.matmul_parameters(config)
-    shares = [flops * t / p for t, p in zip(by_round, peaks) if p is not None]
-    entry |= {"tokens_per_s": summary(every), "tokens_per_s_by_round": by_round, "share_of_peak": summary(shares) if shares else None,
+    share = summary(flops * t / peak for t in by_round) if peak is not None else None
+    entry |= {"tokens_per_s": summary(every), "tokens_per_s_by_round": by_round, "share_of_peak": share,
               "memory_peak_bytes": max(r["memory_peak_bytes"] for r in runs), "command": runs[-1]["command"]}
     for key in ("memory_plan_bytes", "fp8_flop_share", "parameters", "loss"):
         if key in runs[-1]:
@@ -139,15 +139,16 @@ def main() -> None:
         space = Workspace(folder, programs, peer_python, quick)
         result["model"] = space.config
         runs, matmuls = run_rounds(space, chosen, rounds, quick)
-        peaks = {t: [kernels.peak(m, space.config, BATCH * t) for m in matmuls] for t in lengths}
+        fastest = {key: min(m[key] for m in matmuls) for key in matmuls[0]}
+        peaks = {t: kernels.peak(fastest, space.config, BATCH * t) for t in lengths}
         result["steps"] = [step_entry(c, runs[c.name], peaks[c.length], space.config) for c in chosen]
         result["ratios"] = ratios(result["steps"], threads)
         result["matmul_seconds"] = {key: summary(m[key] for m in matmuls) for key in matmuls[0]}
-        for t, found in peaks.items():
-            known = [p for p in found if p is not None]
-            if known:
-                allowed = statistics.median(known) / (6 * kernels.matmul_parameters(space.config))
-                result["peak"].append({"rows": BATCH * t, "flop_per_s": summary(known), "by_round": known, "tokens_per_s": allowed})
+        for t, best in peaks.items():
+            if best is not None:
+                rounds_of_it = [kernels.peak(m, space.config, BATCH * t) for m in matmuls]
+                result["peak"].append({"rows": BATCH * t, "flop_per_s": best, "by_round": rounds_of_it,
+                                       "tokens_per_s": best / (6 * kernels.matmul_parameters(space.config))})
     result |= parts(programs, threads, quick)
     path = result_path(quick, folder, date)
     path.write_text(json.dumps(result, indent=1) + "\n")
