@@ -90,13 +90,15 @@ refuses "a source that is cut off" 'cut.h5: ' sh -c 'head -c 100000 f32.h5 >cut.
 ok "the source itself, by force" sh -c 'fp8-quantize q.h5 -f -o q.h5 --dequantize && fp8-info --verify q.h5'
 is "nothing is left behind" "$(find . -name 'x.h5*' -o -name '.*.h5*' -o -name '*.tmp*')" ""
 
-# Two weights of 200 MB each: a piece of one is in memory, never the whole.
+# Two weights of 200 MB each: a piece of one is in memory, never the whole. AddressSanitizer adds its own shadow.
+bound=100000
+if ldd "$BIN/fp8-quantize" | grep -q libasan; then bound=180000; fi
 ok "a large model" fp8-init tiny -o large.h5 --set num_hidden_layers=1 --set num_attention_heads=12800 --set num_key_value_heads=1 --set head_dim=64
 is "with weights of 200 MB" "$(fp8-info large.h5 | grep -c '819200')" 2
 for scaling in tensor row; do
   ok "$scaling: is quantized" peak kib fp8-quantize large.h5 -f -o q.h5 --scaling $scaling
-  ok "$scaling: in 100 MB" test "$(cat kib)" -lt 100000
+  ok "$scaling: in 100 MB" test "$(cat kib)" -lt $bound
 done
 ok "and back" peak kib fp8-quantize q.h5 -f -o large.h5 --dequantize
-ok "in 100 MB" test "$(cat kib)" -lt 100000
+ok "in 100 MB" test "$(cat kib)" -lt $bound
 done_testing
