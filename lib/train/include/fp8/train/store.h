@@ -6,8 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <vector>
 
 #include "fp8/comm/comm.h"
