@@ -3,11 +3,14 @@
 #   make            programs in build/bin            make check   every test, after installing what is missing
 #   make demo       text to a trained model          make lint    what a reviewer should not have to say
 # Variables: O=build WERROR=1 SAN=address,undefined MARCH=native PREFIX=/usr/local DESTDIR= T=<part of a test's name>
+#   CUDA=0|1 (1 where nvcc is found), CUDA_ARCHS="90a 100a": the chips device code is compiled for
 O       ?= build
 PREFIX  ?= /usr/local
 MARCH   ?= native
 OPT     ?= -O3
-CUDA    ?= 0
+NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc .cuda/bin/nvcc))
+CUDA    ?= $(if $(NVCC),1,0)
+CUDA_ARCHS ?= 90a
 VERSION := $(file <share/VERSION)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -27,12 +30,17 @@ hdf5.lib      := -L/usr/lib/$(multiarch)/hdf5/serial -lhdf5
 dnnl.lib      := -ldnnl
 mpi.inc       := -isystem /usr/lib/$(multiarch)/openmpi/include
 mpi.lib       := -L/usr/lib/$(multiarch)/openmpi/lib -lmpi
+cuda_home     := $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
+cuda.lib      := $(if $(filter 1,$(CUDA)),-L$(cuda_home)/lib64 -lcudart_static -ldl -lrt -lpthread)
 benchmark.lib := -lbenchmark
 gtest.lib     := -lgtest_main -lgtest
 
 warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wno-restrict $(if $(WERROR),-Werror)
 sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 CXXFLAGS = -std=c++20 $(OPT) -g1 -march=$(MARCH) -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+# Device code rounds as host code does: no product is fused unless the code says so.
+NVCCFLAGS = -std=c++20 -O3 -lineinfo -fmad=false --expt-relaxed-constexpr --extended-lambda $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+  $(if $(WERROR),-Werror all-warnings) -isystem .cuda/include -Xcompiler '-march=$(MARCH) -ffp-contract=off -fopenmp -Wall -Wextra -Wshadow $(sanitize) -ffile-prefix-map=$(CURDIR)=.'
 LDFLAGS  = -fopenmp $(sanitize) -Wl,--as-needed
 
 rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
@@ -50,6 +58,9 @@ $(eval $(name).ld   := $(foreach p,$($(name).pkgs),$($p.lib)))
 $(if $(filter lib/%,$1),$(eval seen += $(name)))
 endef
 
+# Crates with kernels, whose tests run them on the host.
+shimmed := device tensor quant ops optim
+$O/tests/support/cuda_shim.o: INC := -Itests/support
 define crate_rules # $1 = crate
 $O/lib/$1.a: $(call objs,lib/$1/src)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
@@ -59,7 +70,7 @@ $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
 endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
-$(if $(strip $2),$O/test/$1: $(patsubst %.cc,$O/%.o,$2) $O/lib/$3.a $($3.libs)
+$(if $(strip $2),$O/test/$1: $(patsubst %.cc,$O/%.o,$2) $(if $(filter $3,$(shimmed)),$O/tests/support/cuda_shim.o) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
 tests += $(if $(findstring bench,$1),,$O/test/$1))
 endef
@@ -94,6 +105,9 @@ $O/test/%:
 $O/%.o: %.cc Makefile
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
+$O/%.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
 $O/lib/ops/src/tile.o: CXXFLAGS += -ffp-contract=fast # elsewhere a product that is added is fused only where the code says so
 $O/lib/cli/src/version.o: CXXFLAGS += -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
@@ -107,6 +121,7 @@ graph:
 export BIN := $(abspath $O)/bin
 setup:
 	@share/setup/packages
+	@$(if $(filter 1,$(CUDA)),share/setup/cuda)
 demo check: setup
 	@$(MAKE) --no-print-directory $@-now
 check-now: all tests

@@ -39,7 +39,7 @@ std::byte* take_host(std::size_t bytes) {
 void release(std::byte* data, std::size_t bytes, Place place) noexcept {
   if (data == nullptr) return;
   if (place == Place::cuda) {
-    release_cuda_memory(data);
+    cuda::release_memory(data);
   } else if (mapped(bytes)) {
     (void)munmap(data, bytes);  // cannot fail for a range that mmap gave
   } else {
@@ -51,7 +51,9 @@ void release(std::byte* data, std::size_t bytes, Place place) noexcept {
 
 Buffer::Buffer(std::size_t bytes, Place place, const char* what) : size_(bytes), place_(place) {
   if (bytes == 0) return;
-  data_ = place == Place::cuda ? take_cuda_memory(bytes, what) : take_host(bytes);
+  if (place == Place::cuda && cuda_device_count() == 0)
+    throw Error(std::string(what) + ": no GPU can be used: " + why_no_cuda());
+  data_ = place == Place::cuda ? cuda::take_memory(bytes, what) : take_host(bytes);
   if (data_ == nullptr) throw Error("out of memory: " + std::string(what) + " needs " + human_bytes(bytes));
 }
 

@@ -1,13 +1,30 @@
-/// Memory of a CUDA device, for Buffer alone. Builds without CUDA have a stand-in that refuses.
+/// The half of this crate that needs CUDA. Builds without it have stand-ins that say so.
 #pragma once
 
 #include <cstddef>
+#include <string>
 
-namespace fp8::device {
+#include "fp8/device/device.h"
+
+namespace fp8::device::cuda {
 
 /// `bytes` of zeroed device memory; throws Error naming `what` when there is none.
-std::byte* take_cuda_memory(std::size_t bytes, const char* what);
-/// Gives back what take_cuda_memory returned.
-void release_cuda_memory(std::byte* data) noexcept;
+std::byte* take_memory(std::size_t bytes, const char* what);
+/// Gives back what take_memory returned.
+void release_memory(std::byte* data) noexcept;
+/// Devices; `why` says why there is none.
+int count(std::string& why);
+/// A new stream on device `index`, which becomes current.
+Stream* open(int index);
+/// Waits for the stream and ends it.
+void close(Stream* stream) noexcept;
+/// Name, capability and memory.
+std::string describe(const Stream& stream);
+/// 90 for 9.0.
+int capability(const Stream& stream);
+/// See device::copy_bytes, where a side lies on the device.
+void copy(const Stream& stream, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
+/// Waits.
+void wait(const Stream& stream);
 
-}  // namespace fp8::device
+}  // namespace fp8::device::cuda

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace fp8::device {
 
@@ -13,7 +14,7 @@ namespace fp8::device {
 enum class Place : std::uint8_t { host, cuda };
 
 class Arena;
-struct Stream;  ///< a CUDA stream behind the scenes; the host has none and works in order
+struct Stream;  ///< a CUDA stream (cuda.h); the host has none and works in order
 
 /// What an op needs besides its tensors. Cheap to copy.
 struct Context {
@@ -29,6 +30,44 @@ struct Context {
     return c;
   }
 };
+
+/// CUDA devices this process can use; 0 where there is none, no driver, or no CUDA in this build.
+int cuda_device_count();
+
+/// Why cuda_device_count() is 0, in one line without a full stop; empty where it is not.
+std::string why_no_cuda();
+
+/// Opens a place for work: nothing for the host; for CUDA makes device `index` current on this thread and owns a stream
+/// on it. One per process. Throws Error naming what is missing.
+class Device {
+ public:
+  /// The host.
+  Device() = default;
+  /// A place; `index` counts this process's CUDA devices from 0.
+  explicit Device(Place place, int index = 0);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+  /// Where it works.
+  Place place() const { return place_; }
+  /// A context on it with this arena.
+  Context context(Arena& arena) const { return {place_, stream_, &arena, false}; }
+  /// "NVIDIA H200, compute capability 9.0, 139.8 GiB", or "CPU".
+  std::string name() const;
+  /// Major and minor compute capability, 90 for 9.0; 0 on the host.
+  int compute_capability() const;
+
+ private:
+  Place place_ = Place::host;
+  Stream* stream_ = nullptr;
+};
+
+/// Copies bytes within a place or between places, in the order of the context's stream. Of host memory both sides may
+/// be touched again once it returns; a copy within the device only takes its turn. Throws Error.
+void copy_bytes(const Context& ctx, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
+
+/// Returns when all work given to the context's stream is done; on the host at once. Throws Error of work that failed.
+void synchronize(const Context& ctx);
 
 /// Owned memory, aligned to 64 bytes, zero-filled pages, on one place. Movable, not copyable.
 class Buffer {

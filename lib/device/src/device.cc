@@ -1,0 +1,52 @@
+// Places: which there are, opening one, and copies between them.
+#include "fp8/device/device.h"
+
+#include <cstring>
+
+#include "cuda_memory.h"
+#include "fp8/base/error.h"
+
+namespace fp8::device {
+
+int cuda_device_count() {
+  std::string why;
+  return cuda::count(why);
+}
+
+std::string why_no_cuda() {
+  std::string why;
+  return cuda::count(why) > 0 ? std::string() : why;
+}
+
+Device::Device(Place place, int index) : place_(place) {
+  if (place == Place::host) return;
+  const int devices = cuda_device_count();
+  if (devices == 0) throw Error("no GPU can be used: " + why_no_cuda());
+  if (index < 0 || index >= devices)
+    throw Error("GPU " + std::to_string(index) + " was asked for, and there are " + std::to_string(devices));
+  stream_ = cuda::open(index);
+}
+
+Device::~Device() {
+  if (stream_ != nullptr) cuda::close(stream_);
+}
+
+std::string Device::name() const { return place_ == Place::host ? "CPU" : cuda::describe(*stream_); }
+
+int Device::compute_capability() const { return place_ == Place::host ? 0 : cuda::capability(*stream_); }
+
+void copy_bytes(const Context& ctx, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes) {
+  if (ctx.dry || bytes == 0 || to == from) return;
+  if (to_place == Place::host && from_place == Place::host) {
+    std::memcpy(to, from, bytes);
+  } else {
+    if (ctx.stream == nullptr) throw Error("a copy to or from a device needs a context on it");
+    cuda::copy(*ctx.stream, to, to_place, from, from_place, bytes);
+  }
+}
+
+void synchronize(const Context& ctx) {
+  if (ctx.stream != nullptr && !ctx.dry) cuda::wait(*ctx.stream);
+}
+
+}  // namespace fp8::device

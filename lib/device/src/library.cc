@@ -1,0 +1,28 @@
+// Loading of shared libraries by name, with what to do when one is missing.
+#include "fp8/device/library.h"
+
+#include <dlfcn.h>
+
+#include "fp8/base/error.h"
+
+namespace fp8::device {
+
+Library::Library(const std::vector<std::string>& names, const std::string& cure) {
+  for (const char* folder : {"", "/usr/local/cuda/lib64/"}) {
+    for (const std::string& name : names) {
+      handle_ = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (handle_ == nullptr) continue;
+      name_ = folder + name;
+      return;
+    }
+  }
+  throw Error(names.front() + ": cannot be loaded: " + cure);
+}
+
+void* Library::address(const char* name) const {
+  void* const found = dlsym(handle_, name);
+  if (found == nullptr) throw Error(name_ + ": has no function " + name + ": another version is needed");
+  return found;
+}
+
+}  // namespace fp8::device

@@ -1,0 +1,25 @@
+// Stand-ins for builds without CUDA: no device is there, and whoever asks for one is told.
+#include "cuda_memory.h"
+#include "fp8/base/error.h"
+
+namespace fp8::device::cuda {
+namespace {
+
+constexpr const char* kNone = "this build has no CUDA: use the host, or build with CUDA=1";
+
+}  // namespace
+
+std::byte* take_memory(std::size_t, const char* what) { throw Error(std::string(what) + ": " + kNone); }
+void release_memory(std::byte*) noexcept {}
+int count(std::string& why) {
+  why = "this build has no CUDA";
+  return 0;
+}
+Stream* open(int) { throw Error(kNone); }
+void close(Stream*) noexcept {}
+std::string describe(const Stream&) { return {}; }
+int capability(const Stream&) { return 0; }
+void copy(const Stream&, void*, Place, const void*, Place, std::size_t) { throw Error(kNone); }
+void wait(const Stream&) {}
+
+}  // namespace fp8::device::cuda

@@ -1,0 +1,57 @@
+// Places: the host is always there, a GPU is opened or refused with a reason, bytes are copied between places.
+#include "fp8/device/device.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "fp8/base/error.h"
+#include "fp8/device/arena.h"
+#include "fp8/device/library.h"
+#include "fp8_test.h"
+
+namespace fp8::device {
+namespace {
+
+TEST(Device, HostNeedsNothing) {
+  const Device host;
+  Arena arena;
+  EXPECT_EQ(host.name(), "CPU");
+  EXPECT_EQ(host.compute_capability(), 0);
+  EXPECT_EQ(host.context(arena).stream, nullptr);
+  std::array<int, 3> from{1, 2, 3}, to{};
+  copy_bytes(host.context(arena), to.data(), Place::host, from.data(), Place::host, sizeof from);
+  EXPECT_EQ(to, from);
+  synchronize(host.context(arena));
+}
+
+TEST(Device, EitherThereIsAGpuOrAReason) {
+  EXPECT_EQ(cuda_device_count() == 0, !why_no_cuda().empty());
+  if (cuda_device_count() == 0) {
+    EXPECT_EQ(test::error_of([] { const Device gpu(Place::cuda); }), "no GPU can be used: " + why_no_cuda());
+    return;
+  }
+  const Device gpu(Place::cuda);
+  Arena arena(1 << 20, Place::cuda);
+  const Context ctx = gpu.context(arena);
+  std::array<int, 3> from{1, 2, 3}, to{};
+  std::byte* const there = arena.take(sizeof from, "test");
+  copy_bytes(ctx, there, Place::cuda, from.data(), Place::host, sizeof from);
+  copy_bytes(ctx, to.data(), Place::host, there, Place::cuda, sizeof from);
+  EXPECT_EQ(to, from);
+  EXPECT_THROW(Device(Place::cuda, cuda_device_count()), Error);
+}
+
+TEST(Library, MissingOnesAreNamedWithTheCure) {
+  EXPECT_EQ(test::error_of([] {
+              Library({"libnone.so.9", "libnone.so"}, "install none");
+            }),
+            "libnone.so.9: cannot be loaded: install none");
+  const Library c({"libc.so.6"}, "");
+  EXPECT_EQ(c.function<int (*)(int)>("abs")(-3), 3);
+  EXPECT_NE(test::error_of([&] { c.function<int (*)()>("none_such"); }).find("has no function none_such"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace fp8::device

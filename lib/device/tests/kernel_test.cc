@@ -1,0 +1,85 @@
+// What kernels are made of, and the shim that runs them here: sums over blocks, and threads that never arrive.
+#include "cuda_shim.h"
+//
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+
+#include "fp8/device/kernel.h"
+
+namespace fp8::device {
+namespace {
+
+constexpr int kThreads = 96;
+
+void sum_and_largest(const float* x, std::int64_t n, float* sum, float* largest) {
+  float s = 0, m = 0;
+  for (std::int64_t i = threadIdx.x; i < n; i += kThreads) {
+    s += x[i];
+    m = larger(m, std::abs(x[i]));
+  }
+  s = block_combine<kThreads>(s, Add{});
+  m = block_combine<kThreads>(m, Larger{});
+  sum[threadIdx.x] = s;
+  largest[threadIdx.x] = m;
+}
+
+TEST(Kernel, BlockCombineGivesEveryThreadTheSameBits) {
+  std::vector<float> x(1000), sum(kThreads), largest(kThreads);
+  std::iota(x.begin(), x.end(), -500.0f);
+  const shim::Launcher launch;
+  launch("sum", dim3(1), dim3(kThreads), sum_and_largest, x.data(), std::int64_t{1000}, sum.data(), largest.data());
+  for (int i = 0; i < kThreads; ++i) {
+    EXPECT_EQ(sum[static_cast<std::size_t>(i)], -500.0f);
+    EXPECT_EQ(largest[static_cast<std::size_t>(i)], 500.0f);
+  }
+}
+
+TEST(Kernel, NanIsLargerThanEverything) {
+  for (const std::size_t at : {0u, 31u, 64u, 95u, 500u}) {
+    std::vector<float> x(501, 1.0f), sum(kThreads), largest(kThreads);
+    x[at] = std::numeric_limits<float>::quiet_NaN();
+    const shim::Launcher launch;
+    launch("nan", dim3(1), dim3(kThreads), sum_and_largest, x.data(), std::int64_t{501}, sum.data(), largest.data());
+    EXPECT_TRUE(std::isnan(largest[0])) << at;
+    EXPECT_TRUE(std::isnan(largest[95])) << at;
+  }
+}
+
+void some_never_arrive(int* out) {
+  if (threadIdx.x >= 40) return;
+  __syncthreads();
+  out[threadIdx.x] = 1;
+}
+
+void half_a_warp_shuffles(int* out) {
+  if (threadIdx.x < 16) out[threadIdx.x] = __shfl_xor_sync(kAllLanes, 1, 1);
+}
+
+TEST(Shim, ReportsThreadsThatWaitInVain) {
+  std::vector<int> out(64);
+  const shim::Launcher launch;
+  EXPECT_THROW(launch("barrier", dim3(1), dim3(64), some_never_arrive, out.data()), std::runtime_error);
+  EXPECT_THROW(launch("shuffle", dim3(1), dim3(64), half_a_warp_shuffles, out.data()), std::runtime_error);
+}
+
+void shift(int* x, int n) {  // each block moves its values one to the right, through shared memory
+  __shared__ int tile[64];
+  const auto i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) tile[threadIdx.x] = x[i];
+  __syncthreads();
+  if (i < n) x[i] = threadIdx.x == 0 ? -1 : tile[threadIdx.x - 1];
+}
+
+TEST(Shim, BlocksShareMemoryBehindBarriers) {
+  std::vector<int> x(150);
+  std::iota(x.begin(), x.end(), 0);
+  const shim::Launcher launch;
+  launch("shift", dim3(3), dim3(64), shift, x.data(), 150);
+  for (int i = 0; i < 150; ++i) EXPECT_EQ(x[static_cast<std::size_t>(i)], i % 64 == 0 ? -1 : i - 1);
+  EXPECT_EQ(launch.launches, 1);
+}
+
+}  // namespace
+}  // namespace fp8::device
