@@ -98,6 +98,7 @@ int run(int argc, char** argv, const Command& command, const std::function<int(c
         const std::vector<std::string>& versions) {
   hold_standard_descriptors();
   (void)std::signal(SIGPIPE, SIG_IGN);
+  (void)std::signal(SIGXFSZ, SIG_IGN);
   const Command full = with_common(command);
   std::optional<Arguments> arguments;
   const int status = guarded(full.name, speaks(), [&] {

@@ -8,13 +8,16 @@
 
 namespace fp8::h5 {
 
-void prepare_library() {
+Lock enter_library() {
+  static std::mutex mutex;
+  Lock lock(mutex);
   static const bool once = [] {
     H5dont_atexit();
     return H5open() >= 0 && H5PLset_loading_state(0) >= 0;
   }();
   if (!once) throw Error("HDF5: cannot be initialized");
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // per thread
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  return lock;
 }
 
 Handle file_access() {
@@ -89,6 +92,7 @@ std::string text_or_empty(const Attributes& attributes, std::string_view name) {
 }
 
 std::string library_version() {
+  const Lock lock = enter_library();  // even this call would have it work at exit
   unsigned major = 0, minor = 0, release = 0;
   if (H5get_libversion(&major, &minor, &release) < 0) return "HDF5";
   return "HDF5 " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);

@@ -4,6 +4,7 @@
 
 #include <hdf5.h>
 
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,9 +13,12 @@
 
 namespace fp8::h5 {
 
-/// Call before entering HDF5: no plugins from outside, no messages on stderr in this thread, and no work at exit (a
-/// file that met an I/O error must not be flushed again by an exit handler).
-void prepare_library();
+/// Held while in HDF5, whose serial build bears one thread at a time.
+using Lock = std::unique_lock<std::mutex>;
+
+/// Call before entering HDF5, and stay no longer than the lock lives: no plugins from outside, no messages on stderr,
+/// and no work at exit (a file that met an I/O error must not be flushed again by an exit handler).
+[[nodiscard]] Lock enter_library();
 
 /// An HDF5 identifier, closed by the destructor.
 class Handle {

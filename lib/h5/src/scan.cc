@@ -308,7 +308,7 @@ void check_superblock(const File& file, bool user_block) {
 }
 
 Contents scan(const File& file, bool strict) {
-  prepare_library();
+  const Lock lock = enter_library();
   return Scanner(file, strict).run();
 }
 

@@ -149,7 +149,7 @@ void Writer::State::ensure_parents(const std::string& dataset_name) {
 }
 
 Writer::Writer(const std::string& path, std::string_view magic) : state_(std::make_unique<State>()) {
-  prepare_library();
+  const Lock lock = enter_library();
   State& s = *state_;
   s.path = path;
   s.magic = magic;
@@ -164,16 +164,29 @@ Writer::Writer(const std::string& path, std::string_view magic) : state_(std::ma
     s.failed = true;
     throw_errno(path, "cannot create", errno != 0 ? errno : EIO);
   }
-  s.raw = File::open_update(path);
+  try {
+    s.raw = File::open_update(path);
+  } catch (...) {
+    s.failed = true;
+    throw;
+  }
 }
 
 Writer::Writer(Writer&&) noexcept = default;
-Writer& Writer::operator=(Writer&&) noexcept = default;
-Writer::~Writer() = default;
+Writer& Writer::operator=(Writer&& other) noexcept {
+  state_.swap(other.state_);
+  return *this;
+}
+Writer::~Writer() {
+  if (state_ == nullptr || state_->failed || !state_->h5.ok()) return;
+  const Lock lock = enter_library();
+  state_.reset();
+}
 
 void Writer::attribute(std::string_view group, const std::string& name, const AttributeValue& value) {
   State& s = *state_;
   s.usable();
+  const Lock lock = enter_library();
   s.ensure_group(group);
   Handle id = s.own(H5Gopen2(s.h5.get(), group.empty() ? "/" : std::string(group).c_str(), H5P_DEFAULT), H5Gclose,
                     group, "open a group");
@@ -185,6 +198,7 @@ void Writer::begin_dataset(const std::string& name, DType dtype, std::span<const
                            const Attributes& attributes) {
   State& s = *state_;
   s.usable();
+  const Lock lock = enter_library();
   if (s.dataset.ok()) s.fail(name, "begun before /" + s.name + " was ended");
   if (shape.size() > kMaxRank) s.fail(name, "has more than " + std::to_string(kMaxRank) + " dimensions");
   const auto elements = static_cast<std::uint64_t>(checked_product(shape, message(s.path, name, "shape")));
@@ -236,6 +250,7 @@ std::string Writer::end_dataset() {
   if (!s.dataset.ok()) s.fail("", "end without a dataset");
   if (s.written != s.bytes)
     s.fail(s.name, "ended after " + std::to_string(s.written) + " of " + std::to_string(s.bytes) + " bytes");
+  const Lock lock = enter_library();
   std::string digest = s.digester.finish().hex();
   s.set_attribute(s.dataset.get(), s.name, "digest", digest);
   if (!s.dataset.close()) s.fail(s.name, "HDF5 cannot close the dataset");
@@ -258,8 +273,11 @@ std::string Writer::finish() {
   State& s = *state_;
   s.usable();
   if (s.dataset.ok()) s.fail(s.name, "not ended");
-  s.check(H5Fflush(s.h5.get(), H5F_SCOPE_GLOBAL), "", "write the file (is the disk full?)");
-  if (!s.h5.close()) s.fail("", "HDF5 cannot close the file (is the disk full?)");
+  {
+    const Lock lock = enter_library();
+    s.check(H5Fflush(s.h5.get(), H5F_SCOPE_GLOBAL), "", "write the file (is the disk full?)");
+    if (!s.h5.close()) s.fail("", "HDF5 cannot close the file (is the disk full?)");
+  }
   try {
     std::string digest;
     if (!s.magic.empty()) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <tuple>
 
 #include "fixture.h"
 #include "fp8/base/text.h"
@@ -22,7 +23,7 @@ class Hostile : public FolderTest {
     return error_of([&] { Reader r(at("x.h5")); });
   }
   void write(const std::function<void(hid_t file)>& make) {
-    prepare_library();
+    std::ignore = enter_library();
     Handle file(H5Fcreate(at("x.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
     ASSERT_TRUE(file.ok());
     make(file.get());
@@ -64,7 +65,7 @@ TEST_F(Hostile, plain_files_with_old_metadata_are_read) {
 }
 
 TEST_F(Hostile, metadata_without_checksums_is_refused_behind_a_user_block) {
-  prepare_library();
+  std::ignore = enter_library();
   {
     Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
     H5Pset_userblock(creation.get(), 512);

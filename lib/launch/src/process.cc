@@ -70,7 +70,7 @@ class Setup {
     check(::posix_spawn_file_actions_adddup2(&actions_, err, 2));
     sigset_t usual, none;
     ::sigemptyset(&usual);
-    ::sigaddset(&usual, SIGPIPE);  // ignored in the tools, and inherited
+    for (const int ignored : {SIGPIPE, SIGXFSZ}) ::sigaddset(&usual, ignored);  // in the tools, and inherited
     ::sigemptyset(&none);
     check(::posix_spawnattr_setsigdefault(&attributes_, &usual));
     check(::posix_spawnattr_setsigmask(&attributes_, &none));

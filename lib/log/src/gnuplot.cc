@@ -71,7 +71,7 @@ class SpawnSetup {
     }
     sigset_t defaults;
     ::sigemptyset(&defaults);
-    ::sigaddset(&defaults, SIGPIPE);  // ignored in the tools, and inherited
+    for (const int ignored : {SIGPIPE, SIGXFSZ}) ::sigaddset(&defaults, ignored);  // in the tools, and inherited
     check(::posix_spawnattr_setsigdefault(&attributes_, &defaults));
     check(::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF));
   }

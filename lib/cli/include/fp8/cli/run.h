@@ -15,7 +15,8 @@ namespace fp8::cli {
 /// `command` gets the common flags. `versions` names the libraries that the tool uses: "HDF5 1.10.8".
 /// Error becomes one line `tool: message` on standard error and its status; other exceptions status 2. Standard output
 /// is flushed and checked: a reader that went away ends the tool quietly with 0, any other failure is status 2. SIGPIPE
-/// is ignored from here on, also by children unless they restore it. Under mpirun, rank 0 alone speaks where it
+/// and SIGXFSZ (a file grown to its limit) are ignored from here on, so that the write fails; also by children unless
+/// they restore them. Under mpirun, rank 0 alone speaks where it
 /// concerns the command line.
 int run(int argc, char** argv, const Command& command, const std::function<int(const Arguments&)>& body,
         const std::vector<std::string>& versions = {});

@@ -76,10 +76,10 @@ struct Streams {
 };
 
 /// Runs `words`, the first being the program, looked for in PATH, in a process group of its own, with standard input
-/// empty and SIGPIPE as usual. File descriptors that are not close-on-exec are inherited. The first request to stop
-/// sends SIGUSR1 to the command; the second SIGINT sends SIGTERM to its group, the third SIGKILL. When it ends with
-/// another status than 0, 2, 3, 4 and 75, what it left behind is waited for, and killed after `patience`. Throws Error
-/// `program: reason` when it cannot be started.
+/// empty, SIGPIPE and SIGXFSZ as usual. File descriptors that are not close-on-exec are inherited. The first request to
+/// stop sends SIGUSR1 to the command; the second SIGINT sends SIGTERM to its group, the third SIGKILL. When it ends
+/// with another status than 0, 2, 3, 4 and 75, what it left behind is waited for, and killed after `patience`. Throws
+/// Error `program: reason` when it cannot be started.
 Ended run_command(const std::vector<std::string>& words, Requests& requests, const Streams& streams,
                   std::chrono::milliseconds patience);
 
