@@ -55,6 +55,10 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   train::Hooks hooks;
   hooks.record = [&](const json::Value& record) { out.json(record); };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
+  hooks.warning = [&](const std::string& text) {
+    progress.done();
+    cli::print_note("fp8-step", text);
+  };
   hooks.note = [&](const std::string& text) {
     progress.done();
     if (!quiet) cli::print_note("fp8-step", text);

@@ -146,6 +146,9 @@ void add_running(std::vector<Flag>& flags) {
       path("out", "FOLDER", "folder of the run: checkpoints and log.jsonl; an unfinished run there is resumed", s));
   flags.push_back(whole("save-every", "0", 0, "steps between checkpoints; the last step is always saved", s));
   flags.push_back(whole("keep", "0", 0, "newest checkpoints to keep; 0: all", s));
+  flags.push_back(whole("milestone-every", "0", 0, "steps between checkpoints that --keep never removes; 0: none", s));
+  flags.push_back(toggle("keep-best", "", "nor the one of the lowest loss on --eval-data, taken at every save", s));
+  flags.push_back(toggle("async-save", "", "go on while a checkpoint is written; takes memory for a copy", s));
   flags.push_back(whole("log-every", "1", 1, "steps between records", s));
   flags.push_back(whole("eval-every", "0", 0, "steps between evaluations; the last step is evaluated too", s));
   flags.push_back(
@@ -258,6 +261,9 @@ Config step_config(const cli::Arguments& a) {
                                            : model::Recompute::none;
   c.save_every = a.integer("save-every");
   c.keep = a.integer("keep");
+  c.milestone_every = a.integer("milestone-every");
+  c.keep_best = a.flag("keep-best");
+  c.async_save = a.flag("async-save");
   c.log_every = a.integer("log-every");
   c.eval_every = a.integer("eval-every");
   c.eval_batches = a.integer("eval-batches");

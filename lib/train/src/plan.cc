@@ -4,17 +4,21 @@
 #include <algorithm>
 
 #include "fp8/base/text.h"
+#include "saver.h"
 
 namespace fp8::train {
 
 MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, const std::vector<model::Parameter>& table,
                        const StoreOptions& options, const model::DecoderOptions& decoder_options,
-                       std::int64_t sequences, std::int64_t length) {
+                       std::int64_t sequences, std::int64_t length, bool snapshot) {
   device::Arena arena;
   Context ctx;
   ctx.arena = &arena;
   ctx.dry = true;
   ParameterStore store(ctx, world, config, table, options);
+  if (snapshot) {
+    const Snapshot copy(ctx, store);
+  }
   gemm::Engine engine;
   const model::Decoder decoder(config, decoder_options);
   std::int32_t unread = 0;

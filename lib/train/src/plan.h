@@ -17,10 +17,10 @@ struct MemoryPlan {
   std::string largest_users() const;
 };
 
-// Lays out `options` and runs one micro-batch of [sequences, length] without computing: forward and backward when
-// training.
+// Lays out `options`, with what --async-save copies when `snapshot`, and runs one micro-batch of [sequences, length]
+// without computing: forward and backward when training.
 MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, const std::vector<model::Parameter>& table,
                        const StoreOptions& options, const model::DecoderOptions& decoder, std::int64_t sequences,
-                       std::int64_t length);
+                       std::int64_t length, bool snapshot = false);
 
 }  // namespace fp8::train

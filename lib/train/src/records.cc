@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
@@ -13,6 +14,8 @@
 
 namespace fp8::train {
 namespace {
+
+constexpr std::size_t kMostUnwritten = std::size_t{16} << 20;  // bytes of records that wait for the log
 
 // FP8 on the host is emulated; on a device of this build's kinds it is not.
 bool emulated(const PrecisionConfig& p) { return p.precision == Precision::fp8; }
@@ -37,25 +40,55 @@ std::string family_of(const std::string& name) {
 }  // namespace
 
 void Journal::open(const std::string& run_folder) {
-  if (speaks_) log_ = File::open_append(run_folder + "/log.jsonl");
+  if (!speaks_) return;
+  log_ = File::open_append(run_folder + "/log.jsonl");
+  log_end_ = log_.size();
+}
+
+// Writes what waits, all or nothing: a reader finds whole lines. Returns why it cannot, once.
+std::optional<std::string> Journal::write_log() {
+  if (!log_.is_open()) return std::nullopt;
+  try {
+    if (log_failing_) log_.truncate(log_end_);
+    log_.write_all(unwritten_);
+    log_end_ += unwritten_.size();
+    unwritten_.clear();
+    log_failing_ = false;
+  } catch (const Error& e) {
+    if (!std::exchange(log_failing_, true)) return e.what();
+  }
+  return std::nullopt;
 }
 
 void Journal::emit(const json::Value& record) {
   if (!speaks_) return;
-  const auto unless_failed = [](std::exception_ptr& failure, const auto& write) {
-    if (failure) return;
-    try {
-      write();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  };
-  unless_failed(log_failure_, [&] {
-    if (log_.is_open()) log_.write_all(json::dump(record) + "\n");
-  });
-  unless_failed(output_failure_, [&] {
-    if (hooks_.record) hooks_.record(record);
-  });
+  if (unwritten_.size() < kMostUnwritten) {
+    unwritten_ += json::dump(record) + "\n";
+  } else {
+    ++lost_;
+  }
+  const std::optional<std::string> problem = write_log();
+  try {
+    if (!output_failure_ && hooks_.record) hooks_.record(record);
+  } catch (...) {
+    output_failure_ = std::current_exception();
+  }
+  if (problem) warn(-1, *problem + "; records wait in memory until it takes them");
+}
+
+void Journal::warn(std::int64_t step, const std::string& message) {
+  if (!speaks_) return;
+  json::Value record = json::object({{"type", "warning"}});
+  if (step >= 0) record.as_object().set("step", step);
+  record.as_object().set("message", message);
+  emit(record);
+  if (hooks_.warning) hooks_.warning(message);
+}
+
+void Journal::close() {
+  if (!log_failing_) return;
+  const auto waiting = std::count(unwritten_.begin(), unwritten_.end(), '\n');
+  if (hooks_.warning) hooks_.warning(log_.path() + ": lacks the last " + std::to_string(waiting + lost_) + " records");
 }
 
 void Journal::note(const std::string& text) const {
@@ -69,7 +102,7 @@ void Journal::progress(const std::string& text) const {
 void Journal::rethrow() const {
   if (!failed()) return;
   try {
-    std::rethrow_exception(log_failure_ ? log_failure_ : output_failure_);
+    std::rethrow_exception(output_failure_);
   } catch (const Error& e) {
     throw comm::AgreedError(e.what(), e.code());
   } catch (const std::exception& e) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <exception>
+#include <optional>
+#include <string>
 
 #include "fp8/base/file.h"
 #include "fp8/train/run.h"
@@ -11,24 +13,34 @@
 
 namespace fp8::train {
 
-// Rank 0's way out; on other ranks nothing happens. A failed write is kept, so that all ranks can end together; where
-// only one of log.jsonl and standard output failed, the other goes on.
+// Rank 0's way out; on other ranks nothing happens. A failed write to standard output is kept, so that all ranks can
+// end together. Records that log.jsonl does not take, as on a full disk, wait in memory and are written when it does:
+// that is a warning and no more.
 class Journal {
  public:
   Journal(const Hooks& hooks, bool speaks) : hooks_(hooks), speaks_(speaks) {}
   void open(const std::string& run_folder);
   void emit(const json::Value& record);
+  // A {"type":"warning"} record and a line for people.
+  void warn(std::int64_t step, const std::string& message);
+  // Says what the log lacks, if it does. After the last record.
+  void close();
   void note(const std::string& text) const;
   void progress(const std::string& text) const;
-  bool failed() const { return log_failure_ != nullptr || output_failure_ != nullptr; }
+  bool failed() const { return output_failure_ != nullptr; }
   // Throws AgreedError for a failed write; a reader that went away is no error.
   void rethrow() const;
 
  private:
+  std::optional<std::string> write_log();
   const Hooks& hooks_;
   bool speaks_;
   File log_;
-  std::exception_ptr log_failure_, output_failure_;
+  std::uint64_t log_end_ = 0;  // where its last whole record ends
+  std::string unwritten_;      // records that it did not take
+  std::int64_t lost_ = 0;      // records that even memory did not
+  bool log_failing_ = false;
+  std::exception_ptr output_failure_;
 };
 
 // {"type":"run"}: what is about to run.

@@ -16,6 +16,7 @@
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
 #include "records.h"
+#include "saver.h"
 
 namespace fp8::train {
 namespace {
@@ -48,6 +49,7 @@ void check_flags(const Config& c) {
   if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
     throw Error("--decay-steps: only with --schedule wsd");
   if (c.eval_every > 0 && c.eval_data.empty()) throw Error("--eval-every: needs --eval-data");
+  if (c.keep_best && c.eval_data.empty()) throw Error("--keep-best: needs --eval-data");
 }
 
 // Steps, warmup and the schedule's length.
@@ -130,10 +132,12 @@ class Run {
 
  private:
   void announce();
+  void steps();
   void train_one();
   void evaluate();
-  void save_now();
+  void save(bool last);
   json::Value train_document() const;
+  Exit finish();
 
   const Setup& setup_;
   const Config& config_;
@@ -148,11 +152,14 @@ class Run {
   gemm::Engine engine_;
   model::Decoder decoder_;
   std::optional<ParameterStore> store_;
+  std::optional<Snapshot> snapshot_;  // with --async-save
   data::Sampler sampler_;
   std::optional<MicroBatches> batches_;
   Position position_;
   json::Value provenance_;
   std::optional<std::string> tokenizer_;
+  std::optional<Evaluation> evaluation_;  // of the step at hand
+  std::optional<Saver> saver_;            // last but for flags: it ends before what it saves goes
   int skips_in_a_row_ = 0;
   bool asked_to_stop_ = false, output_failed_ = false;  // equal on all ranks
 };
@@ -169,7 +176,8 @@ StoreOptions options_of(const Config& c, quant::CastCounts* counts) {
 
 MemoryPlan plan_of(const Setup& s, comm::Communicator& world) {
   return plan_memory(world, s.model, s.active, options_of(s.config, nullptr),
-                     {s.config.precision.activations, s.config.recompute}, s.config.batch_size, s.config.seq_length);
+                     {s.config.precision.activations, s.config.recompute}, s.config.batch_size, s.config.seq_length,
+                     s.config.async_save);
 }
 
 Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal,
@@ -197,12 +205,16 @@ Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Jour
 void Run::load_state() {
   comm::agree(world_, [&] {
     store_.emplace(ctx_, world_, setup_.model, setup_.active, options_of(config_, &casts_));
+    if (config_.async_save) snapshot_.emplace(ctx_, *store_);
     const ckpt::Checkpoint checkpoint = model::open_checkpoint(setup_.source);
     load(checkpoint, *store_, setup_.resuming);
     provenance_ = setup_.resuming ? checkpoint.provenance()
                                   : model::with_origin(checkpoint.provenance(),
                                                        {"fp8-step", config_.tool_version, config_.command});
     tokenizer_ = checkpoint.tokenizer();
+    saver_.emplace(
+        world_, journal_,
+        SavePolicy{config_.out, config_.save_every, config_.keep, config_.milestone_every, config_.keep_best});
   });
   store_->masters_changed(ctx_);
 }
@@ -215,6 +227,7 @@ void Run::announce() {
 }
 
 void Run::train_one() {
+  evaluation_.reset();
   StepEnvironment env{ctx_, world_, engine_, decoder_, *store_, casts_, config_};
   const StepResult r = run_step(env, sampler_, *batches_, position_, setup_.planned);
   ++position_.step;
@@ -222,8 +235,9 @@ void Run::train_one() {
   position_.tokens += setup_.tokens_per_step();
   skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
   const bool stop = hooks_.stop_requested && hooks_.stop_requested();
-  std::array<std::int64_t, 3> shared{peak_memory(), stop ? 1 : 0,
-                                     journal_.failed() ? 1 : 0};  // a record lost here is noticed a step later
+  std::array<std::int64_t, 4> shared{peak_memory(), stop ? 1 : 0,
+                                     journal_.failed() ? 1 : 0,  // a record lost here is noticed a step later
+                                     saver_->busy()};
   world_.all_reduce(std::span<std::int64_t>(shared), comm::Reduce::max);
   asked_to_stop_ = shared[1] != 0;
   output_failed_ = shared[2] != 0;
@@ -232,6 +246,7 @@ void Run::train_one() {
                               static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)),
                               shared[0]));
   }
+  saver_->advance(position_.step, shared[3] != 0);
   journal_.progress("step " + std::to_string(position_.step) + "/" + std::to_string(setup_.last_step) + "  loss " +
                     format_short(r.loss, 5) + "  " +
                     human_count(static_cast<std::uint64_t>(static_cast<double>(setup_.tokens_per_step()) / r.seconds)) +
@@ -249,43 +264,66 @@ void Run::evaluate() {
       config_.eval_batches > 0 ? std::min(sampler.samples(), config_.eval_batches * round) : sampler.samples();
   const LossSum sum = evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size,
                                        config_.seq_length, {});
-  journal_.emit(eval_record(position_.step, sum, config_.precision));
+  const json::Value record = eval_record(position_.step, sum, config_.precision);
+  journal_.emit(record);
+  evaluation_ =
+      Evaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets, eval_tokens_->digest()};
 }
 
 json::Value Run::train_document() const {
-  return json::object({{"step", position_.step},
-                       {"updates", position_.updates},
-                       {"tokens", position_.tokens},
-                       {"phase", json::object({{"precision", std::string(name_of(config_.precision.precision))},
-                                               {"recipe", config_.precision.precision == Precision::fp8
-                                                              ? json::Value(config_.precision.recipe)
-                                                              : json::Value()}})},
-                       {"settings", setup_.settings}});
+  json::Value train = json::object(
+      {{"step", position_.step},
+       {"updates", position_.updates},
+       {"tokens", position_.tokens},
+       {"phase",
+        json::object({{"precision", std::string(name_of(config_.precision.precision))},
+                      {"recipe", config_.precision.precision == Precision::fp8 ? json::Value(config_.precision.recipe)
+                                                                               : json::Value()}})},
+       {"settings", setup_.settings}});
+  if (config_.keep_best && evaluation_) train.as_object().set("evaluation", to_json(*evaluation_));
+  return train;
 }
 
-void Run::save_now() {
-  const auto start = std::chrono::steady_clock::now();
+// The last save of a run, or of a stop, is written while nothing else goes on, and must be committed.
+void Run::save(bool last) {
   journal_.progress("saving step " + std::to_string(position_.step));
-  const Documents documents{hf::to_json(setup_.model), train_document(), provenance_, mesh_of(world_), tokenizer_};
-  const std::string path = save(world_, *store_, setup_.table, documents, config_.out, position_.step);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  journal_.emit(json::object({{"type", "checkpoint"}, {"step", position_.step}, {"path", path}, {"seconds", seconds}}));
-  comm::agree(world_, [&] {
-    if (world_.rank() == 0 && config_.keep > 0) ckpt::prune(config_.out, config_.keep);
-  });
+  saver_->save({position_.step,
+                {hf::to_json(setup_.model), train_document(), provenance_, mesh_of(world_), tokenizer_},
+                *store_,
+                setup_.table,
+                config_.keep_best ? evaluation_ : std::nullopt},
+               ctx_, last || !snapshot_ ? nullptr : &*snapshot_);
+  if (last && !saver_->failure().empty())
+    throw comm::AgreedError(saver_->failure() + "; the last step is lost, what was saved before is not");
 }
 
-Exit Run::go() {
-  announce();
+void Run::steps() {
   bool going = position_.step < setup_.last_step;
   while (going) {
     train_one();
     const bool done = position_.step >= setup_.last_step;
-    if (eval_tokens_ != nullptr && config_.eval_every > 0 && (position_.step % config_.eval_every == 0 || done))
-      evaluate();
     going = !done && !asked_to_stop_ && !output_failed_;
-    if (!going || (config_.save_every > 0 && position_.step % config_.save_every == 0)) save_now();
+    const bool saving = !going || saver_->due(position_.step);
+    const bool evaluating = config_.eval_every > 0 && (position_.step % config_.eval_every == 0 || done);
+    if (evaluating || (config_.keep_best && saving && !asked_to_stop_)) evaluate();
+    if (saving) save(!going);
   }
+}
+
+Exit Run::go() {
+  announce();
+  try {
+    steps();
+  } catch (const comm::AgreedError&) {
+    saver_->settle();  // what was begun before is as good as any
+    journal_.close();
+    throw;
+  }
+  return finish();
+}
+
+// The last record, and what became of the run.
+Exit Run::finish() {
   const bool reached = position_.step >= setup_.last_step;
   const char* reason = position_.step >= config_.steps ? "finished"
                        : reached                       ? "until-step"
@@ -293,6 +331,7 @@ Exit Run::go() {
                                                        : "output lost";
   journal_.emit(
       json::object({{"type", "end"}, {"step", position_.step}, {"tokens", position_.tokens}, {"reason", reason}}));
+  journal_.close();
   std::array<std::int64_t, 1> failed{journal_.failed() ? 1 : 0};
   world_.all_reduce(std::span<std::int64_t>(failed), comm::Reduce::max);
   journal_.rethrow();

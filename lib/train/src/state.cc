@@ -5,10 +5,8 @@
 
 #include "fp8/base/digest.h"
 #include "fp8/base/file.h"
-#include "fp8/ckpt/writer.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/h5/user_block.h"
-#include "fp8/json/json.h"
 #include "fp8/model/convert.h"
 
 namespace fp8::train {
@@ -41,35 +39,6 @@ void read_own(const ckpt::Checkpoint& checkpoint, const std::string& name, shard
 }
 
 std::string section(std::string_view prefix, const model::Parameter& p) { return std::string(prefix) + p.name; }
-
-// One rank's file: weights, first moments, second moments, each in the order of the table.
-ckpt::FileEntry write_shard(comm::Communicator& world, const ParameterStore& store,
-                            const std::vector<model::Parameter>& table, const Documents& documents,
-                            const std::string& folder) {
-  ckpt::ShardWriter writer(folder, world.rank(), world.size(), ckpt::Kind::training);
-  if (world.rank() == 0) {
-    writer.document("config", documents.config);
-    writer.document("train", documents.train);
-    writer.document("provenance", documents.provenance);
-    if (documents.tokenizer) writer.tokenizer(*documents.tokenizer);
-  }
-  const auto write = [&](std::string_view prefix, const OwnParameter& o, const View& v, bool with_fate) {
-    const model::Parameter& p = table[static_cast<std::size_t>(o.number)];
-    ckpt::TensorMeta meta{section(prefix, p), v.dtype, p.shape, {}, {}, {}};
-    if (with_fate) meta.fate = std::string(p.fate()), meta.reason = p.reason;
-    writer.tensor(meta, o.rows.begin, o.rows.end, bytes_of(v));
-  };
-  for (const OwnParameter& o : store.own()) write(ckpt::kWeights, o, o.master, true);
-  for (const OwnParameter& o : store.own()) write(ckpt::kMomentM, o, o.m, false);
-  for (const OwnParameter& o : store.own()) write(ckpt::kMomentV, o, o.v, false);
-  return writer.finish();
-}
-
-std::uint64_t own_bytes(const ParameterStore& store) {
-  std::uint64_t n = 1 << 16;
-  for (const OwnParameter& o : store.own()) n += o.master.bytes() + o.m.bytes() + o.v.bytes() + 4096;
-  return n;
-}
 
 }  // namespace
 
@@ -107,27 +76,34 @@ void load(const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool 
   }
 }
 
-std::string save(comm::Communicator& world, const ParameterStore& store, const std::vector<model::Parameter>& table,
-                 const Documents& documents, const std::string& run, std::int64_t step) {
-  std::string final_path = run + "/" + ckpt::step_name(step);
-  std::string folder, entry;
-  comm::agree(world, [&] {
-    if (world.rank() == 0) folder = ckpt::begin_folder(final_path);
-  });
-  folder = world.all_gather(folder)[0];
-  comm::agree(world, [&] {
-    ckpt::check_space(folder, own_bytes(store));
-    entry = json::dump(ckpt::to_json(write_shard(world, store, table, documents, folder)));
-  });
-  const std::vector<std::string> entries = world.all_gather(entry);
-  comm::agree(world, [&] {
-    if (world.rank() != 0) return;
-    std::vector<ckpt::FileEntry> files;
-    for (const std::string& e : entries)
-      files.push_back(ckpt::file_entry_from_json(json::parse(e, "a rank's file entry"), "a rank's file entry"));
-    ckpt::commit_folder(folder, final_path, ckpt::Kind::training, documents.mesh, files);
-  });
-  return final_path;
+std::uint64_t shard_bytes(const std::vector<OwnParameter>& own) {
+  std::uint64_t n = 1 << 16;
+  for (const OwnParameter& o : own) n += o.master.bytes() + o.m.bytes() + o.v.bytes() + 4096;
+  return n;
+}
+
+// Weights, first moments, second moments, each in the order of the table.
+ckpt::FileEntry write_shard(const std::vector<OwnParameter>& own, const std::vector<model::Parameter>& table,
+                            const Documents& documents, const std::string& folder, int rank, int world,
+                            const std::atomic<bool>& cancelled) {
+  ckpt::ShardWriter writer(folder, rank, world, ckpt::Kind::training);
+  if (rank == 0) {
+    writer.document("config", documents.config);
+    writer.document("train", documents.train);
+    writer.document("provenance", documents.provenance);
+    if (documents.tokenizer) writer.tokenizer(*documents.tokenizer);
+  }
+  const auto write = [&](std::string_view prefix, const OwnParameter& o, const View& v, bool with_fate) {
+    if (cancelled) throw Error(folder + ": given up");
+    const model::Parameter& p = table[static_cast<std::size_t>(o.number)];
+    ckpt::TensorMeta meta{section(prefix, p), v.dtype, p.shape, {}, {}, {}};
+    if (with_fate) meta.fate = std::string(p.fate()), meta.reason = p.reason;
+    writer.tensor(meta, o.rows.begin, o.rows.end, bytes_of(v));
+  };
+  for (const OwnParameter& o : own) write(ckpt::kWeights, o, o.master, true);
+  for (const OwnParameter& o : own) write(ckpt::kMomentM, o, o.m, false);
+  for (const OwnParameter& o : own) write(ckpt::kMomentV, o, o.v, false);
+  return writer.finish();
 }
 
 }  // namespace fp8::train

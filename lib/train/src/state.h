@@ -2,11 +2,13 @@
 // says so.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/ckpt/run_folder.h"
+#include "fp8/ckpt/writer.h"
 #include "fp8/train/config.h"
 
 namespace fp8::train {
@@ -36,8 +38,13 @@ struct Documents {
   std::optional<std::string> tokenizer;
 };
 
-// Writes run/step-%08d by the commit protocol, with the fates of `table`; returns its path. Collective.
-std::string save(comm::Communicator& world, const ParameterStore& store, const std::vector<model::Parameter>& table,
-                 const Documents& documents, const std::string& run, std::int64_t step);
+// Bytes that write_shard() takes on the disk, at most.
+std::uint64_t shard_bytes(const std::vector<OwnParameter>& own);
+
+// Writes rank `rank` of `world`'s file of a checkpoint to `folder`, with the fates of `table`; `own` may be a copy of
+// what the store owns. Ends by an Error between two tensors once `cancelled` is set. Not collective; any thread.
+ckpt::FileEntry write_shard(const std::vector<OwnParameter>& own, const std::vector<model::Parameter>& table,
+                            const Documents& documents, const std::string& folder, int rank, int world,
+                            const std::atomic<bool>& cancelled);
 
 }  // namespace fp8::train

@@ -4,7 +4,7 @@
 
 #include "../../comm/tests/mpi_main.h"
 #include "fp8/model/describe.h"
-#include "state.h"
+#include "saver.h"
 #include "store_cases.h"
 
 namespace fp8::train {
@@ -54,7 +54,11 @@ void pass_on(int ranks, const std::string& from, const std::string& run, const S
                               json::object({{"world", ranks}}), "{}"};
     if (world().rank() == 0) std::filesystem::create_directories(run);
     group->barrier();
-    EXPECT_EQ(save(*group, *kit.store, kit.store->table(), documents, run, 3), run + "/step-00000003");
+    const Hooks hooks;
+    Journal journal(hooks, false);
+    Saver saver(*group, journal, SavePolicy{run, 0, 0, 0, false});
+    saver.save({3, documents, *kit.store, kit.store->table(), std::nullopt}, kit.ctx, nullptr);
+    EXPECT_EQ(saver.failure(), "");
   }
   world().barrier();
 }

@@ -15,6 +15,7 @@ namespace fp8::train {
 struct Hooks {
   std::function<void(const json::Value&)> record;    ///< a record for standard output; it is in log.jsonl already
   std::function<void(const std::string&)> note;      ///< a line, or several, for people
+  std::function<void(const std::string&)> warning;   ///< a line about what went wrong and did not end the run
   std::function<void(const std::string&)> progress;  ///< what is going on, for one changing line
   std::function<bool()> stop_requested;              ///< asked on every rank after each step
 };

@@ -1,0 +1,279 @@
+// Saving: what every rank does by itself is a Worker's task, what they must agree on happens between two tasks.
+#include "saver.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fp8/base/file.h"
+#include "fp8/json/json.h"
+#include "fp8/ops/norm.h"
+
+namespace fp8::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Adds the time until its end.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& sum) : sum_(sum) {}
+  ~Stopwatch() { sum_ += seconds_since(start_); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& sum_;
+  Clock::time_point start_ = Clock::now();
+};
+
+constexpr std::int64_t kLongestGap = 1024;  // steps between attempts
+
+bool divides(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
+
+std::optional<Evaluation> evaluation_of(const json::Value& train) {
+  const json::Value* e = train.is_object() ? train.as_object().find("evaluation") : nullptr;
+  if (e == nullptr || !e->is_object()) return std::nullopt;
+  const json::Object& o = e->as_object();
+  return Evaluation{o.get_double("loss", "evaluation"), o.get_int("targets", "evaluation"),
+                    o.get_string("data", "evaluation")};
+}
+
+// The evaluations that the checkpoints of a run carry; one that cannot be read has none.
+std::map<std::int64_t, Evaluation> evaluations_in(const std::string& run) {
+  std::map<std::int64_t, Evaluation> found;
+  for (const ckpt::StepFolder& folder : ckpt::list_steps(run)) {
+    try {
+      const auto e = evaluation_of(ckpt::Checkpoint::open(folder.path).train());
+      if (e) found.emplace(folder.step, *e);
+    } catch (const Error&) {
+      continue;  // damaged, and no best one
+    }
+  }
+  return found;
+}
+
+// The step of the lowest loss among those that can be compared with `like`, the earliest of equals; -1: none.
+std::int64_t best_of(const std::map<std::int64_t, Evaluation>& evaluated, const Evaluation& like) {
+  std::int64_t best = -1;
+  double lowest = 0;
+  for (const auto& [step, e] : evaluated) {
+    const bool comparable = e.data == like.data && e.targets == like.targets && std::isfinite(e.loss);
+    if (comparable && (best < 0 || e.loss < lowest)) best = step, lowest = e.loss;
+  }
+  return best;
+}
+
+std::vector<ckpt::FileEntry> entries_of(const std::vector<std::string>& texts) {
+  std::vector<ckpt::FileEntry> entries;
+  for (const std::string& t : texts)
+    entries.push_back(ckpt::file_entry_from_json(json::parse(t, "a rank's file entry"), "a rank's file entry"));
+  return entries;
+}
+
+}  // namespace
+
+Worker::~Worker() {
+  cancelled_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::run(const Work& work) {
+  try {
+    text_ = work(cancelled_);
+  } catch (const Error& e) {
+    error_ = e;
+  } catch (const std::bad_alloc&) {
+    error_ = Error("out of memory");
+  } catch (const std::exception& e) {
+    error_ = Error(e.what());
+  }
+  ended_ = true;
+}
+
+void Worker::start(bool beside, Work work) {
+  ended_ = false;
+  if (!beside) return run(work);
+  try {
+    thread_ = std::thread([this, task = std::move(work)] { run(task); });
+  } catch (const std::system_error& e) {
+    throw Error(std::string("no thread for --async-save: ") + e.code().message());
+  }
+}
+
+std::string Worker::result() {
+  if (thread_.joinable()) thread_.join();
+  const std::optional<Error> error = std::exchange(error_, std::nullopt);
+  std::string text = std::exchange(text_, {});
+  if (error) throw *error;
+  return text;
+}
+
+Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : own_(store.own()) {
+  const auto copy_of = [&](const View& v) {
+    View copy = v;
+    if (!v.empty()) copy.data = ctx.arena->take(v.bytes(), "snapshot");
+    return copy;
+  };
+  for (OwnParameter& o : own_) o.master = copy_of(o.master), o.m = copy_of(o.m), o.v = copy_of(o.v);
+}
+
+void Snapshot::copy(const Context& ctx, const ParameterStore& store) {
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    const OwnParameter& from = store.own()[i];
+    if (from.rows.count() == 0) continue;
+    ops::copy(ctx, from.master, own_[i].master);
+    ops::copy(ctx, from.m, own_[i].m);
+    ops::copy(ctx, from.v, own_[i].v);
+  }
+}
+
+json::Value to_json(const Evaluation& e) {
+  return json::object({{"loss", e.loss}, {"targets", e.targets}, {"data", e.data}});
+}
+
+Saver::Saver(comm::Communicator& world, Journal& journal, SavePolicy policy)
+    : world_(world), journal_(journal), policy_(std::move(policy)) {
+  if (policy_.keep_best && world_.rank() == 0) evaluated_ = evaluations_in(policy_.run);
+}
+
+bool Saver::due(std::int64_t step) const {
+  return divides(policy_.every, step) || divides(policy_.milestones, step) || (retry_at_ > 0 && step >= retry_at_);
+}
+
+void Saver::save(SaveContent content, const Context& ctx, Snapshot* snapshot) {
+  settle();
+  now_ = content.step;
+  begun_ = Clock::now();
+  waited_ = 0;
+  failure_.clear();
+  retry_at_ = 0;
+  beside_ = snapshot != nullptr;
+  content_.emplace(std::move(content));
+  {
+    const Stopwatch watch(waited_);
+    try {
+      begin();
+      write(ctx, snapshot);
+      phase_ = Phase::writing;
+    } catch (const comm::AgreedError& e) {
+      return failed(e);
+    }
+  }
+  if (!beside_) settle();
+}
+
+void Saver::advance(std::int64_t step, bool anyone_busy) {
+  now_ = step;
+  if (phase_ == Phase::idle || anyone_busy) return;
+  const Stopwatch watch(waited_);
+  go_on();
+}
+
+void Saver::settle() {
+  while (phase_ != Phase::idle) go_on();
+}
+
+// The unfinished folder, which rank 0 makes where there is room for all.
+void Saver::begin() {
+  auto bytes = static_cast<std::int64_t>(shard_bytes(content_->store.own()));
+  world_.all_reduce(std::span<std::int64_t>(&bytes, 1), comm::Reduce::sum);
+  const std::string path = policy_.run + "/" + ckpt::step_name(content_->step);
+  folder_ = path + ".tmp";
+  comm::agree(world_, [&] {
+    if (world_.rank() != 0) return;
+    ckpt::check_space(policy_.run, static_cast<std::uint64_t>(bytes));
+    (void)ckpt::begin_folder(path);
+  });
+  folder_ = world_.all_gather(folder_)[0];
+}
+
+void Saver::write(const Context& ctx, Snapshot* snapshot) {
+  if (snapshot != nullptr) snapshot->copy(ctx, content_->store);
+  comm::agree(world_, [&] {
+    const std::vector<OwnParameter>& own = snapshot != nullptr ? snapshot->own() : content_->store.own();
+    worker_.start(beside_, [&own, &content = *content_, folder = folder_, rank = world_.rank(),
+                            world = world_.size()](const std::atomic<bool>& cancelled) {
+      return json::dump(
+          ckpt::to_json(write_shard(own, content.table, content.documents, folder, rank, world, cancelled)));
+    });
+  });
+}
+
+// Waits for the task at hand, and does what comes after it.
+void Saver::go_on() {
+  try {
+    if (phase_ == Phase::writing) {
+      commit();
+      phase_ = Phase::committing;
+    } else {
+      committed();
+      phase_ = Phase::idle;
+    }
+  } catch (const comm::AgreedError& e) {
+    failed(e);
+  }
+}
+
+// Every rank has its file, or none goes on. Rank 0 then makes them a checkpoint, and removes older ones.
+void Saver::commit() {
+  std::string entry;
+  comm::agree(world_, [&] { entry = worker_.result(); });
+  const std::vector<std::string> texts = world_.all_gather(entry);
+  comm::agree(world_, [&] {
+    if (world_.rank() != 0) return;
+    std::int64_t best = -1;
+    if (policy_.keep_best) {
+      std::map<std::int64_t, Evaluation> evaluated = evaluated_;
+      if (content_->evaluation) evaluated.insert_or_assign(content_->step, *content_->evaluation);
+      if (!evaluated.empty()) best = best_of(evaluated, evaluated.rbegin()->second);
+    }
+    worker_.start(beside_, [this, best, entries = entries_of(texts)](const std::atomic<bool>&) -> std::string {
+      const std::int64_t step = content_->step;
+      ckpt::commit_folder(folder_, policy_.run + "/" + ckpt::step_name(step), ckpt::Kind::training,
+                          content_->documents.mesh, entries);
+      try {
+        ckpt::prune(policy_.run, policy_.keep, [&](std::int64_t other) {
+          return other > step || other == best || divides(policy_.milestones, other);
+        });
+      } catch (const Error& e) {
+        return e.what();
+      }
+      return "";
+    });
+  });
+}
+
+void Saver::committed() {
+  std::string unpruned;
+  comm::agree(world_, [&] { unpruned = worker_.result(); });
+  const std::int64_t step = content_->step;
+  if (content_->evaluation) evaluated_.insert_or_assign(step, *content_->evaluation);
+  retry_gap_ = 1;
+  journal_.emit(json::object({{"type", "checkpoint"},
+                              {"step", step},
+                              {"path", policy_.run + "/" + ckpt::step_name(step)},
+                              {"seconds", seconds_since(begun_)},
+                              {"wait_s", waited_}}));
+  if (!unpruned.empty()) journal_.warn(now_, "--keep: " + unpruned);
+}
+
+void Saver::failed(const comm::AgreedError& error) {
+  phase_ = Phase::idle;
+  failure_ = error.what();
+  retry_at_ = now_ + retry_gap_;
+  retry_gap_ = std::min(2 * retry_gap_, kLongestGap);
+  const auto ignoring_errors = [](const auto& body) {
+    try {
+      body();
+    } catch (const Error&) {
+      return;  // one has been told already
+    }
+  };
+  ignoring_errors([&] { (void)worker_.result(); });  // another rank's may have been the one that did not start
+  if (world_.rank() == 0) ignoring_errors([&] { remove_tree(folder_); });
+  journal_.warn(now_, "step " + std::to_string(content_->step) + " is not saved: " + failure_);
+}
+
+}  // namespace fp8::train
