@@ -6,21 +6,43 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 #include "blocks.h"
+#include "board.h"
+#include "fp8/base/digest.h"
 #include "mpi_c.h"
+#include "watchdog.h"
 
 namespace fp8::comm {
 namespace {
 
+/// A group as the board of this process knows it.
+struct Place {
+  std::shared_ptr<Board> board;
+  std::size_t group = 0;
+};
+
+/// A collective that blocks: reached, and waited in until this goes away.
+class Blocking {
+ public:
+  Blocking(const Place& place, const char* name)
+      : mark_(place.board.get(), place.group, place.board->reach(place.group), name) {}
+
+ private:
+  WaitMark mark_;
+};
+
 /// Some requests of MPI that are one collective.
 class Pending : public Request::Operation {
  public:
-  explicit Pending(const char* name) : name_(name) {}
+  Pending(const Place& place, const char* name)
+      : place_(place), number_(place.board->reach(place.group)), name_(name) {}
   /// A place for one more request.
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
   void wait() override {
     if (done_) return;
+    const WaitMark mark(place_.board.get(), place_.group, number_, name_);
     std::vector<MPI_Status> statuses(requests_.size());
     check(MPI_Waitall(count(), requests_.data(), statuses.data()), statuses);
     done_ = true;
@@ -51,6 +73,8 @@ class Pending : public Request::Operation {
     }
     check_mpi(status, name_);
   }
+  Place place_;
+  std::int64_t number_;
   const char* name_;
   bool done_ = false;
   std::vector<MPI_Request> requests_;
@@ -65,9 +89,9 @@ void in_pieces(std::int64_t n, std::int64_t longest, F&& f) {
 /// Blocks of all ranks, to all ranks.
 class AllGather final : public Pending {
  public:
-  AllGather(MPI_Comm comm, int rank, std::int64_t longest, const std::byte* mine, std::byte* all,
+  AllGather(const Place& place_of, MPI_Comm comm, int rank, std::int64_t longest, const std::byte* mine, std::byte* all,
             std::span<const std::int64_t> bytes_of, const std::vector<std::int64_t>& offsets)
-      : Pending("all-gather") {
+      : Pending(place_of, "all-gather") {
     const std::int64_t own = bytes_of[static_cast<std::size_t>(rank)];
     std::byte* place = all + offsets[static_cast<std::size_t>(rank)];
     if (offsets.back() <= longest) {
@@ -96,9 +120,9 @@ class AllGather final : public Pending {
 /// hands it out from there, with twice this memory.
 class ReduceScatter final : public Pending {
  public:
-  ReduceScatter(MPI_Comm comm, int rank, std::int64_t longest, float* full, float* mine,
+  ReduceScatter(const Place& place_of, MPI_Comm comm, int rank, std::int64_t longest, float* full, float* mine,
                 const std::vector<std::int64_t>& offsets)
-      : Pending("reduce-scatter"), rank_(rank), ranks_(static_cast<int>(offsets.size()) - 1), mine_(mine) {
+      : Pending(place_of, "reduce-scatter"), rank_(rank), ranks_(static_cast<int>(offsets.size()) - 1), mine_(mine) {
     const auto count_of = [&](int r) {
       return offsets[static_cast<std::size_t>(r) + 1] - offsets[static_cast<std::size_t>(r)];
     };
@@ -148,19 +172,27 @@ class ReduceScatter final : public Pending {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, bool owned, std::int64_t longest) : comm_(comm), owned_(owned), longest_(longest) {
+  /// `key` is the group's on every rank; the communicator is freed at the end unless it is all ranks.
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<Board> board, std::uint64_t key, std::int64_t longest)
+      : comm_(comm), key_(key), longest_(longest) {
     check_mpi(MPI_Comm_rank(comm_, &rank_), "rank");
     check_mpi(MPI_Comm_size(comm_, &size_), "size");
+    place_.group = board->add_group(key, members_of(comm_, size_));
+    place_.board = std::move(board);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
   ~MpiCommunicator() override {
     // A destructor cannot report; the memory of a communicator is all that a failure would lose.
-    if (owned_) MPI_Comm_free(&comm_);
+    if (watchdog_) end_watch();
+    if (comm_ != MPI_COMM_WORLD) MPI_Comm_free(&comm_);
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void barrier() override { check_mpi(MPI_Barrier(comm_), "barrier"); }
+  void barrier() override {
+    const Blocking here(place_, "barrier");
+    check_mpi(MPI_Barrier(comm_), "barrier");
+  }
 
   void all_reduce(std::span<float> values, Reduce op) override {
     if (op != Reduce::amax) return reduce(values, MPI_FLOAT, op_of(op));
@@ -172,6 +204,7 @@ class MpiCommunicator final : public Communicator {
   void all_reduce(std::span<std::int64_t> values, Reduce op) override { reduce(values, MPI_INT64_T, op_of(op)); }
 
   void broadcast(std::span<std::byte> bytes, int root) override {
+    const Blocking here(place_, "broadcast");
     in_pieces(std::ssize(bytes), longest_, [&](std::int64_t at, int n) {
       check_mpi(MPI_Bcast(bytes.data() + at, n, MPI_BYTE, root, comm_), "broadcast");
     });
@@ -180,7 +213,10 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::string> all_gather(const std::string& text) override {
     const std::int64_t length = std::ssize(text);
     std::vector<std::int64_t> lengths(static_cast<std::size_t>(size_));
-    check_mpi(MPI_Allgather(&length, 1, MPI_INT64_T, lengths.data(), 1, MPI_INT64_T, comm_), "all-gather of lengths");
+    {
+      const Blocking here(place_, "all-gather of lengths");
+      check_mpi(MPI_Allgather(&length, 1, MPI_INT64_T, lengths.data(), 1, MPI_INT64_T, comm_), "all-gather of lengths");
+    }
     const std::vector<std::int64_t> offsets = offsets_of(lengths, size_, "all-gather");
     std::string all(static_cast<std::size_t>(offsets.back()), '\0');
     start_all_gather(reinterpret_cast<const std::byte*>(text.data()), reinterpret_cast<std::byte*>(all.data()), lengths)
@@ -195,22 +231,65 @@ class MpiCommunicator final : public Communicator {
   Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
     const std::vector<std::int64_t> offsets = offsets_of(bytes_of, size_, "all-gather");
     if (offsets.back() == 0) return {};
-    return Request(std::make_unique<AllGather>(comm_, rank_, longest_, mine, all, bytes_of, offsets));
+    return Request(std::make_unique<AllGather>(place_, comm_, rank_, longest_, mine, all, bytes_of, offsets));
   }
 
   Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
     const std::vector<std::int64_t> offsets = offsets_of(count_of, size_, "reduce-scatter");
     if (offsets.back() == 0) return {};
-    return Request(std::make_unique<ReduceScatter>(comm_, rank_, longest_, full, mine, offsets));
+    return Request(std::make_unique<ReduceScatter>(place_, comm_, rank_, longest_, full, mine, offsets));
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     MPI_Comm part = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_split(comm_, color, key, &part), "split");
-    return std::make_unique<MpiCommunicator>(part, true, longest_);
+    const std::int64_t number = place_.board->reach(place_.group);
+    {
+      const WaitMark here(place_.board.get(), place_.group, number, "split");
+      check_mpi(MPI_Comm_split(comm_, color, key, &part), "split");
+    }
+    // Equal on all ranks of the part, and unlike that of any other part, as far as 64 bits go.
+    const std::array<std::uint64_t, 3> path{key_, static_cast<std::uint64_t>(number),
+                                            static_cast<std::uint64_t>(color)};
+    return std::make_unique<MpiCommunicator>(part, place_.board, digest_of(std::as_bytes(std::span(path))).lo,
+                                             longest_);
   }
 
+  bool watch(double seconds, std::function<void(const Stall&)> lost) override {
+    if (watchdog_) end_watch();
+    int provided = MPI_THREAD_SINGLE;
+    check_mpi(MPI_Query_thread(&provided), "threads");
+    if (provided < MPI_THREAD_MULTIPLE) return false;
+    if (seconds <= 0 || size_ == 1) return true;
+    const Blocking here(place_, "start of the watchdog");
+    watchdog_ = std::make_unique<Watchdog>(comm_, *place_.board, rank_, seconds, std::move(lost));
+    return true;
+  }
+  void at_step(std::int64_t step) override { place_.board->at_step(step); }
+  double watched() const { return watchdog_ ? watchdog_->timeout() : 0; }
+  void own_work(bool begins) override { place_.board->own_work(begins); }
+
  private:
+  /// The ranks of a communicator, as the whole job numbers them.
+  static std::vector<int> members_of(MPI_Comm comm, int size) {
+    MPI_Group part = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+    check_mpi(MPI_Comm_group(comm, &part), "group");
+    check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &all), "group");
+    std::vector<int> own(static_cast<std::size_t>(size)), members(own.size());
+    std::iota(own.begin(), own.end(), 0);
+    check_mpi(MPI_Group_translate_ranks(part, size, own.data(), all, members.data()), "group");
+    check_mpi(MPI_Group_free(&part), "group");
+    check_mpi(MPI_Group_free(&all), "group");
+    return members;
+  }
+  /// The others are waited for under watch.
+  void end_watch() noexcept {
+    try {
+      barrier();
+    } catch (const Error&) {
+      // Whatever broke this breaks the end of MPI too, and that is waited for.
+    }
+    watchdog_.reset();
+  }
   static MPI_Op op_of(Reduce op) {
     switch (op) {
       case Reduce::sum:
@@ -226,6 +305,7 @@ class MpiCommunicator final : public Communicator {
   }
   template <class T>
   void reduce(std::span<T> values, MPI_Datatype type, MPI_Op op) {
+    const Blocking here(place_, "all-reduce");
     in_pieces(std::ssize(values), longest_, [&](std::int64_t at, int n) {
       T* piece = values.data() + at;
       const void* from = rank_ == 0 ? MPI_IN_PLACE : piece;
@@ -234,9 +314,11 @@ class MpiCommunicator final : public Communicator {
     });
   }
   MPI_Comm comm_;
-  bool owned_;
+  std::uint64_t key_;
   std::int64_t longest_;
   int rank_ = 0, size_ = 1;
+  Place place_;
+  std::unique_ptr<Watchdog> watchdog_;
 };
 
 }  // namespace
@@ -250,9 +332,14 @@ void check_mpi(int status, const std::string& collective) {
               (known ? std::string(text.data(), static_cast<std::size_t>(length)) : std::to_string(status)));
 }
 
+double watched_seconds(const Communicator& group) {
+  const auto* mpi = dynamic_cast<const MpiCommunicator*>(&group);
+  return mpi != nullptr ? mpi->watched() : 0;
+}
+
 std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message) {
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler");
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, longest_message);
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, std::make_shared<Board>(), 0, longest_message);
 }
 
 }  // namespace fp8::comm

@@ -16,6 +16,9 @@ inline constexpr std::int64_t kLongestMessage = std::numeric_limits<int>::max();
 /// All ranks of an initialized MPI, its errors returned instead of aborting.
 std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message = kLongestMessage);
 
+/// The timeout of the watchdog over a communicator, seconds; 0: there is none.
+double watched_seconds(const Communicator& group);
+
 /// Throws Error `MPI collective: reason` unless `status` is MPI_SUCCESS.
 void check_mpi(int status, const std::string& collective);
 

@@ -1,6 +1,9 @@
 // From the environment that mpirun or srun leaves to a communicator, and the end of a job.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 
@@ -45,16 +48,22 @@ Session::Session() {
   check_mpi(MPI_Initialized(&initialized), "initialized");
   if (initialized) throw Error("MPI: one session in a process");
   int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "initialization");
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "initialization");
   if (provided < MPI_THREAD_FUNNELED) throw Error("MPI: built without support for threads");
   world_ = mpi_world();
   mpi_ = true;
 }
 
 Session::~Session() {
+  const double watched = watched_seconds(*world_);
   world_.reset();
+  if (!mpi_) return;
+  // A watchdog speaks MPI, so it is gone by now. A rank that is lost from here on makes the others wait forever, unless
+  // a signal ends them.
+  if (watched > 0) ::alarm(static_cast<unsigned>(std::min(1e9, std::ceil(watched))));
   // A destructor cannot report; a rank that is lost here makes mpirun end the job with a status of its own.
-  if (mpi_) MPI_Finalize();
+  MPI_Finalize();
+  ::alarm(0);
 }
 
 Communicator& Session::world() { return *world_; }

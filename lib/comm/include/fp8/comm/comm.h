@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -53,6 +54,20 @@ class Request {
   std::unique_ptr<Operation> op_;
 };
 
+/// Why a watchdog ends a job: who is missing from which collective.
+struct Stall {
+  std::vector<int> ranks;  ///< of the job; empty: everyone is there, and yet the collective does not end
+  std::string collective;  ///< its name, as "all-reduce"
+  std::int64_t count = 0;  ///< how many-th collective of its group it is, from 1
+  std::int64_t step = -1;  ///< as at_step() told; -1: none
+  double seconds = 0;      ///< the timeout
+  bool answers = true;     ///< whether the processes of `ranks` answer; one that was stopped does not
+  std::string error;       ///< instead of all this: what a carrier of collectives reports by itself
+
+  /// As a line for people: "rank 1 did not reach all-reduce 1234 (step 17) within 5 s".
+  std::string message() const;
+};
+
 /// A group of ranks. Every member must make the same calls in the same order.
 class Communicator {
  public:
@@ -83,6 +98,32 @@ class Communicator {
   virtual Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) = 0;
   /// The ranks of the same `color` (from 0), ordered by `key`; collective. Must not outlive the Session.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+
+  /// Begins to watch the collectives of these ranks and of their parts from a thread of its own, until the communicator
+  /// is gone. When this rank waits in one of them for `seconds`, all ranks are asked where they are: one that does not
+  /// answer, or computes and has not come, is missing, and `lost` is called from that thread, on the lowest rank that
+  /// waits; it should end the job (abort_all). A rank inside OwnWork is waited for as long as its process answers. Time
+  /// in which this process itself was stopped does not count. Collective. False, and nothing is watched, where the
+  /// library cannot (MPI without MPI_THREAD_MULTIPLE). A group of one has nobody to miss.
+  virtual bool watch(double /*seconds*/, std::function<void(const Stall&)> /*lost*/) { return true; }
+  /// The step that a watchdog's messages name.
+  virtual void at_step(std::int64_t) {}
+  /// See OwnWork.
+  virtual void own_work(bool /*begins*/) {}
+};
+
+/// For as long as it lives this rank works by itself, on files or a decision, however long that takes, and calls no
+/// collective; a watchdog then asks no more than that its process runs. agree() holds one around its body.
+class OwnWork {
+ public:
+  /// Of this rank of a group.
+  explicit OwnWork(Communicator& group) : group_(group) { group_.own_work(true); }
+  ~OwnWork() { group_.own_work(false); }
+  OwnWork(const OwnWork&) = delete;
+  OwnWork& operator=(const OwnWork&) = delete;
+
+ private:
+  Communicator& group_;
 };
 
 /// A group of one, without MPI.
@@ -138,6 +179,7 @@ template <class Body>
 void agree(Communicator& world, Body&& body) {
   std::optional<Error> mine;
   try {
+    const OwnWork own(world);
     body();
   } catch (const Error& e) {
     mine = e;

@@ -1,0 +1,72 @@
+// Where the collectives of this process stand. A lock nobody else wants costs less than any collective.
+#include "board.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fp8::comm {
+
+std::size_t Board::add_group(std::uint64_t key, std::vector<int> members) {
+  const std::lock_guard lock(mutex_);
+  groups_.push_back({key, std::move(members)});
+  return groups_.size() - 1;
+}
+
+std::int64_t Board::reach(std::size_t group) {
+  const std::lock_guard lock(mutex_);
+  return ++groups_.at(group).reached;
+}
+
+void Board::wait(std::size_t group, std::int64_t number, const char* name) {
+  const std::lock_guard lock(mutex_);
+  waiting_ = Waiting{groups_.at(group).key, number, name, ++serial_};
+}
+
+void Board::go_on() {
+  const std::lock_guard lock(mutex_);
+  waiting_.reset();
+}
+
+void Board::own_work(bool begins) {
+  const std::lock_guard lock(mutex_);
+  own_work_ += begins ? 1 : -1;
+}
+
+void Board::at_step(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+}
+
+void Board::set_carrier(Carrier* carrier) {
+  const std::lock_guard lock(mutex_);
+  carrier_ = carrier;
+}
+
+Board::View Board::look() const {
+  const std::lock_guard lock(mutex_);
+  View v{waiting_, {}, own_work_ > 0, step_};
+  if (!v.waiting && carrier_ != nullptr) v.waiting = carrier_->oldest();
+  if (v.waiting) {
+    if (const Group* group = find(v.waiting->group)) v.members = group->members;
+  }
+  return v;
+}
+
+std::int64_t Board::reached(std::uint64_t key) const {
+  const std::lock_guard lock(mutex_);
+  const Group* group = find(key);
+  return group != nullptr ? group->reached : 0;
+}
+
+void Board::abort() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (carrier_ != nullptr) carrier_->abort();
+}
+
+// The newest of this key: a group that was made again counts anew on all its ranks.
+const Board::Group* Board::find(std::uint64_t key) const {
+  const auto it = std::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) { return g.key == key; });
+  return it != groups_.rend() ? &*it : nullptr;
+}
+
+}  // namespace fp8::comm

@@ -1,0 +1,99 @@
+/// Where the collectives of this process stand: written by the thread that calls them, read by a watchdog. Private to
+/// comm. Every carrier of collectives keeps one: it counts a collective where the rank reaches it, and says which one
+/// it waits in. A carrier whose collectives end without the host waiting, as NCCL's do, is asked for the oldest one
+/// instead.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fp8::comm {
+
+/// A collective that this rank has reached and that is not done.
+struct Waiting {
+  std::uint64_t group = 0;   ///< key of the group, equal on all its ranks
+  std::int64_t number = 0;   ///< how many-th collective of the group, from 1
+  const char* name = "";     ///< as in messages, of static storage
+  std::uint64_t serial = 0;  ///< another number for every time something is waited for
+  bool operator==(const Waiting&) const = default;
+};
+
+/// What carries collectives that end behind the host's back. Called by the watchdog's thread.
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  /// The oldest collective that is not done. Throws Error for an asynchronous error (ncclCommGetAsyncError).
+  virtual std::optional<Waiting> oldest() = 0;
+  /// Gives up what is under way, so that nothing keeps the job from ending (ncclCommAbort).
+  virtual void abort() noexcept = 0;
+};
+
+/// See the top of this file. Any thread may call.
+class Board {
+ public:
+  /// A group of ranks, by their numbers in the job; returns its number here.
+  std::size_t add_group(std::uint64_t key, std::vector<int> members);
+  /// This rank reaches the next collective of a group: its number, from 1.
+  std::int64_t reach(std::size_t group);
+  /// This rank begins to wait in a collective it has reached.
+  void wait(std::size_t group, std::int64_t number, const char* name);
+  /// The wait is over.
+  void go_on();
+  /// Work of this rank alone begins or ends; may be nested.
+  void own_work(bool begins);
+  /// The step that messages name.
+  void at_step(std::int64_t step);
+  /// A carrier to ask too; null: none.
+  void set_carrier(Carrier* carrier);
+
+  /// What a watchdog sees.
+  struct View {
+    std::optional<Waiting> waiting;
+    std::vector<int> members;  ///< of the group that is waited for
+    bool own_work = false;
+    std::int64_t step = -1;  ///< -1: none
+  };
+  /// Now. Throws what the carrier throws.
+  View look() const;
+  /// How many collectives of the group with this key this rank has reached.
+  std::int64_t reached(std::uint64_t key) const;
+  /// Carrier::abort(), where there is one.
+  void abort() noexcept;
+
+ private:
+  struct Group {
+    std::uint64_t key;
+    std::vector<int> members;
+    std::int64_t reached = 0;
+  };
+  const Group* find(std::uint64_t key) const;
+
+  mutable std::mutex mutex_;
+  std::vector<Group> groups_;
+  std::optional<Waiting> waiting_;
+  std::uint64_t serial_ = 0;
+  int own_work_ = 0;
+  std::int64_t step_ = -1;
+  Carrier* carrier_ = nullptr;
+};
+
+/// Marks a wait for as long as it lives; without a board it does nothing.
+class WaitMark {
+ public:
+  WaitMark(Board* board, std::size_t group, std::int64_t number, const char* name) : board_(board) {
+    if (board_ != nullptr) board_->wait(group, number, name);
+  }
+  ~WaitMark() {
+    if (board_ != nullptr) board_->go_on();
+  }
+  WaitMark(const WaitMark&) = delete;
+  WaitMark& operator=(const WaitMark&) = delete;
+
+ private:
+  Board* board_;
+};
+
+}  // namespace fp8::comm

@@ -1,0 +1,42 @@
+/// The thread that watches the collectives of a rank, and the messages between these threads over MPI. Private to comm.
+/// Needs MPI_THREAD_MULTIPLE: it speaks while the other thread is blocked in a collective. What it finds is patrol.h's.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "fp8/comm/comm.h"
+#include "mpi_c.h"
+#include "patrol.h"
+
+namespace fp8::comm {
+
+/// See the top of this file. Watches from construction to destruction.
+class Watchdog {
+ public:
+  /// Of rank `rank` of all ranks `comm`. Collective: it takes a communicator of its own. References outlive it.
+  Watchdog(MPI_Comm comm, Board& board, int rank, double timeout, std::function<void(const Stall&)> lost);
+  /// Ends the thread, which does not wait for anyone.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  /// Seconds.
+  double timeout() const { return timeout_; }
+
+ private:
+  void run();
+
+  std::unique_ptr<Channel> channel_;
+  std::function<void(const Stall&)> lost_;
+  double timeout_;
+  Patrol patrol_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace fp8::comm
