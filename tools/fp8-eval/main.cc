@@ -20,6 +20,7 @@ int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm:
     named = arguments.positional("model");
     if (world.rank() == 0) named = model::resolve_checkpoint_argument(named);
   });
+  train::watch_ranks(world, "fp8-eval", arguments.integer("timeout"));
   config.model = world.all_gather(named)[0];
   cli::Output out;
   cli::Progress progress(arguments.flag("quiet") || world.rank() != 0);

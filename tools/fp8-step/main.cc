@@ -42,6 +42,7 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
     config.model = given.positional("model");
   });
   config.flags = flags;
+  train::watch_ranks(world, "fp8-step", flags.as_object().get_int("timeout", "--timeout"));
   std::string named = config.model;
   comm::agree(world, [&] {
     if (world.rank() == 0) named = model::resolve_checkpoint_argument(config.model);

@@ -50,7 +50,7 @@ Setup prepare(const EvalConfig& config, const data::TokenFile& tokens) {
 }  // namespace
 
 void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& hooks) {
-  Journal journal(hooks, world.rank() == 0);
+  Journal journal(hooks, world);
   std::optional<data::TokenFile> tokens;
   std::optional<data::Sampler> sampler;
   Setup setup;

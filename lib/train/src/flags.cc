@@ -129,6 +129,11 @@ void add_optimizer(std::vector<Flag>& flags) {
   flags.push_back(choice("moments", "fp32", {"fp32", "bf16"}, "how AdamW's moments are stored; likewise", g));
 }
 
+Flag timeout_flag(std::string group) {
+  return whole("timeout", "600", 0, "seconds that ranks wait in a collective for one that is missing; 0: forever",
+               std::move(group));
+}
+
 void add_running(std::vector<Flag>& flags) {
   const std::string g = "Sharding and memory";
   flags.push_back({.name = "zero",
@@ -153,6 +158,7 @@ void add_running(std::vector<Flag>& flags) {
   flags.push_back(whole("eval-every", "0", 0, "steps between evaluations; the last step is evaluated too", s));
   flags.push_back(
       whole("eval-batches", "0", 0, "batches of every rank that an evaluation reads; 0: the whole file", s));
+  flags.push_back(timeout_flag(s));
   Flag config = path("config", "FILE", "JSON object of flag names and values; flags win", s);
   config.in_config = false;
   Flag print = toggle("print-config", "", "write the resolved configuration and stop; --config reads it back", s);
@@ -283,6 +289,7 @@ cli::Command eval_command() {
   c.flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
   c.flags.push_back(whole("batch-size", "8", 1, "sequences at a time on each rank", g));
   c.flags.push_back(toggle("per-token", "", "a record with the loss of every token for every sequence", g));
+  c.flags.push_back(timeout_flag(g));
   add_precision(c.flags);
   return c;
 }

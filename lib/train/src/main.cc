@@ -52,6 +52,15 @@ int run_ranks(const std::string& tool, const std::function<int(comm::Communicato
   return status;
 }
 
+void watch_ranks(comm::Communicator& world, const std::string& tool, std::int64_t seconds) {
+  const bool can = world.watch(static_cast<double>(seconds), [tool](const comm::Stall& stall) {
+    cli::print_error(tool, stall.message());
+    comm::abort_all(static_cast<int>(Exit::no));
+  });
+  if (!can && seconds > 0 && world.rank() == 0)
+    cli::print_note(tool, "--timeout: this MPI has no MPI_THREAD_MULTIPLE, so nobody watches for lost ranks");
+}
+
 void check_same_flags(comm::Communicator& world, json::Value flags) {
   for (const char* path : {"data", "eval-data", "out"}) flags.as_object().erase(path);
   check_same_on_all_ranks(world, flags);

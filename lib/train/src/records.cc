@@ -62,6 +62,7 @@ std::optional<std::string> Journal::write_log() {
 
 void Journal::emit(const json::Value& record) {
   if (!speaks_) return;
+  const comm::OwnWork own(world_);
   if (unwritten_.size() < kMostUnwritten) {
     unwritten_ += json::dump(record) + "\n";
   } else {
@@ -78,6 +79,7 @@ void Journal::emit(const json::Value& record) {
 
 void Journal::warn(std::int64_t step, const std::string& message) {
   if (!speaks_) return;
+  const comm::OwnWork own(world_);
   json::Value record = json::object({{"type", "warning"}});
   if (step >= 0) record.as_object().set("step", step);
   record.as_object().set("message", message);
@@ -87,16 +89,21 @@ void Journal::warn(std::int64_t step, const std::string& message) {
 
 void Journal::close() {
   if (!log_failing_) return;
+  const comm::OwnWork own(world_);
   const auto waiting = std::count(unwritten_.begin(), unwritten_.end(), '\n');
   if (hooks_.warning) hooks_.warning(log_.path() + ": lacks the last " + std::to_string(waiting + lost_) + " records");
 }
 
 void Journal::note(const std::string& text) const {
-  if (speaks_ && hooks_.note) hooks_.note(text);
+  if (!speaks_ || !hooks_.note) return;
+  const comm::OwnWork own(world_);
+  hooks_.note(text);
 }
 
 void Journal::progress(const std::string& text) const {
-  if (speaks_ && hooks_.progress) hooks_.progress(text);
+  if (!speaks_ || !hooks_.progress) return;
+  const comm::OwnWork own(world_);
+  hooks_.progress(text);
 }
 
 void Journal::rethrow() const {

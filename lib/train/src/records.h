@@ -18,7 +18,7 @@ namespace fp8::train {
 // that is a warning and no more.
 class Journal {
  public:
-  Journal(const Hooks& hooks, bool speaks) : hooks_(hooks), speaks_(speaks) {}
+  Journal(const Hooks& hooks, comm::Communicator& world) : hooks_(hooks), world_(world), speaks_(world.rank() == 0) {}
   void open(const std::string& run_folder);
   void emit(const json::Value& record);
   // A {"type":"warning"} record and a line for people.
@@ -34,6 +34,7 @@ class Journal {
  private:
   std::optional<std::string> write_log();
   const Hooks& hooks_;
+  comm::Communicator& world_;  // whose other ranks wait while a reader is slow
   bool speaks_;
   File log_;
   std::uint64_t log_end_ = 0;  // where its last whole record ends

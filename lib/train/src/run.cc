@@ -227,6 +227,7 @@ void Run::announce() {
 }
 
 void Run::train_one() {
+  world_.at_step(position_.step + 1);
   evaluation_.reset();
   StepEnvironment env{ctx_, world_, engine_, decoder_, *store_, casts_, config_};
   const StepResult r = run_step(env, sampler_, *batches_, position_, setup_.planned);
@@ -353,7 +354,7 @@ void make_folder(comm::Communicator& world, const std::string& out, const Journa
 }  // namespace
 
 Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
-  Journal journal(hooks, world.rank() == 0);
+  Journal journal(hooks, world);
   std::optional<data::TokenFile> tokens, eval_tokens;
   comm::agree(world, [&] {
     check_flags(config);

@@ -15,6 +15,10 @@ namespace fp8::train {
 /// thrown on rank 0 and is the status of the others; any other ends the job after one line on standard error.
 int run_ranks(const std::string& tool, const std::function<int(comm::Communicator&)>& body);
 
+/// Watches the collectives of all ranks from here on: when one is missing for `seconds`, one of those that wait names
+/// it and ends the job, with a status that a supervisor takes for a crash. 0: nothing is watched. Collective.
+void watch_ranks(comm::Communicator& world, const std::string& tool, std::int64_t seconds);
+
 /// Throws AgreedError unless all ranks were started with the same flags, as cli::resolved() gives them. Paths may
 /// differ: what lies there is compared by the run. Collective.
 void check_same_flags(comm::Communicator& world, json::Value flags);

@@ -1,0 +1,71 @@
+#!/bin/sh
+# A rank that is lost without a crash: the others name it and the collective, once, and all end within --timeout.
+# shellcheck disable=SC2016 # what a rank's own shell expands
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+limit=3 # seconds
+cleanup() { for p in pid?; do [ -f "$p" ] && kill -KILL "$(cat "$p")" 2>/dev/null; done; cd / && rm -rf "$work"; }
+trap cleanup EXIT
+
+# begin RANKS WORDS: starts the tool on ranks that leave their numbers in pid0, pid1, ...
+begin() {
+  ranks=$1
+  shift
+  rm -f pid? log
+  mpirun -n "$ranks" sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec "$@"' sh "$@" >log 2>err </dev/null &
+  job=$!
+}
+until_says() { # REGEX, in the log; a minute at most
+  tries=0
+  until grep -q "$1" log 2>/dev/null || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
+}
+# lost NAME RANK REGEX: stops the rank and waits for the job
+lost() {
+  kill -STOP "$(cat pid"$2")"
+  start=$(date +%s)
+  wait $job
+  got=$?
+  took=$(($(date +%s) - start))
+  is "$1: status 1, and one line" "$got $(grep -c '^fp8-' err) $(grep -Ec "^fp8-[a-z]*: rank $2 did not answer in $3 within $limit s$" err)" "1 1 1"
+  [ $took -le $((limit + 5)) ] || echo "# $took s" >&2
+  [ $took -le $((limit + 5)) ]
+  result $? "$1: in time"
+  left=1 tries=0
+  while [ $left = 1 ] && [ $((tries += 1)) -le 30 ]; do
+    left=0
+    for p in pid?; do ps -o stat= -p "$(cat "$p")" | grep -qv '^Z' && left=1; done
+    [ $left = 0 ] || sleep 0.1
+  done
+  result $left "$1: no process is left"
+}
+
+train="fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 4000 --save-every 2 --out run -q --timeout $limit"
+# shellcheck disable=SC2086 # words on purpose
+begin 3 $train
+until_says '"type":"checkpoint","step":2'
+kill -STOP "$(cat pid2)"
+sleep 1
+kill -CONT "$(cat pid2)"
+at=$(field step log | tail -1)
+until_says "\"type\":\"step\",\"step\":$((at + 2))"
+is "a rank that is stopped for less than that is waited for" "$(grep -c . err)" 0
+lost "training" 1 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+ \(step [0-9]+\)'
+newest=$(fp8-resume run --print)
+ok "what was committed is whole" fp8-info --verify "$newest"
+next=$(($(echo "${newest##*-}" | sed "s/^0*//") + 1))
+is "nothing of it was lost" "$(field path log | tail -1)" "\"$newest\""
+mpirun -n 3 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 4000 --until-step $next --out run -q >out 2>err </dev/null
+is "and the run goes on from there" "$? $(losses out | cut -d' ' -f1)" "0 $next"
+
+rm -rf run
+# shellcheck disable=SC2086
+begin 2 $train
+until_says '"type":"step","step":3'
+lost "rank 0" 0 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+ \(step [0-9]+\)'
+
+fp8-tokenize "$FP8_SHARE/text/tinyshakespeare.txt" -o long.h5 >out 2>err
+begin 2 fp8-eval m.h5 --data long.h5 --seq-length 16 --per-token --timeout $limit
+until_says '"type":"sequence"'
+lost "an evaluation" 1 '(all-reduce|all-gather|all-gather of lengths) [0-9]+'
+
+done_testing
