@@ -58,6 +58,10 @@ int lane();
 /// What CudaLauncher does, on the host.
 class Launcher {
  public:
+  Launcher() = default;
+  /// As CudaLauncher is made of a context.
+  template <class Context>
+  explicit Launcher(const Context&) {}
   /// A small machine, so that grids that are capped are exercised.
   int multiprocessors() const { return 3; }
   /// Runs the kernel; launches are counted.

@@ -13,12 +13,12 @@ using dtype::DType;
 using quant::Contract;
 using quant::Quantized;
 
-// A matrix as an operand. With f32 activations FP8 values are scaled before the product, in f32, as PyTorch's emulation
-// does: products of codes scaled after it differ in the last digits, and at a rounding tie that moves a later code.
-// Memory from the arena.
+// A matrix as an operand. On the host, with f32 activations, FP8 values are scaled before the product, in f32, as
+// PyTorch's emulation does: products of codes scaled after it differ in the last digits, and at a rounding tie that
+// moves a later code. Memory from the arena.
 gemm::Operand operand(const Context& ctx, const Quantized& q, DType activation) {
   const bool scaled = q.granularity != quant::Granularity::none && activation == DType::f32;
-  if (scaled) return {quant::dequantize(ctx, q), q.format, {}};
+  if (scaled && ctx.place == device::Place::host) return {quant::dequantize(ctx, q), q.format, {}};
   return {q.codes, q.format, q.inverse_scale};
 }
 
@@ -73,20 +73,24 @@ class Lazy {
   Quantized q_;
 };
 
-// dw of one part. The gradient's codes for dgrad serve here too when the recipe shares them.
-void weight_gradient(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Part& part, const View& dy,
-                     const Quantized* dy_for_dgrad, const View& x, Lazy& x_codes, const Gradients& gradients) {
+// dw of one part. The gradient is `dy` for the GEMM that contracts its rows; where it stays in high precision the input
+// does too.
+void weight_gradient(const Context& ctx, gemm::Engine& engine, const Part& part, const Quantized& dy, DType activation,
+                     const View& x, Lazy& x_codes, const Gradients& gradients) {
   const View dw = gradients.dw.rows(part.begin, part.end);
   const gemm::Options options{gemm::Role::wgrad, gradients.accumulate, false, {}};
-  const quant::Recipe* recipe = weight.precision.recipe;
-  if (!part.fp8 || recipe->dy.rows.granularity == quant::Granularity::none) {
-    engine.matmul(ctx, transposed(operand(ctx, plain(dy), dy.dtype)), operand(ctx, plain(x), x.dtype), dw, options);
-    return;
-  }
-  const Quantized dyq = dy_for_dgrad != nullptr && recipe->dy.shared()
-                            ? *dy_for_dgrad
-                            : quant::quantize(ctx, dy, recipe->dy.rows, Contract::rows, weight.precision.options);
-  engine.matmul(ctx, transposed(operand(ctx, dyq, dy.dtype)), operand(ctx, x_codes.get(), x.dtype), dw, options);
+  const bool high = dy.granularity == quant::Granularity::none;
+  engine.matmul(ctx, transposed(operand(ctx, dy, activation)),
+                operand(ctx, high ? plain(x) : x_codes.get(), activation), dw, options);
+}
+
+// The gradient of a part's output, for dgrad and, when the weight's gradient is wanted, for wgrad.
+quant::Both cast_gradient(const Context& ctx, const Weight& weight, const Part& part, const View& dy,
+                          bool weight_wanted) {
+  if (!part.fp8) return {plain(dy), plain(dy)};
+  const quant::Recipe& recipe = *weight.precision.recipe;
+  if (weight_wanted) return quant::quantize_both(ctx, dy, recipe.dy, weight.precision.options);
+  return {quant::quantize(ctx, dy, recipe.dy.columns, Contract::columns, weight.precision.options), {}};
 }
 
 // Sums the input gradients of several GEMMs in f32, whatever the type of dx.
@@ -131,7 +135,7 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const auto i = static_cast<std::int64_t>(p);
     w.operands.push_back(
-        {parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
+        {parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format, contracted(pass),
                                      codes.scales.rows(i, i + 1), codes.inverse_scales.rows(i, i + 1))});
   }
   return w;
@@ -168,12 +172,9 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   for (const Operand& o : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
     const View dy_part = dy.columns(o.part.begin, o.part.end);
-    Quantized dyq = plain(dy_part);
-    if (o.part.fp8)
-      dyq = quant::quantize(ctx, dy_part, recipe->dy.columns, Contract::columns, weight.precision.options);
-    if (!gradients.dx.empty()) dx.add(engine, operand(ctx, dyq, dy.dtype), operand(ctx, o.codes, dy.dtype));
-    if (!gradients.dw.empty())
-      weight_gradient(ctx, engine, weight, o.part, dy_part, o.part.fp8 ? &dyq : nullptr, x, x_codes, gradients);
+    const quant::Both dyq = cast_gradient(ctx, weight, o.part, dy_part, !gradients.dw.empty());
+    if (!gradients.dx.empty()) dx.add(engine, operand(ctx, dyq.columns, dy.dtype), operand(ctx, o.codes, dy.dtype));
+    if (!gradients.dw.empty()) weight_gradient(ctx, engine, o.part, dyq.rows, dy.dtype, x, x_codes, gradients);
   }
   dx.finish();
   if (!gradients.db.empty()) ops::bias_backward(ctx, dy, gradients.db);

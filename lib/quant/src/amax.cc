@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cuda.h"
 #include "matrix.h"
 
 namespace fp8::quant {
@@ -51,6 +52,7 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contract c
   const std::int64_t expected = granularity == Granularity::tensor ? 1 : x.shape[per_row ? 0 : 1];
   if (granularity == Granularity::none || out.size() != expected || !out.contiguous())
     throw Error("amax: the result has " + std::to_string(out.size()) + " elements, not " + std::to_string(expected));
+  if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out);
   if (ctx.dry) return;
   with_element(x, [&]<class T>() {
     float* const to = out.as<float>();

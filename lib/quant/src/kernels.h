@@ -14,13 +14,13 @@ using dtype::Bf16;
 
 /// Bits of |v|. As integers they order as the magnitudes do, infinity above all finite values and NaN above infinity: a
 /// maximum over them propagates NaN and does not depend on the order.
-inline std::uint16_t magnitude_bits(Bf16 v) { return v.bits & 0x7FFFu; }
+FP8_HD inline std::uint16_t magnitude_bits(Bf16 v) { return v.bits & 0x7FFFu; }
 /// The same of a float.
-inline std::uint32_t magnitude_bits(float v) { return std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFu; }
+FP8_HD inline std::uint32_t magnitude_bits(float v) { return std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFu; }
 /// The magnitude with these bits.
-inline float from_magnitude(std::uint16_t bits) { return dtype::to_float(Bf16{bits}); }
+FP8_HD inline float from_magnitude(std::uint16_t bits) { return dtype::to_float(Bf16{bits}); }
 /// The same of a float's bits.
-inline float from_magnitude(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+FP8_HD inline float from_magnitude(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
 /// Type of magnitude_bits(T).
 template <class T>
@@ -65,6 +65,22 @@ inline void store_code(float v, std::uint8_t& out) {
   out = dtype::encode<Grid>(v);
 }
 
+/// Whether casting v (scaled) lost something by clamping: above the largest value by more than half the spacing there;
+/// an amax that its own scale takes an ulp too far is no loss. NaN: no.
+template <class Grid>
+FP8_HD inline bool clamped(float v) {
+  constexpr float kClamped =
+      std::bit_cast<float>(std::bit_cast<std::uint32_t>(Grid::kMax) + (1u << (22 - Grid::kFractionBits)));
+  return from_magnitude(magnitude_bits(v)) > kClamped;
+}
+
+/// Whether v (scaled) becomes zero and `from` was none; half the smallest subnormal still rounds to zero. NaN: no.
+template <class Grid>
+FP8_HD inline bool vanished(float v, float from) {
+  constexpr float kVanishing = std::bit_cast<float>((Grid::kMinExponent - Grid::kFractionBits - 1) << 23);
+  return (from_magnitude(magnitude_bits(v)) <= kVanishing) & (from != 0.0f);  // & rather than &&: no branch
+}
+
 /// Elements of one row that were clamped, and non-zero ones that became zero.
 struct RowCounts {
   std::int64_t saturated = 0;    ///< as CastCounts
@@ -74,20 +90,13 @@ struct RowCounts {
 /// out[i] = x[i] * scale[i] on the grid, at most 2^31 elements.
 template <class Grid, class T, class Scale, class Out>
 RowCounts cast_row(const T* x, Scale scale, Out* out, std::int64_t n) {
-  // Above the largest value by more than half the spacing there; an amax that its own scale takes an ulp too far is no
-  // loss.
-  constexpr float kClamped =
-      std::bit_cast<float>(std::bit_cast<std::uint32_t>(Grid::kMax) + (1u << (22 - Grid::kFractionBits)));
-  // Half the smallest subnormal still rounds to zero.
-  constexpr float kVanishing = std::bit_cast<float>((Grid::kMinExponent - Grid::kFractionBits - 1) << 23);
   std::int32_t saturated = 0, underflowed = 0;
 #pragma omp simd reduction(+ : saturated, underflowed)
   for (std::int64_t i = 0; i < n; ++i) {
     const float from = dtype::to_float(x[i]), v = from * scale[i];
     store_code<Grid>(v, out[i]);
-    const float magnitude = from_magnitude(magnitude_bits(v));  // comparisons with NaN are false
-    saturated += magnitude > kClamped ? 1 : 0;
-    underflowed += (magnitude <= kVanishing) & (from != 0.0f) ? 1 : 0;  // & rather than &&: no branch
+    saturated += clamped<Grid>(v) ? 1 : 0;
+    underflowed += vanished<Grid>(v, from) ? 1 : 0;
   }
   return {saturated, underflowed};
 }

@@ -20,10 +20,19 @@ inline bool unit_rows(const View& x) { return x.stride[0] == 1 || x.shape[0] <= 
 /// The other direction.
 inline Contract flipped(Contract c) { return c == Contract::columns ? Contract::rows : Contract::columns; }
 
-/// Refuses what the host loops cannot do: another place, another rank than 2, other types than f32 and bf16, no unit
-/// stride.
+/// Whether the work is the CUDA side's.
+inline bool on_device(const Context& ctx) { return ctx.place == device::Place::cuda; }
+
+/// Refuses a matrix that lies elsewhere than the context works.
+inline void require_place(const Context& ctx, const View& x, const char* what) {
+  if (x.place != ctx.place)
+    throw Error(std::string(what) + (on_device(ctx) ? ": a matrix in host memory, and the work is on the GPU"
+                                                    : ": a matrix in GPU memory, and the work is on the host"));
+}
+
+/// Refuses what cannot be cast: another place, another rank than 2, other types than f32 and bf16, no unit stride.
 inline void require_matrix(const Context& ctx, const View& x, const char* what) {
-  if (ctx.place != device::Place::host || x.place != device::Place::host) throw Error("this build has no CUDA");
+  require_place(ctx, x, what);
   if (x.rank != 2) throw Error(std::string(what) + ": a matrix has two dimensions, not " + std::to_string(x.rank));
   if (x.dtype != dtype::DType::f32 && x.dtype != dtype::DType::bf16)
     throw Error(std::string(what) + ": float32 or bfloat16 is cast, not " + std::string(dtype::name_of(x.dtype)));

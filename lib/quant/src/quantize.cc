@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cuda.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/quant/scale.h"
 #include "matrix.h"
@@ -75,6 +76,28 @@ View dequantize_rows(const Context& ctx, const Quantized& q, const View& codes, 
   return out;
 }
 
+// A matrix that stays in high precision.
+Quantized plain(const View& x, Contract contract) {
+  return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
+}
+
+Both quantize_both_on_device(const Context& ctx, const View& x, const Casts& casts, const Options& options) {
+  if (!unit_columns(x)) {
+    Both both = quantize_both_on_device(ctx, x.transposed(), {casts.rows, casts.columns}, options);
+    std::swap(both.columns, both.rows);
+    for (Quantized* q : {&both.columns, &both.rows}) q->codes = q->codes.transposed();
+    both.columns.contract = Contract::columns;
+    both.rows.contract = Contract::rows;
+    return both;
+  }
+  for (const Cast& cast : {casts.columns, casts.rows})
+    if (cast.granularity != Granularity::none) dtype::max_of(cast.format);  // refuses what is not FP8
+  Both both = cuda::quantize(ctx, x, casts, {}, options);
+  if (casts.columns.granularity == Granularity::none) both.columns = plain(x, Contract::columns);
+  if (casts.rows.granularity == Granularity::none) both.rows = plain(x, Contract::rows);
+  return both;
+}
+
 }  // namespace
 
 CastCounts& CastCounts::operator+=(const CastCounts& o) {
@@ -86,13 +109,18 @@ CastCounts& CastCounts::operator+=(const CastCounts& o) {
 
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract contract, const Options& options) {
   require_matrix(ctx, x, "quantize");
-  if (cast.granularity == Granularity::none)
-    return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
+  if (cast.granularity == Granularity::none) return plain(x, contract);
   if (!unit_columns(x)) {
     Quantized q = quantize(ctx, x.transposed(), cast, flipped(contract), options);
     q.codes = q.codes.transposed();
     q.contract = contract;
     return q;
+  }
+  if (on_device(ctx)) {
+    dtype::max_of(cast.format);  // refuses what is not FP8
+    const bool columns = contract == Contract::columns;
+    const Both both = cuda::quantize(ctx, x, {cast, cast}, {columns, !columns}, options);
+    return columns ? both.columns : both.rows;
   }
   const std::int64_t count =
       cast.granularity == Granularity::tensor ? 1 : x.shape[contract == Contract::columns ? 0 : 1];
@@ -114,11 +142,45 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   return q;
 }
 
+Both quantize_both(const Context& ctx, const View& x, const Casts& casts, const Options& options) {
+  if (on_device(ctx)) {
+    require_matrix(ctx, x, "quantize_both");
+    return quantize_both_on_device(ctx, x, casts, options);
+  }
+  Both both;
+  both.columns = quantize(ctx, x, casts.columns, Contract::columns, options);
+  both.rows = casts.shared() ? both.columns : quantize(ctx, x, casts.rows, Contract::rows, options);
+  both.rows.contract = Contract::rows;
+  return both;
+}
+
+void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
+                      const View& inverse_scales) {
+  for (const View& v : {amax, scales, inverse_scales}) {
+    require_place(ctx, v, "scales_from_amax");
+    if (!v.contiguous() || v.size() != amax.size()) throw Error("scales_from_amax: not as many scales as magnitudes");
+  }
+  const float max = dtype::max_of(format);
+  if (on_device(ctx)) return cuda::scales_from_amax(ctx, amax, format, power_of_2, scales, inverse_scales);
+  if (ctx.dry) return;
+  for (std::int64_t i = 0; i < amax.size(); ++i) {
+    const float scale = scale_from_amax(amax.as<float>()[i], max, power_of_2);
+    scales.as<float>()[i] = scale;
+    inverse_scales.as<float>()[i] = 1.0f / scale;
+  }
+}
+
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
                    CastCounts* counts) {
   require_matrix(ctx, x, "cast_to_bytes");
   if (codes.rank != 2 || codes.shape[0] != x.shape[0] || codes.shape[1] != x.shape[1] || !codes.contiguous())
     throw Error("cast_to_bytes: codes are not contiguous or not of the shape of what is cast");
+  require_place(ctx, codes, "cast_to_bytes");
+  if (on_device(ctx)) {
+    dtype::max_of(format);  // refuses what is not FP8
+    if (!unit_columns(x)) throw Error("cast_to_bytes: elements of a row must lie next to each other on a GPU");
+    return cuda::cast_to_bytes(ctx, x, format, scale, codes, counts);
+  }
   CastCounts done;
   with_grid(format, [&]<class Grid>() {
     if (ctx.dry) return;
@@ -131,19 +193,21 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
   if (counts != nullptr) *counts += done;
 }
 
-Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, const View& scale,
+Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, Contract contract, const View& scale,
                      const View& inverse_scale) {
-  if (ctx.place != device::Place::host || codes.place != device::Place::host) throw Error("this build has no CUDA");
+  require_place(ctx, codes, "from_bytes");
   if (codes.rank != 2 || !codes.contiguous()) throw Error("from_bytes: codes are not a contiguous matrix");
   if (scale.size() != 1 || inverse_scale.size() != 1) throw Error("from_bytes: not one scale and one inverse scale");
   dtype::max_of(format);  // refuses what is not FP8
-  Quantized q{.codes = tensor::take(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
+  const bool device = on_device(ctx);
+  Quantized q{.codes = device ? cuda::lay_out(ctx, codes, contract)
+                              : tensor::take(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
               .granularity = Granularity::tensor,
-              .contract = Contract::columns,
+              .contract = contract,
               .scale = scale,
               .inverse_scale = inverse_scale};
-  if (ctx.dry) return q;
+  if (ctx.dry || device) return q;
   constexpr std::int64_t kPiece = 16384;
   const auto* const from = codes.as<std::uint8_t>();
   auto* const to = q.codes.as<Bf16>();
@@ -158,6 +222,7 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
 
 View dequantize(const Context& ctx, const Quantized& q) {
   require_matrix(ctx, q.codes, "dequantize");
+  if (on_device(ctx)) throw Error("dequantize: codes on a GPU are multiplied as they are");
   const bool by_row = q.granularity == Granularity::vector && q.contract == Contract::columns;
   if (unit_columns(q.codes)) return dequantize_rows(ctx, q, q.codes, by_row);
   const bool by_column = q.granularity == Granularity::vector && !by_row;

@@ -99,7 +99,8 @@ TEST(AmaxOf, Refusals) {
   EXPECT_EQ(refusal(x.view().transposed(), Granularity::vector, out.view()), "amax: the result has 4 elements, not 6");
   EXPECT_EQ(refusal(codes.view(), Granularity::vector, out.view()), "amax: float32 or bfloat16 is cast, not uint8");
   EXPECT_EQ(refusal(cube.view(), Granularity::vector, out.view()), "amax: a matrix has two dimensions, not 3");
-  EXPECT_EQ(refusal(x.view(), Granularity::vector, out.view(), device::Place::cuda), "this build has no CUDA");
+  EXPECT_EQ(refusal(x.view(), Granularity::vector, out.view(), device::Place::cuda),
+            "amax: a matrix in host memory, and the work is on the GPU");
   View scattered = x.view();
   scattered.shape = {2, 3};
   scattered.stride = {12, 2};

@@ -211,11 +211,48 @@ TEST(QuantizeOf, DryTakesTheSameMemory) {
   for (const Context& ctx : {host.context, dry}) {
     quantize(ctx, x.view, {DType::e4m3, Granularity::vector}, Contract::rows, {false, &counts});
     quantize(ctx, x.view.transposed(), {DType::e5m2, Granularity::tensor}, Contract::rows, {false, &counts});
-    from_bytes(ctx, codes.view(), DType::e4m3, inverse_scale.view(), inverse_scale.view());
+    from_bytes(ctx, codes.view(), DType::e4m3, Contract::columns, inverse_scale.view(), inverse_scale.view());
   }
   EXPECT_EQ(dry_arena.peak(), host.context.arena->peak());
   EXPECT_EQ(dry_arena.usage_at_peak().at(0).category, "fp8 codes");
   EXPECT_EQ(counts.elements, 2 * 33 * 65) << "only what was cast is counted";
+}
+
+TEST(QuantizeBoth, IsBothAtOnceAndCountsSharedCodesOnce) {
+  const Matrix x(DType::bf16, 33, 65);
+  const Cast tensor{DType::e5m2, Granularity::tensor}, rows{DType::e4m3, Granularity::vector};
+  for (const Casts& casts : {Casts{tensor, tensor}, Casts{rows, rows}, Casts{rows, tensor}, Casts{rows, {}}}) {
+    Host host;
+    CastCounts counts, expected;
+    const Both both = quantize_both(host.context, x.view, casts, {false, &counts});
+    const Quantized columns = quantize(host.context, x.view, casts.columns, Contract::columns, {false, &expected});
+    const Quantized across =
+        quantize(host.context, x.view, casts.rows, Contract::rows, {false, casts.shared() ? nullptr : &expected});
+    EXPECT_EQ(both.columns.codes.data == both.rows.codes.data, casts.shared());
+    EXPECT_EQ(both.rows.contract, Contract::rows);
+    EXPECT_EQ(both.rows.granularity, casts.rows.granularity);
+    for (int i = 0; i < 33 * 65; ++i) {
+      ASSERT_EQ(both.columns.codes.as<Bf16>()[i].bits, columns.codes.as<Bf16>()[i].bits);
+      ASSERT_EQ(both.rows.codes.as<Bf16>()[i].bits, across.codes.as<Bf16>()[i].bits);
+    }
+    EXPECT_EQ(counts.elements, expected.elements);
+    EXPECT_EQ(counts.underflowed, expected.underflowed);
+  }
+}
+
+TEST(ScalesFromAmax, AreThoseOfEachMagnitude) {
+  const Tensor amax(DType::f32, {3}), scales(DType::f32, {3}), inverse(DType::f32, {3}), two(DType::f32, {2});
+  amax.as<float>()[0] = 3.0f;
+  amax.as<float>()[2] = 700.0f;
+  for (const bool power_of_2 : {false, true}) {
+    scales_from_amax(Context{}, amax.view(), DType::e4m3, power_of_2, scales.view(), inverse.view());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(scales.as<float>()[i], scale_from_amax(amax.as<float>()[i], 448.0f, power_of_2));
+      EXPECT_EQ(inverse.as<float>()[i], 1.0f / scales.as<float>()[i]);
+    }
+  }
+  EXPECT_EQ(error_of([&] { scales_from_amax(Context{}, amax.view(), DType::e4m3, false, two.view(), inverse.view()); }),
+            "scales_from_amax: not as many scales as magnitudes");
 }
 
 TEST(FromBytes, WidensEveryCode) {
@@ -223,7 +260,8 @@ TEST(FromBytes, WidensEveryCode) {
   for (int i = 0; i < 256 * 200; ++i) codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i % 256);
   for (const DType format : {DType::e4m3, DType::e5m2}) {
     Host host;
-    const Quantized q = from_bytes(host.context, codes.view(), format, inverse_scale.view(), inverse_scale.view());
+    const Quantized q =
+        from_bytes(host.context, codes.view(), format, Contract::rows, inverse_scale.view(), inverse_scale.view());
     EXPECT_EQ(q.format, format);
     EXPECT_EQ(q.granularity, Granularity::tensor);
     EXPECT_EQ(q.inverse_scale.data, inverse_scale.view().data);
@@ -241,7 +279,8 @@ TEST(FromBytes, UndoesCastToBytes) {
       scale_from_amax(shared_amax(x, {DType::bf16, cast, Contract::columns, Layout::contiguous}, 0, 0), 448.0f, false);
   const Tensor codes(DType::u8, {50, 100});
   cast_to_bytes(host.context, x.view, DType::e4m3, &scale, codes.view(), nullptr);
-  const Quantized travelled = from_bytes(host.context, codes.view(), DType::e4m3, direct.scale, direct.inverse_scale);
+  const Quantized travelled =
+      from_bytes(host.context, codes.view(), DType::e4m3, Contract::columns, direct.scale, direct.inverse_scale);
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(travelled.codes.as<Bf16>()[i].bits, direct.codes.as<Bf16>()[i].bits);
 }
 
@@ -253,7 +292,8 @@ TEST(QuantizeOf, Refusals) {
   Context cuda = host.context;
   cuda.place = device::Place::cuda;
   const Cast cast{DType::e4m3, Granularity::tensor}, wrong{DType::bf16, Granularity::tensor};
-  EXPECT_EQ(error_of([&] { quantize(cuda, x.view, cast, Contract::columns, {}); }), "this build has no CUDA");
+  EXPECT_EQ(error_of([&] { quantize(cuda, x.view, cast, Contract::columns, {}); }),
+            "quantize: a matrix in host memory, and the work is on the GPU");
   EXPECT_EQ(error_of([&] { quantize(host.context, x.view, wrong, Contract::columns, {}); }),
             "bfloat16: not an FP8 format");
   EXPECT_EQ(error_of([&] { quantize(host.context, codes.view(), cast, Contract::columns, {}); }),
@@ -263,19 +303,22 @@ TEST(QuantizeOf, Refusals) {
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e8m0, &scale, codes.view(), nullptr); }),
             "float8_e8m0fnu: not an FP8 format");
   EXPECT_EQ(error_of([&] {
-              from_bytes(host.context, codes.view().transposed(), DType::e4m3, two.view().rows(0, 1),
+              from_bytes(host.context, codes.view().transposed(), DType::e4m3, Contract::rows, two.view().rows(0, 1),
                          two.view().rows(0, 1));
             }),
             "from_bytes: codes are not a contiguous matrix");
-  EXPECT_EQ(error_of([&] { from_bytes(host.context, codes.view(), DType::e4m3, two.view(), two.view()); }),
-            "from_bytes: not one scale and one inverse scale");
+  EXPECT_EQ(
+      error_of([&] { from_bytes(host.context, codes.view(), DType::e4m3, Contract::rows, two.view(), two.view()); }),
+      "from_bytes: not one scale and one inverse scale");
   EXPECT_EQ(error_of([&] {
-              from_bytes(host.context, codes.view(), DType::f32, two.view().rows(0, 1), two.view().rows(0, 1));
+              from_bytes(host.context, codes.view(), DType::f32, Contract::rows, two.view().rows(0, 1),
+                         two.view().rows(0, 1));
             }),
             "float32: not an FP8 format");
-  EXPECT_EQ(
-      error_of([&] { from_bytes(cuda, codes.view(), DType::e4m3, two.view().rows(0, 1), two.view().rows(0, 1)); }),
-      "this build has no CUDA");
+  EXPECT_EQ(error_of([&] {
+              from_bytes(cuda, codes.view(), DType::e4m3, Contract::rows, two.view().rows(0, 1), two.view().rows(0, 1));
+            }),
+            "from_bytes: a matrix in host memory, and the work is on the GPU");
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "fp8/ops/norm.h"
-#include "fp8/quant/scale.h"
 
 namespace fp8::train {
 
@@ -133,12 +132,7 @@ void ParameterStore::scales_and_codes(const Context& ctx) {
   const auto count = static_cast<std::size_t>(amax_.size());
   group_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
   const quant::Cast& cast = options_.fp8.recipe->w.columns;
-  for (std::size_t i = 0; i < count; ++i) {
-    const float scale =
-        quant::scale_from_amax(amax_.as<float>()[i], dtype::max_of(cast.format), options_.fp8.options.power_of_2);
-    scales_.as<float>()[i] = scale;
-    inverse_scales_.as<float>()[i] = 1.0f / scale;
-  }
+  quant::scales_from_amax(ctx, amax_, cast.format, options_.fp8.options.power_of_2, scales_, inverse_scales_);
   for (const OwnParameter& o : own_) {
     if (o.scale < 0 || o.rows.count() == 0) continue;
     quant::cast_to_bytes(ctx, o.master, cast.format, scales_.as<float>() + o.scale, o.codes,

@@ -1,7 +1,8 @@
 /// Quantizes matrices: amax, scale, codes, on host or device.
 /// On the host the codes of a Quantized are kept as the BF16 values they stand for ("wide"): every E4M3 and E5M2 value
 /// is one, so the emulated FP8 product is a BF16 matmul with exact products, without a decoding pass. On a device they
-/// are bytes. Codes that travel or are stored are bytes everywhere.
+/// are bytes, neighbours along the contracted dimension, as Hopper's tensor cores want them. Codes that travel or are
+/// stored are bytes everywhere.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,9 @@ struct CastCounts {
 
 /// A quantized matrix for one GEMM. x ~= codes * inverse_scale.
 struct Quantized {
-  View codes;  ///< [rows, cols] as the source; host: bf16 values of the codes; device: `format` bytes
+  /// [rows, cols] as the source. Host: bf16 values of the codes, strides as the source's. Device: u8, stride 1 along the
+  /// contracted dimension and a multiple of 16 along the other; the bytes between are zero.
+  View codes;
   dtype::DType format = dtype::DType::bf16;     ///< grid the codes lie on: e4m3, e5m2
   Granularity granularity = Granularity::none;  ///< none: codes is the high-precision matrix itself
   Contract contract = Contract::columns;        ///< dimension its GEMM contracts
@@ -42,7 +45,13 @@ struct Quantized {
 /// How to cast.
 struct Options {
   bool power_of_2 = false;       ///< round scales down to powers of two
-  CastCounts* counts = nullptr;  ///< added to when not null (host memory)
+  CastCounts* counts = nullptr;  ///< added to when not null; lies where the matrix lies
+};
+
+/// A matrix for both of its GEMMs.
+struct Both {
+  Quantized columns;  ///< for the GEMM that contracts columns
+  Quantized rows;     ///< for the one that contracts rows
 };
 
 /// Largest magnitude along the contracted dimension: f32 [1] (tensor) or one per index of the other (vector). NaN
@@ -55,18 +64,28 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contract c
 /// threads.
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract contract, const Options& options);
 
+/// Quantizes x for both of its GEMMs. On the host codes that casts.shared() are cast, and counted, once and serve both;
+/// on a device one pass over x writes both layouts.
+Both quantize_both(const Context& ctx, const View& x, const Casts& casts, const Options& options);
+
+/// Scales of `format` and their reciprocals, f32 [n], from magnitudes f32 [n] (may be the scales' memory), all
+/// contiguous at the context's place.
+void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
+                      const View& inverse_scales);
+
 /// Casts x with a scale that is known beforehand, tensor granularity, to bytes: codes u8 of x's shape, contiguous. For
 /// weights that travel as codes. `scale` points to one float at the place of x.
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
                    CastCounts* counts);
 
-/// Byte codes [rows, cols] that travelled, as the operand of a GEMM: wide on the host (memory from the arena), as they
-/// are on a device. `scale` and `inverse_scale` are f32 [1] (kept by reference).
-Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, const View& scale,
+/// Byte codes [rows, cols] that travelled, as the operand of the GEMM that contracts `contract`: wide on the host; on a
+/// device as they are where their layout serves, else laid out anew. Memory from the arena. `scale` and `inverse_scale`
+/// are f32 [1] (kept by reference).
+Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, Contract contract, const View& scale,
                      const View& inverse_scale);
 
 /// codes / scale in f32, divided and rounded once each, laid out as the codes; memory from the arena under "scratch".
-/// What the codes stand for, for products in f32 that follow PyTorch's emulation digit by digit.
+/// What the codes stand for, for products in f32 that follow PyTorch's emulation digit by digit. Host only.
 /// Source: torchao float8_ops.py, float8_mm with emulate.
 View dequantize(const Context& ctx, const Quantized& q);
 

@@ -1,0 +1,105 @@
+// From a matrix to operands on a device: memory, then launches. Templates over the launcher, which is made of the
+// context once something is launched.
+#pragma once
+
+#include "quantize_cuda.cuh"
+
+namespace fp8::quant {
+
+inline std::int64_t padded(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+// Codes [rows, cols] with unit stride along the contracted dimension.
+inline View take_codes(const Context& ctx, std::int64_t rows, std::int64_t cols, Contract contract) {
+  constexpr std::string_view kCategory = "fp8 codes";
+  if (contract == Contract::columns)
+    return tensor::take(ctx, dtype::DType::u8, {rows, padded(cols)}, kCategory).columns(0, cols);
+  return tensor::take(ctx, dtype::DType::u8, {cols, padded(rows)}, kCategory).columns(0, rows).transposed();
+}
+
+inline Quantized take_quantized(const Context& ctx, const View& x, const Cast& cast, Contract contract) {
+  const std::int64_t count =
+      cast.granularity == Granularity::tensor ? 1 : x.shape[contract == Contract::columns ? 0 : 1];
+  return {.codes = take_codes(ctx, x.shape[0], x.shape[1], contract),
+          .format = cast.format,
+          .granularity = cast.granularity,
+          .contract = contract,
+          .scale = tensor::take(ctx, dtype::DType::f32, {count}, "fp8 codes"),
+          .inverse_scale = tensor::take(ctx, dtype::DType::f32, {count}, "fp8 codes")};
+}
+
+inline Wanted wanted(const Quantized& q) {
+  if (q.codes.empty()) return {};
+  return {.codes = q.codes.as<std::uint8_t>(),
+          .stride = q.codes.stride[q.contract == Contract::columns ? 0 : 1],
+          .format = q.format,
+          .scale = q.scale.as<float>(),
+          .one = q.granularity == Granularity::tensor};
+}
+
+template <class Launcher>
+Both quantize_cuda(const Context& ctx, const View& x, const Casts& casts, bool columns, bool rows,
+                   const Options& options) {
+  Both both;
+  columns = columns && casts.columns.granularity != Granularity::none;
+  rows = rows && casts.rows.granularity != Granularity::none;
+  if (columns) both.columns = take_quantized(ctx, x, casts.columns, Contract::columns);
+  if (rows) both.rows = take_quantized(ctx, x, casts.rows, Contract::rows);
+  if (ctx.dry || (!columns && !rows)) return both;
+  const Launcher launch(ctx);
+  const bool shared = columns && rows && casts.shared();
+  Magnitudes magnitudes;
+  const auto ask = [&](const Quantized& q) {
+    (q.granularity == Granularity::tensor ? magnitudes.all
+     : q.contract == Contract::columns    ? magnitudes.of_row
+                                          : magnitudes.of_column) = q.scale;
+  };
+  if (columns) ask(both.columns);
+  if (rows) ask(both.rows);
+  amax_cuda(launch, x, magnitudes);
+  // Where both are wanted of one tensor-wide magnitude, it has been written to one place only.
+  const bool one_magnitude = columns && rows && both.columns.granularity == Granularity::tensor &&
+                             both.rows.granularity == Granularity::tensor;
+  if (one_magnitude)
+    scales_cuda(launch, both.rows.scale, casts.columns.format, options.power_of_2, both.columns.scale,
+                both.columns.inverse_scale);
+  else if (columns)
+    scales_cuda(launch, both.columns.scale, casts.columns.format, options.power_of_2, both.columns.scale,
+                both.columns.inverse_scale);
+  if (rows)
+    scales_cuda(launch, both.rows.scale, casts.rows.format, options.power_of_2, both.rows.scale,
+                both.rows.inverse_scale);
+  cast_cuda(launch, x, wanted(both.columns), wanted(both.rows), shared, options.counts);
+  return both;
+}
+
+template <class Launcher>
+void amax_into_cuda(const Context& ctx, const View& x, Granularity granularity, Contract contract, const View& out) {
+  if (ctx.dry) return;
+  Magnitudes magnitudes;
+  (granularity == Granularity::tensor ? magnitudes.all
+   : contract == Contract::columns    ? magnitudes.of_row
+                                      : magnitudes.of_column) = out;
+  amax_cuda(Launcher(ctx), x, magnitudes);
+}
+
+template <class Launcher>
+void cast_to_bytes_cuda(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
+                        CastCounts* counts) {
+  if (ctx.dry) return;
+  cast_cuda(Launcher(ctx), x,
+            {.codes = codes.as<std::uint8_t>(), .stride = x.shape[1], .format = format, .scale = scale, .one = true},
+            {}, false, counts);
+}
+
+template <class Launcher>
+View lay_out_cuda(const Context& ctx, const View& codes, Contract contract) {
+  const std::int64_t rows = codes.shape[0], cols = codes.shape[1];
+  if (contract == Contract::columns && cols % 16 == 0) return codes;
+  const View out = take_codes(ctx, rows, cols, contract);
+  if (ctx.dry) return out;
+  const Wanted to{.codes = out.as<std::uint8_t>(), .stride = out.stride[contract == Contract::columns ? 0 : 1]};
+  contract == Contract::columns ? relay_cuda(Launcher(ctx), codes, to, {}) : relay_cuda(Launcher(ctx), codes, {}, to);
+  return out;
+}
+
+}  // namespace fp8::quant

@@ -1,0 +1,198 @@
+// The kernels of this crate on the host, thread by thread, against the host's own casts: codes, scales and counts bit
+// for bit, in every layout, at ragged sizes.
+#include "cuda_shim.h"
+//
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "matrices.h"
+#include "operands_cuda.cuh"
+
+namespace fp8::quant {
+namespace {
+
+using dtype::Bf16;
+using dtype::DType;
+using shim::Launcher;
+using tensor::Tensor;
+
+constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
+    kVectorE4m3{DType::e4m3, Granularity::vector}, kVectorE5m2{DType::e5m2, Granularity::vector};
+
+// A context that says CUDA, over host memory.
+struct Device {
+  Device() : arena(std::size_t{1} << 22, device::Place::host) {
+    context.place = device::Place::cuda;
+    context.arena = &arena;
+  }
+  device::Arena arena;
+  Context context;
+};
+
+std::uint8_t encode(DType format, float v) { return format == DType::e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v); }
+
+// Codes of a device against the host's wide ones, and zeros between its lines.
+void expect_same(const Quantized& device, const Quantized& host) {
+  const std::int64_t rows = host.codes.shape[0], cols = host.codes.shape[1];
+  ASSERT_EQ(device.codes.shape, host.codes.shape);
+  ASSERT_EQ(device.scale.size(), host.scale.size());
+  for (std::int64_t i = 0; i < host.scale.size(); ++i) {
+    ASSERT_TRUE(same(device.scale.as<float>()[i], host.scale.as<float>()[i])) << i;
+    ASSERT_TRUE(same(device.inverse_scale.as<float>()[i], host.inverse_scale.as<float>()[i])) << i;
+  }
+  const bool by_row = device.contract == Contract::columns;
+  const std::int64_t stride = device.codes.stride[by_row ? 0 : 1];
+  ASSERT_EQ(device.codes.stride[by_row ? 1 : 0], 1);
+  ASSERT_EQ(stride, padded(by_row ? cols : rows));
+  const auto* codes = device.codes.as<std::uint8_t>();
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const float expected =
+          dtype::to_float(host.codes.as<Bf16>()[r * host.codes.stride[0] + c * host.codes.stride[1]]);
+      ASSERT_EQ(codes[by_row ? r * stride + c : c * stride + r], encode(host.format, expected)) << r << ", " << c;
+    }
+  for (std::int64_t line = 0; line < (by_row ? rows : cols); ++line)
+    for (std::int64_t i = by_row ? cols : rows; i < stride; ++i) ASSERT_EQ(codes[line * stride + i], 0);
+}
+
+struct Size {
+  std::int64_t rows, cols;
+};
+constexpr Size kSizes[] = {{1, 1}, {15, 17}, {33, 16}, {128, 128}, {129, 257}, {3, 300}, {260, 8}};
+
+TEST(QuantizeCuda, CodesScalesAndCountsAreTheHosts) {
+  for (const Size size : kSizes)
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const Casts& casts :
+           {Casts{kTensorE5m2, kTensorE5m2}, Casts{kVectorE4m3, kVectorE5m2}, Casts{kTensorE4m3, kTensorE5m2},
+            Casts{kVectorE4m3, kTensorE4m3}, Casts{kVectorE4m3, {}}})
+        for (const Layout layout : {Layout::contiguous, Layout::wide_rows}) {
+          const Matrix x(type, size.rows, size.cols, layout);
+          Host host;
+          Device device;
+          CastCounts counts, expected;
+          const Options options{size.rows % 2 == 0, &expected};
+          const Both wide = quantize_both(host.context, x.view, casts, options);
+          const Both bytes =
+              quantize_cuda<Launcher>(device.context, x.view, casts, true, true, {options.power_of_2, &counts});
+          expect_same(bytes.columns, wide.columns);
+          if (casts.rows.granularity != Granularity::none) expect_same(bytes.rows, wide.rows);
+          EXPECT_EQ(counts.elements, expected.elements);
+          EXPECT_EQ(counts.underflowed, expected.underflowed);
+          EXPECT_EQ(counts.saturated, expected.saturated);
+        }
+}
+
+TEST(QuantizeCuda, OneLayoutIsThatOfBoth) {
+  const Matrix x(DType::bf16, 40, 75);
+  for (const Cast& cast : {kTensorE4m3, kVectorE5m2})
+    for (const bool columns : {false, true}) {
+      Host host;
+      Device device;
+      const Both bytes = quantize_cuda<Launcher>(device.context, x.view, {cast, cast}, columns, !columns, {});
+      const Contract contract = columns ? Contract::columns : Contract::rows;
+      expect_same(columns ? bytes.columns : bytes.rows, quantize(host.context, x.view, cast, contract, {}));
+      EXPECT_TRUE((columns ? bytes.rows : bytes.columns).codes.empty());
+    }
+}
+
+TEST(QuantizeCuda, PoisonSpreadsAsOnTheHost) {
+  for (const float poison : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
+    Matrix x(DType::bf16, 20, 40);
+    x.set(1, 7, poison);
+    Host host;
+    Device device;
+    const Casts casts{kVectorE4m3, kTensorE5m2};
+    const Both wide = quantize_both(host.context, x.view, casts, {}),
+               bytes = quantize_cuda<Launcher>(device.context, x.view, casts, true, true, {});
+    expect_same(bytes.columns, wide.columns);
+    expect_same(bytes.rows, wide.rows);
+  }
+}
+
+TEST(QuantizeCuda, DryTakesTheSameMemoryAndLaunchesNothing) {
+  const Matrix x(DType::bf16, 33, 65);
+  Device device;
+  device::Arena dry_arena;
+  Context dry = device.context.with(dry_arena);
+  dry.dry = true;
+  for (const Context& ctx : {device.context, dry})
+    quantize_cuda<Launcher>(ctx, x.view, {kVectorE4m3, kTensorE4m3}, true, true, {});
+  EXPECT_EQ(dry_arena.peak(), device.arena.peak());
+}
+
+TEST(AmaxCuda, IsTheHosts) {
+  for (const Size size : kSizes)
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const Granularity granularity : {Granularity::tensor, Granularity::vector})
+        for (const Contract contract : {Contract::columns, Contract::rows}) {
+          const Matrix x(type, size.rows, size.cols, Layout::wide_rows);
+          const std::int64_t n = granularity == Granularity::tensor ? 1
+                                 : contract == Contract::columns    ? size.rows
+                                                                    : size.cols;
+          const Tensor expected(DType::f32, {n}), out(DType::f32, {n});
+          for (std::int64_t i = 0; i < n; ++i) out.as<float>()[i] = 1e30f;  // what was there does not matter
+          amax(Context{}, x.view, granularity, contract, expected.view());
+          amax_into_cuda<Launcher>(Context{}, x.view, granularity, contract, out.view());
+          for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(out.as<float>()[i], expected.as<float>()[i]);
+        }
+}
+
+TEST(CastToBytesCuda, IsTheHosts) {
+  for (const Size size : kSizes)
+    for (const DType format : {DType::e4m3, DType::e5m2})
+      for (const float scale : {0x1p-13f, 3.0f, 1e6f}) {
+        const Matrix x(DType::f32, size.rows, size.cols, Layout::wide_rows);
+        const Tensor expected(DType::u8, {size.rows, size.cols}), codes(DType::u8, {size.rows, size.cols});
+        CastCounts counts, host_counts;
+        cast_to_bytes(Context{}, x.view, format, &scale, expected.view(), &host_counts);
+        cast_to_bytes_cuda<Launcher>(Context{}, x.view, format, &scale, codes.view(), &counts);
+        for (std::int64_t i = 0; i < size.rows * size.cols; ++i)
+          ASSERT_EQ(codes.as<std::uint8_t>()[i], expected.as<std::uint8_t>()[i]);
+        EXPECT_EQ(counts.elements, host_counts.elements);
+        EXPECT_EQ(counts.saturated, host_counts.saturated);
+        EXPECT_EQ(counts.underflowed, host_counts.underflowed);
+      }
+}
+
+TEST(LayOutCuda, MovesBytesAndPadsWithZeros) {
+  for (const Size size : kSizes)
+    for (const Contract contract : {Contract::columns, Contract::rows}) {
+      const Tensor codes(DType::u8, {size.rows, size.cols});
+      for (std::int64_t i = 0; i < size.rows * size.cols; ++i)
+        codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 37 + 1);
+      Device device;
+      const View out = lay_out_cuda<Launcher>(device.context, codes.view(), contract);
+      const bool by_row = contract == Contract::columns;
+      ASSERT_EQ(out.stride[by_row ? 1 : 0], 1);
+      EXPECT_EQ(out.data == codes.view().data, by_row && size.cols % 16 == 0);
+      const std::int64_t stride = out.stride[by_row ? 0 : 1], length = by_row ? size.cols : size.rows;
+      for (std::int64_t line = 0; line < (by_row ? size.rows : size.cols); ++line)
+        for (std::int64_t i = 0; i < stride; ++i) {
+          const std::int64_t from = by_row ? line * size.cols + i : i * size.cols + line;
+          ASSERT_EQ(out.as<std::uint8_t>()[line * stride + i], i < length ? codes.as<std::uint8_t>()[from] : 0);
+        }
+    }
+}
+
+TEST(ScalesCuda, AreTheHosts) {
+  const std::int64_t n = 300;
+  const Tensor amax(DType::f32, {n}), scale(DType::f32, {n}), inverse(DType::f32, {n}), s(DType::f32, {n}),
+      i(DType::f32, {n});
+  Numbers numbers;
+  for (std::int64_t k = 0; k < n; ++k) amax.as<float>()[k] = std::fabs(numbers.next());
+  amax.as<float>()[1] = std::numeric_limits<float>::infinity();
+  amax.as<float>()[2] = std::numeric_limits<float>::quiet_NaN();
+  for (const bool power_of_2 : {false, true}) {
+    scales_from_amax(Context{}, amax.view(), DType::e5m2, power_of_2, scale.view(), inverse.view());
+    scales_cuda(Launcher(), amax.view(), DType::e5m2, power_of_2, s.view(), i.view());
+    for (std::int64_t k = 0; k < n; ++k) {
+      ASSERT_TRUE(same(s.as<float>()[k], scale.as<float>()[k]));
+      ASSERT_TRUE(same(i.as<float>()[k], inverse.as<float>()[k]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp8::quant
