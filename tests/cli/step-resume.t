@@ -45,7 +45,10 @@ done
 result $? "the ways are ways of their own"
 ok "--until-step stops" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 3
 is "and says so" "$(story until/log.jsonl)$(tail -1 until/log.jsonl | grep -c until-step)" "run step1 step2 step3 checkpoint3 end3 1"
+printf '{"type":"step","st' >>until/log.jsonl # as a killed writer may leave it
 ok "without it the run goes on" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until
+is "and a line left unfinished stays by itself" "$(grep -c '^{"type":"step","st$' until/log.jsonl)" 1
+is "which fp8-log knows" "$(fp8-log until --json | grep -o '"steps":[0-9]*,\|"restarts":[0-9]*' | tr -d '\n')" '"steps":4,"restarts":1'
 same_step "to the weights and moments of a run that never stopped" until/step-00000004 a3/run/step-00000004
 ok "an earlier --until-step has nothing to do" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 2
 

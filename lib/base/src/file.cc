@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -59,6 +60,17 @@ File File::open_read(const std::string& path) { return open(path, O_RDONLY); }
 File File::open_update(const std::string& path) { return open(path, O_RDWR); }
 File File::open_append(const std::string& path) { return open(path, O_WRONLY | O_APPEND | O_CREAT); }
 File File::create_exclusive(const std::string& path) { return open(path, O_RDWR | O_CREAT | O_EXCL); }
+
+File File::temporary() {
+  const char* set = std::getenv("TMPDIR");
+  const std::string folder = set != nullptr && *set != 0 ? set : "/tmp";
+  std::string name = folder + "/fp8-XXXXXX";
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) throw_errno(folder, "cannot make a temporary file", errno);
+  File file(fd, folder);
+  if (::unlink(name.c_str()) != 0) throw_errno(folder, "cannot unlink a temporary file", errno);
+  return file;
+}
 
 File::~File() {
   if (fd_ >= 0) ::close(fd_);

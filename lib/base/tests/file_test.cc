@@ -105,6 +105,19 @@ TEST(File, MovesItsDescriptor) {
   EXPECT_EQ(c.path(), folder.at("f"));
 }
 
+TEST(File, TemporaryHasNoName) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::setenv("TMPDIR", folder.path().c_str(), 1), 0);
+  File file = File::temporary();
+  EXPECT_TRUE(folder.names().empty());
+  file.write_all("text");
+  EXPECT_EQ(file.size(), 4U);
+  ASSERT_EQ(::setenv("TMPDIR", folder.at("gone").c_str(), 1), 0);
+  EXPECT_EQ(error_of([] { File::temporary(); }),
+            folder.at("gone") + ": cannot make a temporary file: No such file or directory");
+  ASSERT_EQ(::unsetenv("TMPDIR"), 0);
+}
+
 TEST(ReadTextFile, IsBounded) {
   const TemporaryFolder folder;
   std::string text(200'000, 'a');

@@ -17,10 +17,9 @@ bool blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") == 
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path, TornLine torn)
-    : file_(File::open_read(path)), fd_(file_.fd()), name_(path), torn_(torn) {}
+LineReader::LineReader(const std::string& path) : file_(File::open_read(path)), fd_(file_.fd()), name_(path) {}
 
-LineReader::LineReader(int fd, std::string name, TornLine torn) : fd_(fd), name_(std::move(name)), torn_(torn) {}
+LineReader::LineReader(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
 
 // Appends a piece of input to the buffer; false at the end.
 bool LineReader::fill() {
@@ -62,21 +61,11 @@ std::optional<std::string_view> LineReader::next_line() {
 std::optional<Value> LineReader::next() {
   while (const std::optional<std::string_view> line = next_line()) {
     if (blank(*line) && !whole_) return std::nullopt;
-    const std::size_t behind = begin_ + line->size();
-    const auto consume = [&] {
-      begin_ = scanned_ = behind;
-      ++line_;
-    };
-    std::optional<Value> value;
-    try {
-      if (!blank(*line)) value = parse_at(*line, name_, line_ + 1, Limits{.max_bytes = kLongestLine + 1});
-    } catch (const Error&) {
-      if (!whole_ && torn_ == TornLine::ignore) return std::nullopt;  // stays in the buffer until the rest comes
-      consume();
-      throw;
-    }
-    consume();
-    if (value) return value;
+    // Without its newline, so that what ends too early is reported on this line.
+    const std::string_view text = whole_ ? line->substr(0, line->size() - 1) : *line;
+    begin_ = scanned_ = begin_ + line->size();
+    ++line_;
+    if (!blank(text)) return parse_at(text, name_, line_, Limits{.max_bytes = kLongestLine});
   }
   return std::nullopt;
 }

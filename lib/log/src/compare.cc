@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <span>
+#include <vector>
 
 #include "fp8/base/error.h"
 #include "statistics.h"
@@ -12,62 +11,80 @@
 namespace fp8::log {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// Loss over tokens; tokens increase.
+// Loss over tokens, between two steps; tokens increase.
 struct Losses {
-  std::span<const std::int64_t> tokens;
-  std::span<const double> loss;
+  const Series<std::int64_t>* tokens;
+  const Series<double>* loss;
+  std::size_t begin, end;
+
+  std::size_t size() const { return end - begin; }
 };
 
 Losses losses_of(const Run& run) {
   if (run.steps.empty()) throw Error(run.path + ": holds no steps to compare");
   if (run.find("loss") == nullptr) throw Error(run.path + ": holds no finite loss to compare");
   if (run.tokens.front() < 0) throw Error(run.path + ": does not count tokens, so nothing can be matched");
-  if (std::adjacent_find(run.tokens.begin(), run.tokens.end(), std::greater_equal<>()) != run.tokens.end()) {
+  for (std::size_t i = 1; i < run.tokens.size(); ++i) {
+    if (run.tokens[i] > run.tokens[i - 1]) continue;
     throw Error(run.path + ": the count of tokens does not increase, so nothing can be matched");
   }
-  return {run.tokens, *run.find("loss")};
+  return {&run.tokens, run.find("loss"), 0, run.steps.size()};
 }
 
 // The part between two numbers of tokens, both included.
 Losses between(const Losses& all, std::int64_t first, std::int64_t last) {
-  const auto from = std::lower_bound(all.tokens.begin(), all.tokens.end(), first) - all.tokens.begin();
-  const auto to = std::upper_bound(all.tokens.begin(), all.tokens.end(), last) - all.tokens.begin();
-  const auto at = static_cast<std::size_t>(from), n = static_cast<std::size_t>(std::max<std::ptrdiff_t>(to - from, 0));
-  return {all.tokens.subspan(at, n), all.loss.subspan(at, n)};
+  const std::size_t begin = all.tokens->lower_bound(first), end = all.tokens->lower_bound(last);
+  const bool at_end = end < all.tokens->size() && (*all.tokens)[end] == last;
+  return {all.tokens, all.loss, begin, std::max(begin, end + (at_end ? 1 : 0))};
 }
 
-// Loss at `tokens`, which lies within the curve: of the record there, or linear between its neighbours.
-double loss_at(const Losses& losses, std::int64_t tokens) {
-  const auto at = static_cast<std::size_t>(std::lower_bound(losses.tokens.begin(), losses.tokens.end(), tokens) -
-                                           losses.tokens.begin());
-  if (losses.tokens[at] == tokens) return losses.loss[at];
-  const auto below = static_cast<double>(losses.tokens[at - 1]), above = static_cast<double>(losses.tokens[at]);
-  return std::lerp(losses.loss[at - 1], losses.loss[at], (static_cast<double>(tokens) - below) / (above - below));
-}
+// The loss of a run at growing numbers of tokens, all of which lie within it.
+class Matched {
+ public:
+  Matched(const Losses& losses, std::int64_t first) : losses_(losses), at_(losses.tokens->lower_bound(first)) {}
+  // Of the record there, or linear between its neighbours.
+  double loss_at(std::int64_t tokens) {
+    const Series<std::int64_t>& seen = *losses_.tokens;
+    while (seen[at_] < tokens) ++at_;
+    if (seen[at_] == tokens) return (*losses_.loss)[at_];
+    const double below = static_cast<double>(seen[at_ - 1]), above = static_cast<double>(seen[at_]);
+    const double from = (*losses_.loss)[at_ - 1], to = (*losses_.loss)[at_];
+    return std::lerp(from, to, (static_cast<double>(tokens) - below) / (above - below));
+  }
+
+ private:
+  const Losses& losses_;
+  std::size_t at_;
+};
 
 std::optional<double> ratio(const std::optional<double>& above, const std::optional<double>& below) {
   if (!above || !below || *below == 0) return std::nullopt;
   return *above / *below;
 }
 
-// Fills in what the matched losses say.
-void measure(std::span<const double> a, std::span<const double> b, Comparison& c) {
-  c.points = a.size();
-  c.window = last_part(a.size());
-  std::vector<double> of_a, of_b, gaps;
-  for (std::size_t i = a.size() - c.window; i < a.size(); ++i) {
-    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) continue;
-    of_a.push_back(a[i]);
-    of_b.push_back(b[i]);
-    gaps.push_back(b[i] - a[i]);
+// Fills in what the losses at the points of `grid` say: their last part is all that counts.
+void measure(const Losses& grid, const Losses& a, const Losses& b, Comparison& c) {
+  c.points = grid.size();
+  c.window = last_part(c.points);
+  const std::size_t first = grid.end - c.window;
+  Matched in_a(a, (*grid.tokens)[first]), in_b(b, (*grid.tokens)[first]);
+  double sum_a = 0, sum_b = 0, sum = 0;
+  std::vector<double> gaps;
+  for (std::size_t i = first; i < grid.end; ++i) {
+    const double loss_a = in_a.loss_at((*grid.tokens)[i]), loss_b = in_b.loss_at((*grid.tokens)[i]);
+    const double gap = loss_b - loss_a;
+    if (i + 1 == grid.end && std::isfinite(gap)) c.final_gap = gap;
+    if (!std::isfinite(loss_a) || !std::isfinite(loss_b)) continue;
+    sum_a += loss_a;
+    sum_b += loss_b;
+    sum += gap;
+    gaps.push_back(gap);
   }
-  if (std::isfinite(b.back() - a.back())) c.final_gap = b.back() - a.back();
   if (2 * gaps.size() < c.window) return;
-  c.loss_a = mean(of_a);
-  c.loss_b = mean(of_b);
-  c.gap = mean(gaps);
+  const auto n = static_cast<double>(gaps.size());
+  c.loss_a = sum_a / n;
+  c.loss_b = sum_b / n;
+  c.gap = sum / n;
   c.gap_standard_error = standard_error(gaps);
 }
 
@@ -83,8 +100,8 @@ Comparison compare(const Run& a, const Run& b) {
   Comparison c;
   c.a = summarize(a);
   c.b = summarize(b);
-  const std::int64_t first = std::max(all_a.tokens.front(), all_b.tokens.front());
-  const std::int64_t last = std::min(all_a.tokens.back(), all_b.tokens.back());
+  const std::int64_t first = std::max(a.tokens.front(), b.tokens.front());
+  const std::int64_t last = std::min(a.tokens.back(), b.tokens.back());
   const Losses shared_a = between(all_a, first, last), shared_b = between(all_b, first, last);
   // Where they overlap at all, an end of the overlap is a point of one of them.
   if (first > last) {
@@ -93,16 +110,11 @@ Comparison compare(const Run& a, const Run& b) {
     };
     throw Error("no tokens in common: " + range(a) + ", " + range(b));
   }
-  const bool fewer_in_a = shared_a.tokens.size() < shared_b.tokens.size();
-  const Losses& grid = shared_b.tokens.empty() || (fewer_in_a && !shared_a.tokens.empty()) ? shared_a : shared_b;
-  c.first_tokens = grid.tokens.front();
-  c.last_tokens = grid.tokens.back();
-  std::vector<double> matched_a, matched_b;
-  for (const std::int64_t tokens : grid.tokens) {
-    matched_a.push_back(loss_at(all_a, tokens));
-    matched_b.push_back(loss_at(all_b, tokens));
-  }
-  measure(matched_a, matched_b, c);
+  const bool fewer_in_a = shared_a.size() < shared_b.size();
+  const Losses& grid = shared_b.size() == 0 || (fewer_in_a && shared_a.size() > 0) ? shared_a : shared_b;
+  c.first_tokens = (*grid.tokens)[grid.begin];
+  c.last_tokens = (*grid.tokens)[grid.end - 1];
+  measure(grid, all_a, all_b, c);
   c.speedup = ratio(c.b.tokens_per_s, c.a.tokens_per_s);
   c.memory_ratio = ratio(c.b.memory_peak_bytes, c.a.memory_peak_bytes);
   return c;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -24,38 +25,49 @@ bool counts_tokens(const Run& run) { return run.tokens.empty() || run.tokens.fro
 
 // Tokens seen after `step`; 0 before the first.
 double tokens_at(const Run& run, std::int64_t step) {
-  const auto behind = std::upper_bound(run.steps.begin(), run.steps.end(), step) - run.steps.begin();
-  return behind == 0 ? 0 : static_cast<double>(run.tokens[static_cast<std::size_t>(behind) - 1]);
+  const std::size_t behind = run.steps.lower_bound(step + 1);
+  return behind == 0 ? 0 : static_cast<double>(run.tokens[behind - 1]);
 }
 
-std::vector<Point> points_of(const Run& run, const std::string& metric, bool by_tokens) {
-  std::vector<Point> points;
-  if (metric == kEvalLoss) {
-    for (const Evaluation& e : run.evaluations) {
-      points.push_back({by_tokens ? tokens_at(run, e.step) : static_cast<double>(e.step), e.loss});
+// The points of a metric, one after another, however many there are.
+class Points {
+ public:
+  Points(const Run& run, const std::string& metric, bool by_tokens) : x_(by_tokens ? run.tokens : run.steps) {
+    if (metric != kEvalLoss) {
+      y_ = run.find(metric);
+    } else {
+      for (const auto& [step, loss] : run.evaluations) {
+        few_.push_back({by_tokens ? tokens_at(run, step) : static_cast<double>(step), loss});
+      }
     }
-  } else if (const std::vector<double>* values = run.find(metric)) {
-    const std::vector<std::int64_t>& x = by_tokens ? run.tokens : run.steps;
-    for (std::size_t i = 0; i < values->size(); ++i) points.push_back({static_cast<double>(x[i]), (*values)[i]});
   }
-  return points;
-}
+  std::size_t size() const { return y_ == nullptr ? few_.size() : y_->size(); }
+  Point operator[](std::size_t i) const {
+    return y_ == nullptr ? few_[i] : Point{static_cast<double>(x_[i]), (*y_)[i]};
+  }
+
+ private:
+  const Series<std::int64_t>& x_;
+  const Series<double>* y_ = nullptr;
+  std::vector<Point> few_;
+};
 
 // The least and the greatest point of each group, in their order; all when there are few.
-std::vector<Point> thinned(const std::vector<Point>& points) {
-  if (points.size() <= 2 * kMostGroups) return points;
+std::vector<Point> thinned(const Points& points) {
   std::vector<Point> kept;
-  for (std::size_t g = 0; g < kMostGroups; ++g) {
-    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(g * points.size() / kMostGroups);
-    const auto end = points.begin() + static_cast<std::ptrdiff_t>((g + 1) * points.size() / kMostGroups);
+  const bool few = points.size() <= 2 * kMostGroups;
+  for (std::size_t i = 0; few && i < points.size(); ++i) kept.push_back(points[i]);
+  for (std::size_t g = 0; !few && g < kMostGroups; ++g) {
+    const std::size_t begin = g * points.size() / kMostGroups, end = (g + 1) * points.size() / kMostGroups;
     std::optional<Point> low, high;
-    for (auto p = begin; p != end; ++p) {
-      if (!std::isfinite(p->y)) continue;
-      if (!low || p->y < low->y) low = *p;
-      if (!high || p->y > high->y) high = *p;
+    for (std::size_t i = begin; i < end; ++i) {
+      const Point p = points[i];
+      if (!std::isfinite(p.y)) continue;
+      if (!low || p.y < low->y) low = p;
+      if (!high || p.y > high->y) high = p;
     }
     if (!low || !high) {
-      kept.push_back({begin->x, std::numeric_limits<double>::quiet_NaN()});
+      kept.push_back({points[begin].x, std::numeric_limits<double>::quiet_NaN()});
     } else {
       if (low->x > high->x) std::swap(low, high);
       kept.push_back(*low);
@@ -66,36 +78,56 @@ std::vector<Point> thinned(const std::vector<Point>& points) {
 }
 
 // Whether the values go up and down so much that their course is hard to see.
-bool noisy(const std::vector<Point>& points) {
+bool noisy(const Points& points) {
   constexpr double kMostTurns = 4;
   double way = 0, low = std::numeric_limits<double>::infinity(), high = -low, before = low;
-  for (const Point& p : points) {
-    if (!std::isfinite(p.y)) continue;
-    if (std::isfinite(before)) way += std::abs(p.y - before);
-    before = p.y;
-    low = std::min(low, p.y);
-    high = std::max(high, p.y);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const double y = points[i].y;
+    if (!std::isfinite(y)) continue;
+    if (std::isfinite(before)) way += std::abs(y - before);
+    before = y;
+    low = std::min(low, y);
+    high = std::max(high, y);
   }
   return way > kMostTurns * (high - low);
 }
 
+// Sum and number of the finite values before some points.
+struct Before {
+  double sum = 0;
+  double count = 0;
+};
+
+std::map<std::size_t, Before> sums_before(const Points& points, const std::set<std::size_t>& places) {
+  std::map<std::size_t, Before> sums;
+  Before before;
+  std::size_t i = 0;
+  for (const std::size_t place : places) {
+    for (; i < place; ++i) {
+      const double y = points[i].y;
+      before = {before.sum + (std::isfinite(y) ? y : 0), before.count + (std::isfinite(y) ? 1 : 0)};
+    }
+    sums[place] = before;
+  }
+  return sums;
+}
+
 // Mean of the finite values around each of kSmoothPoints points. The window shrinks at the start, where a loss falls
 // steeply, so that it stays centred; at the end it looks back, so that the last value does not stand alone.
-std::vector<Point> smoothed(const std::vector<Point>& points) {
+std::vector<Point> smoothed(const Points& points) {
   const std::size_t n = points.size();
   if (n < kEnoughToSmooth || !noisy(points)) return {};
-  std::vector<double> sums(n + 1, 0), counts(n + 1, 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    const bool finite = std::isfinite(points[i].y);
-    sums[i + 1] = sums[i] + (finite ? points[i].y : 0);
-    counts[i + 1] = counts[i] + (finite ? 1 : 0);
-  }
   const std::size_t reach = std::max<std::size_t>(2, n / 40), shown = std::min(n, kSmoothPoints);
+  const auto point = [&](std::size_t k) { return shown == n ? k : k * (n - 1) / (shown - 1); };
+  const auto from = [&](std::size_t i) { return i - std::min(reach, i); };
+  const auto to = [&](std::size_t i) { return i + std::min({reach, i, n - 1 - i}) + 1; };
+  std::set<std::size_t> places;
+  for (std::size_t k = 0; k < shown; ++k) places.insert({from(point(k)), to(point(k))});
+  const std::map<std::size_t, Before> sums = sums_before(points, places);
   std::vector<Point> means;
   for (std::size_t k = 0; k < shown; ++k) {
-    const std::size_t i = shown == n ? k : k * (n - 1) / (shown - 1);
-    const std::size_t from = i - std::min(reach, i), to = i + std::min({reach, i, n - 1 - i}) + 1;
-    means.push_back({points[i].x, (sums[to] - sums[from]) / (counts[to] - counts[from])});
+    const Before &begin = sums.at(from(point(k))), &end = sums.at(to(point(k)));
+    means.push_back({points[point(k)].x, (end.sum - begin.sum) / (end.count - begin.count)});
   }
   return means;
 }
@@ -141,7 +173,7 @@ Picture picture(std::span<const Run> runs, const std::string& metric) {
   const std::vector<std::string> names = legend(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!has(runs[i], metric)) continue;
-    const std::vector<Point> points = points_of(runs[i], metric, p.by_tokens);
+    const Points points(runs[i], metric, p.by_tokens);
     p.curves.push_back({.name = names[i], .raw = thinned(points), .smooth = smoothed(points)});
   }
   return p;

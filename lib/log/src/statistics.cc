@@ -2,68 +2,102 @@
 #include "statistics.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <vector>
+#include <cstdint>
+#include <functional>
 
 namespace fp8::log {
 namespace {
 
-std::vector<double> finite(std::span<const double> values) {
-  std::vector<double> kept;
-  kept.reserve(values.size());
-  std::copy_if(values.begin(), values.end(), std::back_inserter(kept), [](double v) { return std::isfinite(v); });
-  return kept;
-}
+constexpr std::size_t kFew = std::size_t{1} << 17U;  // sorted in memory
+constexpr std::uint64_t kSign = std::uint64_t{1} << 63U;
 
 // The finite value that no other one is better than.
 template <typename Better>
-std::optional<double> best(std::span<const double> values, Better better) {
+std::optional<double> best(const Values& values, Better better) {
   std::optional<double> found;
-  for (const double v : values) {
-    if (std::isfinite(v) && (!found || better(v, *found))) found = v;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i]) && (!found || better(values[i], *found))) found = values[i];
   }
   return found;
 }
 
+// Finite values in their order have keys in their order.
+std::uint64_t key_of(double v) {
+  const auto bits = std::bit_cast<std::uint64_t>(v + 0.0);  // one zero
+  return (bits & kSign) != 0 ? ~bits : bits | kSign;
+}
+
+// The finite value that has `rank` finite values before it. Each round counts the values by the next 16 bits of their
+// keys and keeps those that share the bits of the wanted one, until there are few.
+double ranked(const Values& values, std::size_t rank, std::size_t finite) {
+  constexpr unsigned kBits = 16;
+  unsigned shift = 64;
+  std::uint64_t prefix = 0;
+  const auto shares = [&](std::uint64_t key) { return shift == 64 || key >> shift == prefix; };
+  while (finite > kFew && shift > 0) {
+    std::vector<std::size_t> counts(std::size_t{1} << kBits);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint64_t key = key_of(values[i]);
+      if (std::isfinite(values[i]) && shares(key)) ++counts[key >> (shift - kBits) & 0xFFFFU];
+    }
+    std::size_t bucket = 0;
+    for (; rank >= counts[bucket]; ++bucket) rank -= counts[bucket];
+    prefix = prefix << kBits | bucket;
+    shift -= kBits;
+    finite = counts[bucket];
+  }
+  if (shift == 0) return std::bit_cast<double>((prefix & kSign) != 0 ? prefix & ~kSign : ~prefix);
+  std::vector<double> kept;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i]) && shares(key_of(values[i]))) kept.push_back(values[i]);
+  }
+  const auto at = kept.begin() + static_cast<std::ptrdiff_t>(rank);
+  std::nth_element(kept.begin(), at, kept.end());
+  return *at;
+}
+
 }  // namespace
 
-std::optional<double> mean(std::span<const double> values) {
+std::optional<double> mean(const Values& values) {
   double sum = 0;
   std::size_t n = 0;
-  for (const double v : values) {
-    if (!std::isfinite(v)) continue;
-    sum += v;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    sum += values[i];
     ++n;
   }
   if (n == 0) return std::nullopt;
   return sum / static_cast<double>(n);
 }
 
-std::optional<double> quantile(std::span<const double> values, double q) {
-  std::vector<double> kept = finite(values);
-  if (kept.empty()) return std::nullopt;
-  const double place = q * static_cast<double>(kept.size() - 1);
-  const auto below = static_cast<std::ptrdiff_t>(place);
-  std::nth_element(kept.begin(), kept.begin() + below, kept.end());
-  const double low = kept[static_cast<std::size_t>(below)];
-  if (below + 1 == std::ssize(kept)) return low;
-  const double high = *std::min_element(kept.begin() + below + 1, kept.end());
-  return std::lerp(low, high, place - static_cast<double>(below));
+std::optional<double> quantile(const Values& values, double q) {
+  std::size_t finite = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) finite += std::isfinite(values[i]) ? 1 : 0;
+  if (finite == 0) return std::nullopt;
+  const double place = q * static_cast<double>(finite - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const double low = ranked(values, below, finite);
+  if (below + 1 == finite) return low;
+  return std::lerp(low, ranked(values, below + 1, finite), place - static_cast<double>(below));
 }
 
-std::optional<double> least(std::span<const double> values) { return best(values, std::less<>()); }
-std::optional<double> greatest(std::span<const double> values) { return best(values, std::greater<>()); }
+std::optional<double> least(const Values& values) { return best(values, std::less<>()); }
+std::optional<double> greatest(const Values& values) { return best(values, std::greater<>()); }
 
-std::optional<double> last(std::span<const double> values) {
-  if (values.empty() || !std::isfinite(values.back())) return std::nullopt;
-  return values.back();
+std::optional<double> last(const Values& values) {
+  if (values.size() == 0 || !std::isfinite(values[values.size() - 1])) return std::nullopt;
+  return values[values.size() - 1];
 }
 
 std::optional<double> standard_error(std::span<const double> values) {
   const std::size_t n = values.size();
   if (n < 2) return std::nullopt;
   const auto count = static_cast<double>(n);
-  const double m = mean(values).value_or(0);
+  double m = 0;
+  for (const double v : values) m += v;
+  m /= count;
   const auto autocovariance = [&](std::size_t lag) {
     double sum = 0;
     for (std::size_t i = lag; i < n; ++i) sum += (values[i] - m) * (values[i - lag] - m);

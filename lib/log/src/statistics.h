@@ -1,25 +1,57 @@
 /// Means, quantiles and standard errors of measured values. NaN stands for "not measured" and is left out.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
+
+#include "fp8/log/series.h"
 
 namespace fp8::log {
 
-/// Mean of the finite values; nothing without any.
-std::optional<double> mean(std::span<const double> values);
+/// A view of values in memory or of a series.
+class Values {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor): what has values is given where values are wanted
+  /// Of values in memory.
+  Values(const std::vector<double>& values) : memory_(values.data()), size_(values.size()) {}
+  /// Of a series; nullptr is none.
+  Values(const Series<double>* series) : series_(series), size_(series == nullptr ? 0 : series->size()) {}
+  // NOLINTEND(google-explicit-constructor)
+  /// Number of values.
+  std::size_t size() const { return size_; }
+  /// Value `i`.
+  double operator[](std::size_t i) const { return memory_ != nullptr ? memory_[first_ + i] : (*series_)[first_ + i]; }
+  /// The last `n`, at most size().
+  Values last(std::size_t n) const {
+    Values part = *this;
+    part.first_ += size_ - n;
+    part.size_ = n;
+    return part;
+  }
 
-/// Quantile q (0 to 1) of the finite values, linear between neighbours; nothing without any.
-std::optional<double> quantile(std::span<const double> values, double q);
+ private:
+  const double* memory_ = nullptr;
+  const Series<double>* series_ = nullptr;
+  std::size_t first_ = 0, size_ = 0;
+};
+
+/// Mean of the finite values; nothing without any.
+std::optional<double> mean(const Values& values);
+
+/// Quantile q (0 to 1) of the finite values, linear between neighbours; nothing without any. Exact, in bounded memory:
+/// many values are narrowed down by counting them first.
+std::optional<double> quantile(const Values& values, double q);
 
 /// Least finite value; nothing without any.
-std::optional<double> least(std::span<const double> values);
+std::optional<double> least(const Values& values);
 
 /// Greatest finite value; nothing without any.
-std::optional<double> greatest(std::span<const double> values);
+std::optional<double> greatest(const Values& values);
 
 /// The last value, when it is finite.
-std::optional<double> last(std::span<const double> values);
+std::optional<double> last(const Values& values);
 
 /// Standard error of the mean of `values`, all finite, whose neighbours may be correlated. Nothing for fewer than two.
 /// Source: Newey and West 1987, Bartlett weights, lag 4 (n/100)^(2/9).

@@ -3,21 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "statistics.h"
 
 namespace fp8::log {
 namespace {
 
-std::span<const double> values_of(const Run& run, std::string_view metric) {
-  const std::vector<double>* values = run.find(metric);
-  return values == nullptr ? std::span<const double>() : std::span<const double>(*values);
-}
-
 // Time waiting for data over time, of the steps that give both.
 std::optional<double> wait_share(const Run& run) {
-  const std::span<const double> waits = values_of(run, "data_wait_s"), times = values_of(run, "step_s");
+  const Values waits = run.find("data_wait_s"), times = run.find("step_s");
   double wait = 0, time = 0;
   for (std::size_t i = 0; i < std::min(waits.size(), times.size()); ++i) {
     if (!std::isfinite(waits[i]) || !std::isfinite(times[i])) continue;
@@ -53,29 +47,31 @@ Summary summarize(const Run& run) {
   s.planned_steps = run.planned_steps;
   if (!run.steps.empty()) s.steps = run.steps.back();
   if (!run.tokens.empty() && run.tokens.back() >= 0) s.tokens = run.tokens.back();
-  const std::span<const double> loss = values_of(run, "loss"), rate = values_of(run, "tokens_per_s");
+  const Values loss = run.find("loss"), rate = run.find("tokens_per_s");
   const std::size_t part = last_part(loss.size());
   s.final_loss = last(loss);
   s.best_loss = least(loss);
   s.mean_loss_last = mean(loss.last(part));
   s.last_steps = static_cast<std::int64_t>(part);
-  if (!run.evaluations.empty() && std::isfinite(run.evaluations.back().loss)) s.eval_loss = run.evaluations.back().loss;
+  if (!run.evaluations.empty() && std::isfinite(run.evaluations.rbegin()->second)) {
+    s.eval_loss = run.evaluations.rbegin()->second;
+  }
   s.tokens_per_s = quantile(rate, 0.5);
   s.tokens_per_s_p10 = quantile(rate, 0.1);
   s.tokens_per_s_p90 = quantile(rate, 0.9);
   s.data_wait_share = wait_share(run);
-  s.memory_peak_bytes = greatest(values_of(run, "memory_peak_bytes"));
-  s.fp8_flop_share = mean(values_of(run, "fp8_flop_share"));
+  s.memory_peak_bytes = greatest(run.find("memory_peak_bytes"));
+  s.fp8_flop_share = mean(run.find("fp8_flop_share"));
   for (const Phase& phase : run.phases) s.phases.emplace_back(run.steps[phase.first], phase);
   if (!run.phases.empty()) {
     s.precision = run.phases.back().precision;
     s.recipe = run.phases.back().recipe;
     s.emulated = run.phases.back().emulated;
   }
-  const std::span<const double> skipped = values_of(run, "skipped");
-  s.skipped = std::count_if(skipped.begin(), skipped.end(), [](double v) { return v > 0; });
+  const Values skipped = run.find("skipped");
+  for (std::size_t i = 0; i < skipped.size(); ++i) s.skipped += skipped[i] > 0 ? 1 : 0;
   s.checkpoints = static_cast<std::int64_t>(run.checkpoints.size());
-  s.restarts = run.restarts;
+  s.restarts = static_cast<std::int64_t>(run.restarts.size());
   s.warnings = run.warnings;
   s.finished = run.finished;
   s.reason = run.reason;

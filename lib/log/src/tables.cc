@@ -36,7 +36,7 @@ std::vector<std::string> all_metrics(std::span<const Run> runs) {
 }
 
 void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink& sink) {
-  std::vector<const std::vector<double>*> columns;
+  std::vector<const Series<double>*> columns;
   for (const std::string& name : metrics) columns.push_back(run.find(name));
   std::string piece;
   std::size_t phase = 0;
@@ -45,7 +45,7 @@ void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink&
     piece += csv_text(run.name) + "," + std::to_string(run.steps[i]) + "," +
              (run.tokens[i] < 0 ? "" : std::to_string(run.tokens[i])) + "," + csv_text(run.phases[phase].precision) +
              "," + csv_text(run.phases[phase].recipe);
-    for (const std::vector<double>* column : columns) piece += "," + (column ? number((*column)[i]) : "");
+    for (const Series<double>* column : columns) piece += "," + (column ? number((*column)[i]) : "");
     piece += "\n";
     if (piece.size() < kPiece) continue;
     sink(piece);
@@ -105,7 +105,7 @@ std::string prometheus(std::span<const Run> runs) {
   for (const std::string& metric : all_metrics(runs)) {
     gauge(prometheus_name(metric), "Field " + prometheus_label(metric) + " of the last step.", runs, out,
           [&](const Run& r) {
-            const std::vector<double>* values = r.find(metric);
+            const Series<double>* values = r.find(metric);
             return values == nullptr || values->empty() ? NAN : values->back();
           });
   }

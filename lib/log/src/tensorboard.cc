@@ -111,13 +111,13 @@ void write_tensorboard(const Run& run, const Sink& sink) {
   append_double(kEventWallTime, 0, first);
   append_bytes(kEventFileVersion, "brain.Event:2", first);
   writer.write(first);
-  const std::vector<double>* seconds = run.find("step_s");
+  const Series<double>* seconds = run.find("step_s");
   double wall_time = 0;
   auto evaluation = run.evaluations.begin();
   const auto evaluations_before = [&](std::int64_t step) {
-    for (; evaluation != run.evaluations.end() && evaluation->step < step; ++evaluation) {
-      std::string summary, message = event(wall_time, evaluation->step);
-      append_scalar("eval/loss", evaluation->loss, summary);
+    for (; evaluation != run.evaluations.end() && evaluation->first < step; ++evaluation) {
+      std::string summary, message = event(wall_time, evaluation->first);
+      append_scalar("eval/loss", evaluation->second, summary);
       append_bytes(kEventSummary, summary, message);
       writer.write(message);
     }

@@ -15,14 +15,14 @@ std::string gathered(const std::function<void(const Sink&)>& write) {
 }
 
 TEST(Csv, EveryMetricOfAnyRun) {
-  const std::vector<Log> runs = {
+  const std::vector<Log> runs = runs_of(
       run_of(R"({"type":"step","step":1,"tokens":8,"loss":0.1,"precision":"fp8","recipe":"rowwise","skipped":true})"
              "\n",
              "a,\"b\".jsonl"),
       run_of(R"({"type":"step","step":1,"lr":1e-05,"memory_peak_bytes":100000})"
              "\n"
              R"({"type":"step","step":2,"lr":null})"
-             "\n")};
+             "\n"));
   EXPECT_EQ(gathered([&](const Sink& sink) { write_csv(runs, sink); }),
             "run,step,tokens,precision,recipe,loss,skipped,lr,memory_peak_bytes\n"
             "\"a,\"\"b\"\"\",1,8,fp8,rowwise,0.1,1,,\n"
@@ -91,12 +91,12 @@ TEST(TensorBoard, Records) {
 }
 
 TEST(Prometheus, LastStepOfEachRun) {
-  const std::vector<Log> runs = {run_of(step(1, 8, "3") + step(2, 16, "2.5") +
-                                            R"({"type":"end"})"
-                                            "\n",
-                                        "a\"b.jsonl"),
-                                 run_of(R"({"type":"step","step":1,"loss":null,"x-y":1})"
-                                        "\n")};
+  const std::vector<Log> runs = runs_of(run_of(step(1, 8, "3") + step(2, 16, "2.5") +
+                                                   R"({"type":"end"})"
+                                                   "\n",
+                                               "a\"b.jsonl"),
+                                        run_of(R"({"type":"step","step":1,"loss":null,"x-y":1})"
+                                               "\n"));
   EXPECT_EQ(prometheus(runs),
             "# HELP fp8_step Updates completed.\n"
             "# TYPE fp8_step gauge\n"

@@ -78,8 +78,8 @@ TEST(Picture, Evaluations) {
 }
 
 TEST(Picture, StepsWhereTokensAreNotCountedAndPathsWhereNamesAreEqual) {
-  const std::vector<Log> runs = {ramp(2), run_of(R"({"type":"step","step":7,"loss":2})"
-                                                 "\n")};
+  const std::vector<Log> runs = runs_of(ramp(2), run_of(R"({"type":"step","step":7,"loss":2})"
+                                                        "\n"));
   const Picture p = picture(runs, "loss");
   EXPECT_FALSE(p.by_tokens);
   EXPECT_EQ(p.curves.at(0).raw[1].x, 2);
@@ -99,7 +99,7 @@ TEST(TerminalPlot, ALine) {
 }
 
 TEST(TerminalPlot, SeveralWithoutColourAreLetters) {
-  const std::vector<Log> runs = {ramp(2), run_of(step(1, 8, "3"), "other.jsonl")};
+  const std::vector<Log> runs = runs_of(ramp(2), run_of(step(1, 8, "3"), "other.jsonl"));
   const std::string text = terminal_plot(picture(runs, "loss"), 60, 8, false);
   EXPECT_EQ(text.substr(0, text.find('\n')), "loss   A run   B other");
   EXPECT_NE(text.find("┤B"), std::string::npos);
@@ -122,7 +122,8 @@ TEST(Image, OfAName) {
 
 TEST(Gnuplot, DrawsWhateverTheNames) {
   const test::TemporaryFolder scratch;
-  std::vector<Log> runs = {zigzag(200), ramp(3), run_of(step(1, 8, "null") + step(2, 16, "2") + step(3, 24, "null"))};
+  std::vector<Log> runs =
+      runs_of(zigzag(200), ramp(3), run_of(step(1, 8, "null") + step(2, 16, "2") + step(3, 24, "null")));
   runs[0].name = "it's `touch " + scratch.at("x") + "`\n$(quit)";
   runs[1].name = "'; quit; '\\";
   const Picture p = picture(runs, "loss");

@@ -1,5 +1,7 @@
 // Reading logs: columns, resumed and torn logs, what is refused.
 #include <cmath>
+#include <random>
+#include <sstream>
 
 #include "fp8/log/run.h"
 #include "run_text.h"
@@ -27,23 +29,23 @@ TEST(ReadRun, Columns) {
              "\n"
              R"({"type":"end","step":2,"reason":"done"})"
              "\n");
-  EXPECT_EQ(run.steps, (Steps{1, 2}));
-  EXPECT_EQ(run.tokens, (Steps{8, 16}));
+  EXPECT_EQ(run.steps.values(), (Steps{1, 2}));
+  EXPECT_EQ(run.tokens.values(), (Steps{8, 16}));
   EXPECT_EQ(run.metrics, (std::vector<std::string>{"loss", "lr", "skipped", "late"}));
   ASSERT_NE(run.find("loss"), nullptr);
-  EXPECT_EQ(run.find("loss")->at(0), 2.5);
-  EXPECT_TRUE(std::isnan(run.find("loss")->at(1)));
-  EXPECT_EQ(*run.find("lr"), (std::vector<double>{1, 2}));
-  EXPECT_EQ(*run.find("skipped"), (std::vector<double>{0, 1}));
-  EXPECT_TRUE(std::isnan(run.find("late")->at(0)));
-  EXPECT_EQ(run.find("late")->at(1), 4);
+  EXPECT_EQ((*run.find("loss"))[0], 2.5);
+  EXPECT_TRUE(std::isnan((*run.find("loss"))[1]));
+  EXPECT_EQ(run.find("lr")->values(), (std::vector<double>{1, 2}));
+  EXPECT_EQ(run.find("skipped")->values(), (std::vector<double>{0, 1}));
+  EXPECT_TRUE(std::isnan((*run.find("late"))[0]));
+  EXPECT_EQ((*run.find("late"))[1], 4);
   EXPECT_EQ(run.find("note"), nullptr);
   ASSERT_EQ(run.evaluations.size(), 1U);
-  EXPECT_EQ(run.evaluations[0].loss, 2.25);
-  EXPECT_EQ(run.checkpoints, (Steps{2}));
+  EXPECT_EQ(run.evaluations.find(2)->second, 2.25);
+  EXPECT_EQ(run.checkpoints.find(2)->second, 0.5);
   EXPECT_EQ(run.planned_steps, 3);
   EXPECT_EQ(run.warnings, 1);
-  EXPECT_EQ(run.restarts, 0);
+  EXPECT_TRUE(run.restarts.empty());
   EXPECT_TRUE(run.finished);
   EXPECT_EQ(run.reason, "done");
 }
@@ -54,9 +56,9 @@ TEST(ReadRun, KeepsOnlyWhatIsWanted) {
                                                     "\n");
   const Log run = read_run(path, {.all = false, .metrics = {"lr"}});
   EXPECT_EQ(run.columns.size(), 1U);
-  EXPECT_EQ(*run.find("lr"), (std::vector<double>{3}));
+  EXPECT_EQ(run.find("lr")->values(), (std::vector<double>{3}));
   EXPECT_EQ(run.metrics, (std::vector<std::string>{"loss", "lr"}));
-  EXPECT_EQ(run.tokens, (Steps{-1}));
+  EXPECT_EQ(run.tokens.values(), (Steps{-1}));
 }
 
 TEST(ReadRun, MembersInAnotherOrder) {
@@ -66,10 +68,10 @@ TEST(ReadRun, MembersInAnotherOrder) {
                          "\n"
                          R"({"b":4,"step":3,"type":"step"})"
                          "\n");
-  EXPECT_EQ(*run.find("b"), (std::vector<double>{1, 2, 4}));
-  EXPECT_TRUE(std::isnan(run.find("a")->at(0)));
-  EXPECT_EQ(run.find("a")->at(1), 3);
-  EXPECT_TRUE(std::isnan(run.find("a")->at(2)));
+  EXPECT_EQ(run.find("b")->values(), (std::vector<double>{1, 2, 4}));
+  EXPECT_TRUE(std::isnan((*run.find("a"))[0]));
+  EXPECT_EQ((*run.find("a"))[1], 3);
+  EXPECT_TRUE(std::isnan((*run.find("a"))[2]));
 }
 
 TEST(ReadRun, AStepNotAboveTheLastReplacesAllFromThere) {
@@ -86,18 +88,19 @@ TEST(ReadRun, AStepNotAboveTheLastReplacesAllFromThere) {
                          R"({"type":"run"})"
                          "\n" +
                          step(3, 24, "1.5") + step(4, 32, "0.5"));
-  EXPECT_EQ(run.steps, (Steps{1, 2, 3, 4}));
-  EXPECT_EQ(*run.find("loss"), (std::vector<double>{3, 2, 1.5, 0.5}));
-  EXPECT_EQ(run.checkpoints, (Steps{2}));
+  EXPECT_EQ(run.steps.values(), (Steps{1, 2, 3, 4}));
+  EXPECT_EQ(run.find("loss")->values(), (std::vector<double>{3, 2, 1.5, 0.5}));
+  EXPECT_EQ(run.checkpoints.size(), 1U);
+  EXPECT_EQ(run.checkpoints.count(2), 1U);
   EXPECT_TRUE(run.evaluations.empty());
-  EXPECT_EQ(run.restarts, 1);
+  EXPECT_EQ(run.restarts, (Steps{3}));
   EXPECT_FALSE(run.finished);
   EXPECT_EQ(run.reason, "");
 }
 
 TEST(ReadRun, RestartsAreCountedOnce) {
   // Without a run record; with one and nothing repeated; one that did not reach a step.
-  EXPECT_EQ(run_of(step(1, 8, "3") + step(2, 16, "2") + step(2, 16, "2")).restarts, 1);
+  EXPECT_EQ(run_of(step(1, 8, "3") + step(2, 16, "2") + step(2, 16, "2")).restarts, (Steps{2}));
   EXPECT_EQ(run_of(R"({"type":"run"})"
                    "\n" +
                    step(1, 8, "3") +
@@ -105,20 +108,20 @@ TEST(ReadRun, RestartsAreCountedOnce) {
                    "\n" +
                    step(2, 16, "2"))
                 .restarts,
-            1);
+            (Steps{2}));
   EXPECT_EQ(run_of(R"({"type":"run"})"
                    "\n" +
                    step(1, 8, "3") +
                    R"({"type":"run"})"
                    "\n")
                 .restarts,
-            0);
+            Steps{});
 }
 
 TEST(ReadRun, StartingOverReplacesEverything) {
   const Log run = run_of(step(1, 8, "3") + step(2, 16, "2") + step(0, 4, "7"));
-  EXPECT_EQ(run.steps, (Steps{0}));
-  EXPECT_EQ(*run.find("loss"), (std::vector<double>{7}));
+  EXPECT_EQ(run.steps.values(), (Steps{0}));
+  EXPECT_EQ(run.find("loss")->values(), (std::vector<double>{7}));
   ASSERT_EQ(run.phases.size(), 1U);
   EXPECT_EQ(run.phases[0].first, 0U);
 }
@@ -143,14 +146,14 @@ TEST(ReadRun, Phases) {
 }
 
 TEST(ReadRun, ATornLineIsIgnoredWhereAWriterWasKilled) {
-  EXPECT_EQ(run_of(step(1, 8, "3") + R"({"type":"step","st)").steps, (Steps{1}));
+  EXPECT_EQ(run_of(step(1, 8, "3") + R"({"type":"step","st)").steps.values(), (Steps{1}));
   EXPECT_EQ(run_of(step(1, 8, "3") +
                    R"({"type":"st)"
                    "\n"
                    R"({"type":"run"})"
                    "\n" +
                    step(2, 16, "2"))
-                .steps,
+                .steps.values(),
             (Steps{1, 2}));
   EXPECT_EQ(complaint(step(1, 8, "3") +
                       R"({"type":"st)"
@@ -200,13 +203,114 @@ TEST(ReadRun, Places) {
   const test::TemporaryFolder scratch;
   const std::string file = scratch.write("a/log.jsonl", step(1, 8, "3"));
   const std::string folder = scratch.at("a");
-  EXPECT_EQ(read_run(folder, {}).steps, (Steps{1}));
+  EXPECT_EQ(read_run(folder, {}).steps.values(), (Steps{1}));
   EXPECT_EQ(read_run(folder, {}).name, "a");
   EXPECT_EQ(read_run(file, {}).name, "a");
   EXPECT_EQ(read_run(file, {}).path, file);
   std::filesystem::create_directory(scratch.at("b"));
   EXPECT_EQ(test::error_of([&] { (void)read_run(scratch.at("b"), {}); }), scratch.at("b") + ": holds no log.jsonl");
   EXPECT_THROW((void)read_run(scratch.at("gone"), {}), Error);
+}
+
+// A log of `n` lines as they may come: steps that look alike, steps with other members or in odd notation, resumptions,
+// other records.
+std::string odd_log(std::uint64_t seed, int n) {
+  std::mt19937_64 random(seed);
+  std::string text;
+  std::int64_t number = 0;
+  for (int i = 0; i < n; ++i) {
+    const std::uint64_t kind = random() % 40;
+    const std::string loss = kind % 7 == 0 ? "null" : std::to_string(random() % 1000) + ".5e-2";
+    if (kind == 0) number = std::max<std::int64_t>(0, number - static_cast<std::int64_t>(random() % 20));
+    if (kind == 1) text += R"({"type":"eval","step":)" + std::to_string(number) + R"(,"loss":)" + loss + "}\n";
+    if (kind == 2) text += R"({"type":"checkpoint","step":)" + std::to_string(number) + "}\n";
+    if (kind == 3)
+      text += R"({"type":"run","precision":"bf16","steps":99})"
+              "\n";
+    if (kind == 4) text += "\n  \n";
+    if (kind == 5)
+      text += R"({"type":"novel"})"
+              "\n";
+    if (kind == 6)
+      text += R"({"type":"st)"
+              "\n"
+              R"({"type":"run"})"
+              "\n";
+    number += 1 + static_cast<std::int64_t>(kind == 7);
+    text += R"({"type":"step","step":)" + std::to_string(number) + R"(,"tokens":)" + std::to_string(number * 8);
+    text += (kind == 8 ? R"(, "loss" : )" : R"(,"loss":)") + loss;
+    if (kind == 9) text += R"(,"extra\u0041":1)";
+    if (kind == 10) text += R"(,"nested":[1])";
+    text += R"(,"precision":)" + std::string(kind > 20 ? R"("fp8")" : kind == 11 ? "null" : R"("bf16")");
+    text += R"(,"recipe":)" + std::string(kind > 30 ? R"("rowwise")" : R"("t\u0065nsorwise")");
+    text += kind == 12 ? R"(,"emulated":"no")" : kind == 13 ? R"(,"emulated":null)" : R"(,"emulated":true)";
+    text += kind == 14 ? "}\r\n" : "}\n";
+  }
+  return text;
+}
+
+// All that a run holds, as text that shows every bit.
+std::string everything(const Log& run) {
+  std::ostringstream out;
+  out << std::hexfloat;
+  for (std::size_t i = 0; i < run.steps.size(); ++i) out << run.steps[i] << "," << run.tokens[i] << " ";
+  for (const Column& c : run.columns) {
+    out << "\n" << c.name << ":";
+    for (const double v : c.values.values()) out << " " << v;
+  }
+  for (const std::string& name : run.metrics) out << "\n" << name;
+  for (const Phase& p : run.phases) {
+    out << "\n" << p.first << p.precision << p.recipe << (p.emulated ? *p.emulated ? "yes" : "no" : "unknown");
+  }
+  for (const auto& [at, loss] : run.evaluations) out << "\neval " << at << " " << loss;
+  for (const auto& [at, seconds] : run.checkpoints) out << "\ncheckpoint " << at << " " << seconds;
+  for (const std::int64_t at : run.restarts) out << "\nrestart " << at;
+  out << "\n" << run.warnings << run.finished << run.reason << run.planned_steps.value_or(-1);
+  return out.str();
+}
+
+// The scanner and the parser read the same: a nested member, which keeps nothing, sends every line to the parser.
+TEST(ReadRun, FastAndStrictAgree) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const std::string text = odd_log(seed, 300);
+    std::string strict;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t newline = text.find('\n', at);
+      std::string line = text.substr(at, newline + 1 - at);
+      const std::size_t brace = line.rfind('}');
+      if (brace != std::string::npos) line.insert(brace, R"(,"opaque":{})");
+      strict += line;
+      at = newline + 1;
+    }
+    const Wanted all{.all = true, .metrics = {}, .memory = 0};
+    EXPECT_EQ(everything(parse_run(text, "x", all)), everything(parse_run(strict, "x", all))) << seed;
+  }
+}
+
+// However a log is cut into pieces, and whatever is kept in memory.
+TEST(ReadRun, PiecesDoNotShow) {
+  const test::TemporaryFolder scratch;
+  const std::string text = odd_log(99, 30000);
+  ASSERT_GT(text.size(), std::size_t{3} << 20U);
+  const std::string path = scratch.write("x.jsonl", text);
+  const Wanted all{.all = true, .metrics = {}}, spilled{.all = true, .metrics = {}, .memory = 0};
+  const std::string whole = everything(parse_run(text, path, all));
+  EXPECT_EQ(everything(read_run(path, all)), whole);
+  EXPECT_EQ(everything(read_run(path, spilled)), whole);
+}
+
+TEST(ReadRun, TheFirstFaultOfALongLogIsNamed) {
+  const test::TemporaryFolder scratch;
+  std::string text;
+  for (int i = 1; i <= 40000; ++i) text += step(i, 8 * i, "1");
+  const std::string good = text;
+  text += "{\"type\":\n" + step(40001, 8 * 40001, "1") + good + "[1]\n";
+  const std::string path = scratch.write("x.jsonl", text);
+  const std::string message = test::error_of([&] { (void)read_run(path, {}); });
+  EXPECT_EQ(message.substr(0, path.size() + 24), path + ": line 40001 column 9: u");
+  EXPECT_EQ(test::error_of([&] { (void)parse_run(good + "[1]\n" + good + "{", "x", {}); }),
+            "x: line 40001: expected an object, found array");
+  EXPECT_EQ(test::error_of([] { (void)read_run("/dev/zero", {}); }), "/dev/zero: line 1: longer than 67108864 bytes");
 }
 
 TEST(RunName, IsTheLastPart) {

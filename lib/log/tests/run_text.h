@@ -17,6 +17,14 @@ inline Run run_of(const std::string& text, const std::string& name = "run.jsonl"
   return read_run(scratch.write(name, text), {.all = true, .metrics = {}});
 }
 
+/// Several runs; they are moved, not copied.
+template <typename... Runs>
+std::vector<Log> runs_of(Runs... runs) {
+  std::vector<Log> all;
+  (all.push_back(std::move(runs)), ...);
+  return all;
+}
+
 /// What is wrong, behind the path; "no error" when nothing is.
 inline std::string complaint(const std::string& text) {
   const test::TemporaryFolder scratch;

@@ -26,7 +26,7 @@ TEST(Statistics, LeaveOutWhatIsNotFinite) {
   EXPECT_EQ(quantile(none, 0.5), std::nullopt);
   EXPECT_EQ(least(none), std::nullopt);
   EXPECT_EQ(last(none), std::nullopt);
-  EXPECT_EQ(last({}), std::nullopt);
+  EXPECT_EQ(last(std::vector<double>{}), std::nullopt);
 }
 
 TEST(Statistics, StandardError) {

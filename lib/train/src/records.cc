@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -41,8 +42,13 @@ std::string family_of(const std::string& name) {
 
 void Journal::open(const std::string& run_folder) {
   if (!speaks_) return;
-  log_ = File::open_append(run_folder + "/log.jsonl");
+  const std::string path = run_folder + "/log.jsonl";
+  log_ = File::open_append(path);
   log_end_ = log_.size();
+  std::array<std::byte, 1> last{std::byte{'\n'}};
+  if (log_end_ > 0) File::open_read(path).pread_exact(last, log_end_ - 1);
+  // A line that a killed writer left unfinished ends where the next record begins.
+  if (last[0] != std::byte{'\n'}) unwritten_ = "\n";
 }
 
 // Writes what waits, all or nothing: a reader finds whole lines. Returns why it cannot, once.
@@ -90,7 +96,7 @@ void Journal::warn(std::int64_t step, const std::string& message) {
 void Journal::close() {
   if (!log_failing_) return;
   const comm::OwnWork own(world_);
-  const auto waiting = std::count(unwritten_.begin(), unwritten_.end(), '\n');
+  const auto waiting = std::count(unwritten_.begin(), unwritten_.end(), '\n') - (unwritten_.starts_with('\n') ? 1 : 0);
   if (hooks_.warning) hooks_.warning(log_.path() + ": lacks the last " + std::to_string(waiting + lost_) + " records");
 }
 

@@ -23,6 +23,9 @@ class File {
   static File open_append(const std::string& path);
   /// Creates a file (mode 0666 less the umask) for reading and writing; it must not exist.
   static File create_exclusive(const std::string& path);
+  /// A file without a name in the folder for temporary files (TMPDIR, else /tmp); it is gone when it is closed. Its
+  /// path, for messages, is that folder.
+  static File temporary();
 
   ~File();
   File(File&& other) noexcept;

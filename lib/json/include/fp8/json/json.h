@@ -31,19 +31,13 @@ Value parse_file(const std::string& path, const Limits& limits = {});
 /// stays UTF-8; bytes that are not become U+FFFD. Deterministic.
 std::string dump(const Value& value, int indent = -1);
 
-/// What to do with a last line that has no newline and does not parse (its writer was killed).
-enum class TornLine : std::uint8_t {
-  refuse,  ///< an error like any other
-  ignore,  ///< treated as not yet there: next() returns nothing, and goes on when the rest arrives
-};
-
 /// JSON Lines, a value at a time. Empty lines are skipped; a line may have 64 MiB.
 class LineReader {
  public:
   /// Reads the file at `path`.
-  explicit LineReader(const std::string& path, TornLine torn = TornLine::refuse);
+  explicit LineReader(const std::string& path);
   /// Reads an open descriptor, which stays the caller's (0 for standard input); `name` is for messages.
-  LineReader(int fd, std::string name, TornLine torn = TornLine::refuse);
+  LineReader(int fd, std::string name);
 
   /// The next value, or nothing at the end. After the end it may be called again for what was appended since. Throws
   /// Error `name: line L column C: reason`.
@@ -58,7 +52,6 @@ class LineReader {
   File file_;  // open only when this reader opened it
   int fd_;
   std::string name_;
-  TornLine torn_;
   std::string buffer_;
   std::size_t begin_ = 0;    // first byte of the buffer that is not consumed
   std::size_t scanned_ = 0;  // bytes before here hold no newline

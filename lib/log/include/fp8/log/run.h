@@ -1,20 +1,24 @@
-/// The log of one run in memory, read from JSON Lines: what its steps measured, by column. The format is fp8-log(5).
+/// The log of one run, read from JSON Lines: what its steps measured, by column. The format is fp8-log(5).
 /// Not a writer of logs, and no statistics: see summary.h and compare.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fp8/log/series.h"
+
 namespace fp8::log {
 
 /// Values of one numeric field of the step records, one a step; NaN where a step lacks it or has null.
 struct Column {
-  std::string name{};            ///< the field, such as "loss"
-  std::vector<double> values{};  ///< as many as there are steps
+  std::string name;       ///< the field, such as "loss"
+  Series<double> values;  ///< as many as there are steps
 };
 
 /// Steps that ran under one setting, from one step up to the next phase.
@@ -25,46 +29,54 @@ struct Phase {
   std::optional<bool> emulated = {};  ///< whether FP8 was emulated; nothing when the log does not say
 };
 
-/// An evaluation during the run.
-struct Evaluation {
-  std::int64_t step = 0;  ///< updates completed before it
-  double loss = 0;        ///< nats per token; NaN when not finite
-};
-
 /// A run as its log tells it, after every resumption has replaced what it repeated.
 struct Run {
-  std::string path{};                           ///< as given: folder, file or "-"
-  std::string name{};                           ///< short name for people: the last part of the path
-  std::vector<std::int64_t> steps{};            ///< numbers of the steps, increasing
-  std::vector<std::int64_t> tokens{};           ///< tokens seen after each step; -1 where the log does not say
-  std::vector<Column> columns{};                ///< the fields asked for that were found, in the order they came
-  std::vector<std::string> metrics{};           ///< all numeric fields of step records, in the order they came
-  std::vector<Phase> phases{};                  ///< increasing by `first`; the first begins at 0 when there are steps
-  std::vector<Evaluation> evaluations{};        ///< in the order of the log
-  std::vector<std::int64_t> checkpoints{};      ///< steps of the checkpoints saved
-  std::optional<std::int64_t> planned_steps{};  ///< length of the whole run, when its first record says so
-  std::int64_t restarts = 0;                    ///< how often it went on after it had stopped
-  std::int64_t warnings = 0;                    ///< number of warning records
-  bool finished = false;                        ///< whether an end record follows the last step
-  std::string reason{};                         ///< what the end record gives as reason; empty without one
+  /// An empty one, whose series are kept in `room`.
+  explicit Run(const std::shared_ptr<Room>& room) : steps(room), tokens(room) {}
+
+  std::string path{};                  ///< as given: folder, file or "-"
+  std::string name{};                  ///< short name for people: the last part of the path
+  Series<std::int64_t> steps;          ///< numbers of the steps, increasing
+  Series<std::int64_t> tokens;         ///< tokens seen after each step; -1 where the log does not say
+  std::vector<Column> columns{};       ///< the fields asked for that were found, in the order they came
+  std::vector<std::string> metrics{};  ///< all numeric fields of step records, in the order they came
+  std::vector<Phase> phases{};         ///< increasing by `first`; the first begins at 0 if there are steps
+  std::multimap<std::int64_t, double> evaluations{};  ///< losses by the number of the step before, NaN if not finite
+  std::multimap<std::int64_t, double> checkpoints{};  ///< seconds that a save took by its step's number, NaN if unknown
+  std::vector<std::int64_t> restarts{};               ///< number of the first step each time it went on after a stop
+  std::optional<std::int64_t> planned_steps{};        ///< length of the whole run, when its first record says so
+  std::int64_t warnings = 0;                          ///< number of warning records
+  bool finished = false;                              ///< whether an end record follows the last step
+  std::string reason{};                               ///< what the end record gives as reason; empty without one
 
   /// Values of a field, one a step; nullptr when no step has it or it was not asked for.
-  const std::vector<double>* find(std::string_view metric) const;
+  const Series<double>* find(std::string_view metric) const;
 };
 
-/// Which fields read_run() keeps.
+/// What read_run() keeps.
 struct Wanted {
-  bool all = false;                    ///< every numeric field; else only `metrics`
-  std::vector<std::string> metrics{};  ///< names of fields
+  bool all = false;                             ///< every numeric field; else only `metrics`
+  std::vector<std::string> metrics{};           ///< names of fields
+  std::size_t memory = std::size_t{32} << 20U;  ///< bytes of the series to keep in memory; the rest is in a file
+
+  /// Whether a field is kept.
+  bool has(std::string_view metric) const;
 };
 
 /// Reads the log of a run: a folder that holds log.jsonl, a file, or "-" for standard input. Booleans count as 0 and 1.
 /// A step that is not above the last one replaces all from there (the run was resumed). A last line that its writer
 /// did not finish is ignored, and so is one in front of a `run` record. Records of unknown type, unknown fields and
-/// missing ones are no errors. Memory: 16 bytes a step and 8 for each field kept.
+/// missing ones are no errors. Long logs are read in pieces on all processors; the result does not depend on how many.
+/// Memory: `wanted.memory`, some MiB a processor, and about 50 bytes for each evaluation, save and phase.
 /// Throws Error `path: reason` when it cannot be read or holds no record of a run, and `path: line L ...: reason` for
 /// what is not JSON or not a record.
 Run read_run(const std::string& path, const Wanted& wanted);
+
+/// As read_run(), of a log in memory; `path` names it in the run and in errors.
+Run parse_run(std::string_view text, const std::string& path, const Wanted& wanted);
+
+/// The file behind the path of a run: its log.jsonl for a folder. Throws Error when a folder has none.
+std::string log_file(const std::string& path);
 
 /// The short name of a path: its last part, without ".jsonl"; of ".../run/log.jsonl" the folder's.
 std::string run_name(const std::string& path);

@@ -1,0 +1,137 @@
+/// Values that a log gives one a step, as many as there are: what memory should not hold goes to a temporary file.
+/// Not thread-safe, reading neither: a series remembers the block that was read last.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fp8/base/file.h"
+
+namespace fp8::log {
+
+/// Values of a block of a series.
+inline constexpr std::size_t kBlock = 2048;
+
+/// Blocks of 64-bit words, in memory up to a limit and then in a temporary file without a name.
+class Room {
+ public:
+  /// Keeps up to `memory` bytes of blocks in memory.
+  explicit Room(std::size_t memory) : memory_(memory) {}
+  /// Stores a block of kBlock words; returns where. Throws Error when the temporary file cannot be made or written.
+  std::size_t put(std::span<const std::uint64_t> block);
+  /// Reads back what put() stored. Throws Error when the temporary file cannot be read.
+  void get(std::size_t place, std::span<std::uint64_t> block) const;
+  /// Forgets a block; its place may be used again.
+  void free(std::size_t place);
+
+ private:
+  std::size_t memory_;
+  std::vector<std::vector<std::uint64_t>> kept_;
+  std::vector<std::size_t> free_;
+  std::size_t filed_ = 0;  // places in the file
+  File file_;
+};
+
+/// 64-bit words, appended and cut off at the end. A block whose words grow evenly, such as counts or a constant, takes
+/// no room. What the templates below share.
+class Words {
+ public:
+  /// None, to be kept in `room`.
+  explicit Words(std::shared_ptr<Room> room);
+  /// Number of words.
+  std::size_t size() const { return blocks_.size() * kBlock + tail_.size(); }
+  /// Word `i`, below size(). Fast in order.
+  std::uint64_t at(std::size_t i) const {
+    const std::size_t block = i / kBlock;
+    if (block == blocks_.size()) return tail_[i % kBlock];
+    if (block != cached_) load(block);
+    return cache_[i % kBlock];
+  }
+  /// Appends a word.
+  void push(std::uint64_t word) {
+    tail_.push_back(word);
+    if (tail_.size() == kBlock) store_tail();
+  }
+  /// Cuts off what is behind the first `n`.
+  void cut(std::size_t n);
+
+ private:
+  struct Block {
+    bool even;            // words are first, first + stride, ...
+    std::uint64_t first;  // or the place in the room
+    std::uint64_t stride;
+  };
+  void load(std::size_t block) const;
+  void store_tail();
+
+  std::shared_ptr<Room> room_;
+  std::vector<Block> blocks_;
+  std::vector<std::uint64_t> tail_;
+  mutable std::vector<std::uint64_t> cache_;
+  mutable std::size_t cached_ = static_cast<std::size_t>(-1);
+};
+
+/// A series of doubles or of 64-bit integers. Moved, not copied.
+template <typename T>
+class Series {
+ public:
+  /// An empty one, whose blocks are kept in `room`.
+  explicit Series(std::shared_ptr<Room> room) : words_(std::move(room)) {}
+  Series(Series&&) noexcept = default;
+  Series& operator=(Series&&) noexcept = default;
+  Series(const Series&) = delete;
+  Series& operator=(const Series&) = delete;
+  ~Series() = default;
+
+  /// Number of values.
+  std::size_t size() const { return words_.size(); }
+  /// Whether there are none.
+  bool empty() const { return size() == 0; }
+  /// Value `i`, below size(). Fast in order. Throws Error when the temporary file cannot be read.
+  T operator[](std::size_t i) const { return std::bit_cast<T>(words_.at(i)); }
+  /// The first value; there is one.
+  T front() const { return (*this)[0]; }
+  /// The last value; there is one.
+  T back() const { return (*this)[size() - 1]; }
+  /// Appends a value. Throws Error when the temporary file cannot be written.
+  void push_back(T value) { words_.push(std::bit_cast<std::uint64_t>(value)); }
+  /// Appends `n` times the same value.
+  void append(std::size_t n, T value) {
+    for (; n > 0; --n) push_back(value);
+  }
+  /// Appends values.
+  void append(std::span<const T> values) {
+    for (const T v : values) push_back(v);
+  }
+  /// Cuts off what is behind the first `n`.
+  void cut(std::size_t n) { words_.cut(n); }
+  /// Index of the first value that is not below `value`, where the values increase.
+  std::size_t lower_bound(T value) const {
+    std::size_t low = 0, high = size();
+    while (low < high) {
+      const std::size_t middle = low + (high - low) / 2;
+      if ((*this)[middle] < value) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  /// The values in memory, for few of them.
+  std::vector<T> values() const {
+    std::vector<T> all;
+    for (std::size_t i = 0; i < size(); ++i) all.push_back((*this)[i]);
+    return all;
+  }
+
+ private:
+  static_assert(sizeof(T) == sizeof(std::uint64_t));
+  Words words_;
+};
+
+}  // namespace fp8::log

@@ -1,0 +1,167 @@
+// From pieces to a run.
+#include "collector.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "fp8/base/error.h"
+
+namespace fp8::log {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kMostMetrics = 1000;
+constexpr std::size_t kUnwanted = static_cast<std::size_t>(-1);
+
+double number_or_nan(const json::Object& record, std::string_view key) {
+  const json::Value* value = record.find(key);
+  return value != nullptr && value->is_number() ? value->as_double() : kNan;
+}
+
+void erase_from(std::multimap<std::int64_t, double>& events, std::int64_t step) {
+  events.erase(events.lower_bound(step), events.end());
+}
+
+}  // namespace
+
+Collector::Collector(const std::string& path, std::string file, const Wanted& wanted)
+    : file_(std::move(file)), room_(std::make_shared<Room>(wanted.memory)), run_(room_) {
+  run_.path = path;
+  run_.name = run_name(path);
+}
+
+void Collector::refuse(std::uint64_t line, const std::string& reason) const {
+  throw Error(file_ + ": line " + std::to_string(line) + reason);
+}
+
+void Collector::take(const Piece& piece) {
+  for (const auto& item : piece.items) {
+    if (const Fault* fault = std::get_if<Fault>(&item)) {
+      if (damage_) refuse(damage_->line, damage_->reason);
+      if (!fault->damaged) refuse(lines_ + fault->line, fault->reason);
+      damage_ = *fault;
+      damage_->line += lines_;
+      continue;
+    }
+    const Event* record = std::get_if<Event>(&item);
+    // A damaged line is forgiven when a run record follows: its writer was killed and started again.
+    if (damage_ && (record == nullptr || text_or_empty(record->record, "type") != "run")) {
+      refuse(damage_->line, damage_->reason);
+    }
+    damage_.reset();
+    const std::uint64_t line = lines_ + (record != nullptr ? record->line : std::get<Block>(item).line);
+    try {
+      if (record != nullptr) {
+        any_ = event(record->record) || any_;
+      } else {
+        add(std::get<Block>(item));
+        any_ = true;
+      }
+    } catch (const Error& e) {
+      refuse(line, std::string(": ") + e.what());
+    }
+  }
+  lines_ += piece.lines;
+}
+
+void Collector::finish() const {
+  if (damage_ && !damage_->torn) refuse(damage_->line, damage_->reason);
+  if (!any_) throw Error(file_ + ": holds no record of a run");
+}
+
+// Takes a record that is no step; returns whether it belongs to a run.
+bool Collector::event(const json::Object& record) {
+  const std::string type = text_or_empty(record, "type");
+  if (type == "run") {
+    start(record);
+  } else if (type == "eval") {
+    const std::int64_t step = record.contains("step") ? needed_count(record, "step") : 0;
+    run_.evaluations.emplace(step, number_or_nan(record, "loss"));
+  } else if (type == "checkpoint") {
+    run_.checkpoints.emplace(needed_count(record, "step"), number_or_nan(record, "seconds"));
+  } else if (type == "warning") {
+    ++run_.warnings;
+  } else if (type == "end") {
+    run_.finished = true;
+    run_.reason = text_or_empty(record, "reason");
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Collector::start(const json::Object& record) {
+  started_again_ = !run_.steps.empty();
+  // The settings stand in the record itself, or in its member "config".
+  const json::Value* config = record.find("config");
+  const bool nested = !record.contains("precision") && config != nullptr && config->is_object();
+  const json::Object& settings = nested ? config->as_object() : record;
+  const json::Value* steps = settings.find("steps");
+  if (steps != nullptr && steps->is_int() && steps->as_double() >= 0) run_.planned_steps = steps->as_int();
+  from_run_ = {.first = 0,
+               .precision = text_or_empty(settings, "precision"),
+               .recipe = text_or_empty(settings, "recipe"),
+               .emulated = boolean(settings, "emulated")};
+}
+
+void Collector::add(const Block& block) {
+  const bool repeats = !run_.steps.empty() && block.steps.front() <= run_.steps.back();
+  if (repeats || started_again_) run_.restarts.push_back(block.steps.front());
+  if (repeats) rewind(block.steps.front());
+  started_again_ = false;
+  run_.finished = false;
+  run_.reason.clear();
+  note_phase(block.setting);
+  for (const Field& field : block.fields) {
+    const std::size_t at = column(field);
+    if (at != kUnwanted) run_.columns[at].values.append(field.values);
+  }
+  run_.steps.append(block.steps);
+  run_.tokens.append(block.tokens);
+  for (Column& c : run_.columns) c.values.append(run_.steps.size() - c.values.size(), kNan);
+}
+
+// Forgets everything from step `number` on.
+void Collector::rewind(std::int64_t number) {
+  const std::size_t keep = run_.steps.lower_bound(number);
+  run_.steps.cut(keep);
+  run_.tokens.cut(keep);
+  for (Column& c : run_.columns) c.values.cut(keep);
+  while (!run_.phases.empty() && run_.phases.back().first >= keep) run_.phases.pop_back();
+  erase_from(run_.evaluations, number);
+  erase_from(run_.checkpoints, number);
+}
+
+void Collector::note_phase(const Setting& setting) {
+  Phase phase = from_run_;
+  phase.first = run_.steps.size();
+  if (setting.has_precision) {
+    phase.precision = setting.precision;
+    phase.recipe = setting.recipe;
+  }
+  if (setting.has_emulated) phase.emulated = setting.emulated;
+  if (phase.precision != "fp8") phase.recipe.clear();
+  const auto same = [&](const Phase& p) {
+    return p.precision == phase.precision && p.recipe == phase.recipe && p.emulated == phase.emulated;
+  };
+  if (run_.phases.empty() || !same(run_.phases.back())) run_.phases.push_back(std::move(phase));
+}
+
+// Index of the column that a field goes to, made when it is new.
+std::size_t Collector::column(const Field& field) {
+  if (std::find(run_.metrics.begin(), run_.metrics.end(), field.name) == run_.metrics.end()) {
+    if (run_.metrics.size() >= kMostMetrics) throw Error("more than " + std::to_string(kMostMetrics) + " metrics");
+    run_.metrics.push_back(field.name);
+  }
+  if (!field.wanted) return kUnwanted;
+  const auto known =
+      std::find_if(run_.columns.begin(), run_.columns.end(), [&](const Column& c) { return c.name == field.name; });
+  if (known != run_.columns.end()) return static_cast<std::size_t>(known - run_.columns.begin());
+  Column fresh{.name = field.name, .values = Series<double>(room_)};
+  fresh.values.append(run_.steps.size(), kNan);
+  run_.columns.push_back(std::move(fresh));
+  return run_.columns.size() - 1;
+}
+
+}  // namespace fp8::log
