@@ -99,6 +99,53 @@ sh -c 'trap "" XFSZ; ulimit -f 1; exec fp8-log run-a.jsonl --export csv -o full.
 is "so is a full disk" $? 2
 is "and nothing is left" "$(find . -name '*full.csv*')" ""
 
+# A live view: a run that is not there yet, a line that comes in two parts, a restart, a log that is replaced, the end.
+shown() { # PATTERN: waits until a line of the view has it
+  i=0
+  until grep -Eqs -e "$1" live || [ $i = 200 ]; do sleep 0.05; i=$((i + 1)); done
+  grep -Eq -e "$1" live
+  result $? "the view shows $1"
+}
+fp8-log --follow new --interval 0.05 >live 2>live.err &
+view=$!
+shown '^new: no log yet$'
+mkdir new
+head -1 run-a.jsonl >new/log.jsonl
+shown '^no step yet$'
+sed -n 2,4p run-a.jsonl >>new/log.jsonl
+shown '^step 3 of 12 \(25 %\), loss 2.6068, 19.9 k tokens/s, 0.21 s a step, 1.9 s left$'
+sed -n 5p run-a.jsonl | head -c 30 >>new/log.jsonl
+sleep 0.2
+sed -n 5p run-a.jsonl | tail -c +31 >>new/log.jsonl
+shown '^step 4 of 12 '
+{ printf '{"type":"st\n' && sleep 0.2 && sed -n '1p;3,6p' run-a.jsonl; } >>new/log.jsonl
+shown '^step 5 of 12 .* 1 restart$'
+head -3 run-a.jsonl >new/log.jsonl
+shown '^step 2 of 12 \(16 %\), loss [0-9.]*, [^r]*$'
+cp run-a.jsonl other && mv other new/log.jsonl
+wait "$view"
+is "ends with the run, quietly" "$?$(cat live.err)" 0
+is "with a line that says so" "$(tail -1 live)" \
+  "step 12 of 12 (100 %), loss 2.2039, evaluation 2.2539, 19.6 k tokens/s, 0.21 s a step, saved at 12, ended: done"
+says "a pipe is followed to its end" '^step 6 of 12 .*, no end record$' sh -c "head -8 run-a.jsonl | fp8-log --follow"
+sed 's/"reason":"done"/"reason":"until-step"/; s/"steps":12/"steps":24/' run-a.jsonl >phase.jsonl
+says "the end of a phase is an end when nothing follows" 'ended: until-step$' fp8-log --follow phase.jsonl --interval 0.05
+is "an interrupt ends it quietly" "$(python3 - <<'END'
+import signal, subprocess, time
+view = subprocess.Popen(["fp8-log", "--follow", "run-b.jsonl.not", "--interval", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+view.stdout.readline()
+view.send_signal(signal.SIGINT)
+print(set(view.stdout.read().decode().splitlines()) - {"run-b.jsonl.not: no log yet"}, view.wait() == -signal.SIGINT)
+END
+)" "set() True"
+says "a terminal is drawn in place" "$(printf '\033')\[J" script -qec "fp8-log --follow run-a.jsonl" /dev/null
+says "with the curve" '^loss .* run-a' script -qec "fp8-log --follow run-a.jsonl" /dev/null
+says "a damaged log" '^fp8-log: bad1.jsonl: line 2 column 1: ' sh -c '{ head -1 run-a.jsonl; echo x y; head -2 run-a.jsonl | tail -1; } >bad1.jsonl; fp8-log --follow bad1.jsonl'
+says "one run is followed" '^fp8-log: --follow: needs one run, found 2$' fp8-log --follow run-a.jsonl run-b.jsonl
+says "an interval for nothing" '^fp8-log: --interval: only with --follow$' fp8-log run-a.jsonl --interval 3
+says "following a comparison" '^fp8-log: --follow: not together with --compare$' fp8-log --follow --compare run-a.jsonl run-b.jsonl
+
 # What is refused.
 says "a missing file" '^fp8-log: gone.jsonl: No such file' fp8-log gone.jsonl
 status "its status" 2 fp8-log gone.jsonl

@@ -10,6 +10,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/log/export.h"
 #include "fp8/log/plot.h"
+#include "live.h"
 #include "report.h"
 
 namespace {
@@ -41,6 +42,13 @@ cli::Command command() {
        .metavar = "FORMAT",
        .help = "write the logs in another format",
        .choices = {"csv", "tensorboard", "prometheus"}},
+      {.name = "follow", .help = "show a run while it goes on"},
+      {.name = "interval",
+       .kind = cli::Kind::real,
+       .metavar = "SECONDS",
+       .help = "with --follow: how often [1 on a terminal, else 10]",
+       .min = 0.01,
+       .max = 86400},
       cli::output_flag("where a plot (.svg, .png) or an export goes"),
       cli::json_flag(),
       cli::force_flag(),
@@ -56,6 +64,10 @@ void check_flags(const cli::Arguments& arguments) {
   };
   if (compare && plot) refuse("plot", "not together with --compare");
   if (exports && (compare || plot)) refuse("export", std::string("not together with --") + (plot ? "plot" : "compare"));
+  for (const char* other : {"compare", "plot", "export", "json"}) {
+    if (arguments.flag("follow") && arguments.has(other)) refuse("follow", std::string("not together with --") + other);
+  }
+  if (arguments.has("interval") && !arguments.flag("follow")) refuse("interval", "only with --follow");
   if (arguments.has("gate") && !compare) refuse("gate", "only with --compare");
   if (arguments.has("output") && !plot && !exports) refuse("output", "only with --plot or --export");
   if (arguments.flag("json") && (plot || exports)) refuse("json", "not together with --plot or --export");
@@ -180,8 +192,17 @@ int export_logs(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
+int follow(const cli::Arguments& arguments) {
+  const std::vector<std::string> paths = paths_of(arguments);
+  if (paths.size() != 1) throw Error("--follow: needs one run, found " + std::to_string(paths.size()));
+  const double usual = ::isatty(STDOUT_FILENO) == 1 ? 1 : 10;
+  report::follow(paths[0], arguments.has("interval") ? arguments.real("interval") : usual);
+  return static_cast<int>(Exit::done);
+}
+
 int run_log(const cli::Arguments& arguments) {
   check_flags(arguments);
+  if (arguments.flag("follow")) return follow(arguments);
   if (arguments.flag("compare")) return compare(arguments);
   if (arguments.has("plot")) return plot(arguments);
   if (arguments.has("export")) return export_logs(arguments);

@@ -59,6 +59,9 @@ struct Piece {
   std::uint64_t lines = 0;                                 ///< how many lines it has
 };
 
+/// Name of the log in the folder of a run.
+inline constexpr std::string_view kLogFile = "log.jsonl";
+
 /// Longest line that is read, in bytes.
 inline constexpr std::size_t kLongestLine = std::size_t{64} << 20U;
 

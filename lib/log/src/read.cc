@@ -18,7 +18,6 @@
 namespace fp8::log {
 namespace {
 
-constexpr std::string_view kLogFile = "log.jsonl";
 constexpr std::size_t kPiece = std::size_t{1} << 19U;  // long beside the cost of a thread, short beside the memory
 
 // Pieces of whole lines from a descriptor; what is behind the last newline begins the next piece.

@@ -1,0 +1,175 @@
+// The live view: what a run says of itself, as a line or as a few with its curve.
+#include "live.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "fp8/base/text.h"
+#include "fp8/cli/output.h"
+#include "fp8/log/follow.h"
+#include "fp8/log/plot.h"
+#include "fp8/log/summary.h"
+
+namespace fp8::report {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+
+// "45 s", "6 min 10 s", "3 h 12 min", "2 d 4 h".
+std::string duration_text(double seconds) {
+  constexpr double kMost = 1e9;
+  if (seconds < 10) return format_short(seconds, 2) + " s";
+  const auto s = static_cast<std::int64_t>(std::min(seconds, kMost));
+  const auto pair = [](std::int64_t a, const char* of_a, std::int64_t b, const char* of_b) {
+    return std::to_string(a) + of_a + (b > 0 ? " " + std::to_string(b) + of_b : "");
+  };
+  if (s < 60) return std::to_string(s) + " s";
+  if (s < 3600) return pair(s / 60, " min", s % 60, " s");
+  if (s < 86400) return pair(s / 3600, " h", s % 3600 / 60, " min");
+  return pair(s / 86400, " d", s % 86400 / 3600, " h");
+}
+
+std::string counted(std::size_t n, const std::string& what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+std::string loss_text(double loss) { return format_short(loss, 5); }
+
+// What a line says, most important first.
+std::vector<std::string> facts(const log::Run& run, double silent) {
+  constexpr double kLongSilence = 10;
+  const log::Progress p = log::progress(run);
+  std::vector<std::string> all;
+  if (run.steps.empty()) return {"no step yet"};
+  std::string steps = "step " + std::to_string(p.steps);
+  if (p.planned && *p.planned > 0) {
+    steps += " of " + std::to_string(*p.planned) + " (" + std::to_string(100 * p.steps / *p.planned) + " %)";
+  }
+  all.push_back(steps);
+  all.push_back("loss " + (p.loss ? loss_text(*p.loss) : "not finite"));
+  if (p.eval_loss) all.push_back("evaluation " + loss_text(*p.eval_loss));
+  if (p.tokens_per_s)
+    all.push_back(human_count(static_cast<std::uint64_t>(std::max(*p.tokens_per_s, 0.0))) + " tokens/s");
+  if (p.step_s) all.push_back(duration_text(*p.step_s) + " a step");
+  if (p.seconds_left && !run.finished) all.push_back(duration_text(*p.seconds_left) + " left");
+  if (!run.restarts.empty()) all.push_back(counted(run.restarts.size(), "restart"));
+  if (p.checkpoint) all.push_back("saved at " + std::to_string(*p.checkpoint));
+  if (run.warnings > 0) all.push_back(counted(static_cast<std::size_t>(run.warnings), "warning"));
+  if (run.finished) all.push_back(run.reason.empty() ? "ended" : "ended: " + terminal_safe(run.reason));
+  if (!run.finished && silent > kLongSilence) all.push_back("silent for " + duration_text(silent));
+  return all;
+}
+
+std::string joined(const std::vector<std::string>& parts, const std::string& between) {
+  std::string all;
+  for (const std::string& part : parts) all += (all.empty() ? "" : between) + part;
+  return all;
+}
+
+std::string bar(const log::Progress& p, std::size_t width) {
+  if (!p.planned || *p.planned <= 0) return "";
+  const double share = std::clamp(static_cast<double>(p.steps) / static_cast<double>(*p.planned), 0.0, 1.0);
+  const auto full = static_cast<std::size_t>(std::lround(share * static_cast<double>(width)));
+  std::string text;
+  for (std::size_t i = 0; i < width; ++i) text += i < full ? "\u2588" : "\u2591";
+  return text + "\n";
+}
+
+// The facts in lines no wider than the terminal.
+std::string wrapped(const std::vector<std::string>& parts, std::size_t width) {
+  std::string text, line;
+  for (const std::string& part : parts) {
+    if (!line.empty() && line.size() + 3 + part.size() > width) {
+      text += line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : "   ") + part.substr(0, width);
+  }
+  return text + line + "\n";
+}
+
+std::array<int, 2> terminal_size() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {80, 24};
+  return {std::clamp<int>(size.ws_col, 40, 200), size.ws_row};
+}
+
+// Lines that are drawn over by the next ones.
+class Screen {
+ public:
+  void show(const std::string& text) {
+    std::string out;
+    if (lines_ > 0) out += "\x1b[" + std::to_string(lines_) + "A\r";
+    for (const char c : text) out += c == '\n' ? "\x1b[K\n" : std::string(1, c);
+    out_.text(out + "\x1b[J");
+    lines_ = std::count(text.begin(), text.end(), '\n');
+  }
+
+ private:
+  cli::Output out_;
+  std::ptrdiff_t lines_ = 0;
+};
+
+std::string screen_of(const log::Run& run, double silent) {
+  constexpr int kMostRows = 16, kFewestRows = 6, kOtherRows = 8;
+  const auto [columns, rows] = terminal_size();
+  const auto width = static_cast<std::size_t>(columns - 1);
+  std::string text =
+      terminal_safe(run.name) + "\n" + bar(log::progress(run), width) + wrapped(facts(run, silent), width);
+  const int plot_rows = std::min(rows - kOtherRows, kMostRows);
+  const bool has_loss = std::find(run.metrics.begin(), run.metrics.end(), "loss") != run.metrics.end();
+  if (has_loss && plot_rows >= kFewestRows) {
+    text += log::terminal_plot(log::picture({&run, 1}, "loss"), columns - 1, plot_rows, cli::Style::for_stdout().on);
+  }
+  return text;
+}
+
+// Whether the run has ended for good. An end before the last planned step may be that of a phase, or a stop after which
+// it is started again: that is an end when nothing followed for a while.
+bool over(const log::Run& run, double silent, double patience) {
+  if (!run.finished) return false;
+  return !run.planned_steps || (!run.steps.empty() && run.steps.back() >= *run.planned_steps) || silent > patience;
+}
+
+}  // namespace
+
+void follow(const std::string& path, double interval) {
+  constexpr double kLook = 0.25, kPatience = 10;
+  const char* term = std::getenv("TERM");
+  const bool in_place = ::isatty(STDOUT_FILENO) == 1 && (term == nullptr || std::string_view(term) != "dumb");
+  log::Follower follower(path, {.all = false, .metrics = log::summary_metrics()});
+  Screen screen;
+  cli::Output out;
+  Clock::time_point news = Clock::now();
+  const auto show = [&](bool at_end) {
+    const log::Run* run = follower.run();
+    const double silent = seconds_since(news);
+    if (in_place) return screen.show(run == nullptr ? terminal_safe(path) + ": no log yet\n" : screen_of(*run, silent));
+    if (run == nullptr) return out.line(terminal_safe(path) + ": no log yet");
+    out.line(joined(facts(*run, silent), ", ") + (at_end && !run->finished ? ", no end record" : ""));
+  };
+  const double look = std::min(kLook, interval);
+  for (Clock::time_point shown{}; !follower.ended();) {
+    const Clock::time_point before = Clock::now();
+    if (follower.poll(static_cast<int>(std::ceil(1000 * look)))) news = Clock::now();
+    const log::Run* run = follower.run();
+    if (run != nullptr && over(*run, seconds_since(news), std::max(kPatience * std::min(interval, 1.0), look))) break;
+    if (seconds_since(shown) >= interval) {
+      shown = Clock::now();
+      show(false);
+    }
+    const double left = look - seconds_since(before);
+    if (left > 0 && !follower.ended()) std::this_thread::sleep_for(std::chrono::duration<double>(left));
+  }
+  show(true);
+}
+
+}  // namespace fp8::report
