@@ -59,7 +59,7 @@ $(if $(filter lib/%,$1),$(eval seen += $(name)))
 endef
 
 # Crates with kernels, whose tests run them on the host.
-shimmed := device tensor quant ops optim
+shimmed := device tensor quant gemm ops optim
 $O/tests/support/cuda_shim.o: INC := -Itests/support
 define crate_rules # $1 = crate
 $O/lib/$1.a: $(call objs,lib/$1/src)

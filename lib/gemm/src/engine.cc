@@ -1,30 +1,43 @@
 // The door: everything a caller can get wrong is refused here, then the call goes to the half that knows the place.
 #include <string>
 
-#include "fp8/base/error.h"
+#include "cuda.h"
+#include "device_plan.h"
 #include "fp8/gemm/gemm.h"
 #include "host.h"
+#include "refuse.h"
 
 namespace fp8::gemm {
 namespace {
 
 using device::Place;
 
-[[noreturn]] void refuse(const std::string& reason) { throw Error("matrix multiply: " + reason); }
-
-std::string shape_of(const View& v) {
-  return std::string("[") + std::to_string(v.shape[0]) + ", " + std::to_string(v.shape[1]) + "]";
-}
-
 bool is_fp8(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
 
-void check_operand(const char* name, const Operand& o, std::int64_t scales) {
+std::string name_of(Place place) { return place == Place::host ? "the host" : "the GPU"; }
+
+void check_scales(const std::string& n, const Operand& o, Place place, std::int64_t scales) {
+  const View& s = o.inverse_scale;
+  if (o.blocks != Blocks::none && !is_codes(o)) refuse(n + ": scales for blocks belong to FP8 codes on a GPU");
+  if (s.empty()) return;
+  if (s.place != place) refuse(n + "'s inverse scales are not on " + name_of(place));
+  if (o.blocks != Blocks::none) return;  // device_plan.cc knows how they must lie
+  if (s.dtype != DType::f32 || !s.contiguous()) refuse(n + "'s inverse scales must be contiguous float32");
+  if (s.size() != 1 && s.size() != scales) {
+    refuse(n + " " + shape_of(o.matrix) + " has " + std::to_string(s.size()) + " inverse scales, neither 1 nor " +
+           std::to_string(scales));
+  }
+}
+
+void check_operand(const char* name, const Operand& o, Place place, std::int64_t scales) {
   const View& v = o.matrix;
   const std::string n = name;
   if (v.rank != 2) refuse(n + " has " + std::to_string(v.rank) + " dimensions, not 2");
-  if (v.place != Place::host) refuse(n + " is not on the host, and this build has no CUDA");
-  if (v.dtype != DType::f32 && v.dtype != DType::bf16) {
-    refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; the host takes float32 and bfloat16");
+  if (v.place != place) refuse(n + " is not on " + name_of(place));
+  const bool codes = is_codes(o) && place == Place::cuda;
+  if (!codes && v.dtype != DType::f32 && v.dtype != DType::bf16) {
+    refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; " + name_of(place) +
+           " takes float32 and bfloat16" + (place == Place::cuda ? " and FP8 codes" : ""));
   }
   const bool fits = is_fp8(o.format) || o.format == v.dtype;  // scaled FP8 values need f32, codes fit bf16
   if (!fits) {
@@ -32,24 +45,25 @@ void check_operand(const char* name, const Operand& o, std::int64_t scales) {
   }
   if (v.size() > 0 && v.empty()) refuse(n + " " + shape_of(v) + " has no memory");
   if (v.size() > 0 && v.stride[0] != 1 && v.stride[1] != 1) refuse(n + " " + shape_of(v) + " has no unit stride");
-  const View& s = o.inverse_scale;
-  if (s.empty()) return;
-  if (s.dtype != DType::f32 || s.place != Place::host || !s.contiguous()) {
-    refuse(n + "'s inverse scales must be contiguous float32 on the host");
-  }
-  if (s.size() != 1 && s.size() != scales) {
-    refuse(n + " " + shape_of(v) + " has " + std::to_string(s.size()) + " inverse scales, neither 1 nor " +
-           std::to_string(scales));
+  check_scales(n, o, place, scales);
+}
+
+void check_bias(const View& bias, const View& c, Place place) {
+  if (bias.empty()) return;
+  if (bias.place != place) refuse("bias is not on " + name_of(place));
+  if (bias.rank != 1 || bias.shape[0] != c.shape[1] || !bias.contiguous() ||
+      (bias.dtype != DType::f32 && bias.dtype != DType::bf16)) {
+    refuse("bias must be " + std::to_string(c.shape[1]) + " contiguous float32 or bfloat16");
   }
 }
 
-void check_result(const Operand& a, const Operand& b, const View& c, const Options& options) {
-  if (c.rank != 2) refuse(std::string("C has ") + std::to_string(c.rank) + " dimensions, not 2");
-  if (c.place != Place::host) refuse("C is not on the host, and this build has no CUDA");
+void check_result(const Operand& a, const Operand& b, const View& c, const Options& options, Place place) {
+  if (c.rank != 2) refuse("C has " + std::to_string(c.rank) + " dimensions, not 2");
+  if (c.place != place) refuse("C is not on " + name_of(place));
   if (a.matrix.shape[1] != b.matrix.shape[0] || c.shape[0] != a.matrix.shape[0] || c.shape[1] != b.matrix.shape[1]) {
     refuse("A " + shape_of(a.matrix) + " times B " + shape_of(b.matrix) + " does not give C " + shape_of(c));
   }
-  if (a.matrix.dtype != b.matrix.dtype) {
+  if (is_codes(a) != is_codes(b) || (!is_codes(a) && a.matrix.dtype != b.matrix.dtype)) {
     refuse("A is " + std::string(name_of(a.matrix.dtype)) + " and B is " + std::string(name_of(b.matrix.dtype)));
   }
   if (c.dtype != DType::f32 && c.dtype != DType::bf16) {
@@ -61,30 +75,51 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Optio
   if (c.size() > 0 && (!rows_apart || (c.shape[1] > 1 && c.stride[1] != 1))) {
     refuse("C " + shape_of(c) + " must be row-major");
   }
-  const View& bias = options.bias;
-  if (bias.empty()) return;
-  if (bias.rank != 1 || bias.shape[0] != c.shape[1] || !bias.contiguous() || bias.place != Place::host ||
-      (bias.dtype != DType::f32 && bias.dtype != DType::bf16)) {
-    refuse(std::string("bias must be ") + std::to_string(c.shape[1]) + " contiguous float32 or bfloat16 on the host");
-  }
+  check_bias(options.bias, c, place);
+}
+
+// Memory that is never touched, at an address like that of a large buffer.
+View nowhere(Place place, DType dtype, tensor::Shape shape) {
+  return tensor::make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 62), dtype, place, shape);  // NOLINT
+}
+
+// The small matrix of a mode, [outer, K] = [256, 256], both multiples of every block.
+Operand sample(const Mode::Side& side, Place place) {
+  constexpr std::int64_t kSide = 256;
+  const bool fp8 = is_fp8(side.format);
+  const DType storage = !fp8 ? side.format : place == Place::cuda ? DType::u8 : DType::bf16;
+  Operand o{nowhere(place, storage, {kSide, kSide}), side.format, {}, side.blocks};
+  if (fp8) o.inverse_scale = nowhere(place, DType::f32, {side.vector ? kSide : 1});
+  if (side.blocks == Blocks::row128) o.inverse_scale = nowhere(place, DType::f32, {2, kSide}).transposed();
+  if (side.blocks == Blocks::square128) o.inverse_scale = nowhere(place, DType::f32, {2, 4}).columns(0, 2);
+  if (side.blocks == Blocks::row32) o.inverse_scale = nowhere(place, DType::e8m0, {kSide * 8});
+  return o;
 }
 
 }  // namespace
 
 struct Engine::Impl {
   explicit Impl(HostBf16 bf16) : host(bf16) {}
+  void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options);
   HostGemm host;
+  std::unique_ptr<DeviceGemm> device;  // made by the first call on a device
   Counts counts;
 };
 
 Engine::Engine(HostBf16 host_bf16) : impl_(std::make_unique<Impl>(host_bf16)) {}
 Engine::~Engine() = default;
 
+void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) {
+  check_operand("A", a, ctx.place, a.matrix.shape[0]);
+  check_operand("B", b, ctx.place, b.matrix.shape[1]);
+  check_result(a, b, c, options, ctx.place);
+  if (ctx.place == Place::host) return host.run(ctx.dry, a, b, c, options);
+  if (!device) device = make_device_gemm();
+  device->run(ctx, a, b, c, options);
+}
+
 void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) {
-  check_operand("A", a, a.matrix.shape[0]);
-  check_operand("B", b, b.matrix.shape[1]);
-  check_result(a, b, c, options);
-  impl_->host.run(ctx.dry, a, b, c, options);
+  impl_->run(ctx, a, b, c, options);
   if (ctx.dry) return;
   Count& count =
       impl_->counts.by[static_cast<std::size_t>(options.role)][static_cast<std::size_t>(kind_of(a.format, b.format))];
@@ -93,8 +128,20 @@ void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, cons
       2.0 * static_cast<double>(c.shape[0]) * static_cast<double>(c.shape[1]) * static_cast<double>(a.matrix.shape[1]);
 }
 
+void Engine::require(const Context& ctx, const Mode& mode) {
+  const Operand a = sample(mode.a, ctx.place), b = sample(mode.b, ctx.place);
+  Operand turned = b;
+  turned.matrix = b.matrix.transposed();
+  Context dry = ctx;
+  dry.dry = true;
+  const View c = nowhere(ctx.place, mode.c, {a.matrix.shape[0], b.matrix.shape[0]});
+  impl_->run(dry, a, turned, c, {Role::other, mode.accumulate, mode.fast_accumulation, {}});
+}
+
 const Counts& Engine::counts() const { return impl_->counts; }
 
-std::size_t Engine::scratch_bytes() const { return impl_->host.scratch_bytes(); }
+std::size_t Engine::scratch_bytes() const {
+  return impl_->host.scratch_bytes() + (impl_->device ? impl_->device->scratch_bytes() : 0);
+}
 
 }  // namespace fp8::gemm

@@ -51,6 +51,17 @@ void finish_row(float* v, std::int64_t row, const Epilogue& e, const tensor::Vie
 
 }  // namespace
 
+Epilogue epilogue_of(const Operand& a, const Operand& b, const Options& options) {
+  Epilogue e;
+  e.scale_a = static_cast<const float*>(a.inverse_scale.data);
+  e.scale_a_rows = a.inverse_scale.size() > 1;
+  e.scale_b = static_cast<const float*>(b.inverse_scale.data);
+  e.scale_b_columns = b.inverse_scale.size() > 1;
+  e.bias = options.bias;
+  e.accumulate = options.accumulate;
+  return e;
+}
+
 void finish(float* sums, const Epilogue& epilogue, const tensor::View& c) {
   const std::int64_t rows = c.shape[0], columns = c.shape[1];
 #pragma omp parallel for schedule(static) if (rows * columns >= kParallelFrom)

@@ -1,13 +1,14 @@
-/// What happens to the f32 sums of a tile on their way into C: inverse scales, bias, accumulation, rounding.
+/// What happens to f32 sums on their way into C: inverse scales, bias, accumulation, rounding. Here on the host; on a
+/// device finish.cuh does the same.
 #pragma once
 
 #include <cstdint>
 
-#include "fp8/tensor/tensor.h"
+#include "fp8/gemm/gemm.h"
 
 namespace fp8::gemm {
 
-/// Everything but the sums. Pointers are host memory; null where there is none.
+/// Everything but the sums. Pointers lie where the sums do; null where there is none.
 struct Epilogue {
   const float* scale_a = nullptr;  ///< [rows] when `scale_a_rows`, else [1]
   bool scale_a_rows = false;       ///< one inverse scale for each row
@@ -16,6 +17,9 @@ struct Epilogue {
   tensor::View bias;               ///< empty or [columns], f32 or bf16
   bool accumulate = false;         ///< add to C instead of overwriting; C f32
 };
+
+/// Of one call.
+Epilogue epilogue_of(const Operand& a, const Operand& b, const Options& options);
 
 /// c = sums * scale_a * scale_b + bias (+ c), each operation rounded to f32 in this order, then rounded to c's format.
 ///   sums  [rows, columns]  f32, contiguous, overwritten

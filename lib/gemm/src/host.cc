@@ -31,17 +31,6 @@ View tile_of_sums(void* data, std::int64_t rows, std::int64_t columns) {
   return tensor::make_view(data, DType::f32, device::Place::host, {rows, columns});
 }
 
-Epilogue epilogue_of(const Operand& a, const Operand& b, const Options& options) {
-  Epilogue e;
-  e.scale_a = static_cast<const float*>(a.inverse_scale.data);
-  e.scale_a_rows = a.inverse_scale.size() > 1;
-  e.scale_b = static_cast<const float*>(b.inverse_scale.data);
-  e.scale_b_columns = b.inverse_scale.size() > 1;
-  e.bias = options.bias;
-  e.accumulate = options.accumulate;
-  return e;
-}
-
 // The same epilogue for the tile whose first element is [row, column].
 Epilogue shifted(Epilogue e, std::int64_t row, std::int64_t column, std::int64_t columns) {
   if (e.scale_a_rows) e.scale_a += row;
@@ -56,14 +45,6 @@ Epilogue shifted(Epilogue e, std::int64_t row, std::int64_t column, std::int64_t
 }
 
 }  // namespace
-
-std::byte* Scratch::memory() {
-  if (buffer_.size() < need_) {
-    buffer_ = device::Buffer();
-    buffer_ = device::Buffer(need_, device::Place::host, "matrix multiply");
-  }
-  return buffer_.data();
-}
 
 HostGemm::HostGemm(HostBf16 bf16)
     : upcast_(bf16 == HostBf16::upcast || (bf16 == HostBf16::detect && !PlanCache::fast_bf16())) {}

@@ -7,23 +7,9 @@
 #include "epilogue.h"
 #include "fp8/gemm/gemm.h"
 #include "plan.h"
+#include "scratch.h"
 
 namespace fp8::gemm {
-
-/// Scratch memory that grows to the largest need and stays.
-class Scratch {
- public:
-  /// Notes a need of `bytes`, takes nothing.
-  void need(std::size_t bytes) { need_ = bytes > need_ ? bytes : need_; }
-  /// Memory of the largest need so far; its content is lost when it grows.
-  std::byte* memory();
-  /// Largest need so far, in bytes.
-  std::size_t bytes() const { return need_; }
-
- private:
-  std::size_t need_ = 0;
-  device::Buffer buffer_;
-};
 
 /// See Engine, whose host half it is.
 class HostGemm {
@@ -42,7 +28,8 @@ class HostGemm {
 
   bool upcast_;
   PlanCache plans_;
-  Scratch scratchpad_, sums_, a_, b_;
+  Scratch scratchpad_{device::Place::host}, sums_{device::Place::host}, a_{device::Place::host},
+      b_{device::Place::host};
 };
 
 }  // namespace fp8::gemm

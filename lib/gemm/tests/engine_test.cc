@@ -178,8 +178,7 @@ TEST_F(EngineTest, RefusesLayoutsThatDoNotFit) {
   EXPECT_EQ(refusal(plain(nowhere), plain(b_.view()), c_.view()), "matrix multiply: A [4, 6] has no memory");
   View elsewhere = a_.view();
   elsewhere.place = device::Place::cuda;
-  EXPECT_EQ(refusal(plain(elsewhere), plain(b_.view()), c_.view()),
-            "matrix multiply: A is not on the host, and this build has no CUDA");
+  EXPECT_EQ(refusal(plain(elsewhere), plain(b_.view()), c_.view()), "matrix multiply: A is not on the host");
 }
 
 TEST_F(EngineTest, RefusesScalesAndBiasThatDoNotFit) {
@@ -189,11 +188,55 @@ TEST_F(EngineTest, RefusesScalesAndBiasThatDoNotFit) {
   EXPECT_EQ(refusal(plain(a_.view()), {b_.view(), DType::f32, five.view()}, c_.view()),
             "matrix multiply: B [6, 8] has 5 inverse scales, neither 1 nor 8");
   EXPECT_EQ(refusal({a_.view(), DType::f32, four.view()}, plain(b_.view()), c_.view()),
-            "matrix multiply: A's inverse scales must be contiguous float32 on the host");
+            "matrix multiply: A's inverse scales must be contiguous float32");
   Options options;
   options.bias = five.view();
   EXPECT_EQ(refusal(plain(a_.view()), plain(b_.view()), c_.view(), options),
-            "matrix multiply: bias must be 8 contiguous float32 or bfloat16 on the host");
+            "matrix multiply: bias must be 8 contiguous float32 or bfloat16");
+}
+
+TEST_F(EngineTest, RequireTriesOneOfEveryMode) {
+  using Side = Mode::Side;
+  const Side bf16{}, f32{.format = DType::f32}, one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
+  const Side blocks{.format = DType::e4m3, .blocks = Blocks::row128};
+  for (const Mode& m : {Mode{.a = bf16, .b = bf16},
+                        {.a = f32, .b = f32, .c = DType::f32, .accumulate = true},
+                        {.a = one, .b = many, .fast_accumulation = true}})
+    engine_.require(Context{}, m);
+  EXPECT_EQ(engine_.counts().by[3][2].gemms, 0) << "nothing ran";
+  EXPECT_EQ(test::error_of([&] { engine_.require(Context{}, {.a = blocks, .b = blocks}); }),
+            "matrix multiply: A: scales for blocks belong to FP8 codes on a GPU");
+}
+
+// A dry context for a GPU without a stream plans for another machine: the mapping is checked, scratch is counted.
+TEST_F(EngineTest, PlansForAGpuThatIsNotHere) {
+  using Side = Mode::Side;
+  Context dry;
+  dry.place = device::Place::cuda;
+  dry.dry = true;
+  const Side one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
+  const Side rows{.format = DType::e4m3, .blocks = Blocks::row128},
+      squares{.format = DType::e4m3, .blocks = Blocks::square128};
+  const Side micro{.format = DType::e4m3, .blocks = Blocks::row32};
+  const std::string missing = test::error_of([&] { engine_.require(dry, {}); });
+  if (missing != "no error") GTEST_SKIP() << missing;
+  EXPECT_EQ(engine_.scratch_bytes(), std::size_t{32} << 20);
+  for (const Mode& m : {Mode{.a = one, .b = one, .fast_accumulation = true},
+                        {.a = many, .b = many},
+                        {.a = rows, .b = squares},
+                        {.a = micro, .b = micro},
+                        {.a = rows, .b = rows, .c = DType::f32, .accumulate = true}})
+    engine_.require(dry, m);
+  engine_.require(dry, {.a = many, .b = one});
+  EXPECT_EQ(engine_.scratch_bytes(), (std::size_t{32} << 20) + 256 * sizeof(float)) << "one scale is repeated";
+  EXPECT_EQ(test::error_of([&] { engine_.require(dry, {.a = squares, .b = squares}); }),
+            "matrix multiply: A with scales for 128x128 and B with scales for 128x128 is not offered by cuBLASLt");
+  Context real = dry;
+  real.dry = false;
+  const View nothing =
+      tensor::make_view(reinterpret_cast<void*>(std::uintptr_t{4096}), DType::f32, device::Place::cuda, {4, 4});
+  EXPECT_EQ(test::error_of([&] { engine_.matmul(real, plain(nothing), plain(nothing), nothing, {}); }),
+            "matrix multiply: work on a GPU needs a context on it");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 /// Matrix multiply C = A B for every layer, and the count of what ran. On the host through oneDNN: bf16 with f32
 /// accumulation, f32 for f32 operands; FP8 operands are bf16 values on the FP8 grid (see quant), products exact,
-/// inverse scales applied in f32 before the result is rounded: that is the emulation. Not for element-wise work; not a
-/// BLAS.
+/// inverse scales applied in f32 before the result is rounded: that is the emulation. On a device through cuBLASLt,
+/// FP8 codes as bytes; f32 operands are multiplied in f32, never in TF32. Not for element-wise work; not a BLAS.
 #pragma once
 
 #include <array>
@@ -25,11 +25,23 @@ enum class Role : std::uint8_t { forward, dgrad, wgrad, other };
 /// Class of operands for counting: a GEMM is fp8 when both its operands are.
 enum class Kind : std::uint8_t { f32, bf16, fp8 };
 
-/// One operand.
+/// Blocks of elements that share an inverse scale, and how these scales lie in memory. `outer` is a row of A or a
+/// column of B, K what is contracted; all addresses are multiples of 16 bytes. Only for FP8 codes on a device, and not
+/// square128 on both sides. Source: cuBLAS 13.1, "Narrow Precision Data Types Usage".
+enum class Blocks : std::uint8_t {
+  none,       ///< no blocks: one for all or one for each outer index
+  row128,     ///< 1 x 128 along K, f32 [outer, ceil(K/128)], stride [1, outer]; compute capability 9.0
+  square128,  ///< 128 x 128, f32 [ceil(outer/128), ceil(K/128)], stride [ceil(K/128) up to a multiple of 4, 1]; 9.0
+  row32,      ///< 1 x 32 along K, E8M0 bytes in tiles of 128 x 4, all whole, contiguous; from 10.0 on
+};
+
+/// One operand. FP8 codes as bytes (u8, on a device) lie with unit stride along K and the other stride a multiple of
+/// 16; where K is none, that stride is the next one, and the bytes between are zero.
 struct Operand {
-  View matrix;                ///< two dimensions, one of the strides is 1; f32 or bf16 (host), also FP8 bytes (device)
+  View matrix;                ///< two dimensions, one of the strides is 1; f32 or bf16, also FP8 codes (device)
   DType format = DType::f32;  ///< grid of the values, scaled or not: f32, bf16, e4m3, e5m2
-  View inverse_scale;         ///< f32, contiguous: empty (1), [1], or one for each row of A, each column of B
+  View inverse_scale;  ///< f32, contiguous: empty (1), [1], or one for each row of A, each column of B; or blocks
+  Blocks blocks = Blocks::none;  ///< what the inverse scales belong to
 };
 
 /// How to run one GEMM.
@@ -37,7 +49,7 @@ struct Options {
   Role role = Role::other;         ///< for the counts
   bool accumulate = false;         ///< C += A B, C in f32
   bool fast_accumulation = false;  ///< tensor cores may keep fewer bits while summing; no effect on the host
-  View bias;                       ///< empty, or one per column of C, f32 or bf16, added in f32 before rounding
+  View bias{};                     ///< empty, or one per column of C, f32 or bf16, added in f32 before rounding
 };
 
 /// GEMMs executed and their FLOPs (2 M N K).
@@ -57,6 +69,20 @@ struct Counts {
   Counts operator-(const Counts& earlier) const;
 };
 
+/// A kind of multiplication without its sizes, to ask beforehand whether a device has it.
+struct Mode {
+  /// One operand of it.
+  struct Side {
+    DType format = DType::bf16;    ///< f32, bf16, e4m3, e5m2; FP8 means codes
+    bool vector = false;           ///< an inverse scale for each row of A, column of B
+    Blocks blocks = Blocks::none;  ///< or for blocks of elements
+  };
+  Side a, b;                       ///< operands
+  DType c = DType::bf16;           ///< result, f32 or bf16
+  bool accumulate = false;         ///< added to C
+  bool fast_accumulation = false;  ///< see Options
+};
+
 /// How bf16 storage is multiplied on the host. Both sum exact products in f32, in their own orders.
 enum class HostBf16 : std::uint8_t {
   detect,  ///< native where the CPU has AVX-512 BF16, else upcast, which is then the faster by 2.8
@@ -74,20 +100,27 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// C [M, N] = A [M, K] B [K, N] (+ C) (+ bias).
+  /// C [M, N] = A [M, K] B [K, N] (+ C) (+ bias), where ctx.place says; all views lie there.
   /// A and B both f32, or both bf16 storage (any mix of bf16, e4m3, e5m2 formats). C is f32 or bf16, row-major with
   /// unit column stride (its row stride may be larger: a block of columns of a wider matrix); bf16 C with accumulate is
   /// refused. Any dimension may be any size; zero is legal (K = 0 gives bias or zeros, added to C when accumulating).
   /// With ctx.dry nothing is computed or counted. The arena is not used. Inverse scales multiply the f32 sum one after
   /// the other, A's first, then come C and bias. Deterministic for a given number of threads. Throws Error on a
   /// mismatch of shapes or formats.
+  /// On a device A and B may both be FP8 codes too, e5m2 on one side at most: then rows of C begin at multiples of 16
+  /// bytes and are as long, fast accumulation is that of the tensor cores, and what this chip or library does not offer
+  /// is an Error that names it, in a dry run already when ctx has a stream. Deterministic for one chip and library.
   void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options);
+
+  /// Makes the plan of a small multiplication of this mode where ctx.place says, and runs nothing. Throws Error that
+  /// names the mode where the chip or the library has none. For what a recipe will need, before the first step.
+  void require(const Context& ctx, const Mode& mode);
 
   /// What ran since the engine was made.
   const Counts& counts() const;
 
-  /// Bytes of scratch memory that the calls so far need, dry ones included. It belongs to the engine, is not in any
-  /// arena, and is shared by all plans.
+  /// Bytes of scratch memory that the calls so far need, dry ones included, on host and device together. It belongs to
+  /// the engine, is not in any arena, and is shared by all plans.
   std::size_t scratch_bytes() const;
 
  private:
@@ -95,8 +128,11 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
-/// "oneDNN 2.6.3" of the library in use.
+/// "oneDNN 2.6.3" of the library in use on the host.
 std::string library_version();
+
+/// "cuBLASLt 13.1.0" of the library that devices use. Throws Error where it cannot be loaded.
+std::string device_library_version();
 
 /// Kind a GEMM of these operand formats counts as.
 Kind kind_of(DType a, DType b);

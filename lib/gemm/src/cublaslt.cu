@@ -1,0 +1,112 @@
+// The device half of the engine: plans found or made, scratch, and the calls of the library and of our own kernels. All
+// work goes to the stream of the context, in order; scratch is shared by all calls for that reason.
+#include <map>
+
+#include "cublaslt.h"
+#include "cuda.h"
+#include "finish.cuh"
+#include "fp8/base/error.h"
+#include "fp8/device/cuda.h"
+#include "scratch.h"
+
+namespace fp8::gemm {
+namespace {
+
+using device::Place;
+
+constexpr std::size_t kMostPlans = 4096;  // beyond it all are made again: shapes that never return must not pile up
+
+// The library with its handle, which needs a device.
+struct OpenLibrary {
+  OpenLibrary() : handle(lt.destroy) { lt.check(lt.create(handle.put()), "cublasLtCreate"); }
+  CublasLt lt;
+  Owned<cublasLtHandle_t> handle;
+};
+
+// Addresses of one call.
+struct Pointers {
+  const void *a, *b, *scale_a, *scale_b, *bias;  // of the library's A and B
+  void* c;
+};
+
+class Gemm : public DeviceGemm {
+ public:
+  void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) override;
+  std::size_t scratch_bytes() const override { return workspace_.bytes() + sums_.bytes() + spread_.bytes(); }
+
+ private:
+  LtPlan& find(const DevicePlan& plan, int capability);
+  void multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
+  const void* vector_of(const Context& ctx, const Operand& o, std::int64_t spread, std::size_t at);
+
+  std::unique_ptr<OpenLibrary> library_;
+  std::map<DevicePlan, std::unique_ptr<LtPlan>> plans_;
+  Scratch workspace_{Place::cuda}, sums_{Place::cuda}, spread_{Place::cuda};
+};
+
+LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
+  if (const auto found = plans_.find(plan); found != plans_.end()) return *found->second;
+  if (!library_) library_ = std::make_unique<OpenLibrary>();
+  auto made = std::make_unique<LtPlan>(library_->lt, plan);
+  made->choose(library_->handle.get(), capability);
+  if (plans_.size() >= kMostPlans) plans_.clear();
+  return *(plans_[plan] = std::move(made));
+}
+
+void Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
+  if (plan.plan.a.scaling != Scaling::none) {
+    plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scale_a);
+    plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_b);
+  }
+  if (plan.plan.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  const float one = 1, beta = plan.plan.accumulate ? 1.0f : 0.0f;
+  const CublasLt& lt = plan.lt;
+  lt.check(lt.matmul(library_->handle.get(), plan.desc.get(), &one, p.a, plan.a.get(), p.b, plan.b.get(), &beta, p.c,
+                     plan.c.get(), p.c, plan.c.get(), &plan.algorithm, workspace_.memory(), kWorkspace,
+                     device::stream_of(ctx)),
+           "cublasLtMatmul");
+}
+
+// An operand's inverse scales as the library wants them, repeated in scratch where it has one and the other has many.
+const void* Gemm::vector_of(const Context& ctx, const Operand& o, std::int64_t spread, std::size_t at) {
+  if (spread == 0) return o.inverse_scale.data;
+  auto* to = reinterpret_cast<float*>(spread_.memory() + at);
+  spread_cuda(device::CudaLauncher(ctx), static_cast<const float*>(o.inverse_scale.data), spread, to);
+  return to;
+}
+
+void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) {
+  if (c.size() == 0) return;
+  const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
+  const DeviceCall call = describe(a, b, c, options, capability);
+  const bool asked = call.plan.k > 0;
+  if (asked) workspace_.need(kWorkspace);
+  sums_.need(call.sums_bytes());
+  spread_.need(call.spread_bytes());
+  if (ctx.stream == nullptr) {
+    if (ctx.dry) return;  // a plan for a machine that is not this one
+    throw Error("matrix multiply: work on a GPU needs a context on it");
+  }
+  LtPlan* const plan = asked ? &find(call.plan, capability) : nullptr;
+  if (ctx.dry) return;
+  void* const sums = call.finish && asked ? sums_.memory() : nullptr;
+  if (asked) {
+    multiply(ctx, *plan,
+             {.a = b.matrix.data,
+              .b = a.matrix.data,
+              .scale_a = vector_of(ctx, b, call.spread_b, call.spread_b_at()),
+              .scale_b = vector_of(ctx, a, call.spread_a, 0),
+              .bias = options.bias.data,
+              .c = call.finish ? sums : c.data});
+  }
+  if (!call.finish) return;
+  Epilogue epilogue = epilogue_of(a, b, options);
+  if (asked && is_codes(a)) epilogue.scale_a = epilogue.scale_b = nullptr;  // the library has applied them
+  finish_cuda(device::CudaLauncher(ctx), static_cast<const float*>(sums), epilogue, c);
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceGemm> make_device_gemm() { return std::make_unique<Gemm>(); }
+
+}  // namespace fp8::gemm

@@ -1,0 +1,206 @@
+// From a DevicePlan to cuBLASLt's objects. What the manual says about FP8 is checked in device_plan.cc; here it is only
+// put into attributes.
+#include <algorithm>
+
+#include "cublaslt.h"
+#include "cuda.h"
+#include "fp8/base/error.h"
+
+namespace fp8::gemm {
+namespace {
+
+constexpr std::size_t kScaleModesFrom = 120800;   // version from which a desc has scale modes at all
+constexpr std::size_t kHopperModesFrom = 120900;  // and those of vectors and blocks of 128
+// An address that is not read, for attributes of which the heuristic only looks at the alignment.
+constexpr std::uintptr_t kSomewhere = std::uintptr_t{1} << 30;
+
+cudaDataType type_of(DType t) {
+  switch (t) {
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::e5m2:
+      return CUDA_R_8F_E5M2;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+cublasOperation_t operation(const Factor& f) { return f.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
+
+cublasLtMatmulMatrixScale_t mode(Scaling s) {
+  switch (s) {
+    case Scaling::outer_vec_32f:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    case Scaling::vec128_32f:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case Scaling::blk128x128_32f:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    case Scaling::vec32_ue8m0:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+    case Scaling::none:
+    case Scaling::scalar_32f:
+      break;
+  }
+  return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+}
+
+const void* somewhere(std::uint32_t alignment) { return reinterpret_cast<const void*>(kSomewhere + alignment); }
+
+}  // namespace
+
+CublasLt::CublasLt()
+    : library_({"libcublasLt.so.13", "libcublasLt.so.12"},
+               "install cuBLAS of CUDA 12.9 or later, or name its folder in LD_LIBRARY_PATH") {
+  const auto load = [this](auto& f, const char* name) {
+    f = library_.function<std::remove_reference_t<decltype(f)>>(name);
+  };
+  load(create, "cublasLtCreate");
+  load(destroy, "cublasLtDestroy");
+  load(version, "cublasLtGetVersion");
+  load(status_string, "cublasLtGetStatusString");
+  load(matmul, "cublasLtMatmul");
+  load(heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  load(desc_create, "cublasLtMatmulDescCreate");
+  load(desc_destroy, "cublasLtMatmulDescDestroy");
+  load(desc_set, "cublasLtMatmulDescSetAttribute");
+  load(desc_get, "cublasLtMatmulDescGetAttribute");
+  load(layout_create, "cublasLtMatrixLayoutCreate");
+  load(layout_destroy, "cublasLtMatrixLayoutDestroy");
+  load(layout_get, "cublasLtMatrixLayoutGetAttribute");
+  load(preference_create, "cublasLtMatmulPreferenceCreate");
+  load(preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  load(preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  load(preference_get, "cublasLtMatmulPreferenceGetAttribute");
+}
+
+void CublasLt::check(cublasStatus_t status, const char* call) const {
+  if (status != CUBLAS_STATUS_SUCCESS) throw Error(std::string("cuBLASLt: ") + call + ": " + status_string(status));
+}
+
+std::string CublasLt::name() const {
+  const std::size_t v = version();
+  return "cuBLASLt " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
+}
+
+LtPlan::LtPlan(const CublasLt& functions, const DevicePlan& p)
+    : lt(functions),
+      plan(p),
+      desc(functions.desc_destroy),
+      a(functions.layout_destroy),
+      b(functions.layout_destroy),
+      c(functions.layout_destroy),
+      wishes(functions.preference_destroy) {
+  describe_operands();
+  describe_epilogue();
+  describe_wishes();
+}
+
+void LtPlan::describe_operands() {
+  // Sums in f32 and nothing less: no TF32 for f32 operands.
+  lt.check(lt.desc_create(desc.put(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  set(CUBLASLT_MATMUL_DESC_TRANSA, operation(plan.a));
+  set(CUBLASLT_MATMUL_DESC_TRANSB, operation(plan.b));
+  const auto layout = [this](Owned<cublasLtMatrixLayout_t>& to, DType type, std::int64_t rows, std::int64_t columns,
+                             std::int64_t stride) {
+    lt.check(lt.layout_create(to.put(), type_of(type), static_cast<std::uint64_t>(rows),
+                              static_cast<std::uint64_t>(columns), stride),
+             "cublasLtMatrixLayoutCreate");
+  };
+  layout(a, plan.a.format, plan.a.rows, plan.a.columns, plan.a.stride);
+  layout(b, plan.b.format, plan.b.rows, plan.b.columns, plan.b.stride);
+  layout(c, plan.c, plan.m, plan.n, plan.c_stride);
+  if (plan.a.scaling == Scaling::none) return;  // "If any scale is set for a non-narrow precisions matmul": an error
+  set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(plan.fast_accumulation ? 1 : 0));
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, somewhere(0));
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, somewhere(0));
+  const std::size_t have = lt.version();
+  if (have < kScaleModesFrom && plan.a.scaling == Scaling::scalar_32f) return;
+  if (have < kHopperModesFrom && plan.a.scaling != Scaling::scalar_32f)
+    throw Error("matrix multiply: " + name_of(plan) + " needs cuBLASLt 12.9 or later, and this is " + lt.name());
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(plan.a.scaling));
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(plan.b.scaling));
+}
+
+void LtPlan::describe_epilogue() {
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, plan.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+  if (!plan.bias) return;
+  set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(plan.bias_type)));
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere(plan.bias_alignment));
+}
+
+// Parts of a contraction that is split are summed in f32 in the workspace, in an order of its own: never in C, whose
+// type may be bf16 and whose parts would come in any order.
+void LtPlan::describe_wishes() {
+  lt.check(lt.preference_create(wishes.put()), "cublasLtMatmulPreferenceCreate");
+  const auto wish = [this](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    lt.check(lt.preference_set(wishes.get(), attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+  };
+  wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
+  wish(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plan.a.alignment);
+  wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan.b.alignment);
+  wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plan.c_alignment);
+  wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plan.c_alignment);
+}
+
+void LtPlan::choose(cublasLtHandle_t handle, int capability) {
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  const cublasStatus_t status =
+      lt.heuristic(handle, desc.get(), a.get(), b.get(), c.get(), c.get(), wishes.get(), 1, &best, &found);
+  if (status == CUBLAS_STATUS_SUCCESS && found == 1 && best.state == CUBLAS_STATUS_SUCCESS) {
+    algorithm = best.algo;
+    return;
+  }
+  const cublasStatus_t why = status != CUBLAS_STATUS_SUCCESS ? status
+                             : found == 1                    ? best.state
+                                                             : CUBLAS_STATUS_NOT_SUPPORTED;
+  throw Error("matrix multiply: " + lt.name() + " on compute capability " + std::to_string(capability / 10) + "." +
+              std::to_string(capability % 10) + " has no kernel for " + name_of(plan) + ": " + lt.status_string(why));
+}
+
+std::string device_library_version() { return CublasLt().name(); }
+
+BuiltPlan build_for_test(const DevicePlan& plan) {
+  const CublasLt lt;
+  const LtPlan built(lt, plan);
+  BuiltPlan out;
+  const auto of_desc = [&](cublasLtMatmulDescAttributes_t attribute, auto& to, std::size_t bytes) {
+    std::size_t written = 0;
+    lt.check(lt.desc_get(built.desc.get(), attribute, &to, bytes, &written), "cublasLtMatmulDescGetAttribute");
+  };
+  of_desc(CUBLASLT_MATMUL_DESC_TRANSA, out.transposed_a, 4);
+  of_desc(CUBLASLT_MATMUL_DESC_TRANSB, out.transposed_b, 4);
+  of_desc(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, out.scale_mode_a, 4);
+  of_desc(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, out.scale_mode_b, 4);
+  of_desc(CUBLASLT_MATMUL_DESC_FAST_ACCUM, out.fast_accumulation, 1);
+  of_desc(CUBLASLT_MATMUL_DESC_EPILOGUE, out.epilogue, 4);
+  of_desc(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out.bias_type, 4);
+  const cublasLtMatrixLayout_t layouts[] = {built.a.get(), built.b.get(), built.c.get()};
+  for (int i = 0; i < 3; ++i) {
+    const auto of_layout = [&](cublasLtMatrixLayoutAttribute_t attribute, auto& to) {
+      std::size_t written = 0;
+      lt.check(lt.layout_get(layouts[i], attribute, &to, sizeof to, &written), "cublasLtMatrixLayoutGetAttribute");
+    };
+    of_layout(CUBLASLT_MATRIX_LAYOUT_ROWS, out.rows[i]);
+    of_layout(CUBLASLT_MATRIX_LAYOUT_COLS, out.columns[i]);
+    of_layout(CUBLASLT_MATRIX_LAYOUT_LD, out.stride[i]);
+    of_layout(CUBLASLT_MATRIX_LAYOUT_TYPE, out.type[i]);
+  }
+  const auto of_wishes = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto& to) {
+    std::size_t written = 0;
+    lt.check(lt.preference_get(built.wishes.get(), attribute, &to, sizeof to, &written),
+             "cublasLtMatmulPreferenceGetAttribute");
+  };
+  of_wishes(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, out.workspace);
+  of_wishes(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, out.reductions);
+  for (int i = 0; i < 4; ++i) {
+    of_wishes(static_cast<cublasLtMatmulPreferenceAttributes_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i),
+              out.alignment[i]);
+  }
+  return out;
+}
+
+}  // namespace fp8::gemm

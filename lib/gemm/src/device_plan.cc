@@ -1,0 +1,266 @@
+#include "device_plan.h"
+
+#include <bit>
+
+#include "refuse.h"
+
+namespace fp8::gemm {
+namespace {
+
+constexpr std::int64_t kWord = 16;    // bytes: what kernels for tensor cores want addresses and strides to divide
+constexpr std::int64_t kBlock = 128;  // elements of a side of a block
+constexpr std::int64_t kMicroBlock = 32;
+constexpr std::size_t kApart = 256;  // bytes: where pieces of scratch begin
+
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+// Larger alignments are not told apart: no kernel asks for more, and the same shape must get the same kernel wherever
+// the arena puts it.
+std::uint32_t alignment_of(const void* p) {
+  const auto low = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(p) % kWord);
+  return low == 0 ? static_cast<std::uint32_t>(kWord) : 1U << std::countr_zero(low);
+}
+
+std::string capability_name(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+// What one side of the product is: A, or B turned so that its rows are C's columns.
+struct Side {
+  const char* name;  // "A", "B"
+  const Operand& operand;
+  View matrix;  // [outer, K]
+  std::int64_t outer() const { return matrix.shape[0]; }
+  std::int64_t k() const { return matrix.shape[1]; }
+  bool vector() const { return operand.blocks == Blocks::none && operand.inverse_scale.size() > 1; }
+};
+
+const char* sharing(const Side& s) {
+  switch (s.operand.blocks) {
+    case Blocks::row128:
+      return "scales for 1x128";
+    case Blocks::square128:
+      return "scales for 128x128";
+    case Blocks::row32:
+      return "scales for 1x32";
+    case Blocks::none:
+      break;
+  }
+  return s.vector() ? "row scales" : "tensor scale";
+}
+
+// Where the chip is known, whether it has what is asked for.
+void check_capability(const Side& s, int capability) {
+  if (capability == 0) return;
+  const std::string has = ", and this chip has " + capability_name(capability);
+  if (capability < 89) refuse("FP8 codes need compute capability 8.9 or later" + has);
+  const bool blocks_of_128 = s.operand.blocks == Blocks::row128 || s.operand.blocks == Blocks::square128;
+  if ((s.vector() || blocks_of_128) && capability != 90)
+    refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " exists on compute capability 9.0 alone" + has);
+  if (s.operand.blocks == Blocks::row32 && capability < 100)
+    refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 10.0 or later" + has);
+}
+
+// Elements along K that the library contracts: the padding counts, being zero on both sides.
+std::int64_t padded_k(const Side& s) { return round_up(s.k(), kWord); }
+
+// "A must be transposed and B non-transposed (The TN format)" before compute capability 10, so here everywhere.
+Factor codes_factor(const Side& s) {
+  const View& v = s.matrix;
+  const std::string name = s.name;
+  if (v.shape[1] > 1 && v.stride[1] != 1) refuse(name + ": FP8 codes must be contiguous along what is contracted");
+  const std::int64_t stride = v.shape[0] > 1 ? v.stride[0] : padded_k(s);
+  if (stride % kWord != 0 || stride < v.shape[1] || reinterpret_cast<std::uintptr_t>(v.data) % kWord != 0)
+    refuse(name + ": rows of FP8 codes must begin at multiples of 16 bytes");
+  if (v.shape[1] % kWord != 0 && stride != padded_k(s))
+    refuse(name + ": " + std::to_string(v.shape[1]) + " FP8 codes in a row must be padded with zeros to " +
+           std::to_string(padded_k(s)));
+  return {.format = s.operand.format,
+          .rows = padded_k(s),
+          .columns = s.outer(),
+          .stride = stride,
+          .alignment = alignment_of(v.data)};
+}
+
+// Numbers in any layout: rows that are contiguous are columns of the library's.
+Factor number_factor(const Side& s) {
+  const View& v = s.matrix;
+  const bool by_rows = v.stride[1] == 1 || v.shape[1] == 1;
+  const int long_way = by_rows ? 1 : 0, other = 1 - long_way;
+  const std::int64_t rows = v.shape[static_cast<std::size_t>(long_way)];
+  const std::int64_t columns = v.shape[static_cast<std::size_t>(other)];
+  const std::int64_t stride = columns > 1 ? v.stride[static_cast<std::size_t>(other)] : rows;
+  if (stride < rows) refuse(std::string(s.name) + " " + shape_of(s.operand.matrix) + " overlaps itself");
+  return {.format = v.dtype,
+          .transposed = !by_rows,
+          .rows = rows,
+          .columns = columns,
+          .stride = stride,
+          .alignment = alignment_of(v.data)};
+}
+
+// Scales of blocks: their shape, their strides and where they begin are fixed by the library.
+void check_blocks(const Side& s) {
+  const View& v = s.operand.inverse_scale;
+  const std::int64_t groups = (s.k() + kBlock - 1) / kBlock;
+  bool fits = v.empty() || reinterpret_cast<std::uintptr_t>(v.data) % kWord == 0;
+  if (s.operand.blocks == Blocks::row32) {
+    if (s.k() % kMicroBlock != 0) refuse(std::string(s.name) + ": scales for 1x32 need K to be a multiple of 32");
+    fits = fits && (v.dtype == DType::e8m0 || v.dtype == DType::u8) && v.contiguous() &&
+           v.size() == round_up(s.outer(), kBlock) * round_up(s.k() / kMicroBlock, 4);
+  } else {
+    const bool rows = s.operand.blocks == Blocks::row128;
+    const std::int64_t outer = rows ? s.outer() : (s.outer() + kBlock - 1) / kBlock;
+    fits = fits && v.dtype == DType::f32 && v.rank == 2 && v.shape[0] == outer && v.shape[1] == groups;
+    const std::int64_t step_outer = rows ? 1 : round_up(groups, 4), step_k = rows ? outer : 1;
+    fits = fits && (outer <= 1 || v.stride[0] == step_outer) && (groups <= 1 || v.stride[1] == step_k);
+  }
+  if (!fits || v.empty()) refuse(std::string(s.name) + ": " + sharing(s) + " blocks do not lie as they must");
+}
+
+bool is_128(Blocks b) { return b == Blocks::row128 || b == Blocks::square128; }
+
+// Which scales may meet. Table of 128-element and 128x128 scaling; fast accumulation as in PyTorch, which refuses it
+// there; the multiples of 8 as Transformer Engine found them (the manual says 4).
+void check_pair(const Side& a, const Side& b, const View& c, const Options& options) {
+  if (a.operand.format == DType::e5m2 && b.operand.format == DType::e5m2)
+    refuse("float8_e5m2 times float8_e5m2 is not offered by cuBLASLt");
+  const Blocks x = a.operand.blocks, y = b.operand.blocks;
+  const bool pair = (x == y && x != Blocks::square128) || (is_128(x) && is_128(y) && x != y);
+  if (!pair) refuse(std::string("A with ") + sharing(a) + " and B with " + sharing(b) + " is not offered by cuBLASLt");
+  if (!is_128(x)) return;
+  if (options.fast_accumulation) refuse("fast accumulation is not offered with scales for blocks of 128");
+  if (c.shape[0] % 8 != 0 || c.shape[1] % 8 != 0)
+    refuse("C " + shape_of(c) + ": extents must be multiples of 8 with scales for blocks of 128");
+}
+
+Scaling scaling_of(const Side& s, bool vectors) {
+  switch (s.operand.blocks) {
+    case Blocks::row128:
+      return Scaling::vec128_32f;
+    case Blocks::square128:
+      return Scaling::blk128x128_32f;
+    case Blocks::row32:
+      return Scaling::vec32_ue8m0;
+    case Blocks::none:
+      break;
+  }
+  return vectors ? Scaling::outer_vec_32f : Scaling::scalar_32f;
+}
+
+// (m * size of C) % 16 == 0 and so on: "Tensor Core Usage", which FP8 kernels insist on.
+void check_result_of_codes(const View& c, std::int64_t stride) {
+  const auto size = static_cast<std::int64_t>(size_of(c.dtype));
+  if (c.shape[1] * size % kWord != 0 || stride * size % kWord != 0 ||
+      reinterpret_cast<std::uintptr_t>(c.data) % kWord != 0)
+    refuse("C " + shape_of(c) + ": rows of a product of FP8 codes must begin at multiples of 16 bytes and be as long");
+}
+
+void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, const Options& options, int capability) {
+  for (const Side* s : {&a, &b}) check_capability(*s, capability);
+  check_pair(a, b, c, options);
+  for (const Side* s : {&a, &b}) {
+    if (s->operand.blocks != Blocks::none) check_blocks(*s);
+  }
+  const bool vectors = a.vector() || b.vector();
+  DevicePlan& p = call.plan;
+  p.a = codes_factor(b);
+  p.b = codes_factor(a);
+  p.a.transposed = true;
+  p.k = p.a.rows;
+  p.a.scaling = scaling_of(b, vectors);
+  p.b.scaling = scaling_of(a, vectors);
+  p.fast_accumulation = options.fast_accumulation;
+  check_result_of_codes(c, p.c_stride);
+  if (vectors && !a.vector()) call.spread_a = a.outer();
+  if (vectors && !b.vector()) call.spread_b = b.outer();
+}
+
+void add_numbers(DeviceCall& call, const Side& a, const Side& b) {
+  DevicePlan& p = call.plan;
+  p.a = number_factor(b);
+  p.b = number_factor(a);
+  p.a.transposed = !p.a.transposed;  // [N, K] by rows is K x N by columns, and the library wants N x K
+  p.k = a.k();
+}
+
+// The one type of bias that the tables of types give for these operands and this C.
+DType library_bias(const Side& a, DType c) { return is_codes(a.operand) ? DType::bf16 : c; }
+
+const char* words(Scaling s) {
+  switch (s) {
+    case Scaling::scalar_32f:
+      return " with a tensor scale";
+    case Scaling::outer_vec_32f:
+      return " with row scales";
+    case Scaling::vec128_32f:
+      return " with scales for 1x128";
+    case Scaling::blk128x128_32f:
+      return " with scales for 128x128";
+    case Scaling::vec32_ue8m0:
+      return " with scales for 1x32";
+    case Scaling::none:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+bool is_codes(const Operand& o) {
+  const bool fp8 = o.format == DType::e4m3 || o.format == DType::e5m2;
+  return fp8 && (o.matrix.dtype == DType::u8 || o.matrix.dtype == o.format);
+}
+
+std::size_t DeviceCall::sums_bytes() const {
+  return finish ? tensor::make_view(nullptr, DType::f32, device::Place::cuda, {plan.n, plan.m}).bytes() : 0;
+}
+
+std::size_t DeviceCall::spread_b_at() const {
+  return (static_cast<std::size_t>(spread_a) * sizeof(float) + kApart - 1) / kApart * kApart;
+}
+
+std::size_t DeviceCall::spread_bytes() const {
+  return spread_b_at() + static_cast<std::size_t>(spread_b) * sizeof(float);
+}
+
+DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Options& options, int capability) {
+  const Side left{"A", a, a.matrix}, right{"B", b, b.matrix.transposed()};
+  const bool codes = is_codes(a);
+  DeviceCall call;
+  DevicePlan& p = call.plan;
+  p.m = c.shape[1];
+  p.n = c.shape[0];
+  p.c = c.dtype;
+  p.c_stride = c.shape[0] > 1 ? c.stride[0] : c.shape[1];
+  if (left.k() > 0 && codes) add_codes(call, left, right, c, options, capability);
+  if (left.k() > 0 && !codes) add_numbers(call, left, right);
+
+  const bool scaled = !codes && !(a.inverse_scale.empty() && b.inverse_scale.empty());
+  const bool rounded = !codes && a.matrix.dtype == DType::f32 && c.dtype == DType::bf16;  // not in the table
+  const bool other_bias = !options.bias.empty() && options.bias.dtype != library_bias(left, c.dtype);
+  call.finish = p.k == 0 || scaled || rounded || other_bias;
+  if (call.finish) {  // the library writes dense f32 sums
+    p.c = DType::f32;
+    p.c_stride = p.m;
+    p.c_alignment = static_cast<std::uint32_t>(kWord);
+    return call;
+  }
+  p.c_alignment = alignment_of(c.data);
+  p.accumulate = options.accumulate;
+  p.bias = !options.bias.empty();
+  if (p.bias) {
+    p.bias_type = options.bias.dtype;
+    p.bias_alignment = alignment_of(options.bias.data);
+  }
+  return call;
+}
+
+std::string name_of(const DevicePlan& p) {
+  const auto side = [](const Factor& f) { return std::string(name_of(f.format)) + words(f.scaling); };
+  return side(p.b) + " times " + side(p.a) + " into " + std::string(name_of(p.c)) + " [" + std::to_string(p.n) + ", " +
+         std::to_string(p.m) + "], K = " + std::to_string(p.k) + (p.accumulate ? ", accumulating" : "") +
+         (p.fast_accumulation ? ", fast accumulation" : "") + (p.bias ? ", bias" : "");
+}
+
+}  // namespace fp8::gemm

@@ -1,0 +1,118 @@
+/// Operands of FP8 codes with scales of every kind, laid out as devices want them, and the product they stand for.
+/// Values are small integers and scales powers of two, so that every sum is exact in f32 in any order.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "fp8/device/philox.h"
+#include "fp8/gemm/gemm.h"
+
+namespace fp8::gemm::testing {
+
+/// How inverse scales are shared.
+enum class Sharing : std::uint8_t { one, vector, row128, square128, row32 };
+
+/// Codes [outer, K] with unit stride along K, and their inverse scales.
+struct Codes {
+  tensor::Tensor memory, scale_memory;  ///< on the host
+  View codes, scales;                   ///< as an Operand has them
+  DType format = DType::e4m3;
+  Sharing sharing = Sharing::one;
+  std::vector<float> values;  ///< what they stand for, [outer, K], scaled
+
+  /// As A, or turned as B.
+  Operand operand(bool as_b) const {
+    const Blocks blocks = sharing == Sharing::row128      ? Blocks::row128
+                          : sharing == Sharing::square128 ? Blocks::square128
+                          : sharing == Sharing::row32     ? Blocks::row32
+                                                          : Blocks::none;
+    return {as_b ? codes.transposed() : codes, format, scales, blocks};
+  }
+};
+
+/// A power of two from 1/4 to 2, different for each index.
+inline float power_of_2(std::uint64_t seed, std::int64_t index) {
+  return std::ldexp(1.0f, static_cast<int>(device::philox(seed, static_cast<std::uint64_t>(index), 1)[0] % 4) - 2);
+}
+
+/// Where the scale of element (outer, k) lies in scale memory, in elements. Source: cuBLAS 13.1, "Scaling factors
+/// layouts" and "1D Block Scaling Factors Layout".
+inline std::int64_t scale_at(Sharing sharing, std::int64_t outers, std::int64_t ks, std::int64_t outer,
+                             std::int64_t k) {
+  const auto up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to; };
+  switch (sharing) {
+    case Sharing::one:
+      return 0;
+    case Sharing::vector:
+      return outer;
+    case Sharing::row128:
+      return k / 128 * outers + outer;
+    case Sharing::square128:
+      return outer / 128 * (4 * up(up(ks, 128), 4)) + k / 128;
+    case Sharing::row32:
+      break;
+  }
+  const std::int64_t group = k / 32, tile = outer / 128 * up(up(ks, 32), 4) + group / 4;
+  return 512 * tile + outer % 32 * 16 + outer % 128 / 32 * 4 + group % 4;
+}
+
+/// Codes of integers from -3 to 3 with random scales.
+inline Codes make_codes(DType format, std::int64_t outer, std::int64_t k, Sharing sharing, std::uint64_t seed) {
+  const std::int64_t stride = (k + 15) / 16 * 16, groups = (k + 127) / 128;
+  Codes out;
+  out.format = format;
+  out.sharing = sharing;
+  out.memory = tensor::Tensor(DType::u8, {outer, stride});
+  out.codes = out.memory.view().columns(0, k);
+  if (sharing == Sharing::one || sharing == Sharing::vector) {
+    out.scale_memory = tensor::Tensor(DType::f32, {sharing == Sharing::one ? 1 : outer});
+    out.scales = out.scale_memory.view();
+  } else if (sharing == Sharing::row128) {
+    out.scale_memory = tensor::Tensor(DType::f32, {groups, outer});
+    out.scales = out.scale_memory.view().transposed();
+  } else if (sharing == Sharing::square128) {
+    out.scale_memory = tensor::Tensor(DType::f32, {(outer + 127) / 128, (groups + 3) / 4 * 4});
+    out.scales = out.scale_memory.view().columns(0, groups);
+  } else {
+    out.scale_memory = tensor::Tensor(DType::e8m0, {(outer + 127) / 128 * 128 * ((k / 32 + 3) / 4 * 4)});
+    out.scales = out.scale_memory.view();
+  }
+  auto* bytes = static_cast<std::uint8_t*>(out.memory.view().data);
+  for (std::int64_t o = 0; o < outer; ++o) {
+    for (std::int64_t i = 0; i < k; ++i) {
+      const auto word = device::philox(seed, static_cast<std::uint64_t>(o * k + i), 0)[0];
+      const float value = static_cast<float>(word % 7) - 3.0f;
+      const std::int64_t at = scale_at(sharing, outer, k, o, i);
+      const float scale = power_of_2(seed, at);
+      if (sharing == Sharing::row32) {
+        static_cast<std::uint8_t*>(out.scales.data)[at] = dtype::to_e8m0_round_up(scale);
+      } else {
+        static_cast<float*>(out.scales.data)[at] = scale;
+      }
+      bytes[o * stride + i] = format == DType::e4m3 ? dtype::to_e4m3(value) : dtype::to_e5m2(value);
+      out.values.push_back(value * scale);
+    }
+  }
+  return out;
+}
+
+/// C = A B^T of what they stand for, exact; f32 [rows of a, rows of b].
+inline std::vector<float> product(const Codes& a, const Codes& b) {
+  const std::int64_t m = a.codes.shape[0], n = b.codes.shape[0], k = a.codes.shape[1];
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      for (std::int64_t l = 0; l < k; ++l)
+        sum += a.values[static_cast<std::size_t>(i * k + l)] * b.values[static_cast<std::size_t>(j * k + l)];
+      out.push_back(sum);
+    }
+  }
+  return out;
+}
+
+}  // namespace fp8::gemm::testing

@@ -1,0 +1,345 @@
+// How calls are put to cuBLASLt: what its manual says a plan computes, written as plain loops over memory, must give
+// the product that was asked for, whatever the layouts, scales, bias and accumulation; and what is not offered is
+// refused by name.
+#include "device_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "codes.h"
+#include "epilogue.h"
+#include "fp8_test.h"
+#include "matrices.h"
+
+namespace fp8::gemm::testing {
+namespace {
+
+constexpr int kHopper = 90;
+constexpr const char* kNothing = "no error";
+
+float element(const Factor& f, const void* data, std::int64_t at) {
+  switch (f.format) {
+    case DType::e4m3:
+      return dtype::from_e4m3(static_cast<const std::uint8_t*>(data)[at]);
+    case DType::e5m2:
+      return dtype::from_e5m2(static_cast<const std::uint8_t*>(data)[at]);
+    case DType::bf16:
+      return dtype::to_float(static_cast<const Bf16*>(data)[at]);
+    default:
+      return static_cast<const float*>(data)[at];
+  }
+}
+
+// Scale of element (outer, k), of `outers` in all.
+float scale(const Factor& f, const void* data, std::int64_t outers, std::int64_t ks, std::int64_t outer,
+            std::int64_t k) {
+  if (f.scaling == Scaling::none || data == nullptr) return 1.0f;
+  if (f.scaling == Scaling::vec32_ue8m0)
+    return dtype::from_e8m0(static_cast<const std::uint8_t*>(data)[scale_at(Sharing::row32, outers, ks, outer, k)]);
+  const Sharing how = f.scaling == Scaling::scalar_32f      ? Sharing::one
+                      : f.scaling == Scaling::outer_vec_32f ? Sharing::vector
+                      : f.scaling == Scaling::vec128_32f    ? Sharing::row128
+                                                            : Sharing::square128;
+  return static_cast<const float*>(data)[scale_at(how, outers, ks, outer, k)];
+}
+
+struct Memory {
+  const void *a, *b, *scale_a, *scale_b, *bias;  // of the library's A and B
+  void* c;
+};
+
+// D = alpha scale_A scale_B op(A) op(B) + beta C + bias, columns first.
+void library(const DevicePlan& p, const Memory& at) {
+  EXPECT_EQ(p.a.transposed ? p.a.rows : p.a.columns, p.k);
+  EXPECT_EQ(p.a.transposed ? p.a.columns : p.a.rows, p.m);
+  EXPECT_EQ(p.b.transposed ? p.b.columns : p.b.rows, p.k);
+  EXPECT_EQ(p.b.transposed ? p.b.rows : p.b.columns, p.n);
+  EXPECT_GE(p.c_stride, p.m);
+  for (const Factor* f : {&p.a, &p.b}) EXPECT_GE(f->stride, f->rows);
+  for (std::int64_t j = 0; j < p.n; ++j) {
+    for (std::int64_t i = 0; i < p.m; ++i) {
+      float sum = 0;
+      for (std::int64_t l = 0; l < p.k; ++l) {
+        const float x = element(p.a, at.a, p.a.transposed ? i * p.a.stride + l : l * p.a.stride + i);
+        const float y = element(p.b, at.b, p.b.transposed ? l * p.b.stride + j : j * p.b.stride + l);
+        sum += x * scale(p.a, at.scale_a, p.m, p.k, i, l) * (y * scale(p.b, at.scale_b, p.n, p.k, j, l));
+      }
+      if (p.bias && p.bias_type == DType::f32) sum += static_cast<const float*>(at.bias)[i];
+      if (p.bias && p.bias_type == DType::bf16) sum += dtype::to_float(static_cast<const Bf16*>(at.bias)[i]);
+      const std::int64_t to = j * p.c_stride + i;
+      if (p.c == DType::bf16) {
+        static_cast<Bf16*>(at.c)[to] = dtype::to_bf16(sum);
+      } else {
+        auto* c = static_cast<float*>(at.c) + to;
+        *c = p.accumulate ? sum + *c : sum;
+      }
+    }
+  }
+}
+
+std::vector<float> repeated(const Operand& o, std::int64_t n) {
+  return std::vector<float>(static_cast<std::size_t>(n),
+                            o.inverse_scale.empty() ? 1.0f : o.inverse_scale.as<float>()[0]);
+}
+
+// What the device half does with a call, on the host.
+DeviceCall execute(const Operand& a, const Operand& b, const View& c, const Options& options) {
+  const DeviceCall call = describe(a, b, c, options, kHopper);
+  const auto spread_a = repeated(a, call.spread_a), spread_b = repeated(b, call.spread_b);
+  std::vector<float> sums(call.sums_bytes() / sizeof(float));
+  EXPECT_EQ(call.finish, !sums.empty());
+  const bool asked = call.plan.k > 0;
+  if (asked) {
+    library(call.plan, {.a = b.matrix.data,
+                        .b = a.matrix.data,
+                        .scale_a = call.spread_b > 0 ? spread_b.data() : b.inverse_scale.data,
+                        .scale_b = call.spread_a > 0 ? spread_a.data() : a.inverse_scale.data,
+                        .bias = options.bias.data,
+                        .c = call.finish ? sums.data() : c.data});
+  }
+  if (!call.finish) return call;
+  Epilogue epilogue = epilogue_of(a, b, options);
+  if (asked && is_codes(a)) epilogue.scale_a = epilogue.scale_b = nullptr;
+  finish(sums.data(), epilogue, c);
+  return call;
+}
+
+struct Size {
+  std::int64_t m, n, k;
+};
+constexpr Size kSizes[] = {{1, 1, 1}, {1, 7, 5}, {5, 1, 3}, {3, 5, 1}, {17, 33, 20}, {4, 2, 0}};
+constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
+
+TEST(DevicePlan, NumbersInEveryLayoutAndSize) {
+  for (const auto& [in, out] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}}) {
+    for (const Size s : kSizes) {
+      for (const Layout la : kLayouts) {
+        for (const Layout lb : kLayouts) {
+          for (const bool accumulate : {false, true}) {
+            if (accumulate && out == DType::bf16) continue;
+            const Matrix a = integers(in, s.m, s.k, la, 1), b = integers(in, s.k, s.n, lb, 2);
+            const Matrix c = integers(out, s.m, s.n, Layout::wide, 3),
+                         before = integers(out, s.m, s.n, Layout::wide, 3);
+            const Options options{.accumulate = accumulate};
+            const DeviceCall call = execute(plain(a.view), plain(b.view), c.view, options);
+            EXPECT_EQ(call.finish, s.k == 0);
+            EXPECT_FALSE(first_difference(c.view, expected(plain(a.view), plain(b.view), before.view, options)))
+                << s.m << ' ' << s.n << ' ' << s.k << ' ' << static_cast<int>(la) << static_cast<int>(lb);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DevicePlan, TransposesAsTheTableOfTheThreeProductsSays) {
+  const Tensor x(DType::bf16, {6, 4}), w(DType::bf16, {8, 4}), dy(DType::bf16, {6, 8}), dw(DType::f32, {8, 4});
+  const DevicePlan forward = describe(plain(x.view()), plain(w.view().transposed()), dy.view(), {}, kHopper).plan;
+  EXPECT_TRUE(forward.a.transposed) << "TN: w lies along K";
+  EXPECT_FALSE(forward.b.transposed);
+  const DevicePlan dgrad = describe(plain(dy.view()), plain(w.view()), x.view(), {}, kHopper).plan;
+  EXPECT_FALSE(dgrad.a.transposed);
+  EXPECT_FALSE(dgrad.b.transposed);
+  const DevicePlan wgrad = describe(plain(dy.view().transposed()), plain(x.view()), dw.view(), {}, kHopper).plan;
+  EXPECT_FALSE(wgrad.a.transposed);
+  EXPECT_TRUE(wgrad.b.transposed);
+  EXPECT_EQ(wgrad.m, 4);
+  EXPECT_EQ(wgrad.n, 8);
+  EXPECT_EQ(wgrad.k, 6);
+}
+
+TEST(DevicePlan, BiasGoesToTheLibraryOnlyInTheTypeThatItTakes) {
+  for (const DType in : {DType::f32, DType::bf16}) {
+    for (const DType out : {DType::f32, DType::bf16}) {
+      for (const DType type : {DType::f32, DType::bf16}) {
+        for (const bool accumulate : {false, true}) {
+          if (accumulate && out == DType::bf16) continue;
+          const Matrix a = integers(in, 5, 9, Layout::rows, 1), b = integers(in, 9, 6, Layout::rows, 2);
+          const Matrix c = integers(out, 5, 6, Layout::wide, 3), before = integers(out, 5, 6, Layout::wide, 3);
+          const Matrix bias = integers(type, 1, 6, Layout::rows, 4);
+          const Options options{.accumulate = accumulate, .bias = bias.view.reshaped({6})};
+          const DeviceCall call = execute(plain(a.view), plain(b.view), c.view, options);
+          EXPECT_EQ(call.plan.bias, type == out && !(in == DType::f32 && out == DType::bf16));
+          EXPECT_EQ(call.finish, !call.plan.bias);
+          EXPECT_FALSE(first_difference(c.view, expected(plain(a.view), plain(b.view), before.view, options)));
+        }
+      }
+    }
+  }
+  for (const DType out : {DType::f32, DType::bf16}) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const Codes a = make_codes(DType::e4m3, 3, 16, Sharing::one, 1),
+                  b = make_codes(DType::e4m3, 8, 16, Sharing::one, 2);
+      const Tensor c(out, {3, 8}), bias(type, {8});
+      const DeviceCall call = describe(a.operand(false), b.operand(true), c.view(), {.bias = bias.view()}, kHopper);
+      EXPECT_EQ(call.plan.bias, type == DType::bf16) << "FP8 takes a bfloat16 bias, whatever C is";
+    }
+  }
+}
+
+TEST(DevicePlan, ScalesOfNumbersAreAppliedAfterTheSum) {
+  const Matrix a = integers(DType::bf16, 5, 9, Layout::rows, 1), b = integers(DType::bf16, 9, 6, Layout::rows, 2);
+  const Tensor c(DType::bf16, {5, 6}), one = odd_scales(1, 3), many = odd_scales(6, 5);
+  const Operand left{a.view, DType::e4m3, one.view()}, right{b.view, DType::e5m2, many.view()};
+  const DeviceCall call = execute(left, right, c.view(), {});
+  EXPECT_TRUE(call.finish);
+  EXPECT_EQ(call.plan.a.scaling, Scaling::none) << "an error in the library for operands that are not narrow";
+  EXPECT_FALSE(first_difference(c.view(), expected(left, right, c.view(), {})));
+}
+
+struct Pair {
+  Sharing a, b;
+};
+constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},         {Sharing::vector, Sharing::vector},
+                           {Sharing::vector, Sharing::one},      {Sharing::one, Sharing::vector},
+                           {Sharing::row128, Sharing::row128},   {Sharing::row128, Sharing::square128},
+                           {Sharing::square128, Sharing::row128}};
+
+TEST(DevicePlan, CodesWithEveryPairOfScales) {
+  for (const auto& [sa, sb] : kPairs) {
+    const bool blocks = sa == Sharing::row128 || sa == Sharing::square128;
+    for (const Size s : {Size{16, 24, 16}, {8, 136, 48}, {200, 8, 300}, {24, 16, 129}, {1, 8, 1}}) {
+      if (blocks && s.m % 8 != 0) continue;
+      for (const auto& [fa, fb] :
+           {std::pair{DType::e4m3, DType::e4m3}, {DType::e5m2, DType::e4m3}, {DType::e4m3, DType::e5m2}}) {
+        const Codes a = make_codes(fa, s.m, s.k, sa, 1), b = make_codes(fb, s.n, s.k, sb, 2);
+        const Tensor memory(DType::f32, {s.m, s.n + 8});
+        const View c = memory.view().columns(4, s.n + 4);
+        const DeviceCall call = execute(a.operand(false), b.operand(true), c, {.accumulate = true});
+        EXPECT_FALSE(call.finish);
+        EXPECT_TRUE(call.plan.a.transposed && !call.plan.b.transposed) << "TN";
+        EXPECT_EQ(call.plan.k % 16, 0);
+        EXPECT_FALSE(first_difference(c, product(a, b)))
+            << static_cast<int>(sa) << static_cast<int>(sb) << ' ' << s.m << ' ' << s.n << ' ' << s.k;
+      }
+    }
+  }
+}
+
+TEST(DevicePlan, MicroscaledCodesNeedBlackwell) {
+  const Codes a = make_codes(DType::e4m3, 24, 160, Sharing::row32, 1),
+              b = make_codes(DType::e4m3, 136, 160, Sharing::row32, 2);
+  const Tensor c(DType::f32, {24, 136});
+  const Operand left = a.operand(false), right = b.operand(true);
+  const DeviceCall call = describe(left, right, c.view(), {}, 100);
+  library(call.plan, {right.matrix.data, left.matrix.data, right.inverse_scale.data, left.inverse_scale.data, nullptr,
+                      c.view().data});
+  EXPECT_FALSE(first_difference(c.view(), product(a, b)));
+  EXPECT_EQ(
+      test::error_of([&] { describe(left, right, c.view(), {}, kHopper); }),
+      "matrix multiply: A: FP8 with scales for 1x32 needs compute capability 10.0 or later, and this chip has 9.0");
+}
+
+class Refusals : public ::testing::Test {
+ protected:
+  std::string of(const Operand& a, const Operand& b, const Options& options = {}, int capability = kHopper) {
+    const Tensor c(DType::bf16, {a.matrix.shape[0], b.matrix.shape[1]});
+    return test::error_of([&] { describe(a, b, c.view(), options, capability); });
+  }
+  std::string of(Sharing a, Sharing b, int capability, const Options& options = {}) {
+    return of(make_codes(DType::e4m3, 16, 64, a, 1).operand(false), make_codes(DType::e4m3, 16, 64, b, 2).operand(true),
+              options, capability);
+  }
+};
+
+TEST_F(Refusals, NameTheChip) {
+  EXPECT_EQ(of(Sharing::one, Sharing::one, 80),
+            "matrix multiply: FP8 codes need compute capability 8.9 or later, and this chip has 8.0");
+  EXPECT_EQ(of(Sharing::one, Sharing::one, 89), kNothing) << "tensor scales from 8.9 on";
+  EXPECT_EQ(of(Sharing::one, Sharing::one, 100), kNothing);
+  EXPECT_EQ(of(Sharing::one, Sharing::vector, 100),
+            "matrix multiply: B: FP8 with row scales exists on compute capability 9.0 alone, and this chip has 10.0");
+  EXPECT_EQ(of(Sharing::vector, Sharing::vector, 89),
+            "matrix multiply: A: FP8 with row scales exists on compute capability 9.0 alone, and this chip has 8.9");
+  EXPECT_EQ(of(Sharing::row128, Sharing::square128, 120),
+            "matrix multiply: A: FP8 with scales for 1x128 exists on compute capability 9.0 alone, and this chip has "
+            "12.0");
+  EXPECT_EQ(of(Sharing::row128, Sharing::square128, 0), kNothing) << "no chip is known yet";
+}
+
+TEST_F(Refusals, NameThePair) {
+  EXPECT_EQ(of(Sharing::square128, Sharing::square128, kHopper),
+            "matrix multiply: A with scales for 128x128 and B with scales for 128x128 is not offered by cuBLASLt");
+  EXPECT_EQ(of(Sharing::row128, Sharing::one, kHopper),
+            "matrix multiply: A with scales for 1x128 and B with tensor scale is not offered by cuBLASLt");
+  EXPECT_EQ(of(Sharing::row128, Sharing::row128, kHopper, {.fast_accumulation = true}),
+            "matrix multiply: fast accumulation is not offered with scales for blocks of 128");
+  const Codes a = make_codes(DType::e5m2, 16, 64, Sharing::one, 1),
+              b = make_codes(DType::e5m2, 16, 64, Sharing::one, 2);
+  EXPECT_EQ(of(a.operand(false), b.operand(true)),
+            "matrix multiply: float8_e5m2 times float8_e5m2 is not offered by cuBLASLt");
+}
+
+TEST_F(Refusals, NameTheLayoutOfCodes) {
+  const Codes a = make_codes(DType::e4m3, 16, 64, Sharing::one, 1),
+              b = make_codes(DType::e4m3, 16, 64, Sharing::one, 2);
+  const Codes ragged = make_codes(DType::e4m3, 16, 60, Sharing::one, 1),
+              other = make_codes(DType::e4m3, 16, 60, Sharing::one, 1);
+  Operand o = a.operand(false);
+  o.matrix = make_codes(DType::e4m3, 64, 16, Sharing::one, 1).codes.transposed();
+  EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: FP8 codes must be contiguous along what is contracted");
+  o = a.operand(false);
+  o.matrix.data = static_cast<std::byte*>(o.matrix.data) + 8;
+  EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: rows of FP8 codes must begin at multiples of 16 bytes");
+  o = b.operand(true);
+  o.matrix.stride[1] = 72;
+  EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: rows of FP8 codes must begin at multiples of 16 bytes");
+  EXPECT_EQ(of(ragged.operand(false), other.operand(true)), kNothing);
+  o = ragged.operand(false);
+  o.matrix.stride[0] = 80;
+  EXPECT_EQ(of(o, other.operand(true)), "matrix multiply: A: 60 FP8 codes in a row must be padded with zeros to 64");
+  const Codes narrow = make_codes(DType::e4m3, 12, 64, Sharing::one, 2);
+  EXPECT_EQ(of(a.operand(false), narrow.operand(true)),
+            "matrix multiply: C [16, 12]: rows of a product of FP8 codes must begin at multiples of 16 bytes and be as "
+            "long");
+  const Codes few = make_codes(DType::e4m3, 12, 64, Sharing::row128, 2),
+              many = make_codes(DType::e4m3, 16, 64, Sharing::row128, 2);
+  EXPECT_EQ(of(few.operand(false), many.operand(true)),
+            "matrix multiply: C [12, 16]: extents must be multiples of 8 with scales for blocks of 128");
+}
+
+TEST_F(Refusals, NameScalesThatLieWrong) {
+  const Codes a = make_codes(DType::e4m3, 16, 256, Sharing::row128, 1),
+              b = make_codes(DType::e4m3, 16, 256, Sharing::square128, 2);
+  EXPECT_EQ(of(a.operand(false), b.operand(true)), kNothing);
+  Operand o = a.operand(false);
+  const Tensor by_rows(DType::f32, {16, 2});
+  o.inverse_scale = by_rows.view();
+  EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: scales for 1x128 blocks do not lie as they must");
+  o = b.operand(true);
+  const Tensor dense(DType::f32, {2, 2});
+  Codes wide = make_codes(DType::e4m3, 256, 256, Sharing::square128, 2);
+  o = wide.operand(true);
+  o.inverse_scale = dense.view();
+  EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks do not lie as they must");
+  o.inverse_scale = {};
+  EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks do not lie as they must");
+}
+
+TEST(DevicePlan, KeysTellApartWhatMattersAndNothingElse) {
+  const Codes a = make_codes(DType::e4m3, 16, 64, Sharing::one, 1),
+              b = make_codes(DType::e4m3, 32, 64, Sharing::one, 2);
+  const Codes again = make_codes(DType::e4m3, 16, 64, Sharing::one, 7);
+  const Tensor c(DType::bf16, {16, 32}), other(DType::bf16, {16, 32}), wide(DType::bf16, {16, 64});
+  const auto plan = [&](const Codes& x, const View& to, const Options& options) {
+    return describe(x.operand(false), b.operand(true), to, options, kHopper).plan;
+  };
+  EXPECT_EQ(plan(a, c.view(), {}), plan(again, other.view(), {.role = Role::dgrad}));
+  EXPECT_NE(plan(a, c.view(), {}), plan(a, wide.view().columns(0, 32), {}));
+  EXPECT_NE(plan(a, c.view(), {}), plan(a, c.view(), {.fast_accumulation = true}));
+  EXPECT_EQ(name_of(plan(a, c.view(), {.fast_accumulation = true})),
+            "float8_e4m3fn with a tensor scale times float8_e4m3fn with a tensor scale into bfloat16 [16, 32], K = 64, "
+            "fast accumulation");
+  const Matrix x = integers(DType::bf16, 5, 9, Layout::rows, 1), y = integers(DType::bf16, 9, 6, Layout::rows, 2);
+  const Tensor z(DType::f32, {5, 6});
+  const DevicePlan even = describe(plain(x.view), plain(y.view), z.view(), {.fast_accumulation = true}, kHopper).plan;
+  EXPECT_FALSE(even.fast_accumulation) << "only FP8 knows it";
+  EXPECT_EQ(even.a.alignment, 16u);
+  EXPECT_EQ(describe(plain(x.view.columns(1, 9)), plain(y.view.rows(1, 9)), z.view(), {}, kHopper).plan.b.alignment,
+            2u);
+}
+
+}  // namespace
+}  // namespace fp8::gemm::testing
