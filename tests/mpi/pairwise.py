@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Few command lines in which every two settings of fp8-step meet. Settings and their values are the tool's own, asked of
+its completion, so that a new recipe is in the next test.
+
+    pairwise.py TOOL            prints the words of a command line on each line
+    pairwise.py TOOL --check    reads such lines, prints the pairs that are in none, and fails when there are any
+"""
+
+import itertools
+import subprocess
+import sys
+
+FLAGS = ["zero", "recompute", "master", "moments"]
+
+
+def choices(tool: str, flag: str) -> list[str]:
+    function = "_" + tool.replace("-", "_")
+    script = subprocess.run([tool, "--completion", "bash"], capture_output=True, text=True, check=True).stdout
+    script += f'\nCOMP_WORDS=({tool} --{flag} "") COMP_CWORD=2\n{function}\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    if not found:
+        raise SystemExit(f"pairwise.py: {tool} has no choices for --{flag}")
+    return found
+
+
+def factors(tool: str) -> list[list[str]]:
+    """For each setting the words that its values stand for. A recipe is one only with fp8."""
+    precisions = [f"--precision {p}" for p in choices(tool, "precision") if p != "fp8"]
+    recipes = [f"--precision fp8 --recipe {r}" for r in choices(tool, "recipe")]
+    return [precisions + recipes] + [[f"--{f} {v}" for v in choices(tool, f)] for f in FLAGS] + [["", "--async-save"]]
+
+
+Cell = tuple[int, str]
+
+
+def pairs_of(row: list[Cell]) -> set[tuple[Cell, Cell]]:
+    return set(itertools.combinations(sorted(row), 2))
+
+
+def all_pairs(table: list[list[str]]) -> set[tuple[Cell, Cell]]:
+    return {((i, a), (j, b)) for i, j in itertools.combinations(range(len(table)), 2) for a in table[i] for b in table[j]}
+
+
+def covering(table: list[list[str]]) -> list[list[Cell]]:
+    """Row after row: a pair that is missing, then for every other setting the value with the most missing pairs."""
+    missing, rows = all_pairs(table), []
+    while missing:
+        row = list(min(missing))
+        for i in range(len(table)):
+            if any(i == j for j, _ in row):
+                continue
+            row.append((i, max(table[i], key=lambda v: len(pairs_of([*row, (i, v)]) & missing))))
+        missing -= pairs_of(row)
+        rows.append(sorted(row))
+    return rows
+
+
+def parse(table: list[list[str]], line: str) -> list[Cell]:
+    padded = f" {line.strip()} "
+    row = []
+    for i, values in enumerate(table):
+        named = [v for v in values if v and f" {v} " in padded]
+        if named or "" in values:
+            row.append((i, named[0] if named else ""))
+    return row
+
+
+def main() -> int:
+    table = factors(sys.argv[1])
+    if sys.argv[2:] != ["--check"]:
+        for row in covering(table):
+            print(" ".join(v for _, v in row if v))
+        return 0
+    missing = all_pairs(table)
+    for line in sys.stdin:
+        missing -= pairs_of(parse(table, line))
+    for (_, a), (_, b) in sorted(missing):
+        print(f"{a or 'without'} and {b or 'without'}")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
