@@ -68,6 +68,14 @@ same_step "as it was" before full/step-00000009
 ok "from where it goes on" fp8-step m.h5 --data d.h5 $few --out full --steps 11 --keep 1
 is "step by step" "$(losses out | cut -d' ' -f1 | tr '\n' ' ') $(steps full)" "10 11  step-00000011"
 
+# --- a run that diverges finishes the save that it had begun
+cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
+printf '\377\377' | dd of=nan/model.safetensors bs=1 seek=$(($(wc -c <nan/model.safetensors) - 2)) conv=notrunc 2>/dev/null
+fp8-convert nan -o nan.h5 >out 2>err
+status "ten skipped steps" 4 fp8-step nan.h5 --data d.h5 $few --out diverged --steps 20 --save-every 9 --async-save
+is "what was begun before is there" "$(ls diverged) $(tail -1 diverged/log.jsonl | cut -c1-29)" "$(printf 'log.jsonl\nstep-00000009') {\"type\":\"checkpoint\",\"step\":9"
+ok "and whole" fp8-info --verify diverged/step-00000009
+
 # --- a log that fails
 mkdir logfull && ln -s /dev/full logfull/log.jsonl
 fp8-step m.h5 --data d.h5 $few --out logfull --steps 3 >out 2>err

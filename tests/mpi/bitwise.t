@@ -2,7 +2,7 @@
 # A run that is killed and goes on is the run that was not: 2N steps and N, SIGKILL, N give the same weights, moments,
 # counters and records, for command lines in which every two of precision, recipe, stage, recompute, stored types and
 # way of saving meet.
-# shellcheck disable=SC2086,SC2016 # lists of words on purpose; what a rank's own shell expands
+# shellcheck disable=SC2086,SC2016,SC2046 # lists of words on purpose; what a rank's own shell expands
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 export OMP_NUM_THREADS=1
@@ -47,10 +47,10 @@ while read -r way; do
   is "$way: the same records" "$(cat killed.records)" "$(cat whole.records)"
   is "$way: which are all" "$(grep -c '"loss"' whole.records)" $((2 * half))
   rm -r $n.whole $n.killed
-  echo "$way" >>done
+  echo "$way" >>ran
 done <ways
-ok "every two settings have met" sh -c 'python3 "$SRC/tests/mpi/pairwise.py" fp8-step --check <done'
-is "in lines of their own" "$(sort -u done | wc -l)" "$(wc -l <ways)"
-grep -v tensorwise done >less
+ok "every two settings have met" sh -c 'python3 "$SRC/tests/mpi/pairwise.py" fp8-step --check <ran'
+is "in lines of their own" "$(sort -u ran | wc -l)" "$(wc -l <ways)"
+grep -v tensorwise ran >less
 status "which fewer would not do" 1 sh -c 'python3 "$SRC/tests/mpi/pairwise.py" fp8-step --check <less'
 done_testing

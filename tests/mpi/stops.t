@@ -64,6 +64,8 @@ alone "ranks with other data to evaluate on" 2 'rank 1: started with another --e
 alone "ranks with other steps" 2 'rank 1: started with another --steps \(1 on rank 0, 2\)' "$two" '--steps $((OMPI_COMM_WORLD_RANK + 1))'
 alone "ranks with other batches" 2 'rank 1: started with another --batch-size \(2 on rank 0, 1\)' "$two" '--batch-size $((2 - OMPI_COMM_WORLD_RANK))'
 alone "a dry run on one rank alone" 2 'rank 1: started with another --dry-run' "$two" '$([ $OMPI_COMM_WORLD_RANK = 0 ] || echo --dry-run)'
+alone "ranks with other models" 2 'rank 1: started with another MODEL; all ranks need the same' fp8-step 'm$((OMPI_COMM_WORLD_RANK + 1)).h5 --data d.h5 --out x --steps 2'
+alone "fp8-eval: ranks with other models" 2 'rank 1: started with another MODEL;' fp8-eval 'm$((OMPI_COMM_WORLD_RANK + 1)).h5 --data d.h5'
 alone "fp8-eval: ranks with other data" 2 'rank 1: started with another --data' fp8-eval 'm.h5 --data d_$OMPI_COMM_WORLD_RANK.h5'
 cp m.h5 bad.h5 && printf '\001' | dd of=bad.h5 bs=1 seek=300000 conv=notrunc 2>/dev/null
 alone "a model with a bit flipped" 2 '(rank 0: )?bad.h5: /weights/.*damaged' fp8-step bad.h5 --data d.h5 --out x --steps 2 --seq-length 16

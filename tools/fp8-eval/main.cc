@@ -12,12 +12,11 @@ namespace {
 using namespace fp8;
 
 int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm::Communicator& world) {
-  train::check_same_flags(world, cli::resolved(command, arguments));
+  std::string named = arguments.positional("model");
+  train::check_same_flags(world, cli::resolved(command, arguments), named);
   train::EvalConfig config;
-  std::string named;
   comm::agree(world, [&] {
     config = train::eval_config(arguments);
-    named = arguments.positional("model");
     if (world.rank() == 0) named = model::resolve_checkpoint_argument(named);
   });
   train::watch_ranks(world, "fp8-eval", arguments.integer("timeout"));

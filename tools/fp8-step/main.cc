@@ -31,7 +31,7 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   json::Value all_flags = flags;
   all_flags.as_object().set("print-config", print);
   all_flags.as_object().set("dry-run", given.flag("dry-run"));
-  train::check_same_flags(world, all_flags);
+  train::check_same_flags(world, all_flags, given.positional("model"));
   cli::Output out;
   if (print) {
     if (world.rank() == 0) out.line(json::dump(flags, 2));

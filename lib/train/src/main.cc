@@ -61,7 +61,8 @@ void watch_ranks(comm::Communicator& world, const std::string& tool, std::int64_
     cli::print_note(tool, "--timeout: this MPI has no MPI_THREAD_MULTIPLE, so nobody watches for lost ranks");
 }
 
-void check_same_flags(comm::Communicator& world, json::Value flags) {
+void check_same_flags(comm::Communicator& world, json::Value flags, const std::string& model) {
+  flags.as_object().set("model", model);
   for (const char* path : {"data", "eval-data", "out"}) flags.as_object().erase(path);
   check_same_on_all_ranks(world, flags);
 }

@@ -175,7 +175,8 @@ TEST(Resume, WhatMayChangeAndWhatMayNot) {
 
 TEST(Ranks, TheSameFlagsOnOneRankAreTheSame) {
   const auto one = comm::solo();
-  check_same_flags(*one, json::object({{"data", "a"}, {"out", "b"}, {"eval-data", json::Value()}, {"lr", 1.0}}));
+  check_same_flags(*one, json::object({{"data", "a"}, {"out", "b"}, {"eval-data", json::Value()}, {"lr", 1.0}}),
+                   "m.h5");
   const json::Value a = json::object({{"steps", 1}, {"lr", 1.0}}), b = json::object({{"steps", 1}, {"lr", 2.0}});
   EXPECT_EQ(first_difference(a, b, " here, "), "--lr (1.0 here, 2.0)");
   EXPECT_EQ(first_difference(a, a, ""), "");

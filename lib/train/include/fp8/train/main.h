@@ -19,9 +19,9 @@ int run_ranks(const std::string& tool, const std::function<int(comm::Communicato
 /// it and ends the job, with a status that a supervisor takes for a crash. 0: nothing is watched. Collective.
 void watch_ranks(comm::Communicator& world, const std::string& tool, std::int64_t seconds);
 
-/// Throws AgreedError unless all ranks were started with the same flags, as cli::resolved() gives them. Paths may
-/// differ: what lies there is compared by the run. Collective.
-void check_same_flags(comm::Communicator& world, json::Value flags);
+/// Throws AgreedError unless all ranks were started with the same flags, as cli::resolved() gives them, and the same
+/// MODEL, since all take rank 0's. Other paths may differ: what lies there is compared by the run. Collective.
+void check_same_flags(comm::Communicator& world, json::Value flags, const std::string& model);
 
 /// Versions of the libraries for --version.
 std::vector<std::string> library_versions();

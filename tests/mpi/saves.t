@@ -1,0 +1,82 @@
+#!/bin/sh
+# Saves under mpirun: beside the steps as before their eyes, killed in the middle, and when one rank's disk is full.
+# shellcheck disable=SC2086,SC2016,SC2046 # lists of words on purpose; what a rank's own shell expands
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+export OMP_NUM_THREADS=1
+
+# --- on several ranks both ways write the same
+for ranks in 2 3; do
+  for way in false true; do # in a file, since checkpoints hold the command line
+    mkdir $ranks.$way && echo "{\"async-save\": $way}" >$ranks.$way/way.json
+    (cd $ranks.$way && mpirun -n $ranks fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size $((6 / ranks)) --steps 5 --save-every 2 --lr 1e-2 \
+      --config way.json --out run -q >log 2>err </dev/null)
+  done
+  is "$ranks ranks, --async-save: all are told of" "$(grep '"type":"checkpoint"' $ranks.true/log | field step - | tr '\n' ' ')" "2 4 5 "
+  (cd $ranks.false/run && for f in step-*/*; do cmp "$f" ../../$ranks.true/run/$f || exit 1; done && [ "$(echo step-*/* | wc -w)" = $((3 * ranks + 3)) ])
+  result $? "$ranks ranks, --async-save: the same bytes"
+done
+
+# --- killed while a save is being written
+# begin FOLDER WORDS: a job of two ranks, $job, whose ranks are pid0 and pid1; its records go to log
+begin() {
+  rm -f pid0 pid1 log notes
+  run=$1
+  shift
+  mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 2 --steps 100000 --lr 1e-3 \
+    --out "$run" "$@" >log 2>notes </dev/null &
+  job=$!
+}
+# soon COMMAND...: waits until it succeeds, a minute at most
+soon() {
+  tries=0
+  until "$@" 2>/dev/null; do
+    tries=$((tries + 1))
+    [ $tries -lt 1200 ] || return 1
+    sleep 0.05
+  done
+}
+unfinished() { [ -n "$(find killed -name 'step-*.tmp')" ]; }
+newest=0
+for kill in 1 2 3 4; do
+  begin killed --async-save --save-every 1 --keep 2 -q
+  soon grep -q '"type":"checkpoint"' log
+  soon unfinished
+  kill -9 $(cat pid0 pid1)
+  wait $job
+  told=$(grep '"type":"checkpoint"' killed/log.jsonl | field step - | tail -1)
+  there=$(find killed -name 'step-????????' | sort | tail -1)
+  [ "$there" ] && [ "1${there##*-}" -ge "1$(printf '%08d' "$told")" ] && [ "$told" -gt $newest ]
+  result $? "kill $kill: what was told of is there"
+  ok "kill $kill: and whole" sh -c 'for s in killed/step-????????; do fp8-info --verify $s || exit 1; done'
+  newest=$told
+done
+begin killed --save-every 1 --keep 2
+soon grep -q '"type":"checkpoint"' log
+kill -USR1 $job
+wait $job
+is "what the kills left is removed, and the run goes on" "$? $(find killed -name '*.tmp') $(grep -c "resuming from $there" notes)" "75  1"
+
+# --- a full disk on one rank: a save is everybody's or nobody's
+limit() { prlimit --fsize="$1": --pid "$(cat pid1)"; }
+warnings() { [ "$(grep -c '"type":"warning"' full/log.jsonl)" -ge "$1" ]; }
+recovered() { tail -n 5 full/log.jsonl | grep -q '"type":"checkpoint"'; }
+for way in "" --async-save; do
+  rm -rf full
+  begin full --save-every 5 $way -q
+  soon grep -q '"type":"checkpoint"' log
+  limit 4096
+  soon warnings 3
+  result $? "no room ${way:+with }$way: it goes on, and warns"
+  says "${way:+$way: }naming rank and file" '^fp8-step: step [0-9]+ is not saved: rank 1: full/step-[0-9]+.tmp/rank-00001-of-00002.h5: cannot write: File too large' cat notes
+  limit unlimited
+  soon recovered
+  result $? "${way:+$way: }it is saved when there is room"
+  limit 4096
+  kill -USR1 $job
+  wait $job
+  is "${way:+$way: }a stop that cannot save is status 2" $? 2
+  ok "${way:+$way: }all that is there is whole" sh -c 'for s in full/step-*; do fp8-info --verify $s || exit 1; done'
+done
+says "the last line says so" '^fp8-step: rank 1: full/step-[0-9]+.tmp/.*; the last step is lost, what was saved before is not$' grep 'the last step' notes
+done_testing
