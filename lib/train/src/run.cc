@@ -214,7 +214,8 @@ void Run::load_state() {
     tokenizer_ = checkpoint.tokenizer();
     saver_.emplace(
         world_, journal_,
-        SavePolicy{config_.out, config_.save_every, config_.keep, config_.milestone_every, config_.keep_best});
+        SavePolicy{config_.out, config_.save_every, config_.keep, config_.milestone_every, config_.keep_best},
+        position_.step);
   });
   store_->masters_changed(ctx_);
 }

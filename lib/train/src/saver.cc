@@ -40,10 +40,11 @@ std::optional<Evaluation> evaluation_of(const json::Value& train) {
                     o.get_string("data", "evaluation")};
 }
 
-// The evaluations that the checkpoints of a run carry; one that cannot be read has none.
-std::map<std::int64_t, Evaluation> evaluations_in(const std::string& run) {
+// The evaluations that the checkpoints of a run carry, up to `step`; one that cannot be read has none.
+std::map<std::int64_t, Evaluation> evaluations_in(const std::string& run, std::int64_t step) {
   std::map<std::int64_t, Evaluation> found;
   for (const ckpt::StepFolder& folder : ckpt::list_steps(run)) {
+    if (folder.step > step) continue;  // from before the run went back
     try {
       const auto e = evaluation_of(ckpt::Checkpoint::open(folder.path).train());
       if (e) found.emplace(folder.step, *e);
@@ -133,9 +134,9 @@ json::Value to_json(const Evaluation& e) {
   return json::object({{"loss", e.loss}, {"targets", e.targets}, {"data", e.data}});
 }
 
-Saver::Saver(comm::Communicator& world, Journal& journal, SavePolicy policy)
-    : world_(world), journal_(journal), policy_(std::move(policy)) {
-  if (policy_.keep_best && world_.rank() == 0) evaluated_ = evaluations_in(policy_.run);
+Saver::Saver(comm::Communicator& world, Journal& journal, SavePolicy policy, std::int64_t step)
+    : world_(world), journal_(journal), policy_(std::move(policy)), now_(step) {
+  if (policy_.keep_best && world_.rank() == 0) evaluated_ = evaluations_in(policy_.run, step);
 }
 
 bool Saver::due(std::int64_t step) const {

@@ -85,8 +85,9 @@ struct SaveContent {
 // again at the next step, then after two, four and so on.
 class Saver {
  public:
-  // `journal` outlives the saver. With `keep_best`, rank 0 reads the evaluations of the run's checkpoints.
-  Saver(comm::Communicator& world, Journal& journal, SavePolicy policy);
+  // `journal` outlives the saver. The run stands at `step`; with `keep_best`, rank 0 reads the evaluations that its
+  // checkpoints up to there carry.
+  Saver(comm::Communicator& world, Journal& journal, SavePolicy policy, std::int64_t step = 0);
 
   // Whether a checkpoint is to be made at this step. Equal on all ranks.
   bool due(std::int64_t step) const;

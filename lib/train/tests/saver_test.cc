@@ -117,7 +117,7 @@ class Saving : public FolderTest {
   std::unique_ptr<Kit> kit_;
   std::optional<Snapshot> snapshot_;
   Hooks hooks_;
-  Journal journal_{hooks_, true};
+  Journal journal_{hooks_, *one_};
   std::vector<json::Value> records_;
   std::string said_;
 };
@@ -232,7 +232,7 @@ TEST_F(Saving, KeepsTheNewestMilestonesAndTheBest) {
     save(saver, 6, loss(1));  // no better than step 2
     EXPECT_EQ(steps(), "6 5 4 2 ");
   }
-  Saver saver(*one_, journal_, p);  // resumed
+  Saver saver(*one_, journal_, p, 6);  // resumed
   save(saver, 7, loss(1.2));
   EXPECT_EQ(steps(), "7 6 4 2 ");
   save(saver, 8, loss(0.5));
@@ -260,10 +260,32 @@ TEST_F(Saving, ANewerDamagedCheckpointIsNotCountedAmongTheKept) {
   ckpt::Checkpoint::open(at("run/step-00000009")).verify();
 }
 
+TEST_F(Saving, WhatARunThatWentBackHadMeasuredDoesNotCount) {
+  SavePolicy p = policy();
+  p.keep = 1, p.keep_best = true;
+  const Evaluation worst{3, 10, "data"}, bad{2, 10, "data"}, good{1, 10, "data"};
+  {
+    Saver saver(*one_, journal_, p);
+    save(saver, 1, bad);
+    save(saver, 9, good);
+    save(saver, 10, worst);
+  }
+  EXPECT_EQ(steps(), "10 9 ");
+  std::filesystem::remove_all(at("run/step-00000010"));
+  {
+    Saver saver(*one_, journal_, p, 0);
+    save(saver, 1, bad);
+  }
+  Saver saver(*one_, journal_, p, 1);
+  save(saver, 2, worst);
+  save(saver, 3, worst);
+  EXPECT_EQ(steps(), "9 3 1 ");
+}
+
 TEST_F(Saving, TheLogWaitsForRoom) {
   std::string wanted;
   {
-    Journal journal(hooks_, true);
+    Journal journal(hooks_, *one_);
     journal.open(at("run"));
     const auto emit = [&](int i) {
       const json::Value record = json::object({{"type", "step"}, {"step", i}});

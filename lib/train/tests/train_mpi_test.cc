@@ -55,7 +55,7 @@ void pass_on(int ranks, const std::string& from, const std::string& run, const S
     if (world().rank() == 0) std::filesystem::create_directories(run);
     group->barrier();
     const Hooks hooks;
-    Journal journal(hooks, false);
+    Journal journal(hooks, *group);
     Saver saver(*group, journal, SavePolicy{run, 0, 0, 0, false});
     saver.save({3, documents, *kit.store, kit.store->table(), std::nullopt}, kit.ctx, nullptr);
     EXPECT_EQ(saver.failure(), "");
