@@ -1,3 +1,3 @@
 about := Ranks and collectives on host and device buffers; one rank needs no MPI
-deps  := base
-pkgs  := mpi
+deps  := base device
+pkgs  := mpi nccl

@@ -1,4 +1,5 @@
-/// What every Communicator must do, whatever carries it. The programs for one process and for MPI run these same cases.
+/// What every Communicator must do, whatever carries it. The programs for one process, for MPI and for NCCL run these
+/// same cases.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,15 +16,39 @@
 
 namespace fp8::comm {
 
+using device::Context;
+
+/// Values where a communicator wants them: written there, read back.
+template <class T>
+class There {
+ public:
+  There(const Context& ctx, const std::vector<T>& values)
+      : ctx_(ctx), size_(values.size()), memory_(values.size() * sizeof(T), ctx.place, "test") {
+    device::copy_bytes(ctx_, memory_.data(), ctx_.place, values.data(), device::Place::host, memory_.size());
+  }
+  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+  std::span<T> span() const { return {data(), size_}; }
+  std::vector<T> read() const {
+    std::vector<T> values(size_);
+    device::copy_bytes(ctx_, values.data(), device::Place::host, memory_.data(), ctx_.place, memory_.size());
+    return values;
+  }
+
+ private:
+  Context ctx_;
+  std::size_t size_;
+  device::Buffer memory_;
+};
+
 /// Sums, extremes and broadcasts of small integers.
-inline void check_reductions(Communicator& group) {
+inline void check_reductions(Communicator& group, const Context& ctx) {
   const int rank = group.rank(), size = group.size();
   const int triangle = size * (size + 1) / 2;
   group.barrier();
 
-  std::vector<float> f{static_cast<float>(rank + 1), 0.5f};
-  group.all_reduce(std::span(f), Reduce::sum);
-  EXPECT_EQ(f, (std::vector<float>{static_cast<float>(triangle), 0.5f * static_cast<float>(size)}));
+  const There<float> f(ctx, {static_cast<float>(rank + 1), 0.5f});
+  group.all_reduce(f.span(), Reduce::sum);
+  EXPECT_EQ(f.read(), (std::vector<float>{static_cast<float>(triangle), 0.5f * static_cast<float>(size)}));
 
   std::vector<double> d{rank + 1.0, -rank - 1.0};
   group.all_reduce(std::span(d), Reduce::max);
@@ -45,12 +70,13 @@ inline void check_reductions(Communicator& group) {
 }
 
 /// An amax is NaN if any rank says so, else infinity, else the largest; the sign of a zero goes.
-inline void check_amax(Communicator& group) {
+inline void check_amax(Communicator& group, const Context& ctx) {
   const bool last = group.rank() == group.size() - 1;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> v{static_cast<float>(group.rank() + 1), last ? inf : 1.0f, last ? nan : inf, last ? -nan : 2.0f,
-                       -0.0f};
-  group.all_reduce(std::span(v), Reduce::amax);
+  const There<float> there(
+      ctx, {static_cast<float>(group.rank() + 1), last ? inf : 1.0f, last ? nan : inf, last ? -nan : 2.0f, -0.0f});
+  group.all_reduce(there.span(), Reduce::amax);
+  const std::vector<float> v = there.read();
   EXPECT_EQ(v[0], static_cast<float>(group.size()));
   EXPECT_EQ(v[1], inf);
   EXPECT_TRUE(std::isnan(v[2]));
@@ -59,14 +85,16 @@ inline void check_amax(Communicator& group) {
 }
 
 /// Sums whose value depends on the order of summing have the same bits on all ranks, and again.
-inline void check_same_bits(Communicator& group) {
+inline void check_same_bits(Communicator& group, const Context& ctx) {
   std::vector<float> first;
   for (int again = 0; again < 2; ++again) {
     std::vector<float> v(10007);
     for (std::size_t i = 0; i < v.size(); ++i) {
       v[i] = std::sin(static_cast<float>(i) + 0.37f * static_cast<float>(group.rank()));
     }
-    group.all_reduce(std::span(v), Reduce::sum);
+    const There<float> there(ctx, v);
+    group.all_reduce(there.span(), Reduce::sum);
+    v = there.read();
     const std::vector<std::string> all =
         group.all_gather(std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float)));
     for (const std::string& other : all) EXPECT_EQ(other, all[0]);
@@ -84,7 +112,7 @@ inline void check_texts(Communicator& group) {
 }
 
 /// Uneven blocks, the last one empty when there are several; from a buffer of its own and from its place in the whole.
-inline void check_all_gather(Communicator& group, bool in_place) {
+inline void check_all_gather(Communicator& group, const Context& ctx, bool in_place) {
   const int size = group.size(), rank = group.rank();
   std::vector<std::int64_t> bytes_of;
   std::vector<std::byte> expected;
@@ -95,18 +123,21 @@ inline void check_all_gather(Communicator& group, bool in_place) {
     for (std::int64_t i = 0; i < bytes_of.back(); ++i) expected.push_back(std::byte((i * 7 + r * 31) & 0xFF));
   }
   const std::size_t own = static_cast<std::size_t>(bytes_of[static_cast<std::size_t>(rank)]);
-  std::vector<std::byte> all(expected.size(), std::byte{0xEE}), mine(own);
-  std::byte* from = in_place ? all.data() + place : mine.data();
-  std::copy_n(expected.data() + place, own, from);
+  std::vector<std::byte> begin(expected.size(), std::byte{0xEE});
+  const std::vector<std::byte> block(expected.begin() + static_cast<std::ptrdiff_t>(place),
+                                     expected.begin() + static_cast<std::ptrdiff_t>(place + own));
+  if (in_place) std::copy(block.begin(), block.end(), begin.begin() + static_cast<std::ptrdiff_t>(place));
+  const There<std::byte> all(ctx, begin), mine(ctx, block);
+  const std::byte* const from = in_place ? all.data() + place : mine.data();
   Request request = group.start_all_gather(from, all.data(), bytes_of);
   while (!request.test()) {
   }
   request.wait();
-  EXPECT_EQ(all, expected);
+  EXPECT_EQ(all.read(), expected);
 }
 
 /// Sums of integers, uneven blocks, the first one empty when there are several.
-inline void check_reduce_scatter(Communicator& group, bool in_place, std::int64_t scale = 1) {
+inline void check_reduce_scatter(Communicator& group, const Context& ctx, bool in_place, std::int64_t scale = 1) {
   const int size = group.size(), rank = group.rank();
   std::vector<std::int64_t> count_of;
   std::int64_t place = 0, total = 0;
@@ -115,35 +146,40 @@ inline void check_reduce_scatter(Communicator& group, bool in_place, std::int64_
     count_of.push_back(size > 1 && r == 0 ? 0 : (5 + r) * scale);
     total += count_of.back();
   }
-  std::vector<float> full(static_cast<std::size_t>(total));
-  for (std::size_t i = 0; i < full.size(); ++i) full[i] = static_cast<float>(rank + 1) * static_cast<float>(i % 1000);
+  std::vector<float> terms(static_cast<std::size_t>(total));
+  for (std::size_t i = 0; i < terms.size(); ++i) terms[i] = static_cast<float>(rank + 1) * static_cast<float>(i % 1000);
   const std::int64_t own = count_of[static_cast<std::size_t>(rank)];
-  std::vector<float> mine(static_cast<std::size_t>(own));
-  float* to = in_place ? full.data() + place : mine.data();
+  const There<float> full(ctx, terms), mine(ctx, std::vector<float>(static_cast<std::size_t>(own)));
+  float* const to = in_place ? full.data() + place : mine.data();
   Request request = group.start_reduce_scatter(full.data(), to, count_of);
   request.wait();
   EXPECT_TRUE(request.test());
   const float ranks = static_cast<float>(size * (size + 1) / 2);
-  for (std::int64_t i = 0; i < own; ++i) ASSERT_EQ(to[i], ranks * static_cast<float>((place + i) % 1000));
+  const std::vector<float> got = in_place ? full.read() : mine.read();
+  const std::int64_t first = in_place ? place : 0;
+  for (std::int64_t i = 0; i < own; ++i)
+    ASSERT_EQ(got[static_cast<std::size_t>(first + i)], ranks * static_cast<float>((place + i) % 1000));
 }
 
 /// Several collectives under way at once, waited for in another order, one of them by its destructor.
-inline void check_many_requests(Communicator& group) {
+inline void check_many_requests(Communicator& group, const Context& ctx) {
   const auto size = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());
-  std::vector<float> a(size, 1.0f), b(size, 2.0f), sum_a(1), sum_b(1);
-  std::vector<std::byte> all(size);
+  const There<float> a(ctx, std::vector<float>(size, 1.0f)), b(ctx, std::vector<float>(size, 2.0f)), sum_a(ctx, {0.0f}),
+      sum_b(ctx, {0.0f});
+  std::vector<std::byte> begin(size);
+  begin[rank] = std::byte(rank + 1);
+  const There<std::byte> all(ctx, begin);
   const std::vector<std::int64_t> ones(size, 1);
   {
     Request first = group.start_reduce_scatter(a.data(), sum_a.data(), ones);
     Request second = group.start_reduce_scatter(b.data(), sum_b.data(), ones);
-    all[rank] = std::byte(rank + 1);
-    Request third = group.start_all_gather(&all[rank], all.data(), ones);
+    Request third = group.start_all_gather(all.data() + rank, all.data(), ones);
     third.wait();
     second = std::move(third);
-    EXPECT_EQ(sum_b[0], 2.0f * static_cast<float>(size));
+    EXPECT_EQ(sum_b.read()[0], 2.0f * static_cast<float>(size));
   }
-  EXPECT_EQ(sum_a[0], static_cast<float>(size));
-  for (std::size_t r = 0; r < size; ++r) EXPECT_EQ(all[r], std::byte(r + 1));
+  EXPECT_EQ(sum_a.read()[0], static_cast<float>(size));
+  for (std::size_t r = 0; r < size; ++r) EXPECT_EQ(all.read()[r], std::byte(r + 1));
 }
 
 /// Sizes that make no sense are refused before anything is sent.
@@ -204,18 +240,19 @@ inline void check_split(Communicator& group) {
   EXPECT_EQ(sum[0], expected);
 }
 
-/// All of the above.
-inline void check_communicator(Communicator& group) {
-  check_reductions(group);
-  check_amax(group);
-  check_same_bits(group);
+/// All of the above; the context says where the communicator's floats and blocks lie.
+inline void check_communicator(Communicator& group, const Context& ctx = {}) {
+  ASSERT_EQ(group.place(), ctx.place);
+  check_reductions(group, ctx);
+  check_amax(group, ctx);
+  check_same_bits(group, ctx);
   check_texts(group);
   for (const bool in_place : {false, true}) {
-    check_all_gather(group, in_place);
-    check_reduce_scatter(group, in_place);
-    check_reduce_scatter(group, in_place, 3001);
+    check_all_gather(group, ctx, in_place);
+    check_reduce_scatter(group, ctx, in_place);
+    check_reduce_scatter(group, ctx, in_place, 3001);
   }
-  check_many_requests(group);
+  check_many_requests(group, ctx);
   check_refusals(group);
   check_agreement(group);
   check_split(group);

@@ -25,13 +25,13 @@ TEST(World, LongMessagesTravelInPieces) {
   if (!launched()) GTEST_SKIP() << "needs MPI";
   for (const std::int64_t longest : {1, 64, 100}) {
     const std::unique_ptr<Communicator> group = mpi_world(longest);
-    check_reductions(*group);
-    check_amax(*group);
+    check_reductions(*group, {});
+    check_amax(*group, {});
     for (const bool in_place : {false, true}) {
-      check_all_gather(*group, in_place);
-      check_reduce_scatter(*group, in_place, 10);
+      check_all_gather(*group, {}, in_place);
+      check_reduce_scatter(*group, {}, in_place, 10);
     }
-    check_many_requests(*group);
+    check_many_requests(*group, {});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "comm_cases.h"
+#include "fp8/comm/device.h"
 
 namespace fp8::comm {
 namespace {
@@ -13,6 +14,11 @@ TEST(Solo, DoesAllThatACommunicatorDoes) {
   EXPECT_EQ(group->rank(), 0);
   EXPECT_EQ(group->size(), 1);
   check_communicator(*group);
+}
+
+TEST(OnDevice, OfTheHostIsTheHostsOwn) {
+  const std::unique_ptr<Communicator> group = solo();
+  EXPECT_EQ(on_device(*group, {}).get(), group.get());
 }
 
 TEST(Solo, KnowsOnlyRootZero) {

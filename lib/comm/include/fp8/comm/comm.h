@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fp8/base/error.h"
+#include "fp8/device/device.h"
 
 namespace fp8::comm {
 
@@ -76,6 +77,8 @@ class Communicator {
   virtual int rank() const = 0;
   /// How many ranks.
   virtual int size() const = 0;
+  /// Where the floats of all_reduce and the blocks of gathers and scatters lie.
+  virtual device::Place place() const { return device::Place::host; }
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
   /// Elementwise reduction in place; the same bits on every rank, and again with the same number of ranks. For max and

@@ -30,8 +30,8 @@ struct CastCounts {
 
 /// A quantized matrix for one GEMM. x ~= codes * inverse_scale.
 struct Quantized {
-  /// [rows, cols] as the source. Host: bf16 values of the codes, strides as the source's. Device: u8, stride 1 along the
-  /// contracted dimension and a multiple of 16 along the other; the bytes between are zero.
+  /// [rows, cols] as the source. Host: bf16 values of the codes, strides as the source's. Device: u8, stride 1 along
+  /// the contracted dimension and a multiple of 16 along the other; the bytes between are zero.
   View codes;
   dtype::DType format = dtype::DType::bf16;     ///< grid the codes lie on: e4m3, e5m2
   Granularity granularity = Granularity::none;  ///< none: codes is the high-precision matrix itself

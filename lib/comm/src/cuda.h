@@ -1,0 +1,16 @@
+/// The half of on_device() that needs NCCL. Builds without CUDA have a stand-in. Private to comm.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fp8/comm/comm.h"
+
+namespace fp8::comm::cuda {
+
+/// See on_device().
+std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx);
+/// See device_library_version().
+std::string version();
+
+}  // namespace fp8::comm::cuda

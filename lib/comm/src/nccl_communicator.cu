@@ -1,0 +1,261 @@
+// Collectives on device memory. They run on a stream of their own, behind what the context's stream was given when they
+// start; waiting makes the context's stream wait. Blocks may be uneven, which NCCL's gather and scatter do not know:
+// then each block is a broadcast or a reduction of its own, all of them one group.
+#include <condition_variable>
+#include <thread>
+
+#include "blocks.h"
+#include "clear_signs.cuh"
+#include "flight.h"
+#include "fp8/device/cuda.h"
+#include "cuda.h"
+#include "nccl_library.h"
+
+namespace fp8::comm::cuda {
+namespace {
+
+using device::Place;
+
+class Event {
+ public:
+  Event() { FP8_CUDA(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming)); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() { (void)cudaEventDestroy(handle_); }
+  void record(cudaStream_t stream) const { FP8_CUDA(cudaEventRecord(handle_, stream)); }
+  void make_wait(cudaStream_t stream) const { FP8_CUDA(cudaStreamWaitEvent(stream, handle_)); }
+  bool done() const {
+    const cudaError_t result = cudaEventQuery(handle_);
+    if (result != cudaErrorNotReady) FP8_CUDA(result);
+    return result == cudaSuccess;
+  }
+
+ private:
+  cudaEvent_t handle_ = nullptr;
+};
+
+// A collective that the device was given.
+class Given final : public Request::Operation {
+ public:
+  Given(std::shared_ptr<Event> done, cudaStream_t stream) : done_(std::move(done)), stream_(stream) {}
+  void wait() override { done_->make_wait(stream_); }
+  bool test() override {
+    if (!done_->done()) return false;
+    wait();
+    return true;
+  }
+
+ private:
+  std::shared_ptr<Event> done_;
+  cudaStream_t stream_;
+};
+
+// Looks at what is under way a few times in a timeout, from a thread of its own.
+class Watch {
+ public:
+  Watch(std::function<void(double elapsed, double pace)> look, double timeout)
+      : look_(std::move(look)), pace_(std::min(1.0, timeout / 10)), thread_([this] { run(); }) {}
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point last = Clock::now();
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, std::chrono::duration<double>(pace_), [&] { return stop_; })) {
+      const Clock::time_point now = Clock::now();
+      look_(std::chrono::duration<double>(now - last).count(), pace_);
+      last = now;
+    }
+  }
+  std::function<void(double, double)> look_;
+  double pace_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(Communicator& host, const device::Context& ctx) : host_(host), ctx_(ctx), nccl_(Nccl::get()) {
+    int version = 0;
+    nccl_.check(nccl_.GetVersion(&version), "version");
+    ncclUniqueId id{};
+    agree(host_, [&] {
+      if (host_.rank() == 0) nccl_.check(nccl_.GetUniqueId(&id), "id");
+    });
+    host_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+    agree(host_, [&] {
+      nccl_.check(nccl_.CommInitRank(&comm_, host_.size(), id, host_.rank()), "start");
+      int least = 0, greatest = 0;
+      FP8_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+      FP8_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+    });
+  }
+  NcclCommunicator(std::unique_ptr<Communicator> host, const device::Context& ctx) : NcclCommunicator(*host, ctx) {
+    owned_ = std::move(host);
+  }
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+  ~NcclCommunicator() override {
+    // A destructor cannot report; what is under way ends first.
+    watch_.reset();
+    (void)cudaStreamSynchronize(stream_);
+    (void)nccl_.CommDestroy(comm_);
+    (void)cudaStreamDestroy(stream_);
+  }
+
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+  Place place() const override { return Place::cuda; }
+  void barrier() override {
+    device::synchronize(ctx_);
+    host_.barrier();
+  }
+  void all_reduce(std::span<float> values, Reduce op) override {
+    if (values.empty()) return;
+    const bool amax = op == Reduce::amax;
+    start("all-reduce", [&](cudaStream_t stream) {
+      if (amax) clear_signs(stream, values);
+      // Magnitudes order as their bits do, and NaN lies above infinity.
+      nccl_.check(nccl_.AllReduce(values.data(), values.data(), values.size(), amax ? ncclInt32 : ncclFloat32,
+                                  amax ? ncclMax : op_of(op), comm_, stream),
+                  "all-reduce");
+    }).wait();
+  }
+  void all_reduce(std::span<double> values, Reduce op) override { host_.all_reduce(values, op); }
+  void all_reduce(std::span<std::int64_t> values, Reduce op) override { host_.all_reduce(values, op); }
+  void broadcast(std::span<std::byte> bytes, int root) override { host_.broadcast(bytes, root); }
+  std::vector<std::string> all_gather(const std::string& text) override { return host_.all_gather(text); }
+
+  Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
+    const std::vector<std::int64_t> offsets = offsets_of(bytes_of, size(), "all-gather");
+    if (offsets.back() == 0) return {};
+    return start("all-gather", [&](cudaStream_t stream) {
+      if (even(bytes_of)) {
+        nccl_.check(nccl_.AllGather(mine, all, block(bytes_of, 0), ncclUint8, comm_, stream), "all-gather");
+        return;
+      }
+      in_group("all-gather", [&](int r) {
+        std::byte* const to = all + offsets[static_cast<std::size_t>(r)];
+        return nccl_.Broadcast(r == rank() ? mine : to, to, block(bytes_of, r), ncclUint8, r, comm_, stream);
+      });
+    });
+  }
+
+  Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
+    const std::vector<std::int64_t> offsets = offsets_of(count_of, size(), "reduce-scatter");
+    if (offsets.back() == 0) return {};
+    return start("reduce-scatter", [&](cudaStream_t stream) {
+      if (even(count_of)) {
+        nccl_.check(nccl_.ReduceScatter(full, mine, block(count_of, 0), ncclFloat32, ncclSum, comm_, stream),
+                    "reduce-scatter");
+        return;
+      }
+      in_group("reduce-scatter", [&](int r) {
+        const float* const from = full + offsets[static_cast<std::size_t>(r)];
+        return nccl_.Reduce(from, r == rank() ? mine : nullptr, block(count_of, r), ncclFloat32, ncclSum, r, comm_,
+                            stream);
+      });
+    });
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<NcclCommunicator>(host_.split(color, key), ctx_);
+  }
+
+  bool watch(double seconds, std::function<void(const Stall&)> lost) override {
+    watch_.reset();
+    if (seconds > 0)
+      watch_ = std::make_unique<Watch>(
+          [this, seconds, lost](double elapsed, double pace) { look(elapsed, pace, seconds, lost); }, seconds);
+    return host_.watch(seconds, lost);
+  }
+  void at_step(std::int64_t step) override {
+    flight_.at_step(step);
+    host_.at_step(step);
+  }
+  void own_work(bool begins) override { host_.own_work(begins); }
+
+ private:
+  // Gives the device a collective that `body` puts on a stream.
+  template <class Body>
+  Request start(const char* name, Body&& body) {
+    const cudaStream_t compute = device::stream_of(ctx_);
+    const Event ready;
+    ready.record(compute);
+    ready.make_wait(stream_);
+    body(stream_);
+    auto done = std::make_shared<Event>();
+    done->record(stream_);
+    flight_.add(name, [done] { return done->done(); });
+    return Request(std::make_unique<Given>(std::move(done), compute));
+  }
+  template <class Each>
+  void in_group(const char* name, Each&& each) {
+    nccl_.check(nccl_.GroupStart(), name);
+    ncclResult_t result = ncclSuccess;
+    for (int r = 0; r < size() && result == ncclSuccess; ++r) result = each(r);
+    const ncclResult_t ended = nccl_.GroupEnd();
+    nccl_.check(result, name);
+    nccl_.check(ended, name);
+  }
+  void look(double elapsed, double pace, double timeout, const std::function<void(const Stall&)>& lost) {
+    std::optional<Stall> stall;
+    try {
+      stall = flight_.look(elapsed, pace, timeout);
+      ncclResult_t error = ncclSuccess;
+      nccl_.check(nccl_.CommGetAsyncError(comm_, &error), "state");
+      nccl_.check(error, "work");
+      if (!stall) return;
+      stall->error = "rank " + std::to_string(rank()) + ": " + stall->collective + " " + std::to_string(stall->count) +
+                     " on the GPU did not end within " + std::to_string(timeout) + " s";
+    } catch (const Error& e) {
+      stall = flight_.oldest();
+      stall->error =
+          "rank " + std::to_string(rank()) + ": " + e.what() +
+          (stall->collective.empty() ? std::string() : " in " + stall->collective + " " + std::to_string(stall->count));
+    }
+    (void)nccl_.CommAbort(comm_);
+    lost(*stall);
+  }
+  static ncclRedOp_t op_of(Reduce op) { return op == Reduce::sum ? ncclSum : op == Reduce::max ? ncclMax : ncclMin; }
+  static bool even(std::span<const std::int64_t> sizes) {
+    return std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s == sizes.front(); });
+  }
+  static std::size_t block(std::span<const std::int64_t> sizes, int r) {
+    return static_cast<std::size_t>(sizes[static_cast<std::size_t>(r)]);
+  }
+
+  std::unique_ptr<Communicator> owned_;
+  Communicator& host_;
+  device::Context ctx_;
+  const Nccl& nccl_;
+  ncclComm_t comm_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  Flight flight_;
+  std::unique_ptr<Watch> watch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx) {
+  return std::make_unique<NcclCommunicator>(host, ctx);
+}
+
+std::string version() {
+  int v = 0;
+  const Nccl& library = Nccl::get();
+  library.check(library.GetVersion(&v), "version");
+  return "NCCL " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
+}
+
+}  // namespace fp8::comm::cuda

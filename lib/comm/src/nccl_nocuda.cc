@@ -1,0 +1,9 @@
+// Stand-ins for builds without CUDA.
+#include "cuda.h"
+
+namespace fp8::comm::cuda {
+
+std::unique_ptr<Communicator> nccl(Communicator&, const device::Context&) { throw Error("this build has no CUDA"); }
+std::string version() { throw Error("this build has no CUDA"); }
+
+}  // namespace fp8::comm::cuda

@@ -1,0 +1,14 @@
+// Which communicator serves a place.
+#include "cuda.h"
+#include "fp8/comm/device.h"
+
+namespace fp8::comm {
+
+std::shared_ptr<Communicator> on_device(Communicator& host, const device::Context& ctx) {
+  if (ctx.place == device::Place::host) return {&host, [](Communicator*) {}};
+  return cuda::nccl(host, ctx);
+}
+
+std::string device_library_version() { return cuda::version(); }
+
+}  // namespace fp8::comm
