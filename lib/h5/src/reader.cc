@@ -32,7 +32,7 @@ Reader::Reader(const std::string& path, std::string_view magic) {
   state->file = open_regular(path);
   state->file_bytes = state->file.size();
   check_superblock(state->file, !magic.empty());
-  state->contents = scan(state->file, !magic.empty());
+  state->contents = magic.empty() ? scan(state->file) : walk(state->file);
   state_ = std::move(state);
 }
 

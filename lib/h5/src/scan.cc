@@ -1,5 +1,6 @@
-// The walk over an untrusted file. Each object is asked what it is before it is used: the layout of a dataset before
-// its space (asking a virtual dataset for its space opens other files), the size of an attribute before its value.
+// The walk over a plain file, through HDF5. Each object is asked what it is before it is used: the layout of a dataset
+// before its space (asking a virtual dataset for its space opens other files), the size of an attribute before its
+// value.
 #include "scan.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, void* data)
 
 class Scanner {
  public:
-  Scanner(const File& file, bool strict) : path_(file.path()), file_bytes_(file.size()), strict_(strict) {}
+  explicit Scanner(const File& file) : path_(file.path()), file_bytes_(file.size()) {}
 
   Contents run() {
     Handle access = file_access();
@@ -59,8 +60,7 @@ class Scanner {
     Handle root(H5Gopen2(file.get(), "/", H5P_DEFAULT), H5Gclose);
     if (!root.ok()) throw Error(path_ + ": damaged: HDF5 cannot read the root group");
     group(root.get(), "", 0);
-    check_overlap();
-    std::sort(out_.entries.begin(), out_.entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    finish(out_, path_);
     return std::move(out_);
   }
 
@@ -72,8 +72,7 @@ class Scanner {
   // Counts the object and sees that no other link led to it.
   void enter(hid_t id, std::string_view name) {
     H5O_info_t info;
-    if (H5Oget_info2(id, &info, H5O_INFO_BASIC | H5O_INFO_HDR) < 0) fail(name, "damaged: its header cannot be read");
-    if (strict_ && info.hdr.version != 2) fail(name, "its header has no checksum");
+    if (H5Oget_info2(id, &info, H5O_INFO_BASIC) < 0) fail(name, "damaged: its header cannot be read");
     if (!seen_.insert(info.addr).second) fail(name, "linked more than once");
     if (seen_.size() > kMaxObjects) fail(name, "more than " + std::to_string(kMaxObjects) + " objects in the file");
   }
@@ -82,7 +81,6 @@ class Scanner {
     enter(id, name);
     H5G_info_t info;
     if (H5Gget_info(id, &info) < 0) fail(name, "damaged: its header cannot be read");
-    if (strict_ && info.storage_type == H5G_STORAGE_TYPE_SYMBOL_TABLE) fail(name, "a group without checksums");
     out_.groups.emplace(name, attributes(id, name));
     LinkList list;
     hsize_t index = 0;
@@ -162,15 +160,7 @@ class Scanner {
     if (!type.ok() || H5Tcommitted(type.get()) != 0) fail(entry.name, "its type is not allowed");
     const DType* stored = std::find_if(kStored.begin(), kStored.end(), [&](DType t) { return same(type.get(), t); });
     if (stored == kStored.end()) fail(entry.name, "its type is not allowed");
-    const auto attribute = entry.attributes.find("dtype");
-    if (attribute == entry.attributes.end()) return *stored;
-    const auto* text = std::get_if<std::string>(&attribute->second);
-    const auto named = text != nullptr ? dtype::parse_dtype(*text) : std::nullopt;
-    if (!named) fail(entry.name, "attribute dtype names no known type");
-    const bool bits = (*stored == DType::u16 || *stored == DType::u32 || *stored == DType::u64) &&
-                      dtype::size_of(*stored) == dtype::size_of(*named);  // floats kept as their bits
-    if (!bits && !same(type.get(), *named)) fail(entry.name, "attribute dtype does not fit the stored type");
-    return *named;
+    return named_dtype(*stored, entry, path_);
   }
 
   static bool same(hid_t type, DType t) {
@@ -257,20 +247,8 @@ class Scanner {
     return values;
   }
 
-  void check_overlap() {
-    std::sort(out_.entries.begin(), out_.entries.end(),
-              [](const Entry& a, const Entry& b) { return a.offset < b.offset; });
-    std::uint64_t end = 0;
-    for (const Entry& e : out_.entries) {
-      if (e.bytes == 0) continue;
-      if (e.offset < end) fail(e.name, "shares bytes with another dataset");
-      end = e.offset + e.bytes;
-    }
-  }
-
   std::string path_;
   std::uint64_t file_bytes_;
-  bool strict_;
   std::set<haddr_t> seen_;
   Contents out_;
 };
@@ -307,9 +285,35 @@ void check_superblock(const File& file, bool user_block) {
     throw Error(file.path() + ": damaged: its HDF5 superblock does not fit the file");
 }
 
-Contents scan(const File& file, bool strict) {
+DType named_dtype(DType stored, const Entry& entry, const std::string& path) {
+  const auto attribute = entry.attributes.find("dtype");
+  if (attribute == entry.attributes.end()) return stored;
+  const auto* text = std::get_if<std::string>(&attribute->second);
+  const auto named = text != nullptr ? dtype::parse_dtype(*text) : std::nullopt;
+  if (!named) throw Error(message(path, entry.name, "attribute dtype names no known type"));
+  const bool bits = (stored == DType::u16 || stored == DType::u32 || stored == DType::u64) &&
+                    dtype::size_of(stored) == dtype::size_of(*named);  // floats kept as their bits
+  const bool codes = *named == DType::e4m3 || *named == DType::e5m2 || *named == DType::e8m0;
+  if (!bits && stored != (codes ? DType::u8 : *named))
+    throw Error(message(path, entry.name, "attribute dtype does not fit the stored type"));
+  return *named;
+}
+
+void finish(Contents& contents, const std::string& path) {
+  auto& entries = contents.entries;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.offset < b.offset; });
+  std::uint64_t end = 0;
+  for (const Entry& e : entries) {
+    if (e.bytes == 0) continue;
+    if (e.offset < end) throw Error(message(path, e.name, "shares bytes with another dataset"));
+    end = e.offset + e.bytes;
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+}
+
+Contents scan(const File& file) {
   const Lock lock = enter_library();
-  return Scanner(file, strict).run();
+  return Scanner(file).run();
 }
 
 }  // namespace fp8::h5

@@ -1,4 +1,4 @@
-/// Walks an untrusted HDF5 file once and notes what it holds. Private: Reader is the public face.
+/// Walks an HDF5 file once and notes what it holds. Private: Reader is the public face.
 #pragma once
 
 #include "fp8/base/file.h"
@@ -17,8 +17,16 @@ File open_regular(const std::string& path);
 /// Checks the superblock by itself, before HDF5 sees the file. `user_block`: the file must have one, and superblock 2
 /// or 3 without an extension.
 void check_superblock(const File& file, bool user_block);
-/// Everything in `file` that is on the allow-list; throws on anything that is not. `strict` refuses metadata without
-/// checksums.
-Contents scan(const File& file, bool strict);
+/// Everything in a plain file that is on the allow-list; throws on anything that is not. HDF5 reads the metadata, and
+/// 1.10 crashes on some that is forged.
+Contents scan(const File& file);
+/// The same for a file behind a user block, without HDF5: whatever the file holds, an Error is the worst. Refuses
+/// metadata without checksums.
+Contents walk(const File& file);
+
+/// The dtype of `entry`: by its attribute `dtype`, which must fit what is stored; without the attribute as stored.
+DType named_dtype(DType stored, const Entry& entry, const std::string& path);
+/// Sorts the entries by name; throws where two share bytes.
+void finish(Contents& contents, const std::string& path);
 
 }  // namespace fp8::h5

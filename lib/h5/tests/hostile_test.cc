@@ -10,6 +10,8 @@
 #include "fixture.h"
 #include "fp8/base/text.h"
 #include "fp8/h5/reader.h"
+#include "fp8/h5/user_block.h"
+#include "fp8/h5/writer.h"
 #include "library.h"
 
 namespace fp8::h5 {
@@ -79,11 +81,44 @@ TEST_F(Hostile, metadata_without_checksums_is_refused_behind_a_user_block) {
   EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5"), kCheckpointMagic); }), "superblock is not of version 2 or 3");
 }
 
+TEST_F(Hostile, user_blocks_that_lie) {
+  Writer writer(at("x.h5"), kCheckpointMagic);
+  writer.text("config", "{}");
+  writer.finish();
+  const std::string good = read_file(at("x.h5"));
+  const auto with = [&](std::size_t at, const std::string& bytes) {
+    std::string raw = good;
+    write_file(path() + "/x.h5", raw.replace(at, bytes.size(), bytes));
+    return error_of([&] { Reader r(path() + "/x.h5", kCheckpointMagic); });
+  };
+  EXPECT_EQ(with(0, ""), "no error");
+  const auto block = [](std::uint64_t length, const std::string& digest) {
+    return format_user_block(kCheckpointMagic, {length, digest});
+  };
+  const std::string digest(32, '0');
+  EXPECT_HOLDS(with(0, block(good.size() - 1, digest)), "x.h5: damaged: 1 bytes after its end");
+  EXPECT_HOLDS(with(0, block(~std::uint64_t{0}, digest)), "x.h5: truncated: ");
+  EXPECT_HOLDS(with(0, block(good.size(), "not a digest")), "its user block cannot be read");
+  EXPECT_HOLDS(with(100, "x"), "its user block is not as written");
+  // Where the superblock says the file begins and ends.
+  for (const std::size_t field : {12, 28})
+    EXPECT_HOLDS(with(512 + field, std::string(8, '\1')), "its HDF5 superblock does not fit the file");
+}
+
 TEST_F(Hostile, links_other_than_hard_ones) {
   EXPECT_HOLDS(refuse([](hid_t f) { H5Lcreate_soft("/etc", f, "s", H5P_DEFAULT, H5P_DEFAULT); }),
                "x.h5: /s: soft and external links");
   EXPECT_HOLDS(refuse([](hid_t f) { H5Lcreate_external("/etc/passwd", "/", f, "e", H5P_DEFAULT, H5P_DEFAULT); }),
                "x.h5: /e: soft and external links");
+  H5L_class_t kind{};
+  kind.version = H5L_LINK_CLASS_T_VERS;
+  kind.id = H5L_TYPE_UD_MIN;
+  kind.trav_func = [](const char*, hid_t, const void*, size_t, hid_t, hid_t) -> hid_t { std::abort(); };
+  ASSERT_GE(H5Lregister(&kind), 0);
+  EXPECT_HOLDS(
+      refuse([](hid_t f) { ASSERT_GE(H5Lcreate_ud(f, "u", H5L_TYPE_UD_MIN, "x", 1, H5P_DEFAULT, H5P_DEFAULT), 0); }),
+      "x.h5: /u: soft and external links");
+  ASSERT_GE(H5Lunregister(H5L_TYPE_UD_MIN), 0);
 }
 
 TEST_F(Hostile, objects_linked_twice) {
@@ -147,6 +182,28 @@ TEST_F(Hostile, sizes_beyond_the_file) {
 TEST_F(Hostile, types_and_shapes) {
   EXPECT_HOLDS(refuse([](hid_t f) { fill(vector(f, "d", H5T_STD_U16BE, 4)); }), "/d: its type is not allowed");
   EXPECT_HOLDS(refuse([](hid_t f) { fill(vector(f, "d", H5T_STD_REF_OBJ, 4)); }), "/d: its type is not allowed");
+  EXPECT_HOLDS(refuse([](hid_t f) { vector(f, "d", H5T_STD_REF_DSETREG, 4); }), "/d: its type is not allowed");
+  for (const hid_t base : {H5T_C_S1, H5T_STD_I32LE}) {
+    EXPECT_HOLDS(refuse([&](hid_t f) {
+                   Handle type(base == H5T_C_S1 ? H5Tcopy(base) : H5Tvlen_create(base), H5Tclose);
+                   if (base == H5T_C_S1) H5Tset_size(type.get(), H5T_VARIABLE);
+                   vector(f, "d", type.get(), 4);
+                 }),
+                 "/d: its type is not allowed");
+  }
+  EXPECT_HOLDS(refuse([](hid_t f) {
+                 Handle type(H5Tcreate(H5T_COMPOUND, 8), H5Tclose);
+                 H5Tinsert(type.get(), "a", 0, H5T_IEEE_F32LE);
+                 vector(f, "d", type.get(), 4);
+               }),
+               "/d: its type is not allowed");
+  EXPECT_HOLDS(refuse([](hid_t f) {  // a named type that no link leads to any more
+                 Handle type(H5Tcopy(H5T_STD_U8LE), H5Tclose);
+                 H5Tcommit2(f, "t", type.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+                 vector(f, "d", type.get(), 4);
+                 H5Ldelete(f, "t", H5P_DEFAULT);
+               }),
+               "/d: its type is not allowed");
   EXPECT_HOLDS(refuse([](hid_t f) {
                  const hsize_t n = 3;
                  Handle type(H5Tarray_create2(H5T_STD_U8LE, 1, &n), H5Tclose);
@@ -190,6 +247,9 @@ TEST_F(Hostile, attributes) {
   Handle opaque(H5Tcreate(H5T_OPAQUE, 4), H5Tclose);
   EXPECT_HOLDS(with_attribute(opaque.get(), 0, many.data()), "attribute a: its type is not allowed");
   EXPECT_HOLDS(with_attribute(H5T_IEEE_F64LE, 4, many.data()), "attribute a: its type is not allowed");
+  EXPECT_HOLDS(with_attribute(H5T_STD_REF_OBJ, 0, many.data()), "attribute a: its type is not allowed");
+  Handle sequence(H5Tvlen_create(H5T_STD_I64LE), H5Tclose);
+  EXPECT_HOLDS(with_attribute(sequence.get(), 0, many.data()), "attribute a: its type is not allowed");
   EXPECT_HOLDS(refuse([](hid_t f) {
                  Handle scalar(H5Screate(H5S_SCALAR), H5Sclose);
                  for (int i = 0; i < 65; ++i)

@@ -2,9 +2,10 @@
 /// groups and datasets reached by one hard link each, contiguous layout, no filter, no external storage, little-endian
 /// numbers of known types, fixed-length text attributes, bounded names, ranks, depths and counts, and storage that lies
 /// inside the file. Soft and external links, virtual and chunked datasets, and variable-length text (whose decoding in
-/// HDF5 trusts lengths in the file) are refused. After that HDF5 is closed: bytes are read at checked offsets by plain
-/// reads, which makes a Reader safe to share between threads and free of type conversion. Not here: digests of whole
-/// files, see user_block.h.
+/// HDF5 trusts lengths in the file) are refused. After that bytes are read at checked offsets by plain reads, which
+/// makes a Reader safe to share between threads and free of type conversion. A file behind a user block is read without
+/// HDF5, which forged metadata can crash; plain files, which no program of the suite takes, go through it. Not here:
+/// digests of whole files, see user_block.h.
 #pragma once
 
 #include <memory>
