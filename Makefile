@@ -2,7 +2,8 @@
 # The only makefile with rules. A crate says in its crate.mk one sentence about itself, the crates it uses and the packages it uses; the rest is here.
 #   make            programs in build/bin            make check   every test, after installing what is missing
 #   make demo       text to a trained model          make lint    what a reviewer should not have to say
-# Variables: O=build WERROR=1 SAN=address,undefined MARCH=native PREFIX=/usr/local DESTDIR= T=<part of a test's name>
+#   make fuzz       hostile input for every parser   make bench   measures
+# Variables: O=build WERROR=1 SAN=address,undefined MARCH=native PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60
 #   CUDA=0|1 (1 where nvcc is found), CUDA_ARCHS="90a 100a": the chips device code is compiled for
 O       ?= build
 PREFIX  ?= /usr/local
@@ -11,6 +12,8 @@ OPT     ?= -O3
 NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc .cuda/bin/nvcc))
 CUDA    ?= $(if $(NVCC),1,0)
 CUDA_ARCHS ?= 90a
+OPENMP  ?= -fopenmp
+TIME    ?= 60
 VERSION := $(file <share/VERSION)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -37,11 +40,11 @@ gtest.lib     := -lgtest_main -lgtest
 
 warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wno-restrict $(if $(WERROR),-Werror)
 sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-CXXFLAGS = -std=c++20 $(OPT) -g1 -march=$(MARCH) -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+CXXFLAGS = -std=c++20 $(OPT) -g1 -march=$(MARCH) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 # Device code rounds as host code does: no product is fused unless the code says so.
 NVCCFLAGS = -std=c++20 -O3 -lineinfo -fmad=false --expt-relaxed-constexpr --extended-lambda $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
   $(if $(WERROR),-Werror all-warnings) -isystem .cuda/include -Xcompiler '-march=$(MARCH) -ffp-contract=off -fopenmp -Wall -Wextra -Wshadow $(sanitize) -ffile-prefix-map=$(CURDIR)=.'
-LDFLAGS  = -fopenmp $(sanitize) -Wl,--as-needed
+LDFLAGS  = $(OPENMP) $(sanitize) -Wl,--as-needed
 
 rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
 srcs = $(foreach d,$1,$(if $(filter 1,$(CUDA)),$(filter-out %_nocuda.cc,$(wildcard $d/*.cc)) $(wildcard $d/*.cu),$(wildcard $d/*.cc)))
@@ -88,6 +91,19 @@ $(eval $(call load,tests/golden))
 $(eval $(call test_rule,golden_test,$(wildcard tests/golden/*.cc),golden))
 $O/test/golden_test: $(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)) $(golden.libs)
 $(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)): INC := $(golden.inc) -Itests/support
+# A target in tests/fuzz is linked with libFuzzer by make fuzz, and with replay.cc, which reads its corpus, by make check.
+$(eval $(call load,tests/fuzz))
+fuzz_shared  := replay hdf5_repair
+fuzz_targets := $(filter-out $(fuzz_shared),$(notdir $(basename $(wildcard tests/fuzz/*.cc))))
+$(call objs,tests/fuzz): INC := $(fuzz.inc) -Ilib/ckpt/src -Itests/support
+define fuzz_rules # $1 = target
+$O/test/fuzz_$1_test: $(fuzz_shared:%=$O/tests/fuzz/%.o)
+$O/test/fuzz_$1_test: LD := $(fuzz.ld) $(gtest.lib)
+$O/fuzz/$1: LD := $(fuzz.ld) -fsanitize=fuzzer
+$O/test/fuzz_$1_test $O/fuzz/$1: $O/tests/fuzz/$1.o $O/tests/fuzz/hdf5_repair.o $(fuzz.libs)
+tests += $O/test/fuzz_$1_test
+endef
+$(foreach t,$(fuzz_targets),$(eval $(call fuzz_rules,$t)))
 programs := $(TOOLS:%=$O/bin/%)
 
 all: $(programs)
@@ -99,7 +115,7 @@ $O/lib/%.a:
 $O/bin/%:
 	@mkdir -p $(@D)
 	$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
-$O/test/%:
+$O/test/% $O/fuzz/%:
 	@mkdir -p $(@D)
 	$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
 $O/%.o: %.cc Makefile
@@ -137,6 +153,14 @@ golden:
 bench: all $(patsubst lib/%/bench,$O/test/%_bench,$(wildcard lib/*/bench))
 	@O=$(abspath $O) tests/bench/run
 
+# Looks for input that breaks a parser, TIME seconds a target, with libraries of its own that clang built.
+fuzz:
+	@share/setup/packages fuzz
+	@$(MAKE) --no-print-directory O=$O/fuzz CXX='$(CXX:%g++=%clang++)' CUDA=0 OPT=-O1 MARCH=x86-64 OPENMP=-fopenmp-simd warnings=-w \
+	  SAN=fuzzer-no-link,address,undefined fuzzers
+	@O=$(abspath $O)/fuzz T='$T' tests/fuzz/run $(TIME)
+fuzzers: $(fuzz_targets:%=$O/fuzz/%)
+
 datadir := $(DESTDIR)$(PREFIX)/share
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(datadir)/fp8 $(datadir)/bash-completion/completions
@@ -151,4 +175,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: all tests graph setup demo check check-now demo-now lint golden bench install uninstall dist clean
+.PHONY: all tests graph setup demo check check-now demo-now lint golden bench fuzz fuzzers install uninstall dist clean

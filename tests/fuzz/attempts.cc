@@ -1,0 +1,19 @@
+// attempts.json of fp8-resume: what is accepted can be counted on, and reads back.
+#include "fp8/launch/attempts.h"
+
+#include "fp8/json/json.h"
+#include "fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace fp8;
+  fuzz::folder().write("attempts.json", fuzz::text_of(data, size));
+  return fuzz::judge([&] {
+    launch::Attempts attempts(fuzz::folder().path(), json::Value("job"));
+    attempts.observe(7);
+    attempts.begin();
+    attempts.failed("status 1", attempts.said());
+    const launch::Attempts again(fuzz::folder().path(), json::Value("job"));
+    fuzz::require(again.count() == attempts.count() && again.how() == "status 1" && again.said() == attempts.said(),
+                  "attempts read back");
+  });
+}

@@ -1,0 +1,15 @@
+// config.json of Hugging Face: what is accepted is written and read back to the same model.
+#include "fp8/hf/config.h"
+
+#include "fp8/json/json.h"
+#include "fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace fp8;
+  return fuzz::judge([&] {
+    const hf::Config config = hf::parse_config(json::parse(fuzz::text_of(data, size), "config.json"), "config.json");
+    fuzz::require(hf::same_model(hf::parse_config(hf::to_json(config), "again"), config), "a model reads back");
+    if (config.head_dim <= 4096)
+      fuzz::require(std::ssize(hf::rope_inv_freq(config)) == config.head_dim / 2, "a frequency for each pair");
+  });
+}

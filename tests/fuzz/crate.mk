@@ -1,0 +1,2 @@
+about := Hostile input for every parser
+deps  := base json cli dtype h5 ckpt hf data log launch

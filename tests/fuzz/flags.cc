@@ -1,0 +1,58 @@
+// A command line, a word a line, or a config file where the input begins with '{': what is accepted reads back from the
+// config file that a run leaves behind.
+#include <vector>
+
+#include "fp8/cli/arguments.h"
+#include "fp8/json/json.h"
+#include "fuzz.h"
+
+namespace {
+
+using namespace fp8;
+
+cli::Command command() {
+  using cli::Kind;
+  cli::Command c{.name = "fp8-x", .about = "All kinds of flags"};
+  c.flags = {{.name = "check", .letter = 'c', .default_text = "on"},
+             {.name = "emulate", .default_text = "auto"},
+             {.name = "name", .kind = Kind::text, .metavar = "TEXT"},
+             {.name = "steps", .letter = 's', .kind = Kind::integer, .metavar = "N", .min = 1, .max = 1e15},
+             {.name = "lr", .kind = Kind::real, .metavar = "X", .default_text = "0.001", .min = 0},
+             {.name = "recipe", .kind = Kind::choice, .default_text = "b", .choices = {"a", "b"}},
+             {.name = "out", .letter = 'o', .kind = Kind::path, .metavar = "FILE", .in_config = false},
+             {.name = "bf16", .kind = Kind::list, .metavar = "PATTERN"}};
+  c.positionals = {{.name = "input", .metavar = "INPUT"},
+                   {.name = "more", .metavar = "MORE", .required = false, .repeated = true}};
+  c.takes_command = true;
+  return cli::with_common(c);
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const cli::Command table = command();
+  const std::string_view text = fuzz::text_of(data, size);
+  return fuzz::judge([&] {
+    const bool config = text.starts_with('{');
+    cli::Arguments given(table);
+    if (config) {
+      cli::parse_config(table, json::parse(text, "config"), given);
+    } else {
+      given = cli::parse(table, words_of(text));
+    }
+    const json::Value all = cli::resolved(table, given);
+    cli::Arguments again(table);
+    cli::parse_config(table, all, again);
+    fuzz::require(cli::resolved(table, again) == all, "flags read back from their config file");
+  });
+}

@@ -1,0 +1,13 @@
+// JSON text: what is accepted is written and read back to the same value, on one line and indented.
+#include "fp8/json/json.h"
+
+#include "fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace fp8;
+  return fuzz::judge([&] {
+    const json::Value value = json::parse(fuzz::text_of(data, size), "input");
+    for (const int indent : {-1, 2})
+      fuzz::require(json::parse(json::dump(value, indent), "again") == value, "a value reads back from its text");
+  });
+}

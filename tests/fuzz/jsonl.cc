@@ -1,0 +1,22 @@
+// JSON Lines: reading goes on behind a bad line, takes every line once, and ends.
+#include "fp8/json/json.h"
+#include "fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace fp8;
+  const std::string path = fuzz::folder().write("x.jsonl", fuzz::text_of(data, size));
+  return fuzz::judge([&] {
+    json::LineReader reader(path);
+    bool refused = false;
+    for (bool more = true; more;) {
+      const std::uint64_t before = reader.line();
+      try {
+        more = reader.next().has_value();
+      } catch (const Error&) {
+        refused = true;
+      }
+      fuzz::require(!more || reader.line() > before, "each line is read once");
+    }
+    if (refused) throw Error("a line is refused");
+  });
+}

@@ -1,0 +1,19 @@
+// Logs of runs: read, summed up, compared with itself; the same with hardly any memory.
+#include "fp8/json/json.h"
+#include "fp8/log/compare.h"
+#include "fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace fp8;
+  return fuzz::judge([&] {
+    const std::string_view text = fuzz::text_of(data, size);
+    const log::Run run = log::parse_run(text, "log.jsonl", {.all = true, .metrics = {}});
+    fuzz::require(run.tokens.size() == run.steps.size(), "a step has a count of tokens");
+    for (const log::Column& column : run.columns)
+      fuzz::require(column.values.size() == run.steps.size(), "a column has a value for each step");
+    const std::string summary = json::dump(log::record(log::summarize(run)));
+    json::dump(log::record(log::compare(run, run), 0.01));
+    const log::Run small = log::parse_run(text, "log.jsonl", {.all = true, .metrics = {}, .memory = 4096});
+    fuzz::require(json::dump(log::record(log::summarize(small))) == summary, "memory does not change a summary");
+  });
+}
