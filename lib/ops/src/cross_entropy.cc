@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda.h"
 #include "fp8/ops/elementwise.h"
+#include "loss_element.h"
 #include "rows.h"
-#include "vector_math.h"
 
 namespace fp8::ops {
 namespace {
@@ -53,8 +54,8 @@ float row_loss(T* x, std::int64_t n, std::int32_t target, float scale, bool back
   if (backward) {
     const float factor = inverse * scale;
 #pragma omp simd
-    for (std::int64_t c = 0; c < n; ++c) x[c] = from_float<T>(exp_for<T>(to_float(x[c]) - shift) * factor);
-    x[target] = from_float<T>((exp_for<T>(difference) * inverse - 1.0f) * scale);
+    for (std::int64_t c = 0; c < n; ++c) x[c] = logit_gradient(x[c], shift, factor);
+    x[target] = target_gradient<T>(difference, inverse, scale);
   }
   return static_cast<float>(std::log(sum) - static_cast<double>(difference));
 }
@@ -64,7 +65,7 @@ float row_loss(T* x, std::int64_t n, std::int32_t target, float scale, bool back
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
                    float gradient_scale, bool backward) {
   constexpr const char* kOp = "cross-entropy";
-  need_host(ctx);
+  need_place(ctx, kOp, logits, targets, losses);
   need(logits.rank == 2 && logits.shape[1] > 0 && unit_last_stride(logits), kOp,
        "logits must have 2 dimensions, the last without gaps");
   const std::int64_t m = logits.shape[0], vocabulary = logits.shape[1];
@@ -73,6 +74,8 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
   need(losses.dtype == DType::f32 && losses.size() == m && losses.contiguous(), kOp,
        "losses must be float32, one for each row");
   if (ctx.dry) return;
+  if (ctx.place == device::Place::cuda)
+    return cuda::cross_entropy(ctx, logits, targets, losses, gradient_scale, backward);
   const std::int32_t* ids = targets.as<std::int32_t>();
   for (std::int64_t i = 0; i < m; ++i) {
     if ((ids[i] < 0 || ids[i] >= vocabulary) && ids[i] != kIgnoredTarget) {

@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda.h"
 #include "fp8/ops/norm.h"
 #include "rows.h"
-#include "vector_math.h"
+#include "swiglu_element.h"
 
 namespace fp8::ops {
 namespace {
 
+using device::Place;
 using dtype::from_float;
 using dtype::to_float;
 
@@ -71,9 +73,10 @@ void check_embedding(const char* op, const View& tokens, const View& table, cons
 
 void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
   constexpr const char* kOp = "swiglu";
-  need_host(ctx);
+  need_place(ctx, kOp, gate_up, h);
   check_swiglu(kOp, gate_up, h);
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::swiglu_forward(ctx, gate_up, h);
   with_activation_type(h.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(gate_up), out(h);
     const std::int64_t n = out.columns();
@@ -81,20 +84,18 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
       const T *gate = in[i], *up = gate + n;
       T* row = out[i];
 #pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) {
-        const float g = to_float(gate[c]);
-        row[c] = from_float<T>(silu<T>(g) * to_float(up[c]));
-      }
+      for (std::int64_t c = 0; c < n; ++c) row[c] = swiglu_output(gate[c], up[c]);
     });
   });
 }
 
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up) {
   constexpr const char* kOp = "swiglu backward";
-  need_host(ctx);
+  need_place(ctx, kOp, dh, gate_up, d_gate_up);
   check_swiglu(kOp, gate_up, dh);
   check_swiglu(kOp, d_gate_up, dh);
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up);
   with_activation_type(dh.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(gate_up), upstream(dh), out(d_gate_up);
     const std::int64_t n = upstream.columns();
@@ -102,21 +103,17 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
       const T *gate = in[i], *up = gate + n, *d = upstream[i];
       T *d_gate = out[i], *d_up = d_gate + n;
 #pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) {
-        const float g = to_float(gate[c]), u = to_float(up[c]), dv = to_float(d[c]);
-        const float s = sigmoid<T>(g);
-        d_gate[c] = from_float<T>(dv * u * s * __builtin_fmaf(g, 1.0f - s, 1.0f));
-        d_up[c] = from_float<T>(dv * silu<T>(g));
-      }
+      for (std::int64_t c = 0; c < n; ++c) swiglu_gradients(d[c], gate[c], up[c], d_gate[c], d_up[c]);
     });
   });
 }
 
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out) {
   constexpr const char* kOp = "embedding";
-  need_host(ctx);
+  need_place(ctx, kOp, tokens, table, out);
   check_embedding(kOp, tokens, table, out);
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::embedding_forward(ctx, tokens, table, out);
   check_ids(kOp, tokens, table.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
   with_activation_type(table.dtype, kOp, [&]<class A>(A) {
@@ -129,14 +126,22 @@ void embedding_forward(const Context& ctx, const View& tokens, const View& table
   });
 }
 
+static void embedding_backward_on_device(const Context& ctx, const View& tokens, const View& dout, const View& dtable) {
+  need(ctx.arena != nullptr, "embedding backward", "needs an arena");
+  const device::Scope scope(*ctx.arena);
+  const View scratch = tensor::take(ctx, DType::i32, {3, tokens.shape[0]}, "scratch");
+  if (!ctx.dry) cuda::embedding_backward(ctx, tokens, dout, dtable, scratch);
+}
+
 // Every thread owns slices of the columns and walks all tokens in order: no sorting, no atomics, the same sums for any
 // number of threads.
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable) {
   constexpr const char* kOp = "embedding backward";
   constexpr std::int64_t kSlice = 64;
-  need_host(ctx);
+  need_place(ctx, kOp, tokens, dout, dtable);
   check_embedding(kOp, tokens, dtable, dout);
   need(dtable.dtype == DType::f32, kOp, "the gradient must be float32");
+  if (ctx.place == Place::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable);
   if (ctx.dry) return;
   check_ids(kOp, tokens, dtable.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
@@ -159,16 +164,18 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
 
 void bias_backward(const Context& ctx, const View& dy, const View& db) {
   constexpr const char* kOp = "bias backward";
-  need_host(ctx);
+  need_place(ctx, kOp, dy, db);
   need(dy.rank == 2 && unit_last_stride(dy), kOp, "dy must have 2 dimensions, the last without gaps");
   need(db.rank == 1 && db.dtype == DType::f32 && db.shape[0] == dy.shape[1] && db.contiguous(), kOp,
        "db must be float32, one for each column");
   need(ctx.arena != nullptr, kOp, "needs an arena");
-  const RowBlocks blocks(dy.shape[0]);
   const std::int64_t n = dy.shape[1];
+  const RowBlocks blocks(dy.shape[0]);
+  const std::int64_t partials = ctx.place == Place::cuda ? cuda::column_blocks(dy.shape[0], n) : blocks.count;
   const device::Scope scope(*ctx.arena);
-  const View partial = tensor::take(ctx, DType::f32, {blocks.count, n}, "scratch");
+  const View partial = tensor::take(ctx, DType::f32, {partials, n}, "scratch");
   if (ctx.dry || n == 0) return;
+  if (ctx.place == Place::cuda) return cuda::bias_backward(ctx, dy, db, partial);
   float* sums = partial.as<float>();
   with_activation_type(dy.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(dy);
@@ -187,12 +194,13 @@ void bias_backward(const Context& ctx, const View& dy, const View& db) {
 
 void add(const Context& ctx, const View& a, const View& b, const View& out) {
   constexpr const char* kOp = "add";
-  need_host(ctx);
+  need_place(ctx, kOp, a, b, out);
   need(same_shape(a, b) && same_shape(a, out) && a.rank >= 1, kOp, "shapes differ");
   need(a.dtype == b.dtype && a.dtype == out.dtype, kOp, "activations of different types");
   need(unit_last_stride(a) && unit_last_stride(b) && unit_last_stride(out), kOp,
        "elements of a row must lie next to each other");
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::add(ctx, a, b, out);
   with_activation_type(a.dtype, kOp, [&]<class T>(T) {
     const Rows<T> a_rows(a), b_rows(b), out_rows(out);
     const Runs runs(out, a.contiguous() && b.contiguous() && out.contiguous());
@@ -208,10 +216,11 @@ void add(const Context& ctx, const View& a, const View& b, const View& out) {
 
 void copy(const Context& ctx, const View& in, const View& out) {
   constexpr const char* kOp = "copy";
-  need_host(ctx);
+  need_place(ctx, kOp, in, out);
   const bool flat = in.contiguous() && out.contiguous();
   need(in.rank >= 1 && out.rank >= 1 && in.size() == out.size() && (flat || same_shape(in, out)), kOp, "shapes differ");
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::copy(ctx, in, out);
   with_activation_type(in.dtype, kOp, [&]<class A>(A) {
     with_activation_type(out.dtype, kOp, [&]<class B>(B) {
       const Rows<A> from(in);
@@ -227,9 +236,10 @@ void copy(const Context& ctx, const View& in, const View& out) {
 }
 
 void zero(const Context& ctx, const View& x) {
-  need_host(ctx);
+  need_place(ctx, "zero", x);
   need(x.contiguous(), "zero", "not contiguous");
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::zero(ctx, x);
   constexpr std::int64_t kPiece = 1 << 18;
   const auto bytes = static_cast<std::int64_t>(x.bytes());
   parallel_for((bytes + kPiece - 1) / kPiece, kPiece, [&](std::int64_t i) {

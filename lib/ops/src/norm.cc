@@ -8,11 +8,14 @@
 #include <cmath>
 #include <optional>
 
+#include "cuda.h"
+#include "norm_element.h"
 #include "rows.h"
 
 namespace fp8::ops {
 namespace {
 
+using device::Place;
 using dtype::from_float;
 using dtype::to_float;
 
@@ -76,10 +79,7 @@ float inverse_rms(const T* x, std::int64_t n, float eps) {
 template <class T>
 void normalize(const T* x, const T* weight, float rstd, std::int64_t n, T* y) {
 #pragma omp simd
-  for (std::int64_t c = 0; c < n; ++c) {
-    const float normalized = to_float(from_float<T>(to_float(x[c]) * rstd));
-    y[c] = from_float<T>(normalized * to_float(weight[c]));
-  }
+  for (std::int64_t c = 0; c < n; ++c) y[c] = norm_output(x[c], rstd, weight[c]);
 }
 
 // What the backward of one row needs; dx may be dy or upstream.
@@ -97,13 +97,11 @@ struct RowGradient {
   void run(float* dweight) const {
     float dot = 0;
 #pragma omp simd reduction(+ : dot)
-    for (std::int64_t c = 0; c < n; ++c) dot += to_float(dy[c]) * to_float(weight[c]) * (to_float(x[c]) * rstd);
+    for (std::int64_t c = 0; c < n; ++c) dot += norm_dot(dy[c], x[c], weight[c], rstd);
     const float mean = dot / static_cast<float>(n);
     if (dweight != nullptr) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) {
-        dweight[c] += to_float(dy[c]) * to_float(from_float<T>(to_float(x[c]) * rstd));
-      }
+      for (std::int64_t c = 0; c < n; ++c) dweight[c] += to_float(dy[c]) * normalized(x[c], rstd);
     }
     if (upstream != nullptr) {
 #pragma omp simd
@@ -113,9 +111,7 @@ struct RowGradient {
       for (std::int64_t c = 0; c < n; ++c) dx[c] = from_float<T>(gradient(c, mean));
     }
   }
-  float gradient(std::int64_t c, float mean) const {
-    return rstd * (to_float(dy[c]) * to_float(weight[c]) - to_float(x[c]) * rstd * mean);
-  }
+  float gradient(std::int64_t c, float mean) const { return norm_gradient(dy[c], x[c], weight[c], rstd, mean); }
 };
 
 template <class T>
@@ -141,10 +137,11 @@ void backward_blocks(const View& dy, const View& x, const View& weight, const Vi
 void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y,
                      const View& rstd) {
   constexpr const char* kOp = "rmsnorm";
-  need_host(ctx);
+  need_place(ctx, kOp, x, weight, y, rstd);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, y);
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(x), out(y);
     const Rows<float> r(with_unit_column(rstd));
@@ -161,12 +158,13 @@ void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, floa
 void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, const View& weight, float eps,
                          const View& sum, const View& y, const View& rstd) {
   constexpr const char* kOp = "add_rmsnorm";
-  need_host(ctx);
+  need_place(ctx, kOp, x, delta, weight, sum, y, rstd);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, delta);
   check_rows(kOp, x, sum);
   check_rows(kOp, x, y);
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
     const Rows<T> a_rows(x), b_rows(delta), s_rows(sum), out(y);
     const Rows<float> r(with_unit_column(rstd));
@@ -187,7 +185,7 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
 void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
                       const View& upstream, const View& dx, const View& dweight) {
   constexpr const char* kOp = "rmsnorm backward";
-  need_host(ctx);
+  need_place(ctx, kOp, dy, x, weight, rstd, upstream, dx, dweight);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, dy);
   check_rows(kOp, x, dx);
@@ -199,18 +197,20 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
          "dweight must be float32 and fit the weight");
   }
   if (n == 0 || x.size() == 0) return;
-  const RowBlocks blocks(x.size() / n);
+  const std::int64_t rows = x.size() / n;
+  const std::int64_t blocks = ctx.place == Place::cuda ? cuda::column_blocks(rows, n) : RowBlocks(rows).count;
   std::optional<device::Scope> scope;
   if (weighted) {
     need(ctx.arena != nullptr, kOp, "needs an arena");
     scope.emplace(*ctx.arena);
   }
-  const View partial = weighted ? tensor::take(ctx, DType::f32, {blocks.count, n}, "scratch") : View{};
+  const View partial = weighted ? tensor::take(ctx, DType::f32, {blocks, n}, "scratch") : View{};
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
     backward_blocks<T>(dy, x, weight, rstd, upstream, dx, weighted ? partial.as<float>() : nullptr);
   });
-  if (weighted) add_partial_sums(partial.as<float>(), blocks.count, n, dweight.as<float>());
+  if (weighted) add_partial_sums(partial.as<float>(), blocks, n, dweight.as<float>());
 }
 
 }  // namespace fp8::ops

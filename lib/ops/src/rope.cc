@@ -1,24 +1,19 @@
 // Rotary positions on the host: the tables, and the rotation in place. In parallel over positions of all sequences.
-#include <cmath>
-
+#include "cuda.h"
 #include "fp8/ops/attention.h"
+#include "rope_element.h"
 #include "rows.h"
 
 namespace fp8::ops {
 namespace {
 
-using dtype::from_float;
-using dtype::to_float;
+using device::Place;
 
 template <class T>
 void rotate_head(T* x, const float* cos, const float* sin, float sign, std::int64_t half) {
   T* upper = x + half;
 #pragma omp simd
-  for (std::int64_t i = 0; i < half; ++i) {
-    const float a = to_float(x[i]), b = to_float(upper[i]), s = sign * sin[i];
-    x[i] = from_float<T>(a * cos[i] - b * s);
-    upper[i] = from_float<T>(b * cos[i] + a * s);
-  }
+  for (std::int64_t i = 0; i < half; ++i) rotate(x[i], upper[i], cos[i], sign * sin[i]);
 }
 
 bool is_table(const View& v, std::int64_t columns) {
@@ -29,30 +24,30 @@ bool is_table(const View& v, std::int64_t columns) {
 
 void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin) {
   constexpr const char* kOp = "rope tables";
-  need_host(ctx);
+  need_place(ctx, kOp, cos, sin);
   const auto half = static_cast<std::int64_t>(inv_freq.size());
   need(is_table(cos, half) && is_table(sin, half) && cos.shape[0] == sin.shape[0], kOp,
        "must be float32, positions x frequencies");
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::rope_tables(ctx, inv_freq, cos, sin);
   float *c = cos.as<float>(), *s = sin.as<float>();
   parallel_for(cos.shape[0], half * 16, [&](std::int64_t t) {
     for (std::int64_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(t) * inv_freq[static_cast<std::size_t>(i)];
-      c[t * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      s[t * half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+      rope_angle(t, inv_freq[static_cast<std::size_t>(i)], c[t * half + i], s[t * half + i]);
     }
   });
 }
 
 void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse) {
   constexpr const char* kOp = "rope";
-  need_host(ctx);
+  need_place(ctx, kOp, x, cos, sin);
   need(x.rank == 4 && x.shape[3] % 2 == 0 && unit_last_stride(x), kOp,
        "x must have 4 dimensions, the last even and without gaps");
   const std::int64_t positions = x.shape[1], heads = x.shape[2], half = x.shape[3] / 2;
   need(is_table(cos, half) && is_table(sin, half) && cos.shape[0] >= positions && sin.shape[0] >= positions, kOp,
        "the tables do not cover x");
   if (ctx.dry) return;
+  if (ctx.place == Place::cuda) return cuda::rope(ctx, x, cos, sin, inverse);
   const float *c = cos.as<float>(), *s = sin.as<float>();
   const float sign = inverse ? -1.0f : 1.0f;
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {

@@ -24,6 +24,12 @@ inline void need(bool ok, const char* op, const char* what) {
   if (!ok) throw Error(std::string(op) + ": " + what);
 }
 
+/// Throws Error unless all views that are not empty lie where the context works.
+template <class... Views>
+void need_place(const device::Context& ctx, const char* op, const Views&... views) {
+  need(((views.empty() || views.place == ctx.place) && ...), op, "tensors do not lie where the context works");
+}
+
 /// Throws Error unless the context's tensors lie on the host.
 inline void need_host(const device::Context& ctx) {
   if (ctx.place != device::Place::host) throw Error("this build has no CUDA");
@@ -61,7 +67,20 @@ void parallel_for(std::int64_t count, std::int64_t work_each, F&& f) {
   for (std::int64_t i = 0; i < count; ++i) f(i);
 }
 
-/// The rows of a view with unit last stride: its last dimension, for every index of the dimensions before it.
+/// Splits i into i / extent, which is returned, and i % extent, in 32 bits where that is enough: a division of 64 bits
+/// is long on a GPU.
+FP8_HD inline std::int64_t divide(std::int64_t i, std::int64_t extent, std::int64_t& rest) {
+  if (((i | extent) >> 32) == 0) {
+    const auto n = static_cast<std::uint32_t>(i), d = static_cast<std::uint32_t>(extent);
+    rest = n % d;
+    return n / d;
+  }
+  rest = i % extent;
+  return i / extent;
+}
+
+/// The rows of a view with unit last stride: its last dimension, for every index of the dimensions before it. Also an
+/// argument of kernels, where `data` lies on the device.
 template <class T>
 class Rows {
  public:
@@ -77,18 +96,17 @@ class Rows {
     }
   }
   /// Number of rows.
-  std::int64_t count() const { return count_; }
+  FP8_HD std::int64_t count() const { return count_; }
   /// Elements of one row.
-  std::int64_t columns() const { return columns_; }
+  FP8_HD std::int64_t columns() const { return columns_; }
   /// Whether the view was empty.
-  bool empty() const { return data_ == nullptr; }
+  FP8_HD bool empty() const { return data_ == nullptr; }
   /// First element of row i.
-  T* operator[](std::int64_t i) const {
+  FP8_HD T* operator[](std::int64_t i) const {
     if (i < extent_[0]) return data_ + i * stride_[0];
-    std::int64_t offset = i % extent_[0] * stride_[0];
-    i /= extent_[0];
-    offset += i % extent_[1] * stride_[1];
-    return data_ + offset + i / extent_[1] * stride_[2];
+    std::int64_t inner = 0, middle = 0;
+    i = divide(divide(i, extent_[0], inner), extent_[1], middle);
+    return data_ + inner * stride_[0] + middle * stride_[1] + i * stride_[2];
   }
 
  private:

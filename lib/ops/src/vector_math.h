@@ -1,18 +1,20 @@
 /// Elementary functions that a compiler vectorizes inside `#pragma omp simd` loops without -ffast-math: straight-line
 /// code, selects instead of branches, no tables. Accurate to 2 ulp. Not a replacement of libm where one value is
-/// wanted.
+/// wanted. Kernels share them.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 #include <type_traits>
 
+#include "fp8/dtype/element.h"
+
 namespace fp8::ops {
 
 /// e^x within 2 ulp (subnormal results to half a unit of their grid more); exp(-inf) = 0, exp(inf) = inf, NaN stays
 /// NaN. x = n ln 2 + r with |r| <= ln(2) / 2; a polynomial of degree 6 for e^r (interpolated at Chebyshev nodes); 2^n
 /// in two factors, so that subnormal results are right.
-inline float exp_f32(float x) {
+FP8_HD inline float exp_f32(float x) {
   const bool zero = x < -103.98f;               // below half the smallest subnormal
   const float clamped = x > 89.0f ? 89.0f : x;  // its exponential overflows
   const float v = zero ? 0.0f : clamped;
@@ -34,7 +36,7 @@ inline float exp_f32(float x) {
 
 /// e^x correctly rounded but for a few arguments in a million: the same reduction in double, a Taylor polynomial of
 /// degree 9 (error below 2^-33). For f32 activations, where the last bit may decide a later FP8 code.
-inline float exp_rounded(float x) {
+FP8_HD inline float exp_rounded(float x) {
   const bool zero = x < -103.98f;
   const double v = zero ? 0.0 : x > 89.0f ? 89.0 : static_cast<double>(x);
   const double shifted = v * 1.4426950408889634 + 6755399441055744.0;  // 1.5 * 2^52: the integer lies in the low bits
@@ -57,20 +59,20 @@ inline float exp_rounded(float x) {
 
 /// e^x for activations stored as T: to the last bit for float, within 2 ulp where BF16 rounds it away.
 template <class T>
-inline float exp_for(float x) {
+FP8_HD inline float exp_for(float x) {
   if constexpr (std::is_same_v<T, float>) return exp_rounded(x);
   return exp_f32(x);
 }
 
 /// 1 / (1 + e^-x) within 3 ulp.
 template <class T>
-inline float sigmoid(float x) {
+FP8_HD inline float sigmoid(float x) {
   return 1.0f / (1.0f + exp_for<T>(-x));
 }
 
 /// x / (1 + e^-x) within 3 ulp, in this order of operations, as PyTorch's silu.
 template <class T>
-inline float silu(float x) {
+FP8_HD inline float silu(float x) {
   return x / (1.0f + exp_for<T>(-x));
 }
 

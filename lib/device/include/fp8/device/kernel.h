@@ -12,6 +12,16 @@
 #error "kernel bodies are compiled by nvcc, or for the host after tests/support/cuda_shim.h"
 #endif
 
+/// Before a loop: all its rounds side by side, so that arrays it walks stay in registers; or four of them, so that as
+/// many loads are in flight.
+#ifdef __CUDACC__
+#define FP8_UNROLL _Pragma("unroll")
+#define FP8_UNROLL_BY_4 _Pragma("unroll 4")
+#else
+#define FP8_UNROLL
+#define FP8_UNROLL_BY_4
+#endif
+
 namespace fp8::device {
 
 inline constexpr int kWarp = 32;                    ///< threads of a warp

@@ -1,5 +1,5 @@
 /// SwiGLU, embedding, bias gradient and the loss on one block of logits. Activations f32 or bf16, arithmetic in f32,
-/// one rounding.
+/// one rounding. Host or device, as the context says.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,12 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h);
 /// d_gate_up [M, 2F] from dh [M, F]; may overwrite gate_up.
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up);
 
-/// out [M, C] = rows of table [V, C] named by tokens i32 [M]. Ids were checked against V when the data was opened.
+/// out [M, C] = rows of table [V, C] named by tokens i32 [M]. Ids were checked against V when the data was opened:
+/// one outside is an Error on the host, and NaN on a device, which is not waited for.
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out);
 
 /// dtable f32 [V, C] += rows of dout [M, C]; deterministic: each row is summed in the order of the tokens.
+/// On a device it takes 12 M bytes of scratch, and leaves out ids outside of the table.
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable);
 
 /// db f32 [N] += column sums of dy [M, N] (any row stride), deterministic.
@@ -31,7 +33,7 @@ inline constexpr std::int32_t kIgnoredTarget = -100;
 
 /// Cross-entropy of one block of logits [m, V] against targets i32 [m] (kIgnoredTarget: no loss): losses f32 [m] in
 /// nats (0 where ignored). With `backward` the logits are overwritten with their gradient, (softmax - onehot) *
-/// gradient_scale, 0 where ignored.
+/// gradient_scale, 0 where ignored. A target that is no token is an Error on the host, and NaN in its row on a device.
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
                    float gradient_scale, bool backward);
 

@@ -1,7 +1,8 @@
 /// RMSNorm, alone or after a residual addition. Statistics in f32; the normalized value is rounded to the activation
 /// type before the weight multiplies it, as transformers does: y = weight * round(x * rsqrt(mean(x^2) + eps)).
 /// Activations are f32 or bf16 (all of one call alike); weights have the activations' type. x and y have two dimensions
-/// [M, C], or three [M, H, C] with unit last stride (heads of a fused projection, normalized each by itself).
+/// [M, C], or three [M, H, C] with unit last stride (heads of a fused projection, normalized each by itself). Host or
+/// device, as the context says; a device sums in another order, which may change the last bit.
 #pragma once
 
 #include "fp8/tensor/tensor.h"

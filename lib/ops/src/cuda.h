@@ -1,0 +1,51 @@
+/// The CUDA side of this crate: what the entries of the ops call, with checked views and memory already taken, in a
+/// context that is not dry. Builds without CUDA have stand-ins that say so (cuda_nocuda.cc).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "fp8/device/device.h"
+#include "fp8/tensor/tensor.h"
+
+namespace fp8::ops::cuda {
+
+using device::Context;
+using tensor::View;
+
+/// Rows of partial sums that a sum over `rows` rows needs, by the sizes alone: enough blocks for any device, and not
+/// more than the second pass likes.
+inline std::int64_t column_blocks(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t most = std::clamp<std::int64_t>((1 << 19) / std::max<std::int64_t>(columns, 1), 64, 1024);
+  return std::clamp<std::int64_t>((rows + 63) / 64, 1, most);
+}
+
+/// y = norm(sum), sum = x + delta; with an empty delta sum is x.
+void norm_forward(const Context& ctx, const char* name, const View& x, const View& delta, const View& weight, float eps,
+                  const View& sum, const View& y, const View& rstd);
+
+/// See rmsnorm_backward; `partial` f32 [column_blocks, C] is scratch, empty where dweight is.
+void norm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
+                   const View& upstream, const View& dx, const View& dweight, const View& partial);
+
+/// See add(), copy(), zero(), swiglu_forward() and so on.
+void add(const Context& ctx, const View& a, const View& b, const View& out);
+void copy(const Context& ctx, const View& in, const View& out);
+void zero(const Context& ctx, const View& x);
+void swiglu_forward(const Context& ctx, const View& gate_up, const View& h);
+void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up);
+void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out);
+void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
+                   float gradient_scale, bool backward);
+void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin);
+void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse);
+
+/// See embedding_backward; `scratch` is i32 [3, M].
+void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable,
+                        const View& scratch);
+
+/// See bias_backward; `partial` f32 [column_blocks, N] is scratch.
+void bias_backward(const Context& ctx, const View& dy, const View& db, const View& partial);
+
+}  // namespace fp8::ops::cuda

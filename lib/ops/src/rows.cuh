@@ -1,0 +1,94 @@
+/// What the kernels of this crate share: groups of neighbouring elements that are loaded and stored at once, element by
+/// element work on rows of views, sums of a team of threads. No arithmetic of any op.
+#pragma once
+
+#include "fp8/device/kernel.h"
+#include "rows.h"
+
+namespace fp8::ops {
+
+using dtype::from_float;
+using dtype::to_float;
+
+inline constexpr int kWide = 8;        ///< elements of a group: 16 bytes of bf16, twice 16 bytes of f32
+inline constexpr int kThreads = 256;   ///< of a block, unless a kernel says otherwise
+inline constexpr int kBlocksEach = 8;  ///< blocks of kThreads that a multiprocessor holds at once
+
+/// W neighbours, copied in accesses of at most 16 bytes.
+template <class T, int W>
+struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Group {
+  T at[W];  ///< in memory order
+};
+
+/// W elements from p on, which must be aligned as a Group.
+template <int W, class T>
+__device__ inline Group<T, W> load(const T* p) {
+  return *reinterpret_cast<const Group<T, W>*>(p);
+}
+
+/// Stores W elements.
+template <int W, class T>
+__device__ inline void store(T* p, const Group<T, W>& group) {
+  *reinterpret_cast<Group<T, W>*>(p) = group;
+}
+
+/// Whether every row of a view with unit last stride begins at a multiple of 16 bytes; so does an empty view.
+inline bool packs(const View& v) {
+  const auto bytes = static_cast<std::int64_t>(dtype::size_of(v.dtype));
+  bool all = reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+  for (int d = 0; d < v.rank - 1; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    all = all && (v.shape[at] <= 1 || v.stride[at] * bytes % 16 == 0);
+  }
+  return all;
+}
+
+/// Smallest number of `size` that hold `count`.
+inline std::int64_t divide_up(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
+
+/// op.row(i) gives what the elements of row i need, and its at<W>(c) works on W elements from column c on. Threads side
+/// by side work on neighbouring groups; `lanes` of a block share a row.
+template <int W, class Op>
+__global__ void each_kernel(Op op, std::int64_t rows, std::int64_t columns, int lanes) {
+  const int lane = static_cast<int>(threadIdx.x) % lanes, side = static_cast<int>(threadIdx.x) / lanes;
+  const int sides = static_cast<int>(blockDim.x) / lanes;
+  const std::int64_t whole = columns / W * W, step = static_cast<std::int64_t>(gridDim.x) * lanes * W;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.y) * sides + side; i < rows;
+       i += static_cast<std::int64_t>(gridDim.y) * sides) {
+    const auto row = op.row(i);
+    for (std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * lanes + lane) * W; c < whole; c += step)
+      row.template at<W>(c);
+    if (W > 1 && blockIdx.x == 0 && lane < columns - whole) row.template at<1>(whole + lane);
+  }
+}
+
+/// Launches each_kernel on rows x columns; `packed`: groups of W elements are aligned in all views.
+template <int W = kWide, class Launcher, class Op>
+void for_each(const Launcher& launch, const char* name, const Op& op, std::int64_t rows, std::int64_t columns,
+              bool packed) {
+  if (rows == 0 || columns == 0) return;
+  const std::int64_t groups = packed ? divide_up(columns, W) : columns;
+  int lanes = W;  // not fewer: they also do the last columns
+  while (lanes < kThreads && lanes < groups) lanes *= 2;
+  const std::int64_t most = std::int64_t{launch.multiprocessors()} * kBlocksEach;
+  const std::int64_t x = std::min(divide_up(groups, lanes), most);
+  const std::int64_t y = std::min({divide_up(rows, kThreads / lanes), divide_up(most, x), std::int64_t{65535}});
+  const dim3 grid(static_cast<unsigned>(x), static_cast<unsigned>(y));
+  if (packed) {
+    launch(name, grid, dim3(kThreads), each_kernel<W, Op>, op, rows, columns, lanes);
+  } else {
+    launch(name, grid, dim3(kThreads), each_kernel<1, Op>, op, rows, columns, lanes);
+  }
+}
+
+/// Sum over the Team threads (one warp, or the whole block) that work on one row; all get the same bits.
+template <int Team>
+__device__ inline float team_sum(float v) {
+  if constexpr (Team == device::kWarp) {
+    return device::warp_combine(v, device::Add{});
+  } else {
+    return device::block_combine<Team>(v, device::Add{});
+  }
+}
+
+}  // namespace fp8::ops

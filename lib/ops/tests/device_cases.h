@@ -1,0 +1,71 @@
+/// What the cases that compare a device with the host share. A device is anything that holds copies of host views and
+/// has the ops as members: the kernels on the host, thread by thread, in this crate's tests (shim_device.h), a GPU in
+/// tests/gpu. The cases themselves are in *_cases.h.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "reference.h"
+
+namespace fp8::ops::cases {
+
+/// Elements from the first of a view to the last, with those between its rows.
+inline std::int64_t span_of(const View& v) {
+  std::int64_t last = 0;
+  for (int d = 0; d < v.rank; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    if (v.shape[at] == 0) return 0;
+    last += (v.shape[at] - 1) * v.stride[at];
+  }
+  return last + 1;
+}
+
+/// The span of a view as one dimension.
+inline View flat(const View& v) { return tensor::make_view(v.data, v.dtype, v.place, {span_of(v)}); }
+
+/// Where rows of a test's matrix lie in memory.
+enum class Layout { contiguous, wide, shifted };
+inline constexpr Layout kLayouts[] = {Layout::contiguous, Layout::wide, Layout::shifted};
+
+/// A matrix with rows of its own layout: without gaps; in a matrix wider by 8 columns or more whose rows begin at
+/// multiples of 16 bytes; the same, one column on.
+struct Matrix {
+  Tensor whole;
+  View view;
+  Matrix(DType type, std::int64_t rows, std::int64_t columns, Layout layout, unsigned seed, double scale = 1.0) {
+    const bool gaps = layout != Layout::contiguous;
+    const std::int64_t width = gaps ? (columns + 15) / 8 * 8 : columns, first = layout == Layout::shifted ? 1 : 0;
+    whole = make(type, {rows, width}, random_values(rows * width, seed, scale));
+    view = whole.view().columns(first, first + columns);
+  }
+};
+
+/// Expects what a device holds to be what the host holds, the elements between rows too: |difference| <= tolerance
+/// (|host| + root mean square of all), NaN at the same places.
+template <class Device>
+void expect_same(Device& device, const View& on_device, const View& host, double tolerance, const std::string& what) {
+  Tensor back(host.dtype, {span_of(host)});
+  device.get(on_device, back.view());
+  const Values got = read(back.view()), want = read(flat(host));
+  double squares = 0;
+  for (const double v : want) squares += std::isfinite(v) ? v * v : 0;
+  const double rms = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(want.size(), 1)));
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const bool same = got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])) ||
+                      std::abs(got[i] - want[i]) <= tolerance * (std::abs(want[i]) + rms);
+    ASSERT_TRUE(same) << what << ": element " << i << " of " << want.size() << " is " << got[i] << ", host " << want[i];
+  }
+}
+
+/// "bf16 [3, 17] wide" for a message.
+inline std::string name_of(DType type, std::int64_t rows, std::int64_t columns, Layout layout) {
+  constexpr const char* kNames[] = {"contiguous", "wide", "shifted"};
+  return std::string(dtype::name_of(type)) + " [" + std::to_string(rows) + ", " + std::to_string(columns) + "] " +
+         kNames[static_cast<int>(layout)];
+}
+
+}  // namespace fp8::ops::cases

@@ -1,0 +1,87 @@
+// Element-wise kernels, embedding, bias gradient, loss and rope on the host, thread by thread, against the host's own.
+#include "cuda_shim.h"
+//
+#include "cross_entropy.cuh"
+#include "elementwise_cases.h"
+#include "embedding.cuh"
+#include "rope.cuh"
+#include "shim_device.h"
+
+namespace fp8::ops {
+namespace {
+
+struct ShimElementwise : ShimMemory {
+  void add(const View& a, const View& b, const View& out) { add_cuda(launch, a, b, out); }
+  void copy(const View& in, const View& out) { copy_cuda(launch, in, out); }
+  void zero(const View& x) { zero_cuda(launch, x); }
+  void swiglu_forward(const View& gate_up, const View& h) { swiglu_forward_cuda(launch, gate_up, h); }
+  void swiglu_backward(const View& dh, const View& gate_up, const View& out) {
+    swiglu_backward_cuda(launch, dh, gate_up, out);
+  }
+  void embedding_forward(const View& tokens, const View& table, const View& out) {
+    embedding_forward_cuda(launch, tokens, table, out);
+  }
+  void embedding_backward(const View& tokens, const View& dout, const View& dtable) {
+    const Tensor memory(DType::i32, {3, tokens.shape[0]});
+    embedding_backward_cuda(launch, tokens, dout, dtable, put(memory.view()));
+  }
+  void bias_backward(const View& dy, const View& db) {
+    bias_backward_cuda(launch, dy, db,
+                       scratch(DType::f32, {cuda::column_blocks(dy.shape[0], dy.shape[1]), dy.shape[1]}));
+  }
+  void cross_entropy(const View& logits, const View& targets, const View& losses, float scale, bool backward) {
+    cross_entropy_cuda(launch, logits, targets, losses, scale, backward);
+  }
+  void rope_tables(std::span<const float> frequencies, const View& cos, const View& sin) {
+    rope_tables_cuda(launch, frequencies, cos, sin);
+  }
+  void rope(const View& x, const View& cos, const View& sin, bool inverse) { rope_cuda(launch, x, cos, sin, inverse); }
+};
+
+TEST(ElementwiseCuda, AdditionIsTheHosts) {
+  ShimElementwise device;
+  cases::addition(device);
+}
+TEST(ElementwiseCuda, CopyIsTheHosts) {
+  ShimElementwise device;
+  cases::copying(device);
+}
+TEST(ElementwiseCuda, ZeroReachesItsBytesOnly) {
+  ShimElementwise device;
+  cases::zeroing(device);
+}
+TEST(ElementwiseCuda, SwigluIsTheHosts) {
+  ShimElementwise device;
+  cases::swiglu(device);
+}
+TEST(ElementwiseCuda, EmbeddingIsTheHosts) {
+  ShimElementwise device;
+  cases::embedding(device);
+}
+TEST(ElementwiseCuda, ManyTokensAreAddedInOrder) {
+  ShimElementwise device;
+  cases::embedding_of_many(device, 1024 * 16 + 700, 2);  // two ranges of keys
+}
+TEST(ElementwiseCuda, TokensOutsideTheTableAreNotANumber) {
+  ShimElementwise device;
+  cases::embedding_outside(device);
+}
+TEST(ElementwiseCuda, BiasGradientIsTheHosts) {
+  ShimElementwise device;
+  cases::bias(device);
+}
+TEST(ElementwiseCuda, LossIsTheHosts) {
+  ShimElementwise device;
+  cases::loss(device);
+}
+TEST(ElementwiseCuda, TargetsOutsideTheVocabularyAreNotANumber) {
+  ShimElementwise device;
+  cases::loss_outside(device);
+}
+TEST(ElementwiseCuda, RopeIsTheHosts) {
+  ShimElementwise device;
+  cases::rope_of_heads(device);
+}
+
+}  // namespace
+}  // namespace fp8::ops

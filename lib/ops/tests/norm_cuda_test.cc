@@ -1,0 +1,76 @@
+// The kernels of RMSNorm on the host, thread by thread, against the host's own.
+#include "cuda_shim.h"
+//
+#include "norm.cuh"
+#include "norm_cases.h"
+#include "shim_device.h"
+
+namespace fp8::ops {
+namespace {
+
+struct ShimNorm : ShimMemory {
+  void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd) {
+    norm_forward_cuda(launch, "norm", x, {}, w, eps, x, y, rstd);
+  }
+  void add_rmsnorm_forward(const View& x, const View& delta, const View& w, float eps, const View& sum, const View& y,
+                           const View& rstd) {
+    norm_forward_cuda(launch, "norm", x, delta, w, eps, sum, y, rstd);
+  }
+  void rmsnorm_backward(const View& dy, const View& x, const View& w, const View& rstd, const View& up, const View& dx,
+                        const View& dw) {
+    const std::int64_t n = w.shape[0], rows = n == 0 ? 0 : x.size() / n;
+    const View partial = dw.empty() ? View{} : scratch(DType::f32, {cuda::column_blocks(rows, n), n});
+    norm_backward_cuda(launch, dy, x, w, rstd, up, dx, dw, partial);
+  }
+};
+
+TEST(NormCuda, ForwardIsTheHosts) {
+  ShimNorm device;
+  cases::norm_forward(device);
+}
+TEST(NormCuda, AdditionAndForwardAreTheHosts) {
+  ShimNorm device;
+  cases::add_norm_forward(device);
+}
+TEST(NormCuda, BackwardIsTheHosts) {
+  ShimNorm device;
+  cases::norm_backward(device);
+}
+TEST(NormCuda, HeadsOfAProjectionAreTheHosts) {
+  ShimNorm device;
+  cases::norm_of_heads(device);
+}
+
+TEST(NormCuda, ManyRowsAreSummedInBlocks) {
+  ShimNorm device;
+  const Host host;
+  const std::int64_t m = 1500, n = 24;
+  const cases::Matrix x(DType::bf16, m, n, cases::Layout::wide, 1), dy(DType::bf16, m, n, cases::Layout::contiguous, 2);
+  const Tensor w = make(DType::bf16, {n}, random_values(n, 3)), rstd(DType::f32, {m}), dw(DType::f32, {n}),
+               dx(DType::bf16, {m, n});
+  rmsnorm_forward(host, x.view, w.view(), cases::kNormEps, dx.view(), rstd.view());
+  EXPECT_GT(cuda::column_blocks(m, n), 20);
+  const View tdw = device.put(dw.view()), tdx = device.put(dx.view());
+  device.rmsnorm_backward(device.put(dy.view), device.put(x.view), device.put(w.view()), device.put(rstd.view()), {},
+                          tdx, tdw);
+  rmsnorm_backward(host, dy.view, x.view, w.view(), rstd.view(), {}, dx.view(), dw.view());
+  cases::expect_same(device, tdx, dx.view(), 0x1p-7, "dx");
+  cases::expect_same(device, tdw, dw.view(), 1e-6, "dweight");
+}
+
+TEST(NormCuda, NotANumberSpreadsOverItsRowOnly) {
+  ShimNorm device;
+  const Host host;
+  const std::int64_t m = 3, n = 600;
+  const cases::Matrix x(DType::f32, m, n, cases::Layout::contiguous, 1);
+  x.whole.as<float>()[n + 7] = std::nanf("");
+  const Tensor w = make(DType::f32, {n}, random_values(n, 3)), rstd(DType::f32, {m}), y(DType::f32, {m, n});
+  const View ty = device.put(y.view()), tr = device.put(rstd.view());
+  device.rmsnorm_forward(device.put(x.view), device.put(w.view()), cases::kNormEps, ty, tr);
+  rmsnorm_forward(host, x.view, w.view(), cases::kNormEps, y.view(), rstd.view());
+  cases::expect_same(device, ty, y.view(), 2e-6, "y");
+  EXPECT_TRUE(std::isnan(read(y.view())[static_cast<std::size_t>(n)]));
+}
+
+}  // namespace
+}  // namespace fp8::ops
