@@ -15,6 +15,8 @@ namespace {
 constexpr std::uint8_t kNil = 0x00;
 constexpr std::uint8_t kContinuation = 0x10;
 constexpr std::size_t kChecksumBytes = 4;
+constexpr std::uint64_t kMaxPart = std::uint64_t{64} << 20U;  // bytes; a file may be sparse, so its size is no bound
+constexpr std::uint64_t kMaxMetadata = std::uint64_t{4} << 30U;
 
 // Appends the messages of a chunk; continuations go to `more` as address and length.
 void parse_messages(std::span<const std::byte> chunk, bool ordered, const Place& place, std::vector<Message>& messages,
@@ -82,10 +84,14 @@ std::span<const std::byte> Cursor::take(std::uint64_t count) {
 }
 
 Metadata::Metadata(const File& file)
-    : place{file.path(), ""}, file_(file), bytes_(file.size() - kUserBlockBytes), left_(bytes_) {}
+    : place{file.path(), ""},
+      file_(file),
+      bytes_(file.size() - kUserBlockBytes),
+      left_(std::min(bytes_, kMaxMetadata)) {}
 
 std::vector<std::byte> Metadata::read(std::uint64_t address, std::uint64_t length) {
   if (address > bytes_ || length > bytes_ - address) place.fail("damaged: its metadata does not lie inside the file");
+  if (length > kMaxPart) place.fail("a part of its metadata is larger than 64 MiB");
   if (length > left_) place.fail("damaged: parts of its metadata overlap");
   left_ -= length;
   std::vector<std::byte> bytes(static_cast<std::size_t>(length));

@@ -47,7 +47,8 @@ class Cursor {
 };
 
 /// Reads parts of one file behind its user block. Each byte of a file describes one thing at most, so all parts
-/// together are no larger than the file: more is refused, which bounds time and memory and ends every circle.
+/// together are no larger than the file: more is refused, which ends every circle, and so are more than 64 MiB in one
+/// part or 4 GiB in all, which bounds time and memory.
 class Metadata {
  public:
   explicit Metadata(const File& file);

@@ -2,6 +2,7 @@
 // number of names and attributes, and damage to any part is an error.
 #include "fixture.h"
 #include "fp8/h5/reader.h"
+#include "fp8/h5/user_block.h"
 #include "fp8/h5/writer.h"
 #include "metadata.h"
 
@@ -72,6 +73,25 @@ TEST_F(Walk, checksums_are_those_of_hdf5) {
   const auto of = [](std::string_view text) { return metadata_checksum(std::as_bytes(std::span(text))); };
   EXPECT_EQ(of(""), 0xdeadbeefU);
   EXPECT_EQ(of("Four score and seven years ago"), 0x17770551U);  // from the author's own tests
+}
+
+// A file may be sparse, so its size is no bound for what is allocated.
+TEST_F(Walk, a_header_of_half_a_terabyte_is_refused_before_memory_is_taken) {
+  write_many(0, 0, 0);
+  constexpr std::uint64_t kSize = std::uint64_t{1} << 40U;
+  std::string raw = read_file(at("x.h5"));
+  const auto put = [&](std::size_t at, std::uint64_t value, int width) {
+    for (int i = 0; i < width; ++i) raw.at(at + static_cast<std::size_t>(i)) = static_cast<char>(value >> (8 * i));
+  };
+  const std::size_t header = raw.find("OHDR"), super = kUserBlockBytes;
+  put(header + 5, 3, 1);  // a length of 8 bytes follows
+  put(header + 6, kSize / 2, 8);
+  put(super + 28, kSize, 8);
+  put(super + 44, metadata_checksum(std::as_bytes(std::span(raw)).subspan(super, 44)), 4);
+  write_file(at("x.h5"), format_user_block(kCheckpointMagic, {kSize, std::string(32, '0')}) + raw.substr(super));
+  std::filesystem::resize_file(at("x.h5"), kSize);
+  EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5"), kCheckpointMagic); }),
+               "x.h5: a part of its metadata is larger than");
 }
 
 TEST_F(Walk, every_flipped_bit_of_the_metadata_of_large_groups_is_an_error_on_opening) {
