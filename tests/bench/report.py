@@ -63,4 +63,8 @@ def text(result: dict) -> str:
     rates = {"FLOP/s": "GFLOP/s", "bytes/s": "GB/s", "logits/s": "G logits/s"}
     rows = [[k["name"], *spread(k[c], lambda x: f"{x * 1e-9:.2f}"), unit] for k in result["ops"] for c, unit in rates.items() if c in k]
     out.append(table("Attention and element-wise operations, 4 x 512", ["", "speed", "spread", ""], rows))
+    out.append(table("fp8-log on a log of " + (f"{result['logs'][0]['bytes'] * 1e-6:.0f} MB" if result["logs"] else ""),
+                     ["", "MB/s", "spread", "of wc -l", "CPU s/GB", "peak MB"],
+                     [[k["name"], *spread(k["bytes_per_s"], lambda x: f"{x * 1e-6:.0f}"), _percent(k["of_wc"]["median"]),
+                       f"{k['processor_s_per_gb']['median']:.1f}", f"{k['memory_peak_bytes'] * 1e-6:.0f}"] for k in result["logs"]]))
     return "\n".join(part for part in out if part)

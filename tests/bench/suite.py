@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import kernels
+import logs
 import machine
 import report
 from machine import summary
@@ -150,6 +151,11 @@ def main() -> None:
                 result["peak"].append({"rows": BATCH * t, "flop_per_s": best, "by_round": rounds_of_it,
                                        "tokens_per_s": best / (6 * kernels.matmul_parameters(space.config))})
     result |= parts(programs, threads, quick)
+    result["logs"] = []
+    if selected("log"):
+        say("log")
+        folder.mkdir(parents=True, exist_ok=True)
+        result["logs"] = logs.measure(folder, programs, quick, rounds)
     path = result_path(quick, folder, date)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(report.text(result))

@@ -83,7 +83,9 @@ std::vector<std::string> paths_of(const cli::Arguments& arguments) {
   return paths;
 }
 
-std::vector<log::Run> read_all(const std::vector<std::string>& paths, const log::Wanted& wanted) {
+// Runs that are looked at together share the memory for their values.
+std::vector<log::Run> read_all(const std::vector<std::string>& paths, log::Wanted wanted) {
+  wanted.memory /= paths.size();
   std::vector<log::Run> runs;
   for (const std::string& path : paths) runs.push_back(log::read_run(path, wanted));
   return runs;
@@ -106,8 +108,8 @@ int summarize(const cli::Arguments& arguments) {
 int compare(const cli::Arguments& arguments) {
   const std::vector<std::string> paths = paths_of(arguments);
   if (paths.size() != 2) throw Error("--compare: needs two runs, found " + std::to_string(paths.size()));
-  const log::Wanted wanted = {.all = false, .metrics = log::summary_metrics()};
-  const log::Comparison comparison = log::compare(log::read_run(paths[0], wanted), log::read_run(paths[1], wanted));
+  const std::vector<log::Run> runs = read_all(paths, {.all = false, .metrics = log::summary_metrics()});
+  const log::Comparison comparison = log::compare(runs[0], runs[1]);
   const std::optional<double> gate =
       arguments.has("gate") ? std::optional<double>(arguments.real("gate")) : std::nullopt;
   cli::Output out;
