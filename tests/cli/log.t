@@ -93,6 +93,14 @@ ok "has the same bytes" cmp one.tfevents board/events.out.tfevents.0.fp8
 status "no pipe" 2 fp8-log run-a.jsonl --export tensorboard
 status "an export that exists is refused" 2 fp8-log run-a.jsonl --export csv -o runs.csv
 says "an unknown format" '^fp8-log: --export: ' fp8-log run-a.jsonl --export parquet
+ok "a trace" fp8-log run-a.jsonl run-b.jsonl --export trace -o trace.json
+is "has a bar for each step" "$(python3 -c '
+import collections, json
+events = json.load(open("trace.json"))["traceEvents"]
+print(sorted(collections.Counter(e["ph"] + " " + e["name"].split()[0] for e in events if e["pid"] == 1).items()))')" \
+  "[('C grad_norm', 12), ('C loss', 12), ('C tokens_per_s', 12), ('M process_name', 1), ('M thread_name', 4), ('X bf16', 1), ('X save', 2), ('X step', 12), ('X waiting', 12), ('i evaluation', 2)]"
+says "a trace without times" '^fp8-log: notime.jsonl: does not say how long steps took' \
+  sh -c "sed 's/step_s/x_s/' run-a.jsonl >notime.jsonl; fp8-log notime.jsonl --export trace"
 fp8-log run-a.jsonl --export csv >/dev/full 2>err
 is "a full standard output is noticed" $? 2
 sh -c 'trap "" XFSZ; ulimit -f 1; exec fp8-log run-a.jsonl --export csv -o full.csv' >out 2>err

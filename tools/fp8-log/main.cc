@@ -41,7 +41,7 @@ cli::Command command() {
        .kind = cli::Kind::choice,
        .metavar = "FORMAT",
        .help = "write the logs in another format",
-       .choices = {"csv", "tensorboard", "prometheus"}},
+       .choices = {"csv", "tensorboard", "prometheus", "trace"}},
       {.name = "follow", .help = "show a run while it goes on"},
       {.name = "interval",
        .kind = cli::Kind::real,
@@ -186,6 +186,8 @@ int export_logs(const cli::Arguments& arguments) {
     write_output(output, force, [&](const log::Sink& sink) {
       if (format == "csv") {
         log::write_csv(runs, sink);
+      } else if (format == "trace") {
+        log::write_trace(runs, sink);
       } else {
         sink(log::prometheus(runs));
       }

@@ -19,7 +19,8 @@ double number_or_nan(const json::Object& record, std::string_view key) {
   return value != nullptr && value->is_number() ? value->as_double() : kNan;
 }
 
-void erase_from(std::multimap<std::int64_t, double>& events, std::int64_t step) {
+template <typename Events>
+void erase_from(Events& events, std::int64_t step) {
   events.erase(events.lower_bound(step), events.end());
 }
 
@@ -77,9 +78,12 @@ bool Collector::event(const json::Object& record) {
     start(record);
   } else if (type == "eval") {
     const std::int64_t step = record.contains("step") ? needed_count(record, "step") : 0;
-    run_.evaluations.emplace(step, number_or_nan(record, "loss"));
+    const double loss = number_or_nan(record, "loss"), seconds = number_or_nan(record, "seconds");
+    run_.evaluations.emplace(step, Evaluation{loss, seconds});
   } else if (type == "checkpoint") {
-    run_.checkpoints.emplace(needed_count(record, "step"), number_or_nan(record, "seconds"));
+    const double seconds = number_or_nan(record, "seconds");
+    const double waited = record.contains("wait_s") ? number_or_nan(record, "wait_s") : seconds;
+    run_.checkpoints.emplace(needed_count(record, "step"), Save{seconds, waited});
   } else if (type == "warning") {
     ++run_.warnings;
   } else if (type == "end") {

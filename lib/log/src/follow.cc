@@ -118,8 +118,8 @@ Progress progress(const Run& run) {
   p.loss = last(run.find("loss"));
   p.step_s = recent("step_s");
   p.tokens_per_s = recent("tokens_per_s");
-  if (!run.evaluations.empty() && std::isfinite(run.evaluations.rbegin()->second)) {
-    p.eval_loss = run.evaluations.rbegin()->second;
+  if (!run.evaluations.empty() && std::isfinite(run.evaluations.rbegin()->second.loss)) {
+    p.eval_loss = run.evaluations.rbegin()->second.loss;
   }
   if (!run.checkpoints.empty()) p.checkpoint = run.checkpoints.rbegin()->first;
   if (p.planned && p.step_s && *p.planned >= p.steps) {

@@ -36,8 +36,8 @@ class Points {
     if (metric != kEvalLoss) {
       y_ = run.find(metric);
     } else {
-      for (const auto& [step, loss] : run.evaluations) {
-        few_.push_back({by_tokens ? tokens_at(run, step) : static_cast<double>(step), loss});
+      for (const auto& [step, e] : run.evaluations) {
+        few_.push_back({by_tokens ? tokens_at(run, step) : static_cast<double>(step), e.loss});
       }
     }
   }

@@ -53,8 +53,8 @@ Summary summarize(const Run& run) {
   s.best_loss = least(loss);
   s.mean_loss_last = mean(loss.last(part));
   s.last_steps = static_cast<std::int64_t>(part);
-  if (!run.evaluations.empty() && std::isfinite(run.evaluations.rbegin()->second)) {
-    s.eval_loss = run.evaluations.rbegin()->second;
+  if (!run.evaluations.empty() && std::isfinite(run.evaluations.rbegin()->second.loss)) {
+    s.eval_loss = run.evaluations.rbegin()->second.loss;
   }
   s.tokens_per_s = quantile(rate, 0.5);
   s.tokens_per_s_p10 = quantile(rate, 0.1);

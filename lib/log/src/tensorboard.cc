@@ -117,7 +117,7 @@ void write_tensorboard(const Run& run, const Sink& sink) {
   const auto evaluations_before = [&](std::int64_t step) {
     for (; evaluation != run.evaluations.end() && evaluation->first < step; ++evaluation) {
       std::string summary, message = event(wall_time, evaluation->first);
-      append_scalar("eval/loss", evaluation->second, summary);
+      append_scalar("eval/loss", evaluation->second.loss, summary);
       append_bytes(kEventSummary, summary, message);
       writer.write(message);
     }

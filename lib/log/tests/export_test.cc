@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "fp8/json/json.h"
 #include "run_text.h"
 
 namespace fp8::log {
@@ -88,6 +89,57 @@ TEST(TensorBoard, Records) {
   EXPECT_EQ(next_record(rest),
             "\x09\0\0\0\0\0\0\0\x40\x10\xac\x02\x2a\x12"s + "\x0a\x10\x0a\x09"s + "eval/loss"s + "\x15\0\0\x80\x40"s);
   EXPECT_TRUE(rest.empty());
+}
+
+// The events of a trace as "phase name begin duration", in their order; names of lines and curves left out.
+std::vector<std::string> events_of(const std::vector<Log>& runs) {
+  const json::Value file = json::parse(gathered([&](const Sink& sink) { write_trace(runs, sink); }), "trace");
+  std::vector<std::string> all;
+  for (const json::Value& value : file.as_object().get_array("traceEvents", "trace")) {
+    const json::Object& e = value.as_object();
+    const std::string kind = e.get_string("ph", "event");
+    if (kind == "M" || kind == "C") continue;
+    all.push_back(kind + " " + e.get_string("name", "event") + " " + std::to_string(e.get_int("pid", "event")) + " " +
+                  std::to_string(e.get_double("ts", "event") * 1e-6).substr(0, 4) + " " +
+                  std::to_string(e.get_double_or("dur", -1e6, "event") * 1e-6).substr(0, 4));
+  }
+  return all;
+}
+
+TEST(Trace, StepsSavesEvaluationsRestarts) {
+  const auto at = [](int n, const std::string& rest) {
+    return R"({"type":"step","step":)" + std::to_string(n) + R"(,"loss":2,"step_s":1,"data_wait_s":0.25)" + rest +
+           "}\n";
+  };
+  std::vector<Log> runs;
+  runs.push_back(run_of(R"({"type":"run"})"
+                        "\n"));
+  runs.push_back(run_of(at(1, R"(,"precision":"bf16")") + at(3, R"(,"precision":"fp8","recipe":"rowwise")") +
+                        R"({"type":"checkpoint","step":3,"seconds":2})"
+                        "\n"
+                        R"({"type":"eval","step":4,"loss":2,"seconds":0.5})"
+                        "\n"
+                        R"({"type":"run"})"
+                        "\n" +
+                        at(5, R"(,"precision":"fp8","recipe":"rowwise")") +
+                        R"({"type":"checkpoint","step":5,"seconds":4,"wait_s":1})"
+                        "\n"
+                        R"({"type":"eval","step":5,"loss":2})"
+                        "\n"));
+  EXPECT_EQ(events_of(runs),
+            (std::vector<std::string>{
+                "X step 1 2 0.00 1.00", "X waiting for data 2 0.00 0.25", "X bf16 2 0.00 1.00", "X step 3 2 1.00 1.00",
+                "X waiting for data 2 1.00 0.25", "X evaluation 2 2.00 0.50", "X save 3 2 2.50 2.00",
+                "i restart 2 4.50 -1.0", "X step 5 2 4.50 1.00", "X waiting for data 2 4.50 0.25",
+                "i evaluation 2 5.50 -1.0", "X save 5 2 5.50 4.00", "X fp8 rowwise 2 1.00 5.50"}));
+}
+
+TEST(Trace, NeedsTheTimeOfSteps) {
+  const Log run = run_of(step(1, 8, "2"));
+  EXPECT_EQ(test::error_of([&] {
+              write_trace({&run, 1}, [](std::string_view) {});
+            }),
+            run.path + ": does not say how long steps took (step_s), so there is no timeline");
 }
 
 TEST(Prometheus, LastStepOfEachRun) {

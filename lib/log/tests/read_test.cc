@@ -41,8 +41,8 @@ TEST(ReadRun, Columns) {
   EXPECT_EQ((*run.find("late"))[1], 4);
   EXPECT_EQ(run.find("note"), nullptr);
   ASSERT_EQ(run.evaluations.size(), 1U);
-  EXPECT_EQ(run.evaluations.find(2)->second, 2.25);
-  EXPECT_EQ(run.checkpoints.find(2)->second, 0.5);
+  EXPECT_EQ(run.evaluations.find(2)->second.loss, 2.25);
+  EXPECT_EQ(run.checkpoints.find(2)->second.seconds, 0.5);
   EXPECT_EQ(run.planned_steps, 3);
   EXPECT_EQ(run.warnings, 1);
   EXPECT_TRUE(run.restarts.empty());
@@ -262,8 +262,8 @@ std::string everything(const Log& run) {
   for (const Phase& p : run.phases) {
     out << "\n" << p.first << p.precision << p.recipe << (p.emulated ? *p.emulated ? "yes" : "no" : "unknown");
   }
-  for (const auto& [at, loss] : run.evaluations) out << "\neval " << at << " " << loss;
-  for (const auto& [at, seconds] : run.checkpoints) out << "\ncheckpoint " << at << " " << seconds;
+  for (const auto& [at, e] : run.evaluations) out << "\neval " << at << " " << e.loss << " " << e.seconds;
+  for (const auto& [at, s] : run.checkpoints) out << "\ncheckpoint " << at << " " << s.seconds << s.waited;
   for (const std::int64_t at : run.restarts) out << "\nrestart " << at;
   out << "\n" << run.warnings << run.finished << run.reason << run.planned_steps.value_or(-1);
   return out.str();

@@ -260,13 +260,15 @@ void Run::train_one() {
 }
 
 void Run::evaluate() {
+  const auto start = std::chrono::steady_clock::now();
   const data::Sampler sampler(*eval_tokens_, data::SamplerKind::sequential, 0, config_.seq_length, 1);
   const std::int64_t round = config_.batch_size * world_.size();
   const std::int64_t samples =
       config_.eval_batches > 0 ? std::min(sampler.samples(), config_.eval_batches * round) : sampler.samples();
   const LossSum sum = evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size,
                                        config_.seq_length, {});
-  const json::Value record = eval_record(position_.step, sum, config_.precision);
+  json::Value record = eval_record(position_.step, sum, config_.precision);
+  record.as_object().set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   journal_.emit(record);
   evaluation_ =
       Evaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets, eval_tokens_->digest()};

@@ -1,5 +1,5 @@
-/// Logs in the formats of others: CSV, TensorBoard's event files, Prometheus' text. All are derived; the log is the
-/// truth. Every function is pure and deterministic. Runs were read with Wanted::all.
+/// Logs in the formats of others: CSV, TensorBoard's event files, Prometheus' text, Chrome's traces. All are derived;
+/// the log is the truth. Every function is pure and deterministic. Runs were read with Wanted::all.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,13 @@ void write_tensorboard(const Run& run, const Sink& sink);
 /// Metrics of the last step of each run as gauges fp8_<metric>{run="..."}, with fp8_step, fp8_tokens and
 /// fp8_finished. For the text-file collector of node_exporter.
 std::string prometheus(std::span<const Run> runs);
+
+/// A timeline for chrome://tracing and Perfetto: a process a run; in it bars for steps, the waiting for data in them,
+/// saves, evaluations and precisions, marks where the run was started again, and curves of loss, gradient norm and
+/// tokens/s. Time is the sum of what the log says steps, evaluations and waiting for saves took, from 0; a save in the
+/// background lies beside the steps. An evaluation whose time the log does not say is a mark.
+/// Throws Error when a run with steps does not say how long they took.
+void write_trace(std::span<const Run> runs, const Sink& sink);
 
 /// CRC-32C (Castagnoli) of `bytes`. Source: RFC 3720.
 std::uint32_t crc32c(std::string_view bytes);

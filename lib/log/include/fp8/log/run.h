@@ -29,6 +29,18 @@ struct Phase {
   std::optional<bool> emulated = {};  ///< whether FP8 was emulated; nothing when the log does not say
 };
 
+/// An evaluation during the run.
+struct Evaluation {
+  double loss = 0;     ///< nats per token; NaN when not finite
+  double seconds = 0;  ///< that it took; NaN when the log does not say
+};
+
+/// A checkpoint that was saved.
+struct Save {
+  double seconds = 0;  ///< from its beginning to its commit; NaN when the log does not say
+  double waited = 0;   ///< of these, the seconds for which the run stood still; NaN when the log does not say
+};
+
 /// A run as its log tells it, after every resumption has replaced what it repeated.
 struct Run {
   /// An empty one, whose series are kept in `room`.
@@ -41,13 +53,13 @@ struct Run {
   std::vector<Column> columns{};       ///< the fields asked for that were found, in the order they came
   std::vector<std::string> metrics{};  ///< all numeric fields of step records, in the order they came
   std::vector<Phase> phases{};         ///< increasing by `first`; the first begins at 0 if there are steps
-  std::multimap<std::int64_t, double> evaluations{};  ///< losses by the number of the step before, NaN if not finite
-  std::multimap<std::int64_t, double> checkpoints{};  ///< seconds that a save took by its step's number, NaN if unknown
-  std::vector<std::int64_t> restarts{};               ///< number of the first step each time it went on after a stop
-  std::optional<std::int64_t> planned_steps{};        ///< length of the whole run, when its first record says so
-  std::int64_t warnings = 0;                          ///< number of warning records
-  bool finished = false;                              ///< whether an end record follows the last step
-  std::string reason{};                               ///< what the end record gives as reason; empty without one
+  std::multimap<std::int64_t, Evaluation> evaluations{};  ///< by the number of the step before
+  std::multimap<std::int64_t, Save> checkpoints{};        ///< by the number of the step
+  std::vector<std::int64_t> restarts{};         ///< number of the first step each time it went on after a stop
+  std::optional<std::int64_t> planned_steps{};  ///< length of the whole run, when its first record says so
+  std::int64_t warnings = 0;                    ///< number of warning records
+  bool finished = false;                        ///< whether an end record follows the last step
+  std::string reason{};                         ///< what the end record gives as reason; empty without one
 
   /// Values of a field, one a step; nullptr when no step has it or it was not asked for.
   const Series<double>* find(std::string_view metric) const;
