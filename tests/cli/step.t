@@ -53,7 +53,8 @@ is "the file is as it was" "$(cat afile)" here
 for words in "--seq-length 0" "--seq-length -3" "--seq-length 1.5" "--batch-size 0" "--grad-accumulation 0" "--steps 0" "--steps 1e3x" \
   "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \
   "--zero 4" "--zero 0" "--recipe mxfp8" "--recipe delayed" "--precision int8" "--sampler random" "--schedule sine" "--master fp16" \
-  "--moments fp8" "--recompute some" "--keep -1" "--save-every -1" "--log-every 0" "--seed -1" "--until-step 0" "--epochs 0" "--activations f16"; do
+  "--moments fp8" "--recompute some" "--keep -1" "--save-every -1" "--log-every 0" "--seed -1" "--until-step 0" "--epochs 0" "--activations f16" \
+  "--profile 0" "--profile 3-2" "--profile 1-" "--profile some" "--profile 999"; do
   flag=${words%% *}
   refused "$words" "$flag: " $full $words
 done

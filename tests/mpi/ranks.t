@@ -38,6 +38,13 @@ mpirun -n 1 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 4 --lr 1e-2 --out 
 mpirun -n 1 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 4 --lr 1e-2 --out run.42 -q --precision fp32 --batch-size 2 --grad-accumulation 4 >fourtwo 2>err
 near "accumulation 4 x 2 is 1 x 8" fourtwo eight 1e-6
 
+# --- a profile: the table is rank 0's, the trace everybody's, and no number is another
+train 2 6 profiled m.h5 --precision fp32 --profile 2-3
+same_bits "a profile changes nothing" profiled many23
+trace=run.profiled/profile-2-3.json
+is "the trace has two steps of each rank" "$(grep -c '"name":"step".*"pid":0' $trace) $(grep -c '"name":"step".*"pid":1' $trace)" "2 2"
+says "and its collectives" '"name":"reduce-scatter","cat":"communication"' cat $trace
+
 # --- recompute: the same to the last digit
 for precision in fp32 bf16 fp8; do
   train 2 6 none.$precision m.h5 --precision $precision

@@ -3,6 +3,8 @@
 
 #include "cuda.h"
 #include "device_plan.h"
+#include "fp8/base/error.h"
+#include "fp8/device/profile.h"
 #include "fp8/gemm/gemm.h"
 #include "host.h"
 #include "refuse.h"
@@ -96,6 +98,18 @@ Operand sample(const Mode::Side& side, Place place) {
   return o;
 }
 
+// What a GEMM's time counts as.
+device::Work work_of(Role role) {
+  constexpr std::array kWorks{device::Work::matmul_forward, device::Work::matmul_dgrad, device::Work::matmul_wgrad,
+                              device::Work::matmul_other};
+  return kWorks[static_cast<std::size_t>(role)];
+}
+
+std::string_view name_of(Kind kind) {
+  constexpr std::array<std::string_view, 3> kNames{"f32 matmul", "bf16 matmul", "fp8 matmul"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
 }  // namespace
 
 struct Engine::Impl {
@@ -119,13 +133,17 @@ void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, c
 }
 
 void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) {
+  const double flops =
+      2.0 * static_cast<double>(c.shape[0]) * static_cast<double>(c.shape[1]) * static_cast<double>(a.matrix.shape[1]);
+  const device::Timer timer(ctx, work_of(options.role), name_of(kind_of(a.format, b.format)),
+                            tensor::bytes_of(a.matrix, b.matrix, c) + (options.accumulate ? tensor::bytes_of(c) : 0),
+                            flops);
   impl_->run(ctx, a, b, c, options);
   if (ctx.dry) return;
   Count& count =
       impl_->counts.by[static_cast<std::size_t>(options.role)][static_cast<std::size_t>(kind_of(a.format, b.format))];
   ++count.gemms;
-  count.flops +=
-      2.0 * static_cast<double>(c.shape[0]) * static_cast<double>(c.shape[1]) * static_cast<double>(a.matrix.shape[1]);
+  count.flops += flops;
 }
 
 void Engine::require(const Context& ctx, const Mode& mode) {

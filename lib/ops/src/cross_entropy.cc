@@ -74,6 +74,8 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
   need(losses.dtype == DType::f32 && losses.size() == m && losses.contiguous(), kOp,
        "losses must be float32, one for each row");
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::cross_entropy, kOp, (backward ? 2 : 1) * bytes_of(logits),
+                            flops_of(logits, backward ? 5 : 3));
   if (ctx.place == device::Place::cuda)
     return cuda::cross_entropy(ctx, logits, targets, losses, gradient_scale, backward);
   const std::int32_t* ids = targets.as<std::int32_t>();

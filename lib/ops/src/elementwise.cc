@@ -76,6 +76,7 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
   need_place(ctx, kOp, gate_up, h);
   check_swiglu(kOp, gate_up, h);
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(gate_up, h), flops_of(h, 4));
   if (ctx.place == Place::cuda) return cuda::swiglu_forward(ctx, gate_up, h);
   with_activation_type(h.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(gate_up), out(h);
@@ -95,6 +96,7 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
   check_swiglu(kOp, gate_up, dh);
   check_swiglu(kOp, d_gate_up, dh);
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dh, gate_up, d_gate_up), flops_of(dh, 12));
   if (ctx.place == Place::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up);
   with_activation_type(dh.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(gate_up), upstream(dh), out(d_gate_up);
@@ -113,6 +115,7 @@ void embedding_forward(const Context& ctx, const View& tokens, const View& table
   need_place(ctx, kOp, tokens, table, out);
   check_embedding(kOp, tokens, table, out);
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(out));
   if (ctx.place == Place::cuda) return cuda::embedding_forward(ctx, tokens, table, out);
   check_ids(kOp, tokens, table.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
@@ -143,6 +146,8 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
   need(dtable.dtype == DType::f32, kOp, "the gradient must be float32");
   if (ctx.place == Place::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable);
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dout) + 8 * static_cast<double>(dout.size()),
+                            flops_of(dout, 1));
   check_ids(kOp, tokens, dtable.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
   with_activation_type(dout.dtype, kOp, [&]<class T>(T) {
@@ -175,6 +180,7 @@ void bias_backward(const Context& ctx, const View& dy, const View& db) {
   const device::Scope scope(*ctx.arena);
   const View partial = tensor::take(ctx, DType::f32, {partials, n}, "scratch");
   if (ctx.dry || n == 0) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, db), flops_of(dy, 1));
   if (ctx.place == Place::cuda) return cuda::bias_backward(ctx, dy, db, partial);
   float* sums = partial.as<float>();
   with_activation_type(dy.dtype, kOp, [&]<class T>(T) {
@@ -200,6 +206,7 @@ void add(const Context& ctx, const View& a, const View& b, const View& out) {
   need(unit_last_stride(a) && unit_last_stride(b) && unit_last_stride(out), kOp,
        "elements of a row must lie next to each other");
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(a, b, out), flops_of(out, 1));
   if (ctx.place == Place::cuda) return cuda::add(ctx, a, b, out);
   with_activation_type(a.dtype, kOp, [&]<class T>(T) {
     const Rows<T> a_rows(a), b_rows(b), out_rows(out);
@@ -220,6 +227,7 @@ void copy(const Context& ctx, const View& in, const View& out) {
   const bool flat = in.contiguous() && out.contiguous();
   need(in.rank >= 1 && out.rank >= 1 && in.size() == out.size() && (flat || same_shape(in, out)), kOp, "shapes differ");
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(in, out));
   if (ctx.place == Place::cuda) return cuda::copy(ctx, in, out);
   with_activation_type(in.dtype, kOp, [&]<class A>(A) {
     with_activation_type(out.dtype, kOp, [&]<class B>(B) {
@@ -239,6 +247,7 @@ void zero(const Context& ctx, const View& x) {
   need_place(ctx, "zero", x);
   need(x.contiguous(), "zero", "not contiguous");
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, "zero", bytes_of(x));
   if (ctx.place == Place::cuda) return cuda::zero(ctx, x);
   constexpr std::int64_t kPiece = 1 << 18;
   const auto bytes = static_cast<std::int64_t>(x.bytes());

@@ -141,6 +141,7 @@ void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, floa
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, y);
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, y), flops_of(x, 4));
   if (ctx.place == Place::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(x), out(y);
@@ -164,6 +165,7 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
   check_rows(kOp, x, sum);
   check_rows(kOp, x, y);
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, delta, sum, y), flops_of(x, 5));
   if (ctx.place == Place::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
     const Rows<T> a_rows(x), b_rows(delta), s_rows(sum), out(y);
@@ -206,6 +208,7 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
   }
   const View partial = weighted ? tensor::take(ctx, DType::f32, {blocks, n}, "scratch") : View{};
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, x, upstream, dx), flops_of(x, 10));
   if (ctx.place == Place::cuda) return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
     backward_blocks<T>(dy, x, weight, rstd, upstream, dx, weighted ? partial.as<float>() : nullptr);

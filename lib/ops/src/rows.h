@@ -11,13 +11,18 @@
 #include "fp8/base/error.h"
 #include "fp8/device/arena.h"
 #include "fp8/device/device.h"
+#include "fp8/device/profile.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::ops {
 
 using dtype::Bf16;
 using dtype::DType;
+using tensor::bytes_of;
 using tensor::View;
+
+/// FLOPs of `each` for every element, for a profile.
+inline double flops_of(const View& v, double each) { return each * static_cast<double>(v.size()); }
 
 /// Throws Error `op: what` unless `ok`.
 inline void need(bool ok, const char* op, const char* what) {

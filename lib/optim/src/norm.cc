@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fp8/base/error.h"
+#include "fp8/device/profile.h"
 #include "fp8/optim/adamw.h"
 
 namespace fp8::optim {
@@ -37,6 +38,8 @@ double sum_of_squares(const Context& ctx, const View& x) {
   const std::int64_t n = x.size(), blocks = (n + kBlock - 1) / kBlock;
   const float* data = x.as<const float>();
   if (ctx.dry) return 0;
+  const device::Timer timer(ctx, device::Work::optimizer, "sum of squares", tensor::bytes_of(x),
+                            2 * static_cast<double>(n));
   std::vector<double> partial(static_cast<std::size_t>(blocks));
 #pragma omp parallel for schedule(static) num_threads(device::host_threads()) if (blocks > 1)
   for (std::int64_t b = 0; b < blocks; ++b) {

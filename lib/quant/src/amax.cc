@@ -5,6 +5,7 @@
 #include <array>
 
 #include "cuda.h"
+#include "fp8/device/profile.h"
 #include "matrix.h"
 
 namespace fp8::quant {
@@ -54,6 +55,7 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contract c
     throw Error("amax: the result has " + std::to_string(out.size()) + " elements, not " + std::to_string(expected));
   if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out);
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
   with_element(x, [&]<class T>() {
     float* const to = out.as<float>();
     if (granularity == Granularity::tensor)

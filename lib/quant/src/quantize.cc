@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cuda.h"
+#include "fp8/device/profile.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/quant/scale.h"
 #include "matrix.h"
@@ -16,6 +17,8 @@ namespace {
 using dtype::DType;
 
 constexpr std::string_view kCategory = "fp8 codes";
+
+double flops_of(const View& v, double each) { return each * static_cast<double>(v.size()); }
 
 // Casts a matrix whose columns, not rows, have neighbouring elements, into row-major codes: pieces of a row are
 // collected first.
@@ -65,6 +68,7 @@ View dequantize_rows(const Context& ctx, const Quantized& q, const View& codes, 
   const std::int64_t rows = codes.shape[0], cols = codes.shape[1];
   const View out = tensor::take(ctx, DType::f32, {rows, cols}, "scratch");
   if (ctx.dry) return out;
+  const device::Timer timer(ctx, device::Work::cast, "dequantize", tensor::bytes_of(codes, out), flops_of(codes, 1));
   const float* const scale = q.scale.as<float>();
   const bool one = q.granularity == Granularity::tensor;
 #pragma omp parallel for if (codes.size() >= kParallelElements)
@@ -130,6 +134,9 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
               .contract = contract,
               .scale = tensor::take(ctx, DType::f32, {count}, kCategory),
               .inverse_scale = tensor::take(ctx, DType::f32, {count}, kCategory)};
+  // Read twice, for the amax and for the cast.
+  const device::Timer timer(ctx, device::Work::cast, "quantize", 2 * tensor::bytes_of(x) + tensor::bytes_of(q.codes),
+                            flops_of(x, 2));
   CastCounts counts;
   with_grid(cast.format, [&]<class Grid>() {
     if (ctx.dry) return;
@@ -176,6 +183,7 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
   if (codes.rank != 2 || codes.shape[0] != x.shape[0] || codes.shape[1] != x.shape[1] || !codes.contiguous())
     throw Error("cast_to_bytes: codes are not contiguous or not of the shape of what is cast");
   require_place(ctx, codes, "cast_to_bytes");
+  const device::Timer timer(ctx, device::Work::cast, "cast to bytes", tensor::bytes_of(x, codes), flops_of(x, 1));
   if (on_device(ctx)) {
     dtype::max_of(format);  // refuses what is not FP8
     if (!unit_columns(x)) throw Error("cast_to_bytes: elements of a row must lie next to each other on a GPU");
@@ -208,6 +216,7 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
               .scale = scale,
               .inverse_scale = inverse_scale};
   if (ctx.dry || device) return q;
+  const device::Timer timer(ctx, device::Work::cast, "decode", tensor::bytes_of(codes, q.codes));
   constexpr std::int64_t kPiece = 16384;
   const auto* const from = codes.as<std::uint8_t>();
   auto* const to = q.codes.as<Bf16>();

@@ -159,6 +159,7 @@ void add_running(std::vector<Flag>& flags) {
   flags.push_back(
       whole("eval-batches", "0", 0, "batches of every rank that an evaluation reads; 0: the whole file", s));
   flags.push_back(timeout_flag(s));
+  flags.push_back(text("profile", "STEPS", "tell where the time of these steps goes, as 3-5; table and trace", s));
   Flag config = path("config", "FILE", "JSON object of flag names and values; flags win", s);
   config.in_config = false;
   Flag print = toggle("print-config", "", "write the resolved configuration and stop; --config reads it back", s);
@@ -178,6 +179,16 @@ void read_betas(const std::string& betas, optim::Settings& s) {
     throw Error("--betas: " + betas + ": needs two numbers from 0 up to, not including, 1");
   s.beta1 = static_cast<float>(*b1);
   s.beta2 = static_cast<float>(*b2);
+}
+
+void read_profile(const std::string& steps, Config& c) {
+  const std::size_t dash = steps.find('-');
+  const auto first = parse_int64(steps.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : parse_int64(steps.substr(dash + 1));
+  if (!first || !last || *first < 1 || *last < *first)
+    throw Error("--profile: " + steps + ": needs a step or two, as 3-5, counted from 1");
+  c.profile_first = *first;
+  c.profile_last = *last;
 }
 
 PrecisionConfig precision_of(const cli::Arguments& a) {
@@ -273,6 +284,7 @@ Config step_config(const cli::Arguments& a) {
   c.log_every = a.integer("log-every");
   c.eval_every = a.integer("eval-every");
   c.eval_batches = a.integer("eval-batches");
+  if (a.has_value("profile")) read_profile(a.text("profile"), c);
   c.dry_run = a.flag("dry-run");
   return c;
 }

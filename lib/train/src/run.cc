@@ -14,7 +14,9 @@
 #include "fp8/base/text.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
+#include "fp8/json/trace.h"
 #include "fp8/model/record.h"
+#include "profile.h"
 #include "records.h"
 #include "saver.h"
 
@@ -58,6 +60,7 @@ void resolve_steps(Config& c, std::int64_t samples, std::int64_t global_batch) {
     c.steps = std::max<std::int64_t>(
         1, std::llround(c.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
   if (c.steps == 0) throw Error("--steps: needed (or --epochs)");
+  if (c.profile_last > c.steps) throw Error("--profile: the run has only " + std::to_string(c.steps) + " steps");
   c.schedule.steps = c.steps;
   if (c.warmup_ratio > 0) c.schedule.warmup = std::llround(c.warmup_ratio * static_cast<double>(c.steps));
   if (c.schedule.kind == optim::ScheduleKind::wsd && c.schedule.decay_steps > c.steps - c.schedule.warmup)
@@ -135,6 +138,7 @@ class Run {
   void steps();
   void train_one();
   void evaluate();
+  void tell_profile();
   void save(bool last);
   json::Value train_document() const;
   Exit finish();
@@ -158,6 +162,7 @@ class Run {
   Position position_;
   json::Value provenance_;
   std::optional<std::string> tokenizer_;
+  Profiler profiler_;
   std::optional<Evaluation> evaluation_;  // of the step at hand
   std::optional<Saver> saver_;            // last but for flags: it ends before what it saves goes
   int skips_in_a_row_ = 0;
@@ -191,7 +196,8 @@ Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Jour
       plan_(plan_of(setup, world)),
       decoder_(setup.model, {setup.config.precision.activations, setup.config.recompute}),
       sampler_(tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
-      position_(setup.position) {
+      position_(setup.position),
+      profiler_(setup.config) {
   try {
     arena_ = device::Arena(plan_.bytes, device::Place::host);
   } catch (const Error&) {
@@ -199,6 +205,7 @@ Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Jour
                 "; use a smaller --batch-size or --seq-length, or --recompute full");
   }
   ctx_.arena = &arena_;
+  ctx_.profile = profiler_.profile();
   batches_.emplace(config_.grad_accumulation, config_.batch_size, config_.seq_length);
 }
 
@@ -231,6 +238,7 @@ void Run::train_one() {
   world_.at_step(position_.step + 1);
   evaluation_.reset();
   StepEnvironment env{ctx_, world_, engine_, decoder_, *store_, casts_, config_};
+  profiler_.begin_step(position_.step + 1);
   const StepResult r = run_step(env, sampler_, *batches_, position_, setup_.planned);
   ++position_.step;
   position_.updates += r.skipped ? 0 : 1;
@@ -244,10 +252,13 @@ void Run::train_one() {
   asked_to_stop_ = shared[1] != 0;
   output_failed_ = shared[2] != 0;
   if (position_.step % config_.log_every == 0 || position_.step == setup_.last_step || r.skipped) {
+    const device::Timer timer(ctx_, device::Work::input_output, "write record", 0);
     journal_.emit(step_record(config_, r, position_, setup_.tokens_per_step(),
                               static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)),
                               shared[0]));
   }
+  profiler_.end_step();
+  if (profiler_.complete(position_.step)) tell_profile();
   saver_->advance(position_.step, shared[3] != 0);
   journal_.progress("step " + std::to_string(position_.step) + "/" + std::to_string(setup_.last_step) + "  loss " +
                     format_short(r.loss, 5) + "  " +
@@ -257,6 +268,23 @@ void Run::train_one() {
     throw comm::AgreedError("the loss or the gradient was not finite in " + std::to_string(kMaxSkipsInARow) +
                                 " steps in a row; the last checkpoint is from before",
                             Exit::diverged);
+}
+
+// The table on rank 0's way out, the operations of all ranks in a file of the run.
+void Run::tell_profile() {
+  const Limits limits = probe_limits(config_.precision.activations, config_.batch_size * config_.seq_length,
+                                     2 * setup_.model.intermediate_size, setup_.model.hidden_size);
+  journal_.note("where the time goes, " + config_.out + "/" + profiler_.file_name() + ":\n" + profiler_.table(limits));
+  const std::vector<std::string> lines = world_.all_gather(profiler_.trace_lines(world_.rank(), profiler_.origin()));
+  comm::agree(world_, [&] {
+    if (world_.rank() != 0) return;
+    AtomicFile file(config_.out + "/" + profiler_.file_name(), true);
+    File out = File::open_update(file.path());
+    out.write_all(json::trace_file(lines));
+    out.close();
+    file.commit();
+  });
+  profiler_.clear();
 }
 
 void Run::evaluate() {

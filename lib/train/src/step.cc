@@ -8,6 +8,7 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/text.h"
+#include "fp8/device/profile.h"
 
 namespace fp8::train {
 namespace {
@@ -45,10 +46,11 @@ double forward_backward(StepEnvironment& env, const MicroBatches& batches, doubl
   return loss;
 }
 
-void reduce(comm::Communicator& world, double& loss, quant::CastCounts& casts) {
-  world.all_reduce(std::span<double>(&loss, 1), comm::Reduce::sum);
+void reduce(const StepEnvironment& env, double& loss, quant::CastCounts& casts) {
+  const device::Timer timer(env.ctx, device::Work::communication, "all-reduce", 32);
+  env.world.all_reduce(std::span<double>(&loss, 1), comm::Reduce::sum);
   std::array<std::int64_t, 3> counts{casts.elements, casts.saturated, casts.underflowed};
-  world.all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
+  env.world.all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
   casts = {counts[0], counts[1], counts[2]};
 }
 
@@ -87,7 +89,11 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   StepResult r;
   const std::int64_t mine = c.batch_size * c.grad_accumulation;
   std::int64_t targets = 0;
-  comm::agree(env.world, [&] { targets = batches.read(sampler, position.step, env.world.rank() * mine); });
+  {
+    const device::Timer timer(env.ctx, device::Work::input_output, "read batch",
+                              8.0 * static_cast<double>(mine * c.seq_length));
+    comm::agree(env.world, [&] { targets = batches.read(sampler, position.step, env.world.rank() * mine); });
+  }
   r.data_seconds = seconds_since(start);
   env.world.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
 
@@ -97,7 +103,7 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   r.gemms = env.engine.counts() - before;
   r.grad_norm = std::sqrt(env.store.gradient_square_sum(env.ctx));
   r.casts = env.casts;
-  reduce(env.world, loss, r.casts);
+  reduce(env, loss, r.casts);
   r.loss = targets > 0 ? loss / static_cast<double>(targets) : 0;
   r.lr = c.schedule.rate(position.step);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 
 namespace fp8::train {
@@ -130,7 +131,10 @@ void ParameterStore::scales_and_codes(const Context& ctx) {
   for (Gathered& g : gathered_) g.unit = -1;
   if (amax_.empty() || ctx.dry) return;
   const auto count = static_cast<std::size_t>(amax_.size());
-  group_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
+  {
+    const device::Timer timer(ctx, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
+    group_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
+  }
   const quant::Cast& cast = options_.fp8.recipe->w.columns;
   quant::scales_from_amax(ctx, amax_, cast.format, options_.fp8.options.power_of_2, scales_, inverse_scales_);
   for (const OwnParameter& o : own_) {
@@ -147,6 +151,7 @@ double ParameterStore::gradient_square_sum(const Context& ctx) {
       if (s.present && s.own_rows > 0) sum += optim::sum_of_squares(ctx, s.own_gradient);
     }
   }
+  const device::Timer timer(ctx, device::Work::communication, "all-reduce", sizeof sum);
   group_.all_reduce(std::span<double>(&sum, 1), comm::Reduce::sum);
   return sum;
 }

@@ -1,7 +1,9 @@
 // Movement of a rank's parameters: whole weights gathered one unit ahead, gradients summed and scattered behind
 // backward. On one rank nothing moves: the decoder works on the own rows, which are the whole matrices.
 #include <algorithm>
+#include <utility>
 
+#include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "fp8/train/store.h"
 
@@ -50,15 +52,18 @@ void ParameterStore::prefetch(int unit) {
   if (group_.size() == 1 || ctx_.dry || unit < 0 || unit >= units_) return;
   Gathered& g = gathered(unit);
   if (g.unit == unit) return;
+  const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);
   g.requests.clear();
   g.unit = unit;
+  g.bytes = 0;
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
       const OwnParameter& o = own_[static_cast<std::size_t>(number)];
-      g.requests.push_back(
-          shard::start_gather(group_, s.coded ? o.codes : o.copy, g.slot[i].rows(p.slot_row, p.slot_row + p.rows())));
+      const View whole = g.slot[i].rows(p.slot_row, p.slot_row + p.rows());
+      g.bytes += tensor::bytes_of(whole);
+      g.requests.push_back(shard::start_gather(group_, s.coded ? o.codes : o.copy, whole));
     }
   }
 }
@@ -68,6 +73,7 @@ UnitWeights ParameterStore::acquire(const Context& ctx, int unit, model::Pass pa
   const bool alone = group_.size() == 1;
   if (!alone && !ctx_.dry) {
     Gathered& g = gathered(unit);
+    const device::Timer timer(ctx, device::Work::communication, "gather", std::exchange(g.bytes, 0));
     for (comm::Request& r : g.requests) r.wait();
     g.requests.clear();
   }
@@ -125,6 +131,7 @@ UnitGradients ParameterStore::gradients(int unit) {
 
 void ParameterStore::gradients_done(int unit) {
   if (group_.size() == 1 || ctx_.dry || (options_.zero == 1 && micro_ + 1 < micro_count_)) return;
+  const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
   Reducing& r = reducing(unit);
   r.unit = unit;
   r.add = micro_ > 0 && options_.zero != 1;
@@ -137,15 +144,19 @@ void ParameterStore::gradients_done(int unit) {
       View mine = o.gradient;
       if (r.add && o.rows.count() > 0) mine = r.incoming[i].rows(first, first + o.rows.count());
       first += o.rows.count();
-      r.requests.push_back(
-          shard::start_reduce_scatter(group_, r.slot[i].rows(p.slot_row, p.slot_row + p.rows()), mine));
+      const View whole = r.slot[i].rows(p.slot_row, p.slot_row + p.rows());
+      r.bytes += tensor::bytes_of(whole);
+      r.requests.push_back(shard::start_reduce_scatter(group_, whole, mine));
     }
   }
 }
 
 void ParameterStore::finish(const Context& ctx, Reducing& r) {
-  for (comm::Request& q : r.requests) q.wait();
-  r.requests.clear();
+  if (!r.requests.empty()) {
+    const device::Timer timer(ctx, device::Work::communication, "reduce-scatter", std::exchange(r.bytes, 0));
+    for (comm::Request& q : r.requests) q.wait();
+    r.requests.clear();
+  }
   if (r.unit >= 0 && r.add) {
     for (std::size_t i = 0; i < kSlots; ++i) {
       const SlotState& s = slots_[static_cast<std::size_t>(r.unit)][i];

@@ -46,6 +46,14 @@ class Run : public FolderTest {
     }
     return text;
   }
+  // The losses of the records, as they are written.
+  std::string losses() const {
+    std::string text;
+    for (const json::Value& r : records_) {
+      if (const json::Value* loss = r.as_object().find("loss")) text += json::dump(*loss) + " ";
+    }
+    return text;
+  }
   Config config_;
   std::vector<json::Value> records_;
   std::string notes_;
@@ -110,6 +118,40 @@ void write_model(const std::string& path, ckpt::Kind kind, DType type) {
     writer.tensor(meta, std::vector<std::byte>(static_cast<std::size_t>(p.size()) * dtype::size_of(type)));
   }
   writer.commit();
+}
+
+TEST_F(Run, ProfilesTheStepsAskedFor) {
+  config_.profile_first = 2, config_.profile_last = 3;
+  config_.precision.precision = Precision::fp8;
+  EXPECT_EQ(go(), Exit::done);
+  for (const char* kind : {"matmul forward", "matmul wgrad", "attention", "cross-entropy", "element-wise", "casts",
+                           "optimizer", "input and output", "the rest", "limits: memory"})
+    EXPECT_NE(notes_.find(std::string("\n  ") + kind), std::string::npos) << kind << " in\n" << notes_;
+  const json::Value trace = json::parse_file(at("run/profile-2-3.json"));
+  double whole = 0, parts = 0;
+  int steps = 0, updates = 0;
+  for (const json::Value& v : trace.as_object().at("traceEvents").as_array()) {
+    const json::Object& event = v.as_object();
+    const std::string name = event.get_string("name", "event");
+    (name == "step" ? whole : parts) += event.at("dur").as_double();
+    steps += name == "step" ? 1 : 0;
+    updates += name == "AdamW" ? 1 : 0;
+    EXPECT_GE(event.at("ts").as_double(), 0.0);
+  }
+  EXPECT_EQ(steps, 2);
+  EXPECT_EQ(updates, 2 * static_cast<int>(model::parameter_table(small_model()).size()));
+  EXPECT_GT(parts, 0.0);
+  EXPECT_LE(parts, whole * 1.0001);
+}
+
+TEST_F(Run, AProfileChangesNoNumber) {
+  EXPECT_EQ(go(), Exit::done);
+  const std::string plain = losses();
+  config_.out = at("profiled"), config_.profile_first = 1, config_.profile_last = 4;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(losses(), plain);
+  config_.out = at("other"), config_.profile_last = 5;
+  EXPECT_EQ(refusal(), "--profile: the run has only 4 steps");
 }
 
 TEST_F(Run, QuantizedWeightsCannotBeTrained) {

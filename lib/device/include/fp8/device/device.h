@@ -14,14 +14,16 @@ namespace fp8::device {
 enum class Place : std::uint8_t { host, cuda };
 
 class Arena;
+class Profile;
 struct Stream;  ///< a CUDA stream (cuda.h); the host has none and works in order
 
 /// What an op needs besides its tensors. Cheap to copy.
 struct Context {
-  Place place = Place::host;  ///< where the tensors of this context lie
-  Stream* stream = nullptr;   ///< order of device work; null on the host
-  Arena* arena = nullptr;     ///< scratch memory of the step
-  bool dry = false;           ///< only plan: allocate from the (dry) arena, compute nothing, touch no memory
+  Place place = Place::host;   ///< where the tensors of this context lie
+  Stream* stream = nullptr;    ///< order of device work; null on the host
+  Arena* arena = nullptr;      ///< scratch memory of the step
+  bool dry = false;            ///< only plan: allocate from the (dry) arena, compute nothing, touch no memory
+  Profile* profile = nullptr;  ///< notes what operations take (profile.h); null: nobody does
 
   /// The same context with another arena.
   Context with(Arena& other) const {

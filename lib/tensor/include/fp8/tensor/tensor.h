@@ -57,6 +57,12 @@ View make_view(void* data, DType dtype, Place place, Shape shape);
 /// A contiguous view on memory taken from the context's arena for `category`, uninitialized.
 View take(const device::Context& ctx, DType dtype, Shape shape, std::string_view category);
 
+/// Bytes of the elements of several views together; an empty view has none.
+template <class... Views>
+double bytes_of(const Views&... views) {
+  return (0.0 + ... + (views.empty() ? 0.0 : static_cast<double>(views.bytes())));
+}
+
 /// Owned memory with a shape. Zero when made.
 class Tensor {
  public:

@@ -63,15 +63,17 @@ struct Config {
   std::int64_t save_every = 0;                                           ///< steps; 0: only the last
   std::int64_t keep = 0;                                                 ///< checkpoints; 0: all
   std::int64_t milestone_every = 0;                                      ///< steps whose checkpoints stay; 0: none
-  bool keep_best = false;         ///< the checkpoint of the lowest evaluation stays
-  bool async_save = false;        ///< steps go on while a save is written
-  std::int64_t log_every = 1;     ///< steps between records
-  std::int64_t eval_every = 0;    ///< steps; 0: never
-  std::int64_t eval_batches = 0;  ///< batches an evaluation reads; 0: all of the file
-  bool dry_run = false;           ///< check and plan, write nothing
-  std::string tool_version;       ///< for provenance
-  std::string command;            ///< for provenance
-  json::Value flags;              ///< resolved flags, for the first record
+  bool keep_best = false;          ///< the checkpoint of the lowest evaluation stays
+  bool async_save = false;         ///< steps go on while a save is written
+  std::int64_t log_every = 1;      ///< steps between records
+  std::int64_t eval_every = 0;     ///< steps; 0: never
+  std::int64_t eval_batches = 0;   ///< batches an evaluation reads; 0: all of the file
+  std::int64_t profile_first = 0;  ///< first step to be profiled, from 1
+  std::int64_t profile_last = 0;   ///< last one; 0: none is
+  bool dry_run = false;            ///< check and plan, write nothing
+  std::string tool_version;        ///< for provenance
+  std::string command;             ///< for provenance
+  json::Value flags;               ///< resolved flags, for the first record
 };
 
 /// How parameters are kept under a configuration.

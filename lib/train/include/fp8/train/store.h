@@ -93,6 +93,7 @@ class ParameterStore final : public model::WeightSource {
     int unit = -1;
     std::array<View, kSlots> slot;
     std::vector<comm::Request> requests;
+    double bytes = 0;  // of the whole matrices under way
   };
   /// Whole gradients of one unit, being computed or reduced.
   struct Reducing {
@@ -101,6 +102,7 @@ class ParameterStore final : public model::WeightSource {
     int unit = -1;                      // whose reduction is under way
     bool add = false;
     std::vector<comm::Request> requests;
+    double bytes = 0;  // of the whole matrices under way
   };
 
   void lay_out(const hf::Config& config);

@@ -1,0 +1,164 @@
+// The table and the timeline of profiled steps, and the limits they are held against.
+#include "profile.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "fp8/json/trace.h"
+
+namespace fp8::train {
+namespace {
+
+using device::Span;
+using device::Work;
+
+// What all operations of one kind took together.
+struct Sum {
+  std::int64_t calls = 0;
+  double seconds = 0, bytes = 0, flops = 0;
+
+  void add(const Span& s) {
+    ++calls;
+    seconds += static_cast<double>(s.end - s.begin) * 1e-9;
+    bytes += s.bytes;
+    flops += s.flops;
+  }
+};
+
+bool multiplies(Work work) { return work <= Work::matmul_other || work == Work::attention; }
+
+// Numbers of one line, right-aligned under the heading.
+std::string line(const std::string& name, double steps, double whole, const Sum& s, const std::string& limit) {
+  char text[160];
+  const double each = s.seconds / steps;
+  std::snprintf(text, sizeof text, "  %-17s %9.2f %6.1f %8.0f %9.3f %9.2f %8.1f %8.1f %8s\n", name.c_str(), each * 1e3,
+                100 * s.seconds / whole, static_cast<double>(s.calls) / steps, s.bytes / steps * 1e-9,
+                s.flops / steps * 1e-9, s.bytes / s.seconds * 1e-9, s.flops / s.seconds * 1e-9, limit.c_str());
+  return text;
+}
+
+// Share of the time that the limits would need.
+std::string of_limit(const Sum& s, bool matmul, const Limits& limits) {
+  if (s.bytes == 0 && s.flops == 0) return "-";
+  const double memory = s.bytes / limits.bytes_per_s, arithmetic = matmul ? s.flops / limits.flop_per_s : 0;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f %%", 100 * std::max(memory, arithmetic) / s.seconds);
+  return text;
+}
+
+template <class Body>
+double fastest(int times, Body&& body) {
+  double best = 1e9;
+  for (int i = 0; i < times; ++i) {
+    const std::int64_t begin = device::now_ns();
+    body();
+    best = std::min(best, static_cast<double>(device::now_ns() - begin) * 1e-9);
+  }
+  return best;
+}
+
+tensor::Tensor filled(dtype::DType type, std::int64_t rows, std::int64_t columns) {
+  tensor::Tensor t(type, {rows, columns}, device::Place::host, "the probe of --profile");
+  const std::int64_t n = t.view().size();
+#pragma omp parallel for schedule(static) num_threads(device::host_threads())
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (type == dtype::DType::f32) t.as<float>()[i] = 1.0f;
+    if (type == dtype::DType::bf16) t.as<dtype::Bf16>()[i] = dtype::Bf16{0x3F80};
+  }
+  return t;
+}
+
+double triad_bytes_per_s() {
+  constexpr std::int64_t kElements = std::int64_t{1} << 24;  // 64 MiB each: more than caches hold
+  const tensor::Tensor ta = filled(dtype::DType::f32, 1, kElements), tb = filled(dtype::DType::f32, 1, kElements),
+                       tc = filled(dtype::DType::f32, 1, kElements);
+  float* a = ta.as<float>();
+  const float *b = tb.as<float>(), *c = tc.as<float>();
+  const double seconds = fastest(5, [&] {
+#pragma omp parallel for simd schedule(static) num_threads(device::host_threads())
+    for (std::int64_t i = 0; i < kElements; ++i) a[i] = b[i] + 3.0f * c[i];
+  });
+  return 12.0 * static_cast<double>(kElements) / seconds;
+}
+
+}  // namespace
+
+Limits probe_limits(dtype::DType type, std::int64_t rows, std::int64_t columns, std::int64_t inner) {
+  Limits limits;
+  limits.bytes_per_s = triad_bytes_per_s();
+  const tensor::Tensor a = filled(type, rows, inner), b = filled(type, columns, inner), c = filled(type, rows, columns);
+  gemm::Engine engine;
+  const double seconds = fastest(8, [&] {
+    engine.matmul({}, {a.view(), type, {}}, {b.view().transposed(), type, {}}, c.view(), {});
+  });
+  limits.flop_per_s =
+      2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner) / seconds;
+  return limits;
+}
+
+void Profiler::begin_step(std::int64_t step) {
+  profile_.on = step >= first_ && step <= last_;
+  begin_ = device::now_ns();
+}
+
+void Profiler::end_step() {
+  if (!profile_.on) return;
+  profile_.on = false;
+  ++steps_;
+  step_spans_.push_back({Work::input_output, {}, begin_, device::now_ns(), 0, 0});
+}
+
+void Profiler::clear() {
+  steps_ = 0;
+  profile_.clear();
+  step_spans_.clear();
+}
+
+std::string Profiler::file_name() const {
+  return "profile-" + std::to_string(first_) + "-" + std::to_string(last_) + ".json";
+}
+
+std::string Profiler::table(const Limits& limits) const {
+  std::array<Sum, device::kWorkNames.size()> sums;
+  Sum known, whole;
+  for (const Span& s : profile_.spans()) {
+    sums[static_cast<std::size_t>(s.work)].add(s);
+    known.add(s);
+  }
+  for (const Span& s : step_spans_) whole.add(s);
+  const auto steps = static_cast<double>(steps_);
+  std::string text = "                     ms/step  share    calls        GB     GFLOP     GB/s  GFLOP/s of limit\n";
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i].calls == 0) continue;
+    text += line(std::string(device::kWorkNames[i]), steps, whole.seconds, sums[i],
+                 of_limit(sums[i], multiplies(static_cast<Work>(i)), limits));
+  }
+  const Sum rest{0, whole.seconds - known.seconds, 0, 0};
+  text += line("the rest", steps, whole.seconds, rest, "-");
+  whole.calls = known.calls, whole.bytes = known.bytes, whole.flops = known.flops;
+  text += line("step", steps, whole.seconds, whole, "");
+  char last[120];
+  std::snprintf(last, sizeof last, "  limits: memory %.1f GB/s, matmul %.0f GFLOP/s\n", limits.bytes_per_s * 1e-9,
+                limits.flop_per_s * 1e-9);
+  return text + last;
+}
+
+std::string Profiler::trace_lines(int rank, std::int64_t origin) const {
+  std::vector<std::string> lines;
+  const auto add = [&](const Span& s, std::string_view name, std::string_view category, json::Object arguments) {
+    lines.push_back(json::trace_line({name, category, rank, 0, static_cast<double>(s.begin - origin) * 1e-3,
+                                      static_cast<double>(s.end - s.begin) * 1e-3, std::move(arguments)}));
+  };
+  for (const Span& s : step_spans_) add(s, "step", "step", {});
+  for (const Span& s : profile_.spans()) {
+    json::Object arguments;
+    arguments.set("bytes", s.bytes);
+    arguments.set("flops", s.flops);
+    add(s, s.name, device::kWorkNames[static_cast<std::size_t>(s.work)], std::move(arguments));
+  }
+  std::string text;
+  for (const std::string& l : lines) text += (text.empty() ? "" : ",\n") + l;
+  return text;
+}
+
+}  // namespace fp8::train
