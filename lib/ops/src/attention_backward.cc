@@ -10,26 +10,29 @@ namespace fp8::ops {
 namespace {
 
 // Scratch of one thread: tiles, and the sums of dk and dv over all positions.
+template <class T>
 struct BackwardScratch {
-  float *queries, *queries_t, *douts, *douts_t, *keys, *values, *dqueries, *scores, *dscores, *lse, *delta, *dk, *dv;
+  using Word = WordOf<T>;
+  Word *queries, *queries_across, *queries_down, *douts, *douts_across, *douts_down, *keys, *keys_down, *values, *left;
+  float *dqueries, *scores, *dscores, *lse, *delta, *dk, *dv;
 
   static std::int64_t floats(const AttentionShape& s) {
-    return (7 + 2 * s.blocks) * s.tile() + 2 * kScores + 2 * kBlock;
+    return (10 + 2 * s.blocks) * s.tile() + 3 * kScores + 2 * kBlock;
   }
-  BackwardScratch(const AttentionShape& s, float* base)
-      : queries(base),
-        queries_t(queries + s.tile()),
-        douts(queries_t + s.tile()),
-        douts_t(douts + s.tile()),
-        keys(douts_t + s.tile()),
-        values(keys + s.tile()),
-        dqueries(values + s.tile()),
-        scores(dqueries + s.tile()),
-        dscores(scores + kScores),
-        lse(dscores + kScores),
-        delta(lse + kBlock),
-        dk(delta + kBlock),
-        dv(dk + s.blocks * s.tile()) {}
+  BackwardScratch(const AttentionShape& s, float* base) {
+    Parts parts(base);
+    for (Word** tile :
+         {&queries, &queries_across, &queries_down, &douts, &douts_across, &douts_down, &keys, &keys_down, &values})
+      *tile = parts.next<Word>(s.tile());
+    left = parts.next<Word>(kScores);
+    dqueries = parts.next<float>(s.tile());
+    scores = parts.next<float>(kScores);
+    dscores = parts.next<float>(kScores);
+    lse = parts.next<float>(kBlock);
+    delta = parts.next<float>(kBlock);
+    dk = parts.next<float>(s.blocks * s.tile());
+    dv = parts.next<float>(s.blocks * s.tile());
+  }
 };
 
 // One call's views.
@@ -41,17 +44,16 @@ struct Call {
 
 // delta = row sums of dout * out, and the log-sums of the block's queries; zero beyond the end.
 template <class T>
-void read_statistics(const AttentionShape& shape, Head<const T> out, const float* lse, std::int64_t block,
-                     BackwardScratch& s) {
+void read_statistics(const AttentionShape& shape, Head<const T> out, Head<const T> dout, const float* lse,
+                     std::int64_t block, BackwardScratch<T>& s) {
   std::fill(s.lse, s.lse + kBlock, 0.0f);
   std::fill(s.delta, s.delta + kBlock, 0.0f);
   for (std::int64_t i = 0; i < shape.rows(block); ++i) {
     const std::int64_t t = block * kBlock + i;
-    const T* row = out.data + t * out.stride;
-    const float* dout = s.douts + i * shape.padded;
+    const T *row = out.data + t * out.stride, *drow = dout.data + t * dout.stride;
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t d = 0; d < shape.dim; ++d) sum += dtype::to_float(row[d]) * dout[d];
+    for (std::int64_t d = 0; d < shape.dim; ++d) sum += dtype::to_float(row[d]) * dtype::to_float(drow[d]);
     s.delta[i] = sum;
     s.lse[i] = lse[t];
   }
@@ -59,7 +61,7 @@ void read_statistics(const AttentionShape& shape, Head<const T> out, const float
 
 // scores, still without the scale, becomes p; dscores becomes p * (dp - delta).
 template <class T>
-void probabilities(float scale, BackwardScratch& s) {
+void probabilities(float scale, BackwardScratch<T>& s) {
   for (std::int64_t j = 0; j < kBlock; ++j) {
     float *p = s.scores + j * kBlock, *dp = s.dscores + j * kBlock;
 #pragma omp simd
@@ -73,26 +75,27 @@ void probabilities(float scale, BackwardScratch& s) {
 // Adds what the queries of one block give to dq (in scratch), dk and dv, all still without the scale.
 template <class T>
 void backward_block(const AttentionShape& shape, Head<const T> k, Head<const T> v, float scale, const Mask& mask,
-                    std::int64_t block, BackwardScratch& s) {
-  const std::int64_t width = shape.padded;
+                    std::int64_t block, BackwardScratch<T>& s) {
+  using Of = TilesOf<T>;
   std::fill(s.dqueries, s.dqueries + shape.tile(), 0.0f);
+  const auto *queries = Of::down(shape, s.queries, s.queries_down), *douts = Of::down(shape, s.douts, s.douts_down);
   for (std::int64_t other = mask.first_block(); other <= block; ++other) {
     read_tile<T>(shape, k, other, s.keys);
     read_tile<T>(shape, v, other, s.values);
-    score_tile(shape, s.keys, s.queries_t, s.scores);
-    score_tile(shape, s.values, s.douts_t, s.dscores);
+    score_tile<T>(shape, s.keys, s.queries_across, s.scores);
+    score_tile<T>(shape, s.values, s.douts_across, s.dscores);
     mask.apply(other, s.scores);
     probabilities<T>(scale, s);
     const std::int64_t at = other * shape.tile();
-    multiply_tile(kBlock, width, kBlock, {s.scores, kBlock, 1}, {s.douts, width}, {s.dv + at, width}, true);
-    multiply_tile(kBlock, width, kBlock, {s.dscores, kBlock, 1}, {s.queries, width}, {s.dk + at, width}, true);
-    multiply_tile(kBlock, width, kBlock, {s.dscores, 1, kBlock}, {s.keys, width}, {s.dqueries, width}, true);
+    add_tile<T>(shape, Of::by_columns(s.scores, s.left), douts, s.dv + at);
+    add_tile<T>(shape, Of::by_columns(s.dscores, s.left), queries, s.dk + at);
+    add_tile<T>(shape, Of::by_rows(s.dscores, s.left), Of::down(shape, s.keys, s.keys_down), s.dqueries);
   }
 }
 
 // All query heads of key/value head g of sequence b.
 template <class T>
-void backward_group(const AttentionShape& shape, const Call& c, std::int64_t b, std::int64_t g, BackwardScratch s) {
+void backward_group(const AttentionShape& shape, const Call& c, std::int64_t b, std::int64_t g, BackwardScratch<T> s) {
   const std::int64_t group = shape.heads / shape.groups;
   std::fill(s.dk, s.dk + 2 * shape.blocks * shape.tile(), 0.0f);
   for (std::int64_t h = g * group; h < (g + 1) * group; ++h) {
@@ -100,9 +103,9 @@ void backward_group(const AttentionShape& shape, const Call& c, std::int64_t b, 
     for (std::int64_t block = 0; block < shape.blocks; ++block) {
       read_tile<T>(shape, {c.q, b, h}, block, s.queries);
       read_tile<T>(shape, {c.dout, b, h}, block, s.douts);
-      transpose_tile(kBlock, shape.dim, {s.queries, shape.padded}, {s.queries_t, kBlock});
-      transpose_tile(kBlock, shape.dim, {s.douts, shape.padded}, {s.douts_t, kBlock});
-      read_statistics<T>(shape, {c.out, b, h}, lse, block, s);
+      turn_tile<T>(shape, s.queries, s.queries_across);
+      turn_tile<T>(shape, s.douts, s.douts_across);
+      read_statistics<T>(shape, {c.out, b, h}, {c.dout, b, h}, lse, block, s);
       backward_block<T>(shape, {c.k, b, g}, {c.v, b, g}, c.scale, Mask(shape, c.documents, b, block), block, s);
       write_tile<T>(shape, s.dqueries, c.scale, block, {c.dq, b, h});
     }
@@ -126,14 +129,16 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   const std::int64_t tasks = shape.batch * shape.groups;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);
-  const View scratch = tensor::take(ctx, DType::f32, {threads, BackwardScratch::floats(shape)}, "scratch");
+  const View scratch = tensor::take(ctx, DType::f32, {threads, BackwardScratch<float>::floats(shape)}, "scratch");
   if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::attention, "attention backward",
+                            bytes_of(q, k, v, out, lse, dout) + bytes_of(dq, dk, dv), 2.5 * shape.flops());
   const Call call{q, k, v, out, lse, dout, dq, dk, dv, scale, documents};
   float* memory = scratch.as<float>();
   with_activation_type(q.dtype, "attention", [&]<class T>(T) {
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (std::int64_t task = 0; task < tasks; ++task) {
-      const BackwardScratch mine(shape, memory + omp_get_thread_num() * BackwardScratch::floats(shape));
+      const BackwardScratch<T> mine(shape, memory + omp_get_thread_num() * BackwardScratch<T>::floats(shape));
       backward_group<T>(shape, call, task / shape.groups, task % shape.groups, mine);
     }
   });

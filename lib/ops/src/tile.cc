@@ -1,56 +1,110 @@
-// Register blocks of kTileRows x (1 to kColumnVectors) vectors; every block walks the whole contraction before it
-// touches memory again.
+// Register blocks of kTileRows x (1 or 2) vectors; every block walks the whole contraction before it touches memory
+// again.
 #include "tile.h"
 
 #include <algorithm>
 #include <cstring>
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
 
 namespace fp8::ops {
 namespace {
 
 using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
+using Pairs [[gnu::vector_size(kLanes * sizeof(Pair))]] = Pair;
 
 // A vector at an address of any alignment.
-inline void load(const float* from, Vector& to) { std::memcpy(&to, from, sizeof to); }
+template <class V, class T>
+inline void load(const T* from, V& to) {
+  std::memcpy(&to, from, sizeof to);
+}
 inline void store(const Vector& from, float* to) { std::memcpy(to, &from, sizeof from); }
 
-void multiply_block(std::int64_t k, Left a, Rectangle<const float> b, Rectangle<float> c, bool accumulate) {
-  Vector sum[kTileRows] = {};
+inline void add_product(Vector& sum, float left, const Vector& right) { sum += left * right; }
+
+#ifdef __AVX512BF16__
+inline void add_product(Vector& sum, Pair left, const Pairs& right) {
+  sum = (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(Pairs{} + left), (__m512bh)right);
+}
+#else
+inline void add_product(Vector&, Pair, const Pairs&) { __builtin_unreachable(); }
+#endif
+
+// c [kTileRows, kColumns vectors]
+template <int kColumns, class V, class Word>
+void multiply_block(std::int64_t k, Left<Word> a, Rectangle<const Word> b, Rectangle<float> c, bool accumulate) {
+  Vector sum[kTileRows][kColumns] = {};
   for (std::int64_t p = 0; p < k; ++p) {
-    Vector right;
-    load(b.data + p * b.stride, right);
+    V right[kColumns];
+#pragma GCC unroll 2
+    for (int j = 0; j < kColumns; ++j) load(b.data + p * b.stride + j * kLanes, right[j]);
 #pragma GCC unroll kTileRows
-    for (int i = 0; i < kTileRows; ++i) sum[i] += a.data[i * a.row + p * a.column] * right;
+    for (int i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+      for (int j = 0; j < kColumns; ++j) add_product(sum[i][j], a.data[i * a.row + p * a.column], right[j]);
+    }
   }
 #pragma GCC unroll kTileRows
   for (int i = 0; i < kTileRows; ++i) {
-    Vector before = {};
-    if (accumulate) load(c.data + i * c.stride, before);
-    store(before + sum[i], c.data + i * c.stride);
+#pragma GCC unroll 2
+    for (int j = 0; j < kColumns; ++j) {
+      float* at = c.data + i * c.stride + j * kLanes;
+      Vector before = {};
+      if (accumulate) load(at, before);
+      store(before + sum[i][j], at);
+    }
+  }
+}
+
+template <class V, class Word>
+void multiply(std::int64_t m, std::int64_t n, std::int64_t k, Left<Word> a, Rectangle<const Word> b, Rectangle<float> c,
+              bool accumulate) {
+  for (std::int64_t column = 0; column < n;) {
+    const bool two = n - column >= 2 * kLanes;
+    const Rectangle<const Word> right{b.data + column, b.stride};
+    for (std::int64_t i = 0; i < m; i += kTileRows) {
+      const Left<Word> left{a.data + i * a.row, a.row, a.column};
+      const Rectangle<float> out{c.data + i * c.stride + column, c.stride};
+      if (two)
+        multiply_block<2, V>(k, left, right, out, accumulate);
+      else
+        multiply_block<1, V>(k, left, right, out, accumulate);
+    }
+    column += two ? 2 * kLanes : kLanes;
+  }
+}
+
+template <class T>
+void transpose(std::int64_t rows, std::int64_t columns, Rectangle<const T> in, Rectangle<T> out) {
+  constexpr std::int64_t kSide = 16;
+  for (std::int64_t r = 0; r < rows; r += kSide) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      T* to = out.data + c * out.stride + r;
+      const T* from = in.data + r * in.stride + c;
+      for (std::int64_t i = 0; i < kSide; ++i) to[i] = from[i * in.stride];
+    }
   }
 }
 
 }  // namespace
 
-void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left a, Rectangle<const float> b, Rectangle<float> c,
-                   bool accumulate) {
-  for (std::int64_t column = 0; column < n; column += kLanes) {
-    const Rectangle<const float> right{b.data + column, b.stride};
-    for (std::int64_t i = 0; i < m; i += kTileRows) {
-      multiply_block(k, {a.data + i * a.row, a.row, a.column}, right, {c.data + i * c.stride + column, c.stride},
-                     accumulate);
-    }
-  }
+void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<float> a, Rectangle<const float> b,
+                   Rectangle<float> c, bool accumulate) {
+  multiply<Vector>(m, n, k, a, b, c, accumulate);
+}
+
+void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<Pair> a, Rectangle<const Pair> b,
+                   Rectangle<float> c, bool accumulate) {
+  multiply<Pairs>(m, n, k, a, b, c, accumulate);
 }
 
 void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<const float> in, Rectangle<float> out) {
-  constexpr std::int64_t kSide = 8;
-  for (std::int64_t r = 0; r < rows; r += kSide) {
-    for (std::int64_t c = 0; c < columns; ++c) {
-      for (std::int64_t i = r; i < std::min(rows, r + kSide); ++i)
-        out.data[c * out.stride + i] = in.data[i * in.stride + c];
-    }
-  }
+  transpose(rows, columns, in, out);
+}
+
+void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<const Pair> in, Rectangle<Pair> out) {
+  transpose(rows, columns, in, out);
 }
 
 }  // namespace fp8::ops

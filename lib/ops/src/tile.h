@@ -1,6 +1,7 @@
-/// Products of small f32 tiles that lie in the cache: the inner loops of attention. Register-blocked with the
-/// compiler's vector types, so that the width does not depend on what a vectorizer prefers. Not a BLAS: the left
-/// operand's rows come in multiples of kTileRows, the right operand's columns in multiples of kLanes.
+/// Products of small tiles that lie in the cache: the inner loops of attention. Register-blocked with the compiler's
+/// vector types, so that the width does not depend on what a vectorizer prefers. A tile's elements are words: f32, or
+/// pairs of bf16 that the processor multiplies and sums in f32. Not a BLAS: the left operand's rows come in multiples
+/// of kTileRows, the right operand's columns in multiples of kLanes.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +11,46 @@ namespace fp8::ops {
 #ifdef __AVX512F__
 inline constexpr int kLanes = 16;  ///< floats of a vector
 #else
-inline constexpr int kLanes = 8;  ///< floats of a vector
+inline constexpr int kLanes = 8;                 ///< floats of a vector
+#endif
+#ifdef __AVX512BF16__
+inline constexpr bool kMultipliesPairs = true;  ///< whether the processor multiplies pairs of bf16
+#else
+inline constexpr bool kMultipliesPairs = false;  ///< whether the processor multiplies pairs of bf16
 #endif
 inline constexpr int kTileRows = 8;  ///< rows of a register block: sums that a processor can keep in flight
 
+/// Two bf16 that are neighbours along the contraction, the first in the low half.
+using Pair = std::uint32_t;
+
 /// Left operand: element (i, p) is data[i * row + p * column], so that a transposed tile needs no copy.
+template <class Word>
 struct Left {
-  const float* data;    ///< first element
-  std::int64_t row;     ///< floats between rows
-  std::int64_t column;  ///< floats between columns
+  const Word* data;     ///< first element
+  std::int64_t row;     ///< words between rows
+  std::int64_t column;  ///< words between columns
 };
 
-/// Right operand and result: rows of contiguous floats.
+/// Right operand and result: rows of contiguous elements.
 template <class T>
 struct Rectangle {
   T* data;              ///< first element
-  std::int64_t stride;  ///< floats between rows
+  std::int64_t stride;  ///< elements between rows
 };
 
 /// c [m, n] = (accumulate ? c : 0) + a [m, k] b [k, n]; m % kTileRows == 0, n % kLanes == 0. Sums run over p in order,
 /// from zero, and are added to c once.
-void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left a, Rectangle<const float> b, Rectangle<float> c,
-                   bool accumulate);
+void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<float> a, Rectangle<const float> b,
+                   Rectangle<float> c, bool accumulate);
 
-/// out [columns, rows] = in [rows, columns] transposed; strides in floats.
+/// The same over pairs: k pairs are contracted, and the right operand's rows hold pairs too. Products are exact, sums
+/// f32; the processor takes subnormal bf16 for zero. Only where kMultipliesPairs.
+void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<Pair> a, Rectangle<const Pair> b,
+                   Rectangle<float> c, bool accumulate);
+
+/// out [columns, rows] = in [rows, columns] transposed; rows % 16 == 0; strides in elements.
 void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<const float> in, Rectangle<float> out);
+/// The same of pairs, each of which stays as it is.
+void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<const Pair> in, Rectangle<Pair> out);
 
 }  // namespace fp8::ops

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "fp8/base/error.h"
+#include "fp8/device/profile.h"
 #include "fp8/optim/adamw_element.h"
 
 namespace fp8::optim {
@@ -34,24 +35,33 @@ struct Arrays {
   C* copy;
 };
 
-/// Random words of a chunk, two for each element; see rounding_noise().
+/// Random words of a chunk, one for each element; see rounding_noise().
 struct Noise {
-  std::array<std::uint32_t, 2 * kChunk + 4> words;
+  alignas(64) std::array<std::uint32_t, kChunk + 2 * kNoiseBlock> words;
 
-  /// Words of `count` elements from global element `first` on; returns where those of the first one lie.
+  /// Words of `count` elements from global element `first` on; returns where that of the first one lies.
   const std::uint32_t* fill(const Scalars& s, std::uint32_t tensor, std::int64_t first, std::int64_t count) {
-    const auto pair = static_cast<std::uint64_t>(first) / 2;
-    const std::int64_t pairs = (first + count + 1) / 2 - first / 2;
+    const std::int64_t begin = first / kNoiseBlock, end = (first + count + kNoiseBlock - 1) / kNoiseBlock;
+    const std::uint64_t seed = s.seed;
+    const std::int64_t number = s.update;
+    for (std::int64_t block = begin; block < end; ++block) {
+      std::uint32_t* out = words.data() + (block - begin) * kNoiseBlock;
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < pairs; ++i) {
-      const auto w = rounding_noise(s.seed, s.update, tensor, pair + static_cast<std::uint64_t>(i));
-      std::uint32_t* out = words.data() + 4 * i;
-      out[0] = w[0];
-      out[1] = w[1];
-      out[2] = w[2];
-      out[3] = w[3];
+      for (std::int64_t lane = 0; lane < kNoiseLanes; ++lane) {
+        const auto w =
+            rounding_noise(seed, number, tensor, static_cast<std::uint64_t>(block), static_cast<std::uint32_t>(lane));
+        std::uint32_t* at = out + lane;
+        at[0] = w[0];
+        at[1 * kNoiseLanes] = w[1];
+        at[2 * kNoiseLanes] = w[2];
+        at[3 * kNoiseLanes] = w[3];
+        at[4 * kNoiseLanes] = w[4];
+        at[5 * kNoiseLanes] = w[5];
+        at[6 * kNoiseLanes] = w[6];
+        at[7 * kNoiseLanes] = w[7];
+      }
     }
-    return words.data() + 2 * (first % 2);
+    return words.data() + first % kNoiseBlock;
   }
 };
 
@@ -86,8 +96,8 @@ std::uint32_t update_chunk(const Arrays<P, M, C>& arrays, std::int64_t begin, st
   for (std::int64_t i = begin; i < end; ++i) {
     std::uint32_t random = 0, random_v = 0;
     if constexpr (!std::is_same_v<P, float> || !std::is_same_v<M, float>) {
-      random = noise[2 * (i - begin)];
-      random_v = noise[2 * (i - begin) + 1];
+      random = noise[i - begin];
+      random_v = noise_of_v(random);
     }
     const Element before{dtype::to_float(a.master[i]), dtype::to_float(a.m[i]), dtype::to_float(a.v[i])};
     const Element e = adamw_element(before, a.gradient[i], c);
@@ -175,6 +185,10 @@ void adamw(const Context& ctx, const Block& block, const Settings& settings, con
   if (ctx.dry || block.master.size() == 0) return;
   const bool same = block.copy.data == block.master.data && block.copy.dtype == block.master.dtype;
   const bool copies = !block.copy.empty() && !same;
+  const device::Timer timer(ctx, device::Work::optimizer, "AdamW",
+                            2 * tensor::bytes_of(block.master, block.m, block.v) + tensor::bytes_of(block.gradient) +
+                                (copies ? tensor::bytes_of(block.copy) : 0.0),
+                            15 * static_cast<double>(block.master.size()));
   const std::uint32_t amax = with_type(block.master.dtype, "master", [&]<class P>(P) {
     return with_type(block.m.dtype, "moments", [&]<class M>(M) {
       const auto run = [&]<class C>(C* copy) {
