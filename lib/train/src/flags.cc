@@ -158,6 +158,7 @@ void add_running(std::vector<Flag>& flags) {
   flags.push_back(whole("eval-every", "0", 0, "steps between evaluations; the last step is evaluated too", s));
   flags.push_back(
       whole("eval-batches", "0", 0, "batches of every rank that an evaluation reads; 0: the whole file", s));
+  flags.push_back(whole("paranoid", "0", 0, "steps between those that are computed twice and compared; 0: none", s));
   flags.push_back(timeout_flag(s));
   flags.push_back(text("profile", "STEPS", "tell where the time of these steps goes, as 3-5; table and trace", s));
   Flag config = path("config", "FILE", "JSON object of flag names and values; flags win", s);
@@ -282,6 +283,7 @@ Config step_config(const cli::Arguments& a) {
   c.keep_best = a.flag("keep-best");
   c.async_save = a.flag("async-save");
   c.log_every = a.integer("log-every");
+  c.paranoid = a.integer("paranoid");
   c.eval_every = a.integer("eval-every");
   c.eval_batches = a.integer("eval-batches");
   if (a.has_value("profile")) read_profile(a.text("profile"), c);

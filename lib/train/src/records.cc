@@ -151,27 +151,29 @@ json::Value run_record(const Config& config, const hf::Config& model, const std:
 json::Value step_record(const Config& config, const StepResult& r, const Position& after, std::int64_t tokens_per_step,
                         double matmul_parameters, std::int64_t memory_peak_bytes) {
   const double tokens_per_s = static_cast<double>(tokens_per_step) / r.seconds;
-  return json::object({{"type", "step"},
-                       {"step", after.step},
-                       {"tokens", after.tokens},
-                       {"loss", r.loss},
-                       {"grad_norm", r.grad_norm},
-                       {"lr", r.lr},
-                       {"step_s", r.seconds},
-                       {"data_wait_s", r.data_seconds},
-                       {"tokens_per_s", tokens_per_s},
-                       {"model_tflops", 6e-12 * matmul_parameters * tokens_per_s},
-                       {"memory_peak_bytes", memory_peak_bytes},
-                       {"precision", std::string(name_of(config.precision.precision))},
-                       {"recipe", recipe_of(config.precision)},
-                       {"emulated", emulated(config.precision)},
-                       {"fp8_flop_share", r.gemms.fp8_share()},
-                       {"fp8_gemms", r.gemms.linear(gemm::Kind::fp8).gemms},
-                       {"bf16_gemms", r.gemms.linear(gemm::Kind::bf16).gemms},
-                       {"f32_gemms", r.gemms.linear(gemm::Kind::f32).gemms},
-                       {"saturated_share", share(r.casts.saturated, r.casts.elements)},
-                       {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
-                       {"skipped", r.skipped}});
+  json::Value v = json::object({{"type", "step"},
+                                {"step", after.step},
+                                {"tokens", after.tokens},
+                                {"loss", r.loss},
+                                {"grad_norm", r.grad_norm},
+                                {"lr", r.lr},
+                                {"step_s", r.seconds},
+                                {"data_wait_s", r.data_seconds},
+                                {"tokens_per_s", tokens_per_s},
+                                {"model_tflops", 6e-12 * matmul_parameters * tokens_per_s},
+                                {"memory_peak_bytes", memory_peak_bytes},
+                                {"precision", std::string(name_of(config.precision.precision))},
+                                {"recipe", recipe_of(config.precision)},
+                                {"emulated", emulated(config.precision)},
+                                {"fp8_flop_share", r.gemms.fp8_share()},
+                                {"fp8_gemms", r.gemms.linear(gemm::Kind::fp8).gemms},
+                                {"bf16_gemms", r.gemms.linear(gemm::Kind::bf16).gemms},
+                                {"f32_gemms", r.gemms.linear(gemm::Kind::f32).gemms},
+                                {"saturated_share", share(r.casts.saturated, r.casts.elements)},
+                                {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
+                                {"skipped", r.skipped}});
+  if (r.replayed) v.as_object().set("replayed", true);
+  return v;
 }
 
 json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision) {

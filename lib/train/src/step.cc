@@ -2,6 +2,7 @@
 #include "step.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -56,6 +57,43 @@ void reduce(const StepEnvironment& env, double& loss, quant::CastCounts& casts) 
 
 }  // namespace
 
+Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
+  Computed c;
+  const gemm::Counts before = env.engine.counts();
+  env.casts = {};
+  if (trace) env.store.trace_gradients(&c.trace);
+  c.loss = forward_backward(env, batches, static_cast<double>(targets));
+  if (trace) env.store.trace_gradients(nullptr);
+  c.gemms = env.engine.counts() - before;
+  c.casts = env.casts;
+  c.square_sum = env.store.gradient_square_sum(env.ctx);
+  return c;
+}
+
+void check_same_bits(comm::Communicator& world, const std::vector<model::Parameter>& table, std::int64_t step,
+                     const Computed& first, const Computed& second) {
+  const auto differs = [&](const std::string& what) {
+    throw Error("--paranoid: step " + std::to_string(step) + ", computed twice: " + what +
+                " is not the same; memory or a processor may be faulty; nothing of this step is kept");
+  };
+  using Entries = std::vector<GradientTrace::Entry>;
+  const auto compare = [&](const Entries& one, const Entries& other, const char* what) {
+    const auto at = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first;
+    if (at != one.end()) differs(what + table[static_cast<std::size_t>(at->parameter)].name);
+    if (one.size() != other.size()) differs("the number of gradients");
+  };
+  comm::agree(world, [&] {
+    compare(first.trace.given, second.trace.given, "the gradient of ");
+    if (std::bit_cast<std::uint64_t>(first.loss) != std::bit_cast<std::uint64_t>(second.loss)) differs("the loss");
+  });
+  comm::agree(world,
+              [&] { compare(first.trace.summed, second.trace.summed, "the sum over ranks of the gradient of "); });
+  comm::agree(world, [&] {
+    if (std::bit_cast<std::uint64_t>(first.square_sum) != std::bit_cast<std::uint64_t>(second.square_sum))
+      differs("the norm of the gradient");
+  });
+}
+
 MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length)
     : count_(count), sequences_(sequences), length_(length) {
   const std::int64_t rows = checked_mul(count, sequences, "--batch-size");
@@ -97,12 +135,14 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   r.data_seconds = seconds_since(start);
   env.world.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
 
-  const gemm::Counts before = env.engine.counts();
-  env.casts = {};
-  double loss = forward_backward(env, batches, static_cast<double>(targets));
-  r.gemms = env.engine.counts() - before;
-  r.grad_norm = std::sqrt(env.store.gradient_square_sum(env.ctx));
-  r.casts = env.casts;
+  r.replayed = c.paranoid > 0 && (position.step + 1) % c.paranoid == 0;
+  const Computed computed = compute(env, batches, targets, r.replayed);
+  if (r.replayed)
+    check_same_bits(env.world, env.store.table(), position.step + 1, computed, compute(env, batches, targets, true));
+  double loss = computed.loss;
+  r.gemms = computed.gemms;
+  r.grad_norm = std::sqrt(computed.square_sum);
+  r.casts = computed.casts;
   reduce(env, loss, r.casts);
   r.loss = targets > 0 ? loss / static_cast<double>(targets) : 0;
   r.lr = c.schedule.rate(position.step);

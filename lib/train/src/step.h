@@ -15,6 +15,7 @@ struct StepResult {
   double grad_norm = 0;     // before clipping
   double lr = 0;            // used for the update
   bool skipped = false;     // not finite: nothing was updated
+  bool replayed = false;    // computed twice, and equal
   gemm::Counts gemms;       // this rank's
   quant::CastCounts casts;  // of all ranks
   double seconds = 0, data_seconds = 0;
@@ -45,7 +46,26 @@ class MicroBatches {
   tensor::Tensor tokens_, targets_;  // i32 [count x sequences, length]
 };
 
-// Runs step `position.step` (from 0). Throws AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`.
+// What forward and backward make of a step.
+struct Computed {
+  double loss = 0;          // sum over this rank's targets
+  double square_sum = 0;    // of all gradients of all ranks
+  gemm::Counts gemms;       // this rank's
+  quant::CastCounts casts;  // likewise
+  GradientTrace trace;      // empty unless asked for
+};
+
+// Forward and backward over a step's micro-batches, `targets` of all ranks; changes gradients alone. Collective.
+Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace);
+
+// Throws AgreedError that names step, rank and tensor unless two computations of step `step` (from 1) are equal to the
+// last bit on every rank. Looks first at what each rank made by itself, so that a rank whose sum is spoilt by another's
+// gradient is not taken for the cause. Collective.
+void check_same_bits(comm::Communicator& world, const std::vector<model::Parameter>& table, std::int64_t step,
+                     const Computed& first, const Computed& second);
+
+// Runs step `position.step` (from 0), twice where --paranoid says so. Throws AgreedError before anything has changed
+// when both are not the same, and AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`.
 // Collective.
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
                     const gemm::Count& planned);

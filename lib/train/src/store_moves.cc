@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fp8/device/device.h"
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "fp8/train/store.h"
@@ -11,6 +12,18 @@ namespace fp8::train {
 
 using model::UnitGradients;
 using model::UnitWeights;
+
+namespace {
+
+// Of the values of a contiguous view at any place.
+Digest digest_of_values(const Context& ctx, const View& v) {
+  if (v.place == device::Place::host) return digest_of({static_cast<const std::byte*>(v.data), v.bytes()});
+  std::vector<std::byte> copy(v.bytes());
+  device::copy_bytes(ctx, copy.data(), device::Place::host, v.data, v.place, v.bytes());
+  return digest_of(copy);
+}
+
+}  // namespace
 
 // The first and last unit have buffers of their own; layers share two in turn, or have one each.
 std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
@@ -129,7 +142,25 @@ UnitGradients ParameterStore::gradients(int unit) {
   return out;
 }
 
+void ParameterStore::trace_gradients(GradientTrace* trace) {
+  trace_ = trace;
+  for (Gathered& g : gathered_) g.unit = -1;
+}
+
+void ParameterStore::trace_given(int unit) {
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    if (!s.present) continue;
+    const View& whole = group_.size() == 1 ? s.own_gradient : reducing(unit).slot[i];
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      trace_->given.push_back({number, digest_of_values(ctx_, whole.rows(p.slot_row, p.slot_row + p.rows()))});
+    }
+  }
+}
+
 void ParameterStore::gradients_done(int unit) {
+  if (trace_ != nullptr && !ctx_.dry) trace_given(unit);
   if (group_.size() == 1 || ctx_.dry || (options_.zero == 1 && micro_ + 1 < micro_count_)) return;
   const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
   Reducing& r = reducing(unit);
@@ -171,6 +202,10 @@ void ParameterStore::finish(const Context& ctx, Reducing& r) {
 
 void ParameterStore::finish_gradients(const Context& ctx) {
   for (Reducing& r : reducing_) finish(ctx, r);
+  if (trace_ == nullptr || ctx.dry) return;
+  for (const OwnParameter& o : own_) {
+    if (o.rows.count() > 0) trace_->summed.push_back({o.number, digest_of_values(ctx, o.gradient)});
+  }
 }
 
 }  // namespace fp8::train

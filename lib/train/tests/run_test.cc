@@ -74,6 +74,25 @@ TEST_F(Run, TellsWhatItDoes) {
   EXPECT_NE(notes_.find("already at step 4 of 4, nothing to do"), std::string::npos);
 }
 
+TEST_F(Run, StepsThatAreComputedTwiceChangeNothing) {
+  config_.precision.precision = Precision::fp8;
+  config_.grad_accumulation = 2;
+  EXPECT_EQ(go(), Exit::done);
+  const auto plain = records_;
+  config_.paranoid = 2;
+  config_.out = at("again");
+  EXPECT_EQ(go(), Exit::done);
+  ASSERT_EQ(records_.size(), plain.size());
+  for (std::size_t i = 1; i <= 4; ++i) {
+    const json::Object &one = plain[i].as_object(), &two = records_[i].as_object();
+    for (const char* field : {"loss", "grad_norm", "fp8_gemms", "bf16_gemms", "saturated_share", "underflow_share"})
+      EXPECT_EQ(two.at(field), one.at(field)) << field;
+    EXPECT_EQ(two.find("replayed") != nullptr, i % 2 == 0);
+  }
+  for (const char* name : {"/step-00000004/rank-00000-of-00001.h5", "/step-00000004/manifest.json"})
+    EXPECT_TRUE(read_file(at("run") + name) == read_file(at("again") + name)) << name;
+}
+
 TEST_F(Run, StopsOnRequestAndGoesOn) {
   EXPECT_EQ(go(2), Exit::again);
   EXPECT_EQ(story(), "run, step 1, step 2, checkpoint 2, end 2, ");

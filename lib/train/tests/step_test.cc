@@ -24,6 +24,34 @@ class Step : public FolderTest {
     tokens_.emplace(at("data.h5"));
   }
 
+  // Computes a step twice, with the bits of one weight changed in between; what is said of it.
+  std::string replay(const Way& way, int parameter, std::int64_t element, std::uint8_t bits) {
+    const hf::Config model = small_model(way.tied);
+    Config config;
+    config.precision.precision = Precision::fp8;
+    config.precision.recipe = way.recipe;
+    config.precision.activations = way.activations;
+    quant::CastCounts casts;
+    StoreOptions options = store_options(config.precision, &casts);
+    options.accumulation = way.micro_batches > 1;
+    const auto one = comm::solo();
+    const std::vector<model::Parameter> table = small_table(model, way.lm_head);
+    Kit kit(*one, model, table, options);
+    kit.fill(odd_value);
+    gemm::Engine engine;
+    const model::Decoder decoder(model, {way.activations, way.recompute});
+    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
+    MicroBatches batches(way.micro_batches, 2, 16);
+    const std::int64_t targets = batches.read(sampler, 0, 0);
+    StepEnvironment env{kit.ctx, *one, engine, decoder, *kit.store, casts, config};
+    const Computed first = compute(env, batches, targets, true);
+    const OwnParameter& o = kit.store->own()[static_cast<std::size_t>(parameter)];
+    const View& used = o.codes.empty() ? o.copy : o.codes;
+    static_cast<std::uint8_t*>(used.data)[element] ^= bits;
+    const Computed second = compute(env, batches, targets, true);
+    return error_of([&] { check_same_bits(*one, table, 12, first, second); });
+  }
+
   // Runs one step; `lie` is added to the planned number of FP8 GEMMs, `poison` to one weight.
   StepResult step(const Way& way, std::int64_t lie = 0, float poison = 0) {
     const hf::Config model = small_model(way.tied);
@@ -100,6 +128,33 @@ TEST_F(Step, LessFp8ThanPlannedIsAnError) {
                         " FP8 GEMMs in step 1");
   }
   EXPECT_FALSE(step({}, -1).skipped);  // more than planned is none
+}
+
+TEST_F(Step, ComputedTwiceItIsTheSame) {
+  for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
+    EXPECT_EQ(replay({.recipe = recipe}, 0, 0, 0), "no error");
+  }
+  EXPECT_EQ(replay({.recompute = model::Recompute::full, .lm_head = true, .tied = true, .micro_batches = 3}, 0, 0, 0),
+            "no error");
+}
+
+// One bit of one weight, of any precision, that flips while a step is computed is found, by the name of a tensor whose
+// gradient it changed.
+TEST_F(Step, ABitThatFlipsWhileItIsComputedTwiceIsFound) {
+  const std::vector<model::Parameter> table = small_table(small_model());
+  for (const auto& [name, bits] : {std::pair{"model.embed_tokens.weight", 1},
+                                   {"model.norm.weight", 1},
+                                   {"model.layers.1.mlp.down_proj.weight", 64},
+                                   {"lm_head.weight", 1}}) {
+    const auto at = std::find_if(table.begin(), table.end(), [&](const auto& p) { return p.name == name; });
+    ASSERT_NE(at, table.end());
+    for (const std::int64_t micro_batches : {1, 2}) {
+      const std::string said = replay({.micro_batches = micro_batches}, static_cast<int>(at - table.begin()), 7,
+                                      static_cast<std::uint8_t>(bits));
+      EXPECT_EQ(said.find("--paranoid: step 12, computed twice: the gradient of "), 0u) << name << ": " << said;
+      EXPECT_NE(said.find(".weight is not the same; memory or a processor may be faulty"), std::string::npos) << said;
+    }
+  }
 }
 
 TEST_F(Step, RecomputedActivationsChangeNoBit) {

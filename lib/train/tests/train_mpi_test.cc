@@ -1,9 +1,13 @@
 // The parameters of a run over the ranks of a job, and checkpoints that change hands between numbers of ranks.
 #include <filesystem>
+#include <numeric>
 #include <optional>
 
 #include "../../comm/tests/mpi_main.h"
+#include "fp8/ckpt/run_folder.h"
 #include "fp8/model/describe.h"
+#include "fp8/model/initialize.h"
+#include "fp8/train/run.h"
 #include "saver.h"
 #include "store_cases.h"
 
@@ -99,6 +103,130 @@ TEST(State, AnyNumberOfRanks) {
     }
   }
   world().barrier();
+}
+
+/// A model and data that all ranks see, and how they are trained.
+class RunFiles {
+ public:
+  RunFiles() {
+    comm::agree(world(), [&] {
+      if (world().rank() != 0) return;
+      own_.emplace();
+      write_tokens(own_->path() + "/data.h5", 1000, 64);
+      (void)model::initialize(small_model(), own_->path() + "/m.h5", {});
+    });
+    folder_ = world().all_gather(own_ ? own_->path() : "")[0];
+  }
+  ~RunFiles() { world().barrier(); }
+  RunFiles(const RunFiles&) = delete;
+  RunFiles& operator=(const RunFiles&) = delete;
+  /// Five steps, each saved.
+  Config config(const std::string& out) const {
+    Config c;
+    c.model = folder_ + "/m.h5", c.data = folder_ + "/data.h5", c.out = folder_ + "/" + out;
+    c.seq_length = 8, c.batch_size = 2, c.steps = 5, c.schedule.lr = 1e-3;
+    c.save_every = 1;
+    c.flags = json::object({});
+    return c;
+  }
+
+ private:
+  std::optional<test::TemporaryFolder> own_;  // of rank 0
+  std::string folder_;
+};
+
+/// A group of ranks on one of which bits flip on the way: of what the first all-gathers (those of the embedding, of
+/// which a batch needs a few rows alone, and of a layer), or the first reduce-scatter, bring after flip() was called.
+class Faulty final : public comm::Communicator {
+ public:
+  Faulty(comm::Communicator& good, int victim) : good_(good), victim_(victim) {}
+  /// The next gathers bring a number that is none, on the victim alone.
+  void poison() { poisons_ = good_.rank() == victim_ ? 6 : 0; }
+  void flip(bool gather) { (gather ? gathers_ : scatters_) = good_.rank() != victim_ ? 0 : gather ? 6 : 1; }
+
+  int rank() const override { return good_.rank(); }
+  int size() const override { return good_.size(); }
+  void barrier() override { good_.barrier(); }
+  void all_reduce(std::span<float> v, comm::Reduce op) override { good_.all_reduce(v, op); }
+  void all_reduce(std::span<double> v, comm::Reduce op) override { good_.all_reduce(v, op); }
+  void all_reduce(std::span<std::int64_t> v, comm::Reduce op) override { good_.all_reduce(v, op); }
+  void broadcast(std::span<std::byte> bytes, int root) override { good_.broadcast(bytes, root); }
+  std::vector<std::string> all_gather(const std::string& text) override { return good_.all_gather(text); }
+  comm::Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes) override {
+    comm::Request r = good_.start_all_gather(mine, all, bytes);
+    const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+    if (poisons_ > 0 && total > 1) {
+      r.wait();
+      std::fill_n(all + (total / 2 & ~std::int64_t{1}), 2, std::byte{0xFF});
+      --poisons_;
+    }
+    if (gathers_ > 0 && total > 0) r.wait(), all[total / 2 | 1] ^= std::byte{1}, --gathers_;
+    return r;
+  }
+  comm::Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
+    comm::Request r = good_.start_reduce_scatter(full, mine, counts);
+    if (scatters_ > 0 && counts[static_cast<std::size_t>(rank())] > 0) r.wait(), mine[0] += 1.0f, --scatters_;
+    return r;
+  }
+  std::unique_ptr<Communicator> split(int color, int key) override { return good_.split(color, key); }
+
+ private:
+  comm::Communicator& good_;
+  int victim_;
+  int gathers_ = 0, scatters_ = 0, poisons_ = 0;  // still to spoil
+};
+
+// One rank alone meets a number that is none, in step 2: all skip it, and count alike.
+TEST(Run, WhatIsNotFiniteOnOneRankIsSkippedByAll) {
+  const RunFiles files;
+  for (int victim = 0; victim < world().size() && world().size() > 1; ++victim) {
+    Faulty faulty(world(), victim);
+    Config config = files.config("nan" + std::to_string(victim));
+    Hooks hooks;
+    int steps = 0;
+    hooks.stop_requested = [&] {
+      if (++steps == 1) faulty.poison();
+      return false;
+    };
+    std::string skipped;
+    hooks.record = [&](const json::Value& r) {
+      if (const json::Value* s = r.as_object().find("skipped")) skipped += s->as_bool() ? "x" : ".";
+    };
+    EXPECT_EQ(run(config, faulty, hooks), Exit::done);
+    if (world().rank() == 0) EXPECT_EQ(skipped, ".x...");
+    const auto last = ckpt::Checkpoint::open(config.out + "/step-00000005");
+    last.verify();
+    EXPECT_EQ(last.train().as_object().get_int("step", "train"), 5);
+    EXPECT_EQ(last.train().as_object().get_int("updates", "train"), 4);
+    world().barrier();
+  }
+}
+
+// Whole runs on ranks of which one computes with a damaged weight, or sums wrong, in step 3: all end with the same
+// error, which names it, and steps 1 and 2 are the last that are kept.
+TEST(Run, AStepThatIsNotTheSameTwiceIsNamedAndNotKept) {
+  const RunFiles files;
+  const int victim = world().size() - 1;
+  for (const bool gather : {true, false}) {
+    if (world().size() == 1) break;  // one rank gathers nothing
+    Faulty faulty(world(), victim);
+    Config config = files.config(gather ? "gather" : "sum");
+    config.paranoid = 1;
+    Hooks hooks;
+    int steps = 0;
+    hooks.stop_requested = [&] {
+      if (++steps == 2) faulty.flip(gather);
+      return false;
+    };
+    const std::string said = error_of([&] { (void)run(config, faulty, hooks); });
+    const std::string begin = "rank " + std::to_string(victim) + ": --paranoid: step 3, computed twice: the " +
+                              (gather ? "gradient of " : "sum over ranks of the gradient of ");
+    EXPECT_EQ(said.find(begin), 0u) << said;
+    const auto kept = ckpt::list_steps(config.out);
+    ASSERT_EQ(kept.size(), 2u);
+    for (const auto& step : kept) ckpt::Checkpoint::open(step.path).verify();
+    world().barrier();
+  }
 }
 
 }  // namespace

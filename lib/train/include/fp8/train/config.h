@@ -66,6 +66,7 @@ struct Config {
   bool keep_best = false;          ///< the checkpoint of the lowest evaluation stays
   bool async_save = false;         ///< steps go on while a save is written
   std::int64_t log_every = 1;      ///< steps between records
+  std::int64_t paranoid = 0;       ///< steps between those computed twice; 0: none
   std::int64_t eval_every = 0;     ///< steps; 0: never
   std::int64_t eval_batches = 0;   ///< batches an evaluation reads; 0: all of the file
   std::int64_t profile_first = 0;  ///< first step to be profiled, from 1

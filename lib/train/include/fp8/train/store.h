@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fp8/base/digest.h"
 #include "fp8/comm/comm.h"
 #include "fp8/model/decoder.h"
 #include "fp8/optim/adamw.h"
@@ -44,6 +45,19 @@ struct OwnParameter {
   std::int64_t scale;  ///< index among the scales; -1: none
 };
 
+/// What two computations of the same step are compared by: digests of gradients, in the order they came about.
+struct GradientTrace {
+  /// The gradient of one parameter.
+  struct Entry {
+    int parameter = 0;  ///< in the parameter table
+    Digest digest;      ///< of its values
+    /// The same parameter and the same bits.
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> given;   ///< whole gradients of this rank's batches, before they are summed over ranks
+  std::vector<Entry> summed;  ///< own rows, after
+};
+
 /// See the top of this file.
 class ParameterStore final : public model::WeightSource {
  public:
@@ -62,6 +76,8 @@ class ParameterStore final : public model::WeightSource {
   void masters_changed(const Context& ctx);
   /// Begins micro-batch `index` of `count` of a step.
   void begin_micro_batch(int index, int count);
+  /// Fills `trace` from here to finish_gradients(), and gathers weights again that are kept. Null: no more.
+  void trace_gradients(GradientTrace* trace);
   /// Finishes every reduction under way; own gradients are complete when the last micro-batch was.
   void finish_gradients(const Context& ctx);
   /// Sum over all ranks of the squares of all gradients. Collective.
@@ -115,6 +131,7 @@ class ParameterStore final : public model::WeightSource {
   Gathered& gathered(int unit);
   Reducing& reducing(int unit);
   void finish(const Context& ctx, Reducing& r);
+  void trace_given(int unit);
   void scales_and_codes(const Context& ctx);
   bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }
 
@@ -130,6 +147,7 @@ class ParameterStore final : public model::WeightSource {
   std::vector<Gathered> gathered_;
   std::vector<Reducing> reducing_;
   int micro_ = 0, micro_count_ = 1;
+  GradientTrace* trace_ = nullptr;
 };
 
 }  // namespace fp8::train
