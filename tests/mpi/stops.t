@@ -99,7 +99,7 @@ stopped() { # NAME: the job in $job has ended; its log is sig.log
 }
 begin() {
   rm -f sig.log pid0 pid1 # what the last job left must not be taken for this one's
-  mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q' >sig.log 2>err </dev/null &
+  mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q "$@"' sh "$@" >sig.log 2>err </dev/null &
   job=$!
   until grep -q '"type":"step"' sig.log 2>/dev/null; do sleep 0.1; done
 }
@@ -109,5 +109,20 @@ stopped "USR1 to mpirun"
 begin
 kill -TERM "$(cat pid1)"
 stopped "TERM to one rank"
+
+# mpirun ends its ranks by itself, within a second, whatever they are doing: what was committed stays
+begin --save-every 1
+until grep -q '"type":"checkpoint","step":3' sig.log; do sleep 0.1; done
+kill -TERM $job
+wait $job
+is "TERM to mpirun: status 1" $? 1
+newest=$(fp8-resume sig --print)
+committed=$(field path sig/log.jsonl | tail -1)
+ok "TERM to mpirun: the newest checkpoint is whole" fp8-info --verify "$newest"
+[ ! "$newest" \< "$(echo "$committed" | tr -d '"')" ]
+result $? "TERM to mpirun: and not older than the last that was committed"
+at=$(($(echo "${newest##*-}" | sed 's/^0*//') + 1))
+mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q --until-step $at >out 2>err </dev/null
+is "TERM to mpirun: and the run goes on from it" "$? $(losses out | cut -d' ' -f1)" "0 $at"
 
 done_testing

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Every tool at work, with a standard output that is full, or that nobody reads: the first is an error, the second is not.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+fp8-step m.h5 --data d.h5 --out done --steps 2 --seq-length 16 --batch-size 2 -q >log 2>err
+result $? "a run"
+
+# What a tool does that prints; N is a new name.
+words_of() {
+  case $1 in
+    fp8-convert) echo "m.h5 -o c$2.h5 --json" ;;
+    fp8-eval) echo "m.h5 --data d.h5 --seq-length 512 -q" ;;
+    fp8-info) echo "m.h5" ;;
+    fp8-init) echo "tiny -o i$2.h5" ;;
+    fp8-log) echo "done" ;;
+    fp8-quantize) echo "m.h5 --scaling tensor -o q$2.h5 --json" ;;
+    fp8-resume) echo "done --print" ;;
+    fp8-step) echo "m.h5 --data d.h5 --out run$2 --steps 3 --seq-length 16 --batch-size 2 -q" ;;
+    fp8-tokenize) echo "text.txt -o t$2.h5" ;;
+  esac
+}
+
+n=0
+for tool in $(cd "$BIN" && ls fp8-*); do
+  n=$((n + 1))
+  words=$(words_of "$tool" $n)
+  [ -n "$words" ]
+  result $? "$tool has a line above"
+  $tool $words >/dev/full 2>err </dev/null
+  is "$tool: a full standard output is status 2 and one line" "$? $(wc -l <err) $(grep -c "^$tool: standard output: No space left on device" err)" "2 1 1"
+  n=$((n + 1))
+  mkfifo pipe
+  : <pipe &
+  exec 9>pipe
+  wait $!
+  $tool $(words_of "$tool" $n) >&9 2>err </dev/null
+  is "$tool: nobody reads, quietly" "$? $(cat err)" "0 "
+  exec 9>&-
+  rm pipe
+done
+for run in run*; do
+  step=$(find "$run" -name 'step-*')
+  ok "$run: what was trained until then is saved, and the log has it" fp8-info --verify "$step"
+  is "$run: in the log too" "$(field path "$run/log.jsonl")" "\"$step\""
+done
+
+done_testing
