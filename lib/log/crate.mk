@@ -1,2 +1,2 @@
-about := Reads, summarizes, compares, plots and exports the logs of runs
+about := Reads, summarizes, follows, compares, plots and exports the logs of runs
 deps  := base json

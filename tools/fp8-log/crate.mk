@@ -1,2 +1,2 @@
-about := Summarizes, compares, plots and exports the logs of runs
+about := Summarizes, follows, compares, plots and exports the logs of runs
 deps  := base json cli log

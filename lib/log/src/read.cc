@@ -100,7 +100,7 @@ void collect(Pieces& pieces, const Wanted& wanted, Collector& collector) {
 std::string log_file(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
-  const std::string file = (std::filesystem::path(path) / kLogFile).string();
+  std::string file = (std::filesystem::path(path) / kLogFile).string();
   if (!std::filesystem::exists(file, ignored)) throw Error(path + ": holds no " + std::string(kLogFile));
   return file;
 }
