@@ -12,6 +12,7 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/file.h"
+#include "fp8/base/folders.h"
 
 namespace fp8 {
 namespace {
@@ -35,12 +36,15 @@ void rename_new(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(to, "cannot rename to it", errno);
 }
 
+constexpr std::size_t kSuffixLetters = 8;
+constexpr std::string_view kUnfinished = ".tmp";
+
 std::string random_suffix() {
   std::uint64_t bits = 0;
   if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) throw_errno("getrandom", "", errno);
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuv";
   std::string s;
-  for (int i = 0; i < 8; ++i, bits >>= 5U) s += kLetters[bits & 31U];
+  for (std::size_t i = 0; i < kSuffixLetters; ++i, bits >>= 5U) s += kLetters[bits & 31U];
   return s;
 }
 
@@ -66,7 +70,8 @@ void check_output(const std::string& path, bool force) {
 AtomicFile::AtomicFile(const std::string& target, bool force) : target_(target), force_(force) {
   check_output(target, force);
   const std::string name = std::filesystem::path(target).filename().string();
-  const std::string temporary = parent_directory(target) + "/." + name + "." + random_suffix() + ".tmp";
+  const std::string temporary =
+      parent_directory(target) + "/." + name + "." + random_suffix() + std::string(kUnfinished);
   try {
     File::create_exclusive(temporary).close();
   } catch (const Error& e) {
@@ -93,9 +98,30 @@ void AtomicFile::commit() {
   fsync_directory(parent_directory(target_));
 }
 
+void remove_leftovers(const std::string& target) {
+  const std::string begin = "." + std::filesystem::path(target).filename().string() + ".";
+  const std::size_t length = begin.size() + kSuffixLetters + kUnfinished.size();
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(parent_directory(target), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() == length && name.starts_with(begin) && name.ends_with(kUnfinished)) remove_tree(entry.path());
+  }
+}
+
 void commit_directory(const std::string& temporary, const std::string& final_path) {
   rename_new(temporary, final_path);
   fsync_directory(parent_directory(final_path));
+}
+
+void make_folders(const std::string& path) {
+  std::error_code error;
+  if (path.empty() || std::filesystem::is_directory(path, error)) return;
+  std::string name = path;
+  while (name.size() > 1 && name.back() == '/') name.pop_back();
+  make_folders(parent_directory(name));
+  if (::mkdir(name.c_str(), 0777) != 0 && errno != EEXIST) throw_errno(name, "cannot make the folder", errno);
+  if (!std::filesystem::is_directory(name, error)) throw Error(name + ": exists and is not a folder");
+  fsync_directory(parent_directory(name));
 }
 
 void fsync_directory(const std::string& path) {

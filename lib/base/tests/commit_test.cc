@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "fp8/base/file.h"
+#include "fp8/base/folders.h"
 #include "fp8_test.h"
 
 namespace fp8 {
@@ -32,6 +33,29 @@ TEST(CheckOutput, RefusesWhatItMustNotReplace) {
             file + "/b: cannot write in " + file + ": Not a directory");
   EXPECT_EQ(error_of([&] { check_output("", false); }), "output: empty path");
   EXPECT_EQ(error_of([&] { check_output(file + "/", true); }), file + "/: names a folder");
+}
+
+TEST(AtomicFile, LeftoversOfATargetAreRemoved) {
+  const TemporaryFolder folder;
+  for (const char* name :
+       {".out.0123abcd.tmp", ".other.0123abcd.tmp", "out.0123abcd.tmp", ".out.x.tmp", ".out.0123abcd"})
+    write_file(folder.at(name), "x");
+  remove_leftovers(folder.at("out"));
+  EXPECT_EQ(folder.names(),
+            (std::vector<std::string>{".other.0123abcd.tmp", ".out.0123abcd", ".out.x.tmp", "out.0123abcd.tmp"}));
+}
+
+TEST(MakeFolders, MakesWhatIsMissing) {
+  const TemporaryFolder folder;
+  make_folders(folder.at("a/b/c/"));
+  make_folders(folder.at("a/b"));
+  EXPECT_TRUE(std::filesystem::is_directory(folder.at("a/b/c")));
+  const std::string file = folder.at("file");
+  write_file(file, "x");
+  EXPECT_EQ(error_of([&] { make_folders(file); }), file + ": exists and is not a folder");
+  EXPECT_EQ(error_of([&] { make_folders(file + "/a"); }), file + ": exists and is not a folder");
+  EXPECT_EQ(error_of([] { make_folders("/proc/none"); }),
+            "/proc/none: cannot make the folder: No such file or directory");
 }
 
 TEST(AtomicFile, AppearsOnCommit) {

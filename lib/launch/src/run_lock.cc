@@ -6,19 +6,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "fp8/base/error.h"
+#include "fp8/base/folders.h"
 
 namespace fp8::launch {
 
 RunLock::RunLock(const std::string& run) {
-  std::error_code error;
-  std::filesystem::create_directories(run, error);
-  if (error && error != std::errc::file_exists && error != std::errc::not_a_directory)
-    throw Error(run + ": cannot make the folder: " + error.message());
+  make_folders(run);
   fd_ = ::open(run.c_str(), O_RDONLY | O_DIRECTORY);  // NOLINT(android-cloexec-open): for the command, too
-  if (fd_ < 0 && errno == ENOTDIR) throw Error(run + ": exists and is not a folder");
   if (fd_ < 0) throw_errno(run, "cannot be opened", errno);
   if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   ::close(fd_);

@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 
 #include "checks.h"
 #include "fp8/base/checked.h"
+#include "fp8/base/folders.h"
 #include "fp8/base/text.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
@@ -374,9 +374,7 @@ Exit Run::finish() {
 void make_folder(comm::Communicator& world, const std::string& out, const Journal& journal) {
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
-    std::error_code error;
-    std::filesystem::create_directories(out, error);
-    if (error) throw Error(out + ": cannot make the folder: " + error.message());
+    make_folders(out);
     for (const std::string& removed : ckpt::cleanup_tmp(out))
       journal.note(removed + ": left over from an interrupted save, removed");
   });
