@@ -272,6 +272,7 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
   report.bytes = output_bytes(source, table, training, options);
   check_output(output, options.force);
   ckpt::check_space(parent_directory(output), report.bytes);
+  if (source.checkpoint() != nullptr) source.checkpoint()->verify();  // what is damaged would get a digest that fits
   if (!options.dry_run) write_output(source, output, table, training, options);
   return report;
 }

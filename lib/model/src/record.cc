@@ -67,7 +67,11 @@ std::string resolve_checkpoint_argument(const std::string& argument, int fd) {
 ckpt::Checkpoint open_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (fs::is_directory(path, ignored) && !fs::exists(fs::path(path) / "manifest.json", ignored)) {
+  const bool folder = fs::is_directory(path, ignored);
+  const std::string name = fs::path(path.substr(0, path.find_last_not_of('/') + 1)).filename().string();
+  if (name.ends_with(".tmp") && (folder || name.starts_with('.')))
+    throw Error(path + ": not a checkpoint: an interrupted save left it");
+  if (folder && !fs::exists(fs::path(path) / "manifest.json", ignored)) {
     if (hf::Folder::looks_like(path)) {
       throw Error(path + ": a Hugging Face folder, not a checkpoint: make one of it with fp8-convert");
     }

@@ -40,6 +40,7 @@ std::optional<ckpt::ModelWriter> start_output(const ckpt::Checkpoint& source, co
   for (const ckpt::TensorMeta& meta : source.unknown()) bytes = checked_add(bytes, meta.bytes(), source.path());
   check_output(target.path, target.force);
   ckpt::check_space(parent_directory(target.path), bytes);
+  source.verify();  // what is damaged would get a digest that fits
   if (target.dry_run) return std::nullopt;
   ckpt::ModelWriter writer(target.path, target.kind, target.force);
   writer.document("config", target.config);

@@ -36,8 +36,8 @@ struct Target {
   bool dry_run;                 ///< only check that it could be written
 };
 
-/// Checks that the target can be written, with the unknown tensors of `source` too, and begins it with the documents.
-/// Nothing under dry_run.
+/// Checks that the target can be written, with the unknown tensors of `source` too, and every byte of `source`; begins
+/// the target with the documents, but under dry_run nothing.
 std::optional<ckpt::ModelWriter> start_output(const ckpt::Checkpoint& source, const Target& target);
 
 }  // namespace fp8::model

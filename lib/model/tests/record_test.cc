@@ -51,6 +51,16 @@ TEST(Record, OtherInputIsRefused) {
   EXPECT_NE(error_of([] { resolved("{\"type\":\"checkpoint\"}\n"); }).find("\"path\""), std::string::npos);
 }
 
+TEST(Record, WhatIsUnfinishedIsNoCheckpoint) {
+  const fp8::test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder.at("step-00000001.tmp"));
+  for (const std::string& path :
+       {folder.at("step-00000001.tmp"), folder.at("step-00000001.tmp/"), folder.write(".m.h5.abcdefgh.tmp", "")})
+    EXPECT_EQ(error_of([&] { (void)open_checkpoint(path); }), path + ": not a checkpoint: an interrupted save left it");
+  EXPECT_HOLDS(error_of([&] { (void)open_checkpoint(folder.write("mine.tmp", "")); }),
+               "mine.tmp: not a checkpoint (or");
+}
+
 TEST(Record, OriginQuotesWhatAShellWouldNotTake) {
   const std::array<const char*, 5> argv = {"/opt/bin/fp8-init", "tiny", "--set=a=b c", "it's", ""};
   const Origin origin = origin_of("fp8-init", "1.0", static_cast<int>(argv.size()), argv.data());
