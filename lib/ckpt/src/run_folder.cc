@@ -32,6 +32,14 @@ std::vector<std::string> folders_in(const std::string& run) {
   return names;
 }
 
+// A checkpoint under the name of another step is whole, but not what its name says.
+void check_step(const Checkpoint& checkpoint, std::int64_t step) {
+  const std::string what = checkpoint.path() + ": /train";
+  if (!checkpoint.train().is_object()) throw Error(checkpoint.path() + ": has no /train, so it is not a step of a run");
+  const std::int64_t held = checkpoint.train().as_object().get_int("step", what);
+  if (held != step) throw Error(what + ": is of step " + std::to_string(held) + ", which is not that of its name");
+}
+
 }  // namespace
 
 std::string step_name(std::int64_t step) {
@@ -63,7 +71,9 @@ std::optional<StepFolder> newest_valid(
     const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report) {
   for (const StepFolder& folder : list_steps(run)) {
     try {
-      Checkpoint::open(folder.path).verify();
+      const Checkpoint checkpoint = Checkpoint::open(folder.path);
+      check_step(checkpoint, folder.step);
+      checkpoint.verify();
       return folder;
     } catch (const Error& e) {
       if (report) report(folder, e.what());

@@ -39,8 +39,8 @@ inline Sample sample(const std::string& name, DType dtype, std::vector<std::int6
 }
 
 /// Every kind of tensor a checkpoint may hold: several dtypes and ranks, a scalar, an empty one, one of an unknown
-/// section.
-inline std::vector<Sample> samples() {
+/// section. Another `run`, 0 to 7, has other bytes.
+inline std::vector<Sample> samples(unsigned run = 0) {
   std::vector<Sample> all = {sample("weights/model.embed_tokens.weight", DType::f32, {7, 4}, "bf16", "not a linear"),
                              sample("weights/model.layers.0.self_attn.q_proj.weight", DType::bf16, {5, 6}, "fp8"),
                              sample("weights/model.norm.weight", DType::f32, {3}),
@@ -50,6 +50,8 @@ inline std::vector<Sample> samples() {
                              sample("lora/a", DType::e4m3, {2, 2, 3}),
                              sample("step_scale", DType::f64, {}),
                              sample("weights/empty", DType::f32, {0, 4})};
+  for (Sample& s : all)
+    for (std::byte& b : s.bytes) b ^= static_cast<std::byte>(run);
   all[6].meta.attributes = {{"alpha", 0.5}, {"note", std::string("kept")}, {"rank", std::int64_t{3}}};
   return all;
 }
@@ -75,14 +77,14 @@ inline std::int64_t first_row(std::int64_t rows, std::int64_t rank, std::int64_t
 }
 
 /// What rank `rank` of `world` writes into `temporary`.
-inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, std::int64_t world,
-                             std::int64_t step = 3) {
+inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, std::int64_t world, std::int64_t step = 3,
+                             unsigned run = 0) {
   ShardWriter w(temporary, rank, world, Kind::training);
   if (rank == 0) {
     w.document("config", config());
     w.document("train", json::object({{"step", step}}));
   }
-  for (const Sample& s : samples()) {
+  for (const Sample& s : samples(run)) {
     const std::int64_t begin = first_row(s.meta.rows(), rank, world);
     const std::int64_t end = first_row(s.meta.rows(), rank + 1, world);
     const auto part = std::span(s.bytes).subspan(static_cast<std::size_t>(begin) * s.meta.row_bytes(),
@@ -92,10 +94,11 @@ inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, st
   return w.finish();
 }
 
-inline void write_folder(const std::string& path, std::int64_t world, std::int64_t step = 3) {
+inline void write_folder(const std::string& path, std::int64_t world, std::int64_t step = 3, unsigned run = 0) {
   const std::string temporary = begin_folder(path);
   std::vector<FileEntry> entries;
-  for (std::int64_t rank = world - 1; rank >= 0; --rank) entries.push_back(write_shard(temporary, rank, world, step));
+  for (std::int64_t rank = world - 1; rank >= 0; --rank)
+    entries.push_back(write_shard(temporary, rank, world, step, run));
   commit_folder(temporary, path, Kind::training, json::object({{"dp_shard", world}}), entries);
 }
 

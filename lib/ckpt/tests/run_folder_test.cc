@@ -44,7 +44,12 @@ TEST_F(RunFolder, the_newest_valid_one_is_taken_and_damage_is_told) {
   ASSERT_EQ(told.size(), 2U);
   EXPECT_HOLDS(told[0], "rank-00001-of-00002.h5");
   EXPECT_HOLDS(told[1], "no manifest.json");
-  std::filesystem::remove_all(at("step-00000001"));
+  std::filesystem::rename(at("step-00000001"), at("step-00000009"));
+  told.clear();
+  EXPECT_EQ(newest_valid(at(""), [&](const StepFolder&, const std::string& reason) { told.push_back(reason); }),
+            std::nullopt);
+  EXPECT_HOLDS(told.at(0), "step-00000009: /train: is of step 1, which is not that of its name");
+  std::filesystem::remove_all(at("step-00000009"));
   EXPECT_EQ(newest_valid(at("")), std::nullopt);
 }
 

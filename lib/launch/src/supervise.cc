@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "fp8/base/text.h"
-#include "fp8/ckpt/checkpoint.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/launch/attempts.h"
 #include "fp8/launch/process.h"
@@ -192,9 +191,7 @@ std::optional<Found> find_newest(const std::string& run, const std::function<voi
     note(folder.path + ": damaged, trying an older one: " + reason);
   });
   if (!newest) return std::nullopt;
-  const ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(newest->path);
-  if (!checkpoint.train().is_object()) throw Error(newest->path + ": has no /train, so it is not a step of a run");
-  return Found{newest->path, checkpoint.train().as_object().get_int("step", newest->path + ": /train")};
+  return Found{newest->path, newest->step};
 }
 
 Exit supervise(const Job& job, const Hooks& hooks) {

@@ -204,7 +204,8 @@ TEST_F(SuperviseTest, DamagedCheckpoints) {
 
 TEST_F(SuperviseTest, NotAStepOfARun) {
   checkpoint("run", 2, false);
-  EXPECT_EQ(failure("exit 0"), at("run/step-00000002") + ": has no /train, so it is not a step of a run");
+  EXPECT_EQ(failure("exit 0"), at("run") + ": every checkpoint in it is damaged; move them away to start again");
+  EXPECT_TRUE(notes_[0].ends_with(at("run/step-00000002") + ": has no /train, so it is not a step of a run"));
 }
 
 TEST_F(SuperviseTest, LostOutput) {

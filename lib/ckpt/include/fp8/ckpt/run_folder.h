@@ -28,8 +28,8 @@ std::string step_name(std::int64_t step);
 std::optional<std::int64_t> parse_step_name(std::string_view name);
 /// Checkpoints of `run`, newest first; empty when the folder does not exist. They are not looked into.
 std::vector<StepFolder> list_steps(const std::string& run);
-/// The newest checkpoint of `run` that verify() accepts. Damaged ones before it are given to `report` with the reason;
-/// it may be empty.
+/// The newest checkpoint of `run` that is of the step in its name and that verify() accepts. Damaged ones before it are
+/// given to `report` with the reason; it may be empty.
 std::optional<StepFolder> newest_valid(
     const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report = {});
 /// Removes the oldest checkpoints of `run` until `keep` are left, sparing those that `is_protected` (may be empty) says
