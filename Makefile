@@ -77,6 +77,11 @@ $(if $(strip $2),$O/test/$1: $(patsubst %.cc,$O/%.o,$2) $(if $(filter $3,$(shimm
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
 tests += $(if $(findstring bench,$1),,$O/test/$1))
 endef
+define suite_rules # $1 = folder in tests that holds a program, $2 = where it finds headers of other tests
+$(call load,tests/$1)
+$(call test_rule,$1_test,$(wildcard tests/$1/*_test.cc),$1)
+$(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): INC := $($1.inc) $2 -Itests/support
+endef
 define tool_rules # $1 = tool
 $O/bin/$1: $(call objs,tools/$1) $($1.libs)
 $O/bin/$1: LD := $($1.ld)
@@ -87,10 +92,8 @@ $(foreach c,$(CRATES),$(if $(wildcard lib/$c/crate.mk),$(eval $(call load,lib/$c
 $(foreach t,$(TOOLS),$(eval $(call load,tools/$t)))
 $(foreach c,$(seen),$(eval $(call crate_rules,$c)))
 $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
-$(eval $(call load,tests/golden))
-$(eval $(call test_rule,golden_test,$(wildcard tests/golden/*.cc),golden))
-$O/test/golden_test: $(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)) $(golden.libs)
-$(patsubst %.cc,$O/%.o,$(wildcard tests/golden/*.cc)): INC := $(golden.inc) -Itests/support
+$(eval $(call suite_rules,golden))
+$(eval $(call suite_rules,fault,-Ilib/ckpt/tests))
 # A target in tests/fuzz is linked with libFuzzer by make fuzz, and with replay.cc, which reads its corpus, by make check.
 $(eval $(call load,tests/fuzz))
 fuzz_shared  := replay hdf5_repair
@@ -107,7 +110,7 @@ $(foreach t,$(fuzz_targets),$(eval $(call fuzz_rules,$t)))
 programs := $(TOOLS:%=$O/bin/%)
 
 all: $(programs)
-tests: $(tests)
+tests: $(tests) $O/test/fault.so
 $O/lib/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -118,6 +121,9 @@ $O/bin/%:
 $O/test/% $O/fuzz/%:
 	@mkdir -p $(@D)
 	$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
+$O/test/fault.so: tests/fault/preload.cc Makefile
+	@mkdir -p $(@D)
+	$(CXX) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<
 $O/%.o: %.cc Makefile
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
@@ -141,9 +147,9 @@ setup:
 demo check: setup
 	@$(MAKE) --no-print-directory $@-now
 check-now: all tests
-	@O=$(abspath $O) T='$T' tests/run unit mpi cli man
+	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault
 check-%: all tests
-	@O=$(abspath $O) T='$T' tests/run $*
+	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
 demo-now: all
 	@examples/1-demo/run.sh
 lint:

@@ -1,0 +1,117 @@
+#!/bin/sh
+# Disks that fail while a run saves: the earlier checkpoint verifies, training goes on, tries again and warns.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+. "$SRC/tests/fault/lib.sh"
+base="fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --save-every 1 --lr 1e-2 --out run -q"
+train="$base --steps 6"
+ok "the first step of a run" $train --until-step 1
+cp -r run ../base
+ok "which goes on, and nothing disturbs it" $train
+mv run ../full
+begin() { rm -rf run && cp -r ../base run; }
+warnings() { grep -c '"type":"warning"' run/log.jsonl; }
+steps() { sed -n 's/^{"type":"step","step":\([0-9]*\),.*/\1/p' run/log.jsonl | tr '\n' ' '; }
+
+# One call of the save of step 2 fails: the run does not.
+begin
+calls $train --until-step 2 >/dev/null
+first=$(grep -n 'mkdir .*/step-00000002.tmp$' ../calls | cut -d: -f1) last=$(committed 2)
+ways=eio
+[ "$faults" != all ] || ways="eio enospc"
+for do in $ways; do
+  tried=0
+  for at in $(some ""); do
+    if [ "$at" -lt "$first" ] || [ "$at" -gt "$last" ]; then continue; fi
+    begin
+    faulty $do $at $train
+    got=$?
+    tried=$((tried + 1))
+    [ $got = 0 ] || complain "$do at call $at: status $got"
+    [ "$(warnings)" -ge 1 ] || complain "$do at call $at: no warning"
+    [ "$(steps)" = "1 2 3 4 5 6 " ] || complain "$do at call $at: steps $(steps)"
+    whole run 1 6
+    same run/step-00000006 ../full/step-00000006
+    for left in run/*.tmp; do [ ! -e "$left" ] || complain "$left is left"; done
+  done
+  nothing_lost "$do at each call of a save, $tried of them" $tried
+done
+
+# From some call on all fail: the steps are done all the same, and what is lost at the end is said.
+for do in eio enospc; do
+  for at in $first $(((first + last) / 2)) $last; do
+    begin
+    FAULT_FOR=0 faulty $do $at $train
+    got=$?
+    [ $got = 2 ] || complain "$do from call $at on: status $got"
+    grep -q '^fp8-step: .*step-0000000[26]' ../err || complain "$do from call $at on: not told"
+    whole run 1
+  done
+  nothing_lost "$do from some call on" 3
+done
+
+# No room for a file of that size, once the program runs (RLIMIT_FSIZE), and room again some calls later.
+begin
+FAULT_BYTES=600000 FAULT_FOR=0 faulty limit 1 $train
+is "a limit on the size of files: status 2" $? 2
+grep -q '^fp8-step: step 2 is not saved: .*File too large' ../err || complain "a limit on files: not told"
+whole run 1
+begin
+FAULT_BYTES=1000 faulty limit $(((first + last) / 2)) $train || complain "a limit on files for a while"
+[ "$(warnings)" = 1 ] || complain "warnings: $(warnings)"
+same run/step-00000006 ../full/step-00000006
+nothing_lost "a limit on the size of files" 2
+
+# A disk that gets full, or cannot be written, under a run that goes on meanwhile, and is good again later.
+wait_for() { # REGEX: in what the run said; a minute at most
+  tries=0
+  until sed -n "$from,\$p" ../log 2>/dev/null | grep -Eq "$1" || [ $tries = 600 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  [ $tries -lt 600 ] || complain "no $1"
+  from=$(($(wc -l <../log) + 1))
+}
+trap 'umount -l "$place/run" 2>/dev/null; cd / && rm -rf "$work"' EXIT
+ailing() { # NAME MOUNT BREAK REPAIR FLAGS
+  rm -rf run && mkdir run
+  if ! (mkdir -p ../try && mount -t tmpfs none ../try && umount ../try && eval "$2") 2>../err; then
+    result 0 "$1 # SKIP $(head -1 ../err)"
+    return
+  fi
+  cp -r ../base/. run
+  $base --steps 100000 --save-every 2 --keep 1 $5 >../log 2>../said </dev/null &
+  job=$! from=1
+  wait_for '"type":"checkpoint"'
+  eval "$3" || complain "cannot break it"
+  wait_for '"type":"warning".*is not saved'
+  whole run
+  eval "$4" || complain "cannot repair it"
+  wait_for '"type":"checkpoint"'
+  kill -USR1 $job
+  wait $job
+  got=$?
+  [ $got = 75 ] || complain "status $got"
+  whole run
+  [ "$(steps | tr ' ' '\n' | awk 'NF && $1 != NR { print NR }')" = "" ] || complain "the log lacks steps"
+  umount run 2>/dev/null
+  nothing_lost "$1" 1
+}
+for do in $ways; do
+  flags=
+  [ "$do" = eio ] || flags=--async-save
+  ailing "a full disk, $flags" "mount -t tmpfs -o size=4m none run" "{ cat /dev/zero >run/filler; test -s run/filler; } 2>/dev/null" \
+    "rm run/filler" "$flags"
+  ailing "a disk that became read-only, $flags" true "mount --bind run run && mount -o remount,ro,bind run" "umount run" "$flags"
+done
+
+rm -rf run && mkdir run
+if mount -t tmpfs -o size=1m none run 2>../err; then
+  $train >../out 2>../err </dev/null
+  is "a disk on which nothing fits: status 2" $? 2
+  is "and each step was made" "$(steps)" "1 2 3 4 5 6 "
+  says "which is said, with the sizes" '^fp8-step: run: 1\.[0-9]* MiB needed, .* free: ' cat ../err
+  umount run
+fi
+finish

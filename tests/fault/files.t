@@ -1,0 +1,55 @@
+#!/bin/sh
+# Tools that write one file, killed at every call by which they change something: the file is what it was, or what it is to be, and what is
+# left of the attempt is taken by no reader.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+. "$SRC/tests/fault/lib.sh"
+ok "a step of a run" fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 1 --out ../run -q
+ok "quantized weights" fp8-quantize ../m.h5 -o ../q.h5 --scaling row
+
+# The file after a kill: `old`, or nothing where that is empty, unless it is `new`.
+check() { # NUMBER OF THE CALL
+  if cmp -s out.h5 ../new; then
+    :
+  elif [ "$1" -gt "$committed" ]; then
+    complain "what was committed is lost"
+  elif [ -n "$old" ]; then
+    cmp -s out.h5 "$old" || complain "the old file is lost"
+  else
+    [ ! -e out.h5 ] || complain "half a file has the name"
+  fi
+  for left in .out.h5.*; do
+    [ ! -e "$left" ] || ! fp8-info "$left" >../out 2>../err || grep -q 'a token file' ../out || complain "$left was read"
+  done
+}
+campaign() { # COMMAND...: writes out.h5
+  rm -rf .out* out.h5
+  calls "$@" >/dev/null
+  mv out.h5 ../new
+  committed=$(awk '$1 == "rename" { moved = 1 } moved && $1 == "fsync" { print NR; exit }' ../calls)
+  for way in kill torn power; do
+    words=
+    [ "$way" != torn ] || words="write"
+    for at in $(some "$words"); do
+      for old in "" "$work/old.h5"; do
+        rm -rf .out* out.h5
+        [ -z "$old" ] || cp "$old" out.h5
+        kill_at $way $at "$@"
+        check $at
+      done
+    done
+  done
+  "$@" >../out 2>../err || complain "the same command again fails"
+  cmp -s out.h5 ../new || complain "the same command again writes something else"
+  tally "$1"
+}
+cp ../m.h5 ../old.h5
+campaign fp8-init tiny --seed 3 -f -o out.h5
+campaign fp8-convert "$SRC/tests/golden/models/llama3/hf" -f -o out.h5
+campaign fp8-convert ../run/step-00000001 --merge -f -o out.h5
+campaign fp8-quantize ../m.h5 --scaling tensor -f -o out.h5
+campaign fp8-quantize ../q.h5 --dequantize -f -o out.h5
+cp ../d.h5 ../old.h5
+campaign fp8-tokenize "$SRC/LICENSE" --from text -f -o out.h5
+finish

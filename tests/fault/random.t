@@ -1,0 +1,51 @@
+#!/bin/sh
+# A run that is killed at random points, again and again, by hand and under fp8-resume: it never goes back behind what was committed, and
+# ends with the bytes of a run that nothing disturbed.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+. "$SRC/tests/fault/lib.sh"
+[ "$faults" = all ] && wanted=60 || wanted=5
+train="fp8-step ../m.h5 --data ../d.h5 --seq-length 32 --batch-size 4 --steps 40 --save-every 1 --keep 3 --out run --config ../way.json -q"
+echo "{}" >../way.json
+ok "a run that nothing disturbs" $train
+mv run ../full
+seconds() { awk -v seed="$1" 'BEGIN { srand(seed); print 0.2 + rand() * 1.3 }'; } # more than a start takes
+newest() { fp8-resume run --print 2>/dev/null | sed 's/.*step-0*//'; }
+
+before=0 number=0
+while [ $kills -lt $wanted ] && [ $number -lt 500 ]; do
+  number=$((number + 1))
+  echo "{\"async-save\": $([ $((number % 2)) = 0 ] && echo true || echo false)}" >../way.json
+  { timeout -s KILL "$(seconds $number)" $train >../out </dev/null; } 2>../err
+  got=$?
+  if [ $got = 0 ]; then
+    same run/step-00000040 ../full/step-00000040
+    rm -rf run && before=0
+  else
+    [ $got = 137 ] || complain "status $got"
+    kills=$((kills + 1))
+    [ -z "$(newest)" ] || whole run
+    after=$(newest)
+    [ "${after:-0}" -ge $before ] || complain "step $before is lost"
+    before=${after:-0}
+  fi
+done
+$train >../out 2>../err </dev/null || complain "it does not go on"
+same run/step-00000040 ../full/step-00000040
+[ "$(fp8-log run --json 2>../err | grep -c '"steps":40,')" = 1 ] || complain "the log cannot be read"
+tally "killed at random"
+
+rm -rf run ../pid
+fp8-resume run --attempts 20 -- sh -c "echo \$\$ >../pid; exec $train" >../out 2>../err </dev/null &
+job=$!
+[ "$faults" = all ] && wanted=12 || wanted=2
+for number in $(seq $wanted); do
+  sleep "$(seconds $number)"
+  pid=$(cat ../pid 2>/dev/null) && kill -KILL "$pid" 2>/dev/null && kills=$((kills + 1))
+done
+wait $job
+is "fp8-resume starts it again until it is done" $? 0
+same run/step-00000040 ../full/step-00000040
+tally "killed at random under fp8-resume"
+finish

@@ -1,0 +1,32 @@
+#!/bin/sh
+# A save of two ranks under mpirun, either killed at every call by which it changes something: nothing that was committed is lost.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+. "$SRC/tests/fault/lib.sh"
+train="mpirun -n 2 fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 3 --save-every 1 --out run -q"
+ok "the first step of a run" $train --until-step 1
+cp -r run ../base
+ok "which goes on, and nothing disturbs it" $train
+mv run ../full
+begin() { rm -rf run && cp -r ../base run; }
+
+for rank in 0 1; do
+  export FAULT_RANK=$rank
+  begin
+  calls $train --until-step 2 >/dev/null
+  at_all=$(STRIDE=200 some "mkdir fsync rename unlink")
+  [ "$faults" != all ] || at_all=$(awk '$1 != "write" || NR % 8 == 0 { print NR }' ../calls)
+  number=0
+  for at in $at_all; do
+    begin
+    kill_at kill $at $train --until-step 2
+    whole run 1
+    number=$((number + 1))
+    [ $((number % 10)) = 1 ] || continue
+    $train >../out 2>../err </dev/null || complain "it does not go on"
+    same run/step-00000003 ../full/step-00000003
+  done
+  tally "rank $rank killed"
+done
+finish
