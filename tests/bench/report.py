@@ -60,6 +60,10 @@ def text(result: dict) -> str:
     out.append(table("Optimizer beside a triad", ["", "of triad", "spread", "GB/s", "triad GB/s"],
                      [[k["name"], *spread(k["of_triad"], _percent), f"{k['GB/s']['median']:.1f}", f"{k['triad_GB/s']['median']:.1f}"]
                       for k in result["optimizer"]]))
+    out.append(table("Files of checkpoints beside plain writes with one fsync, and plain reads of what is not cached",
+                     ["", "of plain", "spread", "GB/s", "plain GB/s"],
+                     [[k["name"], *spread(k["of_plain"], _percent), f"{k['GB/s']['median']:.2f}", f"{k['plain_GB/s']['median']:.2f}"]
+                      for k in result["disk"]]))
     rates = {"FLOP/s": "GFLOP/s", "bytes/s": "GB/s", "logits/s": "G logits/s"}
     rows = [[k["name"], *spread(k[c], lambda x: f"{x * 1e-9:.2f}"), unit] for k in result["ops"] for c, unit in rates.items() if c in k]
     out.append(table("Attention and element-wise operations, 4 x 512", ["", "speed", "spread", ""], rows))

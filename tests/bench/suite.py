@@ -99,10 +99,14 @@ def ratios(steps: list[dict], threads: int) -> list[dict]:
 
 
 def parts(programs: Path, threads: int, quick: bool) -> dict:
-    """Casts, optimizer and ops by themselves."""
+    """Casts, optimizer, ops and checkpoint files by themselves."""
     jobs = {"casts": ("quant_bench", "/256/1024" if quick else "cast_|decode_|quantize_all", ("of_memcpy", "GB/s")),
             "optimizer": ("optim_bench", "adamw_block/f32_and_bf16_copy" if quick else ".", ("of_triad", "GB/s", "triad_GB/s")),
-            "ops": ("ops_bench", "attention" if quick else ".", ("FLOP/s", "bytes/s", "logits/s"))}
+            "ops": ("ops_bench", "attention" if quick else ".", ("FLOP/s", "bytes/s", "logits/s")),
+            "disk": ("h5_bench", ".", ("of_plain", "GB/s", "plain_GB/s"))}
+    scratch = programs.parent / "bench"  # on the disk of the build, where /tmp may be memory
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"TMPDIR": str(scratch), "FP8_BENCH_MB": "64" if quick else "1536"}
     found: dict = {}
     for name, (program, pattern, counters) in jobs.items():
         found[name] = []

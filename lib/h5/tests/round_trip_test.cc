@@ -2,7 +2,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <numeric>
+#include <thread>
 
 #include "fixture.h"
 #include "fp8/base/digest.h"
@@ -90,6 +92,38 @@ TEST_F(RoundTrip, equal_content_is_equal_bytes) {
   write_sample(at("a.h5"));
   write_sample(at("b.h5"));
   EXPECT_EQ(read_file(at("a.h5")), read_file(at("b.h5")));
+}
+
+TEST_F(RoundTrip, any_split_of_many_bytes_is_the_same) {
+  const auto f = ramp((std::size_t{17} << 18) + 5);  // above 16 MiB
+  const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(f.size())};
+  Writer whole(at("whole.h5"), kCheckpointMagic), split(at("split.h5"), kCheckpointMagic);
+  whole.dataset("a", DType::f32, shape, bytes_of(f));
+  whole.finish();
+  split.begin_dataset("a", DType::f32, shape);
+  split.write(bytes_of(f).first(3));
+  split.write(bytes_of(f).subspan(3));
+  split.end_dataset();
+  split.finish();
+  EXPECT_TRUE(read_file(at("whole.h5")) == read_file(at("split.h5")));
+  EXPECT_EQ(Reader(at("split.h5"), kCheckpointMagic).read_as<float>("a"), f);
+}
+
+TEST_F(RoundTrip, several_threads_at_once) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([this, t] {
+      for (int i = 0; i < 5; ++i) {
+        const std::string path = at(std::to_string(t) + "." + std::to_string(i) + ".h5");
+        const std::string_view magic = t == 0 ? "" : kCheckpointMagic;
+        write_sample(path, magic);
+        Reader(path, magic).verify_datasets();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_TRUE(read_file(at("1.4.h5")) == read_file(at("2.0.h5")));
+  EXPECT_TRUE(read_file(at("0.4.h5")) == read_file(at("0.0.h5")));
 }
 
 TEST_F(RoundTrip, an_existing_file_is_replaced_from_its_first_byte) {
