@@ -59,11 +59,11 @@ def cases(lengths: tuple[int, ...], threads: int, peer: bool, quick: bool) -> li
 class Workspace:
     """A model of random weights and random tokens, which both sides read."""
 
-    def __init__(self, folder: Path, programs: Path, peer_python: str, quick: bool) -> None:
+    def __init__(self, folder: Path, programs: Path, peer_python: str, quick: bool, changes: dict | None = None) -> None:
         self.folder, self.programs, self.peer_python = folder, programs, peer_python
         folder.mkdir(parents=True, exist_ok=True)
         preset = json.loads((Path(os.environ["FP8_SHARE"]) / "presets" / "llama-124m.json").read_text())
-        self.config = preset | (QUICK if quick else {})
+        self.config = preset | (QUICK if quick else {}) | (changes or {})
         (folder / "config.json").write_text(json.dumps(self.config))
         draw = random.Random(1)
         ids = array("H", (draw.randrange(self.config["vocab_size"]) for _ in range(TOKENS)))

@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "blocks.h"
 #include "board.h"
@@ -33,35 +35,24 @@ class Blocking {
   WaitMark mark_;
 };
 
-/// Some requests of MPI that are one collective.
-class Pending : public Request::Operation {
+/// Some requests of MPI, all of one collective.
+class Requests {
  public:
-  Pending(const Place& place, const char* name)
-      : place_(place), number_(place.board->reach(place.group)), name_(name) {}
+  explicit Requests(const char* name) : name_(name) {}
   /// A place for one more request.
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  void wait() override {
-    if (done_) return;
-    const WaitMark mark(place_.board.get(), place_.group, number_, name_);
+  /// Returns when all are done.
+  void wait() {
     std::vector<MPI_Status> statuses(requests_.size());
     check(MPI_Waitall(count(), requests_.data(), statuses.data()), statuses);
-    done_ = true;
-    finish();
   }
-  bool test() override {
-    if (done_) return true;
+  /// Whether all are done.
+  bool test() {
     int flag = 0;
     std::vector<MPI_Status> statuses(requests_.size());
     check(MPI_Testall(count(), requests_.data(), &flag, statuses.data()), statuses);
-    if (!flag) return false;
-    done_ = true;
-    finish();
-    return true;
+    return flag != 0;
   }
-
- protected:
-  /// Called once, after the last request is done.
-  virtual void finish() {}
 
  private:
   int count() const { return static_cast<int>(requests_.size()); }
@@ -73,11 +64,37 @@ class Pending : public Request::Operation {
     }
     check_mpi(status, name_);
   }
+  const char* name_;
+  std::vector<MPI_Request> requests_;
+};
+
+/// A collective under way, as the board knows it.
+class Pending : public Request::Operation {
+ public:
+  Pending(const Place& place, const char* name)
+      : place_(place), number_(place.board->reach(place.group)), name_(name) {}
+  void wait() override {
+    if (done_) return;
+    const WaitMark mark(place_.board.get(), place_.group, number_, name_);
+    complete();
+    done_ = true;
+  }
+  bool test() override {
+    if (!done_) done_ = progress();
+    return done_;
+  }
+
+ protected:
+  /// Returns when this rank's part is done.
+  virtual void complete() = 0;
+  /// The same without blocking: false when there is more to come.
+  virtual bool progress() = 0;
+
+ private:
   Place place_;
   std::int64_t number_;
   const char* name_;
   bool done_ = false;
-  std::vector<MPI_Request> requests_;
 };
 
 /// Calls f(first, count) for the pieces of n elements.
@@ -91,7 +108,7 @@ class AllGather final : public Pending {
  public:
   AllGather(const Place& place_of, MPI_Comm comm, int rank, std::int64_t longest, const std::byte* mine, std::byte* all,
             std::span<const std::int64_t> bytes_of, const std::vector<std::int64_t>& offsets)
-      : Pending(place_of, "all-gather") {
+      : Pending(place_of, "all-gather"), requests_("all-gather") {
     const std::int64_t own = bytes_of[static_cast<std::size_t>(rank)];
     std::byte* place = all + offsets[static_cast<std::size_t>(rank)];
     if (offsets.back() <= longest) {
@@ -99,75 +116,146 @@ class AllGather final : public Pending {
       starts_.assign(offsets.begin(), offsets.end() - 1);
       const void* from = own == 0 || mine == place ? MPI_IN_PLACE : mine;
       check_mpi(MPI_Iallgatherv(from, static_cast<int>(own), MPI_BYTE, all, counts_.data(), starts_.data(), MPI_BYTE,
-                                comm, add()),
+                                comm, requests_.add()),
                 "all-gather");
       return;
     }
     if (own > 0 && mine != place) std::memcpy(place, mine, static_cast<std::size_t>(own));
     for (std::size_t r = 0; r < bytes_of.size(); ++r) {
       in_pieces(bytes_of[r], longest, [&](std::int64_t at, int n) {
-        check_mpi(MPI_Ibcast(all + offsets[r] + at, n, MPI_BYTE, static_cast<int>(r), comm, add()), "all-gather");
+        check_mpi(MPI_Ibcast(all + offsets[r] + at, n, MPI_BYTE, static_cast<int>(r), comm, requests_.add()),
+                  "all-gather");
       });
     }
   }
 
  private:
+  void complete() override { requests_.wait(); }
+  bool progress() override { return requests_.test(); }
+  Requests requests_;
   std::vector<int> counts_, starts_;  // MPI reads them until the gather is done
 };
 
-/// The blocks of all other ranks for this one, received beside each other and then summed in the order of ranks, so
-/// that the sum does not depend on who came first. MPI_Ireduce_scatter of Open MPI 4 reduces everything to rank 0 and
-/// hands it out from there, with twice this memory.
+/// Memory that collectives of one communicator borrow in turn: taken once, not in every step.
+using Pool = std::vector<std::vector<float>>;
+
+/// Sums this rank's block over the ranks. Everything is sent at once; pieces of the other ranks' blocks are received
+/// side by side, the next ones while the last are summed in the order of ranks, so that the sum does not depend on who
+/// came first and a piece is still in the cache when it is added. MPI_Ireduce_scatter of Open MPI 4 reduces everything
+/// to rank 0 and hands it out from there, with memory for all of it.
 class ReduceScatter final : public Pending {
  public:
-  ReduceScatter(const Place& place_of, MPI_Comm comm, int rank, std::int64_t longest, float* full, float* mine,
-                const std::vector<std::int64_t>& offsets)
-      : Pending(place_of, "reduce-scatter"), rank_(rank), ranks_(static_cast<int>(offsets.size()) - 1), mine_(mine) {
-    const auto count_of = [&](int r) {
-      return offsets[static_cast<std::size_t>(r) + 1] - offsets[static_cast<std::size_t>(r)];
-    };
-    own_ = full + offsets[static_cast<std::size_t>(rank)];
-    count_ = count_of(rank);
-    received_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(count_ * (ranks_ - 1)));
-    for (int i = 1; i < ranks_; ++i) {
-      const int peer = (rank + ranks_ - i) % ranks_;
-      in_pieces(count_, longest, [&](std::int64_t at, int n) {
-        check_mpi(MPI_Irecv(from(peer) + at, n, MPI_FLOAT, peer, 0, comm, add()), "reduce-scatter");
-      });
-    }
+  ReduceScatter(const Place& place_of, MPI_Comm comm, int rank, std::int64_t longest, int tag, float* full, float* mine,
+                const std::vector<std::int64_t>& offsets, const std::shared_ptr<Pool>& pool)
+      : Pending(place_of, "reduce-scatter"),
+        comm_(comm),
+        rank_(rank),
+        ranks_(static_cast<int>(offsets.size()) - 1),
+        tag_(tag),
+        piece_(std::min(longest, kPiece)),
+        mine_(mine),
+        pool_(pool) {
+    const auto at = [&](int r) { return offsets[static_cast<std::size_t>(r)]; };
+    own_ = full + at(rank);
+    count_ = at(rank + 1) - at(rank);
     for (int i = 1; i < ranks_; ++i) {
       const int peer = (rank + i) % ranks_;
-      float* block = full + offsets[static_cast<std::size_t>(peer)];
-      in_pieces(count_of(peer), longest, [&](std::int64_t at, int n) {
-        check_mpi(MPI_Isend(block + at, n, MPI_FLOAT, peer, 0, comm, add()), "reduce-scatter");
+      float* block = full + at(peer);
+      in_pieces(at(peer + 1) - at(peer), piece_, [&](std::int64_t begin, int n) {
+        check_mpi(MPI_Isend(block + begin, n, MPI_FLOAT, peer, tag_, comm_, sends_.add()), "reduce-scatter");
       });
     }
   }
 
  private:
-  float* from(int peer) const { return received_.get() + count_ * (peer < rank_ ? peer : peer - 1); }
-  void finish() override {
+  static constexpr std::int64_t kPiece = 1 << 18;  // floats: 1 MiB
+
+  void complete() override {
+    begin();
+    while (summed_ < count_) {
+      arriving_[turn_]->wait();
+      advance();
+    }
+    sends_.wait();
+    end();
+  }
+  bool progress() override {
+    begin();
+    while (summed_ < count_) {
+      if (!arriving_[turn_]->test()) return false;
+      advance();
+    }
+    if (!sends_.test()) return false;
+    end();
+    return true;
+  }
+  // Borrows memory and asks for the first two pieces; once.
+  void begin() {
+    if (std::exchange(begun_, true) || count_ == 0) return;
+    if (!pool_->empty()) {
+      memory_ = std::move(pool_->back());
+      pool_->pop_back();
+    }
+    memory_.resize(static_cast<std::size_t>(2 * piece_ * (ranks_ - 1)));
+    ask();
+    ask();
+  }
+  // Asks all other ranks for the next piece.
+  void ask() {
+    if (asked_ >= count_) return;
+    const auto slot = static_cast<std::size_t>(asked_ / piece_ % 2);
+    arriving_[slot].emplace("reduce-scatter");
+    const auto n = static_cast<int>(std::min(piece_, count_ - asked_));
+    for (int i = 1; i < ranks_; ++i) {
+      const int peer = (rank_ + ranks_ - i) % ranks_;
+      check_mpi(MPI_Irecv(from(peer, slot), n, MPI_FLOAT, peer, tag_, comm_, arriving_[slot]->add()), "reduce-scatter");
+    }
+    asked_ += n;
+  }
+  // Sums the piece that has arrived and asks for one in its place.
+  void advance() {
     constexpr std::int64_t kChunk = 4096;
+    const std::int64_t n = std::min(piece_, count_ - summed_);
     std::vector<const float*> terms;
-    for (int r = 0; r < ranks_; ++r) terms.push_back(r == rank_ ? own_ : from(r));
-#pragma omp parallel for schedule(static) if (count_ > 16 * kChunk)
-    for (std::int64_t begin = 0; begin < count_; begin += kChunk) {
-      const std::int64_t n = std::min(kChunk, count_ - begin);
+    for (int r = 0; r < ranks_; ++r) terms.push_back(r == rank_ ? own_ + summed_ : from(r, turn_));
+    float* to = mine_ + summed_;
+#pragma omp parallel for schedule(static) if (n > 16 * kChunk)
+    for (std::int64_t begin = 0; begin < n; begin += kChunk) {
+      const std::int64_t m = std::min(kChunk, n - begin);
       std::array<float, kChunk> sum;
-      std::copy_n(terms[0] + begin, n, sum.data());
+      std::copy_n(terms[0] + begin, m, sum.data());
       for (std::size_t r = 1; r < terms.size(); ++r) {
         const float* term = terms[r] + begin;
-        for (std::int64_t i = 0; i < n; ++i) sum[static_cast<std::size_t>(i)] += term[i];
+        for (std::int64_t i = 0; i < m; ++i) sum[static_cast<std::size_t>(i)] += term[i];
       }
-      std::copy_n(sum.data(), n, mine_ + begin);
+      std::copy_n(sum.data(), m, to + begin);
     }
-    received_.reset();
+    summed_ += n;
+    turn_ = 1 - turn_;
+    ask();
   }
-  int rank_, ranks_;
+  // Gives the memory back.
+  void end() {
+    if (!memory_.empty()) pool_->push_back(std::move(memory_));
+    memory_.clear();
+  }
+  float* from(int peer, std::size_t slot) {
+    return memory_.data() +
+           piece_ * (static_cast<std::int64_t>(slot) * (ranks_ - 1) + (peer < rank_ ? peer : peer - 1));
+  }
+
+  MPI_Comm comm_;
+  int rank_, ranks_, tag_;
+  std::int64_t piece_;
   float* mine_;
   const float* own_ = nullptr;
-  std::int64_t count_ = 0;
-  std::unique_ptr<float[]> received_;
+  std::int64_t count_ = 0, asked_ = 0, summed_ = 0;
+  std::size_t turn_ = 0;
+  bool begun_ = false;
+  Requests sends_{"reduce-scatter"};
+  std::array<std::optional<Requests>, 2> arriving_;
+  std::vector<float> memory_;
+  std::shared_ptr<Pool> pool_;
 };
 
 class MpiCommunicator final : public Communicator {
@@ -237,7 +325,8 @@ class MpiCommunicator final : public Communicator {
   Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
     const std::vector<std::int64_t> offsets = offsets_of(count_of, size_, "reduce-scatter");
     if (offsets.back() == 0) return {};
-    return Request(std::make_unique<ReduceScatter>(place_, comm_, rank_, longest_, full, mine, offsets));
+    tag_ = (tag_ + 1) % kTags;
+    return Request(std::make_unique<ReduceScatter>(place_, comm_, rank_, longest_, tag_, full, mine, offsets, pool_));
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
@@ -317,6 +406,9 @@ class MpiCommunicator final : public Communicator {
   std::uint64_t key_;
   std::int64_t longest_;
   int rank_ = 0, size_ = 1;
+  static constexpr int kTags = 32768;  // what MPI allows at least; as many may be under way
+  int tag_ = 0;                        // of the last reduce-scatter: their pieces must not meet
+  std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
   Place place_;
   std::unique_ptr<Watchdog> watchdog_;
 };

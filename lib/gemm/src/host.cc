@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kTileColumns = 4096;      // a row of sums fits the first-level cache
 constexpr std::int64_t kTileElements = 1 << 20;  // 4 MiB of sums
+constexpr std::int64_t kLongest = 4096;          // of any dimension of one multiplication
 constexpr std::int64_t kTileAlign = 64;          // rows and columns of a tile, so that kernels have no tails
 constexpr std::int64_t kParallelFrom = 16384;    // elements below which threads cost more than they give
 
@@ -53,15 +54,12 @@ std::size_t HostGemm::scratch_bytes() const { return scratchpad_.bytes() + sums_
 
 void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const Options& options) {
   if (c.size() == 0) return;
-  View left = a.matrix, right = b.matrix;
-  if (upcast_ && left.dtype == DType::bf16) {
-    left = upcast(dry, left, a_);
-    right = upcast(dry, right, b_);
-  }
+  const View &left = a.matrix, &right = b.matrix;
   const Epilogue epilogue = epilogue_of(a, b, options);
   const bool scaled = epilogue.scale_a != nullptr || epilogue.scale_b != nullptr;
-  const bool rounded = c.dtype == DType::bf16 && left.dtype == DType::f32;
-  if (scaled || rounded || !epilogue.bias.empty() || left.shape[1] == 0) {
+  const bool rounded = c.dtype == DType::bf16 && (upcast_ || left.dtype == DType::f32);
+  const bool in_parts = c.dtype == DType::bf16 && left.shape[1] > kLongest;
+  if (scaled || rounded || in_parts || !epilogue.bias.empty() || left.shape[1] == 0) {
     run_tiles(dry, left, right, c, epilogue);
   } else {
     multiply(dry, left, right, c, options.accumulate);
@@ -88,10 +86,30 @@ View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
   return by_columns ? to.transposed() : to;
 }
 
+// Long dimensions are cut: operands are packed whole, and upcast whole, so scratch would grow with the vocabulary and
+// lie in memory rather than in the cache. A long contraction is summed piece by piece in c.
 void HostGemm::multiply(bool dry, const View& a, const View& b, const View& c, bool accumulate) {
-  Plan& plan = plans_.find(key_of(a, b, c, accumulate));
+  const std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[1];
+  const std::int64_t rows = piece(m, kLongest), columns = piece(n, kLongest), depth = piece(k, kLongest);
+  for (std::int64_t j = 0; j < n; j += columns) {
+    for (std::int64_t i = 0; i < m; i += rows) {
+      const std::int64_t i_end = std::min(m, i + rows), j_end = std::min(n, j + columns);
+      const View part = c.rows(i, i_end).columns(j, j_end);
+      for (std::int64_t p = 0; p < k; p += depth) {
+        const std::int64_t p_end = std::min(k, p + depth);
+        multiply_once(dry, a.rows(i, i_end).columns(p, p_end), b.rows(p, p_end).columns(j, j_end), part,
+                      accumulate || p > 0);
+      }
+    }
+  }
+}
+
+void HostGemm::multiply_once(bool dry, const View& a, const View& b, const View& c, bool accumulate) {
+  const bool upcast_both = upcast_ && a.dtype == DType::bf16;
+  const View left = upcast_both ? upcast(dry, a, a_) : a, right = upcast_both ? upcast(dry, b, b_) : b;
+  Plan& plan = plans_.find(key_of(left, right, c, accumulate));
   scratchpad_.need(plan.scratchpad_bytes());
-  if (!dry) plan.run(a.data, b.data, c.data, scratchpad_.memory());
+  if (!dry) plan.run(left.data, right.data, c.data, scratchpad_.memory());
 }
 
 void HostGemm::run_tiles(bool dry, const View& a, const View& b, const View& c, const Epilogue& epilogue) {

@@ -24,6 +24,7 @@ class HostGemm {
  private:
   View upcast(bool dry, const View& v, Scratch& scratch);
   void multiply(bool dry, const View& a, const View& b, const View& c, bool accumulate);
+  void multiply_once(bool dry, const View& a, const View& b, const View& c, bool accumulate);
   void run_tiles(bool dry, const View& a, const View& b, const View& c, const Epilogue& epilogue);
 
   bool upcast_;

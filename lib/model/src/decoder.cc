@@ -15,7 +15,7 @@ namespace {
 using dtype::DType;
 using tensor::take;
 
-constexpr std::int64_t kHeadBlockBytes = 32 << 20;  // of logits
+constexpr std::int64_t kHeadBlockBytes = 64 << 20;  // of logits: fewer passes over the head's weight and gradient
 
 // One micro-batch on its way through the model.
 struct MicroBatch {
@@ -239,7 +239,9 @@ void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& wei
 
 std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType activation) {
   const std::int64_t fit = kHeadBlockBytes / (vocabulary * static_cast<std::int64_t>(dtype::size_of(activation)));
-  return std::min(rows, std::max<std::int64_t>(16, fit / 16 * 16));
+  const std::int64_t grain = fit < 256 ? 16 : 256, most = std::max<std::int64_t>(16, fit / grain * grain);
+  const std::int64_t blocks = (rows + most - 1) / most;
+  return blocks <= 1 ? rows : ((rows + blocks - 1) / blocks + grain - 1) / grain * grain;
 }
 
 gemm::Count planned_fp8(const hf::Config& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,

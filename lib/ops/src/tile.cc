@@ -1,8 +1,9 @@
-// Register blocks of kTileRows x (1 or 2) vectors; every block walks the whole contraction before it touches memory
-// again.
+// Register blocks of kTileRows x kColumnVectors vectors, as many as registers hold; every block walks the whole
+// contraction before it touches memory again.
 #include "tile.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #ifdef __AVX512BF16__
 #include <immintrin.h>
@@ -10,6 +11,12 @@
 
 namespace fp8::ops {
 namespace {
+
+#ifdef __AVX512F__
+constexpr int kColumnVectors = 2;
+#else
+constexpr int kColumnVectors = 1;
+#endif
 
 using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 using Pairs [[gnu::vector_size(kLanes * sizeof(Pair))]] = Pair;
@@ -28,7 +35,11 @@ inline void add_product(Vector& sum, Pair left, const Pairs& right) {
   sum = (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(Pairs{} + left), (__m512bh)right);
 }
 #else
-inline void add_product(Vector&, Pair, const Pairs&) { __builtin_unreachable(); }
+// What the processor would do, in two steps: slower than f32 tiles, and here so that the code is the same everywhere.
+inline void add_product(Vector& sum, Pair left, const Pairs& right) {
+  sum += std::bit_cast<float>(left << 16) * std::bit_cast<Vector>(right << 16);
+  sum += std::bit_cast<float>(left & 0xFFFF0000u) * std::bit_cast<Vector>(right & 0xFFFF0000u);
+}
 #endif
 
 // c [kTileRows, kColumns vectors]
@@ -61,17 +72,17 @@ template <class V, class Word>
 void multiply(std::int64_t m, std::int64_t n, std::int64_t k, Left<Word> a, Rectangle<const Word> b, Rectangle<float> c,
               bool accumulate) {
   for (std::int64_t column = 0; column < n;) {
-    const bool two = n - column >= 2 * kLanes;
+    const bool wide = n - column >= kColumnVectors * kLanes;
     const Rectangle<const Word> right{b.data + column, b.stride};
     for (std::int64_t i = 0; i < m; i += kTileRows) {
       const Left<Word> left{a.data + i * a.row, a.row, a.column};
       const Rectangle<float> out{c.data + i * c.stride + column, c.stride};
-      if (two)
-        multiply_block<2, V>(k, left, right, out, accumulate);
+      if (wide)
+        multiply_block<kColumnVectors, V>(k, left, right, out, accumulate);
       else
         multiply_block<1, V>(k, left, right, out, accumulate);
     }
-    column += two ? 2 * kLanes : kLanes;
+    column += wide ? kColumnVectors * kLanes : kLanes;
   }
 }
 

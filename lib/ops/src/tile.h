@@ -44,7 +44,7 @@ void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<float> a
                    Rectangle<float> c, bool accumulate);
 
 /// The same over pairs: k pairs are contracted, and the right operand's rows hold pairs too. Products are exact, sums
-/// f32; the processor takes subnormal bf16 for zero. Only where kMultipliesPairs.
+/// f32; a processor that multiplies pairs takes subnormal bf16 for zero. Slow where kMultipliesPairs is false.
 void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<Pair> a, Rectangle<const Pair> b,
                    Rectangle<float> c, bool accumulate);
 

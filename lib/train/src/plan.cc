@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fp8/base/text.h"
+#include "records.h"
 #include "saver.h"
 
 namespace fp8::train {
@@ -30,14 +31,15 @@ MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, cons
     store.begin_micro_batch(0, 1);
     decoder.forward_backward(ctx, engine, store, batch, 1, losses);
   }
-  return {arena.peak(), engine.scratch_bytes(), arena.usage_at_peak()};
+  return {arena.peak(), engine.scratch_bytes(), static_cast<std::size_t>(peak_memory()), arena.usage_at_peak()};
 }
 
 json::Value MemoryPlan::to_json() const {
   json::Object o;
   for (const device::Usage& u : usage) o.set(u.category, u.bytes);
   o.set("matmul scratch", scratch);
-  o.set("total", bytes + scratch);
+  o.set("program", program);
+  o.set("total", total());
   return o;
 }
 
@@ -48,12 +50,13 @@ std::string MemoryPlan::to_text() const {
   };
   for (const device::Usage& u : usage) line(u.category, u.bytes);
   line("matmul scratch", scratch);
-  line("total, each rank", bytes + scratch);
+  line("program", program);
+  line("total, each rank", total());
   return text;
 }
 
 std::string MemoryPlan::largest_users() const {
-  std::string text = human_bytes(bytes + scratch) + " on each rank";
+  std::string text = human_bytes(total()) + " on each rank";
   for (std::size_t i = 0; i < std::min<std::size_t>(3, usage.size()); ++i)
     text += (i == 0 ? ": " : ", ") + usage[i].category + " " + human_bytes(usage[i].bytes);
   return text;

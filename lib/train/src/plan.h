@@ -10,7 +10,9 @@ namespace fp8::train {
 struct MemoryPlan {
   std::size_t bytes = 0;             // of the arena
   std::size_t scratch = 0;           // of the matmul engine, beside it
+  std::size_t program = 0;           // resident before any of it: code, libraries, MPI
   std::vector<device::Usage> usage;  // by category at the arena's peak
+  std::size_t total() const { return bytes + scratch + program; }
   json::Value to_json() const;
   std::string to_text() const;
   // The total and the largest three: "704 GiB on each rank: activations 600 GiB, moments 978 KiB, gradients 489 KiB".
