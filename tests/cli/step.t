@@ -31,6 +31,7 @@ refused "data that is not there" 'none.h5: No such file' m.h5 --data none.h5 $ba
 refused "a model as data" 'm.h5: not a token file' m.h5 --data m.h5 $base
 refused "a text as data" 'text.txt: not a token file' m.h5 --data text.txt $base
 refused "a folder as data" 'hf: not a regular file' m.h5 --data hf $base
+refused "a GPU where there is none" '--device cuda: (no |this build has no )' m.h5 --data d.h5 $base --device cuda
 refused "a device as data" '/dev/null: not a regular file' m.h5 --data /dev/null $base
 head -c 5000 d.h5 >sd.h5
 refused "data cut short" 'sd.h5: truncated: 5000 bytes of' m.h5 --data sd.h5 $base

@@ -6,9 +6,9 @@
 
 #include "blocks.h"
 #include "clear_signs.cuh"
+#include "cuda.h"
 #include "flight.h"
 #include "fp8/device/cuda.h"
-#include "cuda.h"
 #include "nccl_library.h"
 
 namespace fp8::comm::cuda {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "fp8/base/text.h"
 #include "fp8/comm/comm.h"
 #include "mpi_c.h"
 #include "mpi_communicator.h"
@@ -37,6 +38,15 @@ bool launched() {
   // An allocation's shell and batch script have SLURM_PROCID too; only srun adds a way to reach the other tasks.
   const bool srun = is_set("SLURM_PROCID") && (is_set("PMI_RANK") || is_set("PMI_FD") || is_set("PMI2_RANK"));
   return (is_set("PMIX_RANK") || srun) && !says_one("SLURM_STEP_NUM_TASKS");
+}
+
+int local_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
+    const char* const value = std::getenv(name);
+    if (const auto rank = parse_int64(value != nullptr ? value : ""); rank && *rank >= 0 && *rank < 1 << 20)
+      return static_cast<int>(*rank);
+  }
+  return 0;
 }
 
 Session::Session() {

@@ -16,12 +16,14 @@ void Timer::begin(const Span& span) {
     return;
   }
   profile_->busy_ = true;
+  synchronize(ctx_);
   at_ = profile_->spans_.size();
   profile_->spans_.push_back(span);
   profile_->spans_[at_].begin = now_ns();
 }
 
 void Timer::end() {
+  synchronize(ctx_);
   profile_->spans_[at_].end = now_ns();
   profile_->busy_ = false;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 
+#include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
 #include "fp8/optim/adamw_element.h"
@@ -149,11 +150,11 @@ std::uint32_t with_type(DType type, const char* what, F&& f) {
   throw Error(std::string("AdamW: ") + what + " must be float32 or bfloat16");
 }
 
-void check(const Block& b) {
+void check(const Context& ctx, const Block& b) {
   const auto fits = [&](const View& view, const char* what) {
     if (view.size() != b.master.size()) throw Error(std::string("AdamW: ") + what + " differs from master in size");
     if (!view.contiguous()) throw Error(std::string("AdamW: ") + what + " is not contiguous");
-    if (view.place != device::Place::host) throw Error(std::string("AdamW: ") + what + " is not in host memory");
+    if (view.place != ctx.place) throw Error(std::string("AdamW: ") + what + " does not lie where the work is");
   };
   fits(b.master, "master");
   fits(b.gradient, "gradient");
@@ -181,7 +182,7 @@ Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, double n
 }
 
 void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars) {
-  check(block);
+  check(ctx, block);
   if (ctx.dry || block.master.size() == 0) return;
   const bool same = block.copy.data == block.master.data && block.copy.dtype == block.master.dtype;
   const bool copies = !block.copy.empty() && !same;
@@ -189,6 +190,11 @@ void adamw(const Context& ctx, const Block& block, const Settings& settings, con
                             2 * tensor::bytes_of(block.master, block.m, block.v) + tensor::bytes_of(block.gradient) +
                                 (copies ? tensor::bytes_of(block.copy) : 0.0),
                             15 * static_cast<double>(block.master.size()));
+  if (ctx.place == device::Place::cuda) {
+    Block there = block;
+    if (!copies) there.copy = {};
+    return cuda::adamw(ctx, there, settings, scalars);
+  }
   const std::uint32_t amax = with_type(block.master.dtype, "master", [&]<class P>(P) {
     return with_type(block.m.dtype, "moments", [&]<class M>(M) {
       const auto run = [&]<class C>(C* copy) {

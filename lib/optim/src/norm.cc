@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
 #include "fp8/optim/adamw.h"
@@ -32,9 +33,9 @@ double sum_block(const float* x, std::int64_t n) {
 }  // namespace
 
 double sum_of_squares(const Context& ctx, const View& x) {
-  if (!x.contiguous() || x.place != device::Place::host) {
-    throw Error("sum of squares: needs contiguous numbers in host memory");
-  }
+  if (!x.contiguous()) throw Error("sum of squares: needs contiguous numbers");
+  if (x.place != ctx.place) throw Error("sum of squares: the numbers do not lie where the work is");
+  if (ctx.place == device::Place::cuda) return cuda::sum_of_squares(ctx, x);
   const std::int64_t n = x.size(), blocks = (n + kBlock - 1) / kBlock;
   const float* data = x.as<const float>();
   if (ctx.dry) return 0;

@@ -196,7 +196,7 @@ TEST(AdamW, RefusesViewsThatDoNotFit) {
   expect_error(b, "AdamW: gradient is not contiguous");
   b = state.whole();
   b.m.place = device::Place::cuda;
-  expect_error(b, "AdamW: first moment is not in host memory");
+  expect_error(b, "AdamW: first moment does not lie where the work is");
   b = state.whole();
   b.amax = state.gradient.view();
   expect_error(b, "AdamW: amax must be one number");

@@ -127,6 +127,22 @@ View take(const device::Context& ctx, DType dtype, Shape shape, std::string_view
   return v;
 }
 
+void copy_across(const device::Context& ctx, const View& from, const View& to) {
+  if (from.dtype != to.dtype || from.size() != to.size() || !from.contiguous() || !to.contiguous())
+    throw Error("a copy between places: the views do not fit");
+  device::copy_bytes(ctx, to.data, to.place, from.data, from.place, from.bytes());
+}
+
+View to_place(const device::Context& ctx, const View& host, std::string_view category) {
+  if (ctx.place == Place::host) return host;
+  if (!host.contiguous()) throw Error("a view with gaps cannot be copied to a device");
+  View there = host;
+  there.place = ctx.place;
+  there.data = ctx.arena->take(host.bytes(), category);
+  device::copy_bytes(ctx, there.data, ctx.place, host.data, Place::host, host.bytes());
+  return there;
+}
+
 Tensor::Tensor(DType dtype, Shape shape, Place place, const char* what)
     : buffer_(bytes_of(dtype, shape), place, what), view_(make_view(buffer_.data(), dtype, place, shape)) {}
 

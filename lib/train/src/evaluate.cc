@@ -6,6 +6,7 @@
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
 #include "records.h"
+#include "workplace.h"
 
 namespace fp8::train {
 namespace {
@@ -63,19 +64,21 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   });
   check_same_on_all_ranks(world, shared);
   verify_all(world, config.model);
+  const Workplace work(config.place, config.precision, world);
   StoreOptions options = store_options(config.precision, nullptr);
   options.training = false;
   const std::int64_t batch = std::min(config.batch_size, sampler->samples());
   const model::DecoderOptions decoder_options{config.precision.activations, model::Recompute::none};
-  const MemoryPlan plan = plan_memory(world, setup.model, setup.table, options, decoder_options, batch, setup.length);
+  const MemoryPlan plan = plan_memory(work.context(), work.group(), setup.model, setup.table, options, decoder_options,
+                                      batch, setup.length);
   std::optional<device::Arena> arena;
   std::optional<ParameterStore> store;
-  Context ctx;
+  Context ctx = work.context();
   comm::agree(world, [&] {
-    arena.emplace(plan.bytes, device::Place::host);
+    arena.emplace(plan.bytes, work.place());
     ctx.arena = &*arena;
-    store.emplace(ctx, world, setup.model, setup.table, options);
-    load(model::open_checkpoint(config.model), *store, false);
+    store.emplace(ctx, work.group(), setup.model, setup.table, options);
+    load(ctx, model::open_checkpoint(config.model), *store, false);
   });
   store->masters_changed(ctx);
   gemm::Engine engine;
@@ -94,7 +97,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
     if (config.precision.precision == Precision::fp8 && engine.counts().linear(gemm::Kind::fp8).gemms == 0)
       throw Error("FP8 was asked for and none ran", Exit::fp8_missing);
   });
-  journal.emit(eval_record(-1, sum, config.precision));
+  journal.emit(eval_record(-1, sum, config.precision, work.place()));
   journal.rethrow();
 }
 

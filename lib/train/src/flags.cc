@@ -62,6 +62,13 @@ Flag choice(std::string name, std::string fallback, std::vector<std::string> cho
           .group = std::move(group)};
 }
 
+// --device as a place; nothing for auto.
+std::optional<device::Place> place_of(const cli::Arguments& a) {
+  const std::string& name = a.text("device");
+  if (name == "auto") return std::nullopt;
+  return name == "cuda" ? device::Place::cuda : device::Place::host;
+}
+
 std::vector<std::string> recipe_names() {
   std::vector<std::string> names;
   for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
@@ -76,6 +83,8 @@ std::vector<std::string> schedule_choices() {
 
 void add_precision(std::vector<Flag>& flags) {
   const std::string g = "Precision";
+  flags.push_back(choice("device", "auto", {"auto", "cpu", "cuda"},
+                         "where to compute; auto: on a GPU for each rank where there is one, else on the CPU", g));
   flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"}, "what the matmuls of linear layers run in", g));
   flags.push_back(choice("activations", "", {"bf16", "f32"},
                          "type of everything else; f32 with fp8 checks a recipe to many digits [bf16; f32 with fp32]",
@@ -263,6 +272,7 @@ Config step_config(const cli::Arguments& a) {
   c.until_step = or_zero(a, "until-step", &cli::Arguments::integer);
   c.seed = static_cast<std::uint64_t>(a.integer("seed"));
   c.precision = precision_of(a);
+  c.place = place_of(a);
   read_betas(a.text("betas"), c.optimizer);
   c.optimizer.eps = static_cast<float>(a.real("eps"));
   c.optimizer.weight_decay = static_cast<float>(a.real("weight-decay"));
@@ -314,6 +324,7 @@ EvalConfig eval_config(const cli::Arguments& a) {
   c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
   c.batch_size = a.integer("batch-size");
   c.precision = precision_of(a);
+  c.place = place_of(a);
   c.per_token = a.flag("per-token");
   return c;
 }

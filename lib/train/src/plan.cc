@@ -9,22 +9,23 @@
 
 namespace fp8::train {
 
-MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, const std::vector<model::Parameter>& table,
-                       const StoreOptions& options, const model::DecoderOptions& decoder_options,
-                       std::int64_t sequences, std::int64_t length, bool snapshot) {
+MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::Config& config,
+                       const std::vector<model::Parameter>& table, const StoreOptions& options,
+                       const model::DecoderOptions& decoder_options, std::int64_t sequences, std::int64_t length,
+                       bool snapshot) {
   device::Arena arena;
-  Context ctx;
-  ctx.arena = &arena;
+  Context ctx = at.with(arena);
   ctx.dry = true;
   ParameterStore store(ctx, world, config, table, options);
-  if (snapshot) {
+  if (snapshot && ctx.place == device::Place::host) {
     const Snapshot copy(ctx, store);
   }
   gemm::Engine engine;
   const model::Decoder decoder(config, decoder_options);
   std::int32_t unread = 0;
   const View tokens = tensor::make_view(&unread, DType::i32, device::Place::host, {sequences, length});
-  const model::Batch batch{tokens, tokens, sequences, length};
+  const model::Batch batch{tensor::to_place(ctx, tokens, "activations"), tensor::to_place(ctx, tokens, "activations"),
+                           sequences, length};
   const View losses = tensor::take(ctx, DType::f32, {sequences * length}, "activations");
   decoder.forward(ctx, engine, store, batch, losses);
   if (options.training) {

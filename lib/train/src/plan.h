@@ -20,9 +20,11 @@ struct MemoryPlan {
 };
 
 // Lays out `options`, with what --async-save copies when `snapshot`, and runs one micro-batch of [sequences, length]
-// without computing: forward and backward when training.
-MemoryPlan plan_memory(comm::Communicator& world, const hf::Config& config, const std::vector<model::Parameter>& table,
-                       const StoreOptions& options, const model::DecoderOptions& decoder, std::int64_t sequences,
-                       std::int64_t length, bool snapshot = false);
+// without computing where `at` works: forward and backward when training. What a device run keeps in host memory is not
+// in it.
+MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::Config& config,
+                       const std::vector<model::Parameter>& table, const StoreOptions& options,
+                       const model::DecoderOptions& decoder, std::int64_t sequences, std::int64_t length,
+                       bool snapshot = false);
 
 }  // namespace fp8::train

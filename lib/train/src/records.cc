@@ -19,8 +19,10 @@ namespace {
 
 constexpr std::size_t kMostUnwritten = std::size_t{16} << 20;  // bytes of records that wait for the log
 
-// FP8 on the host is emulated; on a device of this build's kinds it is not.
-bool emulated(const PrecisionConfig& p) { return p.precision == Precision::fp8; }
+// FP8 on the host is emulated; a GPU without FP8 was refused.
+bool emulated(const PrecisionConfig& p, device::Place place) {
+  return p.precision == Precision::fp8 && place == device::Place::host;
+}
 
 json::Value recipe_of(const PrecisionConfig& p) {
   return p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value();
@@ -127,8 +129,8 @@ void Journal::rethrow() const {
 }
 
 json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table,
-                       const MemoryPlan& plan, const json::Value& mesh, std::int64_t tokens_per_step,
-                       std::int64_t first_step) {
+                       const MemoryPlan& plan, const Workplace& work, const json::Value& mesh,
+                       std::int64_t tokens_per_step, std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
     linears.push_back(json::object({{"name", l.name}, {"fate", fate_of(l)}, {"reason", l.reason}}));
@@ -144,13 +146,14 @@ json::Value run_record(const Config& config, const hf::Config& model, const std:
                        {"tokens_per_step", tokens_per_step},
                        {"precision", std::string(name_of(config.precision.precision))},
                        {"recipe", recipe_of(config.precision)},
-                       {"emulated", emulated(config.precision)},
+                       {"emulated", emulated(config.precision, work.place())},
+                       {"device", work.name()},
                        {"memory_plan", plan.to_json()},
                        {"linears", std::move(linears)}});
 }
 
-json::Value step_record(const Config& config, const StepResult& r, const Position& after, std::int64_t tokens_per_step,
-                        double matmul_parameters, std::int64_t memory_peak_bytes) {
+json::Value step_record(const Config& config, device::Place place, const StepResult& r, const Position& after,
+                        std::int64_t tokens_per_step, double matmul_parameters, std::int64_t memory_peak_bytes) {
   const double tokens_per_s = static_cast<double>(tokens_per_step) / r.seconds;
   json::Value v = json::object({{"type", "step"},
                                 {"step", after.step},
@@ -165,7 +168,7 @@ json::Value step_record(const Config& config, const StepResult& r, const Positio
                                 {"memory_peak_bytes", memory_peak_bytes},
                                 {"precision", std::string(name_of(config.precision.precision))},
                                 {"recipe", recipe_of(config.precision)},
-                                {"emulated", emulated(config.precision)},
+                                {"emulated", emulated(config.precision, place)},
                                 {"fp8_flop_share", r.gemms.fp8_share()},
                                 {"fp8_gemms", r.gemms.linear(gemm::Kind::fp8).gemms},
                                 {"bf16_gemms", r.gemms.linear(gemm::Kind::bf16).gemms},
@@ -177,7 +180,7 @@ json::Value step_record(const Config& config, const StepResult& r, const Positio
   return v;
 }
 
-json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision) {
+json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision, device::Place place) {
   const double loss = sum.targets > 0 ? sum.loss / static_cast<double>(sum.targets) : 0;
   json::Value v = json::object({{"type", "eval"}});
   json::Object& o = v.as_object();
@@ -187,7 +190,7 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionCo
   o.set("perplexity", std::exp(loss));
   o.set("precision", std::string(name_of(precision.precision)));
   o.set("recipe", recipe_of(precision));
-  o.set("emulated", emulated(precision));
+  o.set("emulated", emulated(precision, place));
   return v;
 }
 

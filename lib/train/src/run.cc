@@ -19,6 +19,7 @@
 #include "profile.h"
 #include "records.h"
 #include "saver.h"
+#include "workplace.h"
 
 namespace fp8::train {
 namespace {
@@ -126,7 +127,7 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
 // The loop and what hangs on it.
 class Run {
  public:
-  Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal,
+  Run(const Setup& setup, const Workplace& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
       const data::TokenFile& tokens, const data::TokenFile* eval_tokens);
   // Fills the parameters; nothing is written yet. Collective.
   void load_state();
@@ -145,11 +146,12 @@ class Run {
 
   const Setup& setup_;
   const Config& config_;
+  const Workplace& work_;
   comm::Communicator& world_;
   const Hooks& hooks_;
   Journal& journal_;
   const data::TokenFile* eval_tokens_;
-  quant::CastCounts casts_;
+  device::Buffer casts_;
   MemoryPlan plan_;
   device::Arena arena_;
   Context ctx_;
@@ -179,27 +181,30 @@ StoreOptions options_of(const Config& c, quant::CastCounts* counts) {
   return o;
 }
 
-MemoryPlan plan_of(const Setup& s, comm::Communicator& world) {
-  return plan_memory(world, s.model, s.active, options_of(s.config, nullptr),
+MemoryPlan plan_of(const Setup& s, const Workplace& work) {
+  return plan_memory(work.context(), work.group(), s.model, s.active, options_of(s.config, nullptr),
                      {s.config.precision.activations, s.config.recompute}, s.config.batch_size, s.config.seq_length,
                      s.config.async_save);
 }
 
-Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Journal& journal,
+Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
          const data::TokenFile& tokens, const data::TokenFile* eval_tokens)
     : setup_(setup),
       config_(setup.config),
+      work_(work),
       world_(world),
       hooks_(hooks),
       journal_(journal),
       eval_tokens_(eval_tokens),
-      plan_(plan_of(setup, world)),
+      casts_(sizeof(quant::CastCounts), work.place(), "counts of casts"),
+      plan_(plan_of(setup, work)),
+      ctx_(work.context()),
       decoder_(setup.model, {setup.config.precision.activations, setup.config.recompute}),
       sampler_(tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
       position_(setup.position),
       profiler_(setup.config) {
   try {
-    arena_ = device::Arena(plan_.bytes, device::Place::host);
+    arena_ = device::Arena(plan_.bytes, work.place());
   } catch (const Error&) {
     throw Error("out of memory: " + plan_.largest_users() +
                 "; use a smaller --batch-size or --seq-length, or --recompute full");
@@ -211,10 +216,11 @@ Run::Run(const Setup& setup, comm::Communicator& world, const Hooks& hooks, Jour
 
 void Run::load_state() {
   comm::agree(world_, [&] {
-    store_.emplace(ctx_, world_, setup_.model, setup_.active, options_of(config_, &casts_));
-    if (config_.async_save) snapshot_.emplace(ctx_, *store_);
+    store_.emplace(ctx_, work_.group(), setup_.model, setup_.active,
+                   options_of(config_, reinterpret_cast<quant::CastCounts*>(casts_.data())));
+    if (config_.async_save || work_.place() != device::Place::host) snapshot_.emplace(ctx_, *store_);
     const ckpt::Checkpoint checkpoint = model::open_checkpoint(setup_.source);
-    load(checkpoint, *store_, setup_.resuming);
+    load(ctx_, checkpoint, *store_, setup_.resuming);
     provenance_ = setup_.resuming ? checkpoint.provenance()
                                   : model::with_origin(checkpoint.provenance(),
                                                        {"fp8-step", config_.tool_version, config_.command});
@@ -230,12 +236,12 @@ void Run::load_state() {
 void Run::announce() {
   journal_.note("linears:\n" + fate_table(setup_.model, setup_.active) + "memory:\n" + plan_.to_text());
   if (setup_.resuming) journal_.note("resuming from " + setup_.source);
-  journal_.emit(run_record(config_, setup_.model, setup_.active, plan_, mesh_of(world_), setup_.tokens_per_step(),
-                           position_.step));
+  journal_.emit(run_record(config_, setup_.model, setup_.active, plan_, work_, mesh_of(world_),
+                           setup_.tokens_per_step(), position_.step));
 }
 
 void Run::train_one() {
-  world_.at_step(position_.step + 1);
+  work_.group().at_step(position_.step + 1);
   evaluation_.reset();
   StepEnvironment env{ctx_, world_, engine_, decoder_, *store_, casts_, config_};
   profiler_.begin_step(position_.step + 1);
@@ -253,7 +259,7 @@ void Run::train_one() {
   output_failed_ = shared[2] != 0;
   if (position_.step % config_.log_every == 0 || position_.step == setup_.last_step || r.skipped) {
     const device::Timer timer(ctx_, device::Work::input_output, "write record", 0);
-    journal_.emit(step_record(config_, r, position_, setup_.tokens_per_step(),
+    journal_.emit(step_record(config_, work_.place(), r, position_, setup_.tokens_per_step(),
                               static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)),
                               shared[0]));
   }
@@ -295,7 +301,7 @@ void Run::evaluate() {
       config_.eval_batches > 0 ? std::min(sampler.samples(), config_.eval_batches * round) : sampler.samples();
   const LossSum sum = evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size,
                                        config_.seq_length, {});
-  json::Value record = eval_record(position_.step, sum, config_.precision);
+  json::Value record = eval_record(position_.step, sum, config_.precision, work_.place());
   record.as_object().set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   journal_.emit(record);
   evaluation_ =
@@ -324,7 +330,8 @@ void Run::save(bool last) {
                 *store_,
                 setup_.table,
                 config_.keep_best ? evaluation_ : std::nullopt},
-               ctx_, last || !snapshot_ ? nullptr : &*snapshot_);
+               ctx_, snapshot_ && (!last || work_.place() != device::Place::host) ? &*snapshot_ : nullptr,
+               config_.async_save && !last);
   if (last && !saver_->failure().empty())
     throw comm::AgreedError(saver_->failure() + "; the last step is lost, what was saved before is not");
 }
@@ -404,10 +411,10 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
   });
   check_same_on_all_ranks(world, shared);
   if (!setup.resuming) verify_all(world, setup.source);
+  const Workplace work(config.place, config.precision, world);
   if (config.dry_run) {
     comm::agree(world, [&] {
-      journal.note("linears:\n" + fate_table(setup.model, setup.active) + "memory:\n" +
-                   plan_of(setup, world).to_text());
+      journal.note("linears:\n" + fate_table(setup.model, setup.active) + "memory:\n" + plan_of(setup, work).to_text());
     });
     return Exit::done;
   }
@@ -417,7 +424,8 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
     return Exit::done;
   }
   std::optional<Run> r;
-  comm::agree(world, [&] { r.emplace(setup, world, hooks, journal, *tokens, eval_tokens ? &*eval_tokens : nullptr); });
+  comm::agree(world,
+              [&] { r.emplace(setup, work, world, hooks, journal, *tokens, eval_tokens ? &*eval_tokens : nullptr); });
   r->load_state();
   make_folder(world, config.out, journal);
   comm::agree(world, [&] { journal.open(config.out); });

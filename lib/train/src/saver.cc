@@ -114,7 +114,14 @@ std::string Worker::result() {
 Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : own_(store.own()) {
   const auto copy_of = [&](const View& v) {
     View copy = v;
-    if (!v.empty()) copy.data = ctx.arena->take(v.bytes(), "snapshot");
+    copy.place = device::Place::host;
+    if (v.empty()) return copy;
+    if (ctx.place == device::Place::host) {
+      copy.data = ctx.arena->take(v.bytes(), "snapshot");
+    } else {
+      memory_.emplace_back(v.bytes(), device::Place::host, "the copy of a checkpoint");
+      copy.data = memory_.back().data();
+    }
     return copy;
   };
   for (OwnParameter& o : own_) o.master = copy_of(o.master), o.m = copy_of(o.m), o.v = copy_of(o.v);
@@ -124,9 +131,10 @@ void Snapshot::copy(const Context& ctx, const ParameterStore& store) {
   for (std::size_t i = 0; i < own_.size(); ++i) {
     const OwnParameter& from = store.own()[i];
     if (from.rows.count() == 0) continue;
-    ops::copy(ctx, from.master, own_[i].master);
-    ops::copy(ctx, from.m, own_[i].m);
-    ops::copy(ctx, from.v, own_[i].v);
+    const auto copy = ctx.place == device::Place::host ? ops::copy : tensor::copy_across;
+    copy(ctx, from.master, own_[i].master);
+    copy(ctx, from.m, own_[i].m);
+    copy(ctx, from.v, own_[i].v);
   }
 }
 
@@ -143,14 +151,14 @@ bool Saver::due(std::int64_t step) const {
   return divides(policy_.every, step) || divides(policy_.milestones, step) || (retry_at_ > 0 && step >= retry_at_);
 }
 
-void Saver::save(SaveContent content, const Context& ctx, Snapshot* snapshot) {
+void Saver::save(SaveContent content, const Context& ctx, Snapshot* snapshot, bool beside) {
   settle();
   now_ = content.step;
   begun_ = Clock::now();
   waited_ = 0;
   failure_.clear();
   retry_at_ = 0;
-  beside_ = snapshot != nullptr;
+  beside_ = beside && snapshot != nullptr;
   content_.emplace(std::move(content));
   {
     const Stopwatch watch(waited_);

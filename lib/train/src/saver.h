@@ -42,17 +42,18 @@ class Worker {
   std::optional<Error> error_;
 };
 
-// A copy of all that a rank owns, in memory of its own, "snapshot" in the plan: a save is written from it while steps
-// change the originals.
+// A copy of all that a rank owns, in host memory of its own, "snapshot" in the plan: a save is written from it while
+// steps change the originals, and whatever a device owns is written from it.
 class Snapshot {
  public:
-  // Takes the memory from the context's arena.
+  // Takes the memory from the context's arena, where that is on the host.
   Snapshot(const Context& ctx, const ParameterStore& store);
   // Copies masters and moments.
   void copy(const Context& ctx, const ParameterStore& store);
   const std::vector<OwnParameter>& own() const { return own_; }
 
  private:
+  std::vector<device::Buffer> memory_;  // of a device's
   std::vector<OwnParameter> own_;
 };
 
@@ -91,9 +92,9 @@ class Saver {
 
   // Whether a checkpoint is to be made at this step. Equal on all ranks.
   bool due(std::int64_t step) const;
-  // Finishes the save before, then saves. With a snapshot, which outlives the save, it copies and only begins to.
-  // Collective.
-  void save(SaveContent content, const Context& ctx, Snapshot* snapshot);
+  // Finishes the save before, then saves. With a snapshot, which outlives the save, it copies first, and with `beside`
+  // only begins to write then. Collective.
+  void save(SaveContent content, const Context& ctx, Snapshot* snapshot, bool beside = true);
   // 1 while this rank's part of a save is under way, else 0: for the reduction at the end of a step.
   std::int64_t busy() const { return worker_.busy() ? 1 : 0; }
   // At the end of a step: goes on with a save that no rank is busy with any more, without waiting. Collective;

@@ -29,8 +29,17 @@ void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name,
   }
 }
 
-void read_own(const ckpt::Checkpoint& checkpoint, const std::string& name, shard::Rows rows, const View& to) {
+void read_own(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, shard::Rows rows,
+              const View& to) {
   if (rows.count() == 0) return;
+  if (to.place != device::Place::host) {
+    const device::Buffer staging(to.bytes(), device::Place::host, "a tensor on its way to the GPU");
+    View there = to;
+    there.place = device::Place::host;
+    there.data = staging.data();
+    read_own(ctx, checkpoint, name, rows, there);
+    return tensor::copy_across(ctx, there, to);
+  }
   if (checkpoint.at(name).dtype == to.dtype) {
     checkpoint.read_rows(name, rows.begin, rows.end, bytes_of(to));
   } else {
@@ -66,13 +75,13 @@ void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model
   }
 }
 
-void load(const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments) {
+void load(const Context& ctx, const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments) {
   for (const OwnParameter& o : store.own()) {
     const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];
-    read_own(checkpoint, section(ckpt::kWeights, p), o.rows, o.master);
+    read_own(ctx, checkpoint, section(ckpt::kWeights, p), o.rows, o.master);
     if (!moments) continue;
-    read_own(checkpoint, section(ckpt::kMomentM, p), o.rows, o.m);
-    read_own(checkpoint, section(ckpt::kMomentV, p), o.rows, o.v);
+    read_own(ctx, checkpoint, section(ckpt::kMomentM, p), o.rows, o.m);
+    read_own(ctx, checkpoint, section(ckpt::kMomentV, p), o.rows, o.v);
   }
 }
 

@@ -30,7 +30,7 @@ hf::Config trainable_config(const ckpt::Checkpoint& checkpoint);
 void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
 // Own rows of every weight (and of both moments when `moments`), from any number of shards.
-void load(const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments);
+void load(const Context& ctx, const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments);
 
 // What a save writes besides the tensors.
 struct Documents {

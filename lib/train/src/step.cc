@@ -18,9 +18,17 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-double sum_of(const View& losses) {
-  const float* x = losses.as<float>();
-  return std::accumulate(x, x + losses.size(), 0.0);
+double sum_of(std::span<const float> losses) { return std::accumulate(losses.begin(), losses.end(), 0.0); }
+
+quant::CastCounts read(const Context& ctx, const device::Buffer& casts) {
+  quant::CastCounts counts;
+  device::copy_bytes(ctx, &counts, device::Place::host, casts.data(), casts.place(), sizeof counts);
+  return counts;
+}
+
+void clear(const Context& ctx, const device::Buffer& casts) {
+  const quant::CastCounts none;
+  device::copy_bytes(ctx, casts.data(), casts.place(), &none, device::Place::host, sizeof none);
 }
 
 View int_view(std::vector<std::int32_t>& v, std::int64_t rows, std::int64_t cols) {
@@ -37,11 +45,11 @@ double forward_backward(StepEnvironment& env, const MicroBatches& batches, doubl
   double loss = 0;
   for (std::int64_t i = 0; i < batches.count(); ++i) {
     const device::Scope scope(*env.ctx.arena);
-    const model::Batch batch = batches.batch(i);
+    const model::Batch batch = batches.batch(env.ctx, i);
     const View losses = tensor::take(env.ctx, DType::f32, {batch.rows()}, "activations");
     env.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
     env.decoder.forward_backward(env.ctx, env.engine, env.store, batch, scale, losses);
-    loss += sum_of(losses);
+    loss += sum_of(tensor::to_host<float>(env.ctx, losses));
   }
   env.store.finish_gradients(env.ctx);
   return loss;
@@ -60,12 +68,12 @@ void reduce(const StepEnvironment& env, double& loss, quant::CastCounts& casts) 
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
   Computed c;
   const gemm::Counts before = env.engine.counts();
-  env.casts = {};
+  clear(env.ctx, env.casts);
   if (trace) env.store.trace_gradients(&c.trace);
   c.loss = forward_backward(env, batches, static_cast<double>(targets));
   if (trace) env.store.trace_gradients(nullptr);
   c.gemms = env.engine.counts() - before;
-  c.casts = env.casts;
+  c.casts = read(env.ctx, env.casts);
   c.square_sum = env.store.gradient_square_sum(env.ctx);
   return c;
 }
@@ -115,9 +123,10 @@ std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step,
   return counted(targets);
 }
 
-model::Batch MicroBatches::batch(std::int64_t i) const {
+model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
   const std::int64_t first = i * sequences_, end = first + sequences_;
-  return {tokens_.view().rows(first, end), targets_.view().rows(first, end), sequences_, length_};
+  return {tensor::to_place(ctx, tokens_.view().rows(first, end), "activations"),
+          tensor::to_place(ctx, targets_.view().rows(first, end), "activations"), sequences_, length_};
 }
 
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
@@ -186,10 +195,13 @@ LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::En
     const device::Scope scope(*ctx.arena);
     const View losses = tensor::take(ctx, DType::f32, {rows * length}, "activations");
     decoder.forward(ctx, engine, weights,
-                    {int_view(tokens, rows, length), int_view(targets, rows, length), rows, length}, losses);
-    sum.loss += sum_of(losses);
+                    {tensor::to_place(ctx, int_view(tokens, rows, length), "activations"),
+                     tensor::to_place(ctx, int_view(targets, rows, length), "activations"), rows, length},
+                    losses);
+    const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
+    sum.loss += sum_of(of_tokens);
     sum.targets += counted(std::span(targets).first(static_cast<std::size_t>(count) * row));
-    if (each) each(first, count, losses.as<float>());
+    if (each) each(first, count, of_tokens.data());
   }
   world.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
   world.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);

@@ -28,7 +28,7 @@ struct StepEnvironment {
   gemm::Engine& engine;
   const model::Decoder& decoder;
   ParameterStore& store;
-  quant::CastCounts& casts;
+  const device::Buffer& casts;  // one quant::CastCounts, at the context's place
   const Config& config;
 };
 
@@ -38,7 +38,8 @@ class MicroBatches {
   MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length);
   // Reads this rank's part of a step; returns how many targets carry loss.
   std::int64_t read(const data::Sampler& sampler, std::int64_t step, std::int64_t first);
-  model::Batch batch(std::int64_t i) const;
+  // Micro-batch i where the context works; memory from its arena.
+  model::Batch batch(const Context& ctx, std::int64_t i) const;
   std::int64_t count() const { return count_; }
 
  private:

@@ -46,7 +46,7 @@ class State : public FolderTest {
       Lone group(rank, ranks);
       const Kit kit(group, model_, table_, options);
       if (from.empty()) fresh(*kit.store);
-      if (!from.empty()) load(ckpt::Checkpoint::open(from), *kit.store, true);
+      if (!from.empty()) load(kit.ctx, ckpt::Checkpoint::open(from), *kit.store, true);
       entries.push_back(write_shard(kit.store->own(), table_, documents, folder, rank, ranks, false));
     }
     ckpt::commit_folder(folder, final_path, ckpt::Kind::training, documents.mesh, entries);

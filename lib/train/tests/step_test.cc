@@ -31,8 +31,8 @@ class Step : public FolderTest {
     config.precision.precision = Precision::fp8;
     config.precision.recipe = way.recipe;
     config.precision.activations = way.activations;
-    quant::CastCounts casts;
-    StoreOptions options = store_options(config.precision, &casts);
+    const device::Buffer casts(sizeof(quant::CastCounts), device::Place::host, "counts");
+    StoreOptions options = store_options(config.precision, reinterpret_cast<quant::CastCounts*>(casts.data()));
     options.accumulation = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
@@ -65,8 +65,8 @@ class Step : public FolderTest {
     config.precision.recipe = way.recipe;
     config.precision.activations = way.activations;
     config.precision.gather_codes = way.codes;
-    quant::CastCounts casts;
-    StoreOptions options = store_options(config.precision, &casts);
+    const device::Buffer casts(sizeof(quant::CastCounts), device::Place::host, "counts");
+    StoreOptions options = store_options(config.precision, reinterpret_cast<quant::CastCounts*>(casts.data()));
     options.accumulation = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);

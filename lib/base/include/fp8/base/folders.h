@@ -1,5 +1,5 @@
-/// Folders that last, and what the writers of files leave in them. Files themselves are in file.h. Every function throws
-/// Error `path: reason` on failure.
+/// Folders that last, and what the writers of files leave in them. Files themselves are in file.h. Every function
+/// throws Error `path: reason` on failure.
 #pragma once
 
 #include <string>

@@ -155,6 +155,9 @@ class Session {
 /// Whether this process was started by mpirun or srun as one of several.
 bool launched();
 
+/// This process's number among those of its job on this machine, from 0, as mpirun or srun tells; 0 without them.
+int local_rank();
+
 /// Text like "Open MPI 4.1.4" of the library in use, without initializing it.
 std::string library_version();
 

@@ -52,6 +52,8 @@ class Device {
   ~Device();
   /// Where it works.
   Place place() const { return place_; }
+  /// A context on it, without an arena.
+  Context context() const { return {place_, stream_, nullptr, false}; }
   /// A context on it with this arena.
   Context context(Arena& arena) const { return {place_, stream_, &arena, false}; }
   /// "NVIDIA H200, compute capability 9.0, 139.8 GiB", or "CPU".

@@ -1,6 +1,6 @@
 /// Where the time of a step goes: operations note what they did, from when to when, and the bytes and FLOPs that it
 /// needs at least. Off unless a context carries a Profile; then a Timer costs one test of a pointer. Not a sampling
-/// profiler, and no clock of a device's own work.
+/// profiler.
 #pragma once
 
 #include <array>
@@ -64,11 +64,12 @@ class Profile {
 std::int64_t now_ns();
 
 /// Notes one operation, from construction to destruction. An operation inside another one counts as part of that one.
+/// On a device it waits for the work before, and for its own: times are those of the work, and nothing overlaps.
 class Timer {
  public:
   /// Begins; does nothing when `ctx` is dry or has no profile that is on.
   Timer(const Context& ctx, Work work, std::string_view name, double bytes, double flops = 0)
-      : profile_(ctx.dry || ctx.profile == nullptr || !ctx.profile->on ? nullptr : ctx.profile) {
+      : ctx_(ctx), profile_(ctx.dry || ctx.profile == nullptr || !ctx.profile->on ? nullptr : ctx.profile) {
     if (profile_ != nullptr) begin({work, name, 0, 0, bytes, flops});
   }
   ~Timer() {
@@ -81,6 +82,7 @@ class Timer {
   void begin(const Span& span);
   void end();
 
+  const Context& ctx_;
   Profile* profile_;
   std::size_t at_ = 0;
 };

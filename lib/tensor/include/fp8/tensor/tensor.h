@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "fp8/device/arena.h"
 #include "fp8/device/device.h"
@@ -61,6 +62,24 @@ View take(const device::Context& ctx, DType dtype, Shape shape, std::string_view
 template <class... Views>
 double bytes_of(const Views&... views) {
   return (0.0 + ... + (views.empty() ? 0.0 : static_cast<double>(views.bytes())));
+}
+
+/// Copies a contiguous view into another of the same type and size, whose place may be another; see
+/// device::copy_bytes. Throws Error when they do not fit.
+void copy_across(const device::Context& ctx, const View& from, const View& to);
+
+/// Host memory as the context's place sees it: `host` itself, or a copy in memory of the arena, under `category`.
+/// Contiguous.
+View to_place(const device::Context& ctx, const View& host, std::string_view category);
+
+/// The elements of a contiguous view at the context's place, in host memory; waits for the work before. T must fit the
+/// dtype. Empty in a dry context.
+template <class T>
+std::vector<T> to_host(const device::Context& ctx, const View& v) {
+  std::vector<T> values(ctx.dry ? 0 : static_cast<std::size_t>(v.size()));
+  if (!values.empty())
+    device::copy_bytes(ctx, values.data(), Place::host, v.as<T>(), v.place, values.size() * sizeof(T));
+  return values;
 }
 
 /// Owned memory with a shape. Zero when made.

@@ -52,6 +52,7 @@ struct Config {
   std::int64_t until_step = 0;                             ///< stop there; 0: at the end
   std::uint64_t seed = 0;                                  ///< of the sampler and of stochastic rounding
   PrecisionConfig precision;                               ///< what matmuls run in
+  std::optional<device::Place> place;                      ///< --device; nothing: a GPU where every rank has one
   optim::Settings optimizer;                               ///< AdamW
   optim::Schedule schedule;                                ///< steps filled in by run()
   double warmup_ratio = 0;                                 ///< of steps, when schedule.warmup is 0

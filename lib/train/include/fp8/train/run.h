@@ -27,11 +27,12 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks);
 
 /// An evaluation.
 struct EvalConfig {
-  std::string model, data;      ///< paths
-  std::int64_t seq_length = 0;  ///< T; 0: as in Config
-  std::int64_t batch_size = 8;  ///< sequences at a time on each rank
-  PrecisionConfig precision;    ///< what matmuls run in
-  bool per_token = false;       ///< a record for every sequence
+  std::string model, data;             ///< paths
+  std::int64_t seq_length = 0;         ///< T; 0: as in Config
+  std::int64_t batch_size = 8;         ///< sequences at a time on each rank
+  PrecisionConfig precision;           ///< what matmuls run in
+  std::optional<device::Place> place;  ///< --device; nothing: a GPU where every rank has one
+  bool per_token = false;              ///< a record for every sequence
 };
 
 /// Loss of a checkpoint over all whole samples of a token file, in file order: with per_token {"type":"sequence"}

@@ -1,0 +1,159 @@
+// AdamW and the squared norm on a device. A thread updates the elements that one counter of noise rounds, so that every
+// element is rounded as on the host; neighbouring threads touch neighbouring elements.
+#pragma once
+
+#include <algorithm>
+
+#include "fp8/device/kernel.h"
+#include "fp8/optim/adamw_element.h"
+
+namespace fp8::optim {
+
+inline constexpr int kUpdateThreads = 256;
+
+struct NoCopy {};
+
+// A block with its types known. P master, M moments, C copy.
+template <class P, class M, class C>
+struct DeviceArrays {
+  P* master;
+  const float* gradient;
+  M* m;
+  M* v;
+  C* copy;  // null where there is none
+};
+
+struct LargestBits {
+  __device__ unsigned operator()(unsigned a, unsigned b) const { return a < b ? b : a; }
+};
+
+// What an update needs besides its arrays.
+struct UpdateOf {
+  Coefficients coefficients;
+  std::int64_t first;  // global index of element 0
+  std::int64_t size;
+  std::uint64_t seed;
+  std::int64_t update;
+  std::uint32_t tensor;
+  bool skip;
+};
+
+template <class P, class M, class C>
+__global__ void adamw_kernel(DeviceArrays<P, M, C> a, UpdateOf u, unsigned* amax) {
+  constexpr bool kRounds = sizeof(P) != sizeof(float) || sizeof(M) != sizeof(float);
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
+  const std::int64_t block = u.first / kNoiseBlock + thread / kNoiseLanes, lane = thread % kNoiseLanes;
+  std::array<std::uint32_t, 8> noise{};
+  if constexpr (kRounds)
+    noise =
+        rounding_noise(u.seed, u.update, u.tensor, static_cast<std::uint64_t>(block), static_cast<std::uint32_t>(lane));
+  unsigned largest = 0;
+  for (int s = 0; s < 8; ++s) {
+    const std::int64_t i = block * kNoiseBlock + s * kNoiseLanes + lane - u.first;
+    if (i < 0 || i >= u.size) continue;
+    P stored = a.master[i];
+    if (!u.skip) {
+      const std::uint32_t random = noise[static_cast<std::size_t>(s)];
+      const Element e = adamw_element({dtype::to_float(stored), dtype::to_float(a.m[i]), dtype::to_float(a.v[i])},
+                                      a.gradient[i], u.coefficients);
+      stored = store_rounded<P>(e.p, random);
+      a.master[i] = stored;
+      a.m[i] = store_rounded<M>(e.m, random >> 16);
+      a.v[i] = store_rounded<M>(e.v, noise_of_v(random));
+    }
+    const float value = dtype::to_float(stored);
+    if constexpr (sizeof(C) > 1) a.copy[i] = dtype::from_float<C>(value);
+    largest = LargestBits{}(largest, std::bit_cast<unsigned>(value) & 0x7FFFFFFFu);
+  }
+  if (amax == nullptr) return;
+  largest = device::block_combine<kUpdateThreads>(largest, LargestBits{});
+  if (threadIdx.x == 0) atomicMax(amax, largest);
+}
+
+// The magnitude that was there takes part, without its sign.
+template <class Bits>
+__global__ void clear_sign_kernel(Bits* amax) {
+  if (threadIdx.x == 0) *amax &= 0x7FFFFFFFu;
+}
+
+// Calls f with a float or a Bf16, after the type, which was checked.
+template <class F>
+void with_stored(dtype::DType type, F&& f) {
+  type == dtype::DType::f32 ? f(float{}) : f(dtype::Bf16{});
+}
+
+// `block` was checked; its copy is empty where it is the master itself.
+template <class Launcher>
+void adamw_cuda(const Launcher& launch, const Block& block, const Settings& settings, const Scalars& scalars) {
+  const std::int64_t n = block.master.size();
+  const UpdateOf u{coefficients_of(settings, scalars, block.decay),
+                   block.first_element,
+                   n,
+                   scalars.seed,
+                   scalars.update,
+                   block.tensor,
+                   scalars.skip != 0};
+  auto* const amax = static_cast<unsigned*>(block.amax.data);
+  if (amax != nullptr) launch("adamw: amax", dim3(1), dim3(32), clear_sign_kernel<unsigned>, amax);
+  const std::int64_t noise_blocks =
+      (block.first_element + n + kNoiseBlock - 1) / kNoiseBlock - block.first_element / kNoiseBlock;
+  const std::int64_t threads = noise_blocks * kNoiseLanes;
+  const dim3 grid(static_cast<unsigned>((threads + kUpdateThreads - 1) / kUpdateThreads));
+  with_stored(block.master.dtype, [&]<class P>(P) {
+    with_stored(block.m.dtype, [&]<class M>(M) {
+      const auto run = [&]<class C>(C* copy) {
+        launch("adamw", grid, dim3(kUpdateThreads), adamw_kernel<P, M, C>,
+               DeviceArrays<P, M, C>{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(),
+                                     copy},
+               u, amax);
+      };
+      if (block.copy.empty()) return run(static_cast<NoCopy*>(nullptr));
+      with_stored(block.copy.dtype, [&]<class C>(C) { run(block.copy.as<C>()); });
+    });
+  });
+}
+
+inline constexpr int kSumThreads = 256;
+inline constexpr std::int64_t kSumPiece = 1 << 15;  // elements of a block
+
+// partial[b] = sum of squares of x's piece b.
+template <class T>
+__global__ void square_sum_kernel(const T* x, std::int64_t n, double* partial) {
+  using Pack = device::Pack<T>;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kSumPiece;
+  const std::int64_t end = begin + kSumPiece < n ? begin + kSumPiece : n;
+  const bool packed = device::packs(x, 0);
+  double sum = 0;
+  for (std::int64_t i = begin + static_cast<int>(threadIdx.x) * Pack::kSize; i < end; i += kSumThreads * Pack::kSize) {
+    if (packed && i + Pack::kSize <= end) {
+      const Pack pack = *reinterpret_cast<const Pack*>(x + i);
+      for (int k = 0; k < Pack::kSize; ++k) sum += static_cast<double>(pack.at[k]) * static_cast<double>(pack.at[k]);
+    } else {
+      for (std::int64_t j = i; j < end && j < i + Pack::kSize; ++j)
+        sum += static_cast<double>(x[j]) * static_cast<double>(x[j]);
+    }
+  }
+  sum = device::block_combine<kSumThreads>(sum, device::Add{});
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+// total = sum of partial, in order of threads and then of the block.
+template <class T>
+__global__ void total_kernel(const T* partial, std::int64_t n, T* total) {
+  T sum = 0;
+  for (std::int64_t i = threadIdx.x; i < n; i += kSumThreads) sum += partial[i];
+  sum = device::block_combine<kSumThreads>(sum, device::Add{});
+  if (threadIdx.x == 0) *total = sum;
+}
+
+inline std::int64_t pieces_to_sum(std::int64_t n) { return (n + kSumPiece - 1) / kSumPiece; }
+
+// total = sum of squares of x; `partial` has pieces_to_sum(n) numbers.
+template <class Launcher>
+void square_sum_cuda(const Launcher& launch, const float* x, std::int64_t n, double* partial, double* total) {
+  const std::int64_t pieces = pieces_to_sum(n);
+  launch("squares", dim3(static_cast<unsigned>(pieces)), dim3(kSumThreads), square_sum_kernel<float>, x, n, partial);
+  launch("squares: total", dim3(1), dim3(kSumThreads), total_kernel<double>, partial, pieces, total);
+}
+
+}  // namespace fp8::optim

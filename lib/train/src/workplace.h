@@ -1,0 +1,33 @@
+// Where a rank computes: the host, or the GPU with its number on this machine; and the group that moves its memory.
+// Private to the crate.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "fp8/comm/device.h"
+#include "fp8/train/config.h"
+
+namespace fp8::train {
+
+class Workplace {
+ public:
+  // `wanted`: nothing means a GPU where every rank has one, else the host. Every rank works at the same kind of place,
+  // a GPU serves one rank. Throws AgreedError naming what is missing, also where the chip or its libraries do not have
+  // what the precision asks for. Collective. `world` outlives it.
+  Workplace(std::optional<device::Place> wanted, const PrecisionConfig& precision, comm::Communicator& world);
+  // Without an arena, which comes from a plan.
+  const Context& context() const { return context_; }
+  device::Place place() const { return context_.place; }
+  // Moves memory of this place between the ranks.
+  comm::Communicator& group() const { return *group_; }
+  // "CPU", or the GPU's name.
+  std::string name() const { return device_->name(); }
+
+ private:
+  std::unique_ptr<device::Device> device_;
+  Context context_;
+  std::shared_ptr<comm::Communicator> group_;
+};
+
+}  // namespace fp8::train

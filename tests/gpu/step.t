@@ -1,0 +1,55 @@
+#!/bin/sh
+# The whole step on a GPU beside the CPU's: first step, curves of every recipe, the same bits twice, resuming bit for bit, a run that moves from one
+# to the other, memory that does not suffice. Skipped where there is no GPU.
+. "$(dirname "$0")/../cli/lib.sh"
+unset CUDA_VISIBLE_DEVICES
+. "$SRC/tests/cli/train.sh"
+if ! fp8-step m.h5 --data d.h5 --out none --steps 1 --device cuda -n >out 2>err; then
+  echo "1..0 # SKIP $(head -1 err)"
+  exit 0
+fi
+
+train() { # FOLDER FLAGS...: 50 steps, the records in FOLDER.jsonl
+  folder=$1
+  shift
+  fp8-step m.h5 --data d.h5 --out "$folder" --steps 50 --seq-length 64 --batch-size 4 --warmup-steps 5 --lr 1e-3 --seed 7 -q "$@" >"$folder.jsonl"
+}
+# Losses of steps 1 and 50 and all between, within a relative TOL.
+curve() { # NAME TOLERANCE FLAGS...
+  name=$1 tol=$2
+  shift 2
+  train cpu --device cpu "$@" && train gpu --device cuda "$@"
+  result $? "$name: both run"
+  near "$name: losses of 50 steps within $tol" gpu.jsonl cpu.jsonl "$tol"
+  train again --device cuda "$@"
+  same_bits "$name: the same bits again" again.jsonl gpu.jsonl
+  same_step "$name: the same weights and moments again" again/step-00000050 gpu/step-00000050
+  rm -rf cpu gpu again ./*.jsonl
+}
+curve "fp32" 1e-4 --precision fp32
+curve "bf16" 5e-3 --precision bf16
+for recipe in tensorwise rowwise rowwise_with_gw_hp; do
+  curve "fp8 $recipe" 2e-2 --precision fp8 --recipe $recipe
+done
+curve "stored bf16" 2e-2 --precision bf16 --master bf16 --moments bf16
+curve "recomputed" 5e-3 --precision bf16 --recompute full
+curve "accumulated" 5e-3 --precision bf16 --grad-accumulation 2
+
+train whole --device cuda --precision fp8
+train parts --device cuda --precision fp8 --until-step 20 --save-every 10 && train parts2 --device cuda --out parts --precision fp8
+result $? "a run in two parts"
+same_step "resuming is bitwise" parts/step-00000050 whole/step-00000050
+train moved --device cpu --precision fp8 --until-step 25 && train moved2 --device cuda --out moved --precision fp8
+result $? "a run goes on at another place"
+train stayed --device cpu --precision fp8
+losses stayed.jsonl | tail -25 >tail.stayed && losses moved2.jsonl | tail -25 >tail.moved
+paste -d' ' tail.moved tail.stayed | awk 'NF != 6 || $1 != $4 || ($2 - $5) ^ 2 > (0.02 * $5) ^ 2 { bad = 1 } END { exit bad || NR != 25 }'
+result $? "and its losses are those of a run that stayed, within 2 %"
+says "a record names the GPU" '"device":"NVIDIA' head -1 whole.jsonl
+says "FP8 is not emulated" '"emulated":false' sed -n 2p whole.jsonl
+fp8-eval whole/step-00000050 --data d.h5 --seq-length 64 --device cuda >gpu.eval && fp8-eval whole/step-00000050 --data d.h5 --seq-length 64 --device cpu >cpu.eval
+result $? "an evaluation on both"
+is "and they agree to three digits" "$(field loss gpu.eval | cut -c1-4)" "$(field loss cpu.eval | cut -c1-4)"
+status "memory that does not suffice" 2 fp8-step m.h5 --data d.h5 --out x --steps 1 --device cuda --batch-size 100000000 --seq-length 256
+says "names the largest users" 'out of memory: .*activations' cat err
+done_testing
