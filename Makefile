@@ -150,6 +150,11 @@ check-now: all tests
 	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
+# Threads that work beside the steps, under ThreadSanitizer, with libraries of their own. One thread of OpenMP: GCC's runtime is not built with it.
+tsan_tests := comm_test comm_mpi_test train_test
+check-tsan:
+	@$(MAKE) --no-print-directory O=$O/tsan CUDA=0 OPT=-O1 SAN=thread $(tsan_tests:%=$O/tsan/test/%)
+	@O=$(abspath $O)/tsan T='$T' tests/run tsan
 demo-now: all
 	@examples/1-demo/run.sh
 lint:
@@ -186,4 +191,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: device-bundle all tests graph setup demo check check-now demo-now lint golden bench fuzz fuzzers install uninstall dist clean
+.PHONY: device-bundle all tests graph setup demo check check-now demo-now lint golden bench check-tsan fuzz fuzzers install uninstall dist clean

@@ -3,7 +3,7 @@
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
-fp8-step m.h5 --data d.h5 --out done --steps 2 --seq-length 16 --batch-size 2 -q >log 2>err
+fp8-step m.h5 --data d.h5 --out before --steps 2 --seq-length 16 --batch-size 2 -q >log 2>err
 result $? "a run"
 
 # What a tool does that prints; N is a new name.
@@ -13,9 +13,9 @@ words_of() {
     fp8-eval) echo "m.h5 --data d.h5 --seq-length 512 -q" ;;
     fp8-info) echo "m.h5" ;;
     fp8-init) echo "tiny -o i$2.h5" ;;
-    fp8-log) echo "done" ;;
+    fp8-log) echo "before" ;;
     fp8-quantize) echo "m.h5 --scaling tensor -o q$2.h5 --json" ;;
-    fp8-resume) echo "done --print" ;;
+    fp8-resume) echo "before --print" ;;
     fp8-step) echo "m.h5 --data d.h5 --out run$2 --steps 3 --seq-length 16 --batch-size 2 -q" ;;
     fp8-tokenize) echo "text.txt -o t$2.h5" ;;
   esac
@@ -34,7 +34,8 @@ for tool in $(cd "$BIN" && ls fp8-*); do
   : <pipe &
   exec 9>pipe
   wait $!
-  $tool $(words_of "$tool" $n) >&9 2>err </dev/null
+  words=$(words_of "$tool" $n)
+  $tool $words >&9 2>err </dev/null
   is "$tool: nobody reads, quietly" "$? $(cat err)" "0 "
   exec 9>&-
   rm pipe
