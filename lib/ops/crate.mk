@@ -1,2 +1,3 @@
 about := Norm, rope, attention, SwiGLU, embedding, cross-entropy: forward and backward
 deps  := base dtype device tensor
+pkgs  := cudnn

@@ -70,6 +70,7 @@ Stream* open(int index) {
 
 void close(Stream* stream) noexcept {
   (void)cudaStreamSynchronize(stream->handle);
+  stream->kept.clear();  // before the stream that it works on
   (void)cudaStreamDestroy(stream->handle);
   delete stream;
 }

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "attention_common.h"
+#include "attention_fused.h"
 #include "vector_math.h"
 
 namespace fp8::ops {
@@ -121,11 +122,14 @@ void backward_group(const AttentionShape& shape, const Call& c, std::int64_t b, 
 void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                         const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
                         const View& dk, const View& dv) {
-  need_host(ctx);
   const AttentionShape shape(q, k, v, out, lse, documents);
   static_cast<void>(AttentionShape(dq, dk, dv, dout, lse, documents));
   need(dq.dtype == q.dtype && same_shape(dq, q) && same_shape(dk, k), "attention", "gradients do not fit");
   need(ctx.arena != nullptr, "attention", "needs an arena");
+  if (ctx.place == device::Place::cuda &&
+      fused_attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv))
+    return;
+  need_host(ctx);
   const std::int64_t tasks = shape.batch * shape.groups;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);

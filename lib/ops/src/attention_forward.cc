@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "attention_common.h"
+#include "attention_fused.h"
 #include "vector_math.h"
 
 namespace fp8::ops {
@@ -116,9 +117,10 @@ void forward_block(const AttentionShape& shape, Head<const T> q, Head<const T> k
 
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                        const Documents& documents, const View& out, const View& lse) {
-  need_host(ctx);
   const AttentionShape shape(q, k, v, out, lse, documents);
   need(ctx.arena != nullptr, "attention", "needs an arena");
+  if (ctx.place == device::Place::cuda && fused_attention_forward(ctx, q, k, v, scale, documents, out, lse)) return;
+  need_host(ctx);
   const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);

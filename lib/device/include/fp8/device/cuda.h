@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "fp8/device/device.h"
@@ -16,6 +19,8 @@ struct Stream {
   int index = 0;                  ///< of the device, as cudaSetDevice counts
   int multiprocessors = 0;        ///< of the device
   int compute_capability = 0;     ///< 90 for 9.0
+  /// What crates keep for as long as the stream lives, by a name of their own: handles and plans of libraries.
+  std::map<std::string, std::shared_ptr<void>> kept{};
 };
 
 /// Throws Error "CUDA: call: what the runtime says (file:line)" unless `result` is cudaSuccess.

@@ -19,6 +19,8 @@ class Library {
   }
   /// The name it was found under.
   const std::string& name() const { return name_; }
+  /// What the dynamic linker calls it, for code that looks up functions by itself.
+  void* handle() const { return handle_; }
 
  private:
   void* address(const char* name) const;

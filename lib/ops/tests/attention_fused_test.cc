@@ -1,0 +1,110 @@
+// Which calls of attention cuDNN takes, and its own answer: graphs that it validates, lowers and has plans for on
+// Hopper, asked without one. The last is skipped where the library cannot be loaded.
+#include "attention_fused.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "fp8_test.h"
+
+namespace fp8::ops {
+namespace {
+
+using device::Place;
+using tensor::make_view;
+
+// Views of one layer: q, k, v in a fused projection, out and gradients apart; no memory behind them.
+struct Layer {
+  View q, k, v, out, lse, dout, dq, dk, dv;
+
+  Layer(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t g, std::int64_t d, DType type = DType::bf16) {
+    const auto parts = [&](std::uintptr_t at, View& x, View& y, View& z) {
+      const View all = make_view(reinterpret_cast<void*>(at), type, Place::cuda, {b, t, h + 2 * g, d});
+      const auto heads = [&](std::int64_t first, std::int64_t count) {
+        View part = all;
+        part.shape[2] = count;
+        part.data = static_cast<std::byte*>(all.data) + first * d * static_cast<std::int64_t>(size_of(type));
+        return part;
+      };
+      x = heads(0, h);
+      y = heads(h, g);
+      z = heads(h + g, g);
+    };
+    parts(std::uintptr_t{1} << 40, q, k, v);
+    parts(std::uintptr_t{1} << 41, dq, dk, dv);
+    out = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 42), type, Place::cuda, {b, t, h, d});
+    dout = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 43), type, Place::cuda, {b, t, h, d});
+    lse = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 44), DType::f32, Place::cuda, {b, h, t});
+  }
+  std::optional<FusedAttention> forward(const Documents& documents = {}) const {
+    return fused_forward_of(q, k, v, 0.125f, documents, out);
+  }
+  std::optional<FusedAttention> backward() const {
+    return fused_backward_of(q, k, v, out, dout, 0.125f, {}, dq, dk, dv);
+  }
+};
+
+TEST(FusedAttention, TakesGroupedHeadsOfAFusedProjection) {
+  const Layer layer(2, 100, 8, 2, 64);
+  const auto call = layer.forward();
+  ASSERT_TRUE(call.has_value());
+  EXPECT_EQ(call->heads, 8);
+  EXPECT_EQ(call->groups, 2);
+  EXPECT_EQ(call->q, (FusedAttention::Strides{100 * 12 * 64, 12 * 64, 64}));
+  EXPECT_EQ(call->k, call->q);
+  EXPECT_EQ(call->out, (FusedAttention::Strides{100 * 8 * 64, 8 * 64, 64}));
+  EXPECT_FALSE(call->backward);
+  const auto back = layer.backward();
+  ASSERT_TRUE(back.has_value());
+  EXPECT_TRUE(back->backward);
+  EXPECT_EQ(back->dq, call->q);
+  EXPECT_EQ(back->dout, call->out);
+  EXPECT_NE(*call, *back);
+  EXPECT_EQ(*call, *Layer(2, 100, 8, 2, 64).forward());
+}
+
+TEST(FusedAttention, LeavesTheRestToOtherKernels) {
+  EXPECT_FALSE(Layer(1, 64, 4, 4, 64, DType::f32).forward());
+  EXPECT_FALSE(Layer(1, 64, 4, 4, 136).forward());
+  EXPECT_FALSE(Layer(1, 64, 4, 4, 12).forward());
+  EXPECT_FALSE(Layer(0, 64, 4, 4, 64).forward());
+  EXPECT_TRUE(Layer(1, 1, 4, 4, 128).forward());
+  Layer odd(1, 64, 4, 4, 64);
+  odd.k.data = static_cast<std::byte*>(odd.k.data) + 2;
+  EXPECT_FALSE(odd.forward());
+  Layer wide(1, 64, 4, 4, 64);
+  wide.out.stride[1] += 4;
+  EXPECT_FALSE(wide.forward());
+  const Layer plain(1, 64, 4, 4, 64);
+  EXPECT_FALSE(plain.forward({make_view(plain.lse.data, DType::i32, Place::cuda, {1, 64})})) << "documents";
+  Layer in_place(1, 64, 4, 4, 64);
+  in_place.dv = in_place.v;
+  EXPECT_TRUE(in_place.forward());
+  EXPECT_FALSE(in_place.backward()) << "others still read v";
+}
+
+// What cuDNN says of an H100 with 80 GB, by the names that it reads.
+constexpr const char* kHopper =
+    R"({"deviceName":"NVIDIA H100 80GB HBM3","cudaDeviceId":0,"deviceVer":900,"driverVer":13000,"isTccDriver":0,
+"l2CacheSize":52428800,"maxBlockSize":[1024,1024,64],"maxCtasPerSM":32,"maxGridSize":[2147483647,65535,65535],
+"maxRegistersPerSM":65536,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,
+"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"memClockRateKHz":2619000,"multiProcessorCount":132,"pciDeviceId":0,
+"regsPerBlock":65536,"reservedSharedMemoryPerBlock":1024,"smClockRateKHz":1980000,"supportCoopLaunch":1,
+"totalGlobalMem":85000000000,"warpSize":32})";
+
+TEST(FusedAttention, CudnnHasPlansForHopper) {
+  for (const Layer& layer : {Layer(2, 200, 8, 2, 64), Layer(1, 129, 4, 1, 128), Layer(4, 2048, 12, 12, 64)}) {
+    std::int64_t forward = 0, backward = 0;
+    const std::string missing = test::error_of([&] { forward = fused_plans_for(*layer.forward(), 90, kHopper); });
+    if (missing.find("cannot be loaded") != std::string::npos || missing.find("no CUDA") != std::string::npos)
+      GTEST_SKIP() << missing;
+    EXPECT_EQ(missing, "no error");
+    EXPECT_GT(forward, 0);
+    EXPECT_EQ(test::error_of([&] { backward = fused_plans_for(*layer.backward(), 90, kHopper); }), "no error");
+    EXPECT_GT(backward, 0);
+  }
+}
+
+}  // namespace
+}  // namespace fp8::ops

@@ -1,0 +1,315 @@
+// Every mode of matrix multiply on a GPU against the host. Small integers with scales that are powers of two have exact
+// sums in any order, in FP8 tensor cores too, so those are compared bit for bit; real numbers within stated bounds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "../../lib/gemm/tests/codes.h"
+#include "../../lib/gemm/tests/matrices.h"
+#include "fp8/device/arena.h"
+#include "fp8/dtype/convert.h"
+#include "fp8_test.h"
+
+namespace fp8::gemm::testing {
+namespace {
+
+using device::Place;
+
+// A copy of all of `memory` on the device, and `view`, which lies in it, as it lies there.
+class OnGpu {
+ public:
+  OnGpu(const Context& ctx, const tensor::Tensor& memory, const View& view) : ctx_(ctx), host_(memory.view()) {
+    buffer_ = device::Buffer(std::max<std::size_t>(host_.bytes(), 1), Place::cuda, "test");
+    device::copy_bytes(ctx, buffer_.data(), Place::cuda, host_.data, Place::host, host_.bytes());
+    view_ = view;
+    view_.place = Place::cuda;
+    view_.data = buffer_.data() + (static_cast<std::byte*>(view.data) - static_cast<std::byte*>(host_.data));
+  }
+  const View& view() const { return view_; }
+  // Everything back where it came from.
+  void fetch() const { device::copy_bytes(ctx_, host_.data, Place::host, buffer_.data(), Place::cuda, host_.bytes()); }
+
+ private:
+  const Context& ctx_;
+  View host_, view_;
+  device::Buffer buffer_;
+};
+
+class GemmGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda();
+    gpu_ = std::make_unique<device::Device>(Place::cuda);
+    ctx_ = gpu_->context(arena_);
+  }
+  bool hopper() const { return gpu_->compute_capability() == 90; }
+  bool fp8() const { return gpu_->compute_capability() >= 89; }
+
+  // C of `memory` after one call there.
+  void multiply(const Operand& a, const tensor::Tensor& a_memory, const Operand& b, const tensor::Tensor& b_memory,
+                const View& c, const tensor::Tensor& c_memory, const Options& options) {
+    const OnGpu x(ctx_, a_memory, a.matrix), y(ctx_, b_memory, b.matrix), z(ctx_, c_memory, c);
+    Options there = options;
+    std::optional<OnGpu> bias;
+    tensor::Tensor bias_memory;
+    if (!options.bias.empty()) {
+      bias_memory = tensor::Tensor(options.bias.dtype, {options.bias.size()});
+      std::memcpy(bias_memory.view().data, options.bias.data, options.bias.bytes());
+      there.bias = bias.emplace(ctx_, bias_memory, bias_memory.view()).view();
+    }
+    engine_->matmul(ctx_, {x.view(), a.format, {}}, {y.view(), b.format, {}}, z.view(), there);
+    z.fetch();
+  }
+  // C = A B^T of codes, f32 or bf16, at the end as floats.
+  std::vector<float> product_of(const Codes& a, const Codes& b, DType type, const Options& options) {
+    const std::int64_t m = a.codes.shape[0], n = b.codes.shape[0];
+    const OnGpu x(ctx_, a.memory, a.codes), y(ctx_, b.memory, b.codes);
+    const OnGpu sx(ctx_, a.scale_memory, a.scales), sy(ctx_, b.scale_memory, b.scales);
+    const tensor::Tensor c(type, {m, n});
+    const OnGpu z(ctx_, c, c.view());
+    Operand left = a.operand(false), right = b.operand(true);
+    left.matrix = x.view();
+    left.inverse_scale = sx.view();
+    right.matrix = y.view().transposed();
+    right.inverse_scale = sy.view();
+    engine_->matmul(ctx_, left, right, z.view(), options);
+    z.fetch();
+    std::vector<float> out;
+    for (std::int64_t i = 0; i < m * n; ++i) out.push_back(get(c.view(), i / n, i % n));
+    return out;
+  }
+
+  std::unique_ptr<device::Device> gpu_;
+  device::Arena arena_;
+  Context ctx_;
+  std::unique_ptr<Engine> engine_ = std::make_unique<Engine>();
+};
+
+struct Size {
+  std::int64_t m, n, k;
+};
+constexpr Size kSizes[] = {{1, 1, 1}, {1, 7, 5}, {5, 1, 3}, {17, 33, 65}, {64, 48, 16}, {128, 96, 130}, {7, 5, 0}};
+constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
+
+TEST_F(GemmGpu, NumbersGiveTheBitsOfTheHost) {
+  Engine host;
+  for (const auto& [in, out] : {std::pair{DType::f32, DType::f32},
+                                {DType::bf16, DType::bf16},
+                                {DType::bf16, DType::f32},
+                                {DType::f32, DType::bf16}}) {
+    for (const Size s : kSizes) {
+      for (const Layout la : kLayouts) {
+        for (const Layout lb : kLayouts) {
+          for (int bits = 0; bits < 6; ++bits) {  // bias: none, f32, bf16; accumulating or not
+            if (bits % 2 == 1 && out == DType::bf16) continue;
+            const Matrix a = integers(in, s.m, s.k, la, 1), b = integers(in, s.k, s.n, lb, 2);
+            const Matrix c = integers(out, s.m, s.n, Layout::wide, 3), want = integers(out, s.m, s.n, Layout::wide, 3);
+            const Matrix bias = integers(bits / 2 == 1 ? DType::f32 : DType::bf16, 1, s.n, Layout::rows, 4);
+            Options options{.accumulate = bits % 2 == 1};
+            if (bits >= 2) options.bias = bias.view.reshaped({s.n});
+            multiply(plain(a.view), a.memory, plain(b.view), b.memory, c.view, c.memory, options);
+            host.matmul(Context{}, plain(a.view), plain(b.view), want.view, options);
+            ASSERT_EQ(std::memcmp(c.memory.view().data, want.memory.view().data, c.memory.view().bytes()), 0)
+                << s.m << ' ' << s.n << ' ' << s.k << " layouts " << static_cast<int>(la) << static_cast<int>(lb) << ' '
+                << bits;
+          }
+        }
+      }
+    }
+  }
+}
+
+// 1 + 2^-20 has no place in TF32's 10 bits of fraction, nor in bf16's 7.
+TEST_F(GemmGpu, Float32IsNotRoundedBeforeItIsMultiplied) {
+  const tensor::Tensor a(DType::f32, {64, 64}), b(DType::f32, {64, 64}), c(DType::f32, {64, 64});
+  for (std::int64_t i = 0; i < 64; ++i) {
+    a.as<float>()[i * 65] = 1 + 0x1p-20f;
+    for (std::int64_t j = 0; j < 64; ++j) b.as<float>()[i * 64 + j] = static_cast<float>(i + j);
+  }
+  multiply(plain(a.view()), a, plain(b.view()), b, c.view(), c, {});
+  for (std::int64_t i = 0; i < 64 * 64; ++i) ASSERT_EQ(c.as<float>()[i], b.as<float>()[i] * (1 + 0x1p-20f)) << i;
+}
+
+struct Pair {
+  Sharing a, b;
+};
+constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},         {Sharing::vector, Sharing::vector},
+                           {Sharing::vector, Sharing::one},      {Sharing::one, Sharing::vector},
+                           {Sharing::row128, Sharing::row128},   {Sharing::row128, Sharing::square128},
+                           {Sharing::square128, Sharing::row128}};
+
+TEST_F(GemmGpu, CodesWithEveryPairOfScalesAreExact) {
+  if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";
+  for (const auto& [sa, sb] : kPairs) {
+    const bool blocks = sa == Sharing::row128 || sa == Sharing::square128;
+    if (!hopper() && (blocks || sa != sb || sa == Sharing::vector)) continue;
+    for (const Size s : {Size{16, 24, 16}, {8, 136, 48}, {200, 16, 300}, {24, 16, 129}, {1, 8, 1}, {17, 32, 20}}) {
+      if (blocks && s.m % 8 != 0) continue;
+      for (const auto& [fa, fb] :
+           {std::pair{DType::e4m3, DType::e4m3}, {DType::e5m2, DType::e4m3}, {DType::e4m3, DType::e5m2}}) {
+        for (const DType type : {DType::f32, DType::bf16}) {
+          for (const bool fast : {false, true}) {
+            if (fast && blocks) continue;
+            const Codes a = make_codes(fa, s.m, s.k, sa, 1), b = make_codes(fb, s.n, s.k, sb, 2);
+            std::vector<float> want = product(a, b);
+            if (type == DType::bf16) {
+              for (float& v : want) v = to_float(dtype::to_bf16(v));
+            }
+            EXPECT_EQ(product_of(a, b, type, {.fast_accumulation = fast}), want)
+                << "scales " << static_cast<int>(sa) << static_cast<int>(sb) << ' ' << s.m << ' ' << s.n << ' ' << s.k
+                << " fast " << fast;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(engine_->counts().by[3][2].gemms, 0) << "counted as FP8";
+}
+
+// Codes of normal numbers: products exact, sums of FP8 tensor cores keep about 14 bits of the largest; every 128
+// elements they go to f32, or never with fast accumulation. So the error is at most 4, or K/32, times 2^-13 of the sum
+// of magnitudes.
+TEST_F(GemmGpu, SumsOfCodesStayWithinTheirBound) {
+  if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";
+  for (const std::int64_t k : {64, 512, 4096}) {
+    const std::int64_t m = 48, n = 64;
+    Codes a = make_codes(DType::e4m3, m, k, Sharing::one, 1), b = make_codes(DType::e4m3, n, k, Sharing::one, 2);
+    for (Codes* c : {&a, &b}) {
+      auto* bytes = static_cast<std::uint8_t*>(c->memory.view().data);
+      for (std::size_t i = 0; i < c->values.size(); ++i) {
+        const auto words = device::philox(static_cast<std::uint64_t>(k), i, c == &a ? 7 : 8);
+        bytes[i] = dtype::to_e4m3(8.0f * device::normal_pair(words[0], words[1])[0]);
+        c->values[i] = dtype::from_e4m3(bytes[i]) * c->scales.as<float>()[0];
+      }
+    }
+    for (const bool fast : {false, true}) {
+      const std::vector<float> got = product_of(a, b, DType::f32, {.fast_accumulation = fast});
+      double worst = 0;
+      for (std::int64_t i = 0; i < m * n; ++i) {
+        double sum = 0, magnitude = 0;
+        for (std::int64_t l = 0; l < k; ++l) {
+          const double p = static_cast<double>(a.values[static_cast<std::size_t>(i / n * k + l)]) *
+                           static_cast<double>(b.values[static_cast<std::size_t>(i % n * k + l)]);
+          sum += p;
+          magnitude += std::abs(p);
+        }
+        worst = std::max(worst, std::abs(static_cast<double>(got[static_cast<std::size_t>(i)]) - sum) / magnitude);
+      }
+      const double steps = fast ? static_cast<double>(k) / 32 : 4;
+      EXPECT_LE(worst, steps * 0x1p-13) << "K " << k << " fast " << fast;
+      RecordProperty("worst_k" + std::to_string(k) + (fast ? "_fast" : ""), std::to_string(worst * 0x1p13));
+    }
+  }
+}
+
+// bf16 and f32 sums of normal numbers, in whatever order: within K 2^-24 of the sum of magnitudes, and half a unit of
+// bf16 where C is.
+TEST_F(GemmGpu, SumsOfNumbersStayWithinTheirBound) {
+  const std::int64_t m = 61, n = 130, k = 1027;
+  for (const DType in : {DType::f32, DType::bf16}) {
+    const tensor::Tensor a(in, {m, k}), b(in, {k, n}), c(in, {m, n});
+    const auto fill = [&](const tensor::Tensor& t, std::uint64_t seed) {
+      for (std::int64_t i = 0; i < t.view().size(); ++i) {
+        const auto words = device::philox(seed, static_cast<std::uint64_t>(i), 9);
+        const float v = device::normal_pair(words[0], words[1])[0];
+        if (in == DType::f32) t.as<float>()[i] = v;
+        if (in == DType::bf16) t.as<Bf16>()[i] = dtype::to_bf16(v);
+      }
+    };
+    fill(a, 1);
+    fill(b, 2);
+    multiply(plain(a.view()), a, plain(b.view()), b, c.view(), c, {});
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0, magnitude = 0;
+        for (std::int64_t l = 0; l < k; ++l) {
+          const double p = static_cast<double>(get(a.view(), i, l)) * static_cast<double>(get(b.view(), l, j));
+          sum += p;
+          magnitude += std::abs(p);
+        }
+        const double rounding = in == DType::bf16 ? std::abs(sum) * 0x1p-8 : 0;
+        ASSERT_NEAR(static_cast<double>(get(c.view(), i, j)), sum,
+                    magnitude * static_cast<double>(k) * 0x1p-24 + rounding);
+      }
+    }
+  }
+}
+
+// Few rows and a long contraction: where a library would split it.
+TEST_F(GemmGpu, TheSameCallGivesTheSameBits) {
+  if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";
+  const Codes a = make_codes(DType::e4m3, 16, 16384, Sharing::one, 1),
+              b = make_codes(DType::e4m3, 64, 16384, Sharing::one, 2);
+  const auto first = product_of(a, b, DType::f32, {});
+  for (int again = 0; again < 3; ++again) EXPECT_EQ(product_of(a, b, DType::f32, {}), first);
+  engine_ = std::make_unique<Engine>();
+  EXPECT_EQ(product_of(a, b, DType::f32, {}), first) << "another engine";
+  const tensor::Tensor x(DType::bf16, {32, 8192}), w(DType::bf16, {8192, 48}), y(DType::bf16, {32, 48}),
+      z(DType::bf16, {32, 48});
+  for (const tensor::Tensor* t : {&x, &w}) {
+    for (std::int64_t i = 0; i < t->view().size(); ++i)
+      t->as<Bf16>()[i] = dtype::to_bf16(std::sin(static_cast<float>(i)));
+  }
+  multiply(plain(x.view()), x, plain(w.view()), w, y.view(), y, {});
+  multiply(plain(x.view()), x, plain(w.view()), w, z.view(), z, {});
+  EXPECT_EQ(std::memcmp(y.view().data, z.view().data, y.view().bytes()), 0);
+}
+
+TEST_F(GemmGpu, ModesThatTheChipLacksAreRefusedByName) {
+  using Side = Mode::Side;
+  const Side one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
+  const Side gradients{.format = DType::e5m2}, micro{.format = DType::e4m3, .blocks = Blocks::row32};
+  const Side rows{.format = DType::e4m3, .blocks = Blocks::row128},
+      squares{.format = DType::e4m3, .blocks = Blocks::square128};
+  const auto refusal = [&](const Mode& m) { return test::error_of([&] { engine_->require(ctx_, m); }); };
+  const std::string fine = "no error";
+  EXPECT_EQ(refusal({}), fine) << "bf16";
+  EXPECT_EQ(refusal({.a = {.format = DType::f32}, .b = {.format = DType::f32}, .c = DType::f32}), fine);
+  if (hopper()) {
+    for (const Mode& m : {Mode{.a = one, .b = one, .fast_accumulation = true},
+                          {.a = gradients, .b = one},
+                          {.a = gradients, .b = one, .c = DType::f32, .accumulate = true},
+                          {.a = many, .b = many, .fast_accumulation = true},
+                          {.a = many, .b = one},
+                          {.a = many, .b = many, .c = DType::f32, .accumulate = true},
+                          {.a = rows, .b = squares},
+                          {.a = rows, .b = rows, .c = DType::f32, .accumulate = true}})
+      EXPECT_EQ(refusal(m), fine);
+    EXPECT_NE(refusal({.a = micro, .b = micro}).find("needs compute capability 10.0"), std::string::npos);
+  }
+  if (fp8() && !hopper()) {
+    EXPECT_EQ(refusal({.a = one, .b = one}), fine);
+    EXPECT_NE(refusal({.a = many, .b = many}).find("exists on compute capability 9.0 alone"), std::string::npos);
+  }
+  if (!fp8()) {
+    EXPECT_NE(refusal({.a = one, .b = one}).find("need compute capability 8.9"), std::string::npos);
+  }
+  EXPECT_NE(refusal({.a = gradients, .b = gradients}), fine);
+  EXPECT_EQ(engine_->counts().by[3][2].gemms, 0) << "nothing ran";
+}
+
+TEST_F(GemmGpu, ADryRunNeedsTheScratchOfTheRun) {
+  const Matrix a = integers(DType::bf16, 40, 24, Layout::rows, 1), b = integers(DType::bf16, 24, 32, Layout::rows, 2);
+  const Matrix bias = integers(DType::f32, 1, 32, Layout::rows, 4), c = integers(DType::bf16, 40, 32, Layout::rows, 3);
+  const Options options{.bias = bias.view.reshaped({32})};
+  Engine planned;
+  Context dry = ctx_;
+  dry.dry = true;
+  const auto there = [](View v) {
+    v.place = Place::cuda;
+    return v;
+  };
+  Options options_there = options;
+  options_there.bias = there(options.bias);
+  planned.matmul(dry, plain(there(a.view)), plain(there(b.view)), there(c.view), options_there);
+  multiply(plain(a.view), a.memory, plain(b.view), b.memory, c.view, c.memory, options);
+  EXPECT_EQ(planned.scratch_bytes(), engine_->scratch_bytes());
+  EXPECT_EQ(planned.counts().by[3][1].gemms, 0);
+}
+
+}  // namespace
+}  // namespace fp8::gemm::testing
