@@ -131,7 +131,9 @@ $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
 $O/lib/ops/src/tile.o: CXXFLAGS += -ffp-contract=fast # elsewhere a product that is added is fused only where the code says so
-$O/lib/ops/src/attention_cudnn.o: NVCCFLAGS += -Xcompiler -O1 # headers of cuDNN's that take a minute, and do no work
+# Headers of cuDNN's that take a minute and do no work; and they include <cuda.h>, which is not the crate's own.
+$O/lib/ops/src/attention_cudnn.o: NVCCFLAGS := $(subst -O3,-O1,$(NVCCFLAGS))
+$O/lib/ops/src/attention_cudnn.o: INC := $(ops.inc)
 $O/lib/cli/src/version.o: CXXFLAGS += -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
 -include $(shell find $O -name '*.d' 2>/dev/null)

@@ -125,6 +125,7 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   const AttentionShape shape(q, k, v, out, lse, documents);
   static_cast<void>(AttentionShape(dq, dk, dv, dout, lse, documents));
   need(dq.dtype == q.dtype && same_shape(dq, q) && same_shape(dk, k), "attention", "gradients do not fit");
+  need_place(ctx, "attention", q, k, v, out, lse, dout, dq, dk, dv, documents.start);
   need(ctx.arena != nullptr, "attention", "needs an arena");
   if (ctx.place == device::Place::cuda &&
       fused_attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv))

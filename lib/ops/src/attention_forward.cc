@@ -118,6 +118,7 @@ void forward_block(const AttentionShape& shape, Head<const T> q, Head<const T> k
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                        const Documents& documents, const View& out, const View& lse) {
   const AttentionShape shape(q, k, v, out, lse, documents);
+  need_place(ctx, "attention", q, k, v, out, lse, documents.start);
   need(ctx.arena != nullptr, "attention", "needs an arena");
   if (ctx.place == device::Place::cuda && fused_attention_forward(ctx, q, k, v, scale, documents, out, lse)) return;
   need_host(ctx);

@@ -12,6 +12,7 @@ namespace fp8::ops {
 namespace {
 
 using device::Place;
+using dtype::DType;
 using tensor::make_view;
 
 // Views of one layer: q, k, v in a fused projection, out and gradients apart; no memory behind them.
@@ -93,17 +94,21 @@ constexpr const char* kHopper =
 "regsPerBlock":65536,"reservedSharedMemoryPerBlock":1024,"smClockRateKHz":1980000,"supportCoopLaunch":1,
 "totalGlobalMem":85000000000,"warpSize":32})";
 
+// Without a driver cuDNN proposes engines and then lacks the means to compile their kernels: all else must be right.
 TEST(FusedAttention, CudnnHasPlansForHopper) {
   for (const Layer& layer : {Layer(2, 200, 8, 2, 64), Layer(1, 129, 4, 1, 128), Layer(4, 2048, 12, 12, 64)}) {
-    std::int64_t forward = 0, backward = 0;
-    const std::string missing = test::error_of([&] { forward = fused_plans_for(*layer.forward(), 90, kHopper); });
-    if (missing.find("cannot be loaded") != std::string::npos || missing.find("no CUDA") != std::string::npos)
-      GTEST_SKIP() << missing;
-    EXPECT_EQ(missing, "no error");
-    EXPECT_GT(forward, 0);
-    EXPECT_EQ(test::error_of([&] { backward = fused_plans_for(*layer.backward(), 90, kHopper); }), "no error");
-    EXPECT_GT(backward, 0);
+    for (const auto& call : {layer.forward(), layer.backward()}) {
+      const std::string answer = test::error_of([&] { EXPECT_GT(fused_plans_for(*call, 90, kHopper), 0); });
+      if (answer.find("cannot be loaded") != std::string::npos || answer.find("no CUDA") != std::string::npos)
+        GTEST_SKIP() << answer;
+      const bool only_the_driver_is_missing = answer.find("\"smVersion\":900") != std::string::npos &&
+                                              answer.find("this->libcuda == nullptr") != std::string::npos;
+      EXPECT_TRUE(answer == "no error" || only_the_driver_is_missing) << answer;
+    }
   }
+  FusedAttention odd = *Layer(1, 64, 4, 4, 64).forward();
+  odd.dim = 12;
+  EXPECT_NE(test::error_of([&] { (void)fused_plans_for(odd, 90, kHopper); }).find("multiple of 8"), std::string::npos);
 }
 
 }  // namespace
