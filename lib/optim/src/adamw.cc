@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 
+#include "arrays.h"
 #include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
@@ -22,19 +23,6 @@ using dtype::DType;
 
 constexpr std::int64_t kChunk = 4096;  // elements; the noise of one fits the first-level cache
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu;
-
-/// Stands for the type of a copy that nobody wants.
-struct NoCopy {};
-
-/// A block with its types known. P master, M moments, C copy.
-template <class P, class M, class C>
-struct Arrays {
-  P* master;
-  const float* gradient;
-  M* m;
-  M* v;
-  C* copy;
-};
 
 /// Random words of a chunk, one for each element; see rounding_noise().
 struct Noise {

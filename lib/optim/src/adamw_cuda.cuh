@@ -4,24 +4,13 @@
 
 #include <algorithm>
 
+#include "arrays.h"
 #include "fp8/device/kernel.h"
 #include "fp8/optim/adamw_element.h"
 
 namespace fp8::optim {
 
 inline constexpr int kUpdateThreads = 256;
-
-struct NoCopy {};
-
-// A block with its types known. P master, M moments, C copy.
-template <class P, class M, class C>
-struct DeviceArrays {
-  P* master;
-  const float* gradient;
-  M* m;
-  M* v;
-  C* copy;  // null where there is none
-};
 
 struct LargestBits {
   __device__ unsigned operator()(unsigned a, unsigned b) const { return a < b ? b : a; }
@@ -39,7 +28,7 @@ struct UpdateOf {
 };
 
 template <class P, class M, class C>
-__global__ void adamw_kernel(DeviceArrays<P, M, C> a, UpdateOf u, unsigned* amax) {
+__global__ void adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
   constexpr bool kRounds = sizeof(P) != sizeof(float) || sizeof(M) != sizeof(float);
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
   const std::int64_t block = u.first / kNoiseBlock + thread / kNoiseLanes, lane = thread % kNoiseLanes;
@@ -102,10 +91,10 @@ void adamw_cuda(const Launcher& launch, const Block& block, const Settings& sett
   with_stored(block.master.dtype, [&]<class P>(P) {
     with_stored(block.m.dtype, [&]<class M>(M) {
       const auto run = [&]<class C>(C* copy) {
-        launch("adamw", grid, dim3(kUpdateThreads), adamw_kernel<P, M, C>,
-               DeviceArrays<P, M, C>{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(),
-                                     copy},
-               u, amax);
+        launch(
+            "adamw", grid, dim3(kUpdateThreads), adamw_kernel<P, M, C>,
+            Arrays<P, M, C>{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(), copy},
+            u, amax);
       };
       if (block.copy.empty()) return run(static_cast<NoCopy*>(nullptr));
       with_stored(block.copy.dtype, [&]<class C>(C) { run(block.copy.as<C>()); });
