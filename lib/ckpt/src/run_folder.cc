@@ -72,8 +72,8 @@ std::optional<StepFolder> newest_valid(
   for (const StepFolder& folder : list_steps(run)) {
     try {
       const Checkpoint checkpoint = Checkpoint::open(folder.path);
-      check_step(checkpoint, folder.step);
       checkpoint.verify();
+      check_step(checkpoint, folder.step);
       return folder;
     } catch (const Error& e) {
       if (report) report(folder, e.what());
