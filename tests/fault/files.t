@@ -28,7 +28,7 @@ campaign() { # COMMAND...: writes out.h5
   calls "$@" >/dev/null
   mv out.h5 ../new
   committed=$(awk '$1 == "rename" { moved = 1 } moved && $1 == "fsync" { print NR; exit }' ../calls)
-  for way in kill torn power; do
+  for way in kill torn power bytes; do
     words=
     [ "$way" != torn ] || words="write"
     for at in $(some "$words"); do

@@ -4,7 +4,7 @@
 #   faulty DO N COMMAND...   the command, with the fault DO at its Nth call that changes something under $place; see preload.cc
 #   calls COMMAND...         how many such calls it makes; ../calls has a line for each
 #   some [WORDS]             the numbers of those calls that a test is to be made at: under FAULTS=all each, else those that sync, rename,
-#                            make or remove and a few that write; of these words alone where there are any
+#                            make or remove, a few that write, and the last; of these words alone where there are any
 #   committed STEP           the number of the call with which the step is committed
 #   kill_at DO N COMMAND...  faulty, and it must be killed
 #   whole RUN STEP...        nothing that was committed is lost
@@ -31,7 +31,8 @@ some() {
   [ "$faults" = all ] && stride=1 || stride=${STRIDE:-40}
   awk -v stride="$stride" -v words=" ${1:-} " '
     words != "  " && index(words, " " $1 " ") == 0 { next }
-    $1 != "write" && $1 != "open" && $1 != "ftruncate" || NR % stride == 0 { print NR }' ../calls
+    $1 != "write" && $1 != "open" && $1 != "ftruncate" || NR % stride == 0 { print last = NR }
+    END { if (words == "  " && last != NR) print NR }' ../calls
 }
 committed() { awk -v name="/step-0000000$1\$" '$1 == "rename" && $2 ~ name { moved = 1 } moved && $1 == "fsync" { print NR; exit }' ../calls; }
 kill_at() {

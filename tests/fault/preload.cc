@@ -6,6 +6,7 @@
 //   FAULT_DO     kill         the program is killed before the call
 //                torn         half of the bytes are written, then it is killed
 //                power        what was not synced is lost, bytes and names, then it is killed
+//                bytes        bytes that were not synced are lost, names are not, then it is killed
 //                eio, enospc  the call fails
 //                limit        files may not grow beyond FAULT_BYTES (RLIMIT_FSIZE)
 //   FAULT_FOR    how many calls that is true for; 1 unless told, 0 for all
@@ -99,7 +100,7 @@ class Fault {
       return true;
     }
     if (do_ == "torn") half();
-    if (do_ == "power") lose();
+    if (losing_) lose();
     syscall(SYS_kill, getpid(), SIGKILL);
     for (;;) pause();
   }
@@ -108,7 +109,7 @@ class Fault {
   }
 
   void wrote(int fd, const std::string& path, std::int64_t offset, std::int64_t count) {
-    if (do_ != "power" || path.empty() || count <= 0) return;
+    if (!losing_ || path.empty() || count <= 0) return;
     const std::lock_guard lock(mutex_);
     struct stat s {};
     if (offset < 0) offset = (fstat(fd, &s), s.st_size) - count;  // it was appended
@@ -125,7 +126,7 @@ class Fault {
   }
   void created(const std::string& path) {
     const std::lock_guard lock(mutex_);
-    if (do_ == "power" && !path.empty()) named_.push_back({Named::created, path, {}, {}});
+    if (losing_ && !path.empty()) named_.push_back({Named::created, path, {}, {}});
   }
   // Before a file takes the place of another: the other is kept, since its name may come back.
   std::string keep(const std::string& path) {
@@ -135,7 +136,7 @@ class Fault {
   }
   void moved(const std::string& from, const std::string& to, bool exchange, const std::string& replaced) {
     const std::lock_guard lock(mutex_);
-    if (do_ != "power" || to.empty()) return;
+    if (!losing_ || to.empty()) return;
     follow(from, to, exchange);
     named_.push_back({exchange ? Named::exchanged : Named::moved, to, from, replaced});
   }
@@ -181,7 +182,8 @@ class Fault {
     setrlimit(RLIMIT_FSIZE, &r);
   }
 
-  // The state of a disk that lost its power: bytes that were not synced are zeros, names are as they were.
+  // The state of a disk that lost its power: bytes that were not synced are zeros, names are as they were where told
+  // to.
   void lose() {
     for (const Written& w : written_) {
       const int fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, w.path.c_str(), O_WRONLY));
@@ -189,7 +191,7 @@ class Fault {
       if (fd >= 0) syscall(SYS_pwrite64, fd, zeros.data(), zeros.size(), w.offset);
       if (fd >= 0) syscall(SYS_close, fd);
     }
-    while (!named_.empty()) {
+    while (do_ == "power" && !named_.empty()) {
       const Named n = named_.back();
       named_.pop_back();
       on_ = false;  // what follows goes through the functions below
@@ -206,6 +208,7 @@ class Fault {
 
   const std::string under_ = setting("FAULT_UNDER"), do_ = setting("FAULT_DO"), calls_ = setting("FAULT_CALLS");
   const long at_ = number("FAULT_AT", 0), for_ = number("FAULT_FOR", 1);
+  const bool losing_ = do_ == "power" || do_ == "bytes";
   bool on_ = false;
   int log_ = -1;
   long count_ = 0;

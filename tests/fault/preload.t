@@ -41,6 +41,8 @@ is "a name that was synced stays, without the bytes" "$(try power 6 name)" "137 
 is "with the bytes" "$(try power 7 file name)" "137 a:one000 "
 is "a move that was not synced is undone" "$(try power 6 file name)" "137 a:one "
 is "one that was synced is not" "$(try power 8 file name moved)" "137 b:one000 "
+is "bytes alone" "$(try bytes 5)" "137 b:000000 "
+is "but not those that were synced" "$(try bytes 6 file)" "137 b:one000 "
 old=yes
 is "what it replaced comes back" "$(try power 6 file name)" "137 a:one b:old "
 is "unless that was synced" "$(try power 7 file name moved)" "137 b:one "

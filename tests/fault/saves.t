@@ -42,6 +42,7 @@ slack=0
 campaign "killed at each call of a save" kill "" "--until-step 2"
 campaign "killed in the middle of each write" torn write "--until-step 2"
 campaign "power lost at each call of a save" power "" "--until-step 2"
+campaign "bytes lost at each sync and rename" bytes "fsync rename" "--until-step 2"
 slack=5 words="mkdir rename fsync unlink"
 [ "$faults" != all ] || words=
 campaign "killed at each call of a save beside the steps" kill "$words" --async-save
