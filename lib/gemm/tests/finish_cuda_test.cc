@@ -33,7 +33,8 @@ TEST(FinishCuda, GivesTheBitsOfTheHost) {
         finish_cuda(launch, sums.as<float>(), e, c.view);
         finish(sums.as<float>(), e, want.view);
         const std::size_t bytes = c.memory.view().bytes();
-        EXPECT_EQ(std::memcmp(c.memory.view().data, want.memory.view().data, bytes), 0) << m << ' ' << n << ' ' << bits;
+        EXPECT_TRUE(bytes == 0 || std::memcmp(c.memory.view().data, want.memory.view().data, bytes) == 0)
+            << m << ' ' << n << ' ' << bits;
       }
     }
   }
