@@ -4,7 +4,7 @@
 #include <omp.h>
 
 #include "attention_common.h"
-#include "attention_fused.h"
+#include "attention_device.h"
 #include "vector_math.h"
 
 namespace fp8::ops {
@@ -126,11 +126,9 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   static_cast<void>(AttentionShape(dq, dk, dv, dout, lse, documents));
   need(dq.dtype == q.dtype && same_shape(dq, q) && same_shape(dk, k), "attention", "gradients do not fit");
   need_place(ctx, "attention", q, k, v, out, lse, dout, dq, dk, dv, documents.start);
+  if (ctx.place == device::Place::cuda)
+    return attention_backward_on_device(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv);
   need(ctx.arena != nullptr, "attention", "needs an arena");
-  if (ctx.place == device::Place::cuda &&
-      fused_attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv))
-    return;
-  need_host(ctx);
   const std::int64_t tasks = shape.batch * shape.groups;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);

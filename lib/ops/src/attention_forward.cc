@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "attention_common.h"
-#include "attention_fused.h"
+#include "attention_device.h"
 #include "vector_math.h"
 
 namespace fp8::ops {
@@ -119,9 +119,8 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
                        const Documents& documents, const View& out, const View& lse) {
   const AttentionShape shape(q, k, v, out, lse, documents);
   need_place(ctx, "attention", q, k, v, out, lse, documents.start);
+  if (ctx.place == device::Place::cuda) return attention_forward_on_device(ctx, q, k, v, scale, documents, out, lse);
   need(ctx.arena != nullptr, "attention", "needs an arena");
-  if (ctx.place == device::Place::cuda && fused_attention_forward(ctx, q, k, v, scale, documents, out, lse)) return;
-  need_host(ctx);
   const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);

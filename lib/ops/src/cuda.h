@@ -7,6 +7,7 @@
 #include <span>
 
 #include "fp8/device/device.h"
+#include "fp8/ops/attention.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::ops::cuda {
@@ -47,5 +48,18 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
 
 /// See bias_backward; `partial` f32 [column_blocks, N] is scratch.
 void bias_backward(const Context& ctx, const View& dy, const View& db, const View& partial);
+
+/// Memory of attention's backward, contiguous.
+struct AttentionScratch {
+  View delta;   ///< f32 [B, T, H]
+  View dk, dv;  ///< [B, T, G, D] in the type of k
+};
+
+/// See fp8/ops/attention.h; heads of at most 256 elements.
+void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
+                       const Documents& documents, const View& out, const View& lse);
+void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
+                        const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
+                        const View& dk, const View& dv, const AttentionScratch& scratch);
 
 }  // namespace fp8::ops::cuda

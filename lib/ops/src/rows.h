@@ -35,11 +35,6 @@ void need_place(const device::Context& ctx, const char* op, const Views&... view
   need(((views.empty() || views.place == ctx.place) && ...), op, "tensors do not lie where the context works");
 }
 
-/// Throws Error unless the context's tensors lie on the host.
-inline void need_host(const device::Context& ctx) {
-  if (ctx.place != device::Place::host) throw Error("this build has no CUDA");
-}
-
 /// Whether two views have the same shape.
 inline bool same_shape(const View& a, const View& b) { return a.rank == b.rank && a.shape == b.shape; }
 

@@ -44,13 +44,9 @@ struct Matrix {
   }
 };
 
-/// Expects what a device holds to be what the host holds, the elements between rows too: |difference| <= tolerance
-/// (|host| + root mean square of all), NaN at the same places.
-template <class Device>
-void expect_same(Device& device, const View& on_device, const View& host, double tolerance, const std::string& what) {
-  Tensor back(host.dtype, {span_of(host)});
-  device.get(on_device, back.view());
-  const Values got = read(back.view()), want = read(flat(host));
+/// Expects |difference| <= tolerance (|want| + root mean square of all), and NaN at the same places.
+inline void expect_close(const Values& got, const Values& want, double tolerance, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
   double squares = 0;
   for (const double v : want) squares += std::isfinite(v) ? v * v : 0;
   const double rms = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(want.size(), 1)));
@@ -59,6 +55,27 @@ void expect_same(Device& device, const View& on_device, const View& host, double
                       std::abs(got[i] - want[i]) <= tolerance * (std::abs(want[i]) + rms);
     ASSERT_TRUE(same) << what << ": element " << i << " of " << want.size() << " is " << got[i] << ", host " << want[i];
   }
+}
+
+/// The same of what a device holds and the host, the elements between rows too.
+template <class Device>
+void expect_same(Device& device, const View& on_device, const View& host, double tolerance, const std::string& what) {
+  const Tensor back(host.dtype, {span_of(host)});
+  device.get(on_device, back.view());
+  expect_close(read(back.view()), read(flat(host)), tolerance, what);
+}
+
+/// The same without the elements between rows, which must be as they were: `before` has the strides of `host`.
+template <class Device>
+void expect_same_inside(Device& device, const View& on_device, const View& host, const View& before, double tolerance,
+                        const std::string& what) {
+  const Tensor back(host.dtype, {span_of(host)});
+  device.get(on_device, back.view());
+  View inside = host;
+  inside.data = back.view().data;
+  expect_close(read(inside), read(host), tolerance, what);
+  write(inside, read(before));
+  expect_close(read(back.view()), read(flat(before)), 0, what + ", between rows");
 }
 
 /// "bf16 [3, 17] wide" for a message.

@@ -1,7 +1,8 @@
 /// Rotary positions and causal grouped-query attention. Attention works in blocks with an online softmax and a true
 /// backward; no T x T matrix exists. Sums and softmax in f32.
 ///   B sequences, T positions, H query heads, G key/value heads (H % G == 0), D elements a head
-/// Views are [B, T, heads, D] with unit last stride, so that they may be parts of one fused projection.
+/// Views are [B, T, heads, D] with unit last stride, so that they may be parts of one fused projection. Host or device,
+/// as the context says; a device takes heads of at most 256 elements.
 /// Source: Dao et al., FlashAttention-2, 2023; Su et al., RoFormer, 2021 (halves rotated, as transformers does).
 #pragma once
 
@@ -33,7 +34,8 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
                        const Documents& documents, const View& out, const View& lse);
 
 /// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v
-/// themselves. Deterministic, whatever the number of threads. Host scratch of a thread: about 2 T D floats.
+/// themselves. Deterministic, whatever the number of threads. Scratch: on the host about 2 T D floats of a
+/// thread; on a device B T H floats and copies of dk and dv.
 void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                         const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
                         const View& dk, const View& dv);
