@@ -94,6 +94,7 @@ $(foreach c,$(seen),$(eval $(call crate_rules,$c)))
 $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
 $(eval $(call suite_rules,golden))
 $(eval $(call suite_rules,fault,-Ilib/ckpt/tests))
+$(eval $(call suite_rules,gpu))
 # A target in tests/fuzz is linked with libFuzzer by make fuzz, and with replay.cc, which reads its corpus, by make check.
 $(eval $(call load,tests/fuzz))
 fuzz_shared  := replay hdf5_repair

@@ -3,6 +3,8 @@
 //
 #include "attention.cuh"
 #include "attention_cases.h"
+#include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
 #include "shim_device.h"
 
 namespace fp8::ops {
@@ -48,6 +50,42 @@ TEST(AttentionCuda, DocumentsOfOneTileDoNotSeeAnother) {  // a poisoned document
       EXPECT_EQ(a[i], b[i]);
     }
   }
+}
+
+// Views without memory behind them, and a dry context on a device, as a plan is made of.
+struct Planned {
+  device::Arena arena;
+  Context context{.place = device::Place::cuda, .arena = &arena, .dry = true};
+  View view(DType type, tensor::Shape shape) const { return tensor::take(context, type, shape, "tensors"); }
+};
+
+TEST(DryDevice, AttentionTakesItsScratch) {
+  const Planned plan;
+  const View q = plan.view(DType::bf16, {2, 100, 4, 32}), k = plan.view(DType::bf16, {2, 100, 2, 32}),
+             lse = plan.view(DType::f32, {2, 4, 100});
+  const std::size_t before = plan.arena.mark();
+  attention_forward(plan.context, q, k, k, 1, {}, q, lse);
+  EXPECT_EQ(plan.arena.peak(), before);
+  attention_backward(plan.context, q, k, k, q, lse, q, 1, {}, q, k, k);
+  EXPECT_EQ(plan.arena.peak(), before + 2 * k.bytes() + lse.bytes());
+  EXPECT_EQ(plan.arena.mark(), before);
+  const View wide = plan.view(DType::bf16, {1, 1, 1, 257}), one = plan.view(DType::f32, {1, 1, 1});
+  EXPECT_EQ(error_of([&] { attention_forward(plan.context, wide, wide, wide, 1, {}, wide, one); }),
+            "attention: a device takes heads of at most 256 elements");
+}
+
+TEST(DryDevice, SumsOverRowsTakeTheirScratch) {
+  const Planned plan;
+  const View x = plan.view(DType::bf16, {1000, 64}), w = plan.view(DType::bf16, {64}), f = plan.view(DType::f32, {64}),
+             rstd = plan.view(DType::f32, {1000}), ids = plan.view(DType::i32, {1000}),
+             table = plan.view(DType::f32, {50, 64});
+  const std::size_t before = plan.arena.mark(), partial = static_cast<std::size_t>(cuda::column_blocks(1000, 64)) * 256;
+  bias_backward(plan.context, x, f);
+  EXPECT_EQ(plan.arena.peak(), before + partial);
+  rmsnorm_backward(plan.context, x, x, w, rstd, {}, x, f);
+  EXPECT_EQ(plan.arena.peak(), before + partial);
+  embedding_backward(plan.context, ids, x, table);
+  EXPECT_EQ(plan.arena.peak(), before + std::max<std::size_t>(partial, 12032));
 }
 
 }  // namespace

@@ -1,0 +1,145 @@
+// The ops on a GPU against the host's: the cases that lib/ops/tests runs on the host thread by thread, sizes that only
+// a GPU is fast enough for, and every kernel twice for the same bits.
+#include "../../lib/ops/tests/attention_cases.h"
+#include "../../lib/ops/tests/elementwise_cases.h"
+#include "../../lib/ops/tests/norm_cases.h"
+#include "gpu.h"
+
+namespace fp8::ops {
+namespace {
+
+// The public entries, as the cases call them.
+struct GpuOps : test::Gpu {
+  void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd) {
+    ops::rmsnorm_forward(context(), x, w, eps, y, rstd);
+  }
+  void add_rmsnorm_forward(const View& x, const View& delta, const View& w, float eps, const View& sum, const View& y,
+                           const View& rstd) {
+    ops::add_rmsnorm_forward(context(), x, delta, w, eps, sum, y, rstd);
+  }
+  void rmsnorm_backward(const View& dy, const View& x, const View& w, const View& rstd, const View& up, const View& dx,
+                        const View& dw) {
+    ops::rmsnorm_backward(context(), dy, x, w, rstd, up, dx, dw);
+  }
+  void add(const View& a, const View& b, const View& out) { ops::add(context(), a, b, out); }
+  void copy(const View& in, const View& out) { ops::copy(context(), in, out); }
+  void zero(const View& x) { ops::zero(context(), x); }
+  void swiglu_forward(const View& gate_up, const View& h) { ops::swiglu_forward(context(), gate_up, h); }
+  void swiglu_backward(const View& dh, const View& gate_up, const View& out) {
+    ops::swiglu_backward(context(), dh, gate_up, out);
+  }
+  void embedding_forward(const View& tokens, const View& table, const View& out) {
+    ops::embedding_forward(context(), tokens, table, out);
+  }
+  void embedding_backward(const View& tokens, const View& dout, const View& dtable) {
+    ops::embedding_backward(context(), tokens, dout, dtable);
+  }
+  void bias_backward(const View& dy, const View& db) { ops::bias_backward(context(), dy, db); }
+  void cross_entropy(const View& logits, const View& targets, const View& losses, float scale, bool backward) {
+    ops::cross_entropy(context(), logits, targets, losses, scale, backward);
+  }
+  void rope_tables(std::span<const float> frequencies, const View& cos, const View& sin) {
+    ops::rope_tables(context(), frequencies, cos, sin);
+  }
+  void rope(const View& x, const View& cos, const View& sin, bool inverse) {
+    ops::rope(context(), x, cos, sin, inverse);
+  }
+  void attention_forward(const View& q, const View& k, const View& v, float scale, const Documents& documents,
+                         const View& out, const View& lse) {
+    ops::attention_forward(context(), q, k, v, scale, documents, out, lse);
+  }
+  void attention_backward(const View& q, const View& k, const View& v, const View& out, const View& lse,
+                          const View& dout, float scale, const Documents& documents, const View& dq, const View& dk,
+                          const View& dv) {
+    ops::attention_backward(context(), q, k, v, out, lse, dout, scale, documents, dq, dk, dv);
+  }
+};
+
+TEST(OpsGpu, NormIsTheHosts) {
+  FP8_NEED_GPU();
+  GpuOps gpu;
+  cases::norm_forward(gpu);
+  cases::add_norm_forward(gpu);
+  cases::norm_backward(gpu);
+  cases::norm_of_heads(gpu);
+}
+
+TEST(OpsGpu, ElementwiseIsTheHosts) {
+  FP8_NEED_GPU();
+  GpuOps gpu;
+  cases::addition(gpu);
+  cases::copying(gpu);
+  cases::zeroing(gpu);
+  cases::swiglu(gpu);
+  cases::bias(gpu);
+}
+
+TEST(OpsGpu, EmbeddingIsTheHosts) {
+  FP8_NEED_GPU();
+  GpuOps gpu;
+  cases::embedding(gpu);
+  cases::embedding_of_many(gpu, 33000, 264);
+  cases::embedding_outside(gpu);
+}
+
+TEST(OpsGpu, LossIsTheHosts) {
+  FP8_NEED_GPU();
+  GpuOps gpu;
+  cases::loss(gpu);
+  cases::loss_outside(gpu);
+}
+
+TEST(OpsGpu, RopeIsTheHosts) {
+  FP8_NEED_GPU();
+  GpuOps gpu;
+  cases::rope_of_heads(gpu);
+}
+
+TEST(OpsGpu, AttentionIsTheHosts) {
+  FP8_NEED_GPU();
+  GpuOps gpu;
+  cases::attention(gpu);
+  cases::attend(gpu, {2, 1000, 8, 2, 128}, DType::bf16, false, true, true);
+  cases::attend(gpu, {1, 1000, 4, 1, 64}, DType::bf16, true, true, false);
+}
+
+// Sums over rows, runs of tokens and keys are what could depend on the order of blocks.
+TEST(OpsGpu, TheSameBitsTwice) {
+  FP8_NEED_GPU();
+  GpuOps gpu;
+  const Host host;
+  const std::int64_t m = 5000, n = 1032, vocabulary = 40;
+  const cases::Matrix x(DType::bf16, m, n, cases::Layout::contiguous, 1),
+      dy(DType::bf16, m, n, cases::Layout::contiguous, 2);
+  const Tensor w = make(DType::bf16, {n}, random_values(n, 3)), rstd(DType::f32, {m}), y(DType::bf16, {m, n}),
+               tokens = cases::tokens_of(m, vocabulary), zeros(DType::f32, {n}), table(DType::f32, {vocabulary, n});
+  const auto once = [&] {
+    const View tx = gpu.put(x.view), tdy = gpu.put(dy.view), tw = gpu.put(w.view()), tr = gpu.put(rstd.view()),
+               dw = gpu.put(zeros.view()), db = gpu.put(zeros.view()), dt = gpu.put(table.view());
+    gpu.rmsnorm_forward(tx, tw, cases::kNormEps, gpu.put(y.view()), tr);
+    gpu.rmsnorm_backward(tdy, tx, tw, tr, {}, gpu.put(y.view()), dw);
+    gpu.bias_backward(tdy, db);
+    gpu.embedding_backward(gpu.put(tokens.view()), tdy, dt);
+    Values all;
+    for (const View& v : {dw, db, dt}) {
+      const Tensor back(DType::f32, {v.size()});
+      gpu.get(v, back.view());
+      const Values values = read(back.view());
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    gpu.clear();
+    return all;
+  };
+  EXPECT_EQ(once(), once());
+}
+
+TEST(OpsGpu, WhatLiesElsewhereIsRefused) {
+  FP8_NEED_GPU();
+  GpuOps gpu;
+  const Tensor x(DType::f32, {4, 4});
+  EXPECT_EQ(error_of([&] { gpu.add(gpu.put(x.view()), x.view(), x.view()); }),
+            "add: tensors do not lie where the context works");
+}
+
+}  // namespace
+}  // namespace fp8::ops
