@@ -20,7 +20,7 @@ VERSION := $(file <share/VERSION)
 MAKEFLAGS += --no-builtin-rules
 
 # Bottom to top. A crate may depend only on crates to its left.
-CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf data linear model train log launch
+CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf data linear model train log launch probe
 TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
 
 # Packages, each for the crates whose manifests name it.

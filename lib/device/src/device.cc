@@ -5,6 +5,7 @@
 
 #include "cuda_memory.h"
 #include "fp8/base/error.h"
+#include "fp8/device/runtime.h"
 
 namespace fp8::device {
 
@@ -16,6 +17,12 @@ int cuda_device_count() {
 std::string why_no_cuda() {
   std::string why;
   return cuda::count(why) > 0 ? std::string() : why;
+}
+
+std::string runtime_version() {
+  const int version = cuda::runtime();
+  return version == 0 ? std::string()
+                      : "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 Device::Device(Place place, int index) : place_(place) {

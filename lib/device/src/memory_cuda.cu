@@ -56,6 +56,8 @@ int count(std::string& why) {
   return 0;
 }
 
+int runtime() { return CUDART_VERSION; }
+
 Stream* open(int index) {
   FP8_CUDA(cudaSetDevice(index));
   cudaDeviceProp properties{};

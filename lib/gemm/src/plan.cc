@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp8/base/error.h"
+#include "fp8/gemm/host_bf16.h"
 
 namespace fp8::gemm {
 namespace {
@@ -138,6 +139,8 @@ bool PlanCache::fast_bf16() {
   const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   return (isa & wanted) == wanted;
 }
+
+bool native_host_bf16() { return PlanCache::fast_bf16(); }
 
 std::string library_version() {
   const dnnl_version_t* v = dnnl_version();

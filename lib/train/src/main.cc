@@ -10,6 +10,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/run.h"
+#include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/h5/reader.h"
 #include "fp8/train/config.h"
@@ -68,7 +69,9 @@ void check_same_flags(comm::Communicator& world, json::Value flags, const std::s
 }
 
 std::vector<std::string> library_versions() {
-  return {h5::library_version(), comm::library_version(), gemm::library_version()};
+  std::vector<std::string> all{h5::library_version(), comm::library_version(), gemm::library_version()};
+  if (!device::runtime_version().empty()) all.push_back(device::runtime_version());
+  return all;
 }
 
 }  // namespace fp8::train

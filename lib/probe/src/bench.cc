@@ -1,0 +1,108 @@
+// The measurements together, and their report.
+#include "fp8/probe/bench.h"
+
+#include "fp8/base/error.h"
+#include "fp8/gemm/gemm.h"
+#include "products.h"
+#include "steps.h"
+
+namespace fp8::probe {
+namespace {
+
+json::Value share(double flop_per_s, double peak) { return peak > 0 ? json::Value(flop_per_s / peak) : json::Value(); }
+
+// One side of a product: seconds, FLOP/s, and how near that is to the peak.
+json::Value side(const Timing& t, double flops, double peak) {
+  return json::object({{"seconds", t.median},
+                       {"low", t.low},
+                       {"high", t.high},
+                       {"samples", t.samples},
+                       {"tflops", 1e-12 * flops / t.median},
+                       {"of_peak", share(flops / t.median, peak)}});
+}
+
+json::Value side(const StepsResult& s) {
+  return json::object({{"seconds", s.seconds.median},
+                       {"low", s.seconds.low},
+                       {"high", s.seconds.high},
+                       {"steps", s.seconds.samples},
+                       {"tokens_per_s", s.tokens_per_s},
+                       {"fp8_flop_share", s.fp8_flop_share},
+                       {"memory_peak_bytes", s.memory_peak_bytes}});
+}
+
+json::Value product(const ProductResult& p, const Peak& peak) {
+  return json::object({{"linear", p.linear},
+                       {"pass", p.pass},
+                       {"m", p.m},
+                       {"n", p.n},
+                       {"k", p.k},
+                       {"layers", p.layers},
+                       {"bf16", side(p.bf16_s, p.flops(), peak.bf16)},
+                       {"fp8", side(p.fp8_s, p.flops(), p.fp8 ? peak.fp8 : peak.bf16)},
+                       {"in_fp8", p.fp8},
+                       {"cast_share", p.cast_share},
+                       {"ratio", p.ratio},
+                       {"pays", p.ratio > 1}});
+}
+
+Peak peak_of(const device::Device& device) {
+  if (const auto known = known_peak(device.name())) return *known;
+  return {measured_peak(device), 0, "measured: a large bf16 product"};
+}
+
+}  // namespace
+
+BenchResult bench(const BenchOptions& options) {
+  const auto say = [&](const char* what) {
+    if (options.progress) options.progress(what);
+  };
+  BenchResult result;
+  {
+    const device::Device device(options.place);
+    result.device = device.name();
+    result.emulated = options.place == device::Place::host;
+    if (!result.emulated && device.compute_capability() < kFirstFp8)
+      throw Error(result.device + " has no FP8 tensor cores; --device cpu measures the emulation", Exit::no);
+    say("the peak");
+    result.peak = peak_of(device);
+    result.products = time_products(device, options);
+  }
+  for (const ProductResult& p : result.products) {
+    if (p.pass != "forward" && p.pass != "backward") continue;
+    result.bf16_s += p.bf16_s.median * static_cast<double>(p.layers);
+    result.fp8_s += p.fp8_s.median * static_cast<double>(p.layers);
+  }
+  if (options.steps > 0) time_steps(options, result);
+  return result;
+}
+
+json::Value to_json(const BenchOptions& options, const BenchResult& r) {
+  json::Array products;
+  for (const ProductResult& p : r.products) products.push_back(product(p, r.peak));
+  const double ratio = r.bf16_s / r.fp8_s;
+  json::Value v = json::object(
+      {{"type", "bench"},
+       {"device", r.device},
+       {"emulated", r.emulated},
+       {"library", r.emulated ? gemm::library_version() : gemm::device_library_version()},
+       {"model", options.model_name},
+       {"recipe", options.recipe->name},
+       {"tokens", options.tokens},
+       {"peak_tflops", json::object({{"bf16", 1e-12 * r.peak.bf16},
+                                     {"fp8", r.peak.fp8 > 0 ? json::Value(1e-12 * r.peak.fp8) : json::Value()},
+                                     {"source", r.peak.source}})},
+       {"products", std::move(products)},
+       {"linears", json::object({{"bf16_s", r.bf16_s}, {"fp8_s", r.fp8_s}, {"ratio", ratio}, {"pays", ratio > 1}})}});
+  if (!r.bf16_steps || !r.fp8_steps) return v;
+  const double faster = r.bf16_steps->seconds.median / r.fp8_steps->seconds.median;
+  v.as_object().set("steps", json::object({{"sequences", r.sequences},
+                                           {"length", r.length},
+                                           {"bf16", side(*r.bf16_steps)},
+                                           {"fp8", side(*r.fp8_steps)},
+                                           {"ratio", faster},
+                                           {"pays", faster > 1}}));
+  return v;
+}
+
+}  // namespace fp8::probe

@@ -1,0 +1,208 @@
+// All checks in their order, and what they come to.
+#include "fp8/probe/doctor.h"
+
+#include <functional>
+#include <memory>
+
+#include "exact.h"
+#include "fp8/base/text.h"
+#include "fp8/comm/device.h"
+#include "fp8/device/library.h"
+#include "fp8/device/runtime.h"
+#include "fp8/gemm/gemm.h"
+#include "fp8/gemm/host_bf16.h"
+#include "fp8/h5/types.h"
+#include "fp8/probe/chip.h"
+#include "fp8/probe/machine.h"
+#include "nvml.h"
+
+namespace fp8::probe {
+namespace {
+
+const char* const kGpu = "GPU";
+const char* const kCuda = "CUDA";
+const char* const kLibraries = "libraries";
+const char* const kDriver = "install NVIDIA's driver, or use a machine with a GPU of compute capability 8.9 or newer";
+
+std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+// "13.1" of 13010.
+std::string cuda_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// The checks of one diagnosis, gathered in order.
+class Doctor {
+ public:
+  explicit Doctor(const Surroundings& around) : around_(around) {}
+  Diagnosis run() {
+    found_.device = "CPU";
+    gpu();
+    driver();
+    cuda();
+    products();
+    host();
+    return std::move(found_);
+  }
+
+ private:
+  void add(Check check) { found_.checks.push_back(std::move(check)); }
+  bool passed(const std::string& name) const {
+    for (const Check& c : found_.checks) {
+      if (c.name == name) return c.verdict == Verdict::pass;
+    }
+    return false;
+  }
+  void gpu();
+  void driver();
+  void cuda();
+  void products();
+  void host();
+  void on_gpu(const std::string& group, const std::string& name, const std::string& cure,
+              const std::function<std::string()>& body);
+  // A library that only a GPU needs: what its absence means depends on there being one.
+  void device_library(const std::string& name, const std::string& cure, const std::function<std::string()>& version);
+
+  const Surroundings& around_;
+  Diagnosis found_;
+  std::unique_ptr<device::Device> device_;  // null: there is no GPU, or it does not open
+};
+
+// Something that a GPU is needed for.
+void Doctor::on_gpu(const std::string& group, const std::string& name, const std::string& cure,
+                    const std::function<std::string()>& body) {
+  if (!device_) return add({group, name, Verdict::none, "needs a GPU", {}});
+  add(attempt(group, name, cure, body));
+}
+
+void Doctor::device_library(const std::string& name, const std::string& cure,
+                            const std::function<std::string()>& version) {
+  Check c = attempt(kCuda, name, cure, version);
+  if (c.verdict == Verdict::fail && !device_) c.verdict = Verdict::none;
+  if (c.verdict == Verdict::none && device::runtime_version().empty()) c.cure.clear();  // no library helps this build
+  add(std::move(c));
+}
+
+void Doctor::gpu() {
+  const std::string why = device::why_no_cuda();
+  const int cards = nvidia_cards(around_.root);
+  if (!why.empty()) {
+    const bool built = !device::runtime_version().empty();
+    Check c{kGpu, "GPU", cards > 0 ? Verdict::fail : Verdict::none, why,
+            built ? kDriver : "build with CUDA=1, where the CUDA toolkit is"};
+    if (cards > 0) c.detail += "; NVIDIA cards on the bus: " + std::to_string(cards);
+    add(std::move(c));
+  } else {
+    add(attempt(kGpu, "GPU", "nvidia-smi says more; a GPU in exclusive mode serves one program", [&] {
+      device_ = std::make_unique<device::Device>(device::Place::cuda);
+      found_.device = device_->name();
+      const int count = device::cuda_device_count();
+      return found_.device + (count > 1 ? ", the first of " + std::to_string(count) : "");
+    }));
+  }
+  on_gpu(kGpu, "FP8 tensor cores", "use a chip of compute capability 8.9 or newer: Ada, Hopper, Blackwell", [&] {
+    const int capability = device_->compute_capability();
+    const std::string text = "compute capability " + capability_text(capability);
+    if (capability < kFirstFp8) throw Error(text + ", FP8 begins at " + capability_text(kFirstFp8));
+    return text;
+  });
+}
+
+// The driver and every GPU, through NVML.
+void Doctor::driver() {
+  NvmlFacts facts;
+  Check c = attempt(kGpu, "driver", kDriver, [&] {
+    facts = read_nvml(load_nvml());
+    return terminal_safe(facts.driver) + (facts.cuda > 0 ? ", serves CUDA " + cuda_text(facts.cuda) : "");
+  });
+  // Without a card there is nothing to drive; with a GPU that works, only these lines are lost.
+  if (c.verdict == Verdict::fail && (device_ || nvidia_cards(around_.root) == 0)) c.verdict = Verdict::none;
+  if (c.verdict == Verdict::none && device_) c.cure = "NVML comes with the driver: libnvidia-ml.so.1";
+  add(std::move(c));
+  for (std::size_t i = 0; i < facts.gpus.size(); ++i) {
+    for (Check& check : gpu_checks(facts.gpus[i], i)) add(std::move(check));
+  }
+}
+
+void Doctor::cuda() {
+  const std::string runtime = device::runtime_version();
+  if (runtime.empty()) {
+    add({kCuda, "runtime", Verdict::none, "this build has no CUDA", "build with CUDA=1, where the CUDA toolkit is"});
+  } else {
+    add({kCuda, "runtime", Verdict::pass, runtime + ", in this build", {}});
+  }
+  device_library("cuBLASLt", "install cuBLAS of CUDA 13 or 12, or add its folder to LD_LIBRARY_PATH",
+                 [] { return gemm::device_library_version(); });
+  device_library("cuDNN", "install cuDNN 9, or add its folder to LD_LIBRARY_PATH; without it attention is slower", [] {
+    const device::Library library({"libcudnn.so.9"}, "is not there");
+    const auto version = library.function<std::size_t (*)()>("cudnnGetVersion")();
+    return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+           std::to_string(version % 100);
+  });
+  device_library("NCCL", "install NCCL 2.18 or newer, or add its folder to LD_LIBRARY_PATH",
+                 [] { return comm::device_library_version(); });
+}
+
+void Doctor::products() {
+  const std::string cure = "cuBLASLt or the driver is not what this chip needs: take CUDA 13 and its driver";
+  on_gpu(kCuda, "bf16 linear", cure, [&] { return check_products(*device_, nullptr); });
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    on_gpu(kCuda, "FP8 linear " + std::string(recipe.name), cure, [&] { return check_products(*device_, &recipe); });
+  }
+  on_gpu(kCuda, "attention", "see cuDNN above",
+         [&] { return "differs from the CPU's by " + format_short(check_attention(*device_), 2) + " at most"; });
+  on_gpu(kCuda, "NCCL all-reduce", "NCCL_DEBUG=INFO says what NCCL lacks", [&] {
+    check_all_reduce(*device_);
+    return "of one rank, exact";
+  });
+  const std::string_view first = quant::recipes().front().name;
+  found_.native = device_ != nullptr && passed("FP8 tensor cores") && passed("FP8 linear " + std::string(first));
+}
+
+void Doctor::host() {
+  const device::Device cpu;
+  add(attempt(kLibraries, "FP8 emulation", "the build is not for this processor: build again here",
+              [&] { return check_products(cpu, &quant::recipes().front()); }));
+  found_.emulated = passed("FP8 emulation");
+  add({kLibraries, "oneDNN", Verdict::pass, gemm::library_version(), {}});
+  add({kLibraries, "HDF5", Verdict::pass, h5::library_version(), {}});
+  add(attempt(kLibraries, "MPI", "install Open MPI's programs: openmpi-bin", [&] {
+    const std::string mpirun = find_program(around_.path, "mpirun");
+    if (mpirun.empty()) throw Error(comm::library_version() + ", and no mpirun in PATH");
+    return comm::library_version() + ", " + terminal_safe(mpirun);
+  }));
+  for (Check& check : machine_checks(around_.root, gemm::native_host_bf16(), device::host_threads()))
+    add(std::move(check));
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  return verdict == Verdict::pass ? "pass" : verdict == Verdict::fail ? "fail" : "none";
+}
+
+Diagnosis diagnose(const Surroundings& around) { return Doctor(around).run(); }
+
+std::string verdict_of(const Diagnosis& diagnosis) {
+  if (diagnosis.native) return "FP8 runs here, on " + diagnosis.device;
+  if (diagnosis.emulated)
+    return "FP8 cannot run here natively; the CPU emulates it: the same numbers, no gain in speed";
+  return "FP8 cannot run here";
+}
+
+json::Value to_json(const Diagnosis& diagnosis) {
+  json::Array checks;
+  for (const Check& c : diagnosis.checks) {
+    checks.push_back(json::object({{"group", c.group},
+                                   {"name", c.name},
+                                   {"verdict", name_of(c.verdict)},
+                                   {"detail", c.detail},
+                                   {"cure", c.cure.empty() ? json::Value() : json::Value(c.cure)}}));
+  }
+  const char* const fp8 = diagnosis.native ? "native" : diagnosis.emulated ? "emulated" : "none";
+  return json::object({{"type", "doctor"}, {"fp8", fp8}, {"device", diagnosis.device}, {"checks", std::move(checks)}});
+}
+
+}  // namespace fp8::probe

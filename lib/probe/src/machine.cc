@@ -1,0 +1,179 @@
+// The machine by the files of /proc and /sys.
+#include "fp8/probe/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "fp8/base/text.h"
+
+namespace fp8::probe {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kGroup = "machine";
+
+// The first line of a file of the kernel's; empty where there is none.
+std::string first_line(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// Entries of a folder, sorted; none where there is no folder.
+std::vector<fs::path> entries(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) found.push_back(i->path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// The value of a line "key : value" or "key: value".
+std::optional<std::string> value_of(const std::string& line, const std::string& key) {
+  if (!line.starts_with(key)) return std::nullopt;
+  const auto colon = line.find_first_not_of(" \t", key.size());
+  if (colon == std::string::npos || line[colon] != ':') return std::nullopt;
+  const auto begin = line.find_first_not_of(" \t", colon + 1);
+  return begin == std::string::npos ? std::string() : line.substr(begin);
+}
+
+std::string counted(std::size_t n, const std::string& one) {
+  return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
+}
+
+Check processor(const std::string& root) {
+  std::ifstream in(root + "/proc/cpuinfo");
+  std::string line, model, package;
+  std::set<std::pair<std::string, std::string>> cores;
+  std::size_t processors = 0;
+  while (std::getline(in, line)) {
+    processors += value_of(line, "processor") ? 1 : 0;
+    if (const auto v = value_of(line, "model name")) model = *v;
+    if (const auto v = value_of(line, "physical id")) package = *v;
+    if (const auto v = value_of(line, "core id")) cores.emplace(package, *v);
+  }
+  if (processors == 0) return {kGroup, "processor", Verdict::none, "not told", {}};
+  std::string detail = model.empty() ? counted(processors, "processor") : terminal_safe(model);
+  if (!cores.empty()) detail += ", " + counted(cores.size(), "core") + ", " + counted(processors, "hardware thread");
+  return {kGroup, "processor", Verdict::pass, detail, {}};
+}
+
+Check bf16(bool native) {
+  Check c{kGroup, "bf16 products", Verdict::pass, "native, AVX-512 BF16", {}};
+  if (native) return c;
+  c.verdict = Verdict::none;
+  c.detail = "as f32: this processor has no AVX-512 BF16";
+  c.cure = "processors with it train about twice as fast: Intel from Cooper Lake and Sapphire Rapids, AMD from Zen 4";
+  return c;
+}
+
+Check threads_of(int threads) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : threads;
+  Check c{kGroup,
+          "threads",
+          Verdict::pass,
+          counted(static_cast<std::size_t>(threads), "thread") + " on " +
+              counted(static_cast<std::size_t>(cores), "processor"),
+          {}};
+  if (threads <= cores) return c;
+  c.verdict = Verdict::fail;
+  c.cure = "set OMP_NUM_THREADS to " + std::to_string(cores) + " at most";
+  return c;
+}
+
+Check memory(const std::string& root) {
+  std::ifstream in(root + "/proc/meminfo");
+  std::map<std::string, std::uint64_t> kibibytes;
+  for (std::string line; std::getline(in, line);) {
+    for (const char* key : {"MemTotal", "MemAvailable"}) {
+      const auto v = value_of(line, key);
+      const auto number = v ? parse_uint64(v->substr(0, v->find(' '))) : std::nullopt;
+      if (number && *number < std::uint64_t{1} << 50) kibibytes[key] = *number;
+    }
+  }
+  if (!kibibytes.contains("MemTotal")) return {kGroup, "memory", Verdict::none, "not told", {}};
+  std::string detail = human_bytes(kibibytes["MemTotal"] * 1024);
+  if (kibibytes.contains("MemAvailable")) detail += ", " + human_bytes(kibibytes["MemAvailable"] * 1024) + " available";
+  if (const auto limit = parse_uint64(first_line(root + "/sys/fs/cgroup/memory.max")))
+    detail += ", " + human_bytes(*limit) + " for this group of processes";
+  return {kGroup, "memory", Verdict::pass, detail, {}};
+}
+
+Check huge_pages(const std::string& root) {
+  const std::string line = first_line(root + "/sys/kernel/mm/transparent_hugepage/enabled");
+  const auto begin = line.find('['), end = line.find(']');
+  if (begin == std::string::npos || end == std::string::npos || end < begin)
+    return {kGroup, "huge pages", Verdict::none, "this kernel has no transparent huge pages", {}};
+  const std::string mode = terminal_safe(line.substr(begin + 1, end - begin - 1));
+  if (mode != "never") return {kGroup, "huge pages", Verdict::pass, "transparent, " + mode, {}};
+  return {kGroup, "huge pages", Verdict::fail, "switched off: matrix multiply on the CPU is slower",
+          "as root: echo madvise >/sys/kernel/mm/transparent_hugepage/enabled"};
+}
+
+Check network(const std::string& root) {
+  std::string detail;
+  for (const fs::path& interface : entries(root + "/sys/class/net")) {
+    if (first_line(interface / "operstate") != "up") continue;
+    detail += (detail.empty() ? "" : ", ") + terminal_safe(interface.filename().string());
+    const auto megabits = parse_int64(first_line(interface / "speed"));
+    if (megabits && *megabits > 0) detail += " " + format_short(static_cast<double>(*megabits) / 1000, 3) + " Gb/s";
+  }
+  if (!detail.empty()) return {kGroup, "network", Verdict::pass, detail, {}};
+  return {kGroup, "network", Verdict::none, "no interface is up: ranks on this machine only", {}};
+}
+
+Check infiniband(const std::string& root) {
+  std::string up, down;
+  for (const fs::path& card : entries(root + "/sys/class/infiniband")) {
+    for (const fs::path& port : entries(card / "ports")) {
+      const std::string name = terminal_safe(card.filename().string() + " port " + port.filename().string());
+      const bool active = first_line(port / "state").find("ACTIVE") != std::string::npos;
+      std::string& list = active ? up : down;
+      list += (list.empty() ? "" : ", ") + name;
+      if (active) list += " " + terminal_safe(first_line(port / "rate"));
+    }
+  }
+  if (up.empty() && down.empty()) return {kGroup, "InfiniBand", Verdict::none, "no card", {}};
+  if (down.empty()) return {kGroup, "InfiniBand", Verdict::pass, up, {}};
+  return {kGroup, "InfiniBand", Verdict::fail, (up.empty() ? "" : up + "; ") + "not active: " + down,
+          "look at the cable and the subnet manager: ibstat"};
+}
+
+}  // namespace
+
+std::vector<Check> machine_checks(const std::string& root, bool native, int threads) {
+  return {processor(root),  bf16(native),  threads_of(threads), memory(root),
+          huge_pages(root), network(root), infiniband(root)};
+}
+
+std::string find_program(const std::string& path, const std::string& name) {
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    const std::string candidate = path.substr(begin, end - begin) + "/" + name;
+    if (end > begin && ::access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return {};
+}
+
+int nvidia_cards(const std::string& root) {
+  int cards = 0;
+  for (const fs::path& card : entries(root + "/sys/bus/pci/devices")) {
+    const std::string kind = first_line(card / "class");
+    cards += first_line(card / "vendor") == "0x10de" && (kind.starts_with("0x0300") || kind.starts_with("0x0302"));
+  }
+  return cards;
+}
+
+}  // namespace fp8::probe

@@ -1,0 +1,102 @@
+// A run of crate train for each side, from files that hold nothing of worth: what is timed is what fp8-step runs.
+#include "steps.h"
+
+#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/comm/comm.h"
+#include "fp8/data/tokens.h"
+#include "fp8/device/philox.h"
+#include "fp8/model/initialize.h"
+#include "fp8/train/run.h"
+#include "timing.h"
+
+namespace fp8::probe {
+namespace {
+
+constexpr std::int64_t kMostLength = 1024;
+constexpr std::int64_t kNotCounted = 1;  // the first step makes plans and touches memory
+
+// A folder that is gone afterwards.
+class Folder {
+ public:
+  Folder() : path_((std::filesystem::temp_directory_path() / "fp8-bench-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) throw_errno(path_, "cannot make a folder for steps", errno);
+  }
+  ~Folder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);  // a rest is left to who cleans that folder
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string at(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::int64_t count) {
+  data::TokenWriter writer(path, vocabulary, std::nullopt, false, false);
+  std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = device::philox(1, i, 0)[0] % static_cast<std::uint32_t>(vocabulary);
+  writer.append(tokens);
+  (void)writer.finish();
+}
+
+// One side: its records are read as fp8-log would.
+StepsResult time_side(const BenchOptions& options, const Folder& folder, const Batch& batch, bool fp8) {
+  train::Config config;
+  config.model = folder.at("model.h5"), config.data = folder.at("data.h5"), config.out = folder.at("run");
+  config.seq_length = batch.length, config.batch_size = batch.sequences;
+  config.steps = options.steps + kNotCounted;
+  config.place = options.place;
+  config.precision.precision = fp8 ? train::Precision::fp8 : train::Precision::bf16;
+  config.precision.recipe = std::string(options.recipe->name);
+  config.schedule.lr = 1e-4;
+  config.flags = json::object({});
+  std::vector<double> seconds;
+  StepsResult result;
+  train::Hooks hooks;
+  hooks.record = [&](const json::Value& record) {
+    const json::Object& r = record.as_object();
+    if (r.get_string("type", "record") != "step") return;
+    if (options.progress)
+      options.progress(std::string(fp8 ? "FP8" : "bf16") + " step " + std::to_string(r.get_int("step", "record")));
+    if (r.get_int("step", "record") > kNotCounted) seconds.push_back(r.get_double("step_s", "record"));
+    result.fp8_flop_share = r.get_double("fp8_flop_share", "record");
+    result.memory_peak_bytes = r.get_int("memory_peak_bytes", "record");
+  };
+  const auto alone = comm::solo();
+  (void)train::run(config, *alone, hooks);
+  remove_tree(config.out);
+  result.seconds = timing_of(seconds);
+  result.tokens_per_s = static_cast<double>(batch.sequences * batch.length) / result.seconds.median;
+  return result;
+}
+
+}  // namespace
+
+Batch batch_of(const hf::Config& model, std::int64_t tokens) {
+  std::int64_t length = std::min({tokens, model.max_position_embeddings, kMostLength});
+  if (model.sliding_window) length = std::min(length, *model.sliding_window);
+  return {std::max<std::int64_t>(1, tokens / length), length};
+}
+
+void time_steps(const BenchOptions& options, BenchResult& result) {
+  const Folder folder;
+  const Batch batch = batch_of(options.model, options.tokens);
+  result.sequences = batch.sequences, result.length = batch.length;
+  if (options.progress) options.progress("a model for the steps");
+  (void)model::initialize(options.model, folder.at("model.h5"), {});
+  write_random_tokens(folder.at("data.h5"), options.model.vocab_size, 2 * batch.sequences * batch.length + 1);
+  result.bf16_steps = time_side(options, folder, batch, false);
+  result.fp8_steps = time_side(options, folder, batch, true);
+}
+
+}  // namespace fp8::probe

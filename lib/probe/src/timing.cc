@@ -1,0 +1,61 @@
+// Medians, and two pieces of work timed in turn.
+#include "timing.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fp8/device/profile.h"
+
+namespace fp8::probe {
+namespace {
+
+constexpr double kSample = 0.005;  // seconds that a sample takes at least
+constexpr std::int64_t kMostCalls = 1000;
+constexpr std::size_t kLeast = 3, kMost = 200;  // pairs of samples
+
+// The value a share of the way into sorted samples, between neighbours.
+double quantile(const std::vector<double>& sorted, double share) {
+  const double at = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+// Seconds of one call, over `calls` of them.
+double sample(const device::Context& ctx, const std::function<void()>& work, std::int64_t calls) {
+  const std::int64_t begin = device::now_ns();
+  for (std::int64_t i = 0; i < calls; ++i) work();
+  device::synchronize(ctx);
+  return 1e-9 * static_cast<double>(device::now_ns() - begin) / static_cast<double>(calls);
+}
+
+std::int64_t calls_for(const device::Context& ctx, const std::function<void()>& work) {
+  (void)sample(ctx, work, 1);  // plans are made, pages are touched
+  const double one = std::max(sample(ctx, work, 1), 1e-9);
+  return std::clamp<std::int64_t>(std::llround(kSample / one), 1, kMostCalls);
+}
+
+}  // namespace
+
+Timing timing_of(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  return {quantile(samples, 0.5), quantile(samples, 0.25), quantile(samples, 0.75),
+          static_cast<std::int64_t>(samples.size())};
+}
+
+Duel time_both(const device::Context& ctx, const std::function<void()>& first, const std::function<void()>& second,
+               double seconds) {
+  device::synchronize(ctx);
+  const std::int64_t begin = device::now_ns();
+  const std::int64_t calls_first = calls_for(ctx, first), calls_second = calls_for(ctx, second);
+  std::vector<double> a, b, ratios;
+  while (a.size() < kLeast || (a.size() < kMost && 1e-9 * static_cast<double>(device::now_ns() - begin) < seconds)) {
+    a.push_back(sample(ctx, first, calls_first));
+    b.push_back(sample(ctx, second, calls_second));
+    ratios.push_back(a.back() / b.back());
+  }
+  return {timing_of(a), timing_of(b), timing_of(ratios).median};
+}
+
+}  // namespace fp8::probe

@@ -1,0 +1,131 @@
+// Machines made of files: what is there, what is missing, what is broken.
+#include "fp8/probe/machine.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fp8_test.h"
+
+namespace fp8::probe {
+namespace {
+
+class Machine : public test::FolderTest {
+ protected:
+  // A file of /proc or /sys below the root.
+  void put(const std::string& path, const std::string& content) {
+    const std::filesystem::path file = at("root") + path;
+    std::filesystem::create_directories(file.parent_path());
+    test::write_file(file.string(), content);
+  }
+  Check check(const std::string& name, bool native = true, int threads = 1) {
+    const std::vector<Check> all = machine_checks(at("root"), native, threads);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Check& c) { return c.name == name; });
+    EXPECT_NE(found, all.end()) << name;
+    return found == all.end() ? Check{} : *found;
+  }
+  void expect(const std::string& name, Verdict verdict, const std::string& detail) {
+    const Check c = check(name);
+    EXPECT_EQ(c.verdict, verdict) << name;
+    EXPECT_EQ(c.detail, detail);
+    EXPECT_EQ(c.cure.empty(), verdict != Verdict::fail) << name << ": " << c.cure;
+  }
+};
+
+TEST_F(Machine, NothingIsKnownOfAnEmptyOne) {
+  for (const char* name : {"processor", "memory"}) expect(name, Verdict::none, "not told");
+  expect("huge pages", Verdict::none, "this kernel has no transparent huge pages");
+  expect("network", Verdict::none, "no interface is up: ranks on this machine only");
+  expect("InfiniBand", Verdict::none, "no card");
+  EXPECT_EQ(nvidia_cards(at("root")), 0);
+}
+
+TEST_F(Machine, CountsCoresOfEveryPackage) {
+  std::string text;
+  for (const char* ids : {"0 0", "0 1", "1 0", "1 1", "1 1"}) {
+    text += "processor\t: 7\nmodel name\t: A \x1b[31mchip\nphysical id\t: " + std::string(1, ids[0]) +
+            "\ncore id\t\t: " + std::string(1, ids[2]) + "\n\n";
+  }
+  put("/proc/cpuinfo", text);
+  expect("processor", Verdict::pass, "A \\x1b[31mchip, 4 cores, 5 hardware threads");
+  put("/proc/cpuinfo", "processor : 0\n");
+  expect("processor", Verdict::pass, "1 processor");
+}
+
+TEST_F(Machine, SaysHowBf16IsMultiplied) {
+  EXPECT_EQ(check("bf16 products", true).verdict, Verdict::pass);
+  const Check emulated = check("bf16 products", false);
+  EXPECT_EQ(emulated.verdict, Verdict::none);
+  EXPECT_HOLDS(emulated.detail, "no AVX-512 BF16");
+}
+
+TEST_F(Machine, ThreadsBeyondTheProcessorsAreTooMany) {
+  EXPECT_EQ(check("threads", true, 1).verdict, Verdict::pass);
+  const Check c = check("threads", true, 100000);
+  EXPECT_EQ(c.verdict, Verdict::fail);
+  EXPECT_EQ(c.detail.find("100000 threads on "), 0u) << c.detail;
+  EXPECT_HOLDS(c.cure, "OMP_NUM_THREADS");
+}
+
+TEST_F(Machine, MemoryAndItsLimit) {
+  put("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:   8388608 kB\n");
+  expect("memory", Verdict::pass, "16 GiB, 8 GiB available");
+  put("/sys/fs/cgroup/memory.max", "2147483648\n");
+  expect("memory", Verdict::pass, "16 GiB, 8 GiB available, 2 GiB for this group of processes");
+  put("/sys/fs/cgroup/memory.max", "max\n");
+  expect("memory", Verdict::pass, "16 GiB, 8 GiB available");
+  put("/proc/meminfo", "MemTotal: lots kB\n");
+  expect("memory", Verdict::none, "not told");
+}
+
+TEST_F(Machine, HugePages) {
+  put("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  expect("huge pages", Verdict::pass, "transparent, madvise");
+  put("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+  expect("huge pages", Verdict::fail, "switched off: matrix multiply on the CPU is slower");
+  put("/sys/kernel/mm/transparent_hugepage/enabled", "]never[\n");
+  expect("huge pages", Verdict::none, "this kernel has no transparent huge pages");
+}
+
+TEST_F(Machine, NetworkInterfacesThatAreUp) {
+  put("/sys/class/net/lo/operstate", "unknown\n");
+  put("/sys/class/net/eth1/operstate", "down\n");
+  put("/sys/class/net/eth0/operstate", "up\n");
+  put("/sys/class/net/eth0/speed", "25000\n");
+  put("/sys/class/net/eth2/operstate", "up\n");
+  put("/sys/class/net/eth2/speed", "-1\n");
+  expect("network", Verdict::pass, "eth0 25 Gb/s, eth2");
+}
+
+TEST_F(Machine, InfiniBandPorts) {
+  put("/sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+  put("/sys/class/infiniband/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)\n");
+  expect("InfiniBand", Verdict::pass, "mlx5_0 port 1 400 Gb/sec (4X NDR)");
+  put("/sys/class/infiniband/mlx5_1/ports/1/state", "1: DOWN\n");
+  expect("InfiniBand", Verdict::fail, "mlx5_0 port 1 400 Gb/sec (4X NDR); not active: mlx5_1 port 1");
+}
+
+TEST_F(Machine, CardsOfNvidiaAreCounted) {
+  put("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
+  put("/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
+  put("/sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n");
+  put("/sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n");  // its sound
+  put("/sys/bus/pci/devices/0000:02:00.0/vendor", "0x1002\n");
+  put("/sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n");
+  EXPECT_EQ(nvidia_cards(at("root")), 1);
+}
+
+TEST_F(Machine, FindsPrograms) {
+  for (const char* folder : {"a", "b", "c"}) std::filesystem::create_directory(at(folder));
+  test::write_file(at("a/tool"), "");  // not one that runs
+  test::write_file(at("c/tool"), "");
+  ASSERT_EQ(::chmod(at("c/tool").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(at("a/tool").c_str(), 0644), 0);
+  EXPECT_EQ(find_program(":" + at("b") + "::" + at("c") + ":", "tool"), at("c") + "/tool");
+  EXPECT_EQ(find_program(at("b"), "tool"), "");
+  EXPECT_EQ(find_program("", "tool"), "");
+}
+
+}  // namespace
+}  // namespace fp8::probe

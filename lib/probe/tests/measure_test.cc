@@ -1,0 +1,174 @@
+// Checks that compute and measurements, on the host: exact products under every recipe, a diagnosis, timings, a bench
+// of the smallest model.
+#include <algorithm>
+#include <set>
+
+#include "exact.h"
+#include "fp8/json/json.h"
+#include "fp8/model/presets.h"
+#include "fp8/probe/bench.h"
+#include "fp8/probe/doctor.h"
+#include "fp8/probe/report.h"
+#include "fp8_test.h"
+#include "steps.h"
+#include "timing.h"
+
+namespace fp8::probe {
+namespace {
+
+TEST(Exact, TheHostMultipliesExactlyUnderEveryRecipe) {
+  const device::Device host;
+  EXPECT_EQ(check_products(host, nullptr), "y, dx and dw exact, 0 of 3 products in FP8");
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    EXPECT_EQ(check_products(host, &recipe),
+              "y, dx and dw exact, " + std::to_string(recipe.fp8_gemms()) + " of 3 products in FP8");
+  }
+}
+
+TEST(Exact, TheHostAgreesWithItself) {
+  const device::Device host;
+  EXPECT_EQ(check_attention(host), 0);
+  check_all_reduce(host);
+}
+
+TEST(Exact, OneWrongElementIsFound) {
+  const device::Device host;
+  const tensor::Tensor t(dtype::DType::bf16, {2, 3});
+  t.as<dtype::Bf16>()[4] = dtype::to_bf16(2);
+  check_values(host.context(), "y", t.view(), {0, 0, 0, 0, 2, 0});
+  EXPECT_EQ(test::error_of([&] {
+              check_values(host.context(), "y", t.view(), {0, 0, 0, 0, 3, 0});
+            }),
+            "y[1, 1] is 2.000000, not 3.000000");
+  t.as<dtype::Bf16>()[2].bits = 0x7FC0;
+  EXPECT_HOLDS(test::error_of([&] { check_values(host.context(), "y", t.view(), {0, 0, 0, 0, 2, 0}); }), "y[0, 2]");
+}
+
+TEST(Doctor, EveryCheckHasItsAnswer) {
+  const Diagnosis d = diagnose({"", "/nowhere"});
+  std::set<std::string> names;
+  for (const Check& c : d.checks) {
+    EXPECT_TRUE(names.insert(c.name).second) << c.name << " twice";
+    EXPECT_FALSE(c.detail.empty()) << c.name;
+    EXPECT_TRUE(c.verdict != Verdict::fail || !c.cure.empty()) << c.name << ": " << c.detail;
+    EXPECT_EQ(c.detail.find('\n'), std::string::npos) << c.name;
+    if (c.name == "MPI") {
+      EXPECT_EQ(c.verdict, Verdict::fail);
+      EXPECT_HOLDS(c.detail, "no mpirun in PATH");
+    }
+  }
+  for (const char* name : {"GPU", "FP8 tensor cores", "driver", "runtime", "cuBLASLt", "cuDNN", "NCCL", "bf16 linear",
+                           "FP8 linear tensorwise", "attention", "NCCL all-reduce", "oneDNN", "HDF5", "InfiniBand"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  EXPECT_TRUE(d.emulated);
+  EXPECT_EQ(d.native, device::why_no_cuda().empty() && d.native);  // never without a GPU
+  EXPECT_EQ(to_json(d).as_object().get_array("checks", "report").size(), d.checks.size());
+}
+
+TEST(Doctor, SaysWhatItComesTo) {
+  Diagnosis d;
+  d.device = "CPU";
+  EXPECT_EQ(verdict_of(d), "FP8 cannot run here");
+  EXPECT_EQ(to_json(d).as_object().get_string("fp8", "report"), "none");
+  d.emulated = true;
+  EXPECT_HOLDS(verdict_of(d), "the CPU emulates it");
+  EXPECT_EQ(to_json(d).as_object().get_string("fp8", "report"), "emulated");
+  d.native = true, d.device = "a GPU";
+  EXPECT_EQ(verdict_of(d), "FP8 runs here, on a GPU");
+  EXPECT_EQ(to_json(d).as_object().get_string("fp8", "report"), "native");
+}
+
+TEST(Timing, IsMedianAndQuartiles) {
+  const Timing t = timing_of({5, 1, 2, 4, 3});
+  EXPECT_EQ(t.median, 3);
+  EXPECT_EQ(t.low, 2);
+  EXPECT_EQ(t.high, 4);
+  EXPECT_EQ(t.samples, 5);
+  EXPECT_EQ(timing_of({1, 2}).median, 1.5);
+  EXPECT_EQ(timing_of({}).samples, 0);
+}
+
+TEST(Timing, CallsBothSidesEquallyOften) {
+  const device::Device host;
+  int first = 0, second = 0;
+  volatile double sink = 0;
+  const auto work = [&](int& calls) {
+    ++calls;
+    for (int i = 0; i < 20000; ++i) sink = sink + i;
+  };
+  const Duel duel = time_both(
+      host.context(), [&] { work(first); }, [&] { work(second); }, 0.01);
+  EXPECT_GE(duel.first.samples, 3);
+  EXPECT_EQ(duel.first.samples, duel.second.samples);
+  EXPECT_GE(first, 5);
+  EXPECT_GE(second, 5);
+  EXPECT_GT(duel.first.median, 0);
+  EXPECT_LE(duel.first.low, duel.first.median);
+  EXPECT_GT(duel.ratio, 0);
+}
+
+TEST(Steps, BatchesAreOfTheModelsLength) {
+  hf::Config model;
+  model.max_position_embeddings = 2048;
+  EXPECT_EQ(batch_of(model, 8192).sequences, 8);
+  EXPECT_EQ(batch_of(model, 8192).length, 1024);
+  EXPECT_EQ(batch_of(model, 100).length, 100);
+  EXPECT_EQ(batch_of(model, 100).sequences, 1);
+  model.sliding_window = 64;
+  EXPECT_EQ(batch_of(model, 100).length, 64);
+}
+
+class Bench : public test::FolderTest {
+ protected:
+  Bench() {
+    options_.model_name = "tiny";
+    options_.model = hf::parse_config(model::read_model_config("tiny"), "tiny");
+    options_.tokens = 32, options_.seconds = 0.001, options_.steps = 1;
+    options_.recipe = &quant::find_recipe("rowwise_with_gw_hp");
+  }
+  BenchOptions options_;
+};
+
+TEST_F(Bench, MeasuresEveryPassAndStepsOnTheHost) {
+  std::vector<std::string> said;
+  options_.progress = [&](const std::string& what) { said.push_back(what); };
+  const BenchResult r = bench(options_);
+  EXPECT_EQ(r.device, "CPU");
+  EXPECT_TRUE(r.emulated);
+  ASSERT_EQ(r.products.size(), 16u);
+  for (const ProductResult& p : r.products) {
+    EXPECT_GT(p.bf16_s.median, 0) << p.linear << p.pass;
+    EXPECT_GT(p.fp8_s.median, 0) << p.linear << p.pass;
+    EXPECT_GT(p.ratio, 0);
+    EXPECT_EQ(p.fp8, p.pass != "wgrad") << p.linear << p.pass;
+    EXPECT_TRUE(p.cast_share > 0 || !p.fp8) << p.linear << p.pass;
+    EXPECT_LT(p.cast_share, 1) << p.linear << p.pass;
+  }
+  EXPECT_EQ(r.products[0].linear + " " + r.products[0].pass, "q,k,v forward");
+  EXPECT_EQ(r.products[0].n, 64 + 2 * 32);
+  EXPECT_EQ(r.products[0].flops(), 2.0 * 32 * 128 * 64);
+  EXPECT_EQ(r.products[3].flops(), 2 * r.products[0].flops());
+  ASSERT_TRUE(r.bf16_steps && r.fp8_steps);
+  EXPECT_EQ(r.fp8_steps->seconds.samples, 1);
+  EXPECT_EQ(r.bf16_steps->fp8_flop_share, 0);
+  EXPECT_GT(r.fp8_steps->fp8_flop_share, 0.5);
+  EXPECT_NE(std::find(said.begin(), said.end(), "FP8 step 2"), said.end());
+  const json::Value record = to_json(options_, r);
+  const json::Object& o = record.as_object();
+  EXPECT_EQ(o.get_array("products", "report").size(), 16u);
+  EXPECT_TRUE(o.get_object("peak_tflops", "report").at("fp8").is_null());
+  EXPECT_GT(o.get_object("linears", "report").get_double("ratio", "linears"), 0);
+  EXPECT_EQ(o.get_object("steps", "report").get_int("length", "steps"), 32);
+}
+
+TEST_F(Bench, ReportsAppearWholeAndReplaceNothingUnasked) {
+  const json::Value report = json::object({{"type", "bench"}});
+  save_report(at("r.json"), false, report);
+  EXPECT_EQ(json::parse_file(at("r.json")), report);
+  EXPECT_HOLDS(test::error_of([&] { save_report(at("r.json"), false, report); }), "exists (use --force");
+  save_report(at("r.json"), true, report);
+}
+
+}  // namespace
+}  // namespace fp8::probe

@@ -1,0 +1,111 @@
+// fp8-bench: FP8 against bf16 on this machine. See fp8-bench(1).
+#include "fp8/train/main.h"
+
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/model/presets.h"
+#include "fp8/probe/bench.h"
+#include "fp8/probe/report.h"
+#include "report.h"
+
+namespace {
+
+using namespace fp8;
+
+constexpr std::int64_t kTokensOnGpu = 8192, kTokensOnCpu = 512;
+
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
+  return names;
+}
+
+cli::Command command() {
+  cli::Command c;
+  c.name = "fp8-bench";
+  c.about = "measure FP8 against bf16 on this machine";
+  c.example = "fp8-bench --model llama3-8b --tokens 8192 --steps 0";
+  c.flags = {
+      {.name = "model",
+       .kind = cli::Kind::text,
+       .metavar = "PRESET|CONFIG.json",
+       .default_text = "llama-124m",
+       .help = "model whose linears and steps are measured"},
+      {.name = "tokens",
+       .kind = cli::Kind::integer,
+       .metavar = "N",
+       .help = "rows of activations, tokens of a step [8192 on a GPU, 512 on the CPU]",
+       .min = 1,
+       .max = 1 << 24},
+      {.name = "recipe",
+       .kind = cli::Kind::choice,
+       .metavar = "NAME",
+       .default_text = std::string(quant::recipes().front().name),
+       .help = "how FP8 operands are scaled",
+       .choices = recipe_names()},
+      {.name = "steps",
+       .kind = cli::Kind::integer,
+       .metavar = "N",
+       .default_text = "4",
+       .help = "whole optimizer steps to time in each precision; 0: none",
+       .min = 0,
+       .max = 10000},
+      {.name = "seconds",
+       .kind = cli::Kind::real,
+       .metavar = "S",
+       .default_text = "0.5",
+       .help = "time to spend on each product, about",
+       .min = 0.001,
+       .max = 3600},
+      {.name = "device",
+       .kind = cli::Kind::choice,
+       .metavar = "NAME",
+       .default_text = "auto",
+       .help = "where to measure; auto: on a GPU where there is one",
+       .choices = {"auto", "cpu", "cuda"}},
+      cli::output_flag("also write the report there, as JSON"),
+      cli::json_flag(),
+      cli::force_flag(),
+  };
+  return c;
+}
+
+device::Place place_of(const std::string& name) {
+  if (name == "cpu") return device::Place::host;
+  const std::string why = device::why_no_cuda();
+  if (name == "cuda" && !why.empty()) throw Error("--device cuda: " + why);
+  return why.empty() ? device::Place::cuda : device::Place::host;
+}
+
+int measure(const cli::Arguments& arguments) {
+  const std::string output = arguments.has("output") ? arguments.text("output") : "";
+  if (!output.empty()) check_output(output, arguments.flag("force"));
+  probe::BenchOptions options;
+  options.model_name = arguments.text("model");
+  options.model = hf::parse_config(model::read_model_config(options.model_name), options.model_name);
+  options.place = place_of(arguments.text("device"));
+  const std::int64_t usual = options.place == device::Place::cuda ? kTokensOnGpu : kTokensOnCpu;
+  options.tokens = arguments.has_value("tokens") ? arguments.integer("tokens") : usual;
+  options.recipe = &quant::find_recipe(arguments.text("recipe"));
+  options.steps = arguments.integer("steps");
+  options.seconds = arguments.real("seconds");
+  cli::Progress progress(arguments.flag("quiet"));
+  options.progress = [&](const std::string& what) { progress.update("measuring " + what); };
+  const probe::BenchResult result = probe::bench(options);
+  progress.done();
+  const json::Value record = to_json(options, result);
+  cli::Output out;
+  if (arguments.flag("json")) {
+    out.json(record);
+  } else {
+    out.text(bench::report(options, result, cli::Style::for_stdout()));
+  }
+  if (!output.empty()) probe::save_report(output, arguments.flag("force"), record);
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::run(argc, argv, command(), measure, fp8::train::library_versions()); }

@@ -1,0 +1,91 @@
+// Tables and sentences of fp8-bench.
+#include "report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "fp8/base/text.h"
+
+namespace fp8::bench {
+namespace {
+
+std::string fixed(double value, int decimals) {
+  std::array<char, 64> text{};
+  (void)std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
+  return text.data();
+}
+
+// A time in the unit of the table, with the half width of its quartiles: "0.131 ±2 %".
+std::string time_text(const probe::Timing& t, double unit) {
+  const double spread = t.median > 0 ? 50 * (t.high - t.low) / t.median : 0;
+  return format_short(t.median / unit, 3) + " ±" + fixed(spread, 0) + " %";
+}
+
+std::string of_peak(double flops, double seconds, double peak) {
+  return peak > 0 ? fixed(100 * flops / seconds / peak, 0) + " %" : "-";
+}
+
+// What a ratio of times says.
+std::string pays(double ratio) { return ratio > 1 ? "pays" : "does not pay"; }
+
+std::string products(const probe::BenchResult& result) {
+  double longest = 0;
+  for (const probe::ProductResult& p : result.products) longest = std::max(longest, p.fp8_s.median);
+  const bool milliseconds = longest >= 1e-3;
+  const double unit = milliseconds ? 1e-3 : 1e-6;
+  const std::string name = milliseconds ? "ms" : "us";
+  std::vector<std::vector<std::string>> rows{
+      {"linear", "pass", "M x N x K", "bf16 " + name, "of peak", "FP8 " + name, "of peak", "casts", "bf16/FP8", "FP8"}};
+  for (const probe::ProductResult& p : result.products) {
+    const double peak = p.fp8 ? result.peak.fp8 : result.peak.bf16;
+    rows.push_back({p.linear, p.pass, std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k),
+                    time_text(p.bf16_s, unit), of_peak(p.flops(), p.bf16_s.median, result.peak.bf16),
+                    time_text(p.fp8_s, unit), of_peak(p.flops(), p.fp8_s.median, peak),
+                    fixed(100 * p.cast_share, 0) + " %", fixed(p.ratio, 2), p.fp8 ? pays(p.ratio) : "none"});
+  }
+  return cli::table(rows);
+}
+
+std::string peak_text(const probe::Peak& peak) {
+  const auto tera = [](double flops) { return format_short(1e-12 * flops, 4); };
+  std::string text = "peak: " + tera(peak.bf16) + " TFLOP/s in bf16";
+  if (peak.fp8 > 0) text += ", " + tera(peak.fp8) + " in FP8";
+  return text + " (" + peak.source + ")\n";
+}
+
+std::string steps_text(const probe::BenchResult& r) {
+  if (!r.bf16_steps || !r.fp8_steps) return {};
+  std::vector<std::vector<std::string>> rows{{"steps", "s a step", "tokens/s", "FLOPs in FP8"}};
+  const auto row = [&](const char* name, const probe::StepsResult& s) {
+    rows.push_back({name, time_text(s.seconds, 1), human_count(static_cast<std::uint64_t>(s.tokens_per_s)),
+                    fixed(100 * s.fp8_flop_share, 1) + " %"});
+  };
+  row("bf16", *r.bf16_steps);
+  row("FP8", *r.fp8_steps);
+  return "\n" + cli::table(rows);
+}
+
+}  // namespace
+
+std::string report(const probe::BenchOptions& options, const probe::BenchResult& r, const cli::Style& style) {
+  std::string text = terminal_safe(options.model_name) + ", " + std::to_string(options.tokens) + " tokens, " +
+                     std::string(options.recipe->name) + ", on " + terminal_safe(r.device) + "\n";
+  if (r.emulated) text += "FP8 is emulated on the CPU: its products are bf16's, and its casts come on top\n";
+  text += peak_text(r.peak) + "\n" + products(r);
+  const double ratio = r.bf16_s / r.fp8_s;
+  text += "\n" +
+          style.bold("linears of a step: bf16 " + format_short(r.bf16_s, 3) + " s, FP8 " + format_short(r.fp8_s, 3) +
+                     " s: FP8 " + pays(ratio) + ", " + fixed(ratio, 2) + " x") +
+          "\n";
+  text += steps_text(r);
+  if (!r.bf16_steps || !r.fp8_steps) return text;
+  const double faster = r.bf16_steps->seconds.median / r.fp8_steps->seconds.median;
+  return text + "\n" +
+         style.bold("whole steps of " + std::to_string(r.sequences) + " x " + std::to_string(r.length) +
+                    " tokens: FP8 " + pays(faster) + ", " + fixed(faster, 2) + " x") +
+         "\n";
+}
+
+}  // namespace fp8::bench

@@ -1,0 +1,69 @@
+// fp8-doctor: whether FP8 can run on this machine, and what to do where something is missing. See fp8-doctor(1).
+#include "fp8/train/main.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "fp8/base/file.h"
+#include "fp8/base/text.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/probe/doctor.h"
+#include "fp8/probe/report.h"
+
+namespace {
+
+using namespace fp8;
+
+cli::Command command() {
+  cli::Command c;
+  c.name = "fp8-doctor";
+  c.about = "say whether FP8 can run on this machine, and what to do where something is missing";
+  c.example = "fp8-doctor -o doctor.json";
+  c.flags = {cli::output_flag("also write the report there, as JSON"), cli::json_flag(), cli::force_flag()};
+  return c;
+}
+
+// The verdict in its colour, five characters wide.
+std::string painted(const cli::Style& style, probe::Verdict verdict) {
+  const std::string word(name_of(verdict));
+  if (verdict == probe::Verdict::pass) return style.green(word) + " ";
+  return (verdict == probe::Verdict::fail ? style.red(word) : style.dim(word)) + " ";
+}
+
+std::string report(const probe::Diagnosis& diagnosis, const cli::Style& style) {
+  std::size_t width = 0;
+  for (const probe::Check& c : diagnosis.checks) width = std::max(width, c.name.size());
+  std::string text, group;
+  for (const probe::Check& c : diagnosis.checks) {
+    if (c.group != group) text += (group.empty() ? "" : "\n") + style.bold(c.group) + "\n";
+    group = c.group;
+    text += "  " + painted(style, c.verdict) + " " + c.name + std::string(width - c.name.size() + 2, ' ') +
+            terminal_safe(c.detail) + "\n";
+    if (!c.cure.empty()) text += std::string(width + 10, ' ') + "cure: " + terminal_safe(c.cure) + "\n";
+  }
+  return text + "\n" + style.bold(terminal_safe(verdict_of(diagnosis))) + "\n";
+}
+
+int examine(const cli::Arguments& arguments) {
+  const std::string output = arguments.has("output") ? arguments.text("output") : "";
+  if (!output.empty()) check_output(output, arguments.flag("force"));
+  cli::Progress progress(arguments.flag("quiet"));
+  progress.update("asking the machine");
+  const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const probe::Diagnosis diagnosis = probe::diagnose({"", path != nullptr ? path : ""});
+  progress.done();
+  const json::Value record = to_json(diagnosis);
+  cli::Output out;
+  if (arguments.flag("json")) {
+    out.json(record);
+  } else {
+    out.text(report(diagnosis, cli::Style::for_stdout()));
+  }
+  if (!output.empty()) probe::save_report(output, arguments.flag("force"), record);
+  return static_cast<int>(diagnosis.native ? Exit::done : Exit::no);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::run(argc, argv, command(), examine, fp8::train::library_versions()); }
