@@ -1,6 +1,8 @@
 // The measurements together, and their report.
 #include "fp8/probe/bench.h"
 
+#include <algorithm>
+
 #include "fp8/base/error.h"
 #include "fp8/gemm/gemm.h"
 #include "products.h"
@@ -48,7 +50,12 @@ json::Value product(const ProductResult& p, const Peak& peak) {
 
 Peak peak_of(const device::Device& device) {
   if (const auto known = known_peak(device.name())) return *known;
-  return {measured_peak(device), 0, "measured: a large bf16 product"};
+  return {measured_peak(device), 0, "measured: the fastest bf16 product"};
+}
+
+// A peak that was measured is the best of what was seen, or shares of it would exceed 1.
+void raise_measured(Peak& peak, const std::vector<ProductResult>& products) {
+  for (const ProductResult& p : products) peak.bf16 = std::max(peak.bf16, p.flops() / p.bf16_s.low);
 }
 
 }  // namespace
@@ -67,6 +74,7 @@ BenchResult bench(const BenchOptions& options) {
     say("the peak");
     result.peak = peak_of(device);
     result.products = time_products(device, options);
+    if (!known_peak(result.device)) raise_measured(result.peak, result.products);
   }
   for (const ProductResult& p : result.products) {
     if (p.pass != "forward" && p.pass != "backward") continue;

@@ -141,6 +141,7 @@ TEST_F(Bench, MeasuresEveryPassAndStepsOnTheHost) {
     EXPECT_GT(p.bf16_s.median, 0) << p.linear << p.pass;
     EXPECT_GT(p.fp8_s.median, 0) << p.linear << p.pass;
     EXPECT_GT(p.ratio, 0);
+    EXPECT_LE(p.flops() / p.bf16_s.median, r.peak.bf16) << p.linear << p.pass;
     EXPECT_EQ(p.fp8, p.pass != "wgrad") << p.linear << p.pass;
     EXPECT_TRUE(p.cast_share > 0 || !p.fp8) << p.linear << p.pass;
     EXPECT_LT(p.cast_share, 1) << p.linear << p.pass;
