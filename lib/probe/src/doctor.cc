@@ -104,7 +104,7 @@ void Doctor::gpu() {
   }
   on_gpu(kGpu, "FP8 tensor cores", "use a chip of compute capability 8.9 or newer: Ada, Hopper, Blackwell", [&] {
     const int capability = device_->compute_capability();
-    const std::string text = "compute capability " + capability_text(capability);
+    std::string text = "compute capability " + capability_text(capability);
     if (capability < kFirstFp8) throw Error(text + ", FP8 begins at " + capability_text(kFirstFp8));
     return text;
   });

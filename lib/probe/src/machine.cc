@@ -160,7 +160,7 @@ std::vector<Check> machine_checks(const std::string& root, bool native, int thre
 std::string find_program(const std::string& path, const std::string& name) {
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find(':', begin), path.size());
-    const std::string candidate = path.substr(begin, end - begin) + "/" + name;
+    std::string candidate = path.substr(begin, end - begin) + "/" + name;
     if (end > begin && ::access(candidate.c_str(), X_OK) == 0) return candidate;
     begin = end + 1;
   }

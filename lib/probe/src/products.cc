@@ -22,7 +22,6 @@ using device::Context;
 using dtype::DType;
 using model::Slot;
 using tensor::Tensor;
-using tensor::View;
 
 constexpr std::size_t kPattern = std::size_t{1} << 16;  // different numbers; larger matrices repeat them
 enum Pass : std::uint8_t { kForward, kDgrad, kWgrad, kBackward };
