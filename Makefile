@@ -8,6 +8,7 @@
 O       ?= build
 PREFIX  ?= /usr/local
 MARCH   ?= native
+# Tests take longer to compile than to run: they are built with -O1.
 OPT     ?= -O3
 NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc .cuda/bin/nvcc))
 CUDA    ?= $(if $(NVCC),1,0)
@@ -68,6 +69,7 @@ define crate_rules # $1 = crate
 $O/lib/$1.a: $(call objs,lib/$1/src)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
 $(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
+$(call objs,lib/$1/tests): OPT := -O1
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(wildcard lib/$1/tests/*.cc)),$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
@@ -81,6 +83,7 @@ define suite_rules # $1 = folder in tests that holds a program, $2 = where it fi
 $(call load,tests/$1)
 $(call test_rule,$1_test,$(wildcard tests/$1/*_test.cc),$1)
 $(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): INC := $($1.inc) $2 -Itests/support
+$(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): OPT := -O1
 endef
 define tool_rules # $1 = tool
 $O/bin/$1: $(call objs,tools/$1) $($1.libs)
