@@ -99,12 +99,22 @@ ailing() { # NAME MOUNT BREAK REPAIR FLAGS
   umount run 2>/dev/null
   nothing_lost "$1" 1
 }
+# It is busy as long as a file is open for writing: tried until it is not, ten seconds at most.
+read_only() {
+  mount --bind run run || return
+  tries=0
+  until mount -o remount,ro,bind run 2>>../err; do
+    tries=$((tries + 1))
+    [ $tries -lt 1000 ] || return
+    sleep 0.01
+  done
+}
 for do in $ways; do
   flags=
   [ "$do" = eio ] || flags=--async-save
   ailing "a full disk, $flags" "mount -t tmpfs -o size=4m none run" "{ cat /dev/zero >run/filler; test -s run/filler; } 2>/dev/null" \
     "rm run/filler" "$flags"
-  ailing "a disk that became read-only, $flags" true "mount --bind run run && mount -o remount,ro,bind run" "umount run" "$flags"
+  ailing "a disk that became read-only, $flags" true read_only "umount -l run" "$flags"
 done
 
 rm -rf run && mkdir run
