@@ -9,6 +9,8 @@ result $? "a run"
 # What a tool does that prints; N is a new name.
 words_of() {
   case $1 in
+    fp8-bench) echo "--model tiny --tokens 64 --seconds 0.01 --steps 0 -q" ;;
+    fp8-doctor) echo "--json" ;;
     fp8-convert) echo "m.h5 -o c$2.h5 --json" ;;
     fp8-eval) echo "m.h5 --data d.h5 --seq-length 512 -q" ;;
     fp8-info) echo "m.h5" ;;
