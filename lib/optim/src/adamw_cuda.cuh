@@ -12,10 +12,6 @@ namespace fp8::optim {
 
 inline constexpr int kUpdateThreads = 256;
 
-struct LargestBits {
-  __device__ unsigned operator()(unsigned a, unsigned b) const { return a < b ? b : a; }
-};
-
 // What an update needs besides its arrays.
 struct UpdateOf {
   Coefficients coefficients;
@@ -52,10 +48,10 @@ __global__ void adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
     }
     const float value = dtype::to_float(stored);
     if constexpr (sizeof(C) > 1) a.copy[i] = dtype::from_float<C>(value);
-    largest = LargestBits{}(largest, std::bit_cast<unsigned>(value) & 0x7FFFFFFFu);
+    largest = device::LargestBits{}(largest, std::bit_cast<unsigned>(value) & 0x7FFFFFFFu);
   }
   if (amax == nullptr) return;
-  largest = device::block_combine<kUpdateThreads>(largest, LargestBits{});
+  largest = device::block_combine<kUpdateThreads>(largest, device::LargestBits{});
   if (threadIdx.x == 0) atomicMax(amax, largest);
 }
 

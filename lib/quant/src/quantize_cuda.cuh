@@ -9,6 +9,8 @@
 
 namespace fp8::quant {
 
+using device::LargestBits;
+
 inline constexpr int kCastThreads = 256;
 inline constexpr int kPiece = 8;  // neighbouring elements of a thread
 
@@ -44,10 +46,6 @@ struct Piece<std::uint8_t> {
 
 inline constexpr int kAmaxRows = 128, kAmaxColumns = device::kWarp * kPiece;  // tile of a block
 
-struct Largest {
-  __device__ unsigned operator()(unsigned a, unsigned b) const { return a < b ? b : a; }
-};
-
 // Bits of the largest magnitudes of all of x, of its rows, of its columns; null: not wanted. The results begin at zero.
 template <class T>
 __global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, unsigned* all,
@@ -66,17 +64,17 @@ __global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
     unsigned largest = 0;
     for (int k = 0; k < kPiece; ++k) {
       const unsigned bits = magnitude_bits(piece.at[k]);
-      of_lane[k] = Largest{}(of_lane[k], bits);
-      largest = Largest{}(largest, bits);
+      of_lane[k] = LargestBits{}(of_lane[k], bits);
+      largest = LargestBits{}(largest, bits);
     }
     if (of_row == nullptr) continue;
-    largest = device::warp_combine(largest, Largest{});
+    largest = device::warp_combine(largest, LargestBits{});
     if (lane == 0) atomicMax(of_row + r, largest);
   }
   if (all != nullptr) {
     unsigned largest = 0;
-    for (int k = 0; k < kPiece; ++k) largest = Largest{}(largest, of_lane[k]);
-    largest = device::block_combine<kCastThreads>(largest, Largest{});
+    for (int k = 0; k < kPiece; ++k) largest = LargestBits{}(largest, of_lane[k]);
+    largest = device::block_combine<kCastThreads>(largest, LargestBits{});
     if (threadIdx.x == 0) atomicMax(all, largest);
   }
   if (of_column == nullptr) return;
@@ -85,7 +83,7 @@ __global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
   const std::int64_t mine = static_cast<std::int64_t>(blockIdx.x) * kAmaxColumns + threadIdx.x;
   if (mine >= cols) return;
   unsigned largest = 0;
-  for (int w = 0; w < kCastThreads / device::kWarp; ++w) largest = Largest{}(largest, column[w][threadIdx.x]);
+  for (int w = 0; w < kCastThreads / device::kWarp; ++w) largest = LargestBits{}(largest, column[w][threadIdx.x]);
   atomicMax(of_column + mine, largest);
 }
 static_assert(kAmaxColumns == kCastThreads, "a thread finishes one column");

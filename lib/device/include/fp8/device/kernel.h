@@ -79,6 +79,11 @@ struct Add {
     return a + b;
   }
 };
+/// Takes the larger of two magnitudes by their bits, which order as they do, NaN above all.
+struct LargestBits {
+  /// The larger number.
+  __device__ unsigned operator()(unsigned a, unsigned b) const { return a < b ? b : a; }
+};
 /// Takes the larger magnitude; NaN wins.
 struct Larger {
   /// larger(a, b).
