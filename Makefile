@@ -138,13 +138,16 @@ $O/lib/ops/src/tile.o: CXXFLAGS += -ffp-contract=fast # elsewhere a product that
 # Headers of cuDNN's that take a minute and do no work; and they include <cuda.h>, which is not the crate's own.
 $O/lib/ops/src/attention_cudnn.o: NVCCFLAGS := $(subst -O3,-O1,$(NVCCFLAGS))
 $O/lib/ops/src/attention_cudnn.o: INC := $(ops.inc)
+$O/lib/ops/src/attention_cudnn.o: .cuda/include/cudnn_frontend.h
+.cuda/include/cudnn_frontend.h:
+	$(error cuDNN's frontend headers are missing: run make setup, which brings them, or make CUDA=0)
 $O/lib/cli/src/version.o: CXXFLAGS += -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
 -include $(shell find $O -name '*.d' 2>/dev/null)
 
 graph:
-	@$(foreach c,$(seen),printf '%-8s %s\n         uses: %s%s\n' '$c' '$($c.about)' '$(or $($c.deps),nothing)' '$(if $($c.own),; packages: $($c.own))';)
-	@$(foreach t,$(TOOLS),printf '%-14s %s\n' '$t' '$($t.about)';)
+	$(foreach c,$(seen),$(info $(shell printf %-8s $c) $($c.about))$(info $(empty)         uses: $(or $($c.deps),nothing)$(if $($c.own),; packages: $($c.own))))
+	$(foreach t,$(TOOLS),$(info $(shell printf %-14s $t) $($t.about)))@:
 
 # Tests. Each is also a target of its own; check first installs what is missing.
 export BIN := $(abspath $O)/bin
