@@ -77,7 +77,7 @@ endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
 $(if $(strip $2),$O/test/$1: $(patsubst %.cc,$O/%.o,$2) $(if $(filter $3,$(shimmed)),$O/tests/support/cuda_shim.o) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
-tests += $(if $(findstring bench,$1),,$O/test/$1))
+tests += $O/test/$1)
 endef
 define suite_rules # $1 = folder in tests that holds a program, $2 = where it finds headers of other tests
 $(call load,tests/$1)
@@ -171,7 +171,7 @@ lint:
 	@O=$(abspath $O) tests/lint/run
 golden:
 	@tests/golden/recompute
-bench: all $(patsubst lib/%/bench,$O/test/%_bench,$(wildcard lib/*/bench))
+bench: all tests
 	@O=$(abspath $O) tests/bench/run
 
 # Looks for input that breaks a parser, TIME seconds a target, with libraries of its own that clang built.

@@ -97,8 +97,8 @@ void decode_bytes(benchmark::State& state) {
   tensor::Tensor codes(DType::u8, {setup.rows, setup.cols}), inverse_scale(DType::f32, {1});
   compare(state, setup.elements() * 3, [&] {
     const device::Scope scope(setup.arena);
-    benchmark::DoNotOptimize(
-        from_bytes(setup.context, codes.view(), DType::e4m3, inverse_scale.view(), inverse_scale.view()));
+    benchmark::DoNotOptimize(from_bytes(setup.context, codes.view(), DType::e4m3, Contract::columns,
+                                        inverse_scale.view(), inverse_scale.view()));
   });
 }
 
