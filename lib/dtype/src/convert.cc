@@ -45,9 +45,6 @@ float from_f16(std::uint16_t v) {
   return std::bit_cast<float>((m >= 0x7C00u ? (m << 13) | 0x7F800000u : finite) | sign);
 }
 
-// Every E4M3 and E5M2 value is a BF16: the lower half of the float is zero.
-Bf16 upper_half(float v) { return Bf16{static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(v) >> 16)}; }
-
 }  // namespace
 
 void convert(std::span<const float> in, std::span<Bf16> out) {
@@ -63,9 +60,9 @@ void convert(std::span<const Bf16> in, std::span<float> out) {
 void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<Bf16> out) {
   require_equal(in.size(), out.size());
   if (format == DType::e4m3)
-    map(in.data(), out.data(), in.size(), [](std::uint8_t c) { return upper_half(from_e4m3(c)); });
+    map(in.data(), out.data(), in.size(), [](std::uint8_t c) { return Bf16{decode_to_bf16<E4m3Grid>(c)}; });
   else if (format == DType::e5m2)
-    map(in.data(), out.data(), in.size(), [](std::uint8_t c) { return upper_half(from_e5m2(c)); });
+    map(in.data(), out.data(), in.size(), [](std::uint8_t c) { return Bf16{decode_to_bf16<E5m2Grid>(c)}; });
   else
     refuse(format, "not an FP8 format");
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -61,8 +62,8 @@ inline void store_code(float v, Bf16& out) {
 
 /// v's code.
 template <class Grid>
-inline void store_code(float v, std::uint8_t& out) {
-  out = dtype::encode<Grid>(v);
+inline void store_code(float v, std::uint32_t& out) {
+  out = dtype::code_bits<Grid>(v);
 }
 
 /// Whether casting v (scaled) lost something by clamping: above the largest value by more than half the spacing there;
@@ -99,6 +100,24 @@ RowCounts cast_row(const T* x, Scale scale, Out* out, std::int64_t n) {
     underflowed += vanished<Grid>(v, from) ? 1 : 0;
   }
   return {saturated, underflowed};
+}
+
+/// The same into bytes: codes of a piece that stays in the nearest cache, then narrowed.
+template <class Grid, class T>
+RowCounts cast_row(const T* x, OneScale scale, std::uint8_t* out, std::int64_t n) {
+  constexpr std::int64_t kPiece = 512;
+  std::array<std::uint32_t, kPiece> codes;
+  RowCounts counts;
+  for (std::int64_t begin = 0; begin < n; begin += kPiece) {
+    const std::int64_t length = std::min(kPiece, n - begin);
+    const RowCounts more = cast_row<Grid>(x + begin, scale, codes.data(), length);
+    counts.saturated += more.saturated;
+    counts.underflowed += more.underflowed;
+#pragma omp simd
+    for (std::int64_t i = 0; i < length; ++i)
+      out[begin + i] = static_cast<std::uint8_t>(codes[static_cast<std::size_t>(i)]);
+  }
+  return counts;
 }
 
 }  // namespace fp8::quant

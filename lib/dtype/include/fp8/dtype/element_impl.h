@@ -58,9 +58,10 @@ FP8_HD inline float round_to_grid(float v) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>((a + c) - c) | sign);
 }
 
-/// Code of round_to_grid(v); NaN gives 0x7F with v's sign.
+/// Code of round_to_grid(v) in the low byte, the rest zero; NaN gives 0x7F with v's sign. Loops that narrow the codes
+/// in a pass of their own are twice as fast on a CPU as those that do it at once.
 template <class Grid>
-FP8_HD inline std::uint8_t encode(float v) {
+FP8_HD inline std::uint32_t code_bits(float v) {
   const std::uint32_t sign = (std::bit_cast<std::uint32_t>(v) >> 24) & 0x80u;
   const float a = clamped_magnitude<Grid>(v);
   const std::uint32_t e = grid_exponent<Grid>(a);
@@ -70,7 +71,30 @@ FP8_HD inline std::uint8_t encode(float v) {
   const std::uint32_t spacings = std::bit_cast<std::uint32_t>(a + c) - std::bit_cast<std::uint32_t>(c);
   const std::uint32_t code = spacings + ((e - (Grid::kMinExponent << 23)) >> (23 - Grid::kFractionBits));
   const bool nan = std::bit_cast<std::uint32_t>(a) > 0x7F800000u;
-  return static_cast<std::uint8_t>((nan ? 0x7Fu : code) | sign);
+  return (nan ? 0x7Fu : code) | sign;
+}
+
+/// The same as a byte.
+template <class Grid>
+FP8_HD inline std::uint8_t encode(float v) {
+  return static_cast<std::uint8_t>(code_bits<Grid>(v));
+}
+
+/// Bits of the BF16 that a code stands for, in 16-bit arithmetic: a subnormal of one, two or three significant bits is
+/// shifted to where BF16 has its fraction. NaN gives a quiet NaN with its sign.
+template <class Grid>
+FP8_HD inline std::uint16_t decode_to_bf16(std::uint8_t code) {
+  using U = std::uint16_t;  // each step is narrowed, so that the compiler keeps to 16 bits
+  constexpr int kFraction = Grid::kFractionBits;
+  constexpr U kOne = (Grid::kMinExponent - kFraction) << 7;  // the smallest subnormal
+  constexpr U kInfinity = kFraction == 2 ? 0x7Cu : 0x7Fu;    // E4M3 has none, and one NaN
+  const U m = code & 0x7Fu, sign = static_cast<U>((code & 0x80u) << 8);
+  const U two = static_cast<U>((m << 6) + kOne), four = static_cast<U>((m << 5) + kOne + 0x80u);
+  const U subnormal = m < 2 ? static_cast<U>(m * kOne) : m < 4 ? two : four;
+  const U normal = static_cast<U>((m << (7 - kFraction)) + ((Grid::kMinExponent - 1) << 7));
+  const U special = kFraction == 2 ? static_cast<U>((m << 5) | 0x7F80u) : U{0x7FC0u};
+  const U finite = m < (1u << kFraction) ? subnormal : normal;
+  return static_cast<U>((m >= kInfinity ? special : finite) | sign);
 }
 
 FP8_HD inline std::uint8_t to_e4m3(float v) { return encode<E4m3Grid>(v); }
