@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "fp8/ckpt/run_folder.h"
 #include "fp8/hf/config.h"
 #include "fuzz.h"
 #include "hdf5_repair.h"
@@ -22,6 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     (void)checkpoint.tokenizer();
     checkpoint.verify();
+    if (!checkpoint.train().is_null()) {
+      const ckpt::Counters at = ckpt::counters_of(checkpoint);
+      fuzz::require(at.updates >= 0 && at.updates <= at.step && at.tokens >= at.step, "counters agree");
+    }
     (void)hf::parse_config(checkpoint.config(), path);
   });
 }

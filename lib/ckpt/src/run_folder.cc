@@ -32,15 +32,25 @@ std::vector<std::string> folders_in(const std::string& run) {
   return names;
 }
 
-// A checkpoint under the name of another step is whole, but not what its name says.
-void check_step(const Checkpoint& checkpoint, std::int64_t step) {
+}  // namespace
+
+Counters counters_of(const Checkpoint& checkpoint) {
   const std::string what = checkpoint.path() + ": /train";
   if (!checkpoint.train().is_object()) throw Error(checkpoint.path() + ": has no /train, so it is not a step of a run");
-  const std::int64_t held = checkpoint.train().as_object().get_int("step", what);
-  if (held != step) throw Error(what + ": is of step " + std::to_string(held) + ", which is not that of its name");
+  const json::Object& train = checkpoint.train().as_object();
+  const auto counter = [&](const char* key) {
+    const std::int64_t n = train.get_int(key, what);
+    if (n < 0) throw Error(what + ": " + key + " is " + std::to_string(n) + ", which is below 0");
+    return n;
+  };
+  const Counters c{counter("step"), counter("updates"), counter("tokens")};
+  if (c.updates > c.step)
+    throw Error(what + ": " + std::to_string(c.updates) + " updates in " + std::to_string(c.step) + " steps");
+  if (c.step == 0 ? c.tokens != 0 : c.tokens == 0 || c.tokens % c.step != 0)
+    throw Error(what + ": " + std::to_string(c.tokens) + " tokens in " + std::to_string(c.step) +
+                " steps, which are of one size");
+  return c;
 }
-
-}  // namespace
 
 std::string step_name(std::int64_t step) {
   std::string name(32, '\0');
@@ -73,7 +83,10 @@ std::optional<StepFolder> newest_valid(
     try {
       const Checkpoint checkpoint = Checkpoint::open(folder.path);
       checkpoint.verify();
-      check_step(checkpoint, folder.step);
+      // One under the name of another step is whole, but not what its name says.
+      if (const std::int64_t held = counters_of(checkpoint).step; held != folder.step)
+        throw Error(checkpoint.path() + ": /train: is of step " + std::to_string(held) +
+                    ", which is not that of its name");
       return folder;
     } catch (const Error& e) {
       if (report) report(folder, e.what());

@@ -61,12 +61,17 @@ inline const json::Value& config() {
   return value;
 }
 
+/// /train of a step.
+inline json::Value train_of(std::int64_t step) {
+  return json::object({{"step", step}, {"updates", step}, {"tokens", 16 * step}});
+}
+
 inline void write_model(const std::string& path, Kind kind = Kind::model, bool force = false) {
   ModelWriter w(path, kind, force);
   w.document("config", config());
   w.tokenizer("{\"model\":{}}");
   w.document("provenance", append_provenance({}, "fp8-init", "0.1.0", "fp8-init tiny"));
-  if (kind == Kind::training) w.document("train", json::object({{"step", 3}}));
+  if (kind == Kind::training) w.document("train", train_of(3));
   for (const Sample& s : samples()) w.tensor(s.meta, s.bytes);
   w.commit();
 }
@@ -82,7 +87,7 @@ inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, st
   ShardWriter w(temporary, rank, world, Kind::training);
   if (rank == 0) {
     w.document("config", config());
-    w.document("train", json::object({{"step", step}}));
+    w.document("train", train_of(step));
   }
   for (const Sample& s : samples(run)) {
     const std::int64_t begin = first_row(s.meta.rows(), rank, world);

@@ -1,6 +1,7 @@
 // Which checkpoints a run has, which is the newest good one, which may go.
 
 #include "fixture.h"
+#include "fp8/json/json.h"
 
 namespace fp8::ckpt {
 namespace {
@@ -51,6 +52,45 @@ TEST_F(RunFolder, the_newest_valid_one_is_taken_and_damage_is_told) {
   EXPECT_HOLDS(told.at(0), "step-00000009: /train: is of step 1, which is not that of its name");
   std::filesystem::remove_all(at("step-00000009"));
   EXPECT_EQ(newest_valid(at("")), std::nullopt);
+}
+
+// Digests that are right say nothing about the numbers beneath them.
+TEST_F(RunFolder, forged_counters_are_refused_by_name) {
+  const auto refusal = [&](const std::string& train) {
+    const std::string path = at("x.h5");
+    ModelWriter w(path, Kind::training, true);
+    w.document("config", config());
+    w.document("train", json::parse(train, "train"));
+    w.commit();
+    const Checkpoint forged = Checkpoint::open(path);
+    forged.verify();
+    const std::string said = error_of([&] { (void)counters_of(forged); }), where = path + ": /train: ";
+    return said.starts_with(where) ? said.substr(where.size()) : said;
+  };
+  EXPECT_EQ(refusal(R"({"step":3,"updates":2,"tokens":48})"), "no error");
+  EXPECT_EQ(refusal(R"({"step":0,"updates":0,"tokens":0})"), "no error");
+  EXPECT_EQ(refusal(R"({"step":-3,"updates":2,"tokens":48})"), "step is -3, which is below 0");
+  EXPECT_EQ(refusal(R"({"step":3,"updates":-1,"tokens":48})"), "updates is -1, which is below 0");
+  EXPECT_EQ(refusal(R"({"step":3,"updates":2,"tokens":-48})"), "tokens is -48, which is below 0");
+  EXPECT_EQ(refusal(R"({"step":3,"updates":4,"tokens":48})"), "4 updates in 3 steps");
+  EXPECT_EQ(refusal(R"({"step":3,"updates":3,"tokens":49})"), "49 tokens in 3 steps, which are of one size");
+  EXPECT_EQ(refusal(R"({"step":3,"updates":3,"tokens":0})"), "0 tokens in 3 steps, which are of one size");
+  EXPECT_EQ(refusal(R"({"step":0,"updates":0,"tokens":8})"), "8 tokens in 0 steps, which are of one size");
+  EXPECT_HOLDS(refusal(R"({"step":3.0,"updates":3,"tokens":48})"), "\"step\"");
+  EXPECT_HOLDS(refusal(R"({"step":3,"updates":1e300,"tokens":48})"), "\"updates\"");
+  EXPECT_HOLDS(refusal(R"({"step":3,"updates":3,"tokens":99999999999999999999})"), "\"tokens\"");
+  EXPECT_HOLDS(refusal(R"({"step":3,"tokens":48})"), "\"updates\"");
+  EXPECT_HOLDS(refusal("[]"), "has no /train");
+}
+
+TEST_F(RunFolder, a_forged_step_is_passed_over) {
+  for (const int step : {1, 2}) write_folder(at(step_name(step)), 2, step);
+  write_folder(at("forged"), 2, -2);
+  std::filesystem::remove_all(at("step-00000002"));
+  std::filesystem::rename(at("forged"), at("step-00000002"));
+  std::string told;
+  EXPECT_EQ(newest_valid(at(""), [&](const StepFolder&, const std::string& reason) { told = reason; })->step, 1);
+  EXPECT_HOLDS(told, "step-00000002: /train: step is -2, which is below 0");
 }
 
 TEST_F(RunFolder, pruning_keeps_the_newest_and_the_protected) {

@@ -25,7 +25,7 @@ class FolderTest : public test::FolderTest {
     const ckpt::Kind kind = train ? ckpt::Kind::training : ckpt::Kind::model;
     ckpt::ShardWriter writer(temporary, 0, 1, kind);
     writer.document("config", json::object({{"model_type", "llama"}}));
-    if (train) writer.document("train", json::object({{"step", step}}));
+    if (train) writer.document("train", json::object({{"step", step}, {"updates", step}, {"tokens", 8 * step}}));
     const std::vector<std::byte> bytes(4);
     ckpt::TensorMeta weight;
     weight.name = "weights/a";

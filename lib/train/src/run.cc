@@ -39,7 +39,7 @@ struct Setup {
   json::Value settings;
   gemm::Count planned;  // FP8 GEMMs of a step on this rank
 
-  std::int64_t tokens_per_step() const { return global_batch * config.seq_length; }
+  std::int64_t tokens_per_step() const { return checked_mul(global_batch, config.seq_length, "tokens of a step"); }
 };
 
 json::Value mesh_of(const comm::Communicator& world) {
@@ -87,13 +87,19 @@ std::string newest_of(comm::Communicator& world, const std::string& out, const J
 
 void resume_from(Setup& s, const ckpt::Checkpoint& c) {
   const std::string what = c.path() + ": /train";
-  if (!c.train().is_object()) throw Error(c.path() + ": has no /train, so it is not a step of a run");
-  const json::Object& train = c.train().as_object();
-  s.position = {train.get_int("step", what), train.get_int("updates", what), train.get_int("tokens", what)};
-  const json::Value* settings = train.find("settings");
+  s.position = ckpt::counters_of(c);
+  const json::Value* settings = c.train().as_object().find("settings");
   if (settings == nullptr || !settings->is_object())
     throw Error(what + ": has no settings, so the run cannot be resumed");
+  for (const auto& [key, value] : s.settings.as_object()) {
+    if (!settings->as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
+  }
   check_same_settings(*settings, s.settings, s.config.out);
+  const auto [step, updates, tokens] = s.position;
+  if (step > 0 && tokens / step != s.tokens_per_step())
+    throw Error(what + ": " + std::to_string(tokens) + " tokens in " + std::to_string(step) + " steps, which have " +
+                std::to_string(s.tokens_per_step()) + " each");
+  check_moments(c, s.table);
 }
 
 Setup prepare(const Config& config, comm::Communicator& world, const data::TokenFile& tokens,

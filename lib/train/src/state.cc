@@ -75,6 +75,18 @@ void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model
   }
 }
 
+void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
+  for (const model::Parameter& p : table) {
+    for (const std::string_view prefix : {ckpt::kMomentM, ckpt::kMomentV}) {
+      const ckpt::TensorMeta& moment = checkpoint.at(section(prefix, p));
+      const std::string what = checkpoint.path() + ": /" + moment.name;
+      if (moment.shape != p.shape) throw Error(what + ": its shape is not that of the weight");
+      if (moment.dtype != DType::f32 && moment.dtype != DType::bf16)
+        throw Error(what + ": stored as " + std::string(dtype::name_of(moment.dtype)) + ", not f32 or bf16");
+    }
+  }
+}
+
 void load(const Context& ctx, const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments) {
   for (const OwnParameter& o : store.own()) {
     const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];

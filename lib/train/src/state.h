@@ -14,11 +14,7 @@
 namespace fp8::train {
 
 // Where a run stands; all of it is in /train.
-struct Position {
-  std::int64_t step = 0;     // batches seen
-  std::int64_t updates = 0;  // updates applied: steps that were not skipped
-  std::int64_t tokens = 0;   // tokens seen
-};
+using Position = ckpt::Counters;
 
 // A digest that changes when the file (or folder of shards) does, read without reading the weights.
 std::string digest_of_model(const std::string& path);
@@ -28,6 +24,9 @@ hf::Config trainable_config(const ckpt::Checkpoint& checkpoint);
 
 // Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained.
 void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
+
+// Throws Error unless both moments of every weight are there, of its shape, in a format that a run keeps them in.
+void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
 // Own rows of every weight (and of both moments when `moments`), from any number of shards.
 void load(const Context& ctx, const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments);

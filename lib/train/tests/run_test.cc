@@ -184,25 +184,71 @@ TEST_F(Run, QuantizedWeightsCannotBeTrained) {
   EXPECT_FALSE(std::filesystem::exists(at("run")));
 }
 
-TEST_F(Run, AStepWithoutSettingsIsNotResumed) {
-  const hf::Config model = small_model();
-  std::filesystem::create_directories(at("run"));
-  const std::string folder = ckpt::begin_folder(at("run/step-00000001"));
+// Commits a copy of the step `from` of a run as the step `to`, with right digests and what `change` makes of it.
+struct Forged {
+  json::Value train, config;
+  std::function<void(ckpt::TensorMeta&)> tensor = [](ckpt::TensorMeta&) {};
+};
+void forge(const std::string& from, const std::string& to, const std::function<void(Forged&)>& change) {
+  const ckpt::Checkpoint source = ckpt::Checkpoint::open(from);
+  Forged f{source.train(), source.config()};
+  change(f);
+  const std::string folder = ckpt::begin_folder(to);
   ckpt::ShardWriter writer(folder, 0, 1, ckpt::Kind::training);
-  writer.document("config", hf::to_json(model));
-  writer.document("train", json::object({{"step", 1}, {"updates", 1}, {"tokens", 16}}));
-  writer.document("provenance", json::Array{});
-  for (const model::Parameter& p : model::parameter_table(model)) {
-    for (const char* section : {"weights/", "optimizer/m/", "optimizer/v/"}) {
-      ckpt::TensorMeta meta;
-      meta.name = section + p.name;
-      meta.shape = p.shape;
-      writer.tensor(meta, 0, p.rows(), std::vector<std::byte>(static_cast<std::size_t>(p.size()) * 4));
-    }
+  writer.document("config", f.config);
+  writer.document("train", f.train);
+  writer.document("provenance", source.provenance());
+  for (ckpt::TensorMeta meta : source.tensors()) {
+    f.tensor(meta);
+    if (!meta.name.empty()) writer.tensor(meta, 0, meta.rows(), std::vector<std::byte>(meta.bytes()));
   }
-  ckpt::commit_folder(folder, at("run/step-00000001"), ckpt::Kind::training, json::object({{"world", 1}}),
-                      {writer.finish()});
-  EXPECT_EQ(refusal(), at("run/step-00000001") + ": /train: has no settings, so the run cannot be resumed");
+  ckpt::commit_folder(folder, to, ckpt::Kind::training, source.mesh(), {writer.finish()});
+}
+
+// What a checkpoint says is believed only where it can be: its digests may have been made by whoever forged it.
+TEST_F(Run, AForgedStepIsNotResumed) {
+  EXPECT_EQ(go(2), Exit::again);
+  const std::string good = at("run/step-00000002"), forged = at("forged/step-00000002");
+  config_.out = at("forged");
+  const auto said = [&](const std::function<void(Forged&)>& change) {
+    std::filesystem::remove_all(config_.out);
+    std::filesystem::create_directories(config_.out);
+    forge(good, forged, change);
+    const std::string text = refusal();
+    EXPECT_FALSE(std::filesystem::exists(at("forged/log.jsonl"))) << text;
+    return text.starts_with(forged) ? text.substr(forged.size()) : notes_ + text;
+  };
+  const auto train = [&](const std::string& key, const json::Value& value) {
+    return said([&](Forged& f) { f.train.as_object().set(key, value); });
+  };
+  const std::string damaged = forged + ": damaged, trying an older one: " + forged,
+                    all = "\n" + at("forged") + ": every checkpoint in it is damaged; move them away to start again";
+  EXPECT_EQ(train("step", -2), damaged + ": /train: step is -2, which is below 0" + all);
+  EXPECT_EQ(train("updates", 3), damaged + ": /train: 3 updates in 2 steps" + all);
+  EXPECT_EQ(train("tokens", 33), damaged + ": /train: 33 tokens in 2 steps, which are of one size" + all);
+  EXPECT_EQ(train("tokens", 34), ": /train: 34 tokens in 2 steps, which have 16 each");
+  EXPECT_EQ(train("tokens", std::int64_t{1} << 62),
+            ": /train: 4611686018427387904 tokens in 2 steps, which have 16 each");
+  EXPECT_EQ(train("settings", nullptr), ": /train: has no settings, so the run cannot be resumed");
+  EXPECT_EQ(train("settings", json::object({})), ": /train: settings: \"model\" is missing");
+  EXPECT_EQ(said([](Forged& f) { f.train.as_object().find("settings")->as_object().set("lr", -1.0); }),
+            at("forged") +
+                ": this run was started with another --lr (-1.0, now 0.001); use another --out, or the "
+                "same settings to resume");
+  const auto tensor = [&](const std::string& name, const std::function<void(ckpt::TensorMeta&)>& change) {
+    return said([&](Forged& f) {
+      f.tensor = [=](ckpt::TensorMeta& m) {
+        if (m.name == name) change(m);
+      };
+    });
+  };
+  const std::string v = "optimizer/v/model.norm.weight";
+  EXPECT_EQ(tensor(v, [](ckpt::TensorMeta& m) { m.name.clear(); }), ": /" + v + ": there is no such tensor");
+  EXPECT_EQ(tensor(v, [](ckpt::TensorMeta& m) { m.dtype = DType::e4m3; }),
+            ": /" + v + ": stored as float8_e4m3fn, not f32 or bf16");
+  EXPECT_EQ(tensor(v, [](ckpt::TensorMeta& m) { m.shape = {64}; }),
+            ": /" + v + ": its shape is not that of the weight");
+  EXPECT_NE(said([](Forged& f) { f.config.as_object().set("num_hidden_layers", 2); }), "no error");
 }
 
 TEST_F(Run, TooMuchMemoryIsExplainedBeforeAnythingIsWritten) {

@@ -13,6 +13,8 @@
 
 namespace fp8::ckpt {
 
+class Checkpoint;
+
 /// A checkpoint in a run's folder.
 struct StepFolder {
   std::int64_t step = 0;  ///< updates completed
@@ -22,14 +24,25 @@ struct StepFolder {
   bool operator==(const StepFolder&) const = default;
 };
 
+/// Where a run stood when it was saved, as /train says.
+struct Counters {
+  std::int64_t step = 0;     ///< batches seen, from 0
+  std::int64_t updates = 0;  ///< updates applied: steps that were not skipped, at most `step`
+  std::int64_t tokens = 0;   ///< tokens seen, as many in every step
+};
+
+/// The counters of a checkpoint; a sampler's position follows from them. Throws Error `path: /train: reason` where one
+/// is missing, not an integer, out of its range, or contradicts the others.
+Counters counters_of(const Checkpoint& checkpoint);
+
 /// `step-%08d`.
 std::string step_name(std::int64_t step);
 /// The step of such a name; nothing for any other name.
 std::optional<std::int64_t> parse_step_name(std::string_view name);
 /// Checkpoints of `run`, newest first; empty when the folder does not exist. They are not looked into.
 std::vector<StepFolder> list_steps(const std::string& run);
-/// The newest checkpoint of `run` that is of the step in its name and that verify() accepts. Damaged ones before it are
-/// given to `report` with the reason; it may be empty.
+/// The newest checkpoint of `run` that verify() and counters_of() accept and that is of the step in its name. Damaged
+/// ones before it are given to `report` with the reason; it may be empty.
 std::optional<StepFolder> newest_valid(
     const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report = {});
 /// Removes the oldest checkpoints of `run` until `keep` are left, sparing those that `is_protected` (may be empty) says
