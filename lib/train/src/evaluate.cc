@@ -91,12 +91,8 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
       hooks.progress(std::to_string(first + count) + "/" + std::to_string(sampler->samples()) + " sequences");
     };
   }
-  const LossSum sum =
-      evaluate_samples(ctx, world, engine, decoder, *store, *sampler, sampler->samples(), batch, setup.length, each);
-  comm::agree(world, [&] {
-    if (config.precision.precision == Precision::fp8 && engine.counts().linear(gemm::Kind::fp8).gemms == 0)
-      throw Error("FP8 was asked for and none ran", Exit::fp8_missing);
-  });
+  const LossSum sum = evaluate_samples(ctx, world, engine, decoder, *store, *sampler, sampler->samples(), batch,
+                                       setup.length, planned_forward(setup.model, setup.table, config.precision), each);
   journal.emit(eval_record(-1, sum, config.precision, work.place()));
   journal.rethrow();
 }

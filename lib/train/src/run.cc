@@ -305,8 +305,9 @@ void Run::evaluate() {
   const std::int64_t round = config_.batch_size * world_.size();
   const std::int64_t samples =
       config_.eval_batches > 0 ? std::min(sampler.samples(), config_.eval_batches * round) : sampler.samples();
-  const LossSum sum = evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size,
-                                       config_.seq_length, {});
+  const LossSum sum =
+      evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size,
+                       config_.seq_length, planned_forward(setup_.model, setup_.active, config_.precision), {});
   json::Value record = eval_record(position_.step, sum, config_.precision, work_.place());
   record.as_object().set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   journal_.emit(record);

@@ -63,6 +63,17 @@ void reduce(const StepEnvironment& env, double& loss, quant::CastCounts& casts) 
   casts = {counts[0], counts[1], counts[2]};
 }
 
+// What ran on this rank, against what the table promised.
+void check_planned(comm::Communicator& world, const gemm::Counts& ran, std::int64_t planned, const std::string& where) {
+  const std::int64_t gemms = ran.linear(gemm::Kind::fp8).gemms;
+  comm::agree(world, [&] {
+    if (gemms < planned)
+      throw Error("FP8 was asked for and did not run as planned: " + std::to_string(gemms) + " of " +
+                      std::to_string(planned) + " FP8 GEMMs in " + where,
+                  Exit::fp8_missing);
+  });
+}
+
 }  // namespace
 
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
@@ -161,20 +172,26 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   scalars.skip = r.skipped ? 1 : 0;
   env.store.update(env.ctx, c.optimizer, scalars);
 
-  const gemm::Count fp8 = r.gemms.linear(gemm::Kind::fp8);
-  comm::agree(env.world, [&] {
-    if (fp8.gemms < planned.gemms)
-      throw Error("FP8 was asked for and did not run as planned: " + std::to_string(fp8.gemms) + " of " +
-                      std::to_string(planned.gemms) + " FP8 GEMMs in step " + std::to_string(position.step + 1),
-                  Exit::fp8_missing);
-  });
+  check_planned(env.world, r.gemms, planned.gemms, "step " + std::to_string(position.step + 1));
   r.seconds = seconds_since(start);
   return r;
 }
 
+PlannedForward planned_forward(const hf::Config& model, const std::vector<model::Parameter>& table,
+                               const PrecisionConfig& precision) {
+  const quant::Recipe* recipe = precision.recipe_or_null();
+  if (recipe == nullptr) return [](std::int64_t) { return std::int64_t{0}; };
+  return [&model, &table, recipe, activations = precision.activations](std::int64_t rows) {
+    return model::planned_fp8(model, table, *recipe, rows, model::Recompute::none, activations, false).gemms;
+  };
+}
+
 LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine,
                          const model::Decoder& decoder, model::WeightSource& weights, const data::Sampler& sampler,
-                         std::int64_t samples, std::int64_t batch, std::int64_t length, const EachSamples& each) {
+                         std::int64_t samples, std::int64_t batch, std::int64_t length, const PlannedForward& planned,
+                         const EachSamples& each) {
+  const gemm::Counts before = engine.counts();
+  std::int64_t gemms = 0;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * length)), targets(tokens.size());
   const auto row = static_cast<std::size_t>(length);
   LossSum sum;
@@ -192,6 +209,7 @@ LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::En
       }
     });
     const std::int64_t rows = std::max<std::int64_t>(count, world.size() > 1 ? std::min<std::int64_t>(busiest, 1) : 0);
+    gemms += planned(rows * length);
     const device::Scope scope(*ctx.arena);
     const View losses = tensor::take(ctx, DType::f32, {rows * length}, "activations");
     decoder.forward(ctx, engine, weights,
@@ -203,6 +221,7 @@ LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::En
     sum.targets += counted(std::span(targets).first(static_cast<std::size_t>(count) * row));
     if (each) each(first, count, of_tokens.data());
   }
+  check_planned(world, engine.counts() - before, gemms, "the evaluation");
   world.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
   world.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);
   return sum;

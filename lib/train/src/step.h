@@ -78,12 +78,19 @@ struct LossSum {
   std::int64_t targets = 0;
 };
 
+// FP8 GEMMs that a forward pass over `rows` tokens is to run; none outside FP8.
+using PlannedForward = std::function<std::int64_t(std::int64_t rows)>;
+// As the fates of the table say. References outlive it.
+PlannedForward planned_forward(const hf::Config& model, const std::vector<model::Parameter>& table,
+                               const PrecisionConfig& precision);
+
 // Evaluates `samples` samples in file order, `batch` on each rank at a time. `each`, if not empty, is called on every
 // rank with the index of the first sample of this rank's part, how many there are, and their losses [count, T], round
-// after round. Collective.
+// after round. Throws AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`. Collective.
 using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
 LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine,
                          const model::Decoder& decoder, model::WeightSource& weights, const data::Sampler& sampler,
-                         std::int64_t samples, std::int64_t batch, std::int64_t length, const EachSamples& each);
+                         std::int64_t samples, std::int64_t batch, std::int64_t length, const PlannedForward& planned,
+                         const EachSamples& each);
 
 }  // namespace fp8::train

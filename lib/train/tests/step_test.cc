@@ -92,6 +92,30 @@ class Step : public FolderTest {
     return r;
   }
 
+  // Evaluates five samples, two at a time; `lie` is added to the FP8 GEMMs planned for each pass.
+  LossSum evaluate(const Way& way, std::int64_t lie) {
+    const hf::Config model = small_model(way.tied);
+    PrecisionConfig precision;
+    precision.precision = Precision::fp8;
+    precision.recipe = way.recipe;
+    StoreOptions options = store_options(precision, nullptr);
+    options.training = false;
+    const auto one = comm::solo();
+    const std::vector<model::Parameter> table = small_table(model, way.lm_head);
+    Kit kit(*one, model, table, options);
+    kit.fill(odd_value);
+    gemm::Engine engine;
+    const model::Decoder decoder(model, {way.activations, model::Recompute::none});
+    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 1);
+    const PlannedForward planned = planned_forward(model, table, precision);
+    const PlannedForward other = [&](std::int64_t rows) { return planned(rows) + lie; };
+    const LossSum sum = evaluate_samples(kit.ctx, *one, engine, decoder, *kit.store, sampler, 5, 2, 16, other, {});
+    const std::int64_t ran = engine.counts().linear(gemm::Kind::fp8).gemms;
+    EXPECT_EQ(ran, 2 * planned(32) + planned(16));
+    EXPECT_GT(ran, 0);
+    return sum;
+  }
+
  private:
   static std::string masters(const ParameterStore& store) {
     std::string bytes;
@@ -128,6 +152,14 @@ TEST_F(Step, LessFp8ThanPlannedIsAnError) {
                         " FP8 GEMMs in step 1");
   }
   EXPECT_FALSE(step({}, -1).skipped);  // more than planned is none
+}
+
+TEST_F(Step, AnEvaluationRunsWhatWasPlannedToo) {
+  for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
+    for (const bool lm_head : {false, true}) EXPECT_EQ(evaluate({.recipe = recipe, .lm_head = lm_head}, 0).targets, 80);
+  }
+  EXPECT_EQ(error_of([&] { evaluate({}, 2); }, Exit::fp8_missing),
+            "FP8 was asked for and did not run as planned: 63 of 69 FP8 GEMMs in the evaluation");
 }
 
 TEST_F(Step, ComputedTwiceItIsTheSame) {
