@@ -137,7 +137,7 @@ void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, cons
       2.0 * static_cast<double>(c.shape[0]) * static_cast<double>(c.shape[1]) * static_cast<double>(a.matrix.shape[1]);
   const device::Timer timer(ctx, work_of(options.role), name_of(kind_of(a.format, b.format)),
                             tensor::bytes_of(a.matrix, b.matrix, c) + (options.accumulate ? tensor::bytes_of(c) : 0),
-                            flops);
+                            flops, {c.shape[0], c.shape[1], a.matrix.shape[1]});
   impl_->run(ctx, a, b, c, options);
   if (ctx.dry) return;
   Count& count =

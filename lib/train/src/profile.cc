@@ -105,7 +105,7 @@ void Profiler::end_step() {
   if (!profile_.on) return;
   profile_.on = false;
   ++steps_;
-  step_spans_.push_back({Work::input_output, {}, begin_, device::now_ns(), 0, 0});
+  step_spans_.push_back({Work::input_output, {}, begin_, device::now_ns()});
 }
 
 void Profiler::clear() {
@@ -154,6 +154,8 @@ std::string Profiler::trace_lines(int rank, std::int64_t origin) const {
     json::Object arguments;
     arguments.set("bytes", s.bytes);
     arguments.set("flops", s.flops);
+    for (std::size_t i = 0; i < 3; ++i)
+      if (s.mnk != decltype(s.mnk){}) arguments.set(std::string(1, "mnk"[i]), s.mnk[i]);
     add(s, s.name, device::kWorkNames[static_cast<std::size_t>(s.work)], std::move(arguments));
   }
   std::string text;

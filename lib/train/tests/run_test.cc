@@ -155,6 +155,10 @@ TEST_F(Run, ProfilesTheStepsAskedFor) {
     (name == "step" ? whole : parts) += event.at("dur").as_double();
     steps += name == "step" ? 1 : 0;
     updates += name == "AdamW" ? 1 : 0;
+    if (name == "fp8 matmul") {
+      const json::Object& a = event.at("args").as_object();
+      EXPECT_EQ(2.0 * a.at("m").as_double() * a.at("n").as_double() * a.at("k").as_double(), a.at("flops").as_double());
+    }
     EXPECT_GE(event.at("ts").as_double(), 0.0);
   }
   EXPECT_EQ(steps, 2);

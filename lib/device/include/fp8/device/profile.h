@@ -36,12 +36,13 @@ inline constexpr std::array<std::string_view, 11> kWorkNames{
 
 /// One operation.
 struct Span {
-  Work work = Work::elementwise;  ///< what it counts as
-  std::string_view name;          ///< of the operation; lives as long as the program
-  std::int64_t begin = 0;         ///< nanoseconds of the steady clock
-  std::int64_t end = 0;           ///< the same, when it was done
-  double bytes = 0;               ///< read and written by the algorithm, each operand once
-  double flops = 0;               ///< additions and multiplications of the formula
+  Work work = Work::elementwise;      ///< what it counts as
+  std::string_view name;              ///< of the operation; lives as long as the program
+  std::int64_t begin = 0;             ///< nanoseconds of the steady clock
+  std::int64_t end = 0;               ///< the same, when it was done
+  double bytes = 0;                   ///< read and written by the algorithm, each operand once
+  double flops = 0;                   ///< additions and multiplications of the formula
+  std::array<std::int64_t, 3> mnk{};  ///< of a matrix multiply, C [m, n] over k; else zeros
 };
 
 /// The operations of some steps in order. Used from the thread that runs the step.
@@ -68,9 +69,10 @@ std::int64_t now_ns();
 class Timer {
  public:
   /// Begins; does nothing when `ctx` is dry or has no profile that is on.
-  Timer(const Context& ctx, Work work, std::string_view name, double bytes, double flops = 0)
+  Timer(const Context& ctx, Work work, std::string_view name, double bytes, double flops = 0,
+        const std::array<std::int64_t, 3>& mnk = {})
       : ctx_(ctx), profile_(ctx.dry || ctx.profile == nullptr || !ctx.profile->on ? nullptr : ctx.profile) {
-    if (profile_ != nullptr) begin({work, name, 0, 0, bytes, flops});
+    if (profile_ != nullptr) begin({work, name, 0, 0, bytes, flops, mnk});
   }
   ~Timer() {
     if (profile_ != nullptr) end();
