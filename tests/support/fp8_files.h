@@ -1,10 +1,7 @@
 /// Small files and folders for tests of any kind. Nothing here knows GoogleTest or a crate above base.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,6 +10,7 @@
 #include <vector>
 
 #include "fp8/base/error.h"
+#include "fp8/base/folders.h"
 
 namespace fp8::test {
 
@@ -32,23 +30,9 @@ inline void write_file(const std::string& path, std::string_view bytes) {
   if (!out) throw Error(path + ": cannot write");
 }
 
-/// A fresh folder, removed with all in it at the end.
-class TemporaryFolder {
+/// A folder for one test, gone at its end.
+class TemporaryFolder : public ScratchFolder {
  public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "fp8-test-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw Error(path_ + ": cannot create");
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  /// The folder.
-  const std::string& path() const { return path_; }
-  /// Path of `name` in the folder.
-  std::string at(const std::string& name) const { return path_ + "/" + name; }
   /// Writes a file, and the folders that its name needs; returns its path.
   std::string write(const std::string& name, std::string_view bytes) const {
     std::filesystem::create_directories(std::filesystem::path(at(name)).parent_path());
@@ -58,14 +42,11 @@ class TemporaryFolder {
   /// What lies in the folder, sorted: nothing half-written may stay.
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const auto& entry : std::filesystem::directory_iterator(path_))
+    for (const auto& entry : std::filesystem::directory_iterator(path()))
       all.push_back(entry.path().filename().string());
     std::sort(all.begin(), all.end());
     return all;
   }
-
- private:
-  std::string path_;
 };
 
 }  // namespace fp8::test

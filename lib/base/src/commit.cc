@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -124,6 +125,20 @@ void make_folders(const std::string& path) {
   fsync_directory(parent_directory(name));
 }
 
+std::string temporary_place() {
+  const char* set = std::getenv("TMPDIR");
+  return set != nullptr && *set != 0 ? set : "/tmp";
+}
+
+ScratchFolder::ScratchFolder() : path_(temporary_place() + "/fp8-XXXXXX") {
+  if (::mkdtemp(path_.data()) == nullptr) throw_errno(temporary_place(), "cannot make a temporary folder", errno);
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
 void fsync_directory(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) throw_errno(path, "", errno);
@@ -134,7 +149,9 @@ void fsync_directory(const std::string& path) {
   if (rc != 0 && error != EINVAL) throw_errno(path, "cannot sync", error);
 }
 
-void drop_page_cache(int fd) { (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
+void drop_page_cache(int fd, std::uint64_t bytes) {
+  (void)::posix_fadvise(fd, 0, static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+}
 
 std::uint64_t free_space(const std::string& path) {
   struct statvfs s {};

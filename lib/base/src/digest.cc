@@ -4,10 +4,8 @@
 #include <xxhash.h>
 
 #include <new>
-#include <vector>
 
 #include "fp8/base/error.h"
-#include "fp8/base/file.h"
 
 namespace fp8 {
 namespace {
@@ -63,16 +61,5 @@ void Digester::update(std::span<const std::byte> bytes) {
 Digest Digester::finish() const { return from_xxh(XXH3_128bits_digest(state_->xxh.get())); }
 
 Digest digest_of(std::span<const std::byte> bytes) { return from_xxh(XXH3_128bits(bytes.data(), bytes.size())); }
-
-Digest digest_of_file(const std::string& path, std::uint64_t offset) {
-  constexpr std::size_t kPiece = std::size_t{4} << 20U;
-  File file = File::open_read(path);
-  if (file.size() < offset) throw Error(path + ": shorter than " + std::to_string(offset) + " bytes");
-  file.seek(offset);
-  Digester digester;
-  std::vector<std::byte> piece(kPiece);
-  while (const std::size_t n = file.read_some(piece)) digester.update(std::span(piece).first(n));
-  return digester.finish();
-}
 
 }  // namespace fp8

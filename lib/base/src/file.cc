@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fp8/base/checked.h"
+#include "fp8/base/folders.h"
 
 namespace fp8 {
 namespace {
@@ -62,8 +63,7 @@ File File::open_append(const std::string& path) { return open(path, O_WRONLY | O
 File File::create_exclusive(const std::string& path) { return open(path, O_RDWR | O_CREAT | O_EXCL); }
 
 File File::temporary() {
-  const char* set = std::getenv("TMPDIR");
-  const std::string folder = set != nullptr && *set != 0 ? set : "/tmp";
+  const std::string folder = temporary_place();
   std::string name = folder + "/fp8-XXXXXX";
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
   if (fd < 0) throw_errno(folder, "cannot make a temporary file", errno);

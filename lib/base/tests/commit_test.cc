@@ -153,6 +153,28 @@ TEST(Directory, SyncSpaceRemove) {
   drop_page_cache(-1);  // a hint only
 }
 
+TEST(ScratchFolder, GoesWithItsOwner) {
+  const TemporaryFolder place;
+  ASSERT_EQ(::setenv("TMPDIR", place.path().c_str(), 1), 0);
+  EXPECT_EQ(temporary_place(), place.path());
+  {
+    const ScratchFolder first, second;
+    EXPECT_EQ(place.names().size(), 2U);
+    EXPECT_EQ(first.path().rfind(place.at("fp8-")), 0U);
+    EXPECT_EQ(first.at("a"), first.path() + "/a");
+    make_folders(first.at("a/b"));
+    test::write_file(first.at("a/b/c"), "text");
+    remove_tree(second.path());  // gone already: no error
+  }
+  EXPECT_TRUE(place.names().empty());
+  ASSERT_EQ(::setenv("TMPDIR", place.at("gone").c_str(), 1), 0);
+  EXPECT_EQ(error_of([] { const ScratchFolder none; }),
+            place.at("gone") + ": cannot make a temporary folder: No such file or directory");
+  ASSERT_EQ(::setenv("TMPDIR", "", 1), 0);
+  EXPECT_EQ(temporary_place(), "/tmp");
+  ASSERT_EQ(::unsetenv("TMPDIR"), 0);
+}
+
 TEST(ParentDirectory, OfPaths) {
   EXPECT_EQ(parent_directory("a"), ".");
   EXPECT_EQ(parent_directory("a/b"), "a");

@@ -5,14 +5,8 @@
 
 #include <vector>
 
-#include "fp8_test.h"
-
 namespace fp8 {
 namespace {
-
-using test::error_of;
-using test::TemporaryFolder;
-using test::write_file;
 
 std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -60,19 +54,6 @@ TEST(Digest, HexBothWays) {
   EXPECT_EQ(Digest::from_hex("0123456789abcdeffedcba98765432100"), std::nullopt);
   EXPECT_EQ(Digest::from_hex("0123456789ABCDEFfedcba9876543210"), std::nullopt);
   EXPECT_EQ(Digest::from_hex("0123456789abcdeffedcba987654321g"), std::nullopt);
-}
-
-TEST(Digest, OfFile) {
-  const TemporaryFolder folder;
-  std::string text((std::size_t{4} << 20U) + 513, 'x');  // more than one piece
-  text[text.size() - 1] = 'y';
-  const std::string path = folder.at("f");
-  write_file(path, text);
-  EXPECT_EQ(digest_of_file(path), digest_of(bytes(text)));
-  EXPECT_EQ(digest_of_file(path, 512), digest_of(bytes(std::string_view(text).substr(512))));
-  EXPECT_EQ(digest_of_file(path, text.size()), digest_of({}));
-  EXPECT_EQ(error_of([&] { digest_of_file(path, text.size() + 1); }), path + ": shorter than 4194818 bytes");
-  EXPECT_EQ(error_of([&] { digest_of_file(folder.at("none")); }), folder.at("none: No such file or directory"));
 }
 
 }  // namespace

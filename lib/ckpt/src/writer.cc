@@ -36,15 +36,6 @@ h5::Attributes attributes_of(const TensorMeta& meta) {
   return attributes;
 }
 
-// Closes the file and reads it again from the disk.
-std::string finish_and_verify(h5::Writer& writer, const std::string& path) {
-  std::string digest = writer.finish();
-  drop_page_cache(File::open_read(path).fd());
-  if (h5::verify_file(path, h5::kCheckpointMagic).digest != digest)
-    throw Error(path + ": reads back differently than written");
-  return digest;
-}
-
 }  // namespace
 
 struct ModelWriter::State {
@@ -78,9 +69,8 @@ void ModelWriter::tensor(const TensorMeta& meta, std::span<const std::byte> byte
 }
 
 void ModelWriter::commit() {
-  const std::string& path = state_->file.path();
-  finish_and_verify(state_->writer, path);
-  Checkpoint::open(path);  // documents are there and read back
+  state_->writer.finish();
+  Checkpoint::open(state_->file.path());  // documents are there and read back
   state_->file.commit();
 }
 
@@ -143,7 +133,7 @@ void ShardWriter::tensor(const TensorMeta& meta, std::int64_t begin, std::int64_
 
 FileEntry ShardWriter::finish() {
   State& s = *state_;
-  s.entry.digest = finish_and_verify(s.writer, s.path());
+  s.entry.digest = s.writer.finish();
   s.entry.bytes = File::open_read(s.path()).size();
   return s.entry;
 }

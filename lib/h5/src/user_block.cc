@@ -1,9 +1,9 @@
-// The user block: formatting, checking, and the one pass over a file that checks all of its digests.
+// The user block: formatting, checking, and the file behind it beside what it states.
 #include "fp8/h5/user_block.h"
 
 #include <algorithm>
-#include <array>
 
+#include "digests.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/digest.h"
 #include "fp8/base/file.h"
@@ -15,26 +15,12 @@
 namespace fp8::h5 {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{4} << 20;
-
 // The next word of `line` up to a space; removes both.
 std::string_view take_word(std::string_view& line) {
   const std::size_t end = std::min(line.find(' '), line.size());
   const std::string_view word = line.substr(0, end);
   line.remove_prefix(std::min(end + 1, line.size()));
   return word;
-}
-
-// Feeds the bytes [begin, end) of `file` to `whole` and, where given, to `part`.
-void feed(const File& file, std::uint64_t begin, std::uint64_t end, std::span<std::byte> buffer, Digester& whole,
-          Digester* part) {
-  while (begin < end) {
-    const auto piece = buffer.first(static_cast<std::size_t>(std::min<std::uint64_t>(end - begin, buffer.size())));
-    file.pread_exact(piece, begin);
-    whole.update(piece);
-    if (part != nullptr) part->update(piece);
-    begin += piece.size();
-  }
 }
 
 }  // namespace
@@ -74,27 +60,13 @@ UserBlock read_user_block(const std::string& path, std::string_view magic) {
 
 UserBlock verify_file(const std::string& path, std::string_view magic) {
   const Reader reader(path, magic);
-  const File file = open_regular(path);
-  std::vector<const Entry*> entries;
-  for (const Entry& e : reader.list()) entries.push_back(&e);
-  std::sort(entries.begin(), entries.end(), [](const Entry* a, const Entry* b) { return a->offset < b->offset; });
-
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(reader.file_bytes(), kPiece)));
-  Digester whole;
-  std::uint64_t position = kUserBlockBytes;
-  for (const Entry* e : entries) {
-    const std::string stated = text_or_empty(e->attributes, "digest");
-    if (stated.empty()) throw Error(message(path, e->name, "has no digest"));
-    Digester part;
-    if (e->bytes > 0) {
-      feed(file, position, e->offset, buffer, whole, nullptr);
-      feed(file, e->offset, e->offset + e->bytes, buffer, whole, &part);
-      position = e->offset + e->bytes;
-    }
-    if (part.finish().hex() != stated) throw Error(message(path, e->name, "damaged: its bytes differ from its digest"));
+  std::vector<Part> parts;
+  for (const Entry& e : reader.list()) {
+    parts.push_back({e.name, e.offset, e.bytes, text_or_empty(e.attributes, "digest")});
+    if (parts.back().digest.empty()) throw Error(message(path, e.name, "has no digest"));
   }
-  feed(file, position, reader.file_bytes(), buffer, whole, nullptr);
-  if (whole.finish().hex() != reader.stated_digest())
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.offset < b.offset; });
+  if (check_digests(open_regular(path), parts, reader.file_bytes()).whole != reader.stated_digest())
     throw Error(path + ": damaged: the digest of the whole file differs, though no tensor does");
   return {reader.file_bytes(), reader.stated_digest()};
 }

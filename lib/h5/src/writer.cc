@@ -1,5 +1,7 @@
 // HDF5 places and describes, our own descriptor writes the numbers. Storage is allocated when a dataset is created and
-// never filled, so HDF5 has no reason to touch it; its own writes are metadata, flushed when the file is closed.
+// never filled, so HDF5 has no reason to touch it; its own writes are metadata, flushed when the file is closed. Bytes
+// are digested as they are written; the digest of the whole file, which begins with metadata that changes to the end,
+// is taken when the file is read again, so that no byte is read for it alone.
 #include "fp8/h5/writer.h"
 
 #include <fcntl.h>
@@ -8,10 +10,12 @@
 #include <cerrno>
 #include <set>
 
+#include "digests.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/digest.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/h5/reader.h"
 #include "fp8/h5/user_block.h"
 #include "library.h"
 
@@ -31,6 +35,11 @@ struct Writer::State {
   std::uint64_t bytes = 0;
   std::uint64_t written = 0;
   Digester digester;
+  std::uint64_t begun = 0;  // the disk has been told to write the bytes before
+  // What is in the file, to be found there again.
+  std::vector<Part> parts;
+  std::string between;
+  bool synced = false;
 
   // A failed file is given up: HDF5 is not entered again, and its space is freed at once.
   ~State() {
@@ -62,6 +71,8 @@ struct Writer::State {
     if (!h5.ok()) throw Error(path + ": already finished");
   }
 
+  void start_writing(std::uint64_t end);
+  std::string seal();
   void set_attribute(hid_t object, std::string_view object_name, const std::string& key, const AttributeValue& value);
   void ensure_group(std::string_view group);
   void ensure_parents(const std::string& dataset_name);
@@ -70,11 +81,7 @@ struct Writer::State {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{8} << 20;  // the disk writes one while the next is made
-
-// Has the disk begin with these bytes, and waits for nothing, so that the sync at the end finds less to do. A hint.
-void start_writing(const File& file, std::uint64_t offset, std::size_t bytes) {
-  (void)::sync_file_range(file.fd(), static_cast<off64_t>(offset), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
-}
+constexpr std::uint64_t kPage = 4096;
 
 Handle text_type(std::string_view text) {
   Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
@@ -123,6 +130,33 @@ RawAttribute raw_attribute(const AttributeValue& value) {
 }
 
 }  // namespace
+
+// Has the disk begin with the bytes before `end` once they are a piece, and waits for nothing, so that the sync at the
+// end finds less to do. Whole pages only: one that changes again would be written twice. A hint.
+void Writer::State::start_writing(std::uint64_t end) {
+  end -= end % kPage;
+  if (end < begun + kPiece) return;
+  (void)::sync_file_range(raw.fd(), static_cast<off64_t>(begun), static_cast<off64_t>(end - begun),
+                          SYNC_FILE_RANGE_WRITE);
+  begun = end;
+}
+
+// Reads the synced file again from the disk, and states in its user block what it has been found to hold.
+std::string Writer::State::seal() {
+  drop_page_cache(raw.fd());
+  const std::uint64_t size = raw.size();
+  const FileDigests found = check_digests(raw, parts, size);
+  if (found.between != between) throw Error(path + ": reads back differently than written");
+  const std::string block = format_user_block(magic, {size, found.whole});
+  raw.pwrite_all(std::as_bytes(std::span(block)), 0);
+  raw.sync();
+  drop_page_cache(raw.fd(), kUserBlockBytes);
+  const Reader reader(path, magic);
+  for (const Part& p : parts)
+    if (text_or_empty(reader.at(p.name).attributes, "digest") != p.digest)
+      throw Error(message(path, p.name, "carries another digest than was written"));
+  return reader.stated_digest();
+}
 
 void Writer::State::set_attribute(hid_t object, std::string_view object_name, const std::string& key,
                                   const AttributeValue& value) {
@@ -227,7 +261,7 @@ void Writer::begin_dataset(const std::string& name, DType dtype, std::span<const
                                H5P_DEFAULT, list.get(), H5P_DEFAULT),
                     H5Dclose, name, "create a dataset");
   s.name = name;
-  s.written = 0;
+  s.offset = s.written = 0;
   s.digester = Digester();
   s.set_attribute(s.dataset.get(), name, "dtype", std::string(dtype::name_of(dtype)));
   for (const auto& [key, value] : attributes)
@@ -251,9 +285,9 @@ void Writer::write(std::span<const std::byte> bytes) {
       s.failed = true;
       throw;
     }
-    if (piece.size() == kPiece) start_writing(s.raw, s.offset + s.written, piece.size());
     s.digester.update(piece);
     s.written += piece.size();
+    s.start_writing(s.offset + s.written);
     bytes = bytes.subspan(piece.size());
   }
 }
@@ -268,6 +302,7 @@ std::string Writer::end_dataset() {
   std::string digest = s.digester.finish().hex();
   s.set_attribute(s.dataset.get(), s.name, "digest", digest);
   if (!s.dataset.close()) s.fail(s.name, "HDF5 cannot close the dataset");
+  s.parts.push_back({s.name, s.offset, s.bytes, digest});
   return digest;
 }
 
@@ -283,7 +318,7 @@ std::string Writer::text(const std::string& name, std::string_view value) {
   return dataset(name, DType::u8, {&length, 1}, std::as_bytes(std::span(value)));
 }
 
-std::string Writer::finish() {
+void Writer::sync() {
   State& s = *state_;
   s.usable();
   if (s.dataset.ok()) s.fail(s.name, "not ended");
@@ -292,14 +327,24 @@ std::string Writer::finish() {
     s.check(H5Fflush(s.h5.get(), H5F_SCOPE_GLOBAL), "", "write the file (is the disk full?)");
     if (!s.h5.close()) s.fail("", "HDF5 cannot close the file (is the disk full?)");
   }
+  std::sort(s.parts.begin(), s.parts.end(), [](const Part& a, const Part& b) { return a.offset < b.offset; });
+  try {
+    if (!s.magic.empty()) s.between = digest_between(s.raw, s.parts, s.raw.size());
+    s.raw.sync();
+  } catch (...) {
+    s.failed = true;
+    throw;
+  }
+  s.synced = true;
+}
+
+std::string Writer::finish() {
+  State& s = *state_;
+  if (!s.synced) sync();
+  if (s.failed || !s.raw.is_open()) s.usable();
   try {
     std::string digest;
-    if (!s.magic.empty()) {
-      digest = digest_of_file(s.path, kUserBlockBytes).hex();
-      const std::string block = format_user_block(s.magic, {s.raw.size(), digest});
-      s.raw.pwrite_all(std::as_bytes(std::span(block)), 0);
-    }
-    s.raw.sync();
+    if (!s.magic.empty()) digest = s.seal();
     s.raw.close();
     return digest;
   } catch (...) {

@@ -163,6 +163,32 @@ TEST_F(RoundTrip, user_block_states_length_and_digest) {
   EXPECT_HOLDS(error_of([&] { read_user_block(at("a.h5"), kCheckpointMagic); }), "does not begin with fp8-checkpoint");
 }
 
+// The disk gives back other bytes than it was given: nothing states that the file is good.
+TEST_F(RoundTrip, what_changes_before_it_is_read_again_is_found) {
+  const auto damaged_at = [&](std::size_t byte) {
+    const std::string path = at(std::to_string(byte) + ".h5");
+    Writer w(path, kCheckpointMagic);
+    w.dataset("weights/a", DType::u8, Shape{3000}, bytes_of(std::vector<char>(3000, 'a')));
+    w.sync();
+    std::string bytes = read_file(path);
+    const std::size_t data = bytes.find(std::string(3000, 'a'));
+    if (byte > 0) {
+      bytes[byte == 1 ? data + 2999 : byte] ^= 1;
+      write_file(path, bytes);
+    }
+    const std::string error = error_of([&] { w.finish(); });
+    if (error != "no error") {
+      EXPECT_HOLDS(error_of([&] { w.finish(); }), "not written after an earlier error");
+    } else {
+      EXPECT_HOLDS(error_of([&] { w.finish(); }), "already finished");
+    }
+    return error;
+  };
+  EXPECT_EQ(damaged_at(0), "no error");
+  EXPECT_HOLDS(damaged_at(1), "1.h5: /weights/a: damaged: its bytes differ from its digest");
+  EXPECT_HOLDS(damaged_at(520), "520.h5: reads back differently than written");
+}
+
 TEST_F(RoundTrip, every_flipped_bit_is_found) {
   write_sample(at("a.h5"));
   const std::string good = read_file(at("a.h5"));

@@ -1,14 +1,11 @@
 // A run of crate train for each side, from files that hold nothing of worth: what is timed is what fp8-step runs.
 #include "steps.h"
 
-#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/folders.h"
 #include "fp8/comm/comm.h"
 #include "fp8/data/tokens.h"
 #include "fp8/device/philox.h"
@@ -22,24 +19,6 @@ namespace {
 constexpr std::int64_t kMostLength = 1024;
 constexpr std::int64_t kNotCounted = 1;  // the first step makes plans and touches memory
 
-// A folder that is gone afterwards.
-class Folder {
- public:
-  Folder() : path_((std::filesystem::temp_directory_path() / "fp8-bench-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw_errno(path_, "cannot make a folder for steps", errno);
-  }
-  ~Folder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);  // a rest is left to who cleans that folder
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string at(const char* name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::int64_t count) {
   data::TokenWriter writer(path, vocabulary, std::nullopt, false, false);
   std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
@@ -50,7 +29,7 @@ void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::
 }
 
 // One side: its records are read as fp8-log would.
-StepsResult time_side(const BenchOptions& options, const Folder& folder, const Batch& batch, bool fp8) {
+StepsResult time_side(const BenchOptions& options, const ScratchFolder& folder, const Batch& batch, bool fp8) {
   train::Config config;
   config.model = folder.at("model.h5"), config.data = folder.at("data.h5"), config.out = folder.at("run");
   config.seq_length = batch.length, config.batch_size = batch.sequences;
@@ -89,7 +68,7 @@ Batch batch_of(const hf::Config& model, std::int64_t tokens) {
 }
 
 void time_steps(const BenchOptions& options, BenchResult& result) {
-  const Folder folder;
+  const ScratchFolder folder;
   const Batch batch = batch_of(options.model, options.tokens);
   result.sequences = batch.sequences, result.length = batch.length;
   if (options.progress) options.progress("a model for the steps");

@@ -1,4 +1,4 @@
-/// XXH3-128 digests of bytes and files. They find damage; they are no defence against a forger.
+/// XXH3-128 digests of bytes. They find damage; they are no defence against a forger.
 #pragma once
 
 #include <cstddef>
@@ -45,9 +45,5 @@ class Digester {
 
 /// Digest of `bytes` (host memory).
 Digest digest_of(std::span<const std::byte> bytes);
-
-/// Digest of a file's bytes from `offset` to its end, read in pieces of 4 MiB. Throws Error naming `path` when it
-/// cannot be read or ends before `offset`.
-Digest digest_of_file(const std::string& path, std::uint64_t offset = 0);
 
 }  // namespace fp8

@@ -102,9 +102,9 @@ void commit_directory(const std::string& temporary, const std::string& final_pat
 /// Syncs a folder, so that the names in it are on the disk.
 void fsync_directory(const std::string& path);
 
-/// Forgets the cached pages of a file that has been synced, so that the next read comes from the disk. A hint: a file
-/// system that cannot do it is no error.
-void drop_page_cache(int fd);
+/// Forgets the cached pages of a file that has been synced, or those of its first `bytes` where given, so that the next
+/// read comes from the disk. A hint: a file system that cannot do it is no error.
+void drop_page_cache(int fd, std::uint64_t bytes = 0);
 
 /// Bytes that an ordinary user may still write on the file system that holds `path`.
 std::uint64_t free_space(const std::string& path);

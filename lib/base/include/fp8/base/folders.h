@@ -1,5 +1,5 @@
-/// Folders that last, and what the writers of files leave in them. Files themselves are in file.h. Every function
-/// throws Error `path: reason` on failure.
+/// Folders that last, those that do not, and what the writers of files leave in them. Files themselves are in file.h.
+/// Every function throws Error `path: reason` on failure.
 #pragma once
 
 #include <string>
@@ -12,5 +12,26 @@ void make_folders(const std::string& path);
 
 /// Removes what killed writers of `target` (see AtomicFile) left beside it. Only where no other can be at work on it.
 void remove_leftovers(const std::string& target);
+
+/// The folder for temporary files: TMPDIR, else /tmp.
+std::string temporary_place();
+
+/// A fresh folder there, which goes with all in it when its owner does. What cannot be removed is left.
+class ScratchFolder {
+ public:
+  /// Makes it, for the user alone.
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  /// Its path.
+  const std::string& path() const { return path_; }
+  /// The path of `name` in it.
+  std::string at(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
 
 }  // namespace fp8

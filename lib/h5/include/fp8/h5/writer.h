@@ -40,8 +40,12 @@ class Writer {
   /// A whole uint8 vector holding text.
   std::string text(const std::string& name, std::string_view value);
 
-  /// Closes the file, fills the user block, and syncs to disk. Returns the digest of all bytes after the user block (""
-  /// without a magic word). No call may follow.
+  /// Ends the writing: all bytes but the user block's are on the disk. Only finish() may follow, which calls it where
+  /// it was not called.
+  void sync();
+  /// Makes a file behind a user block good: drops it from the page cache, reads it again, compares every byte with what
+  /// was written by digests, then fills the user block and syncs it. Returns the digest of all bytes after the user
+  /// block ("" without a magic word: such a file is synced and no more). No call may follow.
   std::string finish();
 
  private:
