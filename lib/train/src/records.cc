@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "fp8/base/text.h"
@@ -39,6 +40,19 @@ std::string family_of(const std::string& name) {
   const std::string prefix = "model.layers.";
   if (name.rfind(prefix, 0) != 0) return name;
   return prefix + "*" + name.substr(std::min(name.find('.', prefix.size()), name.size()));
+}
+
+// A line of /proc/self/status in bytes, such as "VmRSS:"; nothing where the kernel has none.
+std::optional<std::int64_t> status_bytes(std::string_view name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(name, 0) != 0) continue;
+    const std::size_t begin = line.find_first_of("0123456789");
+    if (begin == std::string::npos) return std::nullopt;
+    const auto kib = parse_int64(line.substr(begin, line.find(' ', begin) - begin));
+    if (kib) return *kib * 1024;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -226,17 +240,12 @@ std::string fate_table(const hf::Config& model, const std::vector<model::Paramet
 }
 
 std::int64_t peak_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind("VmHWM:", 0) != 0) continue;
-    const std::size_t begin = line.find_first_of("0123456789");
-    const std::size_t end = line.find(' ', begin);
-    const auto kib = begin == std::string::npos ? std::nullopt : parse_int64(line.substr(begin, end - begin));
-    if (kib) return *kib * 1024;
-  }
-  rusage u{};  // of a kernel without it; counts what the program that started this one took, too
+  if (const auto peak = status_bytes("VmHWM:")) return *peak;
+  rusage u{};  // counts what the program that started this one took, too
   if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
   return static_cast<std::int64_t>(u.ru_maxrss) * 1024;
 }
+
+std::int64_t resident_memory() { return status_bytes("VmRSS:").value_or(0); }
 
 }  // namespace fp8::train

@@ -63,4 +63,7 @@ std::string fate_table(const hf::Config& model, const std::vector<model::Paramet
 // Largest resident set of this process so far, bytes.
 std::int64_t peak_memory();
 
+// Resident set of this process now, bytes; 0 where the kernel does not say.
+std::int64_t resident_memory();
+
 }  // namespace fp8::train
