@@ -2,7 +2,11 @@
 #include "board.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
+
+#include "fp8/base/digest.h"
 
 namespace fp8::comm {
 
@@ -10,6 +14,17 @@ std::size_t Board::add_group(std::uint64_t key, std::vector<int> members) {
   const std::lock_guard lock(mutex_);
   groups_.push_back({key, std::move(members)});
   return groups_.size() - 1;
+}
+
+std::pair<std::size_t, std::uint64_t> Board::add_twin(std::size_t group) {
+  const std::lock_guard lock(mutex_);
+  Group& of = groups_.at(group);
+  // No path of a split ends in this, see MpiCommunicator::split().
+  const std::array<std::uint64_t, 3> path{of.key, ++of.twins, ~std::uint64_t{0}};
+  const std::uint64_t key = digest_of(std::as_bytes(std::span(path))).lo;
+  std::vector<int> members = of.members;
+  groups_.push_back({key, std::move(members)});
+  return {groups_.size() - 1, key};
 }
 
 std::int64_t Board::reach(std::size_t group) {
@@ -37,15 +52,23 @@ void Board::at_step(std::int64_t step) {
   step_ = step;
 }
 
-void Board::set_carrier(Carrier* carrier) {
+void Board::add_carrier(Carrier* carrier) {
   const std::lock_guard lock(mutex_);
-  carrier_ = carrier;
+  carriers_.push_back(carrier);
+}
+
+void Board::remove_carrier(Carrier* carrier) {
+  const std::lock_guard lock(mutex_);
+  std::erase(carriers_, carrier);
 }
 
 Board::View Board::look() const {
   const std::lock_guard lock(mutex_);
   View v{waiting_, {}, own_work_ > 0, step_};
-  if (!v.waiting && carrier_ != nullptr) v.waiting = carrier_->oldest();
+  for (Carrier* c : carriers_) {
+    const std::optional<Waiting> behind = c->oldest();  // an error is told whatever the host does
+    if (!v.waiting) v.waiting = behind;
+  }
   if (v.waiting) {
     if (const Group* group = find(v.waiting->group)) v.members = group->members;
   }
@@ -54,13 +77,16 @@ Board::View Board::look() const {
 
 std::int64_t Board::reached(std::uint64_t key) const {
   const std::lock_guard lock(mutex_);
+  for (Carrier* c : carriers_) {
+    if (const auto come = c->come_to(key)) return *come;
+  }
   const Group* group = find(key);
   return group != nullptr ? group->reached : 0;
 }
 
 void Board::abort() noexcept {
   const std::lock_guard lock(mutex_);
-  if (carrier_ != nullptr) carrier_->abort();
+  for (Carrier* c : carriers_) c->abort();
 }
 
 // The newest of this key: a group that was made again counts anew on all its ranks.

@@ -1,13 +1,14 @@
 /// Where the collectives of this process stand: written by the thread that calls them, read by a watchdog. Private to
 /// comm. Every carrier of collectives keeps one: it counts a collective where the rank reaches it, and says which one
-/// it waits in. A carrier whose collectives end without the host waiting, as NCCL's do, is asked for the oldest one
-/// instead.
+/// it waits in. A carrier whose collectives end without the host waiting, as NCCL's do (flight.h), is asked for the
+/// oldest one instead, so that one watchdog serves both.
 #pragma once
 
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fp8::comm {
@@ -21,12 +22,16 @@ struct Waiting {
   bool operator==(const Waiting&) const = default;
 };
 
-/// What carries collectives that end behind the host's back. Called by the watchdog's thread.
+/// What carries collectives that end behind the host's back. Called by the watchdog's thread, under the board's lock.
 class Carrier {
  public:
   virtual ~Carrier() = default;
-  /// The oldest collective that is not done. Throws Error for an asynchronous error (ncclCommGetAsyncError).
+  /// The oldest collective that is not done and that nothing of this rank's own holds up. Throws Error for an
+  /// asynchronous error (ncclCommGetAsyncError).
   virtual std::optional<Waiting> oldest() = 0;
+  /// How many collectives of a group this rank has come to, behind its own work before them; nothing for a group whose
+  /// collectives others carry.
+  virtual std::optional<std::int64_t> come_to(std::uint64_t group) = 0;
   /// Gives up what is under way, so that nothing keeps the job from ending (ncclCommAbort).
   virtual void abort() noexcept = 0;
 };
@@ -36,6 +41,8 @@ class Board {
  public:
   /// A group of ranks, by their numbers in the job; returns its number here.
   std::size_t add_group(std::uint64_t key, std::vector<int> members);
+  /// The ranks of a group once more, for collectives that count on their own; returns the number and the key.
+  std::pair<std::size_t, std::uint64_t> add_twin(std::size_t group);
   /// This rank reaches the next collective of a group: its number, from 1.
   std::int64_t reach(std::size_t group);
   /// This rank begins to wait in a collective it has reached.
@@ -46,8 +53,9 @@ class Board {
   void own_work(bool begins);
   /// The step that messages name.
   void at_step(std::int64_t step);
-  /// A carrier to ask too; null: none.
-  void set_carrier(Carrier* carrier);
+  /// A carrier to ask too, until it is removed.
+  void add_carrier(Carrier* carrier);
+  void remove_carrier(Carrier* carrier);
 
   /// What a watchdog sees.
   struct View {
@@ -56,11 +64,11 @@ class Board {
     bool own_work = false;
     std::int64_t step = -1;  ///< -1: none
   };
-  /// Now. Throws what the carrier throws.
+  /// Now. Throws what a carrier throws.
   View look() const;
-  /// How many collectives of the group with this key this rank has reached.
+  /// How many collectives of the group with this key this rank has reached, a carrier's as come_to() says.
   std::int64_t reached(std::uint64_t key) const;
-  /// Carrier::abort(), where there is one.
+  /// Carrier::abort() of all there are.
   void abort() noexcept;
 
  private:
@@ -68,6 +76,7 @@ class Board {
     std::uint64_t key;
     std::vector<int> members;
     std::int64_t reached = 0;
+    std::uint64_t twins = 0;  // made of it
   };
   const Group* find(std::uint64_t key) const;
 
@@ -77,7 +86,7 @@ class Board {
   std::uint64_t serial_ = 0;
   int own_work_ = 0;
   std::int64_t step_ = -1;
-  Carrier* carrier_ = nullptr;
+  std::vector<Carrier*> carriers_;
 };
 
 /// Marks a wait for as long as it lives; without a board it does nothing.

@@ -1,5 +1,5 @@
-/// Collectives that a device has been given and has not finished, as a watchdog sees them: in order, each with when it
-/// was given. Private to comm. Knows neither CUDA nor threads' lives: whether one is done is asked through a function.
+/// Collectives that a device has been given and has not finished, in order: what a watchdog asks a carrier for. Private
+/// to comm. Knows neither CUDA nor NCCL: how far the device is, errors and giving up are asked for through functions.
 #pragma once
 
 #include <cstdint>
@@ -9,34 +9,46 @@
 #include <mutex>
 #include <optional>
 
-#include "fp8/comm/comm.h"
+#include "board.h"
 
 namespace fp8::comm {
 
-/// Used by the thread that gives work and by the one that watches it.
-class Flight {
+/// The flight of a group of ranks. One thread gives it work, the watchdog's looks at it.
+class Flight final : public Carrier {
  public:
-  /// Notes a collective; `done` may be asked from either thread.
-  void add(const char* name, std::function<bool()> done);
-  /// Lets go of what is done. `elapsed` seconds have gone by since the last call, more than twice `pace` of which do
-  /// not count: this process did not run. A Stall when the oldest one has been waiting for `timeout` seconds.
-  std::optional<Stall> look(double elapsed, double pace, double timeout);
-  /// The step that messages name.
-  void at_step(std::int64_t step);
-  /// The oldest collective that is not done, and how many-th it is; empty and 0 where there is none.
-  Stall oldest();
+  /// What a device is asked; called from the watchdog's thread as well.
+  struct Device {
+    std::function<void()> check;  ///< throws Error for an asynchronous error
+    std::function<void()> abort;  ///< gives up what is under way; throws nothing
+  };
+  /// For the ranks of `group` on the board, which is told of it until it goes.
+  Flight(std::shared_ptr<Board> board, std::size_t group, Device device);
+  ~Flight() override;
+  Flight(const Flight&) = delete;
+  Flight& operator=(const Flight&) = delete;
+
+  /// Notes a collective, given to the device: whether the device has come to it, and whether it is done.
+  void add(const char* name, std::function<bool()> come, std::function<bool()> done);
+
+  std::optional<Waiting> oldest() override;
+  std::optional<std::int64_t> come_to(std::uint64_t group) override;
+  void abort() noexcept override;
 
  private:
   struct Item {
     const char* name;
-    std::int64_t count;
-    std::function<bool()> done;
+    std::int64_t number;
+    std::function<bool()> come, done;
   };
-  Stall oldest_locked() const;
+  void let_go();
+
+  std::shared_ptr<Board> board_;
+  std::size_t group_ = 0;  // of these collectives alone
+  std::uint64_t key_ = 0;
+  Device device_;
   std::mutex mutex_;
   std::deque<Item> items_;
-  std::int64_t count_ = 0, step_ = -1;
-  double waiting_ = 0;  // seconds that the oldest has been the oldest
+  std::int64_t given_ = 0;
 };
 
 }  // namespace fp8::comm

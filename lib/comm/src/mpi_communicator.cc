@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "blocks.h"
-#include "board.h"
 #include "fp8/base/digest.h"
 #include "mpi_c.h"
 #include "watchdog.h"
@@ -19,16 +18,10 @@
 namespace fp8::comm {
 namespace {
 
-/// A group as the board of this process knows it.
-struct Place {
-  std::shared_ptr<Board> board;
-  std::size_t group = 0;
-};
-
 /// A collective that blocks: reached, and waited in until this goes away.
 class Blocking {
  public:
-  Blocking(const Place& place, const char* name)
+  Blocking(const BoardPlace& place, const char* name)
       : mark_(place.board.get(), place.group, place.board->reach(place.group), name) {}
 
  private:
@@ -71,7 +64,7 @@ class Requests {
 /// A collective under way, as the board knows it.
 class Pending : public Request::Operation {
  public:
-  Pending(const Place& place, const char* name)
+  Pending(const BoardPlace& place, const char* name)
       : place_(place), number_(place.board->reach(place.group)), name_(name) {}
   void wait() override {
     if (done_) return;
@@ -91,7 +84,7 @@ class Pending : public Request::Operation {
   virtual bool progress() = 0;
 
  private:
-  Place place_;
+  BoardPlace place_;
   std::int64_t number_;
   const char* name_;
   bool done_ = false;
@@ -106,8 +99,8 @@ void in_pieces(std::int64_t n, std::int64_t longest, F&& f) {
 /// Blocks of all ranks, to all ranks.
 class AllGather final : public Pending {
  public:
-  AllGather(const Place& place_of, MPI_Comm comm, int rank, std::int64_t longest, const std::byte* mine, std::byte* all,
-            std::span<const std::int64_t> bytes_of, const std::vector<std::int64_t>& offsets)
+  AllGather(const BoardPlace& place_of, MPI_Comm comm, int rank, std::int64_t longest, const std::byte* mine,
+            std::byte* all, std::span<const std::int64_t> bytes_of, const std::vector<std::int64_t>& offsets)
       : Pending(place_of, "all-gather"), requests_("all-gather") {
     const std::int64_t own = bytes_of[static_cast<std::size_t>(rank)];
     std::byte* place = all + offsets[static_cast<std::size_t>(rank)];
@@ -145,8 +138,8 @@ using Pool = std::vector<std::vector<float>>;
 /// to rank 0 and hands it out from there, with memory for all of it.
 class ReduceScatter final : public Pending {
  public:
-  ReduceScatter(const Place& place_of, MPI_Comm comm, int rank, std::int64_t longest, int tag, float* full, float* mine,
-                const std::vector<std::int64_t>& offsets, const std::shared_ptr<Pool>& pool)
+  ReduceScatter(const BoardPlace& place_of, MPI_Comm comm, int rank, std::int64_t longest, int tag, float* full,
+                float* mine, const std::vector<std::int64_t>& offsets, const std::shared_ptr<Pool>& pool)
       : Pending(place_of, "reduce-scatter"),
         comm_(comm),
         rank_(rank),
@@ -354,6 +347,7 @@ class MpiCommunicator final : public Communicator {
     return true;
   }
   void at_step(std::int64_t step) override { place_.board->at_step(step); }
+  const BoardPlace& place_on_board() const { return place_; }
   double watched() const { return watchdog_ ? watchdog_->timeout() : 0; }
   void own_work(bool begins) override { place_.board->own_work(begins); }
 
@@ -409,7 +403,7 @@ class MpiCommunicator final : public Communicator {
   static constexpr int kTags = 32768;  // what MPI allows at least; as many may be under way
   int tag_ = 0;                        // of the last reduce-scatter: their pieces must not meet
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
-  Place place_;
+  BoardPlace place_;
   std::unique_ptr<Watchdog> watchdog_;
 };
 
@@ -427,6 +421,11 @@ void check_mpi(int status, const std::string& collective) {
 double watched_seconds(const Communicator& group) {
   const auto* mpi = dynamic_cast<const MpiCommunicator*>(&group);
   return mpi != nullptr ? mpi->watched() : 0;
+}
+
+BoardPlace board_place(const Communicator& group) {
+  const auto* mpi = dynamic_cast<const MpiCommunicator*>(&group);
+  return mpi != nullptr ? mpi->place_on_board() : BoardPlace{};
 }
 
 std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "board.h"
 #include "fp8/comm/comm.h"
 
 namespace fp8::comm {
@@ -18,6 +19,14 @@ std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message = kLongestM
 
 /// The timeout of the watchdog over a communicator, seconds; 0: there is none.
 double watched_seconds(const Communicator& group);
+
+/// Where the collectives of a communicator stand, and the number of its group there.
+struct BoardPlace {
+  std::shared_ptr<Board> board;  ///< null for a communicator without MPI
+  std::size_t group = 0;
+};
+/// For a carrier of further collectives of these ranks, which one watchdog then sees all.
+BoardPlace board_place(const Communicator& group);
 
 /// Throws Error `MPI collective: reason` unless `status` is MPI_SUCCESS.
 void check_mpi(int status, const std::string& collective);

@@ -1,14 +1,14 @@
 // Collectives on device memory. They run on a stream of their own, behind what the context's stream was given when they
 // start; waiting makes the context's stream wait. Blocks may be uneven, which NCCL's gather and scatter do not know:
 // then each block is a broadcast or a reduction of its own, all of them one group.
-#include <condition_variable>
-#include <thread>
+#include <memory>
 
 #include "blocks.h"
 #include "clear_signs.cuh"
 #include "cuda.h"
 #include "flight.h"
 #include "fp8/device/cuda.h"
+#include "mpi_communicator.h"
 #include "nccl_library.h"
 
 namespace fp8::comm::cuda {
@@ -50,39 +50,6 @@ class Given final : public Request::Operation {
   cudaStream_t stream_;
 };
 
-// Looks at what is under way a few times in a timeout, from a thread of its own.
-class Watch {
- public:
-  Watch(std::function<void(double elapsed, double pace)> look, double timeout)
-      : look_(std::move(look)), pace_(std::min(1.0, timeout / 10)), thread_([this] { run(); }) {}
-  ~Watch() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_one();
-    thread_.join();
-  }
-
- private:
-  void run() {
-    using Clock = std::chrono::steady_clock;
-    Clock::time_point last = Clock::now();
-    std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, std::chrono::duration<double>(pace_), [&] { return stop_; })) {
-      const Clock::time_point now = Clock::now();
-      look_(std::chrono::duration<double>(now - last).count(), pace_);
-      last = now;
-    }
-  }
-  std::function<void(double, double)> look_;
-  double pace_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stop_ = false;
-  std::thread thread_;
-};
-
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Communicator& host, const device::Context& ctx) : host_(host), ctx_(ctx), nccl_(Nccl::get()) {
@@ -99,6 +66,10 @@ class NcclCommunicator final : public Communicator {
       FP8_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
       FP8_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
     });
+    // The watchdog of the host's collectives sees these too.
+    if (const BoardPlace place = board_place(host_); place.board != nullptr)
+      flight_.emplace(place.board, place.group,
+                      Flight::Device{[this] { check_state(); }, [this] { (void)nccl_.CommAbort(comm_); }});
   }
   NcclCommunicator(std::unique_ptr<Communicator> host, const device::Context& ctx) : NcclCommunicator(*host, ctx) {
     owned_ = std::move(host);
@@ -107,7 +78,7 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override {
     // A destructor cannot report; what is under way ends first.
-    watch_.reset();
+    flight_.reset();
     (void)cudaStreamSynchronize(stream_);
     (void)nccl_.CommDestroy(comm_);
     (void)cudaStreamDestroy(stream_);
@@ -173,16 +144,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   bool watch(double seconds, std::function<void(const Stall&)> lost) override {
-    watch_.reset();
-    if (seconds > 0)
-      watch_ = std::make_unique<Watch>(
-          [this, seconds, lost](double elapsed, double pace) { look(elapsed, pace, seconds, lost); }, seconds);
-    return host_.watch(seconds, lost);
+    return host_.watch(seconds, std::move(lost));
   }
-  void at_step(std::int64_t step) override {
-    flight_.at_step(step);
-    host_.at_step(step);
-  }
+  void at_step(std::int64_t step) override { host_.at_step(step); }
   void own_work(bool begins) override { host_.own_work(begins); }
 
  private:
@@ -190,13 +154,14 @@ class NcclCommunicator final : public Communicator {
   template <class Body>
   Request start(const char* name, Body&& body) {
     const cudaStream_t compute = device::stream_of(ctx_);
-    const Event ready;
-    ready.record(compute);
-    ready.make_wait(stream_);
+    auto ready = std::make_shared<Event>(), done = std::make_shared<Event>();
+    ready->record(compute);
+    ready->make_wait(stream_);
     body(stream_);
-    auto done = std::make_shared<Event>();
     done->record(stream_);
-    flight_.add(name, [done] { return done->done(); });
+    if (flight_)
+      flight_->add(
+          name, [ready] { return ready->done(); }, [done] { return done->done(); });
     return Request(std::make_unique<Given>(std::move(done), compute));
   }
   template <class Each>
@@ -208,24 +173,10 @@ class NcclCommunicator final : public Communicator {
     nccl_.check(result, name);
     nccl_.check(ended, name);
   }
-  void look(double elapsed, double pace, double timeout, const std::function<void(const Stall&)>& lost) {
-    std::optional<Stall> stall;
-    try {
-      stall = flight_.look(elapsed, pace, timeout);
-      ncclResult_t error = ncclSuccess;
-      nccl_.check(nccl_.CommGetAsyncError(comm_, &error), "state");
-      nccl_.check(error, "work");
-      if (!stall) return;
-      stall->error = "rank " + std::to_string(rank()) + ": " + stall->collective + " " + std::to_string(stall->count) +
-                     " on the GPU did not end within " + std::to_string(timeout) + " s";
-    } catch (const Error& e) {
-      stall = flight_.oldest();
-      stall->error =
-          "rank " + std::to_string(rank()) + ": " + e.what() +
-          (stall->collective.empty() ? std::string() : " in " + stall->collective + " " + std::to_string(stall->count));
-    }
-    (void)nccl_.CommAbort(comm_);
-    lost(*stall);
+  void check_state() const {
+    ncclResult_t error = ncclSuccess;
+    nccl_.check(nccl_.CommGetAsyncError(comm_, &error), "state");
+    nccl_.check(error, "work");
   }
   static ncclRedOp_t op_of(Reduce op) { return op == Reduce::sum ? ncclSum : op == Reduce::max ? ncclMax : ncclMin; }
   static bool even(std::span<const std::int64_t> sizes) {
@@ -241,8 +192,7 @@ class NcclCommunicator final : public Communicator {
   const Nccl& nccl_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  Flight flight_;
-  std::unique_ptr<Watch> watch_;
+  std::optional<Flight> flight_;  // none without MPI: nobody else waits
 };
 
 }  // namespace

@@ -111,7 +111,7 @@ void Patrol::tick(double elapsed) {
     view = board_.look();
   } catch (const Error& e) {
     board_.abort();
-    return lost_({{}, "", 0, view.step, timeout_, true, e.what()});
+    return lost_({{}, "", 0, view.step, timeout_, true, "rank " + std::to_string(rank_) + ": " + e.what()});
   }
   if (view.waiting != wait_) {
     wait_ = view.waiting;

@@ -1,48 +1,122 @@
-// What a watchdog makes of collectives that a device has been given.
+// Collectives of devices under the watchdog of the host's: which rank's device is missing, from which of them.
 #include "flight.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
+#include "fp8_test.h"
+#include "job.h"
+
 namespace fp8::comm {
 namespace {
 
-constexpr double kPace = 1, kTimeout = 5;
-
-TEST(Flight, NothingUnderWayIsNeverLate) {
+/// A device that works when told to: how many of its collectives it has come to, and done.
+struct Device {
+  explicit Device(Job& job, int rank)
+      : flight(job.shared_board(rank), 0,
+               {[this] {
+                  if (!failure.empty()) throw Error(failure);
+                },
+                [this] { aborted = true; }}) {}
+  void give(const char* name) {
+    const int n = ++given;
+    flight.add(
+        name, [this, n] { return come >= n; }, [this, n] { return done >= n; });
+  }
+  int given = 0, come = 0, done = 0;
+  std::string failure;
+  bool aborted = false;
   Flight flight;
-  for (int i = 0; i < 20; ++i) EXPECT_FALSE(flight.look(kPace, kPace, kTimeout));
-  EXPECT_EQ(flight.oldest().collective, "");
+};
+
+/// As many as the job has ranks, each given the same five collectives.
+class Devices {
+ public:
+  Devices(Job& job, int size) {
+    for (int r = 0; r < size; ++r) {
+      all_.push_back(std::make_unique<Device>(job, r));
+      job.board(r).at_step(17);
+      for (const char* name : {"all-gather", "all-gather", "reduce-scatter", "reduce-scatter", "all-reduce"})
+        all_.back()->give(name);
+    }
+  }
+  Device& operator[](int rank) { return *all_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  std::vector<std::unique_ptr<Device>> all_;
+};
+
+TEST(Flight, NamesTheRankWhoseDeviceDoesNotCome) {
+  for (const int lost : {0, 1, 2}) {
+    Job job(3);
+    Devices devices(job, 3);
+    for (int r = 0; r < 3; ++r) devices[r].come = r == lost ? 2 : 3, devices[r].done = 2;
+    const double seconds = job.run(100);
+    EXPECT_GE(seconds, kTimeout);
+    EXPECT_LE(seconds, kTimeout + 1);
+    EXPECT_EQ(job.heard(), std::to_string(lost == 0 ? 1 : 0) + ": rank " + std::to_string(lost) +
+                               " did not reach reduce-scatter 3 (step 17) within 10 s");
+    EXPECT_TRUE(devices[lost == 0 ? 1 : 0].aborted);
+  }
 }
 
-TEST(Flight, NamesTheOldestThatDoesNotEnd) {
-  Flight flight;
-  std::array<bool, 3> done{true, false, true};
-  flight.at_step(17);
-  const std::array<const char*, 3> names{"all-gather", "reduce-scatter", "all-reduce"};
-  for (std::size_t i = 0; i < 3; ++i) flight.add(names[i], [&done, i] { return done[i]; });
-  EXPECT_FALSE(flight.look(kPace, kPace, kTimeout)) << "the first is done: the clock begins";
-  for (int i = 0; i < 4; ++i) EXPECT_FALSE(flight.look(kPace, kPace, kTimeout));
-  const std::optional<Stall> stall = flight.look(kPace, kPace, kTimeout);
-  ASSERT_TRUE(stall);
-  EXPECT_EQ(stall->message(), "reduce-scatter 2 (step 17) did not end within 5 s, although every rank has reached it");
-  EXPECT_EQ(flight.oldest().count, 2);
-  done[1] = true;
-  EXPECT_FALSE(flight.look(kPace, kPace, kTimeout));
-  EXPECT_EQ(flight.oldest().collective, "");
+TEST(Flight, NamesARankThatWasStoppedWhileDevicesWait) {
+  Job job(3);
+  Devices devices(job, 3);
+  for (int r = 0; r < 3; ++r) devices[r].come = 1;
+  job.stop(2);
+  EXPECT_LE(job.run(100), kTimeout + 1);
+  EXPECT_EQ(job.heard(), "0: rank 2 did not answer in all-gather 1 (step 17) within 10 s");
 }
 
-TEST(Flight, ProgressBeginsTheClockAnewAndAStoppedProcessDoesNotCount) {
-  Flight flight;
-  std::array<bool, 2> done{};
-  for (std::size_t i = 0; i < 2; ++i) flight.add("all-gather", [&done, i] { return done[i]; });
-  for (int i = 0; i < 4; ++i) EXPECT_FALSE(flight.look(kPace, kPace, kTimeout));
-  done[0] = true;
-  EXPECT_FALSE(flight.look(1000, kPace, kTimeout));
-  EXPECT_FALSE(flight.look(1000, kPace, kTimeout)) << "counts as twice the pace";
-  EXPECT_FALSE(flight.look(1000, kPace, kTimeout));
-  EXPECT_TRUE(flight.look(1000, kPace, kTimeout));
+TEST(Flight, OneThatNoDeviceEndsIsNamedToo) {
+  Job job(2);
+  Devices devices(job, 2);
+  for (int r = 0; r < 2; ++r) devices[r].come = 5, devices[r].done = 4;
+  (void)job.run(100);
+  EXPECT_EQ(job.heard(), "0: all-reduce 5 (step 17) did not end within 10 s, although every rank has reached it");
+}
+
+// The host of one waits for the others' hosts, and one of these for its device: who computes is to blame.
+TEST(Flight, HostAndDeviceHaveOneWatchdog) {
+  Job job(3);
+  Devices devices(job, 3);
+  job.wait(0, "barrier");
+  for (int r = 0; r < 3; ++r) devices[r].come = devices[r].done = r == 0 ? 5 : 2;
+  devices[1].come = 3;
+  (void)job.run(100);
+  EXPECT_EQ(job.heard(), "0: rank 2 did not reach barrier 1 (step 17) within 10 s");
+}
+
+TEST(Flight, WhatGoesOnIsNotLate) {
+  Job job(2);
+  Devices devices(job, 2);
+  for (int done = 0; done <= 5; ++done) {
+    for (int r = 0; r < 2; ++r) devices[r].come = std::min(done + 1, 5), devices[r].done = done;
+    EXPECT_GE(job.run(kTimeout * 0.9), kTimeout * 0.9);
+  }
+  EXPECT_GE(job.run(5 * kTimeout), 5 * kTimeout) << "nothing is under way";
+  EXPECT_EQ(job.heard(), "");
+}
+
+TEST(Flight, AnErrorOfADeviceEndsTheJob) {
+  Job job(2);
+  Devices devices(job, 2);
+  job.wait(1);  // whatever the host does
+  devices[1].failure = "NCCL: remote process exited";
+  EXPECT_LT(job.run(100), 1);
+  EXPECT_EQ(job.heard(), "1: rank 1: NCCL: remote process exited in all-gather 1");
+  EXPECT_TRUE(devices[1].aborted);
+}
+
+TEST(Flight, IsForgottenWithItsCommunicator) {
+  Job job(2);
+  { const Devices devices(job, 2); }
+  Devices again(job, 2);
+  again[0].come = 1;
+  (void)job.run(100);
+  EXPECT_EQ(job.heard(), "0: rank 1 did not reach all-gather 1 (step 17) within 10 s");
 }
 
 }  // namespace

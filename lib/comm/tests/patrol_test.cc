@@ -1,85 +1,12 @@
 // Watchdogs of a job that is played in one thread: ranks wait, compute, stop and come back, and who is named, by whom
 // and when, is exact.
-#include "patrol.h"
-
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <memory>
-
 #include "fp8_test.h"
+#include "job.h"
 
 namespace fp8::comm {
 namespace {
-
-constexpr double kTimeout = 10;
-constexpr std::uint64_t kAll = 0, kPart = 7;
-
-/// The ranks of a job, their boards, and the messages between them.
-class Job {
- public:
-  explicit Job(int size) {
-    std::vector<int> all;
-    for (int r = 0; r < size; ++r) all.push_back(r);
-    for (int r = 0; r < size; ++r) {
-      ranks_.push_back(std::make_unique<Rank>(*this, r));
-      ranks_.back()->board.add_group(kAll, all);
-    }
-  }
-  Board& board(int rank) { return ranks_[static_cast<std::size_t>(rank)]->board; }
-  /// The rank reaches the next collective and waits in it.
-  void wait(int rank, const char* name = "all-reduce", std::size_t group = 0) {
-    board(rank).wait(group, board(rank).reach(group), name);
-  }
-  /// From now on the rank neither works nor answers; or it does again.
-  void stop(int rank, bool stopped = true) { ranks_[static_cast<std::size_t>(rank)]->stopped = stopped; }
-  /// Lets time go by, or until somebody speaks; returns seconds.
-  double run(double seconds) {
-    const double pace = ranks_.front()->patrol.pace();
-    double at = 0;
-    for (; at < seconds && heard_.empty(); at += pace) {
-      for (const auto& r : ranks_) {
-        r->gone_by += pace;
-        if (r->stopped) continue;
-        r->patrol.tick(r->gone_by);
-        r->gone_by = 0;
-      }
-    }
-    return at;
-  }
-  /// What was said, as "rank: words"; empty: nothing.
-  std::string heard() const {
-    std::string text;
-    for (const std::string& h : heard_) text += (text.empty() ? "" : "\n") + h;
-    return text;
-  }
-
- private:
-  struct Rank final : Channel {
-    Rank(Job& j, int n)
-        : job(j), number(n), patrol(board, *this, n, kTimeout, [this](const Stall& s) {
-            job.heard_.push_back(std::to_string(number) + ": " + s.message());
-          }) {}
-    void send(int rank, const Message& message) override {
-      job.ranks_[static_cast<std::size_t>(rank)]->inbox.emplace_back(number, message);
-    }
-    std::optional<std::pair<int, Message>> receive() override {
-      if (inbox.empty()) return std::nullopt;
-      const auto first = inbox.front();
-      inbox.pop_front();
-      return first;
-    }
-    Job& job;
-    int number;
-    Board board;
-    std::deque<std::pair<int, Message>> inbox;
-    bool stopped = false;
-    double gone_by = 0;
-    Patrol patrol;
-  };
-  std::vector<std::unique_ptr<Rank>> ranks_;
-  std::vector<std::string> heard_;
-};
 
 TEST(Patrol, NamesARankThatWasStopped) {
   for (const int lost : {0, 1, 2}) {
@@ -199,38 +126,6 @@ TEST(Patrol, WhereEveryoneIsAndItDoesNotEnd) {
   job.wait(0, "all-gather"), job.wait(1, "all-gather");
   EXPECT_GE(job.run(100), kTimeout);
   EXPECT_EQ(job.heard(), "0: all-gather 1 did not end within 10 s, although every rank has reached it");
-}
-
-/// A carrier as NCCL's would be: the host waits in nothing.
-struct Device final : Carrier {
-  std::optional<Waiting> oldest() override {
-    if (!failure.empty()) throw Error(failure);
-    return pending;
-  }
-  void abort() noexcept override { aborted = true; }
-  std::optional<Waiting> pending;
-  std::string failure;
-  bool aborted = false;
-};
-
-TEST(Patrol, ACarrierIsAskedForWhatTheHostDoesNotWaitFor) {
-  Job job(2);
-  Device device;
-  job.board(0).set_carrier(&device);
-  device.pending = Waiting{kAll, job.board(0).reach(0), "all-gather", 1};
-  EXPECT_GE(job.run(100), kTimeout);
-  EXPECT_EQ(job.heard(), "0: rank 1 did not reach all-gather 1 within 10 s");
-  EXPECT_TRUE(device.aborted);
-}
-
-TEST(Patrol, AnErrorOfACarrierEndsTheJob) {
-  Job job(2);
-  Device device;
-  job.board(1).set_carrier(&device);
-  device.failure = "NCCL all-gather: remote process exited";
-  EXPECT_LT(job.run(100), 1);
-  EXPECT_EQ(job.heard(), "1: NCCL all-gather: remote process exited");
-  EXPECT_TRUE(device.aborted);
 }
 
 }  // namespace
