@@ -77,8 +77,9 @@ class PieceReader {
     } catch (const Error& e) {
       // The message is ": line 1 column C: reason", and the line's number is known to the caller alone.
       const std::string message = e.what();
+      value = glued_run(text);
       fault(message.substr(message.find(" column ")), true, !whole);
-      return !after_damage;
+      if (!value) return !after_damage;
     }
     try {
       record(*value);
@@ -92,6 +93,17 @@ class PieceReader {
   Piece take() { return std::move(piece_); }
 
  private:
+  // A run record behind a torn one: the writer was killed, and the next one appended to what it left.
+  static std::optional<json::Value> glued_run(std::string_view text) {
+    const std::size_t at = text.rfind(R"({"type":"run",)");
+    if (at == std::string_view::npos || at == 0) return std::nullopt;
+    try {
+      return json::parse(text.substr(at), "", {.max_bytes = kLongestLine});
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
   void fault(std::string reason, bool damaged, bool torn) {
     piece_.items.emplace_back(
         Fault{.line = piece_.lines, .reason = std::move(reason), .damaged = damaged, .torn = damaged && torn});

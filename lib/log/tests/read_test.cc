@@ -155,6 +155,11 @@ TEST(ReadRun, ATornLineIsIgnoredWhereAWriterWasKilled) {
                    step(2, 16, "2"))
                 .steps.values(),
             (Steps{1, 2}));
+  const std::string glued = step(1, 8, "3") + step(2, 16, "2") + R"({"type":"step","st)" + R"({"type":"run","steps":9)";
+  EXPECT_EQ(run_of(glued + "}\n" + step(2, 16, "1")).steps.values(), (Steps{1, 2}));
+  EXPECT_EQ(run_of(glued + "}\n").planned_steps, 9);
+  EXPECT_EQ(run_of(glued).steps.values(), (Steps{1, 2})) << "torn twice, the last time at the end";
+  EXPECT_EQ(complaint(glued + "\n" + step(2, 16, "1")).substr(0, 7), "line 3 ");
   EXPECT_EQ(complaint(step(1, 8, "3") +
                       R"({"type":"st)"
                       "\n" +
