@@ -58,6 +58,7 @@ std::string parent_directory(const std::string& path) {
 
 void check_output(const std::string& path, bool force) {
   if (path.empty()) throw Error("output: empty path");
+  if (path == "-") throw Error("-: this cannot go to standard output, since it is read back and renamed; name a file");
   struct stat s {};
   if (path.back() == '/') throw Error(path + ": names a folder");
   const std::string parent = parent_directory(path);

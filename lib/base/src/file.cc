@@ -59,7 +59,14 @@ File File::open(const std::string& path, int flags) {
 
 File File::open_read(const std::string& path) { return open(path, O_RDONLY); }
 File File::open_update(const std::string& path) { return open(path, O_RDWR); }
-File File::open_append(const std::string& path) { return open(path, O_WRONLY | O_APPEND | O_CREAT); }
+File File::open_append(const std::string& path) {
+  // A pipe would keep the program waiting for somebody who reads it.
+  File file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK);
+  struct stat s {};
+  if (::fstat(file.fd(), &s) != 0) throw_errno(path, "", errno);
+  if (S_ISFIFO(s.st_mode)) throw Error(path + ": is a pipe, not a file");
+  return file;
+}
 File File::create_exclusive(const std::string& path) { return open(path, O_RDWR | O_CREAT | O_EXCL); }
 
 File File::temporary() {

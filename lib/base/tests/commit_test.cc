@@ -22,6 +22,8 @@ TEST(CheckOutput, RefusesWhatItMustNotReplace) {
   write_file(file, "x");
   EXPECT_EQ(error_of([&] { check_output(file, false); }), file + ": exists (use --force to replace it)");
   check_output(file, true);
+  EXPECT_EQ(error_of([&] { check_output("-", true); }),
+            "-: this cannot go to standard output, since it is read back and renamed; name a file");
   EXPECT_EQ(error_of([&] { check_output(folder.path(), true); }), folder.path() + ": exists and is not a regular file");
   EXPECT_EQ(error_of([&] { check_output("/dev/null", true); }), "/dev/null: exists and is not a regular file");
   const std::string link = folder.at("link");

@@ -2,6 +2,7 @@
 #include "fp8/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <limits>
@@ -40,6 +41,15 @@ TEST(Checked, ThrowsInsteadOfWrapping) {
   EXPECT_EQ(checked_product({}), 1);
   EXPECT_EQ(checked_product(std::array<std::int64_t, 2>{0, std::numeric_limits<std::int64_t>::max()}), 0);
   EXPECT_EQ(error_of([] { checked_product(std::array<std::int64_t, 1>{-1}, "s"); }), "s: negative extent");
+}
+
+TEST(File, NobodyIsWaitedForWhereAFileShouldBe) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.at("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { File::open_append(pipe); }), pipe + ": No such device or address");
+  const File reader = File::open_update(pipe);
+  EXPECT_EQ(error_of([&] { File::open_append(pipe); }), pipe + ": is a pipe, not a file");
 }
 
 TEST(File, WritesAndReads) {
