@@ -109,6 +109,20 @@ for signal in USR1 TERM; do
   is "$signal: at the next step" "$(losses out | cut -d' ' -f1)" $((at + 1))
 done
 
+# Asked before it has even read its model: it waits for a record of that, on a pipe.
+mkfifo early.pipe
+fp8-step - --data d.h5 --out early --steps 4 $few <early.pipe >early.log 2>err &
+job=$!
+exec 9>early.pipe
+tries=0
+until grep -Eq '^SigCgt:.*[2367abef]..$' /proc/$job/status || [ $((tries = tries + 1)) = 600 ]; do sleep 0.05; done
+kill -USR1 $job
+echo '{"type":"checkpoint","path":"m.h5"}' >&9
+exec 9>&-
+wait $job
+is "a request while it starts: status 75" "$? $(cat err)" "75 "
+is "after one step, and a checkpoint" "$(story early.log)" "run step1 checkpoint1 end1 "
+
 # --- numbers that are not finite
 cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
 size=$(wc -c <nan/model.safetensors)

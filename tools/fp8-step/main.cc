@@ -23,7 +23,7 @@ cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments
 }
 
 int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin,
-         comm::Communicator& world) {
+         const cli::StopSignals& signals, comm::Communicator& world) {
   train::Config config;
   json::Value flags;
   const bool print = given.flag("print-config");
@@ -52,7 +52,6 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   config.command = origin.command;
   const bool quiet = given.flag("quiet");
   cli::Progress progress(quiet || world.rank() != 0);
-  const cli::StopSignals signals;
   train::Hooks hooks;
   hooks.record = [&](const json::Value& record) { out.json(record); };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
@@ -75,9 +74,10 @@ int main(int argc, char** argv) {
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
+        const fp8::cli::StopSignals signals;  // MPI takes its time to start and to end: a request then is one too
         const auto origin = fp8::model::origin_of("fp8-step", fp8::cli::version(), argc, argv);
         return fp8::train::run_ranks("fp8-step", [&](fp8::comm::Communicator& world) {
-          return step(fp8::cli::with_common(command), arguments, origin, world);
+          return step(fp8::cli::with_common(command), arguments, origin, signals, world);
         });
       },
       fp8::train::library_versions());
