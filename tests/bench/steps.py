@@ -35,20 +35,24 @@ class Case:
         return f"{self.what} {BATCH}x{self.length} {self.ranks}x{self.threads}"
 
 
-def cases(lengths: tuple[int, ...], threads: int, peer: bool, quick: bool) -> list[Case]:
-    """What is measured, rivals next to each other. 'RxT' is ranks and threads of each."""
+def cases(lengths: tuple[int, ...], threads: int, peer: bool, quick: bool, native: str) -> list[Case]:
+    """What is measured, rivals next to each other. 'RxT' is ranks and threads of each. `native` is the type that PyTorch is fast in on this
+    CPU, bf16 or f32: without bf16 instructions its bf16 products take a hundred times as long as those in f32."""
+    typed = ("--dtype", native)
     stored = ("--master", "bf16", "--moments", "bf16")
     found = []
     for t in lengths:
         found.append(Case("bf16", t, ("--precision", "bf16"), 1, threads))
+        if native == "f32":
+            found.append(Case("fp32", t, ("--precision", "fp32"), 1, threads))
         if peer and not quick:
-            found.append(Case("torch bf16 compiled", t, ("--compile",), 1, threads, True))
+            found.append(Case(f"torch {native} compiled", t, (*typed, "--compile"), 1, threads, True))
         found.append(Case("fp8", t, ("--precision", "fp8"), 1, threads))
         if peer and not quick:
-            found.append(Case("torch fp8 compiled", t, ("--fp8", "--compile"), 1, threads, True))
+            found.append(Case("torch fp8 compiled", t, (*typed, "--fp8", "--compile"), 1, threads, True))
         found.append(Case("bf16 stored bf16", t, ("--precision", "bf16", *stored), 1, threads))
         if peer:
-            found.append(Case("torch bf16 eager", t, (), 1, threads, True))
+            found.append(Case(f"torch {native} eager", t, typed, 1, threads, True))
         for precision in ("bf16", "fp8"):
             if threads != 2:
                 found.append(Case(precision, t, ("--precision", precision), 1, 2))

@@ -16,14 +16,16 @@ import report
 from machine import summary
 from steps import BATCH, Case, Workspace, cases
 
-# Numerator, denominator, length, what is wanted at least. 'RxT' is filled in.
+# Numerator, denominator, length, what is wanted at least (of PyTorch where the CPU has bf16 instructions). 'RxT' and PyTorch's type are filled in.
 RATIOS = [
-    ("bf16 {all}", "torch bf16 compiled {all}", 512, 1.35),
-    ("bf16 {all}", "torch bf16 compiled {all}", 64, 1.05),
-    ("bf16 stored bf16 {all}", "torch bf16 compiled {all}", 512, None),
-    ("bf16 stored bf16 {all}", "torch bf16 compiled {all}", 64, 1.2),
-    ("bf16 {all}", "torch bf16 eager {all}", 512, None),
-    ("bf16 {all}", "torch bf16 eager {all}", 64, None),
+    ("bf16 {all}", "torch {native} compiled {all}", 512, 1.35),
+    ("bf16 {all}", "torch {native} compiled {all}", 64, 1.05),
+    ("bf16 stored bf16 {all}", "torch {native} compiled {all}", 512, None),
+    ("bf16 stored bf16 {all}", "torch {native} compiled {all}", 64, 1.2),
+    ("bf16 {all}", "torch {native} eager {all}", 512, None),
+    ("bf16 {all}", "torch {native} eager {all}", 64, None),
+    ("fp32 {all}", "torch f32 compiled {all}", 512, None),
+    ("fp32 {all}", "torch f32 compiled {all}", 64, None),
     ("fp8 {all}", "torch fp8 compiled {all}", 512, 1.7),
     ("fp8 {all}", "torch fp8 compiled {all}", 64, 1.7),
     ("fp8 {all}", "bf16 {all}", 512, 0.8),
@@ -83,18 +85,19 @@ def step_entry(case: Case, runs: list[dict], peak: float | None, config: dict) -
     return entry
 
 
-def ratios(steps: list[dict], threads: int) -> list[dict]:
+def ratios(steps: list[dict], threads: int, native: str) -> list[dict]:
     by_name = {s["name"]: s for s in steps if "failed" not in s}
     found = []
     for above, below, length, wanted in RATIOS:
         def full(name: str) -> str:
             what, layout = name.rsplit(" ", 1)
-            return f"{what} {BATCH}x{length} {layout.format(all=f'1x{threads}')}"
+            return f"{what} {BATCH}x{length} {layout.format(all=f'1x{threads}')}".format(native=native)
 
         a, b = by_name.get(full(above)), by_name.get(full(below))
         if a and b:
             each = [x / y for x, y in zip(a["tokens_per_s_by_round"], b["tokens_per_s_by_round"])]
-            found.append({"name": f"{full(above)} / {full(below)}", "ratio": summary(each), "by_round": each, "wanted": wanted})
+            goal = wanted if native == "bf16" or "torch" not in below else None
+            found.append({"name": f"{full(above)} / {full(below)}", "ratio": summary(each), "by_round": each, "wanted": goal})
     return found
 
 
@@ -141,7 +144,8 @@ def main() -> None:
     lengths = (64, 128) if quick else (64, 512)
     result: dict = {"date": date, "command": "make bench", "quick": quick, "rounds": rounds, "machine": facts,
                     "versions": machine.versions(programs, peer_python), "steps": [], "ratios": [], "peak": []}
-    chosen = [c for c in cases(lengths, threads, bool(peer_python), quick) if selected(c.name)]
+    native = "bf16" if "avx512_bf16" in facts["isa"] else "f32"
+    chosen = [c for c in cases(lengths, threads, bool(peer_python), quick, native) if selected(c.name)]
     if chosen:
         space = Workspace(folder, programs, peer_python, quick)
         result["model"] = space.config
@@ -149,7 +153,7 @@ def main() -> None:
         fastest = {key: min(m[key] for m in matmuls) for key in matmuls[0]}
         peaks = {t: kernels.peak(fastest, space.config, BATCH * t) for t in lengths}
         result["steps"] = [step_entry(c, runs[c.name], peaks[c.length], space.config) for c in chosen]
-        result["ratios"] = ratios(result["steps"], threads)
+        result["ratios"] = ratios(result["steps"], threads, native)
         result["matmul_seconds"] = {key: summary(m[key] for m in matmuls) for key in matmuls[0]}
         for t, best in peaks.items():
             if best is not None:

@@ -114,6 +114,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=6, help="steps that are timed")
     parser.add_argument("--warm-up", type=int, default=2, help="steps before them")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", choices=("bf16", "f32"), default="bf16", help="of parameters, optimizer state and activations")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--fp8", action="store_true")
     return parser.parse_args()
@@ -125,7 +126,7 @@ def main() -> None:
     torch.manual_seed(0)
     config = json.loads(args.config.read_text())
     ids = torch.from_numpy(numpy.fromfile(args.tokens, dtype=numpy.uint16).astype(numpy.int64))
-    model = Llama(config, args.seq_length).bfloat16().train()
+    model = Llama(config, args.seq_length).to({"bf16": torch.bfloat16, "f32": torch.float32}[args.dtype]).train()
     model = with_float8(model) if args.fp8 else model
     optimizer = make_optimizer(model)
     run = torch.compile(model) if args.compile else model
