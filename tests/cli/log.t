@@ -83,6 +83,16 @@ is "a line a step" "$(wc -l <runs.csv)" 25
 is "with its heading" "$(head -1 runs.csv | cut -d, -f1-6)" run,step,tokens,precision,recipe,loss
 is "to standard output without -o" "$(fp8-log run-a.jsonl run-b.jsonl --export csv | cksum)" "$(cksum <runs.csv)"
 says "prometheus" '^fp8_loss\{run="run-b"\} 2\.209652$' fp8-log run-a.jsonl run-b.jsonl --export prometheus
+mkdir -p x/run y/run
+cp run-a.jsonl x/run/log.jsonl
+cp run-b.jsonl y/run/log.jsonl
+is "runs of one name are told apart: prometheus" "$(fp8-log x/run y/run --export prometheus | grep '^fp8_step{')" "$(printf 'fp8_step{run="x/run"} 12\nfp8_step{run="y/run"} 12')"
+is "csv" "$(fp8-log x/run y/run --export csv | cut -d, -f1 | uniq | tr '\n' ' ')" "run x/run y/run "
+is "JSON" "$(fp8-log x/run y/run run-a.jsonl --json | while read -r line; do echo "$line" | field name; done | tr '\n' ' ')" "x/run y/run run-a "
+says "the table" '^run +x/run +y/run$' fp8-log x/run y/run
+says "a comparison" '^metric +x/run +y/run +difference$' fp8-log --compare x/run y/run
+ok "and tensorboard" fp8-log x/run y/run --export tensorboard -o same
+is "whose folders stay inside" "$(ls same)" "$(printf 'run\nrun-2')"
 ok "tensorboard, one run" fp8-log run-a.jsonl --export tensorboard -o board
 is "is a folder with an event file" "$(ls board)" events.out.tfevents.0.fp8
 is "that names its version" "$(head -c 36 board/* | tail -c 13)" brain.Event:2

@@ -83,18 +83,24 @@ std::vector<std::string> paths_of(const cli::Arguments& arguments) {
   return paths;
 }
 
-// Runs that are looked at together share the memory for their values.
+// Runs that are looked at together share the memory for their values, and no name.
 std::vector<log::Run> read_all(const std::vector<std::string>& paths, log::Wanted wanted) {
   wanted.memory /= paths.size();
+  const std::vector<std::string> names = log::run_names(paths);
   std::vector<log::Run> runs;
-  for (const std::string& path : paths) runs.push_back(log::read_run(path, wanted));
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    runs.push_back(log::read_run(paths[i], wanted));
+    runs.back().name = names[i];
+  }
   return runs;
 }
 
 int summarize(const cli::Arguments& arguments) {
   std::vector<log::Summary> summaries;
-  for (const std::string& path : paths_of(arguments)) {
-    summaries.push_back(log::summarize(log::read_run(path, {.all = false, .metrics = log::summary_metrics()})));
+  const std::vector<std::string> paths = paths_of(arguments), names = log::run_names(paths);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    summaries.push_back(log::summarize(log::read_run(paths[i], {.all = false, .metrics = log::summary_metrics()})));
+    summaries.back().name = names[i];
   }
   cli::Output out;
   if (arguments.flag("json")) {
@@ -165,9 +171,10 @@ void export_tensorboard(const std::vector<log::Run>& runs, const std::string& ou
   if (one_file) return write(runs.front(), output);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     fs::path folder = output;
+    const std::string name = log::run_name(runs[i].path);  // one folder: the path could lead out of `output`
     const auto same = std::count_if(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(i),
-                                    [&](const log::Run& run) { return run.name == runs[i].name; });
-    if (runs.size() > 1) folder /= runs[i].name + (same > 0 ? "-" + std::to_string(same + 1) : "");
+                                    [&](const log::Run& run) { return log::run_name(run.path) == name; });
+    if (runs.size() > 1) folder /= name + (same > 0 ? "-" + std::to_string(same + 1) : "");
     std::error_code failed;
     fs::create_directories(folder, failed);
     if (failed) throw Error(folder.string() + ": cannot make the folder: " + failed.message());

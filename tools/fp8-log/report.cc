@@ -184,9 +184,8 @@ std::optional<double> difference(const std::optional<double>& a, const std::opti
 std::vector<Row> rows_of(const Comparison& c) {
   const auto gap = [](const std::optional<double>& v) { return or_dash<double>(v, signed_nats); };
   const Summary &a = c.a, &b = c.b;
-  const bool same_name = a.name == b.name;
   std::vector<Row> rows = {
-      {"metric", terminal_safe(same_name ? a.path : a.name), terminal_safe(same_name ? b.path : b.name), "difference"},
+      {"metric", terminal_safe(a.name), terminal_safe(b.name), "difference"},
       {"precision", precision_text(a), precision_text(b), ""},
       {"steps", steps_text(a), steps_text(b), ""},
       {"loss, last " + std::to_string(c.window), loss_text(c.loss_a), loss_text(c.loss_b), gap_text(c)},

@@ -132,15 +132,6 @@ std::vector<Point> smoothed(const Points& points) {
   return means;
 }
 
-// Names for the legend: paths where names do not tell the runs apart.
-std::vector<std::string> legend(std::span<const Run> runs) {
-  std::set<std::string> different;
-  for (const Run& run : runs) different.insert(run.name);
-  std::vector<std::string> names;
-  for (const Run& run : runs) names.push_back(different.size() == runs.size() ? run.name : run.path);
-  return names;
-}
-
 }  // namespace
 
 Image image_of(const std::string& path) {
@@ -170,11 +161,10 @@ Picture picture(std::span<const Run> runs, const std::string& metric) {
   Picture p;
   p.metric = metric;
   p.by_tokens = std::all_of(runs.begin(), runs.end(), counts_tokens);
-  const std::vector<std::string> names = legend(runs);
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (!has(runs[i], metric)) continue;
-    const Points points(runs[i], metric, p.by_tokens);
-    p.curves.push_back({.name = names[i], .raw = thinned(points), .smooth = smoothed(points)});
+  for (const Run& run : runs) {
+    if (!has(run, metric)) continue;
+    const Points points(run, metric, p.by_tokens);
+    p.curves.push_back({.name = run.name, .raw = thinned(points), .smooth = smoothed(points)});
   }
   return p;
 }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -119,6 +120,19 @@ std::string run_name(const std::string& path) {
   std::string name = p.filename().string();
   if (name.ends_with(".jsonl") && name.size() > 6) name.resize(name.size() - 6);
   return name.empty() ? path : name;
+}
+
+std::vector<std::string> run_names(std::span<const std::string> paths) {
+  std::map<std::string, int> times, seen;
+  for (const std::string& path : paths) ++times[run_name(path)];
+  std::vector<std::string> names;
+  for (const std::string& path : paths) {
+    std::string name = run_name(path);
+    if (times[name] > 1) name = path;
+    const int now = ++seen[name];
+    names.push_back(now > 1 ? name + "-" + std::to_string(now) : name);
+  }
+  return names;
 }
 
 const Series<double>* Run::find(std::string_view metric) const {

@@ -77,14 +77,13 @@ TEST(Picture, Evaluations) {
   EXPECT_EQ(p.curves[0].raw[1].x, 16);
 }
 
-TEST(Picture, StepsWhereTokensAreNotCountedAndPathsWhereNamesAreEqual) {
+TEST(Picture, StepsWhereTokensAreNotCounted) {
   const std::vector<Log> runs = runs_of(ramp(2), run_of(R"({"type":"step","step":7,"loss":2})"
                                                         "\n"));
   const Picture p = picture(runs, "loss");
   EXPECT_FALSE(p.by_tokens);
   EXPECT_EQ(p.curves.at(0).raw[1].x, 2);
   EXPECT_EQ(p.curves.at(1).raw[0].x, 7);
-  EXPECT_EQ(p.curves.at(1).name, runs[1].path);
 }
 
 TEST(TerminalPlot, ALine) {

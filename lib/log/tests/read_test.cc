@@ -328,5 +328,12 @@ TEST(RunName, IsTheLastPart) {
   EXPECT_EQ(run_name("/"), "/");
 }
 
+TEST(RunNames, AreThePathsWhereTheLastPartIsAnothersToo) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(run_names(Names{"a/run", "b/fp8.jsonl"}), (Names{"run", "fp8"}));
+  EXPECT_EQ(run_names(Names{"a/run", "b/run", "c/fp8"}), (Names{"a/run", "b/run", "fp8"}));
+  EXPECT_EQ(run_names(Names{"run", "run", "run"}), (Names{"run", "run-2", "run-3"}));
+}
+
 }  // namespace
 }  // namespace fp8::log

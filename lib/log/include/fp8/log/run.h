@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +48,7 @@ struct Run {
   explicit Run(const std::shared_ptr<Room>& room) : steps(room), tokens(room) {}
 
   std::string path{};                  ///< as given: folder, file or "-"
-  std::string name{};                  ///< short name for people: the last part of the path
+  std::string name{};                  ///< short name for people: run_name(path), or one of run_names()
   Series<std::int64_t> steps;          ///< numbers of the steps, increasing
   Series<std::int64_t> tokens;         ///< tokens seen after each step; -1 where the log does not say
   std::vector<Column> columns{};       ///< the fields asked for that were found, in the order they came
@@ -92,5 +93,9 @@ std::string log_file(const std::string& path);
 
 /// The short name of a path: its last part, without ".jsonl"; of ".../run/log.jsonl" the folder's.
 std::string run_name(const std::string& path);
+
+/// Names for runs that are looked at together, no two the same: run_name(), but the path where that is another run's
+/// too, as of "a/run" and "b/run", and with "-2" behind a path that was there before.
+std::vector<std::string> run_names(std::span<const std::string> paths);
 
 }  // namespace fp8::log
