@@ -135,8 +135,13 @@ $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
 $O/lib/ops/src/tile.o: CXXFLAGS += -ffp-contract=fast # elsewhere a product that is added is fused only where the code says so
-# Headers of cuDNN's that take a minute and do no work; and they include <cuda.h>, which is not the crate's own.
-$O/lib/ops/src/attention_cudnn.o: NVCCFLAGS := $(subst -O3,-O1,$(NVCCFLAGS))
+# Without device code: the host's compiler reads such a file once, nvcc twice. cuDNN's frontend headers take most of a minute and do no work, and they
+# include <cuda.h>, which is not the crate's own.
+host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan comm/src/nccl_library ops/src/attention_cudnn
+$(host_cuda:%=$O/lib/%.o): $O/%.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -isystem .cuda/include -isystem $(cuda_home)/include $(INC) -MMD -MP -x c++ -c -o $@ $<
+$O/lib/ops/src/attention_cudnn.o: OPT := -O1
 $O/lib/ops/src/attention_cudnn.o: INC := $(ops.inc)
 $O/lib/ops/src/attention_cudnn.o: .cuda/include/cudnn_frontend.h
 .cuda/include/cudnn_frontend.h:

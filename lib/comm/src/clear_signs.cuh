@@ -4,6 +4,7 @@
 #include <span>
 
 #include "fp8/device/cuda.h"
+#include "fp8/device/kernel.h"
 
 namespace fp8::comm::cuda {
 
@@ -15,7 +16,7 @@ __global__ void clear_signs_kernel(Bits* values, std::size_t n) {
 
 inline void clear_signs(cudaStream_t stream, std::span<float> values) {
   constexpr unsigned kThreads = 256;
-  const auto blocks = static_cast<unsigned>((values.size() + kThreads - 1) / kThreads);
+  const unsigned blocks = device::blocks_for(static_cast<std::int64_t>(values.size()), kThreads);
   clear_signs_kernel<<<blocks, kThreads, 0, stream>>>(reinterpret_cast<unsigned*>(values.data()), values.size());
   FP8_CUDA(cudaGetLastError());
 }

@@ -14,25 +14,8 @@
 namespace fp8::comm::cuda {
 namespace {
 
+using device::Event;
 using device::Place;
-
-class Event {
- public:
-  Event() { FP8_CUDA(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming)); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event() { (void)cudaEventDestroy(handle_); }
-  void record(cudaStream_t stream) const { FP8_CUDA(cudaEventRecord(handle_, stream)); }
-  void make_wait(cudaStream_t stream) const { FP8_CUDA(cudaStreamWaitEvent(stream, handle_)); }
-  bool done() const {
-    const cudaError_t result = cudaEventQuery(handle_);
-    if (result != cudaErrorNotReady) FP8_CUDA(result);
-    return result == cudaSuccess;
-  }
-
- private:
-  cudaEvent_t handle_ = nullptr;
-};
 
 // A collective that the device was given.
 class Given final : public Request::Operation {
@@ -103,6 +86,13 @@ class NcclCommunicator final : public Communicator {
     }).wait();
   }
   void all_reduce(std::span<double> values, Reduce op) override { host_.all_reduce(values, op); }
+  void sum_here(std::span<double> values) override {
+    if (values.empty()) return;
+    start("all-reduce", [&](cudaStream_t stream) {
+      nccl_.check(nccl_.AllReduce(values.data(), values.data(), values.size(), ncclFloat64, ncclSum, comm_, stream),
+                  "all-reduce");
+    }).wait();
+  }
   void all_reduce(std::span<std::int64_t> values, Reduce op) override { host_.all_reduce(values, op); }
   void broadcast(std::span<std::byte> bytes, int root) override { host_.broadcast(bytes, root); }
   std::vector<std::string> all_gather(const std::string& text) override { return host_.all_gather(text); }
@@ -174,6 +164,7 @@ class NcclCommunicator final : public Communicator {
     nccl_.check(ended, name);
   }
   void check_state() const {
+    FP8_CUDA(cudaSetDevice(ctx_.stream->index));  // the watchdog's thread has the first one
     ncclResult_t error = ncclSuccess;
     nccl_.check(nccl_.CommGetAsyncError(comm_, &error), "state");
     nccl_.check(error, "work");

@@ -54,6 +54,10 @@ inline void check_reductions(Communicator& group, const Context& ctx) {
   group.all_reduce(std::span(d), Reduce::max);
   EXPECT_EQ(d, (std::vector<double>{static_cast<double>(size), -1.0}));
 
+  const There<double> sums(ctx, {rank + 1.0, 0x1p-40});
+  group.sum_here(sums.span());
+  EXPECT_EQ(sums.read(), (std::vector<double>{static_cast<double>(triangle), 0x1p-40 * size}));
+
   std::vector<std::int64_t> i{rank + (std::int64_t{1} << 40), -rank};
   group.all_reduce(std::span(i), Reduce::min);
   EXPECT_EQ(i, (std::vector<std::int64_t>{std::int64_t{1} << 40, 1 - size}));

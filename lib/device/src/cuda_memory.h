@@ -25,7 +25,7 @@ std::string describe(const Stream& stream);
 /// 90 for 9.0.
 int capability(const Stream& stream);
 /// See device::copy_bytes, where a side lies on the device.
-void copy(const Stream& stream, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
+void copy(Stream& stream, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
 /// Waits.
 void wait(const Stream& stream);
 

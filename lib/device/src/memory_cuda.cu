@@ -1,11 +1,14 @@
 // Device memory, streams and copies through the CUDA runtime, which is linked statically: it loads the driver when it
 // is first called, and says so when there is none.
-#include <cstdio>
+#include <array>
+#include <optional>
+#include <span>
 
 #include "cuda_memory.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/device/cuda.h"
+#include "staging.h"
 
 namespace fp8::device {
 
@@ -16,12 +19,59 @@ void check_cuda(cudaError_t result, const char* call, const char* file, int line
   throw Error(std::string("CUDA: ") + call + ": " + cudaGetErrorString(result) + " (" + where + ")");
 }
 
+Event::Event() { FP8_CUDA(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming)); }
+Event::~Event() { (void)cudaEventDestroy(handle_); }
+void Event::record(cudaStream_t stream) const { FP8_CUDA(cudaEventRecord(handle_, stream)); }
+void Event::make_wait(cudaStream_t stream) const { FP8_CUDA(cudaStreamWaitEvent(stream, handle_)); }
+void Event::wait() const { FP8_CUDA(cudaEventSynchronize(handle_)); }
+bool Event::done() const {
+  const cudaError_t result = cudaEventQuery(handle_);
+  if (result != cudaErrorNotReady) FP8_CUDA(result);
+  return result == cudaSuccess;
+}
+
 namespace cuda {
 namespace {
 
-cudaMemcpyKind kind(Place to, Place from) {
-  if (to == Place::cuda) return from == Place::cuda ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice;
-  return cudaMemcpyDeviceToHost;
+constexpr std::size_t kPinned = std::size_t{32} << 20;  // bytes through which the host's memory comes and goes
+
+// Copies on a stream, with an event for each piece of pinned memory.
+class StreamMover final : public Mover {
+ public:
+  explicit StreamMover(cudaStream_t stream) : stream_(stream) {}
+  void begin(void* to, const void* from, std::size_t bytes, bool upload) override {
+    FP8_CUDA(cudaMemcpyAsync(to, from, bytes, upload ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, stream_));
+  }
+  void note(std::size_t mark) override { events_.at(mark).record(stream_); }
+  void wait(std::size_t mark) override { events_.at(mark).wait(); }
+
+ private:
+  cudaStream_t stream_;
+  std::array<Event, Staging::kPieces> events_;
+};
+
+// Pinned memory and what works in it, kept with the stream.
+class PinnedStaging {
+ public:
+  explicit PinnedStaging(cudaStream_t stream) : mover_(stream) {
+    FP8_CUDA(cudaHostAlloc(&pinned_, kPinned, cudaHostAllocDefault));
+    staging_.emplace(mover_, std::span(static_cast<std::byte*>(pinned_), kPinned));
+  }
+  PinnedStaging(const PinnedStaging&) = delete;
+  PinnedStaging& operator=(const PinnedStaging&) = delete;
+  ~PinnedStaging() { (void)cudaFreeHost(pinned_); }
+  Staging& operator*() { return *staging_; }
+
+ private:
+  StreamMover mover_;
+  void* pinned_ = nullptr;
+  std::optional<Staging> staging_;
+};
+
+Staging& staging_of(Stream& stream) {
+  std::shared_ptr<void>& kept = stream.kept["staging"];
+  if (!kept) kept = std::make_shared<PinnedStaging>(stream.handle);
+  return **static_cast<PinnedStaging*>(kept.get());
 }
 
 }  // namespace
@@ -37,7 +87,9 @@ std::byte* take_memory(std::size_t bytes, const char* what) {
                 human_bytes(free) + " of " + human_bytes(total) + " are free");
   }
   FP8_CUDA(result);
+  // On a stream of its own that the others do not wait for: what is done with the memory next must not come first.
   FP8_CUDA(cudaMemset(data, 0, bytes));
+  FP8_CUDA(cudaStreamSynchronize(cudaStreamLegacy));
   return static_cast<std::byte*>(data);
 }
 
@@ -86,9 +138,13 @@ std::string describe(const Stream& stream) {
 
 int capability(const Stream& stream) { return stream.compute_capability; }
 
-void copy(const Stream& stream, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes) {
-  FP8_CUDA(cudaMemcpyAsync(to, from, bytes, kind(to_place, from_place), stream.handle));
-  if (to_place == Place::host || from_place == Place::host) wait(stream);
+void copy(Stream& stream, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes) {
+  if (to_place == Place::host)
+    staging_of(stream).download(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  else if (from_place == Place::host)
+    staging_of(stream).upload(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  else
+    FP8_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.handle));
 }
 
 void wait(const Stream& stream) { FP8_CUDA(cudaStreamSynchronize(stream.handle)); }

@@ -3,6 +3,7 @@
 //
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <limits>
 #include <numeric>
 
@@ -14,15 +15,16 @@ namespace {
 constexpr int kThreads = 96;
 
 void sum_and_largest(const float* x, std::int64_t n, float* sum, float* largest) {
-  float s = 0, m = 0;
+  float s = 0;
+  unsigned m = 0;
   for (std::int64_t i = threadIdx.x; i < n; i += kThreads) {
     s += x[i];
-    m = larger(m, std::abs(x[i]));
+    m = LargestBits{}(m, std::bit_cast<unsigned>(x[i]) & 0x7FFFFFFFu);
   }
   s = block_combine<kThreads>(s, Add{});
-  m = block_combine<kThreads>(m, Larger{});
+  m = block_combine<kThreads>(m, LargestBits{});
   sum[threadIdx.x] = s;
-  largest[threadIdx.x] = m;
+  largest[threadIdx.x] = std::bit_cast<float>(m);
 }
 
 TEST(Kernel, BlockCombineGivesEveryThreadTheSameBits) {

@@ -72,7 +72,7 @@ void finish_cuda(const Launcher& launch, const float* sums, const Epilogue& e, c
 /// Repeats one inverse scale (1 where it is null) n times.
 template <class Launcher>
 void spread_cuda(const Launcher& launch, const float* one, std::int64_t n, float* out) {
-  const std::int64_t blocks = (n + kFinishThreads - 1) / kFinishThreads;
+  const std::int64_t blocks = device::divide_up(n, kFinishThreads);
   const std::int64_t most = 8LL * launch.multiprocessors();
   launch("gemm spread", dim3(static_cast<unsigned>(blocks < most ? blocks : most)), dim3(kFinishThreads),
          spread_kernel<float>, one, n, out);

@@ -60,13 +60,13 @@ void column_sums(const Launcher& launch, const char* name, const Source& source,
   if (rows == 0 || columns == 0) return;
   const std::int64_t blocks = cuda::column_blocks(rows, columns), each = divide_up(rows, blocks);
   const int width = device::kWarp * (packed ? kWide : 1);
-  const dim3 grid(static_cast<unsigned>(divide_up(columns, width)), static_cast<unsigned>(blocks));
+  const dim3 grid(device::blocks_for(columns, width), static_cast<unsigned>(blocks));
   if (packed) {
     launch(name, grid, dim3(kThreads), column_partials_kernel<kWide, Source>, source, rows, columns, each, partial);
   } else {
     launch(name, grid, dim3(kThreads), column_partials_kernel<1, Source>, source, rows, columns, each, partial);
   }
-  launch(name, dim3(static_cast<unsigned>(divide_up(columns, device::kWarp))), dim3(kTotalWarps * device::kWarp),
+  launch(name, dim3(device::blocks_for(columns, device::kWarp)), dim3(kTotalWarps * device::kWarp),
          column_totals_kernel<kTotalWarps>, partial, blocks, columns, out);
 }
 

@@ -133,8 +133,8 @@ void embedding_backward_cuda(const Launcher& launch, const View& tokens, const V
   const auto* ids = tokens.as<std::int32_t>();
   std::int32_t *place = scratch.as<std::int32_t>(), *order = place + count, *sorted = order + count;
   zero_cuda(launch, scratch.rows(0, 1));
-  const auto blocks = static_cast<unsigned>(divide_up(count, kThreads));
-  const dim3 all(blocks, static_cast<unsigned>(divide_up(count, std::int64_t{kKeys} * kKeysOfBlock)));
+  const auto blocks = device::blocks_for(count, kThreads);
+  const dim3 all(blocks, device::blocks_for(count, std::int64_t{kKeys} * kKeysOfBlock));
   launch(kName, all, dim3(kThreads), place_kernel<kThreads>, ids, count, place);
   launch(kName, dim3(blocks), dim3(kThreads), order_kernel<kThreads>, ids, place, count, order, sorted);
   with_activation_type(dout.dtype, kName, [&]<class T>(T) {

@@ -7,6 +7,7 @@
 
 namespace fp8::ops {
 
+using device::divide_up;
 using dtype::from_float;
 using dtype::to_float;
 
@@ -42,9 +43,6 @@ inline bool packs(const View& v) {
   }
   return all;
 }
-
-/// Smallest number of `size` that hold `count`.
-inline std::int64_t divide_up(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
 /// op.row(i) gives what the elements of row i need, and its at<W>(c) works on W elements from column c on. Threads side
 /// by side work on neighbouring groups; `lanes` of a block share a row.

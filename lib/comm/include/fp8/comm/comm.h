@@ -86,6 +86,8 @@ class Communicator {
   virtual void all_reduce(std::span<float> values, Reduce op) = 0;
   /// As above; Reduce::amax is not offered for doubles.
   virtual void all_reduce(std::span<double> values, Reduce op) = 0;
+  /// Sums of doubles that lie at place(), in place; on a device it only takes its turn.
+  virtual void sum_here(std::span<double> values) { all_reduce(values, Reduce::sum); }
   /// As above; Reduce::amax is not offered for integers.
   virtual void all_reduce(std::span<std::int64_t> values, Reduce op) = 0;
   /// Bytes of `root` to everyone; sizes must be equal on all ranks.

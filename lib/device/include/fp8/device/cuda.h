@@ -1,5 +1,5 @@
-/// What sources compiled by nvcc share: streams, errors with file and call, and launches that are checked. Not for
-/// sources compiled by the host's compiler.
+/// What sources that need CUDA share: streams, errors with file and call, and, for those compiled by nvcc, launches
+/// that are checked. Not for other sources.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,9 +26,31 @@ struct Stream {
 /// Throws Error "CUDA: call: what the runtime says (file:line)" unless `result` is cudaSuccess.
 void check_cuda(cudaError_t result, const char* call, const char* file, int line);
 
+/// A moment in a stream of the current device. What was never recorded is past.
+class Event {
+ public:
+  /// Of the current device.
+  Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event();
+  /// Takes the moment: after all that the stream was given so far.
+  void record(cudaStream_t stream) const;
+  /// Work that `stream` is given from here on comes after the moment.
+  void make_wait(cudaStream_t stream) const;
+  /// The host waits for it.
+  void wait() const;
+  /// Whether it is past. Throws Error of work before it that failed.
+  bool done() const;
+
+ private:
+  cudaEvent_t handle_ = nullptr;
+};
+
 /// The CUDA stream of a context on a device.
 inline cudaStream_t stream_of(const Context& ctx) { return ctx.stream->handle; }
 
+#ifdef __CUDACC__
 /// Launches kernels on a context's stream and checks every launch. What decides on grids and kernels is a template over
 /// the launcher, so that tests run the same code on the host (tests/support/cuda_shim.h).
 class CudaLauncher {
@@ -48,6 +70,7 @@ class CudaLauncher {
  private:
   const Stream& stream_;
 };
+#endif
 
 }  // namespace fp8::device
 

@@ -66,8 +66,9 @@ class Device {
   Stream* stream_ = nullptr;
 };
 
-/// Copies bytes within a place or between places, in the order of the context's stream. Of host memory both sides may
-/// be touched again once it returns; a copy within the device only takes its turn. Throws Error.
+/// Copies bytes within a place or between places, in the order of the context's stream. Host memory may be touched
+/// again once it returns: what comes from a device is there, and what goes to one, or stays on it, only takes its turn.
+/// Host memory goes through pinned memory that the stream keeps; one thread copies at a time. Throws Error.
 void copy_bytes(const Context& ctx, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
 
 /// Returns when all work given to the context's stream is done; on the host at once. Throws Error of work that failed.

@@ -40,8 +40,15 @@ __host__ __device__ inline bool packs(const T* p, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 && stride * static_cast<std::int64_t>(sizeof(T)) % 16 == 0;
 }
 
-/// Larger of two magnitudes, where NaN beats everything.
-__device__ inline float larger(float a, float b) { return a > b || a != a ? a : b; }
+/// Smallest number of `size` that hold `count`.
+__host__ __device__ inline constexpr std::int64_t divide_up(std::int64_t count, std::int64_t size) {
+  return (count + size - 1) / size;
+}
+
+/// Blocks of a grid, one for each `each` of `count` things.
+inline unsigned blocks_for(std::int64_t count, std::int64_t each) {
+  return static_cast<unsigned>(divide_up(count, each));
+}
 
 /// Combines v over the lanes of a warp by halving distances; every lane gets the same bits.
 template <class T, class Combine>
@@ -83,11 +90,6 @@ struct Add {
 struct LargestBits {
   /// The larger number.
   __device__ unsigned operator()(unsigned a, unsigned b) const { return a < b ? b : a; }
-};
-/// Takes the larger magnitude; NaN wins.
-struct Larger {
-  /// larger(a, b).
-  __device__ float operator()(float a, float b) const { return larger(a, b); }
 };
 
 }  // namespace fp8::device
