@@ -71,24 +71,28 @@ inline double largest_difference(const Values& a, const Values& b) {
 /// A model on one rank: weights from its folder into the masters of a store, decoder, arena.
 class Model {
  public:
-  /// With a recipe its eligible linears run in FP8.
-  Model(const std::string& folder, DType compute, const quant::Recipe* recipe = nullptr)
+  /// With a recipe its eligible linears run in FP8, emulated on a GPU too if asked for.
+  Model(const std::string& folder, DType compute, const quant::Recipe* recipe = nullptr,
+        device::Place place = device::Place::host, bool emulate = false)
       : source_(folder),
-        arena_(std::size_t{64} << 20, device::Place::host),
+        device_(place),
+        arena_(std::size_t{place == device::Place::host ? 64U : 512U} << 20, place),
         world_(comm::solo()),
         decoder_(source_.config(), {compute, model::Recompute::none}) {
-    ctx_.arena = &arena_;
+    ctx_ = device_.context(arena_);
     std::vector<model::Parameter> table = model::parameter_table(source_.config());
     for (model::Parameter& p : table) p.fp8 = p.fp8 && recipe != nullptr;
     train::StoreOptions options;
     options.compute = compute;
-    options.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
+    options.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}};
     store_ = std::make_unique<train::ParameterStore>(ctx_, *world_, source_.config(), table, options);
     for (const train::OwnParameter& own : store_->own()) {
       const model::Parameter& p = table[static_cast<std::size_t>(own.number)];
       const hf::Folder::Entry* entry = source_.find(p.name);
       if (entry == nullptr || entry->info->shape != p.shape) throw Error(folder + ": " + p.name + ": not as expected");
-      source_.read_rows_f32(*entry, 0, p.rows(), {own.master.as<float>(), static_cast<std::size_t>(p.size())});
+      std::vector<float> weights(static_cast<std::size_t>(p.size()));
+      source_.read_rows_f32(*entry, 0, p.rows(), weights);
+      device::copy_bytes(ctx_, own.master.data, ctx_.place, weights.data(), device::Place::host, own.master.bytes());
     }
     store_->masters_changed(ctx_);
   }
@@ -104,23 +108,43 @@ class Model {
 
   /// Logits [M, V].
   Values logits(const model::Batch& batch) {
-    const Tensor out(store_->own().front().copy.dtype, {batch.rows(), config().vocab_size});
-    decoder_.logits(ctx_, engine_, *store_, batch, out.view());
-    return values(out.view());
+    const device::Scope scope(arena_);
+    const View out =
+        tensor::take(ctx_, store_->own().front().copy.dtype, {batch.rows(), config().vocab_size}, "activations");
+    decoder_.logits(ctx_, engine_, *store_, here(batch), out);
+    return values_of(out);
   }
   /// Losses [M]; gradients of scale times their sum are in the store afterwards.
   Values forward_backward(const model::Batch& batch, double scale) {
-    const Tensor losses(DType::f32, {batch.rows()});
+    const device::Scope scope(arena_);
+    const View losses = tensor::take(ctx_, DType::f32, {batch.rows()}, "activations");
     store_->begin_micro_batch(0, 1);
-    decoder_.forward_backward(ctx_, engine_, *store_, batch, static_cast<float>(scale), losses.view());
+    decoder_.forward_backward(ctx_, engine_, *store_, here(batch), static_cast<float>(scale), losses);
     store_->finish_gradients(ctx_);
-    return values(losses.view());
+    return values_of(losses);
+  }
+  /// The numbers of a contiguous view of the store.
+  Values values_of(const View& v) const {
+    const Tensor copy(v.dtype, {v.size()});
+    device::copy_bytes(ctx_, copy.view().data, device::Place::host, v.data, v.place, v.bytes());
+    return values(copy.view());
   }
   /// L2 norm over all gradients.
-  double gradient_norm() { return std::sqrt(store_->gradient_square_sum(ctx_)); }
+  double gradient_norm() {
+    const device::Buffer total(sizeof(double), ctx_.place, "a sum");
+    store_->add_gradient_squares(ctx_, reinterpret_cast<double*>(total.data()));
+    double sum = 0;
+    device::copy_bytes(ctx_, &sum, device::Place::host, total.data(), ctx_.place, sizeof sum);
+    return std::sqrt(sum);
+  }
 
  private:
+  model::Batch here(const model::Batch& batch) const {
+    return {tensor::to_place(ctx_, batch.tokens, "activations"), tensor::to_place(ctx_, batch.targets, "activations"),
+            batch.sequences, batch.length};
+  }
   hf::Folder source_;
+  device::Device device_;
   device::Arena arena_;
   device::Context ctx_;
   std::unique_ptr<comm::Communicator> world_;

@@ -169,6 +169,11 @@ Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, double n
   return s;
 }
 
+void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
+  if (ctx.place == device::Place::cuda) return cuda::set_gate(ctx, loss, square_sum, clip, gate);
+  if (!ctx.dry) *gate = gate_of(*loss, *square_sum, clip);
+}
+
 void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars) {
   check(ctx, block);
   if (ctx.dry || block.master.size() == 0) return;
@@ -183,12 +188,14 @@ void adamw(const Context& ctx, const Block& block, const Settings& settings, con
     if (!copies) there.copy = {};
     return cuda::adamw(ctx, there, settings, scalars);
   }
+  Scalars here = scalars;
+  if (scalars.gate != nullptr) here.gradient_scale = scalars.gate->gradient_scale, here.skip = scalars.gate->skip;
   const std::uint32_t amax = with_type(block.master.dtype, "master", [&]<class P>(P) {
     return with_type(block.m.dtype, "moments", [&]<class M>(M) {
       const auto run = [&]<class C>(C* copy) {
         const Arrays<P, M, C> arrays{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(),
                                      copy};
-        return update(block, arrays, settings, scalars);
+        return update(block, arrays, settings, here);
       };
       if (!copies) return run(static_cast<NoCopy*>(nullptr));
       return with_type(block.copy.dtype, "copy", [&]<class C>(C) { return run(block.copy.as<C>()); });

@@ -11,16 +11,24 @@ void adamw(const Context& ctx, const Block& block, const Settings& settings, con
   if (!ctx.dry) adamw_cuda(CudaLauncher(ctx), block, settings, scalars);
 }
 
-double sum_of_squares(const Context& ctx, const View& x) {
+namespace {
+
+template <class Of>
+void add_sums_of(const Context& ctx, const View& x, double* total) {
   const device::Scope scope(*ctx.arena);
-  const auto bytes = static_cast<std::size_t>(pieces_to_sum(x.size()) + 1) * sizeof(double);
+  const auto bytes = static_cast<std::size_t>(pieces_to_sum(x.size())) * sizeof(double);
   auto* const partial = reinterpret_cast<double*>(ctx.arena->take(bytes, "scratch"));
-  if (ctx.dry || x.size() == 0) return 0;
-  double* const total = partial + pieces_to_sum(x.size());
-  square_sum_cuda(CudaLauncher(ctx), x.as<const float>(), x.size(), partial, total);
-  double sum = 0;
-  device::copy_bytes(ctx, &sum, device::Place::host, total, device::Place::cuda, sizeof sum);
-  return sum;
+  if (!ctx.dry && x.size() > 0) add_sums_cuda<Of>(CudaLauncher(ctx), x.as<const float>(), x.size(), partial, total);
+}
+
+}  // namespace
+
+void add_squares(const Context& ctx, const View& x, double* total) { add_sums_of<Square>(ctx, x, total); }
+
+void add_sum(const Context& ctx, const View& x, double* total) { add_sums_of<Itself>(ctx, x, total); }
+
+void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
+  if (!ctx.dry) set_gate_cuda(CudaLauncher(ctx), loss, square_sum, clip, gate);
 }
 
 }  // namespace fp8::optim::cuda

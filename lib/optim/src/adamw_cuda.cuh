@@ -1,5 +1,5 @@
-// AdamW and the squared norm on a device. A thread updates the elements that one counter of noise rounds, so that every
-// element is rounded as on the host; neighbouring threads touch neighbouring elements.
+// AdamW, and what it learns from the whole gradient, on a device. A thread updates the elements that one counter of
+// noise rounds, so that every element is rounded as on the host; neighbouring threads touch neighbouring elements.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,7 @@ struct UpdateOf {
   std::int64_t update;
   std::uint32_t tensor;
   bool skip;
+  const Gate* gate;  // null, or what is read instead of the coefficient and skip
 };
 
 template <class P, class M, class C>
@@ -32,15 +33,21 @@ __global__ void adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
   if constexpr (kRounds)
     noise =
         rounding_noise(u.seed, u.update, u.tensor, static_cast<std::uint64_t>(block), static_cast<std::uint32_t>(lane));
+  Coefficients coefficients = u.coefficients;
+  bool skip = u.skip;
+  if (u.gate != nullptr) {
+    coefficients.gradient_scale = u.gate->gradient_scale;
+    skip = u.gate->skip != 0;
+  }
   unsigned largest = 0;
   for (int s = 0; s < 8; ++s) {
     const std::int64_t i = block * kNoiseBlock + s * kNoiseLanes + lane - u.first;
     if (i < 0 || i >= u.size) continue;
     P stored = a.master[i];
-    if (!u.skip) {
+    if (!skip) {
       const std::uint32_t random = noise[static_cast<std::size_t>(s)];
       const Element e = adamw_element({dtype::to_float(stored), dtype::to_float(a.m[i]), dtype::to_float(a.v[i])},
-                                      a.gradient[i], u.coefficients);
+                                      a.gradient[i], coefficients);
       stored = store_rounded<P>(e.p, random);
       a.master[i] = stored;
       a.m[i] = store_rounded<M>(e.m, random >> 16);
@@ -77,13 +84,14 @@ void adamw_cuda(const Launcher& launch, const Block& block, const Settings& sett
                    scalars.seed,
                    scalars.update,
                    block.tensor,
-                   scalars.skip != 0};
+                   scalars.skip != 0,
+                   scalars.gate};
   auto* const amax = static_cast<unsigned*>(block.amax.data);
   if (amax != nullptr) launch("adamw: amax", dim3(1), dim3(32), clear_sign_kernel<unsigned>, amax);
   const std::int64_t noise_blocks =
       (block.first_element + n + kNoiseBlock - 1) / kNoiseBlock - block.first_element / kNoiseBlock;
   const std::int64_t threads = noise_blocks * kNoiseLanes;
-  const dim3 grid(static_cast<unsigned>((threads + kUpdateThreads - 1) / kUpdateThreads));
+  const dim3 grid(device::blocks_for(threads, kUpdateThreads));
   with_stored(block.master.dtype, [&]<class P>(P) {
     with_stored(block.m.dtype, [&]<class M>(M) {
       const auto run = [&]<class C>(C* copy) {
@@ -101,9 +109,17 @@ void adamw_cuda(const Launcher& launch, const Block& block, const Settings& sett
 inline constexpr int kSumThreads = 256;
 inline constexpr std::int64_t kSumPiece = 1 << 15;  // elements of a block
 
-// partial[b] = sum of squares of x's piece b.
-template <class T>
-__global__ void square_sum_kernel(const T* x, std::int64_t n, double* partial) {
+// What of a number is summed.
+struct Square {
+  __device__ double operator()(float v) const { return static_cast<double>(v) * static_cast<double>(v); }
+};
+struct Itself {
+  __device__ double operator()(float v) const { return static_cast<double>(v); }
+};
+
+// partial[b] = sum over x's piece b of what Of makes of its numbers.
+template <class Of, class T>
+__global__ void sum_kernel(const T* x, std::int64_t n, double* partial) {
   using Pack = device::Pack<T>;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kSumPiece;
   const std::int64_t end = begin + kSumPiece < n ? begin + kSumPiece : n;
@@ -112,33 +128,42 @@ __global__ void square_sum_kernel(const T* x, std::int64_t n, double* partial) {
   for (std::int64_t i = begin + static_cast<int>(threadIdx.x) * Pack::kSize; i < end; i += kSumThreads * Pack::kSize) {
     if (packed && i + Pack::kSize <= end) {
       const Pack pack = *reinterpret_cast<const Pack*>(x + i);
-      for (int k = 0; k < Pack::kSize; ++k) sum += static_cast<double>(pack.at[k]) * static_cast<double>(pack.at[k]);
+      for (int k = 0; k < Pack::kSize; ++k) sum += Of{}(pack.at[k]);
     } else {
-      for (std::int64_t j = i; j < end && j < i + Pack::kSize; ++j)
-        sum += static_cast<double>(x[j]) * static_cast<double>(x[j]);
+      for (std::int64_t j = i; j < end && j < i + Pack::kSize; ++j) sum += Of{}(x[j]);
     }
   }
   sum = device::block_combine<kSumThreads>(sum, device::Add{});
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-// total = sum of partial, in order of threads and then of the block.
+// total += sum of partial, in order of threads and then of the block.
 template <class T>
 __global__ void total_kernel(const T* partial, std::int64_t n, T* total) {
   T sum = 0;
   for (std::int64_t i = threadIdx.x; i < n; i += kSumThreads) sum += partial[i];
   sum = device::block_combine<kSumThreads>(sum, device::Add{});
-  if (threadIdx.x == 0) *total = sum;
+  if (threadIdx.x == 0) *total += sum;
 }
 
-inline std::int64_t pieces_to_sum(std::int64_t n) { return (n + kSumPiece - 1) / kSumPiece; }
+inline std::int64_t pieces_to_sum(std::int64_t n) { return device::divide_up(n, kSumPiece); }
 
-// total = sum of squares of x; `partial` has pieces_to_sum(n) numbers.
-template <class Launcher>
-void square_sum_cuda(const Launcher& launch, const float* x, std::int64_t n, double* partial, double* total) {
+// total += sum over x of what Of makes of its numbers; `partial` has pieces_to_sum(n) numbers.
+template <class Of, class Launcher>
+void add_sums_cuda(const Launcher& launch, const float* x, std::int64_t n, double* partial, double* total) {
   const std::int64_t pieces = pieces_to_sum(n);
-  launch("squares", dim3(static_cast<unsigned>(pieces)), dim3(kSumThreads), square_sum_kernel<float>, x, n, partial);
-  launch("squares: total", dim3(1), dim3(kSumThreads), total_kernel<double>, partial, pieces, total);
+  launch("sums", dim3(static_cast<unsigned>(pieces)), dim3(kSumThreads), sum_kernel<Of, float>, x, n, partial);
+  launch("sums: total", dim3(1), dim3(kSumThreads), total_kernel<double>, partial, pieces, total);
+}
+
+template <class Sum>
+__global__ void gate_kernel(const Sum* loss, const Sum* square_sum, Sum clip, Gate* gate) {
+  if (threadIdx.x == 0) *gate = gate_of(*loss, *square_sum, clip);
+}
+
+template <class Launcher>
+void set_gate_cuda(const Launcher& launch, const double* loss, const double* square_sum, double clip, Gate* gate) {
+  launch("gate", dim3(1), dim3(device::kWarp), gate_kernel<double>, loss, square_sum, clip, gate);
 }
 
 }  // namespace fp8::optim

@@ -8,7 +8,11 @@ namespace fp8::optim::cuda {
 
 /// See optim::adamw; the block is not empty, and its copy is empty where it is the master itself.
 void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars);
-/// See optim::sum_of_squares; waits for the device. Scratch from the arena.
-double sum_of_squares(const Context& ctx, const View& x);
+/// See optim::add_squares.
+void add_squares(const Context& ctx, const View& x, double* total);
+/// See optim::add_sum.
+void add_sum(const Context& ctx, const View& x, double* total);
+/// See optim::set_gate.
+void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate);
 
 }  // namespace fp8::optim::cuda

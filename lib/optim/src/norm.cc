@@ -1,6 +1,7 @@
-// The squared norm of a gradient, summed in an order that only its length decides.
+// The squared norm of a gradient, and the sum of losses, summed in an order that only its length decides.
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <vector>
 
 #include "cuda.h"
@@ -30,17 +31,21 @@ double sum_block(const float* x, std::int64_t n) {
   return sum;
 }
 
+void check(const Context& ctx, const View& x) {
+  if (!x.contiguous()) throw Error("sum: needs contiguous numbers");
+  if (x.place != ctx.place) throw Error("sum: the numbers do not lie where the work is");
+}
+
 }  // namespace
 
-double sum_of_squares(const Context& ctx, const View& x) {
-  if (!x.contiguous()) throw Error("sum of squares: needs contiguous numbers");
-  if (x.place != ctx.place) throw Error("sum of squares: the numbers do not lie where the work is");
-  if (ctx.place == device::Place::cuda) return cuda::sum_of_squares(ctx, x);
+void add_squares(const Context& ctx, const View& x, double* total) {
+  check(ctx, x);
+  const device::Timer timer(ctx, device::Work::optimizer, "sum of squares", tensor::bytes_of(x),
+                            2 * static_cast<double>(x.size()));
+  if (ctx.place == device::Place::cuda) return cuda::add_squares(ctx, x, total);
+  if (ctx.dry) return;
   const std::int64_t n = x.size(), blocks = (n + kBlock - 1) / kBlock;
   const float* data = x.as<const float>();
-  if (ctx.dry) return 0;
-  const device::Timer timer(ctx, device::Work::optimizer, "sum of squares", tensor::bytes_of(x),
-                            2 * static_cast<double>(n));
   std::vector<double> partial(static_cast<std::size_t>(blocks));
 #pragma omp parallel for schedule(static) num_threads(device::host_threads()) if (blocks > 1)
   for (std::int64_t b = 0; b < blocks; ++b) {
@@ -48,7 +53,15 @@ double sum_of_squares(const Context& ctx, const View& x) {
   }
   double sum = 0;
   for (const double part : partial) sum += part;
-  return sum;
+  *total += sum;
+}
+
+void add_sum(const Context& ctx, const View& x, double* total) {
+  check(ctx, x);
+  if (ctx.place == device::Place::cuda) return cuda::add_sum(ctx, x, total);
+  if (ctx.dry) return;
+  const float* data = x.as<const float>();
+  *total += std::accumulate(data, data + x.size(), 0.0);
 }
 
 }  // namespace fp8::optim

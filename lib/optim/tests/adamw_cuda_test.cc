@@ -4,6 +4,8 @@
 //
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <limits>
 #include <tuple>
 
 #include "adamw_cuda.cuh"
@@ -56,18 +58,54 @@ TEST(AdamWCudaAlone, NeedsNeitherCopyNorAmax) {
   EXPECT_EQ(device.bytes() == host.bytes(), true);
 }
 
-TEST(SquareSumCuda, IsTheSumToTheLastDigits) {
+TEST(SumsCuda, AreTheHostsToTheLastDigits) {
   for (const std::int64_t n : {1, 3, 1023, 32768, 32769, 100001}) {
     const Tensor x(DType::f32, {n});
     for (std::int64_t i = 0; i < n; ++i) x.as<float>()[i] = std::sin(static_cast<float>(i));
     std::vector<double> partial(static_cast<std::size_t>(pieces_to_sum(n)));
-    double total = -1, again = -1;
-    square_sum_cuda(Launcher(), x.as<const float>(), n, partial.data(), &total);
-    square_sum_cuda(Launcher(), x.as<const float>(), n, partial.data(), &again);
-    const double expected = sum_of_squares({}, x.view());
-    EXPECT_NEAR(total, expected, 1e-13 * expected) << n;
-    EXPECT_EQ(total, again);
+    double squares = 0, again = 0, sum = 1000, want = 1000;
+    add_sums_cuda<Square>(Launcher(), x.as<const float>(), n, partial.data(), &squares);
+    add_sums_cuda<Square>(Launcher(), x.as<const float>(), n, partial.data(), &again);
+    const double expected = squares_of(x.view());
+    EXPECT_NEAR(squares, expected, 1e-13 * expected) << n;
+    EXPECT_EQ(squares, again);
+    add_sums_cuda<Itself>(Launcher(), x.as<const float>(), n, partial.data(), &sum);
+    add_sum({}, x.view(), &want);
+    EXPECT_NEAR(sum, want, 1e-12 * want) << n;
   }
+}
+
+TEST(GateCuda, IsTheHostsAndAnUpdateReadsIt) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const Settings settings;
+  for (const double clip : {0.0, 0.5, 1e9})
+    for (const double loss : {2.5, nan, -inf})
+      for (const double squares : {0.0, 9.0, 1e-300, inf, nan}) {
+        Gate host{-1, -1}, device{-1, -1};
+        set_gate({}, &loss, &squares, clip, &host);
+        set_gate_cuda(Launcher(), &loss, &squares, clip, &device);
+        EXPECT_EQ(std::bit_cast<std::uint32_t>(device.gradient_scale),
+                  std::bit_cast<std::uint32_t>(host.gradient_scale));
+        EXPECT_EQ(device.skip, host.skip);
+        EXPECT_EQ(host.skip, std::isfinite(loss) && std::isfinite(squares) ? 0 : 1);
+        const Scalars plain = scalars_of(settings, 3, 1e-2, std::sqrt(squares), clip, 42);
+        if (std::isfinite(squares)) {
+          EXPECT_EQ(host.gradient_scale, plain.gradient_scale);
+        }
+        // The same update by the gate, on the host and on a device, as by the numbers themselves.
+        Scalars by_numbers = plain, by_gate = scalars_of(settings, 3, 1e-2, 0, 0, 42);
+        by_numbers.gradient_scale = host.gradient_scale;
+        by_numbers.skip = host.skip;
+        by_gate.gate = &host;
+        State one(300, DType::bf16, DType::f32, DType::bf16), two(300, DType::bf16, DType::f32, DType::bf16),
+            three(300, DType::bf16, DType::f32, DType::bf16);
+        for (State* s : {&one, &two, &three}) s->next_gradient(1);
+        adamw({}, one.whole(), settings, by_numbers);
+        adamw({}, two.whole(), settings, by_gate);
+        by_gate.gate = &device;
+        adamw_cuda(Launcher(), three.whole(), settings, by_gate);
+        EXPECT_EQ(one.bytes() == two.bytes() && one.bytes() == three.bytes(), true);
+      }
 }
 
 }  // namespace

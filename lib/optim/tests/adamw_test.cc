@@ -229,18 +229,18 @@ TEST(SumOfSquares, IsExactForIntegersAndTheSameForAnyThreads) {
       expected += static_cast<double>((i % 100 - 50) * (i % 100 - 50));
     }
     omp_set_num_threads(1);
-    EXPECT_EQ(sum_of_squares({}, x.view()), expected);
-    const double one = sum_of_squares({}, y.view());
+    EXPECT_EQ(squares_of(x.view()), expected);
+    const double one = squares_of(y.view());
     omp_set_num_threads(3);
-    EXPECT_EQ(sum_of_squares({}, x.view()), expected);
-    EXPECT_EQ(sum_of_squares({}, y.view()), one);
+    EXPECT_EQ(squares_of(x.view()), expected);
+    EXPECT_EQ(squares_of(y.view()), one);
   }
   omp_set_num_threads(threads_before);
   const Tensor matrix(DType::f32, {3, 3}), half(DType::bf16, {3});
-  EXPECT_THROW(sum_of_squares({}, matrix.view().columns(0, 1)), Error);
-  EXPECT_THROW(sum_of_squares({}, half.view()), Error);
+  EXPECT_THROW(squares_of(matrix.view().columns(0, 1)), Error);
+  EXPECT_THROW(squares_of(half.view()), Error);
   matrix.as<float>()[4] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(sum_of_squares({}, matrix.view())));
+  EXPECT_TRUE(std::isnan(squares_of(matrix.view())));
 }
 
 }  // namespace

@@ -31,6 +31,13 @@ inline void set(const Tensor& t, std::int64_t i, float value) {
   }
 }
 
+/// Sum of squares of a view of the host.
+inline double squares_of(const tensor::View& x) {
+  double total = 0;
+  add_squares({}, x, &total);
+  return total;
+}
+
 /// All bytes of a tensor.
 inline std::string bytes_of(const Tensor& t) { return {static_cast<const char*>(t.view().data), t.view().bytes()}; }
 

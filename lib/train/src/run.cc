@@ -157,7 +157,7 @@ class Run {
   const Hooks& hooks_;
   Journal& journal_;
   const data::TokenFile* eval_tokens_;
-  device::Buffer casts_;
+  device::Buffer numbers_;  // of the step at hand
   MemoryPlan plan_;
   device::Arena arena_;
   Context ctx_;
@@ -202,19 +202,14 @@ Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, c
       hooks_(hooks),
       journal_(journal),
       eval_tokens_(eval_tokens),
-      casts_(sizeof(quant::CastCounts), work.place(), "counts of casts"),
+      numbers_(sizeof(StepNumbers), work.place(), "numbers of a step"),
       plan_(plan_of(setup, work)),
       ctx_(work.context()),
       decoder_(setup.model, {setup.config.precision.activations, setup.config.recompute}),
       sampler_(tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
       position_(setup.position),
       profiler_(setup.config) {
-  try {
-    arena_ = device::Arena(plan_.bytes, work.place());
-  } catch (const Error&) {
-    throw Error("out of memory: " + plan_.largest_users() +
-                "; use a smaller --batch-size or --seq-length, or --recompute full");
-  }
+  arena_ = plan_.take(work.place());
   ctx_.arena = &arena_;
   ctx_.profile = profiler_.profile();
   batches_.emplace(config_.grad_accumulation, config_.batch_size, config_.seq_length);
@@ -222,8 +217,7 @@ Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, c
 
 void Run::load_state() {
   comm::agree(world_, [&] {
-    store_.emplace(ctx_, work_.group(), setup_.model, setup_.active,
-                   options_of(config_, reinterpret_cast<quant::CastCounts*>(casts_.data())));
+    store_.emplace(ctx_, work_.group(), setup_.model, setup_.active, options_of(config_, &numbers_in(numbers_)->casts));
     if (config_.async_save || work_.place() != device::Place::host) snapshot_.emplace(ctx_, *store_);
     const ckpt::Checkpoint checkpoint = model::open_checkpoint(setup_.source);
     load(ctx_, checkpoint, *store_, setup_.resuming);
@@ -249,7 +243,7 @@ void Run::announce() {
 void Run::train_one() {
   work_.group().at_step(position_.step + 1);
   evaluation_.reset();
-  StepEnvironment env{ctx_, world_, engine_, decoder_, *store_, casts_, config_};
+  StepEnvironment env{ctx_, world_, work_.group(), engine_, decoder_, *store_, numbers_, config_};
   profiler_.begin_step(position_.step + 1);
   const StepResult r = run_step(env, sampler_, *batches_, position_, setup_.planned);
   ++position_.step;

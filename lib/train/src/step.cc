@@ -20,15 +20,15 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 double sum_of(std::span<const float> losses) { return std::accumulate(losses.begin(), losses.end(), 0.0); }
 
-quant::CastCounts read(const Context& ctx, const device::Buffer& casts) {
-  quant::CastCounts counts;
-  device::copy_bytes(ctx, &counts, device::Place::host, casts.data(), casts.place(), sizeof counts);
-  return counts;
+StepNumbers read(const StepEnvironment& env) {
+  StepNumbers numbers;
+  device::copy_bytes(env.ctx, &numbers, device::Place::host, env.numbers.data(), env.ctx.place, sizeof numbers);
+  return numbers;
 }
 
-void clear(const Context& ctx, const device::Buffer& casts) {
-  const quant::CastCounts none;
-  device::copy_bytes(ctx, casts.data(), casts.place(), &none, device::Place::host, sizeof none);
+void clear(const StepEnvironment& env) {
+  const StepNumbers none;
+  device::copy_bytes(env.ctx, env.numbers.data(), env.ctx.place, &none, device::Place::host, sizeof none);
 }
 
 View int_view(std::vector<std::int32_t>& v, std::int64_t rows, std::int64_t cols) {
@@ -39,28 +39,41 @@ std::int64_t counted(std::span<const std::int32_t> targets) {
   return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), data::kIgnoredTarget);
 }
 
-// Forward and backward over this rank's micro-batches; returns the sum of their losses.
-double forward_backward(StepEnvironment& env, const MicroBatches& batches, double total_targets) {
+// Forward and backward over this rank's micro-batches; adds their losses.
+void forward_backward(StepEnvironment& env, const MicroBatches& batches, double total_targets) {
   const float scale = total_targets > 0 ? static_cast<float>(1.0 / total_targets) : 0.0f;
-  double loss = 0;
   for (std::int64_t i = 0; i < batches.count(); ++i) {
     const device::Scope scope(*env.ctx.arena);
     const model::Batch batch = batches.batch(env.ctx, i);
     const View losses = tensor::take(env.ctx, DType::f32, {batch.rows()}, "activations");
     env.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
     env.decoder.forward_backward(env.ctx, env.engine, env.store, batch, scale, losses);
-    loss += sum_of(tensor::to_host<float>(env.ctx, losses));
+    optim::add_sum(env.ctx, losses, &numbers_in(env.numbers)->loss);
   }
   env.store.finish_gradients(env.ctx);
-  return loss;
 }
 
-void reduce(const StepEnvironment& env, double& loss, quant::CastCounts& casts) {
-  const device::Timer timer(env.ctx, device::Work::communication, "all-reduce", 32);
-  env.world.all_reduce(std::span<double>(&loss, 1), comm::Reduce::sum);
+void reduce(const StepEnvironment& env, quant::CastCounts& casts) {
+  const device::Timer timer(env.ctx, device::Work::communication, "all-reduce", 24);
   std::array<std::int64_t, 3> counts{casts.elements, casts.saturated, casts.underflowed};
   env.world.all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
   casts = {counts[0], counts[1], counts[2]};
+}
+
+// Loss, norm and the update, which skips itself where they are not finite: nothing of it waits for the host.
+void update(StepEnvironment& env, const Position& position, double lr) {
+  const Config& c = env.config;
+  StepNumbers* const numbers = numbers_in(env.numbers);
+  {
+    const device::Timer timer(env.ctx, device::Work::communication, "all-reduce", sizeof numbers->loss);
+    env.group.sum_here(std::span<double>(&numbers->loss, 1));
+  }
+  device::copy_bytes(env.ctx, &numbers->casts_told, env.ctx.place, &numbers->casts, env.ctx.place,
+                     sizeof numbers->casts);
+  optim::set_gate(env.ctx, &numbers->loss, &numbers->square_sum, c.clip, &numbers->gate);
+  optim::Scalars scalars = optim::scalars_of(c.optimizer, position.updates + 1, lr, 0, 0, c.seed);
+  scalars.gate = &numbers->gate;
+  env.store.update(env.ctx, c.optimizer, scalars);
 }
 
 // What ran on this rank, against what the table promised.
@@ -76,16 +89,21 @@ void check_planned(comm::Communicator& world, const gemm::Counts& ran, std::int6
 
 }  // namespace
 
+StepNumbers* numbers_in(const device::Buffer& buffer) { return reinterpret_cast<StepNumbers*>(buffer.data()); }
+
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
   Computed c;
   const gemm::Counts before = env.engine.counts();
-  clear(env.ctx, env.casts);
+  clear(env);
   if (trace) env.store.trace_gradients(&c.trace);
-  c.loss = forward_backward(env, batches, static_cast<double>(targets));
+  forward_backward(env, batches, static_cast<double>(targets));
   if (trace) env.store.trace_gradients(nullptr);
   c.gemms = env.engine.counts() - before;
-  c.casts = read(env.ctx, env.casts);
-  c.square_sum = env.store.gradient_square_sum(env.ctx);
+  env.store.add_gradient_squares(env.ctx, &numbers_in(env.numbers)->square_sum);
+  if (!trace) return c;
+  const StepNumbers numbers = read(env);
+  c.loss = numbers.loss;
+  c.square_sum = numbers.square_sum;
   return c;
 }
 
@@ -159,18 +177,15 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   const Computed computed = compute(env, batches, targets, r.replayed);
   if (r.replayed)
     check_same_bits(env.world, env.store.table(), position.step + 1, computed, compute(env, batches, targets, true));
-  double loss = computed.loss;
   r.gemms = computed.gemms;
-  r.grad_norm = std::sqrt(computed.square_sum);
-  r.casts = computed.casts;
-  reduce(env, loss, r.casts);
-  r.loss = targets > 0 ? loss / static_cast<double>(targets) : 0;
   r.lr = c.schedule.rate(position.step);
-
-  optim::Scalars scalars = optim::scalars_of(c.optimizer, position.updates + 1, r.lr, r.grad_norm, c.clip, c.seed);
-  r.skipped = !std::isfinite(r.loss) || !std::isfinite(r.grad_norm);
-  scalars.skip = r.skipped ? 1 : 0;
-  env.store.update(env.ctx, c.optimizer, scalars);
+  update(env, position, r.lr);
+  const StepNumbers numbers = read(env);
+  r.loss = targets > 0 ? numbers.loss / static_cast<double>(targets) : 0;
+  r.grad_norm = std::sqrt(numbers.square_sum);
+  r.skipped = numbers.gate.skip != 0;
+  r.casts = numbers.casts_told;
+  reduce(env, r.casts);
 
   check_planned(env.world, r.gemms, planned.gemms, "step " + std::to_string(position.step + 1));
   r.seconds = seconds_since(start);

@@ -21,14 +21,24 @@ struct StepResult {
   double seconds = 0, data_seconds = 0;
 };
 
+// Numbers of a step that lie where it is computed, so that a device does not wait for the host, which reads them once.
+struct StepNumbers {
+  quant::CastCounts casts;       // since the step began
+  quant::CastCounts casts_told;  // until the update, which casts weights for the next step
+  double loss = 0;               // sum over the targets of this rank, and then of all
+  double square_sum = 0;         // of all gradients of all ranks
+  optim::Gate gate;              // for the update
+};
+
 // Everything a step works on. References outlive it.
 struct StepEnvironment {
   Context ctx;
   comm::Communicator& world;
+  comm::Communicator& group;  // moves memory of the context's place
   gemm::Engine& engine;
   const model::Decoder& decoder;
   ParameterStore& store;
-  const device::Buffer& casts;  // one quant::CastCounts, at the context's place
+  const device::Buffer& numbers;  // one StepNumbers, at the context's place
   const Config& config;
 };
 
@@ -49,14 +59,17 @@ class MicroBatches {
 
 // What forward and backward make of a step.
 struct Computed {
-  double loss = 0;          // sum over this rank's targets
-  double square_sum = 0;    // of all gradients of all ranks
-  gemm::Counts gemms;       // this rank's
-  quant::CastCounts casts;  // likewise
-  GradientTrace trace;      // empty unless asked for
+  gemm::Counts gemms;     // this rank's
+  GradientTrace trace;    // empty, as what follows, unless asked for
+  double loss = 0;        // sum over this rank's targets
+  double square_sum = 0;  // of all gradients of all ranks
 };
 
-// Forward and backward over a step's micro-batches, `targets` of all ranks; changes gradients alone. Collective.
+// Where a buffer's StepNumbers are; not to be read by the host where the buffer lies on a device.
+StepNumbers* numbers_in(const device::Buffer& buffer);
+
+// Forward and backward over a step's micro-batches, `targets` of all ranks; changes gradients and the numbers alone.
+// Collective.
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace);
 
 // Throws AgreedError that names step, rank and tensor unless two computations of step `step` (from 1) are equal to the

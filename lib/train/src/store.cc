@@ -144,16 +144,14 @@ void ParameterStore::scales_and_codes(const Context& ctx) {
   }
 }
 
-double ParameterStore::gradient_square_sum(const Context& ctx) {
-  double sum = 0;
+void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
   for (const auto& unit : slots_) {
     for (const SlotState& s : unit) {
-      if (s.present && s.own_rows > 0) sum += optim::sum_of_squares(ctx, s.own_gradient);
+      if (s.present && s.own_rows > 0) optim::add_squares(ctx, s.own_gradient, total);
     }
   }
-  const device::Timer timer(ctx, device::Work::communication, "all-reduce", sizeof sum);
-  group_.all_reduce(std::span<double>(&sum, 1), comm::Reduce::sum);
-  return sum;
+  const device::Timer timer(ctx, device::Work::communication, "all-reduce", sizeof *total);
+  group_.sum_here(std::span<double>(total, 1));
 }
 
 void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {

@@ -31,8 +31,8 @@ class Step : public FolderTest {
     config.precision.precision = Precision::fp8;
     config.precision.recipe = way.recipe;
     config.precision.activations = way.activations;
-    const device::Buffer casts(sizeof(quant::CastCounts), device::Place::host, "counts");
-    StoreOptions options = store_options(config.precision, reinterpret_cast<quant::CastCounts*>(casts.data()));
+    const device::Buffer numbers(sizeof(StepNumbers), device::Place::host, "numbers");
+    StoreOptions options = store_options(config.precision, &numbers_in(numbers)->casts);
     options.accumulation = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
@@ -43,7 +43,7 @@ class Step : public FolderTest {
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
     MicroBatches batches(way.micro_batches, 2, 16);
     const std::int64_t targets = batches.read(sampler, 0, 0);
-    StepEnvironment env{kit.ctx, *one, engine, decoder, *kit.store, casts, config};
+    StepEnvironment env{kit.ctx, *one, *one, engine, decoder, *kit.store, numbers, config};
     const Computed first = compute(env, batches, targets, true);
     const OwnParameter& o = kit.store->own()[static_cast<std::size_t>(parameter)];
     const View& used = o.codes.empty() ? o.copy : o.codes;
@@ -65,8 +65,8 @@ class Step : public FolderTest {
     config.precision.recipe = way.recipe;
     config.precision.activations = way.activations;
     config.precision.gather_codes = way.codes;
-    const device::Buffer casts(sizeof(quant::CastCounts), device::Place::host, "counts");
-    StoreOptions options = store_options(config.precision, reinterpret_cast<quant::CastCounts*>(casts.data()));
+    const device::Buffer numbers(sizeof(StepNumbers), device::Place::host, "numbers");
+    StoreOptions options = store_options(config.precision, &numbers_in(numbers)->casts);
     options.accumulation = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
@@ -84,7 +84,7 @@ class Step : public FolderTest {
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
     MicroBatches batches(way.micro_batches, 2, 16);
     const std::string before = masters(*kit.store);
-    StepEnvironment env{kit.ctx, *one, engine, decoder, *kit.store, casts, config};
+    StepEnvironment env{kit.ctx, *one, *one, engine, decoder, *kit.store, numbers, config};
     planned.gemms += lie;
     const StepResult r = run_step(env, sampler, batches, {}, planned);
     EXPECT_EQ(r.gemms.linear(gemm::Kind::fp8).gemms, planned.gemms - lie);

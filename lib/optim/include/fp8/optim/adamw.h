@@ -20,15 +20,23 @@ struct Settings {
   float weight_decay = 0.1f;  ///< for tensors of two or more dimensions
 };
 
-/// What changes from step to step. Lies where the tensors lie, so that a device never waits for the host.
+/// What an update learns from the whole gradient. Lies where the tensors lie, so that a device does not wait for the
+/// host.
+struct Gate {
+  float gradient_scale = 1;  ///< clipping: min(1, clip / (norm + 1e-6))
+  std::int32_t skip = 0;     ///< 1: change nothing
+};
+
+/// What changes from step to step.
 struct Scalars {
   float lr = 0;                ///< learning rate of this update
-  float gradient_scale = 1;    ///< clipping: min(1, clip / (norm + 1e-6))
+  float gradient_scale = 1;    ///< as in Gate
   float correction1 = 1;       ///< 1 - beta1^t, t from 1
   float correction2_sqrt = 1;  ///< sqrt(1 - beta2^t)
-  std::int32_t skip = 0;       ///< 1: change nothing
+  std::int32_t skip = 0;       ///< as in Gate
   std::int64_t update = 0;     ///< t, for stochastic rounding
   std::uint64_t seed = 0;      ///< of the run, for stochastic rounding
+  const Gate* gate = nullptr;  ///< at the place of the tensors; not null: read instead of gradient_scale and skip
 };
 
 /// Scalars of update t (from 1); `norm` is that of the whole gradient before clipping, clip <= 0 means no clipping.
@@ -55,7 +63,15 @@ struct Block {
 /// Throws Error on views that do not fit each other.
 void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars);
 
-/// Sum of squares of a contiguous f32 view, in f64, same bits for any number of threads.
-double sum_of_squares(const Context& ctx, const View& x);
+/// total += sum of squares of a contiguous f32 view, in f64; `total` lies at the place of x. Same bits for any number
+/// of threads. Scratch from the arena on a device.
+void add_squares(const Context& ctx, const View& x, double* total);
+
+/// total += sum of a contiguous f32 view, likewise; on the host one after the other.
+void add_sum(const Context& ctx, const View& x, double* total);
+
+/// The gate for a loss and a sum of squares of the gradient, all at the context's place: clips to a norm of `clip` (<=
+/// 0: does not), and skips unless both are finite. Same bits at every place.
+void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate);
 
 }  // namespace fp8::optim

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -37,6 +38,16 @@ inline Coefficients coefficients_of(const Settings& settings, const Scalars& sca
           .step_size = static_cast<float>(lr / static_cast<double>(scalars.correction1)),
           .correction2_sqrt = scalars.correction2_sqrt,
           .eps = settings.eps};
+}
+
+/// Whether it is neither NaN nor infinite; by its bits, which no option of a compiler takes for granted.
+FP8_HD inline bool finite(double v) { return (std::bit_cast<std::uint64_t>(v) >> 52 & 0x7FFu) != 0x7FFu; }
+
+/// See set_gate().
+FP8_HD inline Gate gate_of(double loss, double square_sum, double clip) {
+  const double norm = std::sqrt(square_sum), scale = clip / (norm + 1e-6);
+  return {.gradient_scale = clip > 0 ? static_cast<float>(scale < 1.0 ? scale : 1.0) : 1.0f,
+          .skip = finite(loss) && finite(norm) ? 0 : 1};
 }
 
 /// A parameter and its moments.

@@ -80,8 +80,9 @@ class ParameterStore final : public model::WeightSource {
   void trace_gradients(GradientTrace* trace);
   /// Finishes every reduction under way; own gradients are complete when the last micro-batch was.
   void finish_gradients(const Context& ctx);
-  /// Sum over all ranks of the squares of all gradients. Collective.
-  double gradient_square_sum(const Context& ctx);
+  /// The sum over all ranks of `total` and the squares of all gradients, into `total`, which lies at the context's
+  /// place and is 0 before. Does not wait for a device. Collective.
+  void add_gradient_squares(const Context& ctx, double* total);
   /// AdamW on everything owned, new compute copies, then scales and codes. Collective.
   void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
 
