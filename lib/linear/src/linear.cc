@@ -134,9 +134,9 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
   const quant::Cast& cast = weight_cast(*precision.recipe, pass);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const auto i = static_cast<std::int64_t>(p);
-    w.operands.push_back(
-        {parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format, contracted(pass),
-                                     codes.scales.rows(i, i + 1), codes.inverse_scales.rows(i, i + 1))});
+    w.operands.push_back({parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
+                                                      contracted(pass), codes.scales.rows(i, i + 1),
+                                                      codes.inverse_scales.rows(i, i + 1), precision.options.emulate)});
   }
   return w;
 }

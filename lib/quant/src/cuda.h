@@ -24,5 +24,7 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 /// Contiguous bytes laid out for the GEMM that contracts `contract`; memory from the arena unless they serve as they
 /// are.
 View lay_out(const Context& ctx, const View& codes, Contract contract);
+/// Codes of a Quantized as the bf16 numbers they stand for, with the same strides; memory from the arena.
+View widen(const Context& ctx, const View& codes, dtype::DType format);
 
 }  // namespace fp8::quant::cuda

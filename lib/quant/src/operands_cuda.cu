@@ -28,4 +28,8 @@ View lay_out(const Context& ctx, const View& codes, Contract contract) {
   return lay_out_cuda<CudaLauncher>(ctx, codes, contract);
 }
 
+View widen(const Context& ctx, const View& codes, dtype::DType format) {
+  return widen_cuda<CudaLauncher>(ctx, codes, format);
+}
+
 }  // namespace fp8::quant::cuda

@@ -6,11 +6,12 @@
 
 namespace fp8::quant {
 
+inline constexpr std::string_view kCategory = "fp8 codes";
+
 inline std::int64_t padded(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 // Codes [rows, cols] with unit stride along the contracted dimension.
 inline View take_codes(const Context& ctx, std::int64_t rows, std::int64_t cols, Contract contract) {
-  constexpr std::string_view kCategory = "fp8 codes";
   if (contract == Contract::columns)
     return tensor::take(ctx, dtype::DType::u8, {rows, padded(cols)}, kCategory).columns(0, cols);
   return tensor::take(ctx, dtype::DType::u8, {cols, padded(rows)}, kCategory).columns(0, rows).transposed();
@@ -23,8 +24,22 @@ inline Quantized take_quantized(const Context& ctx, const View& x, const Cast& c
           .format = cast.format,
           .granularity = cast.granularity,
           .contract = contract,
-          .scale = tensor::take(ctx, dtype::DType::f32, {count}, "fp8 codes"),
-          .inverse_scale = tensor::take(ctx, dtype::DType::f32, {count}, "fp8 codes")};
+          .scale = tensor::take(ctx, dtype::DType::f32, {count}, kCategory),
+          .inverse_scale = tensor::take(ctx, dtype::DType::f32, {count}, kCategory)};
+}
+
+// Bytes of codes and what lies between them.
+inline std::int64_t span_of(const View& codes) {
+  return codes.stride[1] == 1 ? codes.shape[0] * codes.stride[0] : codes.shape[1] * codes.stride[1];
+}
+
+template <class Launcher>
+View widen_cuda(const Context& ctx, const View& codes, dtype::DType format) {
+  View wide = codes;
+  wide.dtype = dtype::DType::bf16;
+  wide.data = ctx.arena->take(static_cast<std::size_t>(span_of(codes)) * sizeof(dtype::Bf16), kCategory);
+  if (!ctx.dry) widen_cuda(Launcher(ctx), codes.as<std::uint8_t>(), span_of(codes), format, wide.as<dtype::Bf16>());
+  return wide;
 }
 
 inline Wanted wanted(const Quantized& q) {
@@ -36,16 +51,11 @@ inline Wanted wanted(const Quantized& q) {
           .one = q.granularity == Granularity::tensor};
 }
 
+// What both has memory for.
 template <class Launcher>
-Both quantize_cuda(const Context& ctx, const View& x, const Casts& casts, bool columns, bool rows,
+void quantize_into(const Launcher& launch, const View& x, const Casts& casts, const Both& both,
                    const Options& options) {
-  Both both;
-  columns = columns && casts.columns.granularity != Granularity::none;
-  rows = rows && casts.rows.granularity != Granularity::none;
-  if (columns) both.columns = take_quantized(ctx, x, casts.columns, Contract::columns);
-  if (rows) both.rows = take_quantized(ctx, x, casts.rows, Contract::rows);
-  if (ctx.dry || (!columns && !rows)) return both;
-  const Launcher launch(ctx);
+  const bool columns = !both.columns.codes.empty(), rows = !both.rows.codes.empty();
   const bool shared = columns && rows && casts.shared();
   Magnitudes magnitudes;
   const auto ask = [&](const Quantized& q) {
@@ -69,6 +79,19 @@ Both quantize_cuda(const Context& ctx, const View& x, const Casts& casts, bool c
     scales_cuda(launch, both.rows.scale, casts.rows.format, options.power_of_2, both.rows.scale,
                 both.rows.inverse_scale);
   cast_cuda(launch, x, wanted(both.columns), wanted(both.rows), shared, options.counts);
+}
+
+template <class Launcher>
+Both quantize_cuda(const Context& ctx, const View& x, const Casts& casts, bool columns, bool rows,
+                   const Options& options) {
+  Both both;
+  columns = columns && casts.columns.granularity != Granularity::none;
+  rows = rows && casts.rows.granularity != Granularity::none;
+  if (columns) both.columns = take_quantized(ctx, x, casts.columns, Contract::columns);
+  if (rows) both.rows = take_quantized(ctx, x, casts.rows, Contract::rows);
+  if (!ctx.dry && (columns || rows)) quantize_into(Launcher(ctx), x, casts, both, options);
+  for (Quantized* q : {&both.columns, &both.rows})
+    if (options.emulate && !q->codes.empty()) q->codes = widen_cuda<Launcher>(ctx, q->codes, q->format);
   return both;
 }
 

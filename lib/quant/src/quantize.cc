@@ -202,7 +202,7 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 }
 
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, Contract contract, const View& scale,
-                     const View& inverse_scale) {
+                     const View& inverse_scale, bool emulate) {
   require_place(ctx, codes, "from_bytes");
   if (codes.rank != 2 || !codes.contiguous()) throw Error("from_bytes: codes are not a contiguous matrix");
   if (scale.size() != 1 || inverse_scale.size() != 1) throw Error("from_bytes: not one scale and one inverse scale");
@@ -215,6 +215,7 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
               .contract = contract,
               .scale = scale,
               .inverse_scale = inverse_scale};
+  if (device && emulate) q.codes = cuda::widen(ctx, q.codes, format);
   if (ctx.dry || device) return q;
   const device::Timer timer(ctx, device::Work::cast, "decode", tensor::bytes_of(codes, q.codes));
   constexpr std::int64_t kPiece = 16384;

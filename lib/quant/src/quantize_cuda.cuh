@@ -9,6 +9,7 @@
 
 namespace fp8::quant {
 
+using device::blocks_for;
 using device::LargestBits;
 
 inline constexpr int kCastThreads = 256;
@@ -196,10 +197,17 @@ __global__ void cast_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
   atomicAdd(counts + 2, static_cast<unsigned long long>(underflowed));
 }
 
+// Codes one by one as the numbers they stand for, the zeros between lines included.
+template <class Grid, class T>
+__global__ void widen_kernel(const std::uint8_t* codes, std::int64_t n, T* out) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const float v = std::is_same_v<Grid, dtype::E4m3Grid> ? dtype::from_e4m3(codes[i]) : dtype::from_e5m2(codes[i]);
+  out[i] = dtype::from_float<T>(v);
+}
+
 // --- launches
 // ---------------------------------------------------------------------------------------------------------
-
-inline unsigned blocks(std::int64_t n, int each) { return static_cast<unsigned>((n + each - 1) / each); }
 
 // Calls f.template operator()<T>() with the element type of x.
 template <class F>
@@ -223,13 +231,13 @@ void amax_cuda(const Launcher& launch, const View& x, const Magnitudes& out) {
   const auto begin = [&](const View& v) {
     if (v.empty()) return static_cast<unsigned*>(nullptr);
     auto* const bits = static_cast<unsigned*>(v.data);
-    launch("amax: begin", dim3(blocks(v.size(), kCastThreads)), dim3(kCastThreads), fill_kernel<unsigned>, bits,
+    launch("amax: begin", dim3(blocks_for(v.size(), kCastThreads)), dim3(kCastThreads), fill_kernel<unsigned>, bits,
            v.size(), 0u);
     return bits;
   };
   unsigned *const all = begin(out.all), *const of_row = begin(out.of_row), *const of_column = begin(out.of_column);
   with_source(x, [&]<class T>() {
-    launch("amax", dim3(blocks(x.shape[1], kAmaxColumns), blocks(x.shape[0], kAmaxRows)), dim3(kCastThreads),
+    launch("amax", dim3(blocks_for(x.shape[1], kAmaxColumns), blocks_for(x.shape[0], kAmaxRows)), dim3(kCastThreads),
            amax_kernel<T>, x.as<T>(), x.shape[0], x.shape[1], x.stride[0], all, of_row, of_column);
   });
 }
@@ -237,8 +245,9 @@ void amax_cuda(const Launcher& launch, const View& x, const Magnitudes& out) {
 template <class Launcher>
 void scales_cuda(const Launcher& launch, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
                  const View& inverse_scales) {
-  launch("scale", dim3(blocks(scales.size(), kCastThreads)), dim3(kCastThreads), scale_kernel<float>, amax.as<float>(),
-         scales.size(), dtype::max_of(format), power_of_2, scales.as<float>(), inverse_scales.as<float>());
+  launch("scale", dim3(blocks_for(scales.size(), kCastThreads)), dim3(kCastThreads), scale_kernel<float>,
+         amax.as<float>(), scales.size(), dtype::max_of(format), power_of_2, scales.as<float>(),
+         inverse_scales.as<float>());
 }
 
 // One layout of codes that is wanted; `codes` empty: not wanted. `scale` is one, or one a line.
@@ -260,7 +269,7 @@ void cast_cuda(const Launcher& launch, const View& x, const Wanted& by_row, cons
   with_source(x, [&]<class T>() {
     with_format(by_row.format, [&]<class R>() {
       with_format(by_column.format, [&]<class C>() {
-        launch("cast", dim3(blocks(wide, kTile), blocks(high, kTile)), dim3(kCastThreads),
+        launch("cast", dim3(blocks_for(wide, kTile), blocks_for(high, kTile)), dim3(kCastThreads),
                cast_kernel<T, Target<R>, Target<C>>, x.as<T>(), x.shape[0], x.shape[1], x.stride[0],
                Target<R>{by_row.codes, by_row.stride, by_row.scale, by_row.one},
                Target<C>{by_column.codes, by_column.stride, by_column.scale, by_column.one}, counted_once,
@@ -277,10 +286,20 @@ void relay_cuda(const Launcher& launch, const View& codes, const Wanted& by_row,
   const std::int64_t wide = std::max(codes.shape[1], by_row.codes != nullptr ? by_row.stride : 0);
   const std::int64_t high = std::max(codes.shape[0], by_column.codes != nullptr ? by_column.stride : 0);
   using Any = Target<dtype::E4m3Grid>;
-  launch("codes", dim3(blocks(wide, kTile), blocks(high, kTile)), dim3(kCastThreads),
+  launch("codes", dim3(blocks_for(wide, kTile), blocks_for(high, kTile)), dim3(kCastThreads),
          cast_kernel<std::uint8_t, Any, Any>, codes.as<std::uint8_t>(), codes.shape[0], codes.shape[1], codes.stride[0],
          Any{by_row.codes, by_row.stride, nullptr, true}, Any{by_column.codes, by_column.stride, nullptr, true}, true,
          static_cast<unsigned long long*>(nullptr));
+}
+
+// n codes of one format, as they lie.
+template <class Launcher>
+void widen_cuda(const Launcher& launch, const std::uint8_t* codes, std::int64_t n, dtype::DType format,
+                dtype::Bf16* out) {
+  with_format(format, [&]<class Grid>() {
+    launch("widen", dim3(blocks_for(n, kCastThreads)), dim3(kCastThreads), widen_kernel<Grid, dtype::Bf16>, codes, n,
+           out);
+  });
 }
 
 }  // namespace fp8::quant

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "matrices.h"
+#include "codes.h"
 #include "operands_cuda.cuh"
 
 namespace fp8::quant {
@@ -29,32 +29,6 @@ struct Device {
   device::Arena arena;
   Context context;
 };
-
-std::uint8_t encode(DType format, float v) { return format == DType::e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v); }
-
-// Codes of a device against the host's wide ones, and zeros between its lines.
-void expect_same(const Quantized& device, const Quantized& host) {
-  const std::int64_t rows = host.codes.shape[0], cols = host.codes.shape[1];
-  ASSERT_EQ(device.codes.shape, host.codes.shape);
-  ASSERT_EQ(device.scale.size(), host.scale.size());
-  for (std::int64_t i = 0; i < host.scale.size(); ++i) {
-    ASSERT_TRUE(same(device.scale.as<float>()[i], host.scale.as<float>()[i])) << i;
-    ASSERT_TRUE(same(device.inverse_scale.as<float>()[i], host.inverse_scale.as<float>()[i])) << i;
-  }
-  const bool by_row = device.contract == Contract::columns;
-  const std::int64_t stride = device.codes.stride[by_row ? 0 : 1];
-  ASSERT_EQ(device.codes.stride[by_row ? 1 : 0], 1);
-  ASSERT_EQ(stride, padded(by_row ? cols : rows));
-  const auto* codes = device.codes.as<std::uint8_t>();
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < cols; ++c) {
-      const float expected =
-          dtype::to_float(host.codes.as<Bf16>()[r * host.codes.stride[0] + c * host.codes.stride[1]]);
-      ASSERT_EQ(codes[by_row ? r * stride + c : c * stride + r], encode(host.format, expected)) << r << ", " << c;
-    }
-  for (std::int64_t line = 0; line < (by_row ? rows : cols); ++line)
-    for (std::int64_t i = by_row ? cols : rows; i < stride; ++i) ASSERT_EQ(codes[line * stride + i], 0);
-}
 
 struct Size {
   std::int64_t rows, cols;
@@ -95,6 +69,41 @@ TEST(QuantizeCuda, OneLayoutIsThatOfBoth) {
       expect_same(columns ? bytes.columns : bytes.rows, quantize(host.context, x.view, cast, contract, {}));
       EXPECT_TRUE((columns ? bytes.rows : bytes.columns).codes.empty());
     }
+}
+
+// For chips without FP8: the numbers of the codes, where the codes would lie.
+TEST(QuantizeCuda, EmulatedCodesAreTheHostsNumbers) {
+  for (const Size size : kSizes)
+    for (const Casts& casts :
+         {Casts{kTensorE5m2, kTensorE5m2}, Casts{kVectorE4m3, kTensorE4m3}, Casts{kVectorE4m3, {}}}) {
+      const Matrix x(DType::bf16, size.rows, size.cols);
+      Host host;
+      Device device;
+      device::Arena dry_arena;
+      const Both wide = quantize_both(host.context, x.view, casts, {}),
+                 emulated = quantize_cuda<Launcher>(device.context, x.view, casts, true, true, {false, nullptr, true});
+      expect_emulated(emulated.columns, wide.columns);
+      if (casts.rows.granularity != Granularity::none) expect_emulated(emulated.rows, wide.rows);
+      Context dry = device.context.with(dry_arena);
+      dry.dry = true;
+      quantize_cuda<Launcher>(dry, x.view, casts, true, true, {false, nullptr, true});
+      EXPECT_EQ(dry_arena.peak(), device.arena.peak());
+    }
+}
+
+TEST(WidenCuda, KnowsEveryCode) {
+  Device device;
+  const Tensor codes(DType::u8, {16, 16});
+  for (int i = 0; i < 256; ++i) codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i);
+  for (const DType format : {DType::e4m3, DType::e5m2}) {
+    const View wide = widen_cuda<Launcher>(device.context, codes.view(), format);
+    for (int i = 0; i < 256; ++i) {
+      const auto code = static_cast<std::uint8_t>(i);
+      ASSERT_TRUE(same(dtype::to_float(wide.as<Bf16>()[i]),
+                       format == DType::e4m3 ? dtype::from_e4m3(code) : dtype::from_e5m2(code)))
+          << i;
+    }
+  }
 }
 
 TEST(QuantizeCuda, PoisonSpreadsAsOnTheHost) {

@@ -52,7 +52,7 @@ StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* 
   StoreOptions o;
   o.compute = precision.activations;
   o.fp8.recipe = precision.recipe_or_null();
-  o.fp8.options = {precision.power_of_2_scales(), counts};
+  o.fp8.options = {precision.power_of_2_scales(), counts, precision.emulate};
   o.gather_codes = precision.gather_codes.value_or(true);
   return o;
 }

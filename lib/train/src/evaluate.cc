@@ -69,13 +69,13 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   options.training = false;
   const std::int64_t batch = std::min(config.batch_size, sampler->samples());
   const model::DecoderOptions decoder_options{config.precision.activations, model::Recompute::none};
-  const MemoryPlan plan = plan_memory(work.context(), work.group(), setup.model, setup.table, options, decoder_options,
-                                      batch, setup.length);
   std::optional<device::Arena> arena;
   std::optional<ParameterStore> store;
   Context ctx = work.context();
   comm::agree(world, [&] {
-    arena.emplace(plan.bytes, work.place());
+    arena = plan_memory(work.context(), work.group(), setup.model, setup.table, options, decoder_options, batch,
+                        setup.length)
+                .take(work.place());
     ctx.arena = &*arena;
     store.emplace(ctx, work.group(), setup.model, setup.table, options);
     load(ctx, model::open_checkpoint(config.model), *store, false);

@@ -100,6 +100,7 @@ void add_precision(std::vector<Flag>& flags) {
                    .group = g});
   flags.push_back(toggle("auto-filter", "", "leave linears in bf16 that are too small to gain", g));
   flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too", g));
+  flags.push_back(toggle("emulate", "", "multiply FP8 values as bf16 on a GPU too, whether or not it has FP8", g));
 }
 
 void add_data(std::vector<Flag>& flags) {
@@ -213,6 +214,7 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   p.fates.filters = a.list("filter");
   p.fates.auto_filter = a.flag("auto-filter");
   p.fates.lm_head = a.flag("fp8-lm-head");
+  p.emulate = a.flag("emulate");
   return p;
 }
 

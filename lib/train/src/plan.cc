@@ -82,4 +82,15 @@ std::string MemoryPlan::largest_users() const {
   return text;
 }
 
+device::Arena MemoryPlan::take(device::Place place) const {
+  try {
+    return {bytes, place};
+  } catch (const Error& e) {
+    const std::string reason = e.what(), known = "out of memory: ";
+    if (reason.rfind(known, 0) != 0) throw;
+    throw Error(known + largest_users() + "; use a smaller --batch-size or --seq-length, or --recompute full" +
+                (place == device::Place::host ? "" : " (" + reason.substr(known.size()) + ")"));
+  }
+}
+
 }  // namespace fp8::train

@@ -17,11 +17,13 @@ struct MemoryPlan {
   std::string to_text() const;
   // The total and the largest three: "704 GiB on each rank: activations 600 GiB, moments 978 KiB, gradients 489 KiB".
   std::string largest_users() const;
+  // The arena. Throws Error with the largest users, and what the place says of its memory, where it does not suffice.
+  device::Arena take(device::Place place) const;
 };
 
 // Lays out `options`, with what --async-save copies when `snapshot`, and runs one micro-batch of [sequences, length]
-// without computing where `at` works: forward and backward when training. What a device run keeps in host memory is not
-// in it.
+// without computing where `at` works: forward and backward when training. On a device a product or an attention that
+// its library does not offer is an Error here that names it. What a device run keeps in host memory is not in it.
 MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::Config& config,
                        const std::vector<model::Parameter>& table, const StoreOptions& options,
                        const model::DecoderOptions& decoder, std::int64_t sequences, std::int64_t length,

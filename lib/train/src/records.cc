@@ -20,9 +20,9 @@ namespace {
 
 constexpr std::size_t kMostUnwritten = std::size_t{16} << 20;  // bytes of records that wait for the log
 
-// FP8 on the host is emulated; a GPU without FP8 was refused.
+// FP8 on the host is emulated, and on a GPU where it was asked for; another GPU without FP8 was refused.
 bool emulated(const PrecisionConfig& p, device::Place place) {
-  return p.precision == Precision::fp8 && place == device::Place::host;
+  return p.precision == Precision::fp8 && (place == device::Place::host || p.emulate);
 }
 
 json::Value recipe_of(const PrecisionConfig& p) {

@@ -31,46 +31,21 @@ Place choose(std::optional<Place> wanted, comm::Communicator& world) {
   return can != 0 ? Place::cuda : Place::host;
 }
 
-gemm::Mode mode_of(const quant::Cast& a, const quant::Cast& b, DType c, bool accumulate, bool fast) {
-  const auto side = [](const quant::Cast& cast) {
-    gemm::Mode::Side s;
-    s.format = cast.format;
-    s.vector = cast.granularity == quant::Granularity::vector;
-    return s;
-  };
-  gemm::Mode mode;
-  mode.a = side(a);
-  mode.b = side(b);
-  mode.c = c;
-  mode.accumulate = accumulate;
-  mode.fast_accumulation = fast;
-  return mode;
-}
-
-// The three products of every recipe's linear, before the first step finds out.
-void require_products(const Context& ctx, const PrecisionConfig& precision) {
-  gemm::Engine engine;
-  const DType activation = precision.activations;
-  const quant::Recipe* const recipe = precision.recipe_or_null();
-  if (recipe == nullptr) return;
-  engine.require(ctx, mode_of(recipe->x.columns, recipe->w.columns, activation, false, recipe->fast_accumulation));
-  engine.require(ctx, mode_of(recipe->dy.columns, recipe->w.rows, activation, false, false));
-  if (recipe->dy.rows.granularity != quant::Granularity::none)
-    engine.require(ctx, mode_of(recipe->dy.rows, recipe->x.rows, DType::f32, true, false));
-}
-
 }  // namespace
+
+void check_fp8(const PrecisionConfig& precision, Place place, int capability, const std::string& name) {
+  const bool native = precision.precision == Precision::fp8 && !precision.emulate && place == Place::cuda;
+  if (native && capability < kFirstFp8)
+    throw Error("--precision fp8: " + name + " has no FP8 matmul: --emulate multiplies FP8 values as bf16, " +
+                "--device cpu does so too, and --precision bf16 has none");
+}
 
 Workplace::Workplace(std::optional<Place> wanted, const PrecisionConfig& precision, comm::Communicator& world) {
   const Place place = choose(wanted, world);
   comm::agree(world, [&] {
     device_ = std::make_unique<device::Device>(place, place == Place::host ? 0 : comm::local_rank());
     context_ = device_->context();
-    if (place == Place::host || precision.precision != Precision::fp8) return;
-    if (device_->compute_capability() < kFirstFp8)
-      throw Error("--precision fp8: " + device_->name() +
-                  " has no FP8 matmul: use --device cpu, which emulates it, or --precision bf16");
-    require_products(context_, precision);
+    check_fp8(precision, place, device_->compute_capability(), device_->name());
   });
   group_ = comm::on_device(world, context_);
 }

@@ -10,11 +10,16 @@
 
 namespace fp8::train {
 
+// Throws Error naming what may be done instead where FP8 is asked for of a GPU before compute capability 8.9 (89) and
+// not emulated.
+void check_fp8(const PrecisionConfig& precision, device::Place place, int capability, const std::string& name);
+
 class Workplace {
  public:
   // `wanted`: nothing means a GPU where every rank has one, else the host. Every rank works at the same kind of place,
-  // a GPU serves one rank. Throws AgreedError naming what is missing, also where the chip or its libraries do not have
-  // what the precision asks for. Collective. `world` outlives it.
+  // a GPU serves one rank. Throws AgreedError naming what is missing, also where the chip has no FP8 and it is asked
+  // for; products that the chip's library does not offer are found by the dry run of plan_memory(). Collective. `world`
+  // outlives it.
   Workplace(std::optional<device::Place> wanted, const PrecisionConfig& precision, comm::Communicator& world);
   // Without an arena, which comes from a plan.
   const Context& context() const { return context_; }

@@ -68,6 +68,7 @@ TEST(Flags, EachReachesItsField) {
                          "b",
                          "--auto-filter",
                          "--fp8-lm-head",
+                         "--emulate",
                          "--betas",
                          "0.8,0.9",
                          "--zero",
@@ -91,7 +92,8 @@ TEST(Flags, EachReachesItsField) {
   EXPECT_FALSE(c.precision.power_of_2_scales());
   EXPECT_EQ(c.precision.gather_codes, false);
   EXPECT_EQ(c.precision.fates.filters, (std::vector<std::string>{"a*", "b"}));
-  EXPECT_TRUE(c.precision.fates.auto_filter && c.precision.fates.lm_head);
+  EXPECT_TRUE(c.precision.fates.auto_filter && c.precision.fates.lm_head && c.precision.emulate);
+  EXPECT_TRUE(store_options(c.precision, nullptr).fp8.options.emulate);
   EXPECT_EQ(c.optimizer.beta1, 0.8f);
   EXPECT_EQ(c.optimizer.beta2, 0.9f);
   EXPECT_EQ(c.zero, 1);

@@ -31,7 +31,8 @@ struct CastCounts {
 /// A quantized matrix for one GEMM. x ~= codes * inverse_scale.
 struct Quantized {
   /// [rows, cols] as the source. Host: bf16 values of the codes, strides as the source's. Device: u8, stride 1 along
-  /// the contracted dimension and a multiple of 16 along the other; the bytes between are zero.
+  /// the contracted dimension and a multiple of 16 along the other; the bytes between are zero. Device, emulated: bf16
+  /// values of those, with their strides.
   View codes;
   dtype::DType format = dtype::DType::bf16;     ///< grid the codes lie on: e4m3, e5m2
   Granularity granularity = Granularity::none;  ///< none: codes is the high-precision matrix itself
@@ -46,6 +47,7 @@ struct Quantized {
 struct Options {
   bool power_of_2 = false;       ///< round scales down to powers of two
   CastCounts* counts = nullptr;  ///< added to when not null; lies where the matrix lies
+  bool emulate = false;          ///< on a device: bf16 codes, for chips without FP8; on the host they always are
 };
 
 /// A matrix for both of its GEMMs.
@@ -80,9 +82,9 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 
 /// Byte codes [rows, cols] that travelled, as the operand of the GEMM that contracts `contract`: wide on the host; on a
 /// device as they are where their layout serves, else laid out anew. Memory from the arena. `scale` and `inverse_scale`
-/// are f32 [1] (kept by reference).
+/// are f32 [1] (kept by reference). `emulate` as in Options.
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, Contract contract, const View& scale,
-                     const View& inverse_scale);
+                     const View& inverse_scale, bool emulate = false);
 
 /// codes / scale in f32, divided and rounded once each, laid out as the codes; memory from the arena under "scratch".
 /// What the codes stand for, for products in f32 that follow PyTorch's emulation digit by digit. Host only.

@@ -31,6 +31,7 @@ struct PrecisionConfig {
   std::string recipe = "tensorwise";              ///< --recipe, for fp8
   std::optional<bool> power_of_2;                 ///< --power-of-2-scales; nothing: the recipe's default
   std::optional<bool> gather_codes;               ///< --fp8-all-gather; nothing: where the recipe allows
+  bool emulate = false;                           ///< --emulate: FP8 values multiplied as bf16, on a GPU too
   model::FateOptions fates;                       ///< --filter, --auto-filter, --fp8-lm-head
 
   /// The recipe; null unless fp8.

@@ -1,0 +1,55 @@
+/// What codes of a device must be, beside the host's: bytes, or the numbers they stand for, where a GEMM wants them,
+/// and zeros between. Views lie in host memory, or were brought there.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "matrices.h"
+
+namespace fp8::quant {
+
+/// Expects the scales of two casts to have the same bits.
+inline void expect_same_scales(const Quantized& device, const Quantized& host) {
+  ASSERT_EQ(device.codes.shape, host.codes.shape);
+  ASSERT_EQ(device.format, host.format);
+  ASSERT_EQ(device.scale.size(), host.scale.size());
+  for (std::int64_t i = 0; i < host.scale.size(); ++i) {
+    ASSERT_TRUE(same(device.scale.as<float>()[i], host.scale.as<float>()[i])) << i;
+    ASSERT_TRUE(same(device.inverse_scale.as<float>()[i], host.inverse_scale.as<float>()[i])) << i;
+  }
+}
+
+/// Calls f(device's element, host's number) for every element, the zeros at the ends of lines included.
+template <class T, class F>
+void for_each_code(const Quantized& device, const Quantized& host, F&& f) {
+  const bool by_row = device.contract == Contract::columns;
+  const std::int64_t lines = host.codes.shape[by_row ? 0 : 1], length = host.codes.shape[by_row ? 1 : 0];
+  const std::int64_t stride = device.codes.stride[by_row ? 0 : 1];
+  ASSERT_EQ(device.codes.stride[by_row ? 1 : 0], 1);
+  ASSERT_EQ(stride, (length + 15) / 16 * 16);
+  for (std::int64_t line = 0; line < lines; ++line)
+    for (std::int64_t i = 0; i < stride; ++i) {
+      const std::int64_t at = by_row ? line * host.codes.stride[0] + i * host.codes.stride[1]
+                                     : i * host.codes.stride[0] + line * host.codes.stride[1];
+      f(device.codes.as<T>()[line * stride + i], i < length ? host.codes.as<dtype::Bf16>()[at] : dtype::Bf16{0});
+    }
+}
+
+/// Expects the bytes of the host's numbers.
+inline void expect_same(const Quantized& device, const Quantized& host) {
+  expect_same_scales(device, host);
+  for_each_code<std::uint8_t>(device, host, [&](std::uint8_t code, dtype::Bf16 number) {
+    const float v = dtype::to_float(number);
+    ASSERT_EQ(code, host.format == dtype::DType::e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v));
+  });
+}
+
+/// Expects the host's numbers themselves.
+inline void expect_emulated(const Quantized& device, const Quantized& host) {
+  expect_same_scales(device, host);
+  ASSERT_EQ(device.codes.dtype, dtype::DType::bf16);
+  for_each_code<dtype::Bf16>(device, host,
+                             [&](dtype::Bf16 got, dtype::Bf16 number) { ASSERT_EQ(got.bits, number.bits); });
+}
+
+}  // namespace fp8::quant

@@ -1,0 +1,55 @@
+// Which GPUs FP8 is refused on, and memory that does not suffice, where no GPU is needed to see it.
+#include "workplace.h"
+
+#include "helpers.h"
+#include "plan.h"
+
+namespace fp8::train {
+namespace {
+
+using device::Place;
+
+PrecisionConfig asked(Precision precision, bool emulate) {
+  PrecisionConfig p;
+  p.precision = precision;
+  p.emulate = emulate;
+  return p;
+}
+
+TEST(CheckFp8, RefusesChipsBeforeItUnlessItIsEmulated) {
+  const auto refusal = [](const PrecisionConfig& precision, Place place, int capability) {
+    return error_of([&] { check_fp8(precision, place, capability, "NVIDIA A100, compute capability 8.0, 80 GiB"); });
+  };
+  for (const int before : {75, 80, 86})
+    EXPECT_EQ(
+        refusal(asked(Precision::fp8, false), Place::cuda, before),
+        "--precision fp8: NVIDIA A100, compute capability 8.0, 80 GiB has no FP8 matmul: --emulate multiplies FP8 "
+        "values as bf16, --device cpu does so too, and --precision bf16 has none");
+  for (const int with : {89, 90, 100, 120})
+    EXPECT_EQ(refusal(asked(Precision::fp8, false), Place::cuda, with), "no error");
+  EXPECT_EQ(refusal(asked(Precision::fp8, true), Place::cuda, 80), "no error");
+  EXPECT_EQ(refusal(asked(Precision::bf16, false), Place::cuda, 80), "no error");
+  EXPECT_EQ(refusal(asked(Precision::fp8, false), Place::host, 0), "no error");
+}
+
+TEST(MemoryPlan, WhatDoesNotFitIsToldWithItsLargestUsers) {
+  MemoryPlan plan;
+  plan.bytes = std::size_t{1} << 62;
+  plan.usage = {{"activations", std::size_t{3} << 60},
+                {"moments", std::size_t{1} << 59},
+                {"gradients", 4096},
+                {"compute weights", 2048}};
+  const std::string users =
+      "out of memory: 4 EiB on each rank: activations 3 EiB, moments 512 PiB, gradients 4 KiB; use "
+      "a smaller --batch-size or --seq-length, or --recompute full";
+  EXPECT_EQ(error_of([&] { (void)plan.take(Place::host); }), users);
+  if (device::cuda_device_count() == 0) {  // nothing about memory: it is told as it is
+    EXPECT_EQ(error_of([&] { (void)plan.take(Place::cuda); }).find("out of memory"), std::string::npos);
+  } else {
+    EXPECT_EQ(
+        error_of([&] { (void)plan.take(Place::cuda); }).rfind(users + " (step memory needs 4 EiB on the GPU, ", 0), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace fp8::train
