@@ -2,6 +2,7 @@
 // f16; the smaller one is what training gets.
 #include "fp8/probe/chip.h"
 
+#include <algorithm>
 #include <array>
 
 namespace fp8::probe {
@@ -13,30 +14,33 @@ struct Row {
   std::string_view source;
 };
 
+// Data sheets state peaks with sparsity; here they are halved. H100: resources.nvidia.com/en-us-tensor-core/
+// nvidia-tensor-core-gpu-datasheet (SXM 1979 and 3958, PCIe 1513 and 3026); H200: the same numbers as H100 SXM; B200:
+// HGX B200, 4.5 and 9 PFLOP/s each; L40S 733 and 1466, L40 a half of it, L4 242 and 485: their data sheets; RTX 4090:
+// Ada GPU architecture paper, appendix A; A100: nvidia-a100-datasheet, 312 dense. Of H20 NVIDIA has no public sheet.
 constexpr std::string_view kHopper = "NVIDIA H100 Tensor Core GPU data sheet, dense";
-constexpr std::string_view kH200 = "NVIDIA H200 Tensor Core GPU data sheet, dense";
-constexpr std::string_view kAda = "NVIDIA Ada GPU architecture, appendix, dense, sums in f32";
 
 constexpr std::array kRows{
-    Row{"GH200", 989.4, 1978.9, "NVIDIA GH200 Grace Hopper data sheet, dense"},
-    Row{"H200 NVL", 835.5, 1670.5, kH200},
-    Row{"H200", 989.4, 1978.9, kH200},
-    Row{"H100 NVL", 835.5, 1670.5, kHopper},
-    Row{"H100 PCIe", 756.4, 1513, kHopper},
+    Row{"H200", 989.4, 1978.9, "NVIDIA H200 Tensor Core GPU data sheet, dense"},
+    Row{"H100 PCIe", 756.5, 1513, kHopper},
     Row{"H100", 989.4, 1978.9, kHopper},
-    Row{"H20", 148, 296, "NVIDIA H20 data sheet, dense"},
+    Row{"H20", 148, 296, "NVIDIA H20, as its sellers state it, dense"},
     Row{"B200", 2250, 4500, "NVIDIA DGX B200 data sheet, an eighth, dense"},
     Row{"L40S", 362.05, 733, "NVIDIA L40S data sheet, dense"},
     Row{"L40", 181.05, 362, "NVIDIA L40 data sheet, dense"},
     Row{"L4", 121, 242.5, "NVIDIA L4 data sheet, dense"},
-    Row{"RTX 6000 Ada", 364.2, 728.5, "NVIDIA RTX 6000 Ada data sheet, dense"},
-    Row{"RTX 4090", 165.2, 330.3, kAda},
+    Row{"RTX 4090", 165.2, 330.3, "NVIDIA Ada GPU architecture, appendix, dense, sums in f32"},
     Row{"A100", 312, 0, "NVIDIA A100 data sheet, dense"},
 };
+
+// Other chips whose names hold one of those.
+constexpr std::array<std::string_view, 4> kOthers{"GH200", "GB200", "H200 NVL", "H100 NVL"};
 
 }  // namespace
 
 std::optional<Peak> known_peak(std::string_view name) {
+  const auto held = [&](std::string_view other) { return name.find(other) != std::string_view::npos; };
+  if (std::any_of(kOthers.begin(), kOthers.end(), held)) return std::nullopt;
   for (const Row& row : kRows) {
     const auto at = name.find(row.part);
     if (at == std::string_view::npos) continue;

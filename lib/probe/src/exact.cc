@@ -70,7 +70,7 @@ struct Linear {
 }  // namespace
 
 void check_values(const Context& ctx, const char* what, const View& got, const std::vector<float>& wanted) {
-  const std::vector<float> values = to_host(ctx, got);
+  const std::vector<float> values = floats_of(ctx, got);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (values[i] == wanted[i]) continue;
     const auto columns = static_cast<std::size_t>(got.shape[1]);
@@ -83,7 +83,7 @@ std::string check_products(const device::Device& device, const quant::Recipe* re
   const Numbers n;
   const Context bare = device.context();
   const auto matrix = [&](std::span<const float> values, std::int64_t rows, std::int64_t columns) {
-    return to_place(bare, values, DType::bf16, {rows, columns});
+    return placed(bare, values, DType::bf16, {rows, columns});
   };
   const auto result = [&](DType dtype, std::int64_t rows, std::int64_t columns) {
     return Tensor(dtype, {rows, columns}, device.place(), "a product");
@@ -111,7 +111,7 @@ double check_attention(const device::Device& device) {
   const auto run = [&](const device::Device& where) {
     const Context bare = where.context();
     const auto heads = [&](std::int64_t count, std::uint64_t stream) {
-      return to_place(bare, integers(kT * count * kD, stream), DType::bf16, {1, kT, count, kD});
+      return placed(bare, integers(kT * count * kD, stream), DType::bf16, {1, kT, count, kD});
     };
     const Tensor q = heads(kHeads, 4), k = heads(kGroups, 5), v = heads(kGroups, 6);
     const Tensor out(DType::bf16, {1, kT, kHeads, kD}, where.place()), lse(DType::f32, {1, kHeads, kT}, where.place());
@@ -122,7 +122,7 @@ double check_attention(const device::Device& device) {
     Workspace space(where, work);
     const Context ctx = space.context();
     work(ctx);
-    return to_host(ctx, out.view());
+    return floats_of(ctx, out.view());
   };
   const std::vector<float> got = run(device), wanted = run(device::Device());
   double most = 0;
@@ -138,10 +138,10 @@ void check_all_reduce(const device::Device& device) {
   constexpr std::size_t kCount = 1000;
   const std::vector<float> wanted = integers(kCount, 7);
   const Context ctx = device.context();
-  const Tensor values = to_place(ctx, wanted, DType::f32, {static_cast<std::int64_t>(kCount)});
+  const Tensor values = placed(ctx, wanted, DType::f32, {static_cast<std::int64_t>(kCount)});
   const auto host = comm::solo();
   comm::on_device(*host, ctx)->all_reduce(std::span(values.as<float>(), kCount), comm::Reduce::sum);
-  if (to_host(ctx, values.view()) != wanted) throw Error("the sum over one rank is not what it gave");
+  if (floats_of(ctx, values.view()) != wanted) throw Error("the sum over one rank is not what it gave");
 }
 
 }  // namespace fp8::probe

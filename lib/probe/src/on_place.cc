@@ -13,30 +13,19 @@ using dtype::DType;
 using tensor::Tensor;
 using tensor::View;
 
-Tensor to_place(const Context& ctx, std::span<const float> values, DType dtype, tensor::Shape shape) {
+Tensor placed(const Context& ctx, std::span<const float> values, DType dtype, tensor::Shape shape) {
   Tensor there(dtype, shape, ctx.place, "a matrix to compute with");
-  const auto send = [&](const auto& from) {
-    device::copy_bytes(ctx, there.view().data, ctx.place, from.data(), Place::host, there.view().bytes());
-  };
-  if (dtype == DType::f32) {
-    send(values);
-  } else {
-    std::vector<dtype::Bf16> rounded(values.size());
-    dtype::convert(values, std::span(rounded));
-    send(rounded);
-  }
+  const Tensor here(dtype, shape);
+  dtype::from_floats(values, dtype, here.view().data);
+  tensor::copy_across(ctx, here.view(), there.view());
   return there;
 }
 
-std::vector<float> to_host(const Context& ctx, const View& view) {
+std::vector<float> floats_of(const Context& ctx, const View& view) {
+  const Tensor here(view.dtype, {view.size()});
+  tensor::copy_across(ctx, view, here.view());
   std::vector<float> values(static_cast<std::size_t>(view.size()));
-  if (view.dtype == DType::f32) {
-    device::copy_bytes(ctx, values.data(), Place::host, view.data, view.place, view.bytes());
-  } else {
-    std::vector<dtype::Bf16> narrow(values.size());
-    device::copy_bytes(ctx, narrow.data(), Place::host, view.data, view.place, view.bytes());
-    dtype::convert(std::span<const dtype::Bf16>(narrow), std::span(values));
-  }
+  dtype::to_floats(view.dtype, here.view().data, values);
   return values;
 }
 

@@ -11,11 +11,11 @@
 namespace fp8::probe {
 
 /// A matrix of these values, rounded to `dtype` (f32 or bf16), at the context's place.
-tensor::Tensor to_place(const device::Context& ctx, std::span<const float> values, dtype::DType dtype,
-                        tensor::Shape shape);
+tensor::Tensor placed(const device::Context& ctx, std::span<const float> values, dtype::DType dtype,
+                      tensor::Shape shape);
 
 /// The values of a contiguous f32 or bf16 view.
-std::vector<float> to_host(const device::Context& ctx, const tensor::View& view);
+std::vector<float> floats_of(const device::Context& ctx, const tensor::View& view);
 
 /// Scratch memory for some work on a device: as much as the work takes when it is run dry.
 class Workspace {

@@ -41,7 +41,7 @@ Tensor normal(const Context& ctx, std::int64_t rows, std::int64_t columns, std::
     values[i] = pair[0];
     if (i + 1 < values.size()) values[i + 1] = pair[1];
   }
-  return to_place(ctx, values, DType::bf16, {rows, columns});
+  return placed(ctx, values, DType::bf16, {rows, columns});
 }
 
 // One fused linear with its operands and results.

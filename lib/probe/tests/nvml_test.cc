@@ -122,13 +122,15 @@ TEST(Nvml, SaysWhyItDoesNotStart) {
 
 TEST(Chips, AreFoundByName) {
   EXPECT_EQ(known_peak("NVIDIA H100 80GB HBM3, compute capability 9.0, 79.1 GiB")->fp8, 1978.9e12);
-  EXPECT_EQ(known_peak("NVIDIA H100 PCIe")->bf16, 756.4e12);
+  EXPECT_EQ(known_peak("NVIDIA H100 PCIe")->bf16, 756.5e12);
   EXPECT_EQ(known_peak("NVIDIA H200")->bf16, 989.4e12);
   EXPECT_EQ(known_peak("NVIDIA H20")->bf16, 148e12);
   EXPECT_EQ(known_peak("NVIDIA L4")->bf16, 121e12);
   EXPECT_EQ(known_peak("NVIDIA L40S")->bf16, 362.05e12);
   EXPECT_EQ(known_peak("NVIDIA A100-SXM4-80GB")->fp8, 0);
   EXPECT_FALSE(known_peak("CPU"));
+  EXPECT_FALSE(known_peak("NVIDIA H200 NVL"));
+  EXPECT_FALSE(known_peak("NVIDIA GH200 480GB"));
   EXPECT_FALSE(known_peak("NVIDIA GeForce GTX 1080"));
   EXPECT_FALSE(known_peak("NVIDIA L403"));
 }
