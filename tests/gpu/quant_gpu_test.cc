@@ -1,0 +1,98 @@
+// Casts on a GPU against the host's: codes, scales and counts bit for bit, in both layouts, as bytes and emulated.
+#include "../../lib/quant/tests/codes.h"
+#include "gpu.h"
+
+namespace fp8::quant {
+namespace {
+
+using dtype::DType;
+using tensor::Tensor;
+
+constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
+    kVectorE4m3{DType::e4m3, Granularity::vector}, kVectorE5m2{DType::e5m2, Granularity::vector};
+
+// A Quantized brought to the host with its strides, and the memory it lies in there.
+struct Brought {
+  Tensor codes, scale, inverse_scale;
+  Quantized q;
+  Brought(test::Gpu& gpu, const Quantized& there) : q(there) {
+    const bool by_row = there.contract == Contract::columns;
+    const std::int64_t span =
+        by_row ? there.codes.shape[0] * there.codes.stride[0] : there.codes.shape[1] * there.codes.stride[1];
+    bring(gpu, there.codes, {span}, codes, q.codes);
+    bring(gpu, there.scale, {there.scale.size()}, scale, q.scale);
+    bring(gpu, there.inverse_scale, {there.scale.size()}, inverse_scale, q.inverse_scale);
+  }
+
+ private:
+  static void bring(test::Gpu& gpu, const View& from, tensor::Shape span, Tensor& memory, View& to) {
+    memory = Tensor(from.dtype, span);
+    gpu.get(from, memory.view());
+    to.data = memory.view().data;
+    to.place = device::Place::host;
+  }
+};
+
+void check(test::Gpu& gpu, const Matrix& x, const Casts& casts, bool emulate) {
+  const device::Scope scope(gpu.arena());
+  Host host;
+  CastCounts expected;
+  const Both wide = quantize_both(host.context, x.view, casts, {true, &expected});
+  const Tensor counts(DType::i64, {3}), got(DType::i64, {3});
+  const View there = gpu.put(counts.view());
+  const Both both =
+      quantize_both(gpu.context(), gpu.put(x.view), casts, {true, static_cast<CastCounts*>(there.data), emulate});
+  const auto same = emulate ? expect_emulated : expect_same;
+  same(Brought(gpu, both.columns).q, wide.columns);
+  if (casts.rows.granularity != Granularity::none) same(Brought(gpu, both.rows).q, wide.rows);
+  gpu.get(there, got.view());
+  EXPECT_EQ(got.as<std::int64_t>()[0], expected.elements);
+  EXPECT_EQ(got.as<std::int64_t>()[1], expected.saturated);
+  EXPECT_EQ(got.as<std::int64_t>()[2], expected.underflowed);
+  gpu.clear();
+}
+
+TEST(QuantGpu, CodesScalesAndCountsAreTheHosts) {
+  FP8_NEED_GPU();
+  test::Gpu gpu;
+  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{1, 1},
+                                   {15, 17},
+                                   {128, 128},
+                                   {129, 257},
+                                   {3, 300},
+                                   {260, 8},
+                                   {1000, 1030}})
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const Casts& casts :
+           {Casts{kTensorE5m2, kTensorE5m2}, Casts{kVectorE4m3, kVectorE5m2}, Casts{kTensorE4m3, kTensorE5m2},
+            Casts{kVectorE4m3, kTensorE4m3}, Casts{kVectorE4m3, {}}})
+        for (const bool emulate : {false, true}) {
+          SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + (emulate ? ", emulated" : ""));
+          check(gpu, Matrix(type, rows, cols), casts, emulate);
+          check(gpu, Matrix(type, rows, cols, Layout::wide_rows), casts, emulate);
+        }
+}
+
+TEST(QuantGpu, BytesThatTravelledAreLaidOutForBothProducts) {
+  FP8_NEED_GPU();
+  test::Gpu gpu;
+  const Matrix x(DType::f32, 48, 75);
+  const float scale = 3.0f, inverse = 1.0f / scale;
+  const Tensor codes(DType::u8, {48, 75}), one(DType::f32, {1}), reciprocal(DType::f32, {1});
+  *one.as<float>() = scale;
+  *reciprocal.as<float>() = inverse;
+  Host host;
+  cast_to_bytes(host.context, x.view, DType::e4m3, &scale, codes.view(), nullptr);
+  const View there = gpu.put(codes.view()), s = gpu.put(one.view()), r = gpu.put(reciprocal.view());
+  cast_to_bytes(gpu.context(), gpu.put(x.view), DType::e4m3, s.as<float>(), there, nullptr);
+  for (const Contract contract : {Contract::columns, Contract::rows})
+    for (const bool emulate : {false, true}) {
+      const Quantized wide =
+          from_bytes(host.context, codes.view(), DType::e4m3, contract, one.view(), reciprocal.view());
+      const Quantized got = from_bytes(gpu.context(), there, DType::e4m3, contract, s, r, emulate);
+      (emulate ? expect_emulated : expect_same)(Brought(gpu, got).q, wide);
+    }
+}
+
+}  // namespace
+}  // namespace fp8::quant
