@@ -19,7 +19,8 @@ def spread(s: dict | None, form: Callable[[float], str]) -> Row:
 
 
 # Shares of what parts are measured beside that they are to reach, by the beginning of their names.
-WANTED = {"write_with_digests": 0.8, "load_with_digests": 0.8, "cast_bytes": 0.6, "cast_wide": 0.6, "adamw_block/f32_and_bf16_copy": 0.8}
+WANTED = {"write_with_digests": 0.8, "load_with_digests": 0.8, "steps beside a save": 0.98,
+          "cast_bytes": 0.6, "cast_wide": 0.6, "adamw_block/f32_and_bf16_copy": 0.8}
 
 
 def wanted(name: str) -> str:
@@ -74,6 +75,10 @@ def text(result: dict) -> str:
                      [[k["name"], *spread(k["of_plain"], _percent), wanted(k["name"]),
                        *(f"{k[c]['median']:.2f}" for c in ("GB/s", "plain_GB/s", "processor_s_per_GB", "plain_processor_s_per_GB"))]
                       for k in result["disk"]]))
+    out.append(table("Steps beside a save, with --async-save, and for how long a save holds steps up",
+                     ["", "of usual rate", "spread", "wanted", "steps", "held up s", "without s"],
+                     [[k["name"], *spread(k["of_usual_rate"], _percent), wanted(k["name"]), str(k["steps_beside"]), f"{k['wait_s']['median']:.2f}",
+                       f"{k['wait_s_sync']['median']:.2f}"] for k in result["saves"]]))
     rates = {"FLOP/s": "GFLOP/s", "bytes/s": "GB/s", "logits/s": "G logits/s"}
     rows = [[k["name"], *spread(k[c], lambda x: f"{x * 1e-9:.2f}"), unit] for k in result["ops"] for c, unit in rates.items() if c in k]
     out.append(table("Attention and element-wise operations, 4 x 512", ["", "speed", "spread", ""], rows))

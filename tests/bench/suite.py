@@ -13,6 +13,7 @@ import kernels
 import logs
 import machine
 import report
+import saves
 from machine import summary
 from steps import BATCH, Case, Workspace, cases
 
@@ -115,7 +116,8 @@ def parts(programs: Path, threads: int, quick: bool) -> dict:
         found[name] = []
         if selected(name):
             say(name)
-            entries = kernels.benchmark(programs.parent / "test" / program, threads, pattern, 0.02 if quick else 0.5, 1 if quick or name == "disk" else 3)
+            repetitions = 1 if quick or name == "disk" else 3
+            entries = kernels.benchmark(programs.parent / "test" / program, threads, pattern, 0.02 if quick else 0.5, repetitions)
             found[name] = kernels.counters(entries, counters)
     for entry in found["disk"]:  # which has its spread from pairs
         entry["of_plain"] |= {"min": entry.pop("least")["min"], "max": entry.pop("most")["max"]}
@@ -161,6 +163,10 @@ def main() -> None:
                 result["peak"].append({"rows": BATCH * t, "flop_per_s": best, "by_round": rounds_of_it,
                                        "tokens_per_s": best / (6 * kernels.matmul_parameters(space.config))})
     result |= parts(programs, threads, quick)
+    result["saves"] = []
+    if selected("saves"):
+        say("saves")
+        result["saves"] = saves.measure(folder, programs, threads, quick, rounds)
     result["logs"] = []
     if selected("log"):
         say("log")

@@ -40,6 +40,17 @@ TEST(Worker, ErrorsComeOutWhereTheResultIsFetched) {
   }
 }
 
+TEST(Worker, GivesWayBesideTheSteps) {
+  const auto priority = [](const std::atomic<bool>&) { return std::to_string(::getpriority(PRIO_PROCESS, 0)); };
+  const std::string own = priority({});
+  Worker worker;
+  worker.start(true, priority);
+  EXPECT_EQ(worker.result(), "19");
+  worker.start(false, priority);
+  EXPECT_EQ(worker.result(), own);
+  EXPECT_EQ(priority({}), own);
+}
+
 TEST(Worker, ItsEndCancels) {
   bool saw = false;
   {
