@@ -34,6 +34,7 @@ for tool in $tools; do
   ok "$tool --version" "$tool" --version
   is "$tool: the version is one line" "$(lines out) $(lines err)" "1 0"
   is "$tool: the version names the tool and the release" "$(cut -d' ' -f1-2 <out)" "$tool $(cat "$SRC/share/VERSION")"
+  is "$tool: and HDF5 where that is linked" "$(grep -c ', HDF5 1\.' out)" "$(ldd "$BIN/$tool" | grep -q libhdf5 && echo 1 || echo 0)"
 
   status "$tool: an unknown flag is status 2" 2 "$tool" --nope
   is "$tool: and one line that names it" "$(lines err) $(cut -d: -f1-2 <err)" "1 $tool: --nope"

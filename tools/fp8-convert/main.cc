@@ -3,6 +3,7 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/h5/types.h"
 #include "fp8/model/convert.h"
 
 namespace {
@@ -119,7 +120,9 @@ int convert(const cli::Arguments& arguments, const model::Origin& origin) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return cli::run(argc, argv, command(), [&](const cli::Arguments& arguments) {
-    return convert(arguments, model::origin_of("fp8-convert", cli::version(), argc, argv));
-  });
+  return cli::run(argc, argv, command(),
+                  [&](const cli::Arguments& arguments) {
+                    return convert(arguments, model::origin_of("fp8-convert", cli::version(), argc, argv));
+                  },
+                  {h5::library_version()});
 }

@@ -2,6 +2,7 @@
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/h5/types.h"
 #include "fp8/model/describe.h"
 #include "fp8/model/record.h"
 #include "report.h"
@@ -76,4 +77,4 @@ int inform(const cli::Arguments& arguments) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return cli::run(argc, argv, command(), inform); }
+int main(int argc, char** argv) { return cli::run(argc, argv, command(), inform, {h5::library_version()}); }

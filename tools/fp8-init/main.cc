@@ -5,6 +5,7 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/h5/types.h"
 #include "fp8/model/initialize.h"
 #include "fp8/model/presets.h"
 
@@ -82,7 +83,9 @@ int init(const cli::Arguments& arguments, const model::Origin& origin) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return cli::run(argc, argv, command(), [&](const cli::Arguments& arguments) {
-    return init(arguments, model::origin_of("fp8-init", cli::version(), argc, argv));
-  });
+  return cli::run(argc, argv, command(),
+                  [&](const cli::Arguments& arguments) {
+                    return init(arguments, model::origin_of("fp8-init", cli::version(), argc, argv));
+                  },
+                  {h5::library_version()});
 }

@@ -3,6 +3,7 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/h5/types.h"
 #include "fp8/model/quantize.h"
 
 namespace {
@@ -180,8 +181,10 @@ int dequantize(const cli::Arguments& arguments, const model::Origin& origin) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return cli::run(argc, argv, command(), [&](const cli::Arguments& arguments) {
-    const model::Origin origin = model::origin_of("fp8-quantize", cli::version(), argc, argv);
-    return arguments.flag("dequantize") ? dequantize(arguments, origin) : quantize(arguments, origin);
-  });
+  return cli::run(argc, argv, command(),
+                  [&](const cli::Arguments& arguments) {
+                    const model::Origin origin = model::origin_of("fp8-quantize", cli::version(), argc, argv);
+                    return arguments.flag("dequantize") ? dequantize(arguments, origin) : quantize(arguments, origin);
+                  },
+                  {h5::library_version()});
 }

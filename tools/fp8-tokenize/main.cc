@@ -4,6 +4,7 @@
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/data/tokenize.h"
+#include "fp8/h5/types.h"
 
 namespace {
 
@@ -92,4 +93,4 @@ int run_tokenize(const cli::Arguments& arguments) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return cli::run(argc, argv, command(), run_tokenize); }
+int main(int argc, char** argv) { return cli::run(argc, argv, command(), run_tokenize, {h5::library_version()}); }

@@ -93,6 +93,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   }
   const LossSum sum = evaluate_samples(ctx, world, engine, decoder, *store, *sampler, sampler->samples(), batch,
                                        setup.length, planned_forward(setup.model, setup.table, config.precision), each);
+  if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
   journal.emit(eval_record(-1, sum, config.precision, work.place()));
   journal.rethrow();
 }

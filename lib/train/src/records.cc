@@ -195,7 +195,7 @@ json::Value step_record(const Config& config, device::Place place, const StepRes
 }
 
 json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision, device::Place place) {
-  const double loss = sum.targets > 0 ? sum.loss / static_cast<double>(sum.targets) : 0;
+  const double loss = sum.loss / static_cast<double>(sum.targets);  // NaN, and so null, where no target counts
   json::Value v = json::object({{"type", "eval"}});
   json::Object& o = v.as_object();
   if (step >= 0) o.set("step", step);

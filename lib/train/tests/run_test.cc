@@ -272,6 +272,24 @@ TEST_F(Run, TooMuchMemoryIsExplainedBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(at("run")));
 }
 
+TEST_F(Run, TargetsThatDoNotCountHaveNoLoss) {
+  data::TokenWriter writer(at("none.h5"), 64, std::nullopt, true, false);
+  const std::vector<std::uint32_t> ids(33, 5);
+  writer.append(ids, std::vector<std::uint8_t>(ids.size()));
+  (void)writer.finish();
+  EvalConfig eval;
+  eval.model = at("m.h5"), eval.data = at("none.h5"), eval.seq_length = 8;
+  EXPECT_EQ(error_of([&] { evaluate(eval, *comm::solo(), {}); }),
+            at("none.h5") + ": no token of it counts as a target, so it has no loss");
+  config_.eval_data = at("none.h5"), config_.eval_every = 2, config_.keep_best = true, config_.save_every = 2;
+  config_.until_step = 2;
+  EXPECT_EQ(go(), Exit::done);
+  config_.until_step = 0;
+  EXPECT_EQ(go(), Exit::done);
+  const std::string log = read_file(at("run/log.jsonl"));
+  EXPECT_NE(log.find(R"("type":"eval","step":4,"tokens":0,"loss":null,"perplexity":null)"), std::string::npos);
+}
+
 TEST_F(Run, TenStepsThatAreNotFiniteInARow) {
   std::ignore = go(1);  // a checkpoint of step 1
   config_.steps = 30;
