@@ -166,9 +166,9 @@ check-now: all tests
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
 # Threads that work beside the steps, under ThreadSanitizer, with libraries of their own. One thread of OpenMP: GCC's runtime is not built with it.
-tsan_tests := comm_test comm_mpi_test train_test
+tsan_built := $(addprefix test/,comm_test comm_mpi_test train_test log_test) $(addprefix bin/,fp8-step fp8-init fp8-tokenize fp8-info fp8-log)
 check-tsan:
-	@$(MAKE) --no-print-directory O=$O/tsan CUDA=0 OPT=-O1 SAN=thread $(tsan_tests:%=$O/tsan/test/%)
+	@$(MAKE) --no-print-directory O=$O/tsan CUDA=0 OPT=-O1 SAN=thread $(tsan_built:%=$O/tsan/%)
 	@O=$(abspath $O)/tsan T='$T' tests/run tsan
 demo-now: all
 	@examples/1-demo/run.sh
