@@ -2,6 +2,7 @@
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/h5/types.h"
 #include "fp8/launch/supervise.h"
 
 namespace {
@@ -87,4 +88,4 @@ int resume(const cli::Arguments& arguments) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return cli::run(argc, argv, command(), resume); }
+int main(int argc, char** argv) { return cli::run(argc, argv, command(), resume, {h5::library_version()}); }
