@@ -160,10 +160,11 @@ Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, double n
   const auto count = static_cast<double>(t);
   Scalars s;
   s.lr = static_cast<float>(lr);
-  if (clip > 0) s.gradient_scale = static_cast<float>(std::min(1.0, clip / (norm + 1e-6)));
+  const Gate gate = gate_of(0, norm, clip);
+  s.gradient_scale = gate.gradient_scale;
   s.correction1 = static_cast<float>(1.0 - std::pow(static_cast<double>(settings.beta1), count));
   s.correction2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(static_cast<double>(settings.beta2), count)));
-  s.skip = std::isfinite(norm) ? 0 : 1;
+  s.skip = gate.skip;
   s.update = t;
   s.seed = seed;
   return s;
@@ -171,7 +172,7 @@ Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, double n
 
 void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
   if (ctx.place == device::Place::cuda) return cuda::set_gate(ctx, loss, square_sum, clip, gate);
-  if (!ctx.dry) *gate = gate_of(*loss, *square_sum, clip);
+  if (!ctx.dry) *gate = gate_of(*loss, std::sqrt(*square_sum), clip);
 }
 
 void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars) {

@@ -158,7 +158,7 @@ void add_sums_cuda(const Launcher& launch, const float* x, std::int64_t n, doubl
 
 template <class Sum>
 __global__ void gate_kernel(const Sum* loss, const Sum* square_sum, Sum clip, Gate* gate) {
-  if (threadIdx.x == 0) *gate = gate_of(*loss, *square_sum, clip);
+  if (threadIdx.x == 0) *gate = gate_of(*loss, sqrt(*square_sum), clip);
 }
 
 template <class Launcher>

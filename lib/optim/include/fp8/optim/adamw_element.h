@@ -43,9 +43,9 @@ inline Coefficients coefficients_of(const Settings& settings, const Scalars& sca
 /// Whether it is neither NaN nor infinite; by its bits, which no option of a compiler takes for granted.
 FP8_HD inline bool finite(double v) { return (std::bit_cast<std::uint64_t>(v) >> 52 & 0x7FFu) != 0x7FFu; }
 
-/// See set_gate().
-FP8_HD inline Gate gate_of(double loss, double square_sum, double clip) {
-  const double norm = std::sqrt(square_sum), scale = clip / (norm + 1e-6);
+/// See set_gate(); `norm` is the root of the sum of squares.
+FP8_HD inline Gate gate_of(double loss, double norm, double clip) {
+  const double scale = clip / (norm + 1e-6);
   return {.gradient_scale = clip > 0 ? static_cast<float>(scale < 1.0 ? scale : 1.0) : 1.0f,
           .skip = finite(loss) && finite(norm) ? 0 : 1};
 }
