@@ -10,13 +10,13 @@
 namespace fp8::train {
 namespace {
 
-// What the process takes beside the arena: code, libraries, heap. Products are made before: oneDNN then maps and makes
-// its kernels. Where the CPU has no bf16 products it also packs operands in memory that each thread keeps, 4 to 16 MB
-// by their shapes, of which a part is missing here.
-std::size_t program_bytes(DType type) {
-  constexpr std::int64_t kSide = 1024;
+// What the process takes beside the arena: code, libraries, heap. Where the host computes, products are made before:
+// oneDNN then maps and makes its kernels. Where the CPU has no bf16 products it also packs operands in memory that each
+// thread keeps, 4 to 16 MB by their shapes, which is missing here.
+std::size_t program_bytes(device::Place place, DType type) {
+  constexpr std::int64_t kSide = 512;
   gemm::Engine engine;
-  {
+  if (place == device::Place::host) {
     const tensor::Tensor a(type, {kSide, kSide}), b(type, {kSide, kSide}), c(DType::f32, {kSide, kSide});
     for (const View& left : {a.view(), a.view().transposed()})
       for (const View& right : {b.view(), b.view().transposed()})
@@ -51,7 +51,8 @@ MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::C
     store.begin_micro_batch(0, 1);
     decoder.forward_backward(ctx, engine, store, batch, 1, losses);
   }
-  return {arena.peak(), engine.scratch_bytes(), program_bytes(decoder_options.activation), arena.usage_at_peak()};
+  return {arena.peak(), engine.scratch_bytes(), program_bytes(ctx.place, decoder_options.activation),
+          arena.usage_at_peak()};
 }
 
 json::Value MemoryPlan::to_json() const {

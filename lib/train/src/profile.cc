@@ -154,8 +154,11 @@ std::string Profiler::trace_lines(int rank, std::int64_t origin) const {
     json::Object arguments;
     arguments.set("bytes", s.bytes);
     arguments.set("flops", s.flops);
-    for (std::size_t i = 0; i < 3; ++i)
-      if (s.mnk != decltype(s.mnk){}) arguments.set(std::string(1, "mnk"[i]), s.mnk[i]);
+    if (const auto& [m, n, k] = s.mnk; m != 0 || n != 0 || k != 0) {
+      arguments.set("m", m);
+      arguments.set("n", n);
+      arguments.set("k", k);
+    }
     add(s, s.name, device::kWorkNames[static_cast<std::size_t>(s.work)], std::move(arguments));
   }
   std::string text;
