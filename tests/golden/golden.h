@@ -13,6 +13,7 @@
 #include "fp8/base/error.h"
 #include "fp8/comm/comm.h"
 #include "fp8/device/arena.h"
+#include "fp8/device/profile.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/h5/reader.h"
@@ -105,6 +106,8 @@ class Model {
   const train::ParameterStore& store() const { return *store_; }
   /// What ran.
   const gemm::Engine& engine() const { return engine_; }
+  /// Notes from here on what operations take; the profile outlives the model.
+  void note_in(device::Profile& profile) { ctx_.profile = &profile; }
 
   /// Logits [M, V].
   Values logits(const model::Batch& batch) {

@@ -88,6 +88,23 @@ inline void check_model(const std::string& folder, const std::string& name, DTyp
   EXPECT_NEAR(model.gradient_norm(), norm, bound.grad_norm * norm);
 }
 
+/// Every kind of work of a model under FP8 tells its time, which --profile and fp8-bench's share of casts are made of.
+inline void check_profile(device::Place place) {
+  const h5::Reader expected("tests/golden/models/llama3/expected.h5");
+  GoldenBatch golden(expected);
+  Model model(model_folder("llama3"), DType::bf16, &quant::find_recipe("tensorwise"), place, true);
+  device::Profile profile;
+  profile.on = true;
+  model.note_in(profile);
+  (void)model.forward_backward(golden.batch(), 1.0);
+  std::map<device::Work, std::int64_t> ns;
+  for (const device::Span& span : profile.spans()) ns[span.work] += span.end - span.begin;
+  using device::Work;
+  for (const Work work : {Work::matmul_forward, Work::matmul_dgrad, Work::matmul_wgrad, Work::attention,
+                          Work::cross_entropy, Work::elementwise, Work::cast})
+    EXPECT_GT(ns[work], 0) << device::kWorkNames[static_cast<std::size_t>(work)];
+}
+
 /// Models that are read today.
 inline const std::vector<std::string> kModels{"llama3", "llama-tied", "qwen2", "qwen3"};
 

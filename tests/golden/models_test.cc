@@ -13,6 +13,8 @@ TEST(Models, InBf16) {
   for (const std::string& name : kModels) check_model(model_folder(name), name, DType::bf16);
 }
 
+TEST(Models, AProfileHasEveryKindOfWork) { check_profile(device::Place::host); }
+
 // A folder with the older spelling of the configuration in the place of config.json.
 std::string with_older_config(const TemporaryFolder& temporary, const std::string& name) {
   const std::string folder = temporary.at(name);

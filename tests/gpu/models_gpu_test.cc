@@ -37,14 +37,25 @@ void check_recipe(const std::string& name, const quant::Recipe& recipe, bool emu
   EXPECT_EQ(again, got) << "the same bits twice";
 }
 
+// Row scales are Hopper's alone.
+bool native(const quant::Recipe& recipe, int capability) {
+  const bool rows = recipe.x.columns.granularity == quant::Granularity::vector;
+  return rows ? capability == 90 : capability >= 89;
+}
+
 TEST(ModelsGpu, UnderEveryRecipe) {
   FP8_NEED_GPU();
-  const bool fp8 = device::Device(device::Place::cuda).compute_capability() >= 89;
+  const int capability = device::Device(device::Place::cuda).compute_capability();
   for (const quant::Recipe& recipe : quant::recipes()) {
-    if (fp8) check_recipe("llama3", recipe, false);
+    if (native(recipe, capability)) check_recipe("llama3", recipe, false);
     check_recipe("llama3", recipe, true);
   }
   check_recipe("qwen3", quant::find_recipe("tensorwise"), true);
+}
+
+TEST(ModelsGpu, AProfileHasEveryKindOfWork) {
+  FP8_NEED_GPU();
+  check_profile(device::Place::cuda);
 }
 
 }  // namespace

@@ -126,6 +126,8 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   static_cast<void>(AttentionShape(dq, dk, dv, dout, lse, documents));
   need(dq.dtype == q.dtype && same_shape(dq, q) && same_shape(dk, k), "attention", "gradients do not fit");
   need_place(ctx, "attention", q, k, v, out, lse, dout, dq, dk, dv, documents.start);
+  const device::Timer timer(ctx, device::Work::attention, "attention backward",
+                            bytes_of(q, k, v, out, lse, dout) + bytes_of(dq, dk, dv), 2.5 * shape.flops());
   if (ctx.place == device::Place::cuda)
     return attention_backward_on_device(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv);
   need(ctx.arena != nullptr, "attention", "needs an arena");
@@ -134,8 +136,6 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   const device::Scope scope(*ctx.arena);
   const View scratch = tensor::take(ctx, DType::f32, {threads, BackwardScratch<float>::floats(shape)}, "scratch");
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::attention, "attention backward",
-                            bytes_of(q, k, v, out, lse, dout) + bytes_of(dq, dk, dv), 2.5 * shape.flops());
   const Call call{q, k, v, out, lse, dout, dq, dk, dv, scale, documents};
   float* memory = scratch.as<float>();
   with_activation_type(q.dtype, "attention", [&]<class T>(T) {

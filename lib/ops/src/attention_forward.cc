@@ -119,6 +119,7 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
                        const Documents& documents, const View& out, const View& lse) {
   const AttentionShape shape(q, k, v, out, lse, documents);
   need_place(ctx, "attention", q, k, v, out, lse, documents.start);
+  const device::Timer timer(ctx, device::Work::attention, "attention", bytes_of(q, k, v, out, lse), shape.flops());
   if (ctx.place == device::Place::cuda) return attention_forward_on_device(ctx, q, k, v, scale, documents, out, lse);
   need(ctx.arena != nullptr, "attention", "needs an arena");
   const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
@@ -126,7 +127,6 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
   const device::Scope scope(*ctx.arena);
   const View scratch = tensor::take(ctx, DType::f32, {threads, ForwardScratch<float>::floats(shape)}, "scratch");
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::attention, "attention", bytes_of(q, k, v, out, lse), shape.flops());
   float *memory = scratch.as<float>(), *sums = lse.as<float>();
   with_activation_type(q.dtype, "attention", [&]<class T>(T) {
 #pragma omp parallel for schedule(dynamic) num_threads(threads)

@@ -15,7 +15,7 @@ inline constexpr int kTotalWarps = 16;                      ///< of the second p
 template <int W, class Source>
 __global__ void column_partials_kernel(Source source, std::int64_t rows, std::int64_t columns, std::int64_t each,
                                        float* partial) {
-  __shared__ float sums[kRowWarps][device::kWarp * W];
+  alignas(16) __shared__ float sums[kRowWarps][device::kWarp * W];  // of whole groups
   const int warp = static_cast<int>(threadIdx.x) / device::kWarp, lane = static_cast<int>(threadIdx.x) % device::kWarp;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * device::kWarp * W, c = first + lane * W;
   const std::int64_t begin = blockIdx.y * each, end = begin + each < rows ? begin + each : rows;

@@ -144,10 +144,10 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
   need_place(ctx, kOp, tokens, dout, dtable);
   check_embedding(kOp, tokens, dtable, dout);
   need(dtable.dtype == DType::f32, kOp, "the gradient must be float32");
-  if (ctx.place == Place::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable);
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dout) + 8 * static_cast<double>(dout.size()),
                             flops_of(dout, 1));
+  if (ctx.place == Place::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable);
+  if (ctx.dry) return;
   check_ids(kOp, tokens, dtable.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
   with_activation_type(dout.dtype, kOp, [&]<class T>(T) {

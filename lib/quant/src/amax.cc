@@ -53,9 +53,9 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contract c
   const std::int64_t expected = granularity == Granularity::tensor ? 1 : x.shape[per_row ? 0 : 1];
   if (granularity == Granularity::none || out.size() != expected || !out.contiguous())
     throw Error("amax: the result has " + std::to_string(out.size()) + " elements, not " + std::to_string(expected));
+  const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
   if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out);
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
   with_element(x, [&]<class T>() {
     float* const to = out.as<float>();
     if (granularity == Granularity::tensor)

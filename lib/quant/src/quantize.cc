@@ -18,6 +18,15 @@ using dtype::DType;
 
 constexpr std::string_view kCategory = "fp8 codes";
 
+constexpr std::string_view kQuantize = "quantize";
+
+// What a cast reads and writes: x twice, for the amax and for the codes, of which one layout takes two bytes an element
+// where they are wide, one where they are not.
+double bytes_to_quantize(const View& x, int layouts) {
+  const int each = x.place == device::Place::host ? 2 : 1;
+  return 2 * tensor::bytes_of(x) + static_cast<double>(layouts * each * x.size());
+}
+
 double flops_of(const View& v, double each) { return each * static_cast<double>(v.size()); }
 
 // Casts a matrix whose columns, not rows, have neighbouring elements, into row-major codes: pieces of a row are
@@ -94,8 +103,13 @@ Both quantize_both_on_device(const Context& ctx, const View& x, const Casts& cas
     both.rows.contract = Contract::rows;
     return both;
   }
-  for (const Cast& cast : {casts.columns, casts.rows})
-    if (cast.granularity != Granularity::none) dtype::max_of(cast.format);  // refuses what is not FP8
+  int layouts = 0;
+  for (const Cast& cast : {casts.columns, casts.rows}) {
+    if (cast.granularity == Granularity::none) continue;
+    dtype::max_of(cast.format);  // refuses what is not FP8
+    ++layouts;
+  }
+  const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, layouts), flops_of(x, 2));
   Both both = cuda::quantize(ctx, x, casts, {}, options);
   if (casts.columns.granularity == Granularity::none) both.columns = plain(x, Contract::columns);
   if (casts.rows.granularity == Granularity::none) both.rows = plain(x, Contract::rows);
@@ -123,6 +137,7 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   if (on_device(ctx)) {
     dtype::max_of(cast.format);  // refuses what is not FP8
     const bool columns = contract == Contract::columns;
+    const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
     const Both both = cuda::quantize(ctx, x, {cast, cast}, {columns, !columns}, options);
     return columns ? both.columns : both.rows;
   }
@@ -134,9 +149,7 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
               .contract = contract,
               .scale = tensor::take(ctx, DType::f32, {count}, kCategory),
               .inverse_scale = tensor::take(ctx, DType::f32, {count}, kCategory)};
-  // Read twice, for the amax and for the cast.
-  const device::Timer timer(ctx, device::Work::cast, "quantize", 2 * tensor::bytes_of(x) + tensor::bytes_of(q.codes),
-                            flops_of(x, 2));
+  const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
   CastCounts counts;
   with_grid(cast.format, [&]<class Grid>() {
     if (ctx.dry) return;
@@ -168,6 +181,7 @@ void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format,
     if (!v.contiguous() || v.size() != amax.size()) throw Error("scales_from_amax: not as many scales as magnitudes");
   }
   const float max = dtype::max_of(format);
+  const device::Timer timer(ctx, device::Work::cast, "scales", 3 * tensor::bytes_of(amax));
   if (on_device(ctx)) return cuda::scales_from_amax(ctx, amax, format, power_of_2, scales, inverse_scales);
   if (ctx.dry) return;
   for (std::int64_t i = 0; i < amax.size(); ++i) {
@@ -208,6 +222,7 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
   if (scale.size() != 1 || inverse_scale.size() != 1) throw Error("from_bytes: not one scale and one inverse scale");
   dtype::max_of(format);  // refuses what is not FP8
   const bool device = on_device(ctx);
+  const device::Timer timer(ctx, device::Work::cast, "decode", (device && !emulate ? 2 : 3) * tensor::bytes_of(codes));
   Quantized q{.codes = device ? cuda::lay_out(ctx, codes, contract)
                               : tensor::take(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
@@ -217,7 +232,6 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
               .inverse_scale = inverse_scale};
   if (device && emulate) q.codes = cuda::widen(ctx, q.codes, format);
   if (ctx.dry || device) return q;
-  const device::Timer timer(ctx, device::Work::cast, "decode", tensor::bytes_of(codes, q.codes));
   constexpr std::int64_t kPiece = 16384;
   const auto* const from = codes.as<std::uint8_t>();
   auto* const to = q.codes.as<Bf16>();
