@@ -53,7 +53,10 @@ fp8-step m.h5 --data d.h5 --out emulated --steps 1 --seq-length 64 --device cuda
 says "unless it was asked to be" '"emulated":true' sed -n 2p emulated.jsonl
 fp8-eval whole/step-00000050 --data d.h5 --seq-length 64 --device cuda >gpu.eval && fp8-eval whole/step-00000050 --data d.h5 --seq-length 64 --device cpu >cpu.eval
 result $? "an evaluation on both"
-is "and they agree to three digits" "$(field loss gpu.eval | cut -c1-4)" "$(field loss cpu.eval | cut -c1-4)"
-status "memory that does not suffice" 2 fp8-step m.h5 --data d.h5 --out x --steps 1 --device cuda --batch-size 100000000 --seq-length 256
-says "names the largest users, and what the GPU has" 'out of memory: .*activations.* on the GPU, where .* are free)$' cat err
+echo "$(field loss gpu.eval) $(field loss cpu.eval)" | awk 'NF != 2 || ($1 - $2) ^ 2 > (0.01 * $2) ^ 2 { bad = 1 } END { exit bad }'
+result $? "and they agree within 1 %"
+fp8-init llama-124m -o big.h5 >out 2>err # 586 GiB of activations in a few million rows: no product is too large by itself
+status "memory that does not suffice" 2 fp8-step big.h5 --data d.h5 --out x --steps 1 --device cuda --batch-size 2000 --seq-length 1024
+mv err told # before the next word makes it anew
+says "names the largest users, and what the GPU has" 'out of memory: .*activations.* on the GPU, where .* are free\)$' cat told
 done_testing
