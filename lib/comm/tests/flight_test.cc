@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
+#include <atomic>
+#include <future>
+#include <thread>
 
 #include "fp8_test.h"
 #include "job.h"
@@ -11,14 +13,21 @@
 namespace fp8::comm {
 namespace {
 
+constexpr double kPatience = 0.005;  // seconds; a device answers at once, or hangs
+
 /// A device that works when told to: how many of its collectives it has come to, and done.
 struct Device {
   explicit Device(Job& job, int rank)
       : flight(job.shared_board(rank), 0,
                {[this] {
+                  if (hangs.valid()) hangs.wait();
                   if (!failure.empty()) throw Error(failure);
                 },
-                [this] { aborted = true; }}) {}
+                [this] {
+                  if (hangs.valid()) hangs.wait();
+                  aborted = true;
+                },
+                kPatience}) {}
   void give(const char* name) {
     const int n = ++given;
     flight.add(
@@ -26,7 +35,8 @@ struct Device {
   }
   int given = 0, come = 0, done = 0;
   std::string failure;
-  bool aborted = false;
+  std::atomic<bool> aborted = false;
+  std::shared_future<void> hangs;  // valid: its driver answers nothing before that
   Flight flight;
 };
 
@@ -108,6 +118,23 @@ TEST(Flight, AnErrorOfADeviceEndsTheJob) {
   EXPECT_LT(job.run(100), 1);
   EXPECT_EQ(job.heard(), "1: rank 1: NCCL: remote process exited in all-gather 1");
   EXPECT_TRUE(devices[1].aborted);
+}
+
+// Not even to the order to give up. The collective is the oldest that was not done when the driver last answered.
+TEST(Flight, ADriverThatHangsKeepsNobodyFromSpeaking) {
+  for (const int hung : {0, 1}) {
+    Job job(2);
+    std::promise<void> end;
+    Devices devices(job, 2);
+    for (int r = 0; r < 2; ++r) devices[r].come = 3, devices[r].done = 2;
+    EXPECT_GE(job.run(1), 1);
+    devices[hung].hangs = end.get_future().share();
+    EXPECT_LE(job.run(100), kTimeout + 1);
+    EXPECT_EQ(job.heard(), "0: reduce-scatter 3 (step 17) did not end within 10 s, although every rank has reached it");
+    EXPECT_EQ(devices[0].aborted, hung != 0);
+    end.set_value();
+    while (!devices[0].aborted) std::this_thread::yield();  // by the thread that was left alone with it
+  }
 }
 
 TEST(Flight, IsForgottenWithItsCommunicator) {
