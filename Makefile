@@ -98,6 +98,9 @@ $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
 $(eval $(call suite_rules,golden))
 $(eval $(call suite_rules,fault,-Ilib/ckpt/tests))
 $(eval $(call suite_rules,gpu))
+$O/tests/fault/forge.o: INC := $(fault.inc) -Itests/support
+$O/test/forge: LD := $(fault.ld)
+$O/test/forge: $O/tests/fault/forge.o $(fault.libs)
 # A target in tests/fuzz is linked with libFuzzer by make fuzz, and with replay.cc, which reads its corpus, by make check.
 $(eval $(call load,tests/fuzz))
 fuzz_shared  := replay hdf5_repair
@@ -114,7 +117,7 @@ $(foreach t,$(fuzz_targets),$(eval $(call fuzz_rules,$t)))
 programs := $(TOOLS:%=$O/bin/%)
 
 all: $(programs)
-tests: $(tests) $O/test/fault.so
+tests: $(tests) $O/test/fault.so $O/test/forge
 $O/lib/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@

@@ -75,7 +75,16 @@ printf '#!/bin/sh\necho "line 1: no such terminal" >&2\nexit 3\n' >bin/gnuplot
 chmod +x bin/gnuplot
 says "gnuplot failing" '^fp8-log: gnuplot: status 3: line 1: no such terminal$' \
   env PATH="$work/bin:$PATH" fp8-log run-a.jsonl --plot lr -o b.svg
-is "nothing is left of either" "$(find . -name '*b.svg*')" ""
+printf '#!/bin/sh\necho "<svg>"\n' >bin/gnuplot # as it does, with status 0, where what it writes to is full
+says "gnuplot cut short" '^fp8-log: gnuplot: its picture is cut short$' env PATH="$work/bin:$PATH" fp8-log run-a.jsonl --plot lr -o b.svg
+for e in svg png csv; do
+  what="--plot lr"
+  [ $e != csv ] || what="--export csv"
+  # shellcheck disable=SC2086 # words on purpose
+  (ulimit -f 1 && exec fp8-log run-a.jsonl $what -o b.$e) >out 2>err
+  is "no room for a $e" "$? $(wc -l <err)" "2 1"
+done
+is "nothing is left of either" "$(find . -name '*b.[spc]*')" ""
 
 # Exports.
 ok "csv" fp8-log run-a.jsonl run-b.jsonl --export csv -o runs.csv

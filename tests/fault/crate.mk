@@ -1,2 +1,2 @@
 about := Faults: kills at every write, disks that fail, damaged files
-deps  := ckpt h5
+deps  := base json ckpt h5

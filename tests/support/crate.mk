@@ -1,2 +1,2 @@
 about := What the tests of every crate share
-deps  := base
+deps  := base ckpt json

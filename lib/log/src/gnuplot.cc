@@ -1,5 +1,6 @@
 // SVG and PNG through gnuplot. The script travels in memory as its standard input and the picture comes back as its
-// standard output: no shell, no path in the script, nothing for two processes to wait on each other for.
+// standard output: no shell, no path in the script, nothing for two processes to wait on each other for. The picture
+// comes back in memory too, since gnuplot does not notice a disk that is full.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -47,12 +48,15 @@ class MemoryFile {
     }
     if (::lseek(fd_, 0, SEEK_SET) != 0) fail("cannot rewind its script", errno);
   }
-  // What the child wrote, up to a limit.
+  // What the child wrote.
   std::string text() const {
-    std::string read(std::size_t{1} << 16U, '\0');
-    const ssize_t n = ::pread(fd_, read.data(), read.size(), 0);
-    read.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-    return read;
+    std::string all;
+    std::array<char, 1 << 16> piece{};
+    ssize_t n = 0;
+    while ((n = ::pread(fd_, piece.data(), piece.size(), static_cast<off_t>(all.size()))) > 0)
+      all.append(piece.data(), static_cast<std::size_t>(n));
+    if (n < 0) fail("cannot read what it wrote", errno);
+    return all;
   }
 
  private:
@@ -217,10 +221,9 @@ std::string first_complaint(const std::string& text) {
 }  // namespace
 
 void gnuplot_plot(const Picture& picture, Image image, const std::string& path) {
-  const MemoryFile script("fp8-plot"), errors("fp8-plot-errors");
+  const MemoryFile script("fp8-plot"), drawn("fp8-plot-picture"), errors("fp8-plot-errors");
   script.write(script_of(picture, image));
-  File output = File::open_update(path);
-  const SpawnSetup setup(script.fd(), output.fd(), errors.fd());
+  const SpawnSetup setup(script.fd(), drawn.fd(), errors.fd());
   std::string name = "gnuplot", defaults = "-d";  // -d: not the user's settings
   std::array<char*, 3> words = {name.data(), defaults.data(), nullptr};
   pid_t child = 0;
@@ -229,9 +232,14 @@ void gnuplot_plot(const Picture& picture, Image image, const std::string& path) 
   if (error != 0) fail("cannot be run", error);
   const int status = wait_for(child);
   if (status != 0) throw Error("gnuplot: status " + std::to_string(status) + ": " + first_complaint(errors.text()));
-  const std::uint64_t size = output.size();
+  const std::string text = drawn.text();
+  if (text.empty()) throw Error("gnuplot: drew nothing: " + first_complaint(errors.text()));
+  const std::string_view whole = std::string_view(text).substr(0, text.find_last_not_of('\n') + 1);
+  if (!whole.ends_with(image == Image::svg ? "</svg>" : "IEND\xAE\x42\x60\x82"))
+    throw Error("gnuplot: its picture is cut short");
+  File output = File::open_update(path);
+  output.write_all(text);
   output.close();
-  if (size == 0) throw Error("gnuplot: drew nothing: " + first_complaint(errors.text()));
 }
 
 }  // namespace fp8::log

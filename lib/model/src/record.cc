@@ -68,7 +68,7 @@ ckpt::Checkpoint open_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const bool folder = fs::is_directory(path, ignored);
-  const std::string name = fs::path(path.substr(0, path.find_last_not_of('/') + 1)).filename().string();
+  const std::string name = fs::canonical(path, ignored).filename().string();  // behind dots and links; else none
   if (name.ends_with(".tmp") && (folder || name.starts_with('.')))
     throw Error(path + ": not a checkpoint: an interrupted save left it");
   if (folder && !fs::exists(fs::path(path) / "manifest.json", ignored)) {
@@ -81,7 +81,9 @@ ckpt::Checkpoint open_checkpoint(const std::string& path) {
     }
   }
   if (is_token_file(path)) throw Error(path + ": a token file, not a checkpoint");
-  return ckpt::Checkpoint::open(path);
+  ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(path);
+  if (checkpoint.kind() == ckpt::Kind::training) (void)ckpt::counters_of(checkpoint);  // digests do not prove these
+  return checkpoint;
 }
 
 bool is_token_file(const std::string& path) {

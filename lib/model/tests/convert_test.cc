@@ -61,7 +61,7 @@ class Convert : public test::FolderTest {
       ckpt::ShardWriter writer(temporary, rank, 2, ckpt::Kind::training);
       if (rank == 0) {
         writer.document("config", config());
-        writer.document("train", json::object({{"step", 2}}));
+        writer.document("train", json::object({{"step", 2}, {"updates", 2}, {"tokens", 32}}));
         writer.document("provenance", with_origin(nullptr, {"fp8-step", "1", "fp8-step"}));
         writer.tokenizer("{}");
       }
@@ -249,7 +249,7 @@ TEST_F(Convert, MergeKeepsTheWholeTrainingState) {
   c.verify();
   EXPECT_FALSE(c.is_folder());
   EXPECT_EQ(c.kind(), ckpt::Kind::training);
-  EXPECT_EQ(c.train(), json::object({{"step", 2}}));
+  EXPECT_EQ(c.train(), json::object({{"step", 2}, {"updates", 2}, {"tokens", 32}}));
   EXPECT_EQ(c.tokenizer(), "{}");
   EXPECT_EQ(c.provenance().as_array().size(), 2U);
   EXPECT_EQ(c.tensors().size(), 4 * shapes(config()).size());

@@ -258,7 +258,7 @@ TEST_F(Quantize, ShardsOfATrainingRun) {
     ckpt::ShardWriter writer(temporary, rank, 2, ckpt::Kind::training);
     if (rank == 0) {
       writer.document("config", small_config());
-      writer.document("train", json::object({{"step", 2}}));
+      writer.document("train", json::object({{"step", 2}, {"updates", 2}, {"tokens", 32}}));
     }
     for (const auto& [name, t] : tensors) {
       for (const std::string& full : {name, "optimizer/m/" + name.substr(8)}) {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "fixture.h"
+#include "fp8/ckpt/writer.h"
 #include "fp8/json/json.h"
 
 namespace fp8::model {
@@ -54,9 +55,14 @@ TEST(Record, OtherInputIsRefused) {
 TEST(Record, WhatIsUnfinishedIsNoCheckpoint) {
   const fp8::test::TemporaryFolder folder;
   std::filesystem::create_directory(folder.at("step-00000001.tmp"));
-  for (const std::string& path :
-       {folder.at("step-00000001.tmp"), folder.at("step-00000001.tmp/"), folder.write(".m.h5.abcdefgh.tmp", "")})
+  (void)folder.write(".m.h5.abcdefgh.tmp", "");
+  std::filesystem::create_symlink("step-00000001.tmp", folder.at("step-00000001"));
+  std::filesystem::create_symlink(".m.h5.abcdefgh.tmp", folder.at("m.h5"));
+  for (const char* name : {"step-00000001.tmp", "step-00000001.tmp/", "step-00000001.tmp/.", "step-00000001",
+                           "step-00000001/", ".m.h5.abcdefgh.tmp", "m.h5"}) {
+    const std::string path = folder.at(name);
     EXPECT_EQ(error_of([&] { (void)open_checkpoint(path); }), path + ": not a checkpoint: an interrupted save left it");
+  }
   EXPECT_HOLDS(error_of([&] { (void)open_checkpoint(folder.write("mine.tmp", "")); }),
                "mine.tmp: not a checkpoint (or");
 }
@@ -71,6 +77,19 @@ TEST(Record, OriginQuotesWhatAShellWouldNotTake) {
 }
 
 class Open : public test::FolderTest {};
+
+TEST_F(Open, CountersThatAreNotARunsAreRefused) {
+  const auto said = [&](std::int64_t step) {
+    ckpt::ModelWriter writer(at("m.h5"), ckpt::Kind::training, true);
+    writer.document("config", json::object({}));
+    writer.document("train", json::object({{"step", step}, {"updates", 2}, {"tokens", 64}}));
+    writer.commit();
+    return error_of([&] { (void)open_checkpoint(at("m.h5")); });
+  };
+  EXPECT_EQ(said(2), "no error");
+  EXPECT_EQ(said(-2), at("m.h5") + ": /train: step is -2, which is below 0");
+  EXPECT_EQ(said(1), at("m.h5") + ": /train: 2 updates in 1 steps");
+}
 
 TEST_F(Open, SaysWhatItIsInstead) {
   EXPECT_NE(error_of([] { open_checkpoint(test::golden("llama3")); }).find("a Hugging Face folder, not a checkpoint"),

@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "forge.h"
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
@@ -11,6 +12,9 @@
 
 namespace fp8::train {
 namespace {
+
+using test::forge;
+using test::Forged;
 
 class Run : public FolderTest {
  protected:
@@ -186,27 +190,6 @@ TEST_F(Run, QuantizedWeightsCannotBeTrained) {
   config_.model = at("i.h5");
   EXPECT_EQ(refusal(), at("i.h5") + ": model.embed_tokens.weight: stored as int32, which cannot be trained");
   EXPECT_FALSE(std::filesystem::exists(at("run")));
-}
-
-// Commits a copy of the step `from` of a run as the step `to`, with right digests and what `change` makes of it.
-struct Forged {
-  json::Value train, config;
-  std::function<void(ckpt::TensorMeta&)> tensor = [](ckpt::TensorMeta&) {};
-};
-void forge(const std::string& from, const std::string& to, const std::function<void(Forged&)>& change) {
-  const ckpt::Checkpoint source = ckpt::Checkpoint::open(from);
-  Forged f{source.train(), source.config()};
-  change(f);
-  const std::string folder = ckpt::begin_folder(to);
-  ckpt::ShardWriter writer(folder, 0, 1, ckpt::Kind::training);
-  writer.document("config", f.config);
-  writer.document("train", f.train);
-  writer.document("provenance", source.provenance());
-  for (ckpt::TensorMeta meta : source.tensors()) {
-    f.tensor(meta);
-    if (!meta.name.empty()) writer.tensor(meta, 0, meta.rows(), std::vector<std::byte>(meta.bytes()));
-  }
-  ckpt::commit_folder(folder, to, ckpt::Kind::training, source.mesh(), {writer.finish()});
 }
 
 // What a checkpoint says is believed only where it can be: its digests may have been made by whoever forged it.

@@ -52,7 +52,8 @@ Picture picture(std::span<const Run> runs, const std::string& metric);
 std::string terminal_plot(const Picture& picture, int columns, int rows, bool colour);
 
 /// Draws the picture into the existing file `path`, 900 x 506 pixels, by running gnuplot (from PATH) without a shell
-/// and without the user's settings. Throws Error `gnuplot: reason` when it is not installed or fails.
+/// and without the user's settings. Throws Error `gnuplot: reason` when it is not installed, fails or draws half, and
+/// where `path` cannot be written.
 void gnuplot_plot(const Picture& picture, Image image, const std::string& path);
 
 }  // namespace fp8::log

@@ -31,7 +31,7 @@ json::Value checkpoint_record(const std::string& path);
 std::string resolve_checkpoint_argument(const std::string& argument, int fd = 0);
 
 /// Opens a checkpoint. Throws Error that says what `path` is where it is no checkpoint but a Hugging Face folder, a
-/// run's folder, a token file, or unfinished (`*.tmp`).
+/// run's folder, a token file, or unfinished (`*.tmp`, also behind a link), and where its counters are not a run's.
 ckpt::Checkpoint open_checkpoint(const std::string& path);
 
 /// Whether `path` is a file that begins like a token file, fp8-tokens(5). No error when it cannot be read: false.

@@ -1,0 +1,21 @@
+// forge FROM TO KEY VALUE: copies the step FROM of a run to TO, with right digests and another VALUE, JSON, for KEY in
+// /train. For tests of tools; no user is to have it.
+#include "forge.h"
+
+#include <cstdio>
+
+#include "fp8/base/error.h"
+#include "fp8/json/json.h"
+
+int main(int argc, char** argv) {
+  using namespace fp8;
+  if (argc != 5) return static_cast<int>(Exit::bad);
+  try {
+    test::forge(argv[1], argv[2],
+                [&](test::Forged& f) { f.train.as_object().set(argv[3], json::parse(argv[4], "VALUE")); });
+  } catch (const Error& e) {
+    std::fprintf(stderr, "forge: %s\n", e.what());
+    return static_cast<int>(Exit::bad);
+  }
+  return 0;
+}

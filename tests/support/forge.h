@@ -1,0 +1,37 @@
+/// Checkpoints that lie: their digests are right, and what they say is whatever a test wants.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/ckpt/writer.h"
+
+namespace fp8::test {
+
+/// What a copy may say otherwise. A tensor whose name is taken away is left out.
+struct Forged {
+  json::Value train, config;
+  std::function<void(ckpt::TensorMeta&)> tensor = [](ckpt::TensorMeta&) {};
+};
+
+/// Commits a copy of the step `from` of a run as the step `to`, of one file, with what `change` makes of it and zeros
+/// for tensors. Throws Error.
+inline void forge(const std::string& from, const std::string& to, const std::function<void(Forged&)>& change) {
+  const ckpt::Checkpoint source = ckpt::Checkpoint::open(from);
+  Forged f{source.train(), source.config()};
+  change(f);
+  const std::string folder = ckpt::begin_folder(to);
+  ckpt::ShardWriter writer(folder, 0, 1, ckpt::Kind::training);
+  writer.document("config", f.config);
+  writer.document("train", f.train);
+  writer.document("provenance", source.provenance());
+  for (ckpt::TensorMeta meta : source.tensors()) {
+    f.tensor(meta);
+    if (!meta.name.empty()) writer.tensor(meta, 0, meta.rows(), std::vector<std::byte>(meta.bytes()));
+  }
+  ckpt::commit_folder(folder, to, ckpt::Kind::training, source.mesh(), {writer.finish()});
+}
+
+}  // namespace fp8::test
