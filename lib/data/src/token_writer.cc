@@ -1,7 +1,6 @@
 // Tokens, document offsets and mask wait in files without a name; finish() copies them into the HDF5 file.
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -35,8 +34,10 @@ void naming_target(const std::string& temporary, const std::string& target, cons
 class Spool {
  public:
   Spool(const std::string& path, std::string target) : target_(std::move(target)) {
-    naming_target(path, target_, [&] { file_ = File::create_exclusive(path); });
-    std::filesystem::remove(path);
+    naming_target(path, target_, [&] {
+      file_ = File::create_exclusive(path);
+      remove_tree(path);
+    });
   }
 
   void append(std::span<const std::byte> bytes) {
