@@ -1,2 +1,2 @@
-about := Token files: made from text, JSON Lines and raw ids, read mapped, sampled sequentially or by a keyed permutation
+about := Token files: made from text, JSON Lines and raw ids, sampled sequentially or by a keyed permutation
 deps  := base json dtype h5

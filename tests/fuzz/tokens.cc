@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(std::cmp_less_equal(file.info().tokens, size), "a token has a byte");
     for (std::int64_t i = 0; i < file.info().documents; ++i)
       fuzz::require(file.document(i) < file.document(i + 1), "documents have tokens");
-    for (std::int64_t i = 0; i < file.info().tokens; ++i) (void)file.counts(i);
+    std::vector<std::uint8_t> counts(static_cast<std::size_t>(file.info().tokens));
+    file.read_mask(0, counts);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(file.info().tokens));
     file.read(0, ids);
     for (const std::int32_t id : ids)

@@ -10,10 +10,11 @@
 
 namespace fp8::test {
 
-/// What a copy may say otherwise. A tensor whose name is taken away is left out.
+/// What a copy may say otherwise. A tensor whose name is taken away is left out; `values` may change its bytes, zeros.
 struct Forged {
   json::Value train, config;
   std::function<void(ckpt::TensorMeta&)> tensor = [](ckpt::TensorMeta&) {};
+  std::function<void(const std::string& name, std::vector<std::byte>&)> values = [](const auto&, auto&) {};
 };
 
 /// Commits a copy of the step `from` of a run as the step `to`, of one file, with what `change` makes of it and zeros
@@ -29,7 +30,10 @@ inline void forge(const std::string& from, const std::string& to, const std::fun
   writer.document("provenance", source.provenance());
   for (ckpt::TensorMeta meta : source.tensors()) {
     f.tensor(meta);
-    if (!meta.name.empty()) writer.tensor(meta, 0, meta.rows(), std::vector<std::byte>(meta.bytes()));
+    if (meta.name.empty()) continue;
+    std::vector<std::byte> bytes(meta.bytes());
+    f.values(meta.name, bytes);
+    writer.tensor(meta, 0, meta.rows(), bytes);
   }
   ckpt::commit_folder(folder, to, ckpt::Kind::training, source.mesh(), {writer.finish()});
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "fp8/base/checked.h"
+#include "fp8/base/digest.h"
 #include "fp8/base/file.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/h5/reader.h"
@@ -18,6 +19,7 @@ namespace fp8::ckpt {
 namespace {
 
 constexpr std::uint64_t kMaxDocument = std::uint64_t{1} << 28;
+constexpr std::uint64_t kMaxTokenizer = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
 constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
 
@@ -43,6 +45,14 @@ std::int64_t integer_attribute(const h5::Reader& file, std::string_view key) {
   const auto* value = it == attributes.end() ? nullptr : std::get_if<std::int64_t>(&it->second);
   if (value == nullptr) throw Error(file.path() + ": attribute " + std::string(key) + " is missing or not an integer");
   return *value;
+}
+
+// The text of a document, which is small enough to be digested whenever it is read.
+std::string checked_text(const h5::Reader& reader, std::string_view name, std::uint64_t limit) {
+  std::string text = reader.read_text(name, limit);
+  if (digest_of(std::as_bytes(std::span(text))).hex() != h5::text_or_empty(reader.at(name).attributes, "digest"))
+    throw Error(reader.path() + ": /" + std::string(name) + ": damaged: its bytes differ from its digest");
+  return text;
 }
 
 // Attributes of the root that every file carries.
@@ -144,7 +154,7 @@ json::Value Checkpoint::State::document(std::string_view name, bool required) co
     if (required) throw Error(reader.path() + ": has no /" + std::string(name));
     return {};
   }
-  return json::parse(reader.read_text(name, kMaxDocument), reader.path() + ": /" + std::string(name));
+  return json::parse(checked_text(reader, name, kMaxDocument), reader.path() + ": /" + std::string(name));
 }
 
 const TensorPlaces& Checkpoint::State::places(std::string_view name) const {
@@ -203,7 +213,7 @@ const json::Value& Checkpoint::provenance() const { return state_->provenance; }
 std::optional<std::string> Checkpoint::tokenizer() const {
   const h5::Reader& reader = state_->file(0);
   if (reader.find("tokenizer") == nullptr) return std::nullopt;
-  return reader.read_text("tokenizer");
+  return checked_text(reader, "tokenizer", kMaxTokenizer);
 }
 
 const std::vector<TensorMeta>& Checkpoint::tensors() const { return state_->metas; }
@@ -281,9 +291,15 @@ void Checkpoint::read(std::string_view name, std::span<std::byte> out) const {
 std::size_t Checkpoint::file_count() const { return state_->manifest.files.size(); }
 std::string Checkpoint::file_path(std::size_t i) const { return state_->file_path(i); }
 
-void Checkpoint::verify_file(std::size_t i) const {
+void Checkpoint::verify_file(std::size_t i, const Destination& destination) const {
   state_->file(i);
-  const h5::UserBlock block = h5::verify_file(file_path(i), h5::kCheckpointMagic);
+  const auto place_of = [&](const h5::Entry& entry) -> std::span<std::byte> {
+    if (!destination || is_document(entry.name)) return {};
+    const TensorPlaces& tensor = state_->places(entry.name);
+    const auto b = std::find_if(tensor.blocks.begin(), tensor.blocks.end(), [&](const auto& x) { return x.file == i; });
+    return b == tensor.blocks.end() ? std::span<std::byte>() : destination(tensor.meta, b->begin, b->end);
+  };
+  const h5::UserBlock block = h5::verify_file(file_path(i), h5::kCheckpointMagic, place_of);
   if (block.digest != state_->manifest.files.at(i).digest) throw Error(file_path(i) + ": changed while it was read");
 }
 

@@ -77,16 +77,19 @@ std::vector<StepFolder> list_steps(const std::string& run) {
   return steps;
 }
 
+Checkpoint open_step(const StepFolder& folder) {
+  Checkpoint checkpoint = Checkpoint::open(folder.path);
+  // One under the name of another step is whole, but not what its name says.
+  if (const std::int64_t held = counters_of(checkpoint).step; held != folder.step)
+    throw Error(folder.path + ": /train: is of step " + std::to_string(held) + ", which is not that of its name");
+  return checkpoint;
+}
+
 std::optional<StepFolder> newest_valid(
     const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report) {
   for (const StepFolder& folder : list_steps(run)) {
     try {
-      const Checkpoint checkpoint = Checkpoint::open(folder.path);
-      checkpoint.verify();
-      // One under the name of another step is whole, but not what its name says.
-      if (const std::int64_t held = counters_of(checkpoint).step; held != folder.step)
-        throw Error(checkpoint.path() + ": /train: is of step " + std::to_string(held) +
-                    ", which is not that of its name");
+      open_step(folder).verify();
       return folder;
     } catch (const Error& e) {
       if (report) report(folder, e.what());

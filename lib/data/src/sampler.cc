@@ -85,8 +85,12 @@ void Sampler::sample(std::int64_t sample, std::span<std::int32_t> inputs, std::s
   tokens_->read(first, inputs);
   tokens_->read(first + 1, targets);
   if (!tokens_->info().mask) return;
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (!tokens_->counts(first + 1 + static_cast<std::int64_t>(i))) targets[i] = kIgnoredTarget;
+  std::array<std::uint8_t, 4096> counts{};
+  for (std::size_t i = 0; i < targets.size(); i += counts.size()) {
+    const auto piece = std::span(counts).first(std::min(counts.size(), targets.size() - i));
+    tokens_->read_mask(first + 1 + static_cast<std::int64_t>(i), piece);
+    for (std::size_t j = 0; j < piece.size(); ++j)
+      if (piece[j] == 0) targets[i + j] = kIgnoredTarget;
   }
 }
 

@@ -1,15 +1,12 @@
-// Reading a token file: HDF5 is asked once where the numbers lie, then the file is mapped.
-#include <sys/mman.h>
-
+// Reading a token file, by plain reads and never mapped: a file cut short while in use is an error and not a signal,
+// and what was read long ago does not count as memory of the process.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "fp8/base/error.h"
-#include "fp8/base/file.h"
 #include "fp8/data/tokens.h"
 #include "fp8/h5/reader.h"
 #include "fp8/h5/user_block.h"
@@ -19,48 +16,20 @@ namespace {
 
 using dtype::DType;
 
-// A whole file, mapped for reading.
-class Mapping {
- public:
-  Mapping() = default;
-  Mapping(const File& file, std::uint64_t size) : size_(static_cast<std::size_t>(size)) {
-    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd(), 0);
-    if (data_ == MAP_FAILED) throw_errno(file.path(), "cannot map", errno);
-  }
-  ~Mapping() {
-    if (data_ != nullptr && data_ != MAP_FAILED) ::munmap(data_, size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
+constexpr std::int64_t kPiece = std::int64_t{1} << 16;  // elements read at a time
 
-  const std::byte* data() const { return static_cast<const std::byte*>(data_); }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-// Elements may lie at any address in a file.
+// Elements of type T at `raw`, which lie at the end of the memory of `out` or elsewhere, widened from the first on:
+// what is still to be read is never behind what is written. Returns which is not below `vocab_size`; -1: none.
 template <class T>
-T load(const std::byte* base, std::int64_t i) {
-  T v;
-  std::memcpy(&v, base + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
-  return v;
-}
-
-template <class T>
-std::int64_t widen(const std::byte* base, std::int64_t first, std::span<std::int32_t> out, std::int64_t vocab_size) {
-  std::uint32_t largest = 0;
+std::int64_t widen(const std::byte* raw, std::span<std::int32_t> out, std::int64_t vocab_size) {
+  std::int64_t bad = -1;
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::uint32_t id = load<T>(base, first + static_cast<std::int64_t>(i));
-    largest = id > largest ? id : largest;
+    T id;
+    std::memcpy(&id, raw + i * sizeof(T), sizeof(T));
+    if (id >= vocab_size && bad < 0) bad = static_cast<std::int64_t>(i);
     out[i] = static_cast<std::int32_t>(id);
   }
-  if (largest < vocab_size) return -1;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (static_cast<std::uint32_t>(out[i]) >= vocab_size) return first + static_cast<std::int64_t>(i);
-  }
-  return -1;
+  return bad;
 }
 
 std::int64_t integer_attribute(const h5::Attributes& root, const std::string& path, const char* name) {
@@ -75,19 +44,14 @@ std::int64_t integer_attribute(const h5::Attributes& root, const std::string& pa
 }  // namespace
 
 struct TokenFile::State {
-  explicit State(const std::string& file, bool verify) : path(file) {
-    if (verify) h5::verify_file(path, h5::kTokensMagic);
-    const h5::Reader reader(path, h5::kTokensMagic);
-    digest = reader.stated_digest();
+  State(const std::string& file, bool verify) : reader(opened(file, verify)) {
     read_attributes(reader.group(""));
-    read_datasets(reader);
-    const File raw = File::open_read(path);
-    if (raw.size() != reader.file_bytes()) throw Error(path + ": changed while it was opened");
-    map = std::make_unique<Mapping>(raw, reader.file_bytes());
-    tokens = map->data() + reader.contiguous_offset("tokens");
-    documents = map->data() + reader.contiguous_offset("documents");
-    if (info.mask) mask = map->data() + reader.contiguous_offset("mask");
+    read_datasets();
     check_documents();
+  }
+  static h5::Reader opened(const std::string& file, bool verify) {
+    if (verify) h5::verify_file(file, h5::kTokensMagic);
+    return h5::Reader(file, h5::kTokensMagic);
   }
   void read_attributes(const h5::Attributes& root) {
     if (h5::text_or_empty(root, "format") != "fp8-tokens") throw Error(path + ": not a token file");
@@ -101,7 +65,7 @@ struct TokenFile::State {
     if (eos >= info.vocab_size) throw Error(path + ": eos is not below vocab_size");
     if (eos >= 0) info.eos = eos;
   }
-  void read_datasets(const h5::Reader& reader) {
+  void read_datasets() {
     const h5::Entry& t = reader.at("tokens");
     const h5::Entry& d = reader.at("documents");
     type = t.dtype;
@@ -121,33 +85,43 @@ struct TokenFile::State {
     }
   }
   void check_documents() const {
-    std::uint64_t before = load<std::uint64_t>(documents, 0);
-    bool increasing = before == 0;
-    for (std::int64_t i = 1; i <= info.documents && increasing; ++i) {
-      const auto next = load<std::uint64_t>(documents, i);
-      increasing = next > before;
-      before = next;
+    std::vector<std::uint64_t> offsets;
+    std::uint64_t before = 0;
+    bool increasing = true;
+    for (std::int64_t i = 0; i <= info.documents && increasing; i += kPiece) {
+      offsets.resize(static_cast<std::size_t>(std::min(kPiece, info.documents + 1 - i)));
+      read_rows("documents", i, std::span(offsets));
+      for (std::size_t j = 0; j < offsets.size(); ++j) {
+        increasing = increasing && (i == 0 && j == 0 ? offsets[j] == 0 : offsets[j] > before);
+        before = offsets[j];
+      }
     }
     if (!increasing || before != static_cast<std::uint64_t>(info.tokens)) {
       throw Error(path + ": /documents: must increase from 0 to " + std::to_string(info.tokens));
     }
   }
+  template <class T>
+  void read_rows(const char* dataset, std::int64_t first, std::span<T> out) const {
+    reader.read_rows(dataset, first, first + static_cast<std::int64_t>(out.size()), std::as_writable_bytes(out));
+  }
+  // Throws unless `count` elements from `first` on are in the file.
+  void check_range(std::int64_t first, std::size_t count) const {
+    if (first >= 0 && first <= info.tokens && std::cmp_less_equal(count, info.tokens - first)) return;
+    throw Error(path + ": tokens " + std::to_string(first) + " to " + std::to_string(first) + " + " +
+                std::to_string(count) + " are not in the file, which has " + std::to_string(info.tokens));
+  }
 
-  std::string path;
-  std::string digest;
+  h5::Reader reader;
+  const std::string& path = reader.path();
   TokenInfo info;
   DType type = DType::u8;
-  std::unique_ptr<const Mapping> map;
-  const std::byte* tokens = nullptr;
-  const std::byte* documents = nullptr;
-  const std::byte* mask = nullptr;
 };
 
 TokenFile::TokenFile(const std::string& path, bool verify) : state_(std::make_unique<State>(path, verify)) {
   if (!verify) return;
-  std::vector<std::int32_t> piece(std::size_t{1} << 16);
-  for (std::int64_t at = 0; at < info().tokens; at += static_cast<std::int64_t>(piece.size())) {
-    piece.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 16, info().tokens - at)));
+  std::vector<std::int32_t> piece;
+  for (std::int64_t at = 0; at < info().tokens; at += kPiece) {
+    piece.resize(static_cast<std::size_t>(std::min(kPiece, info().tokens - at)));
     read(at, piece);
   }
 }
@@ -158,31 +132,34 @@ TokenFile& TokenFile::operator=(TokenFile&&) noexcept = default;
 
 const std::string& TokenFile::path() const { return state_->path; }
 const TokenInfo& TokenFile::info() const { return state_->info; }
-const std::string& TokenFile::digest() const { return state_->digest; }
+const std::string& TokenFile::digest() const { return state_->reader.stated_digest(); }
 std::int64_t TokenFile::document(std::int64_t i) const {
   if (i < 0 || i > info().documents) throw Error(path() + ": no document " + std::to_string(i));
-  return static_cast<std::int64_t>(load<std::uint64_t>(state_->documents, i));
+  std::uint64_t offset = 0;
+  state_->read_rows("documents", i, std::span(&offset, 1));
+  return static_cast<std::int64_t>(offset);
 }
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   const State& s = *state_;
-  if (first < 0 || first > s.info.tokens || std::cmp_greater(out.size(), s.info.tokens - first)) {
-    throw Error(s.path + ": tokens " + std::to_string(first) + " to " + std::to_string(first) + " + " +
-                std::to_string(out.size()) + " are not in the file, which has " + std::to_string(s.info.tokens));
-  }
+  s.check_range(first, out.size());
+  // As stored they take a part of the memory that they are wanted in: its end.
+  const auto raw = std::as_writable_bytes(out).last(out.size() * dtype::size_of(s.type));
+  s.reader.read_rows("tokens", first, first + static_cast<std::int64_t>(out.size()), raw);
   std::int64_t bad = -1;
-  if (s.type == DType::u8) bad = widen<std::uint8_t>(s.tokens, first, out, s.info.vocab_size);
-  if (s.type == DType::u16) bad = widen<std::uint16_t>(s.tokens, first, out, s.info.vocab_size);
-  if (s.type == DType::u32) bad = widen<std::uint32_t>(s.tokens, first, out, s.info.vocab_size);
-  if (bad >= 0) {
-    const auto id = static_cast<std::uint32_t>(out[static_cast<std::size_t>(bad - first)]);
-    throw Error(s.path + ": token " + std::to_string(bad) + " is " + std::to_string(id) +
-                ", not below the vocabulary size " + std::to_string(s.info.vocab_size));
-  }
+  if (s.type == DType::u8) bad = widen<std::uint8_t>(raw.data(), out, s.info.vocab_size);
+  if (s.type == DType::u16) bad = widen<std::uint16_t>(raw.data(), out, s.info.vocab_size);
+  if (s.type == DType::u32) bad = widen<std::uint32_t>(raw.data(), out, s.info.vocab_size);
+  if (bad < 0) return;
+  const auto id = static_cast<std::uint32_t>(out[static_cast<std::size_t>(bad)]);
+  throw Error(s.path + ": token " + std::to_string(first + bad) + " is " + std::to_string(id) +
+              ", not below the vocabulary size " + std::to_string(s.info.vocab_size));
 }
 
-bool TokenFile::counts(std::int64_t i) const {
-  return state_->mask == nullptr || std::to_integer<int>(state_->mask[i]) != 0;
+void TokenFile::read_mask(std::int64_t first, std::span<std::uint8_t> out) const {
+  state_->check_range(first, out.size());
+  if (state_->info.mask) return state_->read_rows("mask", first, out);
+  std::fill(out.begin(), out.end(), std::uint8_t{1});
 }
 
 }  // namespace fp8::data

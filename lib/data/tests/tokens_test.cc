@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <numeric>
 
 #include "fp8/h5/reader.h"
@@ -59,7 +60,9 @@ TEST_P(TokensOfWidth, read_back) {
   EXPECT_EQ(file.info().vocab_size, vocab);
   EXPECT_EQ(file.info().eos, last);
   EXPECT_FALSE(file.info().mask);
-  EXPECT_TRUE(file.counts(1));
+  std::array<std::uint8_t, 2> counts{};
+  file.read_mask(1, counts);
+  EXPECT_EQ(counts, (std::array<std::uint8_t, 2>{1, 1}));
   EXPECT_EQ(file.document(0), 0);
   EXPECT_EQ(file.document(1), 2);
   EXPECT_EQ(file.document(2), 600002);
@@ -80,7 +83,23 @@ TEST(Tokens, mask_travels) {
   const TokenFile file(folder.at("m.h5"));
   EXPECT_TRUE(file.info().mask);
   EXPECT_FALSE(file.info().eos);
-  EXPECT_TRUE(file.counts(0) && !file.counts(1) && file.counts(2));
+  std::array<std::uint8_t, 3> counts{};
+  file.read_mask(0, counts);
+  EXPECT_EQ(counts, (std::array<std::uint8_t, 3>{1, 0, 1}));
+  EXPECT_NE(error_of([&] { file.read_mask(1, counts); }).find("are not in the file"), std::string::npos);
+}
+
+TEST(Tokens, cut_short_while_in_use_is_an_error) {
+  const TemporaryFolder folder;
+  TokenWriter writer(folder.at("t.h5"), 70000, std::nullopt, false, false);
+  writer.append(std::vector<std::uint32_t>(100000, 7));
+  writer.finish();
+  const TokenFile file(folder.at("t.h5"));
+  std::vector<std::int32_t> ids(1000);
+  file.read(99000, ids);
+  EXPECT_EQ(ids, std::vector<std::int32_t>(1000, 7));
+  std::filesystem::resize_file(folder.at("t.h5"), 4096);
+  EXPECT_NE(error_of([&] { file.read(99000, ids); }).find(folder.at("t.h5") + ": "), std::string::npos);
 }
 
 TEST(Tokens, same_tokens_make_the_same_bytes) {

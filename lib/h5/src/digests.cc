@@ -18,10 +18,13 @@ class Feeder {
   Feeder(const File& file, std::uint64_t size)
       : file_(file), buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(size, kPiece))) {}
 
-  // The bytes [begin, end), none where there are none.
-  void feed(std::uint64_t begin, std::uint64_t end, std::initializer_list<Digester*> digesters) {
+  // The bytes [begin, end), none where there are none; they are left in `into` where that has room.
+  void feed(std::uint64_t begin, std::uint64_t end, std::initializer_list<Digester*> digesters,
+            std::span<std::byte> into = {}) {
     while (begin < end) {
-      const auto piece = std::span(buffer_).first(std::min<std::uint64_t>(end - begin, buffer_.size()));
+      const std::size_t n = std::min<std::uint64_t>(end - begin, buffer_.size());
+      const auto piece = (into.empty() ? std::span(buffer_) : into).first(n);
+      if (!into.empty()) into = into.subspan(n);
       file_.pread_exact(piece, begin);
       for (Digester* d : digesters) d->update(piece);
       begin += piece.size();
@@ -58,7 +61,7 @@ FileDigests check_digests(const File& file, const std::vector<Part>& parts, std:
     if (p.bytes > 0) {
       feeder.feed(position, p.offset, {&whole, &between});
       position = p.offset + p.bytes;
-      feeder.feed(p.offset, position, {&whole, &part});
+      feeder.feed(p.offset, position, {&whole, &part}, p.into);
     }
     if (part.finish().hex() != p.digest)
       throw Error(message(file.path(), p.name, "damaged: its bytes differ from its digest"));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct Part {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::string digest;
+  std::span<std::byte> into = {};  ///< where who checks them leaves them, of `bytes` or of none
 };
 
 /// Digest of the bytes from the user block's end to `size` that lie in none of `parts`, which are sorted by offset.

@@ -58,12 +58,16 @@ UserBlock read_user_block(const std::string& path, std::string_view magic) {
   return block;
 }
 
-UserBlock verify_file(const std::string& path, std::string_view magic) {
+UserBlock verify_file(const std::string& path, std::string_view magic, const Destination& destination) {
   const Reader reader(path, magic);
   std::vector<Part> parts;
   for (const Entry& e : reader.list()) {
     parts.push_back({e.name, e.offset, e.bytes, text_or_empty(e.attributes, "digest")});
-    if (parts.back().digest.empty()) throw Error(message(path, e.name, "has no digest"));
+    Part& part = parts.back();
+    if (part.digest.empty()) throw Error(message(path, e.name, "has no digest"));
+    if (destination && e.bytes > 0) part.into = destination(e);
+    if (!part.into.empty() && part.into.size() != e.bytes)
+      throw Error(message(path, e.name, "read of another size than it has"));
   }
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.offset < b.offset; });
   if (check_digests(open_regular(path), parts, reader.file_bytes()).whole != reader.stated_digest())

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -208,6 +209,26 @@ TEST_F(RoundTrip, the_damaged_dataset_is_named) {
   write_file(at("bad.h5"), bad);
   EXPECT_HOLDS(error_of([&] { verify_file(at("bad.h5"), kCheckpointMagic); }), "bad.h5: /weights/b.weight: damaged");
   EXPECT_HOLDS(error_of([&] { Reader(at("bad.h5")).verify_datasets(); }), "bad.h5: /weights/b.weight: damaged");
+}
+
+TEST_F(RoundTrip, verifying_leaves_the_bytes_that_are_wanted) {
+  write_sample(at("a.h5"));
+  const Reader r(at("a.h5"), kCheckpointMagic);
+  std::map<std::string, std::vector<std::byte>> left;
+  verify_file(at("a.h5"), kCheckpointMagic, [&](const Entry& e) {
+    if (e.name == "weights/b.weight") return std::span<std::byte>();
+    return std::span(left[e.name] = std::vector<std::byte>(e.bytes));
+  });
+  EXPECT_GT(left.size(), 1U);
+  for (const auto& [name, bytes] : left) {
+    std::vector<std::byte> read(bytes.size());
+    r.read(name, read);
+    EXPECT_TRUE(bytes == read) << name;
+  }
+  std::array<std::byte, 1> small{};
+  EXPECT_HOLDS(
+      error_of([&] { verify_file(at("a.h5"), kCheckpointMagic, [&](const Entry&) { return std::span(small); }); }),
+      "read of another size than it has");
 }
 
 TEST_F(RoundTrip, other_lengths_are_found) {

@@ -18,15 +18,6 @@ void check_precision(const PrecisionConfig& precision) {
     throw Error("--activations: f32 needs --precision fp32 or fp8");
 }
 
-void verify_all(comm::Communicator& world, const std::string& path) {
-  comm::agree(world, [&] {
-    const ckpt::Checkpoint checkpoint = model::open_checkpoint(path);
-    const auto ranks = static_cast<std::size_t>(world.size());
-    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < checkpoint.file_count(); i += ranks)
-      checkpoint.verify_file(i);
-  });
-}
-
 void check_micro_batch(std::int64_t sequences, std::int64_t length) {
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
   if (sequences > kMost / length)

@@ -9,9 +9,6 @@ namespace fp8::train {
 // Precision and activations contradict each other.
 void check_precision(const PrecisionConfig& precision);
 
-// Reads every byte of a checkpoint against its digests; the ranks share its files. Collective.
-void verify_all(comm::Communicator& world, const std::string& path);
-
 // More tokens in a micro-batch than matmuls can number.
 void check_micro_batch(std::int64_t sequences, std::int64_t length);
 

@@ -63,7 +63,6 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
     shared = json::object({{"model", digest_of_model(config.model)}, {"data", tokens->digest()}});
   });
   check_same_on_all_ranks(world, shared);
-  verify_all(world, config.model);
   const Workplace work(config.place, config.precision, world);
   StoreOptions options = store_options(config.precision, nullptr);
   options.training = false;
@@ -71,6 +70,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   const model::DecoderOptions decoder_options{config.precision.activations, model::Recompute::none};
   std::optional<device::Arena> arena;
   std::optional<ParameterStore> store;
+  std::optional<ckpt::Checkpoint> checkpoint;
   Context ctx = work.context();
   comm::agree(world, [&] {
     arena = plan_memory(work.context(), work.group(), setup.model, setup.table, options, decoder_options, batch,
@@ -78,8 +78,9 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
                 .take(work.place());
     ctx.arena = &*arena;
     store.emplace(ctx, work.group(), setup.model, setup.table, options);
-    load(ctx, model::open_checkpoint(config.model), *store, false);
+    checkpoint.emplace(model::open_checkpoint(config.model));
   });
+  if (const auto damage = load(ctx, world, *checkpoint, *store, false)) throw comm::AgreedError(*damage);
   store->masters_changed(ctx);
   gemm::Engine engine;
   const model::Decoder decoder(setup.model, decoder_options);

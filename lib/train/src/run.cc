@@ -1,8 +1,6 @@
 // A run: check everything, find where it stands, plan memory, then step after step until it is done or asked to stop.
 #include "fp8/train/run.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -19,6 +17,7 @@
 #include "profile.h"
 #include "records.h"
 #include "saver.h"
+#include "sources.h"
 #include "workplace.h"
 
 namespace fp8::train {
@@ -40,6 +39,11 @@ struct Setup {
   gemm::Count planned;  // FP8 GEMMs of a step on this rank
 
   std::int64_t tokens_per_step() const { return checked_mul(global_batch, config.seq_length, "tokens of a step"); }
+};
+
+// The files that a run reads besides its checkpoint.
+struct Inputs {
+  std::optional<data::TokenFile> tokens, eval_tokens;
 };
 
 json::Value mesh_of(const comm::Communicator& world) {
@@ -68,23 +72,6 @@ void resolve_steps(Config& c, std::int64_t samples, std::int64_t global_batch) {
     throw Error("--decay-steps: more than the steps after warmup");
 }
 
-// Newest valid checkpoint of the run, named by rank 0; empty for a new run.
-std::string newest_of(comm::Communicator& world, const std::string& out, const Journal& journal) {
-  std::string found;
-  comm::agree(world, [&] {
-    if (world.rank() != 0) return;
-    struct stat s {};
-    if (::stat(out.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)) throw Error(out + ": exists and is not a folder");
-    const auto newest = ckpt::newest_valid(out, [&](const ckpt::StepFolder& f, const std::string& reason) {
-      journal.note(f.path + ": damaged, trying an older one: " + reason);
-    });
-    if (newest) found = newest->path;
-    if (!newest && !ckpt::list_steps(out).empty())
-      throw Error(out + ": every checkpoint in it is damaged; move them away to start again");
-  });
-  return world.all_gather(found)[0];
-}
-
 void resume_from(Setup& s, const ckpt::Checkpoint& c) {
   const std::string what = c.path() + ": /train";
   s.position = ckpt::counters_of(c);
@@ -95,6 +82,8 @@ void resume_from(Setup& s, const ckpt::Checkpoint& c) {
     if (!settings->as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
   check_same_settings(*settings, s.settings, s.config.out);
+  if (!hf::same_model(s.model, trainable_config(model::open_checkpoint(s.config.model))))
+    throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
   const auto [step, updates, tokens] = s.position;
   if (step > 0 && tokens / step != s.tokens_per_step())
     throw Error(what + ": " + std::to_string(tokens) + " tokens in " + std::to_string(step) + " steps, which have " +
@@ -102,12 +91,11 @@ void resume_from(Setup& s, const ckpt::Checkpoint& c) {
   check_moments(c, s.table);
 }
 
-Setup prepare(const Config& config, comm::Communicator& world, const data::TokenFile& tokens,
-              const std::string& newest) {
+Setup prepare(const Config& config, comm::Communicator& world, const data::TokenFile& tokens, const Sources& sources) {
   Setup s;
   s.config = config;
-  s.resuming = !newest.empty();
-  s.source = s.resuming ? newest : config.model;
+  s.resuming = sources.resuming();
+  s.source = sources.path();
   const ckpt::Checkpoint checkpoint = model::open_checkpoint(s.source);
   s.model = trainable_config(checkpoint);
   check_vocabulary(tokens, s.model);
@@ -134,9 +122,10 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
 class Run {
  public:
   Run(const Setup& setup, const Workplace& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
-      const data::TokenFile& tokens, const data::TokenFile* eval_tokens);
-  // Fills the parameters; nothing is written yet. Collective.
-  void load_state();
+      const Inputs& inputs);
+  // Fills the parameters; nothing is written yet. Returns why the checkpoint is damaged; nothing where it is not.
+  // Collective.
+  [[nodiscard]] std::optional<std::string> load_state();
   // Says what is about to run, then runs it. Collective.
   Exit go();
 
@@ -194,19 +183,19 @@ MemoryPlan plan_of(const Setup& s, const Workplace& work) {
 }
 
 Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
-         const data::TokenFile& tokens, const data::TokenFile* eval_tokens)
+         const Inputs& inputs)
     : setup_(setup),
       config_(setup.config),
       work_(work),
       world_(world),
       hooks_(hooks),
       journal_(journal),
-      eval_tokens_(eval_tokens),
+      eval_tokens_(inputs.eval_tokens ? &*inputs.eval_tokens : nullptr),
       numbers_(sizeof(StepNumbers), work.place(), "numbers of a step"),
       plan_(plan_of(setup, work)),
       ctx_(work.context()),
       decoder_(setup.model, {setup.config.precision.activations, setup.config.recompute}),
-      sampler_(tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
+      sampler_(*inputs.tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
       position_(setup.position),
       profiler_(setup.config) {
   arena_ = plan_.take(work.place());
@@ -215,12 +204,12 @@ Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, c
   batches_.emplace(config_.grad_accumulation, config_.batch_size, config_.seq_length);
 }
 
-void Run::load_state() {
+std::optional<std::string> Run::load_state() {
+  std::optional<ckpt::Checkpoint> opened;
   comm::agree(world_, [&] {
     store_.emplace(ctx_, work_.group(), setup_.model, setup_.active, options_of(config_, &numbers_in(numbers_)->casts));
     if (config_.async_save || work_.place() != device::Place::host) snapshot_.emplace(ctx_, *store_);
-    const ckpt::Checkpoint checkpoint = model::open_checkpoint(setup_.source);
-    load(ctx_, checkpoint, *store_, setup_.resuming);
+    const ckpt::Checkpoint& checkpoint = opened.emplace(model::open_checkpoint(setup_.source));
     provenance_ = setup_.resuming ? checkpoint.provenance()
                                   : model::with_origin(checkpoint.provenance(),
                                                        {"fp8-step", config_.tool_version, config_.command});
@@ -230,7 +219,9 @@ void Run::load_state() {
         SavePolicy{config_.out, config_.save_every, config_.keep, config_.milestone_every, config_.keep_best},
         position_.step);
   });
+  if (auto reason = load(ctx_, world_, *opened, *store_, setup_.resuming)) return reason;
   store_->masters_changed(ctx_);
+  return std::nullopt;
 }
 
 void Run::announce() {
@@ -388,49 +379,69 @@ void make_folder(comm::Communicator& world, const std::string& out, const Journa
   });
 }
 
+// Everything that can be found without the weights. Collective.
+Setup agreed_setup(const Config& config, comm::Communicator& world, const Inputs& inputs, const Sources& sources) {
+  Setup setup;
+  json::Value shared;
+  comm::agree(world, [&] {
+    setup = prepare(config, world, *inputs.tokens, sources);
+    if (inputs.eval_tokens) {
+      check_vocabulary(*inputs.eval_tokens, setup.model);
+      (void)data::Sampler(*inputs.eval_tokens, data::SamplerKind::sequential, 0, setup.config.seq_length, 1);
+    }
+    shared = setup.settings;
+    shared.as_object().set("eval-data", inputs.eval_tokens ? inputs.eval_tokens->digest() : "");
+  });
+  check_same_on_all_ranks(world, shared);
+  return setup;
+}
+
+// What is to be said in place of a run: that of a dry run, or that all is done.
+void tell(const Setup& setup, const Workplace& work, comm::Communicator& world, const Journal& journal) {
+  comm::agree(world, [&] {
+    if (setup.config.dry_run) {
+      journal.note("linears:\n" + fate_table(setup.model, setup.active) + "memory:\n" + plan_of(setup, work).to_text());
+    } else {
+      journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
+                   std::to_string(setup.last_step) + ", nothing to do");
+    }
+  });
+}
+
 }  // namespace
 
 Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
   Journal journal(hooks, world);
-  std::optional<data::TokenFile> tokens, eval_tokens;
+  Inputs inputs;
   comm::agree(world, [&] {
     check_flags(config);
-    tokens.emplace(config.data);
-    if (!config.eval_data.empty()) eval_tokens.emplace(config.eval_data);
+    inputs.tokens.emplace(config.data);
+    if (!config.eval_data.empty()) inputs.eval_tokens.emplace(config.eval_data);
   });
-  const std::string newest = newest_of(world, config.out, journal);
-  Setup setup;
-  json::Value shared;
-  comm::agree(world, [&] {
-    setup = prepare(config, world, *tokens, newest);
-    if (eval_tokens) {
-      check_vocabulary(*eval_tokens, setup.model);
-      (void)data::Sampler(*eval_tokens, data::SamplerKind::sequential, 0, setup.config.seq_length, 1);
+  Sources sources(world, config, journal);
+  while (true) {
+    const Setup setup = agreed_setup(config, world, inputs, sources);
+    const Workplace work(config.place, config.precision, world);
+    std::optional<Run> r;
+    std::optional<std::string> damage;
+    if (config.dry_run || setup.position.step >= setup.last_step) {
+      damage = verify(world, setup.source);
+    } else {
+      comm::agree(world, [&] { r.emplace(setup, work, world, hooks, journal, inputs); });
+      damage = r->load_state();
     }
-    shared = setup.settings;
-    shared.as_object().set("eval-data", eval_tokens ? eval_tokens->digest() : "");
-  });
-  check_same_on_all_ranks(world, shared);
-  if (!setup.resuming) verify_all(world, setup.source);
-  const Workplace work(config.place, config.precision, world);
-  if (config.dry_run) {
-    comm::agree(world, [&] {
-      journal.note("linears:\n" + fate_table(setup.model, setup.active) + "memory:\n" + plan_of(setup, work).to_text());
-    });
-    return Exit::done;
+    if (damage) {
+      sources.refuse(*damage);
+      continue;
+    }
+    if (!r) {
+      tell(setup, work, world, journal);
+      return Exit::done;
+    }
+    make_folder(world, config.out, journal);
+    comm::agree(world, [&] { journal.open(config.out); });
+    return r->go();
   }
-  if (setup.position.step >= setup.last_step) {
-    journal.note(config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
-                 std::to_string(setup.last_step) + ", nothing to do");
-    return Exit::done;
-  }
-  std::optional<Run> r;
-  comm::agree(world,
-              [&] { r.emplace(setup, work, world, hooks, journal, *tokens, eval_tokens ? &*eval_tokens : nullptr); });
-  r->load_state();
-  make_folder(world, config.out, journal);
-  comm::agree(world, [&] { journal.open(config.out); });
-  return r->go();
 }
 
 }  // namespace fp8::train

@@ -2,6 +2,7 @@
 #include "state.h"
 
 #include <algorithm>
+#include <map>
 
 #include "fp8/base/digest.h"
 #include "fp8/base/file.h"
@@ -29,25 +30,100 @@ void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name,
   }
 }
 
-void read_own(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, shard::Rows rows,
-              const View& to) {
-  if (rows.count() == 0) return;
-  if (to.place != device::Place::host) {
-    const device::Buffer staging(to.bytes(), device::Place::host, "a tensor on its way to the GPU");
-    View there = to;
-    there.place = device::Place::host;
-    there.data = staging.data();
-    read_own(ctx, checkpoint, name, rows, there);
-    return tensor::copy_across(ctx, there, to);
+// Rows that this rank owns of a stored tensor, and where they belong.
+struct Own {
+  shard::Rows rows;
+  View to;
+  std::int64_t taken = 0;  // of the rows, while files were verified
+
+  // Where rows [begin, end), stored as `type`, are to be put: nowhere unless they are own and need no conversion.
+  std::span<std::byte> take(DType type, std::int64_t begin, std::int64_t end) {
+    if (to.place != device::Place::host || type != to.dtype || begin < rows.begin || end > rows.end) return {};
+    taken += end - begin;
+    return bytes_of(to.rows(begin - rows.begin, end - rows.begin));
   }
-  if (checkpoint.at(name).dtype == to.dtype) {
-    checkpoint.read_rows(name, rows.begin, rows.end, bytes_of(to));
-  } else {
-    read_converted(checkpoint, name, rows, to);
+};
+using Wanted = std::map<std::string, Own, std::less<>>;
+
+// The largest of the values' bits, sign and all, or without the sign.
+template <class Bits>
+Bits largest_bits(const View& v, Bits mask) {
+  const auto* bits = static_cast<const Bits*>(v.data);
+  Bits largest = 0;
+#pragma omp parallel for simd schedule(static) num_threads(device::host_threads()) reduction(max : largest)
+  for (std::int64_t i = 0; i < v.size(); ++i) largest = std::max(largest, static_cast<Bits>(bits[i] & mask));
+  return largest;
+}
+
+// Throws Error where a moment has a value that no run gives it: one that is not finite, or in a second one a sign.
+void check_moment(const std::string& path, const std::string& name, const View& v) {
+  const bool second = name.starts_with(ckpt::kMomentV);
+  if (!second && !name.starts_with(ckpt::kMomentM)) return;
+  const std::uint32_t mask = second ? 0xFFFFFFFFu : 0x7FFFFFFFu;
+  const std::uint32_t largest = v.dtype == DType::f32
+                                    ? largest_bits<std::uint32_t>(v, mask) >> 16
+                                    : largest_bits<std::uint16_t>(v, static_cast<std::uint16_t>(mask >> 16));
+  if (largest >= 0x7F80u)  // exponent of infinity and NaN
+    throw Error(path + ": /" + name + ": holds a value that is not finite" + (second ? " or below 0" : ""));
+}
+
+void read_own(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, const Own& own) {
+  if (own.to.place != device::Place::host) {
+    const device::Buffer staging(own.to.bytes(), device::Place::host, "a tensor on its way to the GPU");
+    Own there = own;
+    there.to.place = device::Place::host;
+    there.to.data = staging.data();
+    read_own(ctx, checkpoint, name, there);
+    return tensor::copy_across(ctx, there.to, own.to);
   }
+  if (own.taken < own.rows.count()) {
+    if (checkpoint.at(name).dtype == own.to.dtype) {
+      checkpoint.read_rows(name, own.rows.begin, own.rows.end, bytes_of(own.to));
+    } else {
+      read_converted(checkpoint, name, own.rows, own.to);
+    }
+  }
+  check_moment(checkpoint.path(), name, own.to);
 }
 
 std::string section(std::string_view prefix, const model::Parameter& p) { return std::string(prefix) + p.name; }
+
+Wanted wanted_of(const ParameterStore& store, bool moments) {
+  Wanted wanted;
+  for (const OwnParameter& o : store.own()) {
+    if (o.rows.count() == 0) continue;
+    const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];
+    wanted.emplace(section(ckpt::kWeights, p), Own{o.rows, o.master});
+    if (!moments) continue;
+    wanted.emplace(section(ckpt::kMomentM, p), Own{o.rows, o.m});
+    wanted.emplace(section(ckpt::kMomentV, p), Own{o.rows, o.v});
+  }
+  return wanted;
+}
+
+// Runs `body` on every rank. Returns the first of the reasons why it failed, the same everywhere.
+template <class Body>
+std::optional<std::string> first_reason(comm::Communicator& world, Body&& body) {
+  std::string mine;
+  comm::agree(world, [&] {
+    try {
+      body();
+    } catch (const Error& e) {
+      mine = e.what();
+    }
+  });
+  for (const std::string& reason : world.all_gather(mine))
+    if (!reason.empty()) return reason;
+  return std::nullopt;
+}
+
+// This rank's share of the files.
+void verify_share(const comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
+                  const ckpt::Checkpoint::Destination& place) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  for (std::size_t i = static_cast<std::size_t>(world.rank()); i < checkpoint.file_count(); i += ranks)
+    checkpoint.verify_file(i, place);
+}
 
 }  // namespace
 
@@ -87,14 +163,21 @@ void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::
   }
 }
 
-void load(const Context& ctx, const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments) {
-  for (const OwnParameter& o : store.own()) {
-    const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];
-    read_own(ctx, checkpoint, section(ckpt::kWeights, p), o.rows, o.master);
-    if (!moments) continue;
-    read_own(ctx, checkpoint, section(ckpt::kMomentM, p), o.rows, o.m);
-    read_own(ctx, checkpoint, section(ckpt::kMomentV, p), o.rows, o.v);
-  }
+std::optional<std::string> verify(comm::Communicator& world, const std::string& path) {
+  return first_reason(world, [&] { verify_share(world, model::open_checkpoint(path), {}); });
+}
+
+std::optional<std::string> load(const Context& ctx, comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
+                                const ParameterStore& store, bool moments) {
+  Wanted wanted = wanted_of(store, moments);
+  const auto place = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
+    const auto it = wanted.find(meta.name);
+    return it == wanted.end() ? std::span<std::byte>() : it->second.take(meta.dtype, begin, end);
+  };
+  if (auto reason = first_reason(world, [&] { verify_share(world, checkpoint, place); })) return reason;
+  return first_reason(world, [&] {
+    for (const auto& [name, own] : wanted) read_own(ctx, checkpoint, name, own);
+  });
 }
 
 std::uint64_t shard_bytes(const std::vector<OwnParameter>& own) {

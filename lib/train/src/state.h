@@ -28,8 +28,15 @@ void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model
 // Throws Error unless both moments of every weight are there, of its shape, in a format that a run keeps them in.
 void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
-// Own rows of every weight (and of both moments when `moments`), from any number of shards.
-void load(const Context& ctx, const ckpt::Checkpoint& checkpoint, const ParameterStore& store, bool moments);
+// Reads every byte of a checkpoint against its digests; the ranks share its files. Returns why it is damaged, the same
+// on every rank; nothing where it is whole. Collective.
+std::optional<std::string> verify(comm::Communicator& world, const std::string& path);
+
+// Own rows of every weight (and of both moments when `moments`), from any number of shards, and verify(), in one go: a
+// file that holds what its reader owns is read once. Damaged is also a moment of a value that no run has. After damage
+// the store's memory is not to be believed. Collective.
+std::optional<std::string> load(const Context& ctx, comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
+                                const ParameterStore& store, bool moments);
 
 // What a save writes besides the tensors.
 struct Documents {

@@ -1,6 +1,8 @@
 // Whole runs on one rank: records, stopping, resuming, and checkpoints that cannot be trained or resumed.
 #include "fp8/train/run.h"
 
+#include <cmath>
+#include <cstring>
 #include <fstream>
 
 #include "forge.h"
@@ -236,6 +238,20 @@ TEST_F(Run, AForgedStepIsNotResumed) {
   EXPECT_EQ(tensor(v, [](ckpt::TensorMeta& m) { m.shape = {64}; }),
             ": /" + v + ": its shape is not that of the weight");
   EXPECT_NE(said([](Forged& f) { f.config.as_object().set("num_hidden_layers", 2); }), "no error");
+  EXPECT_EQ(said([](Forged& f) { f.config.as_object().set("rms_norm_eps", 0.5); }),
+            ": /config: is not the configuration of " + config_.model + ", which the run began with");
+  const auto last_value = [&](const std::string& name, float value) {
+    return said([&](Forged& f) {
+      f.values = [=](const std::string& written, std::vector<std::byte>& bytes) {
+        if (written == name) std::memcpy(bytes.data() + bytes.size() - sizeof value, &value, sizeof value);
+      };
+    });
+  };
+  const std::string m = "optimizer/m/model.norm.weight", not_finite = ": holds a value that is not finite";
+  EXPECT_EQ(last_value(m, std::nanf("")), damaged + ": /" + m + not_finite + all);
+  EXPECT_EQ(last_value(m, -INFINITY), damaged + ": /" + m + not_finite + all);
+  EXPECT_EQ(last_value(v, INFINITY), damaged + ": /" + v + not_finite + " or below 0" + all);
+  EXPECT_EQ(last_value(v, -1e-9f), damaged + ": /" + v + not_finite + " or below 0" + all);
 }
 
 TEST_F(Run, TooMuchMemoryIsExplainedBeforeAnythingIsWritten) {

@@ -53,7 +53,9 @@ void pass_on(int ranks, const std::string& from, const std::string& run, const S
     kit.store->finish_gradients(kit.ctx);
     const optim::Settings settings;
     kit.store->update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 1.0, 1.0, 0));
-    if (!from.empty()) load(kit.ctx, ckpt::Checkpoint::open(from), *kit.store, true);
+    if (!from.empty()) {
+      EXPECT_EQ(load(kit.ctx, *group, ckpt::Checkpoint::open(from), *kit.store, true), std::nullopt);
+    }
     const Documents documents{hf::to_json(config), json::object({{"step", 3}}), json::Array{},
                               json::object({{"world", ranks}}), "{}"};
     if (world().rank() == 0) std::filesystem::create_directories(run);

@@ -19,7 +19,8 @@ namespace fp8::ckpt {
 /// opened when they are first needed. Errors are Error with `path: reason` or `path: /dataset: reason`.
 class Checkpoint {
  public:
-  /// Opens `path`: a file, or a folder with manifest.json. Reads the documents and the list of tensors, no weights.
+  /// Opens `path`: a file, or a folder with manifest.json. Reads the documents, whose digests it checks, and the list
+  /// of tensors, no weights.
   static Checkpoint open(const std::string& path);
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
@@ -71,10 +72,13 @@ class Checkpoint {
   std::size_t file_count() const;
   /// Path of file i.
   std::string file_path(std::size_t i) const;
-  /// Reads every byte of file i: its digest against its user block and the manifest, each dataset's digest, its blocks
-  /// against the manifest. Ranks may share the files among them. Throws Error naming the file and, where it can be
-  /// told, the tensor.
-  void verify_file(std::size_t i) const;
+  /// Says where rows [begin, end) of a tensor are wanted: exactly (end - begin) x row_bytes() of host memory, or none.
+  using Destination = std::function<std::span<std::byte>(const TensorMeta&, std::int64_t begin, std::int64_t end)>;
+  /// Reads every byte of file i once: its digest against its user block and the manifest, each dataset's digest, its
+  /// blocks against the manifest. Ranks may share the files among them. Throws Error naming the file and, where it can
+  /// be told, the tensor. Blocks that `destination` (which may be empty) gives a place are left there as stored; when
+  /// this throws they are not to be believed.
+  void verify_file(std::size_t i, const Destination& destination = {}) const;
   /// verify_file for all files. The manifest's own digest has been checked by open().
   void verify() const;
 

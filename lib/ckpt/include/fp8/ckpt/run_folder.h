@@ -41,8 +41,11 @@ std::string step_name(std::int64_t step);
 std::optional<std::int64_t> parse_step_name(std::string_view name);
 /// Checkpoints of `run`, newest first; empty when the folder does not exist. They are not looked into.
 std::vector<StepFolder> list_steps(const std::string& run);
-/// The newest checkpoint of `run` that verify() and counters_of() accept and that is of the step in its name. Damaged
-/// ones before it are given to `report` with the reason; it may be empty.
+/// Opens a checkpoint of a run. Throws Error where its counters are not right or not of the step in its name; its
+/// weights are not read.
+Checkpoint open_step(const StepFolder& folder);
+/// The newest checkpoint of `run` that open_step() and verify() accept. Damaged ones before it are given to `report`
+/// with the reason; it may be empty.
 std::optional<StepFolder> newest_valid(
     const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report = {});
 /// Removes the oldest checkpoints of `run` until `keep` are left, sparing those that `is_protected` (may be empty) says

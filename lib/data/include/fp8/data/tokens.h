@@ -57,7 +57,7 @@ class TokenWriter {
   std::unique_ptr<State> state_;
 };
 
-/// A token file, checked and mapped read-only. Reading is const and safe from several threads.
+/// A token file, checked and open for reading. Reading is const and safe from several threads.
 class TokenFile {
  public:
   /// Opens and checks format, shapes and that documents increase; with `verify` also the digest of the whole file and
@@ -78,8 +78,9 @@ class TokenFile {
   /// Tokens [first, first + out.size()) as int32. Throws Error past the end, and naming the position of an id that is
   /// not below vocab_size.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
-  /// Whether token `i` is a target that counts: true where there is no mask. `i` must be in the file.
-  bool counts(std::int64_t i) const;
+  /// Whether tokens [first, first + out.size()) are targets that count: 0 or not; 1 where there is no mask. Throws
+  /// Error past the end.
+  void read_mask(std::int64_t first, std::span<std::uint8_t> out) const;
 
  private:
   struct State;

@@ -4,6 +4,9 @@
 /// fixed to the last byte.
 #pragma once
 
+#include <functional>
+#include <span>
+
 #include "fp8/h5/types.h"
 
 namespace fp8::h5 {
@@ -19,8 +22,11 @@ std::string format_user_block(std::string_view magic, const UserBlock& block);
 /// Reads the block of `path` and checks it against the file's size, which costs nothing. Throws Error `path: reason`
 /// when the file has no such block, is of an unknown version, or is shorter or longer than stated.
 UserBlock read_user_block(const std::string& path, std::string_view magic);
-/// Reads every byte of `path`: the whole-file digest and each dataset's. Throws Error naming the dataset that is
-/// damaged where one can be named. Returns what the block states.
-UserBlock verify_file(const std::string& path, std::string_view magic);
+/// Says where the bytes of a dataset are wanted: Entry::bytes of host memory, or none.
+using Destination = std::function<std::span<std::byte>(const Entry&)>;
+/// Reads every byte of `path` once: the whole-file digest and each dataset's. Throws Error naming the dataset that is
+/// damaged where one can be named. Returns what the block states. Bytes that `destination` (which may be empty) gives a
+/// place are left there, so that loading does not read twice; when this throws they are not to be believed.
+UserBlock verify_file(const std::string& path, std::string_view magic, const Destination& destination = {});
 
 }  // namespace fp8::h5
