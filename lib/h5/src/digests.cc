@@ -10,7 +10,7 @@
 namespace fp8::h5 {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr std::size_t kPiece = std::size_t{1} << 18;  // stays in the cache until it is digested
 
 // Feeds pieces of a file to digesters.
 class Feeder {
