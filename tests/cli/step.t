@@ -103,6 +103,7 @@ fp8-step m.h5 --config run.json --power-of-2-scales --out c >c.log 2>err
 [ "$(losses c.log)" != "$(losses a.log)" ]
 result $? "and a switch in it makes a difference"
 refused "a file that is not there" 'none.json: No such file' $full --config none.json
+refused "a file that has no end" '/dev/zero: larger than 16777216 bytes$' $full --config /dev/zero
 echo '{"lr": 1' >bad.json
 refused "a file that is no JSON" 'bad.json: line 2' $full --config bad.json
 echo '{"lrx": 1}' >bad.json

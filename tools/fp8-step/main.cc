@@ -17,7 +17,8 @@ using namespace fp8;
 cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments) {
   if (arguments.has("config")) {
     const std::string path = arguments.text("config");
-    cli::parse_config(command, json::parse_file(path), arguments, path);
+    cli::parse_config(command, json::parse_file(path, {.max_depth = 16, .max_bytes = std::size_t{1} << 24U}), arguments,
+                      path);
   }
   return arguments;
 }

@@ -182,6 +182,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
   if (s.folder) {
     const std::string name = s.path + "/" + std::string(kManifestName);
     if (!std::filesystem::exists(name, ignored)) throw Error(path + ": not a checkpoint: it has no manifest.json");
+    if (!std::filesystem::is_regular_file(name, ignored)) throw Error(name + ": not a regular file");
     s.manifest = parse_manifest(read_text_file(name, kMaxManifest), name);
     s.readers.resize(s.manifest.files.size());
   } else {

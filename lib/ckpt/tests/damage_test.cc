@@ -1,4 +1,6 @@
 // Every class of damage is found, named, and never loaded as if it were good.
+#include <sys/stat.h>
+
 #include <functional>
 
 #include "fixture.h"
@@ -95,6 +97,8 @@ TEST_F(Damage, manifest_edits) {
   }
   std::filesystem::remove(manifest());
   EXPECT_HOLDS(verify_error(at("a")), "not a checkpoint: it has no manifest.json");
+  ASSERT_EQ(::mkfifo(manifest().c_str(), 0600), 0);  // which nobody writes to
+  EXPECT_EQ(verify_error(at("a")), manifest() + ": not a regular file");
 }
 
 TEST_F(Damage, manifests_that_lie) {
