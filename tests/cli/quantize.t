@@ -65,7 +65,7 @@ status "a quantized checkpoint is not trained" 2 fp8-step q-row-e4m3.h5 --data d
 is "in one line that says what to do" "$(cat err)" "fp8-step: q-row-e4m3.h5: holds quantized weights, which cannot be trained; undo it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5"
 ok "which works" sh -c "$(sed 's/.*undo it first: //' err)"
 status "nor is it evaluated" 2 fp8-eval q-row-e4m3.h5 --data data.h5
-seen "and says so" 'fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5$'
+seen "and says so" 'which cannot be scored; undo it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5$'
 
 refuses() { # NAME REGEX COMMAND...
   name=$1 pattern=$2

@@ -40,7 +40,7 @@ struct Setup {
 Setup prepare(const EvalConfig& config, const data::TokenFile& tokens) {
   check_precision(config.precision);
   const ckpt::Checkpoint checkpoint = model::open_checkpoint(config.model);
-  Setup s{trainable_config(checkpoint), {}, 0};
+  Setup s{config_of(checkpoint, "scored"), {}, 0};
   s.length = resolved_length(config.seq_length, s.model);
   check_micro_batch(config.batch_size, s.length);
   s.table = active_table(table_with_fates(s.model, config.precision, checkpoint), config.precision);

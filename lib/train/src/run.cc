@@ -82,7 +82,7 @@ void resume_from(Setup& s, const ckpt::Checkpoint& c) {
     if (!settings->as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
   check_same_settings(*settings, s.settings, s.config.out);
-  if (!hf::same_model(s.model, trainable_config(model::open_checkpoint(s.config.model))))
+  if (!hf::same_model(s.model, config_of(model::open_checkpoint(s.config.model), "trained")))
     throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
   const auto [step, updates, tokens] = s.position;
   if (step > 0 && tokens / step != s.tokens_per_step())
@@ -97,7 +97,7 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
   s.resuming = sources.resuming();
   s.source = sources.path();
   const ckpt::Checkpoint checkpoint = model::open_checkpoint(s.source);
-  s.model = trainable_config(checkpoint);
+  s.model = config_of(checkpoint, "trained");
   check_vocabulary(tokens, s.model);
   s.config.seq_length = resolved_length(config.seq_length, s.model);
   check_micro_batch(config.batch_size, s.config.seq_length);

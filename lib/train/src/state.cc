@@ -134,10 +134,10 @@ std::string digest_of_model(const std::string& path) {
   return digest_of(std::as_bytes(std::span(manifest))).hex();
 }
 
-hf::Config trainable_config(const ckpt::Checkpoint& checkpoint) {
+hf::Config config_of(const ckpt::Checkpoint& checkpoint, std::string_view used) {
   if (checkpoint.kind() == ckpt::Kind::quantized)
-    throw Error(checkpoint.path() + ": holds quantized weights, which cannot be trained; undo it first: fp8-quantize " +
-                checkpoint.path() + " --dequantize -o model.h5");
+    throw Error(checkpoint.path() + ": holds quantized weights, which cannot be " + std::string(used) +
+                "; undo it first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
   return hf::parse_config(checkpoint.config(), checkpoint.path());
 }
 

@@ -19,8 +19,8 @@ using Position = ckpt::Counters;
 // A digest that changes when the file (or folder of shards) does, read without reading the weights.
 std::string digest_of_model(const std::string& path);
 
-// The checkpoint's configuration; throws Error when its kind cannot be trained or evaluated.
-hf::Config trainable_config(const ckpt::Checkpoint& checkpoint);
+// The checkpoint's configuration; throws Error when it is of a kind that cannot be `used` ("trained", "scored").
+hf::Config config_of(const ckpt::Checkpoint& checkpoint, std::string_view used);
 
 // Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained.
 void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);

@@ -181,7 +181,7 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   r.lr = c.schedule.rate(position.step);
   update(env, position, r.lr);
   const StepNumbers numbers = read(env);
-  r.loss = targets > 0 ? numbers.loss / static_cast<double>(targets) : 0;
+  r.loss = numbers.loss / static_cast<double>(targets);  // NaN, and so null, where no target counts
   r.grad_norm = std::sqrt(numbers.square_sum);
   r.skipped = numbers.gate.skip != 0;
   r.casts = numbers.casts_told;

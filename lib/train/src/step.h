@@ -11,7 +11,7 @@ namespace fp8::train {
 
 // What a step found.
 struct StepResult {
-  double loss = 0;          // mean over the global batch's targets, nats
+  double loss = 0;          // mean over the global batch's targets, nats; NaN where it has none
   double grad_norm = 0;     // before clipping
   double lr = 0;            // used for the update
   bool skipped = false;     // not finite: nothing was updated

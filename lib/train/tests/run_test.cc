@@ -183,6 +183,15 @@ TEST_F(Run, AProfileChangesNoNumber) {
   EXPECT_EQ(refusal(), "--profile: the run has only 4 steps");
 }
 
+TEST_F(Run, ABatchWithoutTargetsHasNoLoss) {
+  data::TokenWriter writer(at("masked.h5"), 64, std::nullopt, true, false);
+  writer.append(std::vector<std::uint32_t>(100, 3), std::vector<std::uint8_t>(100, 0));
+  (void)writer.finish();
+  config_.data = at("masked.h5"), config_.steps = 1;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(losses(), "null ");
+}
+
 TEST_F(Run, QuantizedWeightsCannotBeTrained) {
   write_model(at("q.h5"), ckpt::Kind::quantized, DType::e4m3);
   config_.model = at("q.h5");
