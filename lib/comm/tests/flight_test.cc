@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <thread>
 
@@ -13,11 +14,12 @@
 namespace fp8::comm {
 namespace {
 
-constexpr double kPatience = 0.005;  // seconds; a device answers at once, or hangs
+constexpr double kEndless = 1000,
+                 kShort = 0.05;  // seconds of patience: for devices that answer, and for one that hangs
 
 /// A device that works when told to: how many of its collectives it has come to, and done.
 struct Device {
-  explicit Device(Job& job, int rank)
+  Device(Job& job, int rank, double patience)
       : flight(job.shared_board(rank), 0,
                {[this] {
                   if (hangs.valid()) hangs.wait();
@@ -27,7 +29,7 @@ struct Device {
                   if (hangs.valid()) hangs.wait();
                   aborted = true;
                 },
-                kPatience}) {}
+                patience}) {}
   void give(const char* name) {
     const int n = ++given;
     flight.add(
@@ -43,9 +45,9 @@ struct Device {
 /// As many as the job has ranks, each given the same five collectives.
 class Devices {
  public:
-  Devices(Job& job, int size) {
+  Devices(Job& job, int size, double patience = kEndless) {
     for (int r = 0; r < size; ++r) {
-      all_.push_back(std::make_unique<Device>(job, r));
+      all_.push_back(std::make_unique<Device>(job, r, patience));
       job.board(r).at_step(17);
       for (const char* name : {"all-gather", "all-gather", "reduce-scatter", "reduce-scatter", "all-reduce"})
         all_.back()->give(name);
@@ -125,15 +127,17 @@ TEST(Flight, ADriverThatHangsKeepsNobodyFromSpeaking) {
   for (const int hung : {0, 1}) {
     Job job(2);
     std::promise<void> end;
-    Devices devices(job, 2);
+    Devices devices(job, 2, kShort);
     for (int r = 0; r < 2; ++r) devices[r].come = 3, devices[r].done = 2;
-    EXPECT_GE(job.run(1), 1);
+    EXPECT_GE(job.run(4), 4);
     devices[hung].hangs = end.get_future().share();
     EXPECT_LE(job.run(100), kTimeout + 1);
     EXPECT_EQ(job.heard(), "0: reduce-scatter 3 (step 17) did not end within 10 s, although every rank has reached it");
     EXPECT_EQ(devices[0].aborted, hung != 0);
     end.set_value();
-    while (!devices[0].aborted) std::this_thread::yield();  // by the thread that was left alone with it
+    // By the thread that was left alone with it.
+    for (int i = 0; i < 1000 && !devices[0].aborted; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(devices[0].aborted);
   }
 }
 
