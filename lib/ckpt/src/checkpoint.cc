@@ -305,7 +305,19 @@ void Checkpoint::verify_file(std::size_t i, const Destination& destination) cons
 }
 
 void Checkpoint::verify() const {
-  for (std::size_t i = 0; i < file_count(); ++i) verify_file(i);
+  std::vector<std::optional<Error>> found(file_count());
+#pragma omp parallel for schedule(dynamic) if (file_count() > 1)
+  for (std::size_t i = 0; i < file_count(); ++i) {
+    try {
+      verify_file(i);
+    } catch (const Error& e) {
+      found[i] = e;
+    } catch (const std::exception& e) {
+      found[i] = Error(file_path(i) + ": " + e.what());
+    }
+  }
+  for (const auto& error : found)
+    if (error) throw *error;
 }
 
 }  // namespace fp8::ckpt

@@ -79,7 +79,8 @@ class Checkpoint {
   /// be told, the tensor. Blocks that `destination` (which may be empty) gives a place are left there as stored; when
   /// this throws they are not to be believed.
   void verify_file(std::size_t i, const Destination& destination = {}) const;
-  /// verify_file for all files. The manifest's own digest has been checked by open().
+  /// verify_file for all files, several at a time (OpenMP's threads); throws the first file's error. The manifest's own
+  /// digest has been checked by open().
   void verify() const;
 
  private:
