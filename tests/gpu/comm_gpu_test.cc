@@ -1,4 +1,5 @@
-// NCCL's communicator on this process's GPU, alone: the cases of every communicator, and its watchdog.
+// NCCL's communicator: the cases of every communicator and its watchdog, of one rank, and of several where mpirun has
+// started them.
 #include <gtest/gtest.h>
 
 #include "../../lib/comm/tests/comm_cases.h"
@@ -20,6 +21,21 @@ TEST(NcclGpu, DoesAllThatACommunicatorDoes) {
   check_communicator(*group, gpu.context(arena));
   EXPECT_FALSE(lost);
   EXPECT_EQ(device_library_version().substr(0, 5), "NCCL ");
+}
+
+// Under mpirun on a machine with several.
+TEST(NcclGpu, SeveralRanksOneGpuEach) {
+  if (!launched()) GTEST_SKIP() << "one rank: mpirun starts several";
+  if (device::cuda_device_count() <= local_rank()) GTEST_SKIP() << "fewer GPUs than ranks";
+  Session session;
+  const device::Device gpu(device::Place::cuda, local_rank());
+  device::Arena arena(1 << 20, device::Place::cuda);
+  EXPECT_TRUE(session.world().watch(60, [](const Stall& stall) {
+    ADD_FAILURE() << stall.message();
+    abort_all(1);
+  }));
+  const std::shared_ptr<Communicator> group = on_device(session.world(), gpu.context(arena));
+  check_communicator(*group, gpu.context(arena));
 }
 
 }  // namespace

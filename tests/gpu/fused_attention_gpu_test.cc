@@ -144,6 +144,19 @@ TEST_F(FusedAttentionGpu, CudnnTakesTheCall) {
       fused_attention_backward(ctx_, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), 0.125f, {}, dq, dk, dv));
 }
 
+// Of more scores than one call keeps: the parts must lie side by side.
+TEST_F(FusedAttentionGpu, GradientsInPartsAgreeToo) {
+  memory_ = std::make_unique<device::Arena>(std::size_t{3} << 30, Place::cuda);
+  ctx_ = gpu_->context(*memory_);
+  for (const Sizes& s : {Sizes{2, 4200, 16, 4, 64}, Sizes{1, 6500, 16, 2, 64}}) {
+    const Layer inputs(s, Place::host);
+    fill(inputs.qkv, 1);
+    fill(inputs.dout, 2);
+    const Results fused = run(ctx_, s, inputs, false), plain = run(ctx_, s, inputs, true);
+    EXPECT_LE(difference(fused.gradients, plain.gradients), 0x1p-5) << "T " << s.positions;
+  }
+}
+
 TEST_F(FusedAttentionGpu, ADryRunTakesTheMemoryOfTheRun) {
   const Sizes s{2, 200, 8, 2, 64};
   const Layer inputs(s, Place::host);

@@ -10,6 +10,7 @@
 
 #include "../../lib/gemm/tests/codes.h"
 #include "../../lib/gemm/tests/matrices.h"
+#include "../../lib/gemm/tests/modes.h"
 #include "fp8/device/arena.h"
 #include "fp8/dtype/convert.h"
 #include "fp8_test.h"
@@ -265,7 +266,7 @@ TEST_F(GemmGpu, ModesThatTheChipLacksAreRefusedByName) {
   const Side gradients{.format = DType::e5m2}, micro{.format = DType::e4m3, .blocks = Blocks::row32};
   const Side rows{.format = DType::e4m3, .blocks = Blocks::row128},
       squares{.format = DType::e4m3, .blocks = Blocks::square128};
-  const auto refusal = [&](const Mode& m) { return test::error_of([&] { engine_->require(ctx_, m); }); };
+  const auto refusal = [&](const Mode& m) { return test::error_of([&] { plan_mode(*engine_, ctx_, m); }); };
   const std::string fine = "no error";
   EXPECT_EQ(refusal({}), fine) << "bf16";
   EXPECT_EQ(refusal({.a = {.format = DType::f32}, .b = {.format = DType::f32}, .c = DType::f32}), fine);

@@ -55,6 +55,14 @@ fp8-eval whole/step-00000050 --data d.h5 --seq-length 64 --device cuda >gpu.eval
 result $? "an evaluation on both"
 echo "$(field loss gpu.eval) $(field loss cpu.eval)" | awk 'NF != 2 || ($1 - $2) ^ 2 > (0.01 * $2) ^ 2 { bad = 1 } END { exit bad }'
 result $? "and they agree within 1 %"
+if [ "$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')" -ge 2 ] && command -v mpirun >/dev/null; then
+  train one --device cuda --precision fp8
+  mpirun -n 2 fp8-step m.h5 --data d.h5 --out two --steps 50 --seq-length 64 --batch-size 2 --warmup-steps 5 --lr 1e-3 --seed 7 -q --device cuda \
+    --precision fp8 >two.jsonl
+  result $? "two ranks, a GPU each"
+  near "and their losses are one's within 2e-2" two.jsonl one.jsonl 2e-2
+fi
+
 fp8-init llama-124m -o big.h5 >out 2>err # 586 GiB of activations in a few million rows: no product is too large by itself
 status "memory that does not suffice" 2 fp8-step big.h5 --data d.h5 --out x --steps 1 --device cuda --batch-size 2000 --seq-length 1024
 mv err told # before the next word makes it anew

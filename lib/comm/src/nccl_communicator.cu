@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "blocks.h"
-#include "clear_signs.cuh"
 #include "cuda.h"
 #include "flight.h"
 #include "fp8/device/cuda.h"
+#include "fp8/device/magnitudes.h"
 #include "mpi_communicator.h"
 #include "nccl_library.h"
 
@@ -77,8 +77,8 @@ class NcclCommunicator final : public Communicator {
   void all_reduce(std::span<float> values, Reduce op) override {
     if (values.empty()) return;
     const bool amax = op == Reduce::amax;
+    if (amax) device::clear_signs(device::CudaLauncher(ctx_), values.data(), std::ssize(values));
     start("all-reduce", [&](cudaStream_t stream) {
-      if (amax) clear_signs(stream, values);
       // Magnitudes order as their bits do, and NaN lies above infinity.
       nccl_.check(nccl_.AllReduce(values.data(), values.data(), values.size(), amax ? ncclInt32 : ncclFloat32,
                                   amax ? ncclMax : op_of(op), comm_, stream),

@@ -14,6 +14,8 @@ std::byte* take_memory(std::size_t bytes, const char* what);
 void release_memory(std::byte* data) noexcept;
 /// Devices; `why` says why there is none.
 int count(std::string& why);
+/// Which card device `index` is; empty where it is not told.
+std::string identity(int index);
 /// 13010 for 13.1; 0 without CUDA.
 int runtime();
 /// A new stream on device `index`, which becomes current.

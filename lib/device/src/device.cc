@@ -19,6 +19,8 @@ std::string why_no_cuda() {
   return cuda::count(why) > 0 ? std::string() : why;
 }
 
+std::string cuda_identity(int index) { return cuda::identity(index); }
+
 std::string runtime_version() {
   const int version = cuda::runtime();
   return version == 0 ? std::string()

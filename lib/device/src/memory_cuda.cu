@@ -108,6 +108,21 @@ int count(std::string& why) {
   return 0;
 }
 
+std::string identity(int index) {
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char c : properties.uuid.bytes) {
+    text += kDigits[static_cast<unsigned char>(c) >> 4];
+    text += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return text;
+}
+
 int runtime() { return CUDART_VERSION; }
 
 Stream* open(int index) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "fp8/device/kernel.h"
+#include "fp8/device/magnitudes.h"
 
 namespace fp8::device {
 namespace {
@@ -81,6 +82,19 @@ TEST(Shim, BlocksShareMemoryBehindBarriers) {
   launch("shift", dim3(3), dim3(64), shift, x.data(), 150);
   for (int i = 0; i < 150; ++i) EXPECT_EQ(x[static_cast<std::size_t>(i)], i % 64 == 0 ? -1 : i - 1);
   EXPECT_EQ(launch.launches, 1);
+}
+
+TEST(Kernel, MagnitudesHaveNoSign) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> numbers{-0.0f, 1.5f, -1.5f, -inf, inf, -nan, nan, -std::numeric_limits<float>::denorm_min()};
+  for (const std::int64_t n : {0, 1, 31, 255, 256, 257, 1000}) {
+    std::vector<unsigned> values(static_cast<std::size_t>(n) + 1);
+    const auto of = [&](std::size_t i) { return std::bit_cast<unsigned>(numbers[i % numbers.size()]); };
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = of(i);
+    clear_signs(shim::Launcher(), reinterpret_cast<float*>(values.data()), n);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(values[i], static_cast<std::int64_t>(i) < n ? of(i) & 0x7FFFFFFFu : of(i)) << i << " of " << n;
+  }
 }
 
 }  // namespace

@@ -80,24 +80,6 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Optio
   check_bias(options.bias, c, place);
 }
 
-// Memory that is never touched, at an address like that of a large buffer.
-View nowhere(Place place, DType dtype, tensor::Shape shape) {
-  return tensor::make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 62), dtype, place, shape);  // NOLINT
-}
-
-// The small matrix of a mode, [outer, K] = [256, 256], both multiples of every block.
-Operand sample(const Mode::Side& side, Place place) {
-  constexpr std::int64_t kSide = 256;
-  const bool fp8 = is_fp8(side.format);
-  const DType storage = !fp8 ? side.format : place == Place::cuda ? DType::u8 : DType::bf16;
-  Operand o{nowhere(place, storage, {kSide, kSide}), side.format, {}, side.blocks};
-  if (fp8) o.inverse_scale = nowhere(place, DType::f32, {side.vector ? kSide : 1});
-  if (side.blocks == Blocks::row128) o.inverse_scale = nowhere(place, DType::f32, {2, kSide}).transposed();
-  if (side.blocks == Blocks::square128) o.inverse_scale = nowhere(place, DType::f32, {2, 4}).columns(0, 2);
-  if (side.blocks == Blocks::row32) o.inverse_scale = nowhere(place, DType::e8m0, {kSide * 8});
-  return o;
-}
-
 // What a GEMM's time counts as.
 device::Work work_of(Role role) {
   constexpr std::array kWorks{device::Work::matmul_forward, device::Work::matmul_dgrad, device::Work::matmul_wgrad,
@@ -144,16 +126,6 @@ void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, cons
       impl_->counts.by[static_cast<std::size_t>(options.role)][static_cast<std::size_t>(kind_of(a.format, b.format))];
   ++count.gemms;
   count.flops += flops;
-}
-
-void Engine::require(const Context& ctx, const Mode& mode) {
-  const Operand a = sample(mode.a, ctx.place), b = sample(mode.b, ctx.place);
-  Operand turned = b;
-  turned.matrix = b.matrix.transposed();
-  Context dry = ctx;
-  dry.dry = true;
-  const View c = nowhere(ctx.place, mode.c, {a.matrix.shape[0], b.matrix.shape[0]});
-  impl_->run(dry, a, turned, c, {Role::other, mode.accumulate, mode.fast_accumulation, {}});
 }
 
 const Counts& Engine::counts() const { return impl_->counts; }

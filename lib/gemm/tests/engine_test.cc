@@ -5,6 +5,7 @@
 
 #include "fp8_test.h"
 #include "matrices.h"
+#include "modes.h"
 #include "plan.h"
 
 namespace fp8::gemm::testing {
@@ -195,16 +196,16 @@ TEST_F(EngineTest, RefusesScalesAndBiasThatDoNotFit) {
             "matrix multiply: bias must be 8 contiguous float32 or bfloat16");
 }
 
-TEST_F(EngineTest, RequireTriesOneOfEveryMode) {
+TEST_F(EngineTest, PlansOneOfEveryMode) {
   using Side = Mode::Side;
   const Side bf16{}, f32{.format = DType::f32}, one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
   const Side blocks{.format = DType::e4m3, .blocks = Blocks::row128};
   for (const Mode& m : {Mode{.a = bf16, .b = bf16},
                         {.a = f32, .b = f32, .c = DType::f32, .accumulate = true},
                         {.a = one, .b = many, .fast_accumulation = true}})
-    engine_.require(Context{}, m);
+    plan_mode(engine_, Context{}, m);
   EXPECT_EQ(engine_.counts().by[3][2].gemms, 0) << "nothing ran";
-  EXPECT_EQ(test::error_of([&] { engine_.require(Context{}, {.a = blocks, .b = blocks}); }),
+  EXPECT_EQ(test::error_of([&] { plan_mode(engine_, Context{}, {.a = blocks, .b = blocks}); }),
             "matrix multiply: A: scales for blocks belong to FP8 codes on a GPU");
 }
 
@@ -218,7 +219,7 @@ TEST_F(EngineTest, PlansForAGpuThatIsNotHere) {
   const Side rows{.format = DType::e4m3, .blocks = Blocks::row128},
       squares{.format = DType::e4m3, .blocks = Blocks::square128};
   const Side micro{.format = DType::e4m3, .blocks = Blocks::row32};
-  const std::string missing = test::error_of([&] { engine_.require(dry, {}); });
+  const std::string missing = test::error_of([&] { plan_mode(engine_, dry, {}); });
   if (missing != "no error") GTEST_SKIP() << missing;
   EXPECT_EQ(engine_.scratch_bytes(), std::size_t{32} << 20);
   for (const Mode& m : {Mode{.a = one, .b = one, .fast_accumulation = true},
@@ -226,10 +227,10 @@ TEST_F(EngineTest, PlansForAGpuThatIsNotHere) {
                         {.a = rows, .b = squares},
                         {.a = micro, .b = micro},
                         {.a = rows, .b = rows, .c = DType::f32, .accumulate = true}})
-    engine_.require(dry, m);
-  engine_.require(dry, {.a = many, .b = one});
+    plan_mode(engine_, dry, m);
+  plan_mode(engine_, dry, {.a = many, .b = one});
   EXPECT_EQ(engine_.scratch_bytes(), (std::size_t{32} << 20) + 256 * sizeof(float)) << "one scale is repeated";
-  EXPECT_EQ(test::error_of([&] { engine_.require(dry, {.a = squares, .b = squares}); }),
+  EXPECT_EQ(test::error_of([&] { plan_mode(engine_, dry, {.a = squares, .b = squares}); }),
             "matrix multiply: A with scales for 128x128 and B with scales for 128x128 is not offered by cuBLASLt");
   Context real = dry;
   real.dry = false;

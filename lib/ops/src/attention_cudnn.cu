@@ -191,6 +191,11 @@ bool run(const Context& ctx, const FusedAttention& call, std::unordered_map<std:
   return true;
 }
 
+// Where head h of sequence b begins in a view [B, T, heads, D].
+void* head_of(const View& v, std::int64_t b, std::int64_t h) {
+  return v.as<dtype::Bf16>() + b * v.stride[0] + h * v.stride[2];
+}
+
 }  // namespace
 
 bool fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
@@ -203,16 +208,25 @@ bool fused_attention_backward(const Context& ctx, const View& q, const View& k, 
                               const View& lse, const View& dout, float scale, const Documents& documents,
                               const View& dq, const View& dk, const View& dv) {
   const auto call = fused_backward_of(q, k, v, out, dout, scale, documents, dq, dk, dv);
-  return call && run(ctx, *call,
-                     {{kQ, q.data},
-                      {kK, k.data},
-                      {kV, v.data},
-                      {kOut, out.data},
-                      {kLse, lse.data},
-                      {kDout, dout.data},
-                      {kDq, dq.data},
-                      {kDk, dk.data},
-                      {kDv, dv.data}});
+  if (!call) return false;
+  const FusedParts parts = parts_of(*call);
+  for (std::int64_t i = 0; i < parts.sequences * parts.groups; ++i) {
+    const std::int64_t b = i / parts.groups * parts.each.batch, part = i % parts.groups;
+    const std::int64_t h = part * parts.each.heads, g = part * parts.each.groups;
+    // All are alike: if cuDNN takes the first it takes the others.
+    if (!run(ctx, parts.each,
+             {{kQ, head_of(q, b, h)},
+              {kK, head_of(k, b, g)},
+              {kV, head_of(v, b, g)},
+              {kOut, head_of(out, b, h)},
+              {kLse, lse.as<float>() + b * lse.stride[0] + h * lse.stride[1]},
+              {kDout, head_of(dout, b, h)},
+              {kDq, head_of(dq, b, h)},
+              {kDk, head_of(dk, b, g)},
+              {kDv, head_of(dv, b, g)}}))
+      return false;
+  }
+  return true;
 }
 
 std::int64_t fused_plans_for(const FusedAttention& call, int capability, const std::string& device_json) {

@@ -20,8 +20,32 @@ FusedAttention::Strides strides_of(const View& v) { return {v.stride[0], v.strid
 
 }  // namespace
 
+// Source: cuDNN frontend 1.32, scaled_dot_product_flash_attention.h, "dP workspace".
+std::int64_t FusedAttention::score_bytes() const {
+  const std::int64_t padded = (positions + 127) / 128 * 128;
+  return backward ? 2 * batch * heads * padded * padded : 0;
+}
+
 std::int64_t FusedAttention::assumed_workspace() const {
-  return backward ? batch * heads * positions * (4 * dim + 8) : 0;
+  return backward ? score_bytes() + batch * heads * positions * (4 * dim + 8) : 0;
+}
+
+FusedParts parts_of(const FusedAttention& call, std::int64_t most) {
+  // The fewest equal parts of `count`, of which `fit` are to be in one.
+  const auto fewest = [](std::int64_t count, std::int64_t fit) {
+    std::int64_t parts = 1;
+    while (count % parts != 0 || count / parts > fit) ++parts;
+    return parts;
+  };
+  FusedParts parts{.each = call};
+  if (call.score_bytes() <= most) return parts;
+  const std::int64_t of_sequence = call.score_bytes() / call.batch, of_group = of_sequence / call.groups;
+  parts.sequences = fewest(call.batch, std::max<std::int64_t>(1, most / of_sequence));
+  parts.each.batch /= parts.sequences;
+  if (parts.each.batch == 1) parts.groups = fewest(call.groups, std::max<std::int64_t>(1, most / of_group));
+  parts.each.groups /= parts.groups;
+  parts.each.heads /= parts.groups;
+  return parts;
 }
 
 std::optional<FusedAttention> fused_forward_of(const View& q, const View& k, const View& v, float scale,

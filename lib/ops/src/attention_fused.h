@@ -25,10 +25,25 @@ struct FusedAttention {
   /// Order without meaning, for the map.
   auto operator<=>(const FusedAttention&) const = default;
 
-  /// Bytes of workspace where no device is there to ask, an estimate: for the gradients dq in f32 and two numbers a row
-  /// of scores, none for the forward pass.
+  /// Bytes of all scores' gradients in bf16, which cuDNN keeps for the sake of determinism, and for no other pass.
+  std::int64_t score_bytes() const;
+  /// Bytes of workspace where no device is there to ask, an estimate: for the gradients those of the scores, dk and dv
+  /// of every head and two numbers a row, none for the forward pass.
   std::int64_t assumed_workspace() const;
 };
+
+/// A call cut into equal ones, which are made one after another: `sequences` times `groups` of them, each with
+/// `each.batch` sequences and `each.groups` groups, from the first ones on.
+struct FusedParts {
+  FusedAttention each;                     ///< any of them
+  std::int64_t sequences = 1, groups = 1;  ///< parts along each
+};
+
+/// Bytes of scores that a call may keep: beyond it a part keeps the chip busy by itself.
+inline constexpr std::int64_t kMostScores = std::int64_t{1} << 30;
+
+/// The fewest parts whose scores take no more than `most` bytes; one head group of one sequence is the smallest part.
+FusedParts parts_of(const FusedAttention& call, std::int64_t most = kMostScores);
 
 /// A call of attention_forward as one of cuDNN's, or nothing. The views fit each other already.
 std::optional<FusedAttention> fused_forward_of(const View& q, const View& k, const View& v, float scale,

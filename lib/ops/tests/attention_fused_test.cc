@@ -85,6 +85,28 @@ TEST(FusedAttention, LeavesTheRestToOtherKernels) {
   EXPECT_FALSE(in_place.backward()) << "others still read v";
 }
 
+TEST(FusedAttention, GradientsThatKeepTooManyScoresAreMadeInParts) {
+  const auto parts = [](std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t g) {
+    const FusedAttention call = *Layer(b, t, h, g, 64).backward();
+    const FusedParts p = parts_of(call);
+    EXPECT_EQ(p.each.batch * p.sequences, call.batch);
+    EXPECT_EQ(p.each.groups * p.groups, call.groups);
+    EXPECT_EQ(p.each.heads * p.groups, call.heads);
+    EXPECT_EQ(p.each.q, call.q) << "where they lie";
+    EXPECT_TRUE(p.each.score_bytes() <= kMostScores || (p.each.batch == 1 && p.each.groups == 1));
+    return std::pair(p.sequences, p.groups);
+  };
+  using Parts = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(parts(4, 2048, 32, 8), (Parts{1, 1})) << "2^30 bytes";
+  EXPECT_EQ(parts(4, 2049, 32, 8), (Parts{2, 1}));
+  EXPECT_EQ(parts(3, 4096, 32, 8), (Parts{3, 1}));
+  EXPECT_EQ(parts(6, 2048, 32, 8), (Parts{2, 1}));
+  EXPECT_EQ(parts(2, 8192, 32, 8), (Parts{2, 4}));
+  EXPECT_EQ(parts(1, 8192, 12, 3), (Parts{1, 3})) << "two of three would fit, and are no equal parts";
+  EXPECT_EQ(parts(1, 65536, 16, 2), (Parts{1, 2})) << "no smaller part";
+  EXPECT_EQ(Layer(4, 65536, 16, 16, 64).forward()->score_bytes(), 0);
+}
+
 // What cuDNN says of an H100 with 80 GB, by the names that it reads.
 constexpr const char* kHopper =
     R"({"deviceName":"NVIDIA H100 80GB HBM3","cudaDeviceId":0,"deviceVer":900,"driverVer":13000,"isTccDriver":0,

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "arrays.h"
-#include "fp8/device/kernel.h"
+#include "fp8/device/magnitudes.h"
 #include "fp8/optim/adamw_element.h"
 
 namespace fp8::optim {
@@ -62,12 +62,6 @@ __global__ void adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
   if (threadIdx.x == 0) atomicMax(amax, largest);
 }
 
-// The magnitude that was there takes part, without its sign.
-template <class Bits>
-__global__ void clear_sign_kernel(Bits* amax) {
-  if (threadIdx.x == 0) *amax &= 0x7FFFFFFFu;
-}
-
 // Calls f with a float or a Bf16, after the type, which was checked.
 template <class F>
 void with_stored(dtype::DType type, F&& f) {
@@ -87,7 +81,7 @@ void adamw_cuda(const Launcher& launch, const Block& block, const Settings& sett
                    scalars.skip != 0,
                    scalars.gate};
   auto* const amax = static_cast<unsigned*>(block.amax.data);
-  if (amax != nullptr) launch("adamw: amax", dim3(1), dim3(32), clear_sign_kernel<unsigned>, amax);
+  if (amax != nullptr) device::clear_signs(launch, block.amax.as<float>(), 1);  // what was there takes part
   const std::int64_t noise_blocks =
       (block.first_element + n + kNoiseBlock - 1) / kNoiseBlock - block.first_element / kNoiseBlock;
   const std::int64_t threads = noise_blocks * kNoiseLanes;

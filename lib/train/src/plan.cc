@@ -85,7 +85,9 @@ std::string MemoryPlan::largest_users() const {
 
 device::Arena MemoryPlan::take(device::Place place) const {
   try {
-    return {bytes, place};
+    device::Arena arena(bytes, place);
+    const device::Buffer beside(place == device::Place::host ? 0 : scratch, place, "matmul scratch");  // is there room
+    return arena;
   } catch (const Error& e) {
     const std::string reason = e.what(), known = "out of memory: ";
     if (reason.rfind(known, 0) != 0) throw;

@@ -10,28 +10,47 @@ using device::Place;
 
 constexpr int kFirstFp8 = 89;  // compute capability of the first chips with FP8 matmuls
 
-// Whether every rank has a GPU of its own; otherwise, why this one has not.
-std::string why_not_cuda() {
-  const int devices = device::cuda_device_count();
+// Why this rank has no GPU of its own, as far as it can see by itself; empty where it has.
+std::string why_not_cuda(int devices, int index) {
   if (devices == 0) return device::why_no_cuda();
-  if (comm::local_rank() < devices) return {};
-  return std::to_string(devices) + (devices == 1 ? " GPU serves one rank" : " GPUs serve as many ranks") +
-         ", and there are more on this machine";
+  if (index < devices) return {};
+  return std::to_string(devices) + " GPUs serve as many ranks, and there are more on this machine";
 }
 
-Place choose(std::optional<Place> wanted, comm::Communicator& world) {
-  if (wanted == Place::host) return Place::host;
-  const std::string why = why_not_cuda();
+// What a rank has found.
+struct Choice {
+  Place place;
+  int index;  // of the GPU
+};
+
+Choice choose(std::optional<Place> wanted, comm::Communicator& world) {
+  if (wanted == Place::host) return {Place::host, 0};
+  const int devices = device::cuda_device_count(), index = gpu_of(comm::local_rank(), devices);
+  const std::string why = why_not_cuda(devices, index);
+  const std::vector<std::string> cards = world.all_gather(why.empty() ? device::cuda_identity(index) : std::string());
+  const std::string shared = why_shared(cards);
   if (wanted)
     comm::agree(world, [&] {
-      if (!why.empty()) throw Error("--device cuda: " + why);
+      if (!why.empty() || !shared.empty()) throw Error("--device cuda: " + (why.empty() ? shared : why));
     });
-  std::int64_t can = why.empty() ? 1 : 0;
+  std::int64_t can = why.empty() && shared.empty() ? 1 : 0;
   world.all_reduce(std::span<std::int64_t>(&can, 1), comm::Reduce::min);
-  return can != 0 ? Place::cuda : Place::host;
+  return {can != 0 ? Place::cuda : Place::host, index};
 }
 
 }  // namespace
+
+int gpu_of(int local_rank, int devices) { return devices == 1 ? 0 : local_rank; }
+
+std::string why_shared(std::span<const std::string> cards) {
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    const auto other = std::find(cards.begin(), cards.begin() + static_cast<std::ptrdiff_t>(i), cards[i]);
+    if (!cards[i].empty() && other != cards.begin() + static_cast<std::ptrdiff_t>(i))
+      return "ranks " + std::to_string(other - cards.begin()) + " and " + std::to_string(i) +
+             " have the same GPU, which serves one";
+  }
+  return {};
+}
 
 void check_fp8(const PrecisionConfig& precision, Place place, int capability, const std::string& name) {
   const bool native = precision.precision == Precision::fp8 && !precision.emulate && place == Place::cuda;
@@ -41,11 +60,11 @@ void check_fp8(const PrecisionConfig& precision, Place place, int capability, co
 }
 
 Workplace::Workplace(std::optional<Place> wanted, const PrecisionConfig& precision, comm::Communicator& world) {
-  const Place place = choose(wanted, world);
+  const Choice chosen = choose(wanted, world);
   comm::agree(world, [&] {
-    device_ = std::make_unique<device::Device>(place, place == Place::host ? 0 : comm::local_rank());
+    device_ = std::make_unique<device::Device>(chosen.place, chosen.place == Place::host ? 0 : chosen.index);
     context_ = device_->context();
-    check_fp8(precision, place, device_->compute_capability(), device_->name());
+    check_fp8(precision, chosen.place, device_->compute_capability(), device_->name());
   });
   group_ = comm::on_device(world, context_);
 }

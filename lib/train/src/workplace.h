@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "fp8/comm/device.h"
 #include "fp8/train/config.h"
@@ -13,6 +15,14 @@ namespace fp8::train {
 // Throws Error naming what may be done instead where FP8 is asked for of a GPU before compute capability 8.9 (89) and
 // not emulated.
 void check_fp8(const PrecisionConfig& precision, device::Place place, int capability, const std::string& name);
+
+// The GPU of a rank that sees `devices` of them: the one with its number on the machine, or the only one, since
+// launchers may show every rank just its own.
+int gpu_of(int local_rank, int devices);
+
+// Why ranks cannot have the cards they have found, by rank, as cuda_identity() tells; empty where no two are the same.
+// One that is empty is nobody's.
+std::string why_shared(std::span<const std::string> cards);
 
 class Workplace {
  public:

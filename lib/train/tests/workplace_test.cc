@@ -1,4 +1,5 @@
-// Which GPUs FP8 is refused on, and memory that does not suffice, where no GPU is needed to see it.
+// Which GPU a rank takes, which ones FP8 is refused on, and memory that does not suffice, where no GPU is needed to see
+// it.
 #include "workplace.h"
 
 #include "helpers.h"
@@ -30,6 +31,16 @@ TEST(CheckFp8, RefusesChipsBeforeItUnlessItIsEmulated) {
   EXPECT_EQ(refusal(asked(Precision::fp8, true), Place::cuda, 80), "no error");
   EXPECT_EQ(refusal(asked(Precision::bf16, false), Place::cuda, 80), "no error");
   EXPECT_EQ(refusal(asked(Precision::fp8, false), Place::host, 0), "no error");
+}
+
+TEST(Gpus, OneForEachRank) {
+  EXPECT_EQ(gpu_of(3, 8), 3);
+  EXPECT_EQ(gpu_of(3, 2), 3) << "there is none";
+  EXPECT_EQ(gpu_of(3, 1), 0) << "the only one that this rank was shown";
+  const std::vector<std::string> apart{"a", "b", "", "c", ""}, twice{"a", "", "b", "c", "b"};
+  EXPECT_EQ(why_shared(apart), "");
+  EXPECT_EQ(why_shared({}), "");
+  EXPECT_EQ(why_shared(twice), "ranks 2 and 4 have the same GPU, which serves one");
 }
 
 TEST(MemoryPlan, WhatDoesNotFitIsToldWithItsLargestUsers) {

@@ -39,6 +39,10 @@ int cuda_device_count();
 /// Why cuda_device_count() is 0, in one line without a full stop; empty where it is not.
 std::string why_no_cuda();
 
+/// Which card this process's CUDA device `index` is: its UUID in hexadecimal digits, the same in every process that
+/// sees it. Empty where it is not told.
+std::string cuda_identity(int index);
+
 /// Opens a place for work: nothing for the host; for CUDA makes device `index` current on this thread and owns a stream
 /// on it. One per process. Throws Error naming what is missing.
 class Device {

@@ -69,20 +69,6 @@ struct Counts {
   Counts operator-(const Counts& earlier) const;
 };
 
-/// A kind of multiplication without its sizes, to ask beforehand whether a device has it.
-struct Mode {
-  /// One operand of it.
-  struct Side {
-    DType format = DType::bf16;    ///< f32, bf16, e4m3, e5m2; FP8 means codes
-    bool vector = false;           ///< an inverse scale for each row of A, column of B
-    Blocks blocks = Blocks::none;  ///< or for blocks of elements
-  };
-  Side a, b;                       ///< operands
-  DType c = DType::bf16;           ///< result, f32 or bf16
-  bool accumulate = false;         ///< added to C
-  bool fast_accumulation = false;  ///< see Options
-};
-
 /// How bf16 storage is multiplied on the host. Both sum exact products in f32, in their own orders.
 enum class HostBf16 : std::uint8_t {
   detect,  ///< native where the CPU has AVX-512 BF16, else upcast, which is then the faster by 2.8
@@ -111,10 +97,6 @@ class Engine {
   /// bytes and are as long, fast accumulation is that of the tensor cores, and what this chip or library does not offer
   /// is an Error that names it, in a dry run already when ctx has a stream. Deterministic for one chip and library.
   void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options);
-
-  /// Makes the plan of a small multiplication of this mode where ctx.place says, and runs nothing. Throws Error that
-  /// names the mode where the chip or the library has none. For what a recipe will need, before the first step.
-  void require(const Context& ctx, const Mode& mode);
 
   /// What ran since the engine was made.
   const Counts& counts() const;

@@ -1,5 +1,5 @@
 /// Rotary positions and causal grouped-query attention. Attention works in blocks with an online softmax and a true
-/// backward; no T x T matrix exists. Sums and softmax in f32.
+/// backward; no T x T matrix exists but in cuDNN's backward pass. Sums and softmax in f32.
 ///   B sequences, T positions, H query heads, G key/value heads (H % G == 0), D elements a head
 /// Views are [B, T, heads, D] with unit last stride, so that they may be parts of one fused projection. Host or device,
 /// as the context says; a device takes heads of at most 256 elements.
@@ -35,7 +35,8 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
 
 /// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v
 /// themselves. Deterministic, whatever the number of threads. Scratch: on the host about 2 T D floats of a
-/// thread; on a device B T H floats and copies of dk and dv.
+/// thread; on a device B T H floats and copies of dk and dv, or where cuDNN works two bytes of every score of as many
+/// heads as need 1 GiB, of one group's at least.
 void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                         const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
                         const View& dk, const View& dv);
