@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tools that write one file, killed at every call by which they change something: the file is what it was, or what it is to be, and what is
-# left of the attempt is taken by no reader. Where the call fails instead, that is said in a line, and nothing is left.
+# left of the attempt is taken by no reader. The next start removes
+# it, with a line. Where the call fails instead, that is said in a line, and nothing is left.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
@@ -61,7 +62,10 @@ campaign() { # COMMAND...: writes out.h5
     done
   done
   rm -rf .out*
+  kill_at kill $((committed - 2)) "$@" # all is written, and has the other name
   "$@" >../out 2>../err || complain "the same command again fails"
+  for left in .out.h5.*; do [ ! -e "$left" ] || complain "$left stays"; done
+  [ "$(wc -l <../err) $(grep -c "^$1: .*/\.out\.h5\..*\.tmp: left over from an interrupted save, removed$" ../err)" = "1 1" ] || complain "left-overs are not told of"
   cmp -s out.h5 ../new || complain "the same command again writes something else"
   nothing_lost "$1: $failed calls that fail" $failed
 }

@@ -40,6 +40,15 @@ void rename_new(const std::string& from, const std::string& to) {
 constexpr std::size_t kSuffixLetters = 8;
 constexpr std::string_view kUnfinished = ".tmp";
 
+// A lock of this open file alone, whatever else the process opens and closes, and none of the two kinds that HDF5
+// takes; false where another has it, or where there are no locks.
+bool take_lock(int fd) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  return ::fcntl(fd, F_OFD_SETLK, &whole) == 0;
+}
+
 std::string random_suffix() {
   std::uint64_t bits = 0;
   if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) throw_errno("getrandom", "", errno);
@@ -75,7 +84,8 @@ AtomicFile::AtomicFile(const std::string& target, bool force) : target_(target),
   const std::string temporary =
       parent_directory(target) + "/." + name + "." + random_suffix() + std::string(kUnfinished);
   try {
-    File::create_exclusive(temporary).close();
+    lock_ = File::create_exclusive(temporary);
+    (void)take_lock(lock_.fd());  // where there are no locks, nothing is taken for a leftover either
   } catch (const Error& e) {
     throw Error(target + std::string(e.what()).substr(temporary.size()));  // the user knows only the target
   }
@@ -100,14 +110,22 @@ void AtomicFile::commit() {
   fsync_directory(parent_directory(target_));
 }
 
-void remove_leftovers(const std::string& target) {
+std::vector<std::string> remove_leftovers(const std::string& target) {
   const std::string begin = "." + std::filesystem::path(target).filename().string() + ".";
-  const std::size_t length = begin.size() + kSuffixLetters + kUnfinished.size();
+  std::vector<std::string> removed;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(parent_directory(target), error)) {
     const std::string name = entry.path().filename().string();
-    if (name.size() == length && name.starts_with(begin) && name.ends_with(kUnfinished)) remove_tree(entry.path());
+    // Behind the ending may be the name of a part.
+    if (!name.starts_with(begin) || name.find(kUnfinished, begin.size()) != begin.size() + kSuffixLetters) continue;
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(entry.symlink_status(ignored))) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    const bool left = fd >= 0 && take_lock(fd);
+    if (left) remove_tree(removed.emplace_back(entry.path().string()));
+    if (fd >= 0) ::close(fd);
   }
+  return removed;
 }
 
 void commit_directory(const std::string& temporary, const std::string& final_path) {

@@ -42,9 +42,23 @@ TEST(AtomicFile, LeftoversOfATargetAreRemoved) {
   for (const char* name :
        {".out.0123abcd.tmp", ".other.0123abcd.tmp", "out.0123abcd.tmp", ".out.x.tmp", ".out.0123abcd"})
     write_file(folder.at(name), "x");
-  remove_leftovers(folder.at("out"));
+  EXPECT_EQ(remove_leftovers(folder.at("out")), std::vector<std::string>{folder.at(".out.0123abcd.tmp")});
   EXPECT_EQ(folder.names(),
             (std::vector<std::string>{".other.0123abcd.tmp", ".out.0123abcd", ".out.x.tmp", "out.0123abcd.tmp"}));
+  EXPECT_TRUE(remove_leftovers(folder.at("gone/out")).empty());
+}
+
+TEST(AtomicFile, OneThatIsBeingWrittenIsNoLeftover) {
+  const TemporaryFolder folder;
+  const std::string left = folder.write(".out.0123abcd.tmp.tokens", "x");
+  std::filesystem::create_symlink(left, folder.at(".out.0123abce.tmp"));
+  {
+    AtomicFile out(folder.at("out"), false);
+    File::open_update(out.path()).close();
+    EXPECT_EQ(remove_leftovers(folder.at("out")), std::vector<std::string>{left});
+    out.commit();
+  }
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{".out.0123abce.tmp", "out"}));
 }
 
 TEST(MakeFolders, MakesWhatIsMissing) {

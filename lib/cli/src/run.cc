@@ -16,6 +16,7 @@
 
 #include "broken_pipe.h"
 #include "fp8/base/error.h"
+#include "fp8/base/folders.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 
@@ -78,6 +79,17 @@ int flushed(const std::string& tool, int status) {
   });
 }
 
+// What this command left beside its output when it was killed. A dry run leaves it there.
+void clear_leftovers(const Command& command, const Arguments& arguments) {
+  const auto given = [&](std::string_view flag) {
+    const auto named = [&](const Flag& f) { return f.name == flag; };
+    return std::any_of(command.flags.begin(), command.flags.end(), named) && arguments.has(flag);
+  };
+  if (!given("output") || (given("dry-run") && arguments.flag("dry-run"))) return;
+  for (const std::string& path : remove_leftovers(arguments.text("output")))
+    if (!arguments.flag("quiet")) print_note(command.name, path + ": left over from an interrupted save, removed");
+}
+
 }  // namespace
 
 void print_error(const std::string& tool, const std::string& message) {
@@ -111,7 +123,10 @@ int run(int argc, char** argv, const Command& command, const std::function<int(c
     return 0;
   });
   if (status >= 0) return status;
-  return flushed(full.name, guarded(full.name, true, [&] { return body(*arguments); }));
+  return flushed(full.name, guarded(full.name, true, [&] {
+                   clear_leftovers(full, *arguments);
+                   return body(*arguments);
+                 }));
 }
 
 }  // namespace fp8::cli

@@ -43,7 +43,7 @@ void Attempts::write() const {
   for (const std::string& line : said_) lines.emplace_back(line);
   const json::Value file =
       json::object({{"job", job_}, {"step", step_}, {"attempts", count_}, {"ended", how_}, {"said", std::move(lines)}});
-  remove_leftovers(path_);  // fp8-resume holds the lock of the run
+  (void)remove_leftovers(path_);
   AtomicFile target(path_, true);
   File out = File::open_update(target.path());
   out.write_all(json::dump(file, 2) + "\n");

@@ -83,6 +83,16 @@ std::string MemoryPlan::largest_users() const {
   return text;
 }
 
+// By what takes the most.
+std::string MemoryPlan::remedy() const {
+  const std::string most = usage.empty() ? "" : usage.front().category;
+  if (most == "snapshot") return "leave out --async-save";
+  if (most == "moments") return "use --moments bf16 or more ranks";
+  if (most == "master weights") return "use --master bf16 or more ranks";
+  if (most == "gradients" || most == "compute weights") return "use more ranks, or --zero 3 where it is not";
+  return "use a smaller --batch-size or --seq-length, or --recompute full";
+}
+
 device::Arena MemoryPlan::take(device::Place place) const {
   try {
     device::Arena arena(bytes, place);
@@ -91,7 +101,7 @@ device::Arena MemoryPlan::take(device::Place place) const {
   } catch (const Error& e) {
     const std::string reason = e.what(), known = "out of memory: ";
     if (reason.rfind(known, 0) != 0) throw;
-    throw Error(known + largest_users() + "; use a smaller --batch-size or --seq-length, or --recompute full" +
+    throw Error(known + largest_users() + "; " + remedy() +
                 (place == device::Place::host ? "" : " (" + reason.substr(known.size()) + ")"));
   }
 }

@@ -17,6 +17,8 @@ struct MemoryPlan {
   std::string to_text() const;
   // The total and the largest three: "704 GiB on each rank: activations 600 GiB, moments 978 KiB, gradients 489 KiB".
   std::string largest_users() const;
+  // What to change for less of the largest: "use --moments bf16 or more ranks".
+  std::string remedy() const;
   // The arena. Throws Error with the largest users, and what the place says of its memory, where it does not suffice.
   device::Arena take(device::Place place) const;
 };

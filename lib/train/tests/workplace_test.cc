@@ -54,6 +54,14 @@ TEST(MemoryPlan, WhatDoesNotFitIsToldWithItsLargestUsers) {
       "out of memory: 4 EiB on each rank: activations 3 EiB, moments 512 PiB, gradients 4 KiB; use "
       "a smaller --batch-size or --seq-length, or --recompute full";
   EXPECT_EQ(error_of([&] { (void)plan.take(Place::host); }), users);
+  for (const auto& [most, remedy] : {std::pair("snapshot", "; leave out --async-save"),
+                                     {"moments", "; use --moments bf16 or more ranks"},
+                                     {"master weights", "; use --master bf16 or more ranks"},
+                                     {"gradients", "; use more ranks, or --zero 3 where it is not"}}) {
+    MemoryPlan other = plan;
+    other.usage = {{most, std::size_t{3} << 60}};
+    EXPECT_TRUE(error_of([&] { (void)other.take(Place::host); }).ends_with(remedy)) << remedy;
+  }
   if (device::cuda_device_count() == 0) {  // nothing about memory: it is told as it is
     EXPECT_EQ(error_of([&] { (void)plan.take(Place::cuda); }).find("out of memory"), std::string::npos);
   } else {

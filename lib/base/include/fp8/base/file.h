@@ -71,7 +71,8 @@ class File {
 /// A file that appears under its name only when it is whole: written beside the target, committed by a rename.
 class AtomicFile {
  public:
-  /// Checks the target (see check_output) and creates an empty temporary file beside it, mode 0666 less the umask.
+  /// Checks the target (see check_output) and creates an empty temporary file beside it, mode 0666 less the umask. It
+  /// is locked as long as this lives, which spares it from remove_leftovers().
   AtomicFile(const std::string& target, bool force);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
@@ -87,6 +88,7 @@ class AtomicFile {
  private:
   std::string target_;
   std::string temporary_;
+  File lock_;
   bool force_;
   bool committed_ = false;
 };

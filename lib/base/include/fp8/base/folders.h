@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace fp8 {
 
@@ -10,8 +11,9 @@ namespace fp8 {
 /// already is no error.
 void make_folders(const std::string& path);
 
-/// Removes what killed writers of `target` (see AtomicFile) left beside it. Only where no other can be at work on it.
-void remove_leftovers(const std::string& target);
+/// Removes what killed writers of `target` (see AtomicFile) left beside it, and spares what a living one has locked.
+/// Returns what was removed; none where the folder cannot be read.
+std::vector<std::string> remove_leftovers(const std::string& target);
 
 /// The folder for temporary files: TMPDIR, else /tmp.
 std::string temporary_place();
