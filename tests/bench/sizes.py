@@ -66,7 +66,7 @@ def main() -> None:
         space = Workspace(programs.parent / "bench" / f"size-{size}", programs, "", False, config_of(size))
         for threads in map(int, chosen("THREADS", sorted({"1", str(machine.threads())}))):
             for length in map(int, chosen("LENGTHS", ["64", "256", "512", "1024", "2048"])):
-                r = {"size": size} | measure(space, length, threads, 3 if size == "350M" else 5)
+                r = {"size": size} | measure(space, length, threads, 3 if size in ("124M", "350M") else 5)
                 rows.append(r)
                 say(f"{size} T {length} {threads} threads: {r['tokens_per_s']:.0f} tokens/s, {100 * r['share_of_peak']:.0f} % of peak")
     date = datetime.date.today().isoformat()
