@@ -317,7 +317,7 @@ void Checkpoint::verify() const {
     }
   }
   for (const auto& error : found)
-    if (error) throw *error;
+    if (error) throw Error(*error);
 }
 
 }  // namespace fp8::ckpt
