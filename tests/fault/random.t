@@ -8,16 +8,19 @@
 [ "$faults" = all ] && wanted=60 || wanted=5
 train="fp8-step ../m.h5 --data ../d.h5 --seq-length 32 --batch-size 4 --steps 40 --save-every 1 --keep 3 --out run --config ../way.json -q"
 echo "{}" >../way.json
+begin=$(date +%s.%N)
 ok "a run that nothing disturbs" $train
+took=$(date +%s.%N | awk -v begin="$begin" '{ print $1 - begin }')
 mv run ../full
-seconds() { awk -v seed="$1" 'BEGIN { srand(seed); print 0.2 + rand() * 1.3 }'; } # more than a start takes
+# seconds N LEAST MOST: a random time, in shares of what a run takes
+seconds() { awk -v seed="$1" -v least="$2" -v most="$3" -v took="$took" 'BEGIN { srand(seed); print took * (least + rand() * (most - least)) }'; }
 newest() { fp8-resume run --print 2>/dev/null | sed 's/.*step-0*//'; }
 
 before=0 number=0
 while [ $kills -lt $wanted ] && [ $number -lt 500 ]; do
   number=$((number + 1))
   echo "{\"async-save\": $([ $((number % 2)) = 0 ] && echo true || echo false)}" >../way.json
-  { timeout -s KILL "$(seconds $number)" $train >../out </dev/null; } 2>../err
+  { timeout -s KILL "$(seconds $number 0.3 1.1)" $train >../out </dev/null; } 2>../err
   got=$?
   if [ $got = 0 ]; then
     same run/step-00000040 ../full/step-00000040
@@ -41,7 +44,7 @@ fp8-resume run --attempts 20 -- sh -c "echo \$\$ >../pid; exec $train" >../out 2
 job=$!
 [ "$faults" = all ] && wanted=12 || wanted=2
 for number in $(seq $wanted); do
-  sleep "$(seconds $number)"
+  sleep "$(seconds $number 0.1 0.6)"
   pid=$(cat ../pid 2>/dev/null) && kill -KILL "$pid" 2>/dev/null && kills=$((kills + 1))
 done
 wait $job
