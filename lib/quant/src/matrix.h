@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "cast_row.h"
 #include "fp8/base/error.h"
 #include "fp8/quant/quantize.h"
-#include "kernels.h"
 
 namespace fp8::quant {
 

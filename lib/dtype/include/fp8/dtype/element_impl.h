@@ -49,13 +49,29 @@ FP8_HD inline float rounding_constant(std::uint32_t e) {
   return std::bit_cast<float>(e + (static_cast<std::uint32_t>(23 - Grid::kFractionBits) << 23));
 }
 
+/// Bits of the magnitude `a`, at most the largest value or NaN, rounded to nearest even on the grid.
+template <class Grid>
+FP8_HD inline std::uint32_t rounded_magnitude(float a) {
+  const float c = rounding_constant<Grid>(grid_exponent<Grid>(a));
+  return std::bit_cast<std::uint32_t>((a + c) - c);
+}
+
+/// Code of rounded_magnitude(a); some other number below 2^16 for NaN.
+template <class Grid>
+FP8_HD inline std::uint32_t magnitude_code(float a) {
+  constexpr int kShift = 23 - Grid::kFractionBits;
+  constexpr std::uint32_t kSmallest = (Grid::kMinExponent + static_cast<std::uint32_t>(kShift)) << Grid::kFractionBits;
+  // Below the exponent the sum holds nothing but how many grid spacings there are in a. A normal value counts the
+  // hidden one too, which is the step to the next exponent.
+  const std::uint32_t sum = std::bit_cast<std::uint32_t>(a + rounding_constant<Grid>(grid_exponent<Grid>(a)));
+  return (sum + (sum >> kShift) - kSmallest) & 0xFFFFu;
+}
+
 /// v clamped and rounded to nearest even on the grid, as a float; NaN stays NaN; the sign of zero is kept.
 template <class Grid>
 FP8_HD inline float round_to_grid(float v) {
   const std::uint32_t sign = std::bit_cast<std::uint32_t>(v) & 0x80000000u;
-  const float a = clamped_magnitude<Grid>(v);
-  const float c = rounding_constant<Grid>(grid_exponent<Grid>(a));
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>((a + c) - c) | sign);
+  return std::bit_cast<float>(rounded_magnitude<Grid>(clamped_magnitude<Grid>(v)) | sign);
 }
 
 /// Code of round_to_grid(v) in the low byte, the rest zero; NaN gives 0x7F with v's sign. Loops that narrow the codes
@@ -64,14 +80,8 @@ template <class Grid>
 FP8_HD inline std::uint32_t code_bits(float v) {
   const std::uint32_t sign = (std::bit_cast<std::uint32_t>(v) >> 24) & 0x80u;
   const float a = clamped_magnitude<Grid>(v);
-  const std::uint32_t e = grid_exponent<Grid>(a);
-  const float c = rounding_constant<Grid>(e);
-  // Grid spacings in a: the low bits of the sum. A normal value counts the hidden one too, which is the step to the
-  // next exponent.
-  const std::uint32_t spacings = std::bit_cast<std::uint32_t>(a + c) - std::bit_cast<std::uint32_t>(c);
-  const std::uint32_t code = spacings + ((e - (Grid::kMinExponent << 23)) >> (23 - Grid::kFractionBits));
   const bool nan = std::bit_cast<std::uint32_t>(a) > 0x7F800000u;
-  return (nan ? 0x7Fu : code) | sign;
+  return (nan ? 0x7Fu : magnitude_code<Grid>(a)) | sign;
 }
 
 /// The same as a byte.
