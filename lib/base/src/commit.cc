@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -142,20 +141,6 @@ void make_folders(const std::string& path) {
   if (::mkdir(name.c_str(), 0777) != 0 && errno != EEXIST) throw_errno(name, "cannot make the folder", errno);
   if (!std::filesystem::is_directory(name, error)) throw Error(name + ": exists and is not a folder");
   fsync_directory(parent_directory(name));
-}
-
-std::string temporary_place() {
-  const char* set = std::getenv("TMPDIR");
-  return set != nullptr && *set != 0 ? set : "/tmp";
-}
-
-ScratchFolder::ScratchFolder() : path_(temporary_place() + "/fp8-XXXXXX") {
-  if (::mkdtemp(path_.data()) == nullptr) throw_errno(temporary_place(), "cannot make a temporary folder", errno);
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 void fsync_directory(const std::string& path) {

@@ -7,13 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "fp8/base/checked.h"
-#include "fp8/base/folders.h"
 
 namespace fp8 {
 namespace {
@@ -68,16 +65,6 @@ File File::open_append(const std::string& path) {
   return file;
 }
 File File::create_exclusive(const std::string& path) { return open(path, O_RDWR | O_CREAT | O_EXCL); }
-
-File File::temporary() {
-  const std::string folder = temporary_place();
-  std::string name = folder + "/fp8-XXXXXX";
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) throw_errno(folder, "cannot make a temporary file", errno);
-  File file(fd, folder);
-  if (::unlink(name.c_str()) != 0) throw_errno(folder, "cannot unlink a temporary file", errno);
-  return file;
-}
 
 File::~File() {
   if (fd_ >= 0) ::close(fd_);

@@ -1,0 +1,46 @@
+// Files and folders that do not last, in the folder that the user has for them.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/base/folders.h"
+
+namespace fp8 {
+namespace {
+
+// What mkostemp and mkdtemp make a name in `folder` of.
+std::string template_in(const std::string& folder) { return folder + "/fp8-XXXXXX"; }
+
+}  // namespace
+
+std::string temporary_place() {
+  const char* set = std::getenv("TMPDIR");
+  return set != nullptr && *set != 0 ? set : "/tmp";
+}
+
+File File::temporary() {
+  const std::string folder = temporary_place();
+  std::string name = template_in(folder);
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) throw_errno(folder, "cannot make a temporary file", errno);
+  File file(fd, folder);
+  if (::unlink(name.c_str()) != 0) throw_errno(folder, "cannot unlink a temporary file", errno);
+  return file;
+}
+
+ScratchFolder::ScratchFolder() : path_(template_in(temporary_place())) {
+  if (::mkdtemp(path_.data()) == nullptr) throw_errno(temporary_place(), "cannot make a temporary folder", errno);
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace fp8
