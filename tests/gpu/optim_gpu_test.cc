@@ -50,10 +50,11 @@ TEST(AdamWGpu, HasTheHostsBits) {
         for (std::int64_t t = 1; t <= 3; ++t) {
           host.next_gradient(t);
           device.next_gradient(t);
-          Scalars scalars = scalars_of(settings, t, 1e-2, 3.0, 1.0, 42);
-          scalars.skip = t == 2 ? 1 : 0;
-          adamw({}, host.whole(), settings, scalars);
+          Tensor gate(DType::i32, {2});
+          auto* const here = new (gate.view().data) Gate{.gradient_scale = 0.3f, .skip = t == 2 ? 1 : 0};
+          adamw({}, host.whole(), settings, scalars_of(settings, t, 1e-2, 42, here));
           const There there(gpu, device);
+          const Scalars scalars = scalars_of(settings, t, 1e-2, 42, static_cast<Gate*>(gpu.put(gate.view()).data));
           if (n > 1) adamw(gpu.context(), there.block(0, n / 3), settings, scalars);
           adamw(gpu.context(), there.block(n / 3, n), settings, scalars);
           there.bring();

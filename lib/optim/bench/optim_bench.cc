@@ -79,10 +79,11 @@ void adamw_block(benchmark::State& state, DType master, DType moments, bool copi
                     .amax = amax.view(),
                     .decay = true};
   const Settings settings;
+  const Gate gate;
   std::int64_t t = 0;
   const std::size_t stored = size_of(master) + 2 * size_of(moments);
   measure(state, 2 * stored + sizeof(float) + (copies ? 2 : 0),
-          [&] { adamw({}, block, settings, scalars_of(settings, ++t, 1e-3, 1, 1, 0)); });
+          [&] { adamw({}, block, settings, scalars_of(settings, ++t, 1e-3, 0, &gate)); });
 }
 
 void squares(benchmark::State& state) {

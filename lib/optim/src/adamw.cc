@@ -77,7 +77,8 @@ C* at(C* copy, [[maybe_unused]] std::int64_t i) {
 /// Updates elements [begin, end); returns the largest magnitude as bits.
 template <class P, class M, class C>
 std::uint32_t update_chunk(const Arrays<P, M, C>& arrays, std::int64_t begin, std::int64_t end,
-                           const Coefficients& coefficients, [[maybe_unused]] const std::uint32_t* noise) {
+                           const Coefficients& coefficients, float gradient_scale,
+                           [[maybe_unused]] const std::uint32_t* noise) {
   const Arrays<P, M, C> a = arrays;     // local copies, so that the compiler sees
   const Coefficients c = coefficients;  // that no store changes them
   std::uint32_t amax = 0;
@@ -89,7 +90,7 @@ std::uint32_t update_chunk(const Arrays<P, M, C>& arrays, std::int64_t begin, st
       random_v = noise_of_v(random);
     }
     const Element before{dtype::to_float(a.master[i]), dtype::to_float(a.m[i]), dtype::to_float(a.v[i])};
-    const Element e = adamw_element(before, a.gradient[i], c);
+    const Element e = adamw_element(before, a.gradient[i] * gradient_scale, c);
     const P stored = store_rounded<P>(e.p, random);
     put(a.master[i], stored);
     put(a.m[i], store_rounded<M>(e.m, random >> 16));
@@ -112,19 +113,20 @@ template <class P, class M, class C>
 std::uint32_t update(const Block& b, const Arrays<P, M, C>& a, const Settings& settings, const Scalars& scalars) {
   constexpr bool kRounds = !std::is_same_v<P, float> || !std::is_same_v<M, float>;
   const Coefficients c = coefficients_of(settings, scalars, b.decay);
+  const Gate gate = *scalars.gate;
   const std::int64_t n = b.master.size();
   std::uint32_t amax = 0;
 #pragma omp parallel for schedule(static) num_threads(device::host_threads()) reduction(max : amax) if (n > kChunk)
   for (std::int64_t begin = 0; begin < n; begin += kChunk) {
     const std::int64_t end = std::min(begin + kChunk, n);
-    if (scalars.skip != 0) {
+    if (gate.skip != 0) {
       amax = std::max(amax, keep_chunk(a.master, a.copy, begin, end));
     } else if constexpr (kRounds) {
       Noise noise;
       const std::uint32_t* words = noise.fill(scalars, b.tensor, b.first_element + begin, end - begin);
-      amax = std::max(amax, update_chunk(a, begin, end, c, words));
+      amax = std::max(amax, update_chunk(a, begin, end, c, gate.gradient_scale, words));
     } else {
-      amax = std::max(amax, update_chunk(a, begin, end, c, nullptr));
+      amax = std::max(amax, update_chunk(a, begin, end, c, gate.gradient_scale, nullptr));
     }
   }
   return amax;
@@ -155,18 +157,16 @@ void check(const Context& ctx, const Block& b) {
 
 }  // namespace
 
-Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, double norm, double clip, std::uint64_t seed) {
+Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, std::uint64_t seed, const Gate* gate) {
   if (t < 1) throw Error("AdamW: updates count from 1");
   const auto count = static_cast<double>(t);
   Scalars s;
   s.lr = static_cast<float>(lr);
-  const Gate gate = gate_of(0, norm, clip);
-  s.gradient_scale = gate.gradient_scale;
   s.correction1 = static_cast<float>(1.0 - std::pow(static_cast<double>(settings.beta1), count));
   s.correction2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(static_cast<double>(settings.beta2), count)));
-  s.skip = gate.skip;
   s.update = t;
   s.seed = seed;
+  s.gate = gate;
   return s;
 }
 
@@ -189,14 +189,12 @@ void adamw(const Context& ctx, const Block& block, const Settings& settings, con
     if (!copies) there.copy = {};
     return cuda::adamw(ctx, there, settings, scalars);
   }
-  Scalars here = scalars;
-  if (scalars.gate != nullptr) here.gradient_scale = scalars.gate->gradient_scale, here.skip = scalars.gate->skip;
   const std::uint32_t amax = with_type(block.master.dtype, "master", [&]<class P>(P) {
     return with_type(block.m.dtype, "moments", [&]<class M>(M) {
       const auto run = [&]<class C>(C* copy) {
         const Arrays<P, M, C> arrays{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(),
                                      copy};
-        return update(block, arrays, settings, here);
+        return update(block, arrays, settings, scalars);
       };
       if (!copies) return run(static_cast<NoCopy*>(nullptr));
       return with_type(block.copy.dtype, "copy", [&]<class C>(C) { return run(block.copy.as<C>()); });

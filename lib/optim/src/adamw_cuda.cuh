@@ -20,8 +20,7 @@ struct UpdateOf {
   std::uint64_t seed;
   std::int64_t update;
   std::uint32_t tensor;
-  bool skip;
-  const Gate* gate;  // null, or what is read instead of the coefficient and skip
+  const Gate* gate;
 };
 
 template <class P, class M, class C>
@@ -33,21 +32,16 @@ __global__ void adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
   if constexpr (kRounds)
     noise =
         rounding_noise(u.seed, u.update, u.tensor, static_cast<std::uint64_t>(block), static_cast<std::uint32_t>(lane));
-  Coefficients coefficients = u.coefficients;
-  bool skip = u.skip;
-  if (u.gate != nullptr) {
-    coefficients.gradient_scale = u.gate->gradient_scale;
-    skip = u.gate->skip != 0;
-  }
+  const Gate gate = *u.gate;
   unsigned largest = 0;
   for (int s = 0; s < 8; ++s) {
     const std::int64_t i = block * kNoiseBlock + s * kNoiseLanes + lane - u.first;
     if (i < 0 || i >= u.size) continue;
     P stored = a.master[i];
-    if (!skip) {
+    if (gate.skip == 0) {
       const std::uint32_t random = noise[static_cast<std::size_t>(s)];
       const Element e = adamw_element({dtype::to_float(stored), dtype::to_float(a.m[i]), dtype::to_float(a.v[i])},
-                                      a.gradient[i], coefficients);
+                                      a.gradient[i] * gate.gradient_scale, u.coefficients);
       stored = store_rounded<P>(e.p, random);
       a.master[i] = stored;
       a.m[i] = store_rounded<M>(e.m, random >> 16);
@@ -78,7 +72,6 @@ void adamw_cuda(const Launcher& launch, const Block& block, const Settings& sett
                    scalars.seed,
                    scalars.update,
                    block.tensor,
-                   scalars.skip != 0,
                    scalars.gate};
   auto* const amax = static_cast<unsigned*>(block.amax.data);
   if (amax != nullptr) device::clear_signs(launch, block.amax.as<float>(), 1);  // what was there takes part

@@ -43,8 +43,9 @@ TEST_P(AdamW, FollowsTheFormula) {
     state.next_gradient(t);
     const double norm = 1.0 + static_cast<double>(t % 3), lr = 1e-2 / static_cast<double>(t);
     *state.amax.as<float>() = 0;
-    adamw({}, state.whole(decay), settings, scalars_of(settings, t, lr, norm, 2.0, 0));
-    reference.update(state, t, lr, std::min(1.0, 2.0 / (norm + 1e-6)), decay ? 0.1 : 0.0);
+    const Gate gate{.gradient_scale = static_cast<float>(std::min(1.0, 2.0 / norm))};
+    adamw({}, state.whole(decay), settings, scalars_of(settings, t, lr, 0, &gate));
+    reference.update(state, t, lr, static_cast<double>(gate.gradient_scale), decay ? 0.1 : 0.0);
   }
   float largest = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -67,7 +68,7 @@ TEST(AdamW, FirstStepMovesByTheRate) {
   state.gradient.as<float>()[0] = 4;
   state.gradient.as<float>()[1] = -0.25f;
   const Settings settings{.beta1 = 0.5f, .beta2 = 0.75f, .eps = 0, .weight_decay = 0.5f};
-  adamw({}, state.whole(), settings, scalars_of(settings, 1, 0.25, 0, 0, 0));
+  adamw({}, state.whole(), settings, scalars_of(settings, 1, 0.25, 0, &kOpen));
   EXPECT_EQ(get(state.master, 0), 1 - 0.125f - 0.25f);
   EXPECT_EQ(get(state.master, 1), -1 + 0.125f + 0.25f);
   EXPECT_EQ(get(state.m, 0), 2);
@@ -86,14 +87,13 @@ TEST(AdamW, SkippingChangesNothingAndStillFillsCopyAndAmax) {
     State state(5000, master, moments, copy);
     const Settings settings;
     state.next_gradient(1);
-    adamw({}, state.whole(), settings, scalars_of(settings, 1, 1e-2, 1, 1, 3));
+    adamw({}, state.whole(), settings, scalars_of(settings, 1, 1e-2, 3, &kOpen));
     const std::string before = state.bytes();
     std::memset(state.copy.view().data, 0xEE, state.copy.view().bytes());
     *state.amax.as<float>() = 0;
     state.gradient.as<float>()[17] = std::numeric_limits<float>::quiet_NaN();
-    const Scalars scalars = scalars_of(settings, 2, 1e-2, std::nan(""), 1, 3);
-    EXPECT_EQ(scalars.skip, 1);
-    adamw({}, state.whole(), settings, scalars);
+    const Gate shut{.gradient_scale = std::numeric_limits<float>::quiet_NaN(), .skip = 1};
+    adamw({}, state.whole(), settings, scalars_of(settings, 2, 1e-2, 3, &shut));
     EXPECT_EQ(state.bytes(), before);
   }
 }
@@ -107,7 +107,7 @@ TEST(AdamW, NeitherBlocksNorThreadsChangeABit) {
     for (std::int64_t t = 1; t <= 3; ++t) {
       whole.next_gradient(t);
       parts.next_gradient(t);
-      const Scalars scalars = scalars_of(settings, t, 1e-2, 1, 1, 42);
+      const Scalars scalars = scalars_of(settings, t, 1e-2, 42, &kOpen);
       omp_set_num_threads(1);
       adamw({}, whole.whole(), settings, scalars);
       omp_set_num_threads(3);
@@ -126,8 +126,9 @@ TEST(AdamW, NeitherBlocksNorThreadsChangeABit) {
 TEST(AdamW, AmaxIsTheLargestOfAllBlocksAndNanWins) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   State state(3, DType::f32, DType::f32, DType::f32);
+  const Gate shut{.skip = 1};
   Scalars skip;
-  skip.skip = 1;
+  skip.gate = &shut;
   const auto amax_of = [&](float value) {
     set(state.master, 1, value);
     adamw({}, state.whole(), {}, skip);
@@ -149,8 +150,8 @@ TEST(AdamW, CopyMayBeTheMasterOrNothing) {
     Block block = state.whole();
     block.copy = copies ? state.master.view() : View{};
     block.amax = {};
-    adamw({}, block, settings, scalars_of(settings, 1, 1e-2, 1, 1, 0));
-    adamw({}, expected.whole(), settings, scalars_of(settings, 1, 1e-2, 1, 1, 0));
+    adamw({}, block, settings, scalars_of(settings, 1, 1e-2, 0, &kOpen));
+    adamw({}, expected.whole(), settings, scalars_of(settings, 1, 1e-2, 0, &kOpen));
     EXPECT_EQ(bytes_of(state.master), bytes_of(expected.master));
     EXPECT_EQ(bytes_of(state.copy), std::string(400, '\0'));
     EXPECT_EQ(*state.amax.as<float>(), 0);
@@ -164,13 +165,13 @@ TEST(AdamW, PlansAndEmptyBlocksTouchNothing) {
   device::Context dry;
   dry.dry = true;
   const Settings settings;
-  adamw(dry, state.whole(), settings, scalars_of(settings, 1, 1e-2, 1, 1, 0));
-  adamw({}, state.block(4, 4), settings, scalars_of(settings, 1, 1e-2, 1, 1, 0));
+  adamw(dry, state.whole(), settings, scalars_of(settings, 1, 1e-2, 0, &kOpen));
+  adamw({}, state.block(4, 4), settings, scalars_of(settings, 1, 1e-2, 0, &kOpen));
   EXPECT_EQ(state.bytes(), before);
 }
 
 void expect_error(const Block& block, const std::string& message) {
-  EXPECT_EQ(test::error_of([&] { adamw({}, block, {}, {}); }), message);
+  EXPECT_EQ(test::error_of([&] { adamw({}, block, {}, scalars_of({}, 1, 1e-2, 0, &kOpen)); }), message);
 }
 
 TEST(AdamW, RefusesViewsThatDoNotFit) {
@@ -202,20 +203,34 @@ TEST(AdamW, RefusesViewsThatDoNotFit) {
   expect_error(b, "AdamW: amax must be one number");
 }
 
-TEST(Scalars, ClipAndCorrect) {
+TEST(Scalars, Correct) {
   const Settings settings{.beta1 = 0.5f, .beta2 = 0.75f, .eps = 1e-8f, .weight_decay = 0};
-  const Scalars s = scalars_of(settings, 2, 0.125, 3.0, 1.5, 99);
+  const Scalars s = scalars_of(settings, 2, 0.125, 99, &kOpen);
   EXPECT_EQ(s.lr, 0.125f);
-  EXPECT_EQ(s.gradient_scale, static_cast<float>(1.5 / (3.0 + 1e-6)));
   EXPECT_EQ(s.correction1, 0.75f);
   EXPECT_EQ(s.correction2_sqrt, static_cast<float>(std::sqrt(0.4375)));
-  EXPECT_EQ(s.skip, 0);
   EXPECT_EQ(s.update, 2);
   EXPECT_EQ(s.seed, 99u);
-  EXPECT_EQ(scalars_of(settings, 1, 0.1, 1.0, 1.5, 0).gradient_scale, 1.0f);
-  EXPECT_EQ(scalars_of(settings, 1, 0.1, 100.0, 0, 0).gradient_scale, 1.0f) << "no clipping";
-  EXPECT_EQ(scalars_of(settings, 1, 0.1, std::numeric_limits<double>::infinity(), 1, 0).skip, 1);
-  EXPECT_THROW(scalars_of(settings, 0, 0.1, 1, 1, 0), Error);
+  EXPECT_EQ(s.gate, &kOpen);
+  EXPECT_THROW(scalars_of(settings, 0, 0.1, 0, &kOpen), Error);
+}
+
+TEST(Gate, ClipsAndSkips) {
+  const auto gate_of = [](double loss, double norm, double clip) {
+    const double square_sum = norm * norm;
+    Gate gate{-1, -1};
+    set_gate({}, &loss, &square_sum, clip, &gate);
+    return gate;
+  };
+  EXPECT_EQ(gate_of(2, 3, 1.5).gradient_scale, static_cast<float>(1.5 / (3.0 + 1e-6)));
+  EXPECT_EQ(gate_of(2, 3, 1.5).skip, 0);
+  EXPECT_EQ(gate_of(2, 1, 1.5).gradient_scale, 1.0f);
+  EXPECT_EQ(gate_of(2, 100, 0).gradient_scale, 1.0f) << "no clipping";
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const double bad : {inf, -inf, std::nan("")}) {
+    EXPECT_EQ(gate_of(bad, 1, 1).skip, 1);
+    EXPECT_EQ(gate_of(2, bad, 1).skip, 1);
+  }
 }
 
 TEST(SumOfSquares, IsExactForIntegersAndTheSameForAnyThreads) {

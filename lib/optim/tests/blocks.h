@@ -16,6 +16,9 @@ using dtype::Bf16;
 using dtype::DType;
 using tensor::Tensor;
 
+/// Of an update that is neither clipped nor skipped.
+inline constexpr Gate kOpen{};
+
 /// Element i of a float or Bf16 tensor.
 inline float get(const Tensor& t, std::int64_t i) {
   if (t.view().dtype == DType::bf16) return dtype::to_float(t.as<Bf16>()[i]);

@@ -49,7 +49,7 @@ Pattern pattern_of(std::uint64_t seed, std::int64_t update, std::uint32_t tensor
     state.gradient.as<float>()[i] = 0.3f;
   }
   const Settings settings;
-  Scalars scalars = scalars_of(settings, update, 1e-3, 1, 0, seed);
+  Scalars scalars = scalars_of(settings, update, 1e-3, seed, &kOpen);
   scalars.correction1 = 0.1f;
   scalars.correction2_sqrt = std::sqrt(0.05f);
   Block block = state.whole();
@@ -97,7 +97,7 @@ TEST(StochasticRounding, SmallStepsAreNotLost) {
   for (std::int64_t i = 0; i < kElements; ++i) set(state.master, i, 1);
   const Settings settings{.weight_decay = 0.01f};
   for (std::int64_t t = 1; t <= 20; ++t) {
-    adamw({}, state.whole(), settings, scalars_of(settings, t, 1e-2, 0, 0, 5));
+    adamw({}, state.whole(), settings, scalars_of(settings, t, 1e-2, 5, &kOpen));
   }
   double mean = 0;
   for (std::int64_t i = 0; i < kElements; ++i) mean += static_cast<double>(get(state.master, i)) / kElements;
@@ -108,7 +108,7 @@ TEST(StochasticRounding, LeavesTheGridAlone) {
   State state(1000, DType::bf16, DType::bf16, DType::bf16);
   const std::string before = bytes_of(state.master) + bytes_of(state.m) + bytes_of(state.v);
   const Settings settings;
-  adamw({}, state.whole(false), settings, scalars_of(settings, 1, 1e-2, 0, 0, 5));
+  adamw({}, state.whole(false), settings, scalars_of(settings, 1, 1e-2, 5, &kOpen));
   EXPECT_EQ(bytes_of(state.master) + bytes_of(state.m) + bytes_of(state.v), before) << "no gradient, no decay";
 }
 

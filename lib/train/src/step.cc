@@ -71,9 +71,8 @@ void update(StepEnvironment& env, const Position& position, double lr) {
   device::copy_bytes(env.ctx, &numbers->casts_told, env.ctx.place, &numbers->casts, env.ctx.place,
                      sizeof numbers->casts);
   optim::set_gate(env.ctx, &numbers->loss, &numbers->square_sum, c.clip, &numbers->gate);
-  optim::Scalars scalars = optim::scalars_of(c.optimizer, position.updates + 1, lr, 0, 0, c.seed);
-  scalars.gate = &numbers->gate;
-  env.store.update(env.ctx, c.optimizer, scalars);
+  env.store.update(env.ctx, c.optimizer,
+                   optim::scalars_of(c.optimizer, position.updates + 1, lr, c.seed, &numbers->gate));
 }
 
 // What ran on this rank, against what the table promised.

@@ -189,6 +189,7 @@ inline void check_updates(comm::Communicator& group, const StoreCase& c) {
       alone(*one, config, small_table(config, c.lm_head), c.options);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   const optim::Settings settings;
+  const optim::Gate gate{.gradient_scale = 0.2f};
   for (Kit* kit : {&many, &alone}) kit->fill(odd_value);
   for (int step = 1; step <= 2; ++step) {
     const int ranks = group.size() * (group.size() + 1) / 2;
@@ -196,7 +197,7 @@ inline void check_updates(comm::Communicator& group, const StoreCase& c) {
     give_gradients(*alone.store, units, static_cast<float>(ranks), 0, 1);
     for (Kit* kit : {&many, &alone}) {
       kit->store->finish_gradients(kit->ctx);
-      kit->store->update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 5.0, 1.0, 7));
+      kit->store->update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 7, &gate));
     }
   }
   for (std::size_t i = 0; i < many.store->own().size(); ++i) {

@@ -52,7 +52,8 @@ void pass_on(int ranks, const std::string& from, const std::string& run, const S
     give_gradients(*kit.store, 5, 1.0f / static_cast<float>(ranks), 0, 1);
     kit.store->finish_gradients(kit.ctx);
     const optim::Settings settings;
-    kit.store->update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 1.0, 1.0, 0));
+    const optim::Gate gate;
+    kit.store->update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 0, &gate));
     if (!from.empty()) {
       EXPECT_EQ(load(kit.ctx, *group, ckpt::Checkpoint::open(from), *kit.store, true), std::nullopt);
     }

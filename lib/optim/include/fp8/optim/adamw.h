@@ -30,18 +30,15 @@ struct Gate {
 /// What changes from step to step.
 struct Scalars {
   float lr = 0;                ///< learning rate of this update
-  float gradient_scale = 1;    ///< as in Gate
   float correction1 = 1;       ///< 1 - beta1^t, t from 1
   float correction2_sqrt = 1;  ///< sqrt(1 - beta2^t)
-  std::int32_t skip = 0;       ///< as in Gate
   std::int64_t update = 0;     ///< t, for stochastic rounding
   std::uint64_t seed = 0;      ///< of the run, for stochastic rounding
-  const Gate* gate = nullptr;  ///< at the place of the tensors; not null: read instead of gradient_scale and skip
+  const Gate* gate = nullptr;  ///< of this update, at the place of the tensors
 };
 
-/// Scalars of update t (from 1); `norm` is that of the whole gradient before clipping, clip <= 0 means no clipping.
-/// Skips when the norm is not finite. Throws Error when t < 1.
-Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, double norm, double clip, std::uint64_t seed);
+/// Scalars of update t (from 1). Throws Error when t < 1.
+Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, std::uint64_t seed, const Gate* gate);
 
 /// One block of one tensor. All views contiguous, same number of elements.
 struct Block {

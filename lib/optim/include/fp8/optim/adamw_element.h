@@ -15,7 +15,6 @@ namespace fp8::optim {
 
 /// What all elements of a block share, each rounded once from double.
 struct Coefficients {
-  float gradient_scale;    ///< clipping
   float keep;              ///< 1 - lr weight_decay; 1 without decay
   float beta1;             ///< decay of the first moment
   float one_minus_beta1;   ///< 1 - beta1
@@ -29,8 +28,7 @@ struct Coefficients {
 /// Coefficients of one update.
 inline Coefficients coefficients_of(const Settings& settings, const Scalars& scalars, bool decay) {
   const double lr = scalars.lr;
-  return {.gradient_scale = scalars.gradient_scale,
-          .keep = decay ? static_cast<float>(1.0 - lr * static_cast<double>(settings.weight_decay)) : 1.0f,
+  return {.keep = decay ? static_cast<float>(1.0 - lr * static_cast<double>(settings.weight_decay)) : 1.0f,
           .beta1 = settings.beta1,
           .one_minus_beta1 = static_cast<float>(1.0 - static_cast<double>(settings.beta1)),
           .beta2 = settings.beta2,
@@ -57,10 +55,9 @@ struct Element {
   float v;  ///< second moment
 };
 
-/// The element after one update: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p = keep p - step_size m / (sqrt(v) /
-/// correction2_sqrt + eps).
-FP8_HD inline Element adamw_element(Element e, float gradient, const Coefficients& c) {
-  const float g = gradient * c.gradient_scale;
+/// The element after one update by the clipped gradient g: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p = keep p -
+/// step_size m / (sqrt(v) / correction2_sqrt + eps).
+FP8_HD inline Element adamw_element(Element e, float g, const Coefficients& c) {
   e.m = std::fma(c.beta1, e.m, c.one_minus_beta1 * g);
   e.v = std::fma(c.beta2, e.v, (c.one_minus_beta2 * g) * g);
   const float denominator = std::sqrt(e.v) / c.correction2_sqrt + c.eps;
