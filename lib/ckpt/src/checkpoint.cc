@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "fp8/base/checked.h"
-#include "fp8/base/digest.h"
 #include "fp8/base/file.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/h5/reader.h"
@@ -45,14 +44,6 @@ std::int64_t integer_attribute(const h5::Reader& file, std::string_view key) {
   const auto* value = it == attributes.end() ? nullptr : std::get_if<std::int64_t>(&it->second);
   if (value == nullptr) throw Error(file.path() + ": attribute " + std::string(key) + " is missing or not an integer");
   return *value;
-}
-
-// The text of a document, which is small enough to be digested whenever it is read.
-std::string checked_text(const h5::Reader& reader, std::string_view name, std::uint64_t limit) {
-  std::string text = reader.read_text(name, limit);
-  if (digest_of(std::as_bytes(std::span(text))).hex() != h5::text_or_empty(reader.at(name).attributes, "digest"))
-    throw Error(reader.path() + ": /" + std::string(name) + ": damaged: its bytes differ from its digest");
-  return text;
 }
 
 // Attributes of the root that every file carries.
@@ -154,7 +145,7 @@ json::Value Checkpoint::State::document(std::string_view name, bool required) co
     if (required) throw Error(reader.path() + ": has no /" + std::string(name));
     return {};
   }
-  return json::parse(checked_text(reader, name, kMaxDocument), reader.path() + ": /" + std::string(name));
+  return json::parse(reader.read_text(name, kMaxDocument), reader.path() + ": /" + std::string(name));
 }
 
 const TensorPlaces& Checkpoint::State::places(std::string_view name) const {
@@ -214,7 +205,7 @@ const json::Value& Checkpoint::provenance() const { return state_->provenance; }
 std::optional<std::string> Checkpoint::tokenizer() const {
   const h5::Reader& reader = state_->file(0);
   if (reader.find("tokenizer") == nullptr) return std::nullopt;
-  return checked_text(reader, "tokenizer", kMaxTokenizer);
+  return reader.read_text("tokenizer", kMaxTokenizer);
 }
 
 const std::vector<TensorMeta>& Checkpoint::tensors() const { return state_->metas; }

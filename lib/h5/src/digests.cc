@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "fp8/base/digest.h"
 #include "fp8/base/error.h"
 #include "library.h"
 
@@ -38,6 +37,10 @@ class Feeder {
 
 }  // namespace
 
+void check_digest(const std::string& path, std::string_view name, const Digest& digest, std::string_view stated) {
+  if (digest.hex() != stated) throw Error(message(path, name, "damaged: its bytes differ from its digest"));
+}
+
 std::string digest_between(const File& file, const std::vector<Part>& parts, std::uint64_t size) {
   Feeder feeder(file, size);
   Digester between;
@@ -63,8 +66,7 @@ FileDigests check_digests(const File& file, const std::vector<Part>& parts, std:
       position = p.offset + p.bytes;
       feeder.feed(p.offset, position, {&whole, &part}, p.into);
     }
-    if (part.finish().hex() != p.digest)
-      throw Error(message(file.path(), p.name, "damaged: its bytes differ from its digest"));
+    check_digest(file.path(), p.name, part.finish(), p.digest);
   }
   feeder.feed(position, size, {&whole, &between});
   return {whole.finish().hex(), between.finish().hex()};

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "fp8/base/digest.h"
 #include "fp8/base/file.h"
 
 namespace fp8::h5 {
@@ -19,6 +21,9 @@ struct Part {
   std::string digest;
   std::span<std::byte> into = {};  ///< where who checks them leaves them, of `bytes` or of none
 };
+
+/// Throws Error `path: /name: damaged` unless a dataset's bytes have the digest that is stated.
+void check_digest(const std::string& path, std::string_view name, const Digest& digest, std::string_view stated);
 
 /// Digest of the bytes from the user block's end to `size` that lie in none of `parts`, which are sorted by offset.
 std::string digest_between(const File& file, const std::vector<Part>& parts, std::uint64_t size);

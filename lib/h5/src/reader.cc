@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "digests.h"
 #include "fp8/base/checked.h"
-#include "fp8/base/digest.h"
 #include "fp8/base/file.h"
 #include "fp8/h5/user_block.h"
 #include "library.h"
@@ -12,8 +12,6 @@
 
 namespace fp8::h5 {
 namespace {
-
-constexpr std::size_t kPiece = std::size_t{4} << 20;
 
 std::string_view without_slash(std::string_view name) { return name.starts_with('/') ? name.substr(1) : name; }
 
@@ -92,6 +90,8 @@ std::string Reader::read_text(std::string_view name, std::uint64_t limit) const 
   if (entry.dtype != DType::u8 || entry.shape.size() != 1) throw Error(message(path(), entry.name, "is not text"));
   std::string text(element_count(name, 1, limit), '\0');
   read(name, std::as_writable_bytes(std::span(text)));
+  check_digest(path(), entry.name, digest_of(std::as_bytes(std::span(text))),
+               text_or_empty(entry.attributes, "digest"));
   return text;
 }
 
@@ -107,29 +107,6 @@ std::uint64_t Reader::contiguous_offset(std::string_view name) const {
   const Entry& entry = at(name);
   if (entry.bytes == 0) throw Error(message(path(), entry.name, "is empty"));
   return entry.offset;
-}
-
-std::string Reader::digest(std::string_view name) const {
-  const Entry& entry = at(name);
-  Digester digester;
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(entry.bytes, kPiece)));
-  for (std::uint64_t done = 0; done < entry.bytes;) {
-    const auto piece =
-        std::span(buffer).first(static_cast<std::size_t>(std::min<std::uint64_t>(entry.bytes - done, kPiece)));
-    state_->file.pread_exact(piece, entry.offset + done);
-    digester.update(piece);
-    done += piece.size();
-  }
-  return digester.finish().hex();
-}
-
-void Reader::verify_datasets() const {
-  for (const Entry& entry : list()) {
-    const std::string stated = text_or_empty(entry.attributes, "digest");
-    if (stated.empty()) throw Error(message(path(), entry.name, "has no digest"));
-    if (digest(entry.name) != stated)
-      throw Error(message(path(), entry.name, "damaged: its bytes differ from its digest"));
-  }
 }
 
 }  // namespace fp8::h5

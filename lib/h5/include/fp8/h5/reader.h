@@ -47,7 +47,8 @@ class Reader {
   void read(std::string_view name, std::span<std::byte> out) const;
   /// Rows [begin, end) of dimension 0 as stored, into `out`, whose size must be (end - begin) x Entry::row_bytes().
   void read_rows(std::string_view name, std::int64_t begin, std::int64_t end, std::span<std::byte> out) const;
-  /// All bytes of a uint8 vector as text; throws when it is of another type or longer than `limit`.
+  /// All bytes of a uint8 vector as text; throws when it is of another type, longer than `limit`, or not of the digest
+  /// in its attribute `digest`.
   std::string read_text(std::string_view name, std::uint64_t limit = std::uint64_t{1} << 30) const;
   /// All elements of a dataset whose element size is sizeof(T), in order; throws when longer than `limit` bytes.
   template <class T>
@@ -58,10 +59,6 @@ class Reader {
   }
   /// Offset in the file of a dataset's first byte, for mapping it. Throws when the dataset is empty.
   std::uint64_t contiguous_offset(std::string_view name) const;
-  /// Digest (XXH3-128, hex) of a dataset's bytes, computed now, read in pieces.
-  std::string digest(std::string_view name) const;
-  /// Throws unless every dataset has an attribute `digest` and its bytes agree with it; names the first that does not.
-  void verify_datasets() const;
 
  private:
   struct State;
