@@ -98,6 +98,14 @@ std::optional<StepFolder> newest_valid(
   return std::nullopt;
 }
 
+std::string passed_over(const std::string& path, const std::string& reason) {
+  return path + ": damaged, trying an older one: " + reason;
+}
+
+std::string all_damaged(const std::string& run) {
+  return run + ": every checkpoint in it is damaged; move them away to start again";
+}
+
 std::vector<std::string> prune(const std::string& run, std::int64_t keep,
                                const std::function<bool(std::int64_t step)>& is_protected) {
   std::vector<std::string> removed;

@@ -46,8 +46,7 @@ class Supervisor {
   Exit go() {
     while (true) {
       const auto newest = find_newest(job_.run, hooks_.record, hooks_.note);
-      if (!newest && !ckpt::list_steps(job_.run).empty())
-        throw Error(job_.run + ": every checkpoint in it is damaged; move them away to start again");
+      if (!newest && !ckpt::list_steps(job_.run).empty()) throw Error(ckpt::all_damaged(job_.run));
       const std::int64_t step = newest ? newest->step : 0;
       const bool progress = attempts_.observe(step);
       const std::size_t phase = job_.plan ? job_.plan->phase_after(step).value_or(kNoPhase) : 0;
@@ -188,7 +187,7 @@ std::optional<Found> find_newest(const std::string& run, const std::function<voi
                                  const std::function<void(const std::string&)>& note) {
   const auto newest = ckpt::newest_valid(run, [&](const ckpt::StepFolder& folder, const std::string& reason) {
     record(decision("damaged", {{"path", folder.path}, {"reason", reason}}));
-    note(folder.path + ": damaged, trying an older one: " + reason);
+    note(ckpt::passed_over(folder.path, reason));
   });
   if (!newest) return std::nullopt;
   return Found{newest->path, newest->step};

@@ -48,6 +48,10 @@ Checkpoint open_step(const StepFolder& folder);
 /// with the reason; it may be empty.
 std::optional<StepFolder> newest_valid(
     const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report = {});
+/// What users are told of a damaged one that is passed over.
+std::string passed_over(const std::string& path, const std::string& reason);
+/// What users are told where each of a run's is.
+std::string all_damaged(const std::string& run);
 /// Removes the oldest checkpoints of `run` until `keep` are left, sparing those that `is_protected` (may be empty) says
 /// yes to, which do not count. Call it after a commit. keep < 1 removes nothing. Returns what was removed. A removal
 /// starts with a rename to `.tmp`, so a kill never leaves half a checkpoint under its name.
