@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "fp8/base/checked.h"
+#include "fp8/base/digest.h"
 #include "fp8/base/file.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/h5/reader.h"
@@ -77,6 +78,7 @@ Manifest manifest_of(const h5::Reader& file) {
 struct Checkpoint::State {
   std::string path;
   bool folder = false;
+  std::string digest;
   Manifest manifest;
   std::vector<TensorMeta> metas;
   std::vector<std::vector<std::pair<std::size_t, std::size_t>>> by_file;  // tensor and block
@@ -174,10 +176,13 @@ Checkpoint Checkpoint::open(const std::string& path) {
     const std::string name = s.path + "/" + std::string(kManifestName);
     if (!std::filesystem::exists(name, ignored)) throw Error(path + ": not a checkpoint: it has no manifest.json");
     if (!std::filesystem::is_regular_file(name, ignored)) throw Error(name + ": not a regular file");
-    s.manifest = parse_manifest(read_text_file(name, kMaxManifest), name);
+    const std::string text = read_text_file(name, kMaxManifest);
+    s.digest = digest_of(std::as_bytes(std::span(text))).hex();
+    s.manifest = parse_manifest(text, name);
     s.readers.resize(s.manifest.files.size());
   } else {
     s.readers.push_back(std::make_unique<const h5::Reader>(s.path, h5::kCheckpointMagic));
+    s.digest = s.readers.front()->stated_digest();
     s.manifest = manifest_of(*s.readers.front());
   }
   s.by_file.resize(s.manifest.files.size());
@@ -195,6 +200,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
 const std::string& Checkpoint::path() const { return state_->path; }
 Kind Checkpoint::kind() const { return state_->manifest.kind; }
 std::int64_t Checkpoint::version() const { return kVersion; }
+const std::string& Checkpoint::digest() const { return state_->digest; }
 bool Checkpoint::is_folder() const { return state_->folder; }
 std::int64_t Checkpoint::world() const { return static_cast<std::int64_t>(file_count()); }
 const json::Value& Checkpoint::mesh() const { return state_->manifest.mesh; }

@@ -1,7 +1,10 @@
 // Round trips: one file, folders by any number of ranks, and the equality of bytes between them.
 #include <functional>
+#include <set>
 
 #include "fixture.h"
+#include "fp8/base/digest.h"
+#include "fp8/h5/user_block.h"
 
 namespace fp8::ckpt {
 namespace {
@@ -36,6 +39,27 @@ TEST_F(Checkpoints, equal_content_is_equal_bytes) {
   write_folder(at("step-00000002"), 2);
   for (const char* name : {"rank-00000-of-00002.h5", "rank-00001-of-00002.h5", "manifest.json"})
     EXPECT_EQ(read_file(at("step-00000001/") + name), read_file(at("step-00000002/") + name)) << name;
+}
+
+TEST_F(Checkpoints, a_digest_tells_what_differs_apart) {
+  std::set<std::string> digests;
+  const auto digest = [&](const std::string& name) {
+    const std::string said = Checkpoint::open(at(name)).digest();
+    digests.insert(said);
+    return said;
+  };
+  write_model(at("a.h5"));
+  write_model(at("b.h5"));
+  EXPECT_EQ(digest("a.h5"), digest("b.h5"));
+  EXPECT_EQ(digest("a.h5"), h5::read_user_block(at("a.h5"), h5::kCheckpointMagic).digest);
+  write_model(at("c.h5"), Kind::training);
+  for (const int run : {0, 1}) write_folder(at("run" + std::to_string(run)), 2, 3, static_cast<unsigned>(run));
+  write_folder(at("again"), 2);
+  EXPECT_EQ(digest("again"), digest("run0"));
+  const std::string manifest = read_file(at("again/manifest.json"));
+  EXPECT_EQ(digest("again"), digest_of(std::as_bytes(std::span(manifest))).hex());
+  (void)digest("c.h5"), (void)digest("run1");
+  EXPECT_EQ(digests.size(), 4U);
 }
 
 TEST_F(Checkpoints, any_number_of_ranks_reads_back_as_whole_tensors) {

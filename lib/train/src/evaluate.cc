@@ -37,9 +37,7 @@ struct Setup {
   std::int64_t length = 0;
 };
 
-Setup prepare(const EvalConfig& config, const data::TokenFile& tokens) {
-  check_precision(config.precision);
-  const ckpt::Checkpoint checkpoint = model::open_checkpoint(config.model);
+Setup prepare(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
   Setup s{config_of(checkpoint, "scored"), {}, 0};
   s.length = resolved_length(config.seq_length, s.model);
   check_micro_batch(config.batch_size, s.length);
@@ -53,14 +51,17 @@ Setup prepare(const EvalConfig& config, const data::TokenFile& tokens) {
 void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& hooks) {
   Journal journal(hooks, world);
   std::optional<data::TokenFile> tokens;
+  std::optional<ckpt::Checkpoint> checkpoint;
   std::optional<data::Sampler> sampler;
   Setup setup;
   json::Value shared;
   comm::agree(world, [&] {
     tokens.emplace(config.data);
-    setup = prepare(config, *tokens);
+    check_precision(config.precision);
+    checkpoint.emplace(model::open_checkpoint(config.model));
+    setup = prepare(config, *checkpoint, *tokens);
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1);
-    shared = json::object({{"model", digest_of_model(config.model)}, {"data", tokens->digest()}});
+    shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
   });
   check_same_on_all_ranks(world, shared);
   const Workplace work(config.place, config.precision, world);
@@ -70,7 +71,6 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   const model::DecoderOptions decoder_options{config.precision.activations, model::Recompute::none};
   std::optional<device::Arena> arena;
   std::optional<ParameterStore> store;
-  std::optional<ckpt::Checkpoint> checkpoint;
   Context ctx = work.context();
   comm::agree(world, [&] {
     arena = plan_memory(work.context(), work.group(), setup.model, setup.table, options, decoder_options, batch,
@@ -78,7 +78,6 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
                 .take(work.place());
     ctx.arena = &*arena;
     store.emplace(ctx, work.group(), setup.model, setup.table, options);
-    checkpoint.emplace(model::open_checkpoint(config.model));
   });
   if (const auto damage = load(ctx, world, *checkpoint, *store, false)) throw comm::AgreedError(*damage);
   store->masters_changed(ctx);

@@ -31,7 +31,7 @@ struct Setup {
   hf::Config model;
   std::vector<model::Parameter> table;   // fates under FP8: what checkpoints record
   std::vector<model::Parameter> active;  // fates as they run
-  std::string source;                    // checkpoint to load: MODEL, or the newest of the run
+  std::string source;                    // what is loaded: MODEL, or the newest of the run
   bool resuming = false;
   Position position;
   std::int64_t global_batch = 0, last_step = 0;
@@ -72,7 +72,7 @@ void resolve_steps(Config& c, std::int64_t samples, std::int64_t global_batch) {
     throw Error("--decay-steps: more than the steps after warmup");
 }
 
-void resume_from(Setup& s, const ckpt::Checkpoint& c) {
+void resume_from(Setup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model) {
   const std::string what = c.path() + ": /train";
   s.position = ckpt::counters_of(c);
   const json::Value* settings = c.train().as_object().find("settings");
@@ -82,7 +82,7 @@ void resume_from(Setup& s, const ckpt::Checkpoint& c) {
     if (!settings->as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
   check_same_settings(*settings, s.settings, s.config.out);
-  if (!hf::same_model(s.model, config_of(model::open_checkpoint(s.config.model), "trained")))
+  if (!hf::same_model(s.model, config_of(model, "trained")))
     throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
   const auto [step, updates, tokens] = s.position;
   if (step > 0 && tokens / step != s.tokens_per_step())
@@ -95,8 +95,8 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
   Setup s;
   s.config = config;
   s.resuming = sources.resuming();
-  s.source = sources.path();
-  const ckpt::Checkpoint checkpoint = model::open_checkpoint(s.source);
+  const ckpt::Checkpoint& checkpoint = sources.start();
+  s.source = checkpoint.path();
   s.model = config_of(checkpoint, "trained");
   check_vocabulary(tokens, s.model);
   s.config.seq_length = resolved_length(config.seq_length, s.model);
@@ -107,8 +107,8 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
   resolve_steps(s.config, sampler.samples(), s.global_batch);
   s.table = table_with_fates(s.model, config.precision, checkpoint);
   s.active = active_table(s.table, config.precision);
-  s.settings = fixed_settings(s.config, s.global_batch, digest_of_model(config.model), tokens.digest());
-  if (s.resuming) resume_from(s, checkpoint);
+  s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
+  if (s.resuming) resume_from(s, checkpoint, sources.model());
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
   if (const quant::Recipe* recipe = config.precision.recipe_or_null()) {
     s.planned = model::planned_fp8(s.model, s.active, *recipe, config.batch_size * s.config.seq_length,
@@ -125,7 +125,7 @@ class Run {
       const Inputs& inputs);
   // Fills the parameters; nothing is written yet. Returns why the checkpoint is damaged; nothing where it is not.
   // Collective.
-  [[nodiscard]] std::optional<std::string> load_state();
+  [[nodiscard]] std::optional<std::string> load_state(const ckpt::Checkpoint& checkpoint);
   // Says what is about to run, then runs it. Collective.
   Exit go();
 
@@ -204,12 +204,10 @@ Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, c
   batches_.emplace(config_.grad_accumulation, config_.batch_size, config_.seq_length);
 }
 
-std::optional<std::string> Run::load_state() {
-  std::optional<ckpt::Checkpoint> opened;
+std::optional<std::string> Run::load_state(const ckpt::Checkpoint& checkpoint) {
   comm::agree(world_, [&] {
     store_.emplace(ctx_, work_.group(), setup_.model, setup_.active, options_of(config_, &numbers_in(numbers_)->casts));
     if (config_.async_save || work_.place() != device::Place::host) snapshot_.emplace(ctx_, *store_);
-    const ckpt::Checkpoint& checkpoint = opened.emplace(model::open_checkpoint(setup_.source));
     provenance_ = setup_.resuming ? checkpoint.provenance()
                                   : model::with_origin(checkpoint.provenance(),
                                                        {"fp8-step", config_.tool_version, config_.command});
@@ -219,7 +217,7 @@ std::optional<std::string> Run::load_state() {
         SavePolicy{config_.out, config_.save_every, config_.keep, config_.milestone_every, config_.keep_best},
         position_.step);
   });
-  if (auto reason = load(ctx_, world_, *opened, *store_, setup_.resuming)) return reason;
+  if (auto reason = load(ctx_, world_, checkpoint, *store_, setup_.resuming)) return reason;
   store_->masters_changed(ctx_);
   return std::nullopt;
 }
@@ -418,22 +416,23 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
     inputs.tokens.emplace(config.data);
     if (!config.eval_data.empty()) inputs.eval_tokens.emplace(config.eval_data);
   });
-  Sources sources(world, config, journal);
+  std::optional<Sources> sources(std::in_place, world, config, journal);
   while (true) {
-    const Setup setup = agreed_setup(config, world, inputs, sources);
+    const Setup setup = agreed_setup(config, world, inputs, *sources);
     const Workplace work(config.place, config.precision, world);
     std::optional<Run> r;
     std::optional<std::string> damage;
     if (config.dry_run || setup.position.step >= setup.last_step) {
-      damage = verify(world, setup.source);
+      damage = verify(world, sources->start());
     } else {
       comm::agree(world, [&] { r.emplace(setup, work, world, hooks, journal, inputs); });
-      damage = r->load_state();
+      damage = r->load_state(sources->start());
     }
     if (damage) {
-      sources.refuse(*damage);
+      sources->refuse(*damage);
       continue;
     }
+    sources.reset();
     if (!r) {
       tell(setup, work, world, journal);
       return Exit::done;

@@ -4,50 +4,56 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 
 #include "fp8/base/error.h"
+#include "fp8/model/record.h"
 
 namespace fp8::train {
 
 Sources::Sources(comm::Communicator& world, const Config& config, const Journal& journal)
-    : world_(world), out_(config.out), journal_(journal), path_(config.model) {
+    : world_(world), out_(config.out), journal_(journal) {
   comm::agree(world_, [&] {
     if (world_.rank() != 0) return;
     struct stat s {};
     if (::stat(out_.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)) throw Error(out_ + ": exists and is not a folder");
     left_ = ckpt::list_steps(out_);
     std::reverse(left_.begin(), left_.end());
+    if (!left_.empty()) open_newest();
   });
-  std::array<std::int64_t, 1> found{left_.empty() ? 0 : 1};
-  world_.all_reduce(std::span<std::int64_t>(found), comm::Reduce::max);
-  resuming_ = found[0] != 0;
-  if (resuming_) take_next();
+  share();
+  comm::agree(world_, [&] { model_.emplace(model::open_checkpoint(config.model)); });
 }
 
-void Sources::take_next() {
-  std::string found;
-  comm::agree(world_, [&] {
-    if (world_.rank() != 0) return;
-    while (found.empty()) {
-      if (left_.empty()) throw Error(out_ + ": every checkpoint in it is damaged; move them away to start again");
-      const ckpt::StepFolder folder = left_.back();
-      left_.pop_back();
-      try {
-        (void)ckpt::open_step(folder);
-        found = folder.path;
-      } catch (const Error& e) {
-        tell(folder.path, e.what());
-      }
+// On rank 0.
+void Sources::open_newest() {
+  while (!step_) {
+    if (left_.empty()) throw Error(ckpt::all_damaged(out_));
+    const ckpt::StepFolder folder = left_.back();
+    left_.pop_back();
+    try {
+      step_.emplace(ckpt::open_step(folder));
+    } catch (const Error& e) {
+      journal_.note(ckpt::passed_over(folder.path, e.what()));
     }
+  }
+}
+
+// What rank 0 has opened, on all.
+void Sources::share() {
+  const std::string path = world_.all_gather(step_ ? step_->path() : "")[0];
+  comm::agree(world_, [&] {
+    if (world_.rank() != 0 && !path.empty()) step_.emplace(model::open_checkpoint(path));
   });
-  path_ = world_.all_gather(found)[0];
 }
 
 void Sources::refuse(const std::string& reason) {
-  if (!resuming_) throw comm::AgreedError(reason);
-  tell(path_, reason);
-  take_next();
+  if (!resuming()) throw comm::AgreedError(reason);
+  journal_.note(ckpt::passed_over(step_->path(), reason));
+  step_.reset();
+  comm::agree(world_, [&] {
+    if (world_.rank() == 0) open_newest();
+  });
+  share();
 }
 
 }  // namespace fp8::train

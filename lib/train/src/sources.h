@@ -1,6 +1,7 @@
 // Where a run may start from. Private to the crate.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,28 +11,28 @@
 
 namespace fp8::train {
 
-// The checkpoints in a run's folder, newest first; MODEL where there are none. Rank 0 looks. Opening one reads its
-// documents; the rest of it is checked as it is loaded. Collective.
+// MODEL, and the checkpoints in a run's folder, newest first: rank 0 looks which of them can be opened. Opening reads
+// documents; the rest is checked as it is loaded. Files stay open, also of a checkpoint that is pruned meanwhile, until
+// this goes. Collective.
 class Sources {
  public:
   Sources(comm::Communicator& world, const Config& config, const Journal& journal);
-  const std::string& path() const { return path_; }
-  bool resuming() const { return resuming_; }
+  const ckpt::Checkpoint& model() const { return *model_; }
+  // What to start from: the step at hand, or MODEL where the run has none.
+  const ckpt::Checkpoint& start() const { return step_ ? *step_ : *model_; }
+  bool resuming() const { return step_.has_value(); }
   // The one at hand is damaged: on to the next. Throws Error where there is none left.
   void refuse(const std::string& reason);
 
  private:
-  void take_next();
-  void tell(const std::string& path, const std::string& reason) const {
-    journal_.note(path + ": damaged, trying an older one: " + reason);
-  }
+  void open_newest();
+  void share();
 
   comm::Communicator& world_;
   const std::string& out_;
   const Journal& journal_;
   std::vector<ckpt::StepFolder> left_;  // on rank 0, oldest first
-  std::string path_;
-  bool resuming_ = false;
+  std::optional<ckpt::Checkpoint> model_, step_;
 };
 
 }  // namespace fp8::train

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "fp8/base/digest.h"
-#include "fp8/base/file.h"
 #include "fp8/dtype/convert.h"
-#include "fp8/h5/user_block.h"
 #include "fp8/model/convert.h"
 
 namespace fp8::train {
@@ -127,13 +124,6 @@ void verify_share(const comm::Communicator& world, const ckpt::Checkpoint& check
 
 }  // namespace
 
-std::string digest_of_model(const std::string& path) {
-  const ckpt::Checkpoint c = ckpt::Checkpoint::open(path);
-  if (!c.is_folder()) return h5::read_user_block(path, "fp8-checkpoint").digest;
-  const std::string manifest = read_text_file(path + "/manifest.json", std::uint64_t{1} << 30);
-  return digest_of(std::as_bytes(std::span(manifest))).hex();
-}
-
 hf::Config config_of(const ckpt::Checkpoint& checkpoint, std::string_view used) {
   if (checkpoint.kind() == ckpt::Kind::quantized)
     throw Error(checkpoint.path() + ": holds quantized weights, which cannot be " + std::string(used) +
@@ -163,8 +153,8 @@ void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::
   }
 }
 
-std::optional<std::string> verify(comm::Communicator& world, const std::string& path) {
-  return first_reason(world, [&] { verify_share(world, model::open_checkpoint(path), {}); });
+std::optional<std::string> verify(comm::Communicator& world, const ckpt::Checkpoint& checkpoint) {
+  return first_reason(world, [&] { verify_share(world, checkpoint, {}); });
 }
 
 std::optional<std::string> load(const Context& ctx, comm::Communicator& world, const ckpt::Checkpoint& checkpoint,

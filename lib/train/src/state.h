@@ -16,9 +16,6 @@ namespace fp8::train {
 // Where a run stands; all of it is in /train.
 using Position = ckpt::Counters;
 
-// A digest that changes when the file (or folder of shards) does, read without reading the weights.
-std::string digest_of_model(const std::string& path);
-
 // The checkpoint's configuration; throws Error when it is of a kind that cannot be `used` ("trained", "scored").
 hf::Config config_of(const ckpt::Checkpoint& checkpoint, std::string_view used);
 
@@ -30,7 +27,7 @@ void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::
 
 // Reads every byte of a checkpoint against its digests; the ranks share its files. Returns why it is damaged, the same
 // on every rank; nothing where it is whole. Collective.
-std::optional<std::string> verify(comm::Communicator& world, const std::string& path);
+std::optional<std::string> verify(comm::Communicator& world, const ckpt::Checkpoint& checkpoint);
 
 // Own rows of every weight (and of both moments when `moments`), from any number of shards, and verify(), in one go: a
 // file that holds what its reader owns is read once. Damaged is also a moment of a value that no run has. After damage

@@ -34,6 +34,8 @@ class Checkpoint {
   std::int64_t version() const;
   /// Whether it is a folder of shards.
   bool is_folder() const;
+  /// Changes when any of its bytes does: that of the file, or of the manifest; 32 hex digits.
+  const std::string& digest() const;
   /// Ranks that wrote it; 1 for a single file.
   std::int64_t world() const;
   /// The process mesh that wrote it, as given to commit_folder; null for a single file.
