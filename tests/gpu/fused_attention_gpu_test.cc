@@ -1,11 +1,13 @@
 // Attention on a GPU: cuDNN's fused kernels against the crate's own plain ones on the same GPU, and both against the
-// host. The plain ones are asked for with documents that all begin at position 0, which cuDNN is not given.
+// host. The plain ones are asked for with documents of unknown number, which cuDNN is not given.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "../../lib/ops/src/attention_fused.h"
@@ -30,6 +32,7 @@ constexpr Sizes kSizes[] = {
 // One layer's tensors at one place: q, k, v in one projection, its gradient likewise.
 struct Layer {
   Tensor qkv, dqkv, out, dout, lse, start;
+  std::int64_t count = 0, longest = 0;  // of documents
 
   Layer(const Sizes& s, Place place)
       : qkv(DType::bf16, {s.batch, s.positions, s.heads + 2 * s.groups, s.dim}, place),
@@ -39,13 +42,31 @@ struct Layer {
         lse(DType::f32, {s.batch, s.heads, s.positions}, place),
         start(DType::i32, {s.batch, s.positions}, place) {}
 
-  static View heads(const Tensor& all, std::int64_t first, std::int64_t count) {
+  // On the host: documents of `length` positions, then one of a single position, and again; what remains at the end.
+  void pack(const Sizes& s, std::int64_t length) {
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (std::int64_t t = 0, next = length; t < s.positions; t += next, next = next == length ? 1 : length) {
+        const std::int64_t size = std::min(next, s.positions - t);
+        std::fill_n(start.as<std::int32_t>() + b * s.positions + t, size, static_cast<std::int32_t>(t));
+        longest = std::max(longest, size);
+        ++count;
+      }
+  }
+};
+
+// Heads of queries, keys and values in one projection.
+std::array<View, 3> split(const Sizes& s, const Tensor& all) {
+  const auto part = [&](std::int64_t first, std::int64_t count) {
     View v = all.view();
     v.shape[2] = count;
     v.data = static_cast<std::byte*>(v.data) + 2 * first * v.shape[3];
     return v;
-  }
-};
+  };
+  return {part(0, s.heads), part(s.heads, s.groups), part(s.heads + s.groups, s.groups)};
+}
+
+// What a call is told of documents: nothing, where they begin, or their number and the longest too.
+enum class Told { nothing, starts, all };
 
 struct Results {
   std::vector<float> out, lse, gradients;
@@ -56,7 +77,7 @@ class FusedAttentionGpu : public ::testing::Test {
   void SetUp() override {
     if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda();
     gpu_ = std::make_unique<device::Device>(Place::cuda);
-    memory_ = std::make_unique<device::Arena>(std::size_t{256} << 20, Place::cuda);
+    memory_ = std::make_unique<device::Arena>(std::size_t{1} << 30, Place::cuda);
     host_memory_ = std::make_unique<device::Arena>(std::size_t{256} << 20, Place::host);
     ctx_ = gpu_->context(*memory_);
   }
@@ -72,6 +93,12 @@ class FusedAttentionGpu : public ::testing::Test {
       t.as<Bf16>()[i] = dtype::to_bf16(device::normal_pair(words[0], words[1])[0]);
     }
   }
+  static Layer filled(const Sizes& s) {
+    Layer inputs(s, Place::host);
+    fill(inputs.qkv, 1);
+    fill(inputs.dout, 2);
+    return inputs;
+  }
   std::vector<float> floats(const Tensor& t) const {
     const Tensor host(t.view().dtype, {t.view().size()});
     device::copy_bytes(ctx_, host.view().data, Place::host, t.view().data, t.view().place, host.view().bytes());
@@ -81,25 +108,41 @@ class FusedAttentionGpu : public ::testing::Test {
     return v;
   }
   // Forward and backward at the layer's place.
-  Results run(const Context& ctx, const Sizes& s, const Layer& inputs, bool documents) const {
+  Results run(const Context& ctx, const Sizes& s, const Layer& inputs, Told told) const {
     const Layer l(s, ctx.place);
-    for (const auto& [to, from] : {std::pair{&l.qkv, &inputs.qkv}, {&l.dout, &inputs.dout}})
+    for (const auto& [to, from] : {std::pair{&l.qkv, &inputs.qkv}, {&l.dout, &inputs.dout}, {&l.start, &inputs.start}})
       device::copy_bytes(ctx, to->view().data, ctx.place, from->view().data, Place::host, from->view().bytes());
-    const View q = Layer::heads(l.qkv, 0, s.heads), k = Layer::heads(l.qkv, s.heads, s.groups),
-               v = Layer::heads(l.qkv, s.heads + s.groups, s.groups);
-    const View dq = Layer::heads(l.dqkv, 0, s.heads), dk = Layer::heads(l.dqkv, s.heads, s.groups),
-               dv = Layer::heads(l.dqkv, s.heads + s.groups, s.groups);
-    const Documents d{documents ? l.start.view() : View{}};
+    const auto [q, k, v] = split(s, l.qkv);
+    const auto [dq, dk, dv] = split(s, l.dqkv);
+    Documents d{told == Told::nothing ? View{} : l.start.view()};
+    if (told == Told::all) d = {l.start.view(), inputs.count, inputs.longest};
     const float scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
     attention_forward(ctx, q, k, v, scale, d, l.out.view(), l.lse.view());
     attention_backward(ctx, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), scale, d, dq, dk, dv);
     return {floats(l.out), floats(l.lse), floats(l.dqkv)};
   }
-  // Largest difference, against the largest magnitude.
+  // cuDNN's results against the plain ones and the host's, and the same bits twice.
+  void agree(const Sizes& s, const Layer& inputs, Told told) const {
+    SCOPED_TRACE("T " + std::to_string(s.positions) + " D " + std::to_string(s.dim) + ", " +
+                 std::to_string(inputs.count) + " documents of at most " + std::to_string(inputs.longest));
+    const Results fused = run(ctx_, s, inputs, told), plain = run(ctx_, s, inputs, Told::starts);
+    const Results host = run(host_context(*host_memory_), s, inputs, told);
+    for (const Results* other : {&plain, &host}) {
+      EXPECT_LE(difference(fused.out, other->out), 0x1p-6);
+      EXPECT_LE(difference(fused.lse, other->lse), 0x1p-16);
+      EXPECT_LE(difference(fused.gradients, other->gradients), 0x1p-5);
+    }
+    const Results again = run(ctx_, s, inputs, told);
+    EXPECT_EQ(fused.out, again.out) << "the same bits twice";
+    EXPECT_EQ(fused.lse, again.lse);
+    EXPECT_EQ(fused.gradients, again.gradients);
+  }
+  // Largest difference, against the largest magnitude; NaN is infinitely far.
   static double difference(const std::vector<float>& a, const std::vector<float>& b) {
     double most = 0, largest = 1e-30;
     for (std::size_t i = 0; i < a.size(); ++i) {
-      most = std::max(most, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+      const double off = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      most = std::max(most, std::isnan(off) ? HUGE_VAL : off);
       largest = std::max(largest, std::abs(static_cast<double>(b[i])));
     }
     return most / largest;
@@ -114,34 +157,64 @@ class FusedAttentionGpu : public ::testing::Test {
 // bf16 (2^-8) of the largest; the log-sums are f32 throughout.
 TEST_F(FusedAttentionGpu, AgreesWithThePlainKernelsAndTheHost) {
   for (const Sizes& s : kSizes) {
-    const Layer inputs(s, Place::host);
-    fill(inputs.qkv, 1);
-    fill(inputs.dout, 2);
-    const Results fused = run(ctx_, s, inputs, false), plain = run(ctx_, s, inputs, true);
-    const Results host = run(host_context(*host_memory_), s, inputs, false);
-    for (const Results* other : {&plain, &host}) {
-      EXPECT_LE(difference(fused.out, other->out), 0x1p-6) << "T " << s.positions << " D " << s.dim;
-      EXPECT_LE(difference(fused.lse, other->lse), 0x1p-16) << "T " << s.positions << " D " << s.dim;
-      EXPECT_LE(difference(fused.gradients, other->gradients), 0x1p-5) << "T " << s.positions << " D " << s.dim;
-    }
-    const Results again = run(ctx_, s, inputs, false);
-    EXPECT_EQ(fused.out, again.out) << "the same bits twice";
-    EXPECT_EQ(fused.lse, again.lse);
-    EXPECT_EQ(fused.gradients, again.gradients);
+    const Layer inputs = filled(s);
+    agree(s, inputs, Told::nothing);
   }
 }
 
-// Without this the test above could pass with cuDNN asleep.
+TEST_F(FusedAttentionGpu, DocumentsAgreeWithThePlainKernelsAndTheHost) {
+  for (const Sizes& s : kSizes)
+    for (const std::int64_t length : {1, 37, 64, 1000})
+      for (const std::int64_t spare : {0, 9}) {  // bounds that are met, and such that are not
+        Layer inputs = filled(s);
+        inputs.pack(s, length);
+        inputs.count += spare;
+        inputs.longest += 20 * spare;
+        agree(s, inputs, Told::all);
+      }
+}
+
+// The plain kernels have the same tiles both times, so even the bits are equal; cuDNN's need not.
+TEST_F(FusedAttentionGpu, PackedDocumentsEqualSeparateSequences) {
+  const Sizes packed{1, 256, 4, 2, 64}, apart{4, 64, 4, 2, 64};
+  Layer one = filled(packed);
+  const Layer four = filled(apart);
+  for (std::int64_t t = 0; t < 256; ++t) one.start.as<std::int32_t>()[t] = static_cast<std::int32_t>(t / 64 * 64);
+  one.count = 4;
+  one.longest = 64;
+  const Results plain = run(ctx_, packed, one, Told::starts), plain_apart = run(ctx_, apart, four, Told::starts);
+  EXPECT_EQ(plain.out, plain_apart.out);
+  EXPECT_EQ(plain.gradients, plain_apart.gradients);
+  const Results fused = run(ctx_, packed, one, Told::all), fused_apart = run(ctx_, apart, four, Told::nothing);
+  EXPECT_LE(difference(fused.out, fused_apart.out), 0x1p-7);
+  EXPECT_LE(difference(fused.gradients, fused_apart.gradients), 0x1p-6);
+}
+
+// Of four documents where two are promised the last are not worked on, which must show.
+TEST_F(FusedAttentionGpu, BoundsThatAreTooSmallGiveNaN) {
+  const Sizes s{1, 202, 2, 2, 64};
+  Layer inputs = filled(s);
+  inputs.pack(s, 100);  // 100, 1, 100, 1
+  ASSERT_EQ(inputs.count, 4);
+  const Results right = run(ctx_, s, inputs, Told::all);
+  inputs.count = 2;
+  const Results wrong = run(ctx_, s, inputs, Told::all);
+  const auto there = wrong.out.begin() + 101 * 2 * 64;
+  EXPECT_LE(difference({wrong.out.begin(), there}, {right.out.begin(), right.out.begin() + 101 * 2 * 64}), 0x1p-7);
+  EXPECT_TRUE(std::all_of(there, wrong.out.end(), [](float v) { return std::isnan(v); }));
+}
+
+// Without this the tests above could pass with cuDNN asleep, but for the last.
 TEST_F(FusedAttentionGpu, CudnnTakesTheCall) {
   const Sizes s{2, 200, 8, 2, 64};
   const Layer l(s, Place::cuda);
-  const View q = Layer::heads(l.qkv, 0, s.heads), k = Layer::heads(l.qkv, s.heads, s.groups),
-             v = Layer::heads(l.qkv, s.heads + s.groups, s.groups);
-  const View dq = Layer::heads(l.dqkv, 0, s.heads), dk = Layer::heads(l.dqkv, s.heads, s.groups),
-             dv = Layer::heads(l.dqkv, s.heads + s.groups, s.groups);
-  EXPECT_TRUE(fused_attention_forward(ctx_, q, k, v, 0.125f, {}, l.out.view(), l.lse.view()));
-  EXPECT_TRUE(
-      fused_attention_backward(ctx_, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), 0.125f, {}, dq, dk, dv));
+  const auto [q, k, v] = split(s, l.qkv);
+  const auto [dq, dk, dv] = split(s, l.dqkv);
+  for (const Documents& d : {Documents{}, Documents{l.start.view(), 2, 200}}) {
+    EXPECT_TRUE(fused_attention_forward(ctx_, q, k, v, 0.125f, d, l.out.view(), l.lse.view()));
+    EXPECT_TRUE(
+        fused_attention_backward(ctx_, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), 0.125f, d, dq, dk, dv));
+  }
 }
 
 // Of more scores than one call keeps: the parts must lie side by side.
@@ -149,31 +222,36 @@ TEST_F(FusedAttentionGpu, GradientsInPartsAgreeToo) {
   memory_ = std::make_unique<device::Arena>(std::size_t{3} << 30, Place::cuda);
   ctx_ = gpu_->context(*memory_);
   for (const Sizes& s : {Sizes{2, 4200, 16, 4, 64}, Sizes{1, 6500, 16, 2, 64}}) {
-    const Layer inputs(s, Place::host);
-    fill(inputs.qkv, 1);
-    fill(inputs.dout, 2);
-    const Results fused = run(ctx_, s, inputs, false), plain = run(ctx_, s, inputs, true);
+    const Layer inputs = filled(s);
+    const Results fused = run(ctx_, s, inputs, Told::nothing), plain = run(ctx_, s, inputs, Told::starts);
     EXPECT_LE(difference(fused.gradients, plain.gradients), 0x1p-5) << "T " << s.positions;
   }
+  const Sizes s{1, 8300, 16, 2, 64};  // documents by ones, their heads in two parts
+  Layer inputs = filled(s);
+  inputs.pack(s, 6500);
+  const Results fused = run(ctx_, s, inputs, Told::all), plain = run(ctx_, s, inputs, Told::starts);
+  EXPECT_LE(difference(fused.out, plain.out), 0x1p-6);
+  EXPECT_LE(difference(fused.gradients, plain.gradients), 0x1p-5);
 }
 
 TEST_F(FusedAttentionGpu, ADryRunTakesTheMemoryOfTheRun) {
   const Sizes s{2, 200, 8, 2, 64};
-  const Layer inputs(s, Place::host);
-  fill(inputs.qkv, 1);
-  fill(inputs.dout, 2);
-  device::Arena planned;
-  Context dry = ctx_.with(planned);
-  dry.dry = true;
+  Layer inputs = filled(s);
+  inputs.count = 5;
+  inputs.longest = 200;
   const Layer l(s, Place::cuda);
-  const View q = Layer::heads(l.qkv, 0, s.heads), k = Layer::heads(l.qkv, s.heads, s.groups),
-             v = Layer::heads(l.qkv, s.heads + s.groups, s.groups);
-  const View dq = Layer::heads(l.dqkv, 0, s.heads), dk = Layer::heads(l.dqkv, s.heads, s.groups),
-             dv = Layer::heads(l.dqkv, s.heads + s.groups, s.groups);
-  attention_forward(dry, q, k, v, 0.125f, {}, l.out.view(), l.lse.view());
-  attention_backward(dry, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), 0.125f, {}, dq, dk, dv);
-  (void)run(ctx_, s, inputs, false);
-  EXPECT_EQ(planned.peak(), memory_->peak());
+  const auto [q, k, v] = split(s, l.qkv);
+  const auto [dq, dk, dv] = split(s, l.dqkv);
+  for (const Told told : {Told::nothing, Told::all}) {  // the second takes more
+    device::Arena planned;
+    Context dry = ctx_.with(planned);
+    dry.dry = true;
+    const Documents d = told == Told::all ? Documents{l.start.view(), 5, 200} : Documents{};
+    attention_forward(dry, q, k, v, 0.125f, d, l.out.view(), l.lse.view());
+    attention_backward(dry, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), 0.125f, d, dq, dk, dv);
+    (void)run(ctx_, s, inputs, told);
+    EXPECT_EQ(planned.peak(), memory_->peak());
+  }
 }
 
 }  // namespace

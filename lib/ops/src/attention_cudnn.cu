@@ -1,10 +1,13 @@
 // cuDNN's fused attention through its frontend headers, which take long to compile: this file alone includes them, and
 // the host's compiler reads it, for there is no device code here. The library is loaded when first needed; graphs and
 // their plans are built once and kept with the stream. Statistics: cuDNN's are max + ln(sum exp) of the scaled scores,
-// [B, H, T, 1] in f32, which is our lse.
+// [B, H, T, 1] in f32, which is our lse; of documents they are [B, T, H], in scratch.
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
+#include <unordered_map>
 #include <vector>
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
@@ -12,6 +15,7 @@
 #include <cudnn_frontend.h>
 
 #include "attention_fused.h"
+#include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/cuda.h"
 #include "fp8/device/library.h"
@@ -29,8 +33,6 @@ using fe::graph::Graph;
 using fe::graph::Tensor_attributes;
 using Tensor = std::shared_ptr<Tensor_attributes>;
 
-enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
-
 constexpr std::size_t kMostGraphs = 256;  // shapes that never return must not pile up
 
 [[noreturn]] void fail(const std::string& what) { throw Error("attention: cuDNN: " + what); }
@@ -46,60 +48,79 @@ void load_library() {
   fe::cudnn_dlhandle = library.handle();
 }
 
-// A matrix of heads: [B, heads, T, D] in cuDNN's order.
-Tensor_attributes heads(Uid uid, const FusedAttention& call, std::int64_t count, const FusedAttention::Strides& s) {
-  return Tensor_attributes()
-      .set_uid(uid)
-      .set_dim({call.batch, count, call.positions, call.dim})
-      .set_stride({s[0], s[2], s[1], 1});
-}
+// What the graph of a call is made of. Documents have two tensors of lengths and one of offsets for all with the same
+// steps, which the call's tables fill (DocumentTables).
+class Builder {
+ public:
+  Builder(Graph& graph, const FusedAttention& call) : graph_(graph), call_(call), steps_(call.steps()) {
+    if (!call.documents) return;
+    queries_ = graph.tensor(table(uid_of(FusedName::queries), call.batch, fe::DataType_t::INT32));
+    keys_ = graph.tensor(table(uid_of(FusedName::keys), call.batch, fe::DataType_t::INT32));
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+      offsets_.push_back(graph.tensor(
+          table(uid_of(FusedName::offsets) + static_cast<std::int64_t>(i), call.batch + 1, fe::DataType_t::INT64)));
+  }
 
-void as_output(const Tensor& tensor, const Tensor_attributes& like) {
-  tensor->set_output(true).set_uid(like.get_uid()).set_dim(like.get_dim()).set_stride(like.get_stride());
-}
+  void forward() {
+    const auto [out, lse] =
+        graph_.sdpa(heads(FusedName::q, call_.heads, call_.q), heads(FusedName::k, call_.groups, call_.k),
+                    heads(FusedName::v, call_.groups, call_.v),
+                    masked(fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true)));
+    as_output(out, described(FusedName::out, call_.heads, call_.dim, call_.out));
+    as_output(lse, statistics());
+    lse->set_data_type(fe::DataType_t::FLOAT);
+  }
 
-Tensor_attributes statistics(const FusedAttention& call) {
-  return Tensor_attributes()
-      .set_uid(kLse)
-      .set_dim({call.batch, call.heads, call.positions, 1})
-      .set_stride({call.heads * call.positions, call.positions, 1, 1})
-      .set_data_type(fe::DataType_t::FLOAT);
-}
+  void backward() {
+    const Tensor q = heads(FusedName::q, call_.heads, call_.q), k = heads(FusedName::k, call_.groups, call_.k),
+                 v = heads(FusedName::v, call_.groups, call_.v), out = heads(FusedName::out, call_.heads, call_.out),
+                 dout = heads(FusedName::dout, call_.heads, call_.dout), lse = graph_.tensor(statistics());
+    auto options = masked(fe::graph::SDPA_backward_attributes().set_name("attention backward"));
+    const auto [dq, dk, dv] = graph_.sdpa_backward(q, k, v, out, dout, lse, options.set_deterministic_algorithm(true));
+    as_output(dq, described(FusedName::dq, call_.heads, call_.dim, call_.dq));
+    as_output(dk, described(FusedName::dk, call_.groups, call_.dim, call_.dk));
+    as_output(dv, described(FusedName::dv, call_.groups, call_.dim, call_.dv));
+  }
 
-void add_forward(Graph& graph, const FusedAttention& call) {
-  const Tensor q = graph.tensor(heads(kQ, call, call.heads, call.q));
-  const Tensor k = graph.tensor(heads(kK, call, call.groups, call.k));
-  const Tensor v = graph.tensor(heads(kV, call, call.groups, call.v));
-  auto options = fe::graph::SDPA_attributes()
-                     .set_name("attention")
-                     .set_generate_stats(true)
-                     .set_attn_scale(call.scale)
-                     .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                     .set_diagonal_band_right_bound(0);
-  const auto [out, lse] = graph.sdpa(q, k, v, options);
-  as_output(out, heads(kOut, call, call.heads, call.out));
-  as_output(lse, statistics(call));
-  lse->set_data_type(fe::DataType_t::FLOAT);
-}
+ private:
+  static Tensor_attributes table(std::int64_t uid, std::int64_t entries, fe::DataType_t type) {
+    return Tensor_attributes().set_uid(uid).set_dim({entries, 1, 1, 1}).set_stride({1, 1, 1, 1}).set_data_type(type);
+  }
+  // [B, count, T, dim] in cuDNN's order.
+  Tensor_attributes described(FusedName name, std::int64_t count, std::int64_t dim,
+                              const FusedAttention::Strides& s) const {
+    auto tensor = Tensor_attributes().set_uid(uid_of(name)).set_dim({call_.batch, count, call_.positions, dim});
+    if (!call_.documents) return tensor.set_stride({s[0], s[2], s[1], 1});
+    const auto at = std::find(steps_.begin(), steps_.end(), FusedAttention::Steps{s[0], s[1]}) - steps_.begin();
+    tensor.set_ragged_offset(offsets_[static_cast<std::size_t>(at)]);
+    return tensor.set_stride({call_.positions * s[1], s[2], s[1], 1});  // the first is not looked at
+  }
+  Tensor_attributes statistics() const {
+    return described(FusedName::lse, call_.heads, 1, call_.lse).set_data_type(fe::DataType_t::FLOAT);
+  }
+  Tensor heads(FusedName name, std::int64_t count, const FusedAttention::Strides& s) {
+    return graph_.tensor(described(name, count, call_.dim, s));
+  }
+  static void as_output(const Tensor& tensor, Tensor_attributes like) {
+    tensor->set_output(true).set_uid(like.get_uid()).set_dim(like.get_dim()).set_stride(like.get_stride());
+    tensor->set_ragged_offset(like.get_ragged_offset());
+  }
+  // With the scale, the causal mask and documents' lengths.
+  template <class Options>
+  Options masked(Options options) const {
+    options.set_attn_scale(call_.scale)
+        .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+        .set_diagonal_band_right_bound(0);
+    if (call_.documents) options.set_padding_mask(true).set_seq_len_q(queries_).set_seq_len_kv(keys_);
+    return options;
+  }
 
-void add_backward(Graph& graph, const FusedAttention& call) {
-  const Tensor q = graph.tensor(heads(kQ, call, call.heads, call.q));
-  const Tensor k = graph.tensor(heads(kK, call, call.groups, call.k));
-  const Tensor v = graph.tensor(heads(kV, call, call.groups, call.v));
-  const Tensor out = graph.tensor(heads(kOut, call, call.heads, call.out));
-  const Tensor dout = graph.tensor(heads(kDout, call, call.heads, call.dout));
-  const Tensor lse = graph.tensor(statistics(call));
-  auto options = fe::graph::SDPA_backward_attributes()
-                     .set_name("attention backward")
-                     .set_deterministic_algorithm(true)
-                     .set_attn_scale(call.scale)
-                     .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                     .set_diagonal_band_right_bound(0);
-  const auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, out, dout, lse, options);
-  as_output(dq, heads(kDq, call, call.heads, call.dq));
-  as_output(dk, heads(kDk, call, call.groups, call.dk));
-  as_output(dv, heads(kDv, call, call.groups, call.dv));
-}
+  Graph& graph_;
+  const FusedAttention& call_;
+  std::vector<FusedAttention::Steps> steps_;
+  Tensor queries_, keys_;
+  std::vector<Tensor> offsets_;
+};
 
 // The graph of a call for a chip, not built yet.
 std::unique_ptr<Graph> graph_of(const FusedAttention& call, int capability) {
@@ -109,10 +130,11 @@ std::unique_ptr<Graph> graph_of(const FusedAttention& call, int capability) {
       .set_io_data_type(fe::DataType_t::BFLOAT16)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
+  Builder builder(*graph, call);
   if (call.backward) {
-    add_backward(*graph, call);
+    builder.backward();
   } else {
-    add_forward(*graph, call);
+    builder.forward();
   }
   return graph;
 }
@@ -174,26 +196,47 @@ Session* session_of(device::Stream& stream) {
   return static_cast<Session*>(at->second.get());
 }
 
-// Runs a call if cuDNN takes it. In a dry run without a device cuDNN is assumed to be there.
-bool run(const Context& ctx, const FusedAttention& call, std::unordered_map<std::int64_t, void*> pointers) {
-  std::int64_t bytes = call.assumed_workspace();
+// How a part is run, if cuDNN takes it. In a dry run without a device cuDNN is assumed to be there.
+struct Plan {
   Session* session = nullptr;
   Graph* graph = nullptr;
-  if (ctx.stream != nullptr) {
-    session = session_of(*ctx.stream);
-    graph = session == nullptr ? nullptr : session->find(call);
-    if (graph == nullptr) return false;
-    bytes = workspace_of(*graph);
-  }
-  const device::Scope scope(*ctx.arena);
-  const View workspace = tensor::take(ctx, dtype::DType::u8, {bytes}, "scratch");
-  if (!ctx.dry) session->run(*graph, pointers, workspace.data);
-  return true;
+  std::int64_t workspace = 0;  // bytes
+};
+std::optional<Plan> plan_of(const Context& ctx, const FusedAttention& part) {
+  Plan plan{.workspace = part.assumed_workspace()};
+  if (ctx.stream == nullptr) return plan;
+  plan.session = session_of(*ctx.stream);
+  plan.graph = plan.session == nullptr ? nullptr : plan.session->find(part);
+  if (plan.graph == nullptr) return {};
+  plan.workspace = workspace_of(*plan.graph);
+  return plan;
 }
 
-// Where head h of sequence b begins in a view [B, T, heads, D].
-void* head_of(const View& v, std::int64_t b, std::int64_t h) {
-  return v.as<dtype::Bf16>() + b * v.stride[0] + h * v.stride[2];
+// Runs all parts of a call if cuDNN takes them; they are all alike. `lse` is read by gradients, else written.
+bool run(const Context& ctx, const FusedAttention& call, const Documents& documents, const FusedOperands& operands,
+         const View& lse, const std::array<View, 3>& results) {
+  const FusedParts parts = parts_of(call);
+  const auto plan = plan_of(ctx, parts.each);
+  if (!plan) return false;
+  const device::Scope scope(*ctx.arena);
+  cuda::DocumentTables tables;
+  View statistics = lse;
+  if (call.documents) {
+    tables = document_tables(ctx, parts, results);
+    statistics = tensor::take(ctx, dtype::DType::f32, {lse.shape[0], lse.shape[2], lse.shape[1]}, "scratch");
+  }
+  const View workspace = tensor::take(ctx, dtype::DType::u8, {plan->workspace}, "scratch");
+  if (ctx.dry) return true;
+  if (call.documents) {
+    cuda::attention_documents(ctx, documents, tables);
+    if (call.backward) cuda::turn(ctx, lse, statistics);
+  }
+  for (std::int64_t i = 0; i < parts.sequences * parts.groups; ++i) {
+    auto pointers = fused_pointers(call, parts, i, operands, statistics, tables);
+    plan->session->run(*plan->graph, pointers, workspace.data);
+  }
+  if (call.documents && !call.backward) cuda::turn(ctx, statistics, lse);
+  return true;
 }
 
 }  // namespace
@@ -201,32 +244,18 @@ void* head_of(const View& v, std::int64_t b, std::int64_t h) {
 bool fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                              const Documents& documents, const View& out, const View& lse) {
   const auto call = fused_forward_of(q, k, v, scale, documents, out);
-  return call && run(ctx, *call, {{kQ, q.data}, {kK, k.data}, {kV, v.data}, {kOut, out.data}, {kLse, lse.data}});
+  return call &&
+         run(ctx, *call, documents, {{FusedName::q, q}, {FusedName::k, k}, {FusedName::v, v}, {FusedName::out, out}},
+             lse, {out, out, out});
 }
 
 bool fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                               const View& lse, const View& dout, float scale, const Documents& documents,
                               const View& dq, const View& dk, const View& dv) {
   const auto call = fused_backward_of(q, k, v, out, dout, scale, documents, dq, dk, dv);
-  if (!call) return false;
-  const FusedParts parts = parts_of(*call);
-  for (std::int64_t i = 0; i < parts.sequences * parts.groups; ++i) {
-    const std::int64_t b = i / parts.groups * parts.each.batch, part = i % parts.groups;
-    const std::int64_t h = part * parts.each.heads, g = part * parts.each.groups;
-    // All are alike: if cuDNN takes the first it takes the others.
-    if (!run(ctx, parts.each,
-             {{kQ, head_of(q, b, h)},
-              {kK, head_of(k, b, g)},
-              {kV, head_of(v, b, g)},
-              {kOut, head_of(out, b, h)},
-              {kLse, lse.as<float>() + b * lse.stride[0] + h * lse.stride[1]},
-              {kDout, head_of(dout, b, h)},
-              {kDq, head_of(dq, b, h)},
-              {kDk, head_of(dk, b, g)},
-              {kDv, head_of(dv, b, g)}}))
-      return false;
-  }
-  return true;
+  const FusedOperands operands{{FusedName::q, q},       {FusedName::k, k},   {FusedName::v, v},   {FusedName::out, out},
+                               {FusedName::dout, dout}, {FusedName::dq, dq}, {FusedName::dk, dk}, {FusedName::dv, dv}};
+  return call && run(ctx, *call, documents, operands, lse, {dq, dk, dv});
 }
 
 std::int64_t fused_plans_for(const FusedAttention& call, int capability, const std::string& device_json) {

@@ -2,6 +2,8 @@
 #include "attention_fused.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 namespace fp8::ops {
 namespace {
@@ -18,6 +20,19 @@ bool aligned(const View& v) {
 
 FusedAttention::Strides strides_of(const View& v) { return {v.stride[0], v.stride[1], v.stride[2]}; }
 
+// Positions of a document's place: one of eight multiples of a power of 2, so that few graphs are built.
+std::int64_t rounded(std::int64_t longest) {
+  std::int64_t step = 128;
+  while (longest > 8 * step) step *= 2;
+  return (longest + step - 1) / step * step;
+}
+
+// Whether the call's documents, if it has any, are few and short enough to be known, and counted in 32 bits.
+bool countable(const View& q, const Documents& documents) {
+  return documents.start.rank == 0 || (documents.count > 0 && documents.longest > 0 &&
+                                       q.shape[0] * q.shape[1] <= std::numeric_limits<std::int32_t>::max());
+}
+
 }  // namespace
 
 // Source: cuDNN frontend 1.32, scaled_dot_product_flash_attention.h, "dP workspace".
@@ -30,6 +45,17 @@ std::int64_t FusedAttention::assumed_workspace() const {
   return backward ? score_bytes() + batch * heads * positions * (4 * dim + 8) : 0;
 }
 
+std::vector<FusedAttention::Steps> FusedAttention::steps() const {
+  std::vector<Steps> all;
+  const auto add = [&](const Strides& s) {
+    if (std::find(all.begin(), all.end(), Steps{s[0], s[1]}) == all.end()) all.push_back({s[0], s[1]});
+  };
+  for (const Strides* s : {&q, &k, &v, &out, &lse}) add(*s);
+  if (!backward) return all;
+  for (const Strides* s : {&dout, &dq, &dk, &dv}) add(*s);
+  return all;
+}
+
 FusedParts parts_of(const FusedAttention& call, std::int64_t most) {
   // The fewest equal parts of `count`, of which `fit` are to be in one.
   const auto fewest = [](std::int64_t count, std::int64_t fit) {
@@ -38,24 +64,33 @@ FusedParts parts_of(const FusedAttention& call, std::int64_t most) {
     return parts;
   };
   FusedParts parts{.each = call};
-  if (call.score_bytes() <= most) return parts;
-  const std::int64_t of_sequence = call.score_bytes() / call.batch, of_group = of_sequence / call.groups;
-  parts.sequences = fewest(call.batch, std::max<std::int64_t>(1, most / of_sequence));
-  parts.each.batch /= parts.sequences;
-  if (parts.each.batch == 1) parts.groups = fewest(call.groups, std::max<std::int64_t>(1, most / of_group));
-  parts.each.groups /= parts.groups;
-  parts.each.heads /= parts.groups;
+  FusedAttention& each = parts.each;
+  if (call.documents) {
+    each.batch = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(call.batch)));
+    while (each.batch > 1 && each.score_bytes() > most) each.batch /= 2;
+    parts.sequences = (call.batch + each.batch - 1) / each.batch;
+  } else if (call.score_bytes() > most) {
+    parts.sequences = fewest(call.batch, std::max<std::int64_t>(1, most / (call.score_bytes() / call.batch)));
+    each.batch /= parts.sequences;
+  }
+  if (each.batch > 1 || each.score_bytes() <= most) return parts;
+  parts.groups = fewest(call.groups, std::max<std::int64_t>(1, most / (each.score_bytes() / call.groups)));
+  each.groups /= parts.groups;
+  each.heads /= parts.groups;
+  if (!call.documents) each.lse[0] = each.heads * call.positions;  // cuDNN wants them without gaps
   return parts;
 }
 
 std::optional<FusedAttention> fused_forward_of(const View& q, const View& k, const View& v, float scale,
                                                const Documents& documents, const View& out) {
   const View* const views[] = {&q, &k, &v, &out};
-  const bool fits = q.shape[3] % kWord == 0 && q.shape[3] <= kLongest && documents.start.rank == 0 && q.size() > 0;
+  const bool fits = q.shape[3] % kWord == 0 && q.shape[3] <= kLongest && q.size() > 0 && countable(q, documents);
   if (!fits || !std::all_of(std::begin(views), std::end(views), [](const View* x) { return aligned(*x); })) return {};
+  const std::int64_t sequences = q.shape[0], positions = q.shape[1];
   FusedAttention call;
-  call.batch = q.shape[0];
-  call.positions = q.shape[1];
+  call.documents = documents.start.rank != 0;
+  call.batch = call.documents ? std::min(documents.count, sequences * positions) : sequences;
+  call.positions = call.documents ? rounded(std::min(documents.longest, positions)) : positions;
   call.heads = q.shape[2];
   call.groups = k.shape[2];
   call.dim = q.shape[3];
@@ -64,6 +99,8 @@ std::optional<FusedAttention> fused_forward_of(const View& q, const View& k, con
   call.k = strides_of(k);
   call.v = strides_of(v);
   call.out = strides_of(out);
+  call.lse = {positions * call.heads, 1, positions};
+  if (call.documents) call.lse = {positions * call.heads, call.heads, 1};
   return call;
 }
 
@@ -79,6 +116,45 @@ std::optional<FusedAttention> fused_backward_of(const View& q, const View& k, co
   call->dk = strides_of(dk);
   call->dv = strides_of(dv);
   return call;
+}
+
+cuda::DocumentTables document_tables(const Context& ctx, const FusedParts& parts, const std::array<View, 3>& results) {
+  const auto padded = [](std::int64_t entries, std::int64_t multiple) {
+    return (entries + multiple - 1) / multiple * multiple;
+  };
+  const std::vector<FusedAttention::Steps> steps = parts.each.steps();
+  const auto arrays = static_cast<std::int64_t>(steps.size());
+  cuda::DocumentTables tables{
+      .lengths = tensor::take(ctx, dtype::DType::i32, {parts.sequences, padded(parts.each.batch, 4)}, "scratch"),
+      .offsets =
+          tensor::take(ctx, dtype::DType::i64, {arrays, parts.sequences, padded(parts.each.batch + 1, 2)}, "scratch"),
+      .each = parts.each.batch,
+      .longest = parts.each.positions,
+      .steps = {},
+      .results = results};
+  std::copy(steps.begin(), steps.end(), tables.steps.begin());
+  return tables;
+}
+
+std::unordered_map<std::int64_t, void*> fused_pointers(const FusedAttention& call, const FusedParts& parts,
+                                                       std::int64_t i, const FusedOperands& operands, const View& lse,
+                                                       const cuda::DocumentTables& tables) {
+  const std::int64_t first = i / parts.groups, part = i % parts.groups;
+  const std::int64_t b = call.documents ? 0 : first * parts.each.batch;  // offsets count from the first sequence
+  const std::int64_t h = part * parts.each.heads, g = part * parts.each.groups;
+  std::unordered_map<std::int64_t, void*> pointers;
+  pointers[uid_of(FusedName::lse)] = lse.as<float>() + b * call.lse[0] + h * call.lse[2];
+  for (const auto& [name, view] : operands) {
+    const std::int64_t head = view.shape[2] == call.heads ? h : g;
+    pointers[uid_of(name)] = view.as<dtype::Bf16>() + b * view.stride[0] + head * view.stride[2];
+  }
+  if (!call.documents) return pointers;
+  std::int32_t* const lengths = tables.lengths.as<std::int32_t>() + first * tables.lengths.stride[0];
+  pointers[uid_of(FusedName::queries)] = pointers[uid_of(FusedName::keys)] = lengths;
+  for (std::int64_t k = 0; k < tables.offsets.shape[0]; ++k)
+    pointers[uid_of(FusedName::offsets) + k] =
+        tables.offsets.as<std::int64_t>() + k * tables.offsets.stride[0] + first * tables.offsets.stride[1];
+  return pointers;
 }
 
 }  // namespace fp8::ops

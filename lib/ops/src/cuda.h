@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -54,6 +55,23 @@ struct AttentionScratch {
   View delta;   ///< f32 [B, T, H]
   View dk, dv;  ///< [B, T, G, D] in the type of k
 };
+
+/// Where documents lie, for attention by them: tables with an entry for each, of length 0 beyond the last, cut into
+/// parts that begin at multiples of 16 bytes.
+struct DocumentTables {
+  View lengths;                                      ///< i32 [parts, each or more]
+  View offsets;                                      ///< i64 [steps, parts, each + 1 or more]: first elements, end
+  std::int64_t each = 0;                             ///< entries of a part
+  std::int64_t longest = 0;                          ///< lengths that the reader stands
+  std::array<std::array<std::int64_t, 2>, 9> steps;  ///< elements between sequences and between positions
+  std::array<View, 3> results;  ///< bf16 [B, T, heads, D]: NaN where more or longer documents are than the tables hold
+};
+
+/// Fills the tables; documents beyond the last entry are left out, and longer ones cut.
+void attention_documents(const Context& ctx, const Documents& documents, const DocumentTables& tables);
+
+/// to f32 [B, C, R] = from [B, R, C], both contiguous.
+void turn(const Context& ctx, const View& from, const View& to);
 
 /// See fp8/ops/attention.h; heads of at most 256 elements.
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,

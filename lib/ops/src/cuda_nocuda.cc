@@ -29,6 +29,8 @@ void bias_backward(const Context&, const View&, const View&, const View&) { none
 void cross_entropy(const Context&, const View&, const View&, const View&, float, bool) { none(); }
 void rope_tables(const Context&, std::span<const float>, const View&, const View&) { none(); }
 void rope(const Context&, const View&, const View&, const View&, bool) { none(); }
+void attention_documents(const Context&, const Documents&, const DocumentTables&) { none(); }
+void turn(const Context&, const View&, const View&) { none(); }
 void attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&, const View&,
                        const View&) {
   none();

@@ -3,6 +3,7 @@
 //
 #include "attention.cuh"
 #include "attention_cases.h"
+#include "attention_fused.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "shim_device.h"
@@ -52,6 +53,27 @@ TEST(AttentionCuda, DocumentsOfOneTileDoNotSeeAnother) {  // a poisoned document
   }
 }
 
+// Documents of a tile each: tiles fall alike, so even the bits are equal.
+TEST(AttentionCuda, PackedDocumentsEqualSeparateSequences) {
+  ShimAttention device;
+  const cases::AttentionSize packed{1, 128, 2, 1, 16}, apart{2, 64, 2, 1, 16};
+  Values starts(128, 0.0);
+  std::fill(starts.begin() + 64, starts.end(), 64.0);
+  const View start = device.put(make(DType::i32, {1, 128}, starts).view());
+  const auto run = [&](const cases::AttentionSize& s, const Documents& documents) {
+    const cases::Projection x(DType::bf16, s, true, 1), grads(DType::bf16, s, true, 2);
+    const tensor::Shape shape{s.batch, s.positions, s.heads, s.dim};
+    const View q = device.put(x.q), k = device.put(x.k), v = device.put(x.v), dq = device.put(grads.q),
+               dk = device.put(grads.k), dv = device.put(grads.v), out = device.scratch(DType::bf16, shape),
+               lse = device.scratch(DType::f32, {s.batch, s.heads, s.positions}),
+               dout = device.put(make(DType::bf16, shape, random_values(128 * 2 * 16, 3)).view());
+    device.attention_forward(q, k, v, 0.25f, documents, out, lse);
+    device.attention_backward(q, k, v, out, lse, dout, 0.25f, documents, dq, dk, dv);
+    return std::vector{read(out), read(dq), read(dk), read(dv)};
+  };
+  EXPECT_EQ(run(packed, {start}), run(apart, {}));
+}
+
 // Views without memory behind them, and a dry context on a device, as a plan is made of.
 struct Planned {
   device::Arena arena;
@@ -72,6 +94,30 @@ TEST(DryDevice, AttentionTakesItsScratch) {
   const View wide = plan.view(DType::f32, {1, 1, 1, 257}), one = plan.view(DType::f32, {1, 1, 1});
   EXPECT_EQ(error_of([&] { attention_forward(plan.context, wide, wide, wide, 1, {}, wide, one); }),
             "attention: a device takes heads of at most 256 elements");
+}
+
+TEST(DryDevice, AttentionOfDocumentsTakesItsTablesToo) {
+  if (error_of([] { (void)fused_plans_for({}, 90, ""); }).find("no CUDA") != std::string::npos)
+    GTEST_SKIP() << "only cuDNN has tables";
+  const Planned plan;
+  const View q = plan.view(DType::bf16, {2, 100, 4, 32}), k = plan.view(DType::bf16, {2, 100, 2, 32}),
+             lse = plan.view(DType::f32, {2, 4, 100}), gq = plan.view(DType::bf16, {2, 100, 4, 32}),
+             gk = plan.view(DType::bf16, {2, 100, 2, 32}), gv = plan.view(DType::bf16, {2, 100, 2, 32});
+  const Documents documents{plan.view(DType::i32, {2, 100}), 5, 60};
+  const std::size_t before = plan.arena.mark();
+  const auto expected = [&](std::int64_t workspace) {  // for eight documents of three tensors' steps: q, k, lse
+    const device::Scope scope(*plan.context.arena);
+    (void)plan.view(DType::i32, {1, 8});
+    (void)plan.view(DType::i64, {3, 1, 10});
+    (void)plan.view(DType::f32, {2, 100, 4});
+    (void)plan.view(DType::u8, {workspace});
+    return plan.arena.mark();
+  };
+  attention_forward(plan.context, q, k, k, 1, documents, q, lse);
+  EXPECT_EQ(plan.arena.peak(), expected(0));
+  attention_backward(plan.context, q, k, k, q, lse, q, 1, documents, gq, gk, gv);
+  EXPECT_EQ(plan.arena.peak(), expected(2 * 8 * 4 * 128 * 128 + 8 * 4 * 128 * (4 * 32 + 8)));
+  EXPECT_EQ(plan.arena.mark(), before);
 }
 
 TEST(DryDevice, SumsOverRowsTakeTheirScratch) {

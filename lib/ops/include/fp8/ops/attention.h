@@ -6,6 +6,7 @@
 /// Source: Dao et al., FlashAttention-2, 2023; Su et al., RoFormer, 2021 (halves rotated, as transformers does).
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "fp8/tensor/tensor.h"
@@ -23,9 +24,14 @@ void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View
 /// `inverse` rotates back, which is also the backward pass.
 void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse);
 
-/// Optional restriction of attention to documents packed in one sequence.
+/// Optional restriction of attention to documents packed in one sequence. Who packs them knows how many they are and
+/// how long, and with these two bounds, the closer the better, a device can work on every document by itself through
+/// cuDNN; 0 is not known. Bounds too small are the caller's error: where a device makes use of them, what lies beyond
+/// is NaN in the results, and nothing else is touched.
 struct Documents {
   View start;  ///< i32 [B, T], contiguous: where the position's document begins; empty: one document a sequence
+  std::int64_t count = 0;    ///< documents in all sequences together, at most
+  std::int64_t longest = 0;  ///< positions of any of them, at most
 };
 
 /// out [B, T, H, D] = softmax(q k^T * scale, causal) v; lse f32 [B, H, T], the log of the softmax's sum, is kept for
@@ -36,7 +42,8 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
 /// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v
 /// themselves. Deterministic, whatever the number of threads. Scratch: on the host about 2 T D floats of a
 /// thread; on a device B T H floats and copies of dk and dv, or where cuDNN works two bytes of every score of as many
-/// heads as need 1 GiB, of one group's at least.
+/// heads as need 1 GiB, of one group's at least. With documents cuDNN needs B T H floats more, in both passes, and as
+/// many scores as if all documents were as long as the longest.
 void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                         const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
                         const View& dk, const View& dv);
