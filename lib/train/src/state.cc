@@ -27,8 +27,11 @@ void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name,
   }
 }
 
+enum class Content { weight, first_moment, second_moment };
+
 // Rows that this rank owns of a stored tensor, and where they belong.
 struct Own {
+  Content content;
   shard::Rows rows;
   View to;
   std::int64_t taken = 0;  // of the rows, while files were verified
@@ -53,9 +56,7 @@ Bits largest_bits(const View& v, Bits mask) {
 }
 
 // Throws Error where a moment has a value that no run gives it: one that is not finite, or in a second one a sign.
-void check_moment(const std::string& path, const std::string& name, const View& v) {
-  const bool second = name.starts_with(ckpt::kMomentV);
-  if (!second && !name.starts_with(ckpt::kMomentM)) return;
+void check_moment(const std::string& path, const std::string& name, const View& v, bool second) {
   const std::uint32_t mask = second ? 0xFFFFFFFFu : 0x7FFFFFFFu;
   const std::uint32_t largest = v.dtype == DType::f32
                                     ? largest_bits<std::uint32_t>(v, mask) >> 16
@@ -80,7 +81,8 @@ void read_own(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std:
       read_converted(checkpoint, name, own.rows, own.to);
     }
   }
-  check_moment(checkpoint.path(), name, own.to);
+  if (own.content != Content::weight)
+    check_moment(checkpoint.path(), name, own.to, own.content == Content::second_moment);
 }
 
 std::string section(std::string_view prefix, const model::Parameter& p) { return std::string(prefix) + p.name; }
@@ -90,10 +92,10 @@ Wanted wanted_of(const ParameterStore& store, bool moments) {
   for (const OwnParameter& o : store.own()) {
     if (o.rows.count() == 0) continue;
     const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];
-    wanted.emplace(section(ckpt::kWeights, p), Own{o.rows, o.master});
+    wanted.emplace(section(ckpt::kWeights, p), Own{Content::weight, o.rows, o.master});
     if (!moments) continue;
-    wanted.emplace(section(ckpt::kMomentM, p), Own{o.rows, o.m});
-    wanted.emplace(section(ckpt::kMomentV, p), Own{o.rows, o.v});
+    wanted.emplace(section(ckpt::kMomentM, p), Own{Content::first_moment, o.rows, o.m});
+    wanted.emplace(section(ckpt::kMomentV, p), Own{Content::second_moment, o.rows, o.v});
   }
   return wanted;
 }
