@@ -2,14 +2,16 @@
 # From text to an FP8 run laid over a bf16 run: what `make demo` does after the build. Every command is shown before it runs, so that it can be
 # typed as well. About two minutes on two cores.
 #   examples/1-demo/run.sh [FOLDER]      FOLDER, build/demo by default, is emptied if an earlier demo made it, and is otherwise to be new or empty
-# BIN is the folder of the programs, build/bin by default. Not a test: it checks nothing but that every command succeeds.
+# BIN is the folder of the programs, build/bin by default; STEPS and TEXT train as many steps, 10 at least, on another text. Not a test: it checks
+# nothing but that every command succeeds.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/demo}
-steps=1500
-held_bytes=111540 # the last tenth of the text
+steps=${STEPS:-1500}
+text=$(realpath "${TEXT:-$root/share/text/tinyshakespeare.txt}")
+held_bytes=$((($(wc -c <"$text") + 9) / 10)) # the last tenth of the text
 
 # Two ranks of one thread each, wherever this runs: as root in a container, or on fewer cores than ranks.
 export PATH=$BIN:$PATH FP8_SHARE=$root/share OMP_NUM_THREADS=1
@@ -76,7 +78,6 @@ SECONDS=0
 printf '%s\n' "${bold}Small programs that train language models in FP8$plain" "in $(pwd)"
 
 say "1  Text becomes tokens, one byte each; the last tenth is held out"
-text=$root/share/text/tinyshakespeare.txt
 head -c "-$held_bytes" "$text" >train.txt
 tail -c "$held_bytes" "$text" >held.txt
 run fp8-tokenize train.txt -o train.h5
@@ -91,7 +92,7 @@ cat >demo.json <<EOF
 {
   "data": "train.h5", "seq-length": 128, "batch-size": 4,
   "eval-data": "held.h5", "eval-every": $((steps / 2)),
-  "steps": $steps, "lr": 2e-3, "min-lr": 1e-4, "warmup-steps": 60
+  "steps": $steps, "lr": 2e-3, "min-lr": 1e-4, "warmup-steps": $((steps / 25))
 }
 EOF
 run cat demo.json

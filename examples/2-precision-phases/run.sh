@@ -3,12 +3,14 @@
 # command is shown before it runs, so that it can be typed as well. Less than a minute on two cores.
 #   examples/2-precision-phases/run.sh [FOLDER]      FOLDER, build/precision-phases by default, is emptied if an earlier start of this example made
 #                                                    it, and is otherwise to be new or empty
-# BIN is the folder of the programs, build/bin by default. Besides that every command succeeds it checks that both ways come to the same bits.
+# BIN is the folder of the programs, build/bin by default; STEPS trains as many steps, 120 unless told, 10 at least. Besides that every command
+# succeeds it checks that both ways come to the same bits.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/precision-phases}
+steps=${STEPS:-120}
 
 # Two ranks of one thread each, wherever this runs: as root in a container, or on fewer cores than ranks.
 export PATH=$BIN:$PATH FP8_SHARE=$root/share OMP_NUM_THREADS=1
@@ -43,16 +45,16 @@ printf '%s\n' "${bold}A run in three precision phases$plain" "in $(pwd)"
 say "1  Data, a small model, one configuration"
 run fp8-tokenize "$root/share/text/tinyshakespeare.txt" -o data.h5
 run fp8-init tiny --seed 1 -o model.h5
-cat >run.json <<'EOF'
-{"data": "data.h5", "seq-length": 128, "batch-size": 8, "steps": 120, "lr": 3e-3, "warmup-steps": 6}
+cat >run.json <<EOF
+{"data": "data.h5", "seq-length": 128, "batch-size": 8, "steps": $steps, "lr": 3e-3, "warmup-steps": $((steps / 20))}
 EOF
 run cat run.json
 
 say "2  The plan: a phase a line, the step where it ends and its flags"
-cat >warmup.plan <<'EOF'
-12   --precision bf16
-108  --precision fp8 --recipe tensorwise
-120  --precision bf16
+cat >warmup.plan <<EOF
+$((steps / 10))   --precision bf16
+$((steps - steps / 10))  --precision fp8 --recipe tensorwise
+$steps  --precision bf16
 EOF
 run cat warmup.plan
 
@@ -77,8 +79,9 @@ show "sh byhand.sh >byhand.jsonl 2>byhand.txt"
 sh byhand.sh >byhand.jsonl 2>byhand.txt
 
 say "6  Both are the same run, bit for bit"
-show "fp8-info planned/step-00000120 --diff byhand/step-00000120 | tail -n 1"
-fp8-info planned/step-00000120 --diff byhand/step-00000120 | tail -n 1
+printf -v last 'step-%08d' "$steps"
+show "fp8-info planned/$last --diff byhand/$last | tail -n 1"
+fp8-info "planned/$last" --diff "byhand/$last" | tail -n 1
 
 say "7  What ran in which precision, and the loss"
 run fp8-log planned
