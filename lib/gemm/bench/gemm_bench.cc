@@ -80,6 +80,7 @@ void shapes(benchmark::internal::Benchmark* b) {
   for (const std::int64_t m : {256, 2048}) {
     b->Args({m, 2304, 768})->Args({m, 768, 768})->Args({m, 4096, 768})->Args({m, 768, 2048});
   }
+  b->Args({2048, 16384, 128});  // the head of a small model: widths that are powers of two
   b->Args({256, 50304, 768})->ArgNames({"M", "N", "K"})->UseRealTime()->Unit(benchmark::kMillisecond);
 }
 

@@ -22,6 +22,13 @@ constexpr std::int64_t kParallelFrom = 16384;    // elements below which threads
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
+// Elements from one row of an f32 copy to the next: an odd number of cache lines. Rows a power of two apart share a few
+// sets of the caches, and a kernel that reads down a column then takes twice as long.
+std::int64_t row_stride(std::int64_t columns) {
+  constexpr std::int64_t kLine = 16;
+  return ((columns + kLine - 1) / kLine | 1) * kLine;
+}
+
 // Length of equal pieces of `extent`, about `limit` long at most.
 std::int64_t piece(std::int64_t extent, std::int64_t limit) {
   const std::int64_t pieces = (extent + limit - 1) / limit;
@@ -66,13 +73,14 @@ void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, 
   }
 }
 
-// A dense f32 copy of a bf16 matrix with the same unit stride.
+// An f32 copy of a bf16 matrix with the same unit stride, its rows as row_stride() says.
 View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
   const bool by_columns = v.stride[1] != 1;
   const View from = by_columns ? v.transposed() : v;
   const std::int64_t rows = from.shape[0], columns = from.shape[1];
-  View to = tensor::make_view(nullptr, DType::f32, device::Place::host, {rows, columns});
-  scratch.need(to.bytes());
+  const std::int64_t stride = row_stride(columns);
+  View to = tensor::make_view(nullptr, DType::f32, device::Place::host, {rows, stride}).columns(0, columns);
+  scratch.need(static_cast<std::size_t>(rows * stride) * sizeof(float));
   if (!dry) {
     to.data = scratch.memory();
     const auto n = static_cast<std::size_t>(columns);
@@ -80,7 +88,7 @@ View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
     auto* out = static_cast<float*>(to.data);
 #pragma omp parallel for schedule(static) if (rows * columns >= kParallelFrom)
     for (std::int64_t i = 0; i < rows; ++i) {
-      dtype::convert(std::span(in + i * from.stride[0], n), std::span(out + i * columns, n));
+      dtype::convert(std::span(in + i * from.stride[0], n), std::span(out + i * stride, n));
     }
   }
   return by_columns ? to.transposed() : to;
