@@ -4,15 +4,19 @@
 #include <algorithm>
 
 #include "fp8/base/text.h"
+#include "fp8/gemm/host_bf16.h"
 #include "records.h"
 #include "saver.h"
 
 namespace fp8::train {
 namespace {
 
+// Left in the heap of each thread by the buffers that oneDNN's f32 products pack operands in: 2 to 4 MiB were seen with
+// one thread, 5 to 13 with two, from run to run.
+constexpr std::size_t kPackedByThread = std::size_t{4} << 20;
+
 // What the process takes beside the arena: code, libraries, heap. Where the host computes, products are made before:
-// oneDNN then maps and makes its kernels. Where the CPU has no bf16 products it also packs operands in memory that each
-// thread keeps, 4 to 16 MB by their shapes, which is missing here.
+// oneDNN then maps and makes its kernels.
 std::size_t program_bytes(device::Place place, DType type) {
   constexpr std::int64_t kSide = 512;
   gemm::Engine engine;
@@ -23,7 +27,9 @@ std::size_t program_bytes(device::Place place, DType type) {
         engine.matmul({}, {left, type, {}}, {right, type, {}}, c.view(), {});
   }
   const auto resident = static_cast<std::size_t>(resident_memory());
-  return resident - std::min(resident, engine.scratch_bytes());  // told apart
+  const bool packs = place == device::Place::host && !gemm::native_host_bf16();
+  return resident - std::min(resident, engine.scratch_bytes()) +  // told apart
+         (packs ? static_cast<std::size_t>(device::host_threads()) * kPackedByThread : 0);
 }
 
 }  // namespace
