@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "fp8/base/checked.h"
+#include "fp8/base/input.h"
 
 namespace fp8 {
 namespace {
@@ -81,15 +82,7 @@ File& File::operator=(File&& other) noexcept {
   return *this;
 }
 
-std::size_t File::read_some(std::span<std::byte> bytes) {
-  const std::size_t most = std::min(bytes.size(), kMostAtOnce);
-  ssize_t n = 0;
-  do {
-    n = ::read(fd_, bytes.data(), most);
-  } while (n < 0 && errno == EINTR);
-  if (n < 0) throw_errno(path_, "cannot read", errno);
-  return static_cast<std::size_t>(n);
-}
+std::size_t File::read_some(std::span<std::byte> bytes) { return fp8::read_some(fd_, path_, bytes); }
 
 void File::read_exact(std::span<std::byte> bytes) {
   const std::size_t n = all_of(path_, "cannot read", bytes.size(),
@@ -157,11 +150,7 @@ std::string read_text_file(const std::string& path, std::uint64_t max_bytes) {
   // One byte more than expected, so that the end is seen without another growth.
   std::size_t room = std::max(kPiece, static_cast<std::size_t>(expected) + 1);
   for (;;) {
-    const std::size_t before = text.size();
-    text.resize(before + room);
-    const std::size_t n = file.read_some(std::as_writable_bytes(std::span(text).subspan(before)));
-    text.resize(before + n);
-    if (n == 0) return text;
+    if (append_some(file.fd(), path, text, room) == 0) return text;
     if (text.size() > max_bytes) throw too_large();
     room = std::max(kPiece, text.size() / 2);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp8/base/checked.h"
+#include "fp8/base/input.h"
 #include "fp8_test.h"
 
 namespace fp8 {
@@ -126,6 +127,24 @@ TEST(File, TemporaryHasNoName) {
   EXPECT_EQ(error_of([] { File::temporary(); }),
             folder.at("gone") + ": cannot make a temporary file: No such file or directory");
   ASSERT_EQ(::unsetenv("TMPDIR"), 0);
+}
+
+TEST(Input, IsReadPieceByPieceFromWhereItIs) {
+  const TemporaryFolder folder;
+  write_file(folder.at("f"), "abcdefg");
+  const File f = File::open_read(folder.at("f"));
+  std::array<std::byte, 2> two{};
+  EXPECT_EQ(read_some(f.fd(), "name", two), 2U);
+  EXPECT_EQ(two[1], std::byte{'b'});
+  std::string text = "text ";
+  EXPECT_EQ(append_some(f.fd(), "name", text, 3), 3U);
+  EXPECT_EQ(text, "text cde");
+  EXPECT_EQ(append_some(f.fd(), "name", text, 100), 2U);
+  EXPECT_EQ(append_some(f.fd(), "name", text, 100), 0U);
+  EXPECT_EQ(text, "text cdefg");
+  EXPECT_EQ(error_of([&] { append_some(-1, "name", text, 3); }), "name: cannot read: Bad file descriptor");
+  EXPECT_EQ(text, "text cdefg");
+  EXPECT_EQ(error_of([&] { read_some(-1, "name", two); }), "name: cannot read: Bad file descriptor");
 }
 
 TEST(ReadTextFile, IsBounded) {

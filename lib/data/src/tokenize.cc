@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/input.h"
 #include "fp8/json/json.h"
 
 static_assert(std::endian::native == std::endian::little, "ids are little-endian in every file");
@@ -53,7 +53,7 @@ class Input {
   std::size_t fill(std::span<std::byte> bytes) {
     std::size_t got = 0;
     while (got < bytes.size()) {
-      const std::size_t n = read_some(bytes.subspan(got));
+      const std::size_t n = read_some(file_.is_open() ? file_.fd() : STDIN_FILENO, name_, bytes.subspan(got));
       if (n == 0) break;
       got += n;
     }
@@ -61,16 +61,6 @@ class Input {
   }
 
  private:
-  std::size_t read_some(std::span<std::byte> bytes) {
-    if (file_.is_open()) return file_.read_some(bytes);
-    ssize_t n = 0;
-    do {
-      n = ::read(STDIN_FILENO, bytes.data(), bytes.size());
-    } while (n < 0 && errno == EINTR);
-    if (n < 0) throw_errno(name_, "cannot read", errno);
-    return static_cast<std::size_t>(n);
-  }
-
   std::string name_;
   File file_;
 };

@@ -1,10 +1,8 @@
 // JSON Lines from a descriptor, with one buffer that holds no more than the longest line.
-#include <unistd.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "fp8/base/error.h"
+#include "fp8/base/input.h"
 #include "parse_at.h"
 
 namespace fp8::json {
@@ -26,16 +24,7 @@ bool LineReader::fill() {
   buffer_.erase(0, begin_);
   scanned_ -= begin_;
   begin_ = 0;
-  const std::size_t before = buffer_.size();
-  buffer_.resize(before + kPiece);
-  ssize_t n = 0;
-  do {
-    n = ::read(fd_, buffer_.data() + before, kPiece);
-  } while (n < 0 && errno == EINTR);
-  const int error = errno;
-  buffer_.resize(before + (n > 0 ? static_cast<std::size_t>(n) : 0));
-  if (n < 0) throw_errno(name_, "cannot read", error);
-  return n > 0;
+  return append_some(fd_, name_, buffer_, kPiece) > 0;
 }
 
 // The next line with its newline, or what is left at the end; not consumed yet.

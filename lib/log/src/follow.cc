@@ -13,6 +13,7 @@
 
 #include "collector.h"
 #include "fp8/base/error.h"
+#include "fp8/base/input.h"
 #include "piece.h"
 #include "statistics.h"
 
@@ -72,17 +73,9 @@ std::size_t Follower::read_piece_at_most(int milliseconds) {
     pollfd waiting{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, milliseconds) <= 0) return 0;
   }
-  const std::size_t before = rest_.size();
-  rest_.resize(before + kAtOnce);
-  ssize_t n = 0;
-  do {
-    n = ::read(piped ? STDIN_FILENO : file_.fd(), rest_.data() + before, kAtOnce);
-  } while (n < 0 && errno == EINTR);
-  const int error = errno;
-  rest_.resize(before + (n > 0 ? static_cast<std::size_t>(n) : 0));
-  if (n < 0) throw_errno(file_name_, "cannot read", error);
+  const std::size_t n = append_some(piped ? STDIN_FILENO : file_.fd(), file_name_, rest_, kAtOnce);
   ended_ = piped && n == 0;
-  return static_cast<std::size_t>(n);
+  return n;
 }
 
 bool Follower::poll(int milliseconds) {

@@ -142,12 +142,7 @@ Image image_of(const std::string& path) {
 
 void check_metric(std::span<const Run> runs, const std::string& metric) {
   if (std::any_of(runs.begin(), runs.end(), [&](const Run& run) { return has(run, metric); })) return;
-  std::vector<std::string> names;
-  for (const Run& run : runs) {
-    for (const std::string& name : run.metrics) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    }
-  }
+  std::vector<std::string> names = metrics_of(runs);
   if (std::any_of(runs.begin(), runs.end(), [](const Run& run) { return !run.evaluations.empty(); })) {
     names.emplace_back(kEvalLoss);
   }

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <deque>
 #include <filesystem>
 #include <future>
@@ -13,12 +12,14 @@
 #include "collector.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/input.h"
 #include "fp8/log/run.h"
 #include "piece.h"
 
 namespace fp8::log {
 namespace {
 
+constexpr std::size_t kAtOnce = std::size_t{1} << 18U;
 constexpr std::size_t kPiece = std::size_t{1} << 19U;  // long beside the cost of a thread, short beside the memory
 
 // Pieces of whole lines from a descriptor; what is behind the last newline begins the next piece.
@@ -32,7 +33,7 @@ class Pieces {
     rest_.clear();
     std::size_t scanned = 0, newline = std::string::npos;
     while (!ended_ && (piece.size() < kPiece || newline == std::string::npos)) {
-      fill(piece);
+      ended_ = append_some(fd_, name_, piece, kAtOnce) == 0;
       const std::size_t last = std::string_view(piece).substr(scanned).rfind('\n');
       if (last != std::string_view::npos) newline = scanned + last;
       scanned = piece.size();
@@ -47,20 +48,6 @@ class Pieces {
   bool ended() const { return ended_; }
 
  private:
-  void fill(std::string& piece) {
-    constexpr std::size_t kAtOnce = std::size_t{1} << 18U;
-    const std::size_t before = piece.size();
-    piece.resize(before + kAtOnce);
-    ssize_t n = 0;
-    do {
-      n = ::read(fd_, piece.data() + before, kAtOnce);
-    } while (n < 0 && errno == EINTR);
-    const int error = errno;
-    piece.resize(before + (n > 0 ? static_cast<std::size_t>(n) : 0));
-    if (n < 0) throw_errno(name_, "cannot read", error);
-    ended_ = n == 0;
-  }
-
   int fd_;
   std::string name_;
   std::string rest_;
@@ -138,6 +125,16 @@ std::vector<std::string> run_names(std::span<const std::string> paths) {
 const Series<double>* Run::find(std::string_view metric) const {
   const auto at = std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.name == metric; });
   return at == columns.end() ? nullptr : &at->values;
+}
+
+std::vector<std::string> metrics_of(std::span<const Run> runs) {
+  std::vector<std::string> names;
+  for (const Run& run : runs) {
+    for (const std::string& name : run.metrics) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  return names;
 }
 
 Run read_run(const std::string& path, const Wanted& wanted) {

@@ -25,16 +25,6 @@ std::string csv_text(const std::string& text) {
   return out + "\"";
 }
 
-std::vector<std::string> all_metrics(std::span<const Run> runs) {
-  std::vector<std::string> names;
-  for (const Run& run : runs) {
-    for (const std::string& name : run.metrics) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    }
-  }
-  return names;
-}
-
 void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink& sink) {
   std::vector<const Series<double>*> columns;
   for (const std::string& name : metrics) columns.push_back(run.find(name));
@@ -87,7 +77,7 @@ void gauge(const std::string& name, const std::string& help, std::span<const Run
 }  // namespace
 
 void write_csv(std::span<const Run> runs, const Sink& sink) {
-  const std::vector<std::string> metrics = all_metrics(runs);
+  const std::vector<std::string> metrics = metrics_of(runs);
   std::string heading = "run,step,tokens,precision,recipe";
   for (const std::string& name : metrics) heading += "," + csv_text(name);
   sink(heading + "\n");
@@ -102,7 +92,7 @@ std::string prometheus(std::span<const Run> runs) {
     return r.tokens.empty() || r.tokens.back() < 0 ? NAN : static_cast<double>(r.tokens.back());
   });
   gauge("fp8_finished", "Whether the log has ended.", runs, out, [](const Run& r) { return r.finished ? 1.0 : 0.0; });
-  for (const std::string& metric : all_metrics(runs)) {
+  for (const std::string& metric : metrics_of(runs)) {
     gauge(prometheus_name(metric), "Field " + prometheus_label(metric) + " of the last step.", runs, out,
           [&](const Run& r) {
             const Series<double>* values = r.find(metric);

@@ -66,6 +66,9 @@ struct Run {
   const Series<double>* find(std::string_view metric) const;
 };
 
+/// The metrics of any of these runs, in the order in which they come up.
+std::vector<std::string> metrics_of(std::span<const Run> runs);
+
 /// What read_run() keeps.
 struct Wanted {
   bool all = false;                             ///< every numeric field; else only `metrics`
