@@ -1,0 +1,80 @@
+// Casts of rows, every BF16 there is and floats beside every boundary, against single elements: whichever of the loops
+// a piece takes, codes and counts are the same.
+#include "cast_row.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace fp8::quant {
+namespace {
+
+using dtype::E4m3Grid;
+using dtype::E5m2Grid;
+
+// All BF16 in order of their bits, so that most pieces hold nothing that is clamped and some do; an odd number.
+std::vector<Bf16> every_bf16() {
+  std::vector<Bf16> all;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) all.push_back(Bf16{static_cast<std::uint16_t>(bits)});
+  all.push_back(Bf16{0x8001});
+  return all;
+}
+
+// Floats at the middles between neighbours of the grid and an ulp to either side, after small ones and before NaN.
+template <class Grid>
+std::vector<float> boundaries() {
+  std::vector<float> all(kCastPiece, -0x1p-140f);
+  const auto value = [](std::uint8_t code) { return dtype::to_float(Bf16{dtype::decode_to_bf16<Grid>(code)}); };
+  for (std::uint8_t code = 0; value(code) < Grid::kMax; ++code) {
+    const float middle = (value(code) + value(static_cast<std::uint8_t>(code + 1))) / 2;
+    for (const float x : {value(code), middle, std::nextafterf(middle, 0), std::nextafterf(middle, INFINITY)}) {
+      all.push_back(x);
+      all.push_back(-x);
+    }
+  }
+  for (const float x : {Grid::kMax, 1.2f * Grid::kMax, INFINITY, NAN, -NAN}) all.push_back(x);
+  return all;
+}
+
+template <class Grid, class T>
+void expect_single_elements(const std::vector<T>& x, float scale) {
+  const auto n = static_cast<std::int64_t>(x.size());
+  std::vector<Bf16> wide(x.size());
+  std::vector<std::uint8_t> bytes(x.size());
+  const RowCounts of_wide = cast_row<Grid>(x.data(), OneScale{scale}, wide.data(), n);
+  const RowCounts of_bytes = cast_row<Grid>(x.data(), OneScale{scale}, bytes.data(), n);
+  RowCounts expected;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    volatile float v = dtype::to_float(x[i]) * scale;
+    ASSERT_EQ(bytes[i], dtype::encode<Grid>(v)) << v;
+    const float value = dtype::round_to_grid<Grid>(v);
+    ASSERT_EQ(wide[i].bits, std::bit_cast<std::uint32_t>(value) >> 16) << v;
+    expected += {clamped<Grid>(v), value == 0 && dtype::to_float(x[i]) != 0};
+  }
+  for (const RowCounts& counts : {of_wide, of_bytes}) {
+    EXPECT_EQ(counts.saturated, expected.saturated) << scale;
+    EXPECT_EQ(counts.underflowed, expected.underflowed) << scale;
+  }
+}
+
+TEST(CastRow, EveryBf16IsCastAsByItself) {
+  for (const float scale : {0x1p-100f, 0.3f, 1.0f, 447.9f, 0x1p100f, -1.0f, 0.0f, NAN}) {
+    expect_single_elements<E4m3Grid>(every_bf16(), scale);
+    expect_single_elements<E5m2Grid>(every_bf16(), scale);
+  }
+}
+
+TEST(CastRow, FloatsBesideEveryBoundaryAreCastAsByThemselves) {
+  for (const float scale : {1.0f, 0.5f, 0x1p-9f, 3.0f}) {
+    for (std::vector<float> x : {boundaries<E4m3Grid>(), boundaries<E5m2Grid>()}) {
+      if (scale != 3.0f)
+        for (float& v : x) v /= scale;
+      expect_single_elements<E4m3Grid>(x, scale);
+      expect_single_elements<E5m2Grid>(x, scale);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp8::quant
