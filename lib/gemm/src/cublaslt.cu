@@ -36,6 +36,8 @@ class Gemm : public DeviceGemm {
 
  private:
   LtPlan& find(const DevicePlan& plan, int capability);
+  LtPlan& settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const Options& options,
+                 int capability);
   void multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
   const void* vector_of(const Context& ctx, const Operand& o, std::int64_t spread, std::size_t at);
 
@@ -51,6 +53,19 @@ LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
   made->choose(library_->handle.get(), capability);
   if (plans_.size() >= kMostPlans) plans_.clear();
   return *(plans_[plan] = std::move(made));
+}
+
+// The plan of a call, which becomes one with scales applied after the product where the library has no kernel with them
+// at this shape.
+LtPlan& Gemm::settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const Options& options,
+                     int capability) {
+  LtPlan* plan = &find(call.plan, capability);
+  if (!plan->refusal.empty() && call.vectors && !call.after) {
+    call = describe(a, b, c, options, capability, true);
+    plan = &find(call.plan, capability);
+  }
+  if (!plan->refusal.empty()) throw Error(plan->refusal);
+  return *plan;
 }
 
 void Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
@@ -78,8 +93,9 @@ const void* Gemm::vector_of(const Context& ctx, const Operand& o, std::int64_t s
 void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) {
   if (c.size() == 0) return;
   const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
-  const DeviceCall call = describe(a, b, c, options, capability);
+  DeviceCall call = describe(a, b, c, options, capability);
   const bool asked = call.plan.k > 0;
+  LtPlan* const plan = asked && ctx.stream != nullptr ? &settle(call, a, b, c, options, capability) : nullptr;
   if (asked) workspace_.need(kWorkspace);
   sums_.need(call.sums_bytes());
   spread_.need(call.spread_bytes());
@@ -87,22 +103,19 @@ void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const Vie
     if (ctx.dry) return;  // a plan for a machine that is not this one
     throw Error("matrix multiply: work on a GPU needs a context on it");
   }
-  LtPlan* const plan = asked ? &find(call.plan, capability) : nullptr;
   if (ctx.dry) return;
   void* const sums = call.finish && asked ? sums_.memory() : nullptr;
   if (asked) {
     multiply(ctx, *plan,
              {.a = b.matrix.data,
               .b = a.matrix.data,
-              .scale_a = vector_of(ctx, b, call.spread_b, call.spread_b_at()),
-              .scale_b = vector_of(ctx, a, call.spread_a, 0),
+              .scale_a = call.after ? nullptr : vector_of(ctx, b, call.spread_b, call.spread_b_at()),
+              .scale_b = call.after ? nullptr : vector_of(ctx, a, call.spread_a, 0),
               .bias = options.bias.data,
               .c = call.finish ? sums : c.data});
   }
   if (!call.finish) return;
-  Epilogue epilogue = epilogue_of(a, b, options);
-  if (asked && is_codes(a)) epilogue.scale_a = epilogue.scale_b = nullptr;  // the library has applied them
-  finish_cuda(device::CudaLauncher(ctx), static_cast<const float*>(sums), epilogue, c);
+  finish_cuda(device::CudaLauncher(ctx), static_cast<const float*>(sums), epilogue_of(call, a, b, options), c);
 }
 
 }  // namespace

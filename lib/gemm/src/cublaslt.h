@@ -72,7 +72,7 @@ class LtPlan {
   /// Describes the multiplication; needs no device. Throws Error.
   LtPlan(const CublasLt& lt, const DevicePlan& plan);
 
-  /// Chooses the kernel: the first that the library proposes. Throws Error naming the plan where it has none.
+  /// Chooses the kernel: the first that the library proposes; `refusal` says where it has none.
   void choose(cublasLtHandle_t handle, int capability);
 
   const CublasLt& lt;                        ///< functions
@@ -81,6 +81,7 @@ class LtPlan {
   Owned<cublasLtMatrixLayout_t> a, b, c;     ///< matrices
   Owned<cublasLtMatmulPreference_t> wishes;  ///< workspace, alignment, order of sums
   cublasLtMatmulAlgo_t algorithm{};          ///< chosen kernel
+  std::string refusal;                       ///< why there is none, naming the plan; empty where there is one
 
   /// Sets an attribute of the multiplication.
   template <class T>

@@ -157,8 +157,8 @@ void LtPlan::choose(cublasLtHandle_t handle, int capability) {
   const cublasStatus_t why = status != CUBLAS_STATUS_SUCCESS ? status
                              : found == 1                    ? best.state
                                                              : CUBLAS_STATUS_NOT_SUPPORTED;
-  throw Error("matrix multiply: " + lt.name() + " on compute capability " + std::to_string(capability / 10) + "." +
-              std::to_string(capability % 10) + " has no kernel for " + name_of(plan) + ": " + lt.status_string(why));
+  refusal = "matrix multiply: " + lt.name() + " on compute capability " + std::to_string(capability / 10) + "." +
+            std::to_string(capability % 10) + " has no kernel for " + name_of(plan) + ": " + lt.status_string(why);
 }
 
 std::string device_library_version() { return CublasLt().name(); }

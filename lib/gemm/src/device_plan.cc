@@ -55,7 +55,7 @@ void check_capability(const Side& s, int capability) {
   const std::string has = ", and this chip has " + capability_name(capability);
   if (capability < 89) refuse("FP8 codes need compute capability 8.9 or later" + has);
   const bool blocks_of_128 = s.operand.blocks == Blocks::row128 || s.operand.blocks == Blocks::square128;
-  if ((s.vector() || blocks_of_128) && capability != 90)
+  if (blocks_of_128 && capability != 90)
     refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " exists on compute capability 9.0 alone" + has);
   if (s.operand.blocks == Blocks::row32 && capability < 100)
     refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 10.0 or later" + has);
@@ -156,13 +156,16 @@ void check_result_of_codes(const View& c, std::int64_t stride) {
     refuse("C " + shape_of(c) + ": rows of a product of FP8 codes must begin at multiples of 16 bytes and be as long");
 }
 
-void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, const Options& options, int capability) {
+void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, const Options& options, int capability,
+               bool after) {
   for (const Side* s : {&a, &b}) check_capability(*s, capability);
   check_pair(a, b, c, options);
   for (const Side* s : {&a, &b}) {
     if (s->operand.blocks != Blocks::none) check_blocks(*s);
   }
-  const bool vectors = a.vector() || b.vector();
+  call.vectors = a.vector() || b.vector();
+  call.after = call.vectors && (after || (capability != 0 && capability != 90));
+  const bool vectors = call.vectors && !call.after;
   DevicePlan& p = call.plan;
   p.a = codes_factor(b);
   p.b = codes_factor(a);
@@ -224,7 +227,8 @@ std::size_t DeviceCall::spread_bytes() const {
   return spread_b_at() + static_cast<std::size_t>(spread_b) * sizeof(float);
 }
 
-DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Options& options, int capability) {
+DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Options& options, int capability,
+                    bool after) {
   const Side left{"A", a, a.matrix}, right{"B", b, b.matrix.transposed()};
   const bool codes = is_codes(a);
   DeviceCall call;
@@ -233,13 +237,13 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Opt
   p.n = c.shape[0];
   p.c = c.dtype;
   p.c_stride = c.shape[0] > 1 ? c.stride[0] : c.shape[1];
-  if (left.k() > 0 && codes) add_codes(call, left, right, c, options, capability);
+  if (left.k() > 0 && codes) add_codes(call, left, right, c, options, capability, after);
   if (left.k() > 0 && !codes) add_numbers(call, left, right);
 
   const bool scaled = !codes && !(a.inverse_scale.empty() && b.inverse_scale.empty());
   const bool rounded = !codes && a.matrix.dtype == DType::f32 && c.dtype == DType::bf16;  // not in the table
   const bool other_bias = !options.bias.empty() && options.bias.dtype != library_bias(left, c.dtype);
-  call.finish = p.k == 0 || scaled || rounded || other_bias;
+  call.finish = p.k == 0 || call.after || scaled || rounded || other_bias;
   if (call.finish) {  // the library writes dense f32 sums
     p.c = DType::f32;
     p.c_stride = p.m;
@@ -254,6 +258,13 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Opt
     p.bias_alignment = alignment_of(options.bias.data);
   }
   return call;
+}
+
+Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const Options& options) {
+  Epilogue epilogue = epilogue_of(a, b, options);
+  const bool applied = call.plan.k > 0 && is_codes(a) && !call.after;
+  if (applied) epilogue.scale_a = epilogue.scale_b = nullptr;
+  return epilogue;
 }
 
 std::string name_of(const DevicePlan& p) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 
+#include "epilogue.h"
 #include "fp8/gemm/gemm.h"
 
 namespace fp8::gemm {
@@ -50,8 +51,11 @@ struct DevicePlan {
 struct DeviceCall {
   DevicePlan plan;
   /// The library (if it is asked) writes bare f32 sums [M, N] to scratch, and finish() of finish.cuh makes C of them:
-  /// where it takes no bias of that type, no scales for operands that are no codes, or there is nothing to multiply.
+  /// where it takes no bias of that type, no scales for operands that are no codes or none for each row, or there is
+  /// nothing to multiply.
   bool finish = false;
+  bool vectors = false;  ///< an operand of codes has an inverse scale for each row
+  bool after = false;    ///< scales of codes are finish()'s: the library multiplies with none
   /// Floats of a vector of one inverse scale repeated: the library wants vectors on both sides or on none. 0: not so.
   std::int64_t spread_a = 0, spread_b = 0;
 
@@ -64,8 +68,14 @@ struct DeviceCall {
 };
 
 /// The call for operands that engine.cc found to fit each other. `capability` is 90 for compute capability 9.0, 0 where
-/// the device is not known yet. Throws Error naming what this chip or the library does not offer.
-DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Options& options, int capability);
+/// the device is not known yet. Scales for each row are the library's on compute capability 9.0 alone; elsewhere, and
+/// where `after` says that it has no kernel with them, they are applied after the product, which is what they are by
+/// definition. Throws Error naming what this chip or the library does not offer.
+DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Options& options, int capability,
+                    bool after = false);
+
+/// What finish() is left with where a call wants it: without the scales that the library applies.
+Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const Options& options);
 
 /// "float8_e4m3fn with row scales times float8_e4m3fn with row scales into bfloat16 [16, 32], K = 64": for messages.
 std::string name_of(const DevicePlan& plan);

@@ -84,24 +84,24 @@ std::vector<float> repeated(const Operand& o, std::int64_t n) {
 }
 
 // What the device half does with a call, on the host.
-DeviceCall execute(const Operand& a, const Operand& b, const View& c, const Options& options) {
-  const DeviceCall call = describe(a, b, c, options, kHopper);
+DeviceCall execute(const Operand& a, const Operand& b, const View& c, const Options& options, bool after = false) {
+  const DeviceCall call = describe(a, b, c, options, kHopper, after);
   const auto spread_a = repeated(a, call.spread_a), spread_b = repeated(b, call.spread_b);
   std::vector<float> sums(call.sums_bytes() / sizeof(float));
   EXPECT_EQ(call.finish, !sums.empty());
-  const bool asked = call.plan.k > 0;
-  if (asked) {
+  const auto scale = [&](const Operand& o, const std::vector<float>& spread) -> const void* {
+    return call.after ? nullptr : spread.empty() ? o.inverse_scale.data : spread.data();
+  };
+  if (call.plan.k > 0) {
     library(call.plan, {.a = b.matrix.data,
                         .b = a.matrix.data,
-                        .scale_a = call.spread_b > 0 ? spread_b.data() : b.inverse_scale.data,
-                        .scale_b = call.spread_a > 0 ? spread_a.data() : a.inverse_scale.data,
+                        .scale_a = scale(b, spread_b),
+                        .scale_b = scale(a, spread_a),
                         .bias = options.bias.data,
                         .c = call.finish ? sums.data() : c.data});
   }
   if (!call.finish) return call;
-  Epilogue epilogue = epilogue_of(a, b, options);
-  if (asked && is_codes(a)) epilogue.scale_a = epilogue.scale_b = nullptr;
-  finish(sums.data(), epilogue, c);
+  finish(sums.data(), epilogue_of(call, a, b, options), c);
   return call;
 }
 
@@ -218,6 +218,29 @@ TEST(DevicePlan, CodesWithEveryPairOfScales) {
   }
 }
 
+TEST(DevicePlan, ScalesOfRowsAreAppliedAfterTheSumWhereTheLibraryHasNone) {
+  for (const auto& [sa, sb] : kPairs) {
+    const bool rows = sa == Sharing::vector || sb == Sharing::vector;
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const Codes a = make_codes(DType::e5m2, 17, 35, sa, 1), b = make_codes(DType::e4m3, 24, 35, sb, 2);
+      const Tensor c(type, {17, 24}), bias(DType::bf16, {24});
+      if (!rows) {
+        if (sa != Sharing::one) continue;
+        EXPECT_FALSE(describe(a.operand(false), b.operand(true), c.view(), {}, kHopper, true).after);
+        continue;
+      }
+      for (const int capability : {89, 100, 120})
+        EXPECT_TRUE(describe(a.operand(false), b.operand(true), c.view(), {}, capability).after) << capability;
+      const Options options{.accumulate = type == DType::f32, .bias = bias.view()};
+      const DeviceCall call = execute(a.operand(false), b.operand(true), c.view(), options, true);
+      EXPECT_TRUE(call.after && call.finish && !call.plan.bias && !call.plan.accumulate);
+      EXPECT_EQ(call.plan.a.scaling, Scaling::scalar_32f);
+      EXPECT_EQ(call.spread_bytes(), 0u);
+      EXPECT_FALSE(first_difference(c.view(), product(a, b))) << static_cast<int>(sa) << static_cast<int>(sb);
+    }
+  }
+}
+
 TEST(DevicePlan, MicroscaledCodesNeedBlackwell) {
   const Codes a = make_codes(DType::e4m3, 24, 160, Sharing::row32, 1),
               b = make_codes(DType::e4m3, 136, 160, Sharing::row32, 2);
@@ -249,10 +272,8 @@ TEST_F(Refusals, NameTheChip) {
             "matrix multiply: FP8 codes need compute capability 8.9 or later, and this chip has 8.0");
   EXPECT_EQ(of(Sharing::one, Sharing::one, 89), kNothing) << "tensor scales from 8.9 on";
   EXPECT_EQ(of(Sharing::one, Sharing::one, 100), kNothing);
-  EXPECT_EQ(of(Sharing::one, Sharing::vector, 100),
-            "matrix multiply: B: FP8 with row scales exists on compute capability 9.0 alone, and this chip has 10.0");
-  EXPECT_EQ(of(Sharing::vector, Sharing::vector, 89),
-            "matrix multiply: A: FP8 with row scales exists on compute capability 9.0 alone, and this chip has 8.9");
+  EXPECT_EQ(of(Sharing::one, Sharing::vector, 100), kNothing) << "applied after the product";
+  EXPECT_EQ(of(Sharing::vector, Sharing::vector, 89), kNothing);
   EXPECT_EQ(of(Sharing::row128, Sharing::square128, 120),
             "matrix multiply: A: FP8 with scales for 1x128 exists on compute capability 9.0 alone, and this chip has "
             "12.0");
