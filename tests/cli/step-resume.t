@@ -115,7 +115,7 @@ fp8-step - --data d.h5 --out early --steps 4 $few <early.pipe >early.log 2>err &
 job=$!
 exec 9>early.pipe
 tries=0
-until grep -Eq '^SigCgt:.*[2367abef]..$' /proc/$job/status || [ $((tries = tries + 1)) = 600 ]; do sleep 0.05; done
+until grep -Eq '^SigBlk:.*[2367abef]..$' /proc/$job/status || [ $((tries = tries + 1)) = 600 ]; do sleep 0.05; done
 kill -USR1 $job
 echo '{"type":"checkpoint","path":"m.h5"}' >&9
 exec 9>&-

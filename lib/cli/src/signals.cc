@@ -1,38 +1,31 @@
-// The one global of the suite: a signal handler can reach nothing else.
 #include "fp8/cli/signals.h"
 
+#include <pthread.h>
+
 #include <cerrno>
+#include <ctime>
 
 #include "fp8/base/error.h"
 
 namespace fp8::cli {
-namespace {
-
-constexpr std::array<int, 2> kSignals = {SIGUSR1, SIGTERM};
-
-volatile std::sig_atomic_t last_signal = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-
-extern "C" void remember(int number) { last_signal = number; }
-
-}  // namespace
 
 StopSignals::StopSignals() {
-  last_signal = 0;
-  struct sigaction action {};
-  action.sa_handler = remember;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    if (::sigaction(kSignals.at(i), &action, &before_.at(i)) != 0) throw_errno("signals", "", errno);
-  }
+  sigemptyset(&both_);
+  for (const int signal : {SIGUSR1, SIGTERM}) sigaddset(&both_, signal);
+  if (const int error = ::pthread_sigmask(SIG_BLOCK, &both_, &before_); error != 0) throw_errno("signals", "", error);
 }
 
 StopSignals::~StopSignals() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) (void)::sigaction(kSignals[i], &before_[i], nullptr);
+  const timespec at_once{};
+  while (::sigtimedwait(&both_, nullptr, &at_once) > 0 || errno == EINTR) {
+  }
+  (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-bool StopSignals::requested() const { return last_signal != 0; }
-
-int StopSignals::signal() const { return last_signal; }
+bool StopSignals::requested() const {
+  sigset_t pending;
+  if (::sigpending(&pending) != 0) throw_errno("signals", "", errno);
+  return sigismember(&pending, SIGUSR1) == 1 || sigismember(&pending, SIGTERM) == 1;
+}
 
 }  // namespace fp8::cli

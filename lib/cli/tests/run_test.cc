@@ -14,6 +14,7 @@
 #include <functional>
 #include <new>
 #include <stdexcept>
+#include <thread>
 
 #include "fp8/base/file.h"
 #include "fp8/cli/output.h"
@@ -183,26 +184,36 @@ TEST(Run, BrokenPipeEndsQuietly) {
   EXPECT_EQ(outcome({"--help"}, fine, break_pipe).status, 0);
 }
 
-TEST(StopSignals, SetAFlag) {
-  StopSignals stop;
-  EXPECT_FALSE(stop.requested());
-  ASSERT_EQ(std::raise(SIGUSR1), 0);
-  EXPECT_TRUE(stop.requested());
-  EXPECT_EQ(stop.signal(), SIGUSR1);
-  ASSERT_EQ(std::raise(SIGTERM), 0);
-  EXPECT_EQ(stop.signal(), SIGTERM);
+TEST(StopSignals, WaitUntilTheyAreLookedFor) {
+  for (const int signal : {SIGUSR1, SIGTERM}) {
+    const StopSignals stop;
+    EXPECT_FALSE(stop.requested());
+    ASSERT_EQ(::kill(::getpid(), signal), 0);
+    EXPECT_TRUE(stop.requested());
+    EXPECT_TRUE(stop.requested()) << "still";
+  }
+}
+
+TEST(StopSignals, AreHeldBackFromThreadsToo) {
+  const StopSignals stop;
+  sigset_t blocked;
+  std::thread([&] { ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, nullptr, &blocked), 0); }).join();
+  EXPECT_EQ(sigismember(&blocked, SIGUSR1), 1);
+  EXPECT_EQ(sigismember(&blocked, SIGTERM), 1);
+  EXPECT_EQ(sigismember(&blocked, SIGINT), 0);
 }
 
 TEST(StopSignals, RestoreWhatWasThere) {
   const Outcome o = outcome({"m"}, [](const Arguments&) {
     {
       const StopSignals stop;
-      (void)std::raise(SIGTERM);
+      for (const int signal : {SIGUSR1, SIGTERM, SIGTERM}) (void)std::raise(signal);
     }
     const StopSignals again;
     if (again.requested()) return 1;
     { const StopSignals inner; }
-    return 0;
+    (void)std::raise(SIGTERM);
+    return again.requested() ? 0 : 2;
   });
   EXPECT_EQ(o.status, 0);
   const Outcome killed = outcome({"m"}, [](const Arguments&) {
