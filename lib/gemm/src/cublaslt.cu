@@ -60,7 +60,7 @@ LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
 LtPlan& Gemm::settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const Options& options,
                      int capability) {
   LtPlan* plan = &find(call.plan, capability);
-  if (!plan->refusal.empty() && call.vectors && !call.after) {
+  if (!plan->refusal.empty() && call.plan.a.scaling == Scaling::outer_vec_32f) {
     call = describe(a, b, c, options, capability, true);
     plan = &find(call.plan, capability);
   }

@@ -163,9 +163,9 @@ void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, co
   for (const Side* s : {&a, &b}) {
     if (s->operand.blocks != Blocks::none) check_blocks(*s);
   }
-  call.vectors = a.vector() || b.vector();
-  call.after = call.vectors && (after || (capability != 0 && capability != 90));
-  const bool vectors = call.vectors && !call.after;
+  const bool many = a.vector() || b.vector();
+  call.after = many && (after || (capability != 0 && capability != 90));
+  const bool vectors = many && !call.after;
   DevicePlan& p = call.plan;
   p.a = codes_factor(b);
   p.b = codes_factor(a);

@@ -54,8 +54,7 @@ struct DeviceCall {
   /// where it takes no bias of that type, no scales for operands that are no codes or none for each row, or there is
   /// nothing to multiply.
   bool finish = false;
-  bool vectors = false;  ///< an operand of codes has an inverse scale for each row
-  bool after = false;    ///< scales of codes are finish()'s: the library multiplies with none
+  bool after = false;  ///< scales of codes are finish()'s: the library multiplies with none
   /// Floats of a vector of one inverse scale repeated: the library wants vectors on both sides or on none. 0: not so.
   std::int64_t spread_a = 0, spread_b = 0;
 
