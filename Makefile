@@ -3,11 +3,11 @@
 #   make            programs in build/bin            make check   every test, after installing what is missing
 #   make demo       text to a trained model          make lint    what a reviewer should not have to say
 #   make fuzz       hostile input for every parser   make bench   measures
-# Variables: O=build WERROR=1 SAN=address,undefined MARCH=native PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60
+# Variables: O=build WERROR=1 SAN=address,undefined MARCH=x86-64-v3 PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60 V=1 (print commands)
 #   CUDA=0|1 (1 where nvcc is found), CUDA_ARCHS="90a 100a": the chips device code is compiled for
 O       ?= build
 PREFIX  ?= /usr/local
-MARCH   ?= native
+MARCH   ?= $(if $(x86),x86-64-v3)
 # Tests take longer to compile than to run: they are built with -O1.
 OPT     ?= -O3
 NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc .cuda/bin/nvcc))
@@ -18,16 +18,24 @@ TIME    ?= 60
 VERSION := $(file <share/VERSION)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-MAKEFLAGS += --no-builtin-rules
+# A job for each core, unless -j or the make that started this one says how many. Where goals are to follow one another (make clean all), one job.
+in_order  := $(if $(word 2,$(MAKECMDGOALS)),$(filter-out all tests $O/%,$(MAKECMDGOALS)))
+jobs      := $(if $(in_order)$(filter -j%,$(MAKEFLAGS) $(shell echo "$$MAKEFLAGS")),,-j$(shell OMP_NUM_THREADS= nproc))
+MAKEFLAGS += --no-builtin-rules $(jobs)
+# Begins a line of a recipe: prints what is made from which file instead of the command.
+say = $(if $V$(findstring s,$(firstword -$(MAKEFLAGS))),,@$(info $1 $2))
 
 # Bottom to top. A crate may depend only on crates to its left.
-CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf data linear model train log launch probe
+CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf token data linear model train log launch probe
 TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
 
 # Packages, each for the crates whose manifests name it.
 multiarch     := $(shell $(CXX) -dumpmachine 2>/dev/null | sed 's/-pc-/-/')
+x86           := $(filter x86_64-%,$(multiarch))
 xxhash.lib    := -lxxhash
 nlohmann.lib  :=
+pcre2.lib     := -lpcre2-8
+utf8proc.lib  := -lutf8proc
 cxxopts.lib   :=
 hdf5.inc      := -isystem /usr/include/hdf5/serial
 hdf5.lib      := -L/usr/lib/$(multiarch)/hdf5/serial -lhdf5
@@ -41,15 +49,23 @@ gtest.lib     := -lgtest_main -lgtest
 
 warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wno-restrict $(if $(WERROR),-Werror)
 sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-CXXFLAGS = -std=c++20 $(OPT) -g1 -march=$(MARCH) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+CXXFLAGS = -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 # Device code rounds as host code does: no product is fused unless the code says so.
 NVCCFLAGS = -std=c++20 -O3 -lineinfo -fmad=false --expt-relaxed-constexpr --extended-lambda $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
-  $(if $(WERROR),-Werror all-warnings) -isystem .cuda/include -Xcompiler '-march=$(MARCH) -ffp-contract=off -fopenmp -Wall -Wextra -Wshadow $(sanitize) -ffile-prefix-map=$(CURDIR)=.'
-LDFLAGS  = $(OPENMP) $(sanitize) -Wl,--as-needed
+  $(if $(WERROR),-Werror all-warnings) -isystem .cuda/include -Xcompiler '$(MARCH:%=-march=%) -ffp-contract=off -fopenmp -Wall -Wextra -Wshadow $(sanitize) -ffile-prefix-map=$(CURDIR)=.'
+# A CPU without MARCH is refused by the dynamic loader, before the first instruction of the program.
+LDFLAGS  = $(OPENMP) $(sanitize) -Wl,--as-needed $(patsubst %,-Wl$(comma)-z$(comma)%,$(filter x86-64-v%,$(MARCH)))
+comma   := ,
+# Sources named *.isa.cc are compiled once for each of these instruction sets, see fp8/base/cpu.h.
+isas            := $(if $(x86),avx2 avx512 avx512_bf16,baseline)
+isa.avx2        := -march=x86-64-v3
+isa.avx512      := -march=x86-64-v4 -mprefer-vector-width=512
+isa.avx512_bf16 := $(isa.avx512) -mavx512bf16
+OBJCOPY         := $(or $(OBJCOPY),$(shell $(CXX) -print-prog-name=objcopy))
 
 rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
 srcs = $(foreach d,$1,$(if $(filter 1,$(CUDA)),$(filter-out %_nocuda.cc,$(wildcard $d/*.cc)) $(wildcard $d/*.cu),$(wildcard $d/*.cc)))
-objs = $(patsubst %,$O/%.o,$(basename $(call srcs,$1)))
+objs = $(foreach s,$(basename $(call srcs,$1)),$(if $(filter %.isa,$s),$(isas:%=$O/$(s:.isa=).%.o),$O/$s.o))
 define load # $1 = lib/<crate>, tools/<tool> or tests/<folder>
 $(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval include $1/crate.mk)
 $(foreach d,$(deps),$(if $(filter $d,$(seen)),,$(error $1/crate.mk: '$d' is not a crate to the left of '$(name)' in CRATES)))
@@ -121,29 +137,37 @@ tests: $(tests) $O/test/fault.so $O/test/forge
 $O/lib/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcsD $@ $(filter %.o,$^)
+	$(call say,AR  ,$(@:$O/%=%))$(AR) rcsD $@ $(filter %.o,$^)
 $O/bin/%:
 	@mkdir -p $(@D)
-	$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
+	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
 $O/test/% $O/fuzz/%:
 	@mkdir -p $(@D)
-	$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
+	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
 $O/test/fault.so: tests/fault/preload.cc Makefile
 	@mkdir -p $(@D)
-	$(CXX) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<
+	$(call say,LINK,$(@:$O/%=%))$(CXX) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<
 $O/%.o: %.cc Makefile
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
+	$(call say,CXX ,$<)$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
+# Only the table of functions stays global: the linker must not use an inline function compiled for AVX-512 in other sources.
+define isa_rule # $1 = instruction set
+$O/%.$1.o: %.isa.cc Makefile
+	@mkdir -p $$(@D)
+	$$(call say,CXX ,$$< $1)$$(CXX) $$(CXXFLAGS) $(isa.$1) -DFP8_ISA=$1 $$(INC) -MMD -MP -MT $$@ -MF $$(@:.o=.d) -c -o $$@.all $$< && \
+	$$(CXX) -r -nostdlib -Wl,--force-group-allocation -o $$@ $$@.all && $$(OBJCOPY) --wildcard --keep-global-symbol='_ZN3fp8*KernelsE' $$@ && rm $$@.all
+endef
+$(foreach i,$(isas),$(eval $(call isa_rule,$i)))
 $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
-$O/lib/ops/src/tile.o: CXXFLAGS += -ffp-contract=fast # elsewhere a product that is added is fused only where the code says so
+	$(call say,NVCC,$<)$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
+$(isas:%=$O/lib/ops/src/tile.%.o): CXXFLAGS += -ffp-contract=fast # elsewhere a product that is added is fused only where the code says so
 # Without device code: the host's compiler reads such a file once, nvcc twice. cuDNN's frontend headers take most of a minute and do no work, and they
 # include <cuda.h>, which is not the crate's own.
 host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan comm/src/nccl_library ops/src/attention_cudnn
 $(host_cuda:%=$O/lib/%.o): $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) -isystem .cuda/include -isystem $(cuda_home)/include $(INC) -MMD -MP -x c++ -c -o $@ $<
+	$(call say,CXX ,$<)$(CXX) $(CXXFLAGS) -isystem .cuda/include -isystem $(cuda_home)/include $(INC) -MMD -MP -x c++ -c -o $@ $<
 $O/lib/ops/src/attention_cudnn.o: OPT := -O1
 $O/lib/ops/src/attention_cudnn.o: INC := $(ops.inc)
 $O/lib/ops/src/attention_cudnn.o: .cuda/include/cudnn_frontend.h
@@ -165,7 +189,7 @@ setup:
 demo check: setup
 	@$(MAKE) --no-print-directory $@-now
 check-now: all tests
-	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault
+	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault lint
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
 # Threads that work beside the steps, under ThreadSanitizer, with libraries of their own. One thread of OpenMP: GCC's runtime is not built with it.
@@ -200,7 +224,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(datadir)/fp8 $(datadir)/bash-completion/completions
 	install -m 755 $(programs) $(DESTDIR)$(PREFIX)/bin
 	for s in 1 5 7; do install -d $(datadir)/man/man$$s && install -m 644 man/man$$s/*.$$s $(datadir)/man/man$$s; done
-	for d in presets plans; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
+	for d in presets plans text; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
 	for t in $(TOOLS); do $O/bin/$$t --completion bash >$(datadir)/bash-completion/completions/$$t || exit 1; done
 uninstall:
 	rm -f $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%) $(TOOLS:%=$(datadir)/bash-completion/completions/%) $(patsubst man/%,$(datadir)/man/%,$(wildcard man/man?/*))

@@ -1,3 +1,3 @@
-about := Where work runs: host or CUDA device, memory, arenas planned by a dry run, counter-based random numbers
+about := Devices (host and CUDA), memory, arenas sized by a dry run, counter-based random numbers
 deps  := base
 pkgs  := cuda

@@ -1,2 +1,2 @@
-about := Who owns which rows of each parameter; gathering them and scattering gradients
+about := Rows of each parameter that a rank owns; all-gather of weights and reduce-scatter of gradients
 deps  := base dtype device tensor comm

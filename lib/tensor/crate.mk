@@ -1,2 +1,2 @@
-about := A view is dtype, shape, strides and place over memory someone else owns; a tensor owns its memory
+about := A view has dtype, shape, strides and device over borrowed memory; a tensor owns its memory
 deps  := base dtype device

@@ -51,6 +51,17 @@ def _step_row(s: dict) -> Row:
             _gib(s.get("memory_plan_bytes"))]
 
 
+def _token_row(k: dict) -> Row:
+    if "of_one_core" in k:
+        return [k["name"], *spread(k["of_one_core"], lambda x: f"{x:.2f}"), "", "", "", ""]
+    peer = k["peer_bytes_per_s"]
+    return [k["name"], *spread(k["of_peer"], lambda x: f"{x:.1f}"), ">= 3", *spread(k["bytes_per_s"], _mega), _mega(peer["median"]) if peer else "-"]
+
+
+def _mega(x: float) -> str:
+    return f"{x * 1e-6:.1f}"
+
+
 def text(result: dict) -> str:
     """All tables."""
     v, m = result["versions"], result["machine"]
@@ -79,6 +90,12 @@ def text(result: dict) -> str:
                      ["", "of usual rate", "spread", "wanted", "steps", "held up s", "without s"],
                      [[k["name"], *spread(k["of_usual_rate"], _percent), wanted(k["name"]), str(k["steps_beside"]), f"{k['wait_s']['median']:.2f}",
                        f"{k['wait_s_sync']['median']:.2f}"] for k in result["saves"]]))
+    out.append(table("Encoding with tokenizer.json on one core, beside encode_batch_fast of Hugging Face tokenizers",
+                     ["", "of the peer", "spread", "wanted", "MB/s", "spread", "peer MB/s"], [_token_row(k) for k in result["tokens"]]))
+    out.append(table("FP8 products summed as an H100 sums them, 256 x 768 x 768, GFLOP/s a core, and times the speed of mmaemu",
+                     ["", "GFLOP/s", "spread", "wanted", "of mmaemu", "spread"],
+                     [[k["name"], *spread(k["flop_per_s"], lambda x: f"{x * 1e-9:.1f}"), ">= 8" if "baseline" in k["name"] else ">= 45",
+                       *spread(k["of_mmaemu"], lambda x: f"{x:.0f}")] for k in result["tensor_core"]]))
     rates = {"FLOP/s": "GFLOP/s", "bytes/s": "GB/s", "logits/s": "G logits/s"}
     rows = [[k["name"], *spread(k[c], lambda x: f"{x * 1e-9:.2f}"), unit] for k in result["ops"] for c, unit in rates.items() if c in k]
     out.append(table("Attention and element-wise operations, 4 x 512", ["", "speed", "spread", ""], rows))

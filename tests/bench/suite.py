@@ -14,6 +14,8 @@ import logs
 import machine
 import report
 import saves
+import token_rates
+import tensor_core
 from machine import summary
 from steps import BATCH, Case, Workspace, cases
 
@@ -163,10 +165,19 @@ def main() -> None:
                 result["peak"].append({"rows": BATCH * t, "flop_per_s": best, "by_round": rounds_of_it,
                                        "tokens_per_s": best / (6 * kernels.matmul_parameters(space.config))})
     result |= parts(programs, threads, quick)
+    result["tensor_core"] = []
+    if selected("tensor_core"):
+        say("tensor_core")
+        result["tensor_core"] = tensor_core.measure(programs.parent / "test" / "gemm_bench", peer_python, quick, rounds)
     result["saves"] = []
     if selected("saves"):
         say("saves")
         result["saves"] = saves.measure(folder, programs, threads, quick, rounds)
+    result["tokens"] = []
+    if selected("tokens"):
+        say("tokens")
+        folder.mkdir(parents=True, exist_ok=True)
+        result["tokens"] = token_rates.measure(folder, programs, os.environ.get("TOKENS_PYTHON", ""), quick, rounds)
     result["logs"] = []
     if selected("log"):
         say("log")

@@ -39,6 +39,8 @@ for tool in $tools; do
   status "$tool: an unknown flag is status 2" 2 "$tool" --nope
   is "$tool: and one line that names it" "$(lines err) $(cut -d: -f1-2 <err)" "1 $tool: --nope"
   is "$tool: and nothing on standard output" "$(cat out)" ""
+  status "$tool: an unknown instruction set is status 2" 2 env FP8_CPU_ISA=avx1024 "$tool" --version
+  is "$tool: and one line that says so" "$(lines err) $(cut -d: -f1-3 <err)" "1 $tool: FP8_CPU_ISA: 'avx1024'"
   status "$tool: an unknown letter is status 2" 2 "$tool" -9
   is "$tool: and one line that names it" "$(lines err) $(cut -d: -f1-2 <err)" "1 $tool: -9"
 

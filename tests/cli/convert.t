@@ -1,5 +1,5 @@
 #!/bin/sh
-# fp8-convert: folders and checkpoints, fates, pipes, and what it refuses.
+# fp8-convert: folders and checkpoints, precisions, pipes, and what it refuses.
 . "${SRC:-.}/tests/cli/lib.sh"
 golden=$SRC/tests/golden/models
 
@@ -21,19 +21,19 @@ says "a filter has a reason" 'down_proj.* bf16 .*--filter \*down\*' fp8-convert 
 is "for two linears" "$(grep -c -e '--filter' out)" 2
 says "a filter may name the module" 'lm_head.weight .*--filter lm_head' fp8-convert hf -n -o x.h5 --fp8-lm-head --filter lm_head
 says "the head is FP8 on request" 'lm_head.weight +256x64 +fp8' fp8-convert hf -n -o x.h5 --fp8-lm-head
-says "fates stay" '14 of 21|12 of 21' sh -c 'fp8-convert f.h5 -o g.h5 && fp8-info g.h5'
+says "precisions stay" '14 of 21|12 of 21' sh -c 'fp8-convert f.h5 -o g.h5 && fp8-info g.h5'
 is "as they were" "$(fp8-info g.h5 | sed -n 's/^fp8 *//p')" "12 of 21 weights eligible"
 says "small layers are left out" 'too small to gain' fp8-convert hf -n -o x.h5 --auto-filter --recipe rowwise
 says "a filter that matches nothing" '^fp8-convert: --filter \*.w1: matches no tensor' fp8-convert hf -o x.h5 --filter '*.w1'
 says "a recipe without auto-filter" '^fp8-convert: --recipe: ' fp8-convert hf -o x.h5 --recipe rowwise
-says "shapes that do not divide" '170 rows do not divide by 16' sh -c 'fp8-init tiny --set intermediate_size=170 -o odd.h5 >/dev/null && fp8-convert odd.h5 -o x.h5 -n'
+says "shapes that do not divide" '170 rows are not a multiple of 16' sh -c 'fp8-init tiny --set intermediate_size=170 -o odd.h5 >/dev/null && fp8-convert odd.h5 -o x.h5 -n'
 
 fp8-init tiny -o tiny.h5 >record 2>err
 ok "a record on standard input" sh -c 'fp8-convert - -o p.h5 <record'
 ok "a whole pipe" sh -c 'fp8-init tiny -f -o tiny.h5 | fp8-convert - -o q.h5 --json | fp8-info - >out2 && grep -q "^path *q.h5" out2'
 ok "JSON Lines" sh -c 'fp8-convert hf -o j.h5 --json >json'
 is "two records" "$(cut -c 1-20 json | tr '\n' '|')" '{"type":"convert","s|{"type":"checkpoint"|'
-says "with fates" '"name":"lm_head.weight","shape":\[256,64\],"fate":"bf16","reason":"LM head","aligned":true' cat json
+says "with precisions" '"name":"lm_head.weight","shape":\[256,64\],"precision":"bf16","reason":"LM head","aligned":true' cat json
 says "standard input without a record" '^fp8-convert: standard input: no record' fp8-convert - -o x.h5
 says "where it came from" 'made by +fp8-init .*fp8-init tiny' fp8-info q.h5
 says "what was done" 'made by +fp8-convert .*fp8-convert - -o q.h5 --json' fp8-info q.h5
@@ -47,12 +47,12 @@ says "an output that exists" '^fp8-convert: j.h5: exists' fp8-convert hf -o j.h5
 ok "is replaced by force, even the source" fp8-convert j.h5 -f -o j.h5
 ok "and is whole" fp8-info --verify j.h5
 sed -i 's/"vocab_size": 256/"vocab_size": 255/' hf/config.json
-says "shapes of another model" 'tensors of another shape: model.embed_tokens.weight \[256, 64\] instead of \[255, 64\]' fp8-convert hf -o x.h5
+says "shapes of another model" 'tensors of the wrong shape: model.embed_tokens.weight \[256, 64\] instead of \[255, 64\]' fp8-convert hf -o x.h5
 status "with status 2" 2 fp8-convert hf -o x.h5
 sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/; s/255/256/' hf/config.json
-says "missing tensors" 'are missing: model.layers.2.input_layernorm.weight, .* and [0-9]+ more' fp8-convert hf -o x.h5
+says "missing tensors" ': missing tensors: model.layers.2.input_layernorm.weight, .* and [0-9]+ more' fp8-convert hf -o x.h5
 sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 1/' hf/config.json
-says "extra tensors" 'no part of the model: model.layers.1.input_layernorm.weight' fp8-convert hf -o x.h5
+says "extra tensors" 'unexpected tensors: model.layers.1.input_layernorm.weight' fp8-convert hf -o x.h5
 head -c 100000 "$golden/llama3/hf/model.safetensors" >hf/model.safetensors
 says "a folder cut short" '^fp8-convert: hf/model.safetensors: ' fp8-convert hf -o x.h5
 head -c 100000 llama3.h5 >short.h5

@@ -8,27 +8,58 @@ code=$?
 [ $code = 0 ] || [ $code = 1 ]
 result $? "ends with status 0 or 1"
 is "says nothing on standard error" "$(cat err)" ""
-ok "every line is a verdict, a cure, a heading or the answer" \
-  awk '!/^  (pass|fail|none)  [^ ]/ && !/^ +cure: / && !/^(GPU|CUDA|libraries|machine)$/ && !/^$/ && !/^FP8 (runs|cannot run) here/ { bad = 1 } END { exit bad }' text
+ok "every line is a verdict, a hint, a heading or the answer" \
+  awk '!/^  (pass|fail|none)  [^ ]/ && !/^ +hint: / && !/^(GPU|CUDA|libraries|machine)$/ && !/^$/ && !/^FP8 (runs|cannot run) here/ { bad = 1 } END { exit bad }' text
 is "no colour in a pipe" "$(grep -c "$(printf '\033')" text)" 0
-ok "what fails has a cure below it" awk '/^  fail/ { open = NR } /cure:/ { open = 0 } open && NR > open { bad = 1 } END { exit bad }' text
-ok "the CPU's emulation is exact" grep -q '^  pass  FP8 emulation .* exact, 3 of 3 products in FP8$' text
+ok "what fails has a hint below it" awk '/^  fail/ { open = NR } /hint:/ { open = 0 } open && NR > open { bad = 1 } END { exit bad }' text
+ok "the CPU's emulation is exact" grep -q '^  pass  FP8 emulation .* exact, 3 of 3 GEMMs in FP8$' text
 
 fp8-doctor --json >json 2>err
 is "with the same status" $? $code
 is "one line" "$(wc -l <json)" 1
-is "its answer fits the status" "$(python3 -c '
+is "its verdict matches the status" "$(python3 -c '
 import json
 r = json.load(open("json"))
 print({"native": 0, "emulated": 1, "none": 1}[r["fp8"]])')" $code
-is "it has the lines of the text" "$(python3 -c '
+is "it has the same checks as the text" "$(python3 -c '
 import json
 print("\n".join(c["verdict"] + " " + c["name"] for c in json.load(open("json"))["checks"]))')" \
   "$(sed -n 's/^  \(pass\|fail\|none\)  \([^ ]*\( [^ ]\{1,\}\)*\)  .*/\1 \2/p' text)"
 ok "a report in a file" sh -c 'fp8-doctor -o report.json >/dev/null; [ $? -lt 2 ]'
 is "is the same object" "$(python3 -c 'import json; print(json.load(open("report.json"))["type"])')" doctor
-status "is not replaced unasked" 2 fp8-doctor -o report.json
+status "is not replaced without --force" 2 fp8-doctor -o report.json
 is "it says" "$(cat err)" "fp8-doctor: report.json: exists (use --force to replace it)"
-ok "but for --force" sh -c 'fp8-doctor -o report.json --force >/dev/null; [ $? -lt 2 ]'
+ok "is replaced with --force" sh -c 'fp8-doctor -o report.json --force >/dev/null; [ $? -lt 2 ]'
+lowest=avx2
+[ "$(uname -m)" = x86_64 ] || lowest=neon
+says "the lowest instruction set" "^  pass  instruction set +$lowest(, lowered by FP8_CPU_ISA; this processor has avx512.*)?$" \
+  env FP8_CPU_ISA=$lowest fp8-doctor
+says "the highest instruction set, or the one available" \
+  '^  pass  instruction set +(avx512_bf16|(avx2|neon|avx512); this processor lacks avx512_bf16 of FP8_CPU_ISA)$' \
+  env FP8_CPU_ISA=avx512_bf16 fp8-doctor
 says "too many threads" '^  fail  threads +5000 threads on ' env OMP_NUM_THREADS=5000 OMP_THREAD_LIMIT=5000 fp8-doctor
+# mpirun is tried.
+mkdir mpi
+mpi_says() { # NAME REGEX: of the lines about MPI, with the mpirun in the folder mpi
+  fp8-doctor >text 2>err
+  grep -A 1 ' MPI ' text | tr '\n' ' ' | tr -s ' ' >line
+  grep -Eq -e "$2" line
+  result $? "$1"
+}
+fake() { printf '#!/bin/sh\n%s\n' "$1" >mpi/mpirun && chmod +x mpi/mpirun; }
+PATH=$work/mpi:$PATH
+fake 'printf "%s " "$@" >arguments'
+mpi_says "an mpirun that works" '^ pass MPI .*, [^ ]*/mpi/mpirun, starts processes '
+is "ran true on two ranks" "$(cat arguments)" "-n 2 true "
+fake 'echo ---- >&2; echo "mpirun has detected an attempt to run as root." >&2; exit 1'
+mpi_says "one that refuses root" '^ fail MPI .* refuses to run as root hint: .*OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1'
+fake 'echo "There are not enough slots available in the system to satisfy the 2" >&2; exit 1'
+mpi_says "one without slots" '^ fail MPI .* has fewer than 2 slots hint: use mpirun --oversubscribe'
+fake 'echo "----" >&2; echo "no daemon" >&2; exit 3'
+mpi_says "another failure" '^ fail MPI .* status 3: no daemon hint: '
+rm mpi/mpirun
+if [ "$(id -u)" = 0 ]; then
+  unset OMPI_ALLOW_RUN_AS_ROOT
+  mpi_says "the one that is here, as root" '^ fail MPI .* refuses to run as root'
+fi
 done_testing

@@ -39,6 +39,14 @@ for way in bf16 fp8 "fp8 --recipe rowwise" "fp8 --recipe rowwise_with_gw_hp" "fp
   fp8-eval run/step-00000020 $data --precision $way >scored 2>err
   is "$way is near" "$? $(field loss scored | awk -v l="$loss" '{ d = $1 - l; print (d < 0.02 && d > -0.02 && d != 0) }')" "0 1"
 done
+for accumulate in hopper ada; do
+  fp8-eval run/step-00000020 $data --precision fp8 --accumulate $accumulate >scored 2>err
+  is "FP8 with the sums of $accumulate is near" "$? $(field loss scored | awk -v l="$loss" '{ d = $1 - l; print (d < 0.02 && d > -0.02 && d != 0) }')" "0 1"
+  says "and said" "\"emulated\":true,\"accumulate\":\"$accumulate\"\}$" cat scored
+  cp scored $accumulate.scored
+done
+[ "$(field loss hopper.scored)" != "$(field loss ada.scored)" ]
+result $? "each in its own way"
 says "FP8 is said" '"precision":"fp8","recipe":"tensorwise","emulated":true\}$' fp8-eval run/step-00000020 $data --precision fp8
 fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >out 2>err
 status "FP8 on a model without a fit linear is status 3" 3 fp8-eval odd.h5 $data --precision fp8
@@ -65,6 +73,8 @@ bad "batches of none" '--batch-size: 0 is below 1' m.h5 $data --batch-size 0
 bad "more tokens than can be numbered" '--batch-size: ' m.h5 $data --batch-size 99999999999999
 bad "f32 activations of bf16" '--activations: f32 needs' m.h5 $data --activations f32
 bad "bf16 activations of fp32" '--activations: bf16 contradicts' m.h5 $data --precision fp32 --activations bf16
+bad "sums of a tensor core without FP8" '--accumulate: hopper needs --precision fp8' m.h5 $data --accumulate hopper
+bad "sums of an unknown chip" "--accumulate: 'volta' is not one of" m.h5 $data --accumulate volta
 bad "an unknown recipe" "--recipe: 'mxfp8' is not one of" m.h5 $data --recipe mxfp8
 fp8-tokenize text.txt --vocab-size 300 -o d300.h5 >out 2>err
 bad "a vocabulary beyond the model's" "d300.h5: made with a vocabulary of 300, the model's has 256" m.h5 --data d300.h5

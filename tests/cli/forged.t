@@ -37,7 +37,7 @@ while read -r key value reason; do
 done <<TABLE
 step -2 step is -2, which is below 0
 updates 3 3 updates in 2 steps
-tokens 65 65 tokens in 2 steps, which are of one size
+tokens 65 65 tokens in 2 steps of equal size
 TABLE
 
 # What only the run itself can know: its steps have 32 tokens each.
@@ -47,11 +47,12 @@ $train >out 2>err
 is "but not for this run" "$? $(cat out err)" "2 fp8-step: $bad: /train: 66 tokens in 2 steps, which have 32 each"
 rm -r $bad && cp -r one $bad
 $train >out 2>err
-is "a step that is not its name's is passed over" "$? $(losses out | cut -d' ' -f1) $(grep -c "^fp8-step: $bad: damaged, .*/train: is of step 1," err)" "0 2 1"
+is "a step that is not its name's is passed over" "$? $(losses out | cut -d' ' -f1) $(grep -c "^fp8-step: $bad: damaged, .*/train: step 1 differs from the step in its name" err)" "0 2 1"
 forge step -2
 rm -r run/step-00000001
 status "nothing else is there: none to print" 1 fp8-resume run --print
 $train >out 2>err
-is "nor to go on from" "$? $(tail -1 err)" "2 fp8-step: run: every checkpoint in it is damaged; move them away to start again"
+is "nor to go on from" "$? $(tail -1 err)" \
+  "2 fp8-step: run: every checkpoint in it is damaged; move them away to start again; the newest: $bad: /train: step is -2, which is below 0"
 is "none of them left anything" "$(ls -d x x.h5 2>/dev/null)" ""
 done_testing

@@ -7,13 +7,14 @@ fp8-init tiny -o a.h5 >record 2>err
 fp8-convert "$golden/llama3/hf" -o l.h5 >table 2>err
 says "the model" '^model +llama: 2 layers, width 64, 4 heads of 16 \(2 key/value\), feed-forward 176, vocabulary 256$' fp8-info a.h5
 says "the parameters" '^parameters +125248, 489 KiB in 21 tensors' fp8-info a.h5
-says "the fates" '^fp8 +14 of 21' fp8-info a.h5
+says "the precisions" '^fp8 +14 of 21' fp8-info a.h5
 says "a tensor" '^weights/model.layers.0.mlp.up_proj.weight +bfloat16 +176x64 +fp8$' fp8-info l.h5
 says "a reason" '^weights/lm_head.weight +bfloat16 +256x64 +bf16 +LM head$' fp8-info l.h5
 says "statistics" '^weights/model.norm.weight +float32 +64 +bf16 +1 +1 +1 +0 +norm$' fp8-info a.h5 --statistics
 ok "a record" sh -c 'fp8-info a.h5 --json >json'
 is "is one line" "$(wc -l <json | tr -d ' ')" 1
-says "with tensors" '\{"name":"weights/lm_head.weight","dtype":"float32","shape":\[256,64\],"fate":"bf16","reason":"LM head"\}' cat json
+says "with tensors" '\{"name":"weights/lm_head.weight","dtype":"float32","shape":\[256,64\],"precision":"bf16","reason":"LM head"\}' cat json
+says "precisions of an earlier program's checkpoint" '"precision":"bf16"' fp8-info "$SRC/tests/fuzz/corpus/checkpoint/model.h5" --json
 says "a record on standard input" '^path +a.h5' sh -c 'fp8-info - <record'
 ok "a reader that goes away" sh -c 'fp8-info a.h5 | head -1'
 

@@ -28,6 +28,17 @@ for preset in "$SRC"/share/presets/*.json; do
 done
 ok "a dry run leaves nothing" test ! -e demo.h5
 
+echo '{"model_type":"llama"}' >bare.json
+ok "sizes that are missing" fp8-init bare.json --dry-run -o x.h5
+is "are named, with what comes of them" "$(cat err)" "fp8-init: bare.json: lacks sizes, defaults of llama are used: vocab_size 32000, \
+hidden_size 4096, intermediate_size 11008, num_hidden_layers 32, num_attention_heads 32; the model has 6.74 G parameters"
+ok "but with --quiet" fp8-init bare.json --dry-run -q -o x.h5
+is "nothing is said" "$(cat err)" ""
+is "nor of a preset" "$(for p in "$SRC"/share/presets/*.json; do fp8-init "$(basename "$p" .json)" --dry-run -o x.h5 2>&1 >/dev/null; done)" ""
+python3 -c 'print("{\"model_type\":\"" + "m" * 1000000 + "\"}")' >long.json
+status "a long name" 2 fp8-init long.json -o x.h5
+is "is cut in the message" "$(cut -c 1-40 err) $(wc -l <err) $(($(wc -c <err) < 300))" 'fp8-init: long.json: model_type "mmmmmmm 1 1'
+
 says "an unknown preset lists those there are" 'fp8-init: tinny: neither a file nor a preset \(demo, ' fp8-init tinny -o x.h5
 says "a missing file" 'fp8-init: no/config.json: ' fp8-init no/config.json -o x.h5
 says "no output" '^fp8-init: --output: needed' fp8-init tiny

@@ -24,6 +24,7 @@ for tool in $tools; do
   is "$tool: the completion is its own" "$(cat "$usr/share/bash-completion/completions/$tool")" "$("$tool" --completion bash)"
 done
 ok "the manual pages are those of man/" diff -r "$SRC/man" "$usr/share/man"
+ok "the text of the tutorial is there" cmp "$SRC/share/text/tinyshakespeare.txt" "$usr/share/fp8/text/tinyshakespeare.txt"
 ok "the presets are those of share/" diff -r "$SRC/share/presets" "$usr/share/fp8/presets"
 is "no file is writable by others" "$(find "$root" -perm /022 ! -type l)" ""
 

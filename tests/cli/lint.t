@@ -130,6 +130,35 @@ printf '// %sDO: later\n' TO >tree/lib/base/src/bad.cc
 finds words '^lib/base/src/bad.cc:1: ' 'a note left to oneself'
 rm tree/lib/base/src/bad.cc
 
+# A program of one ordinary source and one that is compiled for AVX-512 and offers a table; both have an inline function.
+if has g++ && has objdump && [ "$(uname -m)" = x86_64 ]; then
+  mkdir -p tree/build/lib/base/src tree/build/bin
+  object=tree/build/lib/base/src
+  printf 'inline void twice(float* x) { for (int i = 0; i < 64; ++i) x[i] *= 2; }\nextern void (*const table)(float*);\n' >twice.h
+  printf '#include "twice.h"\nint main() { float x[64] = {}; twice(x); table(x); return x[0] > 0; }\n' >a.cc
+  printf '#include "twice.h"\nstatic void hot(float* x) { twice(x); }\nvoid (*const table)(float*) = hot;\n' >b.isa.cc
+  compiled() { g++ -O3 -fno-inline -mprefer-vector-width=512 -march="$1" -c -o "$2" "$3"; }
+  built() { O=$ROOT/build "$@"; }
+  compiled x86-64-v3 $object/a.o a.cc
+  compiled x86-64-v4 all.o b.isa.cc
+  g++ -r -nostdlib -Wl,--force-group-allocation -o $object/b.avx512.o all.o
+  objcopy --keep-global-symbol=table $object/b.avx512.o
+  g++ -o tree/build/bin/program $object/a.o $object/b.avx512.o
+  says "isa: nothing to say of what is right" '^0 findings$' built lint isa
+  leaked() { # NAME REGEX
+    status "isa: $1" 1 built lint isa
+    grep -Eq -e "$2" out
+    result $? "isa: names the place"
+  }
+  cp all.o $object/b.avx512.o
+  g++ -o tree/build/bin/program $object/b.avx512.o $object/a.o
+  leaked "an inline function that the linker took from an object for AVX-512" '^build/bin/program:1: twice\(float\*\): v[a-z].* is AVX-512'
+  rm tree/build/bin/program
+  compiled x86-64-v4 $object/a.o a.cc
+  leaked "an ordinary object with AVX-512" '^build/lib/base/src/a.o:1: twice\(float\*\): '
+  rm -r tree/build
+fi
+
 if has mandoc; then
   clean man
   printf '.Dd November 1, 2026\n.Dt Y 1\n.Os\n.Sh NAME\n.Nm y\n.Nd a page\n.Sh DESCRIPTION\n.Xq\n' >tree/man/man1/y.1
@@ -162,4 +191,6 @@ if has clang-tidy; then
 fi
 
 status "an unknown check is status 2" 2 lint nonsense
+mkdir tree/.git
+status "a check that cannot be made is status 2" 2 lint words
 done_testing

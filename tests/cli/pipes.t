@@ -44,7 +44,7 @@ train --out x <&- >out 2>err
 is "no standard input at all" "$? $(wc -l <err)" "2 1"
 for command in "fp8-init tiny" "fp8-tokenize text.txt" "fp8-convert m.h5" "fp8-quantize m.h5 --scaling row"; do
   # shellcheck disable=SC2086
-  says "no HDF5 file goes to standard output: $command" '^fp8-[a-z]*: -: this cannot go to standard output' $command -o -
+  says "no HDF5 file goes to standard output: $command" '^fp8-[a-z]*: -: the output cannot be standard output' $command -o -
 done
 is "nor to a file of that name" "$(ls ./- 2>/dev/null)" ""
 is "none of them left anything" "$(ls x 2>/dev/null)" ""

@@ -62,10 +62,10 @@ status "what came back trains" 0 fp8-step q-row-e4m3-back.h5 --data data.h5 --ou
 ok "a run's checkpoint is taken" fp8-quantize run/step-00000001 -o trained.h5 --scaling tensor
 says "without its moments" '^parameters .* in 35 tensors' fp8-info trained.h5
 status "a quantized checkpoint is not trained" 2 fp8-step q-row-e4m3.h5 --data data.h5 --out runq --steps 1 --batch-size 1 --seq-length 32
-is "in one line that says what to do" "$(cat err)" "fp8-step: q-row-e4m3.h5: holds quantized weights, which cannot be trained; undo it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5"
-ok "which works" sh -c "$(sed 's/.*undo it first: //' err)"
+is "in one line that says what to do" "$(cat err)" "fp8-step: q-row-e4m3.h5: holds quantized weights, which cannot be trained; dequantize it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5"
+ok "which works" sh -c "$(sed 's/.*dequantize it first: //' err)"
 status "nor is it evaluated" 2 fp8-eval q-row-e4m3.h5 --data data.h5
-seen "and says so" 'which cannot be scored; undo it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5$'
+seen "and says so" 'which cannot be scored; dequantize it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5$'
 
 refuses() { # NAME REGEX COMMAND...
   name=$1 pattern=$2
@@ -74,13 +74,13 @@ refuses() { # NAME REGEX COMMAND...
   is "and one line" "$(awk 'END { print NR }' err)" 1
   seen "that says what is wrong" "^fp8-quantize: $pattern"
 }
-refuses "quantized already" 'q.h5: quantized already \(undo that with --dequantize' fp8-quantize q.h5 -o x.h5 --scaling row
-refuses "nothing to undo" 'f32.h5: not quantized' fp8-quantize f32.h5 -o x.h5 --dequantize
+refuses "quantized input" 'q.h5: already quantized; use the checkpoint that it was made from, or dequantize it first \(--dequantize\)' fp8-quantize q.h5 -o x.h5 --scaling row
+refuses "nothing to dequantize" 'f32.h5: not quantized' fp8-quantize f32.h5 -o x.h5 --dequantize
 refuses "no scaling" '--scaling: needed' fp8-quantize f32.h5 -o x.h5
 refuses "a scaling that is not there" "--scaling: 'block' is not one of tensor, row" fp8-quantize f32.h5 -o x.h5 --scaling block
 refuses "no output" '--output: needed' fp8-quantize f32.h5 --scaling row
-refuses "flags of the other direction" '--format: does not go with --dequantize' fp8-quantize q.h5 -o x.h5 --dequantize --format e4m3
-refuses "and of this one" '--dtype: goes with --dequantize' fp8-quantize f32.h5 -o x.h5 --scaling row --dtype bf16
+refuses "flags of the other direction" '--format: not together with --dequantize' fp8-quantize q.h5 -o x.h5 --dequantize --format e4m3
+refuses "and of this one" '--dtype: only with --dequantize' fp8-quantize f32.h5 -o x.h5 --scaling row --dtype bf16
 refuses "a filter that matches nothing" '--filter \*.w1: matches no tensor' fp8-quantize f32.h5 -o x.h5 --scaling row --filter '*.w1'
 refuses "nothing left" 'f32.h5: nothing to quantize' fp8-quantize f32.h5 -o x.h5 --scaling row --filter '*'
 refuses "an output that exists" 'q.h5: exists' fp8-quantize f32.h5 -o q.h5 --scaling row

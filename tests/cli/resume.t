@@ -51,21 +51,21 @@ is "which is the same run" "$(fp8-info runp/step-00000004 --diff runs/step-00000
 fp8-resume runq -q --plan two.plan -- fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 8 --quiet >out 2>err
 is "quietly, and without mpirun" "$?$(cat err)" 0
 ok "what would run first" resume dry --plan two.plan --dry-run -- --steps 4
-is "is said, and nothing done" "$(actions out)$(test -e dry; echo $?)" "phase launch 1"
+is "is reported, and nothing is started" "$(actions out)$(test -e dry; echo $?)" "phase launch 1"
 status "a plan of this source" 0 fp8-resume dry -n --plan "$SRC/share/plans/warmup.plan" -- fp8-step
 
 # The newest valid checkpoint.
 is "the newest checkpoint" "$(fp8-resume runp --print)" runp/step-00000004
-is "however the folder is spelled" "$(fp8-resume runp/ --print)" runp/step-00000004
+is "with a trailing slash" "$(fp8-resume runp/ --print)" runp/step-00000004
 is "as a record" "$(fp8-resume runp --print --json)" '{"type":"checkpoint","path":"runp/step-00000004"}'
-ok "that other tools take" sh -c 'fp8-resume runp --print --json | fp8-info -'
+ok "that other tools accept" sh -c 'fp8-resume runp --print --json | fp8-info -'
 mkdir empty
 for run in empty gone; do
   status "none: $run" 1 fp8-resume "$run" --print
   is "says so" "$(cat out)$(cat err)" "fp8-resume: $run: no checkpoint to resume from"
 done
 printf x | dd of=runp/step-00000004/rank-00001-of-00002.h5 bs=1 seek=20000 conv=notrunc 2>err
-ok "a damaged checkpoint is passed over" fp8-resume runp --print
+ok "a damaged checkpoint is skipped" fp8-resume runp --print
 is "for an older one" "$(cat out)" runp/step-00000002
 grep -q '^fp8-resume: runp/step-00000004: damaged, trying an older one: .*rank-00001-of-00002.h5: ' err
 result $? "and named"
@@ -75,8 +75,11 @@ is "to the same bits" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 |
 for step in 2 4; do rm runp/step-0000000$step/rank-00000-of-00002.h5; done
 status "all of them damaged: none to print" 1 fp8-resume runp --print
 is "each is named" "$(grep -c 'damaged, trying' err)" 2
+is "and why there is none" "$(grep -c '^fp8-resume: runp: no checkpoint to resume from; the newest: runp/step-00000004' err)" 1
 status "nor to go on from" 2 resume runp --plan two.plan -- --steps 4
-is "it says what to do" "$(tail -1 err)" "fp8-resume: runp: every checkpoint in it is damaged; move them away to start again"
+status "nor without notes" 2 resume runp --plan two.plan -q -- --steps 4
+is "the message names the hint and the cause" "$(sed 's/; the newest: runp.step-00000004.rank-00000-of-00002.h5: .*/; WHY/' err)" \
+  "fp8-resume: runp: every checkpoint in it is damaged; move them away to start again; WHY"
 
 # Crashes.
 cat >crash.sh <<'END'
@@ -94,11 +97,11 @@ chmod +x crash.sh
 printf '2000 --precision bf16\n' >long.plan
 fp8-resume runc --attempts 2 -- ./crash.sh mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 4 \
   --steps 100 --save-every 2 --keep 2 --quiet >out 2>err </dev/null
-is "ranks killed in the middle: it ends all the same" $? 0
-is "by starting again" "$(actions out)" "launch retry resume done "
+is "a run whose ranks were killed is completed" $? 0
+is "by a retry" "$(actions out)" "launch retry resume done "
 grep -q '"action":"retry","ended":"status 137",.*"progress":true' out
 result $? "after progress"
-ok "stdout is JSON Lines all the same" json_lines out
+ok "stdout is still JSON Lines" json_lines out
 is "no step is missing" "$(python3 -c '
 import json
 steps = [r["step"] for r in map(json.loads, open("runc/log.jsonl")) if r["type"] == "step"]
@@ -106,11 +109,11 @@ print(sorted(set(steps)) == list(range(1, 101)))')" True
 
 printf '#!/bin/sh\necho start >>starts\necho "out of luck" >&2\nexit 9\n' >fails
 chmod +x fails
-status "a command that gets nowhere is given up" 2 fp8-resume rung -- ./fails
+status "a command without progress is given up" 2 fp8-resume rung -- ./fails
 is "after three attempts" "$(wc -l <starts)" 3
-is "with the last words" "$(tail -3 err)" "fp8-resume: the last attempt said:
+is "with its stderr tail" "$(tail -3 err)" "fp8-resume: stderr tail of the last attempt:
 fp8-resume:   out of luck
-fp8-resume: rung: gave up after 3 attempts without a newer checkpoint, the last with status 9; when the cause is mended, remove rung/attempts.json"
+fp8-resume: rung: gave up after 3 attempts without a newer checkpoint, the last with status 9; to try again after fixing the cause, remove rung/attempts.json"
 is "and a record" "$(tail -1 out)" '{"type":"resume","action":"give-up","ended":"status 9","attempts":3,"said":["out of luck"]}'
 status "and stays given up" 2 fp8-resume rung -- ./fails
 is "without another start" "$(wc -l <starts)" 3
@@ -126,7 +129,7 @@ for s in 2 3 4; do
   status "status $s ends it" $s fp8-resume runf -- sh -c "exit $s"
   is "at once" "$(actions out)" "launch failed "
 done
-status "so does a mistake in the flags" 2 resume runx -- --steps none
+status "so does an error in the flags" 2 resume runx -- --steps none
 echo '6 --lr 1e-3' >lr.plan
 status "and one in a phase" 2 resume runs --plan lr.plan --
 status "no such command" 2 fp8-resume runx -- no-such-program
@@ -161,7 +164,7 @@ pid=$!
 i=0
 until [ -e up ] || [ $i = 600 ]; do sleep 0.1 && i=$((i + 1)); done
 status "two in one run are refused" 2 fp8-resume runl -- true
-is "it says" "$(cat err)" "fp8-resume: runl: fp8-resume, or a command that it started, is still at work there"
+is "it says" "$(cat err)" "fp8-resume: runl: in use by another fp8-resume or by a command that it started"
 kill -KILL $pid
 wait $pid 2>/dev/null
 status "as long as the command goes on" 2 fp8-resume runl -- true
@@ -187,14 +190,14 @@ bad '' ': has no phase'
 bad '# nothing\n\n' ': has no phase'
 bad '2 --a\nten --b\n' ':2: expected the step at which the phase ends, found "ten"'
 bad '0\n' ':1: expected the step at which the phase ends, found "0"'
-bad '4\n\n# 5\n4\n' ':4: step 4 is not above 4, where the phase before ends'
+bad '4\n\n# 5\n4\n' ':4: step 4 is not above 4, the end of the previous phase'
 bad '4 fp8\n' ':1: expected a flag after the step, found "fp8"'
-bad "4 --filter 'a\n" ':1: a quote that is not closed'
-bad '4 --a \\\n' ':1: a backslash has no meaning here; put the word in quotes'
+bad "4 --filter 'a\n" ':1: unterminated quote'
+bad '4 --a \\\n' ':1: backslash: not an escape character in a plan; put the word in quotes'
 bad '4 --a\r\n' ':1: a carriage return; lines end in a newline alone'
 bad '4 --a \0033[31m\n' ':1: a control character'
 bad '4 --a \0377\n' ':1: not UTF-8'
-for flag in out until-step steps epochs; do bad "4 --$flag 3\n" ":1: --$flag is not a phase's to set"; done
+for flag in out until-step steps epochs; do bad "4 --$flag 3\n" ":1: --$flag is not allowed in a phase"; done
 is "nothing was started" "$(test -e started; echo $?)" 1
 says "a plan that is not there" '^fp8-resume: gone.plan: No such file' fp8-resume runx --plan gone.plan -- true
 says "a plan that goes on after the run" '^fp8-resume: two.plan:2: step 4 is after the end of the run, --steps 3$' \
@@ -215,4 +218,17 @@ refused "--json without it" "--json: only with --print; a run prints JSON Lines 
 status "no attempts at all" 2 fp8-resume run --attempts 0 -- true
 : >file
 refused "a run that is a file" "file: exists and is not a folder" file -- true
+# A plan in a pipe.
+mkfifo plan.pipe
+: >err
+fp8-resume piped --plan plan.pipe --dry-run -- fp8-step i.h5 >out 2>err &
+job=$!
+tries=0
+until [ -s err ] || [ $((tries = tries + 1)) = 200 ]; do sleep 0.05; done
+is "a pipe to which no plan is written is named" "$(cat err)" \
+  "fp8-resume: plan.pipe: is a pipe to which nothing has been written yet; waiting"
+echo '2 --precision bf16' >plan.pipe
+wait $job
+is "and read when it comes" "$? $(grep -c -- '--until-step 2' err)" "0 1"
+
 done_testing

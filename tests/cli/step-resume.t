@@ -28,7 +28,7 @@ is "at step 1" "$(story fresh/log.jsonl)" "run step1 checkpoint1 end1 "
 same_command() { fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 4 --steps 4 --save-every 2 --lr 1e-2 --out run "$@"; }
 n=0
 for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision fp8 --recipe rowwise" "--precision fp8 --recipe rowwise_with_gw_hp" \
-  "--precision bf16 --master bf16" "--precision fp8 --master bf16 --moments bf16" "--precision fp8 --grad-accumulation 2 --recompute full" \
+  "--precision fp8 --accumulate hopper" "--precision fp8 --recipe rowwise_with_gw_hp --accumulate ada --activations f32" "--precision bf16 --master bf16" "--precision fp8 --master bf16 --moments bf16" "--precision fp8 --grad-accumulation 2 --recompute full" \
   "--sampler sequential --schedule wsd --decay-steps 2 --warmup-steps 1"; do
   n=$((n + 1))
   mkdir a$n b$n
@@ -41,8 +41,12 @@ for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision 
     cmp a$n/run/step-00000004/manifest.json b$n/run/step-00000004/manifest.json
   result $? "$way: the same bytes"
 done
-[ "$(losses a3/log)" != "$(losses a4/log)" ] && [ "$(losses a2/log)" != "$(losses a3/log)" ]
+[ "$(losses a3/log)" != "$(losses a6/log)" ] && [ "$(losses a3/log)" != "$(losses a4/log)" ] && [ "$(losses a2/log)" != "$(losses a3/log)" ]
 result $? "the ways are ways of their own"
+says "whose tensor core sums is in the run record" '"emulated":true,"accumulate":"hopper","accumulate_proven":true,' head -1 a6/log
+says "and what nobody has proven" '"emulated":true,"accumulate":"ada","accumulate_proven":false,' head -1 a7/log
+says "f32 sums are said too" '"emulated":true,"accumulate":"f32","accumulate_proven":null,' head -1 a3/log
+says "bf16 has none" '"emulated":false,"accumulate":null,"accumulate_proven":null,' head -1 a2/log
 ok "--until-step stops" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 3
 is "and says so" "$(story until/log.jsonl)$(tail -1 until/log.jsonl | grep -c until-step)" "run step1 step2 step3 checkpoint3 end3 1"
 printf '{"type":"step","st' >>until/log.jsonl # as a killed writer may leave it
@@ -58,6 +62,7 @@ for words in "--lr 1e-3" "--seed 3" "--seq-length 32" "--sampler sequential" "--
   "--clip 2" "--moments bf16"; do
   says "another ${words%% *} is refused" "^fp8-step: until: this run was started with another ${words%% *} \\(.*; use another --out" go_on --steps 8 $words
 done
+says "another warmup is refused under the name that was given" 'with another --warmup-ratio \(0.0, now 0.5\);' go_on --steps 8 --warmup-ratio 0.5
 says "another batch is refused" 'another global batch \(ranks x --batch-size x --grad-accumulation\) \(4, now 2\)' go_on --steps 8 --batch-size 2
 head -c 9000 text.txt >other.txt && fp8-tokenize other.txt -o d2.h5 >out 2>err && fp8-init tiny --seed 7 -o m2.h5 >out 2>err
 says "other data is refused" '^fp8-step: until: this run was started with another --data;' go_on --steps 8 --data d2.h5
@@ -66,7 +71,7 @@ status "with status 2" 2 go_on --steps 8 --lr 1e-3
 is "nothing was written" "$(steps until)" "step-00000003 step-00000004"
 cp m.h5 moved.h5
 at=4
-for words in "--steps 5" "--precision bf16" "--precision fp32" "--recipe rowwise" "--zero 1" "--batch-size 2 --grad-accumulation 2" "--batch-size 1 --grad-accumulation 4" \
+for words in "--steps 5" "--precision bf16" "--precision fp32" "--recipe rowwise" "--accumulate hopper" "--zero 1" "--batch-size 2 --grad-accumulation 2" "--batch-size 1 --grad-accumulation 4" \
   "--recompute full" "--filter *down*" "--log-every 2 --save-every 1" "--eval-data d2.h5 --eval-every 1" "--no-fp8-all-gather"; do
   at=$((at + 1))
   go_on --steps $at $words >out 2>err
@@ -121,21 +126,50 @@ echo '{"type":"checkpoint","path":"m.h5"}' >&9
 exec 9>&-
 wait $job
 is "a request while it starts: status 75" "$? $(cat err)" "75 "
-is "after one step, and a checkpoint" "$(story early.log)" "run step1 checkpoint1 end1 "
+is "before the first step" "$(cat early.log)" ""
 
 # --- numbers that are not finite
 cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
 size=$(wc -c <nan/model.safetensors)
-printf '\377\377' | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null
-ok "a model with one weight that is not a number" fp8-convert nan -o nan.h5
+last_weight() { printf "$1" | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null; }
+last_weight '\377\377'
+invalid='/weights/[a-z0-9_.]*: holds a value that is not finite'
+says "a folder with a weight that is not a number is converted, with a note" "^fp8-convert: bad.h5: $invalid, in 1 of [0-9]+ weights; no tool trains" fp8-convert nan -o bad.h5
+for tool in "fp8-info --verify" "fp8-step --data d.h5 $few --steps 1 --out bad" "fp8-eval --data d.h5" "fp8-convert -o x.h5" "fp8-quantize --scaling row -o x.h5"; do
+  status "${tool%% *} refuses the model" 2 $tool bad.h5
+  is "${tool%% *} names the weight" "$(grep -c "^${tool%% *}: bad.h5: $invalid$" err)" 1
+done
+is "nothing is left" "$(ls -d bad x.h5 2>/dev/null)" ""
+last_weight '\177\177'
+ok "a model with one weight near the largest number" fp8-convert nan -o nan.h5
 for way in bf16 fp8; do
   status "$way: ten skipped steps are status 4" 4 fp8-step nan.h5 --data d.h5 $few --out nan$way --steps 20 --save-every 4 --precision $way
   is "$way: all were skipped" "$(grep -c '"skipped":true' out) $(grep -c '"skipped":false' out)" "10 0"
-  is "$way: one line says so" "$(cat err)" "fp8-step: the loss or the gradient was not finite in 10 steps in a row; the last checkpoint is from before"
-  is "$way: what is no number is null" "$(field loss out | sort -u)" null
+  is "$way: one line says so" "$(cat err)" "fp8-step: the loss or the gradient was not finite in 10 steps in a row; no checkpoint was saved"
+  is "$way: the log ends with a record of it" \
+    "$(tail -1 nan$way/log.jsonl | sed 's/"tokens":[0-9]*/"tokens":N/; s/"message":.*/"message":M/')" \
+    '{"type":"end","step":10,"tokens":N,"reason":"diverged","status":4,"message":M'
+  says "$way: fp8-log says so" '^state +diverged$' fp8-log nan$way
+  is "$way: what is no number is null" "$(field loss nan$way/log.jsonl | sort -u)" null
 done
-fp8-convert nanbf16/step-00000008 --merge -o after.h5 >out 2>err && fp8-convert after.h5 --dtype bf16 -o after16.h5 >out 2>err
-same_step "skipped steps do not touch the weights" nan.h5 after16.h5
+is "nothing is saved" "$(ls nanbf16 nanfp8)" "$(printf 'nanbf16:\nlog.jsonl\n\nnanfp8:\nlog.jsonl')"
+
+# --- a run that diverges: each update multiplies weights by a large number, until no gradient is finite
+wild="m.h5 --data d.h5 $few --lr 1e6 --weight-decay 1e6 --steps 10 --save-every 1 --keep 1 --out wild"
+for attempt in 1 2 3; do
+  status "attempt $attempt: a run that ends in skipped steps is status 4" 4 fp8-step $wild -q
+  newest=$(ls -d wild/step* | tail -1)
+  is "attempt $attempt: which names the last good checkpoint" "$(sed 's/in [2-9] steps/in N steps/' err)" \
+    "fp8-step: the loss or the gradient was not finite in N steps in a row; the last checkpoint is $newest"
+  [ $attempt != 1 ] || there=$(ls wild)
+  is "attempt $attempt: nothing is saved or removed then" "$(ls wild) $(($(ls -d wild/step* | wc -l) > 1))" "$there 1"
+  is "attempt $attempt: nor told of" "$(field path wild/log.jsonl | tail -1)" "\"$newest\""
+done
+last_weight '\004\151' # 1e25
+fp8-convert nan -o large.h5 >out 2>err
+status "second moments that overflow: status 4" 4 fp8-step large.h5 --data d.h5 $few --clip 0 --steps 4 --save-every 1 --out over -q
+is "the tensor is named, and nothing saved" "$(sed 's/v.[a-z0-9_.]*:/v:/' err) $(ls over)" \
+  "fp8-step: over/step-00000001.tmp/rank-00000-of-00001.h5: /optimizer/v: holds a value that is not finite or below 0; no checkpoint was saved log.jsonl"
 
 # --- memory: the plan is what is taken
 ok "a model of 27 million parameters" fp8-init demo --set hidden_size=512 --set intermediate_size=1376 --set num_hidden_layers=10 -o big.h5

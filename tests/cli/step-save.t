@@ -44,6 +44,44 @@ result $? "which are two"
 ok "the run goes on" fp8-step $best --steps 7
 is "and the best of before is remembered" "$(steps best) " "$(kept "$(lowest best.log)" 7)"
 
+# --- a time between saves
+fp8-step m.h5 --data d.h5 $few --steps 1000000 --save-every 1s --out timed >timed.log 2>err </dev/null &
+pid=$!
+start=$(date +%s) tries=0
+until [ "$(grep -c '"type":"checkpoint"' timed.log)" -ge 3 ] || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
+took=$(($(date +%s) - start))
+kill -USR1 $pid
+wait $pid
+is "--save-every 1s: a stop is as ever" $? 75
+[ $took -ge 2 ] && [ $took -le 30 ] && [ "$(field step timed.log | tail -1)" -gt 30 ]
+result $? "three saves take three seconds, not three steps"
+is "all of them stay" "$(steps timed | wc -w)" "$(grep -c '"type":"checkpoint"' timed.log)"
+next=$(($(field step timed.log | tail -1) + 1))
+ok "the interval may change on resuming" fp8-step m.h5 --data d.h5 $few --steps 1000000 --until-step $next --save-every 5 --out timed
+echo '{"save-every": "1s", "keep": 1}' >every.json
+ok "a configuration may say so" fp8-step m.h5 --data d.h5 $few --steps 9 --config every.json --print-config
+is "and reads back" "$(grep -E '"(save-every|keep)"' out | tr -d '\n')" '  "save-every": "1s",  "keep": 1,'
+refused "a time without a unit that is known" "--save-every: '5d' is neither a whole number nor a time, as 90s, 30m or 2h" m.h5 --data d.h5 --out x --steps 1 --save-every 5d
+
+# --- without --save-every: of the checkpoints that nobody asked for, the newest two
+ok "--save-every 2 keeps all" fp8-step m.h5 --data d.h5 $few --steps 1000000 --until-step 6 --save-every 2 --out rolling
+for _ in 1 2 3; do
+  rm -f out
+  fp8-step m.h5 --data d.h5 $few --steps 1000000 --out rolling >out 2>err </dev/null &
+  pid=$!
+  tries=0
+  until grep -qs '"type":"step"' out || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
+  kill -USR1 $pid
+  wait $pid
+done
+two=$(grep '"type":"checkpoint"' rolling/log.jsonl | field step - | tail -2)
+is "the others stay" "$(steps rolling) " "$(kept 2 4 6 $two)"
+next=$(($(echo "$two" | tail -1) + 1))
+ok "its last step" fp8-step m.h5 --data d.h5 $few --steps 1000000 --until-step $next --out rolling
+is "is one of the two" "$(steps rolling) " "$(kept 2 4 6 "$(echo "$two" | tail -1)" $next)"
+ok "0 saves the last step alone" fp8-step m.h5 --data d.h5 $few --steps 3 --save-every 0 --out last
+is "and nothing else" "$(steps last)" step-00000003
+
 # --- a save that fails
 limit() { # BLOCKS COMMAND...: files of at most that many blocks of 512 bytes
   blocks=$1
@@ -53,7 +91,7 @@ limit() { # BLOCKS COMMAND...: files of at most that many blocks of 512 bytes
 limit 400 fp8-step m.h5 --data d.h5 $few --out full --steps 9 --save-every 3 >full.log 2>err
 is "no room for any: status 2" $? 2
 is "trained to the end all the same" "$(story full.log)" \
-  "run step1 step2 step3 warning3 step4 warning4 step5 step6 warning6 step7 step8 step9 warning9 "
+  "run step1 step2 step3 warning3 step4 warning4 step5 step6 warning6 step7 step8 step9 warning9 end9 "
 is "each attempt is a line, and the last the reason of the end" "$(cut -d: -f2 err | tr '\n' ';') $(grep -c 'File too large' err)" \
   " step 3 is not saved; step 4 is not saved; step 6 is not saved; step 9 is not saved; full/step-00000009.tmp/rank-00000-of-00001.h5; 5"
 is "nothing is left over" "$(ls full)" log.jsonl
@@ -69,12 +107,10 @@ ok "from where it goes on" fp8-step m.h5 --data d.h5 $few --out full --steps 11 
 is "step by step" "$(losses out | cut -d' ' -f1 | tr '\n' ' ') $(steps full)" "10 11  step-00000011"
 
 # --- a run that diverges finishes the save that it had begun
-cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
-printf '\377\377' | dd of=nan/model.safetensors bs=1 seek=$(($(wc -c <nan/model.safetensors) - 2)) conv=notrunc 2>/dev/null
-fp8-convert nan -o nan.h5 >out 2>err
-status "ten skipped steps" 4 fp8-step nan.h5 --data d.h5 $few --out diverged --steps 20 --save-every 9 --async-save
-is "what was begun before is there" "$(ls diverged) $(tail -1 diverged/log.jsonl | cut -c1-29)" "$(printf 'log.jsonl\nstep-00000009') {\"type\":\"checkpoint\",\"step\":9"
-ok "and whole" fp8-info --verify diverged/step-00000009
+status "steps that are skipped" 4 fp8-step m.h5 --data d.h5 $few --lr 1e6 --weight-decay 1e6 --out diverged --steps 9 --save-every 1 --keep 1 --async-save
+newest=$(ls -d diverged/step-* | tail -1)
+is "what was begun before is there" "$(field path diverged/log.jsonl | tail -1) $(ls diverged | grep tmp)" "\"$newest\" "
+ok "and whole" fp8-info --verify "$newest"
 
 # --- a log that fails
 mkdir logfull && ln -s /dev/full logfull/log.jsonl

@@ -55,7 +55,7 @@ for words in "--seq-length 0" "--seq-length -3" "--seq-length 1.5" "--batch-size
   "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \
   "--zero 4" "--zero 0" "--recipe mxfp8" "--recipe delayed" "--precision int8" "--sampler random" "--schedule sine" "--master fp16" \
   "--moments fp8" "--recompute some" "--keep -1" "--save-every -1" "--log-every 0" "--seed -1" "--until-step 0" "--epochs 0" "--activations f16" \
-  "--profile 0" "--profile 3-2" "--profile 1-" "--profile some" "--profile 999"; do
+  "--accumulate volta" "--profile 0" "--profile 3-2" "--profile 1-" "--profile some" "--profile 999"; do
   flag=${words%% *}
   refused "$words" "$flag: " $full $words
 done
@@ -63,6 +63,7 @@ done
 # --- flags that contradict
 refused "f32 products with bf16 activations" '--activations: bf16 contradicts --precision fp32' $full --precision fp32 --activations bf16
 refused "bf16 products with f32 activations" '--activations: f32 needs --precision fp32 or fp8' $full --activations f32
+refused "sums of a tensor core without FP8" '--accumulate: hopper needs --precision fp8' $full --accumulate hopper
 refused "steps and epochs" '--steps: contradicts --epochs' $full --epochs 1
 refused "two warmups" '--warmup-steps: contradicts --warmup-ratio' $full --warmup-steps 1 --warmup-ratio 0.1
 refused "a lowest rate above the highest" '--min-lr: above --lr' $full --min-lr 1
@@ -134,7 +135,7 @@ cmp rec.log rec/log.jsonl
 result $? "log.jsonl is what was on standard output"
 is "every line is an object" "$(grep -vc '^{"type":"[a-z]*",.*}$' rec.log)" 0
 number='-?[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?'
-for f in loss grad_norm lr step_s data_wait_s tokens_per_s model_tflops saturated_share underflow_share fp8_flop_share; do
+for f in loss grad_norm lr step_s data_wait_s tokens_per_s model_tflops saturated_share underflow_share fp8_flop_share fp8_flop_share_total; do
   is "$f is a number in every step" "$(grep '"type":"step"' rec.log | grep -Ec "\"$f\":${number}[,}]")" 4
 done
 for f in step tokens memory_peak_bytes fp8_gemms bf16_gemms; do
@@ -142,9 +143,13 @@ for f in step tokens memory_peak_bytes fp8_gemms bf16_gemms; do
 done
 is "what ran is said" "$(grep -c '"precision":"fp8","recipe":"tensorwise","emulated":true,.*"skipped":false' rec.log)" 4
 is "tokens are those seen" "$(grep '"type":"step"' rec.log | sed 's/.*"tokens":\([0-9]*\).*/\1/' | tr '\n' ' ')" "32 64 96 128 "
+is "of all FLOPs, attention's included, a smaller share is in FP8" "$(python3 -c '
+import json
+r = [json.loads(line) for line in open("rec.log") if "fp8_flop_share" in line]
+print({0 < s["fp8_flop_share_total"] < s["fp8_flop_share"] < 1 for s in r})')" "{True}"
 is "42 GEMMs of FP8 a step" "$(field fp8_gemms rec.log | sort -u)" 42
-says "the first record says versions, mesh, model and fates" \
-  '"type":"run","version":"[^"]+","config":\{.*"mesh":\{"world":1.*"model":\{.*"memory_plan":.*"linears":\[\{"name":"model.layers.0.self_attn.q_proj.weight","fate":"fp8","reason":""\}' head -1 rec.log
+says "the first record says versions, mesh, model and precisions" \
+  '"type":"run","version":"[^"]+","config":\{.*"mesh":\{"world":1.*"model":\{.*"cpu_isa":"(avx2|avx512|avx512_bf16|neon)","memory_plan":.*"linears":\[\{"name":"model.layers.0.self_attn.q_proj.weight","precision":"fp8","reason":""\}' head -1 rec.log
 says "and the configuration" '"config":\{"data":"d.h5".*"seq-length":16,"batch-size":2.*"precision":"fp8"' head -1 rec.log
 says "an evaluation is a record" '"type":"eval","step":2,"tokens":96,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp8"' cat rec.log
 is "losses have all their digits" "$(losses rec.log | awk 'length($2) >= 15' | wc -l)" 4

@@ -51,7 +51,7 @@ says "half an id" 'not a multiple of 2 bytes$' fp8-tokenize text.txt bad.jsonl t
 says "an llm.c file that is none" '^fp8-tokenize: text.txt: not an llm.c file' \
   fp8-tokenize text.txt --from llmc --vocab-size 50257 -o y.h5
 cp ids.u16 ids.bin
-says "an ambiguous name" '^fp8-tokenize: ids.bin: .*say what it holds' fp8-tokenize ids.bin -o y.h5
+says "an ambiguous name" '^fp8-tokenize: ids.bin: .*state its format' fp8-tokenize ids.bin -o y.h5
 {
   # 20240520, version 1, 2 tokens, 253 further numbers
   printf '\210\330\064\001\001\000\000\000\002\000\000\000'
@@ -65,6 +65,9 @@ is "another vocabulary is another file" $? 1
 is "standard input" "$(fp8-tokenize - -o pipe.h5 --json <text.txt)" \
   '{"type":"tokens","path":"pipe.h5","tokens":20000,"documents":1,"vocab_size":256}'
 ok "and the same bytes" cmp data.h5 pipe.h5
+gzip -c text.txt | fp8-tokenize - -o packed.h5 >out 2>err
+is "standard input is judged as well" "$? $(cat err)" \
+  "2 fp8-tokenize: standard input: compressed by gzip; give the output of gzip -dc; --from text takes any bytes"
 is "JSON Lines through a pipe" "$(fp8-tokenize - --from jsonl -o pipe2.h5 <x.jsonl)" \
   'pipe2.h5: 4 tokens in 2 documents, vocabulary 256'
 fp8-tokenize text.txt -o full.h5 >/dev/full 2>err
@@ -73,7 +76,7 @@ says "terminal codes in names are escaped" 'x1b|1B' fp8-tokenize "$(printf 'a\03
 
 # A file system with no room: nothing is left of what was begun. 'ulimit -f' counts blocks of 512 bytes.
 head -c 3000000 /dev/zero >big
-sh -c 'trap "" XFSZ; ulimit -f 1000; exec fp8-tokenize big -o toobig.h5' >out 2>err
+sh -c 'trap "" XFSZ; ulimit -f 1000; exec fp8-tokenize big --from text -o toobig.h5' >out 2>err
 is "a write that fails is status 2" $? 2
 is "names the output" "$(cut -d: -f1-2 <err)" "fp8-tokenize: toobig.h5"
 is "and leaves nothing" "$(find . -name '*toobig*')" ""
@@ -81,4 +84,14 @@ is "and leaves nothing" "$(find . -name '*toobig*')" ""
 says "help begins with an example" '^Example: fp8-tokenize ' fp8-tokenize --help
 says "version" '^fp8-tokenize [0-9]' fp8-tokenize --version
 ok "completion" bash -n -c "$(fp8-tokenize --completion bash)"
+mkfifo text.pipe
+: >err
+fp8-tokenize text.pipe -o piped.h5 >out 2>err &
+job=$!
+tries=0
+until [ -s err ] || [ $((tries = tries + 1)) = 200 ]; do sleep 0.05; done
+is "a pipe to which nothing is written is named" "$(cat err)" "fp8-tokenize: text.pipe: is a pipe to which nothing has been written yet; waiting"
+printf 'some text' >text.pipe
+wait $job
+is "and read when something comes" "$? $(cat out)" "0 piped.h5: 9 tokens in 1 document, vocabulary 256"
 done_testing

@@ -8,6 +8,7 @@
 //                power        what was not synced is lost, bytes and names, then it is killed
 //                bytes        bytes that were not synced are lost, names are not, then it is killed
 //                eio, enospc  the call fails
+//                drop         a write, or a change of a file's size, succeeds and does nothing
 //                limit        files may not grow beyond FAULT_BYTES (RLIMIT_FSIZE)
 //   FAULT_FOR    how many calls that is true for; 1 unless told, 0 for all
 //   FAULT_CALLS  the calls that count, such as `write fsync`; all unless told
@@ -82,7 +83,8 @@ class Fault {
   }
   std::string place(int fd) const { return on_ ? inside(path_of(fd)) : std::string(); }
 
-  // Counts a call on `path`. True when it must fail, with errno set. `half` writes half of what the call would.
+  // Counts a call on `path`. True when it must fail, with errno set, or with errno 0 do nothing. `half` writes half of
+  // what the call would.
   template <class Half>
   bool call(const char* name, const std::string& path, Half half) {
     if (path.empty() || !counts(name)) return false;
@@ -97,6 +99,10 @@ class Fault {
     if (!now || do_ == "limit") return false;
     if (do_ == "eio" || do_ == "enospc") {
       errno = do_ == "eio" ? EIO : ENOSPC;
+      return true;
+    }
+    if (do_ == "drop") {
+      errno = 0;
       return true;
     }
     if (do_ == "torn") half();
@@ -162,8 +168,9 @@ class Fault {
   std::string inside(const std::string& path) const {
     return path == under_ || path.starts_with(under_ + "/") ? path : std::string();
   }
-  bool counts(const char* name) const {
-    return calls_.empty() || (" " + calls_ + " ").find(" " + std::string(name) + " ") != std::string::npos;
+  bool counts(const std::string& name) const {
+    if (do_ == "drop" && name != "write" && name != "ftruncate") return false;
+    return calls_.empty() || (" " + calls_ + " ").find(" " + name + " ") != std::string::npos;
   }
   void follow(const std::string& from, const std::string& to, bool exchange) {
     const auto change = [&](std::string& path) {
@@ -224,7 +231,7 @@ ssize_t write_at(int fd, const void* data, size_t size, off_t offset) {
   };
   Fault& f = Fault::get();
   const std::string path = f.place(fd);
-  if (f.call("write", path, [&] { now(size / 2); })) return -1;
+  if (f.call("write", path, [&] { now(size / 2); })) return errno == 0 ? static_cast<ssize_t>(size) : -1;
   const off_t at = offset >= 0 || (fcntl(fd, F_GETFL) & O_APPEND) != 0 ? offset : lseek(fd, 0, SEEK_CUR);
   const ssize_t n = now(size);
   f.wrote(fd, path, at, n);
@@ -277,7 +284,7 @@ int remove_at(int folder, const char* name, int flags) {
 
 int resize(int fd, off_t size) {
   Fault& f = Fault::get();
-  if (f.call("ftruncate", f.place(fd))) return -1;
+  if (f.call("ftruncate", f.place(fd))) return errno == 0 ? 0 : -1;
   return static_cast<int>(syscall(SYS_ftruncate, fd, size));
 }
 

@@ -14,13 +14,25 @@ took=$(date +%s.%N | awk -v begin="$begin" '{ print $1 - begin }')
 mv run ../full
 # seconds N LEAST MOST: a random time, in shares of what a run takes
 seconds() { awk -v seed="$1" -v least="$2" -v most="$3" -v took="$took" 'BEGIN { srand(seed); print took * (least + rand() * (most - least)) }'; }
+# killed SECONDS COMMAND...: its status. Waits for the end of all its threads, which hold its locks.
+killed() {
+  after=$1
+  shift
+  "$@" >../out 2>../err </dev/null &
+  trained=$!
+  { sleep "$after" && kill -KILL $trained; } 2>/dev/null &
+  { wait $trained; } 2>/dev/null
+  got=$?
+  kill $! 2>/dev/null
+  return $got
+}
 newest() { fp8-resume run --print 2>/dev/null | sed 's/.*step-0*//'; }
 
 before=0 number=0
 while [ $kills -lt $wanted ] && [ $number -lt 500 ]; do
   number=$((number + 1))
   echo "{\"async-save\": $([ $((number % 2)) = 0 ] && echo true || echo false)}" >../way.json
-  { timeout -s KILL "$(seconds $number 0.3 1.1)" $train >../out </dev/null; } 2>../err
+  killed "$(seconds $number 0.3 1.1)" $train
   got=$?
   if [ $got = 0 ]; then
     same run/step-00000040 ../full/step-00000040

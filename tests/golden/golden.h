@@ -74,7 +74,8 @@ class Model {
  public:
   /// With a recipe its eligible linears run in FP8, emulated on a GPU too if asked for.
   Model(const std::string& folder, DType compute, const quant::Recipe* recipe = nullptr,
-        device::Place place = device::Place::host, bool emulate = false)
+        device::Place place = device::Place::host, bool emulate = false,
+        gemm::Accumulation accumulation = gemm::Accumulation::f32)
       : source_(folder),
         device_(place),
         arena_(std::size_t{place == device::Place::host ? 64U : 512U} << 20, place),
@@ -85,7 +86,7 @@ class Model {
     for (model::Parameter& p : table) p.fp8 = p.fp8 && recipe != nullptr;
     train::StoreOptions options;
     options.compute = compute;
-    options.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}};
+    options.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}, accumulation};
     store_ = std::make_unique<train::ParameterStore>(ctx_, *world_, source_.config(), table, options);
     for (const train::OwnParameter& own : store_->own()) {
       const model::Parameter& p = table[static_cast<std::size_t>(own.number)];

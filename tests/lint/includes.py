@@ -13,7 +13,7 @@ from files import listed
 # What the path of an include begins with, and the package it belongs to.
 PACKAGES = {
     r"hdf5(_hl)?\.h|H5\w+\.h": "hdf5", r"mpi\.h": "mpi", r"(oneapi/)?dnnl": "dnnl", r"nlohmann/": "nlohmann",
-    r"cxxopts\.hpp": "cxxopts", r"xxhash\.h|xxh3\.h": "xxhash", r"pcre2": "pcre2", r"nccl\.h": "nccl", r"cudnn": "cudnn",
+    r"cxxopts\.hpp": "cxxopts", r"xxhash\.h|xxh3\.h": "xxhash", r"pcre2": "pcre2", r"utf8proc\.h": "utf8proc", r"nccl\.h": "nccl", r"cudnn": "cudnn",
     r"cublasLt\.h": "cublaslt",
 }
 FOR_TESTS = {r"gtest/|gmock/": "tests", r"benchmark/": "bench"}

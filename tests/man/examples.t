@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every example of every manual page (a literal block with lines `$ command`, in whatever section) and compares
-what it prints with the page. Each page has a fresh folder with text.txt (the head of share/text), llama3/ (a Hugging
-Face folder) and all that is in tests/man/fixtures. In a page a line `...` stands for any number of lines, `...` at the
+what it prints with the page. Each page has a fresh folder with text.txt (the head of share/text), tokenizer.json
+(byte-level, 1000 tokens), llama3/ (a Hugging Face folder) and all that is in tests/man/fixtures. In a page a line `...` stands for any number of lines, `...` at the
 end of a line for the rest of it."""
 
 import concurrent.futures
@@ -39,6 +39,7 @@ def fill(folder: Path) -> None:
     text = (SRC / "share/text/tinyshakespeare.txt").read_bytes()[:20000]
     (folder / "text.txt").write_bytes(text)
     shutil.copytree(SRC / "tests/golden/models/llama3/hf", folder / "llama3")
+    shutil.copy(SRC / "tests/golden/tokenizers/gpt2/tokenizer.json", folder)
     fixtures = SRC / "tests/man/fixtures"
     if fixtures.is_dir():
         shutil.copytree(fixtures, folder, dirs_exist_ok=True)

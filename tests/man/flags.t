@@ -2,6 +2,7 @@
 """A tool's help, its completion and its manual page name the same flags. Help and completion come from the tool's flag
 table, the page is written by hand."""
 
+import json
 import os
 import re
 import subprocess
@@ -49,6 +50,15 @@ def in_synopsis(page: Page) -> set[str]:
     return found
 
 
+def config_names() -> tuple[set[str], set[str]]:
+    """Names of a configuration: as fp8-step prints them, and as fp8-config(5) lists them by kind of value."""
+    words = ("m.h5", "--data", "d.h5", "--out", "run", "--steps", "1", "--print-config")
+    page = (SRC / "man/man5/fp8-config.5").read_text()
+    items = re.search(r"^\.Bl -tag.*?\n(.*?)^\.El$", page, re.M | re.S).group(1)
+    listed = re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*(?=[, \n])", re.sub(r"^\.It.*$|\(.*?\)|, as 100.*$", "", items, flags=re.M))
+    return set(json.loads(printed("fp8-step", *words))), set(listed)
+
+
 def short_of(wanted: set[str], found: set[str]) -> str:
     return ", ".join(sorted(wanted - found))
 
@@ -77,6 +87,9 @@ def main() -> None:
         tap.result(not in_synopsis(page) - known, f"{tool}: its synopsis names no other flag",
                    f"unknown: {short_of(in_synopsis(page), known)}")
     tap.result(bool(tools), "there are tools")
+    printed_names, listed = config_names()
+    tap.result(listed == printed_names, "fp8-config(5) lists the names of --print-config",
+               f"differ: {sorted(listed ^ printed_names)}")
     tap.done()
 
 

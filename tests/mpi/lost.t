@@ -1,6 +1,6 @@
 #!/bin/sh
 # A rank that is lost without a crash: the others name it and the collective, once, and all end within --timeout.
-# shellcheck disable=SC2016 # what a rank's own shell expands
+# shellcheck disable=SC2016,SC2086 # words on purpose; what a rank's own shell expands
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 limit=3 # seconds
@@ -62,6 +62,37 @@ rm -rf run
 begin 2 $train
 until_says '"type":"step","step":3'
 lost "rank 0" 0 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+ \(step [0-9]+\)'
+
+# --- stopped before MPI has started, or between that and the first exchange
+cat >init.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+  int (*next)(int *, char ***, int, int *) = (int (*)(int *, char ***, int, int *))dlsym(RTLD_NEXT, "MPI_Init_thread");
+  int status = next(argc, argv, required, provided);
+  if (atoi(getenv("OMPI_COMM_WORLD_RANK")) == atoi(getenv("STOPPED"))) raise(SIGSTOP);
+  return status;
+}
+END
+cc -shared -fPIC -o init.so init.c -ldl || result 1 "init.so"
+# early NAME RANK POINT WORDS...: rank RANK of 2 stops itself; the other ends the job and names POINT
+early() {
+  name=$1 export STOPPED="$2" point=$3
+  shift 3
+  start=$(date +%s)
+  timeout 60 mpirun -n 2 sh -c "$@" >log 2>err </dev/null
+  is "$name: status 1, and one line" "$? $(grep -c '^fp8-' err) $(grep -c "^fp8-[a-z]*: rank $((1 - STOPPED)): $point did not end within $limit s: another rank has not started or is stopped\$" err)" "1 1 1"
+  [ $(($(date +%s) - start)) -le $((limit + 8)) ]
+  result $? "$name: in time"
+}
+for rank in 0 1; do
+  early "rank $rank is stopped before MPI_Init" $rank MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; exec "$@"' sh $train
+  early "rank $rank is stopped after MPI_Init" $rank "the first exchange" 'LD_PRELOAD=$PWD/init.so exec "$@"' sh $train
+done
+early "an evaluation whose rank is stopped before MPI_Init" 1 MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; exec "$@"' sh \
+  fp8-eval m.h5 --data d.h5 --seq-length 16 --timeout $limit
 
 fp8-tokenize "$FP8_SHARE/text/tinyshakespeare.txt" -o long.h5 >out 2>err
 begin 2 fp8-eval m.h5 --data long.h5 --seq-length 16 --per-token --timeout $limit

@@ -65,6 +65,11 @@ for recipe in tensorwise rowwise rowwise_with_gw_hp; do
   train 3 4 stage1.$recipe m.h5 --precision fp8 --recipe $recipe --zero 1
   same_bits "$recipe: at any stage" stage1.$recipe three.$recipe
 done
+train 1 12 one.hopper m.h5 --precision fp8 --accumulate hopper
+train 3 4 three.hopper m.h5 --precision fp8 --accumulate hopper
+near "sums of a tensor core on three ranks" three.hopper one.hopper 1e-2
+train 3 4 stage1.hopper m.h5 --precision fp8 --accumulate hopper --zero 1
+same_bits "and at any stage" stage1.hopper three.hopper
 train 3 4 bf16.gather m.h5 --precision fp8 --no-fp8-all-gather
 near "codes that do not travel" bf16.gather three.tensorwise 1e-2
 

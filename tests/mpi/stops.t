@@ -80,7 +80,7 @@ alone "an output that cannot be" 2 '(rank 0: )?afile: exists and is not a folder
 # --- numbers that are not finite: one decision
 cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
 size=$(wc -c <nan/model.safetensors)
-printf '\377\377' | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null # of rank 1's part of the last norm
+printf '\177\177' | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null # of rank 1's part of the last norm
 fp8-convert nan -o nan.h5 >out 2>err
 for ranks in 2 3; do
   mpirun -n $ranks fp8-step nan.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 20 --save-every 4 --out nan$ranks -q >out 2>err </dev/null
@@ -99,7 +99,7 @@ stopped() { # NAME: the job in $job has ended; its log is sig.log
 }
 begin() {
   rm -f sig.log pid0 pid1 # what the last job left must not be taken for this one's
-  mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q "$@"' sh "$@" >sig.log 2>err </dev/null &
+  env --default-signal=INT mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q "$@"' sh "$@" >sig.log 2>err </dev/null &
   job=$!
   until grep -q '"type":"step"' sig.log 2>/dev/null; do sleep 0.1; done
 }
@@ -107,28 +107,53 @@ begin
 # oneDNN's kernels do not bear a handler on their stack: it costs the heap some bytes, and one run in twenty its life.
 for rank in 0 1; do
   task=/proc/$(cat pid$rank)/task
-  is "rank $rank: every thread holds USR1 and TERM back" "$(grep -LE '^SigBlk:.*[4-7c-f][2367abef]..$' "$task"/*/status)" ""
-  is "rank $rank: and none handles them" "$(grep -LE '^SigCgt:.*[0-389ab][014589cd]..$' "$task"/*/status)" ""
+  is "rank $rank: every thread holds USR1, TERM, INT and HUP back" "$(grep -LE '^SigBlk:.*[4-7c-f][2367abef].[37bf]$' "$task"/*/status)" ""
+  is "rank $rank: and none handles them" "$(grep -LE '^SigCgt:.*[0-389ab][014589cd].[048c]$' "$task"/*/status)" ""
 done
 kill -USR1 $job
 stopped "USR1 to mpirun"
 begin
 kill -TERM "$(cat pid1)"
 stopped "TERM to one rank"
+for signal in INT HUP; do
+  begin
+  kill -$signal "$(cat pid1)"
+  stopped "$signal to one rank"
+done
+
+# before the first step there is nothing to save
+mkfifo fifo
+for signal in USR1 TERM; do
+  rm -rf early
+  rm -f pid0 pid1
+  mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' sh m.h5 --data d.h5 --seq-length 32 --steps 4000 --out early --config fifo >out 2>err </dev/null &
+  job=$!
+  for rank in 0 1; do
+    until grep -Eqs '^SigBlk:.*[4-7c-f][2367abef]..$' "/proc/$(cat pid$rank 2>/dev/null)/status"; do sleep 0.1; done
+  done
+  sleep 1 # they have begun to read
+  start=$(date +%s)
+  kill -$signal $job
+  wait $job
+  is "$signal to mpirun before the first step" "$? $([ -e early ] && echo written) $(($(date +%s) - start < 5))" "$([ $signal = USR1 ] && echo 75 || echo 1)  1"
+done
 
 # mpirun ends its ranks by itself, within a second, whatever they are doing: what was committed stays
-begin --save-every 1
-until grep -q '"type":"checkpoint","step":3' sig.log; do sleep 0.1; done
-kill -TERM $job
-wait $job
-is "TERM to mpirun: status 1" $? 1
-newest=$(fp8-resume sig --print)
-committed=$(field path sig/log.jsonl | tail -1 | tr -d '"')
-ok "TERM to mpirun: the newest checkpoint is whole" fp8-info --verify "$newest"
-[ "$(printf '%s\n%s\n' "$committed" "$newest" | sort | tail -1)" = "$newest" ]
-result $? "TERM to mpirun: and not older than the last that was committed"
-at=$(($(echo "${newest##*-}" | sed 's/^0*//') + 1))
-mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q --until-step $at >out 2>err </dev/null
-is "TERM to mpirun: and the run goes on from it" "$? $(losses out | cut -d' ' -f1)" "0 $at"
+for signal in TERM HUP INT; do
+  begin --save-every 1
+  until grep -q '"type":"checkpoint","step":3' sig.log; do sleep 0.1; done
+  kill -$signal $job
+  wait $job
+  is "$signal to mpirun: status 1" $? 1
+  newest=$(fp8-resume sig --print)
+  committed=$(field path sig/log.jsonl | tail -1 | tr -d '"')
+  ok "$signal to mpirun: the newest checkpoint is whole" fp8-info --verify "$newest"
+  [ "$(printf '%s\n%s\n' "$committed" "$newest" | sort | tail -1)" = "$newest" ]
+  result $? "$signal to mpirun: and not older than the last that was committed"
+  at=$(($(echo "${newest##*-}" | sed 's/^0*//') + 1))
+  mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q --until-step $at >out 2>err </dev/null
+  is "$signal to mpirun: and the run goes on from it" "$? $(losses out | cut -d' ' -f1)" "0 $at"
+  rm -r sig
+done
 
 done_testing

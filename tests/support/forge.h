@@ -35,7 +35,7 @@ inline void forge(const std::string& from, const std::string& to, const std::fun
     f.values(meta.name, bytes);
     writer.tensor(meta, 0, meta.rows(), bytes);
   }
-  ckpt::commit_folder(folder, to, ckpt::Kind::training, source.mesh(), {writer.finish()});
+  ckpt::commit_folder(folder, to, ckpt::Kind::training, source.mesh(), {writer.finish([](const std::string&) {})});
 }
 
 }  // namespace fp8::test

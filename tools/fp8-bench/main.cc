@@ -7,6 +7,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/model/presets.h"
 #include "fp8/probe/bench.h"
+#include "fp8/probe/gemms.h"
 #include "fp8/probe/report.h"
 #include "report.h"
 
@@ -32,40 +33,50 @@ cli::Command command() {
        .kind = cli::Kind::text,
        .metavar = "PRESET|CONFIG.json",
        .default_text = "llama-124m",
-       .help = "model whose linears and steps are measured"},
+       .help = "model to measure: a preset or a configuration file"},
       {.name = "tokens",
        .kind = cli::Kind::integer,
        .metavar = "N",
-       .help = "rows of activations, tokens of a step [8192 on a GPU, 512 on the CPU]",
+       .help = "rows of activations, and tokens of a step [8192 on a GPU, 512 on the CPU]",
        .min = 1,
        .max = 1 << 24},
       {.name = "recipe",
        .kind = cli::Kind::choice,
        .metavar = "NAME",
        .default_text = std::string(quant::recipes().front().name),
-       .help = "how FP8 operands are scaled",
+       .help = "scaling of FP8 operands, see fp8-recipes(7)",
        .choices = recipe_names()},
       {.name = "steps",
        .kind = cli::Kind::integer,
        .metavar = "N",
        .default_text = "4",
-       .help = "whole optimizer steps to time in each precision; 0: none",
+       .help = "optimizer steps to time in each precision; 0: none",
        .min = 0,
        .max = 10000},
       {.name = "seconds",
        .kind = cli::Kind::real,
        .metavar = "S",
        .default_text = "0.5",
-       .help = "time to spend on each product, about",
+       .help = "approximate seconds to spend on each linear and pass",
        .min = 0.001,
        .max = 3600},
       {.name = "device",
        .kind = cli::Kind::choice,
        .metavar = "NAME",
        .default_text = "auto",
-       .help = "where to measure; auto: on a GPU where there is one",
+       .help = "device to measure; auto: a GPU if there is one, else the CPU",
        .choices = {"auto", "cpu", "cuda"}},
-      cli::output_flag("also write the report there, as JSON"),
+      {.name = "gemms",
+       .kind = cli::Kind::path,
+       .metavar = "IN.h5",
+       .help = "instead of measuring, compute the GEMMs of the FP8 codes in IN.h5 and write the sums to --output"},
+      {.name = "accumulate",
+       .kind = cli::Kind::choice,
+       .metavar = "NAME",
+       .default_text = "hopper",
+       .help = "with --gemms: tensor cores whose accumulation is emulated, of an H100 (hopper) or an RTX 4060 (ada)",
+       .choices = {"hopper", "ada"}},
+      cli::output_flag("file to write the report to as JSON, besides standard output; with --gemms the sums as HDF5"),
       cli::json_flag(),
       cli::force_flag(),
   };
@@ -79,7 +90,17 @@ device::Place place_of(const std::string& name) {
   return why.empty() ? device::Place::cuda : device::Place::host;
 }
 
+int write_gemms(const cli::Arguments& arguments) {
+  if (!arguments.has_value("output")) throw Error("--gemms: needs -o FILE for the sums");
+  const bool hopper = arguments.text("accumulate") == "hopper";
+  probe::write_gemms(arguments.text("gemms"), arguments.text("output"), arguments.flag("force"),
+                     hopper ? gemm::Accumulation::hopper : gemm::Accumulation::ada);
+  return static_cast<int>(Exit::done);
+}
+
 int measure(const cli::Arguments& arguments) {
+  if (arguments.has_value("gemms")) return write_gemms(arguments);
+  if (arguments.has("accumulate")) throw Error("--accumulate: needs --gemms");
   const std::string output = arguments.has("output") ? arguments.text("output") : "";
   if (!output.empty()) check_output(output, arguments.flag("force"));
   probe::BenchOptions options;

@@ -1,4 +1,4 @@
-// Tables and sentences of fp8-bench.
+// Text report of fp8-bench.
 #include "report.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ std::string fixed(double value, int decimals) {
   return text.data();
 }
 
-// A time in the unit of the table, with the half width of its quartiles: "0.131 ±2 %".
+// A time in the unit of the table, with half the interquartile range: "0.131 ±2 %".
 std::string time_text(const probe::Timing& t, double unit) {
   const double spread = t.median > 0 ? 50 * (t.high - t.low) / t.median : 0;
   return format_short(t.median / unit, 3) + " ±" + fixed(spread, 0) + " %";
@@ -27,8 +27,8 @@ std::string of_peak(double flops, double seconds, double peak) {
   return peak > 0 ? fixed(100 * flops / seconds / peak, 0) + " %" : "-";
 }
 
-// What a ratio of times says.
-std::string pays(double ratio) { return ratio > 1 ? "pays" : "does not pay"; }
+// Verdict on bf16 time / FP8 time.
+std::string pays(double ratio) { return ratio > 1 ? "faster" : "not faster"; }
 
 std::string products(const probe::BenchResult& result) {
   double longest = 0;
@@ -57,7 +57,7 @@ std::string peak_text(const probe::Peak& peak) {
 
 std::string steps_text(const probe::BenchResult& r) {
   if (!r.bf16_steps || !r.fp8_steps) return {};
-  std::vector<std::vector<std::string>> rows{{"steps", "s a step", "tokens/s", "FLOPs in FP8"}};
+  std::vector<std::vector<std::string>> rows{{"steps", "s/step", "tokens/s", "FLOPs in FP8"}};
   const auto row = [&](const char* name, const probe::StepsResult& s) {
     rows.push_back({name, time_text(s.seconds, 1), human_count(static_cast<std::uint64_t>(s.tokens_per_s)),
                     fixed(100 * s.fp8_flop_share, 1) + " %"});
@@ -72,19 +72,19 @@ std::string steps_text(const probe::BenchResult& r) {
 std::string report(const probe::BenchOptions& options, const probe::BenchResult& r, const cli::Style& style) {
   std::string text = terminal_safe(options.model_name) + ", " + std::to_string(options.tokens) + " tokens, " +
                      std::string(options.recipe->name) + ", on " + terminal_safe(r.device) + "\n";
-  if (r.emulated) text += "FP8 is emulated on the CPU: its products are bf16's, and its casts come on top\n";
+  if (r.emulated) text += "FP8 is emulated on the CPU: GEMMs run in bf16, and casts are extra work\n";
   text += peak_text(r.peak) + "\n" + products(r);
   const double ratio = r.bf16_s / r.fp8_s;
   text += "\n" +
           style.bold("linears of a step: bf16 " + format_short(r.bf16_s, 3) + " s, FP8 " + format_short(r.fp8_s, 3) +
-                     " s: FP8 " + pays(ratio) + ", " + fixed(ratio, 2) + " x") +
+                     " s: FP8 is " + pays(ratio) + ", " + fixed(ratio, 2) + " x") +
           "\n";
   text += steps_text(r);
   if (!r.bf16_steps || !r.fp8_steps) return text;
   const double faster = r.bf16_steps->seconds.median / r.fp8_steps->seconds.median;
   return text + "\n" +
          style.bold("whole steps of " + std::to_string(r.sequences) + " x " + std::to_string(r.length) +
-                    " tokens: FP8 " + pays(faster) + ", " + fixed(faster, 2) + " x") +
+                    " tokens: FP8 is " + pays(faster) + ", " + fixed(faster, 2) + " x") +
          "\n";
 }
 

@@ -1,4 +1,4 @@
-/// The report of fp8-bench for people.
+/// Text report of fp8-bench.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace fp8::bench {
 
-/// Where and what, a table of products, and whether FP8 pays.
+/// The options, a table of linears and one of steps, and whether FP8 is faster.
 std::string report(const probe::BenchOptions& options, const probe::BenchResult& result, const cli::Style& style);
 
 }  // namespace fp8::bench

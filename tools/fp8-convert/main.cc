@@ -19,25 +19,25 @@ cli::Command command() {
   c.example = "fp8-convert llama3/ -o model.h5";
   c.positionals = {{.name = "source",
                     .metavar = "HF_FOLDER|CHECKPOINT|-",
-                    .help = "what to convert; - takes a checkpoint record from standard input"}};
+                    .help = "folder or checkpoint to convert; -: read a checkpoint record from standard input"}};
   c.flags = {
-      cli::output_flag("the checkpoint to write"),
+      cli::output_flag("checkpoint to write"),
       {.name = "dtype",
        .kind = cli::Kind::choice,
        .metavar = "TYPE",
        .default_text = "keep",
-       .help = "format of the weights",
+       .help = "format of the weights; keep: as in the source",
        .choices = {"keep", "f32", "bf16"}},
-      {.name = "filter", .kind = cli::Kind::list, .metavar = "GLOB", .help = "leave linears of this name in bf16"},
-      {.name = "auto-filter", .help = "leave linears in bf16 that are too small to gain"},
+      {.name = "filter", .kind = cli::Kind::list, .metavar = "GLOB", .help = "keep linears whose name matches in bf16"},
+      {.name = "auto-filter", .help = "keep linears in bf16 that are too small to be faster in FP8"},
       {.name = "recipe",
        .kind = cli::Kind::choice,
        .metavar = "NAME",
        .default_text = recipes.front(),
-       .help = "recipe whose sizes --auto-filter goes by",
+       .help = "recipe whose minimum sizes --auto-filter applies",
        .choices = recipes},
-      {.name = "fp8-lm-head", .help = "make the LM head FP8 too"},
-      {.name = "merge", .help = "take a sharded checkpoint, with the optimizer state of a training checkpoint"},
+      {.name = "fp8-lm-head", .help = "make the LM head FP8-eligible too"},
+      {.name = "merge", .help = "accept a sharded checkpoint; keep the optimizer state of a training checkpoint"},
       cli::json_flag(),
       cli::dry_run_flag(),
       cli::force_flag(),
@@ -50,7 +50,7 @@ model::ConvertOptions options_of(const cli::Arguments& arguments) {
   const std::string type = arguments.text("dtype");
   if (type != "keep") options.dtype = type == "bf16" ? dtype::DType::bf16 : dtype::DType::f32;
   if (arguments.has("recipe") && !arguments.flag("auto-filter")) {
-    throw Error("--recipe: only says which sizes --auto-filter goes by, and that is not given");
+    throw Error("--recipe: only with --auto-filter, whose minimum sizes it selects");
   }
   if (arguments.has("filter") || arguments.has("auto-filter") || arguments.has("fp8-lm-head")) {
     options.fates = model::FateOptions{.recipe = &quant::find_recipe(arguments.text("recipe")),
@@ -69,7 +69,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 void print_table(cli::Output& out, const std::vector<model::LinearRow>& linears) {
-  std::vector<std::vector<std::string>> rows = {{"linear", "shape", "fate", "aligned", "reason"}};
+  std::vector<std::vector<std::string>> rows = {{"linear", "shape", "precision", "aligned", "reason"}};
   for (const model::LinearRow& l : linears) {
     rows.push_back(
         {l.name, shape_text(l.shape), l.fp8 ? "fp8" : "bf16", l.aligned ? "yes" : "no", terminal_safe(l.reason)});
@@ -82,7 +82,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
   for (const model::LinearRow& l : report.linears) {
     linears.push_back(json::object({{"name", l.name},
                                     {"shape", json::Array(l.shape.begin(), l.shape.end())},
-                                    {"fate", l.fp8 ? "fp8" : "bf16"},
+                                    {"precision", l.fp8 ? "fp8" : "bf16"},
                                     {"reason", l.reason},
                                     {"aligned", l.aligned}}));
   }
@@ -107,6 +107,9 @@ int convert(const cli::Arguments& arguments, const model::Origin& origin) {
   };
   const model::ConvertReport report = model::convert(source, output, options);
   progress.done();
+  if (!report.invalid.empty())
+    cli::print_note("fp8-convert", report.invalid.front() + ", in " + std::to_string(report.invalid.size()) + " of " +
+                                       std::to_string(report.tensors) + " weights; no tool trains or evaluates it");
   cli::Output out;
   if (arguments.flag("json")) {
     out.json(record_of(source, output, report));

@@ -1,4 +1,4 @@
-// fp8-doctor: whether FP8 can run on this machine, and what to do where something is missing. See fp8-doctor(1).
+// fp8-doctor: checks whether FP8 can run on this machine and prints hints for what is missing. See fp8-doctor(1).
 #include "fp8/train/main.h"
 
 #include <algorithm>
@@ -18,9 +18,10 @@ using namespace fp8;
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-doctor";
-  c.about = "say whether FP8 can run on this machine, and what to do where something is missing";
+  c.about = "check whether FP8 can run on this machine, with hints for what is missing";
   c.example = "fp8-doctor -o doctor.json";
-  c.flags = {cli::output_flag("also write the report there, as JSON"), cli::json_flag(), cli::force_flag()};
+  c.flags = {cli::output_flag("file to write the report to as JSON, besides standard output"), cli::json_flag(),
+             cli::force_flag()};
   return c;
 }
 
@@ -40,18 +41,24 @@ std::string report(const probe::Diagnosis& diagnosis, const cli::Style& style) {
     group = c.group;
     text += "  " + painted(style, c.verdict) + " " + c.name + std::string(width - c.name.size() + 2, ' ') +
             terminal_safe(c.detail) + "\n";
-    if (!c.cure.empty()) text += std::string(width + 10, ' ') + "cure: " + terminal_safe(c.cure) + "\n";
+    if (!c.cure.empty()) text += std::string(width + 10, ' ') + "hint: " + terminal_safe(c.cure) + "\n";
   }
   return text + "\n" + style.bold(terminal_safe(verdict_of(diagnosis))) + "\n";
+}
+
+// An environment variable; empty when not set.
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no code sets it
+  return value != nullptr ? value : "";
 }
 
 int examine(const cli::Arguments& arguments) {
   const std::string output = arguments.has("output") ? arguments.text("output") : "";
   if (!output.empty()) check_output(output, arguments.flag("force"));
   cli::Progress progress(arguments.flag("quiet"));
-  progress.update("asking the machine");
-  const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nobody sets it
-  const probe::Diagnosis diagnosis = probe::diagnose({"", path != nullptr ? path : ""});
+  progress.update("running the checks");
+  const bool inside_mpi = !variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("PMIX_RANK").empty();
+  const probe::Diagnosis diagnosis = probe::diagnose({"", variable("PATH"), variable("FP8_CPU_ISA"), inside_mpi});
   progress.done();
   const json::Value record = to_json(diagnosis);
   cli::Output out;

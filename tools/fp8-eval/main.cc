@@ -1,4 +1,4 @@
-// fp8-eval: scores a checkpoint; under mpirun the ranks share the work. See fp8-eval(1).
+// fp8-eval: evaluates a checkpoint; under mpirun the ranks share the work. See fp8-eval(1).
 #include "fp8/train/main.h"
 
 #include "fp8/base/error.h"
@@ -19,12 +19,15 @@ int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm:
     config = train::eval_config(arguments);
     if (world.rank() == 0) named = model::resolve_checkpoint_argument(named);
   });
-  train::watch_ranks(world, "fp8-eval", arguments.integer("timeout"));
   config.model = world.all_gather(named)[0];
   cli::Output out;
   cli::Progress progress(arguments.flag("quiet") || world.rank() != 0);
   train::Hooks hooks;
   hooks.record = [&](const json::Value& record) { out.json(record); };
+  hooks.note = [&](const std::string& text) {
+    progress.done();
+    if (!arguments.flag("quiet")) cli::print_note("fp8-eval", text);
+  };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
   train::evaluate(config, world, hooks);
   return static_cast<int>(Exit::done);
@@ -37,7 +40,7 @@ int main(int argc, char** argv) {
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
-        return fp8::train::run_ranks("fp8-eval", [&](fp8::comm::Communicator& world) {
+        return fp8::train::run_ranks("fp8-eval", arguments.integer("timeout"), [&](fp8::comm::Communicator& world) {
           return evaluate(fp8::cli::with_common(command), arguments, world);
         });
       },

@@ -1,4 +1,4 @@
-// fp8-info: what a checkpoint holds; verifies it; compares two. See fp8-info(1).
+// fp8-info: shows the contents of a checkpoint, verifies it, compares two. See fp8-info(1).
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
@@ -14,22 +14,23 @@ using namespace fp8;
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-info";
-  c.about = "show what a checkpoint holds, verify it, compare two";
+  c.about = "show the contents of a checkpoint, verify it, compare two";
   c.example = "fp8-info model.h5 --verify";
   c.positionals = {{.name = "checkpoint",
                     .metavar = "CHECKPOINT|-",
-                    .help = "a file or a folder; - takes a checkpoint record from standard input"}};
+                    .help = "file or folder; -: read a checkpoint record from standard input"}};
   c.flags = {
-      {.name = "verify", .help = "read every byte and compare it with its digests first"},
-      {.name = "diff", .kind = cli::Kind::path, .metavar = "OTHER", .help = "compare the tensors of two checkpoints"},
-      {.name = "statistics", .help = "mean, rms, largest magnitude and non-finite elements of each tensor"},
+      {.name = "verify", .help = "first check every byte against the stored digests"},
+      {.name = "diff", .kind = cli::Kind::path, .metavar = "OTHER", .help = "compare the tensors with those of OTHER"},
+      {.name = "statistics",
+       .help = "show mean, rms, largest magnitude and number of non-finite values of each tensor"},
       cli::json_flag(),
   };
   return c;
 }
 
 int show_tokens(const cli::Arguments& arguments, const std::string& path) {
-  if (arguments.has("diff")) throw Error(path + ": a token file, not a checkpoint: there is nothing to compare");
+  if (arguments.has("diff")) throw Error(path + ": a token file, not a checkpoint; it cannot be compared");
   const data::TokenFile file(path, arguments.flag("verify"));
   cli::Output out;
   if (arguments.flag("json")) {

@@ -1,4 +1,4 @@
-// Tables and sentences of fp8-info.
+// Text and JSON reports of fp8-info.
 #include "report.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string shape_text(const json::Value& shape) {
   return out.empty() ? "scalar" : out;
 }
 
-// The model in a line.
+// One line about the model.
 std::string model_text(const json::Value& value) {
   try {
     const hf::Config c = hf::parse_config(value, "/config");
@@ -53,7 +53,7 @@ std::string fates_text(const json::Array& tensors) {
   for (const json::Value& t : tensors) {
     if (!t.as_object().at("name").as_string().starts_with(ckpt::kWeights)) continue;
     ++weights;
-    fp8 += text_of(t.as_object(), "fate") == "fp8" ? 1 : 0;
+    fp8 += text_of(t.as_object(), "precision") == "fp8" ? 1 : 0;
   }
   return std::to_string(fp8) + " of " + count_text(weights, "weight") + " eligible";
 }
@@ -79,7 +79,10 @@ Rows summary(const json::Object& r) {
                                   count_text(static_cast<std::int64_t>(tensors.size()), "tensor")},
                {"fp8", fates_text(tensors)}};
   if (!r.at("train").is_null()) rows.push_back({"train", train_text(r.at("train"))});
-  rows.push_back({"tokenizer", r.at("tokenizer").as_bool() ? "tokenizer.json" : "none"});
+  const json::Value& id = r.at("tokenizer_id");
+  rows.push_back({"tokenizer", r.at("tokenizer").as_bool() ? "tokenizer.json"
+                               : id.is_null()              ? "none"
+                                                           : id.as_string()});
   if (r.contains("verified")) rows.push_back({"verified", "every byte"});
   if (r.at("provenance").is_array()) {
     for (const json::Value& entry : r.at("provenance").as_array()) {
@@ -105,7 +108,7 @@ std::string number_text(const json::Object& t, std::string_view key, int digits)
   return v != nullptr && v->is_number() ? format_short(v->as_double(), digits) : "-";
 }
 
-// Moments: how many tensors and of which format.
+// One line about moments: number of tensors and format.
 std::string moments_text(const json::Array& tensors, std::string_view section) {
   std::int64_t n = 0;
   std::string format;
@@ -129,7 +132,7 @@ std::string tensors_text(const json::Array& tensors) {
                        [&](const json::Value& t) { return t.as_object().contains(key); });
   };
   const bool statistics = any_with("absmax"), values = any_with("value");
-  Rows rows(1, {"tensor", "dtype", "shape", "fate"});
+  Rows rows(1, {"tensor", "dtype", "shape", "precision"});
   if (values) rows[0].emplace_back("value");
   if (statistics) rows[0].insert(rows[0].end(), {"mean", "rms", "absmax", "nonfinite"});
   rows[0].emplace_back("reason");
@@ -137,7 +140,7 @@ std::string tensors_text(const json::Array& tensors) {
     const json::Object& t = value.as_object();
     const std::string& name = t.at("name").as_string();
     if (is_moment(name)) continue;
-    std::vector<std::string> row{name, t.at("dtype").as_string(), shape_text(t.at("shape")), text_of(t, "fate")};
+    std::vector<std::string> row{name, t.at("dtype").as_string(), shape_text(t.at("shape")), text_of(t, "precision")};
     if (values) row.push_back(number_text(t, "value", 9));
     if (statistics) {
       for (const char* key : {"mean", "rms", "absmax", "nonfinite"}) row.push_back(number_text(t, key, 4));
@@ -206,7 +209,8 @@ json::Value tokens_record(const std::string& path, const data::TokenInfo& info) 
                        {"documents", info.documents},
                        {"vocab_size", info.vocab_size},
                        {"eos", info.eos ? json::Value(*info.eos) : json::Value()},
-                       {"mask", info.mask}});
+                       {"mask", info.mask},
+                       {"tokenizer", info.tokenizer ? json::Value(*info.tokenizer) : json::Value()}});
 }
 
 std::string tokens_text(const std::string& path, const data::TokenInfo& info) {

@@ -1,4 +1,4 @@
-/// fp8-info's records as text for people. Text from files is made safe to show.
+/// Text and JSON reports of fp8-info. Text from files passes through terminal_safe().
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ std::string checkpoint_text(const json::Value& record);
 /// "relative_l2"} or {"name", "equal", "note"}]}.
 json::Value distance_record(const std::string& a, const std::string& b, const model::Distance& distance);
 
-/// A table of tensors and a last line with the answer.
+/// A table of tensors and a line with the verdict.
 std::string distance_text(const std::string& a, const std::string& b, const model::Distance& distance);
 
-/// {"type": "tokens", "path", "tokens", "documents", "vocab_size", "eos", "mask"}.
+/// {"type": "tokens", "path", "tokens", "documents", "vocab_size", "eos", "mask", "tokenizer"}.
 json::Value tokens_record(const std::string& path, const data::TokenInfo& info);
 
-/// One line that says that the file is no checkpoint.
+/// One line about the token file, stating that it is not a checkpoint.
 std::string tokens_text(const std::string& path, const data::TokenInfo& info);
 
 }  // namespace fp8::info

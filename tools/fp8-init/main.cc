@@ -1,4 +1,4 @@
-// fp8-init: a new checkpoint from a model preset or a config.json. See fp8-init(1).
+// fp8-init: creates a checkpoint from a model preset or a config.json. See fp8-init(1).
 #include <unistd.h>
 
 #include "fp8/base/error.h"
@@ -7,6 +7,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/h5/types.h"
 #include "fp8/model/initialize.h"
+#include "fp8/model/parameters.h"
 #include "fp8/model/presets.h"
 
 namespace {
@@ -19,9 +20,9 @@ cli::Command command() {
   c.about = "make a new checkpoint from a model preset or a config.json";
   c.example = "fp8-init tiny --seed 1 -o model.h5";
   c.positionals = {
-      {.name = "model", .metavar = "PRESET|CONFIG.json", .help = "name of a preset, or a configuration file"}};
+      {.name = "model", .metavar = "PRESET|CONFIG.json", .help = "name of a preset or path of a configuration file"}};
   c.flags = {
-      cli::output_flag("the checkpoint to write"),
+      cli::output_flag("checkpoint to write"),
       {.name = "seed",
        .kind = cli::Kind::integer,
        .metavar = "N",
@@ -37,7 +38,7 @@ cli::Command command() {
       {.name = "set",
        .kind = cli::Kind::list,
        .metavar = "KEY=VALUE",
-       .help = "set a key of the configuration; a dot reaches into an object"},
+       .help = "set a key of the configuration; OUTER.INNER for a key of a nested object"},
       cli::json_flag(),
       cli::dry_run_flag(),
       cli::force_flag(),
@@ -45,11 +46,22 @@ cli::Command command() {
   return c;
 }
 
-// The line for people.
+// The report as one line of text.
 std::string sentence(const std::string& path, const model::InitSummary& s, bool dry_run) {
   return terminal_safe(path) + (dry_run ? ": would hold " : ": ") +
          human_count(static_cast<std::uint64_t>(s.parameters)) + " parameters in " + std::to_string(s.tensors) +
          " tensors, " + human_bytes(s.bytes);
+}
+
+// Prints a note with the sizes that the configuration lacks: the defaults of its family have billions of parameters.
+void note_defaults(const std::string& name, const hf::Config& config) {
+  std::string missing;
+  for (const std::string& size : hf::defaulted_sizes(config)) missing += (missing.empty() ? "" : ", ") + size;
+  if (missing.empty()) return;
+  const auto parameters = static_cast<std::uint64_t>(model::parameter_count(model::parameter_table(config)));
+  cli::print_note("fp8-init", name + ": lacks sizes, defaults of " + std::string(name_of(config.family)) +
+                                  " are used: " + missing + "; the model has " + human_count(parameters) +
+                                  " parameters");
 }
 
 int init(const cli::Arguments& arguments, const model::Origin& origin) {
@@ -57,6 +69,7 @@ int init(const cli::Arguments& arguments, const model::Origin& origin) {
   json::Value value = model::read_model_config(name);
   for (const std::string& assignment : arguments.list("set")) model::set_config_key(value, assignment);
   const hf::Config config = hf::parse_config(value, name);
+  if (!arguments.flag("quiet")) note_defaults(name, config);
   cli::Progress progress(arguments.flag("quiet"));
   model::InitOptions options;
   options.seed = static_cast<std::uint64_t>(arguments.integer("seed"));

@@ -1,4 +1,4 @@
-// The live view: what a run says of itself, as a line or as a few with its curve.
+// Live view of a run: one line, or several lines with the loss curve.
 #include "live.h"
 
 #include <sys/ioctl.h>
@@ -43,7 +43,7 @@ std::string counted(std::size_t n, const std::string& what) {
 
 std::string loss_text(double loss) { return format_short(loss, 5); }
 
-// What a line says, most important first.
+// Parts of the status line, most important first.
 std::vector<std::string> facts(const log::Run& run, double silent) {
   constexpr double kLongSilence = 10;
   const log::Progress p = log::progress(run);
@@ -58,13 +58,13 @@ std::vector<std::string> facts(const log::Run& run, double silent) {
   if (p.eval_loss) all.push_back("evaluation " + loss_text(*p.eval_loss));
   if (p.tokens_per_s)
     all.push_back(human_count(static_cast<std::uint64_t>(std::max(*p.tokens_per_s, 0.0))) + " tokens/s");
-  if (p.step_s) all.push_back(duration_text(*p.step_s) + " a step");
+  if (p.step_s) all.push_back(duration_text(*p.step_s) + "/step");
   if (p.seconds_left && !run.finished) all.push_back(duration_text(*p.seconds_left) + " left");
   if (!run.restarts.empty()) all.push_back(counted(run.restarts.size(), "restart"));
   if (p.checkpoint) all.push_back("saved at " + std::to_string(*p.checkpoint));
   if (run.warnings > 0) all.push_back(counted(static_cast<std::size_t>(run.warnings), "warning"));
   if (run.finished) all.push_back(run.reason.empty() ? "ended" : "ended: " + terminal_safe(run.reason));
-  if (!run.finished && silent > kLongSilence) all.push_back("silent for " + duration_text(silent));
+  if (!run.finished && silent > kLongSilence) all.push_back("no record for " + duration_text(silent));
   return all;
 }
 
@@ -83,7 +83,7 @@ std::string bar(const log::Progress& p, std::size_t width) {
   return text + "\n";
 }
 
-// The facts in lines no wider than the terminal.
+// Joins the parts into lines no wider than the terminal.
 std::string wrapped(const std::vector<std::string>& parts, std::size_t width) {
   std::string text, line;
   for (const std::string& part : parts) {
@@ -102,7 +102,7 @@ std::array<int, 2> terminal_size() {
   return {std::clamp<int>(size.ws_col, 40, 200), size.ws_row};
 }
 
-// Lines that are drawn over by the next ones.
+// Lines that the next call of show() overwrites.
 class Screen {
  public:
   void show(const std::string& text) {
@@ -132,8 +132,8 @@ std::string screen_of(const log::Run& run, double silent) {
   return text;
 }
 
-// Whether the run has ended for good. An end before the last planned step may be that of a phase, or a stop after which
-// it is started again: that is an end when nothing followed for a while.
+// Whether the run has ended. An end record before the last planned step may be the end of a phase or a stop before a
+// restart; it counts as the end when no record follows for `patience` seconds.
 bool over(const log::Run& run, double silent, double patience) {
   if (!run.finished) return false;
   return !run.planned_steps || (!run.steps.empty() && run.steps.back() >= *run.planned_steps) || silent > patience;

@@ -1,11 +1,11 @@
-/// fp8-log --follow: a view of a run that changes with it.
+/// fp8-log --follow: live view of a run.
 #pragma once
 
 #include <string>
 
 namespace fp8::report {
 
-/// Shows the run until it has ended: in place on a terminal, else a line every `interval` seconds on standard output.
+/// Shows the run until it ends: redrawn in place on a terminal, else one line every `interval` seconds on stdout.
 /// Throws Error as log::Follower does.
 void follow(const std::string& path, double interval);
 

@@ -26,37 +26,37 @@ cli::Command command() {
   c.example = "fp8-log --compare run-bf16 run-fp8 --gate 0.02";
   c.positionals = {{.name = "runs",
                     .metavar = "RUN",
-                    .help = "a run's folder or its log; - or none is standard input",
+                    .help = "folder or log of a run; - or none: standard input",
                     .required = false,
                     .repeated = true}};
   c.flags = {
-      {.name = "compare", .help = "lay the second of two runs over the first, at the same number of tokens"},
+      {.name = "compare", .help = "compare the second of two runs with the first at the same number of tokens"},
       {.name = "gate",
        .kind = cli::Kind::real,
        .metavar = "NATS",
-       .help = "with --compare: status 1 unless the loss gap is at most this, either way",
+       .help = "with --compare: exit with status 1 if the loss gap exceeds this in either direction",
        .min = 0},
-      {.name = "plot", .kind = cli::Kind::text, .metavar = "METRIC", .help = "draw a field of the step records"},
+      {.name = "plot", .kind = cli::Kind::text, .metavar = "METRIC", .help = "plot a field of the step records"},
       {.name = "export",
        .kind = cli::Kind::choice,
        .metavar = "FORMAT",
-       .help = "write the logs in another format",
+       .help = "convert the logs to another format",
        .choices = {"csv", "tensorboard", "prometheus", "trace"}},
-      {.name = "follow", .help = "show a run while it goes on"},
+      {.name = "follow", .help = "show the progress of a run until it ends"},
       {.name = "interval",
        .kind = cli::Kind::real,
        .metavar = "SECONDS",
-       .help = "with --follow: how often [1 on a terminal, else 10]",
+       .help = "with --follow: seconds between updates [1 on a terminal, else 10]",
        .min = 0.01,
        .max = 86400},
-      cli::output_flag("where a plot (.svg, .png) or an export goes"),
+      cli::output_flag("file of a plot (.svg or .png) or of an export"),
       cli::json_flag(),
       cli::force_flag(),
   };
   return c;
 }
 
-// Flags that do not go together.
+// Rejects flags that exclude each other.
 void check_flags(const cli::Arguments& arguments) {
   const bool compare = arguments.flag("compare"), plot = arguments.has("plot"), exports = arguments.has("export");
   const auto refuse = [](const std::string& flag, const std::string& reason) {
@@ -83,13 +83,18 @@ std::vector<std::string> paths_of(const cli::Arguments& arguments) {
   return paths;
 }
 
-// Runs that are looked at together share the memory for their values, and no name.
-std::vector<log::Run> read_all(const std::vector<std::string>& paths, log::Wanted wanted) {
-  wanted.memory /= paths.size();
+// The fields of a log to keep.
+log::Wanted wanted(const cli::Arguments& arguments, bool all, std::vector<std::string> metrics) {
+  return {.all = all, .metrics = std::move(metrics), .waiting = cli::waiting_note("fp8-log", arguments.flag("quiet"))};
+}
+
+// Reads several runs, which share the memory limit and get different names.
+std::vector<log::Run> read_all(const std::vector<std::string>& paths, log::Wanted kept) {
+  kept.memory /= paths.size();
   const std::vector<std::string> names = log::run_names(paths);
   std::vector<log::Run> runs;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    runs.push_back(log::read_run(paths[i], wanted));
+    runs.push_back(log::read_run(paths[i], kept));
     runs.back().name = names[i];
   }
   return runs;
@@ -99,7 +104,7 @@ int summarize(const cli::Arguments& arguments) {
   std::vector<log::Summary> summaries;
   const std::vector<std::string> paths = paths_of(arguments), names = log::run_names(paths);
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    summaries.push_back(log::summarize(log::read_run(paths[i], {.all = false, .metrics = log::summary_metrics()})));
+    summaries.push_back(log::summarize(log::read_run(paths[i], wanted(arguments, false, log::summary_metrics()))));
     summaries.back().name = names[i];
   }
   cli::Output out;
@@ -114,7 +119,7 @@ int summarize(const cli::Arguments& arguments) {
 int compare(const cli::Arguments& arguments) {
   const std::vector<std::string> paths = paths_of(arguments);
   if (paths.size() != 2) throw Error("--compare: needs two runs, found " + std::to_string(paths.size()));
-  const std::vector<log::Run> runs = read_all(paths, {.all = false, .metrics = log::summary_metrics()});
+  const std::vector<log::Run> runs = read_all(paths, wanted(arguments, false, log::summary_metrics()));
   const log::Comparison comparison = log::compare(runs[0], runs[1]);
   const std::optional<double> gate =
       arguments.has("gate") ? std::optional<double>(arguments.real("gate")) : std::nullopt;
@@ -133,7 +138,7 @@ int plot(const cli::Arguments& arguments) {
   const std::string output = to_file ? arguments.text("output") : "";
   const log::Image image = to_file ? log::image_of(output) : log::Image::svg;
   if (to_file) check_output(output, arguments.flag("force"));
-  const std::vector<log::Run> runs = read_all(paths_of(arguments), {.all = false, .metrics = {metric}});
+  const std::vector<log::Run> runs = read_all(paths_of(arguments), wanted(arguments, false, {metric}));
   const log::Picture picture = log::picture(runs, metric);
   if (to_file) {
     AtomicFile file(output, arguments.flag("force"));
@@ -145,7 +150,7 @@ int plot(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
-// Writes `path` whole or not at all; standard output for "-".
+// Writes `path` atomically; "-" is standard output.
 void write_output(const std::string& path, bool force, const std::function<void(const log::Sink&)>& write) {
   if (path == "-") {
     cli::Output out;
@@ -158,26 +163,26 @@ void write_output(const std::string& path, bool force, const std::function<void(
   target.commit();
 }
 
-// One event file for a path that names one, else a folder as TensorBoard's --logdir: a folder a run when there are
-// several.
+// Writes one event file if the file name contains "tfevents", else a folder for TensorBoard's --logdir, with one
+// subfolder per run if there are several.
 void export_tensorboard(const std::vector<log::Run>& runs, const std::string& output, bool force) {
   namespace fs = std::filesystem;
   const auto write = [&](const log::Run& run, const fs::path& path) {
     write_output(path.string(), force, [&](const log::Sink& sink) { log::write_tensorboard(run, sink); });
   };
-  if (output == "-") throw Error("--output: TensorBoard reads no pipe; name a folder");
+  if (output == "-") throw Error("--output: event files cannot be written to standard output; give a folder");
   const bool one_file = fs::path(output).filename().string().find("tfevents") != std::string::npos;
-  if (one_file && runs.size() > 1) throw Error(output + ": one event file holds one run; name a folder");
+  if (one_file && runs.size() > 1) throw Error(output + ": an event file contains one run; give a folder for several");
   if (one_file) return write(runs.front(), output);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     fs::path folder = output;
-    const std::string name = log::run_name(runs[i].path);  // one folder: the path could lead out of `output`
+    const std::string name = log::run_name(runs[i].path);  // one path component, so that the folder is inside `output`
     const auto same = std::count_if(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(i),
                                     [&](const log::Run& run) { return log::run_name(run.path) == name; });
     if (runs.size() > 1) folder /= name + (same > 0 ? "-" + std::to_string(same + 1) : "");
     std::error_code failed;
     fs::create_directories(folder, failed);
-    if (failed) throw Error(folder.string() + ": cannot make the folder: " + failed.message());
+    if (failed) throw Error(folder.string() + ": cannot create the folder: " + failed.message());
     write(runs[i], folder / "events.out.tfevents.0.fp8");
   }
 }
@@ -186,7 +191,7 @@ int export_logs(const cli::Arguments& arguments) {
   const std::string format = arguments.text("export");
   const std::string output = arguments.has("output") ? arguments.text("output") : "-";
   const bool force = arguments.flag("force");
-  const std::vector<log::Run> runs = read_all(paths_of(arguments), {.all = true, .metrics = {}});
+  const std::vector<log::Run> runs = read_all(paths_of(arguments), wanted(arguments, true, {}));
   if (format == "tensorboard") {
     export_tensorboard(runs, output, force);
   } else {

@@ -1,4 +1,4 @@
-// Tables and sentences of fp8-log.
+// Text reports of fp8-log.
 #include "report.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::vector<std::size_t> widths_of(const std::vector<Row>& rows) {
   return widths;
 }
 
-// Labels to the left, values to the right, a rule below the heading. Only some of the columns are shown.
+// Labels left-aligned, values right-aligned, a rule below the heading. `shown` selects columns.
 std::string table(const std::vector<Row>& rows, std::span<const std::size_t> shown, const cli::Style& style) {
   const std::vector<std::size_t> widths = widths_of(rows);
   std::string out;
@@ -130,7 +130,7 @@ std::string tokens_text(const Summary& s) {
   return s.tokens ? human_count(static_cast<std::uint64_t>(*s.tokens)) : "-";
 }
 
-// A line of the summary; left out when every run says the same uninteresting thing.
+// A line of the summary; omitted when its text is `boring` for every run.
 struct Line {
   std::string label;
   std::function<std::string(const Summary&)> text;
@@ -149,7 +149,8 @@ std::vector<Line> lines() {
           {"tokens/s, 10 to 90 %", spread_text, "-"},
           {"waiting for data", [](const Summary& s) { return share_text(s.data_wait_share); }, "-"},
           {"peak memory", [](const Summary& s) { return bytes_text(s.memory_peak_bytes); }, "-"},
-          {"FLOPs in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share); }, "-"},
+          {"linears in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share); }, "-"},
+          {"all FLOPs in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share_total); }, "-"},
           {"steps skipped", [](const Summary& s) { return std::to_string(s.skipped); }, ""},
           {"checkpoints", [](const Summary& s) { return std::to_string(s.checkpoints); }, ""},
           {"restarts", [](const Summary& s) { return std::to_string(s.restarts); }, ""},
@@ -197,7 +198,8 @@ std::vector<Row> rows_of(const Comparison& c) {
   add("evaluation loss", loss_text(a.eval_loss), loss_text(b.eval_loss), gap(difference(a.eval_loss, b.eval_loss)));
   add("tokens/s", count_text(a.tokens_per_s), count_text(b.tokens_per_s), ratio_text(c.speedup));
   add("peak memory", bytes_text(a.memory_peak_bytes), bytes_text(b.memory_peak_bytes), ratio_text(c.memory_ratio));
-  add("FLOPs in FP8", share_text(a.fp8_flop_share), share_text(b.fp8_flop_share), "");
+  add("linears in FP8", share_text(a.fp8_flop_share), share_text(b.fp8_flop_share), "");
+  add("all FLOPs in FP8", share_text(a.fp8_flop_share_total), share_text(b.fp8_flop_share_total), "");
   if (a.skipped + b.skipped > 0) add("steps skipped", std::to_string(a.skipped), std::to_string(b.skipped), "");
   return rows;
 }
@@ -211,10 +213,10 @@ std::string verdict(const Comparison& c, std::optional<double> gate, const cli::
   if (gate) {
     const bool met = log::meets(c, *gate);
     return (met ? style.green("gate met") : style.red("gate not met")) + ": " + gap +
-           (met ? " is within " : " is beyond ") + format_short(*gate, 4);
+           (met ? " is within " : " exceeds ") + format_short(*gate, 4);
   }
-  if (!c.gap_standard_error) return gap + " stands on one point";
-  return gap + (log::beyond_noise(c) ? " is more than its noise" : " is within its noise") + " (2 x " +
+  if (!c.gap_standard_error) return gap + " has no standard error: one point";
+  return gap + (log::beyond_noise(c) ? " exceeds the noise" : " is within the noise") + " (2 x " +
          nats(*c.gap_standard_error) + ")";
 }
 

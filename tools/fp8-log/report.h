@@ -1,4 +1,4 @@
-/// fp8-log's answers as text for people. Text from files is made safe to show.
+/// Text reports of fp8-log. Text from files passes through terminal_safe().
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@
 
 namespace fp8::report {
 
-/// A column a run, as many side by side as fit into `columns` characters.
+/// One column per run; wrapped into several tables of at most `columns` characters.
 std::string summaries(std::span<const log::Summary> summaries, const cli::Style& style, int columns);
 
-/// The two runs side by side, what differs between them, and the verdict.
+/// A table of both runs with their differences, and the verdict.
 std::string comparison(const log::Comparison& comparison, std::optional<double> gate, const cli::Style& style);
 
 }  // namespace fp8::report

@@ -1,4 +1,4 @@
-// fp8-quantize: the weights of a checkpoint to FP8 codes and scales, and back. See fp8-quantize(1).
+// fp8-quantize: converts the weights of a checkpoint to FP8 codes and scales, or back. See fp8-quantize(1).
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
@@ -14,17 +14,17 @@ using Rows = std::vector<std::vector<std::string>>;
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-quantize";
-  c.about = "turn the weights of a checkpoint into FP8 codes and scales, or back";
+  c.about = "convert the weights of a checkpoint to FP8 codes and scales, or back";
   c.example = "fp8-quantize model.h5 -o q.h5 --scaling row";
   c.positionals = {{.name = "source",
                     .metavar = "CHECKPOINT|-",
-                    .help = "what to quantize; - takes a checkpoint record from standard input"}};
+                    .help = "checkpoint to convert; -: read a checkpoint record from standard input"}};
   c.flags = {
-      cli::output_flag("the checkpoint to write"),
+      cli::output_flag("checkpoint to write"),
       {.name = "scaling",
        .kind = cli::Kind::choice,
        .metavar = "HOW",
-       .help = "one scale for a whole weight, or for each of its rows; needed unless --dequantize",
+       .help = "one scale per weight (tensor) or per row of it; required without --dequantize",
        .choices = {"tensor", "row"}},
       {.name = "format",
        .kind = cli::Kind::choice,
@@ -33,8 +33,11 @@ cli::Command command() {
        .help = "format of the codes",
        .choices = {"e4m3", "e5m2"}},
       {.name = "power-of-2-scales", .help = "round scales to powers of two"},
-      {.name = "filter", .kind = cli::Kind::list, .metavar = "GLOB", .help = "leave weights of this name as they are"},
-      {.name = "dequantize", .help = "undo it: make a checkpoint that can be trained"},
+      {.name = "filter",
+       .kind = cli::Kind::list,
+       .metavar = "GLOB",
+       .help = "do not quantize weights whose name matches"},
+      {.name = "dequantize", .help = "convert a quantized checkpoint back to one that can be trained"},
       {.name = "dtype",
        .kind = cli::Kind::choice,
        .metavar = "TYPE",
@@ -48,7 +51,7 @@ cli::Command command() {
   return c;
 }
 
-// Throws when one of the flags was given, which only the opposite direction takes.
+// Throws Error when one of `flags`, which only the other direction accepts, was given.
 void refuse(const cli::Arguments& arguments, const std::vector<std::string>& flags, const std::string& why) {
   for (const std::string& flag : flags) {
     if (arguments.has(flag)) throw Error("--" + flag + ": " + why);
@@ -136,7 +139,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"tensors", std::move(tensors)}});
 }
 
-// What both directions do: the options they share, the work, and what is shown of it.
+// The part of both directions that is the same: common options, the conversion, the report.
 template <class Options, class Work>
 int run(const cli::Arguments& arguments, const model::Origin& origin, Options options, const Work& work) {
   const std::string output = arguments.text("output");
@@ -161,7 +164,7 @@ int run(const cli::Arguments& arguments, const model::Origin& origin, Options op
 }
 
 int quantize(const cli::Arguments& arguments, const model::Origin& origin) {
-  refuse(arguments, {"dtype"}, "goes with --dequantize");
+  refuse(arguments, {"dtype"}, "only with --dequantize");
   model::QuantizeOptions options;
   options.scaling = arguments.text("scaling") == "row" ? quant::Granularity::vector : quant::Granularity::tensor;
   options.format = arguments.text("format") == "e5m2" ? dtype::DType::e5m2 : dtype::DType::e4m3;
@@ -172,7 +175,7 @@ int quantize(const cli::Arguments& arguments, const model::Origin& origin) {
 
 int dequantize(const cli::Arguments& arguments, const model::Origin& origin) {
   refuse(arguments, {"scaling", "format", "power-of-2-scales", "filter"},
-         "does not go with --dequantize, which takes the codes as they are");
+         "not together with --dequantize, which reads format and scales from the checkpoint");
   model::DequantizeOptions options;
   options.dtype = arguments.text("dtype") == "bf16" ? dtype::DType::bf16 : dtype::DType::f32;
   return run(arguments, origin, options, model::dequantize);

@@ -1,4 +1,4 @@
-// fp8-resume: runs a training command to the end of its run. See fp8-resume(1).
+// fp8-resume: runs a training command until its run is complete. See fp8-resume(1).
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
@@ -16,20 +16,20 @@ cli::Command command() {
   c.name = kTool;
   c.about = "run a training command to its end, from checkpoint to checkpoint";
   c.example = "fp8-resume run --plan warmup.plan -- mpirun -n 2 fp8-step model.h5 --data data.h5";
-  c.positionals = {{.name = "run", .metavar = "RUN", .help = "the folder of the run"}};
+  c.positionals = {{.name = "run", .metavar = "RUN", .help = "folder of the run"}};
   c.takes_command = true;
   c.flags = {
       {.name = "plan",
        .kind = cli::Kind::path,
        .metavar = "FILE",
-       .help = "phases: lines of the step at which a phase ends and its flags"},
+       .help = "plan: one line per phase with its last step and its flags, see fp8-plan(5)"},
       {.name = "attempts",
        .kind = cli::Kind::integer,
        .metavar = "N",
        .default_text = "3",
        .help = "give up after this many attempts without a newer checkpoint",
        .min = 1},
-      {.name = "print", .help = "only name the newest valid checkpoint; status 1 if there is none"},
+      {.name = "print", .help = "print the path of the newest valid checkpoint and exit; status 1 if there is none"},
       cli::json_flag(),
       cli::dry_run_flag(),
   };
@@ -47,9 +47,12 @@ void check_flags(const cli::Arguments& arguments) {
 }
 
 int print_newest(const std::string& run, bool json, const std::function<void(const std::string&)>& note) {
-  const auto newest = launch::find_newest(
-      run, [](const json::Value&) {}, note);
-  if (!newest) throw Error(run + ": no checkpoint to resume from", Exit::no);
+  std::string reason;
+  const auto damaged = [&](const json::Value& record) {
+    if (reason.empty()) reason = "; the newest: " + record.as_object().get_string("reason", "record");
+  };
+  const auto newest = launch::find_newest(run, damaged, note);
+  if (!newest) throw Error(run + ": no checkpoint to resume from" + reason, Exit::no);
   cli::Output out;
   if (json) {
     out.json(json::object({{"type", "checkpoint"}, {"path", newest->path}}));
@@ -70,7 +73,7 @@ int resume(const cli::Arguments& arguments) {
   if (arguments.flag("print")) return print_newest(run, arguments.flag("json"), note);
   launch::Job job;
   job.run = run;
-  if (arguments.has("plan")) job.plan = launch::read_plan(arguments.text("plan"));
+  if (arguments.has("plan")) job.plan = launch::read_plan(arguments.text("plan"), cli::waiting_note(kTool, quiet));
   job.attempts = arguments.integer("attempts");
   job.command = arguments.rest();
   job.dry_run = arguments.flag("dry-run");
@@ -80,7 +83,7 @@ int resume(const cli::Arguments& arguments) {
                             [&](std::string_view bytes) {
                               try {
                                 err.text(bytes);
-                              } catch (...) {  // nobody to tell, and no reason to stop
+                              } catch (...) {  // a failed stderr cannot be reported and does not stop the run
                               }
                             }};
   return static_cast<int>(launch::supervise(job, hooks));

@@ -1,7 +1,13 @@
-// fp8-step: trains. Optimizer steps, sharded over the ranks that mpirun starts. See fp8-step(1).
+// fp8-step: trains a model with optimizer steps sharded over the ranks of mpirun. See fp8-step(1).
 #include "fp8/train/main.h"
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
 #include "fp8/base/error.h"
+#include "fp8/base/signals.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/cli/signals.h"
@@ -13,7 +19,7 @@ namespace {
 
 using namespace fp8;
 
-// Flags over the config file over the defaults.
+// Adds the values of the config file to the flags. Flags override the file, and the file overrides defaults.
 cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments) {
   if (arguments.has("config")) {
     const std::string path = arguments.text("config");
@@ -24,7 +30,7 @@ cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments
 }
 
 int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin,
-         const cli::StopSignals& signals, comm::Communicator& world) {
+         cli::StopSignals& signals, comm::Communicator& world) {
   train::Config config;
   json::Value flags;
   const bool print = given.flag("print-config");
@@ -43,7 +49,8 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
     config.model = given.positional("model");
   });
   config.flags = flags;
-  train::watch_ranks(world, "fp8-step", flags.as_object().get_int("timeout", "--timeout"));
+  const std::int64_t timeout = flags.as_object().get_int("timeout", "--timeout");
+  if (timeout != given.integer("timeout")) train::watch_ranks(world, "fp8-step", timeout);  // set in the config file
   std::string named = config.model;
   comm::agree(world, [&] {
     if (world.rank() == 0) named = model::resolve_checkpoint_argument(config.model);
@@ -64,8 +71,32 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
     progress.done();
     if (!quiet) cli::print_note("fp8-step", text);
   };
+  hooks.begins = [&] { signals.begin(); };
   hooks.stop_requested = [&] { return signals.requested(); };
   return static_cast<int>(train::run(config, world, hooks));
+}
+
+// Callbacks for requests to stop. With several ranks only rank 0 prints, and it ends first. It prints nothing on TERM,
+// which mpirun sends to end the ranks after an error that was printed before.
+cli::StopSignals::Hooks on_request(bool quiet) {
+  const int rank = comm::job_rank();
+  const std::string who = rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
+  cli::StopSignals::Hooks on;
+  on.early = [=](int signal) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100) * std::min(rank, 20));
+    if (!quiet && (!comm::launched() || (rank == 0 && signal != SIGTERM)))
+      cli::print_note("fp8-step", signal_name(signal) + ": ended before the first step");
+    comm::abort_all(static_cast<int>(Exit::again));
+  };
+  on.first = [=](int signal) {
+    if (!quiet && signal == SIGINT)
+      cli::print_note("fp8-step", who + "INT: saving after this step; once more ends the run without");
+  };
+  on.again = [=] {
+    cli::print_note("fp8-step", who + "INT again: ended without saving; checkpoints that were committed are whole");
+    comm::abort_all(128 + SIGINT);
+  };
+  return on;
 }
 
 }  // namespace
@@ -75,9 +106,9 @@ int main(int argc, char** argv) {
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
-        const fp8::cli::StopSignals signals;  // MPI takes its time to start and to end: a request then is one too
+        fp8::cli::StopSignals signals(on_request(arguments.flag("quiet")));  // before threads and MPI
         const auto origin = fp8::model::origin_of("fp8-step", fp8::cli::version(), argc, argv);
-        return fp8::train::run_ranks("fp8-step", [&](fp8::comm::Communicator& world) {
+        return fp8::train::run_ranks("fp8-step", arguments.integer("timeout"), [&](fp8::comm::Communicator& world) {
           return step(fp8::cli::with_common(command), arguments, origin, signals, world);
         });
       },

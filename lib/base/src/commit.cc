@@ -1,4 +1,4 @@
-// Outputs that appear whole or not at all: temporary name, sync, rename, sync of the folder.
+// Atomic outputs: temporary name, sync, rename, sync of the folder.
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -13,20 +13,21 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/file.h"
 #include "fp8/base/folders.h"
+#include "fp8/base/lock.h"
 
 namespace fp8 {
 namespace {
 
 [[noreturn]] void throw_exists(const std::string& path) { throw Error(path + ": exists (use --force to replace it)"); }
 
-// lstat; false where there is nothing.
+// lstat; false if the path does not exist.
 bool status_of(const std::string& path, struct stat& s) {
   if (::lstat(path.c_str(), &s) == 0) return true;
   if (errno == ENOENT) return false;
   throw_errno(path, "", errno);
 }
 
-// A rename that does not replace; file systems that cannot promise it get a check before a plain rename.
+// A rename that does not replace. On file systems without RENAME_NOREPLACE: a check, then a plain rename.
 void rename_new(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
   if (errno == EEXIST) throw_exists(to);
@@ -38,15 +39,6 @@ void rename_new(const std::string& from, const std::string& to) {
 
 constexpr std::size_t kSuffixLetters = 8;
 constexpr std::string_view kUnfinished = ".tmp";
-
-// A lock of this open file alone, whatever else the process opens and closes, and none of the two kinds that HDF5
-// takes; false where another has it, or where there are no locks.
-bool take_lock(int fd) {
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  return ::fcntl(fd, F_OFD_SETLK, &whole) == 0;
-}
 
 std::string random_suffix() {
   std::uint64_t bits = 0;
@@ -66,7 +58,8 @@ std::string parent_directory(const std::string& path) {
 
 void check_output(const std::string& path, bool force) {
   if (path.empty()) throw Error("output: empty path");
-  if (path == "-") throw Error("-: this cannot go to standard output, since it is read back and renamed; name a file");
+  if (path == "-")
+    throw Error("-: the output cannot be standard output, since it is read back and renamed; give a file name");
   struct stat s {};
   if (path.back() == '/') throw Error(path + ": names a folder");
   const std::string parent = parent_directory(path);
@@ -84,9 +77,9 @@ AtomicFile::AtomicFile(const std::string& target, bool force) : target_(target),
       parent_directory(target) + "/." + name + "." + random_suffix() + std::string(kUnfinished);
   try {
     lock_ = File::create_exclusive(temporary);
-    (void)take_lock(lock_.fd());  // where there are no locks, nothing is taken for a leftover either
+    (void)try_lock(lock_.fd());  // without locks, remove_leftovers() removes nothing
   } catch (const Error& e) {
-    throw Error(target + std::string(e.what()).substr(temporary.size()));  // the user knows only the target
+    throw Error(target + std::string(e.what()).substr(temporary.size()));  // the user gave only the target
   }
   temporary_ = temporary;
 }
@@ -115,12 +108,12 @@ std::vector<std::string> remove_leftovers(const std::string& target) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(parent_directory(target), error)) {
     const std::string name = entry.path().filename().string();
-    // Behind the ending may be the name of a part.
+    // A part name may follow the suffix.
     if (!name.starts_with(begin) || name.find(kUnfinished, begin.size()) != begin.size() + kSuffixLetters) continue;
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(entry.symlink_status(ignored))) continue;
     const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    const bool left = fd >= 0 && take_lock(fd);
+    const bool left = fd >= 0 && try_lock(fd);
     if (left) remove_tree(removed.emplace_back(entry.path().string()));
     if (fd >= 0) ::close(fd);
   }
@@ -149,7 +142,7 @@ void fsync_directory(const std::string& path) {
   const int rc = ::fsync(fd);
   const int error = errno;
   ::close(fd);
-  // Some network file systems cannot sync a folder and say so with EINVAL.
+  // Some network file systems cannot sync a folder and fail with EINVAL.
   if (rc != 0 && error != EINVAL) throw_errno(path, "cannot sync", error);
 }
 
@@ -159,7 +152,7 @@ void drop_page_cache(int fd, std::uint64_t bytes) {
 
 std::uint64_t free_space(const std::string& path) {
   struct statvfs s {};
-  if (::statvfs(path.c_str(), &s) != 0) throw_errno(path, "cannot tell its free space", errno);
+  if (::statvfs(path.c_str(), &s) != 0) throw_errno(path, "cannot determine its free space", errno);
   return checked_mul<std::uint64_t>(s.f_bavail, s.f_frsize, path + ": free space");
 }
 

@@ -1,4 +1,4 @@
-// The one place that turns errno into words.
+// The only place that converts errno to text.
 #include "fp8/base/error.h"
 
 #include <system_error>

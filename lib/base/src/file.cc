@@ -1,7 +1,8 @@
-// File: system calls with their short counts, interruptions and errors taken care of.
+// File: system calls with short counts, interruptions and errors handled.
 #include "fp8/base/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,15 +17,15 @@
 namespace fp8 {
 namespace {
 
-// Linux moves at most about 2 GiB in a call.
+// Linux transfers at most about 2 GiB per call.
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
 
 off_t file_offset(const std::string& path, std::uint64_t offset) {
   return checked_cast<off_t>(offset, path + ": offset");
 }
 
-// Calls `io(position, length)`, a read or write that may do less than asked, until `size` bytes are done; returns how
-// many were, which is less only at the end of a file.
+// Calls `io(position, length)`, a read or write that may transfer less than requested, until `size` bytes are
+// transferred; returns their number, which is less only at the end of a file.
 template <typename Io>
 std::size_t all_of(const std::string& path, const char* reason, std::size_t size, Io io) {
   std::size_t done = 0;
@@ -55,16 +56,34 @@ File File::open(const std::string& path, int flags) {
   return File(fd, path);
 }
 
-File File::open_read(const std::string& path) { return open(path, O_RDONLY); }
+File File::open_read(const std::string& path, const Waiting& waiting) {
+  struct stat s {};
+  if (!waiting || ::stat(path.c_str(), &s) != 0 || !S_ISFIFO(s.st_mode)) return open(path, O_RDONLY);
+  File file = open(path, O_RDONLY | O_NONBLOCK);  // does not wait for a writer
+  constexpr int kPatienceMs = 1000;
+  pollfd wanted{.fd = file.fd(), .events = POLLIN, .revents = 0};
+  for (int timeout = kPatienceMs;;) {
+    const int ready = ::poll(&wanted, 1, timeout);
+    if (ready > 0) break;
+    if (ready < 0 && errno != EINTR) throw_errno(path, "cannot wait for it", errno);
+    if (ready < 0 || timeout < 0) continue;
+    waiting(path);
+    timeout = -1;
+  }
+  const int flags = ::fcntl(file.fd(), F_GETFL);
+  if (flags < 0 || ::fcntl(file.fd(), F_SETFL, flags & ~O_NONBLOCK) != 0) throw_errno(path, "cannot be set up", errno);
+  return file;
+}
 File File::open_update(const std::string& path) { return open(path, O_RDWR); }
 File File::open_append(const std::string& path) {
-  // A pipe would keep the program waiting for somebody who reads it.
+  // Opening a pipe without O_NONBLOCK would block until a reader opens it.
   File file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK);
   struct stat s {};
   if (::fstat(file.fd(), &s) != 0) throw_errno(path, "", errno);
   if (S_ISFIFO(s.st_mode)) throw Error(path + ": is a pipe, not a file");
   return file;
 }
+File File::create_or_empty(const std::string& path) { return open(path, O_RDWR | O_CREAT | O_TRUNC); }
 File File::create_exclusive(const std::string& path) { return open(path, O_RDWR | O_CREAT | O_EXCL); }
 
 File::~File() {
@@ -122,7 +141,7 @@ void File::seek(std::uint64_t offset) {
 
 std::uint64_t File::size() const {
   struct stat s {};
-  if (::fstat(fd_, &s) != 0) throw_errno(path_, "cannot tell its size", errno);
+  if (::fstat(fd_, &s) != 0) throw_errno(path_, "cannot determine its size", errno);
   return static_cast<std::uint64_t>(s.st_size);
 }
 
@@ -135,19 +154,19 @@ void File::sync() {
 }
 
 void File::close() {
-  // After a failed close the descriptor is gone all the same; EINTR on Linux means closed.
+  // After a failed close the descriptor is closed nevertheless; EINTR on Linux means closed.
   const int fd = std::exchange(fd_, -1);
   if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) throw_errno(path_, "cannot close", errno);
 }
 
-std::string read_text_file(const std::string& path, std::uint64_t max_bytes) {
+std::string read_text_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
-  File file = File::open_read(path);
+  File file = File::open_read(path, waiting);
   const auto too_large = [&] { return Error(path + ": larger than " + std::to_string(max_bytes) + " bytes"); };
   const std::uint64_t expected = file.size();  // 0 for a pipe
   if (expected > max_bytes) throw too_large();
   std::string text;
-  // One byte more than expected, so that the end is seen without another growth.
+  // One byte more than expected, so that the end of file is found without growing the buffer.
   std::size_t room = std::max(kPiece, static_cast<std::size_t>(expected) + 1);
   for (;;) {
     if (append_some(file.fd(), path, text, room) == 0) return text;

@@ -1,4 +1,4 @@
-// One call of read() at a time, begun again where a signal interrupts it.
+// One read() per call, repeated if a signal interrupts it.
 #include "fp8/base/input.h"
 
 #include <unistd.h>
@@ -11,7 +11,7 @@
 namespace fp8 {
 namespace {
 
-constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;  // Linux moves about 2 GiB in a call
+constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;  // Linux transfers about 2 GiB per call
 
 ssize_t read_once(int fd, void* to, std::size_t most) {
   ssize_t n = 0;

@@ -1,4 +1,4 @@
-// Files and folders that do not last, in the folder that the user has for them.
+// Temporary files and folders, in TMPDIR or /tmp.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace fp8 {
 namespace {
 
-// What mkostemp and mkdtemp make a name in `folder` of.
+// The template for mkostemp and mkdtemp in `folder`.
 std::string template_in(const std::string& folder) { return folder + "/fp8-XXXXXX"; }
 
 }  // namespace

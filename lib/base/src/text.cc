@@ -1,4 +1,4 @@
-// Text at the borders. std::from_chars and std::to_chars do the numbers: no locale, no partial reads.
+// Numbers are parsed and printed by std::from_chars and std::to_chars, which ignore the locale.
 #include "fp8/base/text.h"
 
 #include <array>
@@ -63,7 +63,7 @@ std::string human(std::uint64_t value, double base, std::string_view first, std:
   if (static_cast<double>(value) < base) return std::to_string(value) + std::string(first);
   double scaled = static_cast<double>(value);
   std::size_t unit = 0;
-  // 999.5 rounds to 1000 with three digits: that is the next unit's 1.
+  // With three digits 999.5 rounds to 1000, which is printed as 1 of the next unit.
   const double limit = base == 1000 ? 999.5 : 1023.5;
   for (scaled /= base; scaled >= limit && unit + 1 < units.size(); ++unit) scaled /= base;
   const std::string digits = scaled >= 999.5 ? std::to_string(std::lround(scaled)) : format_short(scaled, 3);
@@ -92,13 +92,23 @@ std::string terminal_safe(std::string_view text) {
   return out;
 }
 
-bool valid_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
+std::string excerpt(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  std::size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
+
+bool valid_utf8(std::string_view text) { return valid_utf8_length(text) == text.size(); }
+
+std::size_t valid_utf8_length(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
     const std::size_t length = decode(text, at).length;
-    if (length == 0) return false;
+    if (length == 0) break;
     at += length;
   }
-  return true;
+  return at;
 }
 
 std::optional<double> parse_double(std::string_view text) {
@@ -137,7 +147,7 @@ std::string human_count(std::uint64_t count) {
 }
 
 bool glob_match(std::string_view pattern, std::string_view name) {
-  // Greedy: on a mismatch only the latest star has to take one byte more.
+  // Greedy: on a mismatch only the latest star has to match one more byte.
   std::size_t p = 0;
   std::size_t n = 0;
   std::size_t star = std::string_view::npos;

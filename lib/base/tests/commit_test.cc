@@ -1,4 +1,4 @@
-// Outputs appear whole or not at all, and nothing of the user's is replaced unasked.
+// Outputs appear complete or not at all, and existing files are replaced only with --force.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -15,7 +15,7 @@ using test::error_of;
 using test::TemporaryFolder;
 using test::write_file;
 
-TEST(CheckOutput, RefusesWhatItMustNotReplace) {
+TEST(CheckOutput, RefusesToReplaceOtherThanRegularFiles) {
   const TemporaryFolder folder;
   const std::string file = folder.at("file");
   check_output(file, false);
@@ -23,7 +23,7 @@ TEST(CheckOutput, RefusesWhatItMustNotReplace) {
   EXPECT_EQ(error_of([&] { check_output(file, false); }), file + ": exists (use --force to replace it)");
   check_output(file, true);
   EXPECT_EQ(error_of([&] { check_output("-", true); }),
-            "-: this cannot go to standard output, since it is read back and renamed; name a file");
+            "-: the output cannot be standard output, since it is read back and renamed; give a file name");
   EXPECT_EQ(error_of([&] { check_output(folder.path(), true); }), folder.path() + ": exists and is not a regular file");
   EXPECT_EQ(error_of([&] { check_output("/dev/null", true); }), "/dev/null: exists and is not a regular file");
   const std::string link = folder.at("link");
@@ -37,7 +37,7 @@ TEST(CheckOutput, RefusesWhatItMustNotReplace) {
   EXPECT_EQ(error_of([&] { check_output(file + "/", true); }), file + "/: names a folder");
 }
 
-TEST(AtomicFile, LeftoversOfATargetAreRemoved) {
+TEST(AtomicFile, LeftoversOfTheTargetAreRemoved) {
   const TemporaryFolder folder;
   for (const char* name :
        {".out.0123abcd.tmp", ".other.0123abcd.tmp", "out.0123abcd.tmp", ".out.x.tmp", ".out.0123abcd"})
@@ -48,7 +48,7 @@ TEST(AtomicFile, LeftoversOfATargetAreRemoved) {
   EXPECT_TRUE(remove_leftovers(folder.at("gone/out")).empty());
 }
 
-TEST(AtomicFile, OneThatIsBeingWrittenIsNoLeftover) {
+TEST(AtomicFile, AFileBeingWrittenIsNoLeftover) {
   const TemporaryFolder folder;
   const std::string left = folder.write(".out.0123abcd.tmp.tokens", "x");
   std::filesystem::create_symlink(left, folder.at(".out.0123abce.tmp"));
@@ -61,7 +61,7 @@ TEST(AtomicFile, OneThatIsBeingWrittenIsNoLeftover) {
   EXPECT_EQ(folder.names(), (std::vector<std::string>{".out.0123abce.tmp", "out"}));
 }
 
-TEST(MakeFolders, MakesWhatIsMissing) {
+TEST(MakeFolders, CreatesMissingFolders) {
   const TemporaryFolder folder;
   make_folders(folder.at("a/b/c/"));
   make_folders(folder.at("a/b"));
@@ -90,7 +90,7 @@ TEST(AtomicFile, AppearsOnCommit) {
   EXPECT_EQ(folder.names().size(), 1U);
 }
 
-TEST(AtomicFile, LeavesNothingWhenDropped) {
+TEST(AtomicFile, LeavesNothingWithoutCommit) {
   const TemporaryFolder folder;
   write_file(folder.at("out"), "old");
   { const AtomicFile out(folder.at("out"), true); }
@@ -110,7 +110,7 @@ TEST(AtomicFile, ForceReplaces) {
   EXPECT_EQ(folder.names().size(), 1U);
 }
 
-TEST(AtomicFile, KeepsATargetThatAppearedMeanwhile) {
+TEST(AtomicFile, KeepsATargetCreatedInTheMeantime) {
   const TemporaryFolder folder;
   {
     AtomicFile out(folder.at("out"), false);
@@ -132,7 +132,7 @@ TEST(AtomicFile, HasTheModeOfAnyNewFile) {
   EXPECT_EQ(s.st_mode & 0777U, 0640U);
 }
 
-TEST(AtomicFile, NamesTheTargetWhenItCannotBegin) {
+TEST(AtomicFile, NamesTheTargetWhenCreationFails) {
   const TemporaryFolder folder;
   const std::string target = folder.at(std::string(250, 'x'));  // legal, but not with the temporary's suffix
   EXPECT_EQ(error_of([&] { const AtomicFile out(target, false); }), target + ": File name too long");
@@ -156,7 +156,7 @@ TEST(Directory, SyncSpaceRemove) {
   EXPECT_EQ(error_of([&] { fsync_directory(folder.at("none")); }), folder.at("none: No such file or directory"));
   EXPECT_GT(free_space(folder.path()), 0U);
   EXPECT_EQ(error_of([&] { free_space(folder.at("none")); }),
-            folder.at("none: cannot tell its free space: No such file or directory"));
+            folder.at("none: cannot determine its free space: No such file or directory"));
   write_file(folder.at("kept"), "x");
   std::filesystem::create_directories(folder.at("a/b"));
   std::filesystem::create_symlink(folder.at("kept"), folder.at("a/b/link"));
@@ -166,10 +166,10 @@ TEST(Directory, SyncSpaceRemove) {
   remove_tree(folder.at("a"));
   File f = File::open_read(folder.at("kept"));
   drop_page_cache(f.fd());
-  drop_page_cache(-1);  // a hint only
+  drop_page_cache(-1);  // best effort
 }
 
-TEST(ScratchFolder, GoesWithItsOwner) {
+TEST(ScratchFolder, IsRemovedByTheDestructor) {
   const TemporaryFolder place;
   ASSERT_EQ(::setenv("TMPDIR", place.path().c_str(), 1), 0);
   EXPECT_EQ(temporary_place(), place.path());
@@ -180,7 +180,7 @@ TEST(ScratchFolder, GoesWithItsOwner) {
     EXPECT_EQ(first.at("a"), first.path() + "/a");
     make_folders(first.at("a/b"));
     test::write_file(first.at("a/b/c"), "text");
-    remove_tree(second.path());  // gone already: no error
+    remove_tree(second.path());  // already removed: no error
   }
   EXPECT_TRUE(place.names().empty());
   ASSERT_EQ(::setenv("TMPDIR", place.at("gone").c_str(), 1), 0);

@@ -1,4 +1,4 @@
-// Digests: published values, independence of how bytes are cut, hexadecimal both ways.
+// Digests: published values, independence of the piece sizes, hexadecimal both ways.
 #include "fp8/base/digest.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(Digest, PublishedValues) {
   EXPECT_EQ(digest_of(bytes("a")).hex(), "a96faf705af16834e6c632b61e964e1f");
 }
 
-TEST(Digest, CutsDoNotMatter) {
+TEST(Digest, IsIndependentOfPieceSizes) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += static_cast<char>(i * 7);
   const Digest whole = digest_of(bytes(text));
@@ -38,7 +38,7 @@ TEST(Digest, FinishMayBeFollowedByMore) {
   EXPECT_EQ(moved.finish(), digest_of(bytes("abc")));
 }
 
-TEST(Digest, SeesRunsOfZerosAndOnes) {
+TEST(Digest, DistinguishesRunsOfZerosAndOnes) {
   const std::vector<std::byte> zeros(600, std::byte{0});
   const std::vector<std::byte> ones(600, std::byte{0xFF});
   EXPECT_NE(digest_of(zeros), digest_of(ones));

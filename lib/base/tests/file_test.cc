@@ -1,4 +1,4 @@
-// Files: whole reads and writes, and errors that name the path.
+// Files: complete reads and writes, and errors that contain the path.
 #include "fp8/base/file.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(Checked, ThrowsInsteadOfWrapping) {
   EXPECT_EQ(error_of([] { checked_product(std::array<std::int64_t, 1>{-1}, "s"); }), "s: negative extent");
 }
 
-TEST(File, NobodyIsWaitedForWhereAFileShouldBe) {
+TEST(File, AppendDoesNotWaitForTheReaderOfAPipe) {
   const TemporaryFolder folder;
   const std::string pipe = folder.at("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -129,7 +129,7 @@ TEST(File, TemporaryHasNoName) {
   ASSERT_EQ(::unsetenv("TMPDIR"), 0);
 }
 
-TEST(Input, IsReadPieceByPieceFromWhereItIs) {
+TEST(Input, IsReadPieceByPieceFromTheFilePosition) {
   const TemporaryFolder folder;
   write_file(folder.at("f"), "abcdefg");
   const File f = File::open_read(folder.at("f"));

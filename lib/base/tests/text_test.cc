@@ -1,4 +1,4 @@
-// Text: what is shown, what is read as a number, what a glob matches.
+// Text: display, parsing of numbers, globs.
 #include "fp8/base/text.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,15 @@
 
 namespace fp8 {
 namespace {
+
+TEST(Excerpt, CutsBetweenCharacters) {
+  EXPECT_EQ(excerpt("short"), "short");
+  EXPECT_EQ(excerpt(std::string(80, 'a')), std::string(80, 'a'));
+  EXPECT_EQ(excerpt(std::string(81, 'a')), std::string(80, 'a') + "...");
+  EXPECT_EQ(excerpt("ab\u00e9cd", 3), "ab...");
+  EXPECT_EQ(excerpt("ab\u00e9cd", 4), "ab\u00e9...");
+  EXPECT_EQ(excerpt("\x80\x80\x80", 2), "...");
+}
 
 TEST(TerminalSafe, KeepsTextAndEscapesTheRest) {
   EXPECT_EQ(terminal_safe(""), "");

@@ -1,4 +1,4 @@
-// Reading. A single file is treated as a folder of one shard whose table is made from the file, so that everything
+// Reading. A single file is treated as a folder of one shard whose table is computed from the file, so that the code
 // after open() is the same for both.
 #include "fp8/ckpt/checkpoint.h"
 
@@ -27,15 +27,17 @@ bool is_document(std::string_view name) {
   return name == "config" || name == "train" || name == "provenance" || name == "tokenizer";
 }
 
-// The meta of a dataset, its shape as in the file.
+// The metadata of a dataset, with its shape in the file. Earlier programs wrote the attribute `precision` as `fate`.
 TensorMeta meta_of(const h5::Entry& entry) {
+  const bool renamed = entry.attributes.contains("precision");
   TensorMeta meta{entry.name,
                   entry.dtype,
                   entry.shape,
-                  h5::text_or_empty(entry.attributes, "fate"),
+                  h5::text_or_empty(entry.attributes, renamed ? "precision" : "fate"),
                   h5::text_or_empty(entry.attributes, "reason"),
                   entry.attributes};
-  for (const char* key : {"dtype", "digest", "fate", "reason", "offset", "global_shape"}) meta.attributes.erase(key);
+  for (const char* key : {"dtype", "digest", "precision", "fate", "reason", "offset", "global_shape"})
+    meta.attributes.erase(key);
   return meta;
 }
 
@@ -47,7 +49,7 @@ std::int64_t integer_attribute(const h5::Reader& file, std::string_view key) {
   return *value;
 }
 
-// Attributes of the root that every file carries.
+// Checks the root attributes that every file has.
 Kind check_root(const h5::Reader& file) {
   const h5::Attributes& root = file.group("");
   if (h5::text_or_empty(root, "format") != h5::kCheckpointMagic)
@@ -62,7 +64,7 @@ Manifest manifest_of(const h5::Reader& file) {
   Manifest manifest;
   manifest.kind = check_root(file);
   if (file.group("").contains("rank"))
-    throw Error(file.path() + ": is one rank's part of a checkpoint; name the folder it lies in");
+    throw Error(file.path() + ": is one rank's shard of a checkpoint; give the folder that contains it");
   manifest.files.push_back({file.file_bytes(), file.stated_digest()});
   for (const h5::Entry& entry : file.list()) {
     if (is_document(entry.name)) continue;
@@ -114,10 +116,10 @@ void Checkpoint::State::check_shard(std::size_t i, const h5::Reader& reader) con
   const FileFact& fact = manifest.files[i];
   if (reader.file_bytes() != fact.bytes || reader.stated_digest() != fact.digest)
     throw Error(reader.path() + ": is not the file that the manifest describes (of another step or rank)");
-  if (check_root(reader) != manifest.kind) throw Error(reader.path() + ": its kind is not that of the manifest");
+  if (check_root(reader) != manifest.kind) throw Error(reader.path() + ": its kind differs from the manifest");
   if (integer_attribute(reader, "rank") != static_cast<std::int64_t>(i) ||
       integer_attribute(reader, "world") != static_cast<std::int64_t>(manifest.files.size()))
-    throw Error(reader.path() + ": its rank or world is not that of its name");
+    throw Error(reader.path() + ": its rank or world differs from its name");
   for (const auto& [tensor, block] : by_file[i])
     check_block(reader, manifest.tensors[tensor].meta, manifest.tensors[tensor].blocks[block]);
   const auto held = static_cast<std::size_t>(std::count_if(reader.list().begin(), reader.list().end(),
@@ -138,7 +140,7 @@ void Checkpoint::State::check_block(const h5::Reader& reader, const TensorMeta& 
     return it != entry.attributes.end() && it->second == h5::AttributeValue(expected);
   };
   if (entry.dtype != meta.dtype || entry.shape != shape || !has("offset", offset) || !has("global_shape", meta.shape))
-    throw Error(reader.path() + ": /" + meta.name + ": its dtype, shape or place is not that of the manifest");
+    throw Error(reader.path() + ": /" + meta.name + ": its dtype, shape or rows differ from the manifest");
 }
 
 json::Value Checkpoint::State::document(std::string_view name, bool required) const {
@@ -214,6 +216,11 @@ std::optional<std::string> Checkpoint::tokenizer() const {
   return reader.read_text("tokenizer", kMaxTokenizer);
 }
 
+std::optional<std::string> Checkpoint::tokenizer_id() const {
+  std::string id = h5::text_or_empty(state_->file(0).group(""), "tokenizer");
+  return id.empty() ? std::nullopt : std::optional(std::move(id));
+}
+
 const std::vector<TensorMeta>& Checkpoint::tensors() const { return state_->metas; }
 
 std::vector<TensorMeta> Checkpoint::tensors(std::string_view prefix) const {
@@ -248,7 +255,7 @@ void Checkpoint::read_rows(std::string_view name, std::int64_t begin, std::int64
     throw Error(here + "has no rows " + std::to_string(begin) + " to " + std::to_string(end));
   const std::uint64_t row = tensor.meta.row_bytes();
   if (out.size() != static_cast<std::uint64_t>(end - begin) * row)
-    throw Error(here + "read of another size than its rows have");
+    throw Error(here + "buffer size differs from the size of its rows");
   for (const BlockPlace& b : tensor.blocks) {
     const std::int64_t first = std::max(begin, b.begin);
     const std::int64_t last = std::min(end, b.end);
@@ -269,7 +276,7 @@ void Checkpoint::read_rows_as_f32(std::string_view name, std::int64_t begin, std
   if (begin < 0 || end < begin || end > meta.rows())
     throw Error(here + "has no rows " + std::to_string(begin) + " to " + std::to_string(end));
   if (out.size() != static_cast<std::uint64_t>(end - begin) * row)
-    throw Error(here + "read of another size than its rows have");
+    throw Error(here + "buffer size differs from the size of its rows");
   const auto step =
       static_cast<std::int64_t>(std::max<std::uint64_t>(1, kPiece / std::max<std::uint64_t>(1, row_bytes)));
   std::vector<std::byte> buffer;
@@ -297,7 +304,7 @@ void Checkpoint::verify_file(std::size_t i, const Destination& destination) cons
     const auto b = std::find_if(tensor.blocks.begin(), tensor.blocks.end(), [&](const auto& x) { return x.file == i; });
     return b == tensor.blocks.end() ? std::span<std::byte>() : destination(tensor.meta, b->begin, b->end);
   };
-  const h5::UserBlock block = h5::verify_file(file_path(i), h5::kCheckpointMagic, place_of);
+  const h5::UserBlock block = h5::verify_file(file_path(i), h5::kCheckpointMagic, place_of, values_of);
   if (block.digest != state_->manifest.files.at(i).digest) throw Error(file_path(i) + ": changed while it was read");
 }
 

@@ -1,4 +1,4 @@
-// The commit of a folder: entries of all ranks become one manifest, then one rename makes the folder a checkpoint.
+// The commit of a folder: the entries of all ranks become one manifest, then one rename makes the folder a checkpoint.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -9,6 +9,7 @@
 #include <map>
 
 #include "fp8/base/checked.h"
+#include "fp8/base/digest.h"
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
 #include "fp8/ckpt/checkpoint.h"
@@ -18,7 +19,7 @@
 namespace fp8::ckpt {
 namespace {
 
-// Ranks in the order of their numbers; throws unless there is exactly one entry for each.
+// Entries ordered by rank; throws unless there is exactly one per rank.
 std::vector<const FileEntry*> by_rank(const std::vector<FileEntry>& entries, const std::string& what) {
   const auto world = static_cast<std::int64_t>(entries.size());
   std::vector<const FileEntry*> sorted;
@@ -41,7 +42,8 @@ Manifest manifest_of(Kind kind, const json::Value& mesh, const std::vector<FileE
     manifest.files.push_back({entry->bytes, entry->digest});
     for (const Block& b : entry->blocks) {
       TensorPlaces& places = tensors.try_emplace(b.tensor.name, TensorPlaces{b.tensor, {}}).first->second;
-      if (places.meta != b.tensor) throw Error(what + ": /" + b.tensor.name + ": ranks disagree on what it is");
+      if (places.meta != b.tensor)
+        throw Error(what + ": /" + b.tensor.name + ": ranks disagree on its dtype, shape or attributes");
       places.blocks.push_back({file, b.begin, b.end});
     }
   }
@@ -54,7 +56,7 @@ Manifest manifest_of(Kind kind, const json::Value& mesh, const std::vector<FileE
   return manifest;
 }
 
-// Puts `temporary` in the place of the folder `final_path` and removes what was there.
+// Replaces the folder `final_path` by `temporary` and removes the old one.
 void replace_folder(const std::string& temporary, const std::string& final_path) {
   if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
     fsync_directory(parent_directory(final_path));
@@ -62,7 +64,7 @@ void replace_folder(const std::string& temporary, const std::string& final_path)
     return;
   }
   if (errno != ENOSYS && errno != EINVAL) throw_errno(final_path, "cannot replace", errno);
-  const std::string old = final_path + ".old.tmp";  // a file system that cannot exchange names
+  const std::string old = final_path + ".old.tmp";  // for a file system that cannot exchange names
   remove_tree(old);
   if (rename(final_path.c_str(), old.c_str()) != 0) throw_errno(final_path, "cannot replace", errno);
   commit_directory(temporary, final_path);
@@ -82,7 +84,7 @@ void check_space(const std::string& folder, std::uint64_t bytes) {
   const std::uint64_t free = free_space(folder);
   if (free < bytes)
     throw Error(folder + ": " + human_bytes(bytes) + " needed, " + human_bytes(free) +
-                " free: remove something or choose another --out");
+                " free: free some space, or write to another file system");
 }
 
 void commit_folder(const std::string& temporary, const std::string& final_path, Kind kind, const json::Value& mesh,
@@ -91,8 +93,10 @@ void commit_folder(const std::string& temporary, const std::string& final_path, 
   File file = File::create_exclusive(temporary + "/" + std::string(kManifestName));
   file.write_all(text);
   file.sync();
+  drop_page_cache(file.fd());
   file.close();
-  Checkpoint::open(temporary);  // manifest and documents read back
+  if (Checkpoint::open(temporary).digest() != digest_of(std::as_bytes(std::span(text))).hex())
+    throw Error(file.path() + ": reads back differently than written");
   fsync_directory(temporary);
   std::error_code ignored;
   if (std::filesystem::is_directory(final_path, ignored)) return replace_folder(temporary, final_path);

@@ -1,4 +1,4 @@
-// The manifest's text and its checks. One file or tensor a line, so that a person and diff can read it.
+// Text and checks of the manifest. One file or tensor per line, readable for people and diff.
 #include "manifest.h"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ std::vector<FileFact> files_from_json(const json::Array& array, const std::strin
     FileFact file;
     file.bytes = checked_cast<std::uint64_t>(object.get_int("bytes", path), path + ": " + expected + ": bytes");
     file.digest = object.get_string("digest", path);
-    if (!Digest::from_hex(file.digest)) throw Error(path + ": " + expected + ": its digest is not one");
+    if (!Digest::from_hex(file.digest)) throw Error(path + ": " + expected + ": its digest is invalid");
     files.push_back(std::move(file));
   }
   return files;
@@ -76,13 +76,13 @@ TensorPlaces places_from_json(const json::Object& object, const std::string& pat
   for (const json::Value& value : object.get_array("blocks", path)) {
     const std::vector<std::int64_t> block = integers(value.as_array());
     if (block.size() != 3)
-      throw Error(path + ": " + tensor.meta.name + ": a block is [file, first row, behind the last row]");
+      throw Error(path + ": " + tensor.meta.name + ": a block must be [file, first row, one past the last row]");
     tensor.blocks.push_back({checked_cast<std::size_t>(block[0], path), block[1], block[2]});
   }
   return tensor;
 }
 
-// Takes the text apart at `self`, whose digest must be right; returns it without that member.
+// Splits the text at `self`, whose digest must match; returns the text without that member.
 std::string_view check_self(std::string_view text, const std::string& path) {
   const std::string damaged = path + ": damaged: ";
   if (text.size() <= kSelfBytes || !text.ends_with(kSelfTail))
@@ -128,7 +128,7 @@ json::Object tensor_to_json(const TensorMeta& meta) {
   object.set("name", meta.name);
   object.set("dtype", dtype::name_of(meta.dtype));
   object.set("shape", integers(meta.shape));
-  if (!meta.fate.empty()) object.set("fate", meta.fate);
+  if (!meta.fate.empty()) object.set("precision", meta.fate);
   if (!meta.reason.empty()) object.set("reason", meta.reason);
   if (meta.attributes.empty()) return object;
   json::Object attributes;
@@ -147,7 +147,7 @@ TensorMeta tensor_from_json(const json::Object& object, const std::string& what)
   meta.shape = integers(object.get_array("shape", what));
   if (meta.shape.size() > h5::kMaxRank) throw Error(what + ": " + meta.name + ": has too many dimensions");
   meta.bytes();  // throws where shape or size overflow
-  meta.fate = object.get_string_or("fate", "", what);
+  meta.fate = object.get_string_or(object.contains("precision") ? "precision" : "fate", "", what);
   meta.reason = object.get_string_or("reason", "", what);
   if (const json::Value* attributes = object.find("attributes"); attributes != nullptr)
     for (const auto& [key, value] : attributes->as_object()) meta.attributes.emplace(key, attribute_from_json(value));
@@ -185,7 +185,7 @@ std::string format_manifest(const Manifest& manifest) {
   head.set("world", manifest.files.size());
   head.set("mesh", manifest.mesh);
   std::string text = json::dump(head);
-  text.pop_back();  // the object goes on
+  text.pop_back();  // more members follow
   text += ",\n\"files\":[";
   for (std::size_t i = 0; i < manifest.files.size(); ++i)
     text.append(i == 0 ? "\n" : ",\n").append(json::dump(file_to_json(i, manifest.files.size(), manifest.files[i])));

@@ -1,5 +1,5 @@
-/// manifest.json: which files make a checkpoint, and which rows of which tensor each holds. Its last member `self` is
-/// the digest of all bytes before that member; only a closing brace and a newline follow. Private to the crate.
+/// manifest.json: the files of a checkpoint, and the rows of each tensor in each file. Its last member `self` is the
+/// digest of all bytes before that member; only a closing brace and a newline follow. Private to the crate.
 #pragma once
 
 #include "fp8/ckpt/tensor_meta.h"
@@ -13,26 +13,26 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 /// `rank-%05d-of-%05d.h5`.
 std::string shard_name(std::int64_t rank, std::int64_t world);
 
-/// Rows [begin, end) of a tensor lie in file `file`.
+/// Rows [begin, end) of a tensor are in file `file`.
 struct BlockPlace {
   std::size_t file = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 
-/// A file as the manifest states it.
+/// A file of the manifest.
 struct FileFact {
   std::uint64_t bytes = 0;
   std::string digest;
 };
 
-/// A tensor and where its rows are.
+/// A tensor and the location of its rows.
 struct TensorPlaces {
   TensorMeta meta;
   std::vector<BlockPlace> blocks;  ///< by row, covering each exactly once
 };
 
-/// The whole table. A single-file checkpoint has one too, made from the file.
+/// The whole table. For a single-file checkpoint it is computed from the file.
 struct Manifest {
   Kind kind = Kind::model;
   json::Value mesh;
@@ -48,7 +48,7 @@ std::string format_manifest(const Manifest& manifest);
 /// Inverse of format_manifest; checks `self` first, then everything else.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 
-/// Name, dtype, shape, fate, reason and attributes as an object.
+/// Name, dtype, shape, compute precision, reason and attributes as an object.
 json::Object tensor_to_json(const TensorMeta& meta);
 /// Inverse of tensor_to_json; other members are ignored.
 TensorMeta tensor_from_json(const json::Object& object, const std::string& what);

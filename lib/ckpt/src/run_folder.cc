@@ -1,5 +1,5 @@
-// The folder of a run: listing, choosing, pruning. Names decide what is a checkpoint; verify() decides what is a good
-// one.
+// The folder of a run: listing, selecting, pruning. The name identifies a checkpoint; verify() decides whether it is
+// valid.
 #include "fp8/ckpt/run_folder.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".tmp";
 
-// Names of the folders in `run`, sorted; none when there is no such folder.
+// Names of the folders in `run`, sorted; empty if `run` does not exist.
 std::vector<std::string> folders_in(const std::string& run) {
   std::vector<std::string> names;
   std::error_code error;
@@ -48,7 +48,7 @@ Counters counters_of(const Checkpoint& checkpoint) {
     throw Error(what + ": " + std::to_string(c.updates) + " updates in " + std::to_string(c.step) + " steps");
   if (c.step == 0 ? c.tokens != 0 : c.tokens == 0 || c.tokens % c.step != 0)
     throw Error(what + ": " + std::to_string(c.tokens) + " tokens in " + std::to_string(c.step) +
-                " steps, which are of one size");
+                " steps of equal size");
   return c;
 }
 
@@ -63,7 +63,7 @@ std::optional<std::int64_t> parse_step_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string_view digits = name.substr(kPrefix.size());
   if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
-  // Leading zeros are part of the name, not of the number.
+  // Leading zeros belong to the name, not to the number.
   const std::size_t first = std::min(digits.find_first_not_of('0'), digits.empty() ? 0 : digits.size() - 1);
   const auto step = parse_int64(digits.substr(first));
   return step && step_name(*step) == name ? step : std::nullopt;
@@ -79,9 +79,9 @@ std::vector<StepFolder> list_steps(const std::string& run) {
 
 Checkpoint open_step(const StepFolder& folder) {
   Checkpoint checkpoint = Checkpoint::open(folder.path);
-  // One under the name of another step is whole, but not what its name says.
+  // A folder under another step's name is complete, but does not match its name.
   if (const std::int64_t held = counters_of(checkpoint).step; held != folder.step)
-    throw Error(folder.path + ": /train: is of step " + std::to_string(held) + ", which is not that of its name");
+    throw Error(folder.path + ": /train: step " + std::to_string(held) + " differs from the step in its name");
   return checkpoint;
 }
 
@@ -102,8 +102,8 @@ std::string passed_over(const std::string& path, const std::string& reason) {
   return path + ": damaged, trying an older one: " + reason;
 }
 
-std::string all_damaged(const std::string& run) {
-  return run + ": every checkpoint in it is damaged; move them away to start again";
+std::string all_damaged(const std::string& run, const std::string& reason) {
+  return run + ": every checkpoint in it is damaged; move them away to start again; the newest: " + reason;
 }
 
 std::vector<std::string> prune(const std::string& run, std::int64_t keep,

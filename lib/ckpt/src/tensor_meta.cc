@@ -1,4 +1,4 @@
-// Names and sizes; no file is touched here.
+// Names and sizes; no file access.
 #include "fp8/ckpt/tensor_meta.h"
 
 #include <algorithm>
@@ -19,13 +19,18 @@ std::string_view name_of(Kind kind) { return kKinds.at(static_cast<std::size_t>(
 Kind parse_kind(std::string_view name, const std::string& what) {
   const auto* it = std::find(kKinds.begin(), kKinds.end(), name);
   if (it == kKinds.end())
-    throw Error(what + ": unknown kind \"" + terminal_safe(name) + "\" (model, quantized or training)");
+    throw Error(what + ": unknown kind \"" + terminal_safe(excerpt(name)) + "\" (model, quantized or training)");
   return static_cast<Kind>(it - kKinds.begin());
 }
 
 bool is_known_section(std::string_view name) {
   constexpr std::array<std::string_view, 5> kSections = {kWeights, kScales, kMomentM, kMomentV, kFp8};
   return std::any_of(kSections.begin(), kSections.end(), [&](std::string_view s) { return name.starts_with(s); });
+}
+
+h5::Values values_of(std::string_view name) {
+  if (name.starts_with(kMomentV) || name.starts_with(kScales)) return h5::Values::finite_unsigned;
+  return is_known_section(name) ? h5::Values::finite : h5::Values::any;
 }
 
 std::uint64_t TensorMeta::bytes() const {

@@ -1,5 +1,5 @@
-// Writing one HDF5 file of a checkpoint: the single file, or one rank's shard. The two differ in their root attributes,
-// in the place attributes of blocks, and in how they are committed.
+// Writes one HDF5 file of a checkpoint: the single file, or one rank's shard. They differ in root attributes, in the
+// position attributes of blocks, and in the commit.
 #include "fp8/ckpt/writer.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace fp8::ckpt {
 namespace {
 
-h5::Writer start(const std::string& path, Kind kind) {
-  h5::Writer writer(path, h5::kCheckpointMagic);
+h5::Writer start(const std::string& path, Kind kind, bool exclusive) {
+  h5::Writer writer(path, h5::kCheckpointMagic, exclusive);
   writer.attribute("", "format", std::string(h5::kCheckpointMagic));
   writer.attribute("", "version", kVersion);
   writer.attribute("", "kind", std::string(name_of(kind)));
@@ -29,9 +29,17 @@ void write_document(h5::Writer& writer, const std::string& name, const json::Val
   writer.text(name, json::dump(value));
 }
 
+// Reports the invalid tensors of a finished file.
+void report(const h5::Writer& writer, const std::string& path, const InvalidTensor& invalid) {
+  for (const std::string& reason : writer.invalid()) {
+    if (!invalid) throw Error(path + ": " + reason);
+    invalid(path + ": " + reason);
+  }
+}
+
 h5::Attributes attributes_of(const TensorMeta& meta) {
   h5::Attributes attributes = meta.attributes;
-  if (!meta.fate.empty()) attributes.insert_or_assign("fate", meta.fate);
+  if (!meta.fate.empty()) attributes.insert_or_assign("precision", meta.fate);
   if (!meta.reason.empty()) attributes.insert_or_assign("reason", meta.reason);
   return attributes;
 }
@@ -41,7 +49,7 @@ h5::Attributes attributes_of(const TensorMeta& meta) {
 struct ModelWriter::State {
   AtomicFile file;
   h5::Writer writer;
-  State(const std::string& path, Kind kind, bool force) : file(path, force), writer(start(file.path(), kind)) {}
+  State(const std::string& path, Kind kind, bool force) : file(path, force), writer(start(file.path(), kind, false)) {}
 };
 
 ModelWriter::ModelWriter(const std::string& path, Kind kind, bool force)
@@ -54,9 +62,10 @@ void ModelWriter::document(const std::string& name, const json::Value& value) {
   write_document(state_->writer, name, value);
 }
 void ModelWriter::tokenizer(std::string_view text) { state_->writer.text("tokenizer", text); }
+void ModelWriter::tokenizer_id(const std::string& id) { state_->writer.attribute("", "tokenizer", id); }
 
 void ModelWriter::begin_tensor(const TensorMeta& meta) {
-  state_->writer.begin_dataset(meta.name, meta.dtype, meta.shape, attributes_of(meta));
+  state_->writer.begin_dataset(meta.name, meta.dtype, meta.shape, attributes_of(meta), values_of(meta.name));
 }
 
 void ModelWriter::write(std::span<const std::byte> bytes) { state_->writer.write(bytes); }
@@ -68,9 +77,10 @@ void ModelWriter::tensor(const TensorMeta& meta, std::span<const std::byte> byte
   end_tensor();
 }
 
-void ModelWriter::commit() {
+void ModelWriter::commit(const InvalidTensor& invalid) {
   state_->writer.finish();
-  Checkpoint::open(state_->file.path());  // documents are there and read back
+  report(state_->writer, state_->file.target(), invalid);
+  Checkpoint::open(state_->file.path());  // checks that all documents exist and can be read
   state_->file.commit();
 }
 
@@ -80,7 +90,7 @@ struct ShardWriter::State {
   FileEntry entry;
   h5::Writer writer;
   State(const std::string& in, std::int64_t of_rank, std::int64_t world, Kind kind)
-      : folder(in), rank(of_rank), entry{shard_name(of_rank, world), 0, {}, {}}, writer(start(path(), kind)) {
+      : folder(in), rank(of_rank), entry{shard_name(of_rank, world), 0, {}, {}}, writer(start(path(), kind, true)) {
     writer.attribute("", "rank", of_rank);
     writer.attribute("", "world", world);
   }
@@ -103,6 +113,11 @@ void ShardWriter::tokenizer(std::string_view text) {
   state_->writer.text("tokenizer", text);
 }
 
+void ShardWriter::tokenizer_id(const std::string& id) {
+  if (state_->rank != 0) throw Error(state_->path() + ": documents belong to rank 0");
+  state_->writer.attribute("", "tokenizer", id);
+}
+
 void ShardWriter::begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end) {
   if (begin < 0 || end <= begin || end > meta.rows())
     throw Error(state_->path() + ": /" + meta.name + ": has no rows " + std::to_string(begin) + " to " +
@@ -116,7 +131,7 @@ void ShardWriter::begin_tensor(const TensorMeta& meta, std::int64_t begin, std::
   }
   attributes.insert_or_assign("offset", offset);
   attributes.insert_or_assign("global_shape", meta.shape);
-  state_->writer.begin_dataset(meta.name, meta.dtype, shape, attributes);
+  state_->writer.begin_dataset(meta.name, meta.dtype, shape, attributes, values_of(meta.name));
   state_->entry.blocks.push_back({meta, begin, end});
 }
 
@@ -131,9 +146,10 @@ void ShardWriter::tensor(const TensorMeta& meta, std::int64_t begin, std::int64_
   end_tensor();
 }
 
-FileEntry ShardWriter::finish() {
+FileEntry ShardWriter::finish(const InvalidTensor& invalid) {
   State& s = *state_;
   s.entry.digest = s.writer.finish();
+  report(s.writer, s.path(), invalid);
   s.entry.bytes = File::open_read(s.path()).size();
   return s.entry;
 }
@@ -152,6 +168,11 @@ void copy_tensor(const Checkpoint& source, const std::string& name, ModelWriter&
     target.write(buffer);
   }
   target.end_tensor();
+}
+
+void copy_tokenizer(const Checkpoint& source, ModelWriter& target) {
+  if (const std::optional<std::string> text = source.tokenizer()) target.tokenizer(*text);
+  if (const std::optional<std::string> id = source.tokenizer_id()) target.tokenizer_id(*id);
 }
 
 void copy_unknown(const Checkpoint& source, ModelWriter& target) {

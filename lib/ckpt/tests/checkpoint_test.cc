@@ -1,4 +1,4 @@
-// Round trips: one file, folders by any number of ranks, and the equality of bytes between them.
+// Round trips: one file, folders of any number of ranks, and equality of bytes between them.
 #include <functional>
 #include <set>
 
@@ -41,7 +41,7 @@ TEST_F(Checkpoints, equal_content_is_equal_bytes) {
     EXPECT_EQ(read_file(at("step-00000001/") + name), read_file(at("step-00000002/") + name)) << name;
 }
 
-TEST_F(Checkpoints, a_digest_tells_what_differs_apart) {
+TEST_F(Checkpoints, a_digest_changes_with_the_content) {
   std::set<std::string> digests;
   const auto digest = [&](const std::string& name) {
     const std::string said = Checkpoint::open(at(name)).digest();
@@ -79,7 +79,7 @@ TEST_F(Checkpoints, any_number_of_ranks_reads_back_as_whole_tensors) {
   }
 }
 
-TEST_F(Checkpoints, verifying_leaves_the_blocks_that_are_wanted) {
+TEST_F(Checkpoints, verifying_copies_blocks_to_the_destination) {
   write_folder(at("step-00000002"), 2);
   const Checkpoint c = Checkpoint::open(at("step-00000002"));
   for (const TensorMeta& meta : c.tensors()) {
@@ -108,7 +108,7 @@ TEST_F(Checkpoints, rows_across_files) {
     }
   }
   EXPECT_HOLDS(error_of([&] { c.read_rows(s.meta.name, 0, 8, {}); }), "has no rows 0 to 8");
-  EXPECT_HOLDS(error_of([&] { c.read_rows(s.meta.name, 0, 1, {}); }), "read of another size");
+  EXPECT_HOLDS(error_of([&] { c.read_rows(s.meta.name, 0, 1, {}); }), "buffer size differs");
   EXPECT_HOLDS(error_of([&] { c.read("weights/none", {}); }), "/weights/none: there is no such tensor");
 }
 
@@ -132,10 +132,10 @@ TEST_F(Checkpoints, rows_as_floats) {
   EXPECT_EQ(out, (std::vector<float>{-2, 3}));
   c.read_rows_as_f32("weights/c", 0, 2, out);
   EXPECT_EQ(out, (std::vector<float>{1, 256}));
-  EXPECT_HOLDS(error_of([&] { c.read_rows_as_f32("weights/a", 0, 2, out); }), "read of another size");
+  EXPECT_HOLDS(error_of([&] { c.read_rows_as_f32("weights/a", 0, 2, out); }), "buffer size differs");
 }
 
-// Saving on P, loading on Q and saving on P again gives the same bytes; so does merging a folder into one file.
+// Saving on P ranks, loading on Q and saving on P again gives the same bytes; so does merging a folder into one file.
 TEST_F(Checkpoints, resharding_keeps_every_byte) {
   const auto copy_folder = [&](const std::string& from, const std::string& to, std::int64_t world) {
     const Checkpoint source = Checkpoint::open(from);
@@ -179,7 +179,7 @@ TEST_F(Checkpoints, resharding_keeps_every_byte) {
   EXPECT_EQ(merged.at("lora/a").attributes, samples()[6].meta.attributes);
 }
 
-TEST_F(Checkpoints, file_entries_travel_as_json) {
+TEST_F(Checkpoints, file_entries_round_trip_as_json) {
   const std::string temporary = begin_folder(at("step-00000001"));
   const FileEntry entry = write_shard(temporary, 0, 2);
   const FileEntry back = file_entry_from_json(to_json(entry), "entry");
@@ -190,7 +190,7 @@ TEST_F(Checkpoints, file_entries_travel_as_json) {
   EXPECT_EQ(back.blocks[0].end, 4);
 }
 
-TEST_F(Checkpoints, a_single_file_appears_whole_or_not_at_all) {
+TEST_F(Checkpoints, a_single_file_appears_complete_or_not_at_all) {
   write_model(at("m.h5"));
   const std::string before = read_file(at("m.h5"));
   EXPECT_HOLDS(error_of([&] { write_model(at("m.h5")); }), "m.h5: exists");
@@ -217,7 +217,7 @@ TEST_F(Checkpoints, a_single_file_appears_whole_or_not_at_all) {
   EXPECT_EQ(Checkpoint::open(at("m.h5")).kind(), Kind::training);
 }
 
-TEST_F(Checkpoints, a_folder_needs_every_row_once) {
+TEST_F(Checkpoints, a_folder_must_have_every_row_once) {
   const std::string path = at("step-00000001");
   const auto commit = [&](const std::function<void(std::vector<FileEntry>&)>& change) {
     const std::string temporary = begin_folder(path);
@@ -229,7 +229,8 @@ TEST_F(Checkpoints, a_folder_needs_every_row_once) {
   EXPECT_HOLDS(commit([](auto& e) { e[1].blocks.erase(e[1].blocks.begin()); }),
                "weights/model.embed_tokens.weight: row 4 is in no block");
   EXPECT_HOLDS(commit([](auto& e) { e[1].blocks[0].begin = 3; }), "row 3 is in two blocks");
-  EXPECT_HOLDS(commit([](auto& e) { e[1].blocks[0].tensor.dtype = DType::u32; }), "ranks disagree on what it is");
+  EXPECT_HOLDS(commit([](auto& e) { e[1].blocks[0].tensor.dtype = DType::u32; }),
+               "ranks disagree on its dtype, shape or attributes");
   EXPECT_HOLDS(commit([](auto& e) { e[0].digest[0] = e[0].digest[0] == '0' ? '1' : '0'; }),
                "is not the file that the manifest describes");
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -246,9 +247,17 @@ TEST_F(Checkpoints, a_step_saved_again_replaces_the_folder) {
   EXPECT_FALSE(std::filesystem::exists(at("step-00000003.tmp")));
 }
 
-TEST_F(Checkpoints, space_is_checked_in_words) {
+TEST_F(Checkpoints, a_file_of_a_rank_has_one_writer) {
+  const std::string temporary = begin_folder(at("step-00000003"));
+  const ShardWriter first(temporary, 1, 2, Kind::training);
+  EXPECT_HOLDS(error_of([&] { const ShardWriter second(temporary, 1, 2, Kind::training); }),
+               "rank-00001-of-00002.h5: File exists");
+}
+
+TEST_F(Checkpoints, missing_space_is_an_error) {
   EXPECT_EQ(error_of([&] { check_space(at(""), 1); }), "no error");
   EXPECT_HOLDS(error_of([&] { check_space(at(""), std::uint64_t{1} << 62); }), "needed");
+  EXPECT_EQ(error_of([&] { check_space(at(""), std::uint64_t{1} << 62); }).find("--out"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Every class of damage is found, named, and never loaded as if it were good.
+// Every class of damage is found and named, and never loaded.
 #include <sys/stat.h>
 
 #include <functional>
@@ -20,7 +20,7 @@ class Damage : public FolderTest {
     return at(folder + "/rank-0000" + std::to_string(rank) + "-of-00002.h5");
   }
   std::string manifest() const { return at("a/manifest.json"); }
-  // Changes the manifest's text and gives it the digest it then needs.
+  // Changes the manifest's text and updates its digest.
   std::string with_manifest(const std::string& from, const std::string& to) {
     std::string text = read_file(manifest());
     const std::size_t place = text.find(from);
@@ -66,6 +66,11 @@ TEST_F(Damage, other_lengths) {
   EXPECT_HOLDS(verify_error(at("a")), "1 bytes after its end");
 }
 
+TEST_F(Damage, manifests_of_earlier_programs_name_the_precision_fate) {
+  EXPECT_EQ(with_manifest("\"precision\":\"bf16\"", "\"fate\":\"bf16\""), "no error");
+  EXPECT_EQ(Checkpoint::open(at("a")).at("weights/model.embed_tokens.weight").fate, "bf16");
+}
+
 TEST_F(Damage, swapped_missing_and_mixed_shards) {
   std::filesystem::rename(shard("a", 0), at("x"));
   EXPECT_HOLDS(verify_error(at("a")), "rank-00000-of-00002.h5");
@@ -76,10 +81,10 @@ TEST_F(Damage, swapped_missing_and_mixed_shards) {
   std::filesystem::rename(shard("a", 0), shard("a", 1));
   std::filesystem::rename(at("x"), shard("a", 0));
   EXPECT_EQ(verify_error(at("a")), "no error");
-  // Rank 0's file of another step: every tensor in it is good, the step in /train is not.
+  // Rank 0's file of another step: every tensor in it is valid, the step in /train differs.
   std::filesystem::copy_file(shard("b", 0), shard("a", 0), std::filesystem::copy_options::overwrite_existing);
   EXPECT_HOLDS(verify_error(at("a")), "rank-00000-of-00002.h5: is not the file that the manifest describes");
-  EXPECT_HOLDS(error_of([&] { Checkpoint::open(shard("b", 0)); }), "name the folder it lies in");
+  EXPECT_HOLDS(error_of([&] { Checkpoint::open(shard("b", 0)); }), "give the folder that contains it");
 }
 
 TEST_F(Damage, manifest_edits) {
@@ -97,15 +102,15 @@ TEST_F(Damage, manifest_edits) {
   }
   std::filesystem::remove(manifest());
   EXPECT_HOLDS(verify_error(at("a")), "not a checkpoint: it has no manifest.json");
-  ASSERT_EQ(::mkfifo(manifest().c_str(), 0600), 0);  // which nobody writes to
+  ASSERT_EQ(::mkfifo(manifest().c_str(), 0600), 0);  // without a writer
   EXPECT_EQ(verify_error(at("a")), manifest() + ": not a regular file");
 }
 
-TEST_F(Damage, manifests_that_lie) {
+TEST_F(Damage, manifests_with_a_wrong_world) {
   EXPECT_HOLDS(with_manifest("\"world\":2", "\"world\":3"), "world is not the number of files");
 }
 
-TEST_F(Damage, manifests_that_name_other_files) {
+TEST_F(Damage, manifests_with_other_file_names) {
   EXPECT_HOLDS(with_manifest("rank-00001-of-00002.h5", "../../../etc/passwd"),
                "file 1 is not named rank-00001-of-00002.h5");
 }
@@ -117,7 +122,7 @@ TEST_F(Damage, manifests_of_another_version) {
 
 TEST_F(Damage, manifests_with_rows_moved) {
   EXPECT_HOLDS(with_manifest("[0,0,4],[1,4,7]", "[0,0,3],[1,3,7]"),
-               "its dtype, shape or place is not that of the manifest");
+               "its dtype, shape or rows differ from the manifest");
 }
 
 TEST_F(Damage, manifests_with_rows_missing) {
@@ -132,7 +137,7 @@ TEST_F(Damage, manifests_with_wrong_types) {
   EXPECT_HOLDS(with_manifest("\"shape\":[7,4]", "\"shape\":[7,\"4\"]"), "manifest.json: ");
 }
 
-TEST_F(Damage, manifests_that_forget_a_tensor) {
+TEST_F(Damage, manifests_without_one_tensor) {
   std::string text = read_file(manifest());
   const std::size_t begin = text.find("{\"name\":\"lora/a\"");
   const std::size_t end = text.find('\n', begin) + 1;

@@ -1,4 +1,4 @@
-/// A small checkpoint to write into the folder of a test, whole or by any number of ranks.
+/// A small checkpoint, written into a test's folder as one file or by any number of ranks.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using test::FolderTest;
 using test::read_file;
 using test::write_file;
 
-/// The message of opening and verifying `path`.
+/// The error of opening and verifying `path`.
 inline std::string verify_error(const std::string& path) {
   return error_of([&] { Checkpoint::open(path).verify(); });
 }
@@ -38,8 +38,8 @@ inline Sample sample(const std::string& name, DType dtype, std::vector<std::int6
   return s;
 }
 
-/// Every kind of tensor a checkpoint may hold: several dtypes and ranks, a scalar, an empty one, one of an unknown
-/// section. Another `run`, 0 to 7, has other bytes.
+/// Every kind of tensor in a checkpoint: several dtypes and ranks, a scalar, an empty one, one of an unknown section.
+/// Each `run`, 0 to 7, has different bytes.
 inline std::vector<Sample> samples(unsigned run = 0) {
   std::vector<Sample> all = {sample("weights/model.embed_tokens.weight", DType::f32, {7, 4}, "bf16", "not a linear"),
                              sample("weights/model.layers.0.self_attn.q_proj.weight", DType::bf16, {5, 6}, "fp8"),
@@ -76,12 +76,12 @@ inline void write_model(const std::string& path, Kind kind = Kind::model, bool f
   w.commit();
 }
 
-/// First row of `rank` when `rows` are dealt as evenly as it goes.
+/// First row of `rank` when `rows` are divided as evenly as possible.
 inline std::int64_t first_row(std::int64_t rows, std::int64_t rank, std::int64_t world) {
   return rows / world * rank + std::min(rank, rows % world);
 }
 
-/// What rank `rank` of `world` writes into `temporary`.
+/// Writes the shard of rank `rank` of `world` into `temporary`.
 inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, std::int64_t world, std::int64_t step = 3,
                              unsigned run = 0) {
   ShardWriter w(temporary, rank, world, Kind::training);
@@ -107,7 +107,7 @@ inline void write_folder(const std::string& path, std::int64_t world, std::int64
   commit_folder(temporary, path, Kind::training, json::object({{"dp_shard", world}}), entries);
 }
 
-/// Every byte of every tensor is as written.
+/// Expects every byte of every tensor as written.
 inline void expect_samples(const Checkpoint& c) {
   for (const Sample& s : samples()) {
     if (c.is_folder() && s.meta.rows() == 0) continue;  // a folder holds no tensor without rows

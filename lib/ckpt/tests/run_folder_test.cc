@@ -1,4 +1,4 @@
-// Which checkpoints a run has, which is the newest good one, which may go.
+// Checkpoints of a run: the list, the newest valid one, pruning.
 
 #include "fixture.h"
 #include "fp8/json/json.h"
@@ -8,7 +8,7 @@ namespace {
 
 using RunFolder = FolderTest;
 
-TEST(StepName, there_and_back) {
+TEST(StepName, round_trips) {
   EXPECT_EQ(step_name(1000), "step-00001000");
   EXPECT_EQ(step_name(123456789), "step-123456789");
   for (const std::int64_t step : {0, 1, 99999999, 100000000}) EXPECT_EQ(parse_step_name(step_name(step)), step);
@@ -17,7 +17,7 @@ TEST(StepName, there_and_back) {
     EXPECT_EQ(parse_step_name(name), std::nullopt) << name;
 }
 
-TEST_F(RunFolder, newest_first_and_nothing_else) {
+TEST_F(RunFolder, lists_steps_only_newest_first) {
   EXPECT_TRUE(list_steps(at("none")).empty());
   for (const char* name : {"step-00000002", "step-00000010", "step-100000000", "step-00000011.tmp", "other"})
     std::filesystem::create_directory(at(name));
@@ -32,7 +32,7 @@ TEST_F(RunFolder, newest_first_and_nothing_else) {
   EXPECT_FALSE(std::filesystem::exists(at("step-00000011.tmp")));
 }
 
-TEST_F(RunFolder, the_newest_valid_one_is_taken_and_damage_is_told) {
+TEST_F(RunFolder, the_newest_valid_one_is_found_and_damage_is_reported) {
   for (const int step : {1, 2, 3}) write_folder(at(step_name(step)), 2, step);
   EXPECT_EQ(newest_valid(at(""))->step, 3);
   std::filesystem::remove(at("step-00000003/rank-00001-of-00002.h5"));
@@ -49,13 +49,13 @@ TEST_F(RunFolder, the_newest_valid_one_is_taken_and_damage_is_told) {
   told.clear();
   EXPECT_EQ(newest_valid(at(""), [&](const StepFolder&, const std::string& reason) { told.push_back(reason); }),
             std::nullopt);
-  EXPECT_HOLDS(told.at(0), "step-00000009: /train: is of step 1, which is not that of its name");
+  EXPECT_HOLDS(told.at(0), "step-00000009: /train: step 1 differs from the step in its name");
   std::filesystem::remove_all(at("step-00000009"));
   EXPECT_EQ(newest_valid(at("")), std::nullopt);
 }
 
-// Digests that are right say nothing about the numbers beneath them.
-TEST_F(RunFolder, forged_counters_are_refused_by_name) {
+// A valid digest does not imply valid counters.
+TEST_F(RunFolder, forged_counters_are_refused) {
   const auto refusal = [&](const std::string& train) {
     const std::string path = at("x.h5");
     ModelWriter w(path, Kind::training, true);
@@ -73,9 +73,9 @@ TEST_F(RunFolder, forged_counters_are_refused_by_name) {
   EXPECT_EQ(refusal(R"({"step":3,"updates":-1,"tokens":48})"), "updates is -1, which is below 0");
   EXPECT_EQ(refusal(R"({"step":3,"updates":2,"tokens":-48})"), "tokens is -48, which is below 0");
   EXPECT_EQ(refusal(R"({"step":3,"updates":4,"tokens":48})"), "4 updates in 3 steps");
-  EXPECT_EQ(refusal(R"({"step":3,"updates":3,"tokens":49})"), "49 tokens in 3 steps, which are of one size");
-  EXPECT_EQ(refusal(R"({"step":3,"updates":3,"tokens":0})"), "0 tokens in 3 steps, which are of one size");
-  EXPECT_EQ(refusal(R"({"step":0,"updates":0,"tokens":8})"), "8 tokens in 0 steps, which are of one size");
+  EXPECT_EQ(refusal(R"({"step":3,"updates":3,"tokens":49})"), "49 tokens in 3 steps of equal size");
+  EXPECT_EQ(refusal(R"({"step":3,"updates":3,"tokens":0})"), "0 tokens in 3 steps of equal size");
+  EXPECT_EQ(refusal(R"({"step":0,"updates":0,"tokens":8})"), "8 tokens in 0 steps of equal size");
   EXPECT_HOLDS(refusal(R"({"step":3.0,"updates":3,"tokens":48})"), "\"step\"");
   EXPECT_HOLDS(refusal(R"({"step":3,"updates":1e300,"tokens":48})"), "\"updates\"");
   EXPECT_HOLDS(refusal(R"({"step":3,"updates":3,"tokens":99999999999999999999})"), "\"tokens\"");
@@ -83,7 +83,7 @@ TEST_F(RunFolder, forged_counters_are_refused_by_name) {
   EXPECT_HOLDS(refusal("[]"), "has no /train");
 }
 
-TEST_F(RunFolder, a_forged_step_is_passed_over) {
+TEST_F(RunFolder, a_forged_step_is_skipped) {
   for (const int step : {1, 2}) write_folder(at(step_name(step)), 2, step);
   write_folder(at("forged"), 2, -2);
   std::filesystem::remove_all(at("step-00000002"));

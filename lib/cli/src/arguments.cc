@@ -1,4 +1,4 @@
-// Values by name, whatever they came from: command line, config file, default.
+// Values by name, from the command line, a config file or the default.
 #include "fp8/cli/arguments.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace fp8::cli {
 namespace {
 
-// A config file's value as it would stand on the command line; `label` is for errors.
+// A config file's value as words of a command line; `label` is for errors.
 std::vector<std::string> words_of(const Flag& flag, const json::Value& value) {
   switch (flag.kind) {
     case Kind::toggle:
@@ -25,6 +25,9 @@ std::vector<std::string> words_of(const Flag& flag, const json::Value& value) {
       for (const json::Value& v : value.as_array()) words.push_back(v.as_string());
       return words;
     }
+    case Kind::interval:
+      if (value.is_int()) return {std::to_string(value.as_int())};
+      break;
     case Kind::text:
     case Kind::choice:
     case Kind::path:
@@ -47,6 +50,10 @@ json::Value value_for_config(const Flag& flag, const Arguments& arguments) {
       return arguments.has_value(flag.name) ? json::Value(arguments.integer(flag.name)) : json::Value();
     case Kind::real:
       return arguments.has_value(flag.name) ? json::Value(arguments.real(flag.name)) : json::Value();
+    case Kind::interval:
+      if (arguments.has_value(flag.name) && arguments.interval(flag.name).seconds == 0)
+        return arguments.interval(flag.name).count;
+      break;
     case Kind::text:
     case Kind::choice:
     case Kind::path:
@@ -104,7 +111,13 @@ bool Arguments::flag(std::string_view name) const {
 }
 
 std::string Arguments::text(std::string_view name) const {
-  return needed(name, {Kind::text, Kind::choice, Kind::path});
+  return needed(name, {Kind::text, Kind::choice, Kind::path, Kind::interval});
+}
+
+Interval Arguments::interval(std::string_view name) const {
+  const auto interval = parse_interval(needed(name, {Kind::interval}));
+  if (!interval) throw std::logic_error("the default of --" + std::string(name) + " is no interval");
+  return *interval;
 }
 
 std::int64_t Arguments::integer(std::string_view name) const {
@@ -150,10 +163,10 @@ void parse_config(const Command& command, const json::Value& config, Arguments& 
     throw Error(name + ": expected an object of flags, found " + std::string(json::type_name(config.type())));
   }
   for (const auto& [key, value] : config.as_object()) {
-    const std::string label = name + ": \"" + key + "\"";
+    const std::string label = name + ": \"" + excerpt(key) + "\"";
     const Flag* flag = find_flag(command.flags, key);
     if (flag == nullptr) throw Error(label + ": unknown name");
-    if (!flag->in_config) throw Error(label + ": belongs on the command line");
+    if (!flag->in_config) throw Error(label + ": can be set only on the command line");
     if (value.is_null()) continue;
     Arguments::Given given{.values = {}, .by_user = false};
     try {

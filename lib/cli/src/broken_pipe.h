@@ -1,5 +1,5 @@
-/// How Output tells run() that the reader of standard output went away. Not a std::exception, so that no handler of
-/// errors on the way takes it for one.
+/// Signals from Output to run() that the reader of standard output has closed the pipe. Not a std::exception, so that
+/// no error handler in between catches it.
 #pragma once
 
 namespace fp8::cli {

@@ -1,4 +1,4 @@
-// Flag tables: the common rows, and what makes a value legal.
+// Flag tables: common flags and checks of values.
 #include "fp8/cli/command.h"
 
 #include <algorithm>
@@ -34,6 +34,18 @@ bool offers_no(const Flag& flag) {
   return on_by_default(flag) || (flag.kind == Kind::toggle && flag.default_text == "auto");
 }
 
+std::optional<Interval> parse_interval(std::string_view text) {
+  constexpr std::int64_t kMost = 1'000'000'000'000;
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto number = parse_int64(text.substr(0, digits));
+  const std::string_view unit = text.substr(digits);
+  if (!number || *number > kMost) return std::nullopt;
+  if (unit.empty()) return Interval{*number, 0};
+  const std::int64_t seconds = unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (*number * seconds == 0) return std::nullopt;
+  return Interval{0, *number * seconds};
+}
+
 void check_value(const Flag& flag, const std::string& value, const std::string& label) {
   const std::string quoted = "'" + value + "'";
   if (flag.kind == Kind::integer) {
@@ -44,6 +56,9 @@ void check_value(const Flag& flag, const std::string& value, const std::string& 
     const auto number = parse_double(value);
     if (!number) throw Error(label + ": " + quoted + " is not a number");
     check_range(flag, *number, value, label);
+  } else if (flag.kind == Kind::interval) {
+    if (!parse_interval(value))
+      throw Error(label + ": " + quoted + " is neither a whole number nor a time, as 90s, 30m or 2h");
   } else if (flag.kind == Kind::choice &&
              std::find(flag.choices.begin(), flag.choices.end(), value) == flag.choices.end()) {
     std::string all;
@@ -57,9 +72,9 @@ void check_value(const Flag& flag, const std::string& value, const std::string& 
 Command with_common(Command command) {
   const std::vector<Flag> rows = {
       {.name = "help", .letter = 'h', .help = "print this help and exit"},
-      {.name = "version", .help = "print the version and those of the libraries, and exit"},
-      {.name = "quiet", .letter = 'q', .help = "no progress and no notes on standard error"},
-      {.name = "verbose", .letter = 'v', .help = "more on standard error"},
+      {.name = "version", .help = "print the versions of the tool and its libraries and exit"},
+      {.name = "quiet", .letter = 'q', .help = "print no progress and no notes"},
+      {.name = "verbose", .letter = 'v', .help = "print more details on standard error"},
       {.name = "completion",
        .kind = Kind::choice,
        .metavar = "SHELL",
@@ -80,11 +95,9 @@ Flag force_flag() { return common({.name = "force", .letter = 'f', .help = "repl
 
 Flag dry_run_flag() {
   return common(
-      {.name = "dry-run", .letter = 'n', .help = "check everything and say what would be done, write nothing"});
+      {.name = "dry-run", .letter = 'n', .help = "check everything, print what would be done, write nothing"});
 }
 
-Flag json_flag() {
-  return common({.name = "json", .help = "JSON Lines on standard output instead of text for people"});
-}
+Flag json_flag() { return common({.name = "json", .help = "print JSON Lines instead of text"}); }
 
 }  // namespace fp8::cli

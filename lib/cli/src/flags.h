@@ -1,8 +1,9 @@
-/// What parsing, help and completions ask of a flag. Private to this crate.
+/// Queries on flags for parsing, help and completions. Private to this crate.
 #pragma once
 
 #include <string>
 
+#include "fp8/cli/arguments.h"
 #include "fp8/cli/command.h"
 
 namespace fp8::cli {
@@ -10,11 +11,14 @@ namespace fp8::cli {
 /// The flag of that name, or nullptr.
 const Flag* find_flag(const std::vector<Flag>& flags, std::string_view name);
 
-/// Whether a toggle is on when nobody says otherwise.
+/// Whether a toggle is on by default.
 bool on_by_default(const Flag& flag);
 
-/// Whether the help and the completions offer `--no-name`: where a toggle is not off by default.
+/// Whether the help and the completions list `--no-name`: for toggles that are not off by default.
 bool offers_no(const Flag& flag);
+
+/// "100" as a count and "30m" as seconds; nothing for other text, a negative number or a time of 0.
+std::optional<Interval> parse_interval(std::string_view text);
 
 /// Throws Error `label: reason` unless `value` is legal for `flag`.
 void check_value(const Flag& flag, const std::string& value, const std::string& label);

@@ -1,4 +1,4 @@
-// Help and completions, made from the flag table alone.
+// Help and completions, generated from the flag table alone.
 #include <algorithm>
 #include <cctype>
 
@@ -8,9 +8,9 @@
 namespace fp8::cli {
 namespace {
 
-constexpr std::size_t kHelpColumn = 30;  // where descriptions begin
+constexpr std::size_t kHelpColumn = 30;  // first column of descriptions
 
-// The words of `text` on lines of at most `columns`, each behind `indent` spaces; no indent before the first.
+// The words of `text` on lines of at most `columns`, each indented by `indent` spaces except the first.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
   std::string out;
   std::size_t width = indent;
@@ -75,13 +75,12 @@ std::vector<std::string> groups_of(const Command& command) {
   for (const Flag& f : command.flags) {
     if (std::find(groups.begin(), groups.end(), f.group) == groups.end()) groups.push_back(f.group);
   }
-  // The tool's own flags come first, those of every tool last.
+  // The tool's own flags come first, the common ones last.
   std::stable_partition(groups.begin(), groups.end(), [](const std::string& g) { return g != "Common"; });
   return groups;
 }
 
-// What is offered for a flag, and what the help shows: `-o`, `--output`; `--no-name` where a toggle is not off by
-// default.
+// The forms of a flag in completions and help: `-o`, `--output`; `--no-name` if a toggle is not off by default.
 std::vector<std::string> spellings(const Flag& flag) {
   std::vector<std::string> all;
   if (flag.letter != 0) all.push_back(std::string("-") + flag.letter);
@@ -96,7 +95,7 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
-// What completes the value of a flag, as a command for bash; empty where nothing does.
+// The bash command that completes the value of a flag; empty if there is none.
 std::string completer(const Flag& flag) {
   if (flag.kind == Kind::path) return "mapfile -t COMPREPLY < <(compgen -f -- \"$word\")";
   if (flag.kind == Kind::choice) {

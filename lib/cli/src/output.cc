@@ -74,10 +74,10 @@ void Progress::update(std::string_view text) {
   if (dirty_ && now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
   dirty_ = true;
-  // A character is left free: a full line would wrap.
+  // One column stays free: a full line would wrap.
   const std::string safe = terminal_safe(text);
   const std::string line = "\r\x1b[K" + std::string(cut(safe, static_cast<std::size_t>(terminal_columns()) - 1));
-  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // nobody to tell
+  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // a failure cannot be reported
   (void)std::fflush(stderr);
 }
 

@@ -1,6 +1,6 @@
-// The command line. Words are first spelled out, so that each value is tied to its flag and each mistake gets a message
-// that names it; cxxopts then sorts flags from the rest. The only file that includes cxxopts, and without its regular
-// expressions, whose recursion overflows the stack on long values.
+// The command line. Words are first normalized, so that each value is attached to its flag and each error names the
+// flag; cxxopts then separates flags from positionals. The only file that includes cxxopts; its regular expressions are
+// disabled, since their recursion overflows the stack on long values.
 #define CXXOPTS_NO_REGEX true
 #include <algorithm>
 #include <cxxopts.hpp>
@@ -15,7 +15,7 @@
 namespace fp8::cli {
 namespace {
 
-// Levenshtein's distance.
+// Levenshtein distance.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -48,12 +48,12 @@ std::size_t distance(std::string_view a, std::string_view b) {
   throw Error(word + ": unknown flag" + (nearest.empty() ? "" : " (did you mean --" + nearest + "?)"));
 }
 
-// Turns words into `--name`, `--no-name`, `--name=value` and positionals.
+// Normalizes words to `--name`, `--no-name`, `--name=value` and positionals.
 class Speller {
  public:
   Speller(const Command& command, std::span<const std::string> words) : command_(command), words_(words) {}
 
-  // Up to the end or to `--`.
+  // The words up to the end or to `--`.
   std::vector<std::string> flags_and_positionals() {
     while (at_ < words_.size() && words_[at_] != "--") {
       const std::string& word = words_[at_++];
@@ -68,7 +68,7 @@ class Speller {
     return std::move(out_);
   }
 
-  // Behind `--`, after flags_and_positionals().
+  // The words after `--`; call after flags_and_positionals().
   std::vector<std::string> rest() const {
     if (at_ == words_.size()) return {};
     const auto rest = words_.subspan(at_ + 1);
@@ -107,7 +107,7 @@ class Speller {
     }
   }
 
-  // The word behind a flag. One that looks like a flag is more likely a forgotten value than meant.
+  // The word after a flag. A word that looks like a flag is rejected, since the value was probably forgotten.
   std::string next_value(const Flag& flag, const std::string& spelled) {
     if (at_ == words_.size()) throw Error(spelled + ": needs a value (" + flag.metavar + ")");
     const std::string& word = words_[at_];
@@ -139,7 +139,7 @@ cxxopts::ParseResult sorted(const Command& command, const std::vector<std::strin
   return options.parse(static_cast<int>(argv.size()), argv.data());
 }
 
-// Deals the words without a flag out to the positionals.
+// Assigns the words that are not flags to the positionals.
 std::map<std::string, std::vector<std::string>, std::less<>> dealt(const Command& command,
                                                                    const std::vector<std::string>& words,
                                                                    bool may_miss) {
@@ -149,7 +149,7 @@ std::map<std::string, std::vector<std::string>, std::less<>> dealt(const Command
     if (at == words.size() && p.required && !may_miss) throw Error(p.metavar + ": needed (see --help)");
     while (at < words.size() && (p.repeated || out[p.name].empty())) out[p.name].push_back(words[at++]);
   }
-  if (at < words.size()) throw Error("'" + words[at] + "': one argument too many");
+  if (at < words.size()) throw Error("'" + words[at] + "': unexpected argument");
   return out;
 }
 

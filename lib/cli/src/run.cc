@@ -1,4 +1,4 @@
-// The frame around every tool's work: from argv to an exit status.
+// The frame of every tool: from argv to an exit status.
 #include "fp8/cli/run.h"
 
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "broken_pipe.h"
+#include "fp8/base/cpu.h"
 #include "fp8/base/error.h"
 #include "fp8/base/folders.h"
 #include "fp8/base/text.h"
@@ -25,8 +26,8 @@ namespace {
 
 constexpr int kBad = static_cast<int>(Exit::bad);
 
-// A closed descriptor 0, 1 or 2 would be given to the first file that is opened, which then gets our messages. One that
-// can only be read keeps the place, and writing to it fails as it should.
+// The first file that is opened would get a closed descriptor 0, 1 or 2 and receive our messages. /dev/null, opened
+// read-only, occupies the descriptor, and writing to it fails as it should.
 void hold_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
@@ -34,13 +35,13 @@ void hold_standard_descriptors() {
   }
 }
 
-// Whether this process speaks for its command line: under mpirun all ranks have the same one.
+// Whether this process prints errors of the command line: under mpirun all ranks have the same one, so only rank 0.
 bool speaks() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");  // NOLINT(concurrency-mt-unsafe): no threads yet
   return rank == nullptr || std::string_view(rank) == "0";
 }
 
-// The answer to --help, --version and --completion; empty when none was asked for.
+// The output of --help, --version and --completion; empty if none was given.
 std::string information(const Command& command, const Arguments& arguments, const std::vector<std::string>& versions) {
   if (arguments.flag("help")) return help(command, std::min(terminal_columns(), 100));
   if (arguments.flag("version")) return version_text(command.name, versions) + "\n";
@@ -48,7 +49,7 @@ std::string information(const Command& command, const Arguments& arguments, cons
   return "";
 }
 
-// Status of `work`, which may throw; says what went wrong when `aloud`.
+// Status of `work`, which may throw; prints the error if `aloud`.
 int guarded(const std::string& tool, bool aloud, const std::function<int()>& work) {
   const auto complain = [&](const std::string& message, int status) {
     if (aloud) print_error(tool, message);
@@ -67,7 +68,7 @@ int guarded(const std::string& tool, bool aloud, const std::function<int()>& wor
   }
 }
 
-// What a tool wrote through stdio is written, or the loss is an error.
+// Flushes stdio; a failed write is an error.
 int flushed(const std::string& tool, int status) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
@@ -79,7 +80,7 @@ int flushed(const std::string& tool, int status) {
   });
 }
 
-// What this command left beside its output when it was killed. A dry run leaves it there.
+// Removes what a killed run of this command left in the output's folder. A dry run removes nothing.
 void clear_leftovers(const Command& command, const Arguments& arguments) {
   const auto given = [&](std::string_view flag) {
     const auto named = [&](const Flag& f) { return f.name == flag; };
@@ -93,8 +94,9 @@ void clear_leftovers(const Command& command, const Arguments& arguments) {
 }  // namespace
 
 void print_error(const std::string& tool, const std::string& message) {
-  const std::string line = terminal_safe(tool + ": " + message) + "\n";
-  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // nobody to tell
+  constexpr std::size_t kLongest = 8192;  // longer than two paths; longer messages contain file content
+  const std::string line = terminal_safe(tool + ": " + excerpt(message, kLongest)) + "\n";
+  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // a failure cannot be reported
   (void)std::fflush(stderr);
 }
 
@@ -106,6 +108,12 @@ void print_note(const std::string& tool, const std::string& text) {
   }
 }
 
+std::function<void(const std::string& path)> waiting_note(const std::string& tool, bool quiet) {
+  return [tool, quiet](const std::string& path) {
+    if (!quiet) print_note(tool, path + ": is a pipe to which nothing has been written yet; waiting");
+  };
+}
+
 int run(int argc, char** argv, const Command& command, const std::function<int(const Arguments&)>& body,
         const std::vector<std::string>& versions) {
   hold_standard_descriptors();
@@ -114,6 +122,7 @@ int run(int argc, char** argv, const Command& command, const std::function<int(c
   const Command full = with_common(command);
   std::optional<Arguments> arguments;
   const int status = guarded(full.name, speaks(), [&] {
+    static_cast<void>(cpu_isa());  // throws for an invalid FP8_CPU_ISA
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     arguments = parse(full, words);
     const std::string text = information(full, *arguments, versions);

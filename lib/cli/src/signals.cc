@@ -1,31 +1,74 @@
 #include "fp8/cli/signals.h"
 
+#include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <ctime>
+#include <system_error>
 
 #include "fp8/base/error.h"
+#include "fp8/base/signals.h"
 
 namespace fp8::cli {
-
-StopSignals::StopSignals() {
-  sigemptyset(&both_);
-  for (const int signal : {SIGUSR1, SIGTERM}) sigaddset(&both_, signal);
-  if (const int error = ::pthread_sigmask(SIG_BLOCK, &both_, &before_); error != 0) throw_errno("signals", "", error);
+StopSignals::StopSignals(Hooks hooks) : hooks_(std::move(hooks)) {
+  sigemptyset(&held_);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
+    if (!signal_ignored(signal)) sigaddset(&held_, signal);
+  }
+  signals_ = ::signalfd(-1, &held_, SFD_CLOEXEC | SFD_NONBLOCK);
+  end_ = ::eventfd(0, EFD_CLOEXEC);
+  int error = signals_ < 0 || end_ < 0 ? errno : ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  if (error == 0) {
+    try {
+      thread_ = std::thread([this] { listen(); });
+      return;
+    } catch (const std::system_error& e) {
+      error = e.code().value();
+      (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+  }
+  for (const int fd : {signals_, end_}) {
+    if (fd >= 0) ::close(fd);
+  }
+  throw_errno("signals", "", error);
 }
 
 StopSignals::~StopSignals() {
+  (void)::eventfd_write(end_, 1);
+  thread_.join();
+  ::close(signals_);
+  ::close(end_);
   const timespec at_once{};
-  while (::sigtimedwait(&both_, nullptr, &at_once) > 0 || errno == EINTR) {
+  while (::sigtimedwait(&held_, nullptr, &at_once) > 0 || errno == EINTR) {
   }
   (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-bool StopSignals::requested() const {
-  sigset_t pending;
-  if (::sigpending(&pending) != 0) throw_errno("signals", "", errno);
-  return sigismember(&pending, SIGUSR1) == 1 || sigismember(&pending, SIGTERM) == 1;
+void StopSignals::begin() {
+  const std::lock_guard lock(mutex_);
+  begun_ = true;
+}
+
+void StopSignals::listen() {
+  std::array<pollfd, 2> ready{{{signals_, POLLIN, 0}, {end_, POLLIN, 0}}};
+  while (ready[1].revents == 0) {
+    struct signalfd_siginfo info {};
+    while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
+      heard(static_cast<int>(info.ssi_signo));
+    (void)::poll(ready.data(), ready.size(), -1);  // only a signal can interrupt it
+  }
+}
+
+void StopSignals::heard(int signal) {
+  const std::lock_guard lock(mutex_);
+  if (!begun_ && hooks_.early) hooks_.early(signal);
+  if (signal == SIGINT && ++interrupts_ > 1 && hooks_.again) hooks_.again();
+  if (!requested_.exchange(true) && begun_ && hooks_.first) hooks_.first(signal);
 }
 
 }  // namespace fp8::cli

@@ -1,4 +1,4 @@
-// Config files: the same names as the flags, flags win, and what is written reads back.
+// Config files: same names as the flags, flags win, written files read back.
 #include <gtest/gtest.h>
 
 #include "fp8/json/json.h"
@@ -17,7 +17,7 @@ std::string refusal(const std::string& text) {
   return error_of([&] { with_config(text); });
 }
 
-TEST(Config, SetsWhatIsNotGiven) {
+TEST(Config, SetsFlagsThatAreNotGiven) {
   const Arguments a = with_config(
       R"({"steps": 7, "lr": 1, "recipe": "rowwise", "filter": ["a", "b"], "emulate": true, "all-gather": false, "margin": null})",
       {"m", "--steps", "9"});
@@ -43,10 +43,10 @@ TEST(Config, ADefaultIsNotGiven) {
   for (const char* name : {"steps", "lr", "emulate", "filter", "recipe"}) EXPECT_FALSE(a.has(name)) << name;
 }
 
-TEST(Config, RefusesByName) {
+TEST(Config, RefusesWithTheName) {
   EXPECT_EQ(refusal("[]"), "c.json: expected an object of flags, found array");
   EXPECT_EQ(refusal(R"({"stesp": 1})"), "c.json: \"stesp\": unknown name");
-  EXPECT_EQ(refusal(R"({"help": true})"), "c.json: \"help\": belongs on the command line");
+  EXPECT_EQ(refusal(R"({"help": true})"), "c.json: \"help\": can be set only on the command line");
   EXPECT_EQ(refusal(R"({"steps": "7"})"), "c.json: \"steps\": expected an integer, found string");
   EXPECT_EQ(refusal(R"({"steps": 7.0})"), "c.json: \"steps\": expected an integer, found number");
   EXPECT_EQ(refusal(R"({"steps": 0})"), "c.json: \"steps\": 0 is below 1");
@@ -54,7 +54,7 @@ TEST(Config, RefusesByName) {
   EXPECT_EQ(refusal(R"({"recipe": "mx"})"), "c.json: \"recipe\": 'mx' is not one of tensorwise, rowwise");
   EXPECT_EQ(refusal(R"({"filter": "a"})"), "c.json: \"filter\": expected an array, found string");
   EXPECT_EQ(refusal(R"({"emulate": 1})"), "c.json: \"emulate\": expected a boolean, found integer");
-  // also where a flag wins
+  // also checked if a flag overrides the value
   EXPECT_NE(error_of([] { with_config(R"({"steps": 0})", {"m", "--steps", "3"}); }), "no error");
 }
 

@@ -1,4 +1,4 @@
-// Help and completions follow the table.
+// Help and completions agree with the table.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -48,7 +48,7 @@ TEST(Help, CommonFlagsOnce) {
   EXPECT_EQ(once.flags.size(), twice.flags.size());
 }
 
-// Runs the script in bash with the given words and returns what it offers, in order.
+// Runs the script in bash with the given words and returns the completions, in order.
 std::string offered(const std::string& words) {
   const test::TemporaryFolder folder;
   const std::string path = folder.write(

@@ -1,4 +1,4 @@
-/// What the tests of this crate share: a small tool's table.
+/// Shared helpers of this crate's tests: the flag table of a small tool.
 #pragma once
 
 #include <initializer_list>
@@ -50,7 +50,7 @@ inline Arguments read(std::vector<std::string> words, const Command& command = s
   return parse(command, words);
 }
 
-/// The message of reading words, MODEL included.
+/// The error message of parsing words, MODEL included.
 inline std::string refusal(std::vector<std::string> words) {
   words.insert(words.begin(), "m");
   return error_of([&] { read(words); });

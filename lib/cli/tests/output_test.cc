@@ -1,4 +1,4 @@
-// Tables, colours, progress where no terminal is.
+// Tables, colours, progress without a terminal.
 #include "fp8/cli/output.h"
 
 #include <gtest/gtest.h>

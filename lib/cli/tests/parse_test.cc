@@ -1,4 +1,4 @@
-// Command lines: every form, every refusal.
+// Command lines: every form and every error.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -81,7 +81,7 @@ TEST(Parse, RangesAndChoices) {
   EXPECT_EQ(refusal({"--lr", "1"}), "no error");
   EXPECT_EQ(refusal({"--recipe", "mx"}), "--recipe: 'mx' is not one of tensorwise, rowwise");
   EXPECT_EQ(refusal({"--output="}), "--output: empty path");
-  EXPECT_EQ(refusal({"--steps", "0", "--steps", "1"}), "--steps: 0 is below 1");  // also where another wins
+  EXPECT_EQ(refusal({"--steps", "0", "--steps", "1"}), "--steps: 0 is below 1");  // also checked if a later one wins
 }
 
 TEST(Parse, UnknownFlags) {
@@ -108,14 +108,14 @@ TEST(Parse, Positionals) {
   EXPECT_EQ(read({"--", "a", "--", "b"}).positionals("more"), (Words{"--", "b"}));
   Command one = sample();
   one.positionals.pop_back();
-  EXPECT_EQ(error_of([&] { read({"a", "b"}, one); }), "'b': one argument too many");
+  EXPECT_EQ(error_of([&] { read({"a", "b"}, one); }), "'b': unexpected argument");
   one.positionals.front().required = false;
   EXPECT_EQ(read({}, one).positionals("model"), Words{});
   EXPECT_EQ(error_of([&] { (void)read({}, one).positional("model"); }), "MODEL: needed");
-  EXPECT_TRUE(read({"--help"}).flag("help"));  // nothing else is needed then
+  EXPECT_TRUE(read({"--help"}).flag("help"));  // positionals are then optional
 }
 
-TEST(Parse, CommandBehindTheDashes) {
+TEST(Parse, CommandAfterTheDashes) {
   Command c = sample();
   c.takes_command = true;
   const Arguments a = read({"m", "-q", "--", "mpirun", "-n", "2", "--", "x"}, c);
@@ -124,7 +124,7 @@ TEST(Parse, CommandBehindTheDashes) {
   EXPECT_EQ(read({"m"}, c).rest(), Words{});
 }
 
-TEST(Parse, LongValuesArriveWhole) {
+TEST(Parse, LongValuesAreComplete) {
   const std::string text(200'000, 'x');
   EXPECT_EQ(read({"m", "--betas", text}).text("betas"), text);
   EXPECT_EQ(read({text}).positional("model"), text);

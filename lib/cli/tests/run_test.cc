@@ -1,5 +1,5 @@
-// The frame of main: statuses, the one line of an error, a checked standard output. Each case runs in a child process,
-// because run() belongs to a process.
+// The frame of main: statuses, the error line, a checked standard output. Each case runs in a child process, because
+// run() changes process-wide state.
 #include "fp8/cli/run.h"
 
 #include <fcntl.h>
@@ -39,7 +39,7 @@ std::string drained(int fd) {
   return text;
 }
 
-// Runs the sample tool with `words` in a child; `prepare` is called there first.
+// Runs the sample tool with `words` in a child process, which first calls `prepare`.
 Outcome outcome(
     std::vector<std::string> words, const std::function<int(const Arguments&)>& body,
     const std::function<void()>& prepare = [] {}) {
@@ -82,7 +82,7 @@ TEST(Run, CallsTheBody) {
   EXPECT_EQ(o.err, "");
 }
 
-TEST(Run, AnswersForItself) {
+TEST(Run, PrintsHelpVersionAndCompletion) {
   const auto never = [](const Arguments&) -> int { throw std::logic_error("called"); };
   Outcome o = outcome({"--help", "--nonsense"}, never);
   EXPECT_EQ(o.status, 2);
@@ -116,7 +116,7 @@ TEST(Run, ErrorsAreOneSafeLine) {
   EXPECT_EQ(o.err, "fp8-sample: MODEL: needed (see --help)\n");
 }
 
-TEST(Run, OneRankSpeaksOfTheCommandLine) {
+TEST(Run, OnlyRank0PrintsErrorsOfTheCommandLine) {
   const auto as_rank = [](const char* rank) { return [rank] { ::setenv("OMPI_COMM_WORLD_RANK", rank, 1); }; };
   Outcome o = outcome({"--bad"}, fine, as_rank("1"));
   EXPECT_EQ(o.status, 2);
@@ -155,7 +155,7 @@ TEST(Run, ClosedStandardOutput) {
       {"m"}, [](const Arguments&) { return Output().line("x"), 0; }, [] { ::close(1); });
   EXPECT_EQ(o.status, 2);
   EXPECT_EQ(o.err, "fp8-sample: standard output: Bad file descriptor\n");
-  // the place is kept: a file that is opened does not become standard error
+  // the descriptor is occupied: a file that is opened does not become standard error
   const Outcome kept = outcome(
       {"m"}, [](const Arguments&) { return File::open_read("/dev/null").fd() > 2 ? 0 : 1; },
       [] { ::close(0), ::close(1), ::close(2); });
@@ -184,44 +184,95 @@ TEST(Run, BrokenPipeEndsQuietly) {
   EXPECT_EQ(outcome({"--help"}, fine, break_pipe).status, 0);
 }
 
-TEST(StopSignals, WaitUntilTheyAreLookedFor) {
-  for (const int signal : {SIGUSR1, SIGTERM}) {
-    const StopSignals stop;
-    EXPECT_FALSE(stop.requested());
-    ASSERT_EQ(::kill(::getpid(), signal), 0);
-    EXPECT_TRUE(stop.requested());
-    EXPECT_TRUE(stop.requested()) << "still";
+// Whether a request is seen within a short time: a thread has to read it first.
+bool soon(const StopSignals& stop) {
+  for (int i = 0; i < 500 && !stop.requested(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return stop.requested();
+}
+
+TEST(StopSignals, AreRecordedUntilChecked) {
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
+    const Outcome o = outcome({"m"}, [signal](const Arguments&) {
+      (void)std::signal(signal, SIG_DFL);  // independent of how these tests were started
+      StopSignals stop({});
+      stop.begin();
+      if (stop.requested()) return 1;
+      (void)::kill(::getpid(), signal);
+      return soon(stop) && stop.requested() ? 0 : 2;
+    });
+    EXPECT_EQ(o.status, 0) << signal;
   }
 }
 
-TEST(StopSignals, AreHeldBackFromThreadsToo) {
-  const StopSignals stop;
+TEST(StopSignals, AreBlockedInThreadsToo) {
+  const StopSignals stop({});
   sigset_t blocked;
   std::thread([&] { ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, nullptr, &blocked), 0); }).join();
   EXPECT_EQ(sigismember(&blocked, SIGUSR1), 1);
   EXPECT_EQ(sigismember(&blocked, SIGTERM), 1);
-  EXPECT_EQ(sigismember(&blocked, SIGINT), 0);
+  EXPECT_EQ(sigismember(&blocked, SIGQUIT), 0);
 }
 
-TEST(StopSignals, RestoreWhatWasThere) {
+TEST(StopSignals, RestoreThePreviousMask) {
   const Outcome o = outcome({"m"}, [](const Arguments&) {
     {
-      const StopSignals stop;
-      for (const int signal : {SIGUSR1, SIGTERM, SIGTERM}) (void)std::raise(signal);
+      const StopSignals stop({});
+      for (const int signal : {SIGUSR1, SIGTERM, SIGTERM}) (void)::kill(::getpid(), signal);
     }
-    const StopSignals again;
+    const StopSignals again({});
     if (again.requested()) return 1;
-    { const StopSignals inner; }
-    (void)std::raise(SIGTERM);
-    return again.requested() ? 0 : 2;
+    { const StopSignals inner({}); }
+    (void)::kill(::getpid(), SIGTERM);
+    return soon(again) ? 0 : 2;
   });
   EXPECT_EQ(o.status, 0);
   const Outcome killed = outcome({"m"}, [](const Arguments&) {
-    { const StopSignals stop; }
+    { const StopSignals stop({}); }
     (void)std::raise(SIGTERM);
     return 0;
   });
   EXPECT_EQ(killed.status, -SIGTERM);
+}
+
+TEST(StopSignals, StayIgnoredIfIgnoredBefore) {
+  const Outcome o = outcome({"m"}, [](const Arguments&) {
+    for (const int signal : {SIGINT, SIGHUP}) (void)std::signal(signal, SIG_IGN);
+    StopSignals stop({.early = [](int) { std::_Exit(3); }, .first = {}, .again = [] { std::_Exit(4); }});
+    for (const int signal : {SIGINT, SIGHUP, SIGINT}) (void)::kill(::getpid(), signal);
+    stop.begin();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (stop.requested()) return 1;
+    (void)::kill(::getpid(), SIGTERM);
+    return soon(stop) ? 0 : 2;
+  });
+  EXPECT_EQ(o.status, 0);
+}
+
+TEST(StopSignals, EndTheProcessEarlyOrWhenINTComesTwice) {
+  const StopSignals::Hooks hooks{
+      .early = [](int signal) { std::_Exit(signal); }, .first = [](int) {}, .again = [] { std::_Exit(130); }};
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::seconds(20)); };
+  const Outcome early = outcome({"m"}, [&](const Arguments&) {
+    const StopSignals stop(hooks);
+    (void)::kill(::getpid(), SIGUSR1);
+    pause();
+    return 1;
+  });
+  EXPECT_EQ(early.status, SIGUSR1);
+  const Outcome twice = outcome({"m"}, [&](const Arguments&) {
+    (void)std::signal(SIGINT, SIG_DFL);
+    StopSignals stop(hooks);
+    stop.begin();
+    for (const int signal : {SIGTERM, SIGUSR1, SIGHUP, SIGTERM, SIGINT}) {
+      (void)::kill(::getpid(), signal);
+      if (!soon(stop)) return 2;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    (void)::kill(::getpid(), SIGINT);
+    pause();
+    return 1;
+  });
+  EXPECT_EQ(twice.status, 130);
 }
 
 }  // namespace

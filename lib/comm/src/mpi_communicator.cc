@@ -336,14 +336,14 @@ class MpiCommunicator final : public Communicator {
                                              longest_);
   }
 
-  bool watch(double seconds, std::function<void(const Stall&)> lost) override {
+  bool watch(double seconds, const std::function<void(const Stall&)>& lost) override {
     if (watchdog_) end_watch();
     int provided = MPI_THREAD_SINGLE;
     check_mpi(MPI_Query_thread(&provided), "threads");
     if (provided < MPI_THREAD_MULTIPLE) return false;
     if (seconds <= 0 || size_ == 1) return true;
     const Blocking here(place_, "start of the watchdog");
-    watchdog_ = std::make_unique<Watchdog>(comm_, *place_.board, rank_, seconds, std::move(lost));
+    watchdog_ = std::make_unique<Watchdog>(comm_, *place_.board, rank_, seconds, lost);
     return true;
   }
   void at_step(std::int64_t step) override { place_.board->at_step(step); }

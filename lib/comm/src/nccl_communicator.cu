@@ -133,8 +133,8 @@ class NcclCommunicator final : public Communicator {
     return std::make_unique<NcclCommunicator>(host_.split(color, key), ctx_);
   }
 
-  bool watch(double seconds, std::function<void(const Stall&)> lost) override {
-    return host_.watch(seconds, std::move(lost));
+  bool watch(double seconds, const std::function<void(const Stall&)>& lost) override {
+    return host_.watch(seconds, lost);
   }
   void at_step(std::int64_t step) override { host_.at_step(step); }
   void own_work(bool begins) override { host_.own_work(begins); }

@@ -23,6 +23,16 @@ bool says_one(const char* name) {
   return value != nullptr && std::string_view(value) == "1";
 }
 
+/// The first of these variables that holds a rank; 0 where none does.
+int first_number(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* const value = std::getenv(name);
+    if (const auto rank = parse_int64(value != nullptr ? value : ""); rank && *rank >= 0 && *rank < 1 << 20)
+      return static_cast<int>(*rank);
+  }
+  return 0;
+}
+
 /// Whether MPI is between initialization and finalization.
 bool running() {
   int initialized = 0, finalized = 0;
@@ -40,14 +50,9 @@ bool launched() {
   return (is_set("PMIX_RANK") || srun) && !says_one("SLURM_STEP_NUM_TASKS");
 }
 
-int local_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
-    const char* const value = std::getenv(name);
-    if (const auto rank = parse_int64(value != nullptr ? value : ""); rank && *rank >= 0 && *rank < 1 << 20)
-      return static_cast<int>(*rank);
-  }
-  return 0;
-}
+int job_rank() { return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}); }
+
+int local_rank() { return first_number({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}); }
 
 Session::Session() {
   if (!launched()) {

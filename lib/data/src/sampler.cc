@@ -1,4 +1,4 @@
-// Samples by number and the keyed permutation that shuffles them.
+// Samples by number, and the keyed permutation for shuffling.
 #include "fp8/data/sampler.h"
 
 #include <algorithm>

@@ -1,11 +1,12 @@
-// Reading a token file, by plain reads and never mapped: a file cut short while in use is an error and not a signal,
-// and what was read long ago does not count as memory of the process.
+// Reading a token file by plain reads, never mapped: a file truncated during use is an error and not a signal, and
+// pages read earlier do not count as memory of the process.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "blocks.h"
 #include "fp8/base/error.h"
 #include "fp8/data/tokens.h"
 #include "fp8/h5/reader.h"
@@ -18,8 +19,8 @@ using dtype::DType;
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 16;  // elements read at a time
 
-// Elements of type T at `raw`, which lie at the end of the memory of `out` or elsewhere, widened from the first on:
-// what is still to be read is never behind what is written. Returns which is not below `vocab_size`; -1: none.
+// Converts elements of type T at `raw` to int32, from the first on; `raw` may be the end of the memory of `out`, since
+// writing never overtakes reading. Returns the index of an element that is not below `vocab_size`; -1 if none.
 template <class T>
 std::int64_t widen(const std::byte* raw, std::span<std::int32_t> out, std::int64_t vocab_size) {
   std::int64_t bad = -1;
@@ -48,6 +49,8 @@ struct TokenFile::State {
     read_attributes(reader.group(""));
     read_datasets();
     check_documents();
+    tokens.emplace(reader, "tokens", "digests");
+    if (info.mask) mask.emplace(reader, "mask", "mask_digests");
   }
   static h5::Reader opened(const std::string& file, bool verify) {
     if (verify) h5::verify_file(file, h5::kTokensMagic);
@@ -64,6 +67,10 @@ struct TokenFile::State {
     const std::int64_t eos = root.contains("eos") ? integer_attribute(root, path, "eos") : -1;
     if (eos >= info.vocab_size) throw Error(path + ": eos is not below vocab_size");
     if (eos >= 0) info.eos = eos;
+    if (!root.contains("tokenizer")) return;
+    info.tokenizer = h5::text_or_empty(root, "tokenizer");
+    if (!is_tokenizer_id(*info.tokenizer))
+      throw Error(path + ": attribute \"tokenizer\" is neither bytes nor a digest");
   }
   void read_datasets() {
     const h5::Entry& t = reader.at("tokens");
@@ -85,12 +92,13 @@ struct TokenFile::State {
     }
   }
   void check_documents() const {
+    reader.verify("documents");
     std::vector<std::uint64_t> offsets;
     std::uint64_t before = 0;
     bool increasing = true;
     for (std::int64_t i = 0; i <= info.documents && increasing; i += kPiece) {
       offsets.resize(static_cast<std::size_t>(std::min(kPiece, info.documents + 1 - i)));
-      read_rows("documents", i, std::span(offsets));
+      read_documents(i, offsets);
       for (std::size_t j = 0; j < offsets.size(); ++j) {
         increasing = increasing && (i == 0 && j == 0 ? offsets[j] == 0 : offsets[j] > before);
         before = offsets[j];
@@ -100,11 +108,10 @@ struct TokenFile::State {
       throw Error(path + ": /documents: must increase from 0 to " + std::to_string(info.tokens));
     }
   }
-  template <class T>
-  void read_rows(const char* dataset, std::int64_t first, std::span<T> out) const {
-    reader.read_rows(dataset, first, first + static_cast<std::int64_t>(out.size()), std::as_writable_bytes(out));
+  void read_documents(std::int64_t first, std::span<std::uint64_t> out) const {
+    reader.read_rows("documents", first, first + static_cast<std::int64_t>(out.size()), std::as_writable_bytes(out));
   }
-  // Throws unless `count` elements from `first` on are in the file.
+  // Throws unless the file has `count` elements from `first` on.
   void check_range(std::int64_t first, std::size_t count) const {
     if (first >= 0 && first <= info.tokens && std::cmp_less_equal(count, info.tokens - first)) return;
     throw Error(path + ": tokens " + std::to_string(first) + " to " + std::to_string(first) + " + " +
@@ -115,7 +122,10 @@ struct TokenFile::State {
   const std::string& path = reader.path();
   TokenInfo info;
   DType type = DType::u8;
+  std::optional<CheckedVector> tokens, mask;
 };
+
+bool is_tokenizer_id(std::string_view id) { return id == "bytes" || Digest::from_hex(id).has_value(); }
 
 TokenFile::TokenFile(const std::string& path, bool verify) : state_(std::make_unique<State>(path, verify)) {
   if (!verify) return;
@@ -136,16 +146,17 @@ const std::string& TokenFile::digest() const { return state_->reader.stated_dige
 std::int64_t TokenFile::document(std::int64_t i) const {
   if (i < 0 || i > info().documents) throw Error(path() + ": no document " + std::to_string(i));
   std::uint64_t offset = 0;
-  state_->read_rows("documents", i, std::span(&offset, 1));
+  state_->read_documents(i, {&offset, 1});
   return static_cast<std::int64_t>(offset);
 }
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   const State& s = *state_;
   s.check_range(first, out.size());
-  // As stored they take a part of the memory that they are wanted in: its end.
-  const auto raw = std::as_writable_bytes(out).last(out.size() * dtype::size_of(s.type));
-  s.reader.read_rows("tokens", first, first + static_cast<std::int64_t>(out.size()), raw);
+  // The stored elements, which may be narrower than int32, are read into the end of `out`.
+  const std::size_t width = dtype::size_of(s.type);
+  const auto raw = std::as_writable_bytes(out).last(out.size() * width);
+  s.tokens->read(static_cast<std::uint64_t>(first) * width, raw);
   std::int64_t bad = -1;
   if (s.type == DType::u8) bad = widen<std::uint8_t>(raw.data(), out, s.info.vocab_size);
   if (s.type == DType::u16) bad = widen<std::uint16_t>(raw.data(), out, s.info.vocab_size);
@@ -158,7 +169,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
 
 void TokenFile::read_mask(std::int64_t first, std::span<std::uint8_t> out) const {
   state_->check_range(first, out.size());
-  if (state_->info.mask) return state_->read_rows("mask", first, out);
+  if (state_->mask) return state_->mask->read(static_cast<std::uint64_t>(first), std::as_writable_bytes(out));
   std::fill(out.begin(), out.end(), std::uint8_t{1});
 }
 

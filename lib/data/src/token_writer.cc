@@ -1,9 +1,10 @@
-// Tokens, document offsets and mask wait in files without a name; finish() copies them into the HDF5 file.
+// Tokens, document offsets and mask are collected in unnamed files; finish() copies them into the HDF5 file.
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
+#include "blocks.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
@@ -17,8 +18,7 @@ namespace {
 using dtype::DType;
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
-// Runs `body`; an error about a temporary file (whose path begins with `temporary`) is told of the target, which the
-// user knows.
+// Runs `body`; in an error about a temporary file, replaces the path `temporary` by the target's, which the user gave.
 template <class F>
 void naming_target(const std::string& temporary, const std::string& target, const F& body) {
   try {
@@ -30,7 +30,7 @@ void naming_target(const std::string& temporary, const std::string& target, cons
   }
 }
 
-// Bytes kept on disk until they are all there. The file has no name, so nothing is left behind whatever happens.
+// Bytes collected on disk until they are complete. The file has no name, so the system deletes it in any case.
 class Spool {
  public:
   Spool(const std::string& path, std::string target) : target_(std::move(target)) {
@@ -42,6 +42,7 @@ class Spool {
 
   void append(std::span<const std::byte> bytes) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    digests_.update(bytes);
     size_ += bytes.size();
     if (buffer_.size() >= kPiece) flush();
   }
@@ -54,6 +55,8 @@ class Spool {
       out.write(piece);
     }
   }
+  // Digests of the blocks of all bytes; no bytes may follow.
+  std::vector<std::byte> digests() { return digests_.finish(); }
 
  private:
   void flush() {
@@ -65,6 +68,7 @@ class Spool {
   File file_;
   std::vector<std::byte> buffer_;
   std::uint64_t size_ = 0;
+  BlockDigester digests_;
 };
 
 template <class T>
@@ -109,14 +113,22 @@ struct TokenWriter::State {
     out.attribute("", "version", std::int64_t{1});
     out.attribute("", "vocab_size", info.vocab_size);
     out.attribute("", "eos", info.eos.value_or(-1));
+    if (info.tokenizer) out.attribute("", "tokenizer", *info.tokenizer);
     const auto put = [&](const char* name, DType dtype, std::int64_t count, Spool& spool) {
       out.begin_dataset(name, dtype, {&count, 1});
       spool.copy_to(out);
       out.end_dataset();
     };
+    const auto put_digests = [&](const char* name, Spool& spool) {
+      const std::vector<std::byte> digests = spool.digests();
+      const std::array<std::int64_t, 2> shape{static_cast<std::int64_t>(digests.size() / kDigestBytes), kDigestBytes};
+      out.dataset(name, DType::u8, shape, digests);
+    };
     put("tokens", type, info.tokens, tokens);
+    put_digests("digests", tokens);
     put("documents", DType::u64, info.documents + 1, documents);
     if (mask) put("mask", DType::u8, info.tokens, *mask);
+    if (mask) put_digests("mask_digests", *mask);
     out.finish();
   }
 
@@ -131,8 +143,9 @@ struct TokenWriter::State {
 };
 
 TokenWriter::TokenWriter(const std::string& path, std::int64_t vocab_size, std::optional<std::int64_t> eos,
-                         bool with_mask, bool force) {
+                         bool with_mask, bool force, std::optional<std::string> tokenizer) {
   token_type(vocab_size);
+  if (tokenizer && !is_tokenizer_id(*tokenizer)) throw Error("tokenizer: \"" + *tokenizer + "\" is not a digest");
   if (eos && (*eos < 0 || *eos >= vocab_size)) {
     throw Error("--eos: " + std::to_string(*eos) + " is not below the vocabulary size " + std::to_string(vocab_size));
   }
@@ -140,6 +153,7 @@ TokenWriter::TokenWriter(const std::string& path, std::int64_t vocab_size, std::
   state_->info.vocab_size = vocab_size;
   state_->info.eos = eos;
   state_->info.mask = with_mask;
+  state_->info.tokenizer = std::move(tokenizer);
 }
 
 TokenWriter::~TokenWriter() = default;
@@ -174,7 +188,7 @@ std::int64_t TokenWriter::tokens() const { return state_->info.tokens; }
 TokenInfo TokenWriter::finish() {
   end_document();
   State& s = *state_;
-  if (s.info.tokens == 0) throw Error(s.target + ": there would be no tokens in it");
+  if (s.info.tokens == 0) throw Error(s.target + ": no tokens to write");
   const std::string temporary = s.file.path();
   naming_target(temporary, s.target, [&] { s.write(); });
   s.file.commit();

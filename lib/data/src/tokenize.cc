@@ -1,4 +1,4 @@
-// Inputs of every kind, read once in pieces, into one token file.
+// Inputs of all formats, read once in pieces, into one token file.
 #include "fp8/data/tokenize.h"
 
 #include <unistd.h>
@@ -10,11 +10,13 @@
 #include <filesystem>
 #include <utility>
 
+#include "document_encoder.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/input.h"
 #include "fp8/json/json.h"
+#include "text_check.h"
 
 static_assert(std::endian::native == std::endian::little, "ids are little-endian in every file");
 
@@ -40,16 +42,16 @@ bool holds_ids(Source s) { return s == Source::u16 || s == Source::u32 || s == S
 
 std::string shown(const std::string& input) { return input == "-" ? "standard input" : input; }
 
-// A file or standard input, front to back.
+// A file or standard input, read front to back.
 class Input {
  public:
-  explicit Input(const std::string& path) : name_(shown(path)) {
-    if (path != "-") file_ = File::open_read(path);
+  Input(const std::string& path, const File::Waiting& waiting) : name_(shown(path)) {
+    if (path != "-") file_ = File::open_read(path, waiting);
   }
   const std::string& name() const { return name_; }
   const File& file() const { return file_; }
 
-  // Fills `bytes` as far as there is something.
+  // Fills `bytes` unless the input ends; returns the number read.
   std::size_t fill(std::span<std::byte> bytes) {
     std::size_t got = 0;
     while (got < bytes.size()) {
@@ -65,16 +67,19 @@ class Input {
   File file_;
 };
 
-// Where tokens go: checks them, splits ids at the end of a document, counts, and writes unless it is a dry run.
+// Destination of the tokens: checks them, splits ids at the end of a document, counts, and writes unless it is a dry
+// run.
 class Sink {
  public:
-  Sink(const TokenizeOptions& options, std::int64_t vocab_size) : options_(options) {
+  Sink(const TokenizeOptions& options, std::int64_t vocab_size, std::optional<std::string> tokenizer)
+      : options_(options) {
     info_.vocab_size = vocab_size;
+    info_.tokenizer = std::move(tokenizer);
     info_.eos = options.eos;
     if (options.dry_run) {
       check_output(options.output, options.force);
     } else {
-      writer_.emplace(options.output, vocab_size, options.eos, false, options.force);
+      writer_.emplace(options.output, vocab_size, options.eos, false, options.force, info_.tokenizer);
     }
   }
 
@@ -113,6 +118,7 @@ class Sink {
     }
     finish_document();
   }
+  const File::Waiting& waiting() const { return options_.waiting; }
   TokenInfo finish() {
     if (info_.tokens == 0) {
       throw Error(options_.inputs.size() == 1 ? shown(options_.inputs.front()) + ": holds no tokens"
@@ -154,20 +160,50 @@ class Sink {
   bool append_eos_ = false;
 };
 
-void read_text(const std::string& path, Sink& sink) {
-  Input input(path);
-  std::vector<std::byte> piece(kPiece);
-  while (const std::size_t n = input.fill(piece)) sink.append_bytes(std::span(piece).first(n));
+// Passes text to the sink: as bytes, or encoded with a tokenizer.
+class TextSink {
+ public:
+  // `tokenizer` may be nullptr: bytes.
+  TextSink(const token::Tokenizer* tokenizer, bool special, Sink& sink) : sink_(sink) {
+    if (tokenizer == nullptr) return;
+    encoder_.emplace(
+        *tokenizer, special,
+        Documents{[&sink](std::span<const std::uint32_t> ids) { sink.append(ids); }, [&sink] { sink.end_document(); }});
+  }
+  void append(std::string_view text, const std::string& where) {
+    encoder_ ? encoder_->append(text, where) : sink_.append_bytes(std::as_bytes(std::span(text)));
+  }
+  void end_document() { encoder_ ? encoder_->end_document() : sink_.end_document(); }
+  const File::Waiting& waiting() const { return sink_.waiting(); }
+  void finish() {
+    if (encoder_) encoder_->finish();
+  }
+
+ private:
+  Sink& sink_;
+  std::optional<DocumentEncoder> encoder_;
+};
+
+// With `judge`, throws if the first bytes are not text; they are passed to the sink as well.
+void read_text(const std::string& path, bool judge, TextSink& sink) {
+  Input input(path, sink.waiting());
+  std::vector<char> piece(kPiece);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(piece));
+  while (const std::size_t n = input.fill(bytes)) {
+    if (judge) check_text(input.name(), bytes.first(std::min(n, kHeadBytes)));
+    judge = false;
+    sink.append({piece.data(), n}, input.name());
+  }
   sink.end_document();
 }
 
-void read_jsonl(const std::string& path, Sink& sink) {
-  json::LineReader lines = path == "-" ? json::LineReader(STDIN_FILENO, shown(path)) : json::LineReader(path);
+void read_jsonl(const std::string& path, TextSink& sink) {
+  json::LineReader lines =
+      path == "-" ? json::LineReader(STDIN_FILENO, shown(path)) : json::LineReader(path, sink.waiting());
   while (const std::optional<json::Value> record = lines.next()) {
     const std::string where = shown(path) + ": line " + std::to_string(lines.line());
     if (!record->is_object()) throw Error(where + ": not an object with \"text\"");
-    const std::string& text = record->as_object().get_string("text", where);
-    sink.append_bytes(std::as_bytes(std::span(text)));
+    sink.append(record->as_object().get_string("text", where), where);
     sink.end_document();
   }
 }
@@ -187,7 +223,7 @@ void read_ids(Input& input, Sink& sink) {
 }
 
 void read_llmc(const std::string& path, Sink& sink) {
-  Input input(path);
+  Input input(path, sink.waiting());
   const std::uint64_t size = input.file().size();
   std::array<std::int32_t, 256> header{};
   if (input.fill(std::as_writable_bytes(std::span(header))) != kLlmcHeader) {
@@ -204,41 +240,51 @@ void read_llmc(const std::string& path, Sink& sink) {
   const std::int64_t width = magic == kLlmcMagic16 ? 2 : 4;
   const std::int64_t there = checked_cast<std::int64_t>(size, path) - static_cast<std::int64_t>(kLlmcHeader);
   if (header[2] < 0 || header[2] * width != there) {
-    throw Error(path + ": its header says " + std::to_string(header[2]) + " tokens of " + std::to_string(width) +
+    throw Error(path + ": its header states " + std::to_string(header[2]) + " tokens of " + std::to_string(width) +
                 " bytes, but " + std::to_string(there) + " bytes follow");
   }
   width == 2 ? read_ids<std::uint16_t>(input, sink) : read_ids<std::uint32_t>(input, sink);
 }
 
-bool has_llmc_magic(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return false;
-  const File file = File::open_read(path);
-  if (file.size() < kLlmcHeader) return false;
+bool has_llmc_magic(std::span<const std::byte> head) {
+  if (head.size() < kLlmcHeader) return false;
   std::int32_t magic = 0;
-  file.pread_exact(std::as_writable_bytes(std::span(&magic, 1)), 0);
+  std::memcpy(&magic, head.data(), sizeof magic);
   return magic == kLlmcMagic16 || magic == kLlmcMagic32;
 }
 
+// The first bytes of a regular file; empty for other inputs, which can be read only once.
+std::vector<std::byte> head_of(const std::string& path) {
+  std::error_code ignored;
+  if (path == "-" || !fs::is_regular_file(path, ignored)) return {};
+  std::vector<std::byte> head(kHeadBytes);
+  head.resize(Input(path, {}).fill(head));
+  return head;
+}
+
 Source recognize(const std::string& path) {
-  if (path == "-") return Source::text;
-  if (has_llmc_magic(path)) return Source::llmc;
+  const std::vector<std::byte> head = head_of(path);
+  if (has_llmc_magic(head)) return Source::llmc;
   const std::string extension = fs::path(path).extension().string();
-  if (extension == ".jsonl" || extension == ".ndjson") return Source::jsonl;
+  const bool jsonl = extension == ".jsonl" || extension == ".ndjson";
+  if (jsonl) refuse_known_formats(path, head);
+  if (jsonl) return Source::jsonl;
   if (extension == ".u16") return Source::u16;
   if (extension == ".u32") return Source::u32;
-  if (extension == ".bin") throw Error(path + ": not an llm.c file; say what it holds: --from u16, u32 or text");
-  if (extension == ".json") throw Error(path + ": say what it holds: --from jsonl (an object a line) or text");
+  if (extension == ".bin") throw Error(path + ": not an llm.c file; state its format: --from u16, u32 or text");
+  if (extension == ".json") throw Error(path + ": state its format: --from jsonl (an object a line) or text");
+  check_text(path, head);
   return Source::text;
 }
 
-void read_input(const std::string& path, Source source, Sink& sink) {
+void read_input(const std::string& path, Source source, bool judge, TextSink& text, Sink& sink) {
   sink.begin(shown(path), holds_ids(source));
-  if (source == Source::text) read_text(path, sink);
-  if (source == Source::jsonl) read_jsonl(path, sink);
+  if (source == Source::text) read_text(path, judge, text);
+  if (source == Source::jsonl) read_jsonl(path, text);
+  text.finish();
   if (source == Source::llmc) read_llmc(path, sink);
   if (source == Source::u16 || source == Source::u32) {
-    Input input(path);
+    Input input(path, sink.waiting());
     source == Source::u16 ? read_ids<std::uint16_t>(input, sink) : read_ids<std::uint32_t>(input, sink);
   }
 }
@@ -258,6 +304,18 @@ std::vector<Source> recognize_all(const TokenizeOptions& options) {
   return sources;
 }
 
+// The tokenizer recorded for all inputs: for text "bytes" or the given tokenizer; for ids the one stated by the user.
+std::optional<std::string> tokenizer_of(const TokenizeOptions& options, const std::vector<Source>& sources) {
+  const auto text = std::ranges::find_if(sources, [](Source s) { return !holds_ids(s); });
+  if (text != sources.end() && options.encode_with.empty() && options.tokenizer.value_or("bytes") != "bytes") {
+    const std::string& input = options.inputs.at(static_cast<std::size_t>(text - sources.begin()));
+    throw Error("--tokenizer: names the tokenizer of ids, but " + shown(input) +
+                " holds text, which becomes bytes; give ids (--from u16 or u32), or --tokenizer bytes");
+  }
+  if (options.tokenizer) return options.tokenizer;
+  return std::ranges::any_of(sources, holds_ids) ? std::nullopt : std::optional<std::string>("bytes");
+}
+
 }  // namespace
 
 std::optional<Source> parse_source(std::string_view name) {
@@ -275,14 +333,18 @@ TokenInfo tokenize(const TokenizeOptions& options) {
     throw Error("--vocab-size: needed for the ids in " +
                 options.inputs.at(static_cast<std::size_t>(ids - sources.begin())));
   }
-  const std::int64_t vocab_size = options.vocab_size.value_or(256);
+  std::optional<token::Tokenizer> tokenizer;
+  if (!options.encode_with.empty() && !std::ranges::all_of(sources, holds_ids)) tokenizer.emplace(options.encode_with);
+  const std::int64_t vocab_size = options.vocab_size.value_or(tokenizer ? tokenizer->vocab_size() : 256);
   token_type(vocab_size);
   if (options.eos && (*options.eos < 0 || *options.eos >= vocab_size)) {
     throw Error("--eos: " + std::to_string(*options.eos) + " is not below the vocabulary size " +
                 std::to_string(vocab_size) + " (--vocab-size)");
   }
-  Sink sink(options, vocab_size);
-  for (std::size_t i = 0; i < sources.size(); ++i) read_input(options.inputs[i], sources[i], sink);
+  Sink sink(options, vocab_size, tokenizer_of(options, sources));
+  TextSink text(tokenizer ? &*tokenizer : nullptr, options.special, sink);
+  const bool judge = options.from == Source::automatic;
+  for (std::size_t i = 0; i < sources.size(); ++i) read_input(options.inputs[i], sources[i], judge, text, sink);
   return sink.finish();
 }
 

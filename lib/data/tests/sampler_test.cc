@@ -1,4 +1,5 @@
-// Samplers: the sequential order by hand, the permutation exhaustively, independence of how a step is split.
+// Samplers: the sequential order against fixed values, the permutation exhaustively, independence of the split of a
+// step.
 #include "fp8/data/sampler.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 using test::error_of;
 using test::TemporaryFolder;
 
-// Tokens 0, 1, 2, ...; every third is masked out when asked.
+// Tokens 0, 1, 2, ...; with a mask, every third is excluded.
 class Counting {
  public:
   explicit Counting(std::int64_t n, bool mask = false) {
@@ -60,7 +61,7 @@ TEST(Sampler, the_last_sample_needs_its_target) {
             data.file().path() + ": 4 tokens are too few for --seq-length 4, which needs at least 5");
 }
 
-TEST(Sampler, a_mask_takes_targets_out) {
+TEST(Sampler, a_mask_excludes_targets) {
   const Counting data(9, true);
   const Sampler sampler(data.file(), SamplerKind::sequential, 0, 4, 2);
   Numbers inputs(8);
@@ -86,7 +87,7 @@ TEST(Sampler, permutations_are_one_to_one) {
 }
 
 TEST(Sampler, permutations_look_random) {
-  // Over many keys each place is taken equally often: 6 places, 60000 keys, 10000 +- 5 sigma (91) each.
+  // Over many keys each position has equal frequency: 6 positions, 60000 keys, 10000 +- 5 sigma (91) each.
   std::array<std::array<int, 6>, 6> taken{};
   for (std::uint64_t key = 0; key < 60000; ++key) {
     for (std::uint64_t i = 0; i < 6; ++i) ++taken[i][permute(i, 6, key)];
@@ -94,7 +95,7 @@ TEST(Sampler, permutations_look_random) {
   for (const auto& row : taken) {
     for (const int n : row) EXPECT_NEAR(n, 10000, 457);
   }
-  // Neighbours do not stay neighbours: of 10000 about one pair in 5000 does.
+  // Neighbours are separated: of 10000 pairs about one in 5000 stays adjacent.
   int neighbours = 0;
   for (std::uint64_t i = 0; i + 1 < 10000; ++i) {
     const auto a = static_cast<std::int64_t>(permute(i, 10000, 1));
@@ -103,7 +104,7 @@ TEST(Sampler, permutations_look_random) {
   EXPECT_LE(neighbours, 12);
 }
 
-TEST(Sampler, shuffle_takes_each_sample_once_an_epoch) {
+TEST(Sampler, shuffle_yields_each_sample_once_per_epoch) {
   const Counting data(101);  // T = 10: 10 samples; G = 4, so epochs end within steps
   const Sampler sampler(data.file(), SamplerKind::shuffle, 3, 10, 4);
   std::vector<std::vector<std::int64_t>> epochs(3);
@@ -145,7 +146,7 @@ TEST(Sampler, ranks_and_micro_batches_cover_the_step) {
             std::string::npos);
 }
 
-TEST(Sampler, refuses_what_is_out_of_range) {
+TEST(Sampler, refuses_positions_out_of_range) {
   const Counting data(50);
   const Sampler sampler(data.file(), SamplerKind::sequential, 0, 4, 2);
   Numbers a(4);

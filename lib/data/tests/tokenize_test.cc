@@ -1,11 +1,14 @@
-// Tokenizing: each kind of input, how kinds are told apart, and what is refused.
+// Tokenizing: each input format, detection of formats, and errors.
 #include "fp8/data/tokenize.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
+#include <thread>
 #include <vector>
 
+#include "fp8/token/tokenizer.h"
 #include "fp8_test.h"
 
 namespace fp8::data {
@@ -29,7 +32,7 @@ std::string llmc(std::int32_t magic, std::int32_t version, std::int32_t count, c
   return raw(header) + data;
 }
 
-// What a run makes: ids and where documents begin.
+// Result of a run: ids and document offsets.
 struct Made {
   Ids ids;
   Ids documents;
@@ -67,7 +70,7 @@ class Tokenize : public test::FolderTest {
 TEST_F(Tokenize, text_is_its_bytes) {
   std::string bytes;
   for (int i = 0; i < 300000; ++i) bytes += static_cast<char>(i * 31 % 257);
-  const Made made = make({write("a.txt", bytes), write("empty", ""), write("b", "\xff\n")});
+  const Made made = make({write("a.txt", bytes), write("empty", ""), write("b", "\xff\n")}, {.from = Source::text});
   ASSERT_EQ(made.ids.size(), 300002U);
   for (std::size_t i = 0; i < bytes.size(); ++i) ASSERT_EQ(made.ids[i], static_cast<unsigned char>(bytes[i]));
   EXPECT_EQ(made.ids[300000], 255);
@@ -112,8 +115,9 @@ TEST_F(Tokenize, llmc_headers_are_checked) {
   EXPECT_EQ(says("short"), at("x") + ": not an llm.c file: shorter than its header of 1024 bytes");
   EXPECT_EQ(says(llmc(7, 1, 0, "")), at("x") + ": not an llm.c file: it begins with 7, not with 20240520 or 20240801");
   EXPECT_EQ(says(llmc(20240520, 2, 0, "")), at("x") + ": llm.c version 2 is not known (1 and 7 are)");
-  EXPECT_EQ(says(llmc(20240520, 1, 3, "abcd")), at("x") + ": its header says 3 tokens of 2 bytes, but 4 bytes follow");
-  EXPECT_EQ(says(llmc(20240520, 1, -2, "")), at("x") + ": its header says -2 tokens of 2 bytes, but 0 bytes follow");
+  EXPECT_EQ(says(llmc(20240520, 1, 3, "abcd")),
+            at("x") + ": its header states 3 tokens of 2 bytes, but 4 bytes follow");
+  EXPECT_EQ(says(llmc(20240520, 1, -2, "")), at("x") + ": its header states -2 tokens of 2 bytes, but 0 bytes follow");
   EXPECT_EQ(says(llmc(20240520, 1, 0, "")), at("x") + ": holds no tokens");
 }
 
@@ -121,12 +125,12 @@ TEST_F(Tokenize, ids_beyond_the_vocabulary_are_named_by_position) {
   const std::string file = write("a.u16", raw<std::uint16_t>({1, 2, 300}));
   EXPECT_EQ(refusal({file}, {.vocab_size = 256}),
             file + ": token 2 is 300, not below the vocabulary size 256 (--vocab-size)");
-  EXPECT_EQ(refusal({write("t", "ab\x80")}, {.vocab_size = 128}),
+  EXPECT_EQ(refusal({write("t", "ab\x80")}, {.from = Source::text, .vocab_size = 128}),
             at("t") + ": token 2 is 128, not below the vocabulary size 128 (--vocab-size)");
   EXPECT_EQ(refusal({file}), "--vocab-size: needed for the ids in " + file);
 }
 
-TEST_F(Tokenize, refuses_what_is_not_as_promised) {
+TEST_F(Tokenize, refuses_other_formats_than_stated) {
   EXPECT_EQ(refusal({write("odd.u16", "abc")}, {.vocab_size = 65536}),
             at("odd.u16") + ": its size is not a multiple of 2 bytes");
   EXPECT_EQ(refusal({write("odd.u32", "abcde")}, {.vocab_size = kMaxVocabSize}),
@@ -136,8 +140,8 @@ TEST_F(Tokenize, refuses_what_is_not_as_promised) {
             std::string::npos);
   EXPECT_NE(refusal({write("c.jsonl", "{\"prompt\":\"a\"}\n")}).find("\"text\""), std::string::npos);
   EXPECT_NE(refusal({write("d.jsonl", "{\"text\":\"a\"\n")}).find("d.jsonl: line "), std::string::npos);
-  EXPECT_NE(refusal({write("nano.bin", "abcd")}).find("say what it holds"), std::string::npos);
-  EXPECT_NE(refusal({write("list.json", "[]")}).find("say what it holds"), std::string::npos);
+  EXPECT_NE(refusal({write("nano.bin", "abcd")}).find("state its format"), std::string::npos);
+  EXPECT_NE(refusal({write("list.json", "[]")}).find("state its format"), std::string::npos);
   EXPECT_NE(refusal({at("none")}).find("none"), std::string::npos);
   EXPECT_NE(refusal({at(".")}).find("is a folder"), std::string::npos);
   EXPECT_EQ(refusal({write("e", "")}), at("e") + ": holds no tokens");
@@ -149,6 +153,113 @@ TEST_F(Tokenize, refuses_what_is_not_as_promised) {
   EXPECT_NE(refusal({at("e")}, {.vocab_size = 0}).find("--vocab-size: 0"), std::string::npos);
   EXPECT_NE(refusal({at("e")}, {.eos = 256}).find("--eos: 256 is not below the vocabulary size 256"),
             std::string::npos);
+}
+
+TEST_F(Tokenize, refuses_other_files_than_text_unless_requested) {
+  const std::string tail(2000, 'x');
+  const auto says = [&](const std::string& bytes) {
+    const std::string path = write("x", bytes + tail);
+    std::string message = refusal({path});
+    EXPECT_EQ(make({path}, {.from = Source::text}).info.tokens, static_cast<std::int64_t>(bytes.size() + tail.size()));
+    EXPECT_TRUE(message.ends_with("; --from text takes any bytes")) << message;
+    EXPECT_TRUE(message.starts_with(path + ": ")) << message;
+    return message.substr(path.size() + 2);
+  };
+  using std::string_literals::operator""s;
+  EXPECT_TRUE(says("\x93NUMPY\1\0"s).starts_with("a NumPy array; "));
+  EXPECT_TRUE(says("\x1f\x8b\x08").starts_with("compressed by gzip; "));
+  EXPECT_TRUE(says("\x28\xb5\x2f\xfd").starts_with("compressed by zstd; "));
+  EXPECT_TRUE(says("PK\3\4").starts_with("a zip archive; "));
+  EXPECT_TRUE(says("\x89HDF\r\n\x1a\n").starts_with("an HDF5 file; "));
+  EXPECT_TRUE(says("PAR1").starts_with("a Parquet file; "));
+  EXPECT_TRUE(says("\x40\0\0\0\0\0\0\0{\""s).starts_with("a safetensors file, "));
+  EXPECT_TRUE(says("fp8-tokens 1 700").starts_with("already a token file; "));
+  EXPECT_TRUE(says("fp8-checkpoint 1 700").starts_with("a checkpoint, "));
+  EXPECT_TRUE(says("ab\0"s).starts_with("not text: byte 2 is NUL; give --from u16 or u32"));
+  EXPECT_TRUE(says("\xff").starts_with("not text: not UTF-8; "));
+  EXPECT_TRUE(says("\xc3(").starts_with("not text: not UTF-8; "));
+  EXPECT_NE(refusal({write("x.jsonl", "\x1f\x8b\x08")}).find("compressed by gzip"), std::string::npos);
+}
+
+TEST_F(Tokenize, accepts_text_of_any_language_and_length) {
+  for (const char* character : {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"}) {
+    for (const std::size_t before : {65533U, 65534U, 65535U, 65536U}) {
+      const std::string text = std::string(before, 'a') + character + std::string(100000, 'b') + '\0';
+      EXPECT_EQ(make({write("x", text)}).info.tokens, static_cast<std::int64_t>(text.size()));
+    }
+    EXPECT_EQ(make({write("x", std::string(character).substr(0, 1))}).info.tokens, 1);
+  }
+}
+
+TEST_F(Tokenize, a_pipe_is_checked_too_and_read_completely) {
+  const std::string fifo = at("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const auto through = [&](const std::string& bytes, const auto& use) {
+    std::thread writer([&] { test::write_file(fifo, bytes); });
+    use();
+    writer.join();
+  };
+  std::string text;
+  for (int i = 0; i < 30000; ++i) text += std::to_string(i) + " ";
+  through(text, [&] {
+    const Made made = make({fifo});
+    EXPECT_TRUE(std::equal(made.ids.begin(), made.ids.end(), text.begin(), text.end()));
+  });
+  through("ab" + std::string(1, '\0'), [&] { EXPECT_NE(refusal({fifo}).find("byte 2 is NUL"), std::string::npos); });
+}
+
+TEST_F(Tokenize, the_tokenizer_is_recorded) {
+  const std::string text = write("t.txt", "ab"), ids = write("i.u16", raw<std::uint16_t>({1, 2})),
+                    digest = "0123456789abcdef0123456789abcdef";
+  const auto recorded = [&](std::vector<std::string> inputs, std::optional<std::string> tokenizer) {
+    make(std::move(inputs), {.vocab_size = 256, .tokenizer = std::move(tokenizer)});
+    return TokenFile(at("out.h5")).info().tokenizer;
+  };
+  EXPECT_EQ(recorded({text}, {}), "bytes");
+  EXPECT_EQ(recorded({ids}, {}), std::nullopt);
+  EXPECT_EQ(recorded({text, ids}, {}), std::nullopt);
+  EXPECT_EQ(recorded({ids}, "bytes"), "bytes");
+  EXPECT_EQ(recorded({text, ids}, "bytes"), "bytes");
+  EXPECT_EQ(recorded({ids}, digest), digest);
+  EXPECT_EQ(refusal({ids, text}, {.vocab_size = 256, .tokenizer = digest}),
+            "--tokenizer: names the tokenizer of ids, but " + text +
+                " holds text, which becomes bytes; give ids (--from u16 or u32), or --tokenizer bytes");
+  EXPECT_NE(refusal({ids}, {.vocab_size = 256, .tokenizer = "0123"}).find("is not a digest"), std::string::npos);
+}
+
+// Ids of a text as encoded by the tokenizer.
+Ids encoded(const token::Tokenizer& tokenizer, const std::string& text, bool special) {
+  std::vector<std::uint32_t> ids;
+  token::Encoder(tokenizer).encode(text, special, ids);
+  return {ids.begin(), ids.end()};
+}
+
+TEST_F(Tokenize, text_is_encoded_with_a_tokenizer) {
+  const std::string play = test::read_file("share/text/tinyshakespeare.txt"), llama3 = "tests/golden/tokenizers/llama3";
+  const token::Tokenizer tokenizer(llama3);
+  const Made whole = make({write("play.txt", play)}, {.encode_with = llama3});
+  EXPECT_EQ(whole.ids, encoded(tokenizer, play, true)) << "independent of splitting";
+  EXPECT_EQ(whole.info.vocab_size, tokenizer.vocab_size());
+  const std::string lines = "{\"text\":\"To be\"}\n{\"text\":\"\"}\n{\"text\":\"or not\"}\n";
+  const Made two = make({write("x.jsonl", lines)}, {.eos = 2001, .encode_with = llama3, .special = false});
+  Ids wanted = encoded(tokenizer, "To be", false);
+  const auto second = static_cast<std::int32_t>(wanted.size() + 1);
+  wanted.push_back(2001);
+  for (const std::int32_t id : encoded(tokenizer, "or not", false)) wanted.push_back(id);
+  wanted.push_back(2001);
+  EXPECT_EQ(two.ids, wanted);
+  EXPECT_EQ(two.documents, (Ids{0, second, static_cast<std::int32_t>(wanted.size())}));
+}
+
+TEST_F(Tokenize, a_long_text_without_a_split_point_is_encoded_whole) {
+  const std::string llama2 = "tests/golden/tokenizers/llama2", text = std::string(700000, 'a') + " b";
+  EXPECT_EQ(make({write("a.txt", text)}, {.encode_with = llama2}).ids, encoded(token::Tokenizer(llama2), text, true));
+}
+
+TEST_F(Tokenize, text_for_a_tokenizer_must_be_utf8) {
+  const std::string path = write("bad.txt", std::string(300000, 'a') + " b\xFF c");
+  EXPECT_EQ(refusal({path}, {.from = Source::text, .encode_with = "tests/golden/tokenizers/gpt2"}),
+            path + ": byte 300002 is not UTF-8 (iconv -c -f UTF-8 -t UTF-8 leaves such bytes out)");
 }
 
 TEST_F(Tokenize, an_output_that_is_an_input_is_refused) {

@@ -1,11 +1,13 @@
-// Token files: what is written reads back, in every width; files that lie are refused by name.
+// Token files: round trips in every width; invalid files are refused with a reason.
 #include "fp8/data/tokens.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
-#include <numeric>
+#include <fstream>
+#include <thread>
 
 #include "fp8/h5/reader.h"
 #include "fp8/h5/writer.h"
@@ -74,7 +76,7 @@ TEST_P(TokensOfWidth, read_back) {
 }
 INSTANTIATE_TEST_SUITE_P(All, TokensOfWidth, ::testing::Values(256, 50257, 128256));
 
-TEST(Tokens, mask_travels) {
+TEST(Tokens, mask_round_trips) {
   const TemporaryFolder folder;
   TokenWriter writer(folder.at("m.h5"), 10, std::nullopt, true, false);
   EXPECT_NE(error_of([&] { writer.append(std::array{1U}); }).find("mask and tokens differ"), std::string::npos);
@@ -89,7 +91,7 @@ TEST(Tokens, mask_travels) {
   EXPECT_NE(error_of([&] { file.read_mask(1, counts); }).find("are not in the file"), std::string::npos);
 }
 
-TEST(Tokens, cut_short_while_in_use_is_an_error) {
+TEST(Tokens, truncation_during_use_is_an_error) {
   const TemporaryFolder folder;
   TokenWriter writer(folder.at("t.h5"), 70000, std::nullopt, false, false);
   writer.append(std::vector<std::uint32_t>(100000, 7));
@@ -152,16 +154,18 @@ TEST(Tokens, reading_past_the_end_is_an_error) {
   EXPECT_NE(error_of([&] { file.document(2); }).find("no document 2"), std::string::npos);
 }
 
-// A token file made by hand, with whatever is asked for.
+// A token file written by hand, with any contents.
 struct Parts {
   h5::AttributeValue format = std::string("fp8-tokens");
   h5::AttributeValue version = std::int64_t{1};
   h5::AttributeValue vocab_size = std::int64_t{4};
   h5::AttributeValue eos = std::int64_t{-1};
+  h5::AttributeValue tokenizer = std::string("bytes");
   DType tokens_type = DType::u8;
   std::vector<std::uint8_t> tokens = {0, 1, 2, 3};
   std::vector<std::uint64_t> documents = {0, 4};
   std::vector<std::uint8_t> mask = {};
+  std::vector<std::uint8_t> digests = {};
 };
 
 std::string refusal_of(const Parts& parts, bool verify = false) {
@@ -172,6 +176,7 @@ std::string refusal_of(const Parts& parts, bool verify = false) {
   out.attribute("", "version", parts.version);
   out.attribute("", "vocab_size", parts.vocab_size);
   out.attribute("", "eos", parts.eos);
+  out.attribute("", "tokenizer", parts.tokenizer);
   const auto put = [&](const char* name, DType type, std::size_t size, std::span<const std::byte> bytes) {
     const auto count = static_cast<std::int64_t>(size);
     out.dataset(name, type, {&count, 1}, bytes);
@@ -180,6 +185,10 @@ std::string refusal_of(const Parts& parts, bool verify = false) {
       std::as_bytes(std::span(parts.tokens)));
   put("documents", DType::u64, parts.documents.size(), std::as_bytes(std::span(parts.documents)));
   if (!parts.mask.empty()) put("mask", DType::u8, parts.mask.size(), std::as_bytes(std::span(parts.mask)));
+  if (!parts.digests.empty()) {
+    const std::array<std::int64_t, 2> shape{static_cast<std::int64_t>(parts.digests.size() / 16), 16};
+    out.dataset("digests", DType::u8, shape, std::as_bytes(std::span(parts.digests)));
+  }
   out.finish();
   const std::string message = error_of([&] {
     const TokenFile file(path, verify);
@@ -190,13 +199,15 @@ std::string refusal_of(const Parts& parts, bool verify = false) {
   return message.substr(path.size());
 }
 
-TEST(Tokens, a_file_that_lies_is_refused) {
+TEST(Tokens, an_invalid_file_is_refused) {
   EXPECT_EQ(refusal_of({}), "no error");
   EXPECT_EQ(refusal_of({.format = std::string("fp8-other")}), ": not a token file");
   EXPECT_EQ(refusal_of({.version = std::int64_t{2}}), ": version 2 is not known (1 is)");
   EXPECT_EQ(refusal_of({.version = std::string("1")}), ": attribute \"version\" is not an integer");
   EXPECT_EQ(refusal_of({.vocab_size = std::int64_t{0}}), ": vocab_size 0 is out of range");
   EXPECT_EQ(refusal_of({.eos = std::int64_t{4}}), ": eos is not below vocab_size");
+  for (const h5::AttributeValue& bad : {h5::AttributeValue("words"), h5::AttributeValue(std::int64_t{1})})
+    EXPECT_EQ(refusal_of({.tokenizer = bad}), ": attribute \"tokenizer\" is neither bytes nor a digest");
   EXPECT_EQ(refusal_of({.tokens_type = DType::f32}), ": /tokens: must be uint8, uint16 or uint32");
   EXPECT_EQ(refusal_of({.tokens = {}}), ": /tokens: must be a vector of at least one token");
   EXPECT_EQ(refusal_of({.documents = {4}}), ": /documents: must be a uint64 vector of at least two offsets");
@@ -204,6 +215,9 @@ TEST(Tokens, a_file_that_lies_is_refused) {
   EXPECT_EQ(refusal_of({.documents = {0, 3, 3, 4}}), ": /documents: must increase from 0 to 4");
   EXPECT_EQ(refusal_of({.documents = {0, 5}}), ": /documents: must increase from 0 to 4");
   EXPECT_EQ(refusal_of({.mask = {1, 1}}), ": /mask: must be uint8, as long as /tokens");
+  EXPECT_EQ(refusal_of({.digests = std::vector<std::uint8_t>(32)}),
+            ": /digests: must be uint8 [1, 16], a digest for each 64 KiB of /tokens");
+  EXPECT_TRUE(refusal_of({.digests = std::vector<std::uint8_t>(16)}).starts_with(": /tokens: damaged: block 0"));
   const std::string beyond = ": token 3 is 3, not below the vocabulary size 3";
   EXPECT_EQ(refusal_of({.vocab_size = std::int64_t{3}}), beyond);
   EXPECT_EQ(refusal_of({.vocab_size = std::int64_t{3}}, true), beyond);
@@ -228,6 +242,129 @@ TEST(Tokens, damage_is_found) {
   EXPECT_NE(error_of([&] { TokenFile{folder.write("text", std::string(2000, 'x'))}; }).find("not a token file"),
             std::string::npos);
   EXPECT_NE(error_of([&] { TokenFile{folder.at("none")}; }).find("none"), std::string::npos);
+}
+
+// Three blocks of ids, three blocks of mask, ten documents, as fp8-tokenize writes them.
+class TokensDamaged : public test::FolderTest {
+ protected:
+  static constexpr std::size_t kTokens = 70000;
+  TokensDamaged() {
+    std::vector<std::uint32_t> ids(kTokens / 10);
+    std::vector<std::uint8_t> mask(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = static_cast<std::uint32_t>(i % 999);
+      mask[i] = i % 3 == 0 ? 0 : 1;
+    }
+    TokenWriter writer(path, 1000, std::nullopt, true, false);
+    for (int i = 0; i < 10; ++i) {
+      writer.append(ids, mask);
+      writer.end_document();
+    }
+    writer.finish();
+  }
+  // Adds 1 to a byte of a dataset, and returns its offset in the file.
+  std::uint64_t flip(const char* dataset, std::uint64_t byte) const {
+    const std::uint64_t place = h5::Reader(path).contiguous_offset(dataset) + byte;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(place));
+    const int old = file.get();
+    file.seekp(static_cast<std::streamoff>(place));
+    file.put(static_cast<char>(old ^ 1));
+    return place;
+  }
+  const std::string path = at("t.h5");
+};
+
+TEST_F(TokensDamaged, token_blocks_are_compared_when_first_read) {
+  const std::uint64_t begin = flip("tokens", 65536 + 1) - 1;
+  const TokenFile file(path);
+  std::vector<std::int32_t> out(1000);
+  file.read(31768, out);
+  EXPECT_EQ(out[999], 32767 % 7000 % 999);
+  const std::string damaged = path + ": /tokens: damaged: block 1, bytes " + std::to_string(begin) + " to " +
+                              std::to_string(begin + 65536) +
+                              " of the file, differs from its digest; make the file again";
+  for (const std::int64_t first : {31769, 65535, 40000, 31769})
+    EXPECT_EQ(error_of([&] { file.read(first, out); }), damaged) << first;
+  file.read(65536, out);
+  EXPECT_EQ(out[0], 65536 % 7000 % 999);
+  file.read(69000, out);
+  EXPECT_EQ(out[999], 69999 % 7000 % 999);
+}
+
+TEST_F(TokensDamaged, mask_blocks_are_compared_when_first_read) {
+  flip("mask", 69999);
+  const TokenFile file(path);
+  std::vector<std::uint8_t> out(65536);
+  file.read_mask(0, out);
+  EXPECT_EQ(out[65535], 65535 % 7000 % 3 == 0 ? 0 : 1);
+  EXPECT_NE(error_of([&] { file.read_mask(1, out); }).find(": /mask: damaged: block 1, bytes "), std::string::npos);
+}
+
+TEST_F(TokensDamaged, documents_and_digests_are_compared_on_opening) {
+  for (const char* dataset : {"documents", "digests", "mask_digests"}) {
+    flip(dataset, 9);
+    EXPECT_EQ(error_of([&] { TokenFile{path}; }),
+              path + ": /" + dataset + ": damaged: its bytes differ from its digest");
+    flip(dataset, 9);
+  }
+  EXPECT_EQ(TokenFile(path, true).info().documents, 10);
+}
+
+TEST_F(TokensDamaged, a_block_is_digested_once) {
+  const TokenFile file(path);
+  std::vector<std::int32_t> out(1);
+  file.read(0, out);
+  flip("tokens", 2);
+  file.read(1, out);
+  EXPECT_EQ(out[0], 0);  // 1 before
+}
+
+TEST_F(TokensDamaged, a_file_without_block_digests_is_compared_on_opening) {
+  const std::string old = at("old.h5");
+  const std::array<std::int64_t, 1> count{200000};
+  for (const char* bad : {"tokens", "mask", ""}) {
+    h5::Writer out(old, h5::kTokensMagic);
+    out.attribute("", "format", std::string("fp8-tokens"));
+    out.attribute("", "version", std::int64_t{1});
+    out.attribute("", "vocab_size", std::int64_t{256});
+    const std::array<std::uint64_t, 2> documents{0, 200000};
+    out.dataset("documents", DType::u64, std::array<std::int64_t, 1>{2}, std::as_bytes(std::span(documents)));
+    const std::vector<std::byte> ones(200000, std::byte{1});
+    for (const char* name : {"tokens", "mask"}) out.dataset(name, DType::u8, count, ones);
+    out.finish();
+    if (*bad == 0) {
+      EXPECT_EQ(TokenFile(old).info().tokens, 200000);
+      continue;
+    }
+    const std::uint64_t place = h5::Reader(old).contiguous_offset(bad) + 150000;
+    std::fstream(old, std::ios::in | std::ios::out | std::ios::binary).seekp(static_cast<std::streamoff>(place)).put(2);
+    EXPECT_EQ(error_of([&] { TokenFile{old}; }), old + ": /" + bad + ": damaged: its bytes differ from its digest");
+  }
+}
+
+TEST_F(TokensDamaged, several_threads_read_at_once) {
+  const TokenFile file(path);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<std::int32_t> ids(777);
+      std::vector<std::uint8_t> mask(777);
+      for (int i = 0; i < 300; ++i) {
+        const std::int64_t first = (t * 7919 + i * 104729) % (70000 - 777);
+        file.read(first, ids);
+        file.read_mask(first, mask);
+        for (std::int64_t j = 0; j < 777; ++j) {
+          const std::int64_t at = (first + j) % 7000;
+          if (ids[static_cast<std::size_t>(j)] != at % 999 || mask[static_cast<std::size_t>(j)] != (at % 3 != 0))
+            ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

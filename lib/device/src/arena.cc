@@ -1,5 +1,5 @@
-// The stack of scratch memory: a top, the blocks below it, and bytes held by category. Every block is rounded up to 64
-// bytes and none is empty, so that addresses are distinct even for zero-size tensors.
+// Stack allocator with bytes by category. Every block is rounded up to a positive multiple of 64 bytes, so that
+// addresses are distinct even for zero-size tensors.
 #include "fp8/device/arena.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kShownUsers = 3;
-// Where a dry arena begins: no process can have memory there, so a touch of it faults instead of corrupting.
+// First address of a dry arena: no process can map memory there, so that an access faults.
 constexpr std::uintptr_t kDryBase = std::uintptr_t{1} << 62;
 constexpr std::size_t kMost = std::size_t{1} << 60;
 
@@ -64,7 +64,7 @@ std::byte* Arena::take(std::size_t bytes, std::string_view category) {
     peak_ = top_;
     held_at_peak_ = held_;
   }
-  return dry_ ? reinterpret_cast<std::byte*>(kDryBase + begin)  // NOLINT(performance-no-int-to-ptr): never touched
+  return dry_ ? reinterpret_cast<std::byte*>(kDryBase + begin)  // NOLINT(performance-no-int-to-ptr): never accessed
               : memory_.data() + begin;
 }
 

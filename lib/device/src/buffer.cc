@@ -1,6 +1,6 @@
-// Owned memory and the number of threads. Large host buffers are mapped pages (zero when first touched, huge where the
-// kernel has them: matrix multiply is bound by the TLB otherwise); small ones come from the heap, where the sanitizers
-// see their ends.
+// Owned memory and the number of threads. Large host buffers are mapped pages: zero on first access, and huge pages if
+// available, since matrix multiply is otherwise limited by TLB misses. Small ones are heap memory, where the sanitizers
+// check bounds.
 #include <omp.h>
 #include <sys/mman.h>
 
@@ -18,17 +18,17 @@ namespace fp8::device {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kMapFrom = std::size_t{1} << 20;  // bytes from which pages are mapped
+constexpr std::size_t kMapFrom = std::size_t{1} << 20;  // bytes; smaller buffers are heap memory
 
 bool mapped(std::size_t bytes) { return bytes >= kMapFrom; }
 
-std::byte* take_host(std::size_t bytes) {
+std::byte* allocate_host(std::size_t bytes) {
   if (bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) return nullptr;
   void* p = nullptr;
   if (mapped(bytes)) {
     p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return nullptr;
-    (void)madvise(p, bytes, MADV_HUGEPAGE);  // only a wish: kernels without huge pages refuse it
+    (void)madvise(p, bytes, MADV_HUGEPAGE);  // fails harmlessly on kernels without huge pages
     return static_cast<std::byte*>(p);
   }
   if (posix_memalign(&p, kAlignment, bytes) != 0) return nullptr;
@@ -41,9 +41,9 @@ void release(std::byte* data, std::size_t bytes, Place place) noexcept {
   if (place == Place::cuda) {
     cuda::release_memory(data);
   } else if (mapped(bytes)) {
-    (void)munmap(data, bytes);  // cannot fail for a range that mmap gave
+    (void)munmap(data, bytes);  // cannot fail for a range that mmap returned
   } else {
-    std::free(data);  // NOLINT(cppcoreguidelines-no-malloc): aligned_alloc gave it
+    std::free(data);  // NOLINT(cppcoreguidelines-no-malloc): from posix_memalign
   }
 }
 
@@ -52,8 +52,8 @@ void release(std::byte* data, std::size_t bytes, Place place) noexcept {
 Buffer::Buffer(std::size_t bytes, Place place, const char* what) : size_(bytes), place_(place) {
   if (bytes == 0) return;
   if (place == Place::cuda && cuda_device_count() == 0)
-    throw Error(std::string(what) + ": no GPU can be used: " + why_no_cuda());
-  data_ = place == Place::cuda ? cuda::take_memory(bytes, what) : take_host(bytes);
+    throw Error(std::string(what) + ": no usable GPU: " + why_no_cuda());
+  data_ = place == Place::cuda ? cuda::take_memory(bytes, what) : allocate_host(bytes);
   if (data_ == nullptr) throw Error("out of memory: " + std::string(what) + " needs " + human_bytes(bytes));
 }
 

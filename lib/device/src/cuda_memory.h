@@ -1,4 +1,4 @@
-/// The half of this crate that needs CUDA. Builds without it have stand-ins that say so.
+/// The part of this crate that needs CUDA. In builds without CUDA the functions report that no device exists.
 #pragma once
 
 #include <cstddef>
@@ -8,27 +8,27 @@
 
 namespace fp8::device::cuda {
 
-/// `bytes` of zeroed device memory; throws Error naming `what` when there is none.
+/// Allocates `bytes` of zeroed device memory; throws Error naming `what` when memory is insufficient.
 std::byte* take_memory(std::size_t bytes, const char* what);
-/// Gives back what take_memory returned.
+/// Frees memory of take_memory().
 void release_memory(std::byte* data) noexcept;
-/// Devices; `why` says why there is none.
+/// Number of devices; sets `why` to the reason if it is 0.
 int count(std::string& why);
-/// Which card device `index` is; empty where it is not told.
+/// UUID of device `index` in hexadecimal digits; empty if unknown.
 std::string identity(int index);
 /// 13010 for 13.1; 0 without CUDA.
 int runtime();
-/// A new stream on device `index`, which becomes current.
+/// Makes device `index` current and creates a stream on it.
 Stream* open(int index);
-/// Waits for the stream and ends it.
+/// Synchronizes and destroys the stream.
 void close(Stream* stream) noexcept;
-/// Name, capability and memory.
+/// Name, compute capability and memory size of the device.
 std::string describe(const Stream& stream);
-/// 90 for 9.0.
+/// Compute capability, 90 for 9.0.
 int capability(const Stream& stream);
-/// See device::copy_bytes, where a side lies on the device.
+/// device::copy_bytes() with at least one side on the device.
 void copy(Stream& stream, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
-/// Waits.
+/// Synchronizes the stream.
 void wait(const Stream& stream);
 
 }  // namespace fp8::device::cuda

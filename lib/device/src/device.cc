@@ -1,4 +1,4 @@
-// Places: which there are, opening one, and copies between them.
+// Device detection, setup, and copies between devices.
 #include "fp8/device/device.h"
 
 #include <cstring>
@@ -30,9 +30,9 @@ std::string runtime_version() {
 Device::Device(Place place, int index) : place_(place) {
   if (place == Place::host) return;
   const int devices = cuda_device_count();
-  if (devices == 0) throw Error("no GPU can be used: " + why_no_cuda());
+  if (devices == 0) throw Error("no usable GPU: " + why_no_cuda());
   if (index < 0 || index >= devices)
-    throw Error("GPU " + std::to_string(index) + " was asked for, and there are " + std::to_string(devices));
+    throw Error("GPU " + std::to_string(index) + " requested, but only " + std::to_string(devices) + " available");
   stream_ = cuda::open(index);
 }
 
@@ -49,7 +49,7 @@ void copy_bytes(const Context& ctx, void* to, Place to_place, const void* from, 
   if (to_place == Place::host && from_place == Place::host) {
     std::memcpy(to, from, bytes);
   } else {
-    if (ctx.stream == nullptr) throw Error("a copy to or from a device needs a context on it");
+    if (ctx.stream == nullptr) throw Error("a copy to or from a device needs a context on that device");
     cuda::copy(*ctx.stream, to, to_place, from, from_place, bytes);
   }
 }

@@ -1,4 +1,4 @@
-// Loading of shared libraries by name, with what to do when one is missing.
+// Loads shared libraries with dlopen; errors contain a hint.
 #include "fp8/device/library.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ Library::Library(const std::vector<std::string>& names, const std::string& cure)
 
 void* Library::address(const char* name) const {
   void* const found = dlsym(handle_, name);
-  if (found == nullptr) throw Error(name_ + ": has no function " + name + ": another version is needed");
+  if (found == nullptr) throw Error(name_ + ": has no function " + name + "; another version of the library is needed");
   return found;
 }
 

@@ -1,5 +1,5 @@
-// Device memory, streams and copies through the CUDA runtime, which is linked statically: it loads the driver when it
-// is first called, and says so when there is none.
+// Device memory, streams and copies with the CUDA runtime, which is linked statically: it loads the driver on the first
+// call, and returns an error without one.
 #include <array>
 #include <optional>
 #include <span>
@@ -33,9 +33,9 @@ bool Event::done() const {
 namespace cuda {
 namespace {
 
-constexpr std::size_t kPinned = std::size_t{32} << 20;  // bytes through which the host's memory comes and goes
+constexpr std::size_t kPinned = std::size_t{32} << 20;  // bytes of pinned staging memory
 
-// Copies on a stream, with an event for each piece of pinned memory.
+// Copies on a stream, with one event per piece of pinned memory.
 class StreamMover final : public Mover {
  public:
   explicit StreamMover(cudaStream_t stream) : stream_(stream) {}
@@ -50,7 +50,7 @@ class StreamMover final : public Mover {
   std::array<Event, Staging::kPieces> events_;
 };
 
-// Pinned memory and what works in it, kept with the stream.
+// Pinned memory and its Staging, stored in Stream::kept.
 class PinnedStaging {
  public:
   explicit PinnedStaging(cudaStream_t stream) : mover_(stream) {
@@ -80,20 +80,21 @@ std::byte* take_memory(std::size_t bytes, const char* what) {
   void* data = nullptr;
   const cudaError_t result = cudaMalloc(&data, bytes);
   if (result == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // the error is told below; later calls must not see it
+    (void)cudaGetLastError();  // clears the error, which is reported below, for later calls
     std::size_t free = 0, total = 0;
     FP8_CUDA(cudaMemGetInfo(&free, &total));
     throw Error("out of memory: " + std::string(what) + " needs " + human_bytes(bytes) + " on the GPU, where " +
                 human_bytes(free) + " of " + human_bytes(total) + " are free");
   }
   FP8_CUDA(result);
-  // On a stream of its own that the others do not wait for: what is done with the memory next must not come first.
+  // cudaMemset runs on the legacy stream, which other streams do not wait for; without the synchronization, work on
+  // another stream could use the memory before it is zeroed.
   FP8_CUDA(cudaMemset(data, 0, bytes));
   FP8_CUDA(cudaStreamSynchronize(cudaStreamLegacy));
   return static_cast<std::byte*>(data);
 }
 
-void release_memory(std::byte* data) noexcept { (void)cudaFree(data); }  // at exit the driver may be gone already
+void release_memory(std::byte* data) noexcept { (void)cudaFree(data); }  // at exit the driver may be unloaded already
 
 int count(std::string& why) {
   int devices = 0;
@@ -139,7 +140,7 @@ Stream* open(int index) {
 
 void close(Stream* stream) noexcept {
   (void)cudaStreamSynchronize(stream->handle);
-  stream->kept.clear();  // before the stream that it works on
+  stream->kept.clear();  // the objects use the stream
   (void)cudaStreamDestroy(stream->handle);
   delete stream;
 }

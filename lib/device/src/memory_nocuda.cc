@@ -1,4 +1,4 @@
-// Stand-ins for builds without CUDA: no device is there, and whoever asks for one is told.
+// Implementation for builds without CUDA: there is no device, and functions that need one throw Error.
 #include "cuda_memory.h"
 #include "fp8/base/error.h"
 

@@ -1,4 +1,4 @@
-// The clock and the list of operations.
+// Clock and recording of operations.
 #include "fp8/device/profile.h"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Pieces of pinned memory in turn: one is used again when the copy it was part of is done.
+// Uses the pieces of pinned memory round-robin; a piece is reused after its last copy is done.
 #include "staging.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace fp8::device {
 namespace {
 
-// All threads copy where that is quicker than one.
+// Copies large blocks with all threads.
 void copy_all(std::byte* to, const std::byte* from, std::size_t bytes) {
   constexpr std::size_t kBlock = std::size_t{256} << 10;
 #pragma omp parallel for schedule(static) if (bytes > kBlock)
@@ -44,7 +44,7 @@ void Staging::download(std::byte* to, const std::byte* from, std::size_t bytes) 
   for (std::size_t done = 0; done < bytes;) {
     if (under_way.size() == kPieces) finish_first();
     const std::size_t n = std::min(piece_bytes(), bytes - done);
-    mover_.wait(next_);  // an upload may still read it
+    mover_.wait(next_);  // an upload may still read the piece
     mover_.begin(piece(next_), from + done, n, false);
     mover_.note(next_);
     under_way.push_back({next_, done, n});

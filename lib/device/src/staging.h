@@ -1,6 +1,6 @@
-/// Copies between the host's ordinary memory and a device through pinned memory in pieces, so that the copy engine
-/// works while the host copies the next piece, and an upload need not be waited for. Of one thread. Knows no CUDA: what
-/// moves bytes is handed in, so that tests can move them late.
+/// Copies between pageable host memory and a device through pieces of pinned memory, so that the copy engine transfers
+/// one piece while the host copies the next, and uploads are asynchronous. Not thread-safe. Independent of CUDA: a
+/// Mover transfers the bytes, so that tests can delay the transfers.
 #pragma once
 
 #include <array>
@@ -9,32 +9,32 @@
 
 namespace fp8::device {
 
-/// What Staging needs of a device's stream.
+/// Operations of a device stream that Staging uses.
 class Mover {
  public:
   Mover() = default;
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
   virtual ~Mover() = default;
-  /// Begins a copy from pinned memory to the device or back, behind all work before.
+  /// Enqueues a copy from pinned memory to the device (`upload`) or back, in stream order.
   virtual void begin(void* to, const void* from, std::size_t bytes, bool upload) = 0;
-  /// Notes, as `mark`, what has begun so far.
+  /// Records the event `mark` after all copies enqueued so far.
   virtual void note(std::size_t mark) = 0;
-  /// Returns when what the last note of `mark` stands for is done; at once where there was none.
+  /// Blocks until the last recorded event `mark` is done; returns at once if it was never recorded.
   virtual void wait(std::size_t mark) = 0;
 };
 
-/// See the top of this file.
+/// Staged copies through pinned memory.
 class Staging {
  public:
-  static constexpr std::size_t kPieces = 8;  ///< under way at once
+  static constexpr std::size_t kPieces = 8;  ///< maximum number of pieces in flight
 
-  /// Works in `pinned`, a multiple of kPieces bytes. Both outlive it.
+  /// `pinned` is the staging memory, a multiple of kPieces bytes. Both arguments must outlive the object.
   Staging(Mover& mover, std::span<std::byte> pinned) : mover_(mover), pinned_(pinned) {}
 
-  /// Host to device. `from` may be touched again once it returns; the copy takes its turn in the stream.
+  /// Copies host to device. `from` may be changed after the return; the copy completes in stream order.
   void upload(std::byte* to, const std::byte* from, std::size_t bytes);
-  /// Device to host; returns when `to` is filled, and so all work before is done.
+  /// Copies device to host; returns when the copy and all preceding work are done.
   void download(std::byte* to, const std::byte* from, std::size_t bytes);
 
  private:
@@ -43,7 +43,7 @@ class Staging {
 
   Mover& mover_;
   std::span<std::byte> pinned_;
-  std::size_t next_ = 0;  // piece to be used next, the one whose last use lies furthest back
+  std::size_t next_ = 0;  // piece to use next, the least recently used
 };
 
 }  // namespace fp8::device

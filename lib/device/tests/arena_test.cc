@@ -1,4 +1,4 @@
-// Arenas: addresses, the peak by category, release by scopes, agreement of dry and real, and the message when full.
+// Arenas: addresses, the peak by category, release by scopes, equal peaks of dry and real runs, out-of-memory message.
 #include "fp8/device/arena.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using test::error_of;
 
-// A little step: two activations live while scratch comes and goes, gathered weights on top at the end.
+// A small step: two activations stay allocated, scratch is released in between, gathered weights come last.
 void step(Arena& arena) {
   const Scope all(arena);
   arena.take(1000, "activations");
@@ -67,7 +67,7 @@ TEST(Arena, PeakByCategory) {
   EXPECT_EQ(usage[1].bytes, 704u);
 }
 
-TEST(Arena, PeakMovesToALaterMoment) {
+TEST(Arena, LaterPeakReplacesTheCategories) {
   Arena arena;
   step(arena);
   arena.take(4000, "logits");
@@ -91,7 +91,7 @@ TEST(Arena, ReleaseReturnsMemoryInReverseOrder) {
   EXPECT_EQ(arena.take(256, "d"), first);
 }
 
-TEST(Arena, RealRunFitsWhatTheDryRunSaid) {
+TEST(Arena, RealRunFitsThePeakOfTheDryRun) {
   Arena dry;
   step(dry);
   Arena real(dry.peak(), Place::host);
@@ -101,7 +101,7 @@ TEST(Arena, RealRunFitsWhatTheDryRunSaid) {
   EXPECT_EQ(real.usage_at_peak().size(), dry.usage_at_peak().size());
 }
 
-TEST(Arena, FullNamesTheLargestUsersAndTheCure) {
+TEST(Arena, FullNamesTheLargestUsersAndAHint) {
   Arena arena(4096, Place::host);
   arena.take(64, "tables");
   arena.take(128, "scratch");
@@ -111,10 +111,10 @@ TEST(Arena, FullNamesTheLargestUsersAndTheCure) {
   EXPECT_EQ(text,
             "out of memory: logits needs 1.95 KiB more in an arena of 4 KiB; largest users: activations 2 KiB, "
             "gathered weights 1 KiB, scratch 128 B; use a smaller --batch-size or --seq-length, or --recompute full");
-  EXPECT_NO_THROW(arena.take(832, "logits")) << "a refused request takes nothing";
+  EXPECT_NO_THROW(arena.take(832, "logits")) << "a failed request allocates nothing";
 }
 
-TEST(Arena, HugeRequestsAreRefusedDryToo) {
+TEST(Arena, HugeRequestsAreErrorsInADryArena) {
   Arena arena;
   EXPECT_NE(error_of([&] { arena.take(~std::size_t{0}, "logits"); }).find("out of memory: logits needs "),
             std::string::npos);

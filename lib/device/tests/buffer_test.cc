@@ -1,4 +1,4 @@
-// Buffers: alignment, zero fill, ownership, and what an impossible request says.
+// Buffers: alignment, zero fill, ownership, and error messages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,16 +46,16 @@ TEST(Buffer, MovesItsMemory) {
   EXPECT_EQ(c.data(), memory);
 }
 
-TEST(Buffer, SaysWhatDidNotFit) {
+TEST(Buffer, OutOfMemoryNamesTheBuffer) {
   EXPECT_EQ(error_of([] { Buffer(std::size_t{1} << 62, Place::host, "moments"); }),
             "out of memory: moments needs 4 EiB");
   EXPECT_NE(error_of([] { Buffer(~std::size_t{0}, Place::host, "moments"); }).find("out of memory: moments needs "),
             std::string::npos);
 }
 
-TEST(Buffer, RefusesADeviceThatIsNotThere) {
-  if (cuda_device_count() > 0) GTEST_SKIP() << "a GPU is there";
-  EXPECT_EQ(error_of([] { Buffer(16, Place::cuda, "weights"); }), "weights: no GPU can be used: " + why_no_cuda());
+TEST(Buffer, MissingDeviceIsAnError) {
+  if (cuda_device_count() > 0) GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_EQ(error_of([] { Buffer(16, Place::cuda, "weights"); }), "weights: no usable GPU: " + why_no_cuda());
 }
 
 TEST(HostThreads, IsPositive) { EXPECT_GE(host_threads(), 1); }

@@ -1,4 +1,4 @@
-// Places: the host is always there, a GPU is opened or refused with a reason, bytes are copied between places.
+// Devices: the host is always available, a GPU is opened or the error has a reason, bytes are copied between devices.
 #include "fp8/device/device.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace fp8::device {
 namespace {
 
-TEST(Device, HostNeedsNothing) {
+TEST(Device, HostNeedsNoSetup) {
   const Device host;
   Arena arena;
   EXPECT_EQ(host.name(), "CPU");
@@ -25,10 +25,10 @@ TEST(Device, HostNeedsNothing) {
   synchronize(host.context(arena));
 }
 
-TEST(Device, EitherThereIsAGpuOrAReason) {
+TEST(Device, GpuOrReason) {
   EXPECT_EQ(cuda_device_count() == 0, !why_no_cuda().empty());
   if (cuda_device_count() == 0) {
-    EXPECT_EQ(test::error_of([] { const Device gpu(Place::cuda); }), "no GPU can be used: " + why_no_cuda());
+    EXPECT_EQ(test::error_of([] { const Device gpu(Place::cuda); }), "no usable GPU: " + why_no_cuda());
     return;
   }
   const Device gpu(Place::cuda);
@@ -42,7 +42,7 @@ TEST(Device, EitherThereIsAGpuOrAReason) {
   EXPECT_THROW(Device(Place::cuda, cuda_device_count()), Error);
 }
 
-TEST(Library, MissingOnesAreNamedWithTheCure) {
+TEST(Library, MissingLibrariesAreNamedWithAHint) {
   EXPECT_EQ(test::error_of([] {
               Library({"libnone.so.9", "libnone.so"}, "install none");
             }),

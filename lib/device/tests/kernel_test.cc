@@ -1,4 +1,4 @@
-// What kernels are made of, and the shim that runs them here: sums over blocks, and threads that never arrive.
+// Building blocks of kernels, and the shim that runs them on the host: reductions over blocks, missing threads.
 #include "cuda_shim.h"
 //
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ void sum_and_largest(const float* x, std::int64_t n, float* sum, float* largest)
   largest[threadIdx.x] = std::bit_cast<float>(m);
 }
 
-TEST(Kernel, BlockCombineGivesEveryThreadTheSameBits) {
+TEST(Kernel, BlockCombineIsEqualInEveryThread) {
   std::vector<float> x(1000), sum(kThreads), largest(kThreads);
   std::iota(x.begin(), x.end(), -500.0f);
   const shim::Launcher launch;
@@ -39,7 +39,7 @@ TEST(Kernel, BlockCombineGivesEveryThreadTheSameBits) {
   }
 }
 
-TEST(Kernel, NanIsLargerThanEverything) {
+TEST(Kernel, NanIsTheLargest) {
   for (const std::size_t at : {0u, 31u, 64u, 95u, 500u}) {
     std::vector<float> x(501, 1.0f), sum(kThreads), largest(kThreads);
     x[at] = std::numeric_limits<float>::quiet_NaN();
@@ -60,14 +60,14 @@ void half_a_warp_shuffles(int* out) {
   if (threadIdx.x < 16) out[threadIdx.x] = __shfl_xor_sync(kAllLanes, 1, 1);
 }
 
-TEST(Shim, ReportsThreadsThatWaitInVain) {
+TEST(Shim, ReportsThreadsThatNeverArrive) {
   std::vector<int> out(64);
   const shim::Launcher launch;
   EXPECT_THROW(launch("barrier", dim3(1), dim3(64), some_never_arrive, out.data()), std::runtime_error);
   EXPECT_THROW(launch("shuffle", dim3(1), dim3(64), half_a_warp_shuffles, out.data()), std::runtime_error);
 }
 
-void shift(int* x, int n) {  // each block moves its values one to the right, through shared memory
+void shift(int* x, int n) {  // each block shifts its values to the right by one, through shared memory
   __shared__ int tile[64];
   const auto i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) tile[threadIdx.x] = x[i];

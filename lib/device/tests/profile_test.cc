@@ -1,4 +1,4 @@
-// Operations are noted once, from the outside, and only when somebody wants them.
+// Only outermost operations are recorded, and only with a profile that is on.
 #include "fp8/device/profile.h"
 
 #include <gtest/gtest.h>
@@ -6,11 +6,11 @@
 namespace fp8::device {
 namespace {
 
-TEST(Profile, NotesTheOutermostOperations) {
+TEST(Profile, RecordsTheOutermostOperations) {
   Profile profile;
   Context ctx;
   ctx.profile = &profile;
-  { const Timer off(ctx, Work::cast, "nobody asked", 1); }
+  { const Timer off(ctx, Work::cast, "off", 1); }
   profile.on = true;
   {
     const Timer outer(ctx, Work::cast, "quantize", 6, 2);
@@ -33,7 +33,7 @@ TEST(Profile, NotesTheOutermostOperations) {
   EXPECT_TRUE(profile.spans().empty());
 }
 
-TEST(Profile, AContextWithoutOneIsNotTimed) {
+TEST(Profile, ContextWithoutProfileIsNotTimed) {
   const Timer timer({}, Work::cast, "nothing", 1);
   EXPECT_EQ(Context{}.profile, nullptr);
 }

@@ -1,5 +1,5 @@
-// Copies through pinned memory, with a mover that moves nothing before it is waited for: a piece used too early, or
-// read before it is there, spoils the bytes.
+// Copies through pinned memory, with a mover that delays every transfer until the wait: reusing a piece too early, or
+// reading it before the transfer, corrupts the bytes.
 #include "staging.h"
 
 #include <gtest/gtest.h>
@@ -52,20 +52,20 @@ struct Kit {
   Staging staging{late, pinned};
 };
 
-TEST(Staging, BringsBytesThereAndBack) {
+TEST(Staging, RoundTrip) {
   for (const std::size_t n : {0UL, 1UL, 63UL, 64UL, 65UL, 512UL, 513UL, 5000UL}) {
     Kit kit;
     const std::vector<std::byte> values = numbers(n, 3);
     std::vector<std::byte> from = values, there(n), back(n);
     kit.staging.upload(there.data(), from.data(), n);
-    from.assign(n, std::byte{0});  // may be touched again
+    from.assign(n, std::byte{0});  // may be changed after the return
     kit.staging.download(back.data(), there.data(), n);
     EXPECT_EQ(back, values) << n;
     EXPECT_EQ(kit.late.under_way(), 0U);
   }
 }
 
-TEST(Staging, AnUploadThatFitsIsNotWaitedFor) {
+TEST(Staging, UploadThatFitsIsAsynchronous) {
   Kit kit;
   std::vector<std::byte> there(Staging::kPieces * 10);
   for (unsigned i = 0; i < Staging::kPieces; ++i) {
@@ -76,14 +76,14 @@ TEST(Staging, AnUploadThatFitsIsNotWaitedFor) {
   const std::vector<std::byte> more = numbers(10, 99);
   std::vector<std::byte> elsewhere(10);
   kit.staging.upload(elsewhere.data(), more.data(), 10);
-  EXPECT_EQ(kit.late.under_way(), Staging::kPieces) << "the first piece has been waited for, and no other";
+  EXPECT_EQ(kit.late.under_way(), Staging::kPieces) << "only the first piece has been waited for";
   kit.late.finish();
   EXPECT_EQ(elsewhere, more);
   for (unsigned i = 0; i < Staging::kPieces; ++i)
     EXPECT_EQ(std::vector<std::byte>(there.begin() + 10 * i, there.begin() + 10 * i + 10), numbers(10, i));
 }
 
-TEST(Staging, ADownloadComesAfterTheUploadsBefore) {
+TEST(Staging, DownloadFollowsPrecedingUploads) {
   Kit kit;
   const std::vector<std::byte> one = numbers(100, 1), two = numbers(100, 2);
   std::vector<std::byte> there(100), back(100);

@@ -107,7 +107,7 @@ TEST_P(Fp8, RandomFloats) {
   for (int i = 0; i < 1000000; ++i) {
     const auto u = static_cast<std::uint32_t>(random());
     ASSERT_TRUE(agrees(bits_to_float(u), *GetParam()));
-    // Most random exponents saturate or vanish: once more within the format's range.
+    // Most random exponents saturate or underflow: repeat within the format's range.
     const float near = bits_to_float((u & 0x807FFFFFu) | (100u + (u >> 23 & 63u)) << 23);
     ASSERT_TRUE(agrees(near, *GetParam()));
   }
@@ -186,7 +186,7 @@ TEST(Bf16, StochasticRoundingIsUnbiasedAndKeepsGridValues) {
       ASSERT_EQ(r.bits, b);
     }
   }
-  int up = 0;  // a quarter of the way between two neighbours: a quarter of all random numbers goes up
+  int up = 0;  // a quarter of the way between two neighbours: a quarter of the samples rounds up
   for (std::uint32_t random = 0; random < 65536; ++random)
     up += to_bf16_stochastic(1.0f + 0x1p-9f, random).bits == 0x3F81;
   EXPECT_EQ(up, 16384);

@@ -25,6 +25,17 @@ double Counts::fp8_share() const {
   return all > 0 ? fp8 / all : 0;
 }
 
+double Counts::fp8_share_total() const {
+  const auto& others = by[static_cast<std::size_t>(Role::other)];
+  double fp8 = 0, all = 0;
+  for (const Kind kind : {Kind::f32, Kind::bf16, Kind::fp8}) {
+    const double flops = linear(kind).flops + others[static_cast<std::size_t>(kind)].flops;
+    all += flops;
+    if (kind == Kind::fp8) fp8 = flops;
+  }
+  return all > 0 ? fp8 / all : 0;
+}
+
 Counts Counts::operator-(const Counts& earlier) const {
   Counts difference = *this;
   for (std::size_t r = 0; r < by.size(); ++r) {

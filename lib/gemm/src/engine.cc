@@ -78,6 +78,10 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Optio
     refuse("C " + shape_of(c) + " must be row-major");
   }
   check_bias(options.bias, c, place);
+  if (options.accumulation == Accumulation::f32) return;
+  if (place == Place::cuda) refuse("sums of another tensor core are made on the host only");
+  if (kind_of(a.format, b.format) == Kind::fp8 && a.matrix.dtype != DType::bf16)
+    refuse("sums of a tensor core need FP8 codes, stored as bfloat16");
 }
 
 // What a GEMM's time counts as.
@@ -93,6 +97,11 @@ std::string_view name_of(Kind kind) {
 }
 
 }  // namespace
+
+std::string_view name_of(Accumulation accumulation) {
+  constexpr std::array<std::string_view, 3> kNames{"f32", "hopper", "ada"};
+  return kNames[static_cast<std::size_t>(accumulation)];
+}
 
 struct Engine::Impl {
   explicit Impl(HostBf16 bf16) : host(bf16) {}
@@ -126,6 +135,10 @@ void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, cons
       impl_->counts.by[static_cast<std::size_t>(options.role)][static_cast<std::size_t>(kind_of(a.format, b.format))];
   ++count.gemms;
   count.flops += flops;
+}
+
+void Engine::count_other(Kind kind, double flops) {
+  impl_->counts.by[static_cast<std::size_t>(Role::other)][static_cast<std::size_t>(kind)].flops += flops;
 }
 
 const Counts& Engine::counts() const { return impl_->counts; }

@@ -29,27 +29,15 @@ std::int64_t row_stride(std::int64_t columns) {
   return ((columns + kLine - 1) / kLine | 1) * kLine;
 }
 
-// Length of equal pieces of `extent`, about `limit` long at most.
+// Length of equal pieces of `extent`, about `limit` long at most. None is a single column, see HostGemm::run.
 std::int64_t piece(std::int64_t extent, std::int64_t limit) {
   const std::int64_t pieces = (extent + limit - 1) / limit;
-  return pieces <= 1 ? extent : round_up((extent + pieces - 1) / pieces, kTileAlign);
+  const std::int64_t length = round_up((extent + pieces - 1) / pieces, kTileAlign);
+  return pieces <= 1 ? extent : extent % length == 1 ? length + kTileAlign : length;
 }
 
 View tile_of_sums(void* data, std::int64_t rows, std::int64_t columns) {
   return tensor::make_view(data, DType::f32, device::Place::host, {rows, columns});
-}
-
-// The same epilogue for the tile whose first element is [row, column].
-Epilogue shifted(Epilogue e, std::int64_t row, std::int64_t column, std::int64_t columns) {
-  if (e.scale_a_rows) e.scale_a += row;
-  if (e.scale_b_columns) e.scale_b += column;
-  if (!e.bias.empty()) {
-    const std::int64_t stride = e.bias.stride[0];
-    e.bias.shape[0] = columns;
-    e.bias.data =
-        static_cast<std::byte*>(e.bias.data) + column * stride * static_cast<std::int64_t>(size_of(e.bias.dtype));
-  }
-  return e;
 }
 
 }  // namespace
@@ -57,16 +45,21 @@ Epilogue shifted(Epilogue e, std::int64_t row, std::int64_t column, std::int64_t
 HostGemm::HostGemm(HostBf16 bf16)
     : upcast_(bf16 == HostBf16::upcast || (bf16 == HostBf16::detect && !PlanCache::fast_bf16())) {}
 
-std::size_t HostGemm::scratch_bytes() const { return scratchpad_.bytes() + sums_.bytes() + a_.bytes() + b_.bytes(); }
+std::size_t HostGemm::scratch_bytes() const {
+  return scratchpad_.bytes() + sums_.bytes() + a_.bytes() + b_.bytes() + tensor_core_.scratch_bytes();
+}
 
 void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const Options& options) {
   if (c.size() == 0) return;
+  if (options.accumulation != Accumulation::f32 && kind_of(a.format, b.format) == Kind::fp8)
+    return tensor_core_.run(dry, a, b, c, options);
   const View &left = a.matrix, &right = b.matrix;
   const Epilogue epilogue = epilogue_of(a, b, options);
   const bool scaled = epilogue.scale_a != nullptr || epilogue.scale_b != nullptr;
   const bool rounded = c.dtype == DType::bf16 && (upcast_ || left.dtype == DType::f32);
   const bool in_parts = c.dtype == DType::bf16 && left.shape[1] > kLongest;
-  if (scaled || rounded || in_parts || !epilogue.bias.empty() || left.shape[1] == 0) {
+  const bool column = c.shape[1] == 1 && c.shape[0] > 1 && c.stride[0] != 1;  // oneDNN 3.7 writes beside such a C
+  if (scaled || rounded || in_parts || column || !epilogue.bias.empty() || left.shape[1] == 0) {
     run_tiles(dry, left, right, c, epilogue);
   } else {
     multiply(dry, left, right, c, options.accumulate);
@@ -78,7 +71,7 @@ View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
   const bool by_columns = v.stride[1] != 1;
   const View from = by_columns ? v.transposed() : v;
   const std::int64_t rows = from.shape[0], columns = from.shape[1];
-  const std::int64_t stride = row_stride(columns);
+  const std::int64_t stride = columns == 1 ? 1 : row_stride(columns);
   View to = tensor::make_view(nullptr, DType::f32, device::Place::host, {rows, stride}).columns(0, columns);
   scratch.need(static_cast<std::size_t>(rows * stride) * sizeof(float));
   if (!dry) {
@@ -92,6 +85,20 @@ View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
     }
   }
   return by_columns ? to.transposed() : to;
+}
+
+// A copy of a [1, columns] matrix whose elements are adjacent.
+View HostGemm::contiguous_row(bool dry, const View& v, Scratch& scratch) {
+  View to = tensor::make_view(nullptr, v.dtype, device::Place::host, {1, v.shape[1]});
+  scratch.need(to.bytes());
+  if (dry) return to;
+  to.data = scratch.memory();
+  const auto size = static_cast<std::int64_t>(size_of(v.dtype));
+  for (std::int64_t i = 0; i < v.shape[1]; ++i) {
+    std::memcpy(static_cast<std::byte*>(to.data) + i * size,
+                static_cast<const std::byte*>(v.data) + i * v.stride[1] * size, static_cast<std::size_t>(size));
+  }
+  return to;
 }
 
 // Long dimensions are cut: operands are packed whole, and upcast whole, so scratch would grow with the vocabulary and
@@ -114,7 +121,9 @@ void HostGemm::multiply(bool dry, const View& a, const View& b, const View& c, b
 
 void HostGemm::multiply_once(bool dry, const View& a, const View& b, const View& c, bool accumulate) {
   const bool upcast_both = upcast_ && a.dtype == DType::bf16;
-  const View left = upcast_both ? upcast(dry, a, a_) : a, right = upcast_both ? upcast(dry, b, b_) : b;
+  const bool row_apart = a.shape[0] == 1 && a.stride[1] != 1;  // oneDNN 3.7 misreads such an A
+  const View left = upcast_both ? upcast(dry, a, a_) : row_apart ? contiguous_row(dry, a, a_) : a;
+  const View right = upcast_both ? upcast(dry, b, b_) : b;
   Plan& plan = plans_.find(key_of(left, right, c, accumulate));
   scratchpad_.need(plan.scratchpad_bytes());
   if (!dry) plan.run(left.data, right.data, c.data, scratchpad_.memory());
@@ -134,7 +143,8 @@ void HostGemm::run_tiles(bool dry, const View& a, const View& b, const View& c, 
       if (k > 0) multiply(dry, a.rows(i, i_end), b.columns(j, j_end), tile, false);
       if (dry) continue;
       if (k == 0) std::memset(sums, 0, tile.bytes());
-      finish(reinterpret_cast<float*>(sums), shifted(epilogue, i, j, j_end - j), c.rows(i, i_end).columns(j, j_end));
+      finish(reinterpret_cast<float*>(sums), j_end - j, epilogue.shifted(i, j, j_end - j),
+             c.rows(i, i_end).columns(j, j_end));
     }
   }
 }

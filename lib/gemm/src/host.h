@@ -1,5 +1,5 @@
-/// Matrix multiply on the host: which oneDNN multiplications a call is made of, and the scratch memory they share.
-/// Operands are already validated (engine.cc); nothing is counted here.
+/// Matrix multiply on the host: which oneDNN multiplications a call is made of, and the scratch memory they share. Sums
+/// of tensor cores are TensorCoreGemm's. Operands are already validated (engine.cc); nothing is counted here.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include "fp8/gemm/gemm.h"
 #include "plan.h"
 #include "scratch.h"
+#include "tensor_core.h"
 
 namespace fp8::gemm {
 
@@ -23,12 +24,14 @@ class HostGemm {
 
  private:
   View upcast(bool dry, const View& v, Scratch& scratch);
+  View contiguous_row(bool dry, const View& v, Scratch& scratch);
   void multiply(bool dry, const View& a, const View& b, const View& c, bool accumulate);
   void multiply_once(bool dry, const View& a, const View& b, const View& c, bool accumulate);
   void run_tiles(bool dry, const View& a, const View& b, const View& c, const Epilogue& epilogue);
 
   bool upcast_;
   PlanCache plans_;
+  TensorCoreGemm tensor_core_{tensor_core_kernels()};
   Scratch scratchpad_{device::Place::host}, sums_{device::Place::host}, a_{device::Place::host},
       b_{device::Place::host};
 };

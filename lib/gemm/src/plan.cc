@@ -7,7 +7,9 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
+#include "fp8/base/cpu.h"
 #include "fp8/base/error.h"
+#include "fp8/gemm/gemm.h"
 #include "fp8/gemm/host_bf16.h"
 
 namespace fp8::gemm {
@@ -24,6 +26,19 @@ dnnl::memory::data_type format_of(DType t) {
   throw Error(std::string("matrix multiply: oneDNN: ") + e.what());
 }
 
+// Limits oneDNN to the set in use where that was lowered. oneDNN takes a limit only before its first use.
+void limit_isa() {
+  static const bool done = [] {
+    const Isa isa = cpu_isa();
+    if (isa == supported_isa()) return true;
+    const auto most = isa == Isa::baseline ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::avx512_core;
+    if (dnnl::set_max_cpu_isa(most) != dnnl::status::success)
+      throw Error("oneDNN does not heed FP8_CPU_ISA: it was used before");
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
 // Strides of an [r, c] operand as oneDNN should see them: where an extent is 1 its stride is free, and the one of a
 // dense row-major matrix is the most recognized.
 std::array<std::int64_t, 2> plain_strides(const View& v) {
@@ -33,6 +48,17 @@ std::array<std::int64_t, 2> plain_strides(const View& v) {
     s = v.stride[1] == 1 ? std::array<std::int64_t, 2>{v.shape[1], 1} : std::array{std::int64_t{1}, s[1]};
   return s;
 }
+
+// A matmul's description is made in one step by oneDNN 3 and in two by oneDNN 2.
+#if DNNL_VERSION_MAJOR >= 3
+using Description = dnnl::matmul::primitive_desc;
+#else
+struct Description : dnnl::matmul::primitive_desc {
+  Description(const dnnl::engine& engine, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+              const dnnl::memory::desc& c, const dnnl::primitive_attr& attributes)
+      : primitive_desc(dnnl::matmul::desc(a, b, c), attributes, engine) {}
+};
+#endif
 
 }  // namespace
 
@@ -88,6 +114,7 @@ void Plan::run(void* a, void* b, void* c, void* scratchpad) {
 }
 
 PlanCache::PlanCache() {
+  limit_isa();
   try {
     library_ = std::make_unique<Library>();
   } catch (const dnnl::error& e) {
@@ -111,7 +138,7 @@ Plan& PlanCache::find(const PlanKey& key) {
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, library_->engine);
+    const Description description(library_->engine, a, b, c, attributes);
     auto impl = std::make_unique<Plan::Impl>();
     impl->primitive = dnnl::matmul(description);
     impl->stream = library_->stream;
@@ -135,6 +162,7 @@ Plan& PlanCache::find(const PlanKey& key) {
 std::size_t PlanCache::size() const { return plans_.size(); }
 
 bool PlanCache::fast_bf16() {
+  limit_isa();
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   return (isa & wanted) == wanted;
@@ -145,6 +173,14 @@ bool native_host_bf16() { return PlanCache::fast_bf16(); }
 std::string library_version() {
   const dnnl_version_t* v = dnnl_version();
   return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
+HostLibrary host_library() {
+  limit_isa();
+  const dnnl_version_t* v = dnnl_version();
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());  // 0 where there is no x86
+  const auto avx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  return {{v->major, v->minor, v->patch}, isa != 0 && (isa & avx512) != avx512};
 }
 
 }  // namespace fp8::gemm

@@ -101,7 +101,7 @@ DeviceCall execute(const Operand& a, const Operand& b, const View& c, const Opti
                         .c = call.finish ? sums.data() : c.data});
   }
   if (!call.finish) return call;
-  finish(sums.data(), epilogue_of(call, a, b, options), c);
+  finish(sums.data(), c.shape[1], epilogue_of(call, a, b, options), c);
   return call;
 }
 

@@ -54,10 +54,15 @@ TEST_F(EngineTest, CountsByRoleAndKind) {
   EXPECT_EQ(all.linear(Kind::f32).gemms, 0) << "other work is no linear layer";
   EXPECT_EQ(all.by[static_cast<std::size_t>(Role::other)][static_cast<std::size_t>(Kind::f32)].flops, kFlops);
   EXPECT_EQ(all.fp8_share(), 0.4);
+  EXPECT_EQ(all.fp8_share_total(), 2.0 / 6);
   const Counts since = all - start;
   EXPECT_EQ(since.linear(Kind::fp8).gemms, 1);
   EXPECT_EQ(since.fp8_share(), 0.25);
   EXPECT_EQ(Counts{}.fp8_share(), 0.0);
+  EXPECT_EQ(Counts{}.fp8_share_total(), 0.0);
+  engine_.count_other(Kind::bf16, 4 * kFlops);
+  EXPECT_EQ(engine_.counts().fp8_share(), 0.4);
+  EXPECT_EQ(engine_.counts().fp8_share_total(), 0.2);
 }
 
 TEST_F(EngineTest, DryRunTouchesNothingAndNeedsTheSameScratch) {

@@ -31,7 +31,7 @@ TEST(FinishCuda, GivesTheBitsOfTheHost) {
         for (std::int64_t i = 0; i < m * n; ++i) sums.as<float>()[i] = 1.0f / (static_cast<float>(i) - 7.5f);
         if (m > 0 && n > 4) sums.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
         finish_cuda(launch, sums.as<float>(), e, c.view);
-        finish(sums.as<float>(), e, want.view);
+        finish(sums.as<float>(), want.view.shape[1], e, want.view);
         const std::size_t bytes = c.memory.view().bytes();
         EXPECT_TRUE(bytes == 0 || std::memcmp(c.memory.view().data, want.memory.view().data, bytes) == 0)
             << m << ' ' << n << ' ' << bits;

@@ -1,9 +1,9 @@
-// Speed of checkpoint files beside that of the disk. Writing: with digests and one fsync, beside plain writes and one
-// fsync, as dd makes them. Verifying and loading (each tensor into memory, its bytes compared with its digest), of
-// files that are not cached, beside plain reads of as many bytes, into memory as large. 1.5 GB, or FP8_BENCH_MB, in the
-// folder TMPDIR, which should be on the disk in question. A disk's speed may change from second to second: the two take
-// turns, which comes first changes too, and a ratio is one of neighbours. What the processor did, user and system, is
-// in no such danger; it is told a gigabyte.
+// Throughput of checkpoint files compared with the disk. Writing: with digests and one fsync, compared with plain
+// writes and one fsync, as dd makes them. Verifying and loading (each tensor into memory, its bytes compared with its
+// digest) of files that are not cached, compared with plain reads of the same number of bytes into memory of the same
+// size. 1.5 GB, or FP8_BENCH_MB, in the folder TMPDIR, which should be on the disk to measure. A disk's speed may
+// change from second to second: the two alternate, the order changes too, and each ratio is of two consecutive
+// measurements. Processor time, user and system, is stable; it is reported per gigabyte.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ constexpr std::size_t kPiece = std::size_t{4} << 20;
 constexpr std::int64_t kTensor = std::int64_t{1} << 26;  // bytes
 constexpr int kPairs = 6;
 
-// Files of so many tensors, and memory for as much.
+// The number of tensors per file, and memory of the same size.
 struct Place {
   ScratchFolder folder;
   std::int64_t tensors = 24;
@@ -59,7 +59,7 @@ void write_plain(const Place& place) {
   file.close();
 }
 
-// What finish() does after it is what verify measures, but for the user block.
+// The work of finish() after the writes is measured by verify, except for the user block.
 void write_ours(const Place& place) {
   Writer writer(place.ours(), kCheckpointMagic);
   for (std::int64_t i = 0; i < place.tensors; ++i)
@@ -86,7 +86,7 @@ void load_plain(Place& place) {
   for (std::int64_t i = 0; i < place.tensors; ++i) file.read_exact(place.room(i));
 }
 
-// As a run that goes on: all of the file is verified, and its tensors are left in their places on the way.
+// As in a resumed run: the whole file is verified, and its tensors are copied to their buffers.
 void load_ours(Place& place) {
   std::int64_t i = 0;
   verify_file(place.ours(), kCheckpointMagic, [&](const Entry&) { return place.room(i++); });
@@ -113,7 +113,7 @@ double median(std::vector<double> x) {
 
 using Work = std::function<void()>;
 
-// Pairs of both, each after `before`; the median of their ratios, with the least and the largest.
+// Pairs of both, each after `before`; the median of their ratios, with the minimum and the maximum.
 void measure(benchmark::State& state, const Place& place, const Work& ours, const Work& plain, const Work& before) {
   const auto cost = [&](const Work& work) {
     before();
@@ -155,7 +155,7 @@ void write_with_digests(benchmark::State& state) {
       [&] {
         remove_tree(place.plain());
         remove_tree(place.ours());
-        ::sync();  // what was removed costs nothing later
+        ::sync();  // removed files cost no time in the next measurement
       });
 }
 

@@ -1,4 +1,4 @@
-// Large groups: links and attributes lie in a fractal heap, and a B-tree of version 2 says where in it.
+// Large groups: links and attributes are in a fractal heap, indexed by a B-tree of version 2.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -8,7 +8,7 @@
 namespace fp8::h5 {
 namespace {
 
-// Bytes that hold any number up to `limit`.
+// Bytes needed for numbers up to `limit`.
 std::size_t width_of(std::uint64_t limit) { return (std::max<std::size_t>(std::bit_width(limit), 1) - 1) / 8 + 1; }
 
 // All records of a tree, each `record` bytes.
@@ -39,7 +39,7 @@ class Tree {
 
   [[noreturn]] void damaged() const { file_.place.fail("damaged: the tree of its names cannot be read"); }
 
-  // The size of a pointer to a child, and how many records a node has at most, level by level.
+  // The size of a pointer to a child, and the maximum number of records per node, for each level.
   void measure(std::size_t depth) {
     most_.push_back((node_ - kNodeBytes) / record_);
     std::uint64_t below = most_[0];  // records in a subtree
@@ -82,7 +82,7 @@ class Tree {
   std::vector<std::vector<std::byte>> records_;
 };
 
-// The blocks of a heap, and the objects in them.
+// The blocks of a heap and their objects.
 class Heap {
  public:
   Heap(Metadata& file, std::uint64_t address) : file_(file), address_(address) {
@@ -112,7 +112,7 @@ class Heap {
     rows == 0 ? add_direct(root, start_, 0) : add_indirect(root, rows, 0);
   }
 
-  // The object that a heap ID names.
+  // The object of a heap ID.
   std::span<const std::byte> object(std::span<const std::byte> id) const {
     Cursor at(id, file_.place);
     if (at.number(1) != 0) file_.place.fail("holds a link or attribute that is too large");
@@ -130,7 +130,7 @@ class Heap {
  private:
   [[noreturn]] void damaged() const { file_.place.fail("damaged: the heap of its names cannot be read"); }
 
-  // What a block says of itself: its heap and where it stands in it.
+  // Checks the header of a block: its heap and its offset in the heap.
   void check_block(Cursor& at, std::uint64_t begin) const {
     at.take(4);
     if (at.number(1) != 0 || at.number(8) != address_ || at.number(offset_bytes_) != begin) damaged();
@@ -141,7 +141,7 @@ class Heap {
     if (bytes.size() < head_ || std::memcmp(bytes.data(), "FHDB", 4) != 0) damaged();
     Cursor at(bytes, file_.place);
     check_block(at, begin);
-    if (checked_) {  // its checksum lies inside, and counts as zero
+    if (checked_) {  // the checksum is inside the block and counts as zero
       const std::uint64_t stated = at.number(4);
       std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(head_ - 4), 4, std::byte{0});
       if (metadata_checksum(bytes) != stated) file_.place.fail("damaged: its names differ from their checksum");
@@ -195,7 +195,7 @@ DenseObjects read_dense(Metadata& file, std::uint64_t heap, std::uint64_t tree, 
       file.place.fail("an attribute is shared, which is not allowed");
     found.objects.push_back(store.object(links ? bytes.subspan(4, 7) : bytes.first(8)));
   }
-  found.blocks = store.take_blocks();  // moved, so the objects stay where they are
+  found.blocks = store.take_blocks();  // moved, so the objects keep their addresses
   return found;
 }
 

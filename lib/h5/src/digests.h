@@ -1,5 +1,5 @@
-/// The digests of a file: of each dataset, of what lies between them, and of the whole. Not what they are compared with
-/// in the end: that is in the user block, or in what a writer remembers.
+/// The digests of a file: of each dataset, of the bytes between them, and of the whole. The expected values are in the
+/// user block or kept by the writer.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,34 @@
 
 #include "fp8/base/digest.h"
 #include "fp8/base/file.h"
+#include "fp8/h5/types.h"
 
 namespace fp8::h5 {
 
-/// A dataset's bytes, [offset, offset + bytes) of the file, and the digest that they must have.
+/// A dataset's bytes, [offset, offset + bytes) of the file, the expected digest, and the allowed values.
 struct Part {
   std::string name;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::string digest;
-  std::span<std::byte> into = {};  ///< where who checks them leaves them, of `bytes` or of none
+  DType dtype = DType::u8;
+  Values values = Values::any;
+  std::span<std::byte> into = {};  ///< buffer for the checked bytes: `bytes` long, or empty
 };
 
-/// Throws Error `path: /name: damaged` unless a dataset's bytes have the digest that is stated.
+/// Throws Error `path: /name: damaged` unless a dataset's bytes have the stated digest.
 void check_digest(const std::string& path, std::string_view name, const Digest& digest, std::string_view stated);
 
-/// Digest of the bytes from the user block's end to `size` that lie in none of `parts`, which are sorted by offset.
-std::string digest_between(const File& file, const std::vector<Part>& parts, std::uint64_t size);
-
-/// Of bytes from the user block's end to `size`.
+/// Digests of the bytes from the user block's end to `size`.
 struct FileDigests {
-  std::string whole;    ///< all of them
-  std::string between;  ///< as digest_between
+  std::string whole;    ///< of all bytes
+  std::string between;  ///< of the bytes outside all parts
+  /// `/name: reason` of each part that holds a forbidden value.
+  std::vector<std::string> invalid;
 };
 
-/// Reads each byte of `file` once. Throws Error naming the first of `parts` (sorted by offset) that is damaged.
+/// Reads each byte of `file` once. Throws Error naming the first damaged one of `parts` (sorted by offset), and `path:
+/// cut short` if a part ends after `size` or the file ends before `size`.
 FileDigests check_digests(const File& file, const std::vector<Part>& parts, std::uint64_t size);
 
 }  // namespace fp8::h5

@@ -1,5 +1,5 @@
 // Process-wide settings of HDF5 and the mapping from our dtypes to its storage types. Types are compared exactly, so
-// whatever is not built here is refused by the scanner.
+// the scanner refuses any type not built here.
 #include "library.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ std::string text_or_empty(const Attributes& attributes, std::string_view name) {
 }
 
 std::string library_version() {
-  const Lock lock = enter_library();  // even this call would have it work at exit
+  const Lock lock = enter_library();  // even this call registers HDF5's exit handler
   unsigned major = 0, minor = 0, release = 0;
   if (H5get_libversion(&major, &minor, &release) < 0) return "HDF5";
   return "HDF5 " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
@@ -100,9 +100,9 @@ std::string library_version() {
 
 }  // namespace fp8::h5
 
-// Called only by the leak sanitizer, when a build has one: HDF5 1.10 loses the memory of headers that it finds damaged,
-// and a file given up after an I/O error is left open on purpose. NOLINTBEGIN(bugprone-reserved-identifier): the names
-// are the sanitizer's.
+// Called only by the leak sanitizer, if a build has one: HDF5 1.10 leaks the memory of headers that are damaged, and a
+// file abandoned after an I/O error is left open on purpose. NOLINTBEGIN(bugprone-reserved-identifier): the names are
+// the sanitizer's.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_options();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5"; }

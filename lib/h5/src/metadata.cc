@@ -1,4 +1,4 @@
-// Object headers, and what all parts share: bounds, signatures, checksums.
+// Object headers, and shared checks: bounds, signatures, checksums.
 #include "metadata.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ std::uint64_t Cursor::number(std::size_t width) {
 }
 
 std::span<const std::byte> Cursor::take(std::uint64_t count) {
-  if (count > bytes_.size()) place_->fail("damaged: a part of its metadata ends too early");
+  if (count > bytes_.size()) place_->fail("damaged: a metadata block is truncated");
   const auto taken = bytes_.first(static_cast<std::size_t>(count));
   bytes_ = bytes_.subspan(taken.size());
   return taken;
@@ -90,9 +90,9 @@ Metadata::Metadata(const File& file)
       left_(std::min(bytes_, kMaxMetadata)) {}
 
 std::vector<std::byte> Metadata::read(std::uint64_t address, std::uint64_t length) {
-  if (address > bytes_ || length > bytes_ - address) place.fail("damaged: its metadata does not lie inside the file");
-  if (length > kMaxPart) place.fail("a part of its metadata is larger than 64 MiB");
-  if (length > left_) place.fail("damaged: parts of its metadata overlap");
+  if (address > bytes_ || length > bytes_ - address) place.fail("damaged: its metadata is outside the file");
+  if (length > kMaxPart) place.fail("a metadata block is larger than 64 MiB");
+  if (length > left_) place.fail("damaged: metadata blocks overlap");
   left_ -= length;
   std::vector<std::byte> bytes(static_cast<std::size_t>(length));
   file_.pread_exact(bytes, kUserBlockBytes + address);
@@ -103,16 +103,16 @@ std::vector<std::byte> Metadata::block(std::uint64_t address, std::uint64_t leng
   std::vector<std::byte> bytes = read(address, length);
   if (bytes.size() < signature.size() + kChecksumBytes ||
       std::memcmp(bytes.data(), signature.data(), signature.size()) != 0)
-    place.fail("damaged: a part of its metadata is not what it should be");
+    place.fail("damaged: a metadata block has the wrong signature");
   const std::span<const std::byte> body(bytes.data(), bytes.size() - kChecksumBytes);
   Cursor stated(std::span<const std::byte>(bytes).subspan(body.size()), place);
   if (metadata_checksum(body) != stated.number(kChecksumBytes))
-    place.fail("damaged: a part of its metadata differs from its checksum");
+    place.fail("damaged: a metadata block differs from its checksum");
   return bytes;
 }
 
 std::vector<std::byte> Metadata::peek(std::uint64_t address) const {
-  if (address > bytes_) place.fail("damaged: its metadata does not lie inside the file");
+  if (address > bytes_) place.fail("damaged: its metadata is outside the file");
   std::vector<std::byte> bytes(static_cast<std::size_t>(std::min<std::uint64_t>(64, bytes_ - address)));
   file_.pread_exact(bytes, kUserBlockBytes + address);
   return bytes;

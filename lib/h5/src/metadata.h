@@ -1,7 +1,7 @@
-/// The parts of an HDF5 file that describe it, read by plain reads and without HDF5, which a forged file can crash:
-/// object headers, and the heap and tree in which large groups keep their links. Only what has a checksum is read:
-/// format version 2 of object headers. What the parts mean is the business of walk.cc. Private to the crate. Source:
-/// HDF5 File Format Specification, version 3.0.
+/// The metadata of an HDF5 file, read by plain reads and without HDF5, which a forged file can crash: object headers,
+/// and the heap and tree in which large groups keep their links. Only metadata with checksums is read: format version 2
+/// of object headers. walk.cc interprets the messages. Private to the crate. Source: HDF5 File Format Specification,
+/// version 3.0.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@
 
 namespace fp8::h5 {
 
-/// An address that is none.
+/// The undefined address.
 inline constexpr std::uint64_t kNoAddress = ~std::uint64_t{0};
 
 /// Checksum of HDF5's metadata. Source: Bob Jenkins, lookup3 (public domain), hashlittle() with initial value 0.
 std::uint32_t metadata_checksum(std::span<const std::byte> bytes);
 
-/// Where an error is: a file, and the object being looked at.
+/// Location for errors: a file, and the current object.
 struct Place {
   std::string path;
   std::string name;
@@ -30,7 +30,7 @@ struct Place {
   [[noreturn]] void fail(const std::string& reason) const;
 };
 
-/// Bytes read front to back; throws where they end too early.
+/// Reads bytes front to back; throws if they end too early.
 class Cursor {
  public:
   Cursor(std::span<const std::byte> bytes, const Place& place) : bytes_(bytes), place_(&place) {}
@@ -38,7 +38,7 @@ class Cursor {
   std::uint64_t number(std::size_t width);
   /// The next `count` bytes.
   std::span<const std::byte> take(std::uint64_t count);
-  /// Bytes that are left.
+  /// Number of bytes left.
   std::size_t left() const { return bytes_.size(); }
 
  private:
@@ -46,33 +46,33 @@ class Cursor {
   const Place* place_;
 };
 
-/// Reads parts of one file behind its user block. Each byte of a file describes one thing at most, so all parts
-/// together are no larger than the file: more is refused, which ends every circle, and so are more than 64 MiB in one
-/// part or 4 GiB in all, which bounds time and memory.
+/// Reads metadata blocks of a file after its user block. Each byte of a valid file belongs to at most one block, so all
+/// blocks together are at most as large as the file: larger totals are refused, which stops cycles; also more than 64
+/// MiB per block or 4 GiB in all, which bounds time and memory.
 class Metadata {
  public:
   explicit Metadata(const File& file);
 
-  /// What errors name; the walk sets the object.
+  /// Location for errors; the walk sets the object.
   Place place;
 
-  /// `length` bytes at `address`, which count.
+  /// `length` bytes at `address`, counted towards the limit.
   std::vector<std::byte> read(std::uint64_t address, std::uint64_t length);
-  /// The same, which must begin with `signature` and end with the checksum of what is before.
+  /// As read(); the block must begin with `signature` and end with the checksum of the preceding bytes.
   std::vector<std::byte> block(std::uint64_t address, std::uint64_t length, std::string_view signature);
-  /// Up to 64 bytes at `address`, as far as there are any; they do not count.
+  /// Up to 64 bytes at `address`, fewer at the end of the file; not counted.
   std::vector<std::byte> peek(std::uint64_t address) const;
 
  private:
   const File& file_;
-  std::uint64_t bytes_;  // behind the user block
-  std::uint64_t left_;   // that may still be read
+  std::uint64_t bytes_;  // after the user block
+  std::uint64_t left_;   // bytes that may still be read
 };
 
 /// A message of an object header.
 struct Message {
   std::uint8_t type = 0;
-  bool shared = false;              ///< its body lies elsewhere
+  bool shared = false;              ///< its body is stored elsewhere
   std::span<const std::byte> body;  ///< in the header's chunks
 };
 
@@ -88,14 +88,14 @@ struct ObjectHeader {
 /// Reads the object header at `address`.
 ObjectHeader read_object_header(Metadata& file, std::uint64_t address);
 
-/// What a heap keeps under the names in a tree.
+/// The heap objects listed in a tree.
 struct DenseObjects {
   std::vector<std::vector<std::byte>> blocks;       ///< of the heap
   std::vector<std::span<const std::byte>> objects;  ///< in the blocks, in the order of the tree
 };
 
-/// Reads the objects of the heap at `heap` that the tree at `tree` names; `tree_type` is 5 for links, 8 for attributes.
-/// Refuses more than `limit`.
+/// Reads the objects of the heap at `heap` listed in the tree at `tree`; `tree_type` is 5 for links, 8 for attributes.
+/// Throws Error for more than `limit`.
 DenseObjects read_dense(Metadata& file, std::uint64_t heap, std::uint64_t tree, int tree_type, std::size_t limit);
 
 }  // namespace fp8::h5

@@ -5,6 +5,7 @@
 
 #include "digests.h"
 #include "fp8/base/checked.h"
+#include "fp8/base/digest.h"
 #include "fp8/base/file.h"
 #include "fp8/h5/user_block.h"
 #include "library.h"
@@ -12,6 +13,8 @@
 
 namespace fp8::h5 {
 namespace {
+
+constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;
 
 std::string_view without_slash(std::string_view name) { return name.starts_with('/') ? name.substr(1) : name; }
 
@@ -71,7 +74,7 @@ std::vector<std::string> Reader::groups() const {
 
 void Reader::read(std::string_view name, std::span<std::byte> out) const {
   const Entry& entry = at(name);
-  if (out.size() != entry.bytes) throw Error(message(path(), entry.name, "read of another size than it has"));
+  if (out.size() != entry.bytes) throw Error(message(path(), entry.name, "buffer size differs from its size"));
   if (!out.empty()) state_->file.pread_exact(out, entry.offset);
 }
 
@@ -81,8 +84,22 @@ void Reader::read_rows(std::string_view name, std::int64_t begin, std::int64_t e
     throw Error(message(path(), entry.name, "has no rows " + std::to_string(begin) + " to " + std::to_string(end)));
   const std::uint64_t row = entry.row_bytes();
   if (out.size() != static_cast<std::uint64_t>(end - begin) * row)
-    throw Error(message(path(), entry.name, "read of another size than its rows have"));
+    throw Error(message(path(), entry.name, "buffer size differs from the size of its rows"));
   if (!out.empty()) state_->file.pread_exact(out, entry.offset + static_cast<std::uint64_t>(begin) * row);
+}
+
+void Reader::verify(std::string_view name) const {
+  const Entry& entry = at(name);
+  const std::string stated = text_or_empty(entry.attributes, "digest");
+  if (stated.empty()) return;
+  Digester digester;
+  std::vector<std::byte> piece;
+  for (std::uint64_t done = 0; done < entry.bytes; done += piece.size()) {
+    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, entry.bytes - done)));
+    state_->file.pread_exact(piece, entry.offset + done);
+    digester.update(piece);
+  }
+  check_digest(path(), entry.name, digester.finish(), stated);
 }
 
 std::string Reader::read_text(std::string_view name, std::uint64_t limit) const {

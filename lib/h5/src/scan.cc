@@ -1,6 +1,5 @@
-// The walk over a plain file, through HDF5. Each object is asked what it is before it is used: the layout of a dataset
-// before its space (asking a virtual dataset for its space opens other files), the size of an attribute before its
-// value.
+// The scan of a plain file, through HDF5. Each object is checked before it is used: the layout of a dataset before its
+// dataspace (querying a virtual dataset's dataspace opens other files), the size of an attribute before its value.
 #include "scan.h"
 
 #include <algorithm>
@@ -36,7 +35,7 @@ struct LinkList {
   bool failed = false;
 };
 
-// Runs inside HDF5, so nothing may be thrown.
+// Called by HDF5, so it must not throw.
 herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, void* data) noexcept {
   auto& list = *static_cast<LinkList*>(data);
   try {
@@ -69,7 +68,7 @@ class Scanner {
     throw Error(message(path_, name, reason));
   }
 
-  // Counts the object and sees that no other link led to it.
+  // Counts the object and checks that no other link led to it.
   void enter(hid_t id, std::string_view name) {
     H5O_info_t info;
     if (H5Oget_info2(id, &info, H5O_INFO_BASIC) < 0) fail(name, "damaged: its header cannot be read");
@@ -84,7 +83,7 @@ class Scanner {
     out_.groups.emplace(name, attributes(id, name));
     LinkList list;
     hsize_t index = 0;
-    // In native order: any other makes HDF5 1.10 build a table first, whose release crashes where a link is damaged.
+    // In native order: for any other, HDF5 1.10 first builds a table whose release crashes if a link is damaged.
     if (H5Literate(id, H5_INDEX_NAME, H5_ITER_NATIVE, &index, collect_link, &list) < 0 || list.failed)
       fail(name, "damaged: its links cannot be read");
     for (const Link& link : list.links) {
@@ -132,7 +131,7 @@ class Scanner {
     if (H5Dget_storage_size(id) < entry.bytes) fail(entry.name, "declares more bytes than it stores");
     const haddr_t offset = H5Dget_offset(id);
     if (offset == HADDR_UNDEF || offset > file_bytes_ || entry.bytes > file_bytes_ - offset)
-      fail(entry.name, "its bytes do not lie inside the file");
+      fail(entry.name, "its data is outside the file");
     return offset;
   }
 
@@ -140,7 +139,7 @@ class Scanner {
     Handle space(H5Dget_space(id), H5Sclose);
     const H5S_class_t kind = space.ok() ? H5Sget_simple_extent_type(space.get()) : H5S_NO_CLASS;
     if (kind == H5S_SCALAR) return {};
-    if (kind != H5S_SIMPLE) fail(name, "its shape is not one of numbers");
+    if (kind != H5S_SIMPLE) fail(name, "its dataspace is null");
     const int rank = H5Sget_simple_extent_ndims(space.get());
     if (rank < 0 || static_cast<std::size_t>(rank) > kMaxRank)
       fail(name, "has more than " + std::to_string(kMaxRank) + " dimensions");
@@ -154,7 +153,7 @@ class Scanner {
     return result;
   }
 
-  // The type by attribute `dtype`, which must fit what is stored; without the attribute the stored type.
+  // The type from attribute `dtype`, which must match the stored type; without the attribute the stored type.
   DType element_type(hid_t id, const Entry& entry) const {
     Handle type(H5Dget_type(id), H5Tclose);
     if (!type.ok() || H5Tcommitted(type.get()) != 0) fail(entry.name, "its type is not allowed");
@@ -181,6 +180,7 @@ class Scanner {
       const std::string key = text.data();
       if (length < 0 || key.size() != static_cast<std::size_t>(length) || !valid_name(key))
         fail(name, "an attribute's name is not allowed");
+      if (variable_text(attribute.get())) continue;
       if (!result.emplace(key, value(attribute.get(), name, key)).second)
         fail(name, "attribute " + key + " is there twice");
     }
@@ -217,11 +217,14 @@ class Scanner {
     return {};
   }
 
-  // Variable-length text is refused: HDF5 1.10 copies as many bytes as the heap object claims into a buffer sized by
-  // another field.
+  // Variable-length text, as h5py writes it, is left out: HDF5 1.10 copies as many bytes as the heap object claims into
+  // a buffer sized by another field.
+  static bool variable_text(hid_t id) {
+    Handle type(H5Aget_type(id), H5Tclose);
+    return type.ok() && H5Tget_class(type.get()) == H5T_STRING && H5Tis_variable_str(type.get()) > 0;
+  }
+
   AttributeValue text_value(hid_t id, hid_t type, const std::string& object, const std::string& key) const {
-    if (H5Tis_variable_str(type) != 0)
-      fail(object, "attribute " + key + ": variable-length text is not allowed; store it with fixed length");
     const std::size_t size = H5Tget_size(type);
     if (size == 0 || size > kMaxAttributeBytes) fail(object, "attribute " + key + ": its size is not allowed");
     std::string text(size, '\0');
@@ -232,7 +235,7 @@ class Scanner {
     return text;
   }
 
-  // No `count` stands for a scalar.
+  // No `count` means a scalar.
   AttributeValue integer_value(hid_t id, hid_t type, std::optional<std::size_t> count, const std::string& object,
                                const std::string& key) const {
     const std::array<hid_t, 7> allowed = {H5T_STD_I64LE, H5T_STD_I32LE, H5T_STD_I16LE, H5T_STD_I8LE,

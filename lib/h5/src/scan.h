@@ -1,4 +1,4 @@
-/// Walks an HDF5 file once and notes what it holds. Private: Reader is the public face.
+/// Scans an HDF5 file once and lists its contents. Private; the public interface is Reader.
 #pragma once
 
 #include "fp8/base/file.h"
@@ -6,27 +6,28 @@
 
 namespace fp8::h5 {
 
-/// What a file holds.
+/// Contents of a file.
 struct Contents {
   std::vector<Entry> entries;                             ///< datasets, sorted by name
   std::map<std::string, Attributes, std::less<>> groups;  ///< attributes by full path; "" is the root
 };
 
-/// Opens a regular file for reading; a pipe or a folder is refused without waiting for it.
+/// Opens a regular file for reading; throws for a pipe or a folder without blocking.
 File open_regular(const std::string& path);
-/// Checks the superblock by itself, before HDF5 sees the file. `user_block`: the file must have one, and superblock 2
-/// or 3 without an extension.
+/// Checks the superblock before HDF5 opens the file. With `user_block` the file must have a user block, and superblock
+/// 2 or 3 without an extension.
 void check_superblock(const File& file, bool user_block);
-/// Everything in a plain file that is on the allow-list; throws on anything that is not. HDF5 reads the metadata, and
-/// 1.10 crashes on some that is forged.
+/// Lists a plain file whose contents are all on the allow-list; throws otherwise. HDF5 reads the metadata, and 1.10
+/// crashes on some forged metadata.
 Contents scan(const File& file);
-/// The same for a file behind a user block, without HDF5: whatever the file holds, an Error is the worst. Refuses
-/// metadata without checksums.
+/// As scan() for a file with a user block, without HDF5: forged files cause at most an Error. Refuses metadata without
+/// checksums.
 Contents walk(const File& file);
 
-/// The dtype of `entry`: by its attribute `dtype`, which must fit what is stored; without the attribute as stored.
+/// The dtype of `entry`: from its attribute `dtype`, which must match the stored type; without the attribute the stored
+/// type.
 DType named_dtype(DType stored, const Entry& entry, const std::string& path);
-/// Sorts the entries by name; throws where two share bytes.
+/// Sorts the entries by name; throws if two share bytes.
 void finish(Contents& contents, const std::string& path);
 
 }  // namespace fp8::h5

@@ -1,4 +1,4 @@
-// The user block: formatting, checking, and the file behind it beside what it states.
+// The user block: formatting, checking, and comparison of the file with it.
 #include "fp8/h5/user_block.h"
 
 #include <algorithm>
@@ -58,20 +58,24 @@ UserBlock read_user_block(const std::string& path, std::string_view magic) {
   return block;
 }
 
-UserBlock verify_file(const std::string& path, std::string_view magic, const Destination& destination) {
+UserBlock verify_file(const std::string& path, std::string_view magic, const Destination& destination,
+                      const ValueRule& rule) {
   const Reader reader(path, magic);
   std::vector<Part> parts;
   for (const Entry& e : reader.list()) {
-    parts.push_back({e.name, e.offset, e.bytes, text_or_empty(e.attributes, "digest")});
+    parts.push_back(
+        {e.name, e.offset, e.bytes, text_or_empty(e.attributes, "digest"), e.dtype, rule ? rule(e.name) : Values::any});
     Part& part = parts.back();
     if (part.digest.empty()) throw Error(message(path, e.name, "has no digest"));
     if (destination && e.bytes > 0) part.into = destination(e);
     if (!part.into.empty() && part.into.size() != e.bytes)
-      throw Error(message(path, e.name, "read of another size than it has"));
+      throw Error(message(path, e.name, "buffer size differs from its size"));
   }
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.offset < b.offset; });
-  if (check_digests(open_regular(path), parts, reader.file_bytes()).whole != reader.stated_digest())
+  const FileDigests found = check_digests(open_regular(path), parts, reader.file_bytes());
+  if (found.whole != reader.stated_digest())
     throw Error(path + ": damaged: the digest of the whole file differs, though no tensor does");
+  if (!found.invalid.empty()) throw Error(path + ": " + found.invalid.front());
   return {reader.file_bytes(), reader.stated_digest()};
 }
 

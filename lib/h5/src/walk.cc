@@ -1,6 +1,6 @@
-// The walk over a file that nobody vouches for, behind its user block, without HDF5: object headers are read by
-// metadata.h, and each message in them is on the allow-list here or the file is refused. scan.cc does the same through
-// HDF5 for plain files; the tests hold one against the other.
+// The scan of an untrusted file after its user block, without HDF5: metadata.h reads the object headers, and each
+// message in them must be on the allow-list here. scan.cc does the same through HDF5 for plain files; the tests compare
+// the two.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -39,7 +39,7 @@ struct Link {
   std::uint64_t address = 0;
 };
 
-// A datatype as the file describes it.
+// A datatype as described in the file.
 struct Stored {
   unsigned kind = 0;  // 0 integer, 1 float, 3 text
   std::uint64_t bits = 0;
@@ -55,7 +55,7 @@ Stored integer(std::uint64_t bytes, bool with_sign) {
   return {.kind = kInteger, .bits = with_sign ? 8U : 0U, .bytes = bytes, .properties = {0, 8 * bytes}};
 }
 
-// Little-endian, sign on top, mantissa with its first bit left out.
+// Little-endian, sign in the highest bit, mantissa without its leading bit.
 Stored real(std::uint64_t bytes, std::uint64_t exponent_bits, std::uint64_t bias) {
   const std::uint64_t mantissa = 8 * bytes - exponent_bits - 1;
   return {.kind = kFloat,
@@ -79,7 +79,7 @@ std::optional<DType> dtype_of(const Stored& type) {
   return at == known.end() ? std::nullopt : std::optional(at->first);
 }
 
-// What a dataspace describes; no shape where it holds nothing.
+// The extents of a dataspace; nothing for a null dataspace.
 using Extents = std::optional<std::vector<std::uint64_t>>;
 
 class Walker {
@@ -141,7 +141,7 @@ class Walker {
 
   Cursor cursor(std::span<const std::byte> bytes) const { return {bytes, file_.place}; }
 
-  // Links in the header, or in a heap when there are many; sorted by name.
+  // Links in the header, or in a heap if there are many; sorted by name.
   std::vector<Link> links_of(const ObjectHeader& header) {
     std::vector<Link> links;
     for (const Message& m : header.messages)
@@ -185,7 +185,7 @@ class Walker {
     if (!type) fail("its type is not allowed");
     entry.dtype = named_dtype(*type, entry, file_.place.path);
     const Extents extents = extents_of(header.find(kDataspace)->body);
-    if (!extents) fail("its shape is not one of numbers");
+    if (!extents) fail("its dataspace is null");
     const std::string here = message(file_.place.path, name, "");
     for (const std::uint64_t extent : *extents)
       entry.shape.push_back(checked_cast<std::int64_t>(extent, here + "extent"));
@@ -194,7 +194,7 @@ class Walker {
     if (entry.bytes > 0) {
       if (stored < entry.bytes || address == kNoAddress) fail("declares more bytes than it stores");
       const std::uint64_t inside = file_bytes_ - kUserBlockBytes;
-      if (address > inside || entry.bytes > inside - address) fail("its bytes do not lie inside the file");
+      if (address > inside || entry.bytes > inside - address) fail("its data is outside the file");
       entry.offset = kUserBlockBytes + address;
     }
     out_.entries.push_back(std::move(entry));
@@ -215,7 +215,7 @@ class Walker {
     if (at.number(1) != 2) fail("damaged: its shape cannot be read");
     const std::uint64_t rank = at.number(1);
     at.take(1);
-    const std::uint64_t kind = at.number(1);  // scalar, simple, nothing
+    const std::uint64_t kind = at.number(1);  // scalar, simple, null
     if (rank > kMaxRank) fail("has more than " + std::to_string(kMaxRank) + " dimensions");
     if (kind > 1) return std::nullopt;
     if ((kind == 0) != (rank == 0)) fail("damaged: its shape cannot be read");
@@ -232,7 +232,7 @@ class Walker {
     if (first >> 4U < 1 || first >> 4U > 3) fail("damaged: its type cannot be read");
     if (type.kind == kInteger) type.properties = numbers(at, {2, 2});
     if (type.kind == kFloat) type.properties = numbers(at, {2, 2, 1, 1, 1, 1, 4});
-    // As real() lists them: offset, precision, place and width of the exponent, of the mantissa, bias.
+    // In the order of real(): offset, precision, position and width of the exponent, of the mantissa, bias.
     return type;
   }
 
@@ -242,7 +242,7 @@ class Walker {
     return values;
   }
 
-  // Attributes in the header, or in a heap when there are many.
+  // Attributes in the header, or in a heap if there are many.
   Attributes attributes(const ObjectHeader& header) {
     Attributes result;
     for (const Message& m : header.messages)

@@ -1,13 +1,13 @@
-// HDF5 places and describes, our own descriptor writes the numbers. Storage is allocated when a dataset is created and
-// never filled, so HDF5 has no reason to touch it; its own writes are metadata, flushed when the file is closed. Bytes
-// are digested as they are written; the digest of the whole file, which begins with metadata that changes to the end,
-// is taken when the file is read again, so that no byte is read for it alone.
+// HDF5 allocates and describes datasets; their bytes are written through a separate descriptor. Storage is allocated
+// when a dataset is created and never filled, so HDF5 does not write it; its own writes are metadata, which an Image
+// collects and which are written to the file at the end. Dataset bytes and metadata are digested before they are
+// written, and both digests are compared with the file when it is read back; the digest of the whole file is computed
+// in the same pass.
 #include "fp8/h5/writer.h"
 
 #include <fcntl.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 
 #include "digests.h"
@@ -17,6 +17,7 @@
 #include "fp8/base/file.h"
 #include "fp8/h5/reader.h"
 #include "fp8/h5/user_block.h"
+#include "image.h"
 #include "library.h"
 
 namespace fp8::h5 {
@@ -24,32 +25,34 @@ namespace fp8::h5 {
 struct Writer::State {
   std::string path;
   std::string magic;
-  Handle h5;  // the file as HDF5 sees it
-  File raw;   // the same file, for the numbers
+  File raw;
+  Image image;  // metadata written by HDF5
+  Handle h5;    // HDF5's file handle, on the image
   bool failed = false;
   std::set<std::string, std::less<>> groups{""};
   // The dataset being written.
   Handle dataset;
   std::string name;
+  DType dtype = DType::u8;
+  Values values = Values::any;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint64_t written = 0;
   Digester digester;
-  std::uint64_t begun = 0;  // the disk has been told to write the bytes before
-  // What is in the file, to be found there again.
+  std::uint64_t begun = 0;  // write-back was started for the bytes before this offset
+  // Parts of the file, for the check after reading back.
   std::vector<Part> parts;
   std::string between;
+  std::vector<std::string> invalid;
   bool synced = false;
 
-  // A failed file is given up: HDF5 is not entered again, and its space is freed at once.
+  // The space of a failed file is freed at once.
   ~State() {
     if (!failed) return;
-    dataset.abandon();
-    h5.abandon();
     try {
       if (raw.is_open()) raw.truncate(0);
     } catch (const Error&) {
-      return;  // nothing more can be done for a file that is already reported as failed
+      return;  // the file is already reported as failed
     }
   }
 
@@ -57,7 +60,7 @@ struct Writer::State {
     failed = true;
     throw Error(message(path, object, reason));
   }
-  // For what HDF5 returns: negative is an error.
+  // Checks a result of HDF5: negative is an error.
   template <class T>
   T check(T result, std::string_view object, const char* doing) {
     if (result < 0) fail(object, std::string("HDF5 cannot ") + doing);
@@ -72,6 +75,7 @@ struct Writer::State {
   }
 
   void start_writing(std::uint64_t end);
+  std::string write_image();
   std::string seal();
   void set_attribute(hid_t object, std::string_view object_name, const std::string& key, const AttributeValue& value);
   void ensure_group(std::string_view group);
@@ -80,7 +84,7 @@ struct Writer::State {
 
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{8} << 20;  // the disk writes one while the next is made
+constexpr std::size_t kPiece = std::size_t{8} << 20;  // the disk writes one piece while the next is computed
 constexpr std::uint64_t kPage = 4096;
 
 Handle text_type(std::string_view text) {
@@ -92,7 +96,7 @@ Handle text_type(std::string_view text) {
   return set ? std::move(type) : Handle();
 }
 
-// File type, type in memory, shape and bytes of an attribute.
+// File type, memory type, shape and bytes of an attribute.
 struct RawAttribute {
   Handle file_type;
   Handle space;
@@ -131,8 +135,8 @@ RawAttribute raw_attribute(const AttributeValue& value) {
 
 }  // namespace
 
-// Has the disk begin with the bytes before `end` once they are a piece, and waits for nothing, so that the sync at the
-// end finds less to do. Whole pages only: one that changes again would be written twice. A hint.
+// Starts asynchronous write-back of the bytes before `end` once they fill a piece, so that the final sync has less to
+// write. Whole pages only: a page that changes again would be written twice. Best effort.
 void Writer::State::start_writing(std::uint64_t end) {
   end -= end % kPage;
   if (end < begun + kPiece) return;
@@ -141,21 +145,43 @@ void Writer::State::start_writing(std::uint64_t end) {
   begun = end;
 }
 
-// Reads the synced file again from the disk, and states in its user block what it has been found to hold.
+// Writes HDF5's metadata, which lies between the datasets. Returns its digest.
+std::string Writer::State::write_image() {
+  raw.truncate(image.size());
+  std::vector<std::byte> buffer;
+  Digester meant;
+  std::uint64_t position = magic.empty() ? 0 : kUserBlockBytes;
+  const auto write_to = [&](std::uint64_t end) {
+    while (position < end) {
+      buffer.resize(std::min<std::uint64_t>(end - position, kPiece));
+      image.read(position, buffer);
+      raw.pwrite_all(buffer, position);
+      meant.update(buffer);
+      position += buffer.size();
+    }
+  };
+  for (const Part& p : parts) {
+    if (p.bytes == 0) continue;
+    write_to(p.offset);
+    position = p.offset + p.bytes;
+  }
+  write_to(image.size());
+  return meant.finish().hex();
+}
+
+// Reads the synced file back from the disk and writes the found digest into its user block.
 std::string Writer::State::seal() {
   drop_page_cache(raw.fd());
   const std::uint64_t size = raw.size();
-  const FileDigests found = check_digests(raw, parts, size);
+  FileDigests found = check_digests(raw, parts, size);
+  invalid = std::move(found.invalid);
   if (found.between != between) throw Error(path + ": reads back differently than written");
   const std::string block = format_user_block(magic, {size, found.whole});
   raw.pwrite_all(std::as_bytes(std::span(block)), 0);
   raw.sync();
   drop_page_cache(raw.fd(), kUserBlockBytes);
-  const Reader reader(path, magic);
-  for (const Part& p : parts)
-    if (text_or_empty(reader.at(p.name).attributes, "digest") != p.digest)
-      throw Error(message(path, p.name, "carries another digest than was written"));
-  return reader.stated_digest();
+  if (Reader(path, magic).stated_digest() != found.whole) throw Error(path + ": reads back differently than written");
+  return found.whole;
 }
 
 void Writer::State::set_attribute(hid_t object, std::string_view object_name, const std::string& key,
@@ -191,28 +217,18 @@ void Writer::State::ensure_parents(const std::string& dataset_name) {
     fail(dataset_name, "name not allowed");
 }
 
-Writer::Writer(const std::string& path, std::string_view magic) : state_(std::make_unique<State>()) {
-  const Lock lock = enter_library();
+Writer::Writer(const std::string& path, std::string_view magic, bool exclusive) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.path = path;
   s.magic = magic;
+  s.raw = exclusive ? File::create_exclusive(path) : File::create_or_empty(path);
+  const Lock lock = enter_library();
   Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   s.check(H5Pset_obj_track_times(creation.get(), false), "", "switch time stamps off");
   if (!magic.empty()) s.check(H5Pset_userblock(creation.get(), kUserBlockBytes), "", "reserve the user block");
-  Handle access = file_access();
+  Handle access = image_access(s.image);
   s.check(H5Pset_small_data_block_size(access.get(), 0), "", "set file access");
-  errno = 0;
-  s.h5 = Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose);
-  if (!s.h5.ok()) {
-    s.failed = true;
-    throw_errno(path, "cannot create", errno != 0 ? errno : EIO);
-  }
-  try {
-    s.raw = File::open_update(path);
-  } catch (...) {
-    s.failed = true;
-    throw;
-  }
+  s.h5 = s.own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose, "", "create the file");
 }
 
 Writer::Writer(Writer&&) noexcept = default;
@@ -221,7 +237,7 @@ Writer& Writer::operator=(Writer&& other) noexcept {
   return *this;
 }
 Writer::~Writer() {
-  if (state_ == nullptr || state_->failed || !state_->h5.ok()) return;
+  if (state_ == nullptr) return;
   const Lock lock = enter_library();
   state_.reset();
 }
@@ -238,7 +254,7 @@ void Writer::attribute(std::string_view group, const std::string& name, const At
 }
 
 void Writer::begin_dataset(const std::string& name, DType dtype, std::span<const std::int64_t> shape,
-                           const Attributes& attributes) {
+                           const Attributes& attributes, Values values) {
   State& s = *state_;
   s.usable();
   const Lock lock = enter_library();
@@ -261,6 +277,8 @@ void Writer::begin_dataset(const std::string& name, DType dtype, std::span<const
                                H5P_DEFAULT, list.get(), H5P_DEFAULT),
                     H5Dclose, name, "create a dataset");
   s.name = name;
+  s.dtype = dtype;
+  s.values = values;
   s.offset = s.written = 0;
   s.digester = Digester();
   s.set_attribute(s.dataset.get(), name, "dtype", std::string(dtype::name_of(dtype)));
@@ -268,7 +286,7 @@ void Writer::begin_dataset(const std::string& name, DType dtype, std::span<const
     if (key != "dtype" && key != "digest") s.set_attribute(s.dataset.get(), name, key, value);
   if (s.bytes == 0) return;
   const haddr_t offset = H5Dget_offset(s.dataset.get());
-  if (offset == HADDR_UNDEF) s.fail(name, "HDF5 gives the dataset no place");
+  if (offset == HADDR_UNDEF) s.fail(name, "HDF5 allocated no space for the dataset");
   s.offset = offset;
 }
 
@@ -302,7 +320,7 @@ std::string Writer::end_dataset() {
   std::string digest = s.digester.finish().hex();
   s.set_attribute(s.dataset.get(), s.name, "digest", digest);
   if (!s.dataset.close()) s.fail(s.name, "HDF5 cannot close the dataset");
-  s.parts.push_back({s.name, s.offset, s.bytes, digest});
+  s.parts.push_back({s.name, s.offset, s.bytes, digest, s.dtype, s.values});
   return digest;
 }
 
@@ -324,12 +342,12 @@ void Writer::sync() {
   if (s.dataset.ok()) s.fail(s.name, "not ended");
   {
     const Lock lock = enter_library();
-    s.check(H5Fflush(s.h5.get(), H5F_SCOPE_GLOBAL), "", "write the file (is the disk full?)");
-    if (!s.h5.close()) s.fail("", "HDF5 cannot close the file (is the disk full?)");
+    s.check(H5Fflush(s.h5.get(), H5F_SCOPE_GLOBAL), "", "write the file's metadata");
+    if (!s.h5.close()) s.fail("", "HDF5 cannot close the file");
   }
   std::sort(s.parts.begin(), s.parts.end(), [](const Part& a, const Part& b) { return a.offset < b.offset; });
   try {
-    if (!s.magic.empty()) s.between = digest_between(s.raw, s.parts, s.raw.size());
+    s.between = s.write_image();
     s.raw.sync();
   } catch (...) {
     s.failed = true;
@@ -337,6 +355,8 @@ void Writer::sync() {
   }
   s.synced = true;
 }
+
+const std::vector<std::string>& Writer::invalid() const { return state_->invalid; }
 
 std::string Writer::finish() {
   State& s = *state_;

@@ -1,4 +1,4 @@
-/// What the tests of this crate share: the helpers of every test under short names, and values as bytes.
+/// Shared helpers of this crate's tests: short names for the common helpers, and values as bytes.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Files that no one should open: each is made with HDF5 itself and must be refused by name and reason, without
-// following what it points to. Plain files of other writers, old metadata included, must still be readable.
+// Malicious files: each is made with HDF5 itself and must be refused by name and reason, without following its
+// references. Plain files of other writers, old metadata included, must still be readable.
 #include <hdf5.h>
 #include <sys/stat.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 class Hostile : public FolderTest {
  protected:
-  // Makes a file with `make` and returns what the reader says to it.
+  // Makes a file with `make` and returns the reader's error.
   std::string refuse(const std::function<void(hid_t file)>& make) {
     write(make);
     return error_of([&] { Reader r(at("x.h5")); });
@@ -81,7 +81,7 @@ TEST_F(Hostile, metadata_without_checksums_is_refused_behind_a_user_block) {
   EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5"), kCheckpointMagic); }), "superblock is not of version 2 or 3");
 }
 
-TEST_F(Hostile, user_blocks_that_lie) {
+TEST_F(Hostile, user_blocks_with_wrong_contents) {
   Writer writer(at("x.h5"), kCheckpointMagic);
   writer.text("config", "{}");
   writer.finish();
@@ -100,7 +100,7 @@ TEST_F(Hostile, user_blocks_that_lie) {
   EXPECT_HOLDS(with(0, block(~std::uint64_t{0}, digest)), "x.h5: truncated: ");
   EXPECT_HOLDS(with(0, block(good.size(), "not a digest")), "its user block cannot be read");
   EXPECT_HOLDS(with(100, "x"), "its user block is not as written");
-  // Where the superblock says the file begins and ends.
+  // Superblock fields: base address and end of file.
   for (const std::size_t field : {12, 28})
     EXPECT_HOLDS(with(512 + field, std::string(8, '\1')), "its HDF5 superblock does not fit the file");
 }
@@ -172,7 +172,7 @@ TEST_F(Hostile, sizes_beyond_the_file) {
                           H5Dclose);
                }),
                "/d: ");
-  // A file cut behind its metadata: HDF5's own end check fails or the storage lies outside, never a short read.
+  // A file truncated after its metadata: HDF5's own end check fails or the storage lies outside, never a short read.
   write([](hid_t f) { fill(vector(f, "d", H5T_STD_U8LE, 100000)); });
   const std::string raw = read_file(at("x.h5"));
   write_file(at("x.h5"), raw.substr(0, raw.size() - 50000));
@@ -197,7 +197,7 @@ TEST_F(Hostile, types_and_shapes) {
                  vector(f, "d", type.get(), 4);
                }),
                "/d: its type is not allowed");
-  EXPECT_HOLDS(refuse([](hid_t f) {  // a named type that no link leads to any more
+  EXPECT_HOLDS(refuse([](hid_t f) {  // a named type without links
                  Handle type(H5Tcopy(H5T_STD_U8LE), H5Tclose);
                  H5Tcommit2(f, "t", type.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
                  vector(f, "d", type.get(), 4);
@@ -227,7 +227,7 @@ TEST_F(Hostile, types_and_shapes) {
                  Handle d(H5Dcreate2(f, "d", H5T_STD_U8LE, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                           H5Dclose);
                }),
-               "/d: its shape is not one of numbers");
+               "/d: its dataspace is null");
 }
 
 TEST_F(Hostile, attributes) {
@@ -241,7 +241,8 @@ TEST_F(Hostile, attributes) {
   Handle variable(H5Tcopy(H5T_C_S1), H5Tclose);
   H5Tset_size(variable.get(), H5T_VARIABLE);
   const char* text = "text";
-  EXPECT_HOLDS(with_attribute(variable.get(), 0, &text), "variable-length text is not allowed");
+  EXPECT_EQ(with_attribute(variable.get(), 0, &text), "no error");
+  EXPECT_EQ(Reader(at("x.h5")).group("").count("a"), 0U) << "variable-length text is left out";
   const std::vector<std::int64_t> many(1000);
   EXPECT_HOLDS(with_attribute(H5T_STD_I64LE, 1000, many.data()), "attribute a: longer than 4096 bytes");
   Handle opaque(H5Tcreate(H5T_OPAQUE, 4), H5Tclose);
@@ -260,7 +261,7 @@ TEST_F(Hostile, attributes) {
                "more than 64 attributes");
 }
 
-TEST_F(Hostile, dtype_that_does_not_fit_the_storage) {
+TEST_F(Hostile, dtype_that_does_not_match_the_storage) {
   const auto with_dtype = [&](const std::string& name, hid_t stored) {
     return refuse([&](hid_t f) {
       Handle d = vector(f, "d", stored, 4);

@@ -1,12 +1,15 @@
-// What the writer writes, the reader reads; equal content is equal bytes; damage is found and named.
+// The reader returns what was written; equal content gives equal bytes; damage is found and named.
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <thread>
 
+#include "digests.h"
 #include "fixture.h"
 #include "fp8/base/digest.h"
 #include "fp8/h5/reader.h"
@@ -95,7 +98,7 @@ TEST_F(RoundTrip, equal_content_is_equal_bytes) {
   EXPECT_EQ(read_file(at("a.h5")), read_file(at("b.h5")));
 }
 
-TEST_F(RoundTrip, any_split_of_many_bytes_is_the_same) {
+TEST_F(RoundTrip, any_piece_size_gives_the_same_bytes) {
   const auto f = ramp((std::size_t{17} << 18) + 5);  // above 16 MiB
   const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(f.size())};
   Writer whole(at("whole.h5"), kCheckpointMagic), split(at("split.h5"), kCheckpointMagic);
@@ -165,8 +168,8 @@ TEST_F(RoundTrip, user_block_states_length_and_digest) {
   EXPECT_HOLDS(error_of([&] { read_user_block(at("a.h5"), kCheckpointMagic); }), "does not begin with fp8-checkpoint");
 }
 
-// The disk gives back other bytes than it was given: nothing states that the file is good.
-TEST_F(RoundTrip, what_changes_before_it_is_read_again_is_found) {
+// If the disk returns other bytes than were written, the file gets no valid user block.
+TEST_F(RoundTrip, changes_before_reading_back_are_found) {
   const auto damaged_at = [&](std::size_t byte) {
     const std::string path = at(std::to_string(byte) + ".h5");
     Writer w(path, kCheckpointMagic);
@@ -189,6 +192,29 @@ TEST_F(RoundTrip, what_changes_before_it_is_read_again_is_found) {
   EXPECT_EQ(damaged_at(0), "no error");
   EXPECT_HOLDS(damaged_at(1), "1.h5: /weights/a: damaged: its bytes differ from its digest");
   EXPECT_HOLDS(damaged_at(520), "520.h5: reads back differently than written");
+}
+
+TEST_F(RoundTrip, a_file_cut_short_under_its_digests_is_an_error_at_once) {
+  ::alarm(60);  // ends an endless loop
+  write_sample(at("whole.h5"));
+  const std::uint64_t whole = std::filesystem::file_size(at("whole.h5"));
+  for (const std::uint64_t size :
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{512}, std::uint64_t{600}, whole - 1}) {
+    const std::string path = at(std::to_string(size) + ".h5");
+    Writer w(path, kCheckpointMagic);
+    w.dataset("weights/a", DType::u8, Shape{3000}, bytes_of(std::vector<char>(3000, 'a')));
+    w.sync();
+    std::filesystem::resize_file(path, std::min(size, std::filesystem::file_size(path) - 1));
+    EXPECT_HOLDS(error_of([&] { w.finish(); }), path + ": ") << size;
+  }
+  const File file = File::open_read(at("whole.h5"));
+  EXPECT_HOLDS(error_of([&] { check_digests(file, {}, whole + 1); }), "whole.h5: ends 1 bytes too early");
+  EXPECT_HOLDS(error_of([&] {
+                 check_digests(file, {{"a", 1000, 10, ""}}, 0);
+               }),
+               "whole.h5: cut short: 0 bytes of 1000");
+  EXPECT_HOLDS(error_of([&] { check_digests(file, {{"a", 600, whole, ""}}, whole); }), "whole.h5: cut short: ");
+  ::alarm(0);
 }
 
 TEST_F(RoundTrip, every_flipped_bit_is_found) {
@@ -223,7 +249,7 @@ TEST_F(RoundTrip, a_text_is_read_by_its_digest_and_limit) {
   EXPECT_HOLDS(error_of([&] { r.read_text("weights/b.weight"); }), "/weights/b.weight: is not text");
 }
 
-TEST_F(RoundTrip, verifying_leaves_the_bytes_that_are_wanted) {
+TEST_F(RoundTrip, verifying_copies_bytes_to_the_destination) {
   write_sample(at("a.h5"));
   const Reader r(at("a.h5"), kCheckpointMagic);
   std::map<std::string, std::vector<std::byte>> left;
@@ -240,7 +266,7 @@ TEST_F(RoundTrip, verifying_leaves_the_bytes_that_are_wanted) {
   std::array<std::byte, 1> small{};
   EXPECT_HOLDS(
       error_of([&] { verify_file(at("a.h5"), kCheckpointMagic, [&](const Entry&) { return std::span(small); }); }),
-      "read of another size than it has");
+      "buffer size differs from its size");
 }
 
 TEST_F(RoundTrip, other_lengths_are_found) {
@@ -279,10 +305,10 @@ TEST_F(RoundTrip, misuse_of_the_writer_is_an_error) {
                  w.text("a", "y");
                }),
                "/a: HDF5 cannot create a dataset");
-  EXPECT_HOLDS(error_of([&] { Writer(at("no/such/folder.h5")); }), "cannot create: No such file or directory");
+  EXPECT_HOLDS(error_of([&] { Writer(at("no/such/folder.h5")); }), "no/such/folder.h5: No such file or directory");
 }
 
-// Limits the size of files for as long as it lives: writes beyond fail, as on a full disk.
+// Limits the file size during its lifetime: writes beyond fail, as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(std::size_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {

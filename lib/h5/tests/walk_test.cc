@@ -1,5 +1,5 @@
-// Files behind a user block are read without HDF5: what that finds is what HDF5 finds in the same file, whatever the
-// number of names and attributes, and damage to any part is an error.
+// Files with a user block are read without HDF5: the result equals what HDF5 finds in the same file, for any number of
+// names and attributes, and damage to any part is an error.
 #include "fixture.h"
 #include "fp8/h5/reader.h"
 #include "fp8/h5/user_block.h"
@@ -36,7 +36,7 @@ class Walk : public FolderTest {
     }
     writer.finish();
   }
-  // Reads it both ways.
+  // Reads the file both ways.
   void compare() {
     const Reader ours(at("x.h5"), kCheckpointMagic), theirs(at("x.h5"));
     ASSERT_EQ(ours.groups(), theirs.groups());
@@ -75,8 +75,8 @@ TEST_F(Walk, checksums_are_those_of_hdf5) {
   EXPECT_EQ(of("Four score and seven years ago"), 0x17770551U);  // from the author's own tests
 }
 
-// A file may be sparse, so its size is no bound for what is allocated.
-TEST_F(Walk, a_header_of_half_a_terabyte_is_refused_before_memory_is_taken) {
+// A file may be sparse, so its size does not bound allocations.
+TEST_F(Walk, a_header_of_half_a_terabyte_is_refused_before_allocation) {
   write_many(0, 0, 0);
   constexpr std::uint64_t kSize = std::uint64_t{1} << 40U;
   std::string raw = read_file(at("x.h5"));
@@ -90,8 +90,7 @@ TEST_F(Walk, a_header_of_half_a_terabyte_is_refused_before_memory_is_taken) {
   put(super + 44, metadata_checksum(std::as_bytes(std::span(raw)).subspan(super, 44)), 4);
   write_file(at("x.h5"), format_user_block(kCheckpointMagic, {kSize, std::string(32, '0')}) + raw.substr(super));
   std::filesystem::resize_file(at("x.h5"), kSize);
-  EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5"), kCheckpointMagic); }),
-               "x.h5: a part of its metadata is larger than");
+  EXPECT_HOLDS(error_of([&] { Reader r(at("x.h5"), kCheckpointMagic); }), "x.h5: a metadata block is larger than");
 }
 
 TEST_F(Walk, every_flipped_bit_of_the_metadata_of_large_groups_is_an_error_on_opening) {
@@ -110,7 +109,7 @@ TEST_F(Walk, every_flipped_bit_of_the_metadata_of_large_groups_is_an_error_on_op
     ++flipped;
     raw[i] = static_cast<char>(raw[i] ^ 16);
   }
-  // What is left is slack: blocks of heaps and trees have more room than names.
+  // The other bits are slack: blocks of heaps and trees have unused space.
   EXPECT_GT(refused * 2, flipped);
 }
 

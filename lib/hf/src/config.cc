@@ -20,7 +20,7 @@ constexpr std::int64_t kMaxPositions = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMaxParameters = std::int64_t{1} << 50;
 
-// What transformers assumes for an absent key. Zero: derived from other keys.
+// Defaults of transformers for absent keys. Zero: derived from other keys.
 struct Defaults {
   Family family;
   std::string_view name;
@@ -34,7 +34,7 @@ constexpr std::array<Defaults, 4> kFamilies = {{
     {Family::qwen3, "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768},
 }};
 
-// One object of the file, with bounds on what it gives out.
+// One object of the file, with range checks on its values.
 class Keys {
  public:
   Keys(const json::Object& object, std::string what) : object_(object), what_(std::move(what)) {}
@@ -75,32 +75,33 @@ class Keys {
 const Defaults& find_family(const Keys& keys) {
   const std::string type = keys.text("model_type", "");
   if (type.empty()) keys.fail("\"model_type\" is missing");
+  const std::string shown = excerpt(type);
   bool experts = type.find("moe") != std::string::npos || type.find("mixtral") != std::string::npos;
   for (const std::string_view key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok"}) {
     experts = experts || keys.integer(key, 0, 0, kMaxWidth) > 0;
   }
-  if (experts) keys.fail("mixture-of-experts models (here " + type + ") are not supported yet");
+  if (experts) keys.fail("mixture-of-experts models (here " + shown + ") are not supported yet");
   std::string supported;
   for (const Defaults& d : kFamilies) {
     if (d.name == type) return d;
     supported += (supported.empty() ? "" : ", ") + std::string(d.name);
   }
-  keys.fail("model_type \"" + type + "\" is not supported (" + supported + " are)");
+  keys.fail("model_type \"" + shown + "\" is not supported (" + supported + " are)");
 }
 
 void refuse_unsupported(const Keys& keys) {
   const std::string activation = keys.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") {
-    keys.fail("activation \"" + activation + "\" is not supported (silu is)");
+    keys.fail("activation \"" + excerpt(activation) + "\" is not supported (silu is)");
   }
   if (keys.find("quantization_config") != nullptr) {
-    keys.fail("\"quantization_config\": quantized weights are not supported, take the original model");
+    keys.fail("\"quantization_config\": quantized weights are not supported; use the original model");
   }
   if (const json::Value* types = keys.find("layer_types")) {
     if (!types->is_array()) keys.fail("\"layer_types\" is not an array");
     for (const json::Value& type : types->as_array()) {
       if (!type.is_string() || type.as_string() != "full_attention") {
-        keys.fail("\"layer_types\": only full_attention is supported, found " + json::dump(type));
+        keys.fail("\"layer_types\": only full_attention is supported, found " + excerpt(json::dump(type)));
       }
     }
   }
@@ -111,7 +112,7 @@ RopeType parse_rope_type(const Keys& keys, const Keys& top) {
   if (type == "default") return RopeType::plain;
   if (type == "linear") return RopeType::linear;
   if (type == "llama3") return RopeType::llama3;
-  top.fail("rope type \"" + type + "\" is not supported (default, linear and llama3 are)");
+  top.fail("rope type \"" + excerpt(type) + "\" is not supported (default, linear and llama3 are)");
 }
 
 Rope parse_rope(const Keys& top) {
@@ -173,7 +174,7 @@ void parse_sizes(const Keys& keys, const Defaults& d, Config& c) {
   }
 }
 
-// Tokens a token may look back on, where any layer is limited at all.
+// The sliding window in tokens, if any layer has one.
 std::optional<std::int64_t> parse_sliding_window(const Keys& keys, const Config& c) {
   if (c.family == Family::llama) return std::nullopt;
   if (c.family != Family::mistral) {
@@ -203,7 +204,7 @@ void parse_special_tokens(const Keys& keys, Config& c) {
   }
   for (const json::Value& id : eos->as_array()) {
     const std::int64_t v = id.is_int() ? id.as_int() : -1;
-    if (v < 0 || v > kMaxTokenId) keys.fail("\"eos_token_id\" holds " + json::dump(id) + ", not a token id");
+    if (v < 0 || v > kMaxTokenId) keys.fail("\"eos_token_id\" holds " + excerpt(json::dump(id)) + ", not a token id");
     c.eos_token_ids.push_back(v);
   }
 }
@@ -222,6 +223,24 @@ void Config::check_sequence_length(std::int64_t tokens) const {
     throw Error("--seq-length: " + std::to_string(tokens) + " is above the model's sliding window of " +
                 std::to_string(*sliding_window) + " tokens, and a sliding window is not supported");
   }
+}
+
+std::vector<std::string> defaulted_sizes(const Config& config) {
+  const Keys keys(config.source.as_object(), "config");
+  const auto* family =
+      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Defaults& d) { return d.family == config.family; });
+  std::vector<std::string> missing;
+  const auto check = [&](const char* key, std::int64_t of_family, std::int64_t used) {
+    if (of_family != 0 && keys.find(key) == nullptr) missing.push_back(std::string(key) + " " + std::to_string(used));
+  };
+  check("vocab_size", family->vocab, config.vocab_size);
+  check("hidden_size", family->hidden, config.hidden_size);
+  check("intermediate_size", family->intermediate, config.intermediate_size);
+  check("num_hidden_layers", family->layers, config.num_hidden_layers);
+  check("num_attention_heads", family->heads, config.num_attention_heads);
+  check("num_key_value_heads", family->key_value_heads, config.num_key_value_heads);
+  check("head_dim", family->head_dim, config.head_dim);
+  return missing;
 }
 
 bool same_model(const Config& a, const Config& b) {

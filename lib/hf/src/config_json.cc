@@ -1,4 +1,4 @@
-// Writing a configuration under Hugging Face's keys as transformers v5 spells them.
+// Writes a configuration with the keys of transformers 5.
 #include <array>
 
 #include "fp8/hf/config.h"
@@ -7,7 +7,7 @@ namespace fp8::hf {
 namespace {
 
 json::Value rope_json(const Config& c) {
-  // Keys this suite does not know (they change no arithmetic, or parse_config had refused them) stay.
+  // Unknown keys are kept: they change no arithmetic, since parse_config refuses those that do.
   json::Object out;
   if (c.source.is_object()) {
     for (const char* key : {"rope_parameters", "rope_scaling"}) {

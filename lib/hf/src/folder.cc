@@ -1,4 +1,4 @@
-// A model folder. Nothing that a file names is opened except a bare name in the same folder.
+// A model folder. Only files with a bare name in the same folder are opened.
 #include "fp8/hf/folder.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ bool is_bare_name(const std::string& name) {
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
 }
 
-// Tensor to shard file, as the index has it.
+// Tensor to shard file, as in the index.
 std::map<std::string, std::string> read_index(const std::string& path) {
   const json::Value index = json::parse_file(path, kIndexLimits);
   if (!index.is_object()) throw Error(path + ": not an object");
@@ -46,7 +46,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   for (const auto& [tensor, file] : index.as_object().get_object("weight_map", path)) {
     if (!file.is_string()) throw Error(path + ": \"weight_map\" must map text to text");
     if (!is_bare_name(file.as_string())) {
-      throw Error(path + ": \"" + terminal_safe(file.as_string()) + "\" is not a bare file name");
+      throw Error(path + ": \"" + terminal_safe(excerpt(file.as_string())) + "\" is not a bare file name");
     }
     out.emplace(tensor, file.as_string());
   }
@@ -63,9 +63,11 @@ std::vector<SafetensorsFile> open_shards(const std::string& folder, const std::s
     shards.emplace_back(folder + "/" + name);
     for (const TensorInfo& t : shards.back().tensors()) {
       const auto entry = index.find(t.name);
-      if (entry == index.end()) throw Error(shards.back().path() + ": tensor \"" + t.name + "\" is not in the index");
+      if (entry == index.end())
+        throw Error(shards.back().path() + ": tensor \"" + excerpt(t.name) + "\" is not in the index");
       if (entry->second != name) {
-        throw Error(shards.back().path() + ": tensor \"" + t.name + "\" belongs to " + entry->second + " by the index");
+        throw Error(shards.back().path() + ": tensor \"" + excerpt(t.name) + "\" belongs to " + excerpt(entry->second) +
+                    " by the index");
       }
       ++found;
     }
@@ -76,7 +78,7 @@ std::vector<SafetensorsFile> open_shards(const std::string& folder, const std::s
     const auto shard =
         std::find_if(shards.begin(), shards.end(), [&](const SafetensorsFile& s) { return s.path() == path; });
     if (shard->find(tensor) == nullptr)
-      throw Error(shard->path() + ": has no tensor \"" + tensor + "\", which the index names");
+      throw Error(shard->path() + ": has no tensor \"" + excerpt(tensor) + "\", which the index names");
   }
   throw Error(index_path + ": does not agree with the shards");
 }
@@ -88,7 +90,7 @@ Folder::Folder(const std::string& path) : path_(path) {
   if (!exists(path)) throw Error(path + ": no such folder");
   if (!fs::is_directory(path, ignored)) throw Error(path + ": not a folder");
   const std::string config = path + "/config.json";
-  if (!exists(config)) throw Error(config + ": missing, this is no Hugging Face model folder");
+  if (!exists(config)) throw Error(config + ": missing; not a Hugging Face model folder");
   require_regular(config);
   config_ = parse_config(json::parse_file(config, kConfigLimits), config);
 
@@ -129,11 +131,11 @@ const Folder::Entry* Folder::find(std::string_view name) const {
 
 namespace {
 
-// Elements of one row, after checking that the rows are there.
+// Elements of one row; throws if the rows are out of range.
 std::int64_t row_elements(const Folder::Entry& t, std::int64_t first, std::int64_t count) {
   const std::int64_t rows = t.info->shape.empty() ? 1 : t.info->shape.front();
   if (first < 0 || count < 0 || first > rows || count > rows - first) {
-    throw Error(t.shard->path() + ": tensor \"" + t.info->name + "\" has " + std::to_string(rows) +
+    throw Error(t.shard->path() + ": tensor \"" + excerpt(t.info->name) + "\" has " + std::to_string(rows) +
                 " rows: rows out of range");
   }
   return rows == 0 ? 0 : t.info->elements() / rows;
@@ -144,14 +146,14 @@ std::int64_t row_elements(const Folder::Entry& t, std::int64_t first, std::int64
 void Folder::read_rows(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const {
   const auto row = static_cast<std::uint64_t>(row_elements(tensor, first, count)) * tensor.info->element_size;
   if (out.size() != row * static_cast<std::uint64_t>(count)) {
-    throw Error(tensor.shard->path() + ": tensor \"" + tensor.info->name + "\": buffer of the wrong size");
+    throw Error(tensor.shard->path() + ": tensor \"" + excerpt(tensor.info->name) + "\": buffer of the wrong size");
   }
   tensor.shard->read(*tensor.info, row * static_cast<std::uint64_t>(first), out);
 }
 
 void Folder::read_rows_f32(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<float> out) const {
   using dtype::DType;
-  const std::string where = tensor.shard->path() + ": tensor \"" + tensor.info->name + "\"";
+  const std::string where = tensor.shard->path() + ": tensor \"" + excerpt(tensor.info->name) + "\"";
   const auto format = tensor.info->format;
   if (format != DType::f32 && format != DType::bf16 && format != DType::f16) {
     throw Error(where + ": dtype " + tensor.info->dtype + " cannot be read as floats (F32, BF16 and F16 can)");

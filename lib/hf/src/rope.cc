@@ -1,5 +1,4 @@
-// Rope frequencies, in float32 step by step as transformers computes them (only the power is taken in double and
-// rounded).
+// Rope frequencies, step by step in float32 as in transformers (only the power is computed in double and rounded).
 #include <cmath>
 #include <numbers>
 
@@ -8,7 +7,7 @@
 namespace fp8::hf {
 namespace {
 
-// Long wavelengths are stretched by `factor`, short ones kept, those between interpolated.
+// Long wavelengths are scaled by `factor`, short ones unchanged, those between interpolated.
 float llama3_scaled(float frequency, const Rope& rope) {
   const auto factor = static_cast<float>(rope.factor);
   const auto low = static_cast<float>(rope.low_freq_factor);

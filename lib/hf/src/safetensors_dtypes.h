@@ -1,4 +1,4 @@
-/// Element types of safetensors headers: names, sizes, and the suite's own format where there is one. Private.
+/// Element types of safetensors headers: names, sizes, and the suite's format if supported. Private.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@ namespace fp8::hf {
 struct StoredType {
   std::string_view name;               ///< F32, BF16, ...
   std::size_t bytes;                   ///< of one element
-  std::optional<dtype::DType> format;  ///< the same format here
+  std::optional<dtype::DType> format;  ///< the suite's format
 };
 
-/// All types that are read.
+/// All types that can be read.
 inline constexpr std::array<StoredType, 16> kStoredTypes = {{
     {"F64", 8, dtype::DType::f64},
     {"F32", 4, dtype::DType::f32},

@@ -26,14 +26,14 @@ std::uint64_t offset_of(const json::Value& v, const std::string& where) {
 }
 
 TensorInfo parse_entry(const std::string& path, const std::string& name, const json::Value& value) {
-  const std::string where = path + ": tensor \"" + name + "\"";
+  const std::string where = path + ": tensor \"" + excerpt(name) + "\"";
   if (!value.is_object()) throw Error(where + ": its header entry is not an object");
   const json::Object& entry = value.as_object();
   TensorInfo t;
   t.name = name;
   t.dtype = entry.get_string("dtype", where);
   const StoredType* type = find_stored_type(t.dtype);
-  if (type == nullptr) throw Error(where + ": dtype \"" + t.dtype + "\" is not supported");
+  if (type == nullptr) throw Error(where + ": dtype \"" + excerpt(t.dtype) + "\" is not supported");
   t.format = type->format;
   t.element_size = type->bytes;
   for (const json::Value& extent : entry.get_array("shape", where)) {
@@ -46,10 +46,10 @@ TensorInfo parse_entry(const std::string& path, const std::string& name, const j
   t.end = offset_of(offsets[1], where);
   if (t.end < t.begin) throw Error(where + ": data_offsets end before they begin");
   const std::int64_t elements = checked_product(t.shape, where + ": shape");
-  // Bits must be countable as well, as the reference implementation demands.
+  // The number of bits must not overflow either, as in the reference implementation.
   const std::int64_t bits = checked_mul(elements, static_cast<std::int64_t>(t.element_size) * 8, where + ": shape");
   if (static_cast<std::uint64_t>(bits / 8) != t.end - t.begin) {
-    throw Error(where + ": shape and dtype make " + std::to_string(bits / 8) + " bytes, data_offsets say " +
+    throw Error(where + ": shape and dtype make " + std::to_string(bits / 8) + " bytes, data_offsets give " +
                 std::to_string(t.end - t.begin));
   }
   return t;
@@ -83,7 +83,7 @@ std::string read_header(const File& file, std::uint64_t file_size) {
   return header;
 }
 
-// Sorts by place and checks that the tensors tile the data.
+// Sorts by offset and checks that the tensors cover the data without gaps or overlaps.
 void check_layout(const std::string& path, std::vector<TensorInfo>& tensors, std::uint64_t data_size) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -150,7 +150,7 @@ const TensorInfo* SafetensorsFile::find(std::string_view name) const {
 void SafetensorsFile::read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const {
   const std::uint64_t size = tensor.end - tensor.begin;
   if (offset > size || out.size() > size - offset) {
-    throw Error(path() + ": tensor \"" + tensor.name + "\": read past its end");
+    throw Error(path() + ": tensor \"" + excerpt(tensor.name) + "\": read past its end");
   }
   state_->file.pread_exact(out, state_->data_begin + tensor.begin + offset);
 }

@@ -59,7 +59,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Tensor
   });
   std::set<std::string_view> names = {"__metadata__"};
   for (const TensorSpec& t : tensors) {
-    if (!names.insert(t.name).second) throw Error(path + ": tensor name \"" + t.name + "\" is taken");
+    if (!names.insert(t.name).second) throw Error(path + ": tensor name \"" + t.name + "\" is used twice");
     state_->expected = checked_add(state_->expected, bytes_of(t), t.name);
   }
   const std::string header = make_header(tensors);
@@ -79,7 +79,7 @@ const std::vector<TensorSpec>& SafetensorsWriter::order() const { return state_-
 
 void SafetensorsWriter::write(std::span<const std::byte> bytes) {
   if (bytes.size() > state_->expected - state_->written) {
-    throw Error(state_->file.path() + ": more data than the header says");
+    throw Error(state_->file.path() + ": more data than the header states");
   }
   state_->file.write_all(bytes);
   state_->written += bytes.size();
@@ -88,7 +88,7 @@ void SafetensorsWriter::write(std::span<const std::byte> bytes) {
 void SafetensorsWriter::finish() {
   if (state_->written != state_->expected) {
     throw Error(state_->file.path() + ": " + std::to_string(state_->written) +
-                " bytes of data written, the header says " + std::to_string(state_->expected));
+                " bytes of data written, the header states " + std::to_string(state_->expected));
   }
   state_->file.sync();
   state_->file.close();

@@ -1,4 +1,4 @@
-// Configurations: the golden models in both spellings, defaults, refusals by message, the way back to JSON.
+// Configurations: the golden models with old and new keys, defaults, error messages, and writing JSON.
 #include "fp8/hf/config.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(Config, both_spellings_are_the_same_model) {
   EXPECT_FALSE(same_model(load("llama3/hf/config.json"), load("llama-tied/hf/config.json")));
 }
 
-TEST(Config, reads_what_differs_by_family) {
+TEST(Config, reads_family_specific_keys) {
   EXPECT_TRUE(load("llama-tied/hf/config.json").tie_word_embeddings);
   const Config qwen2 = load("qwen2/hf/config.json");
   EXPECT_TRUE(qwen2.attention_bias_qkv);
@@ -72,7 +72,7 @@ TEST(Config, absent_keys_have_the_defaults_of_transformers) {
   EXPECT_EQ(parse(R"({"model_type": "qwen2"})").vocab_size, 151936);
 }
 
-TEST(Config, qwen_slides_only_where_told) {
+TEST(Config, qwen_slides_only_if_enabled) {
   const std::string head = R"({"model_type": "qwen2", "num_hidden_layers": 32, "sliding_window": 100, )";
   EXPECT_FALSE(parse(head + R"("use_sliding_window": false})").sliding_window);
   EXPECT_EQ(parse(head + R"("use_sliding_window": true, "max_window_layers": 28})").sliding_window, 100);
@@ -90,7 +90,7 @@ TEST(Config, biases_and_token_lists) {
   EXPECT_FALSE(qwen3.mlp_bias);
 }
 
-TEST(Config, linear_rope_in_the_old_spelling) {
+TEST(Config, linear_rope_with_the_old_keys) {
   const Config c =
       parse(R"({"model_type": "llama", "rope_theta": 5000, "rope_scaling": {"type": "linear", "factor": 2}})");
   EXPECT_EQ(c.rope, (Rope{.type = RopeType::linear, .theta = 5000, .factor = 2}));
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"({"model_type": "llama", "partial_rotary_factor": 0.5})",
                 "\"partial_rotary_factor\" below 1 is not supported"},
         Refusal{R"({"model_type": "llama", "quantization_config": {}})",
-                "\"quantization_config\": quantized weights are not supported, take the original model"},
+                "\"quantization_config\": quantized weights are not supported; use the original model"},
         Refusal{R"({"model_type": "llama", "hidden_size": 0})", "\"hidden_size\" is 0, must be from 1 to 16777216"},
         Refusal{R"({"model_type": "llama", "num_hidden_layers": 10001})",
                 "\"num_hidden_layers\" is 10001, must be from 1 to 10000"},
@@ -173,7 +173,7 @@ TEST(Config, json_reads_back_to_the_same_model) {
   }
 }
 
-TEST(Config, json_without_a_source_stands_alone) {
+TEST(Config, json_without_a_source_is_complete) {
   Config c = load("qwen3/hf/config.json");
   c.source = {};
   c.sliding_window = 64;
@@ -182,7 +182,7 @@ TEST(Config, json_without_a_source_stands_alone) {
   EXPECT_TRUE(same_model(c, parse_config(out, "back")));
 }
 
-TEST(Config, json_is_in_the_new_spelling_and_loses_nothing) {
+TEST(Config, json_has_the_new_keys_and_keeps_unknown_ones) {
   const json::Object out = to_json(load("llama3/hf/config.v4.json")).as_object();
   EXPECT_FALSE(out.contains("rope_theta") || out.contains("rope_scaling") || out.contains("torch_dtype"));
   EXPECT_EQ(out.at("dtype"), json::Value("bfloat16"));

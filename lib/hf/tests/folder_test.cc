@@ -1,4 +1,4 @@
-// Model folders: the golden ones, shards through an index, and folders that lie.
+// Model folders: the golden ones, shards through an index, and inconsistent folders.
 #include "fp8/hf/folder.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(Folder, reads_shards_through_the_index) {
             std::string::npos);
 }
 
-TEST(Folder, refuses_an_index_that_lies) {
+TEST(Folder, refuses_an_inconsistent_index) {
   const TemporaryFolder folder;
   folder.write("config.json", kConfig);
   folder.write("a.safetensors", safetensors(kOne, "xy"));
@@ -95,7 +95,7 @@ TEST(Folder, refuses_an_index_that_lies) {
             std::string::npos);
 }
 
-TEST(Folder, says_what_is_missing) {
+TEST(Folder, names_missing_files) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& path) { return error_of([&] { Folder{path}; }); };
   EXPECT_NE(refusal(folder.at("none")).find("no such folder"), std::string::npos);

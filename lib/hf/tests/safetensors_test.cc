@@ -1,4 +1,4 @@
-// safetensors: golden files, round trips, and each rule a hostile file can break, by its message.
+// safetensors: golden files, round trips, and the error message of every rule of the format.
 #include "fp8/hf/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -87,12 +87,12 @@ TEST(Safetensors, writer_counts_bytes_and_names) {
   const auto spec = [](const char* name) { return TensorSpec{name, dtype::DType::u8, {2}}; };
   EXPECT_NE(error_of([&] {
               SafetensorsWriter(folder.at("d"), {spec("a"), spec("a")});
-            }).find("\"a\" is taken"),
+            }).find("\"a\" is used twice"),
             std::string::npos);
   SafetensorsWriter writer(folder.at("w"), {spec("a")});
   EXPECT_NE(error_of([&] { writer.write(std::as_bytes(std::span("abc", 3))); }).find("more data"), std::string::npos);
   writer.write(std::as_bytes(std::span("a", 1)));
-  EXPECT_NE(error_of([&] { writer.finish(); }).find("1 bytes of data written, the header says 2"), std::string::npos);
+  EXPECT_NE(error_of([&] { writer.finish(); }).find("1 bytes of data written, the header states 2"), std::string::npos);
 }
 
 TEST(Safetensors, an_empty_file_list_and_padding_are_legal) {
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,4]}})", 4, "two whole numbers"},
         Hostile{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", 4, "two whole numbers"},
         Hostile{R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[4,0]}})", 4, "end before they begin"},
-        Hostile{R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4, "make 8 bytes, data_offsets say 4"},
+        Hostile{R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4, "make 8 bytes, data_offsets give 4"},
         Hostile{R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", 4, "too large"},
         Hostile{R"({"a":{"dtype":"F64","shape":[1152921504606846976],"data_offsets":[0,4]}})", 4, "too large"},
         Hostile{R"({"a":{"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,4]}})", 4, "out of range"},
@@ -162,7 +162,7 @@ TEST(Safetensors, refuses_bad_lengths_and_kinds) {
   EXPECT_NE(refusal(folder.at("fifo")).find("not a regular file"), std::string::npos);
 }
 
-TEST(Safetensors, a_file_cut_while_open_is_an_error) {
+TEST(Safetensors, a_file_truncated_while_open_is_an_error) {
   const TemporaryFolder folder;
   const std::string path =
       folder.write("cut", safetensors(R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", "123456789"));

@@ -1,4 +1,4 @@
-/// Safetensors files made by hand, hostile ones too.
+/// Safetensors files from text, malformed ones included.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ void write_control(unsigned char c, std::string& out) {
   }
 }
 
-// `text` with every byte that belongs to no UTF-8 character replaced by U+FFFD.
+// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD.
 std::string repaired(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -1,5 +1,5 @@
-// A scanner that knows which keys come next. Where anything differs it gives up, and the strict parser decides; so it
-// need not know why a line is wrong, only never take one that is.
+// A scanner for a fixed sequence of keys. On any deviation it returns false and the strict parser reads the line; so
+// the scanner must never accept a line that the parser rejects, but need not report reasons.
 #include "fp8/json/flat.h"
 
 #include <algorithm>
@@ -13,11 +13,11 @@ constexpr std::string_view kBlanks = " \t\r\n";
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
-// Whether a character stands for itself in JSON text and is ASCII.
+// Whether a character is unescaped in JSON text and ASCII.
 bool plain(char c) { return c >= 0x20 && c != '"' && c != '\\' && c != 0x7F; }
 
-// The functions below read from `p` and return what is behind; nullptr when they give up. The text ends in '}', at
-// which every loop over digits and blanks stops.
+// The functions below read from `p` and return the position after what they read; nullptr if the text does not match.
+// The text ends in '}', at which every loop over digits and blanks stops.
 
 const char* skip_blanks(const char* p) {
   while (*p == ' ' || *p == '\t') ++p;
@@ -30,7 +30,7 @@ const char* skip_digits(const char* p) {
   return p;
 }
 
-// The rest of a number behind its integer part: fraction and exponent.
+// Reads the fraction and exponent of a number.
 const char* skip_fraction(const char* p) {
   if (*p == '.') p = skip_digits(p + 1);
   if (p == nullptr || (*p != 'e' && *p != 'E')) return p;

@@ -1,4 +1,4 @@
-// JSON Lines from a descriptor, with one buffer that holds no more than the longest line.
+// JSON Lines from a descriptor, with one buffer no longer than the longest line.
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -15,7 +15,8 @@ bool blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") == 
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path) : file_(File::open_read(path)), fd_(file_.fd()), name_(path) {}
+LineReader::LineReader(const std::string& path, const File::Waiting& waiting)
+    : file_(File::open_read(path, waiting)), fd_(file_.fd()), name_(path) {}
 
 LineReader::LineReader(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
 
@@ -27,7 +28,7 @@ bool LineReader::fill() {
   return append_some(fd_, name_, buffer_, kPiece) > 0;
 }
 
-// The next line with its newline, or what is left at the end; not consumed yet.
+// The next line with its newline, or the unterminated rest; not yet consumed.
 std::optional<std::string_view> LineReader::next_line() {
   for (;;) {
     const std::size_t newline = buffer_.find('\n', scanned_);
@@ -50,7 +51,7 @@ std::optional<std::string_view> LineReader::next_line() {
 std::optional<Value> LineReader::next() {
   while (const std::optional<std::string_view> line = next_line()) {
     if (blank(*line) && !whole_) return std::nullopt;
-    // Without its newline, so that what ends too early is reported on this line.
+    // Without its newline, so that a truncated value is reported on this line.
     const std::string_view text = whole_ ? line->substr(0, line->size() - 1) : *line;
     begin_ = scanned_ = begin_ + line->size();
     ++line_;

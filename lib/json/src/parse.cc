@@ -1,5 +1,5 @@
-// The strict parser: nlohmann's tokenizer and grammar (which do not recurse) feed a builder that bounds the depth and
-// refuses duplicate keys. The only file that includes nlohmann.
+// The strict parser: nlohmann's tokenizer and grammar (which do not recurse) feed a builder that limits the depth and
+// rejects duplicate keys. The only file that includes nlohmann.
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -13,13 +13,13 @@
 namespace fp8::json {
 namespace {
 
-// What is wrong, and the byte at which it was seen.
+// The reason for rejecting the text, and its byte offset.
 struct Refused {
   std::size_t offset;
   std::string reason;
 };
 
-// An iterator over the text that leaves its position where the builder sees it.
+// An iterator that publishes its position to the builder.
 class Cursor {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -47,7 +47,7 @@ class Cursor {
 };
 
 // The library's message is "[json.exception...] parse error at line 1, column 2: <what> - <reason>; last read: '...'";
-// only the reason is ours to show, and what was last read may be any length.
+// only the reason is shown, since the last token may be of any length.
 std::string reason_of(const std::string& message) {
   if (message.find("number overflow") != std::string::npos) return "number out of range";
   const std::size_t dash = message.find(" - ");
@@ -152,7 +152,7 @@ Value parse_or_refuse(std::string_view text, const Limits& limits) {
     throw Refused{0, "longer than " + std::to_string(limits.max_bytes) + " bytes"};
   }
   if (text.starts_with("\xEF\xBB\xBF")) throw Refused{0, "byte order mark"};
-  // The library takes a NUL for the end of its input.
+  // The library treats NUL as the end of its input.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) throw Refused{nul, "NUL byte"};
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) throw Refused{0, "empty"};
   const char* at = text.data();

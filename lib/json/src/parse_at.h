@@ -1,4 +1,4 @@
-/// Parsing of a piece of a larger text, for errors that name the right line.
+/// Parsing of a piece of a larger text, with line numbers of the whole text in errors.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Events as members of one object.
+// Events as members of one JSON object.
 #include "fp8/json/trace.h"
 
 #include "fp8/json/json.h"

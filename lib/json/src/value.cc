@@ -1,5 +1,5 @@
-// Values and objects. Lookup in large objects is a binary search over positions sorted by key: no hash, so no input can
-// make it slow.
+// Values and objects. Lookup in large objects is a binary search over positions sorted by key: without a hash table, no
+// input can make lookup slow.
 #include "fp8/json/value.h"
 
 #include <algorithm>
@@ -8,19 +8,20 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 
 namespace fp8::json {
 namespace {
 
-constexpr std::size_t kLinearMembers = 16;  // up to here a scan is the faster lookup
+constexpr std::size_t kLinearMembers = 16;  // up to this size a linear scan is faster
 
-std::string quoted(std::string_view key) { return "\"" + std::string(key) + "\""; }
+std::string quoted(std::string_view key) { return "\"" + excerpt(key) + "\""; }
 
 [[noreturn]] void throw_type(std::string_view expected, Type found) {
   throw Error("expected " + std::string(expected) + ", found " + std::string(type_name(found)));
 }
 
-// The member `key` through `get`, with `what` and the key in front of any complaint.
+// Returns the member `key` through `get`; errors begin with `what` and the key.
 template <typename Get>
 decltype(auto) named(const Object& object, std::string_view key, const std::string& what, Get get) {
   const Value* value = object.find(key);
@@ -32,7 +33,7 @@ decltype(auto) named(const Object& object, std::string_view key, const std::stri
   }
 }
 
-// Whether the member is there and not null.
+// Whether the member exists and is not null.
 bool present(const Object& object, std::string_view key) {
   const Value* value = object.find(key);
   return value != nullptr && !value->is_null();

@@ -1,5 +1,5 @@
-// The scanner of flat objects against the strict parser: the same values bit for bit, and nothing taken that it
-// refuses.
+// The scanner of flat objects against the strict parser: the same values bit for bit, and no line accepted that the
+// parser rejects.
 #include "fp8/json/flat.h"
 
 #include <bit>
@@ -14,7 +14,7 @@ Shape shape_of(const std::string& text, bool wanted = true) {
   return Shape::of(parse(text, "f").as_object(), [=](const std::string&) { return wanted; }).value();
 }
 
-// Whether the scanner took the line; when it did, the parser must have found the same.
+// Whether the scanner accepted the line; if so, the parser must have found the same values.
 bool agrees(const Shape& shape, const std::string& line, bool wanted = true) {
   std::vector<Scalar> values(shape.size());
   if (!shape.read(line, values)) return false;
@@ -42,7 +42,7 @@ bool agrees(const Shape& shape, const std::string& line, bool wanted = true) {
   return true;
 }
 
-// Numbers as programs write them, and as they should not.
+// Numbers, valid and malformed.
 std::string number(std::mt19937_64& random) {
   const auto digits = [&](std::size_t most) {
     std::string text;
@@ -88,7 +88,7 @@ std::string scalar(std::mt19937_64& random) {
   return random() % 2 == 0 ? number(random) : kOthers[random() % kOthers.size()];
 }
 
-TEST(Shape, RandomMembersReadAsTheParserReadsThem) {
+TEST(Shape, RandomMembersMatchTheParser) {
   std::mt19937_64 random(7);
   const Shape all = shape_of(R"({"a":1,"b c":2,"d":3})"), none = shape_of(R"({"a":1,"b c":2,"d":3})", false);
   int taken = 0;
@@ -102,7 +102,7 @@ TEST(Shape, RandomMembersReadAsTheParserReadsThem) {
   EXPECT_GT(taken, 3000);
 }
 
-TEST(Shape, NoBrokenLineIsTaken) {
+TEST(Shape, NoInvalidLineIsAccepted) {
   std::mt19937_64 random(8);
   const std::string good = R"({"type":"step","step":12,"loss":2.345e0,"recipe":null,"emulated":false,"rate":-1.5E-3})";
   const Shape shape = shape_of(good);
@@ -126,7 +126,7 @@ TEST(Shape, NoBrokenLineIsTaken) {
   }
 }
 
-TEST(Shape, WhatItLeavesToTheParser) {
+TEST(Shape, LeavesOtherLinesToTheParser) {
   const auto shape = [](const std::string& text) {
     return Shape::of(parse(text, "f").as_object(), [](const std::string&) { return true; });
   };

@@ -1,4 +1,4 @@
-/// What the tests of this crate share.
+/// Shared helpers of this crate's tests.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace fp8::json {
 
 using test::error_of;
 
-/// The message of parsing `text`, or "no error" when it is good.
+/// The error message of parsing `text`, or "no error" when it is valid.
 inline std::string refusal(std::string_view text, const Limits& limits = {}) {
   return error_of([&] { parse(text, "f", limits); });
 }

@@ -10,7 +10,7 @@
 namespace fp8::json {
 namespace {
 
-// A file with that content, gone at the end of the test.
+// A file with the given content, removed by the destructor.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string_view text) : path_(folder_.write("lines", text)) {}
@@ -50,7 +50,7 @@ TEST(LineReader, EmptyInput) {
   EXPECT_EQ(reader.next(), std::nullopt);
 }
 
-TEST(LineReader, ErrorsNameTheLineAndTheNextOneFollows) {
+TEST(LineReader, ErrorsNameTheLineAndReadingContinues) {
   const TemporaryFile file("1\n{\"a\":}\n3\n");
   LineReader reader(file.path());
   EXPECT_EQ(reader.next()->as_int(), 1);
@@ -59,7 +59,7 @@ TEST(LineReader, ErrorsNameTheLineAndTheNextOneFollows) {
   EXPECT_EQ(error_of([] { LineReader("/nowhere/x"); }), "/nowhere/x: No such file or directory");
 }
 
-TEST(LineReader, GoesOnWithWhatWasAppended) {
+TEST(LineReader, ReadsAppendedLinesAfterTheEnd) {
   const TemporaryFile file("{\"a\":1}\n");
   LineReader reader(file.path());
   EXPECT_TRUE(reader.next());
@@ -71,7 +71,7 @@ TEST(LineReader, GoesOnWithWhatWasAppended) {
   EXPECT_EQ(reader.line(), 3U);
 }
 
-TEST(LineReader, WhatEndsTooEarlyIsReportedOnItsLine) {
+TEST(LineReader, TruncatedValuesAreReportedOnTheirLine) {
   const TemporaryFile file("1\n{\"a\":\n2\n");
   LineReader reader(file.path());
   EXPECT_TRUE(reader.next());
@@ -90,7 +90,7 @@ TEST(LineReader, LongLinesAndManyLines) {
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<std::int64_t>(i));
 }
 
-TEST(LineReader, RefusesALineWithoutEnd) {
+TEST(LineReader, RefusesAnUnboundedLine) {
   LineReader reader("/dev/zero");
   EXPECT_EQ(error_of([&] { reader.next(); }), "/dev/zero: line 1: longer than 67108864 bytes");
 }

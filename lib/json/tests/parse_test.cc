@@ -1,4 +1,4 @@
-// The strict parser: what it takes, what it refuses and where it says the fault is.
+// The strict parser: accepted text, rejected text and the reported positions.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -23,7 +23,7 @@ TEST(Parse, Values) {
             object({{"a", object({{"b", Array{object({{"c", 1}})}}})}, {"d", 2}}));
 }
 
-TEST(Parse, RefusesWithThePlace) {
+TEST(Parse, RefusesWithLineAndColumn) {
   EXPECT_EQ(refusal(""), "f: line 1 column 1: empty");
   EXPECT_EQ(refusal(" \n "), "f: line 1 column 1: empty");
   EXPECT_EQ(refusal("{\n  \"a\": 1,\n  \"b\": ?\n}").substr(0, 20), "f: line 3 column 8: ");

@@ -1,4 +1,4 @@
-// Timelines read back as the JSON they are.
+// Timelines parse as JSON.
 #include "fp8/json/trace.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(Trace, IsOneObjectWithItsEventsInOrder) {
   EXPECT_EQ(first.at("args").as_object().get_int("bytes", "event"), 12);
 }
 
-TEST(Trace, WithoutEventsIsWhole) {
+TEST(Trace, WithoutEventsIsValid) {
   EXPECT_TRUE(parse(trace_file({}), "trace").as_object().at("traceEvents").as_array().empty());
 }
 

@@ -10,7 +10,7 @@
 namespace fp8::json {
 namespace {
 
-TEST(Value, KnowsWhatItHolds) {
+TEST(Value, ReportsItsType) {
   EXPECT_TRUE(Value().is_null());
   EXPECT_TRUE(Value(nullptr).is_null());
   EXPECT_EQ(Value(true).type(), Type::boolean);

@@ -1,4 +1,4 @@
-// attempts.json: small, rewritten whole before each launch.
+// attempts.json is small and is rewritten whole before each launch.
 #include "fp8/launch/attempts.h"
 
 #include <filesystem>
@@ -30,7 +30,7 @@ void Attempts::read() {
     if (!line.is_string()) throw Error(path_ + ": \"said\": expected strings");
     said.push_back(line.as_string());
   }
-  if (step < 0 || count < 0) throw Error(path_ + ": a count below 0; remove the file to count from 0");
+  if (step < 0 || count < 0) throw Error(path_ + ": negative count; remove the file to count from 0");
   if (job == nullptr || !(*job == job_)) return;
   step_ = step;
   count_ = count;

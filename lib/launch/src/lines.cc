@@ -1,4 +1,4 @@
-// Lines of streams.
+// Line buffering of streams.
 #include "lines.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-/// What becomes of a command's output on its way: whole lines of one stream, the last lines of the other. No files
-/// here.
+/// Line buffering of a command's output: whole lines of its standard output, the tail of its standard error.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +8,12 @@
 
 namespace fp8::launch {
 
-/// Holds back the last line until it is whole.
+/// Buffers an incomplete last line until its newline arrives.
 class WholeLines {
  public:
-  /// Takes bytes; returns the whole lines so far, valid until the next call. A line above 64 MiB is returned in pieces.
+  /// Adds bytes; returns the whole lines so far, valid until the next call. A line above 64 MiB is returned in pieces.
   std::string_view add(std::string_view bytes);
-  /// What is left at the end: with a newline when `keep`, else nothing. Valid until the next call.
+  /// The buffered incomplete line: with a newline when `keep`, else empty. Valid until the next call.
   std::string_view rest(bool keep);
 
  private:
@@ -22,12 +21,12 @@ class WholeLines {
   std::string held_;   // no newline in it
 };
 
-/// Remembers the end of a text.
+/// Keeps the last lines of a stream.
 class Tail {
  public:
-  /// Takes bytes.
+  /// Adds bytes.
   void add(std::string_view bytes);
-  /// The last 20 lines at most, 8 KiB at most, without newlines and without empty lines at either end.
+  /// The last 20 lines, 8 KiB at most, without newlines and without empty lines at either end.
   std::vector<std::string> lines() const;
 
  private:

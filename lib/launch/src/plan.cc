@@ -1,4 +1,4 @@
-// Plans: read strictly, because a mistake in the last phase would show days later.
+// Parses plans strictly, because an error in the last phase would otherwise appear days later.
 #include "fp8/launch/plan.h"
 
 #include <algorithm>
@@ -36,10 +36,10 @@ class Splitter {
     std::string text;
     while (at_ < line_.size() && !is_blank(line_[at_])) {
       const char c = line_[at_++];
-      if (c == '\\') throw Error(where_ + "a backslash has no meaning here; put the word in quotes");
+      if (c == '\\') throw Error(where_ + "backslash: not an escape character in a plan; put the word in quotes");
       if (c == '\'' || c == '"') {
         const std::size_t end = line_.find(c, at_);
-        if (end == std::string_view::npos) throw Error(where_ + "a quote that is not closed");
+        if (end == std::string_view::npos) throw Error(where_ + "unterminated quote");
         text += line_.substr(at_, end - at_);
         at_ = end + 1;
       } else {
@@ -54,7 +54,7 @@ class Splitter {
   std::size_t at_ = 0;
 };
 
-// Whether `word` is the flag `name`, with its value or without.
+// Whether `word` is `name` or `name`=VALUE.
 bool is_flag(std::string_view word, std::string_view name) {
   return word == name || (word.starts_with(name) && word[name.size()] == '=');
 }
@@ -72,24 +72,24 @@ Phase phase_of(std::vector<std::string> words, std::int64_t before, const std::s
   Phase phase;
   const auto until = parse_int64(words.front());
   if (!until || *until < 1)
-    throw Error(where + "expected the step at which the phase ends, found \"" + words.front() + "\"");
+    throw Error(where + "expected the step at which the phase ends, found \"" + excerpt(words.front()) + "\"");
   if (*until <= before)
     throw Error(where + "step " + std::to_string(*until) + " is not above " + std::to_string(before) +
-                ", where the phase before ends");
+                ", the end of the previous phase");
   phase.until = *until;
   words.erase(words.begin());
   phase.flags = std::move(words);
   if (!phase.flags.empty() && !phase.flags.front().starts_with('-'))
-    throw Error(where + "expected a flag after the step, found \"" + phase.flags.front() + "\"");
+    throw Error(where + "expected a flag after the step, found \"" + excerpt(phase.flags.front()) + "\"");
   for (const std::string& word : phase.flags) {
     for (const std::string_view name : kNotInPhases) {
-      if (is_flag(word, name)) throw Error(where + std::string(name) + " is not a phase's to set");
+      if (is_flag(word, name)) throw Error(where + std::string(name) + " is not allowed in a phase");
     }
   }
   return phase;
 }
 
-// Value of the last flag `name` of a command; nothing when it is not there.
+// Value of the last flag `name` of a command; nullopt without one.
 std::optional<std::string> value_of(std::span<const std::string> command, const std::string& name) {
   std::optional<std::string> value;
   for (std::size_t i = 0; i < command.size(); ++i) {
@@ -139,7 +139,9 @@ Plan parse_plan(std::string_view text, const std::string& name) {
   return plan;
 }
 
-Plan read_plan(const std::string& path) { return parse_plan(read_text_file(path, kMaxBytes), path); }
+Plan read_plan(const std::string& path, const File::Waiting& waiting) {
+  return parse_plan(read_text_file(path, kMaxBytes, waiting), path);
+}
 
 bool names_steps(std::span<const std::string> command) {
   const bool flag = std::any_of(command.begin(), command.end(), [](const std::string& word) {

@@ -1,4 +1,4 @@
-// One command from its start to its end: a loop over its two pipes and the signals of this process.
+// Runs one command: an event loop over its two pipes and the signals of this process.
 #include "fp8/launch/process.h"
 
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/signals.h"
 #include "fp8/base/text.h"
 #include "lines.h"
 
@@ -23,11 +24,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMaxReads = 64;  // of a pipe that is being emptied: an orphan may go on filling it
+constexpr int kMaxReads = 64;  // reads from a pipe after the end, since an orphan may still write to it
 
 [[noreturn]] void fail(const std::string& what, int error) { throw_errno("command", what, error); }
 
-// A descriptor of this process alone.
+// Owns a file descriptor.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -44,7 +45,7 @@ class Descriptor {
   int fd_;
 };
 
-// A pipe whose reading end never blocks.
+// A pipe whose read end is non-blocking.
 struct Pipe {
   Pipe() : Pipe(make()) {}
   explicit Pipe(const std::array<int, 2>& ends) : in(ends[0]), out(ends[1]) {
@@ -55,11 +56,11 @@ struct Pipe {
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("no pipe", errno);
     return ends;
   }
-  Descriptor in;   // read here
-  Descriptor out;  // for the command
+  Descriptor in;   // read end, for this process
+  Descriptor out;  // write end, for the command
 };
 
-// What posix_spawn needs, freed by itself.
+// Owns the arguments of posix_spawn.
 class Setup {
  public:
   Setup(int out, int err) {
@@ -70,7 +71,8 @@ class Setup {
     check(::posix_spawn_file_actions_adddup2(&actions_, err, 2));
     sigset_t usual, none;
     ::sigemptyset(&usual);
-    for (const int ignored : {SIGPIPE, SIGXFSZ}) ::sigaddset(&usual, ignored);  // in the tools, and inherited
+    for (const int ignored : {SIGPIPE, SIGXFSZ})
+      ::sigaddset(&usual, ignored);  // ignored by this process, which would be inherited
     ::sigemptyset(&none);
     check(::posix_spawnattr_setsigdefault(&attributes_, &usual));
     check(::posix_spawnattr_setsigmask(&attributes_, &none));
@@ -85,7 +87,7 @@ class Setup {
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 
-  // Starts `words`; its process.
+  // Starts `words`; returns the process id.
   pid_t spawn(std::vector<std::string> words) const {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -105,7 +107,7 @@ class Setup {
   posix_spawnattr_t attributes_{};
 };
 
-// Processes whose parent is this one.
+// Child processes of this process.
 std::vector<pid_t> children() {
   const std::string self = std::to_string(::getpid());
   const std::string text = read_text_file("/proc/self/task/" + self + "/children", std::uint64_t{1} << 20U);
@@ -119,7 +121,7 @@ std::vector<pid_t> children() {
   return found;
 }
 
-// A command that runs.
+// A running command.
 class Running {
  public:
   Running(const std::vector<std::string>& words, Requests& requests, const Streams& streams,
@@ -131,7 +133,7 @@ class Running {
     out_.out.reset();
     err_.out.reset();
   }
-  // Something threw on the way: nothing may go on unseen.
+  // After an exception the command must not keep running unsupervised.
   ~Running() {
     if (reaped_) return;
     (void)::kill(-child_, SIGKILL);
@@ -158,7 +160,7 @@ class Running {
            (ended_.status == 0 || (ended_.status >= 2 && ended_.status <= 4) || ended_.status == 75);
   }
 
-  // Waits for something to happen, and deals with it.
+  // Waits for output, a signal or the end of a child, and handles it.
   void turn() {
     std::array<pollfd, 3> ready = {
         {{requests_.fd(), POLLIN, 0}, {out_.in.get(), POLLIN, 0}, {err_.in.get(), POLLIN, 0}}};
@@ -177,7 +179,7 @@ class Running {
     return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
   }
 
-  // Collects whoever has ended. Orphans of the command are children by now.
+  // Reaps children that have ended; orphans of the command have become children of this process.
   void reap() {
     int status = 0;
     pid_t who = 0;
@@ -189,18 +191,18 @@ class Running {
       deadline_ = Clock::now() + patience_;
     }
     if (who < 0 && errno != ECHILD) fail("cannot be waited for", errno);
-    if (who < 0 && !reaped_) fail("was waited for by somebody else", ECHILD);
+    if (who < 0 && !reaped_) fail("was reaped elsewhere", ECHILD);
     const bool any = reaped_ && who == 0 && !finished_well();
     if (any && !orphans_ && streams_.waiting) guarded([&] { streams_.waiting(children().size()); });
     orphans_ = any;
   }
 
   void kill_orphans() {
-    for (const pid_t orphan : children()) (void)::kill(orphan, SIGKILL);  // gone already is as good
-    deadline_ = Clock::now() + std::chrono::milliseconds(100);            // they may have had children
+    for (const pid_t orphan : children()) (void)::kill(orphan, SIGKILL);  // it may have ended already
+    deadline_ = Clock::now() + std::chrono::milliseconds(100);  // their children become children of this process
   }
 
-  // Signals that came, and output that cannot be written, ask the command to stop.
+  // Sends SIGUSR1 to the command after a request to stop or a failed write of its output.
   void pass_signals() {
     const bool wanted = requests_.stop() != 0 || ended_.lost;
     if (wanted && !ended_.asked && !reaped_) {
@@ -222,12 +224,12 @@ class Running {
     if (::kill(whom, signal) != 0 && errno != ESRCH) fail("cannot be signalled", errno);
   }
 
-  // Does `work` unless output was lost before; keeps what it throws.
+  // Calls `work` unless an earlier call threw; stores its exception.
   void guarded(const std::function<void()>& work) {
     if (ended_.lost) return;
     try {
       work();
-    } catch (...) {  // a closed pipe is not a std::exception
+    } catch (...) {  // a closed pipe throws a type that is not a std::exception
       ended_.lost = std::current_exception();
     }
   }
@@ -236,7 +238,7 @@ class Running {
     if (!whole_lines.empty() && streams_.out) streams_.out(whole_lines);
   }
 
-  // Reads some of a pipe; whether there was something.
+  // Reads available bytes of a pipe; returns whether there were any.
   bool read_out() {
     const std::string_view bytes = read(out_.in);
     guarded([&] { pass(lines_.add(bytes)); });
@@ -267,9 +269,9 @@ class Running {
   Tail tail_;
   Ended ended_;
   Clock::time_point deadline_{};
-  bool reaped_ = false;   // the command itself
-  bool orphans_ = false;  // whether there are others to wait for
-  int interrupts_ = 0;    // dealt with
+  bool reaped_ = false;   // whether the command itself has been reaped
+  bool orphans_ = false;  // whether processes of the command are still running
+  int interrupts_ = 0;    // number of SIGINT handled
 };
 
 }  // namespace

@@ -1,44 +1,29 @@
-// Signals as something to poll: no handler, no global.
+// Receives signals through a signalfd, without handlers and globals.
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "fp8/base/error.h"
+#include "fp8/base/signals.h"
 #include "fp8/launch/process.h"
 
 namespace fp8::launch {
-namespace {
-
-// Whether nobody wants to hear of this signal: nohup, or a shell that started a job in the background.
-bool is_ignored(int signal) {
-  struct sigaction now {};
-  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
-}  // namespace
-
-std::string signal_name(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name != nullptr ? name : std::to_string(signal);
-}
-
 Requests::Requests() {
   sigset_t wanted;
   ::sigemptyset(&wanted);
   for (const int signal : {SIGTERM, SIGUSR1, SIGCHLD}) ::sigaddset(&wanted, signal);
   for (const int signal : {SIGINT, SIGHUP}) {
-    if (!is_ignored(signal)) ::sigaddset(&wanted, signal);
+    if (!signal_ignored(signal)) ::sigaddset(&wanted, signal);
   }
   if (::prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper_) != 0 || ::prctl(PR_SET_CHILD_SUBREAPER, 1UL) != 0)
-    throw_errno("signals", "cannot adopt orphans", errno);
+    throw_errno("signals", "cannot become the parent of orphans", errno);
   fd_ = ::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
   if (fd_ < 0) throw_errno("signals", "", errno);
   struct sigaction usual {};
-  usual.sa_handler = SIG_DFL;  // where CHLD is ignored, no status comes back
+  usual.sa_handler = SIG_DFL;  // with CHLD ignored, waitpid returns no status
   ::sigemptyset(&usual.sa_mask);
   if (::sigaction(SIGCHLD, &usual, &child_before_) != 0 || ::sigprocmask(SIG_BLOCK, &wanted, &before_) != 0) {
     const int error = errno;
@@ -49,9 +34,9 @@ Requests::Requests() {
 
 Requests::~Requests() {
   try {
-    take();  // what came late must not end this process with its work done
+    take();  // a pending signal must not end this process after its work is done
   } catch (const Error&) {
-    // Nothing can be read from it: nothing has come.
+    // Without a readable signalfd there is nothing to discard.
   }
   ::close(fd_);
   (void)::sigprocmask(SIG_SETMASK, &before_, nullptr);

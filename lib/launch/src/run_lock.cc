@@ -1,4 +1,4 @@
-// A lock on the folder itself, which no rename can take away.
+// flock on the folder itself; a rename does not release it.
 #include "run_lock.h"
 
 #include <fcntl.h>
@@ -14,11 +14,11 @@ namespace fp8::launch {
 
 RunLock::RunLock(const std::string& run) {
   make_folders(run);
-  fd_ = ::open(run.c_str(), O_RDONLY | O_DIRECTORY);  // NOLINT(android-cloexec-open): for the command, too
+  fd_ = ::open(run.c_str(), O_RDONLY | O_DIRECTORY);  // NOLINT(android-cloexec-open): the command inherits the lock
   if (fd_ < 0) throw_errno(run, "cannot be opened", errno);
   if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   ::close(fd_);
-  throw Error(run + ": fp8-resume, or a command that it started, is still at work there");
+  throw Error(run + ": in use by another fp8-resume or by a command that it started");
 }
 
 RunLock::~RunLock() { ::close(fd_); }

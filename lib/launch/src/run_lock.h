@@ -1,16 +1,16 @@
-/// One at a time in the folder of a run.
+/// Exclusive lock on the folder of a run.
 #pragma once
 
 #include <string>
 
 namespace fp8::launch {
 
-/// Holds the folder while it lives, and longer while a command that inherited it goes on: not even a supervisor that
-/// was killed leaves a second writer a way in. Advisory, among programs that use this class; a file system that cannot
-/// lock is no error.
+/// Locks the folder during its lifetime. A command that inherits the descriptor keeps the lock, so that a killed
+/// supervisor does not let a second writer in. Advisory, among programs that use this class; a file system without
+/// locks is no error.
 class RunLock {
  public:
-  /// Makes the folder if it is not there. Throws Error `run: reason` when another one holds it.
+  /// Creates the folder if it does not exist. Throws Error `run: reason` when another process holds the lock.
   explicit RunLock(const std::string& run);
   ~RunLock();
   RunLock(const RunLock&) = delete;

@@ -1,8 +1,9 @@
-// The loop of fp8-resume: look for the newest checkpoint, decide, launch, wait, and again.
+// The loop of fp8-resume: find the newest checkpoint, decide, launch the command, wait for it.
 #include "fp8/launch/supervise.h"
 
 #include <utility>
 
+#include "fp8/base/signals.h"
 #include "fp8/base/text.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/launch/attempts.h"
@@ -26,7 +27,7 @@ json::Value decision(const std::string& action, std::initializer_list<json::Memb
   return record;
 }
 
-// What attempts are counted for.
+// Identifies the job whose attempts are counted.
 json::Value identity(const Job& job) {
   json::Value phases;
   if (job.plan) {
@@ -38,15 +39,20 @@ json::Value identity(const Job& job) {
   return json::object({{"command", texts(job.command)}, {"plan", std::move(phases)}});
 }
 
-// One job under way.
+// Runs one job.
 class Supervisor {
  public:
   Supervisor(const Job& job, const Hooks& hooks) : job_(job), hooks_(hooks), attempts_(job.run, identity(job)) {}
 
   Exit go() {
     while (true) {
-      const auto newest = find_newest(job_.run, hooks_.record, hooks_.note);
-      if (!newest && !ckpt::list_steps(job_.run).empty()) throw Error(ckpt::all_damaged(job_.run));
+      std::string reason;  // why the newest checkpoint is damaged
+      const auto record = [&](const json::Value& r) {
+        if (reason.empty()) reason = r.as_object().get_string("reason", "record");
+        hooks_.record(r);
+      };
+      const auto newest = find_newest(job_.run, record, hooks_.note);
+      if (!newest && !reason.empty()) throw Error(ckpt::all_damaged(job_.run, reason));
       const std::int64_t step = newest ? newest->step : 0;
       const bool progress = attempts_.observe(step);
       const std::size_t phase = job_.plan ? job_.plan->phase_after(step).value_or(kNoPhase) : 0;
@@ -77,7 +83,7 @@ class Supervisor {
     return Exit::done;
   }
 
-  // The stop that was asked for has happened, or nothing ran.
+  // A stop was requested, and the command has ended or was not started.
   Exit stopped(const std::optional<Found>& newest) {
     const bool saved = !last_ || last_->with(0) || last_->with(static_cast<int>(Exit::again));
     if (!newest && !saved)
@@ -86,11 +92,12 @@ class Supervisor {
                                        {"checkpoint", newest ? json::Value(newest->path) : json::Value()},
                                        {"saved", saved}}));
     hooks_.note("stopped on request" + (saved ? std::string() : ", but " + last_->how() + " came before a save") +
-                (newest ? "; the newest checkpoint is " + newest->path : std::string()) + "; the same command goes on");
+                (newest ? "; the newest checkpoint is " + newest->path : std::string()) +
+                "; the same command resumes the run");
     return Exit::again;
   }
 
-  // Why the command, which has just ended, is started again; nothing when it did what a phase wants.
+  // Reports why the command is started again, unless it ended because its phase is complete.
   void say_retry(std::int64_t step, bool progress, std::size_t phase) {
     const bool short_of_step = last_->with(0);
     if (short_of_step && progress && phase != phase_) return;
@@ -112,15 +119,15 @@ class Supervisor {
         decision("give-up", {{"ended", attempts_.how().empty() ? json::Value() : json::Value(attempts_.how())},
                              {"attempts", attempts_.count()},
                              {"said", texts(attempts_.said())}}));
-    if (!attempts_.said().empty()) hooks_.note("the last attempt said:");
+    if (!attempts_.said().empty()) hooks_.note("stderr tail of the last attempt:");
     for (const std::string& line : attempts_.said()) hooks_.note("  " + line);
     throw Error(job_.run + ": gave up after " + std::to_string(attempts_.count()) +
                 " attempts without a newer checkpoint" +
                 (attempts_.how().empty() ? std::string() : ", the last with " + attempts_.how()) +
-                "; when the cause is mended, remove " + attempts_.path());
+                "; to try again after fixing the cause, remove " + attempts_.path());
   }
 
-  // What is launched now.
+  // Reports the phase and the command line of the next launch.
   void announce(const std::optional<Found>& newest, std::size_t phase, const std::vector<std::string>& words) {
     if (job_.plan && phase != phase_) {
       const Phase& now = job_.plan->phases.at(phase);
@@ -140,7 +147,7 @@ class Supervisor {
     hooks_.note((newest ? "resuming from " + newest->path : "starting") + ": " + shell_text(words));
   }
 
-  // Runs the command; the status of this program when that is decided by how it ended.
+  // Runs the command; returns the status of this program when the command's status is final.
   std::optional<Exit> launch(const std::vector<std::string>& words) {
     attempts_.begin();
     const Streams streams{hooks_.out, hooks_.err, [&](int signal) { say_stopping(signal); },
@@ -159,7 +166,7 @@ class Supervisor {
     if (final || (last_->asked && (last_->with(0) || last_->with(static_cast<int>(Exit::again))))) attempts_.forgive();
     if (!final) return std::nullopt;
     hooks_.record(decision("failed", {{"status", last_->status}}));
-    hooks_.note("the command ended with " + last_->how() + ", which another attempt would not change");
+    hooks_.note("the command ended with " + last_->how() + ", which a retry would not change");
     return static_cast<Exit>(last_->status);
   }
 
@@ -170,15 +177,15 @@ class Supervisor {
 
   void say_waiting(std::size_t count) {
     hooks_.record(decision("wait", {{"processes", count}}));
-    hooks_.note("the command is gone, but left " + std::to_string(count) + " processes behind: waiting for them");
+    hooks_.note("the command ended and left " + std::to_string(count) + " processes running: waiting for them");
   }
 
   const Job& job_;
   const Hooks& hooks_;
   Requests requests_;
   Attempts attempts_;
-  std::optional<Ended> last_;     // how the command ended that ran last
-  std::size_t phase_ = kNoPhase;  // announced last
+  std::optional<Ended> last_;     // how the last command ended
+  std::size_t phase_ = kNoPhase;  // the phase reported last
 };
 
 }  // namespace

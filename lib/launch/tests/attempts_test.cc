@@ -1,4 +1,4 @@
-// attempts.json: counting, forgetting, and files that are not as they should be.
+// attempts.json: counting, resetting, and damaged files.
 #include "fp8/launch/attempts.h"
 
 #include "folder.h"
@@ -25,7 +25,7 @@ TEST_F(AttemptsTest, CountsAcrossStarts) {
   EXPECT_EQ(third.said(), (std::vector<std::string>{"one", "two"}));
 }
 
-TEST_F(AttemptsTest, ProgressStartsAnew) {
+TEST_F(AttemptsTest, ProgressResetsTheCount) {
   Attempts attempts = open();
   attempts.begin();
   EXPECT_FALSE(attempts.observe(0));
@@ -42,13 +42,13 @@ TEST_F(AttemptsTest, ProgressStartsAnew) {
   EXPECT_EQ(again.count(), 1);
 }
 
-TEST_F(AttemptsTest, AnotherJobStartsAnew) {
+TEST_F(AttemptsTest, AnotherJobResetsTheCount) {
   open("a").begin();
   EXPECT_EQ(open("b").count(), 0);
   EXPECT_EQ(open("a").count(), 1);
 }
 
-TEST_F(AttemptsTest, ForgivesAndClears) {
+TEST_F(AttemptsTest, ForgiveAndClear) {
   Attempts attempts = open();
   attempts.begin();
   attempts.begin();
@@ -56,7 +56,7 @@ TEST_F(AttemptsTest, ForgivesAndClears) {
   EXPECT_EQ(open().count(), 1);
   attempts.forgive();
   EXPECT_FALSE(std::filesystem::exists(at("attempts.json")));
-  attempts.clear();  // nothing to remove is fine
+  attempts.clear();  // a missing file is no error
 }
 
 TEST_F(AttemptsTest, Refuses) {
@@ -68,7 +68,7 @@ TEST_F(AttemptsTest, Refuses) {
   EXPECT_EQ(message("[]"), path + ": expected an object; remove the file to count from 0");
   EXPECT_EQ(message("{}"), path + ": \"step\" is missing");
   EXPECT_EQ(message(R"({"job":"a","step":-1,"attempts":0,"ended":"","said":[]})"),
-            path + ": a count below 0; remove the file to count from 0");
+            path + ": negative count; remove the file to count from 0");
   EXPECT_EQ(message(R"({"job":"a","step":1,"attempts":0,"ended":"","said":[1]})"),
             path + ": \"said\": expected strings");
   EXPECT_NE(message("{").find(path + ": line 1 column "), std::string::npos);

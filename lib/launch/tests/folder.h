@@ -1,4 +1,4 @@
-/// A folder of its own for each test, and checkpoints of a step in it.
+/// A test fixture with a temporary folder and checkpoints of steps in it.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,10 @@ namespace fp8::launch {
 using test::error_of;
 using test::write_file;
 
-/// Checkpoints in a folder of its own.
+/// A temporary folder with checkpoints.
 class FolderTest : public test::FolderTest {
  protected:
-  /// A valid checkpoint of `step` in the folder `run`; a mere model without /train where told so.
+  /// A valid checkpoint of `step` in the folder `run`; a model checkpoint without /train unless `train`.
   std::string checkpoint(const std::string& run, std::int64_t step, bool train = true) const {
     const std::string path = at(run) + "/" + ckpt::step_name(step);
     std::filesystem::create_directories(at(run));

@@ -1,4 +1,4 @@
-// Plans: what is read, every message, and the command lines that come of it.
+// Plans: parsing, every message, and the resulting command lines.
 #include "fp8/launch/plan.h"
 
 #include "folder.h"
@@ -43,34 +43,34 @@ TEST(Plan, PhaseOfAStep) {
   EXPECT_EQ(plan.phase_after(99), std::nullopt);
 }
 
-TEST(Plan, Refuses) {
+TEST(Plan, InvalidPlansAreErrors) {
   EXPECT_EQ(parse_error(""), "p: has no phase");
   EXPECT_EQ(parse_error("# nothing\n\n"), "p: has no phase");
   EXPECT_EQ(parse_error("#\nten --x\n"), "p:2: expected the step at which the phase ends, found \"ten\"");
   EXPECT_EQ(parse_error("--precision bf16\n"), "p:1: expected the step at which the phase ends, found \"--precision\"");
   for (const char* step : {"0", "-1", "+1", "1.5", "1e3", "99999999999999999999"})
     EXPECT_EQ(parse_error(step), std::string("p:1: expected the step at which the phase ends, found \"") + step + "\"");
-  EXPECT_EQ(parse_error("2\n2\n"), "p:2: step 2 is not above 2, where the phase before ends");
-  EXPECT_EQ(parse_error("2\n1\n"), "p:2: step 1 is not above 2, where the phase before ends");
+  EXPECT_EQ(parse_error("2\n2\n"), "p:2: step 2 is not above 2, the end of the previous phase");
+  EXPECT_EQ(parse_error("2\n1\n"), "p:2: step 1 is not above 2, the end of the previous phase");
   EXPECT_EQ(parse_error("1 bf16\n"), "p:1: expected a flag after the step, found \"bf16\"");
-  EXPECT_EQ(parse_error("1 --a 'b\n2 c'\n"), "p:1: a quote that is not closed");
-  EXPECT_EQ(parse_error("1 --a \"b\n"), "p:1: a quote that is not closed");
-  EXPECT_EQ(parse_error("1 --a \\\n"), "p:1: a backslash has no meaning here; put the word in quotes");
+  EXPECT_EQ(parse_error("1 --a 'b\n2 c'\n"), "p:1: unterminated quote");
+  EXPECT_EQ(parse_error("1 --a \"b\n"), "p:1: unterminated quote");
+  EXPECT_EQ(parse_error("1 --a \\\n"), "p:1: backslash: not an escape character in a plan; put the word in quotes");
   EXPECT_EQ(parse_error("1 --a\r\n"), "p:1: a carriage return; lines end in a newline alone");
   EXPECT_EQ(parse_error("1 --a \x1b[31m\n"), "p:1: a control character");
   EXPECT_EQ(parse_error(std::string("1 --a\0b\n", 8)), "p:1: a control character");
   EXPECT_EQ(parse_error("1 --a \xff\n"), "p:1: not UTF-8");
   for (const char* name : {"--out", "--until-step", "--steps", "--epochs"}) {
     EXPECT_EQ(parse_error(std::string("1 --a ") + name + " 3"),
-              std::string("p:1: ") + name + " is not a phase's to set");
-    EXPECT_EQ(parse_error(std::string("1 ") + name + "=3"), std::string("p:1: ") + name + " is not a phase's to set");
+              std::string("p:1: ") + name + " is not allowed in a phase");
+    EXPECT_EQ(parse_error(std::string("1 ") + name + "=3"), std::string("p:1: ") + name + " is not allowed in a phase");
   }
   EXPECT_EQ(parse_error("1 --steps-of-another-kind"), "no error");
 }
 
 using PlanFile = FolderTest;
 
-TEST_F(PlanFile, NamesItsPath) {
+TEST_F(PlanFile, ErrorsNameThePath) {
   write_file(at("a.plan"), "1\nx\n");
   EXPECT_EQ(error_of([&] { read_plan(at("a.plan")); }),
             at("a.plan:2: expected the step at which the phase ends, found \"x\""));
@@ -120,7 +120,7 @@ TEST(CommandLine, PlanAfterTheEnd) {
   EXPECT_EQ(check({"fp8-step", "--steps", "x"}), "no error");
 }
 
-TEST(CommandLine, ForAShell) {
+TEST(CommandLine, ShellText) {
   EXPECT_EQ(shell_text(Words{"a", "--b=c", "d e", "", "it's", "$x"}), "a --b=c 'd e' '' 'it'\\''s' '$x'");
   EXPECT_EQ(shell_text(Words{}), "");
 }

@@ -1,4 +1,4 @@
-// Commands that end well, badly, not at all, and that leave others behind.
+// Commands that succeed, fail, never end, and leave processes running.
 #include "fp8/launch/process.h"
 
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ Seen sh(const std::string& script) {
   return run({"sh", "-c", script}, requests);
 }
 
-TEST(Process, EndsWithItsStatus) {
+TEST(Process, ReturnsTheStatus) {
   EXPECT_EQ(sh("exit 0").ended.how(), "status 0");
   EXPECT_EQ(sh("exit 75").ended.how(), "status 75");
   EXPECT_TRUE(sh("exit 3").ended.with(3));
@@ -46,7 +46,7 @@ TEST(Process, EndsWithItsStatus) {
   EXPECT_FALSE(killed.ended.asked);
 }
 
-TEST(Process, StreamsPassThrough) {
+TEST(Process, ForwardsOutput) {
   const Seen seen = sh("echo one; echo two >&2; printf three; printf four >&2");
   EXPECT_EQ(seen.out, "one\nthree\n");
   EXPECT_EQ(seen.err, "two\nfour");
@@ -55,7 +55,7 @@ TEST(Process, StreamsPassThrough) {
   EXPECT_EQ(sh("echo one; printf '{\"torn'; kill -KILL $$").out, "one\n");
 }
 
-TEST(Process, MuchOutput) {
+TEST(Process, ForwardsLargeOutput) {
   const Seen seen = sh("i=0; while [ $i -lt 20000 ]; do echo line $i; echo error $i >&2; i=$((i+1)); done");
   EXPECT_TRUE(seen.out.starts_with("line 0\nline 1\n"));
   EXPECT_TRUE(seen.out.ends_with("line 19999\n"));
@@ -65,12 +65,12 @@ TEST(Process, MuchOutput) {
   EXPECT_EQ(seen.ended.said.back(), "error 19999");
 }
 
-TEST(Process, StartsAsFromAShell) {
+TEST(Process, SignalsAndInputAreDefault) {
   (void)::signal(SIGPIPE, SIG_IGN);
   EXPECT_EQ(sh("sh -c 'kill -PIPE $$'; [ $? -gt 128 ]").ended.how(), "status 0");           // not ignored
   EXPECT_EQ(sh("kill -TERM $$").ended.how(), "signal TERM");                                // not blocked
   EXPECT_EQ(sh("cat").ended.how(), "status 0");                                             // standard input is empty
-  EXPECT_EQ(sh("test \"$(ps -o pgid= -p $$ | tr -d ' ')\" = $$").ended.how(), "status 0");  // a group of its own
+  EXPECT_EQ(sh("test \"$(ps -o pgid= -p $$ | tr -d ' ')\" = $$").ended.how(), "status 0");  // a new process group
 }
 
 TEST(Process, CannotBeStarted) {
@@ -81,7 +81,7 @@ TEST(Process, CannotBeStarted) {
   EXPECT_EQ(message({}), "command: needed");
 }
 
-// Sends the signals to this process, one by one, a moment after the one before.
+// Sends the signals to this process one after another, with a delay.
 class Sender {
  public:
   explicit Sender(std::vector<int> signals)
@@ -101,7 +101,7 @@ class Sender {
 
 constexpr const char* kSaves = "trap 'echo saved; exit 75' USR1; while :; do sleep 0.02; done";
 
-TEST(Process, StopIsPassedOnAsUsr1) {
+TEST(Process, StopRequestSendsUsr1) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     Requests requests;
     const Sender sender({signal});
@@ -114,7 +114,7 @@ TEST(Process, StopIsPassedOnAsUsr1) {
   }
 }
 
-TEST(Process, RepeatedInterruptsEndIt) {
+TEST(Process, RepeatedInterruptsKillTheCommand) {
   {
     Requests requests;
     const Sender sender({SIGINT, SIGINT});
@@ -146,7 +146,7 @@ TEST(Process, IgnoredInterruptStaysIgnored) {
   ASSERT_EQ(::sigaction(SIGINT, &before, nullptr), 0);
 }
 
-TEST(Process, LateRequestsDoNoHarm) {
+TEST(Process, PendingRequestsAreDiscarded) {
   {
     Requests requests;
     ::kill(::getpid(), SIGTERM);
@@ -164,7 +164,7 @@ TEST(Process, OrphansOfACrashAreWaitedFor) {
   EXPECT_EQ(seen.out, "late\n");
 }
 
-TEST(Process, OrphansOfACrashAreKilledInTheEnd) {
+TEST(Process, OrphansOfACrashAreKilledAfterPatience) {
   Requests requests;
   const auto begin = std::chrono::steady_clock::now();
   const Seen seen = run({"sh", "-c", "setsid sleep 600 & setsid sh -c 'sleep 600; :' & sleep 0.2; exit 9"}, requests,
@@ -172,19 +172,19 @@ TEST(Process, OrphansOfACrashAreKilledInTheEnd) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
   EXPECT_EQ(seen.ended.how(), "status 9");
   EXPECT_GE(seen.left, 2U);
-  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // nobody is left
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no child is left
 }
 
-TEST(Process, WhatAGoodEndLeavesIsNotWaitedFor) {
+TEST(Process, OrphansOfASuccessAreNotWaitedFor) {
   Requests requests;
   const auto begin = std::chrono::steady_clock::now();
   const Seen seen = run({"sh", "-c", "sleep 3 & exit 0"}, requests);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
   EXPECT_EQ(seen.left, 0U);
-  EXPECT_GT(::waitpid(-1, nullptr, 0), 0);  // it is there still
+  EXPECT_GT(::waitpid(-1, nullptr, 0), 0);  // the child is still running
 }
 
-TEST(Process, LostOutputStopsTheCommand) {
+TEST(Process, FailedOutputStopsTheCommand) {
   Requests requests;
   int calls = 0;
   const Streams streams{[&](std::string_view) {

@@ -1,4 +1,4 @@
-// The loop, with commands that put prepared checkpoints into the run's folder.
+// The loop of fp8-resume, with commands that write prepared checkpoints to the run's folder.
 #include "fp8/launch/supervise.h"
 
 #include <unistd.h>
@@ -20,8 +20,8 @@ class SuperviseTest : public FolderTest {
     job_.patience = std::chrono::milliseconds(1000);
   }
 
-  // Runs `script` with $1 the run's folder, $3 the step where the phase ends, and the functions `save N` and `starts`,
-  // the number of this start.
+  // Runs `script` with $1 the run's folder, $3 the last step of the phase, and the functions `save N` and `starts`,
+  // which prints the number of starts.
   Exit supervise_script(const std::string& script) {
     const std::string functions = "store='" + at("store") +
                                   "' run=$1\n"
@@ -88,7 +88,7 @@ TEST_F(SuperviseTest, Phases) {
   EXPECT_EQ(actions_, "done");
 }
 
-TEST_F(SuperviseTest, PhasesGoOnWhereTheyWere) {
+TEST_F(SuperviseTest, PhasesResumeFromTheCheckpoint) {
   job_.plan = parse_plan("2\n4\n6\n", "p");
   checkpoint("run", 2);
   EXPECT_EQ(supervise_script("save $3"), Exit::done);
@@ -110,16 +110,17 @@ TEST_F(SuperviseTest, CrashInAPhase) {
 }
 
 TEST_F(SuperviseTest, GivesUp) {
-  EXPECT_EQ(failure("starts; echo cause >&2; exit 9"), at("run") +
-                                                           ": gave up after 3 attempts without a newer checkpoint, the "
-                                                           "last with status 9; when the cause is mended, remove " +
-                                                           at("run/attempts.json"));
+  EXPECT_EQ(failure("starts; echo cause >&2; exit 9"),
+            at("run") +
+                ": gave up after 3 attempts without a newer checkpoint, the "
+                "last with status 9; to try again after fixing the cause, remove " +
+                at("run/attempts.json"));
   EXPECT_EQ(actions_, "launch retry launch retry launch give-up");
   EXPECT_EQ(out_, "1\n2\n3\n");
   EXPECT_EQ(record(5).at("said"), json::Value(json::Array{"cause"}));
-  EXPECT_EQ(notes_[notes_.size() - 2], "the last attempt said:");
+  EXPECT_EQ(notes_[notes_.size() - 2], "stderr tail of the last attempt:");
   EXPECT_EQ(notes_.back(), "  cause");
-  // It stays so for the same job, and not for another one.
+  // The count is kept for the same job, but not for another one.
   EXPECT_NE(error_of([&] { again(); }).find("gave up after 3 attempts"), std::string::npos);
   EXPECT_EQ(actions_, "give-up");
   EXPECT_EQ(record(0).get_string("ended", ""), "status 9");
@@ -129,7 +130,7 @@ TEST_F(SuperviseTest, GivesUp) {
   EXPECT_EQ(supervise_script("exit 0"), Exit::done);
 }
 
-TEST_F(SuperviseTest, NeverReachesThePhase) {
+TEST_F(SuperviseTest, CommandEndsBeforeThePhase) {
   job_.plan = parse_plan("2\n", "p");
   job_.attempts = 2;
   EXPECT_NE(failure("save 1").find(
@@ -138,7 +139,7 @@ TEST_F(SuperviseTest, NeverReachesThePhase) {
   EXPECT_EQ(actions_, "phase launch retry resume retry resume give-up");
 }
 
-TEST_F(SuperviseTest, DamagedAgainAndAgainIsNoProgress) {
+TEST_F(SuperviseTest, RepeatedDamageIsNoProgress) {
   job_.plan = parse_plan("2\n4\n", "p");
   checkpoint("run", 2);
   EXPECT_NE(failure("save 4; echo x >>$run/step-00000004/rank-00000-of-00001.h5").find("gave up after 3 attempts"),
@@ -146,7 +147,7 @@ TEST_F(SuperviseTest, DamagedAgainAndAgainIsNoProgress) {
   EXPECT_EQ(actions_, "phase resume damaged retry resume damaged retry resume damaged give-up");
 }
 
-TEST_F(SuperviseTest, StatusesThatEndIt) {
+TEST_F(SuperviseTest, FinalStatuses) {
   for (const int status : {2, 3, 4}) {
     EXPECT_EQ(supervise_script("exit " + std::to_string(status)), static_cast<Exit>(status));
     EXPECT_EQ(actions_, "launch failed");
@@ -155,7 +156,7 @@ TEST_F(SuperviseTest, StatusesThatEndIt) {
   }
 }
 
-TEST_F(SuperviseTest, StoppedBySomebodyElse) {
+TEST_F(SuperviseTest, Status75WithoutRequestIsRetried) {
   EXPECT_EQ(supervise_script("case $(starts) in 1) save 2; exit 75;; *) save 4;; esac"), Exit::done);
   EXPECT_EQ(actions_, "launch retry resume done");
   EXPECT_EQ(record(1).get_string("ended", ""), "status 75");
@@ -176,11 +177,11 @@ TEST_F(SuperviseTest, StopAtTheEndOfAPhase) {
   job_.plan = parse_plan("4\n6\n", "p");
   EXPECT_EQ(supervise_script("trap 'save $3; exit 0' USR1; kill -TERM $PPID; while :; do sleep 0.02; done"),
             Exit::again);
-  EXPECT_EQ(again(), Exit::done);  // the last one: nothing is left to run
+  EXPECT_EQ(again(), Exit::done);  // the last phase, so the run is complete
   EXPECT_EQ(actions_, "phase resume stop done");
 }
 
-TEST_F(SuperviseTest, StopThatSavesNothing) {
+TEST_F(SuperviseTest, StopWithoutSave) {
   const std::string script = "kill -TERM $PPID; exec sleep 60";
   EXPECT_EQ(failure(script), at("run") + ": stopped on request, but signal USR1 came before the first checkpoint");
   checkpoint("run", 2);
@@ -199,16 +200,20 @@ TEST_F(SuperviseTest, DamagedCheckpoints) {
   EXPECT_EQ(record(1).get_int("step", ""), 2);
   EXPECT_TRUE(notes_[0].starts_with(at("run/step-00000004") + ": damaged, trying an older one: "));
   damage(at("run/step-00000002"));
-  EXPECT_EQ(failure("exit 0"), at("run") + ": every checkpoint in it is damaged; move them away to start again");
+  EXPECT_TRUE(failure("exit 0").starts_with(
+      at("run") +
+      ": every checkpoint in it is damaged; move them away to start again; the newest: " + at("run/step-")));
 }
 
-TEST_F(SuperviseTest, NotAStepOfARun) {
+TEST_F(SuperviseTest, CheckpointWithoutTrainDocument) {
   checkpoint("run", 2, false);
-  EXPECT_EQ(failure("exit 0"), at("run") + ": every checkpoint in it is damaged; move them away to start again");
+  EXPECT_TRUE(failure("exit 0").starts_with(
+      at("run") +
+      ": every checkpoint in it is damaged; move them away to start again; the newest: " + at("run/step-")));
   EXPECT_TRUE(notes_[0].ends_with(at("run/step-00000002") + ": has no /train, so it is not a step of a run"));
 }
 
-TEST_F(SuperviseTest, LostOutput) {
+TEST_F(SuperviseTest, FailedOutput) {
   job_.command = {"sh", "-c", "trap 'exit 75' USR1; while :; do echo line; sleep 0.02; done"};
   const Hooks hooks{[](const json::Value&) {}, [](const std::string&) {}, [](std::string_view) { throw Error("full"); },
                     [](std::string_view) {}};
@@ -224,7 +229,7 @@ TEST_F(SuperviseTest, NoSuchCommand) {
   EXPECT_EQ(error_of([&] { again(); }), "command: needed after --");
 }
 
-TEST_F(SuperviseTest, PlanPastTheEnd) {
+TEST_F(SuperviseTest, PlanAfterTheEndOfTheRun) {
   job_.plan = parse_plan("9\n", "p");
   job_.command = {"fp8-step", "--steps", "4"};
   EXPECT_EQ(error_of([&] { again(); }), "p:1: step 9 is after the end of the run, --steps 4");
@@ -238,7 +243,7 @@ TEST_F(SuperviseTest, DryRun) {
   EXPECT_FALSE(std::filesystem::exists(at("run")));
 }
 
-TEST_F(SuperviseTest, OneAtATime) {
+TEST_F(SuperviseTest, FolderIsLocked) {
   EXPECT_EQ(supervise_script("exit 0"), Exit::done);
   std::string message;
   const Hooks hooks{
@@ -249,7 +254,7 @@ TEST_F(SuperviseTest, OneAtATime) {
       [](std::string_view) {}};
   job_.command = {"echo"};
   EXPECT_EQ(supervise(job_, hooks), Exit::done);
-  EXPECT_EQ(message, at("run") + ": fp8-resume, or a command that it started, is still at work there");
+  EXPECT_EQ(message, at("run") + ": in use by another fp8-resume or by a command that it started");
   write_file(at("file"), "");
   job_.run = at("file");
   EXPECT_EQ(error_of([&] { again(); }), at("file") + ": exists and is not a folder");

@@ -13,11 +13,12 @@ using dtype::DType;
 using quant::Contract;
 using quant::Quantized;
 
-// A matrix as an operand. On the host, with f32 activations, FP8 values are scaled before the product, in f32, as
-// PyTorch's emulation does: products of codes scaled after it differ in the last digits, and at a rounding tie that
-// moves a later code. Memory from the arena.
-gemm::Operand operand(const Context& ctx, const Quantized& q, DType activation) {
-  const bool scaled = q.granularity != quant::Granularity::none && activation == DType::f32;
+// A matrix as an operand. On the host, with f32 activations and sums, FP8 values are scaled before the product, in f32,
+// as PyTorch's emulation does: products of codes scaled after it differ in the last digits, and at a rounding tie that
+// moves a later code. Sums of a tensor core are always of codes. Memory from the arena.
+gemm::Operand operand(const Context& ctx, const Quantized& q, DType activation, const Precision& precision) {
+  const bool scaled = q.granularity != quant::Granularity::none && activation == DType::f32 &&
+                      precision.accumulation == gemm::Accumulation::f32;
   if (scaled && ctx.place == device::Place::host) return {quant::dequantize(ctx, q), q.format, {}};
   return {q.codes, q.format, q.inverse_scale};
 }
@@ -75,13 +76,13 @@ class Lazy {
 
 // dw of one part. The gradient is `dy` for the GEMM that contracts its rows; where it stays in high precision the input
 // does too.
-void weight_gradient(const Context& ctx, gemm::Engine& engine, const Part& part, const Quantized& dy, DType activation,
-                     const View& x, Lazy& x_codes, const Gradients& gradients) {
+void weight_gradient(const Context& ctx, gemm::Engine& engine, const Part& part, const Precision& precision,
+                     const Quantized& dy, DType activation, const View& x, Lazy& x_codes, const Gradients& gradients) {
   const View dw = gradients.dw.rows(part.begin, part.end);
-  const gemm::Options options{gemm::Role::wgrad, gradients.accumulate, false, {}};
+  const gemm::Options options{gemm::Role::wgrad, gradients.accumulate, false, {}, precision.accumulation};
   const bool high = dy.granularity == quant::Granularity::none;
-  engine.matmul(ctx, transposed(operand(ctx, dy, activation)),
-                operand(ctx, high ? plain(x) : x_codes.get(), activation), dw, options);
+  engine.matmul(ctx, transposed(operand(ctx, dy, activation, precision)),
+                operand(ctx, high ? plain(x) : x_codes.get(), activation, precision), dw, options);
 }
 
 // The gradient of a part's output, for dgrad and, when the weight's gradient is wanted, for wgrad.
@@ -100,8 +101,8 @@ class InputGradient {
       : ctx_(ctx), dx_(dx), sum_(dx), several_(several && !dx.empty() && dx.dtype != DType::f32) {
     if (several_) sum_ = tensor::take(ctx, DType::f32, {dx.shape[0], dx.shape[1]}, "scratch");
   }
-  void add(gemm::Engine& engine, const gemm::Operand& dy, const gemm::Operand& w) {
-    engine.matmul(ctx_, dy, w, sum_, {gemm::Role::dgrad, !first_, false, {}});
+  void add(gemm::Engine& engine, const gemm::Operand& dy, const gemm::Operand& w, gemm::Accumulation accumulation) {
+    engine.matmul(ctx_, dy, w, sum_, {gemm::Role::dgrad, !first_, false, {}, accumulation});
     first_ = false;
   }
   void finish() {
@@ -143,16 +144,18 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
 
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y) {
   const device::Scope scope(*ctx.arena);
-  const quant::Recipe* recipe = weight.precision.recipe;
+  const Precision& precision = weight.precision;
+  const quant::Recipe* recipe = precision.recipe;
   const quant::Cast none;
   const Quantized high = plain(x);
   Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.columns : none, Contract::columns, weight.precision.options);
   for (const Operand& o : weight.operands) {
     const gemm::Options options{gemm::Role::forward, false, o.part.fp8 && recipe->fast_accumulation,
-                                weight.bias.empty() ? View{} : weight.bias.rows(o.part.begin, o.part.end)};
+                                weight.bias.empty() ? View{} : weight.bias.rows(o.part.begin, o.part.end),
+                                precision.accumulation};
     const Quantized& input = o.part.fp8 ? x_codes.get() : high;
     const device::Scope part_scope(*ctx.arena);
-    engine.matmul(ctx, operand(ctx, input, x.dtype), transposed(operand(ctx, o.codes, x.dtype)),
+    engine.matmul(ctx, operand(ctx, input, x.dtype, precision), transposed(operand(ctx, o.codes, x.dtype, precision)),
                   y.columns(o.part.begin, o.part.end), options);
   }
 }
@@ -160,7 +163,8 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients) {
   const device::Scope scope(*ctx.arena);
-  const quant::Recipe* recipe = weight.precision.recipe;
+  const Precision& precision = weight.precision;
+  const quant::Recipe* recipe = precision.recipe;
   const quant::Cast none;
   InputGradient dx(ctx, gradients.dx, weight.operands.size() > 1);
   Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.rows : none, Contract::rows, weight.precision.options);
@@ -173,8 +177,11 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
     const device::Scope part_scope(*ctx.arena);
     const View dy_part = dy.columns(o.part.begin, o.part.end);
     const quant::Both dyq = cast_gradient(ctx, weight, o.part, dy_part, !gradients.dw.empty());
-    if (!gradients.dx.empty()) dx.add(engine, operand(ctx, dyq.columns, dy.dtype), operand(ctx, o.codes, dy.dtype));
-    if (!gradients.dw.empty()) weight_gradient(ctx, engine, o.part, dyq.rows, dy.dtype, x, x_codes, gradients);
+    if (!gradients.dx.empty())
+      dx.add(engine, operand(ctx, dyq.columns, dy.dtype, precision), operand(ctx, o.codes, dy.dtype, precision),
+             precision.accumulation);
+    if (!gradients.dw.empty())
+      weight_gradient(ctx, engine, o.part, precision, dyq.rows, dy.dtype, x, x_codes, gradients);
   }
   dx.finish();
   if (!gradients.db.empty()) ops::bias_backward(ctx, dy, gradients.db);

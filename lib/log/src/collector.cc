@@ -1,4 +1,4 @@
-// From pieces to a run.
+// Appends pieces of a log to a run.
 #include "collector.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void Collector::take(const Piece& piece) {
       continue;
     }
     const Event* record = std::get_if<Event>(&item);
-    // A damaged line is forgiven when a run record follows: its writer was killed and started again.
+    // A damaged line is ignored when a run record follows: the writer was killed and restarted.
     if (damage_ && (record == nullptr || text_or_empty(record->record, "type") != "run")) {
       refuse(damage_->line, damage_->reason);
     }
@@ -68,10 +68,10 @@ void Collector::take(const Piece& piece) {
 
 void Collector::finish() const {
   if (damage_ && !damage_->torn) refuse(damage_->line, damage_->reason);
-  if (!any_) throw Error(file_ + ": holds no record of a run");
+  if (!any_) throw Error(file_ + ": contains no record of a run");
 }
 
-// Takes a record that is no step; returns whether it belongs to a run.
+// Adds a record other than a step; returns whether its type is known.
 bool Collector::event(const json::Object& record) {
   const std::string type = text_or_empty(record, "type");
   if (type == "run") {
@@ -97,7 +97,7 @@ bool Collector::event(const json::Object& record) {
 
 void Collector::start(const json::Object& record) {
   started_again_ = !run_.steps.empty();
-  // The settings stand in the record itself, or in its member "config".
+  // The settings are members of the record itself or of its member "config".
   const json::Value* config = record.find("config");
   const bool nested = !record.contains("precision") && config != nullptr && config->is_object();
   const json::Object& settings = nested ? config->as_object() : record;
@@ -126,7 +126,7 @@ void Collector::add(const Block& block) {
   for (Column& c : run_.columns) c.values.append(run_.steps.size() - c.values.size(), kNan);
 }
 
-// Forgets everything from step `number` on.
+// Removes all data from step `number` on.
 void Collector::rewind(std::int64_t number) {
   const std::size_t keep = run_.steps.lower_bound(number);
   run_.steps.cut(keep);
@@ -152,7 +152,7 @@ void Collector::note_phase(const Setting& setting) {
   if (run_.phases.empty() || !same(run_.phases.back())) run_.phases.push_back(std::move(phase));
 }
 
-// Index of the column that a field goes to, made when it is new.
+// Index of the column of a field; creates the column if it is new.
 std::size_t Collector::column(const Field& field) {
   if (std::find(run_.metrics.begin(), run_.metrics.end(), field.name) == run_.metrics.end()) {
     if (run_.metrics.size() >= kMostMetrics) throw Error("more than " + std::to_string(kMostMetrics) + " metrics");

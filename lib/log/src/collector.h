@@ -1,4 +1,4 @@
-/// Puts the pieces of a log together: what a resumed run repeats replaces what it did before.
+/// Assembles the pieces of a log into a run. Steps that a resumed run repeats replace the earlier ones.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@
 
 namespace fp8::log {
 
-/// Builds a run from the pieces of its log, in their order.
+/// Builds a run from the pieces of its log, in order.
 class Collector {
  public:
-  /// `path` names the run, `file` is for messages.
+  /// `path` is the path of the run, `file` the name in messages.
   Collector(const std::string& path, std::string file, const Wanted& wanted);
 
-  /// Takes the next piece. Throws Error `file: line L ...: reason` at the first line that is wrong; a damaged one is
-  /// held against the log only once it is known what follows.
+  /// Adds the next piece. Throws Error `file: line L ...: reason` at the first invalid line. A damaged line is reported
+  /// only when the record after it is not a run record.
   void take(const Piece& piece);
-  /// The log has ended. Throws Error for a damaged last line that has a newline, and when nothing was of a run.
+  /// Call at the end of the log. Throws Error for a damaged last line that has a newline, and for a log without a
+  /// record of a run.
   void finish() const;
 
-  /// What the log says so far.
+  /// The run so far.
   const Run& run() const { return run_; }
-  /// Gives the run away.
+  /// Moves the run out.
   Run release() { return std::move(run_); }
 
  private:
@@ -41,11 +42,11 @@ class Collector {
   std::string file_;
   std::shared_ptr<Room> room_;
   Run run_;
-  Phase from_run_;               // what the run record said
-  bool started_again_ = false;   // a run record came after steps
-  bool any_ = false;             // a record of a run was seen
-  std::uint64_t lines_ = 0;      // of the pieces before
-  std::optional<Fault> damage_;  // the last line, with its number in the file
+  Phase from_run_;               // settings in the last run record
+  bool started_again_ = false;   // a run record followed steps
+  bool any_ = false;             // a record of a run was found
+  std::uint64_t lines_ = 0;      // number of lines in the pieces so far
+  std::optional<Fault> damage_;  // damaged last line, numbered in the file
 };
 
 }  // namespace fp8::log

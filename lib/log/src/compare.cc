@@ -1,4 +1,4 @@
-// Matching two loss curves by tokens, and what their difference says.
+// Matches two loss curves by tokens and computes statistics of their difference.
 #include "fp8/log/compare.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace fp8::log {
 namespace {
 
-// Loss over tokens, between two steps; tokens increase.
+// Loss over tokens of the steps [begin, end); tokens increase.
 struct Losses {
   const Series<std::int64_t>* tokens;
   const Series<double>* loss;
@@ -21,28 +21,28 @@ struct Losses {
 };
 
 Losses losses_of(const Run& run) {
-  if (run.steps.empty()) throw Error(run.path + ": holds no steps to compare");
-  if (run.find("loss") == nullptr) throw Error(run.path + ": holds no finite loss to compare");
-  if (run.tokens.front() < 0) throw Error(run.path + ": does not count tokens, so nothing can be matched");
+  if (run.steps.empty()) throw Error(run.path + ": contains no steps to compare");
+  if (run.find("loss") == nullptr) throw Error(run.path + ": contains no finite loss to compare");
+  if (run.tokens.front() < 0) throw Error(run.path + ": has no token counts, by which runs are compared");
   for (std::size_t i = 1; i < run.tokens.size(); ++i) {
     if (run.tokens[i] > run.tokens[i - 1]) continue;
-    throw Error(run.path + ": the count of tokens does not increase, so nothing can be matched");
+    throw Error(run.path + ": the token count does not increase, so the run cannot be compared");
   }
   return {&run.tokens, run.find("loss"), 0, run.steps.size()};
 }
 
-// The part between two numbers of tokens, both included.
+// The steps whose token counts are in [first, last].
 Losses between(const Losses& all, std::int64_t first, std::int64_t last) {
   const std::size_t begin = all.tokens->lower_bound(first), end = all.tokens->lower_bound(last);
   const bool at_end = end < all.tokens->size() && (*all.tokens)[end] == last;
   return {all.tokens, all.loss, begin, std::max(begin, end + (at_end ? 1 : 0))};
 }
 
-// The loss of a run at growing numbers of tokens, all of which lie within it.
+// The loss of a run at increasing numbers of tokens within its range.
 class Matched {
  public:
   Matched(const Losses& losses, std::int64_t first) : losses_(losses), at_(losses.tokens->lower_bound(first)) {}
-  // Of the record there, or linear between its neighbours.
+  // Interpolates linearly between records.
   double loss_at(std::int64_t tokens) {
     const Series<std::int64_t>& seen = *losses_.tokens;
     while (seen[at_] < tokens) ++at_;
@@ -62,7 +62,7 @@ std::optional<double> ratio(const std::optional<double>& above, const std::optio
   return *above / *below;
 }
 
-// Fills in what the losses at the points of `grid` say: their last part is all that counts.
+// Sets the statistics of the losses at the last part of the points of `grid`.
 void measure(const Losses& grid, const Losses& a, const Losses& b, Comparison& c) {
   c.points = grid.size();
   c.window = last_part(c.points);
@@ -103,7 +103,7 @@ Comparison compare(const Run& a, const Run& b) {
   const std::int64_t first = std::max(a.tokens.front(), b.tokens.front());
   const std::int64_t last = std::min(a.tokens.back(), b.tokens.back());
   const Losses shared_a = between(all_a, first, last), shared_b = between(all_b, first, last);
-  // Where they overlap at all, an end of the overlap is a point of one of them.
+  // If the ranges overlap, each end of the overlap is a point of one run, so the grid is not empty.
   if (first > last) {
     const auto range = [](const Run& run) {
       return run.path + " has " + std::to_string(run.tokens.front()) + " to " + std::to_string(run.tokens.back());

@@ -1,4 +1,4 @@
-// Following a log: whole lines only, and a look at whether it is still the same file.
+// Follows a log: parses whole lines only and detects a replaced file.
 #include "fp8/log/follow.h"
 
 #include <poll.h>
@@ -21,7 +21,7 @@ namespace fp8::log {
 namespace {
 
 constexpr std::size_t kAtOnce = std::size_t{1} << 19U;
-constexpr std::size_t kKnown = 256;  // bytes to know a file by
+constexpr std::size_t kKnown = 256;  // bytes compared to detect a replaced file
 
 }  // namespace
 
@@ -33,7 +33,7 @@ Follower::~Follower() = default;
 
 const Run* Follower::run() const { return collector_ == nullptr ? nullptr : &collector_->run(); }
 
-// Whether what was read last still stands in the open file: it may have been cut off and written again.
+// Whether the bytes read last are still in the open file: it may have been truncated and rewritten.
 bool Follower::still_there() const {
   std::string now(known_.size(), '\0');
   try {
@@ -44,7 +44,7 @@ bool Follower::still_there() const {
   return now == known_;
 }
 
-// Sees to it that the file now under the path is open; false when there is none.
+// Opens the file at the path if it is not the open one; false when there is none.
 bool Follower::reopen() {
   struct stat now {
   }, open{};
@@ -58,6 +58,8 @@ bool Follower::reopen() {
   const bool same = file_.is_open() && ::fstat(file_.fd(), &open) == 0 && open.st_ino == now.st_ino &&
                     open.st_dev == now.st_dev && static_cast<std::uint64_t>(now.st_size) >= offset_ && still_there();
   if (same) return true;
+  if (S_ISFIFO(now.st_mode))
+    throw Error(file_name_ + ": is a named pipe, which cannot be followed; redirect it to standard input and follow -");
   file_ = File::open_read(file_name_);
   offset_ = 0;
   rest_.clear();
@@ -66,7 +68,7 @@ bool Follower::reopen() {
   return true;
 }
 
-// Appends what there is to rest_; returns how much.
+// Appends available bytes to rest_; returns their number.
 std::size_t Follower::read_piece_at_most(int milliseconds) {
   const bool piped = path_ == "-";
   if (piped) {

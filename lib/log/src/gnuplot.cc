@@ -1,21 +1,12 @@
-// SVG and PNG through gnuplot. The script travels in memory as its standard input and the picture comes back as its
-// standard output: no shell, no path in the script, nothing for two processes to wait on each other for. The picture
-// comes back in memory too, since gnuplot does not notice a disk that is full.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// SVG and PNG through gnuplot. The script is passed on standard input, so no shell and no path needs quoting. The image
+// is read from standard output, since gnuplot does not report a full disk.
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <cerrno>
 #include <cmath>
-#include <csignal>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/program.h"
 #include "fp8/base/text.h"
 #include "fp8/log/plot.h"
 #include "range.h"
@@ -23,110 +14,37 @@
 namespace fp8::log {
 namespace {
 
-// Told apart by people who see colours differently too. Source: Okabe and Ito 2008, less their yellow.
+// Colours that colour-blind readers can distinguish. Source: Okabe and Ito 2008, without yellow.
 constexpr std::array<const char*, 7> kColours = {"0072B2", "D55E00", "009E73", "CC79A7", "E69F00", "56B4E9", "404040"};
 
-[[noreturn]] void fail(const std::string& what, int error) { throw_errno("gnuplot", what, error); }
-
-// A file in memory.
-class MemoryFile {
- public:
-  explicit MemoryFile(const char* name) : fd_(::memfd_create(name, MFD_CLOEXEC)) {
-    if (fd_ < 0) fail("no memory file", errno);
-  }
-  ~MemoryFile() { ::close(fd_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  int fd() const { return fd_; }
-
-  void write(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t n = ::write(fd_, text.data(), text.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("cannot write its script", errno);
-      text.remove_prefix(static_cast<std::size_t>(n));
-    }
-    if (::lseek(fd_, 0, SEEK_SET) != 0) fail("cannot rewind its script", errno);
-  }
-  // What the child wrote.
-  std::string text() const {
-    std::string all;
-    std::array<char, 1 << 16> piece{};
-    ssize_t n = 0;
-    while ((n = ::pread(fd_, piece.data(), piece.size(), static_cast<off_t>(all.size()))) > 0)
-      all.append(piece.data(), static_cast<std::size_t>(n));
-    if (n < 0) fail("cannot read what it wrote", errno);
-    return all;
-  }
-
- private:
-  int fd_;
-};
-
-// What posix_spawn needs, freed by itself.
-class SpawnSetup {
- public:
-  SpawnSetup(int in, int out, int err) {
-    check(::posix_spawn_file_actions_init(&actions_));
-    check(::posix_spawnattr_init(&attributes_));
-    const std::array<int, 3> from = {in, out, err};
-    for (int to = 0; to < 3; ++to) {
-      check(::posix_spawn_file_actions_adddup2(&actions_, from.at(static_cast<std::size_t>(to)), to));
-    }
-    sigset_t defaults;
-    ::sigemptyset(&defaults);
-    for (const int ignored : {SIGPIPE, SIGXFSZ}) ::sigaddset(&defaults, ignored);  // in the tools, and inherited
-    check(::posix_spawnattr_setsigdefault(&attributes_, &defaults));
-    check(::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF));
-  }
-  ~SpawnSetup() {
-    ::posix_spawn_file_actions_destroy(&actions_);
-    ::posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnSetup(const SpawnSetup&) = delete;
-  SpawnSetup& operator=(const SpawnSetup&) = delete;
-  const posix_spawn_file_actions_t* actions() const { return &actions_; }
-  const posix_spawnattr_t* attributes() const { return &attributes_; }
-
- private:
-  static void check(int error) {
-    if (error != 0) fail("cannot be set up", error);
-  }
-  posix_spawn_file_actions_t actions_{};
-  posix_spawnattr_t attributes_{};
-};
-
-// A string of gnuplot's. All but plain characters are written as octal escapes, so that nothing in `text` can end the
-// string or be expanded.
+// A string in gnuplot's double quotes. Only the three special characters are escaped; a backquote would run a command.
+// Octal escapes of other characters are wrong: gnuplot reads up to four digits after "\0", including digits of the
+// text. Single quotes are wrong: gnuplot 5.4 does not accept a doubled quote at the beginning of the text.
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : terminal_safe(text)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) != 0 || c == ' ') {
-      out += c;
-    } else {
-      out += {'\\', static_cast<char>('0' + (byte >> 6U)), static_cast<char>('0' + ((byte >> 3U) & 7U)),
-              static_cast<char>('0' + (byte & 7U))};
-    }
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '`' ? "\\140" : std::string(1, c);
   }
   return out + "\"";
 }
 
-// What stands beside the y axis.
+// Label of the y axis.
 std::string axis_label(const std::string& metric) {
   struct Label {
     std::string_view metric;
     std::string_view text;
   };
-  constexpr std::array<Label, 9> kLabels = {{{"loss", "loss (nats per token)"},
-                                             {"eval_loss", "loss of evaluations (nats per token)"},
-                                             {"grad_norm", "gradient norm before clipping"},
-                                             {"lr", "learning rate"},
-                                             {"tokens_per_s", "tokens per second"},
-                                             {"step_s", "seconds per step"},
-                                             {"data_wait_s", "seconds waiting for data, per step"},
-                                             {"memory_peak_bytes", "peak memory"},
-                                             {"fp8_flop_share", "share of FLOPs in FP8"}}};
+  constexpr std::array<Label, 10> kLabels = {{{"loss", "loss (nats per token)"},
+                                              {"eval_loss", "evaluation loss (nats per token)"},
+                                              {"grad_norm", "gradient norm before clipping"},
+                                              {"lr", "learning rate"},
+                                              {"tokens_per_s", "tokens per second"},
+                                              {"step_s", "seconds per step"},
+                                              {"data_wait_s", "seconds waiting for data, per step"},
+                                              {"memory_peak_bytes", "peak memory"},
+                                              {"fp8_flop_share", "share of the linears' FLOPs in FP8"},
+                                              {"fp8_flop_share_total", "share of all matmul FLOPs in FP8"}}};
   const auto* at = std::find_if(kLabels.begin(), kLabels.end(), [&](const Label& l) { return l.metric == metric; });
   return at == kLabels.end() ? metric : std::string(at->text);
 }
@@ -146,7 +64,7 @@ void append_data(const std::string& name, const std::vector<Point>& points, std:
   script += "END_OF_DATA\n";
 }
 
-// What the values are divided by, so that the numbers at the axis are short, and how the label says so.
+// Divisor that keeps the axis labels short, and its suffix in the axis label.
 struct Scale {
   double divisor = 1;
   std::string suffix{};
@@ -201,42 +119,26 @@ std::string script_of(const Picture& picture, Image image) {
   return style_of(picture, image, range, scale) + data + "plot " + faint + strong + "\n";
 }
 
-// Waits for the child; its exit status, or 128 and the signal that ended it.
-int wait_for(pid_t child) {
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) fail("cannot be waited for", errno);
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-std::string first_complaint(const std::string& text) {
-  // gnuplot prints the line, a caret, and then what is wrong after "line N: ".
+std::string first_error(const std::string& text) {
+  // gnuplot prints the line, a caret, then "line N: " and the reason.
   const std::size_t at = text.rfind("line ");
-  std::string said = at == std::string::npos ? text : text.substr(at);
-  said.erase(std::min(said.find('\n'), said.size()));
-  return said;
+  std::string error = at == std::string::npos ? text : text.substr(at);
+  error.erase(std::min(error.find('\n'), error.size()));
+  return error;
 }
 
 }  // namespace
 
 void gnuplot_plot(const Picture& picture, Image image, const std::string& path) {
-  const MemoryFile script("fp8-plot"), drawn("fp8-plot-picture"), errors("fp8-plot-errors");
-  script.write(script_of(picture, image));
-  const SpawnSetup setup(script.fd(), drawn.fd(), errors.fd());
-  std::string name = "gnuplot", defaults = "-d";  // -d: not the user's settings
-  std::array<char*, 3> words = {name.data(), defaults.data(), nullptr};
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, name.c_str(), setup.actions(), setup.attributes(), words.data(), environ);
-  if (error == ENOENT) throw Error("gnuplot: not installed; without -o the plot is drawn in the terminal");
-  if (error != 0) fail("cannot be run", error);
-  const int status = wait_for(child);
-  if (status != 0) throw Error("gnuplot: status " + std::to_string(status) + ": " + first_complaint(errors.text()));
-  const std::string text = drawn.text();
-  if (text.empty()) throw Error("gnuplot: drew nothing: " + first_complaint(errors.text()));
+  const std::optional<ProgramResult> run =
+      run_program({"gnuplot", "-d"}, script_of(picture, image));  // -d: no settings
+  if (!run) throw Error("gnuplot: not installed; without -o the plot is drawn in the terminal");
+  if (run->status != 0) throw Error("gnuplot: status " + std::to_string(run->status) + ": " + first_error(run->err));
+  const std::string& text = run->out;
+  if (text.empty()) throw Error("gnuplot: no output: " + first_error(run->err));
   const std::string_view whole = std::string_view(text).substr(0, text.find_last_not_of('\n') + 1);
   if (!whole.ends_with(image == Image::svg ? "</svg>" : "IEND\xAE\x42\x60\x82"))
-    throw Error("gnuplot: its picture is cut short");
+    throw Error("gnuplot: the image is truncated");
   File output = File::open_update(path);
   output.write_all(text);
   output.close();

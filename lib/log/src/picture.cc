@@ -1,4 +1,4 @@
-// From columns to curves that a picture can show.
+// Downsamples and smooths columns for plots.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,12 +7,13 @@
 #include <set>
 
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 #include "fp8/log/plot.h"
 
 namespace fp8::log {
 namespace {
 
-constexpr std::size_t kMostGroups = 900;  // as many as pixels; each gives two raw points
+constexpr std::size_t kMostGroups = 900;  // one per pixel column; each has two raw points
 constexpr std::size_t kEnoughToSmooth = 50;
 constexpr std::size_t kSmoothPoints = 450;
 
@@ -29,7 +30,7 @@ double tokens_at(const Run& run, std::int64_t step) {
   return behind == 0 ? 0 : static_cast<double>(run.tokens[behind - 1]);
 }
 
-// The points of a metric, one after another, however many there are.
+// The points of a metric, computed on access.
 class Points {
  public:
   Points(const Run& run, const std::string& metric, bool by_tokens) : x_(by_tokens ? run.tokens : run.steps) {
@@ -52,7 +53,7 @@ class Points {
   std::vector<Point> few_;
 };
 
-// The least and the greatest point of each group, in their order; all when there are few.
+// The minimum and the maximum of each group in order of x; all points when there are few.
 std::vector<Point> thinned(const Points& points) {
   std::vector<Point> kept;
   const bool few = points.size() <= 2 * kMostGroups;
@@ -77,7 +78,7 @@ std::vector<Point> thinned(const Points& points) {
   return kept;
 }
 
-// Whether the values go up and down so much that their course is hard to see.
+// Whether the total variation of the values exceeds kMostTurns times their range.
 bool noisy(const Points& points) {
   constexpr double kMostTurns = 4;
   double way = 0, low = std::numeric_limits<double>::infinity(), high = -low, before = low;
@@ -92,7 +93,7 @@ bool noisy(const Points& points) {
   return way > kMostTurns * (high - low);
 }
 
-// Sum and number of the finite values before some points.
+// Sum and number of the finite values before an index.
 struct Before {
   double sum = 0;
   double count = 0;
@@ -112,8 +113,8 @@ std::map<std::size_t, Before> sums_before(const Points& points, const std::set<s
   return sums;
 }
 
-// Mean of the finite values around each of kSmoothPoints points. The window shrinks at the start, where a loss falls
-// steeply, so that it stays centred; at the end it looks back, so that the last value does not stand alone.
+// Mean of the finite values around each of kSmoothPoints points. At the start, where a loss falls steeply, the window
+// shrinks to stay centred; at the end it extends backwards only, so that the last mean is not a single value.
 std::vector<Point> smoothed(const Points& points) {
   const std::size_t n = points.size();
   if (n < kEnoughToSmooth || !noisy(points)) return {};
@@ -137,7 +138,7 @@ std::vector<Point> smoothed(const Points& points) {
 Image image_of(const std::string& path) {
   if (path.ends_with(".svg")) return Image::svg;
   if (path.ends_with(".png")) return Image::png;
-  throw Error(path + ": a plot's name must end in .svg or .png");
+  throw Error(path + ": the name of a plot must end in .svg or .png");
 }
 
 void check_metric(std::span<const Run> runs, const std::string& metric) {
@@ -147,8 +148,8 @@ void check_metric(std::span<const Run> runs, const std::string& metric) {
     names.emplace_back(kEvalLoss);
   }
   std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  throw Error("no metric \"" + metric + "\"; there are " + (list.empty() ? "none" : list));
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + excerpt(name);
+  throw Error("no metric \"" + excerpt(metric) + "\"; available: " + (list.empty() ? "none" : list));
 }
 
 Picture picture(std::span<const Run> runs, const std::string& metric) {

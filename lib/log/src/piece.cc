@@ -1,4 +1,5 @@
-// Lines to blocks of steps. A step record that looks like the one before is scanned; every other line is parsed.
+// Parses lines into blocks of steps. A step record with the same members as the one before is scanned by a fast path;
+// every other line is parsed as JSON.
 #include "piece.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ Scalar scalar_of(const json::Value& value) {
   return s;
 }
 
-// Where the members of step records are that look alike.
+// Positions of the members in step records of one shape.
 struct Layout {
   struct Place {
     std::size_t at;  // in the record
@@ -38,7 +39,7 @@ struct Layout {
   };
   std::size_t type = kNowhere, step = kNowhere, tokens = kNowhere;
   std::size_t precision = kNowhere, recipe = kNowhere, emulated = kNowhere;
-  std::vector<Place> places;  // of all that may be metrics
+  std::vector<Place> places;  // members that may be metrics
 
   Layout() = default;
   Layout(const json::Object& record, const Wanted& wanted) {
@@ -60,7 +61,7 @@ class PieceReader {
  public:
   explicit PieceReader(const Wanted& wanted) : wanted_(wanted) {}
 
-  // Whether to go on.
+  // Reads one line; returns whether to continue.
   bool line(std::string_view text, bool whole) {
     ++piece_.lines;
     if (text.size() > kLongestLine) {
@@ -75,7 +76,7 @@ class PieceReader {
     try {
       value = json::parse(text, "", {.max_bytes = kLongestLine});
     } catch (const Error& e) {
-      // The message is ": line 1 column C: reason", and the line's number is known to the caller alone.
+      // The message is ": line 1 column C: reason"; the caller adds the real line number.
       const std::string message = e.what();
       value = glued_run(text);
       fault(message.substr(message.find(" column ")), true, !whole);
@@ -93,7 +94,7 @@ class PieceReader {
   Piece take() { return std::move(piece_); }
 
  private:
-  // A run record behind a torn one: the writer was killed, and the next one appended to what it left.
+  // A run record appended to an incomplete line: the writer was killed, and the next one continued the line.
   static std::optional<json::Value> glued_run(std::string_view text) {
     const std::size_t at = text.rfind(R"({"type":"run",)");
     if (at == std::string_view::npos || at == 0) return std::nullopt;
@@ -109,7 +110,7 @@ class PieceReader {
         Fault{.line = piece_.lines, .reason = std::move(reason), .damaged = damaged, .torn = damaged && torn});
   }
 
-  // A step that looks like the one before; false when it must be looked at more closely.
+  // Adds a scanned step; false when the line must be parsed.
   bool fast_step() {
     if (scalars_[layout_.type].type != Type::string || scalars_[layout_.type].text != "step") return false;
     if (!is_count(scalars_[layout_.step])) return false;
@@ -157,7 +158,7 @@ class PieceReader {
            (!s.emulated || *s.emulated == (emulated.number != 0));
   }
 
-  // Whether the open block can take the record in scalars_.
+  // Whether the record in scalars_ can be appended to the open block.
   bool fits(std::int64_t step) const {
     if (open_ == nullptr || step <= open_->steps.back() || !ran_alike()) return false;
     for (std::size_t i = 0; i < layout_.places.size(); ++i) {
@@ -191,11 +192,11 @@ class PieceReader {
 
   const Wanted& wanted_;
   Piece piece_;
-  std::optional<json::Shape> shape_;  // of the last step record; belongs to layout_
+  std::optional<json::Shape> shape_;  // shape of the last step record; layout_ is its layout
   Layout layout_;
-  std::vector<Scalar> scalars_;      // members of the record at hand
-  Block* open_ = nullptr;            // the last item, when it may take more steps
-  std::vector<std::size_t> fields_;  // of the open block, by place
+  std::vector<Scalar> scalars_;      // members of the current record
+  Block* open_ = nullptr;            // the last item, when steps can be appended to it
+  std::vector<std::size_t> fields_;  // index of the field in the open block, by place
 };
 
 }  // namespace
@@ -203,7 +204,7 @@ class PieceReader {
 std::int64_t needed_count(const json::Object& record, std::string_view key) {
   const json::Value* value = record.find(key);
   if (value == nullptr) throw Error("\"" + std::string(key) + "\" is missing");
-  if (!value->is_int() || value->as_double() < 0) throw Error("\"" + std::string(key) + "\" is no count");
+  if (!value->is_int() || value->as_double() < 0) throw Error("\"" + std::string(key) + "\" is not a count");
   return value->as_int();
 }
 

@@ -1,5 +1,5 @@
-/// A piece of a log, read by itself: what its lines say, in columns where they are alike. Pure, so that pieces can be
-/// read at the same time; what they mean one after another is the collector's to say.
+/// Parses one piece of a log by itself into columns. Pure functions, so that pieces can be parsed in parallel;
+/// Collector assembles them in order.
 #pragma once
 
 #include <cstdint>
@@ -14,67 +14,67 @@
 
 namespace fp8::log {
 
-/// What a step record says about how it ran.
+/// Precision settings in a step record.
 struct Setting {
-  bool has_precision = false;         ///< whether the record says it; the recipe counts only then
-  bool has_emulated = false;          ///< whether the record says it
-  std::string precision{};            ///< empty when it is no text
-  std::string recipe{};               ///< empty when it is no text
-  std::optional<bool> emulated = {};  ///< nothing when it is no boolean
+  bool has_precision = false;         ///< whether the record has "precision"; the recipe is used only then
+  bool has_emulated = false;          ///< whether the record has "emulated"
+  std::string precision{};            ///< empty when it is not a string
+  std::string recipe{};               ///< empty when it is not a string
+  std::optional<bool> emulated = {};  ///< nullopt when it is not a boolean
 };
 
 /// A numeric field of a block of steps.
 struct Field {
   std::string name{};            ///< the member's key
   bool wanted = false;           ///< whether its values are kept
-  std::vector<double> values{};  ///< one a step, NaN for what is missing; empty when it is not wanted
+  std::vector<double> values{};  ///< one per step, NaN where missing; empty unless `wanted`
 };
 
-/// Steps one after another, each above the one before, that ran alike and have no fields that the first does not have.
+/// Consecutive step records with increasing numbers, the same settings, and no numeric fields that the first lacks.
 struct Block {
-  std::uint64_t line = 0;              ///< of the first one, counted from 1 in the piece
-  Setting setting{};                   ///< of all of them
-  std::vector<Field> fields{};         ///< those with a value in the first record, in its order
-  std::vector<std::int64_t> steps{};   ///< their numbers
-  std::vector<std::int64_t> tokens{};  ///< tokens seen; -1 for what is missing
+  std::uint64_t line = 0;              ///< line of the first record, from 1 in the piece
+  Setting setting{};                   ///< settings of all records
+  std::vector<Field> fields{};         ///< numeric fields of the first record, in its order
+  std::vector<std::int64_t> steps{};   ///< step numbers
+  std::vector<std::int64_t> tokens{};  ///< tokens seen; -1 where missing
 };
 
-/// Any other record.
+/// A record other than a step.
 struct Event {
-  std::uint64_t line = 0;  ///< counted from 1 in the piece
-  json::Object record{};   ///< what it says
+  std::uint64_t line = 0;  ///< from 1 in the piece
+  json::Object record{};   ///< all members
 };
 
-/// A line that is no record.
+/// A line that is not a record.
 struct Fault {
-  std::uint64_t line = 0;  ///< counted from 1 in the piece
-  std::string reason{};    ///< what follows "line N" in the message
-  bool damaged = false;    ///< no JSON at all: perhaps its writer was killed
-  bool torn = false;       ///< damaged, and without a newline: the writer did not finish it, or not yet
+  std::uint64_t line = 0;  ///< from 1 in the piece
+  std::string reason{};    ///< text after "line N" in the message
+  bool damaged = false;    ///< not JSON: the writer may have been killed
+  bool torn = false;       ///< damaged and without a newline: the writer was killed or is still writing
 };
 
-/// What a piece holds.
+/// The items of a piece.
 struct Piece {
-  std::vector<std::variant<Block, Event, Fault>> items{};  ///< in their order
-  std::uint64_t lines = 0;                                 ///< how many lines it has
+  std::vector<std::variant<Block, Event, Fault>> items{};  ///< in order
+  std::uint64_t lines = 0;                                 ///< number of lines
 };
 
 /// Name of the log in the folder of a run.
 inline constexpr std::string_view kLogFile = "log.jsonl";
 
-/// Longest line that is read, in bytes.
+/// Longest accepted line, in bytes.
 inline constexpr std::size_t kLongestLine = std::size_t{64} << 20U;
 
-/// Reads whole lines; the last one may lack its newline. Stops at a fault that cannot be forgiven.
+/// Parses whole lines; the last one may lack its newline. Stops at a line that is an error in every context.
 Piece read_piece(std::string_view text, const Wanted& wanted);
 
-/// The count under `key`. Throws Error when it is missing or no integer from 0 up.
+/// The count under `key`. Throws Error when it is missing or not an integer >= 0.
 std::int64_t needed_count(const json::Object& record, std::string_view key);
 
-/// The text under `key`; empty when it is missing or no text.
+/// The string under `key`; empty when it is missing or not a string.
 std::string text_or_empty(const json::Object& record, std::string_view key);
 
-/// The boolean under `key`, if it is one.
+/// The boolean under `key`; nullopt when it is missing or not a boolean.
 std::optional<bool> boolean(const json::Object& record, std::string_view key);
 
 }  // namespace fp8::log

@@ -1,19 +1,19 @@
-/// The extent of a picture, shared by both kinds of plots.
+/// The ranges of the axes of a plot.
 #pragma once
 
 #include "fp8/log/plot.h"
 
 namespace fp8::log {
 
-/// Least and greatest x and y of all finite points; y is widened when it is a single value.
+/// Bounds of x and y over all finite points; extended when all values are equal.
 struct Range {
-  double x0 = 0;  ///< least x
-  double x1 = 1;  ///< greatest x, above x0
-  double y0 = 0;  ///< least y
-  double y1 = 1;  ///< greatest y, above y0
+  double x0 = 0;  ///< minimum of x
+  double x1 = 1;  ///< maximum of x, above x0
+  double y0 = 0;  ///< minimum of y
+  double y1 = 1;  ///< maximum of y, above y0
 };
 
-/// The range of a picture; unit ranges when nothing is finite.
+/// The range of a plot; unit ranges without finite points.
 Range range_of(const Picture& picture);
 
 }  // namespace fp8::log

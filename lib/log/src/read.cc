@@ -1,4 +1,4 @@
-// Reading logs: pieces of whole lines, read on all processors and put together in their order.
+// Reads logs in pieces of whole lines, parsed on all processors and assembled in order.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ namespace fp8::log {
 namespace {
 
 constexpr std::size_t kAtOnce = std::size_t{1} << 18U;
-constexpr std::size_t kPiece = std::size_t{1} << 19U;  // long beside the cost of a thread, short beside the memory
+constexpr std::size_t kPiece = std::size_t{1} << 19U;  // bytes; parsing a piece takes far longer than starting a thread
 
-// Pieces of whole lines from a descriptor; what is behind the last newline begins the next piece.
+// Pieces of whole lines from a descriptor; bytes after the last newline begin the next piece.
 class Pieces {
  public:
   Pieces(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
@@ -54,7 +54,7 @@ class Pieces {
   bool ended_ = false;
 };
 
-// Reads the pieces at the same time, as many as there are processors, and collects them in their order.
+// Parses pieces in parallel, one per processor and one more, and collects them in order.
 void collect(Pieces& pieces, const Wanted& wanted, Collector& collector) {
   std::deque<std::future<Piece>> under_way;
   const std::size_t most = std::max(1U, std::thread::hardware_concurrency()) + 1;
@@ -69,11 +69,11 @@ void collect(Pieces& pieces, const Wanted& wanted, Collector& collector) {
     try {
       text = pieces.next();
     } catch (const Error&) {
-      unreadable = std::current_exception();  // what was read before is looked at first
+      unreadable = std::current_exception();  // thrown after the pieces before it are collected
     }
     more = !text.empty() && !pieces.ended();
     if (!text.empty()) {
-      // Where no thread can be had, and for a log of one piece, it is read when it is asked for.
+      // A log of one piece is parsed on this thread, and so is a piece when no thread can be created.
       const std::launch how =
           under_way.empty() && !more ? std::launch::deferred : std::launch::async | std::launch::deferred;
       under_way.push_back(std::async(how, [text = std::move(text), &wanted] { return read_piece(text, wanted); }));
@@ -89,7 +89,7 @@ std::string log_file(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   std::string file = (std::filesystem::path(path) / kLogFile).string();
-  if (!std::filesystem::exists(file, ignored)) throw Error(path + ": holds no " + std::string(kLogFile));
+  if (!std::filesystem::exists(file, ignored)) throw Error(path + ": contains no " + std::string(kLogFile));
   return file;
 }
 
@@ -141,7 +141,7 @@ Run read_run(const std::string& path, const Wanted& wanted) {
   const bool piped = path == "-";
   const std::string name = piped ? "standard input" : log_file(path);
   File file;
-  if (!piped) file = File::open_read(name);
+  if (!piped) file = File::open_read(name, wanted.waiting);
   Pieces pieces(piped ? STDIN_FILENO : file.fd(), name);
   Collector collector(path, name, wanted);
   collect(pieces, wanted, collector);

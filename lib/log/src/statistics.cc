@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kFew = std::size_t{1} << 17U;  // sorted in memory
 constexpr std::uint64_t kSign = std::uint64_t{1} << 63U;
 
-// The finite value that no other one is better than.
+// The best finite value by `better`; nullopt without any.
 template <typename Better>
 std::optional<double> best(const Values& values, Better better) {
   std::optional<double> found;
@@ -23,14 +23,14 @@ std::optional<double> best(const Values& values, Better better) {
   return found;
 }
 
-// Finite values in their order have keys in their order.
+// Maps finite values to integers in the same order.
 std::uint64_t key_of(double v) {
-  const auto bits = std::bit_cast<std::uint64_t>(v + 0.0);  // one zero
+  const auto bits = std::bit_cast<std::uint64_t>(v + 0.0);  // -0 becomes +0
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
-// The finite value that has `rank` finite values before it. Each round counts the values by the next 16 bits of their
-// keys and keeps those that share the bits of the wanted one, until there are few.
+// The finite value at position `rank` of the sorted finite values, by radix selection: each pass counts the values by
+// the next 16 bits of their keys and keeps the bucket that contains the rank, until kFew values are left.
 double ranked(const Values& values, std::size_t rank, std::size_t finite) {
   constexpr unsigned kBits = 16;
   unsigned shift = 64;

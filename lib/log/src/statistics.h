@@ -1,4 +1,4 @@
-/// Means, quantiles and standard errors of measured values. NaN stands for "not measured" and is left out.
+/// Means, quantiles and standard errors of measured values. NaN means "not measured" and is skipped.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@ namespace fp8::log {
 /// A view of values in memory or of a series.
 class Values {
  public:
-  // NOLINTBEGIN(google-explicit-constructor): what has values is given where values are wanted
-  /// Of values in memory.
+  // NOLINTBEGIN(google-explicit-constructor): vectors and series are passed as Values
+  /// A view of values in memory.
   Values(const std::vector<double>& values) : memory_(values.data()), size_(values.size()) {}
-  /// Of a series; nullptr is none.
+  /// A view of a series; empty for nullptr.
   Values(const Series<double>* series) : series_(series), size_(series == nullptr ? 0 : series->size()) {}
   // NOLINTEND(google-explicit-constructor)
   /// Number of values.
   std::size_t size() const { return size_; }
   /// Value `i`.
   double operator[](std::size_t i) const { return memory_ != nullptr ? memory_[first_ + i] : (*series_)[first_ + i]; }
-  /// The last `n`, at most size().
+  /// The last `n` values; n is at most size().
   Values last(std::size_t n) const {
     Values part = *this;
     part.first_ += size_ - n;
@@ -37,23 +37,22 @@ class Values {
   std::size_t first_ = 0, size_ = 0;
 };
 
-/// Mean of the finite values; nothing without any.
+/// Mean of the finite values; nullopt without any.
 std::optional<double> mean(const Values& values);
 
-/// Quantile q (0 to 1) of the finite values, linear between neighbours; nothing without any. Exact, in bounded memory:
-/// many values are narrowed down by counting them first.
+/// Quantile q (0 to 1) of the finite values, interpolated linearly; nullopt without any. Exact, in bounded memory.
 std::optional<double> quantile(const Values& values, double q);
 
-/// Least finite value; nothing without any.
+/// Minimum of the finite values; nullopt without any.
 std::optional<double> least(const Values& values);
 
-/// Greatest finite value; nothing without any.
+/// Maximum of the finite values; nullopt without any.
 std::optional<double> greatest(const Values& values);
 
-/// The last value, when it is finite.
+/// The last value; nullopt when it is not finite.
 std::optional<double> last(const Values& values);
 
-/// Standard error of the mean of `values`, all finite, whose neighbours may be correlated. Nothing for fewer than two.
+/// Standard error of the mean of `values`, all finite, whose neighbours may be correlated; nullopt for fewer than two.
 /// Source: Newey and West 1987, Bartlett weights, lag 4 (n/100)^(2/9).
 std::optional<double> standard_error(std::span<const double> values);
 

@@ -1,4 +1,4 @@
-// Columns to a few numbers.
+// Computes the summary statistics of a run.
 #include "fp8/log/summary.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace fp8::log {
 namespace {
 
-// Time waiting for data over time, of the steps that give both.
+// Time waiting for data over step time, for the steps that have both.
 std::optional<double> wait_share(const Run& run) {
   const Values waits = run.find("data_wait_s"), times = run.find("step_s");
   double wait = 0, time = 0;
@@ -32,7 +32,9 @@ json::Value text_or_null(const std::string& text) { return text.empty() ? json::
 }  // namespace
 
 std::vector<std::string> summary_metrics() {
-  return {"loss", "step_s", "data_wait_s", "tokens_per_s", "memory_peak_bytes", "fp8_flop_share", "skipped"};
+  return {
+      "loss",   "step_s", "data_wait_s", "tokens_per_s", "memory_peak_bytes", "fp8_flop_share", "fp8_flop_share_total",
+      "skipped"};
 }
 
 std::size_t last_part(std::size_t n) {
@@ -62,6 +64,7 @@ Summary summarize(const Run& run) {
   s.data_wait_share = wait_share(run);
   s.memory_peak_bytes = greatest(run.find("memory_peak_bytes"));
   s.fp8_flop_share = mean(run.find("fp8_flop_share"));
+  s.fp8_flop_share_total = mean(run.find("fp8_flop_share_total"));
   for (const Phase& phase : run.phases) s.phases.emplace_back(run.steps[phase.first], phase);
   if (!run.phases.empty()) {
     s.precision = run.phases.back().precision;
@@ -103,6 +106,7 @@ json::Value record(const Summary& s) {
                        {"data_wait_share", or_null(s.data_wait_share)},
                        {"memory_peak_bytes", or_null(s.memory_peak_bytes)},
                        {"fp8_flop_share", or_null(s.fp8_flop_share)},
+                       {"fp8_flop_share_total", or_null(s.fp8_flop_share_total)},
                        {"precision", text_or_null(s.precision)},
                        {"recipe", text_or_null(s.recipe)},
                        {"emulated", or_null(s.emulated)},

@@ -10,16 +10,24 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16U;
 
-// Whole numbers as such, all else the shortest that reads back to the same bits; empty for what is missing.
+// Integers without a fraction, other numbers as the shortest text that parses to the same bits; empty for NaN.
 std::string number(double v) {
-  constexpr double kExact = 9007199254740992;  // up to here every whole number is a double
+  constexpr double kExact = 9007199254740992;  // 2^53: below it every integer is a double
   if (!std::isfinite(v)) return "";
   if (v == std::floor(v) && std::abs(v) < kExact) return std::to_string(static_cast<std::int64_t>(v));
   return format_double(v);
 }
 
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+// A name without control characters; the escaping is reversible.
+std::string escaped(std::string_view name) {
+  std::string out;
+  for (const char c : name) out += c == '\\' ? "\\\\" : std::string(1, c);
+  return terminal_safe(out);
+}
+
+std::string csv_text(const std::string& name) {
+  const std::string text = escaped(name);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
   return out + "\"";
@@ -56,14 +64,14 @@ std::string prometheus_name(const std::string& metric) {
 
 std::string prometheus_label(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : terminal_safe(text)) {
     if (c == '\\' || c == '"') out += '\\';
-    out += c == '\n' ? "\\n" : std::string(1, c);
+    out += c;
   }
   return out;
 }
 
-// A gauge with a line for each run that has a value.
+// Appends a gauge with one line per run that has a value.
 template <typename Value>
 void gauge(const std::string& name, const std::string& help, std::span<const Run> runs, std::string& out, Value value) {
   std::string lines;
@@ -91,7 +99,8 @@ std::string prometheus(std::span<const Run> runs) {
   gauge("fp8_tokens", "Tokens seen.", runs, out, [](const Run& r) {
     return r.tokens.empty() || r.tokens.back() < 0 ? NAN : static_cast<double>(r.tokens.back());
   });
-  gauge("fp8_finished", "Whether the log has ended.", runs, out, [](const Run& r) { return r.finished ? 1.0 : 0.0; });
+  gauge("fp8_finished", "Whether the log has an end record.", runs, out,
+        [](const Run& r) { return r.finished ? 1.0 : 0.0; });
   for (const std::string& metric : metrics_of(runs)) {
     gauge(prometheus_name(metric), "Field " + prometheus_label(metric) + " of the last step.", runs, out,
           [&](const Run& r) {

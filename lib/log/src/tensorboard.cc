@@ -1,4 +1,4 @@
-// TensorBoard's event files, written by hand: a few fields of one message need no protobuf.
+// Writes TensorBoard event files without protobuf: only a few fields of one message are needed.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMaskDelta = 0xa282ead8U;
 
-// Remainders of all bytes; polynomial 0x1EDC6F41, reflected.
+// CRC table; polynomial 0x1EDC6F41, reflected.
 constexpr std::array<std::uint32_t, 256> kTable = [] {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < table.size(); ++i) {
@@ -32,7 +32,7 @@ void append_varint(std::uint64_t value, std::string& out) {
   out += static_cast<char>(value);
 }
 
-// How a field of a protobuf message is laid out.
+// Wire types of protobuf.
 enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 void append_key(std::uint32_t field, Wire wire, std::string& out) {
@@ -73,7 +73,7 @@ void append_scalar(std::string_view tag, double value, std::string& summary) {
 
 std::uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + kMaskDelta; }
 
-// Gathers records and passes them on in pieces.
+// Buffers records and writes them in pieces.
 class RecordWriter {
  public:
   explicit RecordWriter(const Sink& sink) : sink_(sink) {}

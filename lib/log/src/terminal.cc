@@ -1,4 +1,4 @@
-// A plot of braille characters: each shows two by four dots.
+// Plots in braille characters of two by four dots each.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,13 +12,13 @@
 namespace fp8::log {
 namespace {
 
-constexpr std::size_t kNobody = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kNoCurve = std::numeric_limits<std::size_t>::max();
 
-// A grid of characters; a character belongs to the curve that drew in it last.
+// A grid of characters; a character has the colour of the curve that was drawn in it last.
 class Canvas {
  public:
   Canvas(std::size_t columns, std::size_t rows)
-      : columns_(columns), rows_(rows), dots_(columns * rows), owner_(columns * rows, kNobody) {}
+      : columns_(columns), rows_(rows), dots_(columns * rows), owner_(columns * rows, kNoCurve) {}
 
   double width() const { return static_cast<double>(2 * columns_ - 1); }
   double height() const { return static_cast<double>(4 * rows_ - 1); }

@@ -1,4 +1,4 @@
-// A run as a timeline. The log has no clock: time is what was measured, one after another.
+// Writes a run as a timeline. The log has no timestamps: time is the sum of the logged durations.
 #include "fp8/json/trace.h"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ using json::TraceKind;
 
 constexpr std::size_t kPiece = std::size_t{1} << 16U;
 constexpr double kMicroseconds = 1e6;
-constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();  // behind every step
+constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();  // above every step number
 enum Line : std::uint8_t { steps, saves, evaluations, precision };
 
-// Gathers lines and passes them on in pieces.
+// Buffers lines and writes them in pieces.
 class TraceWriter {
  public:
   explicit TraceWriter(const Sink& sink) : sink_(sink), piece_(json::kTraceBegin) {}
@@ -50,7 +50,7 @@ class Timeline {
   void write() {
     const Series<double>* seconds = run_.find("step_s");
     if (!run_.steps.empty() && seconds == nullptr) {
-      throw Error(run_.path + ": does not say how long steps took (step_s), so there is no timeline");
+      throw Error(run_.path + ": has no step durations (step_s), which a timeline needs");
     }
     name(TraceKind::process, run_.name, steps);
     name(TraceKind::thread, "steps", steps);
@@ -116,7 +116,7 @@ class Timeline {
                    .kind = TraceKind::count});
   }
 
-  // What came after one step and before another, by their numbers.
+  // Writes the evaluations and saves of the steps [first, until).
   void between(std::int64_t first, std::int64_t until) {
     for (auto e = run_.evaluations.lower_bound(first); e != run_.evaluations.lower_bound(until); ++e) {
       json::Object arguments;
@@ -134,7 +134,7 @@ class Timeline {
     }
   }
 
-  // Ends the bar of the precision that was in force before step index `end`, and goes on to the next.
+  // Ends the bar of the phase before step index `end` and begins the next one.
   void phase_until(std::size_t end) {
     if (end == 0 || phase_ >= run_.phases.size()) return;
     const Phase& phase = run_.phases[phase_++];

@@ -1,4 +1,4 @@
-// Matching by tokens, gaps, gates.
+// Comparison of runs: matching by tokens, gaps, gates.
 #include "fp8/log/compare.h"
 
 #include <functional>
@@ -8,7 +8,7 @@
 namespace fp8::log {
 namespace {
 
-// Steps 1 to n, `tokens` each, with loss(tokens seen).
+// A run of steps 1 to n with `tokens` each, and the loss as a function of tokens seen.
 Log curve(int n, std::int64_t tokens, const std::function<double(double)>& loss) {
   std::string text;
   for (int i = 1; i <= n; ++i) {
@@ -38,7 +38,7 @@ TEST(Compare, SameTokens) {
   EXPECT_EQ(compare(b, a).gap, -0.25);
 }
 
-TEST(Compare, TheGateLooksBothWays) {
+TEST(Compare, GateIsSymmetric) {
   const Log a = curve(2, 4, [](double) { return 2; }), b = curve(2, 4, [](double) { return 2.5; });
   for (const Comparison& c : {compare(a, b), compare(b, a)}) {
     EXPECT_TRUE(meets(c, 0.5));
@@ -63,7 +63,7 @@ TEST(Compare, OtherBatchSizesAreInterpolated) {
   EXPECT_EQ(c.first_tokens, 3);
 }
 
-TEST(Compare, OnlyWhereBothAre) {
+TEST(Compare, OnlyTheCommonRange) {
   const Log a = curve(8, 4, [](double) { return 1; }), b = curve(3, 4, [](double) { return 1; });
   EXPECT_EQ(compare(a, b).last_tokens, 12);
   const Log one = run_of(step(9, 32, "1.5"));
@@ -74,7 +74,7 @@ TEST(Compare, OnlyWhereBothAre) {
   EXPECT_FALSE(beyond_noise(c));
 }
 
-TEST(Compare, LossesThatAreNotFinite) {
+TEST(Compare, NonFiniteLosses) {
   const Log a = run_of(step(1, 4, "2") + step(2, 8, "2") + step(3, 12, "2") + step(4, 16, "2"));
   const Log one = run_of(step(1, 4, "2") + step(2, 8, "2") + step(3, 12, "3") + step(4, 16, "null"));
   EXPECT_EQ(compare(a, one).gap, 1);
@@ -102,21 +102,21 @@ TEST(Compare, SpeedAndMemory) {
   EXPECT_EQ(r.at("b").as_object().at("memory_peak_bytes").as_double(), 1024);
 }
 
-TEST(Compare, Refused) {
+TEST(Compare, InvalidRunsAreErrors) {
   const Log a = run_of(step(1, 8, "1"), "a.jsonl"), far = run_of(step(1, 16, "1"));
   EXPECT_EQ(compare_complaint(a, far), "no tokens in common: " + a.path + " has 8 to 8, " + far.path + " has 16 to 16");
   const Log uncounted = run_of(R"({"type":"step","step":1,"loss":1})"
                                "\n");
-  EXPECT_EQ(compare_complaint(a, uncounted), uncounted.path + ": does not count tokens, so nothing can be matched");
+  EXPECT_EQ(compare_complaint(a, uncounted), uncounted.path + ": has no token counts, by which runs are compared");
   const Log still = run_of(step(1, 8, "1") + step(2, 8, "1"));
   EXPECT_EQ(compare_complaint(still, a),
-            still.path + ": the count of tokens does not increase, so nothing can be matched");
+            still.path + ": the token count does not increase, so the run cannot be compared");
   const Log lossless = run_of(step(1, 8, "null"));
-  EXPECT_EQ(compare_complaint(a, lossless), lossless.path + ": holds no finite loss to compare");
+  EXPECT_EQ(compare_complaint(a, lossless), lossless.path + ": contains no finite loss to compare");
   const Log empty = run_of(R"({"type":"run"})"
                            "\n");
-  EXPECT_EQ(compare_complaint(empty, a), empty.path + ": holds no steps to compare");
-  // Between the points of the other, but no point of its own.
+  EXPECT_EQ(compare_complaint(empty, a), empty.path + ": contains no steps to compare");
+  // The range is between two points of one run and contains no point of the other.
   const Log gap = run_of(step(1, 4, "1") + step(2, 12, "1"));
   EXPECT_EQ(compare(gap, a).points, 1U);
 }

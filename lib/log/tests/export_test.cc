@@ -1,8 +1,10 @@
-// CSV, TensorBoard's records and Prometheus' text, byte for byte.
+// Exports as CSV, TensorBoard records, Prometheus text and traces, compared byte by byte.
 #include "fp8/log/export.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "run_text.h"
 
@@ -31,7 +33,19 @@ TEST(Csv, EveryMetricOfAnyRun) {
             "run,2,,,,,,,\n");
 }
 
-TEST(Csv, ALongLogComesInPieces) {
+TEST(Csv, NamesAreEscaped) {
+  std::vector<Log> runs = runs_of(run_of(R"({"type":"step","step":1,"tokens":8,"l\u001b[31m":1,"precision":"a\nb\\c"})"
+                                         "\n"));
+  runs[0].name = "x\x1b]0;t\x07\u009b\\,\xff";
+  EXPECT_EQ(gathered([&](const Sink& sink) { write_csv(runs, sink); }),
+            "run,step,tokens,precision,recipe,l\\x1b[31m\n"
+            "\"x\\x1b]0;t\\x07\\u{009b}\\\\,\\xff\",1,8,a\\x0ab\\\\c,,1\n");
+  const std::string text = prometheus(runs);
+  EXPECT_EQ(terminal_safe(text).size() - text.size(),
+            3U * static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')));
+}
+
+TEST(Csv, LongLogIsWrittenInPieces) {
   std::string text;
   for (int i = 1; i <= 5000; ++i) text += step(i, i * 8, "0.25");
   const Log run = run_of(text);
@@ -53,7 +67,7 @@ TEST(Crc32c, KnownValues) {
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
 }
 
-// A record's data, with its framing checked.
+// The data of the next record; checks its framing.
 std::string next_record(std::string_view& file) {
   const auto number = [&](std::size_t at) {
     std::uint32_t v = 0;
@@ -91,7 +105,7 @@ TEST(TensorBoard, Records) {
   EXPECT_TRUE(rest.empty());
 }
 
-// The events of a trace as "phase name begin duration", in their order; names of lines and curves left out.
+// The events of a trace as "phase name begin duration", in order, without thread names and curves.
 std::vector<std::string> events_of(const std::vector<Log>& runs) {
   const json::Value file = json::parse(gathered([&](const Sink& sink) { write_trace(runs, sink); }), "trace");
   std::vector<std::string> all;
@@ -134,12 +148,12 @@ TEST(Trace, StepsSavesEvaluationsRestarts) {
                 "i evaluation 2 5.50 -1.0", "X save 5 2 5.50 4.00", "X fp8 rowwise 2 1.00 5.50"}));
 }
 
-TEST(Trace, NeedsTheTimeOfSteps) {
+TEST(Trace, NeedsStepDurations) {
   const Log run = run_of(step(1, 8, "2"));
   EXPECT_EQ(test::error_of([&] {
               write_trace({&run, 1}, [](std::string_view) {});
             }),
-            run.path + ": does not say how long steps took (step_s), so there is no timeline");
+            run.path + ": has no step durations (step_s), which a timeline needs");
 }
 
 TEST(Prometheus, LastStepOfEachRun) {
@@ -157,7 +171,7 @@ TEST(Prometheus, LastStepOfEachRun) {
             "# HELP fp8_tokens Tokens seen.\n"
             "# TYPE fp8_tokens gauge\n"
             "fp8_tokens{run=\"a\\\"b\"} 16\n"
-            "# HELP fp8_finished Whether the log has ended.\n"
+            "# HELP fp8_finished Whether the log has an end record.\n"
             "# TYPE fp8_finished gauge\n"
             "fp8_finished{run=\"a\\\"b\"} 1\n"
             "fp8_finished{run=\"run\"} 0\n"

@@ -1,4 +1,4 @@
-// Following a log that grows, is cut off, is replaced.
+// Following a log that grows, is truncated, is replaced.
 #include "fp8/log/follow.h"
 
 #include <filesystem>
@@ -17,7 +17,7 @@ void append(const std::string& path, const std::string& text) {
   f.close();
 }
 
-TEST(Follower, WholeLinesAsTheyCome) {
+TEST(Follower, ReadsWholeLines) {
   const test::TemporaryFolder scratch;
   Follower follower(scratch.at("run"), kAll);
   EXPECT_FALSE(follower.poll(0));
@@ -31,7 +31,7 @@ TEST(Follower, WholeLinesAsTheyCome) {
   append(path, step(2, 16, "2").substr(20));
   EXPECT_TRUE(follower.poll(0));
   EXPECT_EQ(follower.run()->find("loss")->values(), (std::vector<double>{3, 2}));
-  // A killed writer, and the run that goes on.
+  // A killed writer, and the resumed run.
   append(path, "{\"type\":\n");
   EXPECT_TRUE(follower.poll(0));
   append(path, "{\"type\":\"run\",\"steps\":9}\n" + step(2, 16, "1"));
@@ -42,7 +42,7 @@ TEST(Follower, WholeLinesAsTheyCome) {
   EXPECT_EQ(test::error_of([&] { follower.poll(0); }), path + ": line 6: expected an object, found array");
 }
 
-TEST(Follower, AnotherLogIsReadFromItsBeginning) {
+TEST(Follower, ReplacedLogIsReadFromItsBeginning) {
   const test::TemporaryFolder scratch;
   const std::string path = scratch.write("a.jsonl", step(1, 8, "3") + step(2, 16, "2"));
   Follower follower(path, kAll);
@@ -50,7 +50,7 @@ TEST(Follower, AnotherLogIsReadFromItsBeginning) {
   test::write_file(path, step(1, 8, "4"));  // shorter
   EXPECT_TRUE(follower.poll(0));
   EXPECT_EQ(follower.run()->find("loss")->values(), (std::vector<double>{4}));
-  test::write_file(path, step(1, 8, "5") + step(2, 16, "6"));  // longer, but not what it was
+  test::write_file(path, step(1, 8, "5") + step(2, 16, "6"));  // longer, with other content
   EXPECT_TRUE(follower.poll(0));
   EXPECT_EQ(follower.run()->find("loss")->values(), (std::vector<double>{5, 6}));
   std::filesystem::rename(scratch.write("b.jsonl", step(1, 8, "5") + step(2, 16, "6") + step(3, 24, "7")), path);
@@ -61,7 +61,7 @@ TEST(Follower, AnotherLogIsReadFromItsBeginning) {
   EXPECT_EQ(follower.run()->steps.size(), 3U);
 }
 
-TEST(Progress, OfTheLastSteps) {
+TEST(Progress, IsOfTheLastSteps) {
   std::string text = R"({"type":"run","steps":200})"
                      "\n";
   for (int i = 1; i <= 100; ++i) {

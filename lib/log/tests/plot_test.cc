@@ -1,4 +1,4 @@
-// Curves, the terminal plot, gnuplot's pictures.
+// Curves, plots in the terminal, plots by gnuplot.
 #include "fp8/log/plot.h"
 
 #include <cmath>
@@ -25,17 +25,17 @@ std::string picture_complaint(const Log& run, const std::string& metric) {
   return test::error_of([&] { (void)picture({&run, 1}, metric); });
 }
 
-TEST(Picture, AnUnknownMetricListsThoseThereAre) {
+TEST(Picture, UnknownMetricListsAvailableOnes) {
   EXPECT_EQ(picture_complaint(run_of(R"({"type":"step","step":1,"loss":2,"lr":1})"
                                      "\n"
                                      R"({"type":"eval","step":1,"loss":2})"
                                      "\n"),
                               "los"),
-            R"(no metric "los"; there are loss, lr, eval_loss)");
+            R"(no metric "los"; available: loss, lr, eval_loss)");
   EXPECT_EQ(picture_complaint(run_of(R"({"type":"run"})"
                                      "\n"),
                               "loss"),
-            R"(no metric "loss"; there are none)");
+            R"(no metric "loss"; available: none)");
 }
 
 TEST(Picture, FewPointsAreKept) {
@@ -49,7 +49,7 @@ TEST(Picture, FewPointsAreKept) {
   EXPECT_TRUE(p.curves[0].smooth.empty());
 }
 
-TEST(Picture, ManyAreThinnedToTheirExtremes) {
+TEST(Picture, ManyPointsAreReducedToExtremes) {
   const Log run = zigzag(10000);
   const Curve curve = picture({&run, 1}, "loss").curves.at(0);
   EXPECT_EQ(curve.raw.size(), 1800U);
@@ -77,7 +77,7 @@ TEST(Picture, Evaluations) {
   EXPECT_EQ(p.curves[0].raw[1].x, 16);
 }
 
-TEST(Picture, StepsWhereTokensAreNotCounted) {
+TEST(Picture, StepsWithoutTokenCounts) {
   const std::vector<Log> runs = runs_of(ramp(2), run_of(R"({"type":"step","step":7,"loss":2})"
                                                         "\n"));
   const Picture p = picture(runs, "loss");
@@ -86,7 +86,7 @@ TEST(Picture, StepsWhereTokensAreNotCounted) {
   EXPECT_EQ(p.curves.at(1).raw[0].x, 7);
 }
 
-TEST(TerminalPlot, ALine) {
+TEST(TerminalPlot, OneCurve) {
   const Log run = ramp(2);
   EXPECT_EQ(terminal_plot(picture({&run, 1}, "loss"), 40, 5, false),
             "loss   ━━ run\n"
@@ -97,7 +97,7 @@ TEST(TerminalPlot, ALine) {
             "     8                         16 tokens\n");
 }
 
-TEST(TerminalPlot, SeveralWithoutColourAreLetters) {
+TEST(TerminalPlot, SeveralCurvesWithoutColourAreLetters) {
   const std::vector<Log> runs = runs_of(ramp(2), run_of(step(1, 8, "3"), "other.jsonl"));
   const std::string text = terminal_plot(picture(runs, "loss"), 60, 8, false);
   EXPECT_EQ(text.substr(0, text.find('\n')), "loss   A run   B other");
@@ -106,20 +106,20 @@ TEST(TerminalPlot, SeveralWithoutColourAreLetters) {
   EXPECT_NE(terminal_plot(picture(runs, "loss"), 60, 8, true).find("\x1b[34m"), std::string::npos);
 }
 
-TEST(TerminalPlot, NothingFiniteIsAnEmptyPlot) {
+TEST(TerminalPlot, NoFiniteValueIsAnEmptyPlot) {
   const Log run = run_of(step(1, 8, "1") + step(1, 8, "null"));
   const std::string text = terminal_plot(picture({&run, 1}, "loss"), 40, 5, false);
   EXPECT_NE(text.find("┤\n"), std::string::npos);
 }
 
-TEST(Image, OfAName) {
+TEST(Image, FormatByExtension) {
   EXPECT_EQ(image_of("a.svg"), Image::svg);
   EXPECT_EQ(image_of("a.png"), Image::png);
   EXPECT_THROW((void)image_of("a.pdf"), Error);
   EXPECT_THROW((void)image_of("svg"), Error);
 }
 
-TEST(Gnuplot, DrawsWhateverTheNames) {
+TEST(Gnuplot, DrawsWithSpecialCharactersInNames) {
   const test::TemporaryFolder scratch;
   std::vector<Log> runs =
       runs_of(zigzag(200), ramp(3), run_of(step(1, 8, "null") + step(2, 16, "2") + step(3, 24, "null")));
@@ -139,7 +139,29 @@ TEST(Gnuplot, DrawsWhateverTheNames) {
   EXPECT_FALSE(std::filesystem::exists(scratch.at("x")));
 }
 
-TEST(Gnuplot, AFieldsNameIsNoScript) {
+// Names of runs and of the metric are drawn literally, except that control characters are escaped.
+TEST(Gnuplot, LabelsAreDrawnLiterally) {
+  const std::vector<std::string> labels = {"lr-1e-3", "a.5_b{2}^3", "50% @x #y; $z", "it's \"so\"", "\\055\\n\\",
+                                           "''",      "[1]:2,3/4",  "`id`",          "caf\u00e9 7", "\\"};
+  const test::TemporaryFolder scratch;
+  for (const std::string& label : labels) {
+    Picture p;
+    p.metric = label;
+    p.curves.push_back({.name = label, .raw = {{1, 2}, {2, 3}}, .smooth = {}});
+    const std::string svg = scratch.write("a.svg", "");
+    gnuplot_plot(p, Image::svg, svg);
+    const std::string text = read_text_file(svg, 1 << 20), drawn = "<text>" + label + "</text>";
+    EXPECT_NE(text.find(drawn), text.rfind(drawn)) << label;  // in the axis label and in the legend
+  }
+  Picture p;
+  p.metric = "loss";
+  p.curves.push_back({.name = "a\n1\x1b[31m", .raw = {{1, 2}, {2, 3}}, .smooth = {}});
+  const std::string svg = scratch.write("a.svg", "");
+  gnuplot_plot(p, Image::svg, svg);
+  EXPECT_NE(read_text_file(svg, 1 << 20).find("<text>a\\x0a1\\x1b[31m</text>"), std::string::npos);
+}
+
+TEST(Gnuplot, FieldNameIsNotExecuted) {
   const test::TemporaryFolder scratch;
   const Log run = run_of(R"({"type":"step","step":1,"loss'\nset output 'x":2})"
                          "\n");

@@ -1,4 +1,4 @@
-// Reading logs: columns, resumed and torn logs, what is refused.
+// Reading logs: columns, resumed runs, incomplete lines, errors.
 #include <cmath>
 #include <random>
 #include <sstream>
@@ -50,7 +50,7 @@ TEST(ReadRun, Columns) {
   EXPECT_EQ(run.reason, "done");
 }
 
-TEST(ReadRun, KeepsOnlyWhatIsWanted) {
+TEST(ReadRun, KeepsOnlyWantedFields) {
   const test::TemporaryFolder scratch;
   const std::string path = scratch.write("a.jsonl", R"({"type":"step","step":1,"loss":2,"lr":3})"
                                                     "\n");
@@ -74,7 +74,7 @@ TEST(ReadRun, MembersInAnotherOrder) {
   EXPECT_TRUE(std::isnan((*run.find("a"))[2]));
 }
 
-TEST(ReadRun, AStepNotAboveTheLastReplacesAllFromThere) {
+TEST(ReadRun, RepeatedStepReplacesLaterRecords) {
   const Log run = run_of(step(1, 8, "3") + step(2, 16, "2") +
                          R"({"type":"checkpoint","step":2})"
                          "\n" +
@@ -99,7 +99,7 @@ TEST(ReadRun, AStepNotAboveTheLastReplacesAllFromThere) {
 }
 
 TEST(ReadRun, RestartsAreCountedOnce) {
-  // Without a run record; with one and nothing repeated; one that did not reach a step.
+  // Restarts without a run record; with one but no repeated step; with one that no step follows.
   EXPECT_EQ(run_of(step(1, 8, "3") + step(2, 16, "2") + step(2, 16, "2")).restarts, (Steps{2}));
   EXPECT_EQ(run_of(R"({"type":"run"})"
                    "\n" +
@@ -118,7 +118,7 @@ TEST(ReadRun, RestartsAreCountedOnce) {
             Steps{});
 }
 
-TEST(ReadRun, StartingOverReplacesEverything) {
+TEST(ReadRun, RestartAtStepOneReplacesEverything) {
   const Log run = run_of(step(1, 8, "3") + step(2, 16, "2") + step(0, 4, "7"));
   EXPECT_EQ(run.steps.values(), (Steps{0}));
   EXPECT_EQ(run.find("loss")->values(), (std::vector<double>{7}));
@@ -145,7 +145,7 @@ TEST(ReadRun, Phases) {
   EXPECT_EQ(from_run.planned_steps, 9);
 }
 
-TEST(ReadRun, ATornLineIsIgnoredWhereAWriterWasKilled) {
+TEST(ReadRun, IncompleteLineOfKilledWriterIsIgnored) {
   EXPECT_EQ(run_of(step(1, 8, "3") + R"({"type":"step","st)").steps.values(), (Steps{1}));
   EXPECT_EQ(run_of(step(1, 8, "3") +
                    R"({"type":"st)"
@@ -158,7 +158,7 @@ TEST(ReadRun, ATornLineIsIgnoredWhereAWriterWasKilled) {
   const std::string glued = step(1, 8, "3") + step(2, 16, "2") + R"({"type":"step","st)" + R"({"type":"run","steps":9)";
   EXPECT_EQ(run_of(glued + "}\n" + step(2, 16, "1")).steps.values(), (Steps{1, 2}));
   EXPECT_EQ(run_of(glued + "}\n").planned_steps, 9);
-  EXPECT_EQ(run_of(glued).steps.values(), (Steps{1, 2})) << "torn twice, the last time at the end";
+  EXPECT_EQ(run_of(glued).steps.values(), (Steps{1, 2})) << "two incomplete lines, one of them the last";
   EXPECT_EQ(complaint(glued + "\n" + step(2, 16, "1")).substr(0, 7), "line 3 ");
   EXPECT_EQ(complaint(step(1, 8, "3") +
                       R"({"type":"st)"
@@ -168,33 +168,33 @@ TEST(ReadRun, ATornLineIsIgnoredWhereAWriterWasKilled) {
             "line 2 ");
 }
 
-TEST(ReadRun, NothingToRead) {
-  EXPECT_EQ(complaint(""), "holds no record of a run");
+TEST(ReadRun, LogWithoutRecords) {
+  EXPECT_EQ(complaint(""), "contains no record of a run");
   EXPECT_EQ(complaint(R"({"text":"a document"})"
                       "\n"),
-            "holds no record of a run");
+            "contains no record of a run");
   EXPECT_EQ(complaint(R"({"type":"tokens","path":"x"})"
                       "\n"),
-            "holds no record of a run");
+            "contains no record of a run");
   EXPECT_TRUE(run_of(R"({"type":"run"})"
                      "\n")
                   .steps.empty());
 }
 
-TEST(ReadRun, Refused) {
+TEST(ReadRun, InvalidRecordsAreErrors) {
   EXPECT_EQ(complaint("[1]\n"), "line 1: expected an object, found array");
   EXPECT_EQ(complaint(step(1, 8, "3") + R"({"type":"step"})"
                                         "\n"),
             R"(line 2: "step" is missing)");
   EXPECT_EQ(complaint(R"({"type":"step","step":1.5})"
                       "\n"),
-            R"(line 1: "step" is no count)");
+            R"(line 1: "step" is not a count)");
   EXPECT_EQ(complaint(R"({"type":"step","step":-1})"
                       "\n"),
-            R"(line 1: "step" is no count)");
+            R"(line 1: "step" is not a count)");
   EXPECT_EQ(complaint(R"({"type":"step","step":1,"tokens":"8"})"
                       "\n"),
-            R"(line 1: "tokens" is no count)");
+            R"(line 1: "tokens" is not a count)");
   EXPECT_EQ(complaint(R"({"type":"step","step":18446744073709551615})"
                       "\n"),
             "line 1: integer out of range");
@@ -204,7 +204,7 @@ TEST(ReadRun, Refused) {
   EXPECT_EQ(complaint(many + "}\n"), "line 1: more than 1000 metrics");
 }
 
-TEST(ReadRun, Places) {
+TEST(ReadRun, FolderFileAndErrors) {
   const test::TemporaryFolder scratch;
   const std::string file = scratch.write("a/log.jsonl", step(1, 8, "3"));
   const std::string folder = scratch.at("a");
@@ -213,11 +213,11 @@ TEST(ReadRun, Places) {
   EXPECT_EQ(read_run(file, {}).name, "a");
   EXPECT_EQ(read_run(file, {}).path, file);
   std::filesystem::create_directory(scratch.at("b"));
-  EXPECT_EQ(test::error_of([&] { (void)read_run(scratch.at("b"), {}); }), scratch.at("b") + ": holds no log.jsonl");
+  EXPECT_EQ(test::error_of([&] { (void)read_run(scratch.at("b"), {}); }), scratch.at("b") + ": contains no log.jsonl");
   EXPECT_THROW((void)read_run(scratch.at("gone"), {}), Error);
 }
 
-// A log of `n` lines as they may come: steps that look alike, steps with other members or in odd notation, resumptions,
+// A random log of `n` lines: steps with the same members, steps with other members or unusual notation, resumed runs,
 // other records.
 std::string odd_log(std::uint64_t seed, int n) {
   std::mt19937_64 random(seed);
@@ -254,7 +254,7 @@ std::string odd_log(std::uint64_t seed, int n) {
   return text;
 }
 
-// All that a run holds, as text that shows every bit.
+// All data of a run as text with exact values.
 std::string everything(const Log& run) {
   std::ostringstream out;
   out << std::hexfloat;
@@ -274,8 +274,9 @@ std::string everything(const Log& run) {
   return out.str();
 }
 
-// The scanner and the parser read the same: a nested member, which keeps nothing, sends every line to the parser.
-TEST(ReadRun, FastAndStrictAgree) {
+// The fast path and the parser give the same result: a nested member, which is ignored, forces the parser on every
+// line.
+TEST(ReadRun, FastPathAndParserAgree) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const std::string text = odd_log(seed, 300);
     std::string strict;
@@ -292,8 +293,8 @@ TEST(ReadRun, FastAndStrictAgree) {
   }
 }
 
-// However a log is cut into pieces, and whatever is kept in memory.
-TEST(ReadRun, PiecesDoNotShow) {
+// The result depends neither on the division into pieces nor on the memory limit.
+TEST(ReadRun, ResultIsIndependentOfPieces) {
   const test::TemporaryFolder scratch;
   const std::string text = odd_log(99, 30000);
   ASSERT_GT(text.size(), std::size_t{3} << 20U);
@@ -304,7 +305,7 @@ TEST(ReadRun, PiecesDoNotShow) {
   EXPECT_EQ(everything(read_run(path, spilled)), whole);
 }
 
-TEST(ReadRun, TheFirstFaultOfALongLogIsNamed) {
+TEST(ReadRun, FirstErrorOfALongLogIsReported) {
   const test::TemporaryFolder scratch;
   std::string text;
   for (int i = 1; i <= 40000; ++i) text += step(i, 8 * i, "1");
@@ -318,7 +319,7 @@ TEST(ReadRun, TheFirstFaultOfALongLogIsNamed) {
   EXPECT_EQ(test::error_of([] { (void)read_run("/dev/zero", {}); }), "/dev/zero: line 1: longer than 67108864 bytes");
 }
 
-TEST(RunName, IsTheLastPart) {
+TEST(RunName, IsTheLastPathComponent) {
   EXPECT_EQ(run_name("runs/fp8"), "fp8");
   EXPECT_EQ(run_name("runs/fp8//"), "fp8");
   EXPECT_EQ(run_name("runs/fp8.jsonl"), "fp8");
@@ -328,7 +329,7 @@ TEST(RunName, IsTheLastPart) {
   EXPECT_EQ(run_name("/"), "/");
 }
 
-TEST(RunNames, AreThePathsWhereTheLastPartIsAnothersToo) {
+TEST(RunNames, ArePathsForEqualNames) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(run_names(Names{"a/run", "b/fp8.jsonl"}), (Names{"run", "fp8"}));
   EXPECT_EQ(run_names(Names{"a/run", "b/run", "c/fp8"}), (Names{"a/run", "b/run", "fp8"}));

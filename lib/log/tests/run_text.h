@@ -1,4 +1,4 @@
-/// Logs written in a test, read from a temporary file.
+/// Helpers that read logs given as text through a temporary file.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace fp8::log {
 
-/// A run; inside a test, `Run` is GoogleTest's.
+/// Alias of Run, since `Run` inside a test is a member of GoogleTest.
 using Log = Run;
 
-/// The run of a log's text, with every field.
+/// Reads the text of a log with every field.
 inline Run run_of(const std::string& text, const std::string& name = "run.jsonl") {
   const test::TemporaryFolder scratch;
   return read_run(scratch.write(name, text), {.all = true, .metrics = {}});
 }
 
-/// Several runs; they are moved, not copied.
+/// A vector of runs, which cannot be copied.
 template <typename... Runs>
 std::vector<Log> runs_of(Runs... runs) {
   std::vector<Log> all;
@@ -25,7 +25,7 @@ std::vector<Log> runs_of(Runs... runs) {
   return all;
 }
 
-/// What is wrong, behind the path; "no error" when nothing is.
+/// The error of read_run() without the path; "no error" on success.
 inline std::string complaint(const std::string& text) {
   const test::TemporaryFolder scratch;
   const std::string path = scratch.write("x.jsonl", text);
@@ -35,7 +35,7 @@ inline std::string complaint(const std::string& text) {
   return message.substr(path.size() + 2);
 }
 
-/// A step record of few fields.
+/// A step record with number, tokens and loss.
 inline std::string step(std::int64_t number, std::int64_t tokens, const std::string& loss) {
   return R"({"type":"step","step":)" + std::to_string(number) + R"(,"tokens":)" + std::to_string(tokens) +
          R"(,"loss":)" + loss + "}\n";

@@ -1,4 +1,4 @@
-// Series that are longer than the memory they may take, and exact quantiles of them.
+// Series longer than their memory limit, and exact quantiles of them.
 #include "fp8/log/series.h"
 
 #include <cmath>
@@ -11,8 +11,8 @@
 namespace fp8::log {
 namespace {
 
-// Appends and cuts like a log that is resumed, beside a vector.
-TEST(Series, IsAVectorWhateverTheMemory) {
+// Compares a series with a vector under the appends and truncations of resumed runs.
+TEST(Series, MatchesAVectorForEveryMemoryLimit) {
   for (const std::size_t memory : {std::size_t{0}, 3 * kBlock * 8, std::size_t{1} << 30U}) {
     std::mt19937_64 random(5);
     const auto room = std::make_shared<Room>(memory);
@@ -46,7 +46,7 @@ TEST(Series, IsAVectorWhateverTheMemory) {
   }
 }
 
-TEST(Series, ATemporaryFolderThatIsMissingIsNamed) {
+TEST(Series, MissingTemporaryFolderIsReported) {
   const test::TemporaryFolder scratch;
   ASSERT_EQ(::setenv("TMPDIR", scratch.at("gone").c_str(), 1), 0);
   Series<double> values(std::make_shared<Room>(0));
@@ -60,8 +60,8 @@ TEST(Series, ATemporaryFolderThatIsMissingIsNamed) {
   EXPECT_EQ(even.back(), 1.5);
 }
 
-// Many values take the other way to the same quantile: by counting.
-TEST(Quantile, OfManyIsExact) {
+// Quantiles of many values are computed by counting and must be the same.
+TEST(Quantile, IsExactForManyValues) {
   std::mt19937_64 random(6);
   for (const int kind : {0, 1, 2}) {
     std::vector<double> values;

@@ -1,4 +1,4 @@
-// Statistics and summaries on numbers that are exact.
+// Statistics and summaries of exact numbers.
 #include "fp8/log/summary.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-TEST(Statistics, LeaveOutWhatIsNotFinite) {
+TEST(Statistics, SkipNonFiniteValues) {
   const std::vector<double> values = {4, kNan, 1, 3, std::numeric_limits<double>::infinity(), 2};
   EXPECT_EQ(mean(values), 2.5);
   EXPECT_EQ(quantile(values, 0.5), 2.5);
@@ -32,9 +32,9 @@ TEST(Statistics, LeaveOutWhatIsNotFinite) {
 TEST(Statistics, StandardError) {
   EXPECT_EQ(standard_error(std::vector<double>{1}), std::nullopt);
   EXPECT_EQ(standard_error(std::vector<double>{2, 2, 2}), 0);
-  // Two values: the lag is one, its weight a half: (1 - 1/2) / 1.
+  // Two values: lag 1 with weight 1/2: (1 - 1/2) / 1.
   EXPECT_DOUBLE_EQ(standard_error(std::vector<double>{1, 3}).value(), std::sqrt(0.5));
-  // Values that come in blocks say less than as many that alternate.
+  // Correlated values have a larger standard error than alternating ones.
   std::vector<double> blocks, alternating;
   for (int i = 0; i < 64; ++i) {
     blocks.push_back(i / 8 % 2);
@@ -52,12 +52,12 @@ TEST(Summary, LastPart) {
   EXPECT_EQ(last_part(1000), 100U);
 }
 
-TEST(Summary, OfARun) {
+TEST(Summary, Fields) {
   const auto line = [](int n, double loss, int rate, bool skipped) {
     return R"({"type":"step","step":)" + std::to_string(n) + R"(,"tokens":)" + std::to_string(8 * n) + R"(,"loss":)" +
            std::to_string(loss) + R"(,"step_s":0.5,"data_wait_s":0.125,"tokens_per_s":)" + std::to_string(rate) +
-           R"(,"memory_peak_bytes":)" + std::to_string(1000 - n) + R"(,"fp8_flop_share":0.5,"skipped":)" +
-           (skipped ? "true" : "false") +
+           R"(,"memory_peak_bytes":)" + std::to_string(1000 - n) +
+           R"(,"fp8_flop_share":0.5,"fp8_flop_share_total":0.25,"skipped":)" + (skipped ? "true" : "false") +
            R"(,"precision":"fp8","recipe":"rowwise","emulated":true})"
            "\n";
   };
@@ -81,6 +81,7 @@ TEST(Summary, OfARun) {
   EXPECT_EQ(s.data_wait_share, 0.25);
   EXPECT_EQ(s.memory_peak_bytes, 999);
   EXPECT_EQ(s.fp8_flop_share, 0.5);
+  EXPECT_EQ(s.fp8_flop_share_total, 0.25);
   EXPECT_EQ(s.precision, "fp8");
   EXPECT_EQ(s.recipe, "rowwise");
   EXPECT_EQ(s.emulated, true);
@@ -88,13 +89,13 @@ TEST(Summary, OfARun) {
   EXPECT_FALSE(s.finished);
 }
 
-TEST(Summary, WhatIsMissingIsNull) {
+TEST(Summary, MissingValuesAreNull) {
   const json::Value value = record(summarize(run_of(step(1, 8, "null"))));
   const json::Object& r = value.as_object();
   EXPECT_EQ(r.at("type").as_string(), "summary");
   for (const char* key : {"final_loss", "best_loss", "mean_loss_last", "eval_loss", "tokens_per_s", "tokens_per_s_p10",
-                          "tokens_per_s_p90", "data_wait_share", "memory_peak_bytes", "fp8_flop_share", "precision",
-                          "recipe", "emulated", "reason", "planned_steps"}) {
+                          "tokens_per_s_p90", "data_wait_share", "memory_peak_bytes", "fp8_flop_share",
+                          "fp8_flop_share_total", "precision", "recipe", "emulated", "reason", "planned_steps"}) {
     EXPECT_TRUE(r.at(key).is_null()) << key;
   }
   EXPECT_EQ(r.at("steps").as_int(), 1);
@@ -102,7 +103,7 @@ TEST(Summary, WhatIsMissingIsNull) {
   EXPECT_FALSE(r.at("finished").as_bool());
 }
 
-TEST(Summary, ARunThatHasNotBegun) {
+TEST(Summary, RunWithoutSteps) {
   const Summary s = summarize(run_of(R"({"type":"run","precision":"bf16"})"
                                      "\n"));
   EXPECT_EQ(s.steps, 0);

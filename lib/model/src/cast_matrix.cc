@@ -1,5 +1,5 @@
-// Casts of one matrix in two passes over pieces of its rows: largest magnitudes first, then codes and what they lose.
-// Loops beside those of quant stay on one thread: the disk is slower.
+// Casts of one matrix in two passes over pieces of its rows: amaxes first, then codes and losses. Loops outside quant
+// are single-threaded: the disk is slower.
 #include "cast_matrix.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::vector<float> amaxes(const StoredMatrix& x) {
   return amax;
 }
 
-// Codes of a piece, with one scale or each row's own.
+// Codes of a piece, with one scale or one per row.
 quant::CastCounts cast_piece(const View& x, DType format, std::span<const float> scales, const View& codes) {
   quant::CastCounts counts;
   if (scales.size() == 1) {
@@ -62,7 +62,7 @@ void scale_rows(std::span<float> values, std::int64_t rows, std::span<const floa
   }
 }
 
-// Adds the sums of a piece: x as it was, y as its codes say.
+// Adds the sums of a piece: x before the cast, y after it.
 void add_sums(std::span<const float> x, std::span<const float> y, std::int64_t rows, CastResult& result) {
   const std::int64_t cols = static_cast<std::int64_t>(x.size()) / rows;
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -80,7 +80,7 @@ void add_sums(std::span<const float> x, std::span<const float> y, std::int64_t r
   }
 }
 
-// The scales of rows [begin, begin + rows): all there is, or their own.
+// The scales of rows [begin, begin + rows): the single one, or one per row.
 std::span<const float> scales_of(std::span<const float> scales, std::int64_t begin, std::int64_t rows) {
   return scales.size() == 1 ? scales : scales.subspan(to_size(begin), to_size(rows));
 }
@@ -129,7 +129,7 @@ void uncast_matrix(const StoredMatrix& codes, std::span<const float> inverse_sca
     const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
     if (bad != values.end()) {
       throw Error(codes.name + ": row " + std::to_string(begin + (bad - values.begin()) / codes.cols) +
-                  " is not finite once its codes are multiplied by their scale");
+                  " is not finite after multiplication by the scale");
     }
     out.resize(values.size() * dtype::size_of(type));
     dtype::from_floats(values, type, out.data());

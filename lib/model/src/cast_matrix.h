@@ -1,5 +1,5 @@
-/// One matrix to FP8 codes and back, in pieces of rows that a caller reads and writes: no files here. Private to this
-/// crate.
+/// Casts one matrix to FP8 codes and back, in pieces of rows that the caller reads and writes; no file access here.
+/// Private to this crate.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace fp8::model {
 
 /// Reads rows [begin, end) as stored into `out` of exactly their bytes.
 using ReadRows = std::function<void(std::int64_t begin, std::int64_t end, std::span<std::byte> out)>;
-/// Takes the next bytes in storage order.
+/// Writes the next bytes in storage order.
 using WriteBytes = std::function<void(std::span<const std::byte> bytes)>;
 
 /// A matrix that is read piece by piece.
@@ -26,11 +26,11 @@ struct StoredMatrix {
   std::string name;                        ///< for errors: path and dataset
   std::int64_t rows = 0;                   ///< first extent, [out]
   std::int64_t cols = 0;                   ///< second extent, [in]
-  dtype::DType dtype = dtype::DType::f32;  ///< f32 or bf16; of codes e4m3 or e5m2
-  ReadRows read;                           ///< its rows
+  dtype::DType dtype = dtype::DType::f32;  ///< f32 or bf16; e4m3 or e5m2 for codes
+  ReadRows read;                           ///< reads its rows
 };
 
-/// Calls visit(first row, number of rows, their bytes) for pieces that cover the matrix; the bytes may be changed.
+/// Calls visit(first row, number of rows, their bytes) for pieces that cover the matrix; visit may modify the bytes.
 template <class Visit>
 void for_pieces(const StoredMatrix& m, const Visit& visit) {
   const std::int64_t step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, m.cols));
@@ -46,24 +46,24 @@ void for_pieces(const StoredMatrix& m, const Visit& visit) {
 /// How a matrix is cast.
 struct CastRule {
   dtype::DType format = dtype::DType::e4m3;                 ///< e4m3 or e5m2
-  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, or vector: a scale for each row
+  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, or row: one scale per row
   bool power_of_2 = false;                                  ///< scales rounded down to powers of two
 };
 
-/// What a cast gave beside the codes.
+/// Results of a cast besides the codes.
 struct CastResult {
-  std::vector<float> inverse_scales;  ///< what codes are multiplied by: one, or one for each row
+  std::vector<float> inverse_scales;  ///< factors of the codes: one, or one per row
   quant::CastCounts counts;           ///< of all elements
   double signal = 0;                  ///< sum of x^2
   double noise = 0;                   ///< sum of (x - code times inverse scale)^2
 };
 
-/// Reads the matrix twice, in pieces, and gives its codes to `write` in the second pass. Throws Error that names the
+/// Reads the matrix twice, in pieces, and passes its codes to `write` in the second pass. Throws Error that names the
 /// matrix when an element is not finite. Deterministic, independent of the number of threads.
 CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write);
 
-/// Gives codes times `inverse_scales` (one, or one for each row), multiplied in f32 and rounded to `type` (f32 or
-/// bf16), to `write`. Throws Error that names the matrix when a product is not finite.
+/// Passes codes times `inverse_scales` (one, or one per row), multiplied in f32 and rounded to `type` (f32 or bf16), to
+/// `write`. Throws Error that names the matrix when a result is not finite.
 void uncast_matrix(const StoredMatrix& codes, std::span<const float> inverse_scales, dtype::DType type,
                    const WriteBytes& write);
 

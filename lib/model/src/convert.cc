@@ -1,4 +1,4 @@
-// Conversion: names and shapes are checked first, then tensors stream from the source into one checkpoint.
+// Conversion: names and shapes are checked first, then tensors are copied from the source into one checkpoint.
 #include "fp8/model/convert.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/text.h"
 #include "fp8/ckpt/writer.h"
 #include "output.h"
 #include "source.h"
@@ -33,7 +34,7 @@ std::string some_of(const std::vector<std::string>& names) {
   return out;
 }
 
-// Throws unless `find` gives exactly the tensors of `table`; `names` are all there are.
+// Throws unless `find` returns exactly the tensors of `table`; `names` are all existing names.
 template <class Find>
 void check_tensors(const std::string& path, const std::vector<Parameter>& table, const std::vector<std::string>& names,
                    const Find& find) {
@@ -55,23 +56,23 @@ void check_tensors(const std::string& path, const std::vector<Parameter>& table,
   const auto add = [&](const char* what, const std::vector<std::string>& list) {
     if (!list.empty()) problem += (problem.empty() ? "" : "; ") + std::string(what) + some_of(list);
   };
-  add("tensors that its configuration asks for are missing: ", missing);
-  add("tensors of another shape: ", wrong);
-  add("tensors that are no part of the model: ", extra);
+  add("missing tensors: ", missing);
+  add("tensors of the wrong shape: ", wrong);
+  add("unexpected tensors: ", extra);
   if (!problem.empty()) throw Error(path + ": " + problem);
 }
 
-// Buffers that old releases of transformers saved; they follow from the configuration.
+// Buffers that old releases of transformers saved; they are computed from the configuration.
 bool is_derived(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 std::int64_t rows_of(const std::vector<std::int64_t>& shape) { return shape.empty() ? 1 : shape.front(); }
 
 std::int64_t cols_of(const std::vector<std::int64_t>& shape) { return shape.size() < 2 ? 1 : shape[1]; }
 
-// Rows that pass through memory at a time.
+// Rows per piece.
 std::int64_t piece_rows(std::int64_t cols) { return std::max<std::int64_t>(1, kPieceElements / cols); }
 
-// Some folders of tied models hold the head as well: it must be the embedding.
+// Some folders of tied models also store the head: it must equal the embedding.
 void check_tied_head(const Source& source) {
   const SourceTensor* head = source.find(kHead);
   const SourceTensor* embedding = source.find(kEmbedding);
@@ -91,7 +92,7 @@ void check_tied_head(const Source& source) {
   }
 }
 
-// The names that must be the model's: all but what may be dropped.
+// The names that must match the model: all except droppable ones.
 std::vector<std::string> needed_names(const Source& source) {
   std::vector<std::string> names;
   const SourceTensor* embedding = source.find(kEmbedding);
@@ -103,7 +104,7 @@ std::vector<std::string> needed_names(const Source& source) {
   return names;
 }
 
-// Whether weights can be made of such elements.
+// Throws unless weights can be converted from the tensor's format.
 void check_format(const Source& source, const SourceTensor& t) {
   using dtype::DType;
   if (t.format == DType::f32 || t.format == DType::bf16 || t.format == DType::f16) return;
@@ -113,7 +114,7 @@ void check_format(const Source& source, const SourceTensor& t) {
 void check_source(const Source& source, const std::vector<Parameter>& table, const ConvertOptions& options) {
   if (const ckpt::Checkpoint* c = source.checkpoint()) {
     if (c->kind() == ckpt::Kind::quantized) {
-      throw Error(source.path() + ": quantized; undo it first: fp8-quantize " + source.path() +
+      throw Error(source.path() + ": quantized; dequantize it first: fp8-quantize " + source.path() +
                   " --dequantize -o model.h5");
     }
     if (c->world() > 1 && !options.merge) {
@@ -159,7 +160,7 @@ void copy_weight(const Source& source, const Parameter& p, dtype::DType type, ck
   writer.end_tensor();
 }
 
-// Names of what a training checkpoint holds beside the weights and is kept.
+// Names of the other tensors that a training checkpoint keeps.
 std::vector<std::string> state_names(const Source& source, bool training) {
   std::vector<std::string> names;
   if (!training) return names;
@@ -170,12 +171,14 @@ std::vector<std::string> state_names(const Source& source, bool training) {
 }
 
 json::Value output_config(const Source& source, const std::vector<Parameter>& table, const ConvertOptions& options) {
-  // The embedding, the largest tensor as a rule, speaks for all.
+  // The embedding, usually the largest tensor, determines the dtype of the configuration.
   return config_with_dtype(source.config(), output_type(*source.find(table.front().name), options));
 }
 
-void write_output(const Source& source, const std::string& output, const std::vector<Parameter>& table, bool training,
-                  const ConvertOptions& options) {
+// Returns the tensors of the output with forbidden values.
+std::vector<std::string> write_output(const Source& source, const std::string& output,
+                                      const std::vector<Parameter>& table, bool training,
+                                      const ConvertOptions& options) {
   const std::vector<std::string> state = state_names(source, training);
   const ckpt::Checkpoint* checkpoint = source.checkpoint();
   const std::size_t count = table.size() + state.size();
@@ -184,7 +187,8 @@ void write_output(const Source& source, const std::string& output, const std::ve
   writer.document("provenance",
                   with_origin(checkpoint != nullptr ? checkpoint->provenance() : json::Value(), options.origin));
   if (training) writer.document("train", checkpoint->train());
-  if (const std::optional<std::string> tokenizer = source.tokenizer()) writer.tokenizer(*tokenizer);
+  if (checkpoint != nullptr) ckpt::copy_tokenizer(*checkpoint, writer);
+  if (const std::optional<std::string> tokenizer = source.folder_tokenizer()) writer.tokenizer(*tokenizer);
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (options.progress) options.progress(table[i].name, i, count);
     copy_weight(source, table[i], output_type(*source.find(table[i].name), options), writer);
@@ -194,7 +198,9 @@ void write_output(const Source& source, const std::string& output, const std::ve
     ckpt::copy_tensor(*checkpoint, state[i], writer);
   }
   if (checkpoint != nullptr) ckpt::copy_unknown(*checkpoint, writer);
-  writer.commit();
+  std::vector<std::string> invalid;
+  writer.commit([&](const std::string& reason) { invalid.push_back(reason); });
+  return invalid;
 }
 
 // Bytes of all tensors that will be written.
@@ -246,10 +252,10 @@ void take_fates(const ckpt::Checkpoint& checkpoint, std::vector<Parameter>& tabl
     const ckpt::TensorMeta* meta = checkpoint.find(std::string(ckpt::kWeights) + p.name);
     if (meta == nullptr || meta->fate.empty()) continue;
     if (meta->fate != "fp8" && meta->fate != "bf16") {
-      throw Error(checkpoint.path() + ": /" + meta->name + ": unknown fate \"" + meta->fate + "\"");
+      throw Error(checkpoint.path() + ": /" + meta->name + ": unknown precision \"" + excerpt(meta->fate) + "\"");
     }
     if (meta->fate == "fp8" && !(p.matmul() && aligned(p.shape))) {
-      throw Error(checkpoint.path() + ": /" + meta->name + ": its fate is fp8, but it cannot be");
+      throw Error(checkpoint.path() + ": /" + meta->name + ": its precision is fp8, but it cannot be");
     }
     p.fp8 = meta->fate == "fp8";
     p.reason = p.fp8 ? "" : meta->reason;
@@ -272,8 +278,8 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
   report.bytes = output_bytes(source, table, training, options);
   check_output(output, options.force);
   ckpt::check_space(parent_directory(output), report.bytes);
-  if (source.checkpoint() != nullptr) source.checkpoint()->verify();  // what is damaged would get a digest that fits
-  if (!options.dry_run) write_output(source, output, table, training, options);
+  if (source.checkpoint() != nullptr) source.checkpoint()->verify();  // damaged data would get a valid digest
+  if (!options.dry_run) report.invalid = write_output(source, output, table, training, options);
   return report;
 }
 

@@ -1,4 +1,4 @@
-// The decoder's passes: which unit is computed when, what is kept, and when weights come and gradients go.
+// The decoder's passes: the order of units, saved activations, and when weights are unsharded and gradients complete.
 #include "fp8/model/decoder.h"
 
 #include <algorithm>
@@ -15,9 +15,10 @@ namespace {
 using dtype::DType;
 using tensor::take;
 
-constexpr std::int64_t kHeadBlockBytes = 64 << 20;  // of logits: fewer passes over the head's weight and gradient
+// Bytes of logits per block; larger blocks mean fewer passes over the head's weight and gradient.
+constexpr std::int64_t kHeadBlockBytes = 64 << 20;
 
-// One micro-batch on its way through the model.
+// State of one micro-batch during a pass.
 struct MicroBatch {
   const Context& ctx;
   LayerEnvironment env;
@@ -56,7 +57,7 @@ struct MicroBatch {
     weights.release(0);
   }
 
-  void forward_layer(int unit, const View& x, const Kept& kept, const View& out) {
+  void forward_layer(int unit, const View& x, const SavedActivations& kept, const View& out) {
     const device::Scope scope(*ctx.arena);
     const UnitWeights w = weights.acquire(ctx, unit, Pass::forward);
     weights.prefetch(unit + 1);
@@ -64,11 +65,11 @@ struct MicroBatch {
     weights.release(unit);
   }
 
-  // All layers with nothing kept: x is overwritten layer by layer.
+  // All layers without saved activations: x is overwritten layer by layer.
   void forward_layers(const View& x) {
     for (int unit = 1; unit < head_unit; ++unit) {
       const device::Scope scope(*ctx.arena);
-      const Kept kept = take_kept(ctx, env, true);
+      const SavedActivations kept = allocate_saved(ctx, env, true);
       forward_layer(unit, x, kept, x);
     }
   }
@@ -84,7 +85,7 @@ struct MicroBatch {
     }
   }
 
-  // The head's weights may live in another unit than the final norm (tied).
+  // The head's weights may be in another unit than the final norm (tied).
   const linear::Weight& head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const {
     return head_home == head_unit ? norm_unit.of(head_slot) : home.of(head_slot);
   }
@@ -115,11 +116,11 @@ struct MicroBatch {
 
   // Loss and its gradient: dres [M, C] receives the gradient of x, the head's input.
   void head_forward_backward(const View& x, const View& losses, float gradient_scale, const View& dres);
-  void backward_layer(int unit, const View& x, Kept kept, const View& dres, Recompute recompute);
+  void backward_layer(int unit, const View& x, SavedActivations kept, const View& dres, Recompute recompute);
   void backward_embedding(const View& dres);
 };
 
-// Norm weights, biases and the untied embedding are added to by their ops: they begin at zero.
+// The ops add to the gradients of norm weights, biases and the untied embedding, so these start at zero.
 void clear_accumulated(const Context& ctx, const UnitGradients& g, std::initializer_list<Slot> slots) {
   if (g.accumulate || ctx.dry) return;
   for (const Slot s : slots) {
@@ -149,16 +150,16 @@ void MicroBatch::head_forward_backward(const View& x, const View& losses, float 
   weights.gradients_done(head_unit);
 }
 
-void MicroBatch::backward_layer(int unit, const View& x, Kept kept, const View& dres, Recompute recompute) {
+void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, const View& dres, Recompute recompute) {
   const device::Scope scope(*ctx.arena);
   if (recompute == Recompute::full) {
-    kept = take_kept(ctx, env, true);
+    kept = allocate_saved(ctx, env, true);
     const device::Scope again(*ctx.arena);
     const UnitWeights w = weights.acquire(ctx, unit, Pass::forward);
     layer_forward(ctx, env, w, x, kept, {}, true);
     weights.release(unit);
   }
-  if (recompute == Recompute::selective) take_norms_and_h(ctx, env, kept);
+  if (recompute == Recompute::selective) allocate_norms_and_h(ctx, env, kept);
   const UnitWeights w = weights.acquire(ctx, unit, Pass::backward);
   weights.prefetch(unit - 1);
   if (recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, x, kept);
@@ -200,7 +201,7 @@ void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightS
   const int layers = static_cast<int>(config_.num_hidden_layers);
   const View dres = pass.rows_by_hidden("activations");
   std::vector<View> x{pass.rows_by_hidden("activations")};  // x[i]: input of layer i + 1
-  std::vector<Kept> kept;
+  std::vector<SavedActivations> kept;
   std::vector<std::size_t> marks;
   pass.embed(x[0]);
   for (int i = 0; i < layers; ++i) {
@@ -208,10 +209,10 @@ void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightS
     x.push_back(pass.rows_by_hidden("activations"));
     const bool full = options_.recompute == Recompute::full;
     const std::size_t before = ctx.arena->mark();
-    kept.push_back(take_kept(ctx, pass.env, options_.recompute == Recompute::none));
+    kept.push_back(allocate_saved(ctx, pass.env, options_.recompute == Recompute::none));
     const device::Scope scratch(*ctx.arena);
-    Kept inside = kept.back();
-    if (options_.recompute != Recompute::none) take_norms_and_h(ctx, pass.env, inside);
+    SavedActivations inside = kept.back();
+    if (options_.recompute != Recompute::none) allocate_norms_and_h(ctx, pass.env, inside);
     pass.forward_layer(i + 1, x[static_cast<std::size_t>(i)], inside, x.back());
     if (full) ctx.arena->release(before);
   }

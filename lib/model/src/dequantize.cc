@@ -1,4 +1,4 @@
-// FP8 codes and scales back to weights that can be trained. Codes and scales come from a file that nobody vouches for.
+// FP8 codes and scales back to trainable weights. Codes and scales come from an untrusted file.
 #include <algorithm>
 #include <cmath>
 
@@ -21,13 +21,13 @@ bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) {
 
 std::string scales_name(const Parameter& p) { return std::string(ckpt::kScales) + p.name; }
 
-// Throws unless the scales of a weight of codes are one, or one for each row.
+// Throws unless a weight has one scale or one per row.
 void check_scales(const ckpt::Checkpoint& source, const Parameter& p) {
   const ckpt::TensorMeta* meta = source.find(scales_name(p));
-  if (meta == nullptr) throw Error(source.path() + ": /" + stored_name(p) + ": its codes have no scales");
+  if (meta == nullptr) throw Error(source.path() + ": /" + stored_name(p) + ": FP8 codes without scales");
   const bool fits = meta->shape == std::vector<std::int64_t>{1} || meta->shape == std::vector{p.rows()};
   if (meta->dtype != DType::f32 || !fits || p.shape.size() != 2) {
-    throw Error(source.path() + ": /" + meta->name + ": neither one float32 nor one for each of the " +
+    throw Error(source.path() + ": /" + meta->name + ": expected one float32 scale or one for each of the " +
                 std::to_string(p.rows()) + " rows of the codes");
   }
 }
@@ -50,13 +50,13 @@ void check_source(const ckpt::Checkpoint& source, const std::vector<Parameter>& 
       throw Error(source.path() + ": /" + meta.name + ": scales without codes");
     }
   }
-  if (scaled == 0) throw Error(source.path() + ": says that it is quantized, but no weight of it is FP8 codes");
+  if (scaled == 0) throw Error(source.path() + ": marked as quantized, but no weight contains FP8 codes");
 }
 
 std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
   if (source.kind() != ckpt::Kind::quantized) {
     throw Error(source.path() + ": not quantized (its kind is " + std::string(ckpt::name_of(source.kind())) +
-                "), so there is nothing to undo");
+                "), so there is nothing to dequantize");
   }
   std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
   check_source(source, table);
@@ -76,7 +76,7 @@ std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& 
   return scales;
 }
 
-// Multiplies codes out; null writes nothing.
+// Multiplies codes by their scales; a null writer writes nothing.
 DequantizedTensor uncast_weight(const ckpt::Checkpoint& source, const Parameter& p, DType type,
                                 ckpt::ModelWriter* writer) {
   const StoredMatrix codes = stored_matrix(source, p);

@@ -1,4 +1,4 @@
-// Looking into checkpoints: every pass over a tensor goes through a buffer of fixed size.
+// Descriptions and comparisons of checkpoints: every pass over a tensor uses a buffer of fixed size.
 #include "fp8/model/describe.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ json::Value tensor_record(const ckpt::Checkpoint& checkpoint, const ckpt::Tensor
   record.set("name", meta.name);
   record.set("dtype", dtype::name_of(meta.dtype));
   record.set("shape", json::Array(meta.shape.begin(), meta.shape.end()));
-  if (!meta.fate.empty()) record.set("fate", meta.fate);
+  if (!meta.fate.empty()) record.set("precision", meta.fate);
   if (!meta.reason.empty()) record.set("reason", meta.reason);
   const bool scale = meta.name.starts_with(ckpt::kScales) || meta.name.ends_with("/scale");
   if (scale && is_float(meta.dtype) && checked_product(meta.shape, meta.name) == 1) {
@@ -214,6 +214,7 @@ json::Value describe(const ckpt::Checkpoint& checkpoint, bool with_statistics, c
   record.set("tensors", std::move(tensors));
   record.set("train", checkpoint.train());
   record.set("tokenizer", checkpoint.tokenizer().has_value());
+  record.set("tokenizer_id", checkpoint.tokenizer_id() ? json::Value(*checkpoint.tokenizer_id()) : json::Value());
   record.set("provenance", checkpoint.provenance());
   return record;
 }

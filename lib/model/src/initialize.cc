@@ -1,4 +1,4 @@
-// Fresh weights, element by element from counter-based random numbers, streamed into one checkpoint.
+// Initial weights, element by element from counter-based random numbers, written to one checkpoint.
 #include "fp8/model/initialize.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace fp8::model {
 namespace {
 
-// A number for a tensor's name that no other tensor of a model shares in practice.
+// A hash of a tensor's name, unique within a model in practice.
 std::uint64_t hash_of_name(const std::string& name) { return digest_of(std::as_bytes(std::span(name))).lo; }
 
 // Elements 4 block ... 4 block + 3 of a tensor.

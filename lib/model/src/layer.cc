@@ -44,7 +44,14 @@ Heads split(const View& qkv, const LayerEnvironment& env) {
 
 float eps_of(const LayerEnvironment& env) { return static_cast<float>(env.config.rms_norm_eps); }
 
-void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const Kept& kept) {
+// Counts the GEMMs of attention over `q`, `passes` times those of a forward pass.
+void count_attention(const Context& ctx, const LayerEnvironment& env, const View& q, double passes) {
+  if (ctx.dry) return;
+  env.engine.count_other(gemm::kind_of(env.activation, env.activation), passes * ops::attention_flops(q));
+}
+
+void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
+                     const SavedActivations& kept) {
   const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
   linear::forward(ctx, env.engine, w.of(Slot::qkv), kept.n1, kept.qkv);
   if (env.config.qk_norm) {
@@ -57,15 +64,18 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
   ops::rope(ctx, x.q, env.cos, env.sin, false);
   ops::rope(ctx, x.k, env.cos, env.sin, false);
   ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), {}, heads_of(kept.attention, env, 0, h), kept.lse);
+  count_attention(ctx, env, x.q, 1);
 }
 
 // Gradient of the attention block's projection input, from that of its output; dqkv is scratch [M, (H + 2G) D].
 void attention_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
-                              const UnitGradients& g, const Kept& kept, const View& d_attention, const View& dqkv) {
+                              const UnitGradients& g, const SavedActivations& kept, const View& d_attention,
+                              const View& dqkv) {
   const std::int64_t h = env.config.num_attention_heads, kv = env.config.num_key_value_heads;
   const Heads x = split(kept.qkv, env), dx = split(dqkv, env);
   ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(kept.attention, env, 0, h), kept.lse,
                           heads_of(d_attention, env, 0, h), env.attention_scale(), {}, dx.q, dx.k, dx.v);
+  count_attention(ctx, env, x.q, ops::kAttentionBackward);
   ops::rope(ctx, dx.q, env.cos, env.sin, true);
   ops::rope(ctx, dx.k, env.cos, env.sin, true);
   if (env.config.qk_norm) {
@@ -85,11 +95,11 @@ linear::Gradients to(const View& dx, const UnitGradients& g, Slot weight, Slot b
 
 float LayerEnvironment::attention_scale() const { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
 
-Kept take_kept(const Context& ctx, const LayerEnvironment& env, bool norms_and_h) {
+SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, bool norms_and_h) {
   const hf::Config& c = env.config;
   const std::int64_t m = env.rows(), h = c.num_attention_heads, g = c.num_key_value_heads, d = c.head_dim;
   const auto activation = [&](std::int64_t cols) { return take(ctx, env.activation, {m, cols}, "activations"); };
-  Kept k;
+  SavedActivations k;
   k.rstd1 = take(ctx, DType::f32, {m}, "activations");
   k.rstd2 = take(ctx, DType::f32, {m}, "activations");
   if (c.qk_norm) {
@@ -102,18 +112,18 @@ Kept take_kept(const Context& ctx, const LayerEnvironment& env, bool norms_and_h
   k.lse = take(ctx, DType::f32, {env.sequences, h, env.length}, "activations");
   k.mid = activation(c.hidden_size);
   k.gate_up = activation(2 * c.intermediate_size);
-  if (norms_and_h) take_norms_and_h(ctx, env, k);
+  if (norms_and_h) allocate_norms_and_h(ctx, env, k);
   return k;
 }
 
-void take_norms_and_h(const Context& ctx, const LayerEnvironment& env, Kept& kept) {
+void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, SavedActivations& kept) {
   kept.n1 = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
   kept.n2 = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
   kept.h = take(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "activations");
 }
 
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                   const Kept& kept, const View& out, bool skip_output) {
+                   const SavedActivations& kept, const View& out, bool skip_output) {
   const device::Scope scope(*ctx.arena);
   const View delta = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
   ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), kept.n1, kept.rstd1);
@@ -128,14 +138,14 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
 }
 
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                           const Kept& kept) {
+                           const SavedActivations& kept) {
   ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), kept.n1, kept.rstd1);
   ops::rmsnorm_forward(ctx, kept.mid, w.vector(Slot::post_norm), eps_of(env), kept.n2, kept.rstd2);
   ops::swiglu_forward(ctx, kept.gate_up, kept.h);
 }
 
 void layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
-                    const View& x, const Kept& kept, const View& dres) {
+                    const View& x, const SavedActivations& kept, const View& dres) {
   const device::Scope scope(*ctx.arena);
   const hf::Config& c = env.config;
   const std::int64_t m = env.rows();

@@ -1,11 +1,11 @@
-// One decoder layer: forward, and backward from what forward kept. Private to the decoder.
+// One decoder layer: forward, and backward from the saved activations. Private to the decoder.
 #pragma once
 
 #include "fp8/model/decoder.h"
 
 namespace fp8::model {
 
-// What every layer of one micro-batch shares.
+// State shared by all layers of one micro-batch.
 struct LayerEnvironment {
   const hf::Config& config;
   dtype::DType activation;
@@ -17,8 +17,8 @@ struct LayerEnvironment {
   float attention_scale() const;
 };
 
-// What forward computes inside a layer and backward reads. M rows.
-struct Kept {
+// Activations of a layer that forward saves for backward. M rows.
+struct SavedActivations {
   View rstd1, n1;  // first norm: f32 [M], [M, C]
   View q_rstd, k_rstd,
       qk_raw;           // q and k norm: f32 [M, H], [M, G], [M, (H + G) D] before the norm; empty without q/k norms
@@ -28,24 +28,24 @@ struct Kept {
   View gate_up, h;      // [M, 2F], [M, F]
 };
 
-// Memory for a layer's Kept from the arena. Without `norms_and_h` n1, n2 and h are left empty (computed again when
+// Allocates a layer's saved activations from the arena. Without `norms_and_h`, n1, n2 and h stay empty (recomputed when
 // needed).
-Kept take_kept(const Context& ctx, const LayerEnvironment& env, bool norms_and_h);
+SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, bool norms_and_h);
 
-// Fills the views that take_kept left empty, uncomputed.
-void take_norms_and_h(const Context& ctx, const LayerEnvironment& env, Kept& kept);
+// Allocates the views that allocate_saved left empty, without computing them.
+void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, SavedActivations& kept);
 
-// out = layer(x); out may be x unless backward needs x. With `skip_output` everything is kept but the last product is
-// left out.
+// out = layer(x); out may be x unless backward needs x. With `skip_output` all activations are saved but the last GEMM
+// is skipped.
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                   const Kept& kept, const View& out, bool skip_output);
+                   const SavedActivations& kept, const View& out, bool skip_output);
 
-// Computes n1, n2 and h again from x and what was kept.
+// Recomputes n1, n2 and h from x and the saved activations.
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                           const Kept& kept);
+                           const SavedActivations& kept);
 
 // dres [M, C] holds the gradient of the layer's output and receives that of its input.
 void layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
-                    const View& x, const Kept& kept, const View& dres);
+                    const View& x, const SavedActivations& kept, const View& dres);
 
 }  // namespace fp8::model

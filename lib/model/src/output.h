@@ -1,4 +1,4 @@
-/// What initialization and conversion write alike. Private to this crate.
+/// Common parts of the outputs of initialization and conversion. Private to this crate.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace fp8::model {
 
-/// Elements that pass through memory at a time.
+/// Elements per piece.
 inline constexpr std::int64_t kPieceElements = std::int64_t{1} << 20U;
 
-/// The configuration in v5 spelling, its key `dtype` naming the format of the weights.
+/// The configuration with the keys of transformers 5, its key `dtype` naming the format of the weights.
 inline json::Value config_with_dtype(const hf::Config& config, dtype::DType type) {
   json::Value value = hf::to_json(config);
   value.as_object().set("dtype", dtype::name_of(type));
   return value;
 }
 
-/// A weight as the checkpoint describes it, fate and reason included.
+/// The checkpoint's description of a weight, compute precision and reason included.
 inline ckpt::TensorMeta meta_of(const Parameter& p, dtype::DType type) {
   ckpt::TensorMeta meta;
   meta.name = std::string(ckpt::kWeights) + p.name;

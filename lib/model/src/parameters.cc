@@ -1,4 +1,4 @@
-// The parameter table of a decoder, in the order of its computation, and the fates of its linears.
+// The parameter table of a decoder, in order of computation, and the compute precision of its linears.
 #include "fp8/model/parameters.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 16;  // of both extents of an FP8 operand
 
-// Appends parameters; remembers where in its slot the next projection begins.
+// Appends parameters; tracks the first free row of each slot.
 class Builder {
  public:
   void unit(int number) { unit_ = number; }
@@ -72,25 +72,25 @@ void add_mlp(Builder& b, const hf::Config& c, const std::string& prefix) {
   if (c.mlp_bias) b.add(mlp + "down_proj.bias", {c.hidden_size}, Role::bias, Slot::down_bias, -1);
 }
 
-// A filter may name the module too, as other systems do: the name without its last part.
+// A filter may also match the module, as in other systems: the name without its last part.
 bool filter_matches(const std::string& filter, const std::string& name) {
   return glob_match(filter, name) || glob_match(filter, name.substr(0, name.rfind('.')));
 }
 
-// torchao's measured thresholds on one H100: below them the casts cost more than FP8 saves.
+// Thresholds measured by torchao on one H100: below them the casts cost more than FP8 saves.
 bool too_small(const quant::Recipe& recipe, std::int64_t n, std::int64_t k) {
   if (recipe.w.columns.granularity == quant::Granularity::tensor) return k <= 4096 && n <= 1024;
   return n <= 2048 || k <= 1024 || (n <= 4096 && k <= 2048);
 }
 
-// Why a linear stays in bf16; empty when it does not.
+// Why a linear stays in bf16; empty if it does not.
 std::string reason_against(const Parameter& p, const FateOptions& options, const quant::Recipe& recipe) {
   for (const std::string& filter : options.filters) {
     if (filter_matches(filter, p.name)) return "--filter " + filter;
   }
   if (p.role == Role::head && !options.lm_head) return "LM head";
-  if (p.rows() % kAlignment != 0) return std::to_string(p.rows()) + " rows do not divide by 16";
-  if (p.cols() % kAlignment != 0) return std::to_string(p.cols()) + " columns do not divide by 16";
+  if (p.rows() % kAlignment != 0) return std::to_string(p.rows()) + " rows are not a multiple of 16";
+  if (p.cols() % kAlignment != 0) return std::to_string(p.cols()) + " columns are not a multiple of 16";
   if (options.auto_filter && too_small(recipe, p.rows(), p.cols())) return "too small to gain (--auto-filter)";
   return {};
 }
@@ -99,7 +99,7 @@ void check_filters(const std::vector<Parameter>& table, const FateOptions& optio
   for (const std::string& filter : options.filters) {
     const bool used =
         std::any_of(table.begin(), table.end(), [&](const Parameter& p) { return filter_matches(filter, p.name); });
-    // A tied model has no tensor lm_head.weight, but leaving its head out is no mistake.
+    // A tied model has no tensor lm_head.weight, but a filter may still exclude its head.
     if (!used && !filter_matches(filter, "lm_head.weight")) {
       throw Error("--filter " + filter + ": matches no tensor of the model");
     }

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr json::Limits kConfigLimits{.max_depth = 16, .max_bytes = std::size_t{1} << 24U};
 
-// Keys that hf::parse_config reads, v5 spelling; a configuration that lacks one has its default.
+// Keys that hf::parse_config reads, as in transformers 5; missing keys have defaults.
 constexpr std::array<std::string_view, 24> kKnownKeys = {"model_type",
                                                          "vocab_size",
                                                          "hidden_size",

@@ -1,4 +1,5 @@
-// A checkpoint to FP8 codes and scales: what is to be cast is settled first, then tensors stream into one file.
+// Writes a checkpoint as FP8 codes and scales: the weights to cast are selected first, then tensors are copied to one
+// file.
 #include "fp8/model/quantize.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace fp8::model {
 namespace {
 
-// Makes the weights that a filter matches keep their format; throws for a filter that matches none.
+// Marks the weights that a filter matches as not FP8; throws for a filter that matches none.
 void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& table) {
   if (filters.empty()) return;
   std::vector<Parameter> filtered = table;
@@ -28,7 +29,7 @@ void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& 
 std::vector<Parameter> table_of(const ckpt::Checkpoint& source, const QuantizeOptions& options) {
   if (source.kind() == ckpt::Kind::quantized) {
     throw Error(source.path() +
-                ": quantized already (undo that with --dequantize, or take the checkpoint that it was made from)");
+                ": already quantized; use the checkpoint that it was made from, or dequantize it first (--dequantize)");
   }
   std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
   check_weights(source, table);
@@ -36,7 +37,7 @@ std::vector<Parameter> table_of(const ckpt::Checkpoint& source, const QuantizeOp
   leave_out(options.filters, table);
   for (const Parameter& p : table) check_float(source, p);
   if (std::none_of(table.begin(), table.end(), [](const Parameter& p) { return p.fp8; })) {
-    throw Error(source.path() + ": nothing to quantize: no weight of it has the fate fp8");
+    throw Error(source.path() + ": nothing to quantize: no weight in it has precision fp8");
   }
   return table;
 }
@@ -53,7 +54,7 @@ QuantizedTensor summary_of(const Parameter& p, const CastResult& cast) {
   return t;
 }
 
-// Casts one weight; null writes nothing.
+// Casts one weight; a null writer writes nothing.
 QuantizedTensor cast_weight(const ckpt::Checkpoint& source, const Parameter& p, const QuantizeOptions& options,
                             ckpt::ModelWriter* writer) {
   const CastRule rule{.format = options.format, .scaling = options.scaling, .power_of_2 = options.power_of_2};
@@ -71,7 +72,7 @@ QuantizedTensor cast_weight(const ckpt::Checkpoint& source, const Parameter& p, 
   return summary_of(p, cast);
 }
 
-// Copies one weight; its fate may be another than in the source.
+// Copies one weight; its compute precision may differ from the source's.
 void copy_weight(const ckpt::Checkpoint& source, const Parameter& p, ckpt::ModelWriter& writer) {
   const StoredMatrix x = stored_matrix(source, p);
   writer.begin_tensor(meta_in_output(source, p, x.dtype));
@@ -88,7 +89,7 @@ std::uint64_t cast_bytes(const Parameter& p, const QuantizeOptions& options) {
 }  // namespace
 
 QuantizeReport quantize(const std::string& source_path, const std::string& output, const QuantizeOptions& options) {
-  dtype::max_of(options.format);  // refuses what is not FP8
+  dtype::max_of(options.format);  // throws unless FP8
   const ckpt::Checkpoint source = open_checkpoint(source_path);
   const std::vector<Parameter> table = table_of(source, options);
   QuantizeReport report;

@@ -1,4 +1,4 @@
-// Records in pipes, provenance, and telling a checkpoint from what a user may take for one.
+// Records in pipes, provenance, and the distinction of checkpoints from other files.
 #include "fp8/model/record.h"
 
 #include <array>
@@ -9,12 +9,13 @@
 #include "fp8/base/file.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/hf/folder.h"
+#include "fp8/hf/tokenizer.h"
 #include "fp8/json/json.h"
 
 namespace fp8::model {
 namespace {
 
-// A word as a POSIX shell reads it back.
+// A word quoted for a POSIX shell.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
@@ -58,9 +59,11 @@ std::string resolve_checkpoint_argument(const std::string& argument, int fd) {
       path = record.get_string("path", "standard input: checkpoint record");
     }
   } catch (const Error& e) {
-    throw Error(std::string(e.what()) + " (a checkpoint record was expected; does the tool before need --json?)");
+    throw Error(std::string(e.what()) +
+                " (a checkpoint record was expected; does the previous tool of the pipe need --json?)");
   }
-  if (!path) throw Error("standard input: no record names a checkpoint (does the tool before need --json?)");
+  if (!path)
+    throw Error("standard input: no record names a checkpoint (does the previous tool of the pipe need --json?)");
   return *path;
 }
 
@@ -68,12 +71,12 @@ ckpt::Checkpoint open_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const bool folder = fs::is_directory(path, ignored);
-  const std::string name = fs::canonical(path, ignored).filename().string();  // behind dots and links; else none
+  const std::string name = fs::canonical(path, ignored).filename().string();  // links resolved; empty if missing
   if (name.ends_with(".tmp") && (folder || name.starts_with('.')))
-    throw Error(path + ": not a checkpoint: an interrupted save left it");
+    throw Error(path + ": not a checkpoint: left by an interrupted save");
   if (folder && !fs::exists(fs::path(path) / "manifest.json", ignored)) {
     if (hf::Folder::looks_like(path)) {
-      throw Error(path + ": a Hugging Face folder, not a checkpoint: make one of it with fp8-convert");
+      throw Error(path + ": a Hugging Face folder, not a checkpoint: convert it with fp8-convert");
     }
     const std::vector<ckpt::StepFolder> steps = ckpt::list_steps(path);
     if (!steps.empty()) {
@@ -82,8 +85,14 @@ ckpt::Checkpoint open_checkpoint(const std::string& path) {
   }
   if (is_token_file(path)) throw Error(path + ": a token file, not a checkpoint");
   ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(path);
-  if (checkpoint.kind() == ckpt::Kind::training) (void)ckpt::counters_of(checkpoint);  // digests do not prove these
+  if (checkpoint.kind() == ckpt::Kind::training) (void)ckpt::counters_of(checkpoint);  // digests do not cover validity
   return checkpoint;
+}
+
+std::optional<std::string> tokenizer_id(const ckpt::Checkpoint& checkpoint) {
+  const std::optional<std::string> text = checkpoint.tokenizer();
+  if (!text) return checkpoint.tokenizer_id();
+  return hf::parse_tokenizer_identity(*text, checkpoint.path() + ": /tokenizer").digest;
 }
 
 bool is_token_file(const std::string& path) {

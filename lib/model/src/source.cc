@@ -40,9 +40,7 @@ const SourceTensor* Source::find(std::string_view name) const {
   return found != tensors_.end() && found->name == name ? &*found : nullptr;
 }
 
-std::optional<std::string> Source::tokenizer() const {
-  return folder_ ? folder_->tokenizer() : checkpoint_->tokenizer();
-}
+std::optional<std::string> Source::folder_tokenizer() const { return folder_ ? folder_->tokenizer() : std::nullopt; }
 
 void Source::read_rows(const SourceTensor& tensor, std::int64_t begin, std::int64_t end, dtype::DType type,
                        std::span<std::byte> out, std::vector<float>& scratch) const {

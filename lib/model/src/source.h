@@ -1,4 +1,4 @@
-/// Where conversion takes weights from: a Hugging Face folder or a checkpoint behind one face. Private to this crate.
+/// Source of a conversion: one interface to a Hugging Face folder or a checkpoint. Private to this crate.
 #pragma once
 
 #include <memory>
@@ -14,18 +14,18 @@
 
 namespace fp8::model {
 
-/// A weight that a source holds.
+/// A weight of a source.
 struct SourceTensor {
   std::string name;                    ///< Hugging Face name
   std::vector<std::int64_t> shape;     ///< extents
-  std::optional<dtype::DType> format;  ///< nothing where this suite has no such format
-  std::string format_name;             ///< as the source calls it
+  std::optional<dtype::DType> format;  ///< nothing if the format is not supported
+  std::string format_name;             ///< name in the source
 };
 
 /// An open source. Errors name the file.
 class Source {
  public:
-  /// Opens a folder or a checkpoint; throws Error that says what `path` is otherwise.
+  /// Opens a folder or a checkpoint; throws Error that identifies `path` otherwise.
   explicit Source(const std::string& path);
 
   /// Path as given.
@@ -38,8 +38,8 @@ class Source {
   const SourceTensor* find(std::string_view name) const;
   /// The checkpoint, or null for a folder.
   const ckpt::Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
-  /// Text of tokenizer.json, if it has one.
-  std::optional<std::string> tokenizer() const;
+  /// Text of a folder's tokenizer.json, if it has one.
+  std::optional<std::string> folder_tokenizer() const;
 
   /// Rows [begin, end) of a weight, converted to `type` (f32 or bf16; exact where the weight is already `type`), into
   /// `out` of exactly their bytes. `scratch` is reused between calls.

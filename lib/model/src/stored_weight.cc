@@ -1,4 +1,4 @@
-// Weights as a checkpoint stores them, and the head of the file made of them.
+// Weights in the format of a checkpoint, and the documents of the output file.
 #include "stored_weight.h"
 
 #include "fp8/base/checked.h"
@@ -40,12 +40,12 @@ std::optional<ckpt::ModelWriter> start_output(const ckpt::Checkpoint& source, co
   for (const ckpt::TensorMeta& meta : source.unknown()) bytes = checked_add(bytes, meta.bytes(), source.path());
   check_output(target.path, target.force);
   ckpt::check_space(parent_directory(target.path), bytes);
-  source.verify();  // what is damaged would get a digest that fits
+  source.verify();  // damaged data would get a valid digest
   if (target.dry_run) return std::nullopt;
   ckpt::ModelWriter writer(target.path, target.kind, target.force);
   writer.document("config", target.config);
   writer.document("provenance", with_origin(source.provenance(), target.origin));
-  if (const std::optional<std::string> tokenizer = source.tokenizer()) writer.tokenizer(*tokenizer);
+  ckpt::copy_tokenizer(source, writer);
   return writer;
 }
 

@@ -1,5 +1,4 @@
-/// What quantizing a checkpoint and undoing it share: reading a weight as it is stored, and beginning the file that is
-/// written. Private to this crate.
+/// Shared by quantize and dequantize: reading a stored weight, and starting the output file. Private to this crate.
 #pragma once
 
 #include <optional>
@@ -16,16 +15,16 @@ namespace fp8::model {
 /// weights/NAME.
 std::string stored_name(const Parameter& p);
 
-/// A weight of `source`, in the format it has there; a vector is a matrix of one column. `source` must outlive it.
+/// A weight of `source`, in its stored format; a vector is a matrix of one column. `source` must outlive the result.
 StoredMatrix stored_matrix(const ckpt::Checkpoint& source, const Parameter& p);
 
 /// Throws Error that names the weight unless it is f32 or bf16.
 void check_float(const ckpt::Checkpoint& source, const Parameter& p);
 
-/// How a weight of `source` is described in the output: as it was, but for its format and the fate that `p` has.
+/// The description of a weight of `source` in the output: unchanged except for the format and p's compute precision.
 ckpt::TensorMeta meta_in_output(const ckpt::Checkpoint& source, const Parameter& p, dtype::DType type);
 
-/// The file that is written.
+/// The output file.
 struct Target {
   std::string path;             ///< of the file
   ckpt::Kind kind;              ///< model or quantized
@@ -36,8 +35,8 @@ struct Target {
   bool dry_run;                 ///< only check that it could be written
 };
 
-/// Checks that the target can be written, with the unknown tensors of `source` too, and every byte of `source`; begins
-/// the target with the documents, but under dry_run nothing.
+/// Checks that the target can be written, with the unknown tensors of `source` too, and verifies the digests of
+/// `source`; starts the target with the documents (returns nothing under dry_run).
 std::optional<ckpt::ModelWriter> start_output(const ckpt::Checkpoint& source, const Target& target);
 
 }  // namespace fp8::model

@@ -1,4 +1,4 @@
-// Casts of one matrix against the reference values of torchao, and that pieces do not show.
+// Casts of one matrix against the reference values of torchao, and independence of the piece size.
 #include "cast_matrix.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ struct Mode {
   quant::Granularity scaling;
 };
 
-// One case and mode of tensors.h5: codes bit for bit, or, where x is poisoned, the refusal.
+// One case and mode of tensors.h5: codes bit for bit, or, if x is not finite, the error.
 void check_case(const h5::Reader& file, const std::string& name, const Mode& mode, bool power_of_2, int& cast) {
   const std::string prefix = name + "/" + mode.name + (power_of_2 ? "_pow2" : "");
   if (file.find(prefix + "_codes") == nullptr) return;
@@ -85,18 +85,18 @@ TEST(CastMatrix, EveryReferenceCase) {
   EXPECT_GE(cast, 100);
 }
 
-// Three pieces and a rest: what a matrix gives must not depend on where they join.
+// Three pieces and a remainder: the result must not depend on the boundaries.
 class Pieces : public testing::Test {
  protected:
   static constexpr std::int64_t kRows = 100000, kCols = 32;
   Pieces() : values_(static_cast<std::size_t>(kRows * kCols)) {
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = static_cast<float>((i * 2654435761U) % 2001) - 1000;
-    values_.back() = 1792;  // the amax stands last
+    values_.back() = 1792;  // the amax is the last element
   }
   std::vector<float> values_;
 };
 
-TEST_F(Pieces, DoNotShow) {
+TEST_F(Pieces, GiveTheSameBits) {
   const std::vector<std::byte> x = bytes_of(values_);
   std::vector<std::byte> codes;
   const CastResult result = cast_matrix(in_memory(x, kRows, kCols, DType::f32), {}, append_to(codes));
@@ -124,7 +124,7 @@ TEST_F(Pieces, DoNotShow) {
   }
 }
 
-TEST_F(Pieces, ThreadsDoNotShow) {
+TEST_F(Pieces, ThreadsGiveTheSameBits) {
   for (float& v : values_) v *= 0.1F;
   const std::vector<std::byte> x = bytes_of(values_);
   const CastRule rule{DType::e5m2, quant::Granularity::vector, false};
@@ -142,7 +142,7 @@ TEST_F(Pieces, ThreadsDoNotShow) {
   EXPECT_EQ(std::bit_cast<std::uint64_t>(results[0].signal), std::bit_cast<std::uint64_t>(results[1].signal));
 }
 
-TEST_F(Pieces, ANumberThatIsNoneIsNamedByItsRow) {
+TEST_F(Pieces, ANonFiniteElementIsReportedWithItsRow) {
   values_[static_cast<std::size_t>(99990 * kCols + 3)] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<std::byte> x = bytes_of(values_);
   std::vector<std::byte> codes;
@@ -151,7 +151,7 @@ TEST_F(Pieces, ANumberThatIsNoneIsNamedByItsRow) {
   EXPECT_TRUE(codes.empty());
 }
 
-TEST(CastMatrix, ZerosHaveAScale) {
+TEST(CastMatrix, ZerosHaveAFiniteScale) {
   const std::vector<std::byte> x(16 * 16 * 4);
   for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
     std::vector<std::byte> codes;

@@ -1,4 +1,4 @@
-// Conversion of the reference models and of checkpoints: round trips, fates, and what is refused.
+// Conversion of the reference models and of checkpoints: round trips, compute precisions and errors.
 #include "fp8/model/convert.h"
 
 #include <fstream>
@@ -112,7 +112,7 @@ TEST_P(ConvertGolden, KeepsEveryBit) {
   EXPECT_TRUE(hf::same_model(hf::parse_config(c.config(), "c"), source.config()));
 }
 
-TEST_P(ConvertGolden, OnceMoreChangesNothing) {
+TEST_P(ConvertGolden, ASecondConversionChangesNothing) {
   convert(golden(GetParam()), out(), {});
   convert(out(), at("again.h5"), {});
   const ckpt::Checkpoint a = ckpt::Checkpoint::open(out()), b = ckpt::Checkpoint::open(at("again.h5"));
@@ -134,13 +134,13 @@ TEST_F(Convert, BothSpellingsOfTheConfigurationAgree) {
                              hf::parse_config(ckpt::Checkpoint::open(at("b.h5")).config(), "b")));
 }
 
-TEST_F(Convert, ExpertsGetOneLine) {
+TEST_F(Convert, ExpertsAreRefusedInOneLine) {
   EXPECT_NE(error_of([&] { convert(golden("mixtral"), out(), {}); }).find("mixture-of-experts models"),
             std::string::npos);
   EXPECT_TRUE(names().empty());
 }
 
-TEST_F(Convert, FatesOfLinears) {
+TEST_F(Convert, PrecisionsOfLinears) {
   const ConvertReport report =
       convert(golden("llama3"), out(), {.fates = FateOptions{.filters = {"*layers.1*"}, .lm_head = true}});
   ASSERT_EQ(report.linears.size(), 15U);
@@ -153,7 +153,7 @@ TEST_F(Convert, FatesOfLinears) {
   EXPECT_EQ(c.at("weights/lm_head.weight").fate, "fp8");
   EXPECT_EQ(c.at("weights/model.layers.1.mlp.up_proj.weight").reason, "--filter *layers.1*");
 
-  // Recorded fates stay, unless asked for others.
+  // Recorded compute precisions are kept unless options replace them.
   EXPECT_TRUE(convert(out(), at("b.h5"), {}).linears[14].fp8);
   EXPECT_FALSE(convert(out(), at("c.h5"), {.fates = FateOptions{}}).linears[14].fp8);
 }
@@ -182,16 +182,16 @@ TEST_F(Convert, F16BecomesF32) {
   EXPECT_EQ(weight(c, "model.norm.weight"), std::vector<float>(16, 1.05859375F));
 }
 
-TEST_F(Convert, NamesWhatDoesNotFit) {
+TEST_F(Convert, NamesMissingAndMisshapenTensors) {
   Shapes tensors = shapes(config());
   tensors.erase("model.norm.weight");
   tensors["model.extra.weight"] = {2};
   tensors["model.layers.0.mlp.up_proj.weight"] = {24, 15};
-  EXPECT_EQ(error_of([&] { convert(folder(config(), tensors), out(), {}); }),
-            at("hf") +
-                ": tensors that its configuration asks for are missing: model.norm.weight; tensors of another shape: "
-                "model.layers.0.mlp.up_proj.weight [24, 15] instead of [24, 16]; tensors that are no part of the "
-                "model: model.extra.weight");
+  EXPECT_EQ(
+      error_of([&] { convert(folder(config(), tensors), out(), {}); }),
+      at("hf") +
+          ": missing tensors: model.norm.weight; tensors of the wrong shape: "
+          "model.layers.0.mlp.up_proj.weight [24, 15] instead of [24, 16]; unexpected tensors: model.extra.weight");
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 
@@ -210,14 +210,14 @@ TEST_F(Convert, DerivedBuffersAndATiedHeadAreDropped) {
   EXPECT_EQ(ckpt::Checkpoint::open(out()).find("weights/lm_head.weight"), nullptr);
 }
 
-TEST_F(Convert, AnOwnHeadUnderATieIsRefused) {
+TEST_F(Convert, ADifferentHeadInATiedModelIsRefused) {
   json::Value tied = config();
   tied.as_object().set("tie_word_embeddings", true);
   Shapes tensors = shapes(tied);
   tensors["lm_head.weight"] = {16, 16};
   const std::string place = folder(tied, tensors);
   File file = File::open_update(place + "/model.safetensors");
-  // Names sort the head first, so its data is the first behind the header.
+  // The head is the first name in sorted order, so its data follows the header.
   std::array<std::byte, 8> length{};
   file.pread_exact(length, 0);
   file.pwrite_all(length,
@@ -227,7 +227,7 @@ TEST_F(Convert, AnOwnHeadUnderATieIsRefused) {
             place + ": lm_head.weight differs from the embedding, though tie_word_embeddings is true");
 }
 
-TEST_F(Convert, TokenizerTravels) {
+TEST_F(Convert, TokenizerIsCopied) {
   const std::string place = folder(config(), shapes(config()));
   test::write_file(place + "/tokenizer.json", "{\"model\":1}");
   convert(place, out(), {});
@@ -276,7 +276,7 @@ TEST_F(Convert, QuantizedIsRefused) {
   writer.document("config", config());
   writer.commit();
   EXPECT_EQ(error_of([&] { convert(at("q.h5"), out(), {}); }),
-            at("q.h5") + ": quantized; undo it first: fp8-quantize " + at("q.h5") + " --dequantize -o model.h5");
+            at("q.h5") + ": quantized; dequantize it first: fp8-quantize " + at("q.h5") + " --dequantize -o model.h5");
 }
 
 TEST_F(Convert, DryRunAndExistingOutput) {
@@ -288,7 +288,7 @@ TEST_F(Convert, DryRunAndExistingOutput) {
   EXPECT_EQ(names(), std::vector<std::string>{"m.h5"});
 }
 
-TEST_F(Convert, CheckWeightsAndFates) {
+TEST_F(Convert, CheckWeightsAndPrecisions) {
   convert(golden("llama3"), out(), {});
   const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
   hf::Config other = hf::parse_config(c.config(), "c");
@@ -298,7 +298,7 @@ TEST_F(Convert, CheckWeightsAndFates) {
             std::string::npos);
   other.intermediate_size = 170;
   std::vector<Parameter> table = parameter_table(other);
-  EXPECT_NE(error_of([&] { take_fates(c, table); }).find("its fate is fp8, but it cannot be"), std::string::npos);
+  EXPECT_NE(error_of([&] { take_fates(c, table); }).find("its precision is fp8, but it cannot be"), std::string::npos);
 }
 
 }  // namespace

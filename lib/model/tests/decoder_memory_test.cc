@@ -1,5 +1,5 @@
-// What the decoder takes from its arena, found by dry runs: never a logits tensor, never a T x T matrix, and as much as
-// the real run takes.
+// The decoder's arena allocations, measured by dry runs: no logits tensor, no T x T matrix, and the same size as a real
+// run.
 #include <gtest/gtest.h>
 
 #include "decoder_reference.h"
@@ -27,7 +27,7 @@ hf::Config small(std::int64_t vocabulary) {
   return c;
 }
 
-// Bytes of arena and of the engine's scratch that one dry micro-batch takes.
+// Bytes of arena and of the engine's scratch that one dry micro-batch allocates.
 struct Taken {
   std::size_t arena, scratch;
 };
@@ -79,11 +79,11 @@ TEST(DecoderMemory, GrowsWithTheLengthNotItsSquare) {
         EXPECT_NEAR(static_cast<double>(p4.arena - p2.arena) / static_cast<double>(p2.arena - p1.arena), 2.0, 0.01)
             << dtype::name_of(activation);
         EXPECT_LE(p4.scratch, 2 * p2.scratch);
-        EXPECT_LT(p4.arena + p4.scratch, 8192u * 8192u) << "a byte for every pair of tokens";
+        EXPECT_LT(p4.arena + p4.scratch, 8192u * 8192u) << "one byte per pair of tokens";
       }
 }
 
-TEST(DecoderMemory, RecomputingTakesLess) {
+TEST(DecoderMemory, RecomputingAllocatesLess) {
   hf::Config config = small(64);
   config.num_hidden_layers = 8;
   for (const DType activation : kActivations) {
@@ -93,9 +93,9 @@ TEST(DecoderMemory, RecomputingTakesLess) {
   }
 }
 
-// What each layer adds, by what the manual says is kept: C hidden, F feed-forward, W = (H + 2G) D, H D elements a
-// token.
-TEST(DecoderMemory, RecomputingCutsWhatItPromises) {
+// Memory added by each layer, computed from the saved activations listed in the manual: C hidden, F feed-forward, W =
+// (H + 2G) D, H D elements per token.
+TEST(DecoderMemory, RecomputingSavesTheDocumentedMemory) {
   hf::Config config = small(64);
   config.qk_norm = false;
   constexpr std::int64_t kSequences = 2, kLength = 256;
@@ -119,7 +119,7 @@ TEST(DecoderMemory, RecomputingCutsWhatItPromises) {
   }
 }
 
-TEST(DecoderMemory, DryRunTakesWhatTheRunTakes) {
+TEST(DecoderMemory, DryRunAllocatesWhatTheRunAllocates) {
   gemm::Engine engine;
   const hf::Config config = small(64);
   const auto table = parameter_table(config);

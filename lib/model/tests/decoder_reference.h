@@ -1,5 +1,5 @@
-/// What the tests of the decoder stand on: the model written down once more in double precision, in the plainest way
-/// (whole logits, every score of attention), and parameters held in memory behind the decoder's WeightSource.
+/// References for the decoder's tests: the model in double precision, in the simplest form (whole logits, all attention
+/// scores), and parameters in memory behind the decoder's WeightSource.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace fp8::model::test {
 using dtype::DType;
 using tensor::Tensor;
 
-/// Numbers of one tensor, row by row.
+/// Elements of one tensor, row-major.
 using Values = std::vector<double>;
 /// Tensors by name.
 using Tensors = std::map<std::string, Values>;
@@ -31,7 +31,7 @@ struct Text {
   std::vector<std::int32_t> tokens, targets;  ///< [sequences, length]
   std::int64_t sequences, length;
 
-  /// Views for the decoder, which reads them only.
+  /// Views for the decoder (read-only).
   Batch batch() {
     const auto view = [this](std::vector<std::int32_t>& v) {
       return tensor::make_view(v.data(), DType::i32, device::Place::host, {sequences, length});
@@ -40,7 +40,7 @@ struct Text {
   }
 };
 
-/// Text of a fixed pattern over `vocabulary` ids; its second target carries no loss.
+/// Text of a fixed pattern over `vocabulary` ids; its second target has no loss.
 inline Text some_text(std::int64_t sequences, std::int64_t length, std::int64_t vocabulary, std::uint64_t seed) {
   Text text{{}, {}, sequences, length};
   for (std::int64_t i = 0; i < sequences * length; ++i) {
@@ -52,7 +52,7 @@ inline Text some_text(std::int64_t sequences, std::int64_t length, std::int64_t 
   return text;
 }
 
-/// Parameters that spread over everything: matrices and biases around 0, norms around 1. Every one is a bf16 value.
+/// Random parameters: matrices and biases around 0, norms around 1. Every value is a bf16 value.
 inline Tensors some_weights(const std::vector<Parameter>& table) {
   Tensors weights;
   for (std::size_t p = 0; p < table.size(); ++p) {
@@ -71,7 +71,7 @@ inline Tensors some_weights(const std::vector<Parameter>& table) {
 /// The decoder in double precision.
 class ReferenceDecoder {
  public:
-  /// Of a model with these weights.
+  /// A model with these weights.
   ReferenceDecoder(const hf::Config& config, Tensors of)
       : weights(std::move(of)), c_(config), frequencies_(hf::rope_inv_freq(config)) {}
 
@@ -120,7 +120,7 @@ class ReferenceDecoder {
     return y;
   }
 
-  // Every run of as many numbers as the weight has, normalized by itself.
+  // Normalizes each consecutive group of as many elements as the weight has.
   Values norm(Values x, const std::string& name) const {
     const Values& w = weights.at(name + ".weight");
     for (std::size_t i = 0; i < x.size(); i += w.size()) {
@@ -196,11 +196,11 @@ class ReferenceDecoder {
   Values frequencies_;
 };
 
-/// Parameters and gradients in memory, whole. Gradients begin as NaN: whoever writes first must overwrite. Keeps a
-/// diary of the calls and counts what is acquired and not released.
+/// Parameters and gradients in memory, unsharded. Gradients start as NaN: the first writer must overwrite them. Logs
+/// the calls and counts units that are acquired and not released.
 class MemorySource final : public WeightSource {
  public:
-  /// In the compute type; `weights` empty: zeros.
+  /// In the compute type; empty `weights` means zeros.
   MemorySource(const hf::Config& config, std::vector<Parameter> parameters, const Tensors& weights, DType compute,
                const linear::Precision& precision = {})
       : table(std::move(parameters)),
@@ -252,7 +252,7 @@ class MemorySource final : public WeightSource {
     return {g, g + p.size()};
   }
 
-  std::vector<Parameter> table;       ///< with fates
+  std::vector<Parameter> table;       ///< with compute precisions
   bool accumulate = false;            ///< of the next gradients
   std::vector<int> prefetched, done;  ///< units in the order of calls
   std::map<int, int> held;            ///< acquires since the last release, by unit

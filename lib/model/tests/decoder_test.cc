@@ -1,5 +1,5 @@
-// The decoder against itself in double precision: losses, logits, and the gradient of every parameter by central
-// differences; that recomputing changes no bit; that gradients accumulate; what it asks of the holder of its weights.
+// The decoder against the double-precision reference: losses, logits, and the gradient of every parameter by central
+// differences; bit-identical recomputation; gradient accumulation; the order of calls to WeightSource.
 #include "fp8/model/decoder.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ struct Variant {
   hf::Config config;
 };
 
-// What families differ in, each thing at least once by itself and once with all others.
+// Variants of the model families: each feature at least once alone and once with all others.
 std::vector<Variant> variants() {
   std::vector<Variant> out{{"grouped heads", base()},
                            {"llama3 rope", base()},
@@ -46,7 +46,7 @@ std::vector<Variant> variants() {
                            {"everything", base()}};
   const hf::Rope stretched{hf::RopeType::llama3, 100, 8, 1, 4, 16};
   out[1].config.rope = stretched;
-  out[1].config.head_dim = 8;  // four frequencies: kept, between, and stretched; heads wider than the model
+  out[1].config.head_dim = 8;  // four frequencies: unchanged, interpolated, and scaled; heads wider than the model
   out[1].config.num_key_value_heads = 4;
   out[2].config.attention_bias_qkv = out[2].config.tie_word_embeddings = true;
   out[3].config.qk_norm = true;
@@ -58,13 +58,13 @@ std::vector<Variant> variants() {
   return out;
 }
 
-// What one call of the decoder gave.
+// Result of one call of the decoder.
 struct Result {
   std::vector<float> losses;
   Tensors gradients;
 };
 
-// A decoder with an arena, run on texts one after the other, gradients adding up.
+// Runs a decoder with an arena on texts one after the other, accumulating gradients.
 Result run(const hf::Config& config, MemorySource& source, const std::vector<Text*>& texts, DType activation,
            Recompute recompute, float scale, gemm::Engine& engine) {
   device::Arena arena(std::size_t{8} << 20, device::Place::host);
@@ -96,7 +96,7 @@ double total(const Values& v) {
   return sum;
 }
 
-// Gradient of scale * sum(losses) by one tensor of the reference.
+// Gradient of scale * sum(losses) with respect to one tensor of the reference.
 Values central_differences(ReferenceDecoder& reference, const std::string& name, const Text& text, double scale) {
   constexpr double kStep = 1e-5;
   Values gradient;
@@ -173,7 +173,7 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
     }
 }
 
-// Scaled by a power of two, gradients are the same numbers with other exponents.
+// Scaling by a power of two changes only the exponents of the gradients.
 TEST(Decoder, GradientScaleScales) {
   gemm::Engine engine;
   const hf::Config config = variants()[4].config;
@@ -205,7 +205,7 @@ TEST(Decoder, GradientsOfMicroBatchesAddUp) {
   }
 }
 
-// Precisions in which bits are compared: an activation type and a recipe, if any.
+// Settings for bitwise comparison: an activation type and a recipe, if any.
 struct Running {
   DType activation;
   const quant::Recipe* recipe;
@@ -257,9 +257,26 @@ TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
       }
 }
 
-// What stands in weights.h: gradients from the last unit to the first, each once; every weight released; gathers begun
-// before they are needed.
-TEST(Decoder, AsksForWeightsInTheOrderOfComputation) {
+TEST(Decoder, AttentionIsCountedSeparatelyFromLinears) {
+  const hf::Config config = base();
+  constexpr int kSequences = 2, kPositions = 5;
+  const double pairs = kSequences * kPositions * (kPositions + 1) / 2.0;  // causal pairs of a query and a key
+  const double forward = 4.0 * static_cast<double>(config.query_size() * config.num_hidden_layers) * pairs;
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    Text text = some_text(kSequences, kPositions, config.vocab_size, 9);
+    gemm::Engine engine;
+    run(config, text, DType::bf16, recompute, 1, engine);
+    const gemm::Counts& counts = engine.counts();
+    const gemm::Count& other =
+        counts.by[static_cast<std::size_t>(gemm::Role::other)][static_cast<std::size_t>(gemm::Kind::bf16)];
+    EXPECT_EQ(other.flops, (recompute == Recompute::full ? 4.5 : 3.5) * forward);
+    EXPECT_EQ(other.gemms, 0);
+  }
+}
+
+// The contract of weights.h: gradients from the last unit to the first, each once; every weight released; prefetch
+// before use.
+TEST(Decoder, RequestsWeightsInTheOrderOfComputation) {
   gemm::Engine engine;
   for (const bool tied : {false, true})
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {

@@ -15,7 +15,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class Describe : public test::FolderTest {
  protected:
-  // A checkpoint whose only weight is `values` as [n/2, 2] (not a real model; describing does not ask).
+  // A checkpoint whose only weight is `values` as [n/2, 2] (not a valid model; describe() does not check).
   ckpt::Checkpoint make(const std::string& name, const std::vector<float>& values, std::int64_t heads = 2,
                         const std::string& tensor = "w") {
     ckpt::ModelWriter writer(at(name), ckpt::Kind::model, true);
@@ -35,7 +35,7 @@ class Describe : public test::FolderTest {
     scale.shape = {1};
     const float value = 0.25F;
     writer.tensor(scale, std::as_bytes(std::span(&value, 1)));
-    writer.commit();
+    writer.commit([](const std::string&) {});  // also with values that a checkpoint should not hold
     return ckpt::Checkpoint::open(at(name));
   }
 };

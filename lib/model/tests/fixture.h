@@ -1,4 +1,4 @@
-// The reference models, and what tests ask of checkpoints.
+// The reference models, and helpers to read checkpoints.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Fresh weights: what they are keyed by, how they are spread, what the file holds.
+// Initial weights: their key, their distribution, the file.
 #include "fp8/model/initialize.h"
 
 #include <cmath>
@@ -38,7 +38,7 @@ std::vector<float> values(const Parameter& p, std::uint64_t seed, std::int64_t b
   return out;
 }
 
-TEST(InitialValues, AnyPieceIsThatPartOfTheWhole) {
+TEST(InitialValues, APieceEqualsThatPartOfTheWhole) {
   const Parameter p = matrix("w", 10, 7);
   const std::vector<float> whole = values(p, 3, 0, 70);
   for (const std::int64_t begin : {0, 1, 2, 3, 5, 69}) {
@@ -54,8 +54,8 @@ TEST(InitialValues, KeyedBySeedAndName) {
   EXPECT_NE(values(matrix("v", 8, 8), 0, 0, 64), base);
 }
 
-// A change of these numbers changes every model made from a seed: that must never happen by accident.
-TEST(InitialValues, AreTheSameForever) {
+// These numbers must not change: every model made from a seed depends on them.
+TEST(InitialValues, AreStable) {
   const std::vector<float> got = values(matrix("model.embed_tokens.weight", 2, 2), 42, 0, 4);
   const std::vector<float> wanted = {-0.00714307791F, -0.00386819197F, -0.0270109847F, 0.00580438413F};
   EXPECT_EQ(got, wanted);
@@ -124,7 +124,7 @@ TEST_F(Initialize, EqualArgumentsGiveEqualBytes) {
   EXPECT_NE(bytes("a.h5"), bytes("c.h5"));
 }
 
-TEST_F(Initialize, RefusesWhatItCannotWrite) {
+TEST_F(Initialize, RefusesInvalidOptionsAndOutputs) {
   initialize(small(), at("a.h5"), {});
   EXPECT_EQ(error_of([&] { initialize(small(), at("a.h5"), {}); }),
             at("a.h5") + ": exists (use --force to replace it)");

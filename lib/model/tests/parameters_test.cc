@@ -1,4 +1,4 @@
-// The parameter table against the tensors of the reference models, and the fates.
+// The parameter table against the tensors of the reference models, and the compute precisions.
 #include "fp8/model/parameters.h"
 
 #include <algorithm>
@@ -94,21 +94,21 @@ TEST(Parameters, Counts) {
   EXPECT_EQ(matmul_parameter_count(config, parameter_table(config)), linears + 48 * 32);
 }
 
-TEST(Fates, DefaultsAndReasons) {
+TEST(Precision, DefaultsAndReasons) {
   hf::Config config = small();
   config.intermediate_size = 72;
   const std::vector<Parameter> table = parameter_table(config);
   EXPECT_TRUE(find(table, "model.layers.0.self_attn.v_proj.weight").fp8);
   EXPECT_EQ(find(table, "model.layers.0.self_attn.v_proj.weight").reason, "");
-  EXPECT_EQ(find(table, "model.layers.0.mlp.up_proj.weight").reason, "72 rows do not divide by 16");
-  EXPECT_EQ(find(table, "model.layers.0.mlp.down_proj.weight").reason, "72 columns do not divide by 16");
+  EXPECT_EQ(find(table, "model.layers.0.mlp.up_proj.weight").reason, "72 rows are not a multiple of 16");
+  EXPECT_EQ(find(table, "model.layers.0.mlp.down_proj.weight").reason, "72 columns are not a multiple of 16");
   EXPECT_EQ(find(table, "lm_head.weight").reason, "LM head");
   EXPECT_EQ(find(table, "model.embed_tokens.weight").reason, "embedding");
   EXPECT_EQ(find(table, "model.norm.weight").reason, "norm");
   EXPECT_EQ(find(table, "model.norm.weight").fate(), "bf16");
 }
 
-TEST(Fates, FilterNamesTensorsOrModules) {
+TEST(Precision, FilterNamesTensorsOrModules) {
   std::vector<Parameter> table = parameter_table(small());
   assign_fates(table, {.filters = {"*.down_proj", "model.layers.1.mlp.up*"}});
   EXPECT_EQ(find(table, "model.layers.0.mlp.down_proj.weight").reason, "--filter *.down_proj");
@@ -118,14 +118,14 @@ TEST(Fates, FilterNamesTensorsOrModules) {
             "--filter *.w1: matches no tensor of the model");
 }
 
-TEST(Fates, AHeadOfATiedModelMayBeFiltered) {
+TEST(Precision, AHeadOfATiedModelMayBeFiltered) {
   hf::Config config = small();
   config.tie_word_embeddings = true;
   std::vector<Parameter> table = parameter_table(config);
   EXPECT_EQ(error_of([&] { assign_fates(table, {.filters = {"lm_head"}}); }), "no error");
 }
 
-TEST(Fates, LmHeadOnRequest) {
+TEST(Precision, LmHeadOnRequest) {
   std::vector<Parameter> table = parameter_table(small());
   assign_fates(table, {.lm_head = true});
   EXPECT_TRUE(find(table, "lm_head.weight").fp8);
@@ -133,11 +133,11 @@ TEST(Fates, LmHeadOnRequest) {
   odd.vocab_size = 50;
   table = parameter_table(odd);
   assign_fates(table, {.lm_head = true});
-  EXPECT_EQ(find(table, "lm_head.weight").reason, "50 rows do not divide by 16");
+  EXPECT_EQ(find(table, "lm_head.weight").reason, "50 rows are not a multiple of 16");
 }
 
 // torchao's thresholds; N rows, K columns.
-TEST(Fates, AutoFilterDependsOnTheRecipe) {
+TEST(Precision, AutoFilterDependsOnTheRecipe) {
   hf::Config config = small();
   config.hidden_size = 4096;
   config.intermediate_size = 8192;

@@ -1,4 +1,4 @@
-// Presets that come with the suite, and keys set on the command line.
+// Presets of the suite, and keys set on the command line.
 #include "fp8/model/presets.h"
 
 #include <cstdlib>
@@ -55,7 +55,7 @@ TEST_F(Presets, FilesAreReadByPath) {
   EXPECT_NE(error_of([&] { read_model_config(at("none.json")); }).find("none.json: "), std::string::npos);
 }
 
-TEST_F(Presets, ShareFolderThatIsNotThere) {
+TEST_F(Presets, AMissingShareFolder) {
   ASSERT_EQ(::setenv("FP8_SHARE", at("no").c_str(), 1), 0);
   EXPECT_EQ(error_of([] { preset_names(); }).find(at("no") + "/presets: cannot be listed"), 0U);
 }

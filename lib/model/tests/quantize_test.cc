@@ -1,4 +1,4 @@
-// Checkpoints to FP8 codes and back: what is cast, what is kept, what is refused. The casts of one matrix are in
+// Checkpoints to FP8 codes and back: cast weights, copied data and errors. Casts of one matrix are in
 // cast_matrix_test.cc.
 #include "fp8/model/quantize.h"
 
@@ -24,7 +24,7 @@ using test::weight;
 constexpr const char* kUp = "model.layers.0.mlp.up_proj.weight";
 constexpr const char* kNorm = "model.norm.weight";
 
-// A tensor as a test writes it.
+// A tensor written by a test.
 struct Stored {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
@@ -49,7 +49,7 @@ json::Value small_config() {
                        {"num_attention_heads", 2}});
 }
 
-// The small model with -3, -2, ..., 3 again and again in every tensor.
+// The small model with -3, -2, ..., 3 repeated in every tensor.
 Tensors small_model() {
   Tensors out;
   for (const Parameter& p : parameter_table(hf::parse_config(small_config(), "c"))) {
@@ -79,7 +79,7 @@ class Quantize : public test::FolderTest {
       meta.fate = t.fate;
       writer.tensor(meta, t.bytes);
     }
-    writer.commit();
+    writer.commit([](const std::string&) {});  // also with values that a checkpoint should not hold
   }
   static Tensors read(const std::string& place) {
     const ckpt::Checkpoint c = ckpt::Checkpoint::open(place);
@@ -91,7 +91,7 @@ class Quantize : public test::FolderTest {
     }
     return out;
   }
-  // What dequantizing says of the quantized small model once `edit` has changed its tensors.
+  // The error of dequantizing the quantized small model after `edit` has changed its tensors.
   std::string refusal(const std::function<void(Tensors&)>& edit, ckpt::Kind kind = ckpt::Kind::quantized) {
     write(model(), ckpt::Kind::model, small_model());
     quantize(model(), out(), {.scaling = quant::Granularity::vector, .force = true});
@@ -104,7 +104,7 @@ class Quantize : public test::FolderTest {
   }
 };
 
-TEST_F(Quantize, CastsWhatIsFp8AndKeepsTheRest) {
+TEST_F(Quantize, CastsFp8WeightsAndCopiesTheRest) {
   Tensors tensors = small_model();
   tensors["weights/lm_head.weight"].fate = "fp8";
   tensors["mine/extra"] = {DType::i32, {2}, std::vector<std::byte>(8, std::byte{5})};
@@ -145,7 +145,7 @@ TEST_F(Quantize, CastsWhatIsFp8AndKeepsTheRest) {
   EXPECT_EQ(report.bytes, bytes);
 }
 
-TEST_F(Quantize, RowsHaveScalesOfTheirOwn) {
+TEST_F(Quantize, EachRowHasItsOwnScale) {
   Tensors tensors = small_model();
   std::vector<float> up(32 * 16, 0.0F);
   for (std::size_t r = 0; r < 32; ++r) up[r * 16] = std::ldexp(1.75F, static_cast<int>(r) - 16);
@@ -161,7 +161,7 @@ TEST_F(Quantize, RowsHaveScalesOfTheirOwn) {
   EXPECT_EQ(scales.bytes, bytes_of(wanted));
   EXPECT_EQ(q[std::string("weights/") + kUp].bytes[16], std::byte{0x7B}) << "the largest E5M2 code";
   for (const QuantizedTensor& t : report.tensors) {
-    EXPECT_FALSE(t.sqnr_db.has_value()) << t.name << ": small integers lose nothing";
+    EXPECT_FALSE(t.sqnr_db.has_value()) << t.name << ": small integers are exact";
     if (t.name != kUp) continue;
     EXPECT_EQ(t.scale_min, wanted.front());
     EXPECT_EQ(t.scale_max, wanted.back());
@@ -169,7 +169,7 @@ TEST_F(Quantize, RowsHaveScalesOfTheirOwn) {
 }
 
 TEST_F(Quantize, ReportsLosses) {
-  // 448 and 12 keep, 17 becomes 16, 2^-11 vanishes: noise 1 + 2^-22.
+  // 448 and 12 are exact, 17 becomes 16, 2^-11 underflows: noise 1 + 2^-22.
   Tensors tensors = small_model();
   std::vector<float> up(32 * 16, 0.0F);
   up[0] = 448;
@@ -190,7 +190,7 @@ TEST_F(Quantize, ReportsLosses) {
   EXPECT_DOUBLE_EQ(t->sqnr_db.value(), 10 * std::log10(signal / noise));
 }
 
-TEST_F(Quantize, FiltersLeaveWeightsAsTheyAre) {
+TEST_F(Quantize, FilteredWeightsAreCopied) {
   write(model(), ckpt::Kind::model, small_model());
   const QuantizeReport report = quantize(model(), out(), {.filters = {"*.mlp.*", "*.o_proj"}});
   EXPECT_EQ(report.tensors.size(), 3U);
@@ -202,10 +202,10 @@ TEST_F(Quantize, FiltersLeaveWeightsAsTheyAre) {
   EXPECT_EQ(error_of([&] { quantize(model(), at("x.h5"), {.filters = {"*.w1"}}); }),
             "--filter *.w1: matches no tensor of the model");
   EXPECT_EQ(error_of([&] { quantize(model(), at("x.h5"), {.filters = {"*"}}); }),
-            model() + ": nothing to quantize: no weight of it has the fate fp8");
+            model() + ": nothing to quantize: no weight in it has precision fp8");
 }
 
-TEST_F(Quantize, BackIsCodesTimesScales) {
+TEST_F(Quantize, DequantizedIsCodesTimesScales) {
   convert(golden("llama3"), model(), {});
   for (const bool power_of_2 : {false, true}) {
     for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
@@ -241,7 +241,7 @@ TEST_F(Quantize, BackIsCodesTimesScales) {
   }
 }
 
-TEST_F(Quantize, TwiceWithPowersOfTwoLosesNothingMore) {
+TEST_F(Quantize, ASecondCastWithPowersOfTwoIsExact) {
   convert(golden("qwen3"), model(), {});
   quantize(model(), out(), {.power_of_2 = true});
   dequantize(out(), back(), {});
@@ -282,12 +282,12 @@ TEST_F(Quantize, ShardsOfATrainingRun) {
   for (const auto& [name, t] : whole) EXPECT_EQ(sharded.at(name).bytes, t.bytes) << name;
 }
 
-TEST_F(Quantize, NamesAPoisonedWeight) {
+TEST_F(Quantize, NamesANonFiniteWeight) {
   for (const float poison : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     Tensors tensors = small_model();
     std::memcpy(tensors[std::string("weights/") + kUp].bytes.data() + 4 * (3 * 16 + 5), &poison, 4);
     write(model(), ckpt::Kind::model, tensors);
-    const std::string wanted = model() + ": /weights/" + kUp + ": row 3 holds NaN or infinity, which has no FP8 code";
+    const std::string wanted = model() + ": /weights/" + kUp + ": holds a value that is not finite";
     for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling}); }), wanted);
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling, .dry_run = true}); }), wanted);
@@ -296,13 +296,14 @@ TEST_F(Quantize, NamesAPoisonedWeight) {
   }
 }
 
-TEST_F(Quantize, RefusesWhatItCannotTake) {
+TEST_F(Quantize, RefusesInvalidSourcesAndOutputs) {
   write(model(), ckpt::Kind::model, small_model());
   quantize(model(), out(), {});
-  EXPECT_EQ(error_of([&] { quantize(out(), back(), {}); }),
-            out() + ": quantized already (undo that with --dequantize, or take the checkpoint that it was made from)");
+  EXPECT_EQ(
+      error_of([&] { quantize(out(), back(), {}); }),
+      out() + ": already quantized; use the checkpoint that it was made from, or dequantize it first (--dequantize)");
   EXPECT_EQ(error_of([&] { dequantize(model(), back(), {}); }),
-            model() + ": not quantized (its kind is model), so there is nothing to undo");
+            model() + ": not quantized (its kind is model), so there is nothing to dequantize");
   EXPECT_EQ(error_of([&] { quantize(model(), out(), {}); }), out() + ": exists (use --force to replace it)");
   EXPECT_EQ(error_of([&] { dequantize(out(), model(), {}); }), model() + ": exists (use --force to replace it)");
   EXPECT_EQ(error_of([&] { quantize(model(), back(), {.format = DType::bf16}); }), "bfloat16: not an FP8 format");
@@ -314,11 +315,10 @@ TEST_F(Quantize, RefusesWhatItCannotTake) {
             model() + ": /weights/" + kUp + ": stored as int32, not as float32 or bfloat16");
   tensors.erase(std::string("weights/") + kNorm);
   write(model(), ckpt::Kind::model, tensors);
-  EXPECT_EQ(error_of([&] { quantize(model(), back(), {}); }),
-            model() + ": tensors that its configuration asks for are missing: model.norm.weight");
+  EXPECT_EQ(error_of([&] { quantize(model(), back(), {}); }), model() + ": missing tensors: model.norm.weight");
 }
 
-TEST_F(Quantize, DryRunSaysTheSameAndWritesNothing) {
+TEST_F(Quantize, DryRunReportsTheSameAndWritesNothing) {
   convert(golden("llama3"), model(), {});
   const QuantizeReport dry = quantize(model(), out(), {.dry_run = true});
   EXPECT_EQ(names(), std::vector<std::string>{"m.h5"});
@@ -333,11 +333,11 @@ TEST_F(Quantize, DryRunSaysTheSameAndWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(back()));
 }
 
-TEST_F(Quantize, CodesAndScalesThatDoNotFit) {
+TEST_F(Quantize, CodesAndScalesThatDoNotMatch) {
   const std::string codes = std::string("weights/") + kUp, scales = std::string("scales/") + kUp;
-  EXPECT_EQ(refusal([&](Tensors& t) { t.erase(scales); }), out() + ": /" + codes + ": its codes have no scales");
+  EXPECT_EQ(refusal([&](Tensors& t) { t.erase(scales); }), out() + ": /" + codes + ": FP8 codes without scales");
   const std::string shape =
-      out() + ": /" + scales + ": neither one float32 nor one for each of the 32 rows of the codes";
+      out() + ": /" + scales + ": expected one float32 scale or one for each of the 32 rows of the codes";
   EXPECT_EQ(refusal([&](Tensors& t) {
               t[scales].shape = {31};
               t[scales].bytes.resize(31 * 4);
@@ -348,16 +348,23 @@ TEST_F(Quantize, CodesAndScalesThatDoNotFit) {
   for (const float bad :
        {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     EXPECT_EQ(refusal([&](Tensors& t) { std::memcpy(t[scales].bytes.data() + 4 * 7, &bad, 4); }),
-              out() + ": /" + scales + ": scale 7 is not a positive number");
+              out() + ": /" + scales +
+                  (bad == 0 ? ": scale 7 is not a positive number" : ": holds a value that is not finite or below 0"));
   }
   EXPECT_EQ(refusal([&](Tensors& t) { t[codes].bytes[2 * 16] = std::byte{0x7F}; }),
-            out() + ": /" + codes + ": row 2 is not finite once its codes are multiplied by their scale");
+            out() + ": /" + codes + ": holds a value that is not finite");
+  EXPECT_EQ(refusal([&](Tensors& t) {
+              constexpr float kHuge = 3e38F;
+              t[codes].bytes[2 * 16] = std::byte{0x7E};
+              std::memcpy(t[scales].bytes.data() + 4 * 2, &kHuge, 4);
+            }),
+            out() + ": /" + codes + ": row 2 is not finite after multiplication by the scale");
   EXPECT_EQ(refusal([&](Tensors& t) {
               t[std::string("scales/") + kNorm] = {DType::f32, {1}, bytes_of({1})};
             }),
             out() + ": /scales/model.norm.weight: scales without codes");
   EXPECT_EQ(refusal([&](Tensors& t) { t = small_model(); }),
-            out() + ": says that it is quantized, but no weight of it is FP8 codes");
+            out() + ": marked as quantized, but no weight contains FP8 codes");
   EXPECT_EQ(refusal([&](Tensors& t) { t[codes].dtype = DType::u8; }),
             out() + ": /" + codes + ": stored as uint8, not as float32 or bfloat16");
 }

@@ -15,7 +15,7 @@ namespace {
 
 using test::error_of;
 
-// What resolve_checkpoint_argument makes of `input` on a pipe.
+// The result of resolve_checkpoint_argument for `input` on a pipe.
 std::string resolved(const std::string& input) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) throw Error("no pipe");
@@ -37,13 +37,13 @@ TEST(Record, NamesThePathItWasGiven) {
   EXPECT_EQ(resolved(json::dump(checkpoint_record("a b.h5")) + "\n"), "a b.h5");
 }
 
-TEST(Record, TheLastCheckpointCounts) {
+TEST(Record, TheLastCheckpointIsUsed) {
   EXPECT_EQ(resolved("{\"type\":\"run\"}\n{\"type\":\"checkpoint\",\"path\":\"1\"}\n[1]\n"
                      "{\"type\":\"checkpoint\",\"path\":\"2\"}\n{\"type\":\"end\"}"),
             "2");
 }
 
-TEST(Record, APathIsItself) { EXPECT_EQ(resolve_checkpoint_argument("m.h5", -1), "m.h5"); }
+TEST(Record, APathIsReturnedUnchanged) { EXPECT_EQ(resolve_checkpoint_argument("m.h5", -1), "m.h5"); }
 
 TEST(Record, OtherInputIsRefused) {
   EXPECT_NE(error_of([] { resolved(""); }).find("standard input: no record names a checkpoint"), std::string::npos);
@@ -52,7 +52,7 @@ TEST(Record, OtherInputIsRefused) {
   EXPECT_NE(error_of([] { resolved("{\"type\":\"checkpoint\"}\n"); }).find("\"path\""), std::string::npos);
 }
 
-TEST(Record, WhatIsUnfinishedIsNoCheckpoint) {
+TEST(Record, AnUnfinishedSaveIsNoCheckpoint) {
   const fp8::test::TemporaryFolder folder;
   std::filesystem::create_directory(folder.at("step-00000001.tmp"));
   (void)folder.write(".m.h5.abcdefgh.tmp", "");
@@ -61,13 +61,13 @@ TEST(Record, WhatIsUnfinishedIsNoCheckpoint) {
   for (const char* name : {"step-00000001.tmp", "step-00000001.tmp/", "step-00000001.tmp/.", "step-00000001",
                            "step-00000001/", ".m.h5.abcdefgh.tmp", "m.h5"}) {
     const std::string path = folder.at(name);
-    EXPECT_EQ(error_of([&] { (void)open_checkpoint(path); }), path + ": not a checkpoint: an interrupted save left it");
+    EXPECT_EQ(error_of([&] { (void)open_checkpoint(path); }), path + ": not a checkpoint: left by an interrupted save");
   }
   EXPECT_HOLDS(error_of([&] { (void)open_checkpoint(folder.write("mine.tmp", "")); }),
                "mine.tmp: not a checkpoint (or");
 }
 
-TEST(Record, OriginQuotesWhatAShellWouldNotTake) {
+TEST(Record, OriginIsQuotedForAShell) {
   const std::array<const char*, 5> argv = {"/opt/bin/fp8-init", "tiny", "--set=a=b c", "it's", ""};
   const Origin origin = origin_of("fp8-init", "1.0", static_cast<int>(argv.size()), argv.data());
   EXPECT_EQ(origin.command, "fp8-init tiny '--set=a=b c' 'it'\\''s' ''");
@@ -78,7 +78,7 @@ TEST(Record, OriginQuotesWhatAShellWouldNotTake) {
 
 class Open : public test::FolderTest {};
 
-TEST_F(Open, CountersThatAreNotARunsAreRefused) {
+TEST_F(Open, InvalidCountersAreRefused) {
   const auto said = [&](std::int64_t step) {
     ckpt::ModelWriter writer(at("m.h5"), ckpt::Kind::training, true);
     writer.document("config", json::object({}));
@@ -91,7 +91,7 @@ TEST_F(Open, CountersThatAreNotARunsAreRefused) {
   EXPECT_EQ(said(1), at("m.h5") + ": /train: 2 updates in 1 steps");
 }
 
-TEST_F(Open, SaysWhatItIsInstead) {
+TEST_F(Open, IdentifiesOtherFiles) {
   EXPECT_NE(error_of([] { open_checkpoint(test::golden("llama3")); }).find("a Hugging Face folder, not a checkpoint"),
             std::string::npos);
   std::filesystem::create_directories(at("run/step-00000100"));

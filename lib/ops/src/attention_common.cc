@@ -1,6 +1,8 @@
 // Checks of an attention call.
 #include "attention_common.h"
 
+#include <limits>
+
 namespace fp8::ops {
 namespace {
 
@@ -15,6 +17,11 @@ void check_heads(const View& q, const View& v, std::int64_t heads) {
 }
 
 }  // namespace
+
+double attention_flops(const View& q) {
+  const auto positions = static_cast<double>(q.shape[1]);
+  return 2.0 * static_cast<double>(q.shape[0] * q.shape[2] * q.shape[3]) * positions * (positions + 1);
+}
 
 AttentionShape::AttentionShape(const View& q, const View& k, const View& v, const View& out, const View& lse,
                                const Documents& documents) {
@@ -38,7 +45,7 @@ AttentionShape::AttentionShape(const View& q, const View& k, const View& v, cons
   need(start.rank == 0 || (start.dtype == DType::i32 && start.rank == 2 && start.shape[0] == batch &&
                            start.shape[1] == positions && start.contiguous()),
        kOp, "document starts must be int32, batch x positions");
-  padded = (dim + kLanes - 1) / kLanes * kLanes;
+  padded = (dim + kPadding - 1) / kPadding * kPadding;
   blocks = (positions + kBlock - 1) / kBlock;
 }
 

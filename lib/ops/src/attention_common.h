@@ -1,25 +1,19 @@
-/// What the forward and the backward of attention share: shapes, tiles of q, k, v as products want them, the mask.
-/// Scores are kept transposed, [keys, queries]: then the softmax works on lanes of queries, and only the queries of a
-/// block are transposed, once, not every key.
+/// What the forward and the backward of attention share: shapes, and the tables of attention_forward.isa.cc and
+/// attention_backward.isa.cc.
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-#include <utility>
 
+#include "fp8/base/cpu.h"
 #include "fp8/ops/attention.h"
 #include "rows.h"
-#include "tile.h"
 
 namespace fp8::ops {
 
-inline constexpr std::int64_t kBlock = 64;                                 ///< queries and keys of a tile
-inline constexpr std::int64_t kScores = kBlock * kBlock;                   ///< floats of a tile of scores
-inline constexpr float kMasked = -std::numeric_limits<float>::infinity();  ///< score of a pair that may not meet
+inline constexpr std::int64_t kBlock = 64;                ///< queries and keys of a tile
+inline constexpr std::int64_t kScores = kBlock * kBlock;  ///< floats of a tile of scores
+inline constexpr std::int64_t kPadding = 16;  ///< floats of the widest vector: memory does not depend on the CPU
 
 /// Sizes of one call.
 struct AttentionShape {
@@ -32,190 +26,44 @@ struct AttentionShape {
                  const Documents& documents);
   /// Floats of a tile [kBlock, padded].
   std::int64_t tile() const { return kBlock * padded; }
-  /// FLOPs of the forward pass that causality leaves.
-  double flops() const {
-    return 2.0 * static_cast<double>(batch * heads * dim) * static_cast<double>(positions) *
-           static_cast<double>(positions + 1);
-  }
   /// Rows of tile `block` that exist.
   std::int64_t rows(std::int64_t block) const { return std::min(kBlock, positions - block * kBlock); }
 };
 
-/// Rows of one head of a [B, T, heads, D] view.
-template <class T>
-struct Head {
-  T* data;              ///< position 0
-  std::int64_t stride;  ///< elements between positions
-
-  Head(const View& v, std::int64_t b, std::int64_t h)
-      : data(static_cast<T*>(v.data) + b * v.stride[0] + h * v.stride[2]), stride(v.stride[1]) {}
+/// A call of attention_forward.
+struct ForwardCall {
+  const View &q, &k, &v;       ///< operands
+  float scale;                 ///< of scores
+  const Documents& documents;  ///< who meets whom
+  const View &out, &lse;       ///< results
 };
+/// Floats of scratch memory that a task of the forward needs.
+inline std::int64_t forward_scratch(const AttentionShape& s) { return 5 * s.tile() + 2 * kScores + 3 * kBlock; }
 
-/// Which keys the queries of one tile may meet.
-class Mask {
- public:
-  /// Of query tile `block` of sequence b.
-  Mask(const AttentionShape& shape, const Documents& documents, std::int64_t b, std::int64_t block) {
-    const std::int32_t* start =
-        documents.start.rank == 0 ? nullptr : documents.start.as<std::int32_t>() + b * shape.positions;
-    for (std::int64_t i = 0; i < kBlock; ++i) {
-      const std::int64_t position = block * kBlock + i;
-      const bool known = start != nullptr && position < shape.positions;
-      last_[i] = static_cast<std::int32_t>(position);
-      first_[i] = known ? std::clamp(start[position], 0, last_[i]) : 0;
-    }
-    // Rows beyond the end meet key 0, which costs nothing: they are not written, and they do not widen the range
-    // either.
-    const std::int64_t rows = shape.rows(block);
-    lowest_ = *std::min_element(first_, first_ + rows);
-    highest_ = *std::max_element(first_, first_ + rows);
-  }
-  /// First tile of keys that any of the queries meets.
-  std::int64_t first_block() const { return lowest_ / kBlock; }
-  /// Masks the transposed scores of key tile `block`.
-  void apply(std::int64_t block, float* scores) const {
-    const auto key0 = static_cast<std::int32_t>(block * kBlock);
-    if (key0 >= highest_ && key0 + kBlock - 1 <= last_[0]) return;
-    for (std::int32_t j = 0; j < kBlock; ++j) {
-      const std::int32_t key = key0 + j;
-      float* row = scores + j * kBlock;
-#pragma omp simd
-      for (std::int64_t i = 0; i < kBlock; ++i) row[i] = (key >= first_[i]) & (key <= last_[i]) ? row[i] : kMasked;
-    }
-  }
-
- private:
-  std::int32_t first_[kBlock], last_[kBlock], lowest_, highest_;
+/// A call of attention_backward.
+struct BackwardCall {
+  const View &q, &k, &v, &out, &lse, &dout;  ///< operands
+  float scale;                               ///< of scores
+  const Documents& documents;                ///< who meets whom
+  const View &dq, &dk, &dv;                  ///< results
 };
-
-/// How a tile of activations T is held for products, in words: f32, one value each. Tiles are [kBlock, width] words.
-template <class T>
-struct Tiles {
-  using Word = float;  ///< element of a tile
-  /// Words of a row of `values` values.
-  static constexpr std::int64_t words(std::int64_t values) { return values; }
-  /// Writes the values of a row; those beyond `dim` are zero.
-  static void read_row(const AttentionShape& shape, const T* from, Word* to) {
-#pragma omp simd
-    for (std::int64_t d = 0; d < shape.dim; ++d) to[d] = dtype::to_float(from[d]);
-    std::fill(to + shape.dim, to + shape.padded, 0.0f);
-  }
-  /// The tile as a right operand whose rows are contracted, [words(kBlock), padded].
-  static const Word* down(const AttentionShape&, const Word* tile, Word*) { return tile; }
-  /// f32 [kBlock, kBlock] as a left operand whose columns are contracted.
-  static Left<Word> by_columns(const float* x, Word*) { return {x, kBlock, 1}; }
-  /// The same, its rows contracted.
-  static Left<Word> by_rows(const float* x, Word*) { return {x, 1, kBlock}; }
-};
-
-/// bf16 as pairs: what was f32 is rounded to bf16 on its way into a product, as with any matrix multiply of bf16.
-struct PairTiles {
-  using Word = Pair;  ///< element of a tile
-  /// Words of a row of `values` values.
-  static constexpr std::int64_t words(std::int64_t values) { return values / 2; }
-  /// Bits of v as bf16.
-  static Pair bits(float v) { return dtype::from_float<Bf16>(v).bits; }
-  /// Writes the values of a row; those beyond `dim` are zero.
-  static void read_row(const AttentionShape& shape, const Bf16* from, Pair* to) {
-    std::memcpy(to, from, static_cast<std::size_t>(shape.dim) * sizeof(Bf16));
-    std::memset(reinterpret_cast<std::byte*>(to) + shape.dim * 2, 0,
-                static_cast<std::size_t>(shape.padded - shape.dim) * 2);
-  }
-  /// The tile as a right operand whose rows are contracted, [words(kBlock), padded], in `space`.
-  static const Pair* down(const AttentionShape& shape, const Pair* tile, Pair* space) {
-    const std::int64_t width = words(shape.padded);
-    for (std::int64_t i = 0; i < kBlock / 2; ++i) {
-      const Pair *even = tile + 2 * i * width, *odd = even + width;
-      Pair* to = space + i * shape.padded;
-#pragma omp simd
-      for (std::int64_t d = 0; d < width; ++d) {
-        to[2 * d] = (even[d] & 0xFFFFu) | odd[d] << 16;
-        to[2 * d + 1] = even[d] >> 16 | (odd[d] & 0xFFFF0000u);
-      }
-    }
-    return space;
-  }
-  /// f32 [kBlock, kBlock] as a left operand whose columns are contracted, in `space`.
-  static Left<Pair> by_columns(const float* x, Pair* space) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < kScores / 2; ++i) space[i] = bits(x[2 * i]) | bits(x[2 * i + 1]) << 16;
-    return {space, kBlock / 2, 1};
-  }
-  /// The same, its rows contracted.
-  static Left<Pair> by_rows(const float* x, Pair* space) {
-    for (std::int64_t j = 0; j < kBlock; j += 2) {
-      const float *even = x + j * kBlock, *odd = even + kBlock;
-      Pair* to = space + j / 2 * kBlock;
-#pragma omp simd
-      for (std::int64_t i = 0; i < kBlock; ++i) to[i] = bits(even[i]) | bits(odd[i]) << 16;
-    }
-    return {space, 1, kBlock};
-  }
-};
-
-/// Tiles of activations stored as T on this processor.
-template <class T>
-using TilesOf = std::conditional_t<std::is_same_v<T, Bf16> && kMultipliesPairs, PairTiles, Tiles<T>>;
-/// Their words.
-template <class T>
-using WordOf = typename TilesOf<T>::Word;
-
-/// tile [kBlock, words(padded)] = rows of one head of tile `block`; zero beyond the end and beyond dim.
-template <class T>
-void read_tile(const AttentionShape& shape, Head<const T> head, std::int64_t block, WordOf<T>* tile) {
-  const std::int64_t rows = shape.rows(block), width = TilesOf<T>::words(shape.padded);
-  for (std::int64_t i = 0; i < rows; ++i)
-    TilesOf<T>::read_row(shape, head.data + (block * kBlock + i) * head.stride, tile + i * width);
-  std::fill(tile + rows * width, tile + kBlock * width, WordOf<T>{});
+/// Floats of scratch memory that a task of the backward needs.
+inline std::int64_t backward_scratch(const AttentionShape& s) {
+  return (10 + 2 * s.blocks) * s.tile() + 3 * kScores + 2 * kBlock;
 }
 
-/// across [words(padded), kBlock] = the tile transposed: a right operand whose columns were contracted.
-template <class T>
-void turn_tile(const AttentionShape& shape, const WordOf<T>* tile, WordOf<T>* across) {
-  const std::int64_t width = TilesOf<T>::words(shape.padded);
-  transpose_tile(kBlock, width, Rectangle<const WordOf<T>>{tile, width}, Rectangle<WordOf<T>>{across, kBlock});
-}
-
-/// Rows of one head from a tile of sums, times `factor`, rounded once.
-template <class T>
-void write_tile(const AttentionShape& shape, const float* tile, float factor, std::int64_t block, Head<T> head) {
-  for (std::int64_t i = 0; i < shape.rows(block); ++i) {
-    const float* from = tile + i * shape.padded;
-    T* to = head.data + (block * kBlock + i) * head.stride;
-#pragma omp simd
-    for (std::int64_t d = 0; d < shape.dim; ++d) to[d] = dtype::from_float<T>(from[d] * factor);
-  }
-}
-
-/// Transposed scores [keys, queries] = a tile of keys times queries turned by turn_tile().
-template <class T>
-void score_tile(const AttentionShape& shape, const WordOf<T>* keys, const WordOf<T>* queries_across, float* scores) {
-  const std::int64_t width = TilesOf<T>::words(shape.padded);
-  multiply_tile(kBlock, kBlock, width, Left<WordOf<T>>{keys, width, 1}, {queries_across, kBlock}, {scores, kBlock},
-                false);
-}
-
-/// sums [kBlock, padded] += left times a tile as down() gives it.
-template <class T>
-void add_tile(const AttentionShape& shape, const Left<WordOf<T>>& left, const WordOf<T>* down, float* sums) {
-  multiply_tile(kBlock, shape.padded, TilesOf<T>::words(kBlock), left, {down, shape.padded}, {sums, shape.padded},
-                true);
-}
-
-/// Hands out parts of a thread's scratch memory, all of whose users count in floats.
-class Parts {
- public:
-  /// Begins at `base`.
-  explicit Parts(float* base) : at_(base) {}
-  /// The next `count` elements.
-  template <class Word>
-  Word* next(std::int64_t count) {
-    static_assert(sizeof(Word) == sizeof(float));
-    return reinterpret_cast<Word*>(std::exchange(at_, at_ + count));
-  }
-
- private:
-  float* at_;
+/// Tasks of one instruction set, for activations of each type; `scratch` is the thread's own.
+template <class Call>
+struct AttentionTasks {
+  using Task = void (*)(const AttentionShape& shape, const Call& call, std::int64_t task, float* scratch);
+  Task f32;   ///< f32 activations
+  Task bf16;  ///< bf16 activations
 };
+/// Task b * heads * blocks + h * blocks + i is the i-th block of queries from the end, of head h of sequence b.
+using ForwardKernels = AttentionTasks<ForwardCall>;
+/// Task b * groups + g is key/value head g of sequence b with all its query heads.
+using BackwardKernels = AttentionTasks<BackwardCall>;
+FP8_ISA_TABLES(ForwardKernels, kForwardKernels, forward_kernels)
+FP8_ISA_TABLES(BackwardKernels, kBackwardKernels, backward_kernels)
 
 }  // namespace fp8::ops

@@ -4,18 +4,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "cuda.h"
 #include "fp8/ops/norm.h"
+#include "row_kernels.h"
 #include "rows.h"
-#include "swiglu_element.h"
 
 namespace fp8::ops {
 namespace {
 
 using device::Place;
-using dtype::from_float;
-using dtype::to_float;
 
 void check_swiglu(const char* op, const View& gate_up, const View& h) {
   need(gate_up.rank == 2 && h.rank == 2 && gate_up.shape[0] == h.shape[0] && gate_up.shape[1] == 2 * h.shape[1], op,
@@ -44,11 +43,12 @@ struct Runs {
 
 template <class A, class B>
 void convert_run(const A* in, std::int64_t in_step, B* out, std::int64_t out_step, std::int64_t n) {
-  if (in_step == 1 && out_step == 1) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) out[i] = from_float<B>(to_float(in[i]));
+  if (in_step != 1 || out_step != 1) {
+    for (std::int64_t i = 0; i < n; ++i) out[i * out_step] = dtype::from_float<B>(dtype::to_float(in[i * in_step]));
+  } else if constexpr (std::is_same_v<B, float>) {
+    row_loops<A>().to_f32(in, out, n);
   } else {
-    for (std::int64_t i = 0; i < n; ++i) out[i * out_step] = from_float<B>(to_float(in[i * in_step]));
+    row_loops<A>().to_bf16(in, out, n);
   }
 }
 
@@ -81,11 +81,10 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
   with_activation_type(h.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(gate_up), out(h);
     const std::int64_t n = out.columns();
+    const RowLoops<T>& loops = row_loops<T>();
     parallel_for(out.count(), n, [&](std::int64_t i) {
-      const T *gate = in[i], *up = gate + n;
-      T* row = out[i];
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) row[c] = swiglu_output(gate[c], up[c]);
+      const T* gate = in[i];
+      loops.swiglu(gate, gate + n, out[i], n);
     });
   });
 }
@@ -101,11 +100,11 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
   with_activation_type(dh.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(gate_up), upstream(dh), out(d_gate_up);
     const std::int64_t n = upstream.columns();
+    const RowLoops<T>& loops = row_loops<T>();
     parallel_for(upstream.count(), n, [&](std::int64_t i) {
-      const T *gate = in[i], *up = gate + n, *d = upstream[i];
-      T *d_gate = out[i], *d_up = d_gate + n;
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) swiglu_gradients(d[c], gate[c], up[c], d_gate[c], d_up[c]);
+      const T* gate = in[i];
+      T* d_gate = out[i];
+      loops.swiglu_gradients(upstream[i], gate, gate + n, d_gate, d_gate + n, n);
     });
   });
 }
@@ -153,16 +152,12 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
   with_activation_type(dout.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(dout);
     const Rows<float> table(dtable);
+    const RowLoops<T>& loops = row_loops<T>();
     const std::int64_t n = in.columns(), count = in.count();
     const std::int64_t slice = std::max(kSlice, (n / threads_for(n * count) + kSlice - 1) / kSlice * kSlice);
     parallel_for((n + slice - 1) / slice, slice * count, [&](std::int64_t s) {
       const std::int64_t begin = s * slice, end = std::min(n, begin + slice);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const T* from = in[i];
-        float* to = table[ids[i]];
-#pragma omp simd
-        for (std::int64_t c = begin; c < end; ++c) to[c] += to_float(from[c]);
-      }
+      for (std::int64_t i = 0; i < count; ++i) loops.add_to(in[i] + begin, table[ids[i]] + begin, end - begin);
     });
   });
 }
@@ -185,14 +180,11 @@ void bias_backward(const Context& ctx, const View& dy, const View& db) {
   float* sums = partial.as<float>();
   with_activation_type(dy.dtype, kOp, [&]<class T>(T) {
     const Rows<T> in(dy);
+    const RowLoops<T>& loops = row_loops<T>();
     parallel_for(blocks.count, blocks.each * n, [&](std::int64_t b) {
       float* sum = sums + b * n;
       std::fill(sum, sum + n, 0.0f);
-      for (std::int64_t i = blocks.begin(b); i < blocks.end(b); ++i) {
-        const T* row = in[i];
-#pragma omp simd
-        for (std::int64_t c = 0; c < n; ++c) sum[c] += to_float(row[c]);
-      }
+      for (std::int64_t i = blocks.begin(b); i < blocks.end(b); ++i) loops.add_to(in[i], sum, n);
     });
   });
   add_partial_sums(sums, blocks.count, n, db.as<float>());
@@ -211,12 +203,9 @@ void add(const Context& ctx, const View& a, const View& b, const View& out) {
   with_activation_type(a.dtype, kOp, [&]<class T>(T) {
     const Rows<T> a_rows(a), b_rows(b), out_rows(out);
     const Runs runs(out, a.contiguous() && b.contiguous() && out.contiguous());
+    const RowLoops<T>& loops = row_loops<T>();
     parallel_for(runs.count, runs.columns, [&](std::int64_t i) {
-      const T *left = runs.start(a_rows, a, i), *right = runs.start(b_rows, b, i);
-      T* to = runs.start(out_rows, out, i);
-      const std::int64_t n = runs.length(i);
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) to[c] = from_float<T>(to_float(left[c]) + to_float(right[c]));
+      loops.add(runs.start(a_rows, a, i), runs.start(b_rows, b, i), runs.start(out_rows, out, i), runs.length(i));
     });
   });
 }

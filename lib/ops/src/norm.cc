@@ -4,20 +4,16 @@
 #include "fp8/ops/norm.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <optional>
 
 #include "cuda.h"
-#include "norm_element.h"
+#include "row_kernels.h"
 #include "rows.h"
 
 namespace fp8::ops {
 namespace {
 
 using device::Place;
-using dtype::from_float;
-using dtype::to_float;
 
 void check_rows(const char* op, const View& like, const View& v) {
   need(same_shape(like, v), op, "shapes differ");
@@ -38,88 +34,13 @@ void check_norm(const char* op, const View& x, const View& weight, const View& r
   need(fits, op, "rstd must be float32, one for each row");
 }
 
-// Sum of squares in PyTorch's order: four vectors of eight side by side, every 16 rounds folded into a sum of
-// sums, and again every 256; then vectors left over, the tail, the lanes one by one. A code on a rounding tie then
-// falls as it does there, and the error grows with the logarithm of n. Source: the cascade sum of ATen's SumKernel.cpp.
-template <class T>
-float square_sum(const T* x, std::int64_t n) {
-  constexpr int kVector = 8, kSide = 4 * kVector;
-  constexpr std::int64_t kFold = 16;
-  std::array<float, kSide> sum{}, folded{}, twice{};
-  const auto fold = [](std::array<float, kSide>& from, std::array<float, kSide>& to) {
-    for (std::size_t j = 0; j < kSide; ++j) to[j] += from[j];
-    from.fill(0);
-  };
-  const auto square = [x](std::int64_t i) { return to_float(x[i]) * to_float(x[i]); };
-  const std::int64_t rounds = n / kSide, vectors = n / kVector;
-  for (std::int64_t r = 0; r < rounds; ++r) {
-#pragma omp simd
-    for (int j = 0; j < kSide; ++j) sum[static_cast<std::size_t>(j)] += square(r * kSide + j);
-    if ((r + 1) % kFold == 0) fold(sum, folded);
-    if ((r + 1) % (kFold * kFold) == 0) fold(folded, twice);
-  }
-  fold(folded, sum);
-  fold(twice, sum);
-  for (std::int64_t v = rounds * 4; v < vectors; ++v) {
-#pragma omp simd
-    for (int j = 0; j < kVector; ++j) sum[static_cast<std::size_t>(j)] += square(v * kVector + j);
-  }
-  float total = 0;
-  for (std::int64_t i = vectors * kVector; i < n; ++i) total += square(i);
-  for (std::size_t j = 0; j < kVector; ++j) total += ((sum[j] + sum[j + 8]) + sum[j + 16]) + sum[j + 24];
-  return total;
-}
-
-// 1 / sqrt(mean(x^2) + eps).
-template <class T>
-float inverse_rms(const T* x, std::int64_t n, float eps) {
-  return 1.0f / std::sqrt(square_sum(x, n) / static_cast<float>(n) + eps);
-}
-
-template <class T>
-void normalize(const T* x, const T* weight, float rstd, std::int64_t n, T* y) {
-#pragma omp simd
-  for (std::int64_t c = 0; c < n; ++c) y[c] = norm_output(x[c], rstd, weight[c]);
-}
-
-// What the backward of one row needs; dx may be dy or upstream.
-template <class T>
-struct RowGradient {
-  const T* dy;
-  const T* x;
-  const T* weight;
-  const T* upstream;  // null: none
-  T* dx;
-  float rstd;
-  std::int64_t n;
-
-  // With a null `dweight` the gradient of the weight is not wanted.
-  void run(float* dweight) const {
-    float dot = 0;
-#pragma omp simd reduction(+ : dot)
-    for (std::int64_t c = 0; c < n; ++c) dot += norm_dot(dy[c], x[c], weight[c], rstd);
-    const float mean = dot / static_cast<float>(n);
-    if (dweight != nullptr) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) dweight[c] += to_float(dy[c]) * normalized(x[c], rstd);
-    }
-    if (upstream != nullptr) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) dx[c] = from_float<T>(gradient(c, mean) + to_float(upstream[c]));
-    } else {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) dx[c] = from_float<T>(gradient(c, mean));
-    }
-  }
-  float gradient(std::int64_t c, float mean) const { return norm_gradient(dy[c], x[c], weight[c], rstd, mean); }
-};
-
 template <class T>
 void backward_blocks(const View& dy, const View& x, const View& weight, const View& rstd, const View& upstream,
                      const View& dx, float* partial) {
   const Rows<T> dy_rows(dy), x_rows(x), up_rows(upstream), dx_rows(dx);
   const Rows<float> r_rows(with_unit_column(rstd));
   const T* w = weight.as<T>();
+  const RowLoops<T>& loops = row_loops<T>();
   const std::int64_t n = x_rows.columns();
   const RowBlocks blocks(x_rows.count());
   parallel_for(blocks.count, blocks.each * n, [&](std::int64_t b) {
@@ -127,7 +48,7 @@ void backward_blocks(const View& dy, const View& x, const View& weight, const Vi
     if (dweight != nullptr) std::fill(dweight, dweight + n, 0.0f);
     for (std::int64_t i = blocks.begin(b); i < blocks.end(b); ++i) {
       const T* up = up_rows.empty() ? nullptr : up_rows[i];
-      RowGradient<T>{dy_rows[i], x_rows[i], w, up, dx_rows[i], *r_rows[i], n}.run(dweight);
+      loops.norm_gradient({dy_rows[i], x_rows[i], w, up, dx_rows[i], dweight, *r_rows[i]}, n);
     }
   });
 }
@@ -148,11 +69,8 @@ void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, floa
     const Rows<float> r(with_unit_column(rstd));
     const T* w = weight.as<T>();
     const std::int64_t n = in.columns();
-    parallel_for(in.count(), n, [&](std::int64_t i) {
-      const float inverse = inverse_rms(in[i], n, eps);
-      *r[i] = inverse;
-      normalize(in[i], w, inverse, n, out[i]);
-    });
+    const RowLoops<T>& loops = row_loops<T>();
+    parallel_for(in.count(), n, [&](std::int64_t i) { *r[i] = loops.norm(in[i], w, eps, out[i], n); });
   });
 }
 
@@ -172,14 +90,10 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
     const Rows<float> r(with_unit_column(rstd));
     const T* w = weight.as<T>();
     const std::int64_t n = a_rows.columns();
+    const RowLoops<T>& loops = row_loops<T>();
     parallel_for(a_rows.count(), n, [&](std::int64_t i) {
-      const T *a = a_rows[i], *b = b_rows[i];
-      T* s = s_rows[i];
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) s[c] = from_float<T>(to_float(a[c]) + to_float(b[c]));
-      const float inverse = inverse_rms(s, n, eps);
-      *r[i] = inverse;
-      normalize(s, w, inverse, n, out[i]);
+      loops.add(a_rows[i], b_rows[i], s_rows[i], n);
+      *r[i] = loops.norm(s_rows[i], w, eps, out[i], n);
     });
   });
 }

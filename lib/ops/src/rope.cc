@@ -2,19 +2,13 @@
 #include "cuda.h"
 #include "fp8/ops/attention.h"
 #include "rope_element.h"
+#include "row_kernels.h"
 #include "rows.h"
 
 namespace fp8::ops {
 namespace {
 
 using device::Place;
-
-template <class T>
-void rotate_head(T* x, const float* cos, const float* sin, float sign, std::int64_t half) {
-  T* upper = x + half;
-#pragma omp simd
-  for (std::int64_t i = 0; i < half; ++i) rotate(x[i], upper[i], cos[i], sign * sin[i]);
-}
 
 bool is_table(const View& v, std::int64_t columns) {
   return v.rank == 2 && v.dtype == DType::f32 && v.shape[1] == columns && v.contiguous();
@@ -54,11 +48,11 @@ void rope(const Context& ctx, const View& x, const View& cos, const View& sin, b
   const float sign = inverse ? -1.0f : 1.0f;
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
     T* data = x.as<T>();
+    const RowLoops<T>& loops = row_loops<T>();
     parallel_for(x.shape[0] * positions, heads * half * 2, [&](std::int64_t i) {
       const std::int64_t t = i % positions;
       T* row = data + i / positions * x.stride[0] + t * x.stride[1];
-      for (std::int64_t h = 0; h < heads; ++h)
-        rotate_head(row + h * x.stride[2], c + t * half, s + t * half, sign, half);
+      loops.rotate(row, heads, x.stride[2], c + t * half, s + t * half, sign, half);
     });
   });
 }

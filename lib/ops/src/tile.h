@@ -1,23 +1,15 @@
 /// Products of small tiles that lie in the cache: the inner loops of attention. Register-blocked with the compiler's
 /// vector types, so that the width does not depend on what a vectorizer prefers. A tile's elements are words: f32, or
 /// pairs of bf16 that the processor multiplies and sums in f32. Not a BLAS: the left operand's rows come in multiples
-/// of kTileRows, the right operand's columns in multiples of kLanes.
+/// of kTileRows, the right operand's columns in whole vectors.
 #pragma once
 
 #include <cstdint>
 
+#include "fp8/base/cpu.h"
+
 namespace fp8::ops {
 
-#ifdef __AVX512F__
-inline constexpr int kLanes = 16;  ///< floats of a vector
-#else
-inline constexpr int kLanes = 8;                 ///< floats of a vector
-#endif
-#ifdef __AVX512BF16__
-inline constexpr bool kMultipliesPairs = true;  ///< whether the processor multiplies pairs of bf16
-#else
-inline constexpr bool kMultipliesPairs = false;  ///< whether the processor multiplies pairs of bf16
-#endif
 inline constexpr int kTileRows = 8;  ///< rows of a register block: sums that a processor can keep in flight
 
 /// Two bf16 that are neighbours along the contraction, the first in the low half.
@@ -38,19 +30,22 @@ struct Rectangle {
   std::int64_t stride;  ///< elements between rows
 };
 
-/// c [m, n] = (accumulate ? c : 0) + a [m, k] b [k, n]; m % kTileRows == 0, n % kLanes == 0. Sums run over p in order,
-/// from zero, and are added to c once.
-void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<float> a, Rectangle<const float> b,
+/// Loops of tile.isa.cc, of one instruction set.
+struct TileKernels {
+  int lanes;  ///< floats of a vector
+  /// c [m, n] = (accumulate ? c : 0) + a [m, k] b [k, n]; m % kTileRows == 0, n % lanes == 0. Sums run over p in order,
+  /// from zero, and are added to c once: same bits for every instruction set.
+  void (*multiply)(std::int64_t m, std::int64_t n, std::int64_t k, Left<float> a, Rectangle<const float> b,
                    Rectangle<float> c, bool accumulate);
-
-/// The same over pairs: k pairs are contracted, and the right operand's rows hold pairs too. Products are exact, sums
-/// f32; a processor that multiplies pairs takes subnormal bf16 for zero. Slow where kMultipliesPairs is false.
-void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<Pair> a, Rectangle<const Pair> b,
-                   Rectangle<float> c, bool accumulate);
-
-/// out [columns, rows] = in [rows, columns] transposed; rows % 16 == 0; strides in elements.
-void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<const float> in, Rectangle<float> out);
-/// The same of pairs, each of which stays as it is.
-void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<const Pair> in, Rectangle<Pair> out);
+  /// The same over pairs: k pairs are contracted, and the right operand's rows hold pairs too. Products are exact, sums
+  /// f32; subnormal bf16 count as zero. Null where the CPU does not multiply pairs.
+  void (*multiply_pairs)(std::int64_t m, std::int64_t n, std::int64_t k, Left<Pair> a, Rectangle<const Pair> b,
+                         Rectangle<float> c, bool accumulate);
+  /// out [columns, rows] = in [rows, columns] transposed; rows % 16 == 0; strides in elements.
+  void (*transpose)(std::int64_t rows, std::int64_t columns, Rectangle<const float> in, Rectangle<float> out);
+  /// The same of pairs, each of which stays as it is.
+  void (*transpose_pairs)(std::int64_t rows, std::int64_t columns, Rectangle<const Pair> in, Rectangle<Pair> out);
+};
+FP8_ISA_TABLES(TileKernels, kTileKernels, tile_kernels)
 
 }  // namespace fp8::ops

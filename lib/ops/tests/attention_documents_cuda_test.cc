@@ -1,10 +1,11 @@
 // The tables that tell cuDNN where documents lie, and statistics turned: the kernels on the host, thread by thread. And
-// what a fused call computes with them by cuDNN's manual, as a loop over documents, against the host's own.
+// what a fused call computes with them by cuDNN's manual, as a loop over documents, against f64.
 #include "cuda_shim.h"
 //
 #include "attention_cases.h"
 #include "attention_documents.cuh"
 #include "attention_fused.h"
+#include "attention_reference.h"
 #include "shim_device.h"
 
 namespace fp8::ops {
@@ -196,15 +197,14 @@ TEST(FusedDocuments, AreWhatTheHostComputes) {
   const Host host;
   const Packed packed(3, 300, 1);
   const cases::AttentionSize size{3, 300, 4, 2, 16};
-  const cases::Projection x(DType::bf16, size, true, 1), want(DType::bf16, size, true, 2),
-      got(DType::bf16, size, true, 3);
+  const cases::Projection x(DType::bf16, size, true, 1), got(DType::bf16, size, true, 3);
   const tensor::Shape like_q{3, 300, 4, 16}, like_lse{3, 4, 300};
-  const Tensor dout = make(DType::bf16, like_q, random_values(3 * 300 * 4 * 16, 4)), out(DType::bf16, like_q),
-               lse(DType::f32, like_lse), own(DType::bf16, like_q), sums(DType::f32, like_lse);
+  const Values upstream = random_values(3 * 300 * 4 * 16, 4), q = read(x.q), k = read(x.k), v = read(x.v),
+               start(packed.start.as<std::int32_t>(), packed.start.as<std::int32_t>() + 3 * 300);
+  const Tensor dout = make(DType::bf16, like_q, upstream), own(DType::bf16, like_q), sums(DType::f32, like_lse);
   const Documents documents{packed.start.view(), packed.count(), packed.longest};
-  attention_forward(host, x.q, x.k, x.v, 0.25f, documents, out.view(), lse.view());
-  attention_backward(host, x.q, x.k, x.v, out.view(), lse.view(), dout.view(), 0.25f, documents, want.q, want.k,
-                     want.v);
+  const Sizes sizes{3, 300, 4, 2, 16};
+  const Naive want(sizes, q, k, v, &upstream, start, DType::bf16);
   const auto call = fused_forward_of(x.q, x.k, x.v, 0.25f, documents, own.view());
   const auto back = fused_backward_of(x.q, x.k, x.v, own.view(), dout.view(), 0.25f, documents, got.q, got.k, got.v);
   ASSERT_TRUE(call && back);
@@ -212,8 +212,8 @@ TEST(FusedDocuments, AreWhatTheHostComputes) {
   for (const std::int64_t most : {kMostScores, 3 * one, one, one / 2}) {  // at once, by twos, by ones, heads apart
     compute(host, *call, most, documents,
             {{FusedName::q, x.q}, {FusedName::k, x.k}, {FusedName::v, x.v}, {FusedName::out, own.view()}}, sums.view());
-    cases::expect_close(read(own.view()), read(out.view()), 0x1p-7, "out");
-    cases::expect_close(read(sums.view()), read(lse.view()), 1e-6, "lse");
+    expect_within(read(own.view()), want.out, want.bounds.out, "out");
+    expect_within(read(sums.view()), want.lse, want.bounds.lse, "lse");
     for (const View& gradient : {got.q, got.k, got.v}) write(gradient, random_values(gradient.size(), 5));
     compute(host, *back, most, documents,
             {{FusedName::q, x.q},
@@ -225,9 +225,9 @@ TEST(FusedDocuments, AreWhatTheHostComputes) {
              {FusedName::dk, got.k},
              {FusedName::dv, got.v}},
             sums.view());
-    cases::expect_close(read(got.q), read(want.q), 0x1p-6, "dq");
-    cases::expect_close(read(got.k), read(want.k), 0x1p-6, "dk");
-    cases::expect_close(read(got.v), read(want.v), 0x1p-6, "dv");
+    expect_within(read(got.q), want.dq, want.bounds.dq, "dq");
+    expect_within(read(got.k), want.dk, want.bounds.dk, "dk");
+    expect_within(read(got.v), want.dv, want.bounds.dv, "dv");
   }
 }
 

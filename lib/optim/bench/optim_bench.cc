@@ -1,5 +1,5 @@
-// Speed of the optimizer beside that of memory: a triad is the speed of light. Bytes are
-// counted as the algorithm needs them, without what a cache reads before it writes, for both alike.
+// Throughput of the optimizer compared with memory bandwidth, measured by a triad. For both, only the bytes that the
+// algorithm needs are counted, without cache lines read before a write.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Tensor filled(DType type, float value) {
   return t;
 }
 
-/// a = b + s c over arrays of its own.
+/// a = b + s c over separate arrays.
 class Triad {
  public:
   /// Seconds of one pass.
@@ -47,8 +47,8 @@ class Triad {
   Tensor a_ = filled(DType::f32, 0), b_ = filled(DType::f32, 1), c_ = filled(DType::f32, 2);
 };
 
-/// Times `work`, which needs `bytes` of memory an element, and a triad in turns, so that both meet the same machine;
-/// reports the share of the triad's bandwidth from the fastest of each.
+/// Times `work`, which transfers `bytes` of memory per element, alternating with a triad, so that both run under the
+/// same conditions; reports the fraction of the triad's bandwidth from the fastest run of each.
 template <class Work>
 void measure(benchmark::State& state, std::size_t bytes, Work&& work) {
   const Triad triad;

@@ -1,5 +1,5 @@
-// AdamW, and what it learns from the whole gradient, on a device. A thread updates the elements that one counter of
-// noise rounds, so that every element is rounded as on the host; neighbouring threads touch neighbouring elements.
+// AdamW, and the gradient's norm and gate, on a device. Each thread updates the elements that share one random counter,
+// so that every element is rounded as on the host; neighbouring threads access neighbouring elements.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace fp8::optim {
 
 inline constexpr int kUpdateThreads = 256;
 
-// What an update needs besides its arrays.
+// Arguments of an update besides its arrays.
 struct UpdateOf {
   Coefficients coefficients;
   std::int64_t first;  // global index of element 0
@@ -56,13 +56,13 @@ __global__ void adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
   if (threadIdx.x == 0) atomicMax(amax, largest);
 }
 
-// Calls f with a float or a Bf16, after the type, which was checked.
+// Calls f with a float or a Bf16, according to the type, which was checked.
 template <class F>
 void with_stored(dtype::DType type, F&& f) {
   type == dtype::DType::f32 ? f(float{}) : f(dtype::Bf16{});
 }
 
-// `block` was checked; its copy is empty where it is the master itself.
+// `block` was checked; its copy is empty if it is the master itself.
 template <class Launcher>
 void adamw_cuda(const Launcher& launch, const Block& block, const Settings& settings, const Scalars& scalars) {
   const std::int64_t n = block.master.size();
@@ -74,7 +74,8 @@ void adamw_cuda(const Launcher& launch, const Block& block, const Settings& sett
                    block.tensor,
                    scalars.gate};
   auto* const amax = static_cast<unsigned*>(block.amax.data);
-  if (amax != nullptr) device::clear_signs(launch, block.amax.as<float>(), 1);  // what was there takes part
+  if (amax != nullptr)
+    device::clear_signs(launch, block.amax.as<float>(), 1);  // the previous value takes part in the maximum
   const std::int64_t noise_blocks =
       (block.first_element + n + kNoiseBlock - 1) / kNoiseBlock - block.first_element / kNoiseBlock;
   const std::int64_t threads = noise_blocks * kNoiseLanes;
@@ -96,7 +97,7 @@ void adamw_cuda(const Launcher& launch, const Block& block, const Settings& sett
 inline constexpr int kSumThreads = 256;
 inline constexpr std::int64_t kSumPiece = 1 << 15;  // elements of a block
 
-// What of a number is summed.
+// The summand: the square of an element, or the element itself.
 struct Square {
   __device__ double operator()(float v) const { return static_cast<double>(v) * static_cast<double>(v); }
 };
@@ -104,7 +105,7 @@ struct Itself {
   __device__ double operator()(float v) const { return static_cast<double>(v); }
 };
 
-// partial[b] = sum over x's piece b of what Of makes of its numbers.
+// partial[b] = sum of Of over the elements of x's piece b.
 template <class Of, class T>
 __global__ void sum_kernel(const T* x, std::int64_t n, double* partial) {
   using Pack = device::Pack<T>;
@@ -135,7 +136,7 @@ __global__ void total_kernel(const T* partial, std::int64_t n, T* total) {
 
 inline std::int64_t pieces_to_sum(std::int64_t n) { return device::divide_up(n, kSumPiece); }
 
-// total += sum over x of what Of makes of its numbers; `partial` has pieces_to_sum(n) numbers.
+// total += sum of Of over x; `partial` has pieces_to_sum(n) elements.
 template <class Of, class Launcher>
 void add_sums_cuda(const Launcher& launch, const float* x, std::int64_t n, double* partial, double* total) {
   const std::int64_t pieces = pieces_to_sum(n);

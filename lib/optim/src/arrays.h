@@ -1,12 +1,12 @@
-/// A block of AdamW with its types known, for the host's loop and for the kernel. Private to this crate.
+/// A block of AdamW with static types, for the host loop and the kernel. Private to this crate.
 #pragma once
 
 namespace fp8::optim {
 
-/// Stands for the type of a copy that nobody wants.
+/// Type of an absent copy.
 struct NoCopy {};
 
-/// P master, M moments, C copy (null where there is none).
+/// P master, M moments, C copy (null if there is none).
 template <class P, class M, class C>
 struct Arrays {
   P* master;              ///< updated

@@ -1,4 +1,4 @@
-// Stand-ins for builds without CUDA.
+// Stubs for builds without CUDA.
 #include "cuda.h"
 
 #include "fp8/base/error.h"

@@ -1,9 +1,9 @@
-// The squared norm of a gradient, and the sum of losses, summed in an order that only its length decides.
+// The squared norm of a gradient, and the sum of losses, summed in an order that depends only on the length.
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <vector>
 
+#include "adamw_kernels.h"
 #include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
@@ -13,27 +13,10 @@ namespace fp8::optim {
 namespace {
 
 constexpr std::int64_t kBlock = 1 << 15;  // elements summed by one thread
-constexpr std::int64_t kLanes = 32;       // sums that run beside each other
-
-double sum_block(const float* x, std::int64_t n) {
-  std::array<double, kLanes> lane{};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-#pragma omp simd
-    for (std::int64_t l = 0; l < kLanes; ++l) {
-      const double value = static_cast<double>(x[i + l]);
-      lane[static_cast<std::size_t>(l)] += value * value;  // the product is exact, so an fma changes nothing
-    }
-  }
-  double sum = 0;
-  for (const double part : lane) sum += part;
-  for (; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
-}
 
 void check(const Context& ctx, const View& x) {
-  if (!x.contiguous()) throw Error("sum: needs contiguous numbers");
-  if (x.place != ctx.place) throw Error("sum: the numbers do not lie where the work is");
+  if (!x.contiguous()) throw Error("sum: the input is not contiguous");
+  if (x.place != ctx.place) throw Error("sum: the input is not on the context's device");
 }
 
 }  // namespace
@@ -46,10 +29,11 @@ void add_squares(const Context& ctx, const View& x, double* total) {
   if (ctx.dry) return;
   const std::int64_t n = x.size(), blocks = (n + kBlock - 1) / kBlock;
   const float* data = x.as<const float>();
+  const AdamwKernels& kernels = adamw_kernels();
   std::vector<double> partial(static_cast<std::size_t>(blocks));
 #pragma omp parallel for schedule(static) num_threads(device::host_threads()) if (blocks > 1)
   for (std::int64_t b = 0; b < blocks; ++b) {
-    partial[static_cast<std::size_t>(b)] = sum_block(data + b * kBlock, std::min(kBlock, n - b * kBlock));
+    partial[static_cast<std::size_t>(b)] = kernels.sum_of_squares(data + b * kBlock, std::min(kBlock, n - b * kBlock));
   }
   double sum = 0;
   for (const double part : partial) sum += part;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kNames{"cosine", "linear", "constant", "wsd"};
 
-/// How far t is from begin to end, within [0, 1]; 1 when there is nothing between them.
+/// Fraction of the way of t from begin to end, within [0, 1]; 1 if the interval is empty.
 double progress(std::int64_t t, std::int64_t begin, std::int64_t end) {
   if (end <= begin) return 1;
   return std::clamp(static_cast<double>(t - begin) / static_cast<double>(end - begin), 0.0, 1.0);

@@ -1,5 +1,5 @@
-// The kernels of this crate on the host, thread by thread, against the host's own loop: the same bits in every type, at
-// ragged sizes, in parts, when skipping.
+// The kernels of this crate run on the host, thread by thread, against the host loop: the same bits in every type, at
+// odd sizes, in parts, when skipping.
 #include "cuda_shim.h"
 //
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(All, AdamWCuda,
                                           testing::Values(DType::f32, DType::bf16),
                                           testing::Values(DType::f32, DType::bf16)));
 
-TEST_P(AdamWCuda, HasTheHostsBits) {
+TEST_P(AdamWCuda, MatchesTheHostBitForBit) {
   const auto [master, moments, copy] = GetParam();
   for (const std::int64_t n : {1, 127, 128, 2049, 5000}) {
     State host(n, master, moments, copy), device(n, master, moments, copy);
@@ -35,7 +35,7 @@ TEST_P(AdamWCuda, HasTheHostsBits) {
       const Scalars scalars = scalars_of(settings, t, 1e-2, 42, &gate);
       *host.amax.as<float>() = *device.amax.as<float>() = -0.25f;
       adamw({}, host.whole(t == 1), settings, scalars);
-      // In two parts of uneven length, the second of which begins within a block of noise.
+      // In two parts of uneven length, the second of which begins within a noise block.
       for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, n / 3}, {n / 3, n}}) {
         if (begin < end) adamw_cuda(Launcher(), device.block(begin, end, t == 1), settings, scalars);
       }
@@ -58,7 +58,7 @@ TEST(AdamWCudaAlone, NeedsNeitherCopyNorAmax) {
   EXPECT_EQ(device.bytes() == host.bytes(), true);
 }
 
-TEST(SumsCuda, AreTheHostsToTheLastDigits) {
+TEST(SumsCuda, MatchTheHostToRounding) {
   for (const std::int64_t n : {1, 3, 1023, 32768, 32769, 100001}) {
     const Tensor x(DType::f32, {n});
     for (std::int64_t i = 0; i < n; ++i) x.as<float>()[i] = std::sin(static_cast<float>(i));
@@ -75,7 +75,7 @@ TEST(SumsCuda, AreTheHostsToTheLastDigits) {
   }
 }
 
-TEST(GateCuda, IsTheHosts) {
+TEST(GateCuda, MatchesTheHost) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (const double clip : {0.0, 0.5, 1e9})
     for (const double loss : {2.5, nan, -inf})

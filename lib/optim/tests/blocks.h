@@ -16,7 +16,7 @@ using dtype::Bf16;
 using dtype::DType;
 using tensor::Tensor;
 
-/// Of an update that is neither clipped nor skipped.
+/// A gate that neither clips nor skips.
 inline constexpr Gate kOpen{};
 
 /// Element i of a float or Bf16 tensor.
@@ -44,7 +44,7 @@ inline double squares_of(const tensor::View& x) {
 /// All bytes of a tensor.
 inline std::string bytes_of(const Tensor& t) { return {static_cast<const char*>(t.view().data), t.view().bytes()}; }
 
-/// What one tensor of n elements has under AdamW.
+/// AdamW state of one tensor of n elements.
 struct State {
   Tensor master, gradient, m, v, copy, amax;
 
@@ -71,7 +71,7 @@ struct State {
   }
   /// All elements.
   Block whole(bool decay = true) const { return block(0, master.view().size(), decay); }
-  /// A gradient that differs from step to step.
+  /// Sets a gradient that differs from step to step.
   void next_gradient(std::int64_t t) {
     for (std::int64_t i = 0; i < gradient.view().size(); ++i) {
       gradient.as<float>()[i] = std::cos(0.3f * static_cast<float>(i) + static_cast<float>(t)) * 0.1f;

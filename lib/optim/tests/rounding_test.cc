@@ -1,4 +1,4 @@
-// Stochastic rounding: right on average, and its noise belongs to (seed, update, tensor, element) alone.
+// Stochastic rounding: unbiased, and its noise depends only on (seed, update, tensor, element).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ double share(const std::vector<bool>& up) {
   return static_cast<double>(std::count(up.begin(), up.end(), true)) / static_cast<double>(up.size());
 }
 
-/// Share of places where two patterns are both up, less what independence makes of it.
+/// Fraction of elements where both patterns are rounded up, minus the fraction expected under independence.
 double covariance(const std::vector<bool>& a, const std::vector<bool>& b) {
   double both = 0;
   for (std::size_t i = 0; i < a.size(); ++i) both += a[i] && b[i] ? 1 : 0;
@@ -36,7 +36,7 @@ float floor_bf16(float v) {
   return dtype::to_float(Bf16{static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(v) >> 16)});
 }
 
-/// One update of equal elements; where master, first and second moment were rounded up.
+/// One update of equal elements; the elements where master, first and second moment were rounded up.
 struct Pattern {
   std::vector<bool> p, m, v;
   Element exact;
@@ -60,22 +60,22 @@ Pattern pattern_of(std::uint64_t seed, std::int64_t update, std::uint32_t tensor
           rounded_up(state.v, floor_bf16(exact.v)), exact};
 }
 
-/// How far v is from its low neighbour, of the way to the next.
+/// Distance of v from its lower bfloat16 neighbour, as a fraction of the spacing.
 double fraction(float v) { return static_cast<double>(std::bit_cast<std::uint32_t>(v) & 0xFFFFu) / 65536.0; }
 
-TEST(StochasticRounding, IsRightOnAverage) {
+TEST(StochasticRounding, IsUnbiased) {
   const Pattern pattern = pattern_of(1, 1, 0);
   const double four_sigma = 4 * std::sqrt(0.25 / static_cast<double>(kElements));
   EXPECT_NEAR(share(pattern.p), fraction(pattern.exact.p), four_sigma);
   EXPECT_NEAR(share(pattern.m), fraction(pattern.exact.m), four_sigma);
   EXPECT_NEAR(share(pattern.v), fraction(pattern.exact.v), four_sigma);
   for (const float v : {pattern.exact.p, pattern.exact.m, pattern.exact.v}) {
-    EXPECT_GT(fraction(v), 0.02) << "the test would see nothing";
-    EXPECT_LT(fraction(v), 0.98) << "the test would see nothing";
+    EXPECT_GT(fraction(v), 0.02) << "the test would be vacuous";
+    EXPECT_LT(fraction(v), 0.98) << "the test would be vacuous";
   }
 }
 
-TEST(StochasticRounding, NoiseIsIndependentOfAllElse) {
+TEST(StochasticRounding, NoiseIsIndependent) {
   const Pattern a = pattern_of(1, 1, 0);
   const double four_sigma = 4 * 0.25 / std::sqrt(static_cast<double>(kElements));
   EXPECT_NEAR(covariance(a.p, a.m), 0, four_sigma);
@@ -104,7 +104,7 @@ TEST(StochasticRounding, SmallStepsAreNotLost) {
   EXPECT_NEAR(mean, std::pow(1 - 1e-4, 20), 2e-5) << "each step is 1/39 of the distance to the next bfloat16";
 }
 
-TEST(StochasticRounding, LeavesTheGridAlone) {
+TEST(StochasticRounding, KeepsRepresentableValues) {
   State state(1000, DType::bf16, DType::bf16, DType::bf16);
   const std::string before = bytes_of(state.master) + bytes_of(state.m) + bytes_of(state.v);
   const Settings settings;

@@ -20,7 +20,7 @@ TEST(Schedule, NamesFollowTheEnumeration) {
   EXPECT_EQ(names[static_cast<std::size_t>(ScheduleKind::wsd)], "wsd");
 }
 
-TEST(Schedule, CosineHasTheRatesOfTheReferenceCurve) {
+TEST(Schedule, CosineMatchesTheReferenceCurve) {
   const Schedule s{.kind = ScheduleKind::cosine, .lr = 1e-3, .min_lr = 1e-4, .warmup = 10, .steps = 100};
   const std::map<std::int64_t, double> rates{{0, 0.0001},
                                              {1, 0.0002},
@@ -35,13 +35,13 @@ TEST(Schedule, CosineHasTheRatesOfTheReferenceCurve) {
   for (const auto& [t, rate] : rates) EXPECT_NEAR(s.rate(t), rate, 1e-18) << t;
 }
 
-TEST(Schedule, LinearGoesStraightToTheMinimum) {
+TEST(Schedule, LinearDecaysToTheMinimum) {
   const Schedule s{.kind = ScheduleKind::linear, .lr = 1, .min_lr = 0.5, .warmup = 2, .steps = 10};
   const std::vector<double> expected{0.5, 1, 1, 0.9375, 0.875, 0.8125, 0.75, 0.6875, 0.625, 0.5625, 0.5, 0.5};
   for (std::size_t t = 0; t < expected.size(); ++t) EXPECT_EQ(s.rate(static_cast<std::int64_t>(t)), expected[t]) << t;
 }
 
-TEST(Schedule, ConstantStays) {
+TEST(Schedule, ConstantIsConstant) {
   const Schedule s{.kind = ScheduleKind::constant, .lr = 2, .min_lr = 1, .warmup = 4, .steps = 10};
   EXPECT_EQ(s.rate(0), 0.5);
   EXPECT_EQ(s.rate(3), 2);
@@ -59,7 +59,7 @@ TEST(Schedule, WsdDecaysAtTheEnd) {
   const Schedule all{.kind = ScheduleKind::wsd, .lr = 1, .min_lr = 0, .warmup = 8, .steps = 12, .decay_steps = 100};
   EXPECT_EQ(all.rate(7), 1);
   EXPECT_EQ(all.rate(8), 1);
-  EXPECT_EQ(all.rate(10), 0.5) << "decay starts where warmup ends";
+  EXPECT_EQ(all.rate(10), 0.5) << "decay starts at the end of warmup";
   const Schedule none{.kind = ScheduleKind::wsd, .lr = 1, .min_lr = 0, .warmup = 0, .steps = 12};
   EXPECT_EQ(none.rate(11), 1);
 }

@@ -1,4 +1,4 @@
-// The measurements together, and their report.
+// Runs the measurements and writes their JSON record.
 #include "fp8/probe/bench.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 json::Value share(double flop_per_s, double peak) { return peak > 0 ? json::Value(flop_per_s / peak) : json::Value(); }
 
-// One side of a product: seconds, FLOP/s, and how near that is to the peak.
+// One precision of a linear's pass: seconds, FLOP/s and share of the peak.
 json::Value side(const Timing& t, double flops, double peak) {
   return json::object({{"seconds", t.median},
                        {"low", t.low},
@@ -50,10 +50,10 @@ json::Value product(const ProductResult& p, const Peak& peak) {
 
 Peak peak_of(const device::Device& device) {
   if (const auto known = known_peak(device.name())) return *known;
-  return {measured_peak(device), 0, "measured: the fastest bf16 product"};
+  return {measured_peak(device), 0, "measured: the fastest bf16 GEMM"};
 }
 
-// A peak that was measured is the best of what was seen, or shares of it would exceed 1.
+// Raises a measured peak to the fastest bf16 GEMM, so that no share of the peak exceeds 1.
 void raise_measured(Peak& peak, const std::vector<ProductResult>& products) {
   for (const ProductResult& p : products) peak.bf16 = std::max(peak.bf16, p.flops() / p.bf16_s.low);
 }
@@ -71,7 +71,7 @@ BenchResult bench(const BenchOptions& options) {
     result.emulated = options.place == device::Place::host;
     if (!result.emulated && device.compute_capability() < kFirstFp8)
       throw Error(result.device + " has no FP8 tensor cores; --device cpu measures the emulation", Exit::no);
-    say("the peak");
+    say("the peak FLOP/s");
     result.peak = peak_of(device);
     result.products = time_products(device, options);
     if (!known_peak(result.device)) raise_measured(result.peak, result.products);

@@ -1,5 +1,5 @@
-// Dense peaks by the chip's name. Data sheets of consumer cards state FP8 with sums in f32 as half of that with sums in
-// f16; the smaller one is what training gets.
+// Dense peaks by the chip's name. Data sheets of consumer cards state half the FP8 rate with f32 accumulation of that
+// with f16 accumulation; training uses f32, so the table has the smaller one.
 #include "fp8/probe/chip.h"
 
 #include <algorithm>
@@ -9,15 +9,15 @@ namespace fp8::probe {
 namespace {
 
 struct Row {
-  std::string_view part;  // of the name; the first row that is found in it counts
+  std::string_view part;  // part of the CUDA name; the first matching row is used
   double bf16, fp8;       // TFLOP/s
   std::string_view source;
 };
 
-// Data sheets state peaks with sparsity; here they are halved. H100: resources.nvidia.com/en-us-tensor-core/
+// Data sheets state peaks with sparsity; the table has half of them. H100: resources.nvidia.com/en-us-tensor-core/
 // nvidia-tensor-core-gpu-datasheet (SXM 1979 and 3958, PCIe 1513 and 3026); H200: the same numbers as H100 SXM; B200:
-// HGX B200, 4.5 and 9 PFLOP/s each; L40S 733 and 1466, L40 a half of it, L4 242 and 485: their data sheets; RTX 4090:
-// Ada GPU architecture paper, appendix A; A100: nvidia-a100-datasheet, 312 dense. Of H20 NVIDIA has no public sheet.
+// HGX B200, 4.5 and 9 PFLOP/s each; L40S 733 and 1466, L40 half of that, L4 242 and 485: their data sheets; RTX 4090:
+// Ada GPU architecture paper, appendix A; A100: nvidia-a100-datasheet, 312 dense. NVIDIA has no public sheet for H20.
 constexpr std::string_view kHopper = "NVIDIA H100 Tensor Core GPU data sheet, dense";
 
 constexpr std::array kRows{
@@ -33,7 +33,7 @@ constexpr std::array kRows{
     Row{"A100", 312, 0, "NVIDIA A100 data sheet, dense"},
 };
 
-// Other chips whose names hold one of those.
+// Other chips whose names contain one of those parts.
 constexpr std::array<std::string_view, 4> kOthers{"GH200", "GB200", "H200 NVL", "H100 NVL"};
 
 }  // namespace

@@ -1,6 +1,7 @@
-// All checks in their order, and what they come to.
+// Runs all checks in order and computes the overall result.
 #include "fp8/probe/doctor.h"
 
+#include <array>
 #include <functional>
 #include <memory>
 
@@ -33,7 +34,7 @@ std::string cuda_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The checks of one diagnosis, gathered in order.
+// Runs the checks of one diagnosis.
 class Doctor {
  public:
   explicit Doctor(const Surroundings& around) : around_(around) {}
@@ -62,15 +63,15 @@ class Doctor {
   void host();
   void on_gpu(const std::string& group, const std::string& name, const std::string& cure,
               const std::function<std::string()>& body);
-  // A library that only a GPU needs: what its absence means depends on there being one.
+  // Checks a library that only a GPU needs; a missing one fails only if there is a GPU.
   void device_library(const std::string& name, const std::string& cure, const std::function<std::string()>& version);
 
   const Surroundings& around_;
   Diagnosis found_;
-  std::unique_ptr<device::Device> device_;  // null: there is no GPU, or it does not open
+  std::unique_ptr<device::Device> device_;  // null without a usable GPU
 };
 
-// Something that a GPU is needed for.
+// Adds a check that runs only with a GPU.
 void Doctor::on_gpu(const std::string& group, const std::string& name, const std::string& cure,
                     const std::function<std::string()>& body) {
   if (!device_) return add({group, name, Verdict::none, "needs a GPU", {}});
@@ -81,7 +82,8 @@ void Doctor::device_library(const std::string& name, const std::string& cure,
                             const std::function<std::string()>& version) {
   Check c = attempt(kCuda, name, cure, version);
   if (c.verdict == Verdict::fail && !device_) c.verdict = Verdict::none;
-  if (c.verdict == Verdict::none && device::runtime_version().empty()) c.cure.clear();  // no library helps this build
+  if (c.verdict == Verdict::none && device::runtime_version().empty())
+    c.cure.clear();  // a build without CUDA cannot use the library
   add(std::move(c));
 }
 
@@ -91,11 +93,11 @@ void Doctor::gpu() {
   if (!why.empty()) {
     const bool built = !device::runtime_version().empty();
     Check c{kGpu, "GPU", cards > 0 ? Verdict::fail : Verdict::none, why,
-            built ? kDriver : "build with CUDA=1, where the CUDA toolkit is"};
+            built ? kDriver : "install the CUDA toolkit and build with CUDA=1"};
     if (cards > 0) c.detail += "; NVIDIA cards on the bus: " + std::to_string(cards);
     add(std::move(c));
   } else {
-    add(attempt(kGpu, "GPU", "nvidia-smi says more; a GPU in exclusive mode serves one program", [&] {
+    add(attempt(kGpu, "GPU", "run nvidia-smi for details; a GPU in exclusive mode runs one program at a time", [&] {
       device_ = std::make_unique<device::Device>(device::Place::cuda);
       found_.device = device_->name();
       const int count = device::cuda_device_count();
@@ -105,7 +107,7 @@ void Doctor::gpu() {
   on_gpu(kGpu, "FP8 tensor cores", "use a chip of compute capability 8.9 or newer: Ada, Hopper, Blackwell", [&] {
     const int capability = device_->compute_capability();
     std::string text = "compute capability " + capability_text(capability);
-    if (capability < kFirstFp8) throw Error(text + ", FP8 begins at " + capability_text(kFirstFp8));
+    if (capability < kFirstFp8) throw Error(text + "; FP8 requires " + capability_text(kFirstFp8));
     return text;
   });
 }
@@ -115,11 +117,11 @@ void Doctor::driver() {
   NvmlFacts facts;
   Check c = attempt(kGpu, "driver", kDriver, [&] {
     facts = read_nvml(load_nvml());
-    return terminal_safe(facts.driver) + (facts.cuda > 0 ? ", serves CUDA " + cuda_text(facts.cuda) : "");
+    return terminal_safe(facts.driver) + (facts.cuda > 0 ? ", supports CUDA " + cuda_text(facts.cuda) : "");
   });
-  // Without a card there is nothing to drive; with a GPU that works, only these lines are lost.
+  // A missing driver is no failure without a card, nor with a working GPU, where only the NVML checks are missing.
   if (c.verdict == Verdict::fail && (device_ || nvidia_cards(around_.root) == 0)) c.verdict = Verdict::none;
-  if (c.verdict == Verdict::none && device_) c.cure = "NVML comes with the driver: libnvidia-ml.so.1";
+  if (c.verdict == Verdict::none && device_) c.cure = "install NVML, which is part of the driver: libnvidia-ml.so.1";
   add(std::move(c));
   for (std::size_t i = 0; i < facts.gpus.size(); ++i) {
     for (Check& check : gpu_checks(facts.gpus[i], i)) add(std::move(check));
@@ -129,14 +131,14 @@ void Doctor::driver() {
 void Doctor::cuda() {
   const std::string runtime = device::runtime_version();
   if (runtime.empty()) {
-    add({kCuda, "runtime", Verdict::none, "this build has no CUDA", "build with CUDA=1, where the CUDA toolkit is"});
+    add({kCuda, "runtime", Verdict::none, "this build has no CUDA", "install the CUDA toolkit and build with CUDA=1"});
   } else {
     add({kCuda, "runtime", Verdict::pass, runtime + ", in this build", {}});
   }
   device_library("cuBLASLt", "install cuBLAS of CUDA 13 or 12, or add its folder to LD_LIBRARY_PATH",
                  [] { return gemm::device_library_version(); });
   device_library("cuDNN", "install cuDNN 9, or add its folder to LD_LIBRARY_PATH; without it attention is slower", [] {
-    const device::Library library({"libcudnn.so.9"}, "is not there");
+    const device::Library library({"libcudnn.so.9"}, "not found");
     const auto version = library.function<std::size_t (*)()>("cudnnGetVersion")();
     return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
            std::to_string(version % 100);
@@ -146,16 +148,16 @@ void Doctor::cuda() {
 }
 
 void Doctor::products() {
-  const std::string cure = "cuBLASLt or the driver is not what this chip needs: take CUDA 13 and its driver";
+  const std::string cure = "cuBLASLt or the driver does not support this chip: install CUDA 13 and its driver";
   on_gpu(kCuda, "bf16 linear", cure, [&] { return check_products(*device_, nullptr); });
   for (const quant::Recipe& recipe : quant::recipes()) {
     on_gpu(kCuda, "FP8 linear " + std::string(recipe.name), cure, [&] { return check_products(*device_, &recipe); });
   }
   on_gpu(kCuda, "attention", "see cuDNN above",
-         [&] { return "differs from the CPU's by " + format_short(check_attention(*device_), 2) + " at most"; });
-  on_gpu(kCuda, "NCCL all-reduce", "NCCL_DEBUG=INFO says what NCCL lacks", [&] {
+         [&] { return "differs from the CPU by at most " + format_short(check_attention(*device_), 2); });
+  on_gpu(kCuda, "NCCL all-reduce", "set NCCL_DEBUG=INFO to print the cause", [&] {
     check_all_reduce(*device_);
-    return "of one rank, exact";
+    return "one rank, exact";
   });
   const std::string_view first = quant::recipes().front().name;
   found_.native = device_ != nullptr && passed("FP8 tensor cores") && passed("FP8 linear " + std::string(first));
@@ -163,18 +165,24 @@ void Doctor::products() {
 
 void Doctor::host() {
   const device::Device cpu;
-  add(attempt(kLibraries, "FP8 emulation", "the build is not for this processor: build again here",
+  add(attempt(kLibraries, "FP8 emulation", "the build may be for another processor: build on this machine",
               [&] { return check_products(cpu, &quant::recipes().front()); }));
   found_.emulated = passed("FP8 emulation");
-  add({kLibraries, "oneDNN", Verdict::pass, gemm::library_version(), {}});
+  add(onednn_check(gemm::host_library()));
   add({kLibraries, "HDF5", Verdict::pass, h5::library_version(), {}});
-  add(attempt(kLibraries, "MPI", "install Open MPI's programs: openmpi-bin", [&] {
-    const std::string mpirun = find_program(around_.path, "mpirun");
-    if (mpirun.empty()) throw Error(comm::library_version() + ", and no mpirun in PATH");
-    return comm::library_version() + ", " + terminal_safe(mpirun);
-  }));
-  for (Check& check : machine_checks(around_.root, gemm::native_host_bf16(), device::host_threads()))
-    add(std::move(check));
+  const std::string mpirun = find_program(around_.path, "mpirun");
+  if (mpirun.empty()) {
+    add({kLibraries, "MPI", Verdict::fail, comm::library_version() + ", and no mpirun in PATH",
+         "install Open MPI's programs: openmpi-bin"});
+  } else {
+    add(mpi_check(comm::library_version(), mpirun, around_.inside_mpi));
+  }
+  const HostCompute compute{.isa = cpu_isa(),
+                            .supported = supported_isa(),
+                            .wanted = around_.cpu_isa,
+                            .native = gemm::native_host_bf16(),
+                            .threads = device::host_threads()};
+  for (Check& check : machine_checks(around_.root, compute)) add(std::move(check));
 }
 
 }  // namespace
@@ -183,12 +191,25 @@ std::string_view name_of(Verdict verdict) {
   return verdict == Verdict::pass ? "pass" : verdict == Verdict::fail ? "fail" : "none";
 }
 
+Check onednn_check(const gemm::HostLibrary& library) {
+  constexpr std::array kMended{3, 11, 2};
+  const auto [major, minor, patch] = library.version;
+  Check c{kLibraries, "oneDNN", Verdict::pass, {}, {}};
+  c.detail = "oneDNN " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+  if (library.stops_at_avx2 && library.version < kMended) {
+    c.detail += "; without AVX-512 its f32 kernels use the stack pointer as a general register";
+    c.cure =
+        "use oneDNN 3.11.2 or newer; with an older one a signal handler without its own stack (sigaltstack, "
+        "SA_ONSTACK) corrupts memory (oneDNN issue 4845); fp8-step blocks signals";
+  }
+  return c;
+}
+
 Diagnosis diagnose(const Surroundings& around) { return Doctor(around).run(); }
 
 std::string verdict_of(const Diagnosis& diagnosis) {
   if (diagnosis.native) return "FP8 runs here, on " + diagnosis.device;
-  if (diagnosis.emulated)
-    return "FP8 cannot run here natively; the CPU emulates it: the same numbers, no gain in speed";
+  if (diagnosis.emulated) return "FP8 cannot run here natively; the CPU emulates it: the same results, no speedup";
   return "FP8 cannot run here";
 }
 

@@ -1,4 +1,4 @@
-// A linear, attention and a collective on a device, against numbers that are known.
+// Runs a linear, attention and a collective on a device and compares them with known results.
 #include "exact.h"
 
 #include <algorithm>
@@ -20,9 +20,9 @@ using dtype::DType;
 using tensor::Tensor;
 using tensor::View;
 
-constexpr std::int64_t kM = 48, kN = 80, kK = 112;  // multiples of 16, as FP8 wants them, and of nothing larger
+constexpr std::int64_t kM = 48, kN = 80, kK = 112;  // multiples of 16, the alignment of FP8 GEMMs, but not of 32
 
-// Integers from -2 to 2: every sum of kK products stays below what bf16 holds exactly.
+// Integers from -2 to 2: sums of up to kK products of them are small enough to be exact in bf16.
 std::vector<float> integers(std::int64_t n, std::uint64_t stream) {
   std::vector<float> v(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(device::philox(stream, i, 0)[0] % 5) - 2;
@@ -86,7 +86,7 @@ std::string check_products(const device::Device& device, const quant::Recipe* re
     return placed(bare, values, DType::bf16, {rows, columns});
   };
   const auto result = [&](DType dtype, std::int64_t rows, std::int64_t columns) {
-    return Tensor(dtype, {rows, columns}, device.place(), "a product");
+    return Tensor(dtype, {rows, columns}, device.place(), "a GEMM result");
   };
   const Linear l{matrix(n.x, kM, kK),         matrix(n.w, kN, kK),         matrix(n.dy, kM, kN),
                  result(DType::bf16, kM, kN), result(DType::bf16, kM, kK), result(DType::f32, kN, kK),
@@ -100,14 +100,13 @@ std::string check_products(const device::Device& device, const quant::Recipe* re
   check_values(ctx, "dw", l.dw.view(), product({n.dy, 1, kN}, {n.x, kK, 1}, kN, kK, kM));
   const gemm::Count fp8 = engine.counts().linear(gemm::Kind::fp8);
   const std::int64_t wanted = recipe != nullptr ? recipe->fp8_gemms() : 0;
-  if (fp8.gemms != wanted)
-    throw Error(std::to_string(fp8.gemms) + " products ran in FP8, not " + std::to_string(wanted));
-  return "y, dx and dw exact, " + std::to_string(fp8.gemms) + " of 3 products in FP8";
+  if (fp8.gemms != wanted) throw Error(std::to_string(fp8.gemms) + " GEMMs ran in FP8, not " + std::to_string(wanted));
+  return "y, dx and dw exact, " + std::to_string(fp8.gemms) + " of 3 GEMMs in FP8";
 }
 
 double check_attention(const device::Device& device) {
   constexpr std::int64_t kT = 80, kHeads = 4, kGroups = 2, kD = 64;
-  constexpr double kMost = 0.03;  // outputs are below 3: two roundings to bf16 of the largest
+  constexpr double kMost = 0.03;  // outputs are below 3: two bf16 roundings of the largest
   const auto run = [&](const device::Device& where) {
     const Context bare = where.context();
     const auto heads = [&](std::int64_t count, std::uint64_t stream) {
@@ -128,9 +127,9 @@ double check_attention(const device::Device& device) {
   double most = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double difference = std::fabs(static_cast<double>(got[i]) - static_cast<double>(wanted[i]));
-    most = difference <= most ? most : difference;  // NaN stays
+    most = difference <= most ? most : difference;  // keeps NaN
   }
-  if (!(most <= kMost)) throw Error("attention differs from the CPU's by " + std::to_string(most));
+  if (!(most <= kMost)) throw Error("attention differs from the CPU by " + std::to_string(most));
   return most;
 }
 
@@ -141,7 +140,7 @@ void check_all_reduce(const device::Device& device) {
   const Tensor values = placed(ctx, wanted, DType::f32, {static_cast<std::int64_t>(kCount)});
   const auto host = comm::solo();
   comm::on_device(*host, ctx)->all_reduce(std::span(values.as<float>(), kCount), comm::Reduce::sum);
-  if (floats_of(ctx, values.view()) != wanted) throw Error("the sum over one rank is not what it gave");
+  if (floats_of(ctx, values.view()) != wanted) throw Error("the sum over one rank differs from its input");
 }
 
 }  // namespace fp8::probe

@@ -1,5 +1,5 @@
-/// Products whose every bit is known: small integers, whose products and sums are exact in every order, in bf16 and,
-/// scaled by powers of two, in FP8. What a machine computes is right or it is not; no tolerance is needed.
+/// GEMMs of small integers, whose products and sums are exact in every order, in bf16 and, scaled by powers of two, in
+/// FP8. Results are compared bit by bit, without a tolerance.
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@
 
 namespace fp8::probe {
 
-/// Throws Error naming the first element of `got` [rows, columns], contiguous f32 or bf16, that is not as wanted.
+/// Throws Error naming the first element of `got` [rows, columns], contiguous f32 or bf16, that differs from `wanted`.
 void check_values(const device::Context& ctx, const char* what, const tensor::View& got,
                   const std::vector<float>& wanted);
 
-/// Runs one linear forward and backward, three products and their casts, where `device` is, and compares each with
-/// sums of integers. Null recipe: bf16. Returns what was compared, for people; throws Error naming the first element
-/// that is wrong, or what the device refuses.
+/// Runs one linear forward and backward (three GEMMs and their casts) on `device` and compares the results with integer
+/// sums. Null recipe: bf16. Returns the detail text of the check; throws Error naming the first wrong element, and
+/// errors of the device.
 std::string check_products(const device::Device& device, const quant::Recipe* recipe);
 
-/// Runs attention forward in bf16 where `device` is and compares it with the host's, within what bf16 rounds. Returns
-/// the largest difference; throws Error when it is too large.
+/// Runs attention forward in bf16 on `device` and on the host. Returns the largest difference; throws Error when it
+/// exceeds the rounding error of bf16.
 double check_attention(const device::Device& device);
 
-/// The sum over one rank where `device` is, which is what was given; through NCCL on a GPU. Throws Error when it is
-/// not.
+/// Runs an all-reduce over one rank on `device`, through NCCL on a GPU. Throws Error unless the result equals the
+/// input.
 void check_all_reduce(const device::Device& device);
 
 }  // namespace fp8::probe

@@ -1,4 +1,4 @@
-// The machine by the files of /proc and /sys.
+// Checks of the machine from /proc and /sys, and of mpirun.
 #include "fp8/probe/machine.h"
 
 #include <sched.h>
@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "fp8/base/program.h"
 #include "fp8/base/text.h"
 
 namespace fp8::probe {
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 
 const char* const kGroup = "machine";
 
-// The first line of a file of the kernel's; empty where there is none.
+// The first line of a file; empty when the file is missing.
 std::string first_line(const fs::path& path) {
   std::ifstream in(path);
   std::string line;
@@ -28,7 +29,7 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-// Entries of a folder, sorted; none where there is no folder.
+// Entries of a folder, sorted; empty when the folder is missing.
 std::vector<fs::path> entries(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -61,18 +62,32 @@ Check processor(const std::string& root) {
     if (const auto v = value_of(line, "physical id")) package = *v;
     if (const auto v = value_of(line, "core id")) cores.emplace(package, *v);
   }
-  if (processors == 0) return {kGroup, "processor", Verdict::none, "not told", {}};
+  if (processors == 0) return {kGroup, "processor", Verdict::none, "unknown", {}};
   std::string detail = model.empty() ? counted(processors, "processor") : terminal_safe(model);
   if (!cores.empty()) detail += ", " + counted(cores.size(), "core") + ", " + counted(processors, "hardware thread");
   return {kGroup, "processor", Verdict::pass, detail, {}};
 }
 
-Check bf16(bool native) {
-  Check c{kGroup, "bf16 products", Verdict::pass, "native, AVX-512 BF16", {}};
-  if (native) return c;
+Check instruction_set(const HostCompute& compute) {
+  std::string detail(name_of(compute.isa));
+  if (compute.isa != compute.supported)
+    detail += ", lowered by FP8_CPU_ISA; this processor has " + std::string(name_of(compute.supported));
+  else if (!compute.wanted.empty() && compute.wanted != detail)
+    detail += "; this processor lacks " + compute.wanted + " of FP8_CPU_ISA";
+  return {kGroup, "instruction set", Verdict::pass, detail, {}};
+}
+
+Check bf16(const HostCompute& compute) {
+  Check c{kGroup, "bf16 GEMMs", Verdict::pass, "native, AVX-512 BF16", {}};
+  if (compute.native) return c;
   c.verdict = Verdict::none;
+  if (compute.supported == Isa::avx512_bf16) {
+    c.detail = "as f32: FP8_CPU_ISA excludes AVX-512 BF16, which this processor has";
+    return c;
+  }
   c.detail = "as f32: this processor has no AVX-512 BF16";
-  c.cure = "processors with it train about twice as fast: Intel from Cooper Lake and Sapphire Rapids, AMD from Zen 4";
+  c.cure =
+      "AVX-512 BF16 about doubles training speed: Intel Cooper Lake and Sapphire Rapids or newer, AMD Zen 4 or newer";
   return c;
 }
 
@@ -102,11 +117,11 @@ Check memory(const std::string& root) {
       if (number && *number < std::uint64_t{1} << 50) kibibytes[key] = *number;
     }
   }
-  if (!kibibytes.contains("MemTotal")) return {kGroup, "memory", Verdict::none, "not told", {}};
+  if (!kibibytes.contains("MemTotal")) return {kGroup, "memory", Verdict::none, "unknown", {}};
   std::string detail = human_bytes(kibibytes["MemTotal"] * 1024);
   if (kibibytes.contains("MemAvailable")) detail += ", " + human_bytes(kibibytes["MemAvailable"] * 1024) + " available";
   if (const auto limit = parse_uint64(first_line(root + "/sys/fs/cgroup/memory.max")))
-    detail += ", " + human_bytes(*limit) + " for this group of processes";
+    detail += ", cgroup limit " + human_bytes(*limit);
   return {kGroup, "memory", Verdict::pass, detail, {}};
 }
 
@@ -117,7 +132,7 @@ Check huge_pages(const std::string& root) {
     return {kGroup, "huge pages", Verdict::none, "this kernel has no transparent huge pages", {}};
   const std::string mode = terminal_safe(line.substr(begin + 1, end - begin - 1));
   if (mode != "never") return {kGroup, "huge pages", Verdict::pass, "transparent, " + mode, {}};
-  return {kGroup, "huge pages", Verdict::fail, "switched off: matrix multiply on the CPU is slower",
+  return {kGroup, "huge pages", Verdict::fail, "disabled: matrix multiply on the CPU is slower",
           "as root: echo madvise >/sys/kernel/mm/transparent_hugepage/enabled"};
 }
 
@@ -147,14 +162,57 @@ Check infiniband(const std::string& root) {
   if (up.empty() && down.empty()) return {kGroup, "InfiniBand", Verdict::none, "no card", {}};
   if (down.empty()) return {kGroup, "InfiniBand", Verdict::pass, up, {}};
   return {kGroup, "InfiniBand", Verdict::fail, (up.empty() ? "" : up + "; ") + "not active: " + down,
-          "look at the cable and the subnet manager: ibstat"};
+          "check the cable and the subnet manager with ibstat"};
+}
+
+// ": " and the first line that contains a letter; empty without one.
+std::string first_words(const std::string& text) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    const bool words =
+        std::any_of(line.begin(), line.end(), [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; });
+    if (words) return ": " + terminal_safe(excerpt(line));
+    begin = end + 1;
+  }
+  return {};
 }
 
 }  // namespace
 
-std::vector<Check> machine_checks(const std::string& root, bool native, int threads) {
-  return {processor(root),  bf16(native),  threads_of(threads), memory(root),
-          huge_pages(root), network(root), infiniband(root)};
+std::vector<Check> machine_checks(const std::string& root, const HostCompute& compute) {
+  return {processor(root), instruction_set(compute), bf16(compute), threads_of(compute.threads),
+          memory(root),    huge_pages(root),         network(root), infiniband(root)};
+}
+
+Check mpi_check(const std::string& library, const std::string& mpirun, bool inside) {
+  Check c{"libraries", "MPI", Verdict::pass, library + ", " + terminal_safe(mpirun), {}};
+  if (inside) return c;  // mpirun cannot be nested in mpirun or srun
+  constexpr double kPatience = 60;
+  const auto fail = [&](const std::string& why, const std::string& cure) {
+    c.verdict = Verdict::fail;
+    c.detail += " -n 2 true: " + why;
+    c.cure = cure;
+    return c;
+  };
+  const char* const by_hand = "run by hand: mpirun -n 2 true";
+  try {
+    const auto result = run_program({mpirun, "-n", "2", "true"}, "", kPatience);
+    if (!result) return fail("no such program", by_hand);
+    if (result->status == 0) {
+      c.detail += ", starts processes";
+      return c;
+    }
+    if (result->err.find("as root") != std::string::npos)
+      return fail("refuses to run as root",
+                  "use another account; or, where root is the only account, as in a container: "
+                  "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+    if (result->err.find("slots") != std::string::npos)
+      return fail("has fewer than 2 slots", "use mpirun --oversubscribe or a host file with slots");
+    return fail("status " + std::to_string(result->status) + first_words(result->err), by_hand);
+  } catch (const Error& e) {
+    return fail(e.what(), by_hand);
+  }
 }
 
 std::string find_program(const std::string& path, const std::string& name) {

@@ -1,4 +1,4 @@
-// Asking NVML, and what its answers mean.
+// Queries NVML and turns the values into checks.
 #include "nvml.h"
 
 #include <array>
@@ -14,7 +14,7 @@ constexpr int kSm = 1, kMemory = 2;   // nvmlClockType_t
 constexpr unsigned kMostLinks = 18;   // NVML_NVLINK_MAX_LINKS
 constexpr unsigned kTextLength = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
 
-// nvmlClocksEventReason of clocks that something is wrong with: hardware slowdown, heat twice, power brake.
+// Bits of nvmlClocksEventReason that indicate a defect: hardware slowdown, thermal (two bits), power brake.
 constexpr unsigned long long kSlow = 0x8, kHot = 0x20 | 0x40, kBrake = 0x80;
 
 const char* const kGroup = "GPU";
@@ -24,11 +24,11 @@ F optional_function(const device::Library& library, const char* name) {
   try {
     return library.function<F>(name);
   } catch (const Error&) {
-    return nullptr;  // an older library: that line is left out
+    return nullptr;  // an older library: the value is missing
   }
 }
 
-// The number that a function of NVML gives, or nothing.
+// The value that an NVML function returns; nullopt on failure.
 template <class T = unsigned, class F, class... A>
 std::optional<T> ask(F function, A... arguments) {
   T value{};
@@ -59,19 +59,19 @@ NvmlGpu read_gpu(const NvmlFunctions& nvml, NvmlFunctions::Device gpu) {
 std::string watts(unsigned milliwatts) { return std::to_string((milliwatts + 500) / 1000) + " W"; }
 
 Check memory_check(const NvmlGpu& g, const std::string& name) {
-  Check c{kGroup, name, Verdict::none, "not told", {}};
+  Check c{kGroup, name, Verdict::none, "unknown", {}};
   if (!g.memory) return c;
   c.verdict = Verdict::pass;
   c.detail = human_bytes(g.memory->total) + ", " + human_bytes(g.memory->used) + " in use";
   if (g.memory->used > g.memory->total / 2) {
     c.verdict = Verdict::fail;
-    c.cure = "another program holds the memory: nvidia-smi names it";
+    c.cure = "another program uses the memory: find it with nvidia-smi";
   }
   return c;
 }
 
 Check clock_check(const NvmlGpu& g, const std::string& name) {
-  Check c{kGroup, name, Verdict::none, "not told", {}};
+  Check c{kGroup, name, Verdict::none, "unknown", {}};
   if (!g.sm_mhz || !g.sm_max_mhz) return c;
   c.verdict = Verdict::pass;
   c.detail = std::to_string(*g.sm_mhz) + " of " + std::to_string(*g.sm_max_mhz) + " MHz";
@@ -79,28 +79,26 @@ Check clock_check(const NvmlGpu& g, const std::string& name) {
   const unsigned long long why = g.slowdowns.value_or(0) & (kSlow | kHot | kBrake);
   if (why == 0) return c;
   c.verdict = Verdict::fail;
-  c.detail += (why & kHot) != 0     ? ", slowed by heat"
-              : (why & kBrake) != 0 ? ", slowed by the power supply"
-                                    : ", slowed";
-  c.cure = "look at cooling and power: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER";
+  c.detail += (why & kHot) != 0 ? ", slowed: temperature" : (why & kBrake) != 0 ? ", slowed: power brake" : ", slowed";
+  c.cure = "check cooling and power: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER";
   return c;
 }
 
 Check power_check(const NvmlGpu& g, const std::string& name) {
-  Check c{kGroup, name, Verdict::none, "not told", {}};
+  Check c{kGroup, name, Verdict::none, "unknown", {}};
   if (!g.power_limit_mw) return c;
   c.verdict = Verdict::pass;
   c.detail = "cap " + watts(*g.power_limit_mw);
   if (g.power_mw) c.detail = watts(*g.power_mw) + " now, " + c.detail;
   if (!g.default_power_limit_mw || *g.power_limit_mw >= *g.default_power_limit_mw) return c;
   c.verdict = Verdict::fail;
-  c.detail += " below the chip's " + watts(*g.default_power_limit_mw);
+  c.detail += " below the default " + watts(*g.default_power_limit_mw);
   c.cure = "as root: nvidia-smi -pl " + std::to_string((*g.default_power_limit_mw + 500) / 1000);
   return c;
 }
 
 Check link_check(const NvmlGpu& g, const std::string& name) {
-  Check c{kGroup, name, Verdict::none, "not told", {}};
+  Check c{kGroup, name, Verdict::none, "unknown", {}};
   if (g.nvlinks > 0) c.detail = "NVLink, " + std::to_string(g.nvlinks) + (g.nvlinks == 1 ? " link" : " links");
   if (g.nvlinks > 0) c.verdict = Verdict::pass;
   if (!g.pcie_width || !g.max_pcie_width) return c;
@@ -112,14 +110,14 @@ Check link_check(const NvmlGpu& g, const std::string& name) {
   if (*g.pcie_width >= *g.max_pcie_width) return c;
   c.verdict = Verdict::fail;
   c.detail += " of x" + std::to_string(*g.max_pcie_width);
-  c.cure = "the card sits in a narrower slot, or has lost lanes: seat it again";
+  c.cure = "the slot is narrower than the card, or lanes failed: reseat the card";
   return c;
 }
 
 }  // namespace
 
 NvmlFunctions load_nvml() {
-  const device::Library library({"libnvidia-ml.so.1"}, "it comes with NVIDIA's driver");
+  const device::Library library({"libnvidia-ml.so.1"}, "install NVIDIA's driver, which contains it");
   NvmlFunctions n;
   n.init = library.function<decltype(n.init)>("nvmlInit_v2");
   n.shutdown = library.function<decltype(n.shutdown)>("nvmlShutdown");
@@ -148,9 +146,9 @@ NvmlFunctions load_nvml() {
 
 NvmlFacts read_nvml(const NvmlFunctions& nvml) {
   if (const int result = nvml.init(); result != 0)
-    throw Error("NVML does not start, error " + std::to_string(result) +
+    throw Error("NVML: initialization failed, error " + std::to_string(result) +
                 (result == 9    ? ": no driver is loaded"
-                 : result == 18 ? ": library and driver differ"
+                 : result == 18 ? ": versions of library and driver differ"
                                 : ""));
   NvmlFacts facts;
   std::array<char, kTextLength> text{};

@@ -1,6 +1,5 @@
-/// What NVIDIA's management library says of the driver and of every GPU of the machine. Its functions are declared
-/// here, few and old as they are, so that neither its header nor a driver is needed to build. Source: NVML API
-/// reference.
+/// Reads the driver version and the state of every GPU from NVML. The functions are declared here, so that neither
+/// NVML's header nor a driver is needed to build. Source: NVML API reference.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,8 @@ struct NvmlMemory {
   unsigned long long total, free, used;
 };
 
-/// The functions that are used, under NVML's names; all return 0 for success. Those of a GPU may be null where the
-/// library is too old to have them.
+/// NVML functions; all return 0 for success. Those that load_nvml() treats as optional are null when the library is too
+/// old.
 struct NvmlFunctions {
   using Device = void*;
   using Number = int (*)(Device, unsigned*);
@@ -39,7 +38,7 @@ struct NvmlFunctions {
   Link link_state = nullptr;
 };
 
-/// One GPU. What the library does not tell is empty.
+/// State of one GPU. Values that NVML does not report are nullopt.
 struct NvmlGpu {
   std::string name;
   std::optional<NvmlMemory> memory;
@@ -47,23 +46,23 @@ struct NvmlGpu {
   std::optional<unsigned> power_mw, power_limit_mw, default_power_limit_mw;
   std::optional<unsigned long long> slowdowns;  ///< bits of nvmlClocksEventReason
   std::optional<unsigned> pcie_generation, pcie_width, max_pcie_generation, max_pcie_width;
-  int nvlinks = 0;  ///< that are up
+  int nvlinks = 0;  ///< number of active links
 };
 
-/// What the library knows.
+/// State of the driver and the GPUs.
 struct NvmlFacts {
   std::string driver;  ///< "580.95.05"
-  int cuda = 0;        ///< newest that the driver serves, 13000 for 13.0; 0: not told
+  int cuda = 0;        ///< newest CUDA version that the driver supports, 13000 for 13.0; 0: unknown
   std::vector<NvmlGpu> gpus;
 };
 
-/// Loads the library, which comes with the driver. Throws Error where it is missing.
+/// Loads NVML, which is part of the driver. Throws Error when it is missing.
 NvmlFunctions load_nvml();
 
-/// Asks everything. Throws Error where the library does not start.
+/// Queries all values. Throws Error when NVML cannot be initialized.
 NvmlFacts read_nvml(const NvmlFunctions& nvml);
 
-/// Checks of the group "GPU" of GPU number `index`: memory, clocks, power, interconnect.
+/// Checks of GPU number `index` in the group "GPU": memory, clocks, power, links.
 std::vector<Check> gpu_checks(const NvmlGpu& gpu, std::size_t index);
 
 }  // namespace fp8::probe

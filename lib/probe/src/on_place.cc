@@ -1,4 +1,4 @@
-// Copies between the host and the place of a context, and arenas that are planned first.
+// Copies between the host and a device, and arenas sized by a dry run.
 #include "on_place.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using tensor::Tensor;
 using tensor::View;
 
 Tensor placed(const Context& ctx, std::span<const float> values, DType dtype, tensor::Shape shape) {
-  Tensor there(dtype, shape, ctx.place, "a matrix to compute with");
+  Tensor there(dtype, shape, ctx.place, "a GEMM operand");
   const Tensor here(dtype, shape);
   dtype::from_floats(values, dtype, here.view().data);
   tensor::copy_across(ctx, here.view(), there.view());

@@ -1,6 +1,6 @@
-// Linears of one decoder layer with numbers of a normal distribution, as crate linear runs them: in bf16 neighbouring
-// projections are one product; in FP8 the input is cast once and each has its own. The weight of a pass is cast in
-// that pass: forward and dgrad; wgrad casts both of its operands.
+// Linears of one decoder layer with normally distributed operands, as crate linear runs them: in bf16 fused projections
+// are one GEMM; in FP8 the input is cast once and each projection has its own GEMM. Forward and dgrad include the cast
+// of the weight; wgrad casts both of its operands.
 #include "products.h"
 
 #include <array>
@@ -23,11 +23,11 @@ using dtype::DType;
 using model::Slot;
 using tensor::Tensor;
 
-constexpr std::size_t kPattern = std::size_t{1} << 16;  // different numbers; larger matrices repeat them
+constexpr std::size_t kPattern = std::size_t{1} << 16;  // number of random values; larger matrices repeat them
 enum Pass : std::uint8_t { kForward, kDgrad, kWgrad, kBackward };
 constexpr std::array kPasses{"forward", "dgrad", "wgrad", "backward"};
 
-// A matrix of normal numbers on a place.
+// A bf16 matrix of normally distributed values on the context's device.
 Tensor normal(const Context& ctx, std::int64_t rows, std::int64_t columns, std::uint64_t stream) {
   std::vector<float> values(static_cast<std::size_t>(rows * columns));
   for (std::size_t i = 0; i < values.size(); i += 2) {
@@ -57,7 +57,7 @@ class TimedLinear {
     dw_ = Tensor(DType::f32, {n, k}, device.place(), "dw");
   }
 
-  // In bf16 or FP8.
+  // Runs one pass in bf16 or FP8.
   void run(const Context& ctx, Pass pass, bool fp8) {
     const device::Scope scope(*ctx.arena);
     const linear::Precision precision = fp8 ? fp8_ : linear::Precision{};
@@ -86,7 +86,7 @@ class TimedLinear {
   }
 
  private:
-  // For wgrad alone, where the weight takes no part.
+  // The weight for wgrad, which does not use its values.
   linear::Weight without_codes(const linear::Precision& precision) const {
     linear::Weight weight{{}, precision, {}};
     for (const linear::Part& part : parts_) weight.operands.push_back({part, {}});
@@ -94,7 +94,7 @@ class TimedLinear {
     return weight;
   }
 
-  // From the clock of each operation in one more call.
+  // Share of the casts in the time of one profiled call.
   double cast_share(Context ctx, Pass pass) {
     device::Profile profile;
     profile.on = true;
@@ -116,7 +116,7 @@ class TimedLinear {
   gemm::Engine engine_;
 };
 
-// The projections of each slot of one layer, in row order, with their fates.
+// The projections of each slot of one layer, in row order, with their compute precision.
 std::map<Slot, std::vector<linear::Part>> parts_of(const BenchOptions& options) {
   std::vector<model::Parameter> table = model::parameter_table(options.model);
   model::FateOptions fates;
@@ -171,7 +171,7 @@ double measured_peak(const device::Device& device) {
   const std::int64_t side = device.place() == device::Place::cuda ? 8192 : 1024;
   const Context ctx = device.context();
   const Tensor a = normal(ctx, side, side, 1), b = normal(ctx, side, side, 2);
-  const Tensor c(DType::bf16, {side, side}, device.place(), "a product");
+  const Tensor c(DType::bf16, {side, side}, device.place(), "a GEMM result");
   gemm::Engine engine;
   const auto work = [&] {
     engine.matmul(ctx, {a.view(), DType::bf16, {}}, {b.view().transposed(), DType::bf16, {}}, c.view(), {});

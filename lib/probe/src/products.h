@@ -1,4 +1,4 @@
-/// The products of a model's linears, timed.
+/// Times the GEMMs of a model's linears.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace fp8::probe {
 
-/// Every linear of a decoder layer, forward, dgrad and wgrad, where `device` is.
+/// Times every linear of a decoder layer on `device`: forward, dgrad, wgrad, and backward (dgrad and wgrad together).
 std::vector<ProductResult> time_products(const device::Device& device, const BenchOptions& options);
 
-/// FLOP/s of a large bf16 product on `device`: what a chip without a data sheet is measured by.
+/// FLOP/s of a large bf16 GEMM on `device`: the peak of a chip that known_peak() lacks.
 double measured_peak(const device::Device& device);
 
 }  // namespace fp8::probe

@@ -1,4 +1,4 @@
-// A report as a file.
+// Writes a report to a file.
 #include "fp8/probe/report.h"
 
 #include "fp8/base/file.h"

@@ -1,4 +1,4 @@
-// A run of crate train for each side, from files that hold nothing of worth: what is timed is what fp8-step runs.
+// Times a run of crate train in each precision, on a fresh model and random tokens.
 #include "steps.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace fp8::probe {
 namespace {
 
 constexpr std::int64_t kMostLength = 1024;
-constexpr std::int64_t kNotCounted = 1;  // the first step makes plans and touches memory
+constexpr std::int64_t kNotCounted = 1;  // the first step creates GEMM plans and touches memory
 
 void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::int64_t count) {
   data::TokenWriter writer(path, vocabulary, std::nullopt, false, false);
@@ -28,7 +28,7 @@ void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::
   (void)writer.finish();
 }
 
-// One side: its records are read as fp8-log would.
+// Runs one precision and reads the step records.
 StepsResult time_side(const BenchOptions& options, const ScratchFolder& folder, const Batch& batch, bool fp8) {
   train::Config config;
   config.model = folder.at("model.h5"), config.data = folder.at("data.h5"), config.out = folder.at("run");
@@ -71,7 +71,7 @@ void time_steps(const BenchOptions& options, BenchResult& result) {
   const ScratchFolder folder;
   const Batch batch = batch_of(options.model, options.tokens);
   result.sequences = batch.sequences, result.length = batch.length;
-  if (options.progress) options.progress("a model for the steps");
+  if (options.progress) options.progress("steps: creating the model");
   (void)model::initialize(options.model, folder.at("model.h5"), {});
   write_random_tokens(folder.at("data.h5"), options.model.vocab_size, 2 * batch.sequences * batch.length + 1);
   result.bf16_steps = time_side(options, folder, batch, false);

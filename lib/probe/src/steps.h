@@ -1,18 +1,20 @@
-/// Whole optimizer steps, timed.
+/// Times whole optimizer steps.
 #pragma once
 
 #include "fp8/probe/bench.h"
 
 namespace fp8::probe {
 
-/// Sequences and their length that make `tokens` tokens, or a little less, in what the model was made for.
+/// Number and length of the sequences of a batch.
 struct Batch {
   std::int64_t sequences = 1, length = 1;
 };
+/// A batch of about `tokens` tokens, whose sequences have at most 1024 tokens and fit the context and the window of the
+/// model.
 Batch batch_of(const hf::Config& model, std::int64_t tokens);
 
-/// Trains a fresh model on random tokens for options.steps steps, in bf16 and in FP8, as fp8-step does, in a folder for
-/// temporary files that is gone afterwards, and fills the steps of `result`. Throws what a run throws.
+/// Trains a fresh model on random tokens for options.steps steps, in bf16 and in FP8, as fp8-step does, in a temporary
+/// folder, and sets the steps of `result`. Throws as train::run().
 void time_steps(const BenchOptions& options, BenchResult& result);
 
 }  // namespace fp8::probe

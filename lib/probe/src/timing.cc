@@ -1,4 +1,4 @@
-// Medians, and two pieces of work timed in turn.
+// Quantiles of samples, and paired timing.
 #include "timing.h"
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 namespace fp8::probe {
 namespace {
 
-constexpr double kSample = 0.005;  // seconds that a sample takes at least
+constexpr double kSample = 0.005;  // target seconds of a sample
 constexpr std::int64_t kMostCalls = 1000;
 constexpr std::size_t kLeast = 3, kMost = 200;  // pairs of samples
 
-// The value a share of the way into sorted samples, between neighbours.
+// Quantile of sorted samples, interpolated linearly.
 double quantile(const std::vector<double>& sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(at);
@@ -21,7 +21,7 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
-// Seconds of one call, over `calls` of them.
+// Mean seconds of one call over `calls` calls.
 double sample(const device::Context& ctx, const std::function<void()>& work, std::int64_t calls) {
   const std::int64_t begin = device::now_ns();
   for (std::int64_t i = 0; i < calls; ++i) work();
@@ -30,7 +30,7 @@ double sample(const device::Context& ctx, const std::function<void()>& work, std
 }
 
 std::int64_t calls_for(const device::Context& ctx, const std::function<void()>& work) {
-  (void)sample(ctx, work, 1);  // plans are made, pages are touched
+  (void)sample(ctx, work, 1);  // creates GEMM plans and touches pages
   const double one = std::max(sample(ctx, work, 1), 1e-9);
   return std::clamp<std::int64_t>(std::llround(kSample / one), 1, kMostCalls);
 }

@@ -1,4 +1,4 @@
-/// Clocks around work on a device.
+/// Times work on a device.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,17 @@
 
 namespace fp8::probe {
 
-/// Median and quartiles; zeros where there is no sample.
+/// Median and quartiles; zeros without samples.
 Timing timing_of(std::vector<double> samples);
 
-/// Two ways to do the same, and how much longer the first takes: the median over pairs of samples.
+/// Paired timing of two functions; `ratio` is the median over pairs of samples of first / second.
 struct Duel {
   Timing first, second;
   double ratio = 0;
 };
 
-/// Times both in turn for about `seconds` altogether, three pairs at least, after each has run once. A sample is as
-/// many calls as fill some milliseconds, and ends when the device has done them.
+/// Times both alternately for about `seconds` in total, at least three pairs, after warm-up calls of each. A sample is
+/// as many calls as take about 5 ms, including the synchronization of the device.
 Duel time_both(const device::Context& ctx, const std::function<void()>& first, const std::function<void()>& second,
                double seconds);
 

@@ -1,4 +1,4 @@
-// Machines made of files: what is there, what is missing, what is broken.
+// Checks of machines simulated by files: present, missing and malformed values.
 #include "fp8/probe/machine.h"
 
 #include <sys/stat.h>
@@ -13,14 +13,15 @@ namespace {
 
 class Machine : public test::FolderTest {
  protected:
-  // A file of /proc or /sys below the root.
+  // Writes a file of /proc or /sys below the root.
   void put(const std::string& path, const std::string& content) {
     const std::filesystem::path file = at("root") + path;
     std::filesystem::create_directories(file.parent_path());
     test::write_file(file.string(), content);
   }
-  Check check(const std::string& name, bool native = true, int threads = 1) {
-    const std::vector<Check> all = machine_checks(at("root"), native, threads);
+  HostCompute compute{.isa = Isa::baseline, .supported = Isa::baseline, .wanted = "", .native = true, .threads = 1};
+  Check check(const std::string& name) {
+    const std::vector<Check> all = machine_checks(at("root"), compute);
     const auto found = std::find_if(all.begin(), all.end(), [&](const Check& c) { return c.name == name; });
     EXPECT_NE(found, all.end()) << name;
     return found == all.end() ? Check{} : *found;
@@ -33,8 +34,8 @@ class Machine : public test::FolderTest {
   }
 };
 
-TEST_F(Machine, NothingIsKnownOfAnEmptyOne) {
-  for (const char* name : {"processor", "memory"}) expect(name, Verdict::none, "not told");
+TEST_F(Machine, MissingFilesAreUnknown) {
+  for (const char* name : {"processor", "memory"}) expect(name, Verdict::none, "unknown");
   expect("huge pages", Verdict::none, "this kernel has no transparent huge pages");
   expect("network", Verdict::none, "no interface is up: ranks on this machine only");
   expect("InfiniBand", Verdict::none, "no card");
@@ -53,42 +54,57 @@ TEST_F(Machine, CountsCoresOfEveryPackage) {
   expect("processor", Verdict::pass, "1 processor");
 }
 
-TEST_F(Machine, SaysHowBf16IsMultiplied) {
-  EXPECT_EQ(check("bf16 products", true).verdict, Verdict::pass);
-  const Check emulated = check("bf16 products", false);
-  EXPECT_EQ(emulated.verdict, Verdict::none);
-  EXPECT_HOLDS(emulated.detail, "no AVX-512 BF16");
+TEST_F(Machine, InstructionSetInUseAndSupported) {
+  const std::string baseline(name_of(Isa::baseline));
+  expect("instruction set", Verdict::pass, baseline);
+  compute.wanted = baseline;
+  expect("instruction set", Verdict::pass, baseline);
+  compute.wanted = "avx512";
+  expect("instruction set", Verdict::pass, baseline + "; this processor lacks avx512 of FP8_CPU_ISA");
+  compute.isa = Isa::avx512;
+  compute.supported = Isa::avx512_bf16;
+  expect("instruction set", Verdict::pass, "avx512, lowered by FP8_CPU_ISA; this processor has avx512_bf16");
 }
 
-TEST_F(Machine, ThreadsBeyondTheProcessorsAreTooMany) {
-  EXPECT_EQ(check("threads", true, 1).verdict, Verdict::pass);
-  const Check c = check("threads", true, 100000);
+TEST_F(Machine, Bf16Gemms) {
+  EXPECT_EQ(check("bf16 GEMMs").verdict, Verdict::pass);
+  compute.native = false;
+  EXPECT_EQ(check("bf16 GEMMs").verdict, Verdict::none);
+  EXPECT_HOLDS(check("bf16 GEMMs").detail, "no AVX-512 BF16");
+  compute.supported = Isa::avx512_bf16;
+  expect("bf16 GEMMs", Verdict::none, "as f32: FP8_CPU_ISA excludes AVX-512 BF16, which this processor has");
+}
+
+TEST_F(Machine, MoreThreadsThanProcessorsFails) {
+  EXPECT_EQ(check("threads").verdict, Verdict::pass);
+  compute.threads = 100000;
+  const Check c = check("threads");
   EXPECT_EQ(c.verdict, Verdict::fail);
   EXPECT_EQ(c.detail.find("100000 threads on "), 0u) << c.detail;
   EXPECT_HOLDS(c.cure, "OMP_NUM_THREADS");
 }
 
-TEST_F(Machine, MemoryAndItsLimit) {
+TEST_F(Machine, MemoryAndCgroupLimit) {
   put("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:   8388608 kB\n");
   expect("memory", Verdict::pass, "16 GiB, 8 GiB available");
   put("/sys/fs/cgroup/memory.max", "2147483648\n");
-  expect("memory", Verdict::pass, "16 GiB, 8 GiB available, 2 GiB for this group of processes");
+  expect("memory", Verdict::pass, "16 GiB, 8 GiB available, cgroup limit 2 GiB");
   put("/sys/fs/cgroup/memory.max", "max\n");
   expect("memory", Verdict::pass, "16 GiB, 8 GiB available");
   put("/proc/meminfo", "MemTotal: lots kB\n");
-  expect("memory", Verdict::none, "not told");
+  expect("memory", Verdict::none, "unknown");
 }
 
 TEST_F(Machine, HugePages) {
   put("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
   expect("huge pages", Verdict::pass, "transparent, madvise");
   put("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
-  expect("huge pages", Verdict::fail, "switched off: matrix multiply on the CPU is slower");
+  expect("huge pages", Verdict::fail, "disabled: matrix multiply on the CPU is slower");
   put("/sys/kernel/mm/transparent_hugepage/enabled", "]never[\n");
   expect("huge pages", Verdict::none, "this kernel has no transparent huge pages");
 }
 
-TEST_F(Machine, NetworkInterfacesThatAreUp) {
+TEST_F(Machine, ActiveNetworkInterfaces) {
   put("/sys/class/net/lo/operstate", "unknown\n");
   put("/sys/class/net/eth1/operstate", "down\n");
   put("/sys/class/net/eth0/operstate", "up\n");
@@ -106,11 +122,11 @@ TEST_F(Machine, InfiniBandPorts) {
   expect("InfiniBand", Verdict::fail, "mlx5_0 port 1 400 Gb/sec (4X NDR); not active: mlx5_1 port 1");
 }
 
-TEST_F(Machine, CardsOfNvidiaAreCounted) {
+TEST_F(Machine, CountsNvidiaCards) {
   put("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
   put("/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
   put("/sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n");
-  put("/sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n");  // its sound
+  put("/sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n");  // audio function of the card
   put("/sys/bus/pci/devices/0000:02:00.0/vendor", "0x1002\n");
   put("/sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n");
   EXPECT_EQ(nvidia_cards(at("root")), 1);
@@ -118,7 +134,7 @@ TEST_F(Machine, CardsOfNvidiaAreCounted) {
 
 TEST_F(Machine, FindsPrograms) {
   for (const char* folder : {"a", "b", "c"}) std::filesystem::create_directory(at(folder));
-  test::write_file(at("a/tool"), "");  // not one that runs
+  test::write_file(at("a/tool"), "");  // not executable
   test::write_file(at("c/tool"), "");
   ASSERT_EQ(::chmod(at("c/tool").c_str(), 0755), 0);
   ASSERT_EQ(::chmod(at("a/tool").c_str(), 0644), 0);

@@ -1,4 +1,4 @@
-// Checks that compute and measurements, on the host: exact products under every recipe, a diagnosis, timings, a bench
+// Checks that compute and measurements, on the host: exact GEMMs under every recipe, a diagnosis, timings, a benchmark
 // of the smallest model.
 #include <algorithm>
 #include <set>
@@ -16,22 +16,22 @@
 namespace fp8::probe {
 namespace {
 
-TEST(Exact, TheHostMultipliesExactlyUnderEveryRecipe) {
+TEST(Exact, HostGemmsAreExactUnderEveryRecipe) {
   const device::Device host;
-  EXPECT_EQ(check_products(host, nullptr), "y, dx and dw exact, 0 of 3 products in FP8");
+  EXPECT_EQ(check_products(host, nullptr), "y, dx and dw exact, 0 of 3 GEMMs in FP8");
   for (const quant::Recipe& recipe : quant::recipes()) {
     EXPECT_EQ(check_products(host, &recipe),
-              "y, dx and dw exact, " + std::to_string(recipe.fp8_gemms()) + " of 3 products in FP8");
+              "y, dx and dw exact, " + std::to_string(recipe.fp8_gemms()) + " of 3 GEMMs in FP8");
   }
 }
 
-TEST(Exact, TheHostAgreesWithItself) {
+TEST(Exact, HostAttentionAndAllReduceAgree) {
   const device::Device host;
   EXPECT_EQ(check_attention(host), 0);
   check_all_reduce(host);
 }
 
-TEST(Exact, OneWrongElementIsFound) {
+TEST(Exact, WrongElementIsReported) {
   const device::Device host;
   const tensor::Tensor t(dtype::DType::bf16, {2, 3});
   t.as<dtype::Bf16>()[4] = dtype::to_bf16(2);
@@ -44,7 +44,7 @@ TEST(Exact, OneWrongElementIsFound) {
   EXPECT_HOLDS(test::error_of([&] { check_values(host.context(), "y", t.view(), {0, 0, 0, 0, 2, 0}); }), "y[0, 2]");
 }
 
-TEST(Doctor, EveryCheckHasItsAnswer) {
+TEST(Doctor, EveryCheckHasAVerdict) {
   const Diagnosis d = diagnose({"", "/nowhere"});
   std::set<std::string> names;
   for (const Check& c : d.checks) {
@@ -62,11 +62,29 @@ TEST(Doctor, EveryCheckHasItsAnswer) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_TRUE(d.emulated);
-  EXPECT_EQ(d.native, device::why_no_cuda().empty() && d.native);  // never without a GPU
+  EXPECT_EQ(d.native, device::why_no_cuda().empty() && d.native);  // false without a GPU
   EXPECT_EQ(to_json(d).as_object().get_array("checks", "report").size(), d.checks.size());
 }
 
-TEST(Doctor, SaysWhatItComesTo) {
+TEST(Doctor, ReportsTheStackPointerDefectOfOneDnn) {
+  const Check c = onednn_check({{3, 11, 1}, true});
+  EXPECT_EQ(c.verdict, Verdict::pass);
+  EXPECT_HOLDS(c.detail, "oneDNN 3.11.1; ");
+  EXPECT_HOLDS(c.detail, "stack pointer");
+  EXPECT_HOLDS(c.cure, "sigaltstack");
+  EXPECT_HOLDS(onednn_check({{2, 6, 3}, true}).cure, "issue 4845");
+  EXPECT_HOLDS(onednn_check({{3, 9, 9}, true}).cure, "issue 4845");
+  for (const gemm::HostLibrary& mended :
+       {gemm::HostLibrary{{3, 11, 2}, true}, {{3, 13, 0}, true}, {{2, 6, 3}, false}}) {
+    EXPECT_EQ(onednn_check(mended).cure, "");
+    EXPECT_EQ(onednn_check(mended).detail.find("stack"), std::string::npos);
+  }
+  const auto [major, minor, patch] = gemm::host_library().version;
+  EXPECT_EQ(gemm::library_version(),
+            "oneDNN " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch));
+}
+
+TEST(Doctor, OverallVerdict) {
   Diagnosis d;
   d.device = "CPU";
   EXPECT_EQ(verdict_of(d), "FP8 cannot run here");
@@ -79,7 +97,7 @@ TEST(Doctor, SaysWhatItComesTo) {
   EXPECT_EQ(to_json(d).as_object().get_string("fp8", "report"), "native");
 }
 
-TEST(Timing, IsMedianAndQuartiles) {
+TEST(Timing, MedianAndQuartiles) {
   const Timing t = timing_of({5, 1, 2, 4, 3});
   EXPECT_EQ(t.median, 3);
   EXPECT_EQ(t.low, 2);
@@ -108,7 +126,7 @@ TEST(Timing, CallsBothSidesEquallyOften) {
   EXPECT_GT(duel.ratio, 0);
 }
 
-TEST(Steps, BatchesAreOfTheModelsLength) {
+TEST(Steps, BatchFitsTheModel) {
   hf::Config model;
   model.max_position_embeddings = 2048;
   EXPECT_EQ(batch_of(model, 8192).sequences, 8);
@@ -163,7 +181,7 @@ TEST_F(Bench, MeasuresEveryPassAndStepsOnTheHost) {
   EXPECT_EQ(o.get_object("steps", "report").get_int("length", "steps"), 32);
 }
 
-TEST_F(Bench, ReportsAppearWholeAndReplaceNothingUnasked) {
+TEST_F(Bench, ReportsAreAtomicAndNotOverwritten) {
   const json::Value report = json::object({{"type", "bench"}});
   save_report(at("r.json"), false, report);
   EXPECT_EQ(json::parse_file(at("r.json")), report);

@@ -1,4 +1,4 @@
-// NVML's answers and what they mean, from functions that stand in for the library's; and the table of chips.
+// Checks of NVML values from fake functions, and the table of chips.
 #include "nvml.h"
 
 #include <cstring>
@@ -33,35 +33,35 @@ void expect(const NvmlGpu& gpu, Line line, Verdict verdict, const std::string& d
   EXPECT_EQ(c.cure.empty(), verdict != Verdict::fail) << c.cure;
 }
 
-TEST(GpuChecks, AGoodOnePasses) {
+TEST(GpuChecks, HealthyGpuPasses) {
   expect(good(), kMemory, Verdict::pass, "80 GiB, 1 GiB in use");
   expect(good(), kClocks, Verdict::pass, "345 of 1980 MHz, memory 2619 MHz");
   expect(good(), kPower, Verdict::pass, "70 W now, cap 700 W");
   expect(good(), kLinks, Verdict::pass, "NVLink, 18 links; PCIe 5.0 x16");
 }
 
-TEST(GpuChecks, SilenceIsNoFailure) {
-  for (const Line line : {kMemory, kClocks, kPower, kLinks}) expect(NvmlGpu{}, line, Verdict::none, "not told");
+TEST(GpuChecks, UnknownValuesAreNoFailure) {
+  for (const Line line : {kMemory, kClocks, kPower, kLinks}) expect(NvmlGpu{}, line, Verdict::none, "unknown");
 }
 
-TEST(GpuChecks, SaysWhatIsWrong) {
+TEST(GpuChecks, DefectsAreReported) {
   NvmlGpu g = good();
   g.memory->used = 60 * kGiB;
   expect(g, kMemory, Verdict::fail, "80 GiB, 60 GiB in use");
   g.slowdowns = 0x40;
-  expect(g, kClocks, Verdict::fail, "345 of 1980 MHz, memory 2619 MHz, slowed by heat");
+  expect(g, kClocks, Verdict::fail, "345 of 1980 MHz, memory 2619 MHz, slowed: temperature");
   g.slowdowns = 0x80 | 0x4;
-  expect(g, kClocks, Verdict::fail, "345 of 1980 MHz, memory 2619 MHz, slowed by the power supply");
+  expect(g, kClocks, Verdict::fail, "345 of 1980 MHz, memory 2619 MHz, slowed: power brake");
   g.slowdowns = 0x4;  // the power cap under load
   expect(g, kClocks, Verdict::pass, "345 of 1980 MHz, memory 2619 MHz");
   g.power_limit_mw = 400000;
-  expect(g, kPower, Verdict::fail, "70 W now, cap 400 W below the chip's 700 W");
+  expect(g, kPower, Verdict::fail, "70 W now, cap 400 W below the default 700 W");
   EXPECT_EQ(gpu_checks(g, 0)[kPower].cure, "as root: nvidia-smi -pl 700");
   g.nvlinks = 0, g.pcie_width = 4;
   expect(g, kLinks, Verdict::fail, "PCIe 5.0 x4 of x16");
 }
 
-// A library of two GPUs, the second of which says nothing but its name; handles are 1 and 2.
+// A fake NVML with two GPUs, the second of which reports only its name; handles are 1 and 2.
 int succeed() { return 0; }
 int no_driver() { return 9; }
 bool first(NvmlFunctions::Device gpu) { return gpu == reinterpret_cast<void*>(1); }
@@ -114,13 +114,13 @@ TEST(Nvml, ReadsEveryGpu) {
   EXPECT_EQ(facts.gpus[1].nvlinks, 0);
 }
 
-TEST(Nvml, SaysWhyItDoesNotStart) {
+TEST(Nvml, ReportsFailedInitialization) {
   NvmlFunctions n = stand_in();
   n.init = no_driver;
-  EXPECT_EQ(test::error_of([&] { (void)read_nvml(n); }), "NVML does not start, error 9: no driver is loaded");
+  EXPECT_EQ(test::error_of([&] { (void)read_nvml(n); }), "NVML: initialization failed, error 9: no driver is loaded");
 }
 
-TEST(Chips, AreFoundByName) {
+TEST(Chips, FoundByName) {
   EXPECT_EQ(known_peak("NVIDIA H100 80GB HBM3, compute capability 9.0, 79.1 GiB")->fp8, 1978.9e12);
   EXPECT_EQ(known_peak("NVIDIA H100 PCIe")->bf16, 756.5e12);
   EXPECT_EQ(known_peak("NVIDIA H200")->bf16, 989.4e12);

@@ -1,8 +1,6 @@
-/// Magnitudes and what a cast loses, element by element, and the inner loops of amax over one row of elements with unit
-/// stride, so that the compiler vectorizes each. Private to this crate. No threads, no views.
+/// Magnitudes and what a cast loses, element by element. Private to this crate.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -25,26 +23,6 @@ FP8_HD inline float from_magnitude(std::uint32_t bits) { return std::bit_cast<fl
 /// Type of magnitude_bits(T).
 template <class T>
 using Magnitude = decltype(magnitude_bits(T{}));
-
-/// Bits of the largest magnitude among x[0, n); 0 when n = 0.
-template <class T>
-Magnitude<T> amax_row(const T* x, std::int64_t n) {
-  Magnitude<T> largest = 0;
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, magnitude_bits(x[i]));
-  return largest;
-}
-
-/// largest[i] = max(largest[i], |x[i]|), in bits.
-template <class T>
-void amax_into(const T* x, Magnitude<T>* largest, std::int64_t n) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    const Magnitude<T> have = largest[i],
-                       is = magnitude_bits(x[i]);  // values: a reference, as of std::max, is not vectorized
-    largest[i] = have < is ? is : have;
-  }
-}
 
 /// Whether casting v (scaled) lost something by clamping: above the largest value by more than half the spacing there;
 /// an amax that its own scale takes an ulp too far is no loss. NaN: no.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "matrices.h"
 
 namespace fp8::quant {
@@ -35,12 +37,16 @@ void for_each_code(const Quantized& device, const Quantized& host, F&& f) {
     }
 }
 
-/// Expects the bytes of the host's numbers.
+/// Expects the bytes of the host's numbers; any NaN for a NaN.
 inline void expect_same(const Quantized& device, const Quantized& host) {
   expect_same_scales(device, host);
   for_each_code<std::uint8_t>(device, host, [&](std::uint8_t code, dtype::Bf16 number) {
+    const bool e4m3 = host.format == dtype::DType::e4m3;
     const float v = dtype::to_float(number);
-    ASSERT_EQ(code, host.format == dtype::DType::e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v));
+    if (std::isnan(v))
+      ASSERT_TRUE(std::isnan(e4m3 ? dtype::from_e4m3(code) : dtype::from_e5m2(code)));
+    else
+      ASSERT_EQ(code, e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v));
   });
 }
 

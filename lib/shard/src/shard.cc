@@ -1,4 +1,4 @@
-// Rows to blocks of bytes and floats; the communicator moves them.
+// Converts row ranges to blocks of bytes and floats for the communicator.
 #include "fp8/shard/shard.h"
 
 #include <algorithm>
@@ -16,20 +16,20 @@ std::int64_t columns_of(const View& v) {
   return n;
 }
 
-/// Throws Error unless `mine` is this rank's rows of `all` in everything but where it lies.
+/// Throws Error unless `mine` has the shape, type and device of this rank's rows of `all`.
 void check(const comm::Communicator& group, const View& mine, const View& all, const std::string& what) {
   if (all.rank < 1) throw Error(what + ": a scalar has no rows");
   if (mine.dtype != all.dtype || mine.place != all.place)
-    throw Error(what + ": own rows and all differ in type or place");
+    throw Error(what + ": the shard and the tensor differ in type or device");
   if (!mine.contiguous() || !all.contiguous()) throw Error(what + ": needs contiguous views");
   const bool same_columns =
       mine.rank == all.rank && std::equal(mine.shape.begin() + 1, mine.shape.begin() + all.rank, all.shape.begin() + 1);
   if (!same_columns || mine.shape[0] != rows_of(all.shape[0], group.rank(), group.size()).count()) {
-    throw Error(what + ": own rows do not fit all");
+    throw Error(what + ": the shard does not have this rank's rows of the tensor");
   }
 }
 
-/// Units of each rank's block, `row` units in a row.
+/// Size of each rank's block in units; `row` is the number of units in a row.
 std::vector<std::int64_t> blocks_of(const comm::Communicator& group, std::int64_t rows, std::int64_t row) {
   std::vector<std::int64_t> blocks;
   for (int r = 0; r < group.size(); ++r) blocks.push_back(rows_of(rows, r, group.size()).count() * row);
@@ -39,7 +39,7 @@ std::vector<std::int64_t> blocks_of(const comm::Communicator& group, std::int64_
 }  // namespace
 
 Rows rows_of(std::int64_t rows, int rank, int size) {
-  if (rows < 0 || rank < 0 || rank >= size) throw Error("rows of a rank: no such rank or rows");
+  if (rows < 0 || rank < 0 || rank >= size) throw Error("rows of a rank: negative rows or rank outside the group");
   const std::int64_t each = rows / size, more = rows % size;
   const std::int64_t begin = each * rank + std::min<std::int64_t>(rank, more);
   return {begin, begin + each + (rank < more ? 1 : 0)};

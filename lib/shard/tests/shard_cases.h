@@ -1,4 +1,4 @@
-/// What sharding must do in a group of any size.
+/// Test cases of sharding for a group of any size.
 #pragma once
 
 #include <cstring>
@@ -12,8 +12,8 @@ using dtype::DType;
 using tensor::Tensor;
 using test::error_of;
 
-/// Rows of every kind of tensor come together in order: numbers of 1, 2 and 4 bytes, vectors too, own rows apart or
-/// already in their place, also with fewer rows than ranks and with none.
+/// All-gather returns the rows in order: elements of 1, 2 and 4 bytes, matrices and vectors, the shard separate or in
+/// place, fewer rows than ranks, and no rows.
 inline void check_gather(comm::Communicator& group) {
   for (const DType type : {DType::f32, DType::bf16, DType::e4m3}) {
     for (const std::int64_t rows : {0, 1, 2, 3, 7, 64}) {
@@ -37,7 +37,7 @@ inline void check_gather(comm::Communicator& group) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(all.as<float>()[i], static_cast<float>(i));
 }
 
-/// Gradients of all ranks are summed and each rank has its rows.
+/// Reduce-scatter sums the gradients of all ranks, and each rank gets its rows.
 inline void check_reduce_scatter(comm::Communicator& group) {
   const int size = group.size();
   for (const std::int64_t rows : {0, 1, 2, 3, 7, 64}) {
@@ -53,7 +53,7 @@ inline void check_reduce_scatter(comm::Communicator& group) {
   }
 }
 
-/// Views that do not fit are refused on every rank before anything moves.
+/// Views that do not fit are errors on every rank before communication starts.
 inline void check_refusals(comm::Communicator& group) {
   const Rows own = rows_of(6, group.rank(), group.size());
   const Tensor all(DType::f32, {6, 4}), mine(DType::f32, {own.count(), 4}), more(DType::f32, {own.count() + 1, 4});
@@ -62,16 +62,16 @@ inline void check_refusals(comm::Communicator& group) {
   const auto gather = [&](const View& part, const View& whole) {
     return error_of([&] { start_gather(group, part, whole).wait(); });
   };
-  EXPECT_EQ(gather(more.view(), all.view()), "gather: own rows do not fit all");
-  EXPECT_EQ(gather(narrow.view(), all.view()), "gather: own rows do not fit all");
-  EXPECT_EQ(gather(half.view(), all.view()), "gather: own rows and all differ in type or place");
+  EXPECT_EQ(gather(more.view(), all.view()), "gather: the shard does not have this rank's rows of the tensor");
+  EXPECT_EQ(gather(narrow.view(), all.view()), "gather: the shard does not have this rank's rows of the tensor");
+  EXPECT_EQ(gather(half.view(), all.view()), "gather: the shard and the tensor differ in type or device");
   EXPECT_EQ(gather(mine.view(), wide.view().columns(0, 4)), "gather: needs contiguous views");
   EXPECT_EQ(gather(scalar.view(), scalar.view()), "gather: a scalar has no rows");
   EXPECT_NE(error_of([&] { start_reduce_scatter(group, halves.view(), half.view()).wait(); }), "no error")
-      << "f32 alone";
+      << "only f32";
 }
 
-/// All of the above.
+/// Runs all cases.
 inline void check_sharding(comm::Communicator& group) {
   check_gather(group);
   check_reduce_scatter(group);

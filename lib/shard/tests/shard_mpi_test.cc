@@ -1,4 +1,4 @@
-// Sharding over the ranks of a job, and over parts of it.
+// Sharding over all ranks of a job and over subgroups.
 #include <gtest/gtest.h>
 
 #include "../../comm/tests/mpi_main.h"
@@ -9,7 +9,7 @@ namespace {
 
 TEST(Sharding, OverAllRanks) { check_sharding(*comm::world()); }
 
-TEST(Sharding, OverSomeOfThem) {
+TEST(Sharding, OverSubgroups) {
   comm::Communicator& all = *comm::world();
   check_sharding(*all.split(all.rank() % 2, all.rank()));
 }

@@ -1,4 +1,4 @@
-// Who owns which rows, and sharding in a group of one.
+// Rows of each rank, and sharding over one rank.
 #include <gtest/gtest.h>
 
 #include "shard_cases.h"
@@ -6,7 +6,7 @@
 namespace fp8::shard {
 namespace {
 
-TEST(RowsOf, AreEvenAndInOrderAndLeaveNothingOut) {
+TEST(RowsOf, AreEvenOrderedAndComplete) {
   for (const std::int64_t rows : {0, 1, 2, 3, 4, 5, 127, 128, 1000}) {
     for (int size = 1; size <= 9; ++size) {
       std::int64_t next = 0;
@@ -23,15 +23,15 @@ TEST(RowsOf, AreEvenAndInOrderAndLeaveNothingOut) {
   EXPECT_EQ(rows_of(2, 3, 4), (Rows{2, 2})) << "a rank without rows";
 }
 
-TEST(RowsOf, RefusesRanksThatAreNot) {
+TEST(RowsOf, InvalidRanksAreErrors) {
   EXPECT_THROW(rows_of(4, 2, 2), Error);
   EXPECT_THROW(rows_of(4, -1, 2), Error);
   EXPECT_THROW(rows_of(-1, 0, 2), Error);
 }
 
-TEST(Sharding, InAGroupOfOne) { check_sharding(*comm::solo()); }
+TEST(Sharding, OneRank) { check_sharding(*comm::solo()); }
 
-TEST(Sharding, OfOneRankCopiesNothingOntoItself) {
+TEST(Sharding, OneRankDoesNotCopyInPlace) {
   const std::unique_ptr<comm::Communicator> group = comm::solo();
   const Tensor t(DType::f32, {4, 4});
   t.as<float>()[5] = 3;

@@ -1,4 +1,4 @@
-// Shape arithmetic of views and tensors. Every size is checked before memory is taken for it.
+// Shape arithmetic of views and tensors. Sizes are checked for overflow before memory is allocated.
 #include "fp8/tensor/tensor.h"
 
 #include <span>
@@ -82,7 +82,8 @@ bool View::contiguous() const {
 template <class T>
 T* View::as() const {
   if (!fits<std::remove_const_t<T>>(dtype)) {
-    throw Error("tensor " + text_of(*this) + ": holds " + std::string(name_of(dtype)) + ", another type was asked for");
+    throw Error("tensor " + text_of(*this) + ": elements are " + std::string(name_of(dtype)) +
+                ", accessed as another type");
   }
   return static_cast<T*>(data);
 }
@@ -129,13 +130,13 @@ View take(const device::Context& ctx, DType dtype, Shape shape, std::string_view
 
 void copy_across(const device::Context& ctx, const View& from, const View& to) {
   if (from.dtype != to.dtype || from.size() != to.size() || !from.contiguous() || !to.contiguous())
-    throw Error("a copy between places: the views do not fit");
+    throw Error("a copy between devices: the views differ in type or size, or are not contiguous");
   device::copy_bytes(ctx, to.data, to.place, from.data, from.place, from.bytes());
 }
 
 View to_place(const device::Context& ctx, const View& host, std::string_view category) {
   if (ctx.place == Place::host) return host;
-  if (!host.contiguous()) throw Error("a view with gaps cannot be copied to a device");
+  if (!host.contiguous()) throw Error("a view that is not contiguous cannot be copied to a device");
   View there = host;
   there.place = ctx.place;
   there.data = ctx.arena->take(host.bytes(), category);
@@ -155,7 +156,7 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
   return *this;
 }
 
-// The element types of dtype::DType, and the same to read only.
+// The element types of dtype::DType, mutable and const.
 template float* View::as<float>() const;
 template double* View::as<double>() const;
 template Bf16* View::as<Bf16>() const;

@@ -1,4 +1,4 @@
-// Views and tensors: strides, slices, shapes that are refused, ownership.
+// Views and tensors: strides, slices, invalid shapes, ownership.
 #include "fp8/tensor/tensor.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(View, ScalarsAndEmptyShapes) {
   EXPECT_TRUE(View().empty());
 }
 
-TEST(View, RefusesImpossibleShapes) {
+TEST(View, InvalidShapesAreErrors) {
   EXPECT_EQ(error_of([] {
               make_view(nullptr, DType::f32, Place::host, {1, 1, 1, 1, 1});
             }),
@@ -87,7 +87,7 @@ TEST(View, RowsOfOtherRanks) {
   EXPECT_EQ(cube.view().columns(1, 2).as<std::int32_t>()[0], 1);
 }
 
-TEST(View, RefusesRangesOutside) {
+TEST(View, RangesOutsideAreErrors) {
   const Tensor t = counted({4, 6});
   EXPECT_EQ(error_of([&] { t.view().rows(2, 5); }), "tensor [4, 6]: no range 2 to 5 in dimension 0");
   EXPECT_EQ(error_of([&] { t.view().columns(-1, 2); }), "tensor [4, 6]: no range -1 to 2 in dimension 1");
@@ -127,11 +127,11 @@ TEST(View, ContiguousIgnoresStridesOfSingleExtents) {
   EXPECT_TRUE(v.contiguous());
 }
 
-TEST(View, ElementsAreOfTheAskedType) {
+TEST(View, ElementTypeIsChecked) {
   const Tensor codes(DType::e4m3, {3});
   EXPECT_NE(codes.as<std::uint8_t>(), nullptr);
   EXPECT_NE(codes.as<const std::uint8_t>(), nullptr);
-  EXPECT_EQ(error_of([&] { codes.as<float>(); }), "tensor [3]: holds float8_e4m3fn, another type was asked for");
+  EXPECT_EQ(error_of([&] { codes.as<float>(); }), "tensor [3]: elements are float8_e4m3fn, accessed as another type");
   const Tensor b(DType::bf16, {3});
   EXPECT_NE(b.as<Bf16>(), nullptr);
   EXPECT_THROW(b.as<std::uint16_t>(), Error);
@@ -142,7 +142,7 @@ TEST(View, ElementsAreOfTheAskedType) {
   EXPECT_NE(Tensor(DType::f64, {1}).as<double>(), nullptr);
 }
 
-TEST(Take, ComesFromTheArena) {
+TEST(Take, AllocatesFromTheArena) {
   device::Arena dry;
   device::Context ctx;
   ctx.arena = &dry;
@@ -183,7 +183,7 @@ TEST(Tensor, MovedFromIsEmpty) {
   EXPECT_FALSE(a.view().empty());
 }
 
-TEST(Tensor, SaysWhatDidNotFit) {
+TEST(Tensor, OutOfMemoryNamesTheTensor) {
   EXPECT_EQ(error_of([] { Tensor(DType::u8, {std::int64_t{1} << 60}, Place::host, "weights"); }),
             "out of memory: weights needs 1 EiB");
 }

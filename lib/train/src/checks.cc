@@ -4,18 +4,31 @@
 #include <algorithm>
 
 #include "fp8/model/convert.h"
+#include "fp8/model/record.h"
 
 namespace fp8::train {
 
 namespace {
+
 constexpr std::int64_t kDefaultLength = 1024;
+
+// Whether fp8-init alone made the model: it has seen no tokens of any tokenizer.
+bool untrained(const ckpt::Checkpoint& model) {
+  const json::Value& made_by = model.provenance();
+  if (!made_by.is_array() || made_by.as_array().size() != 1 || !made_by.as_array()[0].is_object()) return false;
+  const json::Value* tool = made_by.as_array()[0].as_object().find("tool");
+  return tool != nullptr && tool->is_string() && tool->as_string() == "fp8-init";
 }
+
+}  // namespace
 
 void check_precision(const PrecisionConfig& precision) {
   if (precision.precision == Precision::fp32 && precision.activations != DType::f32)
     throw Error("--activations: bf16 contradicts --precision fp32");
   if (precision.precision == Precision::bf16 && precision.activations != DType::bf16)
     throw Error("--activations: f32 needs --precision fp32 or fp8");
+  if (precision.precision != Precision::fp8 && precision.accumulation != gemm::Accumulation::f32)
+    throw Error("--accumulate: " + std::string(name_of(precision.accumulation)) + " needs --precision fp8");
 }
 
 void check_micro_batch(std::int64_t sequences, std::int64_t length) {
@@ -31,6 +44,28 @@ void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model) {
                 ", the model's has " + std::to_string(model.vocab_size));
 }
 
+std::optional<std::string> tokenizer_of(const ckpt::Checkpoint& model, bool any) {
+  try {
+    return model::tokenizer_id(model);
+  } catch (const Error& e) {
+    if (any) return std::nullopt;
+    throw Error(std::string(e.what()) + "; --any-tokenizer goes on without it");
+  }
+}
+
+std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoint& model,
+                            const std::optional<std::string>& known, bool any) {
+  const std::optional<std::string>& made_with = tokens.info().tokenizer;
+  if (!made_with)
+    return tokens.path() + ": which tokenizer made it is not known, so it is not compared with the model's " +
+           "(fp8-tokenize --tokenizer records it)";
+  if (known && *known != *made_with && !any)
+    throw Error(tokens.path() + ": made with another tokenizer (" + *made_with + ") than the model's (" + *known +
+                "); make it again with the model's, or give --any-tokenizer");
+  if (known || untrained(model)) return "";
+  return model.path() + ": has no tokenizer to compare with that of " + tokens.path() + " (" + *made_with + ")";
+}
+
 std::int64_t resolved_length(std::int64_t asked, const hf::Config& model) {
   const std::int64_t t = asked > 0 ? asked : std::min(kDefaultLength, model.max_position_embeddings);
   model.check_sequence_length(t);
@@ -38,13 +73,13 @@ std::int64_t resolved_length(std::int64_t asked, const hf::Config& model) {
 }
 
 std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision,
-                                               const ckpt::Checkpoint& checkpoint) {
+                                               const ckpt::Checkpoint& checkpoint, const ckpt::Checkpoint& recorded) {
   std::vector<model::Parameter> table = model::parameter_table(model);
   check_trainable(checkpoint, table);
   model::FateOptions fates = precision.fates;
   fates.recipe = precision.recipe_or_null();
   model::assign_fates(table, fates);
-  if (fates.filters.empty() && !fates.auto_filter && !fates.lm_head) model::take_fates(checkpoint, table);
+  if (fates.filters.empty() && !fates.auto_filter && !fates.lm_head) model::take_fates(recorded, table);
   const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
   if (fates.recipe != nullptr && !any)
     throw Error(

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 #include "fp8/json/json.h"
 
 namespace fp8::train {
@@ -24,6 +25,10 @@ std::string flag_value(dtype::DType stored) { return stored == dtype::DType::bf1
 
 // A setting as a message names it: flags with their dashes.
 std::string spelled(const std::string& key) { return key.find(' ') == std::string::npos ? "--" + key : key; }
+
+std::string setting_text(const json::Value& value) {
+  return value.is_null() ? "not given" : excerpt(json::dump(value));
+}
 
 }  // namespace
 
@@ -53,6 +58,7 @@ StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* 
   o.compute = precision.activations;
   o.fp8.recipe = precision.recipe_or_null();
   o.fp8.options = {precision.power_of_2_scales(), counts, precision.emulate};
+  o.fp8.accumulation = precision.accumulation;
   o.gather_codes = precision.gather_codes.value_or(true);
   return o;
 }
@@ -81,14 +87,17 @@ json::Value fixed_settings(const Config& config, std::int64_t global_batch, cons
 }
 
 std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint) {
+  std::string of_absent;  // warmup-steps is null beside a warmup-ratio: whichever is given names the difference
   for (const auto& [key, value] : other.as_object()) {
     const json::Value* old = one.as_object().find(key);
     if (old == nullptr || *old == value) continue;
     if (key == "model") return "MODEL";
     if (key == "data" || key == "eval-data") return spelled(key);  // digests, which tell nobody anything
-    return spelled(key) + " (" + json::dump(*old) + joint + json::dump(value) + ")";
+    const std::string text = spelled(key) + " (" + setting_text(*old) + joint + setting_text(value) + ")";
+    if (!value.is_null() && !(old->is_null() && value == json::Value(0))) return text;
+    if (of_absent.empty()) of_absent = text;
   }
-  return "";
+  return of_absent;
 }
 
 void check_same_settings(const json::Value& before, const json::Value& now, const std::string& path) {

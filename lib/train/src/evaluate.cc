@@ -35,14 +35,16 @@ struct Setup {
   hf::Config model;
   std::vector<model::Parameter> table;
   std::int64_t length = 0;
+  std::string note;  // for people; may be empty
 };
 
 Setup prepare(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
-  Setup s{config_of(checkpoint, "scored"), {}, 0};
+  Setup s{config_of(checkpoint, "scored"), {}, 0, {}};
   s.length = resolved_length(config.seq_length, s.model);
   check_micro_batch(config.batch_size, s.length);
-  s.table = active_table(table_with_fates(s.model, config.precision, checkpoint), config.precision);
+  s.table = active_table(table_with_fates(s.model, config.precision, checkpoint, checkpoint), config.precision);
   check_vocabulary(tokens, s.model);
+  s.note = check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer);
   return s;
 }
 
@@ -64,6 +66,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
   });
   check_same_on_all_ranks(world, shared);
+  if (!setup.note.empty()) journal.note(setup.note);
   const Workplace work(config.place, config.precision, world);
   StoreOptions options = store_options(config.precision, nullptr);
   options.training = false;

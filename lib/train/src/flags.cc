@@ -10,6 +10,8 @@ namespace {
 using cli::Flag;
 using cli::Kind;
 
+constexpr cli::Interval kDefaultInterval{0, std::int64_t{30} * 60};  // between checkpoints
+
 Flag text(std::string name, std::string metavar, std::string help, std::string group) {
   return {.name = std::move(name),
           .kind = Kind::text,
@@ -92,7 +94,7 @@ void add_precision(std::vector<Flag>& flags) {
   flags.push_back(choice("recipe", "tensorwise", recipe_names(), "how FP8 operands are scaled, see fp8-recipes(7)", g));
   flags.push_back(
       toggle("power-of-2-scales", "auto", "round scales down to powers of two; auto: as the recipe does", g));
-  flags.push_back(toggle("fp8-all-gather", "on", "sharded weights travel as FP8 codes where the recipe allows", g));
+  flags.push_back(toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", g));
   flags.push_back({.name = "filter",
                    .kind = Kind::list,
                    .metavar = "GLOB",
@@ -101,12 +103,20 @@ void add_precision(std::vector<Flag>& flags) {
   flags.push_back(toggle("auto-filter", "", "leave linears in bf16 that are too small to gain", g));
   flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too", g));
   flags.push_back(toggle("emulate", "", "multiply FP8 values as bf16 on a GPU too, whether or not it has FP8", g));
+  flags.push_back(
+      choice("accumulate", "f32", {"f32", "hopper", "ada"},
+             "how FP8 products are summed on the CPU: in f32, or bit for bit as an H100 or an RTX 4060 (ada)", g));
+}
+
+Flag any_tokenizer_flag(const std::string& group) {
+  return toggle("any-tokenizer", "", "take data that was made with another tokenizer than the model's", group);
 }
 
 void add_data(std::vector<Flag>& flags) {
   const std::string g = "Model and data";
   flags.push_back(path("data", "FILE", "token file to train on, from fp8-tokenize(1)", g));
   flags.push_back(path("eval-data", "FILE", "token file to evaluate on", g));
+  flags.push_back(any_tokenizer_flag(g));
   flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
   flags.push_back(whole("batch-size", "8", 1, "sequences in a micro-batch of one rank", g));
   flags.push_back(whole("grad-accumulation", "1", 1, "micro-batches a step", g));
@@ -159,8 +169,12 @@ void add_running(std::vector<Flag>& flags) {
   const std::string s = "Saving and watching";
   flags.push_back(
       path("out", "FOLDER", "folder of the run: checkpoints and log.jsonl; an unfinished run there is resumed", s));
-  flags.push_back(whole("save-every", "0", 0, "steps between checkpoints; the last step is always saved", s));
-  flags.push_back(whole("keep", "0", 0, "newest checkpoints to keep; 0: all", s));
+  flags.push_back({.name = "save-every",
+                   .kind = Kind::interval,
+                   .metavar = "N|TIME",
+                   .help = "steps, or a time as 90s, 30m or 2h, between checkpoints; 0: the last step alone [30m]",
+                   .group = s});
+  flags.push_back(whole("keep", "", 0, "newest checkpoints to keep; 0: all [all; 2 of those without --save-every]", s));
   flags.push_back(whole("milestone-every", "0", 0, "steps between checkpoints that --keep never removes; 0: none", s));
   flags.push_back(toggle("keep-best", "", "nor the one of the lowest loss on --eval-data, taken at every save", s));
   flags.push_back(toggle("async-save", "", "go on while a checkpoint is written; takes memory for a copy", s));
@@ -215,6 +229,8 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   p.fates.auto_filter = a.flag("auto-filter");
   p.fates.lm_head = a.flag("fp8-lm-head");
   p.emulate = a.flag("emulate");
+  for (const auto accumulation : {gemm::Accumulation::f32, gemm::Accumulation::hopper, gemm::Accumulation::ada})
+    if (a.text("accumulate") == name_of(accumulation)) p.accumulation = accumulation;
   return p;
 }
 
@@ -230,6 +246,14 @@ optim::Schedule schedule_of(const cli::Arguments& a) {
   s.warmup = a.integer("warmup-steps");
   s.decay_steps = a.integer("decay-steps");
   return s;
+}
+
+void read_saving(const cli::Arguments& a, Config& c) {
+  const cli::Interval every = a.has("save-every") ? a.interval("save-every") : kDefaultInterval;
+  c.save_every = every.count;
+  c.save_seconds = static_cast<double>(every.seconds);
+  c.rolling = !a.has("save-every") && !a.has("keep");
+  c.keep = a.has("keep") ? a.integer("keep") : 0;
 }
 
 template <class T>
@@ -264,6 +288,7 @@ Config step_config(const cli::Arguments& a) {
   Config c;
   c.data = a.text("data");
   c.out = a.text("out");
+  c.any_tokenizer = a.flag("any-tokenizer");
   c.eval_data = a.has_value("eval-data") ? a.text("eval-data") : "";
   c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
   c.batch_size = a.integer("batch-size");
@@ -289,8 +314,7 @@ Config step_config(const cli::Arguments& a) {
   c.recompute = recompute == "full"        ? model::Recompute::full
                 : recompute == "selective" ? model::Recompute::selective
                                            : model::Recompute::none;
-  c.save_every = a.integer("save-every");
-  c.keep = a.integer("keep");
+  read_saving(a, c);
   c.milestone_every = a.integer("milestone-every");
   c.keep_best = a.flag("keep-best");
   c.async_save = a.flag("async-save");
@@ -308,13 +332,15 @@ cli::Command eval_command() {
   c.name = "fp8-eval";
   c.about = "loss and perplexity of a checkpoint on a token file";
   c.example = "fp8-eval run/step-00000100 --data data.h5";
-  c.positionals = {
-      {.name = "model", .metavar = "CHECKPOINT", .help = "checkpoint to score; - reads a record that names it"}};
+  c.positionals = {{.name = "model",
+                    .metavar = "CHECKPOINT",
+                    .help = "checkpoint to evaluate; -: read a checkpoint record from standard input"}};
   const std::string g = "Data";
   c.flags.push_back(path("data", "FILE", "token file, from fp8-tokenize(1)", g));
+  c.flags.push_back(any_tokenizer_flag(g));
   c.flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
-  c.flags.push_back(whole("batch-size", "8", 1, "sequences at a time on each rank", g));
-  c.flags.push_back(toggle("per-token", "", "a record with the loss of every token for every sequence", g));
+  c.flags.push_back(whole("batch-size", "8", 1, "sequences in a batch of one rank", g));
+  c.flags.push_back(toggle("per-token", "", "print a record with the loss of every token for each sequence", g));
   c.flags.push_back(timeout_flag(g));
   add_precision(c.flags);
   return c;
@@ -323,6 +349,7 @@ cli::Command eval_command() {
 EvalConfig eval_config(const cli::Arguments& a) {
   EvalConfig c;
   c.data = a.text("data");
+  c.any_tokenizer = a.flag("any-tokenizer");
   c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
   c.batch_size = a.integer("batch-size");
   c.precision = precision_of(a);

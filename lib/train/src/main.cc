@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
@@ -28,12 +29,24 @@ void share_cores() {
   omp_set_num_threads(std::max(1, all / static_cast<int>(*ranks)));
 }
 
+// What a watchdog does with a rank that is lost.
+std::function<void(const comm::Stall&)> lost_rank(const std::string& tool) {
+  return [tool](const comm::Stall& stall) {
+    cli::print_error(tool, stall.message());
+    comm::abort_all(static_cast<int>(Exit::no));
+  };
+}
+
 }  // namespace
 
-int run_ranks(const std::string& tool, const std::function<int(comm::Communicator&)>& body) {
+int run_ranks(const std::string& tool, std::int64_t timeout, const std::function<int(comm::Communicator&)>& body) {
   share_cores();
+  std::optional<comm::StartWatch> start(std::in_place, static_cast<double>(timeout), "MPI_Init", lost_rank(tool));
   comm::Session session;  // outside the try block: finalizing waits for the other ranks
   comm::Communicator& world = session.world();
+  start->at("the first exchange");
+  watch_ranks(world, tool, timeout);
+  start.reset();
   if (world.size() == 1) return body(world);
   const auto end_job = [&](const std::string& message, int status) {
     cli::print_error(tool, "rank " + std::to_string(world.rank()) + ": " + message);
@@ -54,10 +67,7 @@ int run_ranks(const std::string& tool, const std::function<int(comm::Communicato
 }
 
 void watch_ranks(comm::Communicator& world, const std::string& tool, std::int64_t seconds) {
-  const bool can = world.watch(static_cast<double>(seconds), [tool](const comm::Stall& stall) {
-    cli::print_error(tool, stall.message());
-    comm::abort_all(static_cast<int>(Exit::no));
-  });
+  const bool can = world.watch(static_cast<double>(seconds), lost_rank(tool));
   if (!can && seconds > 0 && world.rank() == 0)
     cli::print_note(tool, "--timeout: this MPI has no MPI_THREAD_MULTIPLE, so nobody watches for lost ranks");
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "fp8/base/cpu.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "fp8/model/convert.h"
@@ -27,6 +28,23 @@ bool emulated(const PrecisionConfig& p, device::Place place) {
 
 json::Value recipe_of(const PrecisionConfig& p) {
   return p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value();
+}
+
+// How sums of FP8 products were made; null where a GPU's FP8 units made them, or there were none.
+json::Value accumulate_of(const PrecisionConfig& p, device::Place place) {
+  return emulated(p, place) ? json::Value(std::string(name_of(p.accumulation))) : json::Value();
+}
+
+// Whether the sums are known to be those of that chip: with one scale a tensor they are, with scales of rows nobody has
+// compared. Null where they are not of a tensor core.
+json::Value accumulate_proven(const PrecisionConfig& p) {
+  const quant::Recipe* recipe = p.recipe_or_null();
+  if (recipe == nullptr || p.accumulation == gemm::Accumulation::f32) return {};
+  const auto by_tensor = [](const quant::Casts& casts) {
+    return casts.columns.granularity == quant::Granularity::tensor &&
+           casts.rows.granularity == quant::Granularity::tensor;
+  };
+  return by_tensor(recipe->x) && by_tensor(recipe->w) && by_tensor(recipe->dy);
 }
 
 double share(std::int64_t part, std::int64_t whole) {
@@ -147,7 +165,7 @@ json::Value run_record(const Config& config, const hf::Config& model, const std:
                        std::int64_t tokens_per_step, std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
-    linears.push_back(json::object({{"name", l.name}, {"fate", fate_of(l)}, {"reason", l.reason}}));
+    linears.push_back(json::object({{"name", l.name}, {"precision", fate_of(l)}, {"reason", l.reason}}));
   }
   return json::object({{"type", "run"},
                        {"version", config.tool_version},
@@ -161,7 +179,10 @@ json::Value run_record(const Config& config, const hf::Config& model, const std:
                        {"precision", std::string(name_of(config.precision.precision))},
                        {"recipe", recipe_of(config.precision)},
                        {"emulated", emulated(config.precision, work.place())},
+                       {"accumulate", accumulate_of(config.precision, work.place())},
+                       {"accumulate_proven", accumulate_proven(config.precision)},
                        {"device", work.name()},
+                       {"cpu_isa", name_of(cpu_isa())},
                        {"memory_plan", plan.to_json()},
                        {"linears", std::move(linears)}});
 }
@@ -184,6 +205,7 @@ json::Value step_record(const Config& config, device::Place place, const StepRes
                                 {"recipe", recipe_of(config.precision)},
                                 {"emulated", emulated(config.precision, place)},
                                 {"fp8_flop_share", r.gemms.fp8_share()},
+                                {"fp8_flop_share_total", r.gemms.fp8_share_total()},
                                 {"fp8_gemms", r.gemms.linear(gemm::Kind::fp8).gemms},
                                 {"bf16_gemms", r.gemms.linear(gemm::Kind::bf16).gemms},
                                 {"f32_gemms", r.gemms.linear(gemm::Kind::f32).gemms},
@@ -191,6 +213,7 @@ json::Value step_record(const Config& config, device::Place place, const StepRes
                                 {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
                                 {"skipped", r.skipped}});
   if (r.replayed) v.as_object().set("replayed", true);
+  if (r.masked) v.as_object().set("masked", true);
   return v;
 }
 
@@ -205,6 +228,7 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionCo
   o.set("precision", std::string(name_of(precision.precision)));
   o.set("recipe", recipe_of(precision));
   o.set("emulated", emulated(precision, place));
+  if (precision.accumulation != gemm::Accumulation::f32) o.set("accumulate", accumulate_of(precision, place));
   return v;
 }
 

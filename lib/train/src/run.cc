@@ -8,7 +8,6 @@
 
 #include "checks.h"
 #include "fp8/base/checked.h"
-#include "fp8/base/folders.h"
 #include "fp8/base/text.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
@@ -16,6 +15,7 @@
 #include "fp8/model/record.h"
 #include "profile.h"
 #include "records.h"
+#include "run_folder.h"
 #include "saver.h"
 #include "sources.h"
 #include "workplace.h"
@@ -36,7 +36,9 @@ struct Setup {
   Position position;
   std::int64_t global_batch = 0, last_step = 0;
   json::Value settings;
-  gemm::Count planned;  // FP8 GEMMs of a step on this rank
+  std::optional<std::string> tokenizer;  // what checkpoints record of it where no tokenizer.json travels
+  std::vector<std::string> notes;        // for people
+  gemm::Count planned;                   // FP8 GEMMs of a step on this rank
 
   std::int64_t tokens_per_step() const { return checked_mul(global_batch, config.seq_length, "tokens of a step"); }
 };
@@ -99,13 +101,16 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
   s.source = checkpoint.path();
   s.model = config_of(checkpoint, "trained");
   check_vocabulary(tokens, s.model);
+  const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
+  s.notes = {check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
+  if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.config.seq_length = resolved_length(config.seq_length, s.model);
   check_micro_batch(config.batch_size, s.config.seq_length);
   s.global_batch =
       checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{world.size()}, "global batch");
   const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch);
   resolve_steps(s.config, sampler.samples(), s.global_batch);
-  s.table = table_with_fates(s.model, config.precision, checkpoint);
+  s.table = table_with_fates(s.model, config.precision, checkpoint, sources.model());
   s.active = active_table(s.table, config.precision);
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
   if (s.resuming) resume_from(s, checkpoint, sources.model());
@@ -116,6 +121,12 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
     s.planned.gemms *= config.grad_accumulation;
   }
   return s;
+}
+
+// Where the newest checkpoint of a run is, in words.
+std::string last_checkpoint(const std::string& run) {
+  const std::vector<ckpt::StepFolder> steps = ckpt::list_steps(run);
+  return steps.empty() ? "no checkpoint was saved" : "the last checkpoint is " + steps.front().path;
 }
 
 // The loop and what hangs on it.
@@ -136,7 +147,10 @@ class Run {
   void evaluate();
   void tell_profile();
   void save(bool last);
+  [[noreturn]] void diverged(const std::string& reason);
+  [[noreturn]] void diverged_in_row();
   json::Value train_document() const;
+  json::Value end_record(const std::string& reason) const;
   Exit finish();
 
   const Setup& setup_;
@@ -163,7 +177,7 @@ class Run {
   std::optional<Evaluation> evaluation_;  // of the step at hand
   std::optional<Saver> saver_;            // last but for flags: it ends before what it saves goes
   int skips_in_a_row_ = 0;
-  bool asked_to_stop_ = false, output_failed_ = false;  // equal on all ranks
+  bool asked_to_stop_ = false, output_failed_ = false, time_to_save_ = false;  // equal on all ranks
 };
 
 StoreOptions options_of(const Config& c, quant::CastCounts* counts) {
@@ -212,10 +226,10 @@ std::optional<std::string> Run::load_state(const ckpt::Checkpoint& checkpoint) {
                                   : model::with_origin(checkpoint.provenance(),
                                                        {"fp8-step", config_.tool_version, config_.command});
     tokenizer_ = checkpoint.tokenizer();
-    saver_.emplace(
-        world_, journal_,
-        SavePolicy{config_.out, config_.save_every, config_.keep, config_.milestone_every, config_.keep_best},
-        position_.step);
+    saver_.emplace(world_, journal_,
+                   SavePolicy{config_.out, config_.save_every, config_.keep, config_.milestone_every, config_.keep_best,
+                              config_.save_seconds, config_.rolling},
+                   position_.step);
   });
   if (auto reason = load(ctx_, world_, checkpoint, *store_, setup_.resuming)) return reason;
   store_->masters_changed(ctx_);
@@ -225,6 +239,8 @@ std::optional<std::string> Run::load_state(const ckpt::Checkpoint& checkpoint) {
 void Run::announce() {
   journal_.note("linears:\n" + fate_table(setup_.model, setup_.active) + "memory:\n" + plan_.to_text());
   if (setup_.resuming) journal_.note("resuming from " + setup_.source);
+  for (const std::string& note : setup_.notes)
+    if (!note.empty()) journal_.note(note);
   journal_.emit(run_record(config_, setup_.model, setup_.active, plan_, work_, mesh_of(world_),
                            setup_.tokens_per_step(), position_.step));
 }
@@ -236,17 +252,18 @@ void Run::train_one() {
   profiler_.begin_step(position_.step + 1);
   const StepResult r = run_step(env, sampler_, *batches_, position_, setup_.planned);
   ++position_.step;
-  position_.updates += r.skipped ? 0 : 1;
+  position_.updates += r.skipped || r.masked ? 0 : 1;
   position_.tokens += setup_.tokens_per_step();
-  skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
+  if (!r.masked) skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
   const bool stop = hooks_.stop_requested && hooks_.stop_requested();
-  std::array<std::int64_t, 4> shared{peak_memory(), stop ? 1 : 0,
+  std::array<std::int64_t, 5> shared{peak_memory(), stop ? 1 : 0,
                                      journal_.failed() ? 1 : 0,  // a record lost here is noticed a step later
-                                     saver_->busy()};
+                                     saver_->busy(), world_.rank() == 0 && saver_->time_over() ? 1 : 0};
   world_.all_reduce(std::span<std::int64_t>(shared), comm::Reduce::max);
   asked_to_stop_ = shared[1] != 0;
   output_failed_ = shared[2] != 0;
-  if (position_.step % config_.log_every == 0 || position_.step == setup_.last_step || r.skipped) {
+  time_to_save_ = shared[4] != 0;
+  if (position_.step % config_.log_every == 0 || position_.step == setup_.last_step || r.skipped || r.masked) {
     const device::Timer timer(ctx_, device::Work::input_output, "write record", 0);
     journal_.emit(step_record(config_, work_.place(), r, position_, setup_.tokens_per_step(),
                               static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)),
@@ -254,15 +271,27 @@ void Run::train_one() {
   }
   profiler_.end_step();
   if (profiler_.complete(position_.step)) tell_profile();
-  saver_->advance(position_.step, shared[3] != 0);
+  if (r.masked)
+    journal_.note("step " + std::to_string(position_.step) +
+                  ": no token of the batch carries loss; nothing is updated");
+  saver_->advance(position_.step, shared[3] != 0, !r.skipped && !r.masked);
   journal_.progress("step " + std::to_string(position_.step) + "/" + std::to_string(setup_.last_step) + "  loss " +
                     format_short(r.loss, 5) + "  " +
                     human_count(static_cast<std::uint64_t>(static_cast<double>(setup_.tokens_per_step()) / r.seconds)) +
                     " tokens/s");
-  if (skips_in_a_row_ >= kMaxSkipsInARow)
-    throw comm::AgreedError("the loss or the gradient was not finite in " + std::to_string(kMaxSkipsInARow) +
-                                " steps in a row; the last checkpoint is from before",
-                            Exit::diverged);
+  if (saver_->diverged()) diverged("step " + std::to_string(position_.step) + ": " + saver_->failure());
+  if (skips_in_a_row_ >= kMaxSkipsInARow) diverged_in_row();
+}
+
+// Ends a run whose numbers are not finite, when the save under way is finished.
+void Run::diverged(const std::string& reason) {
+  saver_->settle();
+  throw comm::AgreedError(reason + "; " + last_checkpoint(config_.out), Exit::diverged);
+}
+
+void Run::diverged_in_row() {
+  diverged("the loss or the gradient was not finite in " +
+           (skips_in_a_row_ == 1 ? "the last step" : std::to_string(skips_in_a_row_) + " steps in a row"));
 }
 
 // The table on rank 0's way out, the operations of all ranks in a file of the run.
@@ -308,6 +337,7 @@ json::Value Run::train_document() const {
                       {"recipe", config_.precision.precision == Precision::fp8 ? json::Value(config_.precision.recipe)
                                                                                : json::Value()}})},
        {"settings", setup_.settings}});
+  if (config_.rolling && position_.step < setup_.last_step) train.as_object().set(kRolling, true);
   if (config_.keep_best && evaluation_) train.as_object().set("evaluation", to_json(*evaluation_));
   return train;
 }
@@ -315,27 +345,33 @@ json::Value Run::train_document() const {
 // The last save of a run, or of a stop, is written while nothing else goes on, and must be committed.
 void Run::save(bool last) {
   journal_.progress("saving step " + std::to_string(position_.step));
-  saver_->save({position_.step,
-                {hf::to_json(setup_.model), train_document(), provenance_, mesh_of(world_), tokenizer_},
-                *store_,
-                setup_.table,
-                config_.keep_best ? evaluation_ : std::nullopt},
-               ctx_, snapshot_ && (!last || work_.place() != device::Place::host) ? &*snapshot_ : nullptr,
-               config_.async_save && !last);
+  saver_->save(
+      {position_.step,
+       {hf::to_json(setup_.model), train_document(), provenance_, mesh_of(world_), tokenizer_, setup_.tokenizer},
+       *store_,
+       setup_.table,
+       config_.keep_best ? evaluation_ : std::nullopt},
+      ctx_, snapshot_ && (!last || work_.place() != device::Place::host) ? &*snapshot_ : nullptr,
+      config_.async_save && !last);
+  if (saver_->diverged()) diverged(saver_->failure());
+  if (last) saver_->conclude();
   if (last && !saver_->failure().empty())
     throw comm::AgreedError(saver_->failure() + "; the last step is lost, what was saved before is not");
 }
 
+// Nothing is saved while steps are skipped: the weights that the first of them found may be at fault.
 void Run::steps() {
   bool going = position_.step < setup_.last_step;
   while (going) {
     train_one();
     const bool done = position_.step >= setup_.last_step;
     going = !done && !asked_to_stop_ && !output_failed_;
-    const bool saving = !going || saver_->due(position_.step);
+    const bool due = !going || time_to_save_ || saver_->due(position_.step), saving = due && skips_in_a_row_ == 0;
     const bool evaluating = config_.eval_every > 0 && (position_.step % config_.eval_every == 0 || done);
     if (evaluating || (config_.keep_best && saving && !asked_to_stop_)) evaluate();
     if (saving) save(!going);
+    if (due && !saving) saver_->put_off(position_.step);
+    if (done && !saving) diverged_in_row();
   }
 }
 
@@ -343,38 +379,43 @@ Exit Run::go() {
   announce();
   try {
     steps();
-  } catch (const comm::AgreedError&) {
+  } catch (const comm::AgreedError& e) {
     saver_->settle();  // what was begun before is as good as any
+    json::Value record = end_record(e.code() == Exit::diverged ? "diverged" : "failed");
+    record.as_object().set("status", static_cast<std::int64_t>(e.code()));
+    record.as_object().set("message", e.what());
+    journal_.emit(record);
     journal_.close();
     throw;
   }
   return finish();
 }
 
+json::Value Run::end_record(const std::string& reason) const {
+  return json::object({{"type", "end"}, {"step", position_.step}, {"tokens", position_.tokens}, {"reason", reason}});
+}
+
 // The last record, and what became of the run.
 Exit Run::finish() {
+  saver_->settle();
   const bool reached = position_.step >= setup_.last_step;
   const char* reason = position_.step >= config_.steps ? "finished"
                        : reached                       ? "until-step"
                        : asked_to_stop_                ? "stopped on request"
                                                        : "output lost";
-  journal_.emit(
-      json::object({{"type", "end"}, {"step", position_.step}, {"tokens", position_.tokens}, {"reason", reason}}));
+  if (asked_to_stop_ && !reached)
+    journal_.note("stopped on request: " +
+                  (skips_in_a_row_ > 0
+                       ? "the last steps were skipped, so nothing of them is saved; " + last_checkpoint(config_.out)
+                       : config_.out + "/" + ckpt::step_name(position_.step) +
+                             " is saved, and the same command goes on from it"));
+  journal_.emit(end_record(reason));
   journal_.close();
   std::array<std::int64_t, 1> failed{journal_.failed() ? 1 : 0};
   world_.all_reduce(std::span<std::int64_t>(failed), comm::Reduce::max);
   journal_.rethrow();
   if (failed[0] != 0 && world_.rank() != 0) return Exit::bad;
   return reached || !asked_to_stop_ ? Exit::done : Exit::again;
-}
-
-void make_folder(comm::Communicator& world, const std::string& out, const Journal& journal) {
-  comm::agree(world, [&] {
-    if (world.rank() != 0) return;
-    make_folders(out);
-    for (const std::string& removed : ckpt::cleanup_tmp(out))
-      journal.note(removed + ": left over from an interrupted save, removed");
-  });
 }
 
 // Everything that can be found without the weights. Collective.
@@ -385,6 +426,9 @@ Setup agreed_setup(const Config& config, comm::Communicator& world, const Inputs
     setup = prepare(config, world, *inputs.tokens, sources);
     if (inputs.eval_tokens) {
       check_vocabulary(*inputs.eval_tokens, setup.model);
+      const ckpt::Checkpoint& start = sources.start();
+      setup.notes.push_back(
+          check_tokenizer(*inputs.eval_tokens, start, tokenizer_of(start, config.any_tokenizer), config.any_tokenizer));
       (void)data::Sampler(*inputs.eval_tokens, data::SamplerKind::sequential, 0, setup.config.seq_length, 1);
     }
     shared = setup.settings;
@@ -411,8 +455,10 @@ void tell(const Setup& setup, const Workplace& work, comm::Communicator& world, 
 Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
   Journal journal(hooks, world);
   Inputs inputs;
+  comm::agree(world, [&] { check_flags(config); });
+  RunFolder folder(world, hooks, config.out);
+  if (!config.dry_run) folder.lock();
   comm::agree(world, [&] {
-    check_flags(config);
     inputs.tokens.emplace(config.data);
     if (!config.eval_data.empty()) inputs.eval_tokens.emplace(config.eval_data);
   });
@@ -437,7 +483,9 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
       tell(setup, work, world, journal);
       return Exit::done;
     }
-    make_folder(world, config.out, journal);
+    if (hooks.begins) hooks.begins();
+    world.barrier();  // a rank that could still end by itself would leave what rank 0 makes next
+    folder.make();
     comm::agree(world, [&] { journal.open(config.out); });
     return r->go();
   }

@@ -39,6 +39,7 @@ void give_way() {
 }
 
 constexpr std::int64_t kLongestGap = 1024;  // steps between attempts
+constexpr std::int64_t kNewestRolling = 2;
 
 bool divides(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
 
@@ -50,19 +51,23 @@ std::optional<Evaluation> evaluation_of(const json::Value& train) {
                     o.get_string("data", "evaluation")};
 }
 
-// The evaluations that the checkpoints of a run carry, up to `step`; one that cannot be read has none.
-std::map<std::int64_t, Evaluation> evaluations_in(const std::string& run, std::int64_t step) {
-  std::map<std::int64_t, Evaluation> found;
+bool is_rolling(const json::Value& train) {
+  const json::Value* r = train.is_object() ? train.as_object().find(kRolling) : nullptr;
+  return r != nullptr && r->is_bool() && r->as_bool();
+}
+
+// Calls `found` with the step and the /train of each checkpoint of a run up to `step`; one that cannot be read is left
+// out.
+void each_train(const std::string& run, std::int64_t step,
+                const std::function<void(std::int64_t, const json::Value&)>& found) {
   for (const ckpt::StepFolder& folder : ckpt::list_steps(run)) {
     if (folder.step > step) continue;  // from before the run went back
     try {
-      const auto e = evaluation_of(ckpt::Checkpoint::open(folder.path).train());
-      if (e) found.emplace(folder.step, *e);
+      found(folder.step, ckpt::Checkpoint::open(folder.path).train());
     } catch (const Error&) {
-      continue;  // damaged, and no best one
+      continue;  // damaged: neither the best one nor one to remove
     }
   }
-  return found;
 }
 
 // The step of the lowest loss among those that can be compared with `like`, the earliest of equals; -1: none.
@@ -120,7 +125,7 @@ std::string Worker::result() {
   if (thread_.joinable()) thread_.join();
   const std::optional<Error> error = std::exchange(error_, std::nullopt);
   std::string text = std::exchange(text_, {});
-  if (error) throw *error;
+  if (error) throw Error(*error);
   return text;
 }
 
@@ -157,19 +162,27 @@ json::Value to_json(const Evaluation& e) {
 
 Saver::Saver(comm::Communicator& world, Journal& journal, SavePolicy policy, std::int64_t step)
     : world_(world), journal_(journal), policy_(std::move(policy)), now_(step) {
-  if (policy_.keep_best && world_.rank() == 0) evaluated_ = evaluations_in(policy_.run, step);
+  if (world_.rank() != 0 || (!policy_.keep_best && !policy_.rolling)) return;
+  each_train(policy_.run, step, [&](std::int64_t of, const json::Value& train) {
+    if (const auto e = evaluation_of(train); e && policy_.keep_best) evaluated_.emplace(of, *e);
+    if (is_rolling(train)) rolling_.insert(of);
+  });
 }
 
 bool Saver::due(std::int64_t step) const {
   return divides(policy_.every, step) || divides(policy_.milestones, step) || (retry_at_ > 0 && step >= retry_at_);
 }
 
+bool Saver::time_over() const { return policy_.seconds > 0 && seconds_since(rested_) >= policy_.seconds; }
+
 void Saver::save(SaveContent content, const Context& ctx, Snapshot* snapshot, bool beside) {
-  settle();
+  conclude();  // nothing is saved but after a step that proves the save before
+  proven_ = false;
   now_ = content.step;
   begun_ = Clock::now();
   waited_ = 0;
   failure_.clear();
+  diverged_ = false;
   retry_at_ = 0;
   beside_ = beside && snapshot != nullptr;
   content_.emplace(std::move(content));
@@ -184,17 +197,25 @@ void Saver::save(SaveContent content, const Context& ctx, Snapshot* snapshot, bo
     }
   }
   if (!beside_) settle();
+  rested_ = Clock::now();
 }
 
-void Saver::advance(std::int64_t step, bool anyone_busy) {
+void Saver::advance(std::int64_t step, bool anyone_busy, bool finite) {
   now_ = step;
-  if (phase_ == Phase::idle || anyone_busy) return;
+  if (finite && content_ && step > content_->step) proven_ = true;
+  if (phase_ == Phase::idle || anyone_busy || waits_for_proof()) return;
   const Stopwatch watch(waited_);
   go_on();
+  if (!beside_) settle();
 }
 
 void Saver::settle() {
-  while (phase_ != Phase::idle) go_on();
+  while (phase_ != Phase::idle && !waits_for_proof()) go_on();
+}
+
+void Saver::conclude() {
+  proven_ = true;
+  settle();
 }
 
 // The unfinished folder, which rank 0 makes where there is room for all.
@@ -226,50 +247,78 @@ void Saver::write(const Context& ctx, Snapshot* snapshot) {
 // Waits for the task at hand, and does what comes after it.
 void Saver::go_on() {
   try {
-    if (phase_ == Phase::writing) {
-      commit();
-      phase_ = Phase::committing;
-    } else {
-      committed();
-      phase_ = Phase::idle;
+    switch (phase_) {
+      case Phase::writing:
+        commit();
+        phase_ = Phase::committing;
+        break;
+      case Phase::committing:
+        committed();
+        phase_ = Phase::unproven;
+        break;
+      case Phase::unproven:
+        start_pruning();
+        phase_ = Phase::pruning;
+        break;
+      default:
+        comm::agree(world_, [&] { (void)worker_.result(); });
+        phase_ = Phase::idle;
     }
   } catch (const comm::AgreedError& e) {
-    failed(e);
+    if (phase_ == Phase::writing || phase_ == Phase::committing) return failed(e);
+    phase_ = Phase::idle;
+    journal_.warn(now_, std::string("--keep: ") + e.what());
   }
 }
 
-// Every rank has its file, or none goes on. Rank 0 then makes them a checkpoint, and removes older ones.
+// Every rank has its file, or none goes on. Rank 0 then makes them a checkpoint.
 void Saver::commit() {
   std::string entry;
   comm::agree(world_, [&] { entry = worker_.result(); });
   const std::vector<std::string> texts = world_.all_gather(entry);
   comm::agree(world_, [&] {
     if (world_.rank() != 0) return;
-    std::int64_t best = -1;
-    if (policy_.keep_best) {
-      std::map<std::int64_t, Evaluation> evaluated = evaluated_;
-      if (content_->evaluation) evaluated.insert_or_assign(content_->step, *content_->evaluation);
-      if (!evaluated.empty()) best = best_of(evaluated, evaluated.rbegin()->second);
-    }
-    worker_.start(beside_, [this, best, entries = entries_of(texts)](const std::atomic<bool>&) -> std::string {
+    worker_.start(beside_, [this, entries = entries_of(texts)](const std::atomic<bool>&) -> std::string {
       const std::int64_t step = content_->step;
       ckpt::commit_folder(folder_, policy_.run + "/" + ckpt::step_name(step), ckpt::Kind::training,
                           content_->documents.mesh, entries);
-      try {
-        ckpt::prune(policy_.run, policy_.keep, [&](std::int64_t other) {
-          return other > step || other == best || divides(policy_.milestones, other);
-        });
-      } catch (const Error& e) {
-        return e.what();
-      }
       return "";
     });
   });
 }
 
+void Saver::start_pruning() {
+  comm::agree(world_, [&] {
+    if (world_.rank() != 0) return;
+    worker_.start(beside_, [this](const std::atomic<bool>&) -> std::string {
+      prune();
+      return "";
+    });
+  });
+}
+
+// Removes older checkpoints now that the one at hand is committed and proven. On rank 0.
+void Saver::prune() {
+  const std::int64_t step = content_->step;
+  std::int64_t best = -1;
+  if (policy_.keep_best) {
+    std::map<std::int64_t, Evaluation> evaluated = evaluated_;
+    if (content_->evaluation) evaluated.insert_or_assign(step, *content_->evaluation);
+    if (!evaluated.empty()) best = best_of(evaluated, evaluated.rbegin()->second);
+  }
+  const bool now = is_rolling(content_->documents.train);
+  if (now) rolling_.insert(step);
+  // One that stays counts among the two while it is the newest.
+  const std::int64_t keep = policy_.rolling ? kNewestRolling - (now ? 0 : 1) : policy_.keep;
+  ckpt::prune(policy_.run, keep, [&](std::int64_t other) {
+    return other > step || other == best || divides(policy_.milestones, other) ||
+           (policy_.rolling && !rolling_.contains(other));
+  });
+}
+
 void Saver::committed() {
-  std::string unpruned;
-  comm::agree(world_, [&] { unpruned = worker_.result(); });
+  rested_ = Clock::now();
+  comm::agree(world_, [&] { (void)worker_.result(); });
   const std::int64_t step = content_->step;
   if (content_->evaluation) evaluated_.insert_or_assign(step, *content_->evaluation);
   retry_gap_ = 1;
@@ -278,12 +327,13 @@ void Saver::committed() {
                               {"path", policy_.run + "/" + ckpt::step_name(step)},
                               {"seconds", seconds_since(begun_)},
                               {"wait_s", waited_}}));
-  if (!unpruned.empty()) journal_.warn(now_, "--keep: " + unpruned);
 }
 
 void Saver::failed(const comm::AgreedError& error) {
   phase_ = Phase::idle;
+  rested_ = Clock::now();
   failure_ = error.what();
+  diverged_ = error.code() == Exit::diverged;
   retry_at_ = now_ + retry_gap_;
   retry_gap_ = std::min(2 * retry_gap_, kLongestGap);
   const auto ignoring_errors = [](const auto& body) {
@@ -295,6 +345,7 @@ void Saver::failed(const comm::AgreedError& error) {
   };
   ignoring_errors([&] { (void)worker_.result(); });  // another rank's may have been the one that did not start
   if (world_.rank() == 0) ignoring_errors([&] { remove_tree(folder_); });
+  if (diverged_) return;  // the run ends with that reason
   journal_.warn(now_, "step " + std::to_string(content_->step) + " is not saved: " + failure_);
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "records.h"
@@ -66,11 +67,17 @@ struct Evaluation {
 };
 json::Value to_json(const Evaluation& e);
 
+// The name of a true value in the /train of a checkpoint that was made by default and goes when two newer ones are
+// there.
+inline constexpr const char* kRolling = "rolling";
+
 // When to save and what to keep.
 struct SavePolicy {
   std::string run;                                   // folder
   std::int64_t every = 0, keep = 0, milestones = 0;  // 0: no
   bool keep_best = false;
+  double seconds = 0;    // between two saves, by rank 0's clock; 0: no
+  bool rolling = false;  // of checkpoints that say so, the newest two stay; without keep
 };
 
 // What one save holds.
@@ -92,42 +99,57 @@ class Saver {
 
   // Whether a checkpoint is to be made at this step. Equal on all ranks.
   bool due(std::int64_t step) const;
+  // Whether the time between two saves is over on this rank's clock.
+  bool time_over() const;
   // Finishes the save before, then saves. With a snapshot, which outlives the save, it copies first, and with `beside`
   // only begins to write then. Collective.
   void save(SaveContent content, const Context& ctx, Snapshot* snapshot, bool beside = true);
   // 1 while this rank's part of a save is under way, else 0: for the reduction at the end of a step.
   std::int64_t busy() const { return worker_.busy() ? 1 : 0; }
-  // At the end of a step: goes on with a save that no rank is busy with any more, without waiting. Collective;
-  // `anyone_busy` is equal on all ranks.
-  void advance(std::int64_t step, bool anyone_busy);
-  // Waits for the save under way and finishes it. Collective.
+  // At the end of a step: goes on with a save that no rank is busy with any more, without waiting. With `finite`, the
+  // step's loss and gradient prove the weights of a save before it, and older checkpoints may go. Collective; all is
+  // equal on all ranks.
+  void advance(std::int64_t step, bool anyone_busy, bool finite);
+  // A save that is due at this step is due at the next instead: its weights are in doubt.
+  void put_off(std::int64_t step) { retry_at_ = step + 1; }
+  // Waits for the save under way and finishes it; older checkpoints stay where it is not proven. Collective.
   void settle();
+  // The same at the end of a run, which no step follows: older checkpoints go. Collective.
+  void conclude();
   // Why the last save failed; empty when it is committed, or under way. Equal on all ranks.
   const std::string& failure() const { return failure_; }
+  // Whether it failed because it holds values that no checkpoint may hold: the run has diverged. Equal on all ranks.
+  bool diverged() const { return diverged_; }
 
  private:
-  enum class Phase : std::uint8_t { idle, writing, committing };
+  enum class Phase : std::uint8_t { idle, writing, committing, unproven, pruning };
   void begin();
   void write(const Context& ctx, Snapshot* snapshot);
+  bool waits_for_proof() const { return phase_ == Phase::unproven && !proven_; }
   void go_on();
   void commit();
   void committed();
+  void start_pruning();
+  void prune();
   void failed(const comm::AgreedError& error);
 
   comm::Communicator& world_;
   Journal& journal_;
   SavePolicy policy_;
   std::map<std::int64_t, Evaluation> evaluated_;  // of committed checkpoints; rank 0's
+  std::set<std::int64_t> rolling_;                // likewise: those that say so
   std::string failure_;
   std::int64_t now_ = 0;                       // newest step heard of
   std::int64_t retry_at_ = 0, retry_gap_ = 1;  // steps; retry_at_ 0: nothing to try again
   Phase phase_ = Phase::idle;
-  bool beside_ = false;
+  bool beside_ = false, proven_ = false, diverged_ = false;
   std::optional<SaveContent> content_;
   std::string folder_;  // the unfinished one
   std::chrono::steady_clock::time_point begun_;
-  double waited_ = 0;  // seconds of this save in which no step ran
-  Worker worker_;      // last, so that it ends before what it works on goes
+  std::chrono::steady_clock::time_point rested_ =
+      std::chrono::steady_clock::now();  // since when no save was begun or ended
+  double waited_ = 0;                    // seconds of this save in which no step ran
+  Worker worker_;                        // last, so that it ends before what it works on goes
 };
 
 }  // namespace fp8::train

@@ -27,13 +27,13 @@ Sources::Sources(comm::Communicator& world, const Config& config, const Journal&
 // On rank 0.
 void Sources::open_newest() {
   while (!step_) {
-    if (left_.empty()) throw Error(ckpt::all_damaged(out_));
+    if (left_.empty()) throw Error(ckpt::all_damaged(out_, newest_reason_));
     const ckpt::StepFolder folder = left_.back();
     left_.pop_back();
     try {
       step_.emplace(ckpt::open_step(folder));
     } catch (const Error& e) {
-      journal_.note(ckpt::passed_over(folder.path, e.what()));
+      pass_over(folder.path, e.what());
     }
   }
 }
@@ -46,9 +46,14 @@ void Sources::share() {
   });
 }
 
+void Sources::pass_over(const std::string& path, const std::string& reason) {
+  if (newest_reason_.empty()) newest_reason_ = reason;
+  journal_.note(ckpt::passed_over(path, reason));
+}
+
 void Sources::refuse(const std::string& reason) {
   if (!resuming()) throw comm::AgreedError(reason);
-  journal_.note(ckpt::passed_over(step_->path(), reason));
+  pass_over(step_->path(), reason);
   step_.reset();
   comm::agree(world_, [&] {
     if (world_.rank() == 0) open_newest();

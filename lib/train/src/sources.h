@@ -31,7 +31,10 @@ class Sources {
   comm::Communicator& world_;
   const std::string& out_;
   const Journal& journal_;
+  void pass_over(const std::string& path, const std::string& reason);
+
   std::vector<ckpt::StepFolder> left_;  // on rank 0, oldest first
+  std::string newest_reason_;           // why the newest is damaged
   std::optional<ckpt::Checkpoint> model_, step_;
 };
 

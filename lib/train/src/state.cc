@@ -27,11 +27,8 @@ void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name,
   }
 }
 
-enum class Content { weight, first_moment, second_moment };
-
 // Rows that this rank owns of a stored tensor, and where they belong.
 struct Own {
-  Content content;
   shard::Rows rows;
   View to;
   std::int64_t taken = 0;  // of the rows, while files were verified
@@ -44,26 +41,6 @@ struct Own {
   }
 };
 using Wanted = std::map<std::string, Own, std::less<>>;
-
-// The largest of the values' bits, sign and all, or without the sign.
-template <class Bits>
-Bits largest_bits(const View& v, Bits mask) {
-  const auto* bits = static_cast<const Bits*>(v.data);
-  Bits largest = 0;
-#pragma omp parallel for simd schedule(static) num_threads(device::host_threads()) reduction(max : largest)
-  for (std::int64_t i = 0; i < v.size(); ++i) largest = std::max(largest, static_cast<Bits>(bits[i] & mask));
-  return largest;
-}
-
-// Throws Error where a moment has a value that no run gives it: one that is not finite, or in a second one a sign.
-void check_moment(const std::string& path, const std::string& name, const View& v, bool second) {
-  const std::uint32_t mask = second ? 0xFFFFFFFFu : 0x7FFFFFFFu;
-  const std::uint32_t largest = v.dtype == DType::f32
-                                    ? largest_bits<std::uint32_t>(v, mask) >> 16
-                                    : largest_bits<std::uint16_t>(v, static_cast<std::uint16_t>(mask >> 16));
-  if (largest >= 0x7F80u)  // exponent of infinity and NaN
-    throw Error(path + ": /" + name + ": holds a value that is not finite" + (second ? " or below 0" : ""));
-}
 
 void read_own(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, const Own& own) {
   if (own.to.place != device::Place::host) {
@@ -81,8 +58,6 @@ void read_own(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std:
       read_converted(checkpoint, name, own.rows, own.to);
     }
   }
-  if (own.content != Content::weight)
-    check_moment(checkpoint.path(), name, own.to, own.content == Content::second_moment);
 }
 
 std::string section(std::string_view prefix, const model::Parameter& p) { return std::string(prefix) + p.name; }
@@ -92,10 +67,10 @@ Wanted wanted_of(const ParameterStore& store, bool moments) {
   for (const OwnParameter& o : store.own()) {
     if (o.rows.count() == 0) continue;
     const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];
-    wanted.emplace(section(ckpt::kWeights, p), Own{Content::weight, o.rows, o.master});
+    wanted.emplace(section(ckpt::kWeights, p), Own{o.rows, o.master});
     if (!moments) continue;
-    wanted.emplace(section(ckpt::kMomentM, p), Own{Content::first_moment, o.rows, o.m});
-    wanted.emplace(section(ckpt::kMomentV, p), Own{Content::second_moment, o.rows, o.v});
+    wanted.emplace(section(ckpt::kMomentM, p), Own{o.rows, o.m});
+    wanted.emplace(section(ckpt::kMomentV, p), Own{o.rows, o.v});
   }
   return wanted;
 }
@@ -129,7 +104,7 @@ void verify_share(const comm::Communicator& world, const ckpt::Checkpoint& check
 hf::Config config_of(const ckpt::Checkpoint& checkpoint, std::string_view used) {
   if (checkpoint.kind() == ckpt::Kind::quantized)
     throw Error(checkpoint.path() + ": holds quantized weights, which cannot be " + std::string(used) +
-                "; undo it first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
+                "; dequantize it first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
   return hf::parse_config(checkpoint.config(), checkpoint.path());
 }
 
@@ -188,6 +163,7 @@ ckpt::FileEntry write_shard(const std::vector<OwnParameter>& own, const std::vec
     writer.document("train", documents.train);
     writer.document("provenance", documents.provenance);
     if (documents.tokenizer) writer.tokenizer(*documents.tokenizer);
+    if (documents.tokenizer_id) writer.tokenizer_id(*documents.tokenizer_id);
   }
   const auto write = [&](std::string_view prefix, const OwnParameter& o, const View& v, bool with_fate) {
     if (cancelled) throw Error(folder + ": given up");
@@ -199,7 +175,7 @@ ckpt::FileEntry write_shard(const std::vector<OwnParameter>& own, const std::vec
   for (const OwnParameter& o : own) write(ckpt::kWeights, o, o.master, true);
   for (const OwnParameter& o : own) write(ckpt::kMomentM, o, o.m, false);
   for (const OwnParameter& o : own) write(ckpt::kMomentV, o, o.v, false);
-  return writer.finish();
+  return writer.finish([](const std::string& reason) { throw Error(reason, Exit::diverged); });
 }
 
 }  // namespace fp8::train

@@ -30,7 +30,7 @@ void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::
 std::optional<std::string> verify(comm::Communicator& world, const ckpt::Checkpoint& checkpoint);
 
 // Own rows of every weight (and of both moments when `moments`), from any number of shards, and verify(), in one go: a
-// file that holds what its reader owns is read once. Damaged is also a moment of a value that no run has. After damage
+// file that holds what its reader owns is read once. A value that ckpt::values_of() forbids is damage too. After damage
 // the store's memory is not to be believed. Collective.
 std::optional<std::string> load(const Context& ctx, comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
                                 const ParameterStore& store, bool moments);
@@ -38,14 +38,16 @@ std::optional<std::string> load(const Context& ctx, comm::Communicator& world, c
 // What a save writes besides the tensors.
 struct Documents {
   json::Value config, train, provenance, mesh;
-  std::optional<std::string> tokenizer;
+  std::optional<std::string> tokenizer = {};     // text of tokenizer.json
+  std::optional<std::string> tokenizer_id = {};  // what stands for it
 };
 
 // Bytes that write_shard() takes on the disk, at most.
 std::uint64_t shard_bytes(const std::vector<OwnParameter>& own);
 
 // Writes rank `rank` of `world`'s file of a checkpoint to `folder`, with the fates of `table`; `own` may be a copy of
-// what the store owns. Ends by an Error between two tensors once `cancelled` is set. Not collective; any thread.
+// what the store owns. Throws Error of status diverged for a value that ckpt::values_of() forbids. Ends by an Error
+// between two tensors once `cancelled` is set. Not collective; any thread.
 ckpt::FileEntry write_shard(const std::vector<OwnParameter>& own, const std::vector<model::Parameter>& table,
                             const Documents& documents, const std::string& folder, int rank, int world,
                             const std::atomic<bool>& cancelled);

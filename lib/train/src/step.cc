@@ -5,6 +5,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "fp8/base/checked.h"
@@ -171,16 +172,22 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   }
   r.data_seconds = seconds_since(start);
   env.world.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
+  r.lr = c.schedule.rate(position.step);
+  if (targets == 0) {
+    r.masked = true;
+    r.loss = r.grad_norm = std::numeric_limits<double>::quiet_NaN();
+    r.seconds = seconds_since(start);
+    return r;
+  }
 
   r.replayed = c.paranoid > 0 && (position.step + 1) % c.paranoid == 0;
   const Computed computed = compute(env, batches, targets, r.replayed);
   if (r.replayed)
     check_same_bits(env.world, env.store.table(), position.step + 1, computed, compute(env, batches, targets, true));
   r.gemms = computed.gemms;
-  r.lr = c.schedule.rate(position.step);
   update(env, position, r.lr);
   const StepNumbers numbers = read(env);
-  r.loss = numbers.loss / static_cast<double>(targets);  // NaN, and so null, where no target counts
+  r.loss = numbers.loss / static_cast<double>(targets);
   r.grad_norm = std::sqrt(numbers.square_sum);
   r.skipped = numbers.gate.skip != 0;
   r.casts = numbers.casts_told;

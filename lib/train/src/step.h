@@ -12,9 +12,10 @@ namespace fp8::train {
 // What a step found.
 struct StepResult {
   double loss = 0;          // mean over the global batch's targets, nats; NaN where it has none
-  double grad_norm = 0;     // before clipping
+  double grad_norm = 0;     // before clipping; NaN where there is no target
   double lr = 0;            // used for the update
   bool skipped = false;     // not finite: nothing was updated
+  bool masked = false;      // no target in the global batch: nothing was computed or updated
   bool replayed = false;    // computed twice, and equal
   gemm::Counts gemms;       // this rank's
   quant::CastCounts casts;  // of all ranks

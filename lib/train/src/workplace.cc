@@ -57,6 +57,9 @@ void check_fp8(const PrecisionConfig& precision, Place place, int capability, co
   if (native && capability < kFirstFp8)
     throw Error("--precision fp8: " + name + " has no FP8 matmul: --emulate multiplies FP8 values as bf16, " +
                 "--device cpu does so too, and --precision bf16 has none");
+  if (place == Place::cuda && precision.accumulation != gemm::Accumulation::f32)
+    throw Error("--accumulate: " + std::string(name_of(precision.accumulation)) +
+                " is computed on the CPU only; add --device cpu, or leave it out to sum as " + name + " does");
 }
 
 Workplace::Workplace(std::optional<Place> wanted, const PrecisionConfig& precision, comm::Communicator& world) {

@@ -32,6 +32,7 @@ TEST(Flags, DefaultsAreThoseOfTheManual) {
   EXPECT_EQ(c.precision.activations, DType::bf16);
   EXPECT_EQ(c.precision.recipe, "tensorwise");
   EXPECT_FALSE(c.precision.power_of_2.has_value());
+  EXPECT_EQ(c.precision.accumulation, gemm::Accumulation::f32);
   EXPECT_EQ(c.precision.gather_codes, true);
   EXPECT_EQ(c.schedule.lr, 3e-4);
   EXPECT_EQ(c.schedule.min_lr, 0);
@@ -48,9 +49,49 @@ TEST(Flags, DefaultsAreThoseOfTheManual) {
   EXPECT_TRUE(c.reshard_after_forward);
   EXPECT_EQ(c.recompute, model::Recompute::none);
   EXPECT_EQ(c.save_every, 0);
+  EXPECT_EQ(c.save_seconds, 1800);
+  EXPECT_TRUE(c.rolling);
   EXPECT_EQ(c.keep, 0);
   EXPECT_EQ(c.log_every, 1);
   EXPECT_FALSE(c.dry_run);
+}
+
+TEST(Flags, SavesAreAStepsOrATimeApart) {
+  const auto saving = [](const std::vector<std::string>& words) {
+    const Config c = read(words);
+    return std::to_string(c.save_every) + " steps " + std::to_string(std::llround(c.save_seconds)) + " s, keep " +
+           (c.rolling ? "two rolling" : std::to_string(c.keep));
+  };
+  EXPECT_EQ(saving({}), "0 steps 1800 s, keep two rolling");
+  EXPECT_EQ(saving({"--keep", "5"}), "0 steps 1800 s, keep 5");
+  EXPECT_EQ(saving({"--keep", "0"}), "0 steps 1800 s, keep 0");
+  EXPECT_EQ(saving({"--save-every", "30m"}), "0 steps 1800 s, keep 0");
+  EXPECT_EQ(saving({"--save-every", "90s", "--keep", "3"}), "0 steps 90 s, keep 3");
+  EXPECT_EQ(saving({"--save-every", "2h"}), "0 steps 7200 s, keep 0");
+  EXPECT_EQ(saving({"--save-every", "100"}), "100 steps 0 s, keep 0");
+  EXPECT_EQ(saving({"--save-every", "0"}), "0 steps 0 s, keep 0");
+  for (const std::string bad : {"30x", "0m", "1.5h", "m", "99999999999999999999", "1 h", "30min"})
+    EXPECT_EQ(refusal({"--save-every=" + bad}),
+              "--save-every: '" + bad + "' is neither a whole number nor a time, as 90s, 30m or 2h");
+}
+
+TEST(Flags, IntervalsReadBackFromAConfiguration) {
+  const cli::Command command = cli::with_common(step_command());
+  const auto written = [&](const std::vector<std::string>& words) {
+    return cli::resolved(command, cli::parse(command, words));
+  };
+  for (const char* every : {"", "0", "7", "90s"}) {
+    std::vector<std::string> words{"m.h5"};
+    if (*every != 0) words.insert(words.end(), {"--save-every", every});
+    const json::Value config = written(words);
+    cli::Arguments again = cli::parse(command, std::vector<std::string>{"m.h5"});
+    cli::parse_config(command, config, again, "c.json");
+    EXPECT_EQ(json::dump(cli::resolved(command, again)), json::dump(config));
+    EXPECT_EQ(again.has("save-every"), *every != 0);
+    EXPECT_FALSE(again.has("keep"));
+  }
+  EXPECT_EQ(json::dump(*written({"m.h5", "--save-every", "7"}).as_object().find("save-every")), "7");
+  EXPECT_EQ(json::dump(*written({"m.h5", "--save-every", "90s"}).as_object().find("save-every")), "\"90s\"");
 }
 
 TEST(Flags, EachReachesItsField) {
@@ -69,6 +110,8 @@ TEST(Flags, EachReachesItsField) {
                          "--auto-filter",
                          "--fp8-lm-head",
                          "--emulate",
+                         "--accumulate",
+                         "ada",
                          "--betas",
                          "0.8,0.9",
                          "--zero",
@@ -94,6 +137,7 @@ TEST(Flags, EachReachesItsField) {
   EXPECT_EQ(c.precision.fates.filters, (std::vector<std::string>{"a*", "b"}));
   EXPECT_TRUE(c.precision.fates.auto_filter && c.precision.fates.lm_head && c.precision.emulate);
   EXPECT_TRUE(store_options(c.precision, nullptr).fp8.options.emulate);
+  EXPECT_EQ(store_options(c.precision, nullptr).fp8.accumulation, gemm::Accumulation::ada);
   EXPECT_EQ(c.optimizer.beta1, 0.8f);
   EXPECT_EQ(c.optimizer.beta2, 0.9f);
   EXPECT_EQ(c.zero, 1);
@@ -104,6 +148,9 @@ TEST(Flags, EachReachesItsField) {
   EXPECT_EQ(c.schedule.kind, optim::ScheduleKind::wsd);
   EXPECT_EQ(c.schedule.decay_steps, 5);
   EXPECT_TRUE(c.dry_run);
+}
+
+TEST(Flags, SetDefaultsOfOthers) {
   EXPECT_TRUE(read({"--precision", "fp8", "--recipe", "rowwise"}).precision.power_of_2_scales());
   EXPECT_FALSE(read({"--precision", "fp8"}).precision.power_of_2_scales());
   EXPECT_EQ(read({"--precision", "fp32"}).precision.activations, DType::f32);

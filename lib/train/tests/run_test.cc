@@ -183,19 +183,83 @@ TEST_F(Run, AProfileChangesNoNumber) {
   EXPECT_EQ(refusal(), "--profile: the run has only 4 steps");
 }
 
-TEST_F(Run, ABatchWithoutTargetsHasNoLoss) {
+TEST_F(Run, ABatchWithoutTargetsUpdatesNothing) {
   data::TokenWriter writer(at("masked.h5"), 64, std::nullopt, true, false);
-  writer.append(std::vector<std::uint32_t>(100, 3), std::vector<std::uint8_t>(100, 0));
+  writer.append(std::vector<std::uint32_t>(1000, 3), std::vector<std::uint8_t>(1000, 0));
   (void)writer.finish();
-  config_.data = at("masked.h5"), config_.steps = 1;
+  config_.data = at("masked.h5"), config_.steps = 12;  // more than may be skipped
+  config_.paranoid = 2, config_.precision.precision = Precision::fp8;
   EXPECT_EQ(go(), Exit::done);
-  EXPECT_EQ(losses(), "null ");
+  EXPECT_EQ(losses(), "null null null null null null null null null null null null ");
+  for (std::size_t i = 1; i <= 12; ++i) {
+    EXPECT_FALSE(records_[i].as_object().at("skipped").as_bool());
+    EXPECT_TRUE(records_[i].as_object().at("masked").as_bool());
+  }
+  EXPECT_NE(notes_.find("step 12: no token of the batch carries loss; nothing is updated\n"), std::string::npos);
+  const ckpt::Checkpoint before = ckpt::Checkpoint::open(at("m.h5")),
+                         after = ckpt::Checkpoint::open(at("run/step-00000012"));
+  EXPECT_EQ(ckpt::counters_of(after).updates, 0);
+  for (const ckpt::TensorMeta& meta : before.tensors("weights/")) {
+    std::vector<std::byte> one(meta.bytes()), other(meta.bytes());
+    before.read(meta.name, one), after.read(meta.name, other);
+    EXPECT_TRUE(one == other) << meta.name;
+  }
+}
+
+// Weights of 1e30 after the first step, which the second finds: that step is the only one to be saved, and however
+// often the command is repeated, the run does not get beyond it.
+TEST_F(Run, SkippedStepsAreNeitherSavedNorForgotten) {
+  config_.schedule.lr = 1e30, config_.steps = 8, config_.save_every = 1, config_.keep = 1;
+  const std::string reason =
+      "the loss or the gradient was not finite in 7 steps in a row; the last checkpoint is " + at("run/step-00000001");
+  const auto saved = [&] { return ckpt::list_steps(at("run")); };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(refusal(Exit::diverged), reason);
+    ASSERT_EQ(saved().size(), 1U);
+    EXPECT_EQ(saved().front().step, 1);
+  }
+  EXPECT_EQ(go(3), Exit::again);
+  EXPECT_EQ(story(), "run, step 2, step 3, step 4, end 4, ");
+  EXPECT_NE(notes_.find("nothing of them is saved; the last checkpoint is " + at("run/step-00000001")),
+            std::string::npos);
+  ASSERT_EQ(saved().size(), 1U);
+  config_.until_step = 2;
+  EXPECT_EQ(
+      refusal(Exit::diverged),
+      "the loss or the gradient was not finite in the last step; the last checkpoint is " + at("run/step-00000001"));
+}
+
+TEST_F(Run, FatesFollowFromTheModelAndTheFlagsOfThisStart) {
+  const auto in_fp8 = [&] {
+    int count = 0;
+    for (const json::Value& l : records_.front().as_object().get_array("linears", "run"))
+      count += l.as_object().get_string("precision", "linear") == "fp8" ? 1 : 0;
+    return count;
+  };
+  const auto recorded = [&](std::int64_t step) {
+    return ckpt::Checkpoint::open(at("run/" + ckpt::step_name(step)))
+        .at("weights/model.layers.0.mlp.down_proj.weight")
+        .fate;
+  };
+  config_.until_step = 1, config_.precision.fates.filters = {"*"};
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(recorded(1), "bf16");
+  config_.until_step = 2, config_.precision.fates.filters = {"*down_proj"};
+  config_.precision.precision = Precision::fp8;
+  EXPECT_EQ(go(), Exit::done);
+  const int filtered = in_fp8();
+  EXPECT_EQ(recorded(2), "bf16");
+  config_.until_step = 3, config_.precision.fates.filters = {};
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(recorded(3), "fp8");
+  EXPECT_EQ(in_fp8(), filtered + 3);
 }
 
 TEST_F(Run, QuantizedWeightsCannotBeTrained) {
   write_model(at("q.h5"), ckpt::Kind::quantized, DType::e4m3);
   config_.model = at("q.h5");
-  EXPECT_EQ(refusal(), at("q.h5") + ": holds quantized weights, which cannot be trained; undo it first: fp8-quantize " +
+  EXPECT_EQ(refusal(), at("q.h5") +
+                           ": holds quantized weights, which cannot be trained; dequantize it first: fp8-quantize " +
                            at("q.h5") + " --dequantize -o model.h5");
   write_model(at("i.h5"), ckpt::Kind::model, DType::i32);
   config_.model = at("i.h5");
@@ -221,9 +285,10 @@ TEST_F(Run, AForgedStepIsNotResumed) {
   };
   const std::string damaged = forged + ": damaged, trying an older one: " + forged,
                     all = "\n" + at("forged") + ": every checkpoint in it is damaged; move them away to start again";
-  EXPECT_EQ(train("step", -2), damaged + ": /train: step is -2, which is below 0" + all);
-  EXPECT_EQ(train("updates", 3), damaged + ": /train: 3 updates in 2 steps" + all);
-  EXPECT_EQ(train("tokens", 33), damaged + ": /train: 33 tokens in 2 steps, which are of one size" + all);
+  const auto refused = [&](const std::string& why) { return damaged + why + all + "; the newest: " + forged + why; };
+  EXPECT_EQ(train("step", -2), refused(": /train: step is -2, which is below 0"));
+  EXPECT_EQ(train("updates", 3), refused(": /train: 3 updates in 2 steps"));
+  EXPECT_EQ(train("tokens", 33), refused(": /train: 33 tokens in 2 steps of equal size"));
   EXPECT_EQ(train("tokens", 34), ": /train: 34 tokens in 2 steps, which have 16 each");
   EXPECT_EQ(train("tokens", std::int64_t{1} << 62),
             ": /train: 4611686018427387904 tokens in 2 steps, which have 16 each");
@@ -256,11 +321,12 @@ TEST_F(Run, AForgedStepIsNotResumed) {
       };
     });
   };
-  const std::string m = "optimizer/m/model.norm.weight", not_finite = ": holds a value that is not finite";
-  EXPECT_EQ(last_value(m, std::nanf("")), damaged + ": /" + m + not_finite + all);
-  EXPECT_EQ(last_value(m, -INFINITY), damaged + ": /" + m + not_finite + all);
-  EXPECT_EQ(last_value(v, INFINITY), damaged + ": /" + v + not_finite + " or below 0" + all);
-  EXPECT_EQ(last_value(v, -1e-9f), damaged + ": /" + v + not_finite + " or below 0" + all);
+  const std::string in = "/rank-00000-of-00001.h5: /", m = "optimizer/m/model.norm.weight",
+                    not_finite = ": holds a value that is not finite";
+  EXPECT_EQ(last_value(m, std::nanf("")), refused(in + m + not_finite));
+  EXPECT_EQ(last_value(m, -INFINITY), refused(in + m + not_finite));
+  EXPECT_EQ(last_value(v, INFINITY), refused(in + v + not_finite + " or below 0"));
+  EXPECT_EQ(last_value(v, -1e-9f), refused(in + v + not_finite + " or below 0"));
 }
 
 TEST_F(Run, TooMuchMemoryIsExplainedBeforeAnythingIsWritten) {
@@ -305,20 +371,25 @@ TEST_F(Run, TenStepsThatAreNotFiniteInARow) {
   config_.schedule.lr = 1e-3;
   config_.clip = 1;
   config_.out = at("other");
-  // A model with one weight that is NaN.
-  ckpt::ModelWriter writer(at("nan.h5"), ckpt::Kind::model, false);
+  // A model with one weight near the largest float.
+  ckpt::ModelWriter writer(at("huge.h5"), ckpt::Kind::model, false);
   writer.document("config", good.config());
   for (const ckpt::TensorMeta& meta : good.tensors("weights/")) {
     std::vector<std::byte> bytes(meta.bytes());
     good.read(meta.name, bytes);
-    if (meta.name == "weights/model.norm.weight") bytes[2] = bytes[3] = std::byte{0xFF};
+    if (meta.name == "weights/model.norm.weight") bytes[2] = bytes[3] = std::byte{0x7F};
     writer.tensor(meta, bytes);
   }
   writer.commit();
-  config_.model = at("nan.h5");
+  config_.model = at("huge.h5");
   EXPECT_EQ(refusal(Exit::diverged),
-            "the loss or the gradient was not finite in 10 steps in a row; the last checkpoint is from before");
-  EXPECT_EQ(story(), "run, step 1, step 2, step 3, step 4, step 5, step 6, step 7, step 8, step 9, step 10, ");
+            "the loss or the gradient was not finite in 10 steps in a row; no checkpoint was saved");
+  EXPECT_EQ(story(), "run, step 1, step 2, step 3, step 4, step 5, step 6, step 7, step 8, step 9, step 10, end 10, ");
+  const json::Object& end = records_.back().as_object();
+  EXPECT_EQ(end.get_string("reason", "end"), "diverged");
+  EXPECT_EQ(end.get_int("status", "end"), 4);
+  EXPECT_NE(end.get_string("message", "end").find("10 steps in a row"), std::string::npos);
+  records_.pop_back();
   for (std::size_t i = 1; i < records_.size(); ++i) {
     EXPECT_TRUE(records_[i].as_object().at("skipped").as_bool());
     EXPECT_EQ(records_[i].as_object().get_int("step", "record"), static_cast<std::int64_t>(i));

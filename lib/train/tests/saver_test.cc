@@ -93,8 +93,9 @@ class Saving : public FolderTest {
     snapshot_.emplace(kit_->ctx, *kit_->store);
   }
   SavePolicy policy() const { return {at("run"), 0, 0, 0, false}; }
-  SaveContent content(std::int64_t step, std::optional<Evaluation> evaluation = std::nullopt) {
+  SaveContent content(std::int64_t step, std::optional<Evaluation> evaluation = std::nullopt, bool rolling = false) {
     json::Value train = json::object({{"step", step}});
+    if (rolling) train.as_object().set("rolling", true);
     if (evaluation) train.as_object().set("evaluation", to_json(*evaluation));
     return {step,
             {hf::to_json(config_), train, json::Array{}, json::object({{"world", 1}}), std::nullopt},
@@ -104,6 +105,7 @@ class Saving : public FolderTest {
   }
   void save(Saver& saver, std::int64_t step, std::optional<Evaluation> evaluation = std::nullopt) {
     saver.save(content(step, std::move(evaluation)), kit_->ctx, nullptr);
+    saver.conclude();
   }
   std::string file(std::int64_t step, const std::string& name = "rank-00000-of-00001.h5") const {
     return read_file(at("run/" + ckpt::step_name(step) + "/" + name));
@@ -154,12 +156,12 @@ TEST_F(Saving, BothWaysWriteTheSameBytes) {
 
 TEST_F(Saving, IsCommittedAtTheEndOfAStep) {
   Saver saver(*one_, journal_, policy());
-  saver.advance(1, false);  // nothing under way
+  saver.advance(1, false, true);  // nothing under way
   saver.save(content(1), kit_->ctx, &*snapshot_);
-  saver.advance(2, true);  // another rank still writes
+  saver.advance(2, true, true);  // another rank still writes
   EXPECT_EQ(story(), "");
   EXPECT_EQ(steps(), "step-00000001.tmp ");
-  for (std::int64_t step = 3; story().empty(); ++step) saver.advance(step, saver.busy() != 0);
+  for (std::int64_t step = 3; story().empty(); ++step) saver.advance(step, saver.busy() != 0, true);
   EXPECT_EQ(steps(), "1 ");
   ckpt::Checkpoint::open(at("run/step-00000001")).verify();
 }
@@ -171,6 +173,72 @@ TEST_F(Saving, ASecondSaveWaitsForTheFirst) {
   save(saver, 5);
   EXPECT_EQ(story(), "checkpoint 1, checkpoint 2, checkpoint 3, checkpoint 4, checkpoint 5, ");
   EXPECT_EQ(steps(), "5 4 3 2 1 ");
+}
+
+TEST_F(Saving, OlderOnesStayUntilAStepProvesTheNewest) {
+  SavePolicy p = policy();
+  p.keep = 1;
+  for (Snapshot* const snapshot : {static_cast<Snapshot*>(nullptr), &*snapshot_}) {
+    Saver saver(*one_, journal_, p);
+    const auto steps_after = [&](std::int64_t step, bool finite) {
+      for (int i = 0; i < 3; ++i) {  // at most: begin to commit, to prune, and end it
+        while (saver.busy() != 0) std::this_thread::yield();
+        saver.advance(step, false, finite);
+      }
+      while (saver.busy() != 0) std::this_thread::yield();
+      return steps();
+    };
+    save(saver, 1);
+    saver.save(content(5), kit_->ctx, snapshot);
+    EXPECT_EQ(steps_after(6, false), "5 1 ");
+    EXPECT_EQ(steps_after(7, false), "5 1 ");
+    saver.settle();
+    EXPECT_EQ(steps(), "5 1 ");
+    EXPECT_EQ(steps_after(8, true), "5 ");
+    saver.save(content(9), kit_->ctx, snapshot);
+    EXPECT_EQ(steps_after(9, true), "9 5 ") << "a step does not prove what it made";
+    saver.conclude();
+    EXPECT_EQ(steps(), "9 ");
+    std::filesystem::remove_all(at("run/step-00000009"));
+  }
+}
+
+TEST_F(Saving, WhatIsPutOffIsDueAtTheNextStep) {
+  SavePolicy p = policy();
+  p.every = 10;
+  Saver saver(*one_, journal_, p);
+  saver.put_off(10);
+  EXPECT_TRUE(saver.due(11));
+  save(saver, 11);
+  EXPECT_FALSE(saver.due(12));
+}
+
+TEST_F(Saving, ValuesThatNoCheckpointMayHoldAreNotCommitted) {
+  Saver saver(*one_, journal_, policy());
+  save(saver, 1);
+  const OwnParameter& o = kit_->store->own()[3];
+  const std::string name = kit_->store->table()[3].name;
+  const auto spoil = [&](const View& view, float value, const std::string& where, const std::string& reason) {
+    auto* const last = static_cast<float*>(view.data) + view.size() - 1;
+    const float before = std::exchange(*last, value);
+    for (Snapshot* const snapshot : {static_cast<Snapshot*>(nullptr), &*snapshot_}) {
+      saver.save(content(2), kit_->ctx, snapshot);
+      saver.settle();
+      EXPECT_TRUE(saver.diverged());
+      EXPECT_EQ(saver.failure(), at("run/step-00000002.tmp/rank-00000-of-00001.h5") + ": /" + where + name +
+                                     ": holds a value that is not finite" + reason);
+      EXPECT_EQ(steps(), "1 ");
+    }
+    *last = before;
+  };
+  spoil(o.master, NAN, "weights/", "");
+  spoil(o.master, -INFINITY, "weights/", "");
+  spoil(o.m, INFINITY, "optimizer/m/", "");
+  spoil(o.v, INFINITY, "optimizer/v/", " or below 0");
+  spoil(o.v, -1e-30f, "optimizer/v/", " or below 0");
+  save(saver, 2);
+  EXPECT_FALSE(saver.diverged());
+  EXPECT_EQ(steps(), "2 1 ");
 }
 
 TEST_F(Saving, WhatIsDroppedIsNeverACheckpoint) {
@@ -192,7 +260,7 @@ TEST_F(Saving, IsTriedAgainAfterGrowingGaps) {
   std::filesystem::rename(at("run"), at("away"));
   std::vector<std::int64_t> tried;
   for (std::int64_t step = 200; step < 220; ++step) {
-    saver.advance(step, saver.busy() != 0);
+    saver.advance(step, saver.busy() != 0, true);
     if (!saver.due(step)) continue;
     tried.push_back(step);
     saver.save(content(step), kit_->ctx, step % 2 == 0 ? &*snapshot_ : nullptr);
@@ -257,6 +325,47 @@ TEST_F(Saving, KeepsTheNewestMilestonesAndTheBest) {
   save(saver, 14, loss(9, 11));
   EXPECT_EQ(steps(), "14 13 11 8 4 ");
   EXPECT_EQ(said_, "");
+}
+
+TEST_F(Saving, OfRollingCheckpointsTheNewestTwoStay) {
+  SavePolicy p = policy();
+  p.rolling = true;
+  const auto roll = [&](Saver& saver, std::int64_t step) {
+    saver.save(content(step, std::nullopt, true), kit_->ctx, nullptr);
+    saver.conclude();
+  };
+  {
+    Saver asked(*one_, journal_, policy());
+    for (const std::int64_t step : {1, 2, 3}) save(asked, step);  // with --save-every
+  }
+  {
+    Saver saver(*one_, journal_, p, 3);
+    for (const std::int64_t step : {4, 5, 6}) roll(saver, step);
+    EXPECT_EQ(steps(), "6 5 3 2 1 ");
+  }
+  {
+    Saver saver(*one_, journal_, p, 6);  // resumed
+    roll(saver, 7);
+    EXPECT_EQ(steps(), "7 6 3 2 1 ");
+    save(saver, 8);  // the last step
+    EXPECT_EQ(steps(), "8 7 3 2 1 ");
+  }
+  Saver asked(*one_, journal_, policy(), 8);
+  save(asked, 9);
+  EXPECT_EQ(steps(), "9 8 7 3 2 1 ");
+}
+
+TEST_F(Saving, IsDueByTimeFromTheEndOfTheSaveBefore) {
+  SavePolicy p = policy();
+  EXPECT_FALSE(Saver(*one_, journal_, p).time_over());
+  p.seconds = 0.2;
+  Saver saver(*one_, journal_, p);
+  EXPECT_FALSE(saver.due(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(210));
+  EXPECT_TRUE(saver.time_over());
+  save(saver, 1);
+  p.seconds = 3600;
+  EXPECT_FALSE(Saver(*one_, journal_, p).time_over());
 }
 
 TEST_F(Saving, ANewerDamagedCheckpointIsNotCountedAmongTheKept) {

@@ -31,6 +31,12 @@ TEST(CheckFp8, RefusesChipsBeforeItUnlessItIsEmulated) {
   EXPECT_EQ(refusal(asked(Precision::fp8, true), Place::cuda, 80), "no error");
   EXPECT_EQ(refusal(asked(Precision::bf16, false), Place::cuda, 80), "no error");
   EXPECT_EQ(refusal(asked(Precision::fp8, false), Place::host, 0), "no error");
+  PrecisionConfig hopper = asked(Precision::fp8, true);
+  hopper.accumulation = gemm::Accumulation::hopper;
+  EXPECT_EQ(refusal(hopper, Place::host, 0), "no error");
+  EXPECT_EQ(refusal(hopper, Place::cuda, 80),
+            "--accumulate: hopper is computed on the CPU only; add --device cpu, or leave it out to sum as NVIDIA A100, "
+            "compute capability 8.0, 80 GiB does");
 }
 
 TEST(Gpus, OneForEachRank) {

@@ -1,4 +1,4 @@
-/// XXH3-128 digests of bytes. They find damage; they are no defence against a forger.
+/// XXH3-128 digests of bytes. They detect accidental damage, not deliberate forgery.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +24,10 @@ struct Digest {
   static std::optional<Digest> from_hex(std::string_view text);
 };
 
-/// Digest of bytes that come in pieces; the cuts between the pieces do not matter.
+/// Digest of bytes that arrive in pieces; the result does not depend on where the pieces end.
 class Digester {
  public:
-  /// Of no bytes yet.
+  /// Digests no bytes yet.
   Digester();
   ~Digester();
   Digester(Digester&&) noexcept;

@@ -1,5 +1,5 @@
-/// Errors as values with an exit code. A library throws Error; only a tool's main prints it and exits.
-/// This is not a logging facility and carries no stack: the message names what the user can mend.
+/// Errors as values with an exit code. A library throws Error; only a tool's main prints the message and exits. The
+/// message names what the user can correct; there is no log level and no stack trace.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@ namespace fp8 {
 /// Exit status of every tool; fp8(7) lists them.
 enum class Exit : std::uint8_t {
   done = 0,         ///< the work is done
-  no = 1,           ///< ran, and the answer is no (a difference, a gate not met, nothing to resume)
-  bad = 2,          ///< usage, bad or damaged input, an error of the system
-  fp8_missing = 3,  ///< FP8 was asked for and did not run as planned
+  no = 1,           ///< ran, and the result is negative (a difference, a limit not met, nothing to resume)
+  bad = 2,          ///< usage error, invalid or damaged input, system error
+  fp8_missing = 3,  ///< FP8 was requested and did not run as planned
   diverged = 4,     ///< training diverged
   again = 75,       ///< stopped on request, checkpoint saved: run again
 };
 
-/// One line that says what is wrong, as `path: reason` or `--flag: reason`, without the tool's name and without a
+/// One line that describes the error, as `path: reason` or `--flag: reason`, without the tool's name and without a
 /// newline.
 class Error : public std::runtime_error {
  public:
   /// `message` is shown to the user behind the tool's name; `code` is the exit status.
   explicit Error(const std::string& message, Exit code = Exit::bad) : std::runtime_error(message), code_(code) {}
-  /// Exit status this error asks for.
+  /// Exit status of the tool.
   Exit code() const { return code_; }
 
  private:

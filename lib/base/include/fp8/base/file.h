@@ -1,30 +1,37 @@
-/// Files with every call checked, and the protocol that makes an output appear whole or not at all.
-/// Not a virtual file system: POSIX on a local or shared disk. Every function throws Error `path: reason` on failure.
+/// Files with every call checked, and the protocol by which an output appears complete or not at all. POSIX files on a
+/// local or shared disk. Every function throws Error `path: reason` on failure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace fp8 {
 
-/// An open file. Closed by the destructor; call close() where a failed write must be seen.
+/// An open file. The destructor closes it and ignores errors; call close() where a failed write must be reported.
 class File {
  public:
   /// Not open.
   File() = default;
-  /// Opens an existing file for reading.
-  static File open_read(const std::string& path);
+  /// Called with the path of a named pipe to which nothing has been written for a second.
+  using Waiting = std::function<void(const std::string& path)>;
+
+  /// Opens an existing file for reading. Waits for the first byte of a named pipe, and calls `waiting` (may be empty)
+  /// once if nothing arrives within a second.
+  static File open_read(const std::string& path, const Waiting& waiting = {});
   /// Opens an existing file for reading and writing in place.
   static File open_update(const std::string& path);
-  /// Opens or creates a file whose every write goes to its end.
+  /// Opens or creates a file; every write appends to the end.
   static File open_append(const std::string& path);
+  /// Creates a file (mode 0666 less the umask), or empties an existing one, for reading and writing.
+  static File create_or_empty(const std::string& path);
   /// Creates a file (mode 0666 less the umask) for reading and writing; it must not exist.
   static File create_exclusive(const std::string& path);
-  /// A file without a name in the folder for temporary files (TMPDIR, else /tmp); it is gone when it is closed. Its
-  /// path, for messages, is that folder.
+  /// A file without a name in the folder for temporary files (TMPDIR, else /tmp). The system deletes it when it is
+  /// closed. path() returns that folder.
   static File temporary();
 
   ~File();
@@ -38,11 +45,11 @@ class File {
   /// The path it was opened by, for messages.
   const std::string& path() const { return path_; }
 
-  /// Reads up to `bytes.size()` bytes at the file position; returns how many, 0 only at the end.
+  /// Reads up to `bytes.size()` bytes at the file position; returns the number read, 0 only at the end.
   std::size_t read_some(std::span<std::byte> bytes);
-  /// Fills `bytes` from the file position; throws when the file ends before.
+  /// Fills `bytes` from the file position; throws when the file ends first.
   void read_exact(std::span<std::byte> bytes);
-  /// Fills `bytes` from byte `offset` without moving the file position; throws when the file ends before.
+  /// Fills `bytes` from byte `offset` without moving the file position; throws when the file ends first.
   void pread_exact(std::span<std::byte> bytes, std::uint64_t offset) const;
   /// Writes all of `bytes` at the file position.
   void write_all(std::span<const std::byte> bytes);
@@ -52,9 +59,9 @@ class File {
   void pwrite_all(std::span<const std::byte> bytes, std::uint64_t offset);
   /// Moves the file position to byte `offset`.
   void seek(std::uint64_t offset);
-  /// Size in bytes now.
+  /// Current size in bytes.
   std::uint64_t size() const;
-  /// Cuts or extends (with zeros) to `size` bytes.
+  /// Truncates or extends (with zeros) to `size` bytes.
   void truncate(std::uint64_t size);
   /// Returns when all bytes are on the disk.
   void sync();
@@ -68,21 +75,24 @@ class File {
   std::string path_;
 };
 
-/// A file that appears under its name only when it is whole: written beside the target, committed by a rename.
+/// A file that appears under its final name only when it is complete: written under a temporary name in the same
+/// folder, then renamed.
 class AtomicFile {
  public:
-  /// Checks the target (see check_output) and creates an empty temporary file beside it, mode 0666 less the umask. It
-  /// is locked as long as this lives, which spares it from remove_leftovers().
+  /// Checks the target (see check_output) and creates an empty temporary file in the same folder, mode 0666 less the
+  /// umask. The temporary file is locked while this object exists, so that remove_leftovers() does not delete it.
   AtomicFile(const std::string& target, bool force);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  /// The final name, which commit() sets.
+  const std::string& target() const { return target_; }
   /// The temporary file: write here, and close it before commit().
   const std::string& path() const { return temporary_; }
-  /// Syncs the temporary file, renames it to the target and syncs the folder. Without `force`, a target that appeared
-  /// meanwhile is kept and refused.
+  /// Syncs the temporary file, renames it to the target and syncs the folder. Without `force`, throws Error if the
+  /// target was created in the meantime.
   void commit();
 
  private:
@@ -101,21 +111,21 @@ void check_output(const std::string& path, bool force);
 /// synced the files and the folder itself.
 void commit_directory(const std::string& temporary, const std::string& final_path);
 
-/// Syncs a folder, so that the names in it are on the disk.
+/// Syncs a folder, so that its entries are on the disk.
 void fsync_directory(const std::string& path);
 
-/// Forgets the cached pages of a file that has been synced, or those of its first `bytes` where given, so that the next
-/// read comes from the disk. A hint: a file system that cannot do it is no error.
+/// Drops the cached pages of a synced file, or of its first `bytes` bytes if given, so that the next read comes from
+/// the disk. Best effort: a file system without support is no error.
 void drop_page_cache(int fd, std::uint64_t bytes = 0);
 
 /// Bytes that an ordinary user may still write on the file system that holds `path`.
 std::uint64_t free_space(const std::string& path);
 
-/// Removes a file, a link (not what it points to) or a folder with all in it; nothing to remove is no error.
+/// Removes a file, a link (not its target) or a folder with its contents; a missing path is no error.
 void remove_tree(const std::string& path);
 
-/// Whole content of a file (a pipe is fine). Throws when it holds more than `max_bytes`.
-std::string read_text_file(const std::string& path, std::uint64_t max_bytes);
+/// Whole content of a file or pipe. Throws when it holds more than `max_bytes`. `waiting` as in File::open_read().
+std::string read_text_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting = {});
 
 /// Folder part of a path: "." where there is none.
 std::string parent_directory(const std::string& path);

@@ -1,5 +1,5 @@
-/// Folders that last, those that do not, and what the writers of files leave in them. Files themselves are in file.h.
-/// Every function throws Error `path: reason` on failure.
+/// Permanent and temporary folders, and leftovers of interrupted writers. Files are in file.h. Every function throws
+/// Error `path: reason` on failure.
 #pragma once
 
 #include <string>
@@ -7,21 +7,21 @@
 
 namespace fp8 {
 
-/// Makes a folder and those above it that are missing, and syncs the folders that hold the new names. One that is there
-/// already is no error.
+/// Creates a folder and its missing parents, and syncs the folders that hold the new names. An existing folder is no
+/// error.
 void make_folders(const std::string& path);
 
-/// Removes what killed writers of `target` (see AtomicFile) left beside it, and spares what a living one has locked.
-/// Returns what was removed; none where the folder cannot be read.
+/// Removes the temporary files that killed writers of `target` (see AtomicFile) left in its folder, except those locked
+/// by a running process. Returns their paths; empty where the folder cannot be read.
 std::vector<std::string> remove_leftovers(const std::string& target);
 
 /// The folder for temporary files: TMPDIR, else /tmp.
 std::string temporary_place();
 
-/// A fresh folder there, which goes with all in it when its owner does. What cannot be removed is left.
+/// A new temporary folder. The destructor removes it with its contents and ignores errors.
 class ScratchFolder {
  public:
-  /// Makes it, for the user alone.
+  /// Creates the folder with mode 0700.
   ScratchFolder();
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;

@@ -1,5 +1,5 @@
-/// Reading what there is from a descriptor that somebody else owns, such as standard input. Whole files are in file.h.
-/// Every function throws Error `name: cannot read: reason` on failure.
+/// Reads from a descriptor that another object owns, such as standard input. Whole files are in file.h. Every function
+/// throws Error `name: cannot read: reason` on failure.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace fp8 {
 
-/// Reads up to `bytes.size()` bytes, 1 GiB at most; returns how many, 0 only at the end or where none were wanted.
+/// Reads up to `bytes.size()` bytes, 1 GiB at most; returns the number read, 0 only at the end or if `bytes` is empty.
 std::size_t read_some(int fd, const std::string& name, std::span<std::byte> bytes);
 
-/// Appends up to `most` bytes, 1 GiB at most, to `text`; returns how many, 0 only at the end. `text` keeps what it had
-/// where this throws.
+/// Appends up to `most` bytes, 1 GiB at most, to `text`; returns the number appended, 0 only at the end. `text` is
+/// unchanged if this throws.
 std::size_t append_some(int fd, const std::string& name, std::string& text, std::size_t most);
 
 }  // namespace fp8

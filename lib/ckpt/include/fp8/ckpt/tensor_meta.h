@@ -1,5 +1,5 @@
-/// What a checkpoint says about one tensor, and the names of a checkpoint's parts. A tensor is any dataset but the four
-/// documents (config, train, provenance, tokenizer at the root); the first part of its name says what it is.
+/// Metadata of a tensor, and the names of a checkpoint's sections. A tensor is any dataset except the four documents
+/// (config, train, provenance, tokenizer at the root); the first part of its name is its section.
 #pragma once
 
 #include "fp8/h5/types.h"
@@ -8,9 +8,9 @@ namespace fp8::ckpt {
 
 using dtype::DType;
 
-/// What a checkpoint is for.
+/// Kind of a checkpoint.
 enum class Kind : std::uint8_t {
-  model,      ///< weights one can train from
+  model,      ///< trainable weights
   quantized,  ///< FP8 codes and scales; cannot be trained
   training,   ///< weights, optimizer state and position of a run
 };
@@ -20,31 +20,35 @@ std::string_view name_of(Kind kind);
 /// Inverse of name_of(Kind); throws Error `what: unknown kind ...`.
 Kind parse_kind(std::string_view name, const std::string& what);
 
-/// Version of the format that this library writes and reads.
+/// Version of the format that this library reads and writes.
 inline constexpr std::int64_t kVersion = 1;
 
 /// Prefixes of tensor names.
 inline constexpr std::string_view kWeights = "weights/";
-inline constexpr std::string_view kScales = "scales/";        ///< what codes are multiplied by
+inline constexpr std::string_view kScales = "scales/";        ///< factors of the codes
 inline constexpr std::string_view kMomentM = "optimizer/m/";  ///< first moments
 inline constexpr std::string_view kMomentV = "optimizer/v/";  ///< second moments
 inline constexpr std::string_view kFp8 = "fp8/";              ///< state of the delayed recipe
 
-/// Whether a tensor of this name is of a section that this version defines.
+/// Whether a tensor's name is in a section that this version defines.
 bool is_known_section(std::string_view name);
 
-/// One tensor, whatever files hold it.
+/// The values that a valid checkpoint may hold under this name: weights, scales and optimizer state are finite, scales
+/// and second moments >= 0; sections that this version does not define may hold any.
+h5::Values values_of(std::string_view name);
+
+/// One tensor of a checkpoint.
 struct TensorMeta {
-  std::string name;                 ///< full, such as `weights/model.norm.weight`
+  std::string name;                 ///< full name, such as `weights/model.norm.weight`
   DType dtype = DType::f32;         ///< as stored
   std::vector<std::int64_t> shape;  ///< global extents, at most four; empty for a scalar
-  std::string fate;                 ///< of a weight: "fp8" or "bf16"; may be empty
-  std::string reason;               ///< why it has that fate; may be empty
-  h5::Attributes attributes;        ///< all others, kept as they are
+  std::string fate;                 ///< compute precision of a weight: "fp8" or "bf16"; may be empty
+  std::string reason;               ///< why it has that precision; may be empty
+  h5::Attributes attributes;        ///< all others, unchanged
 
   /// Extent of the first dimension; 1 for a scalar.
   std::int64_t rows() const { return shape.empty() ? 1 : shape.front(); }
-  /// Bytes of one row; 0 where there are no rows. Throws Error on overflow.
+  /// Bytes of one row; 0 if there are no rows. Throws Error on overflow.
   std::uint64_t row_bytes() const;
   /// Bytes of the whole tensor. Throws Error on overflow.
   std::uint64_t bytes() const;

@@ -1,10 +1,11 @@
-/// Writes checkpoints: a single file (ModelWriter), or one file per rank (ShardWriter) and the manifest that makes a
-/// folder of them a checkpoint (commit_folder). A checkpoint appears under its name only when it is whole: written
-/// beside it, synced, dropped from the page cache, read again and compared with its digests, then renamed. Bytes depend
-/// on content and the order of calls alone. No MPI here: the caller gathers the FileEntry of each rank and agrees on
-/// errors.
+/// Writes checkpoints: a single file (ModelWriter), or one file per rank (ShardWriter) and the manifest that makes
+/// their folder a checkpoint (commit_folder). A checkpoint appears under its name only when it is complete: written
+/// under a temporary name, synced, dropped from the page cache, read back and compared with its digests, then renamed.
+/// The bytes depend only on content and the order of calls. No MPI: the caller gathers the FileEntry of each rank and
+/// agrees on errors.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -13,13 +14,16 @@
 
 namespace fp8::ckpt {
 
-/// Streams one single-file checkpoint; memory in use is small whatever the tensors' sizes.
+/// Called with `path: /name: reason`; may throw.
+using InvalidTensor = std::function<void(const std::string& reason)>;
+
+/// Writes a single-file checkpoint as a stream; memory use does not grow with the tensors.
 class ModelWriter {
  public:
-  /// Starts beside `path`. Throws when `path` exists without `force`, or is not a regular file, or its folder cannot be
-  /// written.
+  /// Creates a temporary file next to `path`. Throws when `path` exists without `force`, or is not a regular file, or
+  /// its folder cannot be written.
   ModelWriter(const std::string& path, Kind kind, bool force);
-  /// Removes what was written unless it was committed.
+  /// Removes the temporary file unless it was committed.
   ~ModelWriter();
   ModelWriter(ModelWriter&&) noexcept;
   ModelWriter& operator=(ModelWriter&&) noexcept;
@@ -28,16 +32,19 @@ class ModelWriter {
   void document(const std::string& name, const json::Value& value);
   /// The text of tokenizer.json.
   void tokenizer(std::string_view text);
+  /// Identifier of the tokenizer of a model without a tokenizer.json: "bytes", or a digest (fp8-tokens(5)).
+  void tokenizer_id(const std::string& id);
   /// Begins a tensor; its bytes follow by write() in storage order.
   void begin_tensor(const TensorMeta& meta);
-  /// The next bytes of the tensor; any split is fine.
+  /// The next bytes of the tensor, in pieces of any size.
   void write(std::span<const std::byte> bytes);
   /// Ends the tensor; throws unless all of its bytes were written.
   void end_tensor();
   /// A whole tensor at once.
   void tensor(const TensorMeta& meta, std::span<const std::byte> bytes);
-  /// Syncs, verifies and renames. Throws without touching `path` when anything is wrong.
-  void commit();
+  /// Syncs, verifies and renames. Throws without touching `path` on any error. `invalid` is called with each tensor
+  /// that has a value forbidden by values_of(); without `invalid`, such a value is an error too.
+  void commit(const InvalidTensor& invalid = {});
 
  private:
   struct State;
@@ -48,27 +55,27 @@ class ModelWriter {
 struct Block {
   TensorMeta tensor;       ///< the whole tensor
   std::int64_t begin = 0;  ///< first row
-  std::int64_t end = 0;    ///< behind the last row
+  std::int64_t end = 0;    ///< one past the last row
 };
 
 /// A finished shard, as the manifest records it.
 struct FileEntry {
   std::string name;           ///< bare name: rank-%05d-of-%05d.h5
   std::uint64_t bytes = 0;    ///< size of the file
-  std::string digest;         ///< of all bytes after the user block, as that block states too
-  std::vector<Block> blocks;  ///< what it holds, in the order of writing
+  std::string digest;         ///< of all bytes after the user block, equal to the one in that block
+  std::vector<Block> blocks;  ///< its blocks, in the order of writing
 };
 
-/// A FileEntry as JSON, to be sent to the rank that writes the manifest.
+/// A FileEntry as JSON, for the rank that writes the manifest.
 json::Value to_json(const FileEntry& entry);
 /// Inverse of to_json; throws Error naming `what`.
 FileEntry file_entry_from_json(const json::Value& value, const std::string& what);
 
-/// Streams the file of one rank. A rank leaves out tensors of which it owns no row, so a tensor without any rows is in
-/// no folder. The documents go into rank 0's file alone.
+/// Writes the file of one rank as a stream. A rank skips tensors of which it has no row, so a tensor without rows is in
+/// no file. Only rank 0's file holds the documents.
 class ShardWriter {
  public:
-  /// Creates `folder`/rank-%05d-of-%05d.h5; `folder` is the temporary one.
+  /// Creates `folder`/rank-%05d-of-%05d.h5; `folder` is the temporary folder.
   ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, Kind kind);
   ~ShardWriter();
   ShardWriter(ShardWriter&&) noexcept;
@@ -78,37 +85,41 @@ class ShardWriter {
   void document(const std::string& name, const json::Value& value);
   /// The text of tokenizer.json; rank 0 only.
   void tokenizer(std::string_view text);
+  /// As in ModelWriter; rank 0 only.
+  void tokenizer_id(const std::string& id);
   /// Begins rows [begin, end) of `meta`, begin < end (begin = 0, end = 1 for a scalar).
   void begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end);
-  /// The next bytes of the block; any split is fine.
+  /// The next bytes of the block, in pieces of any size.
   void write(std::span<const std::byte> bytes);
   /// Ends the block; throws unless all of its bytes were written.
   void end_tensor();
-  /// A whole block at once; nothing where begin == end.
+  /// A whole block at once; does nothing if begin == end.
   void tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end, std::span<const std::byte> bytes);
-  /// Syncs, drops the page cache, reads again and verifies. No call may follow.
-  FileEntry finish();
+  /// Syncs, drops the page cache, reads back and verifies. `invalid` as in ModelWriter::commit(). No call may follow.
+  FileEntry finish(const InvalidTensor& invalid = {});
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-/// Makes the empty temporary folder for the checkpoint `final_path`, removing one left by a killed run, and returns its
-/// path
-/// (`final_path` + ".tmp"). One rank calls it; the others wait for it.
+/// Creates the empty temporary folder for the checkpoint `final_path`, after removing one left by a killed run, and
+/// returns its path (`final_path` + ".tmp"). One rank calls it; the others wait for it.
 std::string begin_folder(const std::string& final_path);
-/// Throws Error with sizes and a cure unless the file system that holds `folder` has `bytes` free.
+/// Throws Error with sizes and a hint unless the file system that holds `folder` has `bytes` bytes free.
 void check_space(const std::string& folder, std::uint64_t bytes);
-/// Writes the manifest last, syncs, renames `temporary` to `final_path` and syncs the parent. One rank calls it, with
-/// the entries of all ranks in any order; throws unless their blocks cover every tensor exactly once. What `final_path`
-/// held before (a damaged checkpoint of that step) is replaced in one exchange and removed. `mesh` is stored as given.
+/// Writes the manifest last, syncs, renames `temporary` to `final_path` and syncs the parent. Called by one rank, with
+/// the entries of all ranks in any order; throws unless their blocks cover every tensor exactly once. An existing
+/// folder `final_path` (a damaged checkpoint of that step) is exchanged atomically and removed. `mesh` is stored
+/// unchanged.
 void commit_folder(const std::string& temporary, const std::string& final_path, Kind kind, const json::Value& mesh,
                    const std::vector<FileEntry>& entries);
 
 class Checkpoint;
-/// Copies the tensor `name` from `source` to `target` in pieces, all attributes kept.
+/// Copies the tensor `name` from `source` to `target` in pieces, with all attributes.
 void copy_tensor(const Checkpoint& source, const std::string& name, ModelWriter& target);
+/// Copies the text of tokenizer.json, or the tokenizer's identifier if there is none.
+void copy_tokenizer(const Checkpoint& source, ModelWriter& target);
 /// Copies every tensor of a section that this version does not define.
 void copy_unknown(const Checkpoint& source, ModelWriter& target);
 

@@ -1,6 +1,5 @@
-/// The flag table of a tool: what its parsing, its help, its completions and its config file are made from.
-/// Plain data; nothing here looks at a command line. Every field has an initializer, so that a row names only what it
-/// needs.
+/// The flag table of a tool: source of its parser, help, completions and config file. Plain data, no parsing here.
+/// Every field has an initializer, so that a row sets only the fields it needs.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +10,26 @@
 
 namespace fp8::cli {
 
-/// What a flag takes.
+/// Type of a flag's value.
 enum class Kind : std::uint8_t {
-  toggle,   ///< nothing: `--name`, and `--no-name` for its opposite
-  text,     ///< any text
-  integer,  ///< a whole number within min and max
-  real,     ///< a finite number within min and max
-  choice,   ///< one of `choices`
-  path,     ///< a file or folder
-  list,     ///< any text, again and again
+  toggle,    ///< no value: `--name`, and `--no-name` for its opposite
+  text,      ///< any text
+  integer,   ///< a whole number within min and max
+  interval,  ///< a whole number from 0, as an integer, or a time: 90s, 30m, 2h
+  real,      ///< a finite number within min and max
+  choice,    ///< one of `choices`
+  path,      ///< a file or folder
+  list,      ///< any text, may be repeated
 };
 
 /// One flag.
 struct Flag {
   std::string name{};                  ///< without dashes; also its name in a config file
   char letter = 0;                     ///< single-letter form, 0 for none
-  Kind kind = Kind::toggle;            ///< what it takes
-  std::string metavar{};               ///< what its value is called in the help: N, FILE; empty for a toggle
-  std::string default_text{};          ///< value when it is not given; empty for no value. Of a toggle: "on", empty, or
-                                       ///< "auto": neither on nor off until somebody says so
+  Kind kind = Kind::toggle;            ///< type of the value
+  std::string metavar{};               ///< placeholder of the value in the help: N, FILE; empty for a toggle
+  std::string default_text{};          ///< value if not given; empty for no value. Of a toggle: "on", empty, or
+                                       ///< "auto": neither on nor off unless given
   std::string help{};                  ///< one sentence without a full stop
   std::vector<std::string> choices{};  ///< of Kind::choice
   std::string group{};                 ///< heading in the help; empty for the first group
@@ -38,36 +38,36 @@ struct Flag {
   bool in_config = true;               ///< whether a config file may set it
 };
 
-/// An argument without dashes.
+/// A positional argument.
 struct Positional {
   std::string name{};     ///< lower case, for Arguments::positionals
   std::string metavar{};  ///< upper case, as shown in the help
   std::string help{};     ///< one sentence without a full stop
-  bool required = true;   ///< whether it must be there
-  bool repeated = false;  ///< whether it takes all that is left; only the last may
+  bool required = true;   ///< whether it must be given
+  bool repeated = false;  ///< whether it takes all remaining words; only for the last one
 };
 
 /// A tool's command line.
 struct Command {
   std::string name{};                     ///< fp8-step
   std::string about{};                    ///< one line
-  std::string synopsis{};                 ///< what follows the name in the usage line; made from the tables when empty
+  std::string synopsis{};                 ///< usage line after the name; generated from the tables if empty
   std::string example{};                  ///< a command line, without prompt; shown first in the help
   std::vector<Flag> flags{};              ///< in the order of the help
   std::vector<Positional> positionals{};  ///< in their order
-  bool takes_command = false;             ///< what follows `--` is a command to run, see Arguments::rest
+  bool takes_command = false;             ///< the words after `--` are a command to run, see Arguments::rest
 };
 
 /// `command` with the flags that every tool has: help, version, quiet, verbose, completion. Idempotent.
 Command with_common(Command command);
 
-/// -o, --output: `help` says what is written there.
+/// -o, --output: `help` describes the output.
 Flag output_flag(const std::string& help);
 /// -f, --force: replace an output that exists.
 Flag force_flag();
 /// -n, --dry-run: check everything, write nothing.
 Flag dry_run_flag();
-/// --json: JSON Lines on standard output instead of text for people.
+/// --json: print JSON Lines instead of text.
 Flag json_flag();
 
 /// The help text, wrapped to `columns` (at least 60): example, usage, arguments, flags by group.

@@ -1,4 +1,4 @@
-/// What a tool shows: results on standard output, every write checked; progress and colour where they belong.
+/// Output of a tool: results on standard output, every write checked; progress and colours on terminals.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,13 @@
 
 namespace fp8::cli {
 
-/// Results on standard output. Each call is written at once. Throws Error `standard output: reason` when a write fails;
-/// when the reader has gone away it throws what run() turns into a quiet end.
+/// Results on standard output. Each call writes at once. Throws Error `standard output: reason` when a write fails;
+/// when the reader has closed the pipe it throws BrokenPipe, on which run() exits quietly.
 class Output {
  public:
-  /// Writes to descriptor `fd`, which stays the caller's.
+  /// Writes to descriptor `fd`, which the caller closes.
   explicit Output(int fd = 1) : fd_(fd) {}
-  /// Writes `text` as it is.
+  /// Writes `text` unchanged.
   void text(std::string_view text);
   /// Writes `line` and a newline.
   void line(std::string_view line);
@@ -27,7 +27,7 @@ class Output {
   int fd_;
 };
 
-/// One changing line on standard error. Silent when quiet or when standard error is no terminal.
+/// A progress line on standard error, overwritten in place. Silent when quiet or when standard error is not a terminal.
 class Progress {
  public:
   /// `quiet` is the tool's --quiet.
@@ -37,11 +37,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Whether anything is shown.
+  /// Whether progress is shown.
   bool shown() const { return shown_; }
   /// Shows `text`, cut to the width of the terminal, at most ten times a second.
   void update(std::string_view text);
-  /// Erases the line. What follows begins in the first column.
+  /// Erases the line and moves the cursor to the first column.
   void done();
 
  private:
@@ -50,13 +50,13 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
-/// Colours, or nothing where they do not belong.
+/// Terminal colours; disabled where unsupported.
 struct Style {
   bool on = false;  ///< whether text is coloured
 
-  /// For standard error: a terminal, and neither NO_COLOR nor TERM=dumb.
+  /// For standard error: on if it is a terminal and neither NO_COLOR nor TERM=dumb is set.
   static Style for_stderr();
-  /// For standard output: as above, and never under mpirun, which makes a file look like a terminal.
+  /// For standard output: as above, and always off under mpirun, where a redirected output looks like a terminal.
   static Style for_stdout();
 
   /// `text` in bold.
@@ -74,8 +74,8 @@ struct Style {
 /// Width of the terminal behind standard error, between 40 and 200; 80 where there is none.
 int terminal_columns();
 
-/// A table of left-aligned text columns, two spaces apart; columns whose cells are all numbers are right-aligned. The
-/// first row is the heading. Widths count UTF-8 characters. Ends in a newline.
+/// A table of left-aligned text columns, separated by two spaces; columns of numbers only are right-aligned. The first
+/// row is the heading. Widths count UTF-8 characters. Ends in a newline.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace fp8::cli

@@ -1,5 +1,5 @@
-/// What every main shares: help, version, completions, one line for an error, a checked standard output.
-/// The only library code that prints, on behalf of main.
+/// The common part of every main: help, version, completions, error line, checked standard output. The only library
+/// code that prints, on behalf of main.
 #pragma once
 
 #include <functional>
@@ -11,27 +11,30 @@
 
 namespace fp8::cli {
 
-/// Runs a tool: parses, answers --help, --version and --completion, else calls `body` and returns its status.
-/// `command` gets the common flags. `versions` names the libraries that the tool uses: "HDF5 1.10.8".
-/// Error becomes one line `tool: message` on standard error and its status; other exceptions status 2. Standard output
-/// is flushed and checked: a reader that went away ends the tool quietly with 0, any other failure is status 2. SIGPIPE
-/// and SIGXFSZ (a file grown to its limit) are ignored from here on, so that the write fails; also by children unless
-/// they restore them. Under mpirun, rank 0 alone speaks where it
-/// concerns the command line.
+/// Runs a tool: parses the arguments, answers --help, --version and --completion, else calls `body` and returns its
+/// status. `command` gets the common flags. `versions` lists the libraries that the tool uses: "HDF5 1.10.8". An Error
+/// is printed as one line `tool: message` on standard error and returned as its status; other exceptions give status 2.
+/// Standard output is flushed and checked: if the reader has closed the pipe, the status is 0 without a message; any
+/// other failure gives status 2. SIGPIPE and SIGXFSZ (file size limit) are ignored from here on, so that the write
+/// fails instead; children inherit this unless they restore the defaults. Under mpirun, only rank 0 prints errors of
+/// the command line.
 int run(int argc, char** argv, const Command& command, const std::function<int(const Arguments&)>& body,
         const std::vector<std::string>& versions = {});
 
 /// Prints `tool: message` on standard error as one line safe for a terminal.
 void print_error(const std::string& tool, const std::string& message);
 
-/// Prints each line of `text` on standard error behind `tool: `, safe for a terminal: what a tool says that is no
-/// error.
+/// Prints each line of `text` on standard error after `tool: `, safe for a terminal. For notes and warnings.
 void print_note(const std::string& tool, const std::string& text);
+
+/// A callback for File::open_read(), called for a named pipe to which nothing has been written yet: prints a note that
+/// the tool is waiting, unless `quiet`.
+std::function<void(const std::string& path)> waiting_note(const std::string& tool, bool quiet);
 
 /// The suite's version: "0.1.0".
 std::string version();
 
-/// The commit it was built from; empty when not built in a git working tree.
+/// The commit the suite was built from; empty if not built in a git working tree.
 std::string commit();
 
 /// One line: `fp8-step 0.1.0 (0123456789ab), HDF5 1.10.8, ...`.

@@ -1,27 +1,52 @@
-/// Requests to stop: SIGUSR1 and SIGTERM wait until the tool looks for them where it can stop cleanly.
+/// Requests to stop: USR1, TERM, INT and HUP are recorded, and the tool checks for them where it can stop cleanly.
 #pragma once
 
+#include <atomic>
 #include <csignal>
+#include <functional>
+#include <mutex>
+#include <thread>
 
 namespace fp8::cli {
 
-/// Holds USR1 and TERM back while it lives, from threads that start meanwhile too: so make one before there are any.
-/// They are not handled, for no handler may run on a thread that multiplies: kernels that oneDNN 2.6 makes for f32 use
-/// the stack pointer for other things, and what the system writes there to call a handler lands in the heap.
+/// Blocks the signals during its lifetime, also in threads that start meanwhile: create it before any thread. A thread
+/// of its own reads the signals from a descriptor (signalfd); there is no signal handler, since the f32 kernels that
+/// oneDNN 2.6 generates use the stack pointer as a general register, and the frame that the kernel pushes for a handler
+/// would overwrite the heap. Signals that are ignored at construction, as after nohup or in a background job of a
+/// shell, stay ignored.
 class StopSignals {
  public:
-  /// Throws Error when the system refuses.
-  StopSignals();
-  /// Takes the requests that have come and lets later ones through as before.
+  /// Called for each signal by the thread that reads them, one at a time.
+  struct Hooks {
+    std::function<void(int signal)> early;  ///< received before begin(); may end the process
+    std::function<void(int signal)> first;  ///< the first one after begin()
+    std::function<void()> again;            ///< INT, and not for the first time; should end the process
+  };
+
+  /// Throws Error if the system refuses.
+  explicit StopSignals(Hooks hooks);
+  /// Discards the pending requests and restores the previous signal mask.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Whether one of the signals has come. Any thread may ask.
-  bool requested() const;
+  /// Hooks::early is not called after this returns; waits for a call in progress.
+  void begin();
+  /// Whether one of the signals was received. Callable from any thread.
+  bool requested() const { return requested_; }
 
  private:
-  sigset_t both_{}, before_{};
+  void listen();
+  void heard(int signal);
+
+  Hooks hooks_;
+  sigset_t held_{}, before_{};
+  int signals_ = -1, end_ = -1;  // descriptors
+  std::mutex mutex_;             // guards the members below
+  bool begun_ = false;
+  int interrupts_ = 0;
+  std::atomic<bool> requested_ = false;
+  std::thread thread_;
 };
 
 }  // namespace fp8::cli

@@ -110,7 +110,7 @@ class Communicator {
   /// waits; it should end the job (abort_all). A rank inside OwnWork is waited for as long as its process answers. Time
   /// in which this process itself was stopped does not count. Collective. False, and nothing is watched, where the
   /// library cannot (MPI without MPI_THREAD_MULTIPLE). A group of one has nobody to miss.
-  virtual bool watch(double /*seconds*/, std::function<void(const Stall&)> /*lost*/) { return true; }
+  virtual bool watch(double /*seconds*/, const std::function<void(const Stall&)>& /*lost*/) { return true; }
   /// The step that a watchdog's messages name.
   virtual void at_step(std::int64_t) {}
   /// See OwnWork.
@@ -154,8 +154,31 @@ class Session {
   bool mpi_ = false;
 };
 
+/// Watches this rank from before MPI is initialized until its watchdog begins (Communicator::watch): a rank that does
+/// not start, or is stopped then, would make the others wait forever. When the rank is still at the same point after
+/// `seconds`, `lost` is called from a thread of its own; it should end the job (abort_all). Ranks call a tenth of a
+/// second apart, so that one of them speaks. Time in which this process itself was stopped does not count. Does nothing
+/// where launched() is false or `seconds` is 0. Throws Error where there is no thread.
+class StartWatch {
+ public:
+  /// At `point`, which a message names: "MPI_Init".
+  StartWatch(double seconds, const char* point, std::function<void(const Stall&)> lost);
+  ~StartWatch();
+  StartWatch(const StartWatch&) = delete;
+  StartWatch& operator=(const StartWatch&) = delete;
+  /// The rank has come to another point; `seconds` begin again.
+  void at(const char* point);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// Whether this process was started by mpirun or srun as one of several.
 bool launched();
+
+/// This process's number in its job, from 0, as mpirun or srun tells before MPI is initialized; 0 without them.
+int job_rank();
 
 /// This process's number among those of its job on this machine, from 0, as mpirun or srun tells; 0 without them.
 int local_rank();

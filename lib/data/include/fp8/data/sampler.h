@@ -1,5 +1,5 @@
-/// Which tokens a step trains on. Sample j of sequence length T reads tokens [jT, jT+T); its targets lie one further.
-/// What a sampler yields is a function of (kind, seed, step, position) alone: it has no state to save, and it does not
+/// The tokens that a step trains on. Sample j of sequence length T reads tokens [jT, jT+T); its targets are shifted by
+/// one. A sampler's output is a function of (kind, seed, step, position) alone: it has no state to save, and does not
 /// depend on how the step's samples are split over ranks and micro-batches. Source: numerics of this suite,
 /// fp8-step(1), --sampler.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace fp8::data {
 
-/// Target that carries no loss.
+/// Target without a loss.
 inline constexpr std::int32_t kIgnoredTarget = -100;
 
 /// Order of the samples.
@@ -25,30 +25,30 @@ enum class SamplerKind : std::uint8_t {
 /// Kind by name (sequential, shuffle); empty for an unknown one.
 std::optional<SamplerKind> parse_sampler(std::string_view name);
 
-/// A permutation of [0, n) keyed by `key`, evaluated at `index` < n: a Feistel network of 16 rounds on the even number
-/// of bits that covers n, walked until it falls below n. O(1) memory, a few rounds on average.
+/// A permutation of [0, n) keyed by `key`, evaluated at `index` < n: a Feistel network of 16 rounds on the smallest
+/// even number of bits that covers n, repeated until the result is below n. O(1) memory, a few repetitions on average.
 std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key);
 
-/// Samples of one token file. Holds a reference to it.
+/// Samples of one token file, which must outlive this.
 class Sampler {
  public:
-  /// `sequence_length` T in tokens and `global_batch` G in samples a step, both positive. Throws Error naming both
+  /// `sequence_length` T in tokens and `global_batch` G in samples per step, both positive. Throws Error with both
   /// numbers when the file has fewer than T + 1 tokens.
   Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, std::int64_t sequence_length,
           std::int64_t global_batch);
 
   /// Samples in the file, floor((tokens - 1) / T): one epoch.
   std::int64_t samples() const { return samples_; }
-  /// Tokens trained on by a step: G x T.
+  /// Tokens per step: G x T.
   std::int64_t tokens_per_step() const { return global_batch_ * sequence_length_; }
-  /// Which sample stands at `position` in [0, G) of `step` (from 0).
+  /// The sample at `position` in [0, G) of `step` (from 0).
   std::int64_t sample_index(std::int64_t step, std::int64_t position) const;
-  /// Samples at positions [first, first + count) of `step`: inputs and targets are [count, T], row by row. A target the
-  /// file's mask excludes is kIgnoredTarget.
+  /// Samples at positions [first, first + count) of `step`: inputs and targets are [count, T], row-major. A target
+  /// excluded by the file's mask is kIgnoredTarget.
   void batch(std::int64_t step, std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
              std::span<std::int32_t> targets) const;
-  /// Tokens [sample x T, sample x T + T) and the targets one further, by the sample's own number; for evaluation in
-  /// file order.
+  /// Tokens [sample x T, sample x T + T) and the targets shifted by one, by sample number; for evaluation in file
+  /// order.
   void sample(std::int64_t sample, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const;
 
  private:
@@ -60,13 +60,14 @@ class Sampler {
   std::int64_t samples_;
 };
 
-/// Part of `global_batch` positions that belongs to `rank` of `ranks`: contiguous, sizes equal.
+/// The positions of a step that belong to one rank: contiguous, the same number for every rank.
 struct RankPart {
   std::int64_t first;  ///< first position
   std::int64_t count;  ///< positions
 };
 
-/// The part of a step's samples for data-parallel rank r of R. Throws Error when R does not divide the batch.
+/// The part of a step's samples for data-parallel rank `rank` of `ranks`. Throws Error when `ranks` does not divide the
+/// batch.
 RankPart rank_part(std::int64_t global_batch, std::int64_t rank, std::int64_t ranks);
 
 }  // namespace fp8::data

@@ -1,5 +1,6 @@
-/// Makes a token file of text, JSON Lines, raw ids or llm.c files. Streams: memory does not grow with the input (one
-/// JSON record must fit). Tokenizer: bytes, that is vocabulary 256 and nothing inserted. Sources are untrusted.
+/// Writes a token file from text, JSON Lines, raw ids or llm.c files. Streams: memory does not grow with the input (one
+/// JSON record must fit). Text becomes its bytes (vocabulary 256, nothing inserted) or is encoded with a tokenizer.
+/// Sources are untrusted.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +14,40 @@
 
 namespace fp8::data {
 
-/// What an input holds.
+/// Format of an input.
 enum class Source : std::uint8_t {
-  automatic,  ///< told by content (llm.c's magic number) and file name (.jsonl, .ndjson, .u16, .u32); text otherwise,
-              ///< but .bin and .json are refused as ambiguous
-  text,       ///< bytes; a file is a document
-  jsonl,      ///< an object a line with "text"; each is a document
-  u16,        ///< little-endian uint16 ids, no header; a file is a document
-  u32,        ///< little-endian uint32 ids, no header; a file is a document
-  llmc,       ///< llm.c: 256 int32 of header, then ids; a file is a document
+  automatic,  ///< by content (llm.c's magic number) and file name (.jsonl, .ndjson, .u16, .u32); text otherwise, but
+              ///< .bin and .json are refused as ambiguous, and so is an input whose first 64 KiB are not text
+  text,       ///< text; one document per file
+  jsonl,      ///< one object with "text" per line; one document per line
+  u16,        ///< little-endian uint16 ids, no header; one document per file
+  u32,        ///< little-endian uint32 ids, no header; one document per file
+  llmc,       ///< llm.c: 256 int32 of header, then ids; one document per file
 };
 
 /// Source by its name on the command line (auto, text, jsonl, u16, u32, llmc); empty for an unknown one.
 std::optional<Source> parse_source(std::string_view name);
 
-/// What to make.
+/// Options of tokenize().
 struct TokenizeOptions {
   std::vector<std::string> inputs = {};         ///< paths; `-` is standard input, for text and jsonl
   std::string output = {};                      ///< path of the token file
-  Source from = Source::automatic;              ///< what all inputs hold
-  std::optional<std::int64_t> vocab_size = {};  ///< required for ids; text has 256, and may be given more
-  std::optional<std::int64_t> eos = {};  ///< id that ends a document: appended to each of text and jsonl, found in ids
-  bool force = false;                    ///< replace a regular file at `output`
-  bool dry_run = false;                  ///< read and check everything, write nothing
-  std::function<void(std::int64_t)> progress = {};  ///< called now and then with the tokens so far; may be empty
+  Source from = Source::automatic;              ///< format of all inputs
+  std::optional<std::int64_t> vocab_size = {};  ///< required for ids; 256 for text unless larger
+  std::optional<std::int64_t> eos = {};  ///< id that ends a document: appended for text and jsonl, recognized in ids
+  std::optional<std::string> tokenizer = {};  ///< tokenizer of the ids, see TokenInfo; without `encode_with`, text
+                                              ///< is always "bytes"
+  std::string encode_with = {};  ///< path of the tokenizer.json that text is encoded with; empty: text becomes bytes
+  bool special = true;           ///< add the tokenizer's special ids around each document
+  bool force = false;            ///< replace a regular file at `output`
+  bool dry_run = false;          ///< read and check everything, write nothing
+  std::function<void(std::int64_t)> progress = {};       ///< called periodically with the token count; may be empty
+  std::function<void(const std::string&)> waiting = {};  ///< for inputs that are pipes, see File::open_read()
 };
 
-/// Reads every input once, in order. Throws Error `input: reason`: unreadable, not what `from` says, an id beyond the
-/// vocabulary (with its position), no tokens at all; nothing is left at `output` then.
+/// Reads every input once, in order. Throws Error `input: reason`, and leaves no output, for: unreadable input, another
+/// format than `from`, an id beyond the vocabulary (with its position), text with another tokenizer than bytes, no
+/// tokens at all.
 TokenInfo tokenize(const TokenizeOptions& options);
 
 }  // namespace fp8::data

@@ -1,6 +1,6 @@
-/// Token files, fp8-tokens(5): a writer that streams and a reader that maps. One HDF5 file of contiguous datasets
-/// /tokens, /documents and optionally /mask, behind a digest in the user block. Not a tokenizer (tokenize.h) and no
-/// batches (sampler.h).
+/// Token files, fp8-tokens(5): a streaming writer and a random-access reader. One HDF5 file of contiguous datasets
+/// /tokens, /documents and optionally /mask, with digests of blocks, and a digest in the user block. Tokenizing is in
+/// tokenize.h, batches in sampler.h.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "fp8/dtype/dtype.h"
 
@@ -17,39 +18,44 @@ namespace fp8::data {
 /// Largest vocabulary: ids fit an int32.
 inline constexpr std::int64_t kMaxVocabSize = (std::int64_t{1} << 31) - 1;
 
-/// The narrowest of u8, u16, u32 that holds ids below `vocab_size`. Throws Error unless it is from 1 to kMaxVocabSize.
+/// The narrowest of u8, u16, u32 for ids below `vocab_size`. Throws Error unless vocab_size is from 1 to kMaxVocabSize.
 dtype::DType token_type(std::int64_t vocab_size);
 
-/// What a token file says of itself.
+/// Attributes of a token file.
 struct TokenInfo {
   std::int64_t tokens = 0;          ///< number of tokens, at least 1
   std::int64_t documents = 0;       ///< number of documents, at least 1
-  std::int64_t vocab_size = 0;      ///< every id is below it
-  std::optional<std::int64_t> eos;  ///< id that ends a document, if there is one
-  bool mask = false;                ///< whether /mask is there
+  std::int64_t vocab_size = 0;      ///< upper bound (exclusive) of the ids
+  std::optional<std::int64_t> eos;  ///< id that ends a document, if any
+  bool mask = false;                ///< whether the file has /mask
+  /// Tokenizer of the ids: "bytes", or the digest of a tokenizer (hf/tokenizer.h); nothing if unknown.
+  std::optional<std::string> tokenizer;
 };
 
-/// A token file under a temporary name until finish() commits it. Memory use does not grow with the tokens: they wait
-/// in nameless files beside the target, because HDF5 wants to know how many there are.
+/// Whether `id` is valid for TokenInfo::tokenizer: "bytes", or 32 hexadecimal digits.
+bool is_tokenizer_id(std::string_view id);
+
+/// A token file under a temporary name until finish() commits it. Tokens are first written to unnamed files in the
+/// target's folder, because HDF5 needs their number in advance; memory use is 16 bytes per 64 KiB of them.
 class TokenWriter {
  public:
-  /// Begins a file for `path`. Throws Error when it exists and not `force`, or cannot be made. `with_mask`: append
-  /// takes a mask.
+  /// Starts a file for `path`. Throws Error when it exists and not `force`, or cannot be created. `with_mask`: append()
+  /// takes a mask. `tokenizer`: as in TokenInfo.
   TokenWriter(const std::string& path, std::int64_t vocab_size, std::optional<std::int64_t> eos, bool with_mask,
-              bool force);
+              bool force, std::optional<std::string> tokenizer = {});
   ~TokenWriter();
   TokenWriter(TokenWriter&&) noexcept;
   TokenWriter& operator=(TokenWriter&&) noexcept;
 
-  /// Appends tokens of the current document, each below vocab_size; `mask` is as long, or empty without one. Throws
-  /// Error that names the position of an id that is too large.
+  /// Appends tokens of the current document, each below vocab_size; `mask` has the same length, or is empty without a
+  /// mask. Throws Error with the position of an id that is too large.
   void append(std::span<const std::uint32_t> tokens, std::span<const std::uint8_t> mask = {});
-  /// Ends the current document; one without tokens is not counted.
+  /// Ends the current document; a document without tokens is not counted.
   void end_document();
   /// Tokens so far.
   std::int64_t tokens() const;
-  /// Ends the last document, writes the file, verifies and commits it. Throws Error when there are no tokens. The
-  /// writer is spent.
+  /// Ends the last document, writes the file, verifies and commits it. Throws Error when there are no tokens. No call
+  /// may follow.
   TokenInfo finish();
 
  private:
@@ -57,29 +63,31 @@ class TokenWriter {
   std::unique_ptr<State> state_;
 };
 
-/// A token file, checked and open for reading. Reading is const and safe from several threads.
+/// A token file, checked and open for reading. Reading is const and thread-safe.
 class TokenFile {
  public:
-  /// Opens and checks format, shapes and that documents increase; with `verify` also the digest of the whole file and
-  /// every id. Without it ids are checked as they are read, so that opening stays quick. Throws Error `path: reason`.
+  /// Opens and checks format, shapes, the digest of the documents and that they increase; with `verify` also the digest
+  /// of the whole file and every id. Without `verify`, ids are checked when they are read, and blocks of tokens and
+  /// mask are compared with their digests when first read, so that opening is fast; a file of an older version, without
+  /// block digests, is digested completely. Throws Error `path: reason`.
   explicit TokenFile(const std::string& path, bool verify = false);
   ~TokenFile();
   TokenFile(TokenFile&&) noexcept;
   TokenFile& operator=(TokenFile&&) noexcept;
 
-  /// Path it was opened by.
+  /// Path as given.
   const std::string& path() const;
-  /// What it says of itself.
+  /// Attributes of the file.
   const TokenInfo& info() const;
-  /// The digest in the user block: the same tokens made again have the same digest.
+  /// The digest in the user block; equal tokens give an equal digest.
   const std::string& digest() const;
-  /// First token of document `i`, 0 <= i <= documents; the last is the number of tokens.
+  /// First token of document `i`, 0 <= i <= documents; for i = documents the number of tokens.
   std::int64_t document(std::int64_t i) const;
-  /// Tokens [first, first + out.size()) as int32. Throws Error past the end, and naming the position of an id that is
-  /// not below vocab_size.
+  /// Tokens [first, first + out.size()) as int32. Throws Error if the range is past the end, with the number of a
+  /// damaged block, or with the position of an id that is not below vocab_size.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
-  /// Whether tokens [first, first + out.size()) are targets that count: 0 or not; 1 where there is no mask. Throws
-  /// Error past the end.
+  /// Whether tokens [first, first + out.size()) count as targets: nonzero if so; all 1 without a mask. Throws Error if
+  /// the range is past the end, or with the number of a damaged block.
   void read_mask(std::int64_t first, std::span<std::uint8_t> out) const;
 
  private:

@@ -1,6 +1,6 @@
-/// A stack of scratch memory. A step is first run dry (nothing computed) to learn its peak by category; then that much
-/// is taken once and every step reuses it, so that no allocation happens inside a step and the plan, --dry-run and the
-/// real run agree. Not a general allocator: memory is released in the reverse order, by scopes.
+/// Stack allocator for scratch memory. A dry run of a step, which computes nothing, measures the peak by category; then
+/// an arena of that size is allocated once and reused by every step, so that no step allocates memory and --dry-run
+/// reports the size of the real run. Memory is released in reverse order, by scopes.
 #pragma once
 
 #include <cstddef>
@@ -13,29 +13,30 @@
 
 namespace fp8::device {
 
-/// Bytes by category at the moment of an arena's peak.
+/// Bytes of one category at the peak of an arena.
 struct Usage {
   std::string category;   ///< such as "activations", "gathered weights", "scratch"
-  std::size_t bytes = 0;  ///< bytes held by it at the peak
+  std::size_t bytes = 0;  ///< bytes allocated at the peak
 };
 
 /// Stack allocator over one buffer; aligned to 64 bytes.
 class Arena {
  public:
-  /// A dry arena: hands out addresses that must not be touched and records the peak.
+  /// A dry arena: returns addresses that must not be accessed and records the peak.
   Arena();
-  /// A real arena of `bytes` at `place`.
+  /// A real arena of `bytes` on `place`.
   Arena(std::size_t bytes, Place place);
 
-  /// Whether memory handed out is not real.
+  /// Whether the arena is dry.
   bool dry() const { return dry_; }
-  /// `bytes` of uninitialized memory for `category`. Throws Error naming the largest users when a real arena is full.
+  /// Allocates `bytes` of uninitialized memory for `category`, aligned to 64 bytes. Throws Error naming the largest
+  /// categories when the arena is full.
   std::byte* take(std::size_t bytes, std::string_view category);
-  /// Position to come back to.
+  /// Current position, for release().
   std::size_t mark() const { return top_; }
-  /// Releases everything taken since `mark`. A mark above the top is ignored.
+  /// Releases all blocks allocated since `mark`. A mark above the current position is ignored.
   void release(std::size_t mark);
-  /// Largest number of bytes ever held.
+  /// Largest number of bytes allocated at once.
   std::size_t peak() const { return peak_; }
   /// Categories at the peak, largest first.
   std::vector<Usage> usage_at_peak() const;
@@ -53,10 +54,10 @@ class Arena {
   std::vector<std::size_t> held_, held_at_peak_;
 };
 
-/// Releases what was taken from an arena within a C++ scope.
+/// Releases the blocks that were allocated from an arena during its lifetime.
 class Scope {
  public:
-  /// Notes the arena's position.
+  /// Stores the arena's position.
   explicit Scope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
   ~Scope() { arena_.release(mark_); }
   Scope(const Scope&) = delete;

@@ -1,5 +1,5 @@
-/// What sources that need CUDA share: streams, errors with file and call, and, for those compiled by nvcc, launches
-/// that are checked. Not for other sources.
+/// Helpers for sources that need CUDA: streams, events, errors with file and call, and, for sources compiled by nvcc,
+/// checked kernel launches.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,34 +13,34 @@
 
 namespace fp8::device {
 
-/// A stream and the device it is on.
+/// A CUDA stream and properties of its device.
 struct Stream {
   cudaStream_t handle = nullptr;  ///< never the default stream
-  int index = 0;                  ///< of the device, as cudaSetDevice counts
+  int index = 0;                  ///< device number for cudaSetDevice
   int multiprocessors = 0;        ///< of the device
   int compute_capability = 0;     ///< 90 for 9.0
-  /// What crates keep for as long as the stream lives, by a name of their own: handles and plans of libraries.
+  /// Objects of other crates with the lifetime of the stream, by name: library handles and plans.
   std::map<std::string, std::shared_ptr<void>> kept{};
 };
 
-/// Throws Error "CUDA: call: what the runtime says (file:line)" unless `result` is cudaSuccess.
+/// Throws Error "CUDA: call: error string (file:line)" unless `result` is cudaSuccess.
 void check_cuda(cudaError_t result, const char* call, const char* file, int line);
 
-/// A moment in a stream of the current device. What was never recorded is past.
+/// A CUDA event of the current device. An event that was never recorded counts as done.
 class Event {
  public:
-  /// Of the current device.
+  /// Creates an event on the current device.
   Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   ~Event();
-  /// Takes the moment: after all that the stream was given so far.
+  /// Records the event after all work submitted to the stream so far.
   void record(cudaStream_t stream) const;
-  /// Work that `stream` is given from here on comes after the moment.
+  /// Makes work submitted to `stream` from now on wait for the event.
   void make_wait(cudaStream_t stream) const;
-  /// The host waits for it.
+  /// Blocks the host until the event is done.
   void wait() const;
-  /// Whether it is past. Throws Error of work before it that failed.
+  /// Whether the event is done. Throws Error when preceding work failed.
   bool done() const;
 
  private:
@@ -51,15 +51,15 @@ class Event {
 inline cudaStream_t stream_of(const Context& ctx) { return ctx.stream->handle; }
 
 #ifdef __CUDACC__
-/// Launches kernels on a context's stream and checks every launch. What decides on grids and kernels is a template over
-/// the launcher, so that tests run the same code on the host (tests/support/cuda_shim.h).
+/// Launches kernels on a context's stream and checks every launch. Code that chooses grids and kernels is a template
+/// over the launcher, so that tests run it on the host (tests/support/cuda_shim.h).
 class CudaLauncher {
  public:
-  /// Of a context on a device, not dry.
+  /// `ctx` must be on a CUDA device and not dry.
   explicit CudaLauncher(const Context& ctx) : stream_(*ctx.stream) {}
-  /// Multiprocessors of the device, for grids that are no larger than useful.
+  /// Number of multiprocessors of the device, to limit the size of grids.
   int multiprocessors() const { return stream_.multiprocessors; }
-  /// Launches `kernel`; nothing happens where the grid is empty. `name` is for the error.
+  /// Launches `kernel` unless the grid is empty. `name` appears in the error.
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
@@ -74,5 +74,5 @@ class CudaLauncher {
 
 }  // namespace fp8::device
 
-/// Calls the CUDA runtime and throws Error when it refuses.
+/// Calls a CUDA runtime function and throws Error when it fails.
 #define FP8_CUDA(call) ::fp8::device::check_cuda((call), #call, __FILE__, __LINE__)

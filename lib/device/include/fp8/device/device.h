@@ -1,5 +1,5 @@
-/// Where memory lies and where work runs, and the context every op takes. One training code serves host and GPU: ops
-/// look at the place of their tensors, never at a global. Allocation inside a step goes through the context's Arena
+/// Devices, memory and the context that every op takes. The training code is the same for host and GPU: an op selects
+/// its implementation by the device of its tensors. Memory inside a step is allocated from the context's Arena
 /// (arena.h).
 #pragma once
 
@@ -10,20 +10,20 @@
 
 namespace fp8::device {
 
-/// Place of memory and of the code that touches it.
+/// Type of device: host memory and CPU code, or a CUDA GPU.
 enum class Place : std::uint8_t { host, cuda };
 
 class Arena;
 class Profile;
-struct Stream;  ///< a CUDA stream (cuda.h); the host has none and works in order
+struct Stream;  ///< a CUDA stream (cuda.h); the host has none
 
-/// What an op needs besides its tensors. Cheap to copy.
+/// Arguments of an op besides its tensors. Cheap to copy.
 struct Context {
-  Place place = Place::host;   ///< where the tensors of this context lie
-  Stream* stream = nullptr;    ///< order of device work; null on the host
+  Place place = Place::host;   ///< device of the tensors
+  Stream* stream = nullptr;    ///< stream for device work; null on the host
   Arena* arena = nullptr;      ///< scratch memory of the step
-  bool dry = false;            ///< only plan: allocate from the (dry) arena, compute nothing, touch no memory
-  Profile* profile = nullptr;  ///< notes what operations take (profile.h); null: nobody does
+  bool dry = false;            ///< dry run: allocate from the (dry) arena, compute nothing, access no memory
+  Profile* profile = nullptr;  ///< records the time of operations (profile.h); null: not recorded
 
   /// The same context with another arena.
   Context with(Arena& other) const {
@@ -33,32 +33,31 @@ struct Context {
   }
 };
 
-/// CUDA devices this process can use; 0 where there is none, no driver, or no CUDA in this build.
+/// Number of CUDA devices that this process can use; 0 without a device, without a driver or in a build without CUDA.
 int cuda_device_count();
 
-/// Why cuda_device_count() is 0, in one line without a full stop; empty where it is not.
+/// The reason why cuda_device_count() is 0, one line without a full stop; empty if it is not 0.
 std::string why_no_cuda();
 
-/// Which card this process's CUDA device `index` is: its UUID in hexadecimal digits, the same in every process that
-/// sees it. Empty where it is not told.
+/// UUID of this process's CUDA device `index` in hexadecimal digits, the same in every process. Empty if unknown.
 std::string cuda_identity(int index);
 
-/// Opens a place for work: nothing for the host; for CUDA makes device `index` current on this thread and owns a stream
-/// on it. One per process. Throws Error naming what is missing.
+/// A device to compute on. A CUDA device is made current on this thread and gets a stream, which the object owns; the
+/// host needs no setup. One per process.
 class Device {
  public:
   /// The host.
   Device() = default;
-  /// A place; `index` counts this process's CUDA devices from 0.
+  /// `index` counts this process's CUDA devices from 0. Throws Error when there is no such device.
   explicit Device(Place place, int index = 0);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device();
-  /// Where it works.
+  /// Type of the device.
   Place place() const { return place_; }
-  /// A context on it, without an arena.
+  /// A context on this device, without an arena.
   Context context() const { return {place_, stream_, nullptr, false}; }
-  /// A context on it with this arena.
+  /// A context on this device, with `arena`.
   Context context(Arena& arena) const { return {place_, stream_, &arena, false}; }
   /// "NVIDIA H200, compute capability 9.0, 139.8 GiB", or "CPU".
   std::string name() const;
@@ -70,28 +69,28 @@ class Device {
   Stream* stream_ = nullptr;
 };
 
-/// Copies bytes within a place or between places, in the order of the context's stream. Host memory may be touched
-/// again once it returns: what comes from a device is there, and what goes to one, or stays on it, only takes its turn.
-/// Host memory goes through pinned memory that the stream keeps; one thread copies at a time. Throws Error.
+/// Copies bytes on a device or between host and device, in stream order. Host memory may be accessed after the return:
+/// a copy to the host is complete; a copy to or within a device is only enqueued. Host memory is staged through pinned
+/// memory of the stream. Not thread-safe for one stream. Throws Error when CUDA fails.
 void copy_bytes(const Context& ctx, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
 
-/// Returns when all work given to the context's stream is done; on the host at once. Throws Error of work that failed.
+/// Blocks until all work of the context's stream is done; returns at once on the host. Throws Error when work failed.
 void synchronize(const Context& ctx);
 
-/// Owned memory, aligned to 64 bytes, zero-filled pages, on one place. Movable, not copyable.
+/// Owned memory on one device, zero-filled, aligned to 64 bytes. Movable, not copyable.
 class Buffer {
  public:
   Buffer() = default;
-  /// Takes `bytes` at `place`; throws Error naming `what` and the size when there is not enough.
+  /// Allocates `bytes` on `place`; throws Error naming `what` and the size when memory is insufficient.
   Buffer(std::size_t bytes, Place place, const char* what);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
   /// First byte, aligned to 64; null when empty.
   std::byte* data() const { return data_; }
-  /// Bytes.
+  /// Size in bytes.
   std::size_t size() const { return size_; }
-  /// Where it lies.
+  /// Device of the memory.
   Place place() const { return place_; }
 
  private:
@@ -100,7 +99,7 @@ class Buffer {
   Place place_ = Place::host;
 };
 
-/// Threads that host loops use: OMP_NUM_THREADS, or the cores this process may run on.
+/// Number of threads of host loops: OMP_NUM_THREADS, or the number of cores that this process may use.
 int host_threads();
 
 }  // namespace fp8::device

@@ -1,7 +1,7 @@
-/// What kernel bodies are made of: 16-byte packs, sums and maxima over a warp or a block in a fixed order. Kernel
-/// bodies stand in .cuh files, apart from their launches: nvcc compiles them for the device, and tests compile the same
-/// text for the host after including tests/support/cuda_shim.h, thread by thread. Shared memory is static, blocks have
-/// one dimension of whole warps, at most 1024 threads.
+/// Building blocks of kernels: 16-byte packs, reductions over a warp or a block in a fixed order. Kernel bodies are in
+/// .cuh files, separate from their launches: nvcc compiles them for the device, and tests compile the same text for the
+/// host with tests/support/cuda_shim.h, which runs every thread. Shared memory is static; blocks are one-dimensional,
+/// of whole warps and at most 1024 threads.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 #error "kernel bodies are compiled by nvcc, or for the host after tests/support/cuda_shim.h"
 #endif
 
-/// Before a loop: all its rounds side by side, so that arrays it walks stay in registers; or four of them, so that as
-/// many loads are in flight.
+/// Pragmas before a loop: FP8_UNROLL unrolls it fully, so that arrays that it indexes stay in registers;
+/// FP8_UNROLL_BY_4 unrolls it by 4, so that four loads are in flight.
 #ifdef __CUDACC__
 #define FP8_UNROLL _Pragma("unroll")
 #define FP8_UNROLL_BY_4 _Pragma("unroll 4")
@@ -40,17 +40,17 @@ __host__ __device__ inline bool packs(const T* p, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 && stride * static_cast<std::int64_t>(sizeof(T)) % 16 == 0;
 }
 
-/// Smallest number of `size` that hold `count`.
+/// ceil(count / size).
 __host__ __device__ inline constexpr std::int64_t divide_up(std::int64_t count, std::int64_t size) {
   return (count + size - 1) / size;
 }
 
-/// Blocks of a grid, one for each `each` of `count` things.
+/// Number of blocks of a grid for `count` elements, `each` per block.
 inline unsigned blocks_for(std::int64_t count, std::int64_t each) {
   return static_cast<unsigned>(divide_up(count, each));
 }
 
-/// Combines v over the lanes of a warp by halving distances; every lane gets the same bits.
+/// Reduces v over the lanes of a warp with butterfly shuffles; every lane gets the same bits.
 template <class T, class Combine>
 __device__ inline T warp_combine(T v, Combine combine) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -61,8 +61,8 @@ __device__ inline T warp_combine(T v, Combine combine) {
   return v;
 }
 
-/// Combines v over a block of Threads threads (a multiple of 32); every thread gets the same bits, the same again in
-/// the next launch. Contains barriers: all threads of the block must call it.
+/// Reduces v over a block of Threads threads (a multiple of 32) in a fixed order; every thread gets the same bits, in
+/// every launch. Contains barriers: all threads of the block must call it.
 template <int Threads, class T, class Combine>
 __device__ inline T block_combine(T v, Combine combine) {
   static_assert(Threads % kWarp == 0 && Threads <= 1024);
@@ -78,7 +78,7 @@ __device__ inline T block_combine(T v, Combine combine) {
   return all;
 }
 
-/// Adds.
+/// Sum, for warp_combine() and block_combine().
 struct Add {
   /// a + b.
   template <class T>
@@ -86,7 +86,7 @@ struct Add {
     return a + b;
   }
 };
-/// Takes the larger of two magnitudes by their bits, which order as they do, NaN above all.
+/// Maximum of the bits of two magnitudes; the bits order like the values, with NaN above all.
 struct LargestBits {
   /// The larger number.
   __device__ unsigned operator()(unsigned a, unsigned b) const { return a < b ? b : a; }

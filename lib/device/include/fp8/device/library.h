@@ -1,4 +1,4 @@
-/// Shared libraries that are loaded when first needed, so that one build runs on machines with and without them.
+/// Loads shared libraries at run time, so that one build runs on machines with and without them.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@ namespace fp8::device {
 class Library {
  public:
   /// Loads the first of `names` (file names such as "libcublasLt.so.13") that the dynamic linker finds, else the first
-  /// that lies in /usr/local/cuda/lib64. Throws Error that names the first and says what to install or set.
+  /// in /usr/local/cuda/lib64. Throws Error with the first name and the hint `cure` when none can be loaded.
   Library(const std::vector<std::string>& names, const std::string& cure);
-  /// The address of a function of the library as a pointer of type F. Throws Error naming it where it is missing.
+  /// The address of a function of the library as a pointer of type F. Throws Error when the function is missing.
   template <class F>
   F function(const char* name) const {
     return reinterpret_cast<F>(address(name));
   }
-  /// The name it was found under.
+  /// File name of the library, with the folder if it was found in /usr/local/cuda/lib64.
   const std::string& name() const { return name_; }
-  /// What the dynamic linker calls it, for code that looks up functions by itself.
+  /// Handle of dlopen, for dlsym.
   void* handle() const { return handle_; }
 
  private:

@@ -1,4 +1,4 @@
-/// Magnitudes of floats in place, of which the largest is taken as integers. A kernel: see kernel.h.
+/// Kernel that replaces floats by their magnitudes in place; see kernel.h.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace fp8::device {
 
-/// Clears the signs of n floats, by their bits.
+/// Clears the sign bits of n floats.
 template <class Bits>
 __global__ void clear_signs_kernel(Bits* values, std::int64_t n) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < n) values[i] &= 0x7FFFFFFFu;
 }
 
-/// Launches it.
+/// Launches clear_signs_kernel.
 template <class Launcher>
 void clear_signs(const Launcher& launch, float* values, std::int64_t n) {
   constexpr unsigned kThreads = 256;

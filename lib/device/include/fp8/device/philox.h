@@ -1,5 +1,5 @@
-/// Counter-based random numbers, Philox 4x32-10: a number is a function of a key and a counter, so it depends on no
-/// thread, rank or order of calls. Shared by host loops and kernels. Not for cryptography. Source: Salmon et al.,
+/// Counter-based random numbers, Philox 4x32-10: a number is a function of a key and a counter, so it is independent of
+/// threads, ranks and the order of calls. Used by host loops and kernels. Not for cryptography. Source: Salmon et al.,
 /// "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
@@ -35,8 +35,8 @@ FP8_HD_DEVICE inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std:
 /// A float in (0, 1] from 32 random bits (24 kept).
 FP8_HD_DEVICE inline float unit_interval(std::uint32_t bits) { return static_cast<float>((bits >> 8) + 1) * 0x1p-24f; }
 
-/// Two independent normal(0, 1) numbers from two words (Box-Muller, in double so that libraries agree after rounding to
-/// float).
+/// Two independent normal(0, 1) values from two words (Box-Muller, in double so that math libraries agree after
+/// rounding to float).
 inline std::array<float, 2> normal_pair(std::uint32_t a, std::uint32_t b) {
   const double r = std::sqrt(-2.0 * std::log((static_cast<double>(a) + 1.0) * 0x1p-32));
   const double t = 6.283185307179586476925 * (static_cast<double>(b) * 0x1p-32);

@@ -1,6 +1,5 @@
-/// Where the time of a step goes: operations note what they did, from when to when, and the bytes and FLOPs that it
-/// needs at least. Off unless a context carries a Profile; then a Timer costs one test of a pointer. Not a sampling
-/// profiler.
+/// Profile of a step: operations record their begin and end, and the minimum of bytes and FLOPs that they need. Off
+/// unless the context has a Profile that is on; a Timer then costs one test of a pointer. Not a sampling profiler.
 #pragma once
 
 #include <array>
@@ -13,46 +12,46 @@
 
 namespace fp8::device {
 
-/// What time is spent on, in the order of tables.
+/// Category of work, in the order of the tables.
 enum class Work : std::uint8_t {
   matmul_forward,  ///< y = x w^T
   matmul_dgrad,    ///< gradient of x
   matmul_wgrad,    ///< gradient of w
-  matmul_other,    ///< outside of linear layers
+  matmul_other,    ///< GEMMs outside linear layers
   attention,       ///< forward and backward
   cross_entropy,   ///< loss and its gradient
-  elementwise,     ///< norms, rope, SwiGLU, embedding, sums
-  cast,            ///< to FP8 and back, amaxes
+  elementwise,     ///< norms, RoPE, SwiGLU, embedding, sums
+  cast,            ///< casts to and from FP8, amax
   optimizer,       ///< AdamW, norm of the gradient
-  communication,   ///< collectives, waiting included
-  input_output,    ///< batches in, records out
+  communication,   ///< collectives, including waiting
+  input_output,    ///< reading batches, writing records
 };
 
-/// Names of Work, by its number, for people and for traces.
+/// Names of Work by its value, for tables and traces.
 inline constexpr std::array<std::string_view, 11> kWorkNames{
     "matmul forward", "matmul dgrad", "matmul wgrad", "matmul other",  "attention",        "cross-entropy",
     "element-wise",   "casts",        "optimizer",    "communication", "input and output",
 };
 
-/// One operation.
+/// One recorded operation.
 struct Span {
-  Work work = Work::elementwise;      ///< what it counts as
-  std::string_view name;              ///< of the operation; lives as long as the program
+  Work work = Work::elementwise;      ///< category
+  std::string_view name;              ///< name of the operation, with static lifetime
   std::int64_t begin = 0;             ///< nanoseconds of the steady clock
-  std::int64_t end = 0;               ///< the same, when it was done
-  double bytes = 0;                   ///< read and written by the algorithm, each operand once
+  std::int64_t end = 0;               ///< nanoseconds of the steady clock
+  double bytes = 0;                   ///< bytes read and written, each operand once
   double flops = 0;                   ///< additions and multiplications of the formula
-  std::array<std::int64_t, 3> mnk{};  ///< of a matrix multiply, C [m, n] over k; else zeros
+  std::array<std::int64_t, 3> mnk{};  ///< m, n, k of a GEMM, C [m, n] summed over k; else zeros
 };
 
-/// The operations of some steps in order. Used from the thread that runs the step.
+/// The recorded operations in order. Use it only on the thread that runs the step.
 class Profile {
  public:
-  /// Whether operations are noted; they are not until it is set.
+  /// Whether operations are recorded.
   bool on = false;
-  /// What was noted so far.
+  /// The operations recorded since the last clear().
   const std::vector<Span>& spans() const { return spans_; }
-  /// Forgets all, keeps the memory.
+  /// Removes all operations; keeps the allocated memory.
   void clear() { spans_.clear(); }
 
  private:
@@ -64,11 +63,11 @@ class Profile {
 /// Nanoseconds of the steady clock.
 std::int64_t now_ns();
 
-/// Notes one operation, from construction to destruction. An operation inside another one counts as part of that one.
-/// On a device it waits for the work before, and for its own: times are those of the work, and nothing overlaps.
+/// Records one operation from construction to destruction; a nested operation counts as part of the outer one. On a
+/// device synchronizes before and after, so that the time is that of the work and operations do not overlap.
 class Timer {
  public:
-  /// Begins; does nothing when `ctx` is dry or has no profile that is on.
+  /// Starts the record; does nothing when `ctx` is dry or has no profile that is on.
   Timer(const Context& ctx, Work work, std::string_view name, double bytes, double flops = 0,
         const std::array<std::int64_t, 3>& mnk = {})
       : ctx_(ctx), profile_(ctx.dry || ctx.profile == nullptr || !ctx.profile->on ? nullptr : ctx.profile) {

@@ -1,11 +1,11 @@
-/// Which CUDA runtime a build has.
+/// Version of the CUDA runtime in this build.
 #pragma once
 
 #include <string>
 
 namespace fp8::device {
 
-/// "CUDA 13.1" of the runtime in this build, whether or not there is a GPU; empty in a build without CUDA.
+/// "CUDA 13.1", with or without a GPU; empty in a build without CUDA.
 std::string runtime_version();
 
 }  // namespace fp8::device

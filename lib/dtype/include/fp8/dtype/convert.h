@@ -1,6 +1,6 @@
 /// Loops over arrays of elements on the host: plain conversions between storage formats, vectorized, single-threaded
 /// (callers split work). `in` and `out` must not overlap. Throws Error when sizes differ. Scaling, amaxes and recipes
-/// are not here but in quant.
+/// are in quant.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace fp8::dtype {
 void convert(std::span<const float> in, std::span<Bf16> out);
 /// out[i] = in[i], exact; sizes must be equal.
 void convert(std::span<const Bf16> in, std::span<float> out);
-/// E4M3 or E5M2 codes to the BF16 values they stand for, exact. Throws Error for another format.
+/// E4M3 or E5M2 codes to the BF16 values they represent, exact. Throws Error for another format.
 void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<Bf16> out);
-/// E4M3 or E5M2 codes to the float values they stand for, exact. Throws Error for another format.
+/// E4M3 or E5M2 codes to the float values they represent, exact. Throws Error for another format.
 void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<float> out);
 /// out.size() elements of format `type` (f32, bf16, f16, f64, e4m3, e5m2, e8m0) at `in`, any alignment, to floats; f64
 /// is rounded. Throws Error for an integer format.

@@ -1,5 +1,5 @@
-/// The number formats that tensors and files hold: their names and sizes. Arithmetic on single elements is in
-/// element.h, loops over arrays in convert.h.
+/// The number formats of tensors and files: names and sizes. Arithmetic on single elements is in element.h, loops over
+/// arrays in convert.h.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace fp8::dtype {
 
-/// Format of one element. The numeric values are internal; files carry the names.
+/// Format of one element. The numeric values are internal; files contain the names.
 enum class DType : std::uint8_t { f32, bf16, f16, f64, e4m3, e5m2, e8m0, u8, u16, u32, u64, i32, i64 };
 
 /// Bytes of one element.
@@ -22,7 +22,7 @@ std::string_view name_of(DType t);
 /// Inverse of name_of; empty for an unknown name.
 std::optional<DType> parse_dtype(std::string_view name);
 
-/// Largest finite value of an FP8 format: 448 (E4M3FN), 57344 (E5M2). Only for those two.
+/// Largest finite value of an FP8 format: 448 (E4M3FN), 57344 (E5M2). Throws Error for another format.
 float max_of(DType t);
 
 }  // namespace fp8::dtype

@@ -1,5 +1,5 @@
 /// One element at a time: encode, decode, round. Shared by host loops and device kernels, so these functions are
-/// inline, branch-light and carry FP8_HD. Not for loops over arrays: see convert.h. Source: OCP 8-bit Floating Point
+/// inline, nearly branch-free and marked FP8_HD. Loops over arrays are in convert.h. Source: OCP 8-bit Floating Point
 /// Specification (OFP8) 1.0; OCP MX 1.0 (E8M0).
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace fp8::dtype {
 
-/// A bfloat16 as stored: the upper half of a float. A distinct type, so that a uint16 token is never taken for one.
+/// A bfloat16 as stored: the upper half of a float. A distinct type, so that it cannot be confused with a uint16 token.
 struct Bf16 {
   std::uint16_t bits;  ///< sign, 8 exponent bits, 7 fraction bits
 };
 
 /// The float with the same value.
 FP8_HD inline float to_float(Bf16 v) { return std::bit_cast<float>(static_cast<std::uint32_t>(v.bits) << 16); }
-/// Identity, so that templates over float and Bf16 read alike.
+/// Identity, for templates over float and Bf16.
 FP8_HD inline float to_float(float v) { return v; }
 
 /// Rounds to nearest even; NaN stays NaN (quiet); overflow gives infinity, as IEEE.
@@ -32,8 +32,8 @@ FP8_HD inline Bf16 to_bf16(float v) {
   return Bf16{static_cast<std::uint16_t>(nan ? ((u >> 16) | 0x40u) : rounded)};
 }
 
-/// Rounds stochastically to BF16: adds the 16 random low bits of `random` below the kept fraction and truncates. Values
-/// already on the grid, infinities and NaN are unchanged.
+/// Rounds stochastically to BF16: adds the 16 low bits of `random` below the kept fraction and truncates. BF16 values,
+/// infinities and NaN are unchanged.
 FP8_HD inline Bf16 to_bf16_stochastic(float v, std::uint32_t random) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(v);
   const bool finite = (u & 0x7F800000u) != 0x7F800000u;
@@ -52,15 +52,16 @@ FP8_HD inline Bf16 from_float<Bf16>(float v) {
   return to_bf16(v);
 }
 
-/// E4M3FN code of v: clamped to +-448, rounded to nearest even; NaN gives 0x7F with v's sign; the sign of zero is kept.
+/// E4M3FN code of v: saturates at +-448, rounded to nearest even; NaN gives 0x7F with v's sign; the sign of zero is
+/// kept.
 FP8_HD inline std::uint8_t to_e4m3(float v);
-/// E5M2 code of v: clamped to +-57344 (infinity saturates), rounded to nearest even; NaN gives 0x7F with v's sign.
+/// E5M2 code of v: saturates at +-57344 (also infinity), rounded to nearest even; NaN gives 0x7F with v's sign.
 FP8_HD inline std::uint8_t to_e5m2(float v);
 /// Value of an E4M3FN code; 0x7F and 0xFF are NaN.
 FP8_HD inline float from_e4m3(std::uint8_t code);
 /// Value of an E5M2 code; infinities and NaN as IEEE.
 FP8_HD inline float from_e5m2(std::uint8_t code);
-/// v rounded to the E4M3FN grid as to_e4m3 does, as a float: from_e4m3(to_e4m3(v)) without the detour over the code.
+/// v rounded to the E4M3FN grid as to_e4m3 does, as a float: equals from_e4m3(to_e4m3(v)).
 FP8_HD inline float round_to_e4m3(float v);
 /// v rounded to the E5M2 grid as to_e5m2 does, as a float.
 FP8_HD inline float round_to_e5m2(float v);

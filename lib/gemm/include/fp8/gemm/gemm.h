@@ -1,7 +1,8 @@
 /// Matrix multiply C = A B for every layer, and the count of what ran. On the host through oneDNN: bf16 with f32
 /// accumulation, f32 for f32 operands; FP8 operands are bf16 values on the FP8 grid (see quant), products exact,
-/// inverse scales applied in f32 before the result is rounded: that is the emulation. On a device through cuBLASLt,
-/// FP8 codes as bytes; f32 operands are multiplied in f32, never in TF32. Not for element-wise work; not a BLAS.
+/// inverse scales applied in f32 before the result is rounded: that is the emulation. It sums in f32, or with the bits
+/// of a tensor core. On a device through cuBLASLt, FP8 codes as bytes; f32 operands are multiplied in f32, never in
+/// TF32. Not for element-wise work; not a BLAS.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "fp8/tensor/tensor.h"
 
@@ -44,12 +46,25 @@ struct Operand {
   Blocks blocks = Blocks::none;  ///< what the inverse scales belong to
 };
 
+/// How products of FP8 codes are summed on the host; those of other operands are always summed in f32.
+/// Source: F. A. Khattak, M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv:2512.07004: proven against
+/// recorded products of E4M3 x E4M3 and E5M2 x E4M3, K not split.
+enum class Accumulation : std::uint8_t {
+  f32,     ///< in f32, in oneDNN's order
+  hopper,  ///< bit for bit as an H100: chains of blocks of 32 products, each truncated to 14 significant bits
+  ada,     ///< bit for bit as an RTX 4060: the same with blocks of 16 products
+};
+
+/// "f32", "hopper", "ada".
+std::string_view name_of(Accumulation accumulation);
+
 /// How to run one GEMM.
 struct Options {
   Role role = Role::other;         ///< for the counts
   bool accumulate = false;         ///< C += A B, C in f32
-  bool fast_accumulation = false;  ///< tensor cores may keep fewer bits while summing; no effect on the host
+  bool fast_accumulation = false;  ///< tensor cores may keep fewer bits while summing; no effect on f32 sums
   View bias{};                     ///< empty, or one per column of C, f32 or bf16, added in f32 before rounding
+  Accumulation accumulation = Accumulation::f32;  ///< of FP8 codes stored as bf16; on a device only f32
 };
 
 /// GEMMs executed and their FLOPs (2 M N K).
@@ -65,6 +80,8 @@ struct Counts {
   Count linear(Kind kind) const;
   /// Share of the linear layers' FLOPs that ran in FP8; 0 when none ran.
   double fp8_share() const;
+  /// Share of all matmul FLOPs, those of Role::other included, that ran in FP8; 0 when none ran.
+  double fp8_share_total() const;
   /// Difference, for the counts of one step.
   Counts operator-(const Counts& earlier) const;
 };
@@ -93,10 +110,15 @@ class Engine {
   /// With ctx.dry nothing is computed or counted. The arena is not used. Inverse scales multiply the f32 sum one after
   /// the other, A's first, then come C and bias. Deterministic for a given number of threads. Throws Error on a
   /// mismatch of shapes or formats.
-  /// On a device A and B may both be FP8 codes too, e5m2 on one side at most: then rows of C begin at multiples of 16
-  /// bytes and are as long, fast accumulation is that of the tensor cores, and what this chip or library does not offer
-  /// is an Error that names it, in a dry run already when ctx has a stream. Deterministic for one chip and library.
+  /// Sums of a tensor core are multiplied by the product of the two inverse scales, rounded to f32; they do not depend
+  /// on the number of threads. A sum is NaN or infinite where that of its products in IEEE arithmetic is. On a device A
+  /// and B may both be FP8 codes too, e5m2 on one side at most: then rows of C begin at multiples of 16 bytes and are
+  /// as long, fast accumulation is that of the tensor cores, and what this chip or library does not offer is an Error
+  /// that names it, in a dry run already when ctx has a stream. Deterministic for one chip and library.
   void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options);
+
+  /// Adds `flops` of matrix products that ran elsewhere, as in attention, to counts() of Role::other; gemms stay.
+  void count_other(Kind kind, double flops);
 
   /// What ran since the engine was made.
   const Counts& counts() const;
@@ -112,6 +134,15 @@ class Engine {
 
 /// "oneDNN 2.6.3" of the library in use on the host.
 std::string library_version();
+
+/// What decides which defects of oneDNN a process on the host meets.
+struct HostLibrary {
+  std::array<int, 3> version{};  ///< major, minor, patch
+  bool stops_at_avx2 = false;    ///< on x86 without AVX-512 in the CPU, or with FP8_CPU_ISA or oneDNN's own limit on it
+};
+
+/// The library in use on the host. Throws Error as cpu_isa() does.
+HostLibrary host_library();
 
 /// "cuBLASLt 13.1.0" of the library that devices use. Throws Error where it cannot be loaded.
 std::string device_library_version();

@@ -1,11 +1,11 @@
-/// Reads an HDF5 file that nobody vouches for. Opening walks the file once and accepts only what is on an allow-list:
-/// groups and datasets reached by one hard link each, contiguous layout, no filter, no external storage, little-endian
-/// numbers of known types, fixed-length text attributes, bounded names, ranks, depths and counts, and storage that lies
-/// inside the file. Soft and external links, virtual and chunked datasets, and variable-length text (whose decoding in
-/// HDF5 trusts lengths in the file) are refused. After that bytes are read at checked offsets by plain reads, which
-/// makes a Reader safe to share between threads and free of type conversion. A file behind a user block is read without
-/// HDF5, which forged metadata can crash; plain files, which no program of the suite takes, go through it. Not here:
-/// digests of whole files, see user_block.h.
+/// Reads an untrusted HDF5 file. Opening scans the file once and accepts only what is on an allow-list: groups and
+/// datasets reached by one hard link each, contiguous layout, no filter, no external storage, little-endian numbers of
+/// known types, fixed-length text attributes, bounded names, ranks, depths and counts, and storage that lies inside the
+/// file. Soft and external links, virtual and chunked datasets, and variable-length text (for which HDF5 trusts lengths
+/// in the file) are refused; in plain files, attributes of such text are ignored. After that, bytes are read at checked
+/// offsets by plain reads, which makes a Reader thread-safe and free of type conversion. A file with a user block is
+/// read without HDF5, which forged metadata can crash; plain files are read through HDF5. Digests of whole files are in
+/// user_block.h.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@
 
 namespace fp8::h5 {
 
-/// An open file. Moves, does not copy. All errors are Error with `path: /dataset: reason`.
+/// An open file. Movable, not copyable. All errors are Error with `path: /dataset: reason`.
 class Reader {
  public:
-  /// Opens and checks `path`. With a magic word the file must begin with that user block, be of the length the block
-  /// says, and use only HDF5's checksummed metadata (superblock 2 or 3); its bytes are not digested here. Without one
-  /// any layout of HDF5 metadata is read (plain files of h5py).
+  /// Opens and checks `path`. With a magic word, the file must begin with that user block, have the length stated in
+  /// the block, and use only HDF5's checksummed metadata (superblock 2 or 3); the digest is not checked here. Without a
+  /// magic word, any layout of HDF5 metadata is read (plain files of h5py).
   explicit Reader(const std::string& path, std::string_view magic = {});
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;
@@ -30,7 +30,7 @@ class Reader {
   const std::string& path() const;
   /// Size of the file in bytes.
   std::uint64_t file_bytes() const;
-  /// The digest that the user block states (of all bytes after it), 32 hex digits; empty without a magic word.
+  /// The digest stated in the user block (of all bytes after the block), 32 hex digits; empty without a magic word.
   const std::string& stated_digest() const;
   /// All datasets, sorted by name.
   const std::vector<Entry>& list() const;
@@ -47,8 +47,11 @@ class Reader {
   void read(std::string_view name, std::span<std::byte> out) const;
   /// Rows [begin, end) of dimension 0 as stored, into `out`, whose size must be (end - begin) x Entry::row_bytes().
   void read_rows(std::string_view name, std::int64_t begin, std::int64_t end, std::span<std::byte> out) const;
-  /// All bytes of a uint8 vector as text; throws when it is of another type, longer than `limit`, or not of the digest
-  /// in its attribute `digest`.
+  /// Reads a dataset and compares it with its attribute `digest`; throws `damaged` if they differ. Does nothing if the
+  /// attribute is missing.
+  void verify(std::string_view name) const;
+  /// All bytes of a uint8 vector as text; throws when the dataset has another type, is longer than `limit`, or does not
+  /// match its attribute `digest`.
   std::string read_text(std::string_view name, std::uint64_t limit = std::uint64_t{1} << 30) const;
   /// All elements of a dataset whose element size is sizeof(T), in order; throws when longer than `limit` bytes.
   template <class T>

@@ -1,6 +1,5 @@
-/// What an HDF5 file of ours may hold: datasets with a dtype, a shape and attributes, and the bounds that reader and
-/// writer share. Not a wrapper of HDF5's object model: no handle, no type of that library appears in any header of this
-/// crate.
+/// Contents of the suite's HDF5 files: datasets with a dtype, a shape and attributes, and the limits shared by reader
+/// and writer. No handle and no type of the HDF5 library appears in a header of this crate.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,7 @@ using AttributeValue = std::variant<std::string, std::int64_t, double, std::vect
 /// Attributes of one object by name, sorted.
 using Attributes = std::map<std::string, AttributeValue, std::less<>>;
 
-/// Size of the user block at the head of a file that carries a whole-file digest.
+/// Size of the user block at the start of a file with a whole-file digest.
 inline constexpr std::size_t kUserBlockBytes = 512;
 /// First word of a checkpoint's user block.
 inline constexpr std::string_view kCheckpointMagic = "fp8-checkpoint";
@@ -44,25 +43,32 @@ inline constexpr std::size_t kMaxAttributeBytes = 4096;
 /// excepted.
 inline constexpr std::size_t kMaxNameBytes = 255;
 
+/// Which values a dataset may hold, in addition to the digest check.
+enum class Values : std::uint8_t {
+  any,              ///< all
+  finite,           ///< no infinity, no NaN
+  finite_unsigned,  ///< finite and without a sign: >= 0
+};
+
 /// One dataset of a file.
 struct Entry {
   std::string name;                 ///< full path without the leading slash, such as `weights/model.norm.weight`
-  DType dtype = DType::u8;          ///< of attribute `dtype` where there is one, else of the storage
+  DType dtype = DType::u8;          ///< from attribute `dtype` if present, else from the storage type
   std::vector<std::int64_t> shape;  ///< extents, outermost first; empty for a scalar
   std::uint64_t bytes = 0;          ///< product of shape times the element's size
-  std::uint64_t offset = 0;         ///< where its bytes begin in the file (the user block counted); 0 when bytes is 0
-  Attributes attributes;            ///< all of its attributes, `dtype` and `digest` included
+  std::uint64_t offset = 0;         ///< offset of its first byte in the file (user block included); 0 when bytes is 0
+  Attributes attributes;            ///< all attributes, `dtype` and `digest` included
 
-  /// Rows, that is extent of the first dimension; 1 for a scalar.
+  /// Extent of the first dimension; 1 for a scalar.
   std::int64_t rows() const { return shape.empty() ? 1 : shape.front(); }
-  /// Bytes of one row; 0 where there are no rows.
+  /// Bytes of one row; 0 if there are no rows.
   std::uint64_t row_bytes() const { return rows() == 0 ? 0 : bytes / static_cast<std::uint64_t>(rows()); }
 };
 
-/// The text attribute `name`; empty where there is none, or one that is not text.
+/// The text attribute `name`; empty if it is missing or not text.
 std::string text_or_empty(const Attributes& attributes, std::string_view name);
 
-/// "HDF5 1.10.8" of the library in use.
+/// Version of the library in use: "HDF5 1.10.8".
 std::string library_version();
 
 }  // namespace fp8::h5

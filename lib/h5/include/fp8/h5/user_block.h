@@ -1,7 +1,7 @@
 /// The 512 bytes before the HDF5 part of a file: `<magic> 1 <length> <digest>\n` and zeros. Length is the size of the
-/// whole file in bytes, digest the XXH3-128 of all bytes after the block, 32 hex digits. It sees what dataset digests
-/// do not: metadata, slack, truncated and appended bytes. Any change of the block itself is seen because its form is
-/// fixed to the last byte.
+/// whole file in bytes, digest the XXH3-128 of all bytes after the block, 32 hex digits. It detects damage that dataset
+/// digests do not cover: metadata, slack, truncated and appended bytes. Any change of the block itself is detected
+/// because every byte of its form is fixed.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace fp8::h5 {
 
-/// What a user block states.
+/// Contents of a user block.
 struct UserBlock {
   std::uint64_t file_bytes = 0;  ///< size of the whole file
   std::string digest;            ///< XXH3-128 of the bytes after the block, 32 hex digits
@@ -19,14 +19,18 @@ struct UserBlock {
 
 /// The block's 512 bytes for these values.
 std::string format_user_block(std::string_view magic, const UserBlock& block);
-/// Reads the block of `path` and checks it against the file's size, which costs nothing. Throws Error `path: reason`
-/// when the file has no such block, is of an unknown version, or is shorter or longer than stated.
+/// Reads the block of `path` and compares the stated size with the file's size; the digest is not checked. Throws Error
+/// `path: reason` when the file has no such block, has an unknown version, or is shorter or longer than stated.
 UserBlock read_user_block(const std::string& path, std::string_view magic);
-/// Says where the bytes of a dataset are wanted: Entry::bytes of host memory, or none.
+/// Returns the buffer for the bytes of a dataset: Entry::bytes of host memory, or empty for none.
 using Destination = std::function<std::span<std::byte>(const Entry&)>;
-/// Reads every byte of `path` once: the whole-file digest and each dataset's. Throws Error naming the dataset that is
-/// damaged where one can be named. Returns what the block states. Bytes that `destination` (which may be empty) gives a
-/// place are left there, so that loading does not read twice; when this throws they are not to be believed.
-UserBlock verify_file(const std::string& path, std::string_view magic, const Destination& destination = {});
+/// Returns the values that a dataset of this name may hold.
+using ValueRule = std::function<Values(std::string_view name)>;
+/// Reads every byte of `path` once and checks the whole-file digest and each dataset's. Throws Error that names the
+/// damaged dataset, where possible, or the dataset with a value that `rule` forbids (an empty `rule` allows all).
+/// Returns the contents of the block. Bytes for which `destination` (may be empty) returns a buffer are copied to it,
+/// so that loading needs no second read; if this throws, the buffers are invalid.
+UserBlock verify_file(const std::string& path, std::string_view magic, const Destination& destination = {},
+                      const ValueRule& rule = {});
 
 }  // namespace fp8::h5

@@ -1,6 +1,6 @@
 /// A Hugging Face model folder: its configuration and the tensors of all its safetensors shards as one list. Read-only
-/// and untrusted: an index may name only bare files of the folder and must agree with them. Which tensors a model needs
-/// is the model's business.
+/// and untrusted: an index may list only bare file names of the folder and must match the shards. The required tensors
+/// of a model are checked in model.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,21 @@
 
 namespace fp8::hf {
 
-/// An open folder. Reading is const and safe from several threads.
+/// An open folder. Reading is const and thread-safe.
 class Folder {
  public:
-  /// Opens config.json and model.safetensors, or the shards model.safetensors.index.json names. Throws Error `path:
+  /// Opens config.json and model.safetensors, or the shards listed in model.safetensors.index.json. Throws Error `path:
   /// reason`.
   explicit Folder(const std::string& path);
 
-  /// Whether `path` is a directory that holds a config.json.
+  /// Whether `path` is a directory that contains a config.json.
   static bool looks_like(const std::string& path);
 
-  /// Path it was opened by.
+  /// Path as given.
   const std::string& path() const { return path_; }
   /// The model's configuration.
   const Config& config() const { return config_; }
-  /// Bytes of tokenizer.json, if the folder has one (at most 256 MiB).
+  /// Bytes of tokenizer.json, if the folder contains one (at most 256 MiB).
   std::optional<std::string> tokenizer() const;
 
   /// A tensor and the shard that holds it.
@@ -43,8 +43,8 @@ class Folder {
   /// The tensor called `name`, or null.
   const Entry* find(std::string_view name) const;
 
-  /// Bytes of rows [first, first + count) of the first dimension (of the whole of a scalar: first 0, count 1) as
-  /// stored; out.size() must be exactly theirs.
+  /// Bytes of rows [first, first + count) of the first dimension as stored (a scalar has one row); out.size() must be
+  /// their exact size.
   void read_rows(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
   /// The same rows as floats, exact. Throws Error `file: tensor ...` for formats other than F32, BF16, F16.
   void read_rows_f32(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<float> out) const;

@@ -1,5 +1,5 @@
-/// safetensors files, read as untrusted and written streaming. A reader holds the header only: data is read on demand
-/// with pread, never mapped, so that a file cut short while in use is an error and not a signal. Knows nothing of
+/// Reader of untrusted safetensors files and streaming writer. A reader keeps only the header in memory: data is read
+/// on demand with pread, never mapped, so that a file truncated during use is an error and not a signal. Independent of
 /// models. Source: the safetensors format description (huggingface/safetensors, README).
 #pragma once
 
@@ -21,7 +21,7 @@ namespace fp8::hf {
 struct TensorInfo {
   std::string name;                    ///< full name
   std::string dtype;                   ///< as in the file: F32, BF16, F8_E4M3, I64, ...
-  std::optional<dtype::DType> format;  ///< the same, where this suite has such a format
+  std::optional<dtype::DType> format;  ///< the suite's format, if supported
   std::size_t element_size = 0;        ///< bytes of one element
   std::vector<std::int64_t> shape;     ///< extents; empty for a scalar
   std::uint64_t begin = 0;             ///< first byte, from the start of the data
@@ -34,16 +34,16 @@ struct TensorInfo {
 /// Name of a format in a safetensors header (F32, BF16, ...).
 std::string_view safetensors_dtype(dtype::DType type);
 
-/// An open file whose header has passed every check. Movable; reading is const and safe from several threads.
+/// An open file with a checked header. Movable; reading is const and thread-safe.
 class SafetensorsFile {
  public:
-  /// Opens and checks. Throws Error `path: rule` for a file that breaks the format.
+  /// Opens and checks a file. Throws Error `path: rule` for a file that violates the format.
   explicit SafetensorsFile(const std::string& path);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
-  /// Path it was opened by.
+  /// Path as given.
   const std::string& path() const;
   /// Entries in the order of their data.
   const std::vector<TensorInfo>& tensors() const;
@@ -51,7 +51,7 @@ class SafetensorsFile {
   const TensorInfo* find(std::string_view name) const;
   /// `__metadata__`.
   const std::map<std::string, std::string>& metadata() const;
-  /// Reads out.size() bytes of a tensor's data from byte `offset` of it. Throws Error when they reach past the tensor
+  /// Reads out.size() bytes of a tensor's data from its byte `offset` on. Throws Error if the range exceeds the tensor
   /// or cannot be read.
   void read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const;
 
@@ -60,15 +60,15 @@ class SafetensorsFile {
   std::unique_ptr<State> state_;
 };
 
-/// A tensor to be written.
+/// A tensor to write.
 struct TensorSpec {
   std::string name;                 ///< full name, unique
   dtype::DType dtype;               ///< element format
   std::vector<std::int64_t> shape;  ///< extents
 };
 
-/// Writes one file: header first, then data in file order, which is by descending element size, then by name. A plain
-/// file at the path given: committing it under its final name is the caller's business.
+/// Writes one file: header first, then data in file order, which is by descending element size, then by name. The file
+/// is written directly at the given path; the caller commits it under its final name.
 class SafetensorsWriter {
  public:
   /// Creates `path` (which must not exist) and writes the header. Throws Error for a duplicate name or when writing
@@ -78,11 +78,11 @@ class SafetensorsWriter {
   SafetensorsWriter(SafetensorsWriter&&) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept;
 
-  /// The tensors in the order in which their bytes must come.
+  /// The tensors in the order in which their bytes must be written.
   const std::vector<TensorSpec>& order() const;
   /// Appends data bytes; tensors follow one another without gaps.
   void write(std::span<const std::byte> bytes);
-  /// Flushes to the disk and closes. Throws Error when fewer or more bytes were written than the header says.
+  /// Syncs the file and closes it. Throws Error when fewer bytes were written than the header states.
   void finish();
 
  private:

@@ -1,5 +1,6 @@
-/// Flat objects that look alike, such as the step records of a log, read without building values: several times faster
-/// than parse(), with the same answers. Not a parser: what does not look as expected is left to parse().
+/// Fast reader of flat objects with identical keys, such as the step records of a log: it builds no values and is
+/// several times faster than parse(), with the same results. It rejects every line that does not match the expected
+/// shape; such lines go to parse().
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace fp8::json {
 
-/// A member's value as it stands in the text.
+/// A member's value as written in the text.
 struct Scalar {
   Type type = Type::null;    ///< never array or object where Shape::read() made it
   std::string_view text{};   ///< of a string; it points into the text that was read
@@ -22,20 +23,20 @@ struct Scalar {
   std::int64_t integer = 0;  ///< of an integer
 };
 
-/// The keys of a flat object, in their order.
+/// The keys of a flat object, in order.
 class Shape {
  public:
-  /// The shape of `object`; nothing when it holds arrays or objects, nothing at all, or keys with characters that JSON
-  /// would escape or that are not ASCII. `wanted` says of which keys the numbers are asked for.
+  /// The shape of `object`; nothing when the object is empty or contains arrays, objects, or keys with characters that
+  /// JSON escapes or that are not ASCII. Numbers are read only for keys for which `wanted` returns true.
   static std::optional<Shape> of(const Object& object, const std::function<bool(const std::string&)>& wanted);
 
   /// Number of keys.
   std::size_t size() const { return members_.size(); }
 
-  /// Reads an object with exactly these keys in this order into `values` (as many as there are keys). True only where
-  /// parse() accepts `line` and finds the same values, bit for bit; numbers that are not wanted stay 0. False says
-  /// nothing about the line, but that parse() should look at it: for other keys, values that are not flat, text with
-  /// escapes or beyond ASCII, integers of 19 digits, numbers beyond double, and all that is no JSON.
+  /// Reads an object with exactly these keys in this order into `values` (one per key). True only if parse() accepts
+  /// `line` and returns the same values, bit for bit; unwanted numbers stay 0. False means only that parse() must read
+  /// the line: other keys, values that are not flat, text with escapes or beyond ASCII, integers of 19 digits, numbers
+  /// beyond double, and invalid JSON.
   bool read(std::string_view line, std::span<Scalar> values) const;
 
  private:

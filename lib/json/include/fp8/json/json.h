@@ -15,34 +15,34 @@ namespace fp8::json {
 
 /// Bounds on untrusted text.
 struct Limits {
-  int max_depth = 64;                             ///< arrays and objects inside one another
+  int max_depth = 64;                             ///< nesting of arrays and objects
   std::size_t max_bytes = std::size_t{1} << 30U;  ///< length of the text
 };
 
-/// Parses exactly one value. Refuses empty text, duplicate keys, invalid UTF-8, numbers beyond double, trailing bytes
-/// and what is over `limits`, with Error `name: line L column C: reason` (columns are bytes).
+/// Parses exactly one value. Throws Error `name: line L column C: reason` (columns are bytes) for empty text, duplicate
+/// keys, invalid UTF-8, numbers beyond double, trailing bytes and text beyond `limits`.
 Value parse(std::string_view text, const std::string& name, const Limits& limits = {});
 
 /// Parses a whole file; errors name `path`.
 Value parse_file(const std::string& path, const Limits& limits = {});
 
-/// One line when `indent` < 0, else members on lines of their own, indented by `indent` spaces a level. Floats are the
-/// shortest that read back to the same bits and always look like floats (1.0); what is not finite becomes null. Text
-/// stays UTF-8; bytes that are not become U+FFFD. Deterministic.
+/// One line when `indent` < 0, else one member per line, indented by `indent` spaces per level. Floats are printed as
+/// the shortest decimal that reads back to the same bits, always in float form (1.0); non-finite values become null.
+/// Invalid UTF-8 becomes U+FFFD. Deterministic.
 std::string dump(const Value& value, int indent = -1);
 
-/// JSON Lines, a value at a time. Empty lines are skipped; a line may have 64 MiB.
+/// Reader of JSON Lines. Empty lines are skipped; a line may be up to 64 MiB long.
 class LineReader {
  public:
   /// Reads the file at `path`.
-  explicit LineReader(const std::string& path);
-  /// Reads an open descriptor, which stays the caller's (0 for standard input); `name` is for messages.
+  explicit LineReader(const std::string& path, const File::Waiting& waiting = {});
+  /// Reads an open descriptor, which the caller closes (0 for standard input); `name` is for messages.
   LineReader(int fd, std::string name);
 
-  /// The next value, or nothing at the end. After the end it may be called again for what was appended since. Throws
-  /// Error `name: line L column C: reason`.
+  /// The next value, or nothing at the end. After the end, a further call reads what was appended since. Throws Error
+  /// `name: line L column C: reason`.
   std::optional<Value> next();
-  /// Number of the line that next() returned last, from 1; 0 before the first.
+  /// Number of the line that next() returned last, counted from 1; 0 before the first.
   std::uint64_t line() const { return line_; }
 
  private:
@@ -54,7 +54,7 @@ class LineReader {
   std::string name_;
   std::string buffer_;
   std::size_t begin_ = 0;    // first byte of the buffer that is not consumed
-  std::size_t scanned_ = 0;  // bytes before here hold no newline
+  std::size_t scanned_ = 0;  // no newline before this byte
   bool whole_ = true;        // whether the line last returned ended in a newline
   std::uint64_t line_ = 0;
 };

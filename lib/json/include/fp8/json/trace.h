@@ -1,5 +1,4 @@
-/// Timelines that chrome://tracing and Perfetto open: the Trace Event Format.
-/// Source: "Trace Event Format", Google, 2016.
+/// Timelines in the Trace Event Format, for chrome://tracing and Perfetto. Source: "Trace Event Format", Google, 2016.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +10,35 @@
 
 namespace fp8::json {
 
-/// What an event is.
+/// Kind of an event.
 enum class TraceKind : std::uint8_t {
-  bar,      ///< something that takes time
-  mark,     ///< a moment; it has no duration
-  count,    ///< values that are drawn as a curve: its arguments
-  process,  ///< says what its process is called: the name; at no time
-  thread,   ///< says what its thread is called: the name; at no time
+  bar,      ///< an interval with a duration
+  mark,     ///< an instant without a duration
+  count,    ///< values drawn as a curve: the arguments
+  process,  ///< sets the name of the process; has no time
+  thread,   ///< sets the name of the thread; has no time
 };
 
 /// One event of a timeline.
 struct TraceEvent {
   std::string_view name;            ///< shown on the bar
-  std::string_view category;        ///< to filter by
+  std::string_view category;        ///< category for filtering
   std::int64_t process = 0;         ///< a group of lines: a rank, or a run
-  std::int64_t thread = 0;          ///< a line in it
+  std::int64_t thread = 0;          ///< a line in the group
   double begin_us = 0;              ///< microseconds from any origin, the same for all events
   double duration_us = 0;           ///< microseconds
-  Object arguments{};               ///< shown when the bar is chosen
-  TraceKind kind = TraceKind::bar;  ///< what it is
+  Object arguments{};               ///< shown when the bar is selected
+  TraceKind kind = TraceKind::bar;  ///< kind of the event
 };
 
 /// The event as one line without a newline.
 std::string trace_line(const TraceEvent& event);
 
-/// A whole file of such lines, in their order.
+/// A complete file of such lines, in order.
 std::string trace_file(const std::vector<std::string>& lines);
 
-/// What comes before the first line of a file, between two, and after the last, for files that are written bit by bit.
+/// Text before the first line of a file, between two lines, and after the last, for files that are written
+/// incrementally.
 inline constexpr std::string_view kTraceBegin = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n",
                                   kTraceBetween = ",\n", kTraceEnd = "\n]}\n";
 

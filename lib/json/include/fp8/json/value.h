@@ -1,5 +1,4 @@
-/// A JSON value in memory. Objects keep the order in which members were set; integers and floats are kept apart.
-/// Not a serializer of C++ types: callers name each member.
+/// A JSON value in memory. Objects keep the order in which members were set; integers and floats are distinct.
 #pragma once
 
 #include <concepts>
@@ -17,7 +16,7 @@ namespace fp8::json {
 class Value;
 struct Member;
 
-/// What a Value holds.
+/// Type of a Value.
 enum class Type : std::uint8_t { null, boolean, integer, real, string, array, object };
 
 /// "null", "boolean", "integer", "number", "string", "array", "object".
@@ -26,12 +25,12 @@ std::string_view type_name(Type type);
 /// An array of values.
 using Array = std::vector<Value>;
 
-/// Members in the order in which they were first set; no two have the same key. Lookup takes logarithmic time.
-/// The getters with `what` throw Error `what: "key" ...` when the member is missing or of another type, `what` being
-/// the file or thing that the object came from.
+/// Members in the order in which they were first set, with unique keys. Lookup takes logarithmic time. The getters with
+/// `what` throw Error `what: "key" ...` when the member is missing or of another type; `what` is the file or thing that
+/// the object came from.
 class Object {
  public:
-  /// No members.
+  /// An object without members.
   Object();
   ~Object();
   Object(const Object&);
@@ -39,7 +38,7 @@ class Object {
   Object& operator=(const Object&);
   Object& operator=(Object&&) noexcept;
 
-  /// Takes members in their order. Throws Error `duplicate key "..."` when two have the same key.
+  /// Adopts members in order. Throws Error `duplicate key "..."` when two have the same key.
   static Object from_members(std::vector<Member> members);
 
   /// The value under `key`, or nullptr. Valid until the object changes.
@@ -52,31 +51,31 @@ class Object {
   const Value& at(std::string_view key) const;
   /// Sets `key` to `value`, in place when it exists, else as the last member.
   Value& set(std::string_view key, Value value);
-  /// The value under `key`, made null as the last member when there was none.
+  /// The value under `key`; a missing member is appended as null.
   Value& operator[](std::string_view key);
-  /// Removes `key`; returns whether it was there.
+  /// Removes `key`; returns whether it existed.
   bool erase(std::string_view key);
 
   /// Number of members.
   std::size_t size() const;
-  /// Whether there are none.
+  /// Whether the object has no members.
   bool empty() const { return size() == 0; }
   /// Members in order: `for (const auto& [key, value] : object)`.
   const Member* begin() const;
-  /// Behind the last member.
+  /// One past the last member.
   const Member* end() const;
 
-  /// Integer member that must be there.
+  /// Required integer member.
   std::int64_t get_int(std::string_view key, const std::string& what) const;
-  /// Number member (integer or float) that must be there.
+  /// Required number member (integer or float).
   double get_double(std::string_view key, const std::string& what) const;
-  /// Boolean member that must be there.
+  /// Required boolean member.
   bool get_bool(std::string_view key, const std::string& what) const;
-  /// String member that must be there. Valid until the object changes.
+  /// Required string member. Valid until the object changes.
   const std::string& get_string(std::string_view key, const std::string& what) const;
-  /// Array member that must be there. Valid until the object changes.
+  /// Required array member. Valid until the object changes.
   const Array& get_array(std::string_view key, const std::string& what) const;
-  /// Object member that must be there. Valid until the object changes.
+  /// Required object member. Valid until the object changes.
   const Object& get_object(std::string_view key, const std::string& what) const;
 
   /// Integer member, or `fallback` when it is missing or null; another type is an error.
@@ -101,7 +100,7 @@ class Object {
 /// One JSON value. A value type: copies are deep.
 class Value {
  public:
-  // NOLINTBEGIN(google-explicit-constructor): a value is written where a Value is wanted
+  // NOLINTBEGIN(google-explicit-constructor): literals convert to Value implicitly
   /// null
   Value() = default;
   /// null
@@ -112,11 +111,11 @@ class Value {
   /// integer of any width
   template <std::integral T>
   requires(!std::same_as<T, bool>) Value(T value) : data_(integer(value)) {}
-  /// float, widened; a float reads back to the same bits
+  /// float, upcast to double; reads back to the same bits
   Value(float value) : data_(static_cast<double>(value)) {}
   /// float
   Value(double value) : data_(value) {}
-  /// string, which must be UTF-8 (dump() replaces what is not)
+  /// string, which must be UTF-8 (dump() replaces invalid bytes)
   Value(std::string value) : data_(std::move(value)) {}
   /// string, which must be UTF-8
   Value(std::string_view value) : data_(std::string(value)) {}
@@ -128,7 +127,7 @@ class Value {
   Value(Object value) : data_(std::move(value)) {}
   // NOLINTEND(google-explicit-constructor)
 
-  /// What it holds.
+  /// Type of the value.
   Type type() const;
   /// Whether it is null.
   bool is_null() const { return type() == Type::null; }
@@ -188,7 +187,7 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-/// An object from members written in place: `object({{"type", "eval"}, {"loss", 2.5}})`. A later duplicate wins.
+/// An object from a list of members: `object({{"type", "eval"}, {"loss", 2.5}})`. Of duplicates the last one wins.
 Value object(std::initializer_list<Member> members);
 
 }  // namespace fp8::json

@@ -1,5 +1,4 @@
-/// How often a run was started without getting further, kept in the run's folder so that a restart of the machine does
-/// not forget it. Not in a checkpoint: nothing there depends on attempts.
+/// Counts the attempts of a run without progress, in a file of the run's folder so that the count survives a reboot.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +9,30 @@
 
 namespace fp8::launch {
 
-/// The file RUN/attempts.json. Every change is on the disk before the call returns, and appears whole or not at all.
+/// The file RUN/attempts.json. Every change is atomic and on the disk before the call returns.
 class Attempts {
  public:
-  /// Reads the file; none is no attempts. `job` is what is run: counts of another job are forgotten. Throws Error
-  /// `path: reason` for a damaged file.
+  /// Reads the file; a missing file means no attempts. `job` identifies the command and the plan: the count of another
+  /// job is ignored. Throws Error `path: reason` for a damaged file.
   Attempts(const std::string& run, json::Value job);
 
-  /// The newest valid checkpoint is of `step` (0 for none). When that is above all steps seen before, there are no
-  /// attempts without progress. Returns whether it was. Writes nothing.
+  /// Records that the newest valid checkpoint is of `step` (0 for none). Resets the count and returns true when `step`
+  /// is above all steps observed before. Does not write the file.
   bool observe(std::int64_t step);
-  /// Attempts since the last progress.
+  /// Number of attempts since the last progress.
   std::int64_t count() const { return count_; }
-  /// Counts one more, before it is started.
+  /// Adds one attempt; call before the command is started.
   void begin();
-  /// The one begun last does not count: it did what it was asked, or its failure is final.
+  /// Subtracts the last attempt: it stopped on request, or its failure is final.
   void forgive();
-  /// How the one begun last ended ("status 1") and the last lines that it said.
+  /// Records how the last attempt ended ("status 1") and its stderr tail.
   void failed(const std::string& how, const std::vector<std::string>& said);
   /// Removes the file.
   void clear();
 
-  /// How the last failed one ended; empty when unknown.
+  /// How the last failed attempt ended; empty when unknown.
   const std::string& how() const { return how_; }
-  /// What the last failed one said last.
+  /// Stderr tail of the last failed attempt.
   const std::vector<std::string>& said() const { return said_; }
   /// Path of the file.
   const std::string& path() const { return path_; }

@@ -1,6 +1,5 @@
-/// Runs a command and waits for it: its output passes through, requests to stop reach it as SIGUSR1, and nothing that
-/// it started outlives a crash. No shell. Linux: signalfd, and orphans that come to the process which started the
-/// command.
+/// Runs a command without a shell and waits for it: forwards its output, sends it SIGUSR1 on a request to stop, and
+/// after a crash waits for the processes that it started. Needs Linux (signalfd, PR_SET_CHILD_SUBREAPER).
 #pragma once
 
 #include <signal.h>
@@ -15,25 +14,25 @@
 
 namespace fp8::launch {
 
-/// Holds back INT, TERM, USR1 and HUP while it lives, to be asked for; INT and HUP only where they were not ignored
-/// before. Holds back CHLD as well, and makes this process the parent of orphans. One at a time, in the main thread,
-/// before others start.
+/// Blocks INT, TERM, USR1, HUP and CHLD during its lifetime and reads them from a signalfd; INT and HUP only when they
+/// were not ignored before. Makes this process the parent of orphaned descendants. Create one at a time, on the main
+/// thread, before other threads start.
 class Requests {
  public:
-  /// Throws Error when the system refuses.
+  /// Throws Error when a system call fails.
   Requests();
-  /// Restores what was there before; requests that came late are forgotten.
+  /// Restores the previous signal state; discards pending requests.
   ~Requests();
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
 
-  /// Readable when a signal has come.
+  /// Descriptor that is readable when a signal is pending.
   int fd() const { return fd_; }
-  /// Takes the signals that have come.
+  /// Reads the pending signals.
   void take();
-  /// The signal that asked to stop first, 0 for none so far. Call take() first.
+  /// The first signal that requested a stop, 0 for none. Call take() first.
   int stop() const { return stop_; }
-  /// How often SIGINT came, from a person at a keyboard.
+  /// Number of SIGINT received.
   int interrupts() const { return interrupts_; }
 
  private:
@@ -45,41 +44,38 @@ class Requests {
   struct sigaction child_before_ {};
 };
 
-/// "TERM" for SIGTERM, the number where it has no name.
-std::string signal_name(int signal);
-
 /// How a command ended.
 struct Ended {
-  int status = 0;                 ///< exit status; 0 when ended by a signal
+  int status = 0;                 ///< exit status; 0 when a signal ended it
   int signal = 0;                 ///< signal that ended it, 0 for none
-  bool asked = false;             ///< whether it was asked to stop
-  std::vector<std::string> said;  ///< last lines of its standard error, 20 at most
-  std::exception_ptr lost;        ///< what `out` or `stopping` threw: the command was asked to stop because of it
+  bool asked = false;             ///< whether SIGUSR1 was sent to stop it
+  std::vector<std::string> said;  ///< stderr tail, at most 20 lines
+  std::exception_ptr lost;        ///< exception of `out` or `stopping`, after which the command was stopped
 
   /// "status 1", "signal KILL".
   std::string how() const;
-  /// Whether it ended by itself with that status.
+  /// Whether it exited with that status.
   bool with(int wanted) const { return signal == 0 && status == wanted; }
 };
 
-/// What goes out while a command runs. All may be empty.
+/// Callbacks while a command runs. All may be empty.
 struct Streams {
-  /// Whole lines of its standard output. A last line without newline gets one when the status is 0, and is left out
-  /// otherwise: its writer was cut off.
+  /// Whole lines of its standard output. A last line without a newline gets one when the status is 0, and is dropped
+  /// otherwise, since it may be incomplete.
   std::function<void(std::string_view)> out;
-  /// Its standard error as it comes.
+  /// Its standard error, unbuffered.
   std::function<void(std::string_view)> err;
-  /// The signal that is being passed on to it as SIGUSR1.
+  /// Signal that requested the stop; the command receives SIGUSR1.
   std::function<void(int signal)> stopping;
-  /// How many processes the command left behind, which are now waited for.
+  /// Number of processes that the command left running; run_command() waits for them.
   std::function<void(std::size_t)> waiting;
 };
 
-/// Runs `words`, the first being the program, looked for in PATH, in a process group of its own, with standard input
-/// empty, SIGPIPE and SIGXFSZ as usual. File descriptors that are not close-on-exec are inherited. The first request to
-/// stop sends SIGUSR1 to the command; the second SIGINT sends SIGTERM to its group, the third SIGKILL. When it ends
-/// with another status than 0, 2, 3, 4 and 75, what it left behind is waited for, and killed after `patience`. Throws
-/// Error `program: reason` when it cannot be started.
+/// Runs the program words[0], searched in PATH, with the arguments `words`, in a new process group, with empty standard
+/// input and the default action for SIGPIPE and SIGXFSZ. The command inherits descriptors without close-on-exec. The
+/// first request to stop sends SIGUSR1 to the command; the second SIGINT sends SIGTERM to its process group, the third
+/// SIGKILL. After a status other than 0, 2, 3, 4 and 75, waits for the processes that the command left running and
+/// kills them after `patience`. Throws Error `program: reason` when the command cannot be started.
 Ended run_command(const std::vector<std::string>& words, Requests& requests, const Streams& streams,
                   std::chrono::milliseconds patience);
 

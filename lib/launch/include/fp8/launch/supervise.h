@@ -1,5 +1,5 @@
-/// Runs a command to the end of its run: from the newest valid checkpoint, phase after phase of a plan, again after a
-/// crash. What fp8-resume(1) does.
+/// Runs a training command to the end of its run: starts from the newest valid checkpoint, runs the phases of a plan in
+/// order, restarts the command after a crash. The library part of fp8-resume(1).
 #pragma once
 
 #include <chrono>
@@ -15,36 +15,37 @@
 
 namespace fp8::launch {
 
-/// What to run.
+/// Command, plan and run folder.
 struct Job {
   std::string run;                              ///< folder of the run
-  std::optional<Plan> plan;                     ///< phases; none for a single command
+  std::optional<Plan> plan;                     ///< phases; nullopt to run the command without phases
   std::int64_t attempts = 3;                    ///< attempts without a newer checkpoint before giving up, from 1
   std::vector<std::string> command;             ///< not empty
-  bool dry_run = false;                         ///< say what would be launched first, write nothing
-  std::chrono::milliseconds patience{300'000};  ///< for processes that a crashed command left behind
+  bool dry_run = false;                         ///< report the first launch, start and write nothing
+  std::chrono::milliseconds patience{300'000};  ///< time limit for processes that a crashed command left running
 };
 
-/// Where decisions and the command's output go. None may be empty.
+/// Callbacks for decisions and for the output of the command. None may be empty.
 struct Hooks {
-  std::function<void(const json::Value&)> record;  ///< one for each decision
-  std::function<void(const std::string&)> note;    ///< the same for people, a line without newline
+  std::function<void(const json::Value&)> record;  ///< one JSON record per decision
+  std::function<void(const std::string&)> note;    ///< the decision as a line of text without newline
   std::function<void(std::string_view)> out;       ///< the command's standard output, whole lines
   std::function<void(std::string_view)> err;       ///< the command's standard error
 };
 
-/// Runs the job. Returns done; again when a stop was asked and a checkpoint is there; the status 2, 3 or 4 of the
-/// command. Throws Error when it gives up, when every checkpoint is damaged, when another one is at work in the folder,
-/// and what `out` or `record` throw, once the command has stopped.
+/// Runs the job. Returns done; again after a requested stop with a checkpoint; or the command's status 2, 3 or 4.
+/// Throws Error after job.attempts attempts without progress, when every checkpoint is damaged, and when another
+/// supervisor or its command uses the folder. Rethrows exceptions of `out` and `record` after the command has stopped.
 Exit supervise(const Job& job, const Hooks& hooks);
 
-/// A checkpoint and the step in its /train.
+/// A checkpoint and the step in its /train document.
 struct Found {
   std::string path;       ///< of the checkpoint
   std::int64_t step = 0;  ///< updates completed
 };
 
-/// The newest valid checkpoint of `run`. Each damaged one that is passed over is told to `record` and `note`.
+/// The newest valid checkpoint of `run`; nullopt without one. Calls `record` (with a `reason`) and `note` for each
+/// damaged checkpoint that is skipped.
 std::optional<Found> find_newest(const std::string& run, const std::function<void(const json::Value&)>& record,
                                  const std::function<void(const std::string&)>& note);
 

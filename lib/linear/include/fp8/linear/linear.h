@@ -26,8 +26,9 @@ struct Part {
 
 /// How FP8 parts are computed.
 struct Precision {
-  const quant::Recipe* recipe = nullptr;  ///< null: nothing is FP8
-  quant::Options options;                 ///< scales and counts
+  const quant::Recipe* recipe = nullptr;                      ///< null: nothing is FP8
+  quant::Options options;                                     ///< scales and counts
+  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< how FP8 products are summed on the host
 };
 
 /// One part, or neighbouring parts that are not FP8 as one, ready for GEMMs.

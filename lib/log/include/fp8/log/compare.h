@@ -1,4 +1,4 @@
-/// One run laid over another at the same number of tokens seen.
+/// Compares two runs at the same number of tokens seen.
 #pragma once
 
 #include <cstddef>
@@ -21,29 +21,30 @@ struct Comparison {
   std::size_t window = 0;          ///< matched points in the last part, see last_part()
   std::optional<double> loss_a{};  ///< mean of A over the window
   std::optional<double> loss_b{};  ///< mean of B over the window
-  std::optional<double> gap{};     ///< loss_b - loss_a; missing when under half the window is finite in both
-  std::optional<double> gap_standard_error{};  ///< of `gap`; missing for fewer than two points
+  std::optional<double> gap{};     ///< loss_b - loss_a; nullopt when under half the window is finite in both runs
+  std::optional<double> gap_standard_error{};  ///< of `gap`; nullopt for fewer than two points
   std::optional<double> final_gap{};           ///< B - A at the last matched point
   std::optional<double> speedup{};             ///< median tokens/s of B over that of A
   std::optional<double> memory_ratio{};        ///< peak memory of B over that of A
 };
 
-/// Compares two runs that were read with summary_metrics(). The points are those of the run with fewer of them where
-/// the two overlap (B's when equal); the other's loss at the same number of tokens is that of its record there, or
-/// linear between its two neighbours. The gap is the mean of B - A over the last part of the points, and its standard
-/// error allows for differences of neighbouring steps being alike.
+/// Compares two runs that were read with summary_metrics(). The points are the steps, within the range of tokens that
+/// both runs cover, of the run with fewer steps there (of B when equal). The loss of the other run at such a point is
+/// the loss of its record with that number of tokens, or interpolated linearly between the two neighbouring records.
+/// The gap is the mean of B - A over the last part of the points; its standard error accounts for the correlation
+/// between neighbouring steps.
 /// Source: Newey and West 1987 (Bartlett weights, lag 4 (n/100)^(2/9)).
-/// Throws Error when a run has no steps, does not count tokens, or they have none in common.
+/// Throws Error when a run has no steps or no token counts, or when the ranges of tokens do not overlap.
 Comparison compare(const Run& a, const Run& b);
 
-/// Whether the gap is at most `nats` either way. A gap that is missing meets no gate.
+/// Whether |gap| <= `nats`; false when the gap is missing.
 bool meets(const Comparison& comparison, double nats);
 
 /// Whether the gap is more than twice its standard error; false when either is missing.
 bool beyond_noise(const Comparison& comparison);
 
-/// One object, {"type": "compare", "a": summary, "b": summary, "gap": ..., "gate": ..., "met": ...}; null for what is
-/// missing, and for "gate" and "met" without a gate.
+/// One object, {"type": "compare", "a": summary, "b": summary, "gap": ..., "gate": ..., "met": ...}. Missing values
+/// are null, and so are "gate" and "met" without a gate.
 json::Value record(const Comparison& comparison, std::optional<double> gate);
 
 }  // namespace fp8::log

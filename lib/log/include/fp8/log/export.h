@@ -1,5 +1,5 @@
-/// Logs in the formats of others: CSV, TensorBoard's event files, Prometheus' text, Chrome's traces. All are derived;
-/// the log is the truth. Every function is pure and deterministic. Runs were read with Wanted::all.
+/// Exports logs as CSV, TensorBoard event files, Prometheus text and Chrome traces. Every function is pure and
+/// deterministic. The runs must have been read with Wanted::all.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,29 @@
 
 namespace fp8::log {
 
-/// Takes a piece of the output; pieces come in order.
+/// Receives the output in pieces, in order.
 using Sink = std::function<void(std::string_view)>;
 
-/// A heading, then a line a step: run, step, tokens, precision, recipe and every metric of any run. Numbers read back
-/// to the same bits; what is missing is empty. Lines end in a newline; text is quoted where it needs it (RFC 4180).
+/// Writes a heading, then one line per step: run, step, tokens, precision, recipe and every metric of any run. Numbers
+/// round-trip to the same bits; missing values are empty fields. Lines end in a newline; text is quoted where RFC 4180
+/// requires it. In names a backslash is doubled, then terminal_safe() escapes control characters, so that a name stays
+/// on one line and can be recovered from the field.
 void write_csv(std::span<const Run> runs, const Sink& sink);
 
-/// An event file with a scalar for each metric of each step, under the metric's name, and "eval/loss" for evaluations.
-/// The wall time of an event is the sum of step_s so far, from 0. Values are rounded to f32, as the format has it.
+/// Writes an event file with one scalar per metric and step, tagged with the metric's name, and "eval/loss" for
+/// evaluations. The wall time of an event is the sum of step_s so far, from 0. Values are rounded to f32, the type of
+/// the format.
 /// Source: TensorFlow's record framing (u64 length, masked CRC-32C of it, data, masked CRC-32C) and event.proto.
 void write_tensorboard(const Run& run, const Sink& sink);
 
-/// Metrics of the last step of each run as gauges fp8_<metric>{run="..."}, with fp8_step, fp8_tokens and
-/// fp8_finished. For the text-file collector of node_exporter.
+/// Returns the metrics of the last step of each run as gauges fp8_<metric>{run="..."}, with fp8_step, fp8_tokens and
+/// fp8_finished, for the text-file collector of node_exporter. Names are escaped by terminal_safe().
 std::string prometheus(std::span<const Run> runs);
 
-/// A timeline for chrome://tracing and Perfetto: a process a run; in it bars for steps, the waiting for data in them,
-/// saves, evaluations and precisions, marks where the run was started again, and curves of loss, gradient norm and
-/// tokens/s. Time is the sum of what the log says steps, evaluations and waiting for saves took, from 0; a save in the
-/// background lies beside the steps. An evaluation whose time the log does not say is a mark.
-/// Throws Error when a run with steps does not say how long they took.
+/// Writes a timeline for chrome://tracing and Perfetto, one process per run: bars for steps, waits for data, saves,
+/// evaluations and precisions; marks for restarts; curves of loss, gradient norm and tokens/s. Time starts at 0 and is
+/// the sum of the logged durations of steps, evaluations and waits for saves; an asynchronous save overlaps the steps.
+/// An evaluation without a logged duration becomes a mark. Throws Error when a run with steps has no step durations.
 void write_trace(std::span<const Run> runs, const Sink& sink);
 
 /// CRC-32C (Castagnoli) of `bytes`. Source: RFC 3720.

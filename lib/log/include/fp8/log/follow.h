@@ -1,4 +1,4 @@
-/// A log that is being written: what it says so far, and how long the run will take.
+/// Reads a log while it is being written, and estimates the remaining time of the run.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@ namespace fp8::log {
 
 class Collector;
 
-/// Reads a log as it grows. A line without a newline is not there yet. A log that is not there yet is no error, and one
-/// that was replaced, or cut off, is read from its beginning.
+/// Reads a log as it grows. A last line without a newline is left for the next read. A log that does not exist yet is
+/// no error; a log that was replaced or truncated is read again from its beginning.
 class Follower {
  public:
-  /// `path` as for read_run(); nothing is read.
+  /// `path` as for read_run(). Reads nothing yet.
   Follower(std::string path, const Wanted& wanted);
   ~Follower();
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  /// Reads what was written since; returns whether that was anything. Waits for standard input up to `milliseconds`
-  /// when nothing is there. Throws Error as read_run(), but for a damaged last line, which a resumed run may follow.
+  /// Reads what was appended since the last call; returns whether anything was. Waits up to `milliseconds` for standard
+  /// input. Throws Error as read_run(), except for a damaged last line, which a resumed run may follow.
   bool poll(int milliseconds);
-  /// The run so far; nothing while there is no log.
+  /// The run so far; nullptr while the log does not exist.
   const Run* run() const;
-  /// Whether nothing can follow: standard input has ended.
+  /// Whether standard input has ended, so that nothing can follow.
   bool ended() const { return ended_; }
 
  private:
@@ -40,30 +40,30 @@ class Follower {
   Wanted wanted_;
   File file_;
   std::string file_name_;
-  std::string known_;  // last bytes that were read, to know the file again
+  std::string known_;  // last bytes that were read, to detect a replaced file
   std::uint64_t offset_ = 0;
-  std::string rest_;  // behind the last newline
+  std::string rest_;  // bytes after the last newline
   std::unique_ptr<Collector> collector_;
   bool ended_ = false;
 };
 
-/// Where a run stands. What the log does not say is missing.
+/// Progress of a run. Values that the log lacks are nullopt.
 struct Progress {
   std::int64_t steps = 0;                    ///< number of the last step
-  std::optional<std::int64_t> planned{};     ///< of the whole run
-  std::optional<std::int64_t> tokens{};      ///< seen
+  std::optional<std::int64_t> planned{};     ///< steps of the whole run
+  std::optional<std::int64_t> tokens{};      ///< tokens seen
   std::optional<double> loss{};              ///< of the last step, when finite
   std::optional<double> eval_loss{};         ///< of the last evaluation, when finite
-  std::optional<double> step_s{};            ///< median of the last steps, seconds
-  std::optional<double> tokens_per_s{};      ///< median of the last steps
-  std::optional<double> seconds_left{};      ///< for the steps that remain, at that pace, without saves and evaluations
-  std::optional<std::int64_t> checkpoint{};  ///< step of the last one
+  std::optional<double> step_s{};            ///< median of the last kRecentSteps steps, seconds
+  std::optional<double> tokens_per_s{};      ///< median of the last kRecentSteps steps
+  std::optional<double> seconds_left{};      ///< remaining steps times step_s; without saves and evaluations
+  std::optional<std::int64_t> checkpoint{};  ///< step of the last checkpoint
 };
 
-/// Steps that the medians of Progress look back on.
+/// Number of steps over which Progress takes its medians.
 inline constexpr std::size_t kRecentSteps = 50;
 
-/// Where a run that was read with summary_metrics() stands.
+/// Progress of a run that was read with summary_metrics().
 Progress progress(const Run& run);
 
 }  // namespace fp8::log

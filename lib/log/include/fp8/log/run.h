@@ -1,9 +1,10 @@
-/// The log of one run, read from JSON Lines: what its steps measured, by column. The format is fp8-log(5).
-/// Not a writer of logs, and no statistics: see summary.h and compare.h.
+/// Reads the log of one run (JSON Lines, fp8-log(5)) into one column per metric. Statistics are in summary.h and
+/// compare.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,89 +17,90 @@
 
 namespace fp8::log {
 
-/// Values of one numeric field of the step records, one a step; NaN where a step lacks it or has null.
+/// Values of one numeric field of the step records, one per step; NaN where a step lacks the field or has null.
 struct Column {
   std::string name;       ///< the field, such as "loss"
-  Series<double> values;  ///< as many as there are steps
+  Series<double> values;  ///< one per step
 };
 
-/// Steps that ran under one setting, from one step up to the next phase.
+/// Consecutive steps with the same precision, recipe and emulation.
 struct Phase {
   std::size_t first = 0;              ///< index (not number) of its first step
-  std::string precision{};            ///< "fp32", "bf16", "fp8"; empty when the log does not say
-  std::string recipe{};               ///< FP8 recipe; empty outside FP8
-  std::optional<bool> emulated = {};  ///< whether FP8 was emulated; nothing when the log does not say
+  std::string precision{};            ///< "fp32", "bf16", "fp8"; empty when the log lacks it
+  std::string recipe{};               ///< FP8 recipe; empty for other precisions
+  std::optional<bool> emulated = {};  ///< whether FP8 was emulated; nullopt when the log lacks it
 };
 
 /// An evaluation during the run.
 struct Evaluation {
   double loss = 0;     ///< nats per token; NaN when not finite
-  double seconds = 0;  ///< that it took; NaN when the log does not say
+  double seconds = 0;  ///< duration; NaN when the log lacks it
 };
 
-/// A checkpoint that was saved.
+/// A saved checkpoint.
 struct Save {
-  double seconds = 0;  ///< from its beginning to its commit; NaN when the log does not say
-  double waited = 0;   ///< of these, the seconds for which the run stood still; NaN when the log does not say
+  double seconds = 0;  ///< from the start of the save to its commit; NaN when the log lacks it
+  double waited = 0;   ///< part of `seconds` in which no step ran; NaN when the log lacks it
 };
 
-/// A run as its log tells it, after every resumption has replaced what it repeated.
+/// The log of a run. Steps that a resumed run repeated hold the values of the last repetition.
 struct Run {
-  /// An empty one, whose series are kept in `room`.
+  /// An empty run whose series are stored in `room`.
   explicit Run(const std::shared_ptr<Room>& room) : steps(room), tokens(room) {}
 
   std::string path{};                  ///< as given: folder, file or "-"
-  std::string name{};                  ///< short name for people: run_name(path), or one of run_names()
+  std::string name{};                  ///< display name: run_name(path), or one of run_names()
   Series<std::int64_t> steps;          ///< numbers of the steps, increasing
-  Series<std::int64_t> tokens;         ///< tokens seen after each step; -1 where the log does not say
-  std::vector<Column> columns{};       ///< the fields asked for that were found, in the order they came
-  std::vector<std::string> metrics{};  ///< all numeric fields of step records, in the order they came
+  Series<std::int64_t> tokens;         ///< tokens seen after each step; -1 where the log lacks them
+  std::vector<Column> columns{};       ///< the requested fields that were found, in order of appearance
+  std::vector<std::string> metrics{};  ///< all numeric fields of step records, in order of appearance
   std::vector<Phase> phases{};         ///< increasing by `first`; the first begins at 0 if there are steps
-  std::multimap<std::int64_t, Evaluation> evaluations{};  ///< by the number of the step before
+  std::multimap<std::int64_t, Evaluation> evaluations{};  ///< by the number of the preceding step
   std::multimap<std::int64_t, Save> checkpoints{};        ///< by the number of the step
-  std::vector<std::int64_t> restarts{};         ///< number of the first step each time it went on after a stop
-  std::optional<std::int64_t> planned_steps{};  ///< length of the whole run, when its first record says so
+  std::vector<std::int64_t> restarts{};                   ///< number of the first step after each restart
+  std::optional<std::int64_t> planned_steps{};  ///< steps of the whole run, from the last run record that has them
   std::int64_t warnings = 0;                    ///< number of warning records
   bool finished = false;                        ///< whether an end record follows the last step
-  std::string reason{};                         ///< what the end record gives as reason; empty without one
+  std::string reason{};                         ///< reason in the end record; empty without one
 
-  /// Values of a field, one a step; nullptr when no step has it or it was not asked for.
+  /// Values of a field, one per step; nullptr when no step has the field or it was not requested.
   const Series<double>* find(std::string_view metric) const;
 };
 
-/// The metrics of any of these runs, in the order in which they come up.
+/// The metrics of all runs without repetitions, in order of appearance.
 std::vector<std::string> metrics_of(std::span<const Run> runs);
 
-/// What read_run() keeps.
+/// Options of read_run().
 struct Wanted {
-  bool all = false;                             ///< every numeric field; else only `metrics`
+  bool all = false;                             ///< keep every numeric field; else only `metrics`
   std::vector<std::string> metrics{};           ///< names of fields
-  std::size_t memory = std::size_t{32} << 20U;  ///< bytes of the series to keep in memory; the rest is in a file
+  std::size_t memory = std::size_t{32} << 20U;  ///< bytes of series to keep in memory; the rest goes to a file
+  std::function<void(const std::string& path)> waiting{};  ///< called before a named pipe blocks; see File::open_read()
 
   /// Whether a field is kept.
   bool has(std::string_view metric) const;
 };
 
-/// Reads the log of a run: a folder that holds log.jsonl, a file, or "-" for standard input. Booleans count as 0 and 1.
-/// A step that is not above the last one replaces all from there (the run was resumed). A last line that its writer
-/// did not finish is ignored, and so is one in front of a `run` record. Records of unknown type, unknown fields and
-/// missing ones are no errors. Long logs are read in pieces on all processors; the result does not depend on how many.
-/// Memory: `wanted.memory`, some MiB a processor, and about 50 bytes for each evaluation, save and phase.
-/// Throws Error `path: reason` when it cannot be read or holds no record of a run, and `path: line L ...: reason` for
-/// what is not JSON or not a record.
+/// Reads the log of a run: a folder that contains log.jsonl, a file, or "-" for standard input. Booleans count as 0 and
+/// 1. A step record whose number is not above the last one replaces all records from that step on (the run was
+/// resumed). An incomplete line at the end or before a `run` record is ignored. Records of unknown type, unknown fields
+/// and missing fields are no errors. Long logs are parsed in pieces on all processors; the result does not depend on
+/// their number. Memory: `wanted.memory`, some MiB per processor, and about 50 bytes per evaluation, save and phase.
+/// Throws Error `path: reason` when the log cannot be read or contains no record of a run, and `path: line L ...:
+/// reason` for a line that is not JSON or not a record.
 Run read_run(const std::string& path, const Wanted& wanted);
 
-/// As read_run(), of a log in memory; `path` names it in the run and in errors.
+/// Parses a log in memory like read_run(); `path` is its name in the run and in errors.
 Run parse_run(std::string_view text, const std::string& path, const Wanted& wanted);
 
-/// The file behind the path of a run: its log.jsonl for a folder. Throws Error when a folder has none.
+/// The log file of a run: log.jsonl in a folder, else `path`. Throws Error when a folder has none.
 std::string log_file(const std::string& path);
 
-/// The short name of a path: its last part, without ".jsonl"; of ".../run/log.jsonl" the folder's.
+/// The last component of a path without ".jsonl"; for ".../run/log.jsonl" the name of the folder.
 std::string run_name(const std::string& path);
 
-/// Names for runs that are looked at together, no two the same: run_name(), but the path where that is another run's
-/// too, as of "a/run" and "b/run", and with "-2" behind a path that was there before.
+/// Unique names for several runs: run_name(), or the path where several runs share that name (as "a/run" and "b/run"),
+/// with "-2" appended to a repeated path.
 std::vector<std::string> run_names(std::span<const std::string> paths);
 
 }  // namespace fp8::log

@@ -1,5 +1,5 @@
-/// Values that a log gives one a step, as many as there are: what memory should not hold goes to a temporary file.
-/// Not thread-safe, reading neither: a series remembers the block that was read last.
+/// Series of values, one per step, that spill to a temporary file beyond a memory limit. Not thread-safe, not even for
+/// reading: a series caches the block that was read last.
 #pragma once
 
 #include <bit>
@@ -13,38 +13,39 @@
 
 namespace fp8::log {
 
-/// Values of a block of a series.
+/// Number of values in a block of a series.
 inline constexpr std::size_t kBlock = 2048;
 
-/// Blocks of 64-bit words, in memory up to a limit and then in a temporary file without a name.
+/// Block store: blocks of 64-bit words, in memory up to a limit, then in an unnamed temporary file.
 class Room {
  public:
-  /// Keeps up to `memory` bytes of blocks in memory.
+  /// `memory`: bytes of blocks to keep in memory.
   explicit Room(std::size_t memory) : memory_(memory) {}
-  /// Stores a block of kBlock words; returns where. Throws Error when the temporary file cannot be made or written.
+  /// Stores a block of kBlock words; returns its index. Throws Error when the temporary file cannot be created or
+  /// written.
   std::size_t put(std::span<const std::uint64_t> block);
-  /// Reads back what put() stored. Throws Error when the temporary file cannot be read.
+  /// Reads the block with the index that put() returned. Throws Error when the temporary file cannot be read.
   void get(std::size_t place, std::span<std::uint64_t> block) const;
-  /// Forgets a block; its place may be used again.
+  /// Releases a block; put() may reuse its index.
   void free(std::size_t place);
 
  private:
   std::size_t memory_;
   std::vector<std::vector<std::uint64_t>> kept_;
   std::vector<std::size_t> free_;
-  std::size_t filed_ = 0;  // places in the file
+  std::size_t filed_ = 0;  // number of blocks in the file
   File file_;
 };
 
-/// 64-bit words, appended and cut off at the end. A block whose words grow evenly, such as counts or a constant, takes
-/// no room. What the templates below share.
+/// Sequence of 64-bit words that supports appending and truncation; the part of Series that does not depend on the
+/// type. A block with a constant stride, such as step numbers, is not stored.
 class Words {
  public:
-  /// None, to be kept in `room`.
+  /// An empty sequence whose blocks are stored in `room`.
   explicit Words(std::shared_ptr<Room> room);
   /// Number of words.
   std::size_t size() const { return blocks_.size() * kBlock + tail_.size(); }
-  /// Word `i`, below size(). Fast in order.
+  /// Word `i`, below size(). Fast for sequential access.
   std::uint64_t at(std::size_t i) const {
     const std::size_t block = i / kBlock;
     if (block == blocks_.size()) return tail_[i % kBlock];
@@ -56,13 +57,13 @@ class Words {
     tail_.push_back(word);
     if (tail_.size() == kBlock) store_tail();
   }
-  /// Cuts off what is behind the first `n`.
+  /// Truncates to the first `n` words.
   void cut(std::size_t n);
 
  private:
   struct Block {
     bool even;            // words are first, first + stride, ...
-    std::uint64_t first;  // or the place in the room
+    std::uint64_t first;  // or the index in the block store
     std::uint64_t stride;
   };
   void load(std::size_t block) const;
@@ -75,11 +76,11 @@ class Words {
   mutable std::size_t cached_ = static_cast<std::size_t>(-1);
 };
 
-/// A series of doubles or of 64-bit integers. Moved, not copied.
+/// A series of doubles or of 64-bit integers. Movable, not copyable.
 template <typename T>
 class Series {
  public:
-  /// An empty one, whose blocks are kept in `room`.
+  /// An empty series whose blocks are stored in `room`.
   explicit Series(std::shared_ptr<Room> room) : words_(std::move(room)) {}
   Series(Series&&) noexcept = default;
   Series& operator=(Series&&) noexcept = default;
@@ -89,13 +90,13 @@ class Series {
 
   /// Number of values.
   std::size_t size() const { return words_.size(); }
-  /// Whether there are none.
+  /// Whether size() is 0.
   bool empty() const { return size() == 0; }
-  /// Value `i`, below size(). Fast in order. Throws Error when the temporary file cannot be read.
+  /// Value `i`, below size(). Fast for sequential access. Throws Error when the temporary file cannot be read.
   T operator[](std::size_t i) const { return std::bit_cast<T>(words_.at(i)); }
-  /// The first value; there is one.
+  /// The first value of a series that is not empty.
   T front() const { return (*this)[0]; }
-  /// The last value; there is one.
+  /// The last value of a series that is not empty.
   T back() const { return (*this)[size() - 1]; }
   /// Appends a value. Throws Error when the temporary file cannot be written.
   void push_back(T value) { words_.push(std::bit_cast<std::uint64_t>(value)); }
@@ -107,9 +108,9 @@ class Series {
   void append(std::span<const T> values) {
     for (const T v : values) push_back(v);
   }
-  /// Cuts off what is behind the first `n`.
+  /// Truncates to the first `n` values.
   void cut(std::size_t n) { words_.cut(n); }
-  /// Index of the first value that is not below `value`, where the values increase.
+  /// Index of the first value that is not below `value`; the values must increase.
   std::size_t lower_bound(T value) const {
     std::size_t low = 0, high = size();
     while (low < high) {
@@ -122,7 +123,7 @@ class Series {
     }
     return low;
   }
-  /// The values in memory, for few of them.
+  /// A copy of all values in memory.
   std::vector<T> values() const {
     std::vector<T> all;
     for (std::size_t i = 0; i < size(); ++i) all.push_back((*this)[i]);

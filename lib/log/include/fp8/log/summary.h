@@ -1,4 +1,4 @@
-/// A run in a few numbers. Not text for people: fp8-log makes that of them.
+/// Summary statistics of a run. fp8-log formats them as text.
 #pragma once
 
 #include <cstddef>
@@ -13,47 +13,47 @@
 
 namespace fp8::log {
 
-/// What a log comes to. A number is missing where the log lacks what it is made of.
+/// Summary statistics of a log. A value is nullopt where the log lacks its inputs.
 struct Summary {
-  std::string path{};                           ///< as given
-  std::string name{};                           ///< short name
-  std::int64_t steps = 0;                       ///< number of the last step; 0 without any
-  std::optional<std::int64_t> planned_steps{};  ///< length of the whole run
-  std::optional<std::int64_t> tokens{};         ///< seen at the last step
-  std::optional<double> final_loss{};           ///< of the last step, nats per token; missing when not finite
-  std::optional<double> best_loss{};            ///< least of all steps
-  std::optional<double> mean_loss_last{};       ///< mean of the finite losses among the last `last_steps` records
-  std::int64_t last_steps = 0;                  ///< see last_part()
-  std::optional<double> eval_loss{};            ///< of the last evaluation
-  std::optional<double> tokens_per_s{};         ///< median over steps
-  std::optional<double> tokens_per_s_p10{};     ///< 10th percentile
-  std::optional<double> tokens_per_s_p90{};     ///< 90th percentile
-  std::optional<double> data_wait_share{};      ///< of the time of all steps, 0 to 1
-  std::optional<double> memory_peak_bytes{};    ///< greatest of all steps
-  std::optional<double> fp8_flop_share{};       ///< mean over steps, 0 to 1
-  std::string precision{};                      ///< of the last step; empty when the log does not say
-  std::string recipe{};                         ///< of the last step; empty outside FP8
-  std::optional<bool> emulated{};               ///< of the last step
-  std::vector<std::pair<std::int64_t, Phase>> phases{};  ///< first step's number and setting
+  std::string path{};                            ///< as given
+  std::string name{};                            ///< short name
+  std::int64_t steps = 0;                        ///< number of the last step; 0 without any
+  std::optional<std::int64_t> planned_steps{};   ///< steps of the whole run
+  std::optional<std::int64_t> tokens{};          ///< tokens seen at the last step
+  std::optional<double> final_loss{};            ///< of the last step, nats per token; nullopt when not finite
+  std::optional<double> best_loss{};             ///< minimum over steps
+  std::optional<double> mean_loss_last{};        ///< mean of the finite losses among the last `last_steps` records
+  std::int64_t last_steps = 0;                   ///< see last_part()
+  std::optional<double> eval_loss{};             ///< of the last evaluation
+  std::optional<double> tokens_per_s{};          ///< median over steps
+  std::optional<double> tokens_per_s_p10{};      ///< 10th percentile
+  std::optional<double> tokens_per_s_p90{};      ///< 90th percentile
+  std::optional<double> data_wait_share{};       ///< time waiting for data over the time of all steps, 0 to 1
+  std::optional<double> memory_peak_bytes{};     ///< maximum over steps
+  std::optional<double> fp8_flop_share{};        ///< of the linears' FLOPs; mean over steps, 0 to 1
+  std::optional<double> fp8_flop_share_total{};  ///< of all matmul FLOPs; mean over steps, 0 to 1
+  std::string precision{};                       ///< of the last step; empty when the log lacks it
+  std::string recipe{};                          ///< of the last step; empty for other precisions than FP8
+  std::optional<bool> emulated{};                ///< of the last step
+  std::vector<std::pair<std::int64_t, Phase>> phases{};  ///< number of the first step, and the phase
   std::int64_t skipped = 0;                              ///< steps whose update was skipped
-  std::int64_t checkpoints = 0;                          ///< saved, and not replaced by a resumption
-  std::int64_t restarts = 0;                             ///< how often the run went on after it had stopped
-  std::int64_t warnings = 0;                             ///< warning records
+  std::int64_t checkpoints = 0;                          ///< saves that no resumed run replaced
+  std::int64_t restarts = 0;                             ///< number of restarts
+  std::int64_t warnings = 0;                             ///< number of warning records
   bool finished = false;                                 ///< whether the log ends with an end record
-  std::string reason{};                                  ///< of the end record
+  std::string reason{};                                  ///< reason in the end record
 };
 
-/// Fields that summarize() looks at.
+/// Fields that summarize() reads.
 std::vector<std::string> summary_metrics();
 
-/// How many of `n` records count as the last part of a run: a tenth, but at least 50, and never more than half of them,
-/// rounded up.
+/// Length of the last part of a run with `n` records: n / 10, at least 50, at most n / 2; all rounded up.
 std::size_t last_part(std::size_t n);
 
-/// Sums up a run that was read with summary_metrics().
+/// Summarizes a run that was read with summary_metrics().
 Summary summarize(const Run& run);
 
-/// One object, {"type": "summary", "path": ..., ...}, with the names of the fields above; null for what is missing.
+/// One object, {"type": "summary", "path": ..., ...}, with the names of the fields above; null for missing values.
 json::Value record(const Summary& summary);
 
 }  // namespace fp8::log

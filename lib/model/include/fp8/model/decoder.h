@@ -1,7 +1,6 @@
-/// A decoder-only transformer's forward and backward pass over one micro-batch, read top-down as the algorithm goes:
-/// embedding, layers, final norm, LM head with the loss in blocks of rows. Neither a logits tensor nor a T x T matrix
-/// ever exists. The same code serves host and device. Source: transformers modeling_{llama,mistral,qwen2,qwen3}.py for
-/// what is computed.
+/// Forward and backward pass of a decoder-only transformer over one micro-batch: embedding, layers, final norm, LM head
+/// with the loss in blocks of rows. Neither the whole logits nor a T x T matrix is ever stored. The same code runs on
+/// host and device. Source of the computation: transformers modeling_{llama,mistral,qwen2,qwen3}.py.
 ///   B sequences, T tokens each, M = B T rows, C hidden, V vocabulary
 #pragma once
 
@@ -13,43 +12,43 @@
 
 namespace fp8::model {
 
-/// What backward computes again instead of keeping it. selective: norms' outputs and SwiGLU's; full: everything inside
-/// a layer.
+/// Activations that backward recomputes instead of reading saved ones. selective: outputs of norms and of SwiGLU; full:
+/// everything inside a layer.
 enum class Recompute : std::uint8_t { none, selective, full };
 
 /// One micro-batch.
 struct Batch {
   View tokens;             ///< i32 [B, T]
-  View targets;            ///< i32 [B, T]; ops::kIgnoredTarget carries no loss
+  View targets;            ///< i32 [B, T]; ops::kIgnoredTarget has no loss
   std::int64_t sequences;  ///< B
   std::int64_t length;     ///< T
   /// M.
   std::int64_t rows() const { return sequences * length; }
 };
 
-/// How the decoder runs.
+/// Options of the decoder.
 struct DecoderOptions {
   dtype::DType activation = dtype::DType::bf16;  ///< f32 or bf16
   Recompute recompute = Recompute::none;         ///< trades time for memory; same numbers
 };
 
-/// The transformer. Holds no weights and no state: calls with the same arguments give the same bits (for the same
-/// number of threads).
+/// The transformer. Holds no weights and no state: calls with the same arguments and the same number of threads give
+/// the same bits.
 class Decoder {
  public:
-  /// Of this shape; copies both.
+  /// Copies both arguments.
   Decoder(const hf::Config& config, const DecoderOptions& options);
 
   /// Losses f32 [M] of every target, in nats, 0 where ignored.
   void forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                const View& losses) const;
 
-  /// The same, and the gradients of gradient_scale * sum(losses), handed to `weights` unit by unit from the last to the
-  /// first.
+  /// As forward(), and computes the gradients of gradient_scale * sum(losses), passed to `weights` unit by unit from
+  /// the last to the first.
   void forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                         float gradient_scale, const View& losses) const;
 
-  /// Logits [M, V] in the activations' type, for sampling and for tests on small models; memory is the caller's.
+  /// Logits [M, V] in the activations' type, for sampling and for tests on small models; the caller allocates them.
   void logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
               const View& out) const;
 
@@ -63,10 +62,11 @@ class Decoder {
   DecoderOptions options_;
 };
 
-/// Rows of logits that exist at a time.
+/// Rows of logits that are stored at a time.
 std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::DType activation);
 
-/// FP8 GEMMs (and FLOPs) that a micro-batch of `rows` tokens must execute, from the fates in the table alone.
+/// FP8 GEMMs (and FLOPs) that a micro-batch of `rows` tokens must execute, computed from the precisions in the table
+/// alone.
 gemm::Count planned_fp8(const hf::Config& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
                         std::int64_t rows, Recompute recompute, dtype::DType activation, bool backward);
 

@@ -1,6 +1,6 @@
-/// Fresh weights: normal(0, initializer_range), norms 1, biases 0. A value depends on the seed, the tensor's name and
-/// the element's index alone, so neither on threads nor on how the tensor is split. Written in pieces: memory in use
-/// does not grow with the model.
+/// Initial weights: normal(0, initializer_range), norms 1, biases 0. A value depends only on the seed, the tensor's
+/// name and the element's index, not on threads or sharding. Written in pieces: memory use does not grow with the
+/// model.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace fp8::model {
 
-/// Called before each tensor: its name, its number from 0, and how many there are.
+/// Called before each tensor with its name, its index from 0 and the number of tensors.
 using ProgressSink = std::function<void(const std::string& name, std::size_t index, std::size_t count)>;
 
-/// What to write and how.
+/// Options of initialize().
 struct InitOptions {
   std::uint64_t seed = 0;                  ///< any number
   dtype::DType dtype = dtype::DType::f32;  ///< of all tensors: f32, or bf16 (the same numbers rounded)
@@ -32,15 +32,15 @@ struct InitOptions {
 void initial_values(const Parameter& parameter, double initializer_range, std::uint64_t seed, std::int64_t begin,
                     std::span<float> out);
 
-/// What was written, or would have been.
+/// What was written; under dry_run, what would be written.
 struct InitSummary {
   std::int64_t tensors = 0;     ///< number of tensors
   std::int64_t parameters = 0;  ///< number of elements
   std::uint64_t bytes = 0;      ///< of all tensors
 };
 
-/// Writes a checkpoint of kind model to `output` with default fates. The same arguments give the same bytes. Throws
-/// Error when `output` cannot be written; then nothing is left behind.
+/// Writes a checkpoint of kind model to `output` with default compute precisions. The same arguments give the same
+/// bytes. Throws Error, and leaves no output, when `output` cannot be written.
 InitSummary initialize(const hf::Config& config, const std::string& output, const InitOptions& options);
 
 }  // namespace fp8::model

@@ -1,5 +1,5 @@
-/// The table of a model's parameters: the one place that knows names, shapes, which projections lie together, what is
-/// decayed, how a tensor would be split, and which linears run in FP8 and why the others do not. No memory here.
+/// The table of a model's parameters: names, shapes, fused projections, weight decay, tensor-parallel axes, and the
+/// compute precision of each linear with its reason. No memory is allocated here.
 ///   V vocabulary, C hidden, F intermediate, H query heads, G key/value heads, D head_dim, L layers
 #pragma once
 
@@ -13,8 +13,7 @@
 
 namespace fp8::model {
 
-/// Place of a parameter inside its unit. q, k, v share a slot, and so do gate and up: their rows lie one after the
-/// other.
+/// Position of a parameter inside its unit. q, k, v share a slot, and so do gate and up: their rows are concatenated.
 enum class Slot : std::uint8_t {
   embedding,     ///< [V, C]
   input_norm,    ///< [C]
@@ -35,22 +34,22 @@ enum class Slot : std::uint8_t {
 /// Number of slots.
 inline constexpr int kSlots = 15;
 
-/// What a parameter is.
+/// Kind of a parameter.
 enum class Role : std::uint8_t { embedding, norm, bias, linear, head };
 
 /// One tensor of the model, under its Hugging Face name.
 struct Parameter {
-  std::string name;                 ///< as on disk
+  std::string name;                 ///< name on disk
   std::vector<std::int64_t> shape;  ///< [rows] or [rows, cols]
-  Role role = Role::linear;         ///< what it is
+  Role role = Role::linear;         ///< kind
   int unit = 0;                     ///< 0 embedding, 1..L layers, L+1 final norm and head
-  Slot slot = Slot::embedding;      ///< where in the unit
+  Slot slot = Slot::embedding;      ///< position in the unit
   std::int64_t slot_row = 0;        ///< its first row in the slot's matrix
   int tensor_parallel_axis =
       -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
-  int expert = -1;     ///< which expert it belongs to; -1: none
+  int expert = -1;     ///< index of its expert; -1: none
   bool decay = false;  ///< weight decay applies (two or more dimensions)
-  bool fp8 = false;    ///< its fate
+  bool fp8 = false;    ///< whether it computes in FP8
   std::string reason;  ///< why not FP8; empty for FP8
 
   /// Rows (first extent).
@@ -59,17 +58,17 @@ struct Parameter {
   std::int64_t cols() const { return shape.size() > 1 ? shape[1] : 1; }
   /// Number of elements.
   std::int64_t size() const { return rows() * cols(); }
-  /// Whether it takes part in a matmul as a weight (linears and the LM head).
+  /// Whether it is the weight of a matmul (linears and the LM head).
   bool matmul() const { return role == Role::linear || role == Role::head; }
   /// "fp8" or "bf16".
   std::string_view fate() const { return fp8 ? "fp8" : "bf16"; }
 };
 
-/// All parameters of a model in the order of its computation; the index is the parameter's number everywhere (seeds,
-/// records). With tied embeddings there is no head parameter.
+/// All parameters of a model in order of computation; the index is the parameter's number everywhere (seeds, records).
+/// With tied embeddings there is no head parameter.
 std::vector<Parameter> parameter_table(const hf::Config& config);
 
-/// Rows and columns of a slot's matrix in any unit that has it; {0, 0} where the model has no such slot.
+/// Rows and columns of a slot's matrix in any unit that has the slot; {0, 0} if the model has no such slot.
 struct Extent {
   std::int64_t rows = 0;  ///< first extent
   std::int64_t cols = 0;  ///< second extent; 1 for vectors
@@ -77,22 +76,21 @@ struct Extent {
 /// Extent of a slot.
 Extent slot_extent(const hf::Config& config, Slot slot);
 
-/// What decides a linear's fate.
+/// Options of assign_fates().
 struct FateOptions {
   const quant::Recipe* recipe = nullptr;  ///< for the thresholds of auto_filter; null: the default recipe
-  std::vector<std::string> filters{};     ///< name globs to leave in bf16
-  bool auto_filter = false;               ///< leave out layers too small to gain
-  bool lm_head = false;                   ///< convert the LM head too
+  std::vector<std::string> filters{};     ///< name globs of weights that stay in bf16
+  bool auto_filter = false;               ///< exclude layers that are too small to gain
+  bool lm_head = false;                   ///< FP8 for the LM head too
 };
 
-/// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions divide by 16 and nothing in
-/// `options` leaves it out.
+/// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions are multiples of 16 and no option
+/// excludes it.
 void assign_fates(std::vector<Parameter>& table, const FateOptions& options);
 
-/// Number of parameters (elements) of a table, and of those that take part in matmuls (a tied embedding counts as the
-/// head it is).
+/// Number of elements of a table's parameters. Throws Error on overflow.
 std::int64_t parameter_count(const std::vector<Parameter>& table);
-/// Elements of linears and the LM head: N of "6 N FLOPs a token".
+/// Elements of linears and the LM head, also if tied: N of "6 N FLOPs per token".
 std::int64_t matmul_parameter_count(const hf::Config& config, const std::vector<Parameter>& table);
 
 }  // namespace fp8::model

@@ -1,6 +1,6 @@
-/// From a checkpoint to one of FP8 codes and scales, and back to one that can be trained. The casts are those of quant,
-/// bit for bit; here is which weights are cast, and what was lost in each. Tensors pass through memory in pieces,
-/// twice: once for their scales and once for their codes. Nothing is trained and nothing is exported here.
+/// Converts a checkpoint to FP8 codes and scales, and back to a trainable one. The casts are those of quant, bit for
+/// bit; this file selects the weights to cast and reports the loss of each. Tensors are read twice in pieces: once for
+/// the scales and once for the codes.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace fp8::model {
 
-/// What to write and how.
+/// Options of quantize().
 struct QuantizeOptions {
-  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor: a scale for each weight; vector: for each row
+  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor: one scale per weight; row: one scale per row
   dtype::DType format = dtype::DType::e4m3;                 ///< of the codes: e4m3 or e5m2
   bool power_of_2 = false;                                  ///< scales rounded down to powers of two
-  std::vector<std::string> filters{};                       ///< name globs of weights to leave as they are
+  std::vector<std::string> filters{};                       ///< name globs of weights that are copied unchanged
   bool force = false;                                       ///< replace an output that exists
   bool dry_run = false;                                     ///< cast everything, write nothing
   Origin origin{};                                          ///< for /provenance
   ProgressSink progress{};                                  ///< may be empty
 };
 
-/// What became of one weight x when it was cast; y is its codes times their scales.
+/// Result of casting one weight x; y is its codes times their scales.
 struct QuantizedTensor {
   std::string name;                 ///< Hugging Face name
   std::vector<std::int64_t> shape;  ///< [out, in]
   std::optional<double> sqnr_db{};  ///< 20 log10(|x| / |x - y|), norms over the tensor; nothing where x = y
-  double saturated_share = 0;       ///< of the elements: clamping lost something
-  double underflow_share = 0;       ///< of the elements: not zero before, zero after
-  float scale_min = 0;              ///< least of what its codes are multiplied by
-  float scale_max = 0;              ///< greatest of them
+  double saturated_share = 0;       ///< fraction of the elements that saturated
+  double underflow_share = 0;       ///< fraction of the elements that underflowed: nonzero before, zero after
+  float scale_min = 0;              ///< smallest factor of its codes
+  float scale_max = 0;              ///< largest factor of its codes
 };
 
-/// What was written, or would have been.
+/// What was written; under dry_run, what would be written.
 struct QuantizeReport {
   std::vector<QuantizedTensor> tensors;  ///< the weights that were cast, in the order of computation
   std::int64_t weights = 0;              ///< number of all weights
@@ -46,16 +46,16 @@ struct QuantizeReport {
   std::uint64_t bytes = 0;               ///< of the weights written, scales included
 };
 
-/// Casts the weights of `source` whose fate is fp8 and writes the checkpoint `output`, of kind quantized, as one file:
-/// codes in /weights, in /scales what they are multiplied by, that is the f32 reciprocal of the scale they were cast
-/// with. All else is copied: other weights, configuration, tokenizer, unknown datasets; of a training checkpoint only
-/// the weights are taken. Throws Error, and leaves nothing behind, when the source is quantized already, its weights
-/// are not those of its configuration, none of them is to be cast, or one to be cast holds NaN or infinity, which it
-/// names. Deterministic, independent of the number of threads.
+/// Casts the weights of `source` whose compute precision is fp8 and writes the checkpoint `output`, of kind quantized,
+/// as one file: codes in /weights, and in /scales the factors of the codes, the f32 reciprocals of the scales used in
+/// the cast. Everything else is copied: other weights, configuration, tokenizer, unknown datasets; of a training
+/// checkpoint only the weights. Throws Error, and leaves no output, when the source is already quantized, its weights
+/// do not match its configuration, no weight is to be cast, or a weight to be cast holds NaN or infinity (named).
+/// Deterministic, independent of the number of threads.
 /// Source: torchao float8_utils (scale rule, saturating cast).
 QuantizeReport quantize(const std::string& source, const std::string& output, const QuantizeOptions& options);
 
-/// What to write and how.
+/// Options of dequantize().
 struct DequantizeOptions {
   dtype::DType dtype = dtype::DType::f32;  ///< of all weights: f32 (exact codes times scales) or bf16 (those rounded)
   bool force = false;                      ///< replace an output that exists
@@ -64,26 +64,25 @@ struct DequantizeOptions {
   ProgressSink progress{};                 ///< may be empty
 };
 
-/// A weight that was codes.
+/// A weight that was stored as codes.
 struct DequantizedTensor {
   std::string name;                          ///< Hugging Face name
   std::vector<std::int64_t> shape;           ///< [out, in]
   dtype::DType format = dtype::DType::e4m3;  ///< of the codes
-  std::int64_t scales = 0;                   ///< how many scales they had
+  std::int64_t scales = 0;                   ///< number of scales
 };
 
-/// What was written, or would have been.
+/// What was written; under dry_run, what would be written.
 struct DequantizeReport {
-  std::vector<DequantizedTensor> tensors;  ///< the weights that were codes, in the order of computation
+  std::vector<DequantizedTensor> tensors;  ///< the weights that were stored as codes, in the order of computation
   std::int64_t weights = 0;                ///< number of all weights
   std::uint64_t bytes_before = 0;          ///< of the weights in the source, scales included
   std::uint64_t bytes = 0;                 ///< of the weights written
 };
 
-/// Writes the checkpoint `output`, of kind model, as one file, in which each code of the quantized checkpoint `source`
-/// is its value times its scale, multiplied in f32. Throws Error, and leaves nothing behind, when the source is not
-/// quantized, codes and scales do not fit each other, a scale is no positive number, or a product is not finite; the
-/// tensor is named.
+/// Writes the checkpoint `output`, of kind model, as one file: each code of the quantized checkpoint `source` becomes
+/// its value times its scale, multiplied in f32. Throws Error, and leaves no output, when the source is not quantized,
+/// codes and scales do not match, a scale is not a positive number, or a result is not finite (the tensor is named).
 DequantizeReport dequantize(const std::string& source, const std::string& output, const DequantizeOptions& options);
 
 }  // namespace fp8::model

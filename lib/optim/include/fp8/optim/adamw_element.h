@@ -1,5 +1,5 @@
-/// The arithmetic of AdamW on one element, shared by the host's loop and a kernel, so that both round alike: every
-/// product that is added is an explicit fma, nothing is left to the compiler. Not for callers: they use adamw().
+/// The arithmetic of AdamW on one element, shared by the host loop and the kernel for identical rounding: every
+/// multiply-add is an explicit fma, so no contraction is left to the compiler. Callers use adamw().
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace fp8::optim {
 
-/// What all elements of a block share, each rounded once from double.
+/// Values shared by all elements of a block, each rounded once from double.
 struct Coefficients {
   float keep;              ///< 1 - lr weight_decay; 1 without decay
   float beta1;             ///< decay of the first moment
@@ -38,10 +38,10 @@ inline Coefficients coefficients_of(const Settings& settings, const Scalars& sca
           .eps = settings.eps};
 }
 
-/// Whether it is neither NaN nor infinite; by its bits, which no option of a compiler takes for granted.
+/// Whether v is neither NaN nor infinite; tests the bits, since compiler options may assume finite math.
 FP8_HD inline bool finite(double v) { return (std::bit_cast<std::uint64_t>(v) >> 52 & 0x7FFu) != 0x7FFu; }
 
-/// See set_gate(); `norm` is the root of the sum of squares.
+/// Computes the gate, see set_gate(); `norm` is the root of the sum of squares.
 FP8_HD inline Gate gate_of(double loss, double norm, double clip) {
   const double scale = clip / (norm + 1e-6);
   return {.gradient_scale = clip > 0 ? static_cast<float>(scale < 1.0 ? scale : 1.0) : 1.0f,
@@ -65,7 +65,7 @@ FP8_HD inline Element adamw_element(Element e, float g, const Coefficients& c) {
   return e;
 }
 
-/// Elements that share their noise's counters: kNoiseLanes counters serve kNoiseBlock elements.
+/// Elements that share random counters: kNoiseLanes counters serve kNoiseBlock elements.
 inline constexpr std::int64_t kNoiseLanes = 16, kNoiseBlock = 8 * kNoiseLanes;
 
 /// Random words for eight elements of a tensor in one update: `lane` + kNoiseLanes s, s from 0 to 7, of the
@@ -75,7 +75,7 @@ inline constexpr std::int64_t kNoiseLanes = 16, kNoiseBlock = 8 * kNoiseLanes;
 /// so each is uniform and any two, of any elements, are independent.
 FP8_HD inline std::array<std::uint32_t, 8> rounding_noise(std::uint64_t seed, std::int64_t update, std::uint32_t tensor,
                                                           std::uint64_t block, std::uint32_t lane) {
-  constexpr std::uint64_t kUse = 0x6164616D77000001u;  // keeps these apart from other uses of the run's seed
+  constexpr std::uint64_t kUse = 0x6164616D77000001u;  // separates this stream from other uses of the run's seed
   const std::array<std::uint32_t, 4> w =
       device::philox(seed ^ kUse, block * kNoiseLanes + lane, static_cast<std::uint64_t>(update) << 32 | tensor);
   const std::uint32_t a = w[0] & 0xFFFFu, b = w[0] >> 16, c = w[1] & 0xFFFFu, d = w[1] >> 16;
@@ -87,7 +87,7 @@ FP8_HD inline std::array<std::uint32_t, 8> rounding_noise(std::uint64_t seed, st
 /// Noise of the second moment, in the low half, from an element's word.
 FP8_HD inline std::uint32_t noise_of_v(std::uint32_t word) { return word ^ word >> 16; }
 
-/// Stores v as T: a float as it is, a Bf16 rounded stochastically by the low half of `random`.
+/// Stores v as T: a float unchanged, a Bf16 rounded stochastically by the low half of `random`.
 template <class T>
 FP8_HD inline T store_rounded(float v, std::uint32_t random);
 template <>

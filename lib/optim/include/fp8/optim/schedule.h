@@ -1,4 +1,4 @@
-/// Learning rate by step. A schedule is a value; it belongs to the run's configuration.
+/// Learning rate by step. A schedule is a value and part of the run's configuration.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ std::span<const std::string_view> schedule_names();
 struct Schedule {
   ScheduleKind kind = ScheduleKind::cosine;  ///< shape
   double lr = 3e-4;                          ///< peak
-  double min_lr = 0;                         ///< at the end
+  double min_lr = 0;                         ///< final rate
   std::int64_t warmup = 0;                   ///< steps
   std::int64_t steps = 0;                    ///< of the whole run
-  std::int64_t decay_steps = 0;              ///< of wsd
+  std::int64_t decay_steps = 0;              ///< steps of decay (wsd only)
 
   /// Rate used for the update of step t.
   double rate(std::int64_t t) const;

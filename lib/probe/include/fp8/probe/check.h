@@ -1,5 +1,4 @@
-/// The answer to one question about a machine: pass, fail, or there is nothing to ask, with what was found and what
-/// helps. Plain data; who asks is in doctor.h.
+/// The result of one check of a machine: verdict, detail and hint. The checks are in doctor.h.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +9,11 @@
 
 namespace fp8::probe {
 
-/// How a check ended.
+/// Verdict of a check.
 enum class Verdict : std::uint8_t {
-  pass,  ///< it is there and it works
-  fail,  ///< it is wrong, and `cure` says what to do
-  none,  ///< it is not there, which need not be wrong
+  pass,  ///< present and working
+  fail,  ///< wrong; `cure` is the hint
+  none,  ///< absent, which need not be wrong
 };
 
 /// pass, fail, none.
@@ -22,15 +21,15 @@ std::string_view name_of(Verdict verdict);
 
 /// One check.
 struct Check {
-  std::string group{};              ///< heading it stands under: GPU, CUDA, machine
-  std::string name{};               ///< what is asked, unique in a diagnosis
-  Verdict verdict = Verdict::none;  ///< the answer
-  std::string detail{};             ///< what was found, one line
-  std::string cure{};               ///< what helps, one line; empty where nothing is wanted
+  std::string group{};              ///< heading in the report: GPU, CUDA, libraries, machine
+  std::string name{};               ///< unique in a diagnosis
+  Verdict verdict = Verdict::none;  ///< result
+  std::string detail{};             ///< findings, one line
+  std::string cure{};               ///< hint, one line; empty when there is nothing to do
 };
 
-/// The check that `body` is: it returns the detail of one that passes; an Error that it throws is the detail of one
-/// that fails.
+/// Runs `body` as a check: passes with the string it returns as the detail; fails with the message of an Error that it
+/// throws, and with the hint `cure`.
 template <class Body>
 Check attempt(const std::string& group, const std::string& name, const std::string& cure, Body&& body) {
   try {

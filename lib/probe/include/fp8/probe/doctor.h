@@ -1,34 +1,41 @@
-/// Whether FP8 can run on this machine, and what of it is in the way: every check is made, none ends the others. Checks
-/// of matrix multiply run it, on numbers whose products and sums are exact, so that every bit is known beforehand.
+/// Checks whether FP8 can run on this machine. All checks run, whatever the results of the others. Checks of matrix
+/// multiply use operands whose products and sums are exact, so that results are compared bit by bit.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "fp8/gemm/gemm.h"
 #include "fp8/json/value.h"
 #include "fp8/probe/check.h"
 
 namespace fp8::probe {
 
-/// Where to look.
+/// Environment of the checks.
 struct Surroundings {
-  std::string root{};  ///< in front of /proc and /sys
-  std::string path{};  ///< folders of programs, with colons, as PATH
+  std::string root{};       ///< prefix of /proc and /sys
+  std::string path{};       ///< PATH: folders of programs, separated by colons
+  std::string cpu_isa{};    ///< FP8_CPU_ISA; empty when not set
+  bool inside_mpi = false;  ///< whether mpirun or srun started this process, so that mpirun cannot be run
 };
 
-/// What was found.
+/// Results of all checks.
 struct Diagnosis {
-  std::vector<Check> checks{};  ///< in order, those of a group together
-  std::string device{};         ///< the GPU as it names itself, or "CPU"
-  bool native = false;          ///< FP8 runs on the GPU and gives the right bits
-  bool emulated = false;        ///< FP8 is emulated on the CPU and gives the right bits
+  std::vector<Check> checks{};  ///< in order, grouped
+  std::string device{};         ///< name of the GPU, or "CPU"
+  bool native = false;          ///< FP8 runs on the GPU with exact results
+  bool emulated = false;        ///< FP8 emulation on the CPU has exact results
 };
 
-/// Makes all checks: takes a few seconds where libraries of CUDA are there. A process that has several GPUs uses the
-/// first. Does not throw Error.
+/// The check of oneDNN, which always passes. Before 3.11.2 its f32 kernels for CPUs without AVX-512 use the stack
+/// pointer as a general register (uxlfoundation/oneDNN issue 4845): the detail names the defect, the hint the
+/// precautions.
+Check onednn_check(const gemm::HostLibrary& library);
+
+/// Runs all checks, on the first GPU of the process; takes a few seconds with CUDA libraries. Does not throw Error.
 Diagnosis diagnose(const Surroundings& around);
 
-/// The answer in a sentence without a full stop.
+/// The overall result as a sentence without a full stop.
 std::string verdict_of(const Diagnosis& diagnosis);
 
 /// {"type": "doctor", "fp8": "native"|"emulated"|"none", "device": ..., "checks": [{group, name, verdict, detail,

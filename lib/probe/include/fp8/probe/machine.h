@@ -1,24 +1,39 @@
-/// What a machine is besides its GPUs: processor, memory, networks, and NVIDIA's cards as the PCI bus shows them. Reads
-/// /proc and /sys below a root, which tests replace; a file that is missing or strange means that nothing is known.
+/// Checks of a machine other than its GPUs: processor, memory, networks, MPI, and the number of NVIDIA cards on the PCI
+/// bus. Reads /proc and /sys below a root folder, which tests replace; a value from a missing or malformed file counts
+/// as unknown.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "fp8/base/cpu.h"
 #include "fp8/probe/check.h"
 
 namespace fp8::probe {
 
-/// Checks of the group "machine": processor, threads, memory, huge pages, network, InfiniBand.
-///   root     in front of /proc and /sys
-///   native   whether bf16 is multiplied as it is (gemm::native_host_bf16)
-///   threads  that loops would use
-std::vector<Check> machine_checks(const std::string& root, bool native, int threads);
+/// Instruction sets and threads of host loops and GEMMs.
+struct HostCompute {
+  Isa isa;             ///< instruction set in use (cpu_isa)
+  Isa supported;       ///< largest instruction set of the CPU (supported_isa)
+  std::string wanted;  ///< FP8_CPU_ISA; empty when not set
+  bool native;         ///< whether bf16 GEMMs use bf16 instructions (gemm::native_host_bf16)
+  int threads;         ///< threads of a loop
+};
 
-/// The program `name` in the folders of `path`, which colons separate; empty where there is none.
+/// Checks of the group "machine": processor, instruction set, bf16, threads, memory, huge pages, network, InfiniBand.
+///   root  prefix of /proc and /sys
+std::vector<Check> machine_checks(const std::string& root, const HostCompute& compute);
+
+/// The check "MPI" of the group "libraries": runs `mpirun -n 2 true`, which Open MPI refuses to do as root.
+///   library  "Open MPI 4.1.4"
+///   mpirun   path of the program
+///   inside   whether mpirun or srun started this process; then mpirun is not run
+Check mpi_check(const std::string& library, const std::string& mpirun, bool inside);
+
+/// Path of the program `name` in the folders of `path`, separated by colons; empty when not found.
 std::string find_program(const std::string& path, const std::string& name);
 
-/// How many of NVIDIA's display and compute cards are on the PCI bus.
+/// Number of NVIDIA display and compute cards on the PCI bus.
 int nvidia_cards(const std::string& root);
 
 }  // namespace fp8::probe

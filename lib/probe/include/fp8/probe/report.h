@@ -1,4 +1,4 @@
-/// Reports in files.
+/// Writes reports to files.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace fp8::probe {
 
-/// Writes a report as indented JSON to `path`, which appears whole or not at all. Throws Error when it exists and not
-/// `force`, or cannot be written.
+/// Writes a report as indented JSON to `path`, atomically. Throws Error when the file exists without `force` or cannot
+/// be written.
 void save_report(const std::string& path, bool force, const json::Value& report);
 
 }  // namespace fp8::probe

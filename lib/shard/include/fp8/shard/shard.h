@@ -1,6 +1,6 @@
-/// Who owns which rows of a tensor, and the two movements of sharded training: rows gathered (as bf16, f32 or FP8
-/// bytes), gradients summed and scattered. Tensors of one dimension are split like matrices with one column. A rank may
-/// own nothing of a tensor.
+/// Row sharding of tensors over ranks: the rows of each rank, the all-gather of weights (bf16, f32 or FP8 codes) and
+/// the reduce-scatter of gradients. One-dimensional tensors are split like matrices with one column. A shard may be
+/// empty.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// Rows of `rank` when `rows` are split over `size` ranks as evenly as it goes: the first rows % size ranks hold one
-/// more.
+/// Rows of `rank` when `rows` are split over `size` ranks: rows / size each, and one more for the first rows % size
+/// ranks. Throws Error for a negative number of rows or a rank outside [0, size).
 Rows rows_of(std::int64_t rows, int rank, int size);
 
-/// Starts gathering: mine [rows_of(rank), C...] of every rank into all [R, C...], same dtype, both contiguous. With one
-/// rank copies unless they are the same memory.
+/// Starts an all-gather of mine [rows_of(rank), C...] of every rank into all [R, C...]; same dtype and device, both
+/// contiguous. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
 comm::Request start_gather(comm::Communicator& group, const View& mine, const View& all);
 
-/// Starts summing full f32 [R, C...] over ranks and scattering its rows into mine f32 [rows_of(rank), C...]; full is
-/// left undefined. With one rank copies unless they are the same memory.
+/// Starts a reduce-scatter (sum) of full f32 [R, C...] into mine f32 [rows_of(rank), C...]; the content of full is
+/// undefined afterwards. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
 comm::Request start_reduce_scatter(comm::Communicator& group, const View& full, const View& mine);
 
 }  // namespace fp8::shard

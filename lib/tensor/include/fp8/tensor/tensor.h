@@ -1,5 +1,5 @@
-/// Views and tensors: dtype + shape + strides + place. A view owns nothing and is passed by value; a Tensor owns its
-/// buffer. No arithmetic here. At most four dimensions; strides count elements.
+/// Views and tensors: dtype, shape, strides and device. A View does not own its memory and is passed by value; a Tensor
+/// owns its buffer. At most four dimensions; strides count elements.
 #pragma once
 
 #include <array>
@@ -22,58 +22,57 @@ using dtype::DType;
 /// Extents, outermost first.
 using Shape = std::initializer_list<std::int64_t>;
 
-/// Memory someone else owns, seen as an array.
+/// Array view of memory that it does not own.
 struct View {
   void* data = nullptr;                  ///< first element
   DType dtype = DType::f32;              ///< element format
-  Place place = Place::host;             ///< where data points to
+  Place place = Place::host;             ///< device of `data`
   int rank = 0;                          ///< dimensions, 0 to 4
   std::array<std::int64_t, 4> shape{};   ///< extents, outermost first
   std::array<std::int64_t, 4> stride{};  ///< elements between neighbours along each dimension
 
   /// Number of elements.
   std::int64_t size() const;
-  /// Bytes when contiguous.
+  /// size() times the bytes of an element.
   std::size_t bytes() const;
-  /// Whether there is no memory behind it.
+  /// Whether `data` is null.
   bool empty() const { return data == nullptr; }
   /// Whether elements lie in row-major order without gaps.
   bool contiguous() const;
-  /// Elements as T (float, Bf16, std::uint8_t, std::int32_t, ...). Throws Error when T does not fit the dtype.
+  /// `data` as T* (float, Bf16, std::uint8_t, std::int32_t, ...). Throws Error when T does not match the dtype.
   template <class T>
   T* as() const;
   /// Rows [begin, end) of the first dimension.
   View rows(std::int64_t begin, std::int64_t end) const;
   /// Columns [begin, end) of the last dimension.
   View columns(std::int64_t begin, std::int64_t end) const;
-  /// A two-dimensional view with its dimensions swapped, same memory.
+  /// The same memory with both dimensions swapped. Throws Error unless there are two.
   View transposed() const;
-  /// The same memory with another shape; only for contiguous views. Throws Error when the sizes differ.
+  /// The same memory with another shape. Throws Error when the view is not contiguous or the sizes differ.
   View reshaped(Shape shape) const;
 };
 
 /// A contiguous view of `data`.
 View make_view(void* data, DType dtype, Place place, Shape shape);
 
-/// A contiguous view on memory taken from the context's arena for `category`, uninitialized.
+/// Allocates an uninitialized contiguous view from the context's arena, counted under `category`.
 View take(const device::Context& ctx, DType dtype, Shape shape, std::string_view category);
 
-/// Bytes of the elements of several views together; an empty view has none.
+/// Sum of the bytes of several views; 0 for an empty view.
 template <class... Views>
 double bytes_of(const Views&... views) {
   return (0.0 + ... + (views.empty() ? 0.0 : static_cast<double>(views.bytes())));
 }
 
-/// Copies a contiguous view into another of the same type and size, whose place may be another; see
-/// device::copy_bytes. Throws Error when they do not fit.
+/// Copies a contiguous view to a contiguous view of the same type and size, possibly on another device; see
+/// device::copy_bytes. Throws Error when they do not match.
 void copy_across(const device::Context& ctx, const View& from, const View& to);
 
-/// Host memory as the context's place sees it: `host` itself, or a copy in memory of the arena, under `category`.
-/// Contiguous.
+/// A contiguous host view on the context's device: `host` itself, or a copy in the arena, counted under `category`.
 View to_place(const device::Context& ctx, const View& host, std::string_view category);
 
-/// The elements of a contiguous view at the context's place, in host memory; waits for the work before. T must fit the
-/// dtype. Empty in a dry context.
+/// The elements of a contiguous view on the context's device, in host memory; waits for preceding work. T must match
+/// the dtype. Empty in a dry context.
 template <class T>
 std::vector<T> to_host(const device::Context& ctx, const View& v) {
   std::vector<T> values(ctx.dry ? 0 : static_cast<std::size_t>(v.size()));
@@ -82,17 +81,17 @@ std::vector<T> to_host(const device::Context& ctx, const View& v) {
   return values;
 }
 
-/// Owned memory with a shape. Zero when made.
+/// A zero-initialized array that owns its memory.
 class Tensor {
  public:
   Tensor() = default;
-  /// Takes memory at `place`; `what` names it when there is not enough.
+  /// Allocates memory on `place`; `what` is its name in the out-of-memory message.
   Tensor(DType dtype, Shape shape, Place place = Place::host, const char* what = "tensor");
-  /// Takes over the memory; `other` is left empty.
+  /// Moves the memory; `other` is empty afterwards.
   Tensor(Tensor&& other) noexcept;
-  /// Takes over the memory; `other` is left empty.
+  /// Moves the memory; `other` is empty afterwards.
   Tensor& operator=(Tensor&& other) noexcept;
-  /// A view of all of it.
+  /// A view of the whole tensor.
   const View& view() const { return view_; }
   /// Elements as T; see View::as.
   template <class T>

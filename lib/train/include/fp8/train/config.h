@@ -32,7 +32,8 @@ struct PrecisionConfig {
   std::optional<bool> power_of_2;                 ///< --power-of-2-scales; nothing: the recipe's default
   std::optional<bool> gather_codes;               ///< --fp8-all-gather; nothing: where the recipe allows
   bool emulate = false;                           ///< --emulate: FP8 values multiplied as bf16, on a GPU too
-  model::FateOptions fates;                       ///< --filter, --auto-filter, --fp8-lm-head
+  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< --accumulate, for fp8 on the CPU
+  model::FateOptions fates;                                   ///< --filter, --auto-filter, --fp8-lm-head
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
@@ -43,6 +44,7 @@ struct PrecisionConfig {
 /// One run.
 struct Config {
   std::string model, data, out;                            ///< paths
+  bool any_tokenizer = false;                              ///< data of another tokenizer than the model's is taken
   std::string eval_data;                                   ///< path; empty: no evaluation
   std::int64_t seq_length = 0;                             ///< T; 0: the model's max_position_embeddings, 1024 at most
   std::int64_t batch_size = 8;                             ///< sequences per rank and micro-batch
@@ -62,7 +64,9 @@ struct Config {
   int zero = 3;                                                          ///< stage
   bool reshard_after_forward = true;                                     ///< of stage 3
   model::Recompute recompute = model::Recompute::none;                   ///< activations
-  std::int64_t save_every = 0;                                           ///< steps; 0: only the last
+  std::int64_t save_every = 0;                                           ///< steps; 0: see save_seconds
+  double save_seconds = 0;                                               ///< between saves; 0: only the last step
+  bool rolling = false;                                                  ///< only the newest such checkpoints stay
   std::int64_t keep = 0;                                                 ///< checkpoints; 0: all
   std::int64_t milestone_every = 0;                                      ///< steps whose checkpoints stay; 0: none
   bool keep_best = false;          ///< the checkpoint of the lowest evaluation stays

@@ -11,9 +11,11 @@
 
 namespace fp8::train {
 
-/// Runs `body` on every rank inside an MPI session (one rank without mpirun: no MPI). An error that all ranks share is
-/// thrown on rank 0 and is the status of the others; any other ends the job after one line on standard error.
-int run_ranks(const std::string& tool, const std::function<int(comm::Communicator&)>& body);
+/// Runs `body` on every rank inside an MPI session (one rank without mpirun: no MPI), under watch_ranks() with
+/// `timeout` seconds; until that begins, MPI_Init and what ranks exchange first may take as long, each. An error that
+/// all ranks share is thrown on rank 0 and is the status of the others; any other ends the job after one line on
+/// standard error.
+int run_ranks(const std::string& tool, std::int64_t timeout, const std::function<int(comm::Communicator&)>& body);
 
 /// Watches the collectives of all ranks from here on: when one is missing for `seconds`, one of those that wait names
 /// it and ends the job, with a status that a supervisor takes for a crash. 0: nothing is watched. Collective.

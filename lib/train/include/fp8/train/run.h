@@ -11,12 +11,13 @@
 
 namespace fp8::train {
 
-/// What a run tells and asks while it goes. Called on rank 0 alone, except stop_requested.
+/// What a run tells and asks while it goes. Called on rank 0 alone, except begins and stop_requested.
 struct Hooks {
   std::function<void(const json::Value&)> record;    ///< a record for standard output; it is in log.jsonl already
   std::function<void(const std::string&)> note;      ///< a line, or several, for people
   std::function<void(const std::string&)> warning;   ///< a line about what went wrong and did not end the run
   std::function<void(const std::string&)> progress;  ///< what is going on, for one changing line
+  std::function<void()> begins;                      ///< on every rank, before anything is computed or written
   std::function<bool()> stop_requested;              ///< asked on every rank after each step
 };
 
@@ -32,6 +33,7 @@ struct EvalConfig {
   std::int64_t batch_size = 8;         ///< sequences at a time on each rank
   PrecisionConfig precision;           ///< what matmuls run in
   std::optional<device::Place> place;  ///< --device; nothing: a GPU where every rank has one
+  bool any_tokenizer = false;          ///< as in Config
   bool per_token = false;              ///< a record for every sequence
 };
 

@@ -2,8 +2,6 @@
 // contraction before it touches memory again.
 #include "tile.h"
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
 #ifdef __AVX512BF16__
 #include <immintrin.h>
@@ -13,13 +11,12 @@ namespace fp8::ops {
 namespace {
 
 #ifdef __AVX512F__
-constexpr int kColumnVectors = 2;
+constexpr int kLanes = 16, kColumnVectors = 2;
 #else
-constexpr int kColumnVectors = 1;
+constexpr int kLanes = 8, kColumnVectors = 1;
 #endif
 
 using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
-using Pairs [[gnu::vector_size(kLanes * sizeof(Pair))]] = Pair;
 
 // A vector at an address of any alignment.
 template <class V, class T>
@@ -31,14 +28,10 @@ inline void store(const Vector& from, float* to) { std::memcpy(to, &from, sizeof
 inline void add_product(Vector& sum, float left, const Vector& right) { sum += left * right; }
 
 #ifdef __AVX512BF16__
+using Pairs [[gnu::vector_size(kLanes * sizeof(Pair))]] = Pair;
+
 inline void add_product(Vector& sum, Pair left, const Pairs& right) {
   sum = (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(Pairs{} + left), (__m512bh)right);
-}
-#else
-// What the processor would do, in two steps: slower than f32 tiles, and here so that the code is the same everywhere.
-inline void add_product(Vector& sum, Pair left, const Pairs& right) {
-  sum += std::bit_cast<float>(left << 16) * std::bit_cast<Vector>(right << 16);
-  sum += std::bit_cast<float>(left & 0xFFFF0000u) * std::bit_cast<Vector>(right & 0xFFFF0000u);
 }
 #endif
 
@@ -100,22 +93,16 @@ void transpose(std::int64_t rows, std::int64_t columns, Rectangle<const T> in, R
 
 }  // namespace
 
-void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<float> a, Rectangle<const float> b,
-                   Rectangle<float> c, bool accumulate) {
-  multiply<Vector>(m, n, k, a, b, c, accumulate);
-}
-
-void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<Pair> a, Rectangle<const Pair> b,
-                   Rectangle<float> c, bool accumulate) {
-  multiply<Pairs>(m, n, k, a, b, c, accumulate);
-}
-
-void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<const float> in, Rectangle<float> out) {
-  transpose(rows, columns, in, out);
-}
-
-void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<const Pair> in, Rectangle<Pair> out) {
-  transpose(rows, columns, in, out);
-}
+constinit const TileKernels FP8_ISA::kTileKernels{
+    .lanes = kLanes,
+    .multiply = multiply<Vector, float>,
+#ifdef __AVX512BF16__
+    .multiply_pairs = multiply<Pairs, Pair>,
+#else
+    .multiply_pairs = nullptr,
+#endif
+    .transpose = transpose<float>,
+    .transpose_pairs = transpose<Pair>,
+};
 
 }  // namespace fp8::ops

@@ -1,0 +1,74 @@
+// fcntl locks, and the line in a lock file.
+#include "fp8/base/lock.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <ctime>
+#include <system_error>
+#include <thread>
+
+#include "fp8/base/error.h"
+
+namespace fp8 {
+namespace {
+
+constexpr std::uint64_t kLongestHolder = 4096;  // bytes
+constexpr auto kPause = std::chrono::milliseconds(50);
+constexpr int kPauses = 20;
+
+// The line of a lock file for this process.
+std::string this_process() {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) throw_errno("host name", "", errno);
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  std::array<char, 32> text{};
+  if (::gmtime_r(&now, &utc) == nullptr || std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+    throw Error("time: cannot be written as a date");
+  return std::string("host ") + host.data() + ", process " + std::to_string(::getpid()) + ", since " + text.data();
+}
+
+}  // namespace
+
+bool try_lock(int fd) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  return ::fcntl(fd, F_OFD_SETLK, &whole) == 0;
+}
+
+LockFile::~LockFile() {
+  if (file_.is_open() && unlockable_.empty())
+    (void)::ftruncate(file_.fd(), 0);  // the lock decides who holds it, not this line
+}
+
+std::optional<std::string> LockFile::take(const std::string& path) {
+  File file = File::open_append(path);
+  for (int i = 0; !try_lock(file.fd()); ++i) {
+    if (errno != EAGAIN && errno != EACCES) {
+      unlockable_ = std::generic_category().message(errno);
+      return std::nullopt;
+    }
+    // A holder writes its line just after locking the file, which may still contain the line of the previous holder.
+    std::this_thread::sleep_for(kPause);
+    const std::string line = read_text_file(path, kLongestHolder);
+    if (line.ends_with('\n')) return line.substr(0, line.find('\n'));
+    if (i == kPauses) return "";
+  }
+  file_ = std::move(file);
+  try {
+    file_.truncate(0);
+    file_.write_all(this_process() + "\n");
+    file_.sync();  // over NFS, other machines read the server's copy
+  } catch (const Error&) {
+    // On a full disk the lock holds without the line.
+  }
+  return std::nullopt;
+}
+
+}  // namespace fp8

@@ -1,0 +1,123 @@
+// Forward attention of one head and block of queries: keys come tile by tile, softmax online.
+#include <cmath>
+
+#include "attention_tiles.h"
+#include "vector_math.h"
+
+namespace fp8::ops {
+namespace {
+
+// The parts of forward_scratch().
+template <class T>
+struct ForwardScratch {
+  using Word = WordOf<T>;
+  Word *queries, *queries_across, *keys, *down, *left;
+  float *scores, *sum, *rescale, *maximum, *total;
+
+  ForwardScratch(const AttentionShape& s, float* base) {
+    Parts parts(base);
+    queries = parts.next<Word>(s.tile());
+    queries_across = parts.next<Word>(s.tile());
+    keys = parts.next<Word>(s.tile());
+    down = parts.next<Word>(s.tile());
+    left = parts.next<Word>(kScores);
+    scores = parts.next<float>(kScores);
+    sum = parts.next<float>(s.tile());
+    rescale = parts.next<float>(kBlock);
+    maximum = parts.next<float>(kBlock);
+    total = parts.next<float>(kBlock);
+  }
+};
+
+// One tile of transposed scores, still without the scale, becomes probabilities relative to the new maximum; `rescale`
+// is what earlier sums are multiplied by.
+template <class T>
+void update_softmax(float* scores, float scale, ForwardScratch<T>& s) {
+  using Sum = std::conditional_t<std::is_same_v<T, float>, double, float>;  // f32 activations: right to the last bit
+  float highest[kBlock];
+  Sum part[kBlock] = {};
+  std::copy(s.maximum, s.maximum + kBlock, highest);
+  for (std::int64_t j = 0; j < kBlock; ++j) {
+    float* row = scores + j * kBlock;
+#pragma omp simd
+    for (std::int64_t i = 0; i < kBlock; ++i) {
+      row[i] *= scale;
+      highest[i] = row[i] > highest[i] ? row[i] : highest[i];
+    }
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    const float before = s.maximum[i];
+    s.maximum[i] = highest[i];
+    highest[i] = highest[i] == kMasked ? 0.0f : highest[i];  // nothing met yet: exp(-inf - 0) = 0
+    s.rescale[i] = exp_for<T>(before - highest[i]);
+  }
+  for (std::int64_t j = 0; j < kBlock; ++j) {
+    float* row = scores + j * kBlock;
+#pragma omp simd
+    for (std::int64_t i = 0; i < kBlock; ++i) {
+      row[i] = exp_for<T>(row[i] - highest[i]);
+      part[i] += row[i];
+    }
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < kBlock; ++i) s.total[i] = static_cast<float>(s.total[i] * s.rescale[i] + part[i]);
+}
+
+// After the last tile of keys: its probabilities, and what earlier sums are multiplied by, become relative to the whole
+// sum. So the product with the values needs no factor, and rounds as it does where there is one tile.
+template <class T>
+void normalize(float* scores, ForwardScratch<T>& s) {
+  float inverse[kBlock];
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    inverse[i] = 1.0f / s.total[i];
+    s.rescale[i] *= inverse[i];
+  }
+  for (std::int64_t j = 0; j < kBlock; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < kBlock; ++i) scores[j * kBlock + i] *= inverse[i];
+  }
+}
+
+void rescale_rows(const AttentionShape& shape, const float* factor, float* tile) {
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+#pragma omp simd
+    for (std::int64_t d = 0; d < shape.padded; ++d) tile[i * shape.padded + d] *= factor[i];
+  }
+}
+
+template <class T>
+void forward_block(const AttentionShape& shape, Head<const T> q, Head<const T> k, Head<const T> v, float scale,
+                   const Mask& mask, std::int64_t block, Head<T> out, float* lse, ForwardScratch<T> s) {
+  read_tile<T>(shape, q, block, s.queries);
+  turn_tile<T>(shape, s.queries, s.queries_across);
+  std::fill(s.sum, s.sum + shape.tile(), 0.0f);
+  std::fill(s.maximum, s.maximum + kBlock, kMasked);
+  std::fill(s.total, s.total + kBlock, 0.0f);
+  for (std::int64_t other = mask.first_block(); other <= block; ++other) {
+    read_tile<T>(shape, k, other, s.keys);
+    score_tile<T>(shape, s.keys, s.queries_across, s.scores);
+    mask.apply(other, s.scores);
+    update_softmax<T>(s.scores, scale, s);
+    if (other == block) normalize<T>(s.scores, s);
+    rescale_rows(shape, s.rescale, s.sum);
+    read_tile<T>(shape, v, other, s.keys);
+    add_tile<T>(shape, TilesOf<T>::by_rows(s.scores, s.left), TilesOf<T>::down(shape, s.keys, s.down), s.sum);
+  }
+  for (std::int64_t i = 0; i < shape.rows(block); ++i) lse[block * kBlock + i] = s.maximum[i] + std::log(s.total[i]);
+  write_tile<T>(shape, s.sum, 1.0f, block, out);
+}
+
+template <class T>
+void forward_task(const AttentionShape& shape, const ForwardCall& c, std::int64_t task, float* scratch) {
+  const std::int64_t block = shape.blocks - 1 - task % shape.blocks, row = task / shape.blocks;
+  const std::int64_t b = row / shape.heads, h = row % shape.heads, g = h / (shape.heads / shape.groups);
+  forward_block<T>(shape, {c.q, b, h}, {c.k, b, g}, {c.v, b, g}, c.scale, Mask(shape, c.documents, b, block), block,
+                   {c.out, b, h}, c.lse.as<float>() + row * shape.positions, ForwardScratch<T>(shape, scratch));
+}
+
+}  // namespace
+
+constinit const ForwardKernels FP8_ISA::kForwardKernels{forward_task<float>, forward_task<Bf16>};
+
+}  // namespace fp8::ops

@@ -1,0 +1,35 @@
+/// The loops of adamw.isa.cc: one chunk of a block, on one thread. Private to this crate. Same bits for every
+/// instruction set.
+#pragma once
+
+#include "arrays.h"
+#include "fp8/base/cpu.h"
+#include "fp8/optim/adamw_element.h"
+
+namespace fp8::optim {
+
+inline constexpr std::int64_t kChunk = 4096;              ///< elements; the random words of one chunk fit the L1 cache
+inline constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu;  ///< bits of a magnitude, which order as the values do
+inline constexpr std::size_t kNoCopy = 2;                 ///< index in AdamwKernels::update if there is no copy
+
+/// One update of a block.
+struct Update {
+  Arrays<void, void, void> arrays;  ///< of the kernel's types
+  Coefficients coefficients;        ///< shared by all elements
+  Gate gate;                        ///< skip flag and clipping factor
+  std::uint64_t seed;               ///< for stochastic rounding, as number, tensor and first_element
+  std::int64_t number;              ///< of the update
+  std::uint32_t tensor;             ///< see Block
+  std::int64_t first_element;       ///< see Block
+};
+
+/// Loops of one instruction set.
+struct AdamwKernels {
+  /// Updates elements [begin, end), at most kChunk, and returns the bits of the largest magnitude of the masters, with
+  /// NaN above all. Indexed by the types of master, moments and copy: 0 f32, 1 bf16, kNoCopy none.
+  std::uint32_t (*update[2][2][3])(const Update& update, std::int64_t begin, std::int64_t end);
+  double (*sum_of_squares)(const float* x, std::int64_t n);  ///< in 32 lanes, then lane by lane, then the remainder
+};
+FP8_ISA_TABLES(AdamwKernels, kAdamwKernels, adamw_kernels)
+
+}  // namespace fp8::optim

@@ -1,0 +1,29 @@
+/// Replace, which is a normalizer and a decoder: every match of a pattern becomes a text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "expression.h"
+#include "fp8/json/value.h"
+
+namespace fp8::token {
+
+/// A pattern and what comes in its place.
+class Replace {
+ public:
+  /// Reads a part of type Replace. Throws Error `what: reason`, also for an expression that matches nothing at all.
+  Replace(const json::Object& part, const std::string& what);
+
+  /// Appends `text` with all matches replaced.
+  void append(std::string& out, std::string_view text, Matcher& matcher) const;
+  /// Whether the pattern is one character.
+  bool one_character() const { return one_character_; }
+
+ private:
+  std::string content_;
+  Expression pattern_;
+  bool one_character_;
+};
+
+}  // namespace fp8::token

@@ -1,0 +1,62 @@
+/// UTF-8 and the properties of characters that tokenizers ask for. The only user of utf8proc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fp8::token {
+
+/// A character of a text.
+struct Character {
+  char32_t code = 0;       ///< code point
+  std::size_t length = 0;  ///< bytes in UTF-8
+};
+
+/// Length in bytes of the UTF-8 character that begins with `first`.
+inline std::size_t character_length(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+/// The character at `at` < text.size(). `text` is valid UTF-8.
+inline Character character_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
+  const std::size_t length = character_length(text[at]);
+  if (length == 1) return {byte(0), 1};
+  char32_t code = byte(0) & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) code = code << 6U | (byte(i) & 0x3FU);
+  return {code, length};
+}
+
+/// Where the character that ends before `end` > 0 begins. `text` is valid UTF-8.
+inline std::size_t character_before(std::string_view text, std::size_t end) {
+  do --end;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80);
+  return end;
+}
+
+/// Appends a character as UTF-8.
+void append_character(std::string& text, char32_t code);
+
+/// `bytes` with each maximal subpart that is not UTF-8 replaced by U+FFFD. Source: Unicode 15, section 3.9.
+std::string replace_invalid(std::string_view bytes);
+
+/// Whether the character has the property White_Space.
+bool is_white_space(char32_t code);
+
+/// Whether the character is a mark (general category M).
+bool is_mark(char32_t code);
+
+/// Appends the lower case of a character, which may be two characters.
+void append_lower_case(std::string& text, char32_t code);
+
+/// Normalization forms of Unicode.
+enum class Form : std::uint8_t { nfc, nfd, nfkc, nfkd };
+
+/// Appends the normalization of `text` to `out`; `codes` is scratch.
+void append_normalized(std::string& out, std::string_view text, Form form, std::vector<std::int32_t>& codes);
+
+}  // namespace fp8::token

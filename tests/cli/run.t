@@ -1,0 +1,58 @@
+#!/bin/sh
+# tests/run: what it prints of programs and scripts that fail, and that the commands it prints repeat them.
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
+
+unset T O GTEST_FILTER FAULTS FP8_SIGNALS
+mkdir -p tree/tests/cli tree/build/test
+cp "$SRC/tests/run" tree/tests
+cd tree || exit 2
+cat >planted.cc <<'END'
+#include <gtest/gtest.h>
+#include <cstdlib>
+TEST(Planted, Passes) { EXPECT_EQ(1, 1); }
+TEST(Planted, Fails) { EXPECT_EQ(1, 2); }
+class Values : public testing::TestWithParam<int> {};
+TEST_P(Values, AreOne) { EXPECT_EQ(GetParam(), 1); }
+INSTANTIATE_TEST_SUITE_P(Two, Values, testing::Values(1, 2));
+TEST(Planted, Ends) { if (std::getenv("PLANTED_CRASH")) std::abort(); }
+END
+# shellcheck disable=SC2086  # CXX may be a command with arguments, as "ccache g++"
+ok "a program with failing tests" ${CXX:-g++} -std=c++20 -O0 planted.cc -lgtest_main -lgtest -o build/test/planted_test
+printf '#!/bin/sh\necho ok 1 - a\necho not ok 2 - the second\necho 1..2\n' >tests/cli/some.t
+printf '#!/bin/sh\necho ok 1 - a\necho not ok 2 - another\necho 1..2\n' >tests/cli/awesome.t
+printf '#!/bin/sh\necho ok 1 - a\necho 1..1\nexit 3\n' >tests/cli/status.t
+printf '#!/bin/sh\necho ok 1 - a\necho 1..1\n' >tests/cli/right.t
+
+status "failures are status 1" 1 tests/run unit cli
+is "the last line counts them" "$(tail -1 out)" "7 passed, 5 failed"
+cat >wanted <<'END'
+Failed tests, repeated each by
+  GTEST_FILTER=Planted.Fails T=/planted_test tests/run unit
+  GTEST_FILTER=Two/Values.AreOne/1 T=/planted_test tests/run unit
+  T=/awesome.t tests/run cli    # 2 - another
+  T=/some.t tests/run cli    # 2 - the second
+  T=/status.t tests/run cli    # its exit status or its plan
+END
+is "before it stands the command that repeats each" "$(sed -n '/^Failed tests/,$p' out | sed '$d')" "$(cat wanted)"
+sed -n 's/^  //p' wanted >commands
+while read -r command; do
+  status "$command" 1 sh -c "$command"
+  is "runs one test that fails" "$(sed -n 's/.* passed, //p' out)" "1 failed"
+  is "and prints itself" "$(grep -cF "  $command" out)" 1
+done <commands
+
+named() { # NAME COMMAND
+  grep -qxF "  $2" out
+  result $? "$1"
+}
+PLANTED_CRASH=1 status "a test that ends its program" 1 env GTEST_FILTER=-Planted.Fails tests/run unit
+named "is named" "GTEST_FILTER=Planted.Ends T=/planted_test tests/run unit"
+status "a program without tests fails" 1 env GTEST_FILTER=None.* tests/run unit
+named "and is named" "T=/planted_test tests/run unit"
+cp -r build other
+status "another build folder" 1 env O="$PWD/other" GTEST_FILTER=Planted.Fails tests/run unit
+named "is part of the command" "O=$PWD/other GTEST_FILTER=Planted.Fails T=/planted_test tests/run unit"
+ok "what passes" env GTEST_FILTER=Planted.Passes T=planted tests/run unit
+is "has no list" "$(tail -2 out)" "$(printf 'ok      planted_test (1)\n1 passed, 0 failed')"
+done_testing

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""AVX-512 instructions outside the sources that are compiled once for each instruction set. Usage: isa.py BUILD.
+Looks at every object below BUILD that no *.isa.cc became, and at every function of the programs in BUILD/bin but those of *.isa.cc: the
+linker keeps one copy of an inline function, which must not be one that was compiled for AVX-512. Objects of other machines are passed over.
+Instructions are known by their encoding: the byte 62 begins EVEX and nothing else in 64-bit code; mask registers have VEX forms as well."""
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+OF_SETS = re.compile(r"\.(avx2|avx512|avx512_bf16|baseline)\.o$")
+FUNCTION = re.compile(r"^([0-9a-f]+) <(.*)>:$")
+X86_64 = 62
+
+
+def is_x86(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(20)
+    return head[:4] == b"\x7fELF" and head[18] == X86_64
+
+
+def local_to_sets(program: Path) -> set[int]:
+    """Addresses of functions that came from *.isa.cc: local symbols follow the name of their source in the table of symbols."""
+    lines = subprocess.run(["readelf", "-sW", program], capture_output=True, text=True, check=True).stdout.splitlines()
+    addresses, source = set(), ""
+    for fields in (line.split() for line in lines):
+        if len(fields) < 7 or not fields[0].endswith(":"):
+            continue
+        if fields[3] == "FILE":
+            source = fields[7] if len(fields) > 7 else ""
+        elif fields[4] == "LOCAL" and source.endswith(".isa.cc"):
+            addresses.add(int(fields[1], 16))
+    return addresses
+
+
+def findings(path: Path) -> list[str]:
+    """A line for each function with a forbidden instruction."""
+    if not is_x86(path):
+        return []
+    allowed = local_to_sets(path) if path.parent.name == "bin" else set()
+    disassembly = subprocess.Popen(["objdump", "-dw", path], stdout=subprocess.PIPE, env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"})
+    # Of every function its heading, and what may be forbidden: most lines never come here.
+    lines = subprocess.run(["grep", "-E", r">:$|:\s((26|2e|36|3e|64|65|67) )*62 |%k[0-7]"], stdin=disassembly.stdout, capture_output=True,
+                           text=True, check=False)
+    if disassembly.wait() != 0:
+        return [f"{path}:1: objdump could not read it"]
+    found, function, address = {}, "", -1
+    for line in lines.stdout.splitlines():
+        heading = FUNCTION.match(line)
+        if heading:
+            address, function = int(heading.group(1), 16), heading.group(2)
+        elif address not in allowed:
+            found.setdefault(function, line.split("\t")[-1].strip())
+    names = subprocess.run(["c++filt"], input="\n".join(found), capture_output=True, text=True, check=True).stdout.split("\n")
+    return [f"{path}:1: {name}: {instruction} is AVX-512, outside of *.isa.cc" for name, instruction in zip(names, found.values())]
+
+
+def main() -> None:
+    build = Path(sys.argv[1])
+    objects = [path for folder in ("lib", "tools") for path in (build / folder).rglob("*.o") if not OF_SETS.search(path.name)]
+    programs = [path for path in sorted((build / "bin").glob("*")) if path.is_file()]
+    if not objects:
+        sys.exit(f"isa.py: {build}: nothing is built there")
+    with ThreadPoolExecutor() as pool:
+        for lines in pool.map(findings, sorted(objects) + programs):
+            for line in lines:
+                print(line)
+
+
+if __name__ == "__main__":
+    main()
