@@ -7,7 +7,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fp8;
   return fuzz::judge([&] {
-    const hf::Config config = hf::parse_config(json::parse(fuzz::text_of(data, size), "config.json"), "config.json");
+    const hf::ModelConfig config =
+        hf::parse_config(json::parse(fuzz::text_of(data, size), "config.json"), "config.json");
     fuzz::require(hf::same_model(hf::parse_config(hf::to_json(config), "again"), config), "a model reads back");
     if (config.head_dim <= 4096)
       fuzz::require(std::ssize(hf::rope_inv_freq(config)) == config.head_dim / 2, "a frequency for each pair");

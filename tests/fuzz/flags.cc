@@ -11,16 +11,16 @@ namespace {
 using namespace fp8;
 
 cli::Command command() {
-  using cli::Kind;
+  using cli::FlagKind;
   cli::Command c{.name = "fp8-x", .about = "All kinds of flags"};
   c.flags = {{.name = "check", .letter = 'c', .default_text = "on"},
              {.name = "emulate", .default_text = "auto"},
-             {.name = "name", .kind = Kind::text, .metavar = "TEXT"},
-             {.name = "steps", .letter = 's', .kind = Kind::integer, .metavar = "N", .min = 1, .max = 1e15},
-             {.name = "lr", .kind = Kind::real, .metavar = "X", .default_text = "0.001", .min = 0},
-             {.name = "recipe", .kind = Kind::choice, .default_text = "b", .choices = {"a", "b"}},
-             {.name = "out", .letter = 'o', .kind = Kind::path, .metavar = "FILE", .in_config = false},
-             {.name = "bf16", .kind = Kind::list, .metavar = "PATTERN"}};
+             {.name = "name", .kind = FlagKind::text, .metavar = "TEXT"},
+             {.name = "steps", .letter = 's', .kind = FlagKind::integer, .metavar = "N", .min = 1, .max = 1e15},
+             {.name = "lr", .kind = FlagKind::real, .metavar = "X", .default_text = "0.001", .min = 0},
+             {.name = "recipe", .kind = FlagKind::choice, .default_text = "b", .choices = {"a", "b"}},
+             {.name = "out", .letter = 'o', .kind = FlagKind::path, .metavar = "FILE", .in_config = false},
+             {.name = "bf16", .kind = FlagKind::list, .metavar = "PATTERN"}};
   c.positionals = {{.name = "input", .metavar = "INPUT"},
                    {.name = "more", .metavar = "MORE", .required = false, .repeated = true}};
   c.takes_command = true;

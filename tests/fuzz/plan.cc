@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fp8;
   return fuzz::judge([&] {
-    const launch::Plan plan = launch::parse_plan(fuzz::text_of(data, size), "input.plan");
+    const launch::PhasePlan plan = launch::parse_plan(fuzz::text_of(data, size), "input.plan");
     const std::vector<std::string> command = {"fp8-step", "--init", "model.h5"};
     launch::check_plan(plan, command);
     std::int64_t before = 0;

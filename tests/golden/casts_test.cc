@@ -23,7 +23,7 @@ namespace {
 
 using dtype::Bf16;
 using dtype::DType;
-using quant::Contract;
+using quant::ContractionAxis;
 using quant::Granularity;
 using tensor::Tensor;
 using tensor::View;
@@ -126,17 +126,17 @@ TEST(Scales, OfAmaxes) {
 struct Mode {
   std::string name;
   quant::Cast cast;
-  Contract contract;
+  ContractionAxis contract;
 };
-const Mode kModes[] = {{"tensorwise_e4m3", {DType::e4m3, Granularity::tensor}, Contract::columns},
-                       {"tensorwise_e5m2", {DType::e5m2, Granularity::tensor}, Contract::columns},
-                       {"per_row_e4m3", {DType::e4m3, Granularity::vector}, Contract::columns},
-                       {"per_column_e4m3", {DType::e4m3, Granularity::vector}, Contract::rows}};
+const Mode kModes[] = {{"tensorwise_e4m3", {DType::e4m3, Granularity::tensor}, ContractionAxis::last},
+                       {"tensorwise_e5m2", {DType::e5m2, Granularity::tensor}, ContractionAxis::last},
+                       {"per_row_e4m3", {DType::e4m3, Granularity::row}, ContractionAxis::last},
+                       {"per_column_e4m3", {DType::e4m3, Granularity::row}, ContractionAxis::first}};
 
 // quantize() and, with one scale, cast_to_bytes() against one case and mode.
 void check_tensor(const View& x, const Mode& mode, bool power_of_2, const std::vector<std::uint8_t>& codes,
                   const std::vector<float>& scales) {
-  device::Arena arena(std::size_t{1} << 20, device::Place::host);
+  device::Arena arena(std::size_t{1} << 20, device::DeviceType::host);
   const device::Context context{.arena = &arena};
   const auto n = static_cast<std::int64_t>(scales.size());
   const Tensor amax(DType::f32, {n});
@@ -189,8 +189,8 @@ void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_
   for (std::size_t b = 0; b < exponents.size(); ++b) {
     const Tensor amax(DType::f32, {1});
     float* const block = x.as<float>() + 32 * b;
-    const View row = tensor::make_view(block, DType::f32, device::Place::host, {1, 32});
-    quant::amax({}, row, Granularity::tensor, Contract::columns, amax.view());
+    const View row = tensor::make_view(block, DType::f32, device::DeviceType::host, {1, 32});
+    quant::amax({}, row, Granularity::tensor, ContractionAxis::last, amax.view());
     const std::uint8_t exponent = dtype::to_e8m0_round_up(*amax.as<float>() * (1.0f / dtype::max_of(format)));
     ASSERT_EQ(exponent, exponents[b]) << prefix << " block " << b;
     const float scale = exponent == 0xFF ? NAN : dtype::from_e8m0(static_cast<std::uint8_t>(254 - exponent));
@@ -223,13 +223,13 @@ struct Layer {
         y(activations, {x.view().shape[0], w.view().shape[0]}),
         dx(activations, {x.view().shape[0], x.view().shape[1]}),
         dw(DType::f32, {w.view().shape[0], w.view().shape[1]}),
-        arena(std::size_t{1} << 22, device::Place::host) {}
+        arena(std::size_t{1} << 22, device::DeviceType::host) {}
 
   // Forward and backward under a recipe; null: high precision.
   void run(const quant::Recipe* recipe) {
     const device::Context context{.arena = &arena};
     const std::vector<linear::Part> parts{{0, w.view().shape[0], recipe != nullptr}};
-    const linear::Precision precision{recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
+    const linear::LinearPrecision precision{recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
     linear::forward(context, engine, linear::prepare(context, w.view(), {}, parts, precision, linear::Pass::forward),
                     x.view(), y.view());
     linear::backward(context, engine, linear::prepare(context, w.view(), {}, parts, precision, linear::Pass::backward),
@@ -301,7 +301,7 @@ TEST(Linear, RecipesInFloats) {
       ASSERT_NE(file.find(folder + "y"), nullptr) << folder;
       Layer layer(file, name, DType::f32);
       layer.run(&recipe);
-      EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, recipe.fp8_gemms());
+      EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, recipe.fp8_gemms());
       for (const auto& [result, tensor] : results(layer)) {
         const auto value = values(tensor->view()), expected = values(file, folder + result);
         const auto error = difference(value, expected);

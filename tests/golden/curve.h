@@ -71,10 +71,10 @@ inline void check(const Curve& curve, const Curve& reference, const Bounds& boun
 }
 
 /// A folder with a model and the text, ready to train on.
-class Workplace {
+class DeviceSetup {
  public:
   /// `model` is one of tests/golden/models.
-  explicit Workplace(const std::string& model) {
+  explicit DeviceSetup(const std::string& model) {
     model::convert(model_folder(model), path("model.h5"), {});
     data::tokenize(
         {.inputs = {"share/text/tinyshakespeare.txt"}, .output = path("data.h5"), .from = data::Source::text});
@@ -82,7 +82,7 @@ class Workplace {
   /// Path of `name` in the folder.
   std::string path(const std::string& name) const { return folder_.at(name); }
   /// Trains on one rank into the folder `out`; returns what the records said.
-  Curve run(train::Config config, const std::string& out) const {
+  Curve run(train::RunConfig config, const std::string& out) const {
     config.model = path("model.h5");
     config.data = path("data.h5");
     config.out = path(out);
@@ -107,8 +107,8 @@ class Workplace {
 };
 
 /// What all reference curves share: data, batch, optimizer, schedule. See tests/golden/curves/README.md.
-inline train::Config hundred_steps() {
-  train::Config c;
+inline train::RunConfig hundred_steps() {
+  train::RunConfig c;
   c.seq_length = 64;
   c.batch_size = 8;
   c.sampler = data::SamplerKind::sequential;

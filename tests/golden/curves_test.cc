@@ -9,8 +9,8 @@
 namespace fp8::golden {
 namespace {
 
-train::Config config_of(const std::string& precision, const std::string& recipe) {
-  train::Config c = hundred_steps();
+train::RunConfig config_of(const std::string& precision, const std::string& recipe) {
+  train::RunConfig c = hundred_steps();
   c.precision.precision = precision == "fp32"   ? train::Precision::fp32
                           : precision == "bf16" ? train::Precision::bf16
                                                 : train::Precision::fp8;
@@ -45,19 +45,19 @@ double weights_distance(const std::string& checkpoint, const std::string& refere
 }
 
 TEST(Curves, Floats) {
-  const Workplace at("llama3");
+  const DeviceSetup at("llama3");
   const Curve curve = at.run(config_of("fp32", ""), "run");
   check_curve("fp32", {1e-5, 2e-6, 2e-6}, curve);
   EXPECT_LE(weights_distance(at.path("run/step-00000100"), "tests/golden/curves/llama3-fp32-final.safetensors"), 1e-5);
 }
 
 TEST(Curves, Bf16) {
-  const Workplace at("llama3");
+  const DeviceSetup at("llama3");
   check_curve("bf16", {8e-3, 1.5e-3, 3e-3}, at.run(config_of("bf16", ""), "run"));
 }
 
 TEST(Curves, EveryRecipe) {
-  const Workplace at("llama3");
+  const DeviceSetup at("llama3");
   for (const std::string recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
     const Curve curve = at.run(config_of("fp8", recipe), recipe);
     check_curve(recipe, {3e-2, 5e-3, 2e-2}, curve);

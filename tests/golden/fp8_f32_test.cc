@@ -27,16 +27,16 @@ struct FirstBatch {
 Distance first_step(const std::string& model_name, const quant::Recipe& recipe, const std::string& reference,
                     FirstBatch& first, gemm::Accumulation accumulation = gemm::Accumulation::f32) {
   const h5::Reader expected("tests/golden/fp8-f32/" + model_name + "-" + reference + ".h5");
-  Model model(model_folder(model_name), DType::f32, &recipe, device::Place::host, false, accumulation);
+  Model model(model_folder(model_name), DType::f32, &recipe, device::DeviceType::host, false, accumulation);
   constexpr double kTargets = kSequences * kLength;
   const Values losses =
       model.forward_backward(batch_of(first.tokens, first.targets, kSequences, kLength), 1 / kTargets);
-  EXPECT_EQ(model.engine().counts().linear(gemm::Kind::fp8).gemms, 14 * recipe.fp8_gemms());
+  EXPECT_EQ(model.engine().counts().linear(gemm::OperandKind::fp8).gemms, 14 * recipe.fp8_gemms());
   double loss = 0;
   for (const double l : losses) loss += l / kTargets;
   Distance d{std::fabs(loss - values(expected, "loss").at(0)),
              std::fabs(model.gradient_norm() / values(expected, "grad_norm").at(0) - 1), 0};
-  for (const train::OwnParameter& own : model.store().own()) {
+  for (const train::ParameterShard& own : model.store().shards()) {
     const std::string& name = model.store().table()[static_cast<std::size_t>(own.number)].name;
     d.gradient = std::fmax(d.gradient, relative_l2(values(own.gradient), values(expected, "grad/" + name)));
   }
@@ -58,7 +58,7 @@ Bounds bounds_of(const std::string& model, std::string_view recipe) {
 }
 
 TEST(Fp8InFloats, FirstStepOfEveryRecipe) {
-  const Workplace at("llama3");
+  const DeviceSetup at("llama3");
   FirstBatch first(at.path("data.h5"));
   for (const std::string& model : kModels)
     for (const quant::Recipe& recipe : quant::recipes()) {
@@ -73,7 +73,7 @@ TEST(Fp8InFloats, FirstStepOfEveryRecipe) {
 // Sums of a tensor core truncate products, so that codes flip more often: the bounds are twice what the reference moves
 // by when norm weights move by 1e-7. Those of f32 sums lie outside.
 TEST(Fp8InFloats, FirstStepWithTheSumsOfAnH100) {
-  const Workplace at("llama3");
+  const DeviceSetup at("llama3");
   FirstBatch first(at.path("data.h5"));
   const quant::Recipe& recipe = quant::find_recipe("tensorwise");
   for (const auto& [model, bounds] : {std::pair<std::string, Bounds>{"llama3", {1.1e-3, 2.8e-3, 5e-2}},
@@ -89,7 +89,7 @@ TEST(Fp8InFloats, FirstStepWithTheSumsOfAnH100) {
 
 // Each recipe held against every other's values: the bounds above tell them apart.
 TEST(Fp8InFloats, RecipesAreToldApart) {
-  const Workplace at("llama3");
+  const DeviceSetup at("llama3");
   FirstBatch first(at.path("data.h5"));
   for (const quant::Recipe& ran : quant::recipes())
     for (const quant::Recipe& other : quant::recipes()) {

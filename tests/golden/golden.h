@@ -74,11 +74,11 @@ class Model {
  public:
   /// With a recipe its eligible linears run in FP8, emulated on a GPU too if asked for.
   Model(const std::string& folder, DType compute, const quant::Recipe* recipe = nullptr,
-        device::Place place = device::Place::host, bool emulate = false,
+        device::DeviceType device = device::DeviceType::host, bool emulate = false,
         gemm::Accumulation accumulation = gemm::Accumulation::f32)
       : source_(folder),
-        device_(place),
-        arena_(std::size_t{place == device::Place::host ? 64U : 512U} << 20, place),
+        device_(device),
+        arena_(std::size_t{device == device::DeviceType::host ? 64U : 512U} << 20, device),
         world_(comm::solo()),
         decoder_(source_.config(), {compute, model::Recompute::none}) {
     ctx_ = device_.context(arena_);
@@ -88,19 +88,20 @@ class Model {
     options.compute = compute;
     options.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}, accumulation};
     store_ = std::make_unique<train::ParameterStore>(ctx_, *world_, source_.config(), table, options);
-    for (const train::OwnParameter& own : store_->own()) {
+    for (const train::ParameterShard& own : store_->shards()) {
       const model::Parameter& p = table[static_cast<std::size_t>(own.number)];
       const hf::Folder::Entry* entry = source_.find(p.name);
       if (entry == nullptr || entry->info->shape != p.shape) throw Error(folder + ": " + p.name + ": not as expected");
       std::vector<float> weights(static_cast<std::size_t>(p.size()));
       source_.read_rows_f32(*entry, 0, p.rows(), weights);
-      device::copy_bytes(ctx_, own.master.data, ctx_.place, weights.data(), device::Place::host, own.master.bytes());
+      device::copy_bytes(ctx_, own.master.data, ctx_.device, weights.data(), device::DeviceType::host,
+                         own.master.bytes());
     }
-    store_->masters_changed(ctx_);
+    store_->refresh_compute_weights(ctx_);
   }
 
   /// The configuration of the folder.
-  const hf::Config& config() const { return source_.config(); }
+  const hf::ModelConfig& config() const { return source_.config(); }
   /// Tensors in the folder; every one of them should be a parameter.
   std::size_t stored_tensors() const { return source_.tensors().size(); }
   /// Rank 0's parameters.
@@ -113,15 +114,15 @@ class Model {
   /// Logits [M, V].
   Values logits(const model::Batch& batch) {
     const device::Scope scope(arena_);
-    const View out =
-        tensor::take(ctx_, store_->own().front().copy.dtype, {batch.rows(), config().vocab_size}, "activations");
+    const View out = tensor::allocate(ctx_, store_->shards().front().compute_weight.dtype,
+                                      {batch.rows(), config().vocab_size}, "activations");
     decoder_.logits(ctx_, engine_, *store_, here(batch), out);
     return values_of(out);
   }
   /// Losses [M]; gradients of scale times their sum are in the store afterwards.
   Values forward_backward(const model::Batch& batch, double scale) {
     const device::Scope scope(arena_);
-    const View losses = tensor::take(ctx_, DType::f32, {batch.rows()}, "activations");
+    const View losses = tensor::allocate(ctx_, DType::f32, {batch.rows()}, "activations");
     store_->begin_micro_batch(0, 1);
     decoder_.forward_backward(ctx_, engine_, *store_, here(batch), static_cast<float>(scale), losses);
     store_->finish_gradients(ctx_);
@@ -130,21 +131,21 @@ class Model {
   /// The numbers of a contiguous view of the store.
   Values values_of(const View& v) const {
     const Tensor copy(v.dtype, {v.size()});
-    device::copy_bytes(ctx_, copy.view().data, device::Place::host, v.data, v.place, v.bytes());
+    device::copy_bytes(ctx_, copy.view().data, device::DeviceType::host, v.data, v.device, v.bytes());
     return values(copy.view());
   }
   /// L2 norm over all gradients.
   double gradient_norm() {
-    const device::Buffer total(sizeof(double), ctx_.place, "a sum");
+    const device::Buffer total(sizeof(double), ctx_.device, "a sum");
     store_->add_gradient_squares(ctx_, reinterpret_cast<double*>(total.data()));
     double sum = 0;
-    device::copy_bytes(ctx_, &sum, device::Place::host, total.data(), ctx_.place, sizeof sum);
+    device::copy_bytes(ctx_, &sum, device::DeviceType::host, total.data(), ctx_.device, sizeof sum);
     return std::sqrt(sum);
   }
 
  private:
   model::Batch here(const model::Batch& batch) const {
-    return {tensor::to_place(ctx_, batch.tokens, "activations"), tensor::to_place(ctx_, batch.targets, "activations"),
+    return {tensor::to_device(ctx_, batch.tokens, "activations"), tensor::to_device(ctx_, batch.targets, "activations"),
             batch.sequences, batch.length};
   }
   hf::Folder source_;
@@ -161,7 +162,7 @@ class Model {
 inline model::Batch batch_of(std::vector<std::int32_t>& tokens, std::vector<std::int32_t>& targets,
                              std::int64_t sequences, std::int64_t length) {
   const auto view = [&](std::vector<std::int32_t>& v) {
-    return tensor::make_view(v.data(), DType::i32, device::Place::host, {sequences, length});
+    return tensor::make_view(v.data(), DType::i32, device::DeviceType::host, {sequences, length});
   };
   return {view(tokens), view(targets), sequences, length};
 }

@@ -1,4 +1,4 @@
-/// Golden models at any place: logits, losses and the gradient of every weight against transformers in float64, within
+/// Golden models on any device: logits, losses and the gradient of every weight against transformers in float64, within
 /// what tests/golden/models/README.md says.
 #pragma once
 
@@ -58,13 +58,13 @@ struct GoldenBatch {
   model::Batch batch() { return batch_of(tokens, targets, sequences, length); }
 };
 
-/// Everything of the model `name`, read from `folder`, computed at `place`.
+/// Everything of the model `name`, read from `folder`, computed at `device`.
 inline void check_model(const std::string& folder, const std::string& name, DType compute,
-                        device::Place place = device::Place::host) {
+                        device::DeviceType device = device::DeviceType::host) {
   SCOPED_TRACE(folder + " in " + std::string(dtype::name_of(compute)));
   const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
   const ModelBounds bound = bounds(expected, compute);
-  Model model(folder, compute, nullptr, place);
+  Model model(folder, compute, nullptr, device);
   GoldenBatch golden(expected);
   const model::Batch batch = golden.batch();
   const std::int64_t sequences = golden.sequences, length = golden.length;
@@ -76,23 +76,23 @@ inline void check_model(const std::string& folder, const std::string& name, DTyp
   double sum = 0;
   for (const double l : losses) sum += l;
   EXPECT_NEAR(sum / count, values(expected, "loss").at(0), bound.loss);
-  for (const train::OwnParameter& own : model.store().own()) {
+  for (const train::ParameterShard& own : model.store().shards()) {
     const std::string& parameter = model.store().table()[static_cast<std::size_t>(own.number)].name;
     EXPECT_LE(relative_l2(model.values_of(own.gradient), values(expected, kGradients + parameter)),
               bound.gradient.at(parameter))
         << parameter;
   }
-  EXPECT_EQ(model.store().own().size(), bound.gradient.size()) << "every gradient";
+  EXPECT_EQ(model.store().shards().size(), bound.gradient.size()) << "every gradient";
   EXPECT_EQ(model.stored_tensors(), bound.gradient.size()) << "every tensor of the file";
   const double norm = values(expected, "grad_norm").at(0);
   EXPECT_NEAR(model.gradient_norm(), norm, bound.grad_norm * norm);
 }
 
 /// Every kind of work of a model under FP8 tells its time, which --profile and fp8-bench's share of casts are made of.
-inline void check_profile(device::Place place) {
+inline void check_profile(device::DeviceType device) {
   const h5::Reader expected("tests/golden/models/llama3/expected.h5");
   GoldenBatch golden(expected);
-  Model model(model_folder("llama3"), DType::bf16, &quant::find_recipe("tensorwise"), place, true);
+  Model model(model_folder("llama3"), DType::bf16, &quant::find_recipe("tensorwise"), device, true);
   device::Profile profile;
   profile.on = true;
   model.note_in(profile);

@@ -13,7 +13,7 @@ TEST(Models, InBf16) {
   for (const std::string& name : kModels) check_model(model_folder(name), name, DType::bf16);
 }
 
-TEST(Models, AProfileHasEveryKindOfWork) { check_profile(device::Place::host); }
+TEST(Models, AProfileHasEveryKindOfWork) { check_profile(device::DeviceType::host); }
 
 // A folder with the older spelling of the configuration in the place of config.json.
 std::string with_older_config(const TemporaryFolder& temporary, const std::string& name) {

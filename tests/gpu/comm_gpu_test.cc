@@ -11,8 +11,8 @@ namespace {
 
 TEST(NcclGpu, DoesAllThatACommunicatorDoes) {
   if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda();
-  const device::Device gpu(device::Place::cuda);
-  device::Arena arena(1 << 20, device::Place::cuda);
+  const device::Device gpu(device::DeviceType::cuda);
+  device::Arena arena(1 << 20, device::DeviceType::cuda);
   const std::unique_ptr<Communicator> host = solo();
   const std::shared_ptr<Communicator> group = on_device(*host, gpu.context(arena));
   check_communicator(*group, gpu.context(arena));
@@ -28,8 +28,8 @@ TEST(NcclGpu, SeveralRanksOneGpuEach) {
   if (!launched()) GTEST_SKIP() << "one rank: mpirun starts several";
   if (device::cuda_device_count() <= local_rank()) GTEST_SKIP() << "fewer GPUs than ranks";
   Session session;
-  const device::Device gpu(device::Place::cuda, local_rank());
-  device::Arena arena(1 << 20, device::Place::cuda);
+  const device::Device gpu(device::DeviceType::cuda, local_rank());
+  device::Arena arena(1 << 20, device::DeviceType::cuda);
   EXPECT_TRUE(session.world().watch(60, [](const Stall& stall) {
     ADD_FAILURE() << stall.message();
     abort_all(1);

@@ -10,16 +10,16 @@ namespace {
 // New memory is zero before anything else is done with it.
 TEST(DeviceGpu, NewMemoryIsZeroAndWhatFollowsComesAfter) {
   FP8_NEED_GPU();
-  const Device gpu(Place::cuda);
+  const Device gpu(DeviceType::cuda);
   const Context ctx = gpu.context();
   constexpr std::size_t kBytes = std::size_t{1} << 30;
   const std::vector<std::uint64_t> ones(1024, ~std::uint64_t{0});
   for (int round = 0; round < 3; ++round) {
-    const Buffer buffer(kBytes, Place::cuda, "a test");
+    const Buffer buffer(kBytes, DeviceType::cuda, "a test");
     std::byte* const last = buffer.data() + kBytes - 8192;
-    copy_bytes(ctx, last, Place::cuda, ones.data(), Place::host, 8192);
+    copy_bytes(ctx, last, DeviceType::cuda, ones.data(), DeviceType::host, 8192);
     std::vector<std::uint64_t> back(2048);
-    copy_bytes(ctx, back.data(), Place::host, last - 8192, Place::cuda, 16384);
+    copy_bytes(ctx, back.data(), DeviceType::host, last - 8192, DeviceType::cuda, 16384);
     for (std::size_t i = 0; i < back.size(); ++i) ASSERT_EQ(back[i], i < 1024 ? 0 : ~std::uint64_t{0}) << i;
   }
 }
@@ -32,10 +32,11 @@ TEST(DeviceGpu, CopiesOfEverySizeComeBack) {
   for (const std::int64_t n : {1, 1000, 1048576, 1048577, 30000001}) {
     std::vector<float> from(static_cast<std::size_t>(n));
     std::iota(from.begin(), from.end(), 1.0f);
-    const tensor::Tensor there(dtype::DType::f32, {n}, Place::cuda), copy(dtype::DType::f32, {n}, Place::cuda);
-    copy_bytes(ctx, there.view().data, Place::cuda, from.data(), Place::host, there.view().bytes());
+    const tensor::Tensor there(dtype::DType::f32, {n}, DeviceType::cuda),
+        copy(dtype::DType::f32, {n}, DeviceType::cuda);
+    copy_bytes(ctx, there.view().data, DeviceType::cuda, from.data(), DeviceType::host, there.view().bytes());
     const std::vector<float> want = std::exchange(from, std::vector<float>(from.size(), -1.0f));
-    copy_bytes(ctx, copy.view().data, Place::cuda, there.view().data, Place::cuda, there.view().bytes());
+    copy_bytes(ctx, copy.view().data, DeviceType::cuda, there.view().data, DeviceType::cuda, there.view().bytes());
     ops::zero(ctx, there.view());
     EXPECT_EQ(tensor::to_host<float>(ctx, copy.view()), want);
     EXPECT_EQ(tensor::to_host<float>(ctx, there.view()), std::vector<float>(want.size()));
@@ -44,15 +45,15 @@ TEST(DeviceGpu, CopiesOfEverySizeComeBack) {
 
 TEST(DeviceGpu, MemoryThatIsNotThereIsAnErrorAndNothingElseIsHurt) {
   FP8_NEED_GPU();
-  const Device gpu(Place::cuda);
+  const Device gpu(DeviceType::cuda);
   std::string message;
   try {
-    const Buffer buffer(std::size_t{1} << 50, Place::cuda, "moments");
+    const Buffer buffer(std::size_t{1} << 50, DeviceType::cuda, "moments");
   } catch (const std::exception& e) {
     message = e.what();
   }
   EXPECT_EQ(message.rfind("out of memory: moments needs 1 PiB on the GPU, where ", 0), 0U) << message;
-  const Buffer small(1 << 20, Place::cuda, "small");
+  const Buffer small(1 << 20, DeviceType::cuda, "small");
   synchronize(gpu.context());
 }
 

@@ -18,7 +18,7 @@
 namespace fp8::ops {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 using dtype::Bf16;
 using dtype::DType;
 using tensor::Tensor;
@@ -29,18 +29,18 @@ struct Sizes {
 constexpr Sizes kSizes[] = {
     {1, 64, 2, 2, 64}, {2, 200, 8, 2, 64}, {1, 129, 4, 1, 128}, {1, 1, 2, 2, 32}, {1, 77, 6, 3, 8}};
 
-// One layer's tensors at one place: q, k, v in one projection, its gradient likewise.
+// One layer's tensors on one device: q, k, v in one projection, its gradient likewise.
 struct Layer {
   Tensor qkv, dqkv, out, dout, lse, start;
   std::int64_t count = 0, longest = 0;  // of documents
 
-  Layer(const Sizes& s, Place place)
-      : qkv(DType::bf16, {s.batch, s.positions, s.heads + 2 * s.groups, s.dim}, place),
-        dqkv(DType::bf16, {s.batch, s.positions, s.heads + 2 * s.groups, s.dim}, place),
-        out(DType::bf16, {s.batch, s.positions, s.heads, s.dim}, place),
-        dout(DType::bf16, {s.batch, s.positions, s.heads, s.dim}, place),
-        lse(DType::f32, {s.batch, s.heads, s.positions}, place),
-        start(DType::i32, {s.batch, s.positions}, place) {}
+  Layer(const Sizes& s, DeviceType device)
+      : qkv(DType::bf16, {s.batch, s.positions, s.heads + 2 * s.groups, s.dim}, device),
+        dqkv(DType::bf16, {s.batch, s.positions, s.heads + 2 * s.groups, s.dim}, device),
+        out(DType::bf16, {s.batch, s.positions, s.heads, s.dim}, device),
+        dout(DType::bf16, {s.batch, s.positions, s.heads, s.dim}, device),
+        lse(DType::f32, {s.batch, s.heads, s.positions}, device),
+        start(DType::i32, {s.batch, s.positions}, device) {}
 
   // On the host: documents of `length` positions, then one of a single position, and again; what remains at the end.
   void pack(const Sizes& s, std::int64_t length) {
@@ -76,9 +76,9 @@ class FusedAttentionGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda();
-    gpu_ = std::make_unique<device::Device>(Place::cuda);
-    memory_ = std::make_unique<device::Arena>(std::size_t{1} << 30, Place::cuda);
-    host_memory_ = std::make_unique<device::Arena>(std::size_t{256} << 20, Place::host);
+    gpu_ = std::make_unique<device::Device>(DeviceType::cuda);
+    memory_ = std::make_unique<device::Arena>(std::size_t{1} << 30, DeviceType::cuda);
+    host_memory_ = std::make_unique<device::Arena>(std::size_t{256} << 20, DeviceType::host);
     ctx_ = gpu_->context(*memory_);
   }
 
@@ -94,14 +94,14 @@ class FusedAttentionGpu : public ::testing::Test {
     }
   }
   static Layer filled(const Sizes& s) {
-    Layer inputs(s, Place::host);
+    Layer inputs(s, DeviceType::host);
     fill(inputs.qkv, 1);
     fill(inputs.dout, 2);
     return inputs;
   }
   std::vector<float> floats(const Tensor& t) const {
     const Tensor host(t.view().dtype, {t.view().size()});
-    device::copy_bytes(ctx_, host.view().data, Place::host, t.view().data, t.view().place, host.view().bytes());
+    device::copy_bytes(ctx_, host.view().data, DeviceType::host, t.view().data, t.view().device, host.view().bytes());
     std::vector<float> v;
     for (std::int64_t i = 0; i < host.view().size(); ++i)
       v.push_back(host.view().dtype == DType::f32 ? host.as<float>()[i] : to_float(host.as<Bf16>()[i]));
@@ -109,9 +109,9 @@ class FusedAttentionGpu : public ::testing::Test {
   }
   // Forward and backward at the layer's place.
   Results run(const Context& ctx, const Sizes& s, const Layer& inputs, Told told) const {
-    const Layer l(s, ctx.place);
+    const Layer l(s, ctx.device);
     for (const auto& [to, from] : {std::pair{&l.qkv, &inputs.qkv}, {&l.dout, &inputs.dout}, {&l.start, &inputs.start}})
-      device::copy_bytes(ctx, to->view().data, ctx.place, from->view().data, Place::host, from->view().bytes());
+      device::copy_bytes(ctx, to->view().data, ctx.device, from->view().data, DeviceType::host, from->view().bytes());
     const auto [q, k, v] = split(s, l.qkv);
     const auto [dq, dk, dv] = split(s, l.dqkv);
     Documents d{told == Told::nothing ? View{} : l.start.view()};
@@ -207,7 +207,7 @@ TEST_F(FusedAttentionGpu, BoundsThatAreTooSmallGiveNaN) {
 // Without this the tests above could pass with cuDNN asleep, but for the last.
 TEST_F(FusedAttentionGpu, CudnnTakesTheCall) {
   const Sizes s{2, 200, 8, 2, 64};
-  const Layer l(s, Place::cuda);
+  const Layer l(s, DeviceType::cuda);
   const auto [q, k, v] = split(s, l.qkv);
   const auto [dq, dk, dv] = split(s, l.dqkv);
   for (const Documents& d : {Documents{}, Documents{l.start.view(), 2, 200}}) {
@@ -219,7 +219,7 @@ TEST_F(FusedAttentionGpu, CudnnTakesTheCall) {
 
 // Of more scores than one call keeps: the parts must lie side by side.
 TEST_F(FusedAttentionGpu, GradientsInPartsAgreeToo) {
-  memory_ = std::make_unique<device::Arena>(std::size_t{3} << 30, Place::cuda);
+  memory_ = std::make_unique<device::Arena>(std::size_t{3} << 30, DeviceType::cuda);
   ctx_ = gpu_->context(*memory_);
   for (const Sizes& s : {Sizes{2, 4200, 16, 4, 64}, Sizes{1, 6500, 16, 2, 64}}) {
     const Layer inputs = filled(s);
@@ -239,7 +239,7 @@ TEST_F(FusedAttentionGpu, ADryRunTakesTheMemoryOfTheRun) {
   Layer inputs = filled(s);
   inputs.count = 5;
   inputs.longest = 200;
-  const Layer l(s, Place::cuda);
+  const Layer l(s, DeviceType::cuda);
   const auto [q, k, v] = split(s, l.qkv);
   const auto [dq, dk, dv] = split(s, l.dqkv);
   for (const Told told : {Told::nothing, Told::all}) {  // the second takes more

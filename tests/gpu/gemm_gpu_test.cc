@@ -18,21 +18,23 @@
 namespace fp8::gemm::testing {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 
 // A copy of all of `memory` on the device, and `view`, which lies in it, as it lies there.
 class OnGpu {
  public:
   OnGpu(const Context& ctx, const tensor::Tensor& memory, const View& view) : ctx_(ctx), host_(memory.view()) {
-    buffer_ = device::Buffer(std::max<std::size_t>(host_.bytes(), 1), Place::cuda, "test");
-    device::copy_bytes(ctx, buffer_.data(), Place::cuda, host_.data, Place::host, host_.bytes());
+    buffer_ = device::Buffer(std::max<std::size_t>(host_.bytes(), 1), DeviceType::cuda, "test");
+    device::copy_bytes(ctx, buffer_.data(), DeviceType::cuda, host_.data, DeviceType::host, host_.bytes());
     view_ = view;
-    view_.place = Place::cuda;
+    view_.device = DeviceType::cuda;
     view_.data = buffer_.data() + (static_cast<std::byte*>(view.data) - static_cast<std::byte*>(host_.data));
   }
   const View& view() const { return view_; }
   // Everything back where it came from.
-  void fetch() const { device::copy_bytes(ctx_, host_.data, Place::host, buffer_.data(), Place::cuda, host_.bytes()); }
+  void fetch() const {
+    device::copy_bytes(ctx_, host_.data, DeviceType::host, buffer_.data(), DeviceType::cuda, host_.bytes());
+  }
 
  private:
   const Context& ctx_;
@@ -44,7 +46,7 @@ class GemmGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda();
-    gpu_ = std::make_unique<device::Device>(Place::cuda);
+    gpu_ = std::make_unique<device::Device>(DeviceType::cuda);
     ctx_ = gpu_->context(arena_);
   }
   bool hopper() const { return gpu_->compute_capability() == 90; }
@@ -52,9 +54,9 @@ class GemmGpu : public ::testing::Test {
 
   // C of `memory` after one call there.
   void multiply(const Operand& a, const tensor::Tensor& a_memory, const Operand& b, const tensor::Tensor& b_memory,
-                const View& c, const tensor::Tensor& c_memory, const Options& options) {
+                const View& c, const tensor::Tensor& c_memory, const MatmulOptions& options) {
     const OnGpu x(ctx_, a_memory, a.matrix), y(ctx_, b_memory, b.matrix), z(ctx_, c_memory, c);
-    Options there = options;
+    MatmulOptions there = options;
     std::optional<OnGpu> bias;
     tensor::Tensor bias_memory;
     if (!options.bias.empty()) {
@@ -66,7 +68,7 @@ class GemmGpu : public ::testing::Test {
     z.fetch();
   }
   // C = A B^T of codes, f32 or bf16, at the end as floats.
-  std::vector<float> product_of(const Codes& a, const Codes& b, DType type, const Options& options) {
+  std::vector<float> product_of(const Codes& a, const Codes& b, DType type, const MatmulOptions& options) {
     const std::int64_t m = a.codes.shape[0], n = b.codes.shape[0];
     const OnGpu x(ctx_, a.memory, a.codes), y(ctx_, b.memory, b.codes);
     const OnGpu sx(ctx_, a.scale_memory, a.scales), sy(ctx_, b.scale_memory, b.scales);
@@ -110,7 +112,7 @@ TEST_F(GemmGpu, NumbersGiveTheBitsOfTheHost) {
             const Matrix a = integers(in, s.m, s.k, la, 1), b = integers(in, s.k, s.n, lb, 2);
             const Matrix c = integers(out, s.m, s.n, Layout::wide, 3), want = integers(out, s.m, s.n, Layout::wide, 3);
             const Matrix bias = integers(bits / 2 == 1 ? DType::f32 : DType::bf16, 1, s.n, Layout::rows, 4);
-            Options options{.accumulate = bits % 2 == 1};
+            MatmulOptions options{.accumulate = bits % 2 == 1};
             if (bits >= 2) options.bias = bias.view.reshaped({s.n});
             multiply(plain(a.view), a.memory, plain(b.view), b.memory, c.view, c.memory, options);
             host.matmul(Context{}, plain(a.view), plain(b.view), want.view, options);
@@ -270,9 +272,9 @@ TEST_F(GemmGpu, TheSameCallGivesTheSameBits) {
 TEST_F(GemmGpu, ModesThatTheChipLacksAreRefusedByName) {
   using Side = Mode::Side;
   const Side one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
-  const Side gradients{.format = DType::e5m2}, micro{.format = DType::e4m3, .blocks = Blocks::row32};
-  const Side rows{.format = DType::e4m3, .blocks = Blocks::row128},
-      squares{.format = DType::e4m3, .blocks = Blocks::square128};
+  const Side gradients{.format = DType::e5m2}, micro{.format = DType::e4m3, .blocks = ScaleBlocks::row32};
+  const Side rows{.format = DType::e4m3, .blocks = ScaleBlocks::row128},
+      squares{.format = DType::e4m3, .blocks = ScaleBlocks::square128};
   const auto refusal = [&](const Mode& m) { return test::error_of([&] { plan_mode(*engine_, ctx_, m); }); };
   const std::string fine = "no error";
   EXPECT_EQ(refusal({}), fine) << "bf16";
@@ -303,15 +305,15 @@ TEST_F(GemmGpu, ModesThatTheChipLacksAreRefusedByName) {
 TEST_F(GemmGpu, ADryRunNeedsTheScratchOfTheRun) {
   const Matrix a = integers(DType::bf16, 40, 24, Layout::rows, 1), b = integers(DType::bf16, 24, 32, Layout::rows, 2);
   const Matrix bias = integers(DType::f32, 1, 32, Layout::rows, 4), c = integers(DType::bf16, 40, 32, Layout::rows, 3);
-  const Options options{.bias = bias.view.reshaped({32})};
+  const MatmulOptions options{.bias = bias.view.reshaped({32})};
   Engine planned;
   Context dry = ctx_;
   dry.dry = true;
   const auto there = [](View v) {
-    v.place = Place::cuda;
+    v.device = DeviceType::cuda;
     return v;
   };
-  Options options_there = options;
+  MatmulOptions options_there = options;
   options_there.bias = there(options.bias);
   planned.matmul(dry, plain(there(a.view)), plain(there(b.view)), there(c.view), options_there);
   multiply(plain(a.view), a.memory, plain(b.view), b.memory, c.view, c.memory, options);

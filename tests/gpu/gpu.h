@@ -20,7 +20,9 @@ namespace fp8::test {
 class Gpu {
  public:
   explicit Gpu(std::size_t scratch_bytes = std::size_t{256} << 20)
-      : device_(device::Place::cuda), arena_(scratch_bytes, device::Place::cuda), context_(device_.context(arena_)) {}
+      : device_(device::DeviceType::cuda),
+        arena_(scratch_bytes, device::DeviceType::cuda),
+        context_(device_.context(arena_)) {}
 
   /// On its stream, with scratch.
   const device::Context& context() const { return context_; }
@@ -29,17 +31,18 @@ class Gpu {
   /// A copy of a view, from its first element to its last, with the same strides and as far from a multiple of 64.
   tensor::View put(const tensor::View& host) {
     const std::size_t off = reinterpret_cast<std::uintptr_t>(host.data) % 64, bytes = span_bytes(host);
-    taken_.emplace_back(off + bytes + 1, device::Place::cuda, "a test's tensor");
-    device::copy_bytes(context_, taken_.back().data() + off, device::Place::cuda, host.data, device::Place::host,
-                       bytes);
+    taken_.emplace_back(off + bytes + 1, device::DeviceType::cuda, "a test's tensor");
+    device::copy_bytes(context_, taken_.back().data() + off, device::DeviceType::cuda, host.data,
+                       device::DeviceType::host, bytes);
     tensor::View v = host;
     v.data = taken_.back().data() + off;
-    v.place = device::Place::cuda;
+    v.device = device::DeviceType::cuda;
     return v;
   }
   /// Fills a contiguous view of the host from the span of a view on the GPU; waits for what was launched.
   void get(const tensor::View& from, const tensor::View& host) {
-    device::copy_bytes(context_, host.data, device::Place::host, from.data, device::Place::cuda, host.bytes());
+    device::copy_bytes(context_, host.data, device::DeviceType::host, from.data, device::DeviceType::cuda,
+                       host.bytes());
   }
   /// Gives all copies back.
   void clear() {

@@ -8,12 +8,12 @@ namespace {
 
 TEST(ModelsGpu, GoldenInFloats) {
   FP8_NEED_GPU();
-  for (const std::string& name : kModels) check_model(model_folder(name), name, DType::f32, device::Place::cuda);
+  for (const std::string& name : kModels) check_model(model_folder(name), name, DType::f32, device::DeviceType::cuda);
 }
 
 TEST(ModelsGpu, GoldenInBf16) {
   FP8_NEED_GPU();
-  for (const std::string& name : kModels) check_model(model_folder(name), name, DType::bf16, device::Place::cuda);
+  for (const std::string& name : kModels) check_model(model_folder(name), name, DType::bf16, device::DeviceType::cuda);
 }
 
 // A rounding of bf16 that falls otherwise moves a code by an eighth of its value at most, here and there; a transposed
@@ -24,28 +24,30 @@ void check_recipe(const std::string& name, const quant::Recipe& recipe, bool emu
   const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
   GoldenBatch golden(expected);
   Model host(model_folder(name), DType::bf16, &recipe),
-      gpu(model_folder(name), DType::bf16, &recipe, device::Place::cuda, emulate);
+      gpu(model_folder(name), DType::bf16, &recipe, device::DeviceType::cuda, emulate);
   const double scale = 1.0 / static_cast<double>(golden.tokens.size());
   const Values losses = host.forward_backward(golden.batch(), scale), got = gpu.forward_backward(golden.batch(), scale);
   EXPECT_LE(relative_l2(got, losses), kLoss);
-  for (std::size_t i = 0; i < host.store().own().size(); ++i)
-    EXPECT_LE(relative_l2(gpu.values_of(gpu.store().own()[i].gradient), host.values_of(host.store().own()[i].gradient)),
-              kGradient)
+  for (std::size_t i = 0; i < host.store().shards().size(); ++i)
+    EXPECT_LE(
+        relative_l2(gpu.values_of(gpu.store().shards()[i].gradient), host.values_of(host.store().shards()[i].gradient)),
+        kGradient)
         << host.store().table()[i].name;
-  EXPECT_EQ(gpu.engine().counts().linear(gemm::Kind::fp8).gemms, host.engine().counts().linear(gemm::Kind::fp8).gemms);
+  EXPECT_EQ(gpu.engine().counts().linear(gemm::OperandKind::fp8).gemms,
+            host.engine().counts().linear(gemm::OperandKind::fp8).gemms);
   const Values again = gpu.forward_backward(golden.batch(), scale);
   EXPECT_EQ(again, got) << "the same bits twice";
 }
 
 // Row scales are Hopper's alone.
 bool native(const quant::Recipe& recipe, int capability) {
-  const bool rows = recipe.x.columns.granularity == quant::Granularity::vector;
+  const bool rows = recipe.x.columns.granularity == quant::Granularity::row;
   return rows ? capability == 90 : capability >= 89;
 }
 
 TEST(ModelsGpu, UnderEveryRecipe) {
   FP8_NEED_GPU();
-  const int capability = device::Device(device::Place::cuda).compute_capability();
+  const int capability = device::Device(device::DeviceType::cuda).compute_capability();
   for (const quant::Recipe& recipe : quant::recipes()) {
     if (native(recipe, capability)) check_recipe("llama3", recipe, false);
     check_recipe("llama3", recipe, true);
@@ -55,7 +57,7 @@ TEST(ModelsGpu, UnderEveryRecipe) {
 
 TEST(ModelsGpu, AProfileHasEveryKindOfWork) {
   FP8_NEED_GPU();
-  check_profile(device::Place::cuda);
+  check_profile(device::DeviceType::cuda);
 }
 
 }  // namespace

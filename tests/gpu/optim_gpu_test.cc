@@ -10,7 +10,7 @@ namespace {
 struct There {
   test::Gpu& gpu;
   const State& state;
-  tensor::View master, gradient, m, v, copy, amax;
+  tensor::View master, gradient, m, v, compute_weight, amax;
   There(test::Gpu& g, const State& s)
       : gpu(g),
         state(s),
@@ -18,15 +18,15 @@ struct There {
         gradient(g.put(s.gradient.view())),
         m(g.put(s.m.view())),
         v(g.put(s.v.view())),
-        copy(g.put(s.copy.view())),
+        compute_weight(g.put(s.compute_weight.view())),
         amax(g.put(s.amax.view())) {}
-  Block block(std::int64_t begin, std::int64_t end) const {
-    Block b = state.block(begin, end);
+  AdamwBlock block(std::int64_t begin, std::int64_t end) const {
+    AdamwBlock b = state.block(begin, end);
     b.master = master.rows(begin, end);
     b.gradient = gradient.rows(begin, end);
     b.m = m.rows(begin, end);
     b.v = v.rows(begin, end);
-    b.copy = copy.rows(begin, end);
+    b.compute_weight = compute_weight.rows(begin, end);
     b.amax = amax;
     return b;
   }
@@ -34,7 +34,7 @@ struct There {
     gpu.get(master, state.master.view());
     gpu.get(m, state.m.view());
     gpu.get(v, state.v.view());
-    gpu.get(copy, state.copy.view());
+    gpu.get(compute_weight, state.compute_weight.view());
     gpu.get(amax, state.amax.view());
   }
 };

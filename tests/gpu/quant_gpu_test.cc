@@ -9,14 +9,14 @@ using dtype::DType;
 using tensor::Tensor;
 
 constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
-    kVectorE4m3{DType::e4m3, Granularity::vector}, kVectorE5m2{DType::e5m2, Granularity::vector};
+    kVectorE4m3{DType::e4m3, Granularity::row}, kVectorE5m2{DType::e5m2, Granularity::row};
 
 // A Quantized brought to the host with its strides, and the memory it lies in there.
 struct Brought {
   Tensor codes, scale, inverse_scale;
   Quantized q;
   Brought(test::Gpu& gpu, const Quantized& there) : q(there) {
-    const bool by_row = there.contract == Contract::columns;
+    const bool by_row = there.contract == ContractionAxis::last;
     const std::int64_t span =
         by_row ? there.codes.shape[0] * there.codes.stride[0] : there.codes.shape[1] * there.codes.stride[1];
     bring(gpu, there.codes, {span}, codes, q.codes);
@@ -29,7 +29,7 @@ struct Brought {
     memory = Tensor(from.dtype, span);
     gpu.get(from, memory.view());
     to.data = memory.view().data;
-    to.place = device::Place::host;
+    to.device = device::DeviceType::host;
   }
 };
 
@@ -69,7 +69,7 @@ TEST(QuantGpu, CodesScalesAndCountsAreTheHosts) {
         for (const bool emulate : {false, true}) {
           SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + (emulate ? ", emulated" : ""));
           check(gpu, Matrix(type, rows, cols), casts, emulate);
-          check(gpu, Matrix(type, rows, cols, Layout::wide_rows), casts, emulate);
+          check(gpu, Matrix(type, rows, cols, Layout::upcast_rows), casts, emulate);
         }
 }
 
@@ -85,7 +85,7 @@ TEST(QuantGpu, BytesThatTravelledAreLaidOutForBothProducts) {
   cast_to_bytes(host.context, x.view, DType::e4m3, &scale, codes.view(), nullptr);
   const View there = gpu.put(codes.view()), s = gpu.put(one.view()), r = gpu.put(reciprocal.view());
   cast_to_bytes(gpu.context(), gpu.put(x.view), DType::e4m3, s.as<float>(), there, nullptr);
-  for (const Contract contract : {Contract::columns, Contract::rows})
+  for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first})
     for (const bool emulate : {false, true}) {
       const Quantized wide =
           from_bytes(host.context, codes.view(), DType::e4m3, contract, one.view(), reciprocal.view());

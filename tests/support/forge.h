@@ -24,7 +24,7 @@ inline void forge(const std::string& from, const std::string& to, const std::fun
   Forged f{source.train(), source.config()};
   change(f);
   const std::string folder = ckpt::begin_folder(to);
-  ckpt::ShardWriter writer(folder, 0, 1, ckpt::Kind::training);
+  ckpt::ShardWriter writer(folder, 0, 1, ckpt::FileKind::training);
   writer.document("config", f.config);
   writer.document("train", f.train);
   writer.document("provenance", source.provenance());
@@ -35,7 +35,7 @@ inline void forge(const std::string& from, const std::string& to, const std::fun
     f.values(meta.name, bytes);
     writer.tensor(meta, 0, meta.rows(), bytes);
   }
-  ckpt::commit_folder(folder, to, ckpt::Kind::training, source.mesh(), {writer.finish([](const std::string&) {})});
+  ckpt::commit_folder(folder, to, ckpt::FileKind::training, source.mesh(), {writer.finish([](const std::string&) {})});
 }
 
 }  // namespace fp8::test

@@ -30,48 +30,48 @@ cli::Command command() {
   c.example = "fp8-bench --model llama3-8b --tokens 8192 --steps 0";
   c.flags = {
       {.name = "model",
-       .kind = cli::Kind::text,
+       .kind = cli::FlagKind::text,
        .metavar = "PRESET|CONFIG.json",
        .default_text = "llama-124m",
        .help = "model to measure: a preset or a configuration file"},
       {.name = "tokens",
-       .kind = cli::Kind::integer,
+       .kind = cli::FlagKind::integer,
        .metavar = "N",
        .help = "rows of activations, and tokens of a step [8192 on a GPU, 512 on the CPU]",
        .min = 1,
        .max = 1 << 24},
       {.name = "recipe",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "NAME",
        .default_text = std::string(quant::recipes().front().name),
        .help = "scaling of FP8 operands, see fp8-recipes(7)",
        .choices = recipe_names()},
       {.name = "steps",
-       .kind = cli::Kind::integer,
+       .kind = cli::FlagKind::integer,
        .metavar = "N",
        .default_text = "4",
        .help = "optimizer steps to time in each precision; 0: none",
        .min = 0,
        .max = 10000},
       {.name = "seconds",
-       .kind = cli::Kind::real,
+       .kind = cli::FlagKind::real,
        .metavar = "S",
        .default_text = "0.5",
        .help = "approximate seconds to spend on each linear and pass",
        .min = 0.001,
        .max = 3600},
       {.name = "device",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "NAME",
        .default_text = "auto",
        .help = "device to measure; auto: a GPU if there is one, else the CPU",
        .choices = {"auto", "cpu", "cuda"}},
       {.name = "gemms",
-       .kind = cli::Kind::path,
+       .kind = cli::FlagKind::path,
        .metavar = "IN.h5",
        .help = "instead of measuring, compute the GEMMs of the FP8 codes in IN.h5 and write the sums to --output"},
       {.name = "accumulate",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "NAME",
        .default_text = "hopper",
        .help = "with --gemms: tensor cores whose accumulation is emulated, of an H100 (hopper) or an RTX 4060 (ada)",
@@ -83,11 +83,11 @@ cli::Command command() {
   return c;
 }
 
-device::Place place_of(const std::string& name) {
-  if (name == "cpu") return device::Place::host;
+device::DeviceType place_of(const std::string& name) {
+  if (name == "cpu") return device::DeviceType::host;
   const std::string why = device::why_no_cuda();
   if (name == "cuda" && !why.empty()) throw Error("--device cuda: " + why);
-  return why.empty() ? device::Place::cuda : device::Place::host;
+  return why.empty() ? device::DeviceType::cuda : device::DeviceType::host;
 }
 
 int write_gemms(const cli::Arguments& arguments) {
@@ -106,8 +106,8 @@ int measure(const cli::Arguments& arguments) {
   probe::BenchOptions options;
   options.model_name = arguments.text("model");
   options.model = hf::parse_config(model::read_model_config(options.model_name), options.model_name);
-  options.place = place_of(arguments.text("device"));
-  const std::int64_t usual = options.place == device::Place::cuda ? kTokensOnGpu : kTokensOnCpu;
+  options.device = place_of(arguments.text("device"));
+  const std::int64_t usual = options.device == device::DeviceType::cuda ? kTokensOnGpu : kTokensOnCpu;
   options.tokens = arguments.has_value("tokens") ? arguments.integer("tokens") : usual;
   options.recipe = &quant::find_recipe(arguments.text("recipe"));
   options.steps = arguments.integer("steps");

@@ -23,15 +23,18 @@ cli::Command command() {
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "dtype",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "TYPE",
        .default_text = "keep",
        .help = "format of the weights; keep: as in the source",
        .choices = {"keep", "f32", "bf16"}},
-      {.name = "filter", .kind = cli::Kind::list, .metavar = "GLOB", .help = "keep linears whose name matches in bf16"},
+      {.name = "filter",
+       .kind = cli::FlagKind::list,
+       .metavar = "GLOB",
+       .help = "keep linears whose name matches in bf16"},
       {.name = "auto-filter", .help = "keep linears in bf16 that are too small to be faster in FP8"},
       {.name = "recipe",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "NAME",
        .default_text = recipes.front(),
        .help = "recipe whose minimum sizes --auto-filter applies",
@@ -53,10 +56,10 @@ model::ConvertOptions options_of(const cli::Arguments& arguments) {
     throw Error("--recipe: only with --auto-filter, whose minimum sizes it selects");
   }
   if (arguments.has("filter") || arguments.has("auto-filter") || arguments.has("fp8-lm-head")) {
-    options.fates = model::FateOptions{.recipe = &quant::find_recipe(arguments.text("recipe")),
-                                       .filters = arguments.list("filter"),
-                                       .auto_filter = arguments.flag("auto-filter"),
-                                       .lm_head = arguments.flag("fp8-lm-head")};
+    options.precisions = model::LinearPrecisionOptions{.recipe = &quant::find_recipe(arguments.text("recipe")),
+                                                       .filters = arguments.list("filter"),
+                                                       .auto_filter = arguments.flag("auto-filter"),
+                                                       .lm_head = arguments.flag("fp8-lm-head")};
   }
   options.merge = arguments.flag("merge");
   options.force = arguments.flag("force");

@@ -41,7 +41,7 @@ std::string report(const probe::Diagnosis& diagnosis, const cli::Style& style) {
     group = c.group;
     text += "  " + painted(style, c.verdict) + " " + c.name + std::string(width - c.name.size() + 2, ' ') +
             terminal_safe(c.detail) + "\n";
-    if (!c.cure.empty()) text += std::string(width + 10, ' ') + "hint: " + terminal_safe(c.cure) + "\n";
+    if (!c.hint.empty()) text += std::string(width + 10, ' ') + "hint: " + terminal_safe(c.hint) + "\n";
   }
   return text + "\n" + style.bold(terminal_safe(verdict_of(diagnosis))) + "\n";
 }

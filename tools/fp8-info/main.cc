@@ -21,7 +21,10 @@ cli::Command command() {
                     .help = "file or folder; -: read a checkpoint record from standard input"}};
   c.flags = {
       {.name = "verify", .help = "first check every byte against the stored digests"},
-      {.name = "diff", .kind = cli::Kind::path, .metavar = "OTHER", .help = "compare the tensors with those of OTHER"},
+      {.name = "diff",
+       .kind = cli::FlagKind::path,
+       .metavar = "OTHER",
+       .help = "compare the tensors with those of OTHER"},
       {.name = "statistics",
        .help = "show mean, rms, largest magnitude and number of non-finite values of each tensor"},
       cli::json_flag(),

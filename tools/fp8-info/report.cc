@@ -31,7 +31,7 @@ std::string shape_text(const json::Value& shape) {
 // One line about the model.
 std::string model_text(const json::Value& value) {
   try {
-    const hf::Config c = hf::parse_config(value, "/config");
+    const hf::ModelConfig c = hf::parse_config(value, "/config");
     return std::string(hf::name_of(c.family)) + ": " + count_text(c.num_hidden_layers, "layer") + ", width " +
            std::to_string(c.hidden_size) + ", " + count_text(c.num_attention_heads, "head") + " of " +
            std::to_string(c.head_dim) + " (" + std::to_string(c.num_key_value_heads) + " key/value), feed-forward " +
@@ -48,7 +48,7 @@ std::string text_of(const json::Object& object, std::string_view key) {
   return v->is_string() ? v->as_string() : json::dump(*v);
 }
 
-std::string fates_text(const json::Array& tensors) {
+std::string precisions_text(const json::Array& tensors) {
   std::int64_t fp8 = 0, weights = 0;
   for (const json::Value& t : tensors) {
     if (!t.as_object().at("name").as_string().starts_with(ckpt::kWeights)) continue;
@@ -77,7 +77,7 @@ Rows summary(const json::Object& r) {
                {"model", model_text(r.at("config"))},
                {"parameters", std::to_string(r.at("parameters").as_int()) + ", " + human_bytes(bytes) + " in " +
                                   count_text(static_cast<std::int64_t>(tensors.size()), "tensor")},
-               {"fp8", fates_text(tensors)}};
+               {"fp8", precisions_text(tensors)}};
   if (!r.at("train").is_null()) rows.push_back({"train", train_text(r.at("train"))});
   const json::Value& id = r.at("tokenizer_id");
   rows.push_back({"tokenizer", r.at("tokenizer").as_bool() ? "tokenizer.json"

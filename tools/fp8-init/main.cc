@@ -24,19 +24,19 @@ cli::Command command() {
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "seed",
-       .kind = cli::Kind::integer,
+       .kind = cli::FlagKind::integer,
        .metavar = "N",
        .default_text = "0",
        .help = "seed of the random weights",
        .min = 0},
       {.name = "dtype",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "TYPE",
        .default_text = "f32",
        .help = "format of the weights",
        .choices = {"f32", "bf16"}},
       {.name = "set",
-       .kind = cli::Kind::list,
+       .kind = cli::FlagKind::list,
        .metavar = "KEY=VALUE",
        .help = "set a key of the configuration; OUTER.INNER for a key of a nested object"},
       cli::json_flag(),
@@ -54,7 +54,7 @@ std::string sentence(const std::string& path, const model::InitSummary& s, bool 
 }
 
 // Prints a note with the sizes that the configuration lacks: the defaults of its family have billions of parameters.
-void note_defaults(const std::string& name, const hf::Config& config) {
+void note_defaults(const std::string& name, const hf::ModelConfig& config) {
   std::string missing;
   for (const std::string& size : hf::defaulted_sizes(config)) missing += (missing.empty() ? "" : ", ") + size;
   if (missing.empty()) return;
@@ -68,7 +68,7 @@ int init(const cli::Arguments& arguments, const model::Origin& origin) {
   const std::string name = arguments.positional("model"), output = arguments.text("output");
   json::Value value = model::read_model_config(name);
   for (const std::string& assignment : arguments.list("set")) model::set_config_key(value, assignment);
-  const hf::Config config = hf::parse_config(value, name);
+  const hf::ModelConfig config = hf::parse_config(value, name);
   if (!arguments.flag("quiet")) note_defaults(name, config);
   cli::Progress progress(arguments.flag("quiet"));
   model::InitOptions options;

@@ -22,24 +22,24 @@ cli::Command command() {
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "scaling",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "HOW",
        .help = "one scale per weight (tensor) or per row of it; required without --dequantize",
        .choices = {"tensor", "row"}},
       {.name = "format",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "TYPE",
        .default_text = "e4m3",
        .help = "format of the codes",
        .choices = {"e4m3", "e5m2"}},
       {.name = "power-of-2-scales", .help = "round scales to powers of two"},
       {.name = "filter",
-       .kind = cli::Kind::list,
+       .kind = cli::FlagKind::list,
        .metavar = "GLOB",
        .help = "do not quantize weights whose name matches"},
       {.name = "dequantize", .help = "convert a quantized checkpoint back to one that can be trained"},
       {.name = "dtype",
-       .kind = cli::Kind::choice,
+       .kind = cli::FlagKind::choice,
        .metavar = "TYPE",
        .default_text = "f32",
        .help = "format of the weights that --dequantize writes",
@@ -72,7 +72,7 @@ std::string sentence(std::size_t done, std::int64_t all, const std::string& what
 }
 
 void print_table(cli::Output& out, const model::QuantizeReport& report, const model::QuantizeOptions& options) {
-  const bool by_row = options.scaling == quant::Granularity::vector;
+  const bool by_row = options.scaling == quant::Granularity::row;
   Rows rows = {{"weight", "shape", "SQNR dB", "saturated", "underflow", by_row ? "least scale" : "scale"}};
   if (by_row) rows.front().emplace_back("greatest scale");
   for (const model::QuantizedTensor& t : report.tensors) {
@@ -166,7 +166,7 @@ int run(const cli::Arguments& arguments, const model::Origin& origin, Options op
 int quantize(const cli::Arguments& arguments, const model::Origin& origin) {
   refuse(arguments, {"dtype"}, "only with --dequantize");
   model::QuantizeOptions options;
-  options.scaling = arguments.text("scaling") == "row" ? quant::Granularity::vector : quant::Granularity::tensor;
+  options.scaling = arguments.text("scaling") == "row" ? quant::Granularity::row : quant::Granularity::tensor;
   options.format = arguments.text("format") == "e5m2" ? dtype::DType::e5m2 : dtype::DType::e4m3;
   options.power_of_2 = arguments.flag("power-of-2-scales");
   options.filters = arguments.list("filter");

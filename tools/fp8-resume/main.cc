@@ -20,11 +20,11 @@ cli::Command command() {
   c.takes_command = true;
   c.flags = {
       {.name = "plan",
-       .kind = cli::Kind::path,
+       .kind = cli::FlagKind::path,
        .metavar = "FILE",
        .help = "plan: one line per phase with its last step and its flags, see fp8-plan(5)"},
       {.name = "attempts",
-       .kind = cli::Kind::integer,
+       .kind = cli::FlagKind::integer,
        .metavar = "N",
        .default_text = "3",
        .help = "give up after this many attempts without a newer checkpoint",

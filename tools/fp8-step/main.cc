@@ -31,7 +31,7 @@ cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments
 
 int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin,
          cli::StopSignals& signals, comm::Communicator& world) {
-  train::Config config;
+  train::RunConfig config;
   json::Value flags;
   const bool print = given.flag("print-config");
   comm::agree(world, [&] { flags = cli::resolved(command, with_config(command, given)); });

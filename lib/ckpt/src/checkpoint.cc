@@ -50,7 +50,7 @@ std::int64_t integer_attribute(const h5::Reader& file, std::string_view key) {
 }
 
 // Checks the root attributes that every file has.
-Kind check_root(const h5::Reader& file) {
+FileKind check_root(const h5::Reader& file) {
   const h5::Attributes& root = file.group("");
   if (h5::text_or_empty(root, "format") != h5::kCheckpointMagic)
     throw Error(file.path() + ": its format is not fp8-checkpoint");
@@ -194,13 +194,13 @@ Checkpoint Checkpoint::open(const std::string& path) {
     for (std::size_t b = 0; b < tensor.blocks.size(); ++b) s.by_file[tensor.blocks[b].file].emplace_back(t, b);
   }
   s.config = s.document("config", true);
-  s.train = s.document("train", s.manifest.kind == Kind::training);
+  s.train = s.document("train", s.manifest.kind == FileKind::training);
   if (const json::Value provenance = s.document("provenance", false); !provenance.is_null()) s.provenance = provenance;
   return Checkpoint(std::move(state));
 }
 
 const std::string& Checkpoint::path() const { return state_->path; }
-Kind Checkpoint::kind() const { return state_->manifest.kind; }
+FileKind Checkpoint::kind() const { return state_->manifest.kind; }
 std::int64_t Checkpoint::version() const { return kVersion; }
 const std::string& Checkpoint::digest() const { return state_->digest; }
 bool Checkpoint::is_folder() const { return state_->folder; }

@@ -31,7 +31,7 @@ std::vector<const FileEntry*> by_rank(const std::vector<FileEntry>& entries, con
   return sorted;
 }
 
-Manifest manifest_of(Kind kind, const json::Value& mesh, const std::vector<FileEntry>& entries,
+Manifest manifest_of(FileKind kind, const json::Value& mesh, const std::vector<FileEntry>& entries,
                      const std::string& what) {
   Manifest manifest;
   manifest.kind = kind;
@@ -40,7 +40,7 @@ Manifest manifest_of(Kind kind, const json::Value& mesh, const std::vector<FileE
   for (const FileEntry* entry : by_rank(entries, what)) {
     const std::size_t file = manifest.files.size();
     manifest.files.push_back({entry->bytes, entry->digest});
-    for (const Block& b : entry->blocks) {
+    for (const RowBlock& b : entry->blocks) {
       TensorPlaces& places = tensors.try_emplace(b.tensor.name, TensorPlaces{b.tensor, {}}).first->second;
       if (places.meta != b.tensor)
         throw Error(what + ": /" + b.tensor.name + ": ranks disagree on its dtype, shape or attributes");
@@ -87,7 +87,7 @@ void check_space(const std::string& folder, std::uint64_t bytes) {
                 " free: free some space, or write to another file system");
 }
 
-void commit_folder(const std::string& temporary, const std::string& final_path, Kind kind, const json::Value& mesh,
+void commit_folder(const std::string& temporary, const std::string& final_path, FileKind kind, const json::Value& mesh,
                    const std::vector<FileEntry>& entries) {
   const std::string text = format_manifest(manifest_of(kind, mesh, entries, final_path));
   File file = File::create_exclusive(temporary + "/" + std::string(kManifestName));
@@ -105,7 +105,7 @@ void commit_folder(const std::string& temporary, const std::string& final_path, 
 
 json::Value to_json(const FileEntry& entry) {
   json::Array blocks;
-  for (const Block& b : entry.blocks) {
+  for (const RowBlock& b : entry.blocks) {
     json::Object block = tensor_to_json(b.tensor);
     block.set("begin", b.begin);
     block.set("end", b.end);

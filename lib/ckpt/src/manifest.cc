@@ -128,7 +128,7 @@ json::Object tensor_to_json(const TensorMeta& meta) {
   object.set("name", meta.name);
   object.set("dtype", dtype::name_of(meta.dtype));
   object.set("shape", integers(meta.shape));
-  if (!meta.fate.empty()) object.set("precision", meta.fate);
+  if (!meta.precision.empty()) object.set("precision", meta.precision);
   if (!meta.reason.empty()) object.set("reason", meta.reason);
   if (meta.attributes.empty()) return object;
   json::Object attributes;
@@ -147,7 +147,7 @@ TensorMeta tensor_from_json(const json::Object& object, const std::string& what)
   meta.shape = integers(object.get_array("shape", what));
   if (meta.shape.size() > h5::kMaxRank) throw Error(what + ": " + meta.name + ": has too many dimensions");
   meta.bytes();  // throws where shape or size overflow
-  meta.fate = object.get_string_or(object.contains("precision") ? "precision" : "fate", "", what);
+  meta.precision = object.get_string_or(object.contains("precision") ? "precision" : "fate", "", what);
   meta.reason = object.get_string_or("reason", "", what);
   if (const json::Value* attributes = object.find("attributes"); attributes != nullptr)
     for (const auto& [key, value] : attributes->as_object()) meta.attributes.emplace(key, attribute_from_json(value));

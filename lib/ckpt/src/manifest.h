@@ -34,7 +34,7 @@ struct TensorPlaces {
 
 /// The whole table. For a single-file checkpoint it is computed from the file.
 struct Manifest {
-  Kind kind = Kind::model;
+  FileKind kind = FileKind::model;
   json::Value mesh;
   std::vector<FileFact> files;        ///< by rank
   std::vector<TensorPlaces> tensors;  ///< by name

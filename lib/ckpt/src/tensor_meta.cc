@@ -14,13 +14,13 @@ constexpr std::array<std::string_view, 3> kKinds = {"model", "quantized", "train
 
 }  // namespace
 
-std::string_view name_of(Kind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
+std::string_view name_of(FileKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
 
-Kind parse_kind(std::string_view name, const std::string& what) {
+FileKind parse_kind(std::string_view name, const std::string& what) {
   const auto* it = std::find(kKinds.begin(), kKinds.end(), name);
   if (it == kKinds.end())
     throw Error(what + ": unknown kind \"" + terminal_safe(excerpt(name)) + "\" (model, quantized or training)");
-  return static_cast<Kind>(it - kKinds.begin());
+  return static_cast<FileKind>(it - kKinds.begin());
 }
 
 bool is_known_section(std::string_view name) {

@@ -15,7 +15,7 @@
 namespace fp8::ckpt {
 namespace {
 
-h5::Writer start(const std::string& path, Kind kind, bool exclusive) {
+h5::Writer start(const std::string& path, FileKind kind, bool exclusive) {
   h5::Writer writer(path, h5::kCheckpointMagic, exclusive);
   writer.attribute("", "format", std::string(h5::kCheckpointMagic));
   writer.attribute("", "version", kVersion);
@@ -39,7 +39,7 @@ void report(const h5::Writer& writer, const std::string& path, const InvalidTens
 
 h5::Attributes attributes_of(const TensorMeta& meta) {
   h5::Attributes attributes = meta.attributes;
-  if (!meta.fate.empty()) attributes.insert_or_assign("precision", meta.fate);
+  if (!meta.precision.empty()) attributes.insert_or_assign("precision", meta.precision);
   if (!meta.reason.empty()) attributes.insert_or_assign("reason", meta.reason);
   return attributes;
 }
@@ -49,10 +49,11 @@ h5::Attributes attributes_of(const TensorMeta& meta) {
 struct ModelWriter::State {
   AtomicFile file;
   h5::Writer writer;
-  State(const std::string& path, Kind kind, bool force) : file(path, force), writer(start(file.path(), kind, false)) {}
+  State(const std::string& path, FileKind kind, bool force)
+      : file(path, force), writer(start(file.path(), kind, false)) {}
 };
 
-ModelWriter::ModelWriter(const std::string& path, Kind kind, bool force)
+ModelWriter::ModelWriter(const std::string& path, FileKind kind, bool force)
     : state_(std::make_unique<State>(path, kind, force)) {}
 ModelWriter::~ModelWriter() = default;
 ModelWriter::ModelWriter(ModelWriter&&) noexcept = default;
@@ -89,7 +90,7 @@ struct ShardWriter::State {
   std::int64_t rank;
   FileEntry entry;
   h5::Writer writer;
-  State(const std::string& in, std::int64_t of_rank, std::int64_t world, Kind kind)
+  State(const std::string& in, std::int64_t of_rank, std::int64_t world, FileKind kind)
       : folder(in), rank(of_rank), entry{shard_name(of_rank, world), 0, {}, {}}, writer(start(path(), kind, true)) {
     writer.attribute("", "rank", of_rank);
     writer.attribute("", "world", world);
@@ -97,7 +98,7 @@ struct ShardWriter::State {
   std::string path() const { return folder + "/" + entry.name; }
 };
 
-ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, Kind kind)
+ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind)
     : state_(std::make_unique<State>(folder, rank, world, kind)) {}
 ShardWriter::~ShardWriter() = default;
 ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;

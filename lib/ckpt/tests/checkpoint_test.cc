@@ -14,7 +14,7 @@ using Checkpoints = FolderTest;
 TEST_F(Checkpoints, a_single_file_reads_back) {
   write_model(at("m.h5"));
   const Checkpoint c = Checkpoint::open(at("m.h5"));
-  EXPECT_EQ(c.kind(), Kind::model);
+  EXPECT_EQ(c.kind(), FileKind::model);
   EXPECT_EQ(c.version(), 1);
   EXPECT_FALSE(c.is_folder());
   EXPECT_EQ(c.world(), 1);
@@ -52,7 +52,7 @@ TEST_F(Checkpoints, a_digest_changes_with_the_content) {
   write_model(at("b.h5"));
   EXPECT_EQ(digest("a.h5"), digest("b.h5"));
   EXPECT_EQ(digest("a.h5"), h5::read_user_block(at("a.h5"), h5::kCheckpointMagic).digest);
-  write_model(at("c.h5"), Kind::training);
+  write_model(at("c.h5"), FileKind::training);
   for (const int run : {0, 1}) write_folder(at("run" + std::to_string(run)), 2, 3, static_cast<unsigned>(run));
   write_folder(at("again"), 2);
   EXPECT_EQ(digest("again"), digest("run0"));
@@ -114,7 +114,7 @@ TEST_F(Checkpoints, rows_across_files) {
 
 TEST_F(Checkpoints, rows_as_floats) {
   {
-    ModelWriter w(at("m.h5"), Kind::quantized, false);
+    ModelWriter w(at("m.h5"), FileKind::quantized, false);
     w.document("config", config());
     const std::vector<std::uint16_t> bf16 = {0x3F80, 0xC000, 0x3F00, 0x0000};
     w.tensor({"weights/a", DType::bf16, {2, 2}, "", "", {}}, std::as_bytes(std::span(bf16)));
@@ -195,26 +195,26 @@ TEST_F(Checkpoints, a_single_file_appears_complete_or_not_at_all) {
   const std::string before = read_file(at("m.h5"));
   EXPECT_HOLDS(error_of([&] { write_model(at("m.h5")); }), "m.h5: exists");
   {
-    ModelWriter w(at("m.h5"), Kind::model, true);
+    ModelWriter w(at("m.h5"), FileKind::model, true);
     w.document("config", config());
   }
-  EXPECT_HOLDS(error_of([&] { ModelWriter(at("m.h5"), Kind::model, true).commit(); }), "has no /config");
+  EXPECT_HOLDS(error_of([&] { ModelWriter(at("m.h5"), FileKind::model, true).commit(); }), "has no /config");
   EXPECT_HOLDS(error_of([&] {
-                 ModelWriter w(at("m.h5"), Kind::training, true);
+                 ModelWriter w(at("m.h5"), FileKind::training, true);
                  w.document("config", config());
                  w.commit();
                }),
                "has no /train");
   EXPECT_HOLDS(error_of([&] {
-                 ModelWriter w(at("m.h5"), Kind::model, true);
+                 ModelWriter w(at("m.h5"), FileKind::model, true);
                  w.begin_tensor(samples()[0].meta);
                  w.end_tensor();
                }),
                "ended after 0 of 112 bytes");
   EXPECT_EQ(read_file(at("m.h5")), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(at("")), {}), 1) << "something was left behind";
-  write_model(at("m.h5"), Kind::training, true);
-  EXPECT_EQ(Checkpoint::open(at("m.h5")).kind(), Kind::training);
+  write_model(at("m.h5"), FileKind::training, true);
+  EXPECT_EQ(Checkpoint::open(at("m.h5")).kind(), FileKind::training);
 }
 
 TEST_F(Checkpoints, a_folder_must_have_every_row_once) {
@@ -223,7 +223,7 @@ TEST_F(Checkpoints, a_folder_must_have_every_row_once) {
     const std::string temporary = begin_folder(path);
     std::vector<FileEntry> entries = {write_shard(temporary, 0, 2), write_shard(temporary, 1, 2)};
     change(entries);
-    return error_of([&] { commit_folder(temporary, path, Kind::training, {}, entries); });
+    return error_of([&] { commit_folder(temporary, path, FileKind::training, {}, entries); });
   };
   EXPECT_HOLDS(commit([](auto& e) { e.pop_back(); }), "the file of rank 0 of 1 is missing");
   EXPECT_HOLDS(commit([](auto& e) { e[1].blocks.erase(e[1].blocks.begin()); }),
@@ -249,8 +249,8 @@ TEST_F(Checkpoints, a_step_saved_again_replaces_the_folder) {
 
 TEST_F(Checkpoints, a_file_of_a_rank_has_one_writer) {
   const std::string temporary = begin_folder(at("step-00000003"));
-  const ShardWriter first(temporary, 1, 2, Kind::training);
-  EXPECT_HOLDS(error_of([&] { const ShardWriter second(temporary, 1, 2, Kind::training); }),
+  const ShardWriter first(temporary, 1, 2, FileKind::training);
+  EXPECT_HOLDS(error_of([&] { const ShardWriter second(temporary, 1, 2, FileKind::training); }),
                "rank-00001-of-00002.h5: File exists");
 }
 

@@ -68,7 +68,7 @@ TEST_F(Damage, other_lengths) {
 
 TEST_F(Damage, manifests_of_earlier_programs_name_the_precision_fate) {
   EXPECT_EQ(with_manifest("\"precision\":\"bf16\"", "\"fate\":\"bf16\""), "no error");
-  EXPECT_EQ(Checkpoint::open(at("a")).at("weights/model.embed_tokens.weight").fate, "bf16");
+  EXPECT_EQ(Checkpoint::open(at("a")).at("weights/model.embed_tokens.weight").precision, "bf16");
 }
 
 TEST_F(Damage, swapped_missing_and_mixed_shards) {

@@ -31,8 +31,8 @@ struct Sample {
 };
 
 inline Sample sample(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
-                     const std::string& fate = {}, const std::string& reason = {}) {
-  Sample s{{name, dtype, std::move(shape), fate, reason, {}}, {}};
+                     const std::string& precision = {}, const std::string& reason = {}) {
+  Sample s{{name, dtype, std::move(shape), precision, reason, {}}, {}};
   s.bytes.resize(s.meta.bytes());
   for (std::size_t i = 0; i < s.bytes.size(); ++i) s.bytes[i] = static_cast<std::byte>((i * 7 + name.size()) % 120);
   return s;
@@ -66,12 +66,12 @@ inline json::Value train_of(std::int64_t step) {
   return json::object({{"step", step}, {"updates", step}, {"tokens", 16 * step}});
 }
 
-inline void write_model(const std::string& path, Kind kind = Kind::model, bool force = false) {
+inline void write_model(const std::string& path, FileKind kind = FileKind::model, bool force = false) {
   ModelWriter w(path, kind, force);
   w.document("config", config());
   w.tokenizer("{\"model\":{}}");
   w.document("provenance", append_provenance({}, "fp8-init", "0.1.0", "fp8-init tiny"));
-  if (kind == Kind::training) w.document("train", train_of(3));
+  if (kind == FileKind::training) w.document("train", train_of(3));
   for (const Sample& s : samples()) w.tensor(s.meta, s.bytes);
   w.commit();
 }
@@ -84,7 +84,7 @@ inline std::int64_t first_row(std::int64_t rows, std::int64_t rank, std::int64_t
 /// Writes the shard of rank `rank` of `world` into `temporary`.
 inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, std::int64_t world, std::int64_t step = 3,
                              unsigned run = 0) {
-  ShardWriter w(temporary, rank, world, Kind::training);
+  ShardWriter w(temporary, rank, world, FileKind::training);
   if (rank == 0) {
     w.document("config", config());
     w.document("train", train_of(step));
@@ -104,7 +104,7 @@ inline void write_folder(const std::string& path, std::int64_t world, std::int64
   std::vector<FileEntry> entries;
   for (std::int64_t rank = world - 1; rank >= 0; --rank)
     entries.push_back(write_shard(temporary, rank, world, step, run));
-  commit_folder(temporary, path, Kind::training, json::object({{"dp_shard", world}}), entries);
+  commit_folder(temporary, path, FileKind::training, json::object({{"dp_shard", world}}), entries);
 }
 
 /// Expects every byte of every tensor as written.

@@ -58,7 +58,7 @@ TEST_F(RunFolder, the_newest_valid_one_is_found_and_damage_is_reported) {
 TEST_F(RunFolder, forged_counters_are_refused) {
   const auto refusal = [&](const std::string& train) {
     const std::string path = at("x.h5");
-    ModelWriter w(path, Kind::training, true);
+    ModelWriter w(path, FileKind::training, true);
     w.document("config", config());
     w.document("train", json::parse(train, "train"));
     w.commit();

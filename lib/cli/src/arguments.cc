@@ -14,23 +14,23 @@ namespace {
 // A config file's value as words of a command line; `label` is for errors.
 std::vector<std::string> words_of(const Flag& flag, const json::Value& value) {
   switch (flag.kind) {
-    case Kind::toggle:
+    case FlagKind::toggle:
       return {value.as_bool() ? "on" : "off"};
-    case Kind::integer:
+    case FlagKind::integer:
       return {std::to_string(value.as_int())};
-    case Kind::real:
+    case FlagKind::real:
       return {value.is_int() ? std::to_string(value.as_int()) : format_double(value.as_double())};
-    case Kind::list: {
+    case FlagKind::list: {
       std::vector<std::string> words;
       for (const json::Value& v : value.as_array()) words.push_back(v.as_string());
       return words;
     }
-    case Kind::interval:
+    case FlagKind::interval:
       if (value.is_int()) return {std::to_string(value.as_int())};
       break;
-    case Kind::text:
-    case Kind::choice:
-    case Kind::path:
+    case FlagKind::text:
+    case FlagKind::choice:
+    case FlagKind::path:
       break;
   }
   return {value.as_string()};
@@ -38,36 +38,36 @@ std::vector<std::string> words_of(const Flag& flag, const json::Value& value) {
 
 json::Value value_for_config(const Flag& flag, const Arguments& arguments) {
   switch (flag.kind) {
-    case Kind::toggle:
+    case FlagKind::toggle:
       if (flag.default_text == "auto" && !arguments.has(flag.name)) return {};
       return arguments.flag(flag.name);
-    case Kind::list: {
+    case FlagKind::list: {
       json::Array words;
       for (const std::string& w : arguments.list(flag.name)) words.emplace_back(w);
       return words;
     }
-    case Kind::integer:
+    case FlagKind::integer:
       return arguments.has_value(flag.name) ? json::Value(arguments.integer(flag.name)) : json::Value();
-    case Kind::real:
+    case FlagKind::real:
       return arguments.has_value(flag.name) ? json::Value(arguments.real(flag.name)) : json::Value();
-    case Kind::interval:
+    case FlagKind::interval:
       if (arguments.has_value(flag.name) && arguments.interval(flag.name).seconds == 0)
         return arguments.interval(flag.name).count;
       break;
-    case Kind::text:
-    case Kind::choice:
-    case Kind::path:
+    case FlagKind::text:
+    case FlagKind::choice:
+    case FlagKind::path:
       break;
   }
   return arguments.has_value(flag.name) ? json::Value(arguments.text(flag.name)) : json::Value();
 }
 
 bool is_default(const Flag& flag, const std::vector<std::string>& values) {
-  if (flag.kind == Kind::toggle && flag.default_text == "auto") return false;
-  if (flag.kind == Kind::toggle) return (values.front() == "on") == on_by_default(flag);
-  if (flag.kind == Kind::list && values.empty()) return flag.default_text.empty();
+  if (flag.kind == FlagKind::toggle && flag.default_text == "auto") return false;
+  if (flag.kind == FlagKind::toggle) return (values.front() == "on") == on_by_default(flag);
+  if (flag.kind == FlagKind::list && values.empty()) return flag.default_text.empty();
   if (values.size() != 1 || flag.default_text.empty()) return false;
-  if (flag.kind == Kind::real) return parse_double(values.front()) == parse_double(flag.default_text);
+  if (flag.kind == FlagKind::real) return parse_double(values.front()) == parse_double(flag.default_text);
   return values.front() == flag.default_text;
 }
 
@@ -86,7 +86,7 @@ const std::string* Arguments::value_of(const Flag& flag) const {
   return flag.default_text.empty() ? nullptr : &flag.default_text;
 }
 
-std::string Arguments::needed(std::string_view name, std::initializer_list<Kind> kinds) const {
+std::string Arguments::needed(std::string_view name, std::initializer_list<FlagKind> kinds) const {
   const Flag& flag = find(name);
   if (std::find(kinds.begin(), kinds.end(), flag.kind) == kinds.end()) {
     throw std::logic_error("--" + flag.name + " is of another kind");
@@ -105,36 +105,36 @@ bool Arguments::has_value(std::string_view name) const { return value_of(find(na
 
 bool Arguments::flag(std::string_view name) const {
   const Flag& flag = find(name);
-  if (flag.kind != Kind::toggle) throw std::logic_error("--" + flag.name + " is no toggle");
+  if (flag.kind != FlagKind::toggle) throw std::logic_error("--" + flag.name + " is no toggle");
   const std::string* value = value_of(flag);
   return value != nullptr && *value == "on";
 }
 
 std::string Arguments::text(std::string_view name) const {
-  return needed(name, {Kind::text, Kind::choice, Kind::path, Kind::interval});
+  return needed(name, {FlagKind::text, FlagKind::choice, FlagKind::path, FlagKind::interval});
 }
 
 Interval Arguments::interval(std::string_view name) const {
-  const auto interval = parse_interval(needed(name, {Kind::interval}));
+  const auto interval = parse_interval(needed(name, {FlagKind::interval}));
   if (!interval) throw std::logic_error("the default of --" + std::string(name) + " is no interval");
   return *interval;
 }
 
 std::int64_t Arguments::integer(std::string_view name) const {
-  const auto number = parse_int64(needed(name, {Kind::integer}));
+  const auto number = parse_int64(needed(name, {FlagKind::integer}));
   if (!number) throw std::logic_error("the default of --" + std::string(name) + " is no integer");
   return *number;
 }
 
 double Arguments::real(std::string_view name) const {
-  const auto number = parse_double(needed(name, {Kind::real, Kind::integer}));
+  const auto number = parse_double(needed(name, {FlagKind::real, FlagKind::integer}));
   if (!number) throw std::logic_error("the default of --" + std::string(name) + " is no number");
   return *number;
 }
 
 std::vector<std::string> Arguments::list(std::string_view name) const {
   const Flag& flag = find(name);
-  if (flag.kind != Kind::list) throw std::logic_error("--" + flag.name + " is no list");
+  if (flag.kind != FlagKind::list) throw std::logic_error("--" + flag.name + " is no list");
   const auto given = given_.find(name);
   if (given != given_.end()) return given->second.values;
   return flag.default_text.empty() ? std::vector<std::string>{} : std::vector<std::string>{flag.default_text};

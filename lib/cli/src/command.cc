@@ -28,10 +28,10 @@ const Flag* find_flag(const std::vector<Flag>& flags, std::string_view name) {
   return at == flags.end() ? nullptr : &*at;
 }
 
-bool on_by_default(const Flag& flag) { return flag.kind == Kind::toggle && flag.default_text == "on"; }
+bool on_by_default(const Flag& flag) { return flag.kind == FlagKind::toggle && flag.default_text == "on"; }
 
 bool offers_no(const Flag& flag) {
-  return on_by_default(flag) || (flag.kind == Kind::toggle && flag.default_text == "auto");
+  return on_by_default(flag) || (flag.kind == FlagKind::toggle && flag.default_text == "auto");
 }
 
 std::optional<Interval> parse_interval(std::string_view text) {
@@ -48,23 +48,23 @@ std::optional<Interval> parse_interval(std::string_view text) {
 
 void check_value(const Flag& flag, const std::string& value, const std::string& label) {
   const std::string quoted = "'" + value + "'";
-  if (flag.kind == Kind::integer) {
+  if (flag.kind == FlagKind::integer) {
     const auto number = parse_int64(value);
     if (!number) throw Error(label + ": " + quoted + " is not a whole number");
     check_range(flag, static_cast<double>(*number), value, label);
-  } else if (flag.kind == Kind::real) {
+  } else if (flag.kind == FlagKind::real) {
     const auto number = parse_double(value);
     if (!number) throw Error(label + ": " + quoted + " is not a number");
     check_range(flag, *number, value, label);
-  } else if (flag.kind == Kind::interval) {
+  } else if (flag.kind == FlagKind::interval) {
     if (!parse_interval(value))
       throw Error(label + ": " + quoted + " is neither a whole number nor a time, as 90s, 30m or 2h");
-  } else if (flag.kind == Kind::choice &&
+  } else if (flag.kind == FlagKind::choice &&
              std::find(flag.choices.begin(), flag.choices.end(), value) == flag.choices.end()) {
     std::string all;
     for (const std::string& c : flag.choices) all += (all.empty() ? "" : ", ") + c;
     throw Error(label + ": " + quoted + " is not one of " + all);
-  } else if (flag.kind == Kind::path && value.empty()) {
+  } else if (flag.kind == FlagKind::path && value.empty()) {
     throw Error(label + ": empty path");
   }
 }
@@ -76,7 +76,7 @@ Command with_common(Command command) {
       {.name = "quiet", .letter = 'q', .help = "print no progress and no notes"},
       {.name = "verbose", .letter = 'v', .help = "print more details on standard error"},
       {.name = "completion",
-       .kind = Kind::choice,
+       .kind = FlagKind::choice,
        .metavar = "SHELL",
        .help = "print a completion script and exit",
        .choices = {"bash"}},
@@ -88,7 +88,7 @@ Command with_common(Command command) {
 }
 
 Flag output_flag(const std::string& help) {
-  return {.name = "output", .letter = 'o', .kind = Kind::path, .metavar = "FILE", .help = help, .in_config = false};
+  return {.name = "output", .letter = 'o', .kind = FlagKind::path, .metavar = "FILE", .help = help, .in_config = false};
 }
 
 Flag force_flag() { return common({.name = "force", .letter = 'f', .help = "replace an output that exists"}); }

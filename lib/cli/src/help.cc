@@ -49,11 +49,11 @@ std::string term_of(const Flag& flag) {
 
 std::string text_of(const Flag& flag) {
   std::string text = flag.help;
-  if (flag.kind == Kind::choice) {
+  if (flag.kind == FlagKind::choice) {
     text += ":";
     for (const std::string& c : flag.choices) text += (&c == &flag.choices.front() ? " " : ", ") + c;
   }
-  if (flag.kind == Kind::list) text += " (may be repeated)";
+  if (flag.kind == FlagKind::list) text += " (may be repeated)";
   if (!flag.default_text.empty() && flag.default_text != "off") text += " [" + flag.default_text + "]";
   return text;
 }
@@ -97,8 +97,8 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
 
 // The bash command that completes the value of a flag; empty if there is none.
 std::string completer(const Flag& flag) {
-  if (flag.kind == Kind::path) return "mapfile -t COMPREPLY < <(compgen -f -- \"$word\")";
-  if (flag.kind == Kind::choice) {
+  if (flag.kind == FlagKind::path) return "mapfile -t COMPREPLY < <(compgen -f -- \"$word\")";
+  if (flag.kind == FlagKind::choice) {
     return "mapfile -t COMPREPLY < <(compgen -W '" + joined(flag.choices, " ") + "' -- \"$word\")";
   }
   return "";
@@ -132,7 +132,7 @@ std::string bash_completion(const Command& command) {
   for (const Flag& f : command.flags) {
     const std::vector<std::string> words = spellings(f);
     all.insert(all.end(), words.begin(), words.end());
-    if (f.kind == Kind::toggle) continue;
+    if (f.kind == FlagKind::toggle) continue;
     const std::string action = completer(f);
     cases += "    " + joined(words, " | ") + ")\n" + (action.empty() ? "" : "      " + action + "\n") +
              "      return\n      ;;\n";

@@ -38,7 +38,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   std::size_t best = name.size() / 3 + 1;
   for (const Flag& f : command.flags) {
     if (name.size() < 2 || name.size() > kLongestName) break;
-    for (const std::string& candidate : {f.name, f.kind == Kind::toggle ? "no-" + f.name : f.name}) {
+    for (const std::string& candidate : {f.name, f.kind == FlagKind::toggle ? "no-" + f.name : f.name}) {
       const std::size_t d = candidate.starts_with(name) ? 1 : distance(name, candidate);
       if (d > best || (d == best && !nearest.empty())) continue;
       best = d;
@@ -81,10 +81,10 @@ class Speller {
     const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
     const Flag* flag = find_flag(command_.flags, name);
     const Flag* opposite = name.starts_with("no-") ? find_flag(command_.flags, name.substr(3)) : nullptr;
-    if (flag == nullptr && (opposite == nullptr || opposite->kind != Kind::toggle)) {
+    if (flag == nullptr && (opposite == nullptr || opposite->kind != FlagKind::toggle)) {
       throw_unknown(command_, "--" + name);
     }
-    if (flag == nullptr || flag->kind == Kind::toggle) {
+    if (flag == nullptr || flag->kind == FlagKind::toggle) {
       if (equals != std::string::npos) throw Error("--" + name + ": takes no value");
       out_.push_back(word);
     } else if (equals != std::string::npos) {
@@ -100,7 +100,7 @@ class Speller {
                                      [&](const Flag& f) { return f.letter == word[i]; });
       if (flag == command_.flags.end()) throw_unknown(command_, i == 1 ? word : std::string("-") + word[i]);
       out_.push_back("--" + flag->name);
-      if (flag->kind == Kind::toggle) continue;
+      if (flag->kind == FlagKind::toggle) continue;
       const std::string attached = word.substr(i + 1);
       out_.back() += "=" + (attached.empty() ? next_value(*flag, std::string("-") + word[i]) : attached);
       break;
@@ -111,7 +111,7 @@ class Speller {
   std::string next_value(const Flag& flag, const std::string& spelled) {
     if (at_ == words_.size()) throw Error(spelled + ": needs a value (" + flag.metavar + ")");
     const std::string& word = words_[at_];
-    const bool numeric = flag.kind == Kind::integer || flag.kind == Kind::real;
+    const bool numeric = flag.kind == FlagKind::integer || flag.kind == FlagKind::real;
     if (word.size() > 1 && word[0] == '-' && !(numeric && parse_double(word))) {
       throw Error(spelled + ": needs a value; if it is '" + word + "', write --" + flag.name + "=" + word);
     }
@@ -128,7 +128,7 @@ class Speller {
 cxxopts::ParseResult sorted(const Command& command, const std::vector<std::string>& words) {
   cxxopts::Options options(command.name);
   for (const Flag& f : command.flags) {
-    if (f.kind == Kind::toggle) {
+    if (f.kind == FlagKind::toggle) {
       options.add_options()(f.name, "", cxxopts::value<bool>())("no-" + f.name, "", cxxopts::value<bool>());
     } else {
       options.add_options()(f.name, "", cxxopts::value<std::string>());
@@ -165,9 +165,9 @@ Arguments parse(const Command& command, std::span<const std::string> words) {
     const bool off = flag == nullptr;
     if (off) flag = find_flag(command.flags, given.key().substr(3));
     auto& values = arguments.given_[flag->name].values;
-    if (flag->kind != Kind::toggle) check_value(*flag, given.value(), "--" + flag->name);
-    if (flag->kind != Kind::list) values.clear();
-    values.push_back(flag->kind != Kind::toggle ? given.value() : off ? "off" : "on");
+    if (flag->kind != FlagKind::toggle) check_value(*flag, given.value(), "--" + flag->name);
+    if (flag->kind != FlagKind::list) values.clear();
+    values.push_back(flag->kind != FlagKind::toggle ? given.value() : off ? "off" : "on");
   }
   std::vector<std::string> positionals = result.unmatched();
   std::vector<std::string> rest = speller.rest();

@@ -21,8 +21,8 @@ namespace {
 /// A collective that blocks: reached, and waited in until this goes away.
 class Blocking {
  public:
-  Blocking(const BoardPlace& place, const char* name)
-      : mark_(place.board.get(), place.group, place.board->reach(place.group), name) {}
+  Blocking(const GroupProgress& place, const char* name)
+      : mark_(place.progress.get(), place.group, place.progress->reach(place.group), name) {}
 
  private:
   WaitMark mark_;
@@ -61,14 +61,14 @@ class Requests {
   std::vector<MPI_Request> requests_;
 };
 
-/// A collective under way, as the board knows it.
+/// A collective under way, as the progress table knows it.
 class Pending : public Request::Operation {
  public:
-  Pending(const BoardPlace& place, const char* name)
-      : place_(place), number_(place.board->reach(place.group)), name_(name) {}
+  Pending(const GroupProgress& place, const char* name)
+      : place_(place), number_(place.progress->reach(place.group)), name_(name) {}
   void wait() override {
     if (done_) return;
-    const WaitMark mark(place_.board.get(), place_.group, number_, name_);
+    const WaitMark mark(place_.progress.get(), place_.group, number_, name_);
     complete();
     done_ = true;
   }
@@ -84,7 +84,7 @@ class Pending : public Request::Operation {
   virtual bool progress() = 0;
 
  private:
-  BoardPlace place_;
+  GroupProgress place_;
   std::int64_t number_;
   const char* name_;
   bool done_ = false;
@@ -99,7 +99,7 @@ void in_pieces(std::int64_t n, std::int64_t longest, F&& f) {
 /// Blocks of all ranks, to all ranks.
 class AllGather final : public Pending {
  public:
-  AllGather(const BoardPlace& place_of, MPI_Comm comm, int rank, std::int64_t longest, const std::byte* mine,
+  AllGather(const GroupProgress& place_of, MPI_Comm comm, int rank, std::int64_t longest, const std::byte* mine,
             std::byte* all, std::span<const std::int64_t> bytes_of, const std::vector<std::int64_t>& offsets)
       : Pending(place_of, "all-gather"), requests_("all-gather") {
     const std::int64_t own = bytes_of[static_cast<std::size_t>(rank)];
@@ -138,7 +138,7 @@ using Pool = std::vector<std::vector<float>>;
 /// to rank 0 and hands it out from there, with memory for all of it.
 class ReduceScatter final : public Pending {
  public:
-  ReduceScatter(const BoardPlace& place_of, MPI_Comm comm, int rank, std::int64_t longest, int tag, float* full,
+  ReduceScatter(const GroupProgress& place_of, MPI_Comm comm, int rank, std::int64_t longest, int tag, float* full,
                 float* mine, const std::vector<std::int64_t>& offsets, const std::shared_ptr<Pool>& pool)
       : Pending(place_of, "reduce-scatter"),
         comm_(comm),
@@ -254,12 +254,12 @@ class ReduceScatter final : public Pending {
 class MpiCommunicator final : public Communicator {
  public:
   /// `key` is the group's on every rank; the communicator is freed at the end unless it is all ranks.
-  MpiCommunicator(MPI_Comm comm, std::shared_ptr<Board> board, std::uint64_t key, std::int64_t longest)
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<ProgressTable> progress, std::uint64_t key, std::int64_t longest)
       : comm_(comm), key_(key), longest_(longest) {
     check_mpi(MPI_Comm_rank(comm_, &rank_), "rank");
     check_mpi(MPI_Comm_size(comm_, &size_), "size");
-    place_.group = board->add_group(key, members_of(comm_, size_));
-    place_.board = std::move(board);
+    place_.group = progress->add_group(key, members_of(comm_, size_));
+    place_.progress = std::move(progress);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -324,15 +324,15 @@ class MpiCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     MPI_Comm part = MPI_COMM_NULL;
-    const std::int64_t number = place_.board->reach(place_.group);
+    const std::int64_t number = place_.progress->reach(place_.group);
     {
-      const WaitMark here(place_.board.get(), place_.group, number, "split");
+      const WaitMark here(place_.progress.get(), place_.group, number, "split");
       check_mpi(MPI_Comm_split(comm_, color, key, &part), "split");
     }
     // Equal on all ranks of the part, and unlike that of any other part, as far as 64 bits go.
     const std::array<std::uint64_t, 3> path{key_, static_cast<std::uint64_t>(number),
                                             static_cast<std::uint64_t>(color)};
-    return std::make_unique<MpiCommunicator>(part, place_.board, digest_of(std::as_bytes(std::span(path))).lo,
+    return std::make_unique<MpiCommunicator>(part, place_.progress, digest_of(std::as_bytes(std::span(path))).lo,
                                              longest_);
   }
 
@@ -343,13 +343,13 @@ class MpiCommunicator final : public Communicator {
     if (provided < MPI_THREAD_MULTIPLE) return false;
     if (seconds <= 0 || size_ == 1) return true;
     const Blocking here(place_, "start of the watchdog");
-    watchdog_ = std::make_unique<Watchdog>(comm_, *place_.board, rank_, seconds, lost);
+    watchdog_ = std::make_unique<Watchdog>(comm_, *place_.progress, rank_, seconds, lost);
     return true;
   }
-  void at_step(std::int64_t step) override { place_.board->at_step(step); }
-  const BoardPlace& place_on_board() const { return place_; }
+  void at_step(std::int64_t step) override { place_.progress->at_step(step); }
+  const GroupProgress& group_progress_of() const { return place_; }
   double watched() const { return watchdog_ ? watchdog_->timeout() : 0; }
-  void own_work(bool begins) override { place_.board->own_work(begins); }
+  void own_work(bool begins) override { place_.progress->own_work(begins); }
 
  private:
   /// The ranks of a communicator, as the whole job numbers them.
@@ -403,7 +403,7 @@ class MpiCommunicator final : public Communicator {
   static constexpr int kTags = 32768;  // what MPI allows at least; as many may be under way
   int tag_ = 0;                        // of the last reduce-scatter: their pieces must not meet
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
-  BoardPlace place_;
+  GroupProgress place_;
   std::unique_ptr<Watchdog> watchdog_;
 };
 
@@ -423,14 +423,14 @@ double watched_seconds(const Communicator& group) {
   return mpi != nullptr ? mpi->watched() : 0;
 }
 
-BoardPlace board_place(const Communicator& group) {
+GroupProgress group_progress(const Communicator& group) {
   const auto* mpi = dynamic_cast<const MpiCommunicator*>(&group);
-  return mpi != nullptr ? mpi->place_on_board() : BoardPlace{};
+  return mpi != nullptr ? mpi->group_progress_of() : GroupProgress{};
 }
 
 std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message) {
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler");
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, std::make_shared<Board>(), 0, longest_message);
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, std::make_shared<ProgressTable>(), 0, longest_message);
 }
 
 }  // namespace fp8::comm

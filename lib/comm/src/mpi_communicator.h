@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "board.h"
 #include "fp8/comm/comm.h"
+#include "progress_table.h"
 
 namespace fp8::comm {
 
@@ -21,12 +21,12 @@ std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message = kLongestM
 double watched_seconds(const Communicator& group);
 
 /// Where the collectives of a communicator stand, and the number of its group there.
-struct BoardPlace {
-  std::shared_ptr<Board> board;  ///< null for a communicator without MPI
+struct GroupProgress {
+  std::shared_ptr<ProgressTable> progress;  ///< null for a communicator without MPI
   std::size_t group = 0;
 };
 /// For a carrier of further collectives of these ranks, which one watchdog then sees all.
-BoardPlace board_place(const Communicator& group);
+GroupProgress group_progress(const Communicator& group);
 
 /// Throws Error `MPI collective: reason` unless `status` is MPI_SUCCESS.
 void check_mpi(int status, const std::string& collective);

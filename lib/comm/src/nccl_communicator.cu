@@ -5,17 +5,17 @@
 
 #include "blocks.h"
 #include "cuda.h"
-#include "flight.h"
 #include "fp8/device/cuda.h"
 #include "fp8/device/magnitudes.h"
+#include "in_flight_queue.h"
 #include "mpi_communicator.h"
 #include "nccl_library.h"
 
 namespace fp8::comm::cuda {
 namespace {
 
+using device::DeviceType;
 using device::Event;
-using device::Place;
 
 // A collective that the device was given.
 class Given final : public Request::Operation {
@@ -50,9 +50,9 @@ class NcclCommunicator final : public Communicator {
       FP8_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
     });
     // The watchdog of the host's collectives sees these too.
-    if (const BoardPlace place = board_place(host_); place.board != nullptr)
-      flight_.emplace(place.board, place.group,
-                      Flight::Device{[this] { check_state(); }, [this] { (void)nccl_.CommAbort(comm_); }});
+    if (const GroupProgress place = group_progress(host_); place.progress != nullptr)
+      queue_.emplace(place.progress, place.group,
+                     InFlightQueue::Device{[this] { check_state(); }, [this] { (void)nccl_.CommAbort(comm_); }});
   }
   NcclCommunicator(std::unique_ptr<Communicator> host, const device::Context& ctx) : NcclCommunicator(*host, ctx) {
     owned_ = std::move(host);
@@ -61,7 +61,7 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override {
     // A destructor cannot report; what is under way ends first.
-    flight_.reset();
+    queue_.reset();
     (void)cudaStreamSynchronize(stream_);
     (void)nccl_.CommDestroy(comm_);
     (void)cudaStreamDestroy(stream_);
@@ -69,7 +69,7 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
-  Place place() const override { return Place::cuda; }
+  DeviceType device() const override { return DeviceType::cuda; }
   void barrier() override {
     device::synchronize(ctx_);
     host_.barrier();
@@ -149,8 +149,8 @@ class NcclCommunicator final : public Communicator {
     ready->make_wait(stream_);
     body(stream_);
     done->record(stream_);
-    if (flight_)
-      flight_->add(
+    if (queue_)
+      queue_->add(
           name, [ready] { return ready->done(); }, [done] { return done->done(); });
     return Request(std::make_unique<Given>(std::move(done), compute));
   }
@@ -183,7 +183,7 @@ class NcclCommunicator final : public Communicator {
   const Nccl& nccl_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  std::optional<Flight> flight_;  // none without MPI: nobody else waits
+  std::optional<InFlightQueue> queue_;  // none without MPI: nobody else waits
 };
 
 }  // namespace

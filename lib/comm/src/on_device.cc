@@ -5,7 +5,7 @@
 namespace fp8::comm {
 
 std::shared_ptr<Communicator> on_device(Communicator& host, const device::Context& ctx) {
-  if (ctx.place == device::Place::host) return {&host, [](Communicator*) {}};
+  if (ctx.device == device::DeviceType::host) return {&host, [](Communicator*) {}};
   return cuda::nccl(host, ctx);
 }
 

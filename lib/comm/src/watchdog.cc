@@ -51,11 +51,12 @@ class MpiChannel final : public Channel {
 
 }  // namespace
 
-Watchdog::Watchdog(MPI_Comm comm, Board& board, int rank, double timeout, std::function<void(const Stall&)> lost)
+Watchdog::Watchdog(MPI_Comm comm, ProgressTable& progress, int rank, double timeout,
+                   std::function<void(const Stall&)> lost)
     : channel_(std::make_unique<MpiChannel>(comm)),
       lost_(std::move(lost)),
       timeout_(timeout),
-      patrol_(board, *channel_, rank, timeout, lost_),
+      detector_(progress, *channel_, rank, timeout, lost_),
       thread_([this] { run(); }) {}
 
 Watchdog::~Watchdog() {
@@ -72,12 +73,12 @@ void Watchdog::run() {
   try {
     Clock::time_point last = Clock::now();
     std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, std::chrono::duration<double>(patrol_.pace()), [&] { return stop_; })) {
+    while (!wake_.wait_for(lock, std::chrono::duration<double>(detector_.pace()), [&] { return stop_; })) {
       const Clock::time_point now = Clock::now();
-      patrol_.tick(std::chrono::duration<double>(now - last).count());
+      detector_.tick(std::chrono::duration<double>(now - last).count());
       last = now;
     }
-    patrol_.answer();
+    detector_.answer();
   } catch (const Error& e) {
     lost_({{}, "", 0, -1, timeout_, true, e.what()});
   }

@@ -1,5 +1,6 @@
 /// The thread that watches the collectives of a rank, and the messages between these threads over MPI. Private to comm.
-/// Needs MPI_THREAD_MULTIPLE: it speaks while the other thread is blocked in a collective. What it finds is patrol.h's.
+/// Needs MPI_THREAD_MULTIPLE: it speaks while the other thread is blocked in a collective. What it finds is
+/// stall_detector.h's.
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +11,7 @@
 
 #include "fp8/comm/comm.h"
 #include "mpi_c.h"
-#include "patrol.h"
+#include "stall_detector.h"
 
 namespace fp8::comm {
 
@@ -18,7 +19,7 @@ namespace fp8::comm {
 class Watchdog {
  public:
   /// Of rank `rank` of all ranks `comm`. Collective: it takes a communicator of its own. References outlive it.
-  Watchdog(MPI_Comm comm, Board& board, int rank, double timeout, std::function<void(const Stall&)> lost);
+  Watchdog(MPI_Comm comm, ProgressTable& progress, int rank, double timeout, std::function<void(const Stall&)> lost);
   /// Ends the thread, which does not wait for anyone.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -32,7 +33,7 @@ class Watchdog {
   std::unique_ptr<Channel> channel_;
   std::function<void(const Stall&)> lost_;
   double timeout_;
-  Patrol patrol_;
+  StallDetector detector_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;

@@ -23,14 +23,14 @@ template <class T>
 class There {
  public:
   There(const Context& ctx, const std::vector<T>& values)
-      : ctx_(ctx), size_(values.size()), memory_(values.size() * sizeof(T), ctx.place, "test") {
-    device::copy_bytes(ctx_, memory_.data(), ctx_.place, values.data(), device::Place::host, memory_.size());
+      : ctx_(ctx), size_(values.size()), memory_(values.size() * sizeof(T), ctx.device, "test") {
+    device::copy_bytes(ctx_, memory_.data(), ctx_.device, values.data(), device::DeviceType::host, memory_.size());
   }
   T* data() const { return reinterpret_cast<T*>(memory_.data()); }
   std::span<T> span() const { return {data(), size_}; }
   std::vector<T> read() const {
     std::vector<T> values(size_);
-    device::copy_bytes(ctx_, values.data(), device::Place::host, memory_.data(), ctx_.place, memory_.size());
+    device::copy_bytes(ctx_, values.data(), device::DeviceType::host, memory_.data(), ctx_.device, memory_.size());
     return values;
   }
 
@@ -246,7 +246,7 @@ inline void check_split(Communicator& group) {
 
 /// All of the above; the context says where the communicator's floats and blocks lie.
 inline void check_communicator(Communicator& group, const Context& ctx = {}) {
-  ASSERT_EQ(group.place(), ctx.place);
+  ASSERT_EQ(group.device(), ctx.device);
   check_reductions(group, ctx);
   check_amax(group, ctx);
   check_same_bits(group, ctx);

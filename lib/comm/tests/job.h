@@ -1,4 +1,4 @@
-/// A job that is played in one thread: ranks with their boards and watchdogs, and the messages between these.
+/// A job that is played in one thread: ranks with their tables and watchdogs, and the messages between these.
 #pragma once
 
 #include <deque>
@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "patrol.h"
+#include "stall_detector.h"
 
 namespace fp8::comm {
 
 inline constexpr double kTimeout = 10;
 inline constexpr std::uint64_t kAll = 0, kPart = 7;
 
-/// The ranks of a job, their boards, and the messages between them.
+/// The ranks of a job, their tables, and the messages between them.
 class Job {
  public:
   explicit Job(int size) {
@@ -22,26 +22,28 @@ class Job {
     for (int r = 0; r < size; ++r) all.push_back(r);
     for (int r = 0; r < size; ++r) {
       ranks_.push_back(std::make_unique<Rank>(*this, r));
-      ranks_.back()->board->add_group(kAll, all);
+      ranks_.back()->progress->add_group(kAll, all);
     }
   }
-  Board& board(int rank) { return *shared_board(rank); }
-  const std::shared_ptr<Board>& shared_board(int rank) { return ranks_[static_cast<std::size_t>(rank)]->board; }
+  ProgressTable& progress(int rank) { return *shared_progress(rank); }
+  const std::shared_ptr<ProgressTable>& shared_progress(int rank) {
+    return ranks_[static_cast<std::size_t>(rank)]->progress;
+  }
   /// The rank reaches the next collective and waits in it.
   void wait(int rank, const char* name = "all-reduce", std::size_t group = 0) {
-    board(rank).wait(group, board(rank).reach(group), name);
+    progress(rank).wait(group, progress(rank).reach(group), name);
   }
   /// From now on the rank neither works nor answers; or it does again.
   void stop(int rank, bool stopped = true) { ranks_[static_cast<std::size_t>(rank)]->stopped = stopped; }
   /// Lets time go by, or until somebody speaks; returns seconds.
   double run(double seconds) {
-    const double pace = ranks_.front()->patrol.pace();
+    const double pace = ranks_.front()->detector.pace();
     double at = 0;
     for (; at < seconds && heard_.empty(); at += pace) {
       for (const auto& r : ranks_) {
         r->gone_by += pace;
         if (r->stopped) continue;
-        r->patrol.tick(r->gone_by);
+        r->detector.tick(r->gone_by);
         r->gone_by = 0;
       }
     }
@@ -57,7 +59,7 @@ class Job {
  private:
   struct Rank final : Channel {
     Rank(Job& j, int n)
-        : job(j), number(n), patrol(*board, *this, n, kTimeout, [this](const Stall& s) {
+        : job(j), number(n), detector(*progress, *this, n, kTimeout, [this](const Stall& s) {
             job.heard_.push_back(std::to_string(number) + ": " + s.message());
           }) {}
     void send(int rank, const Message& message) override {
@@ -71,11 +73,11 @@ class Job {
     }
     Job& job;
     int number;
-    std::shared_ptr<Board> board = std::make_shared<Board>();
+    std::shared_ptr<ProgressTable> progress = std::make_shared<ProgressTable>();
     std::deque<std::pair<int, Message>> inbox;
     bool stopped = false;
     double gone_by = 0;
-    Patrol patrol;
+    StallDetector detector;
   };
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::string> heard_;

@@ -22,7 +22,7 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 16;  // elements read at a ti
 // Converts elements of type T at `raw` to int32, from the first on; `raw` may be the end of the memory of `out`, since
 // writing never overtakes reading. Returns the index of an element that is not below `vocab_size`; -1 if none.
 template <class T>
-std::int64_t widen(const std::byte* raw, std::span<std::int32_t> out, std::int64_t vocab_size) {
+std::int64_t upcast(const std::byte* raw, std::span<std::int32_t> out, std::int64_t vocab_size) {
   std::int64_t bad = -1;
   for (std::size_t i = 0; i < out.size(); ++i) {
     T id;
@@ -158,9 +158,9 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   const auto raw = std::as_writable_bytes(out).last(out.size() * width);
   s.tokens->read(static_cast<std::uint64_t>(first) * width, raw);
   std::int64_t bad = -1;
-  if (s.type == DType::u8) bad = widen<std::uint8_t>(raw.data(), out, s.info.vocab_size);
-  if (s.type == DType::u16) bad = widen<std::uint16_t>(raw.data(), out, s.info.vocab_size);
-  if (s.type == DType::u32) bad = widen<std::uint32_t>(raw.data(), out, s.info.vocab_size);
+  if (s.type == DType::u8) bad = upcast<std::uint8_t>(raw.data(), out, s.info.vocab_size);
+  if (s.type == DType::u16) bad = upcast<std::uint16_t>(raw.data(), out, s.info.vocab_size);
+  if (s.type == DType::u32) bad = upcast<std::uint32_t>(raw.data(), out, s.info.vocab_size);
   if (bad < 0) return;
   const auto id = static_cast<std::uint32_t>(out[static_cast<std::size_t>(bad)]);
   throw Error(s.path + ": token " + std::to_string(first + bad) + " is " + std::to_string(id) +

@@ -40,9 +40,9 @@ std::string full_message(std::string_view category, std::size_t bytes, std::size
 
 Arena::Arena() = default;
 
-Arena::Arena(std::size_t bytes, Place place) : dry_(false), memory_(bytes, place, "step memory") {}
+Arena::Arena(std::size_t bytes, DeviceType device) : dry_(false), memory_(bytes, device, "step memory") {}
 
-std::byte* Arena::take(std::size_t bytes, std::string_view category) {
+std::byte* Arena::allocate(std::size_t bytes, std::string_view category) {
   const auto found = std::find(names_.begin(), names_.end(), category);
   const auto index = static_cast<std::size_t>(found - names_.begin());
   if (found == names_.end()) {
@@ -70,7 +70,7 @@ std::byte* Arena::take(std::size_t bytes, std::string_view category) {
 
 void Arena::release(std::size_t mark) {
   while (!blocks_.empty() && blocks_.back().begin >= mark) {
-    const Block& block = blocks_.back();
+    const ArenaBlock& block = blocks_.back();
     held_[block.category] -= block.end - block.begin;
     top_ = block.begin;
     blocks_.pop_back();

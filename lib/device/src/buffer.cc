@@ -36,9 +36,9 @@ std::byte* allocate_host(std::size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 
-void release(std::byte* data, std::size_t bytes, Place place) noexcept {
+void release(std::byte* data, std::size_t bytes, DeviceType device) noexcept {
   if (data == nullptr) return;
-  if (place == Place::cuda) {
+  if (device == DeviceType::cuda) {
     cuda::release_memory(data);
   } else if (mapped(bytes)) {
     (void)munmap(data, bytes);  // cannot fail for a range that mmap returned
@@ -49,28 +49,30 @@ void release(std::byte* data, std::size_t bytes, Place place) noexcept {
 
 }  // namespace
 
-Buffer::Buffer(std::size_t bytes, Place place, const char* what) : size_(bytes), place_(place) {
+Buffer::Buffer(std::size_t bytes, DeviceType device, const char* what) : size_(bytes), device_type_(device) {
   if (bytes == 0) return;
-  if (place == Place::cuda && cuda_device_count() == 0)
+  if (device == DeviceType::cuda && cuda_device_count() == 0)
     throw Error(std::string(what) + ": no usable GPU: " + why_no_cuda());
-  data_ = place == Place::cuda ? cuda::take_memory(bytes, what) : allocate_host(bytes);
+  data_ = device == DeviceType::cuda ? cuda::allocate_memory(bytes, what) : allocate_host(bytes);
   if (data_ == nullptr) throw Error("out of memory: " + std::string(what) + " needs " + human_bytes(bytes));
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), place_(other.place_) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      device_type_(other.device_type_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this != &other) {
-    release(data_, size_, place_);
+    release(data_, size_, device_type_);
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
-    place_ = other.place_;
+    device_type_ = other.device_type_;
   }
   return *this;
 }
 
-Buffer::~Buffer() { release(data_, size_, place_); }
+Buffer::~Buffer() { release(data_, size_, device_type_); }
 
 int host_threads() { return omp_get_max_threads(); }
 

@@ -9,8 +9,8 @@
 namespace fp8::device::cuda {
 
 /// Allocates `bytes` of zeroed device memory; throws Error naming `what` when memory is insufficient.
-std::byte* take_memory(std::size_t bytes, const char* what);
-/// Frees memory of take_memory().
+std::byte* allocate_memory(std::size_t bytes, const char* what);
+/// Frees memory of allocate_memory().
 void release_memory(std::byte* data) noexcept;
 /// Number of devices; sets `why` to the reason if it is 0.
 int count(std::string& why);
@@ -27,7 +27,7 @@ std::string describe(const Stream& stream);
 /// Compute capability, 90 for 9.0.
 int capability(const Stream& stream);
 /// device::copy_bytes() with at least one side on the device.
-void copy(Stream& stream, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
+void copy(Stream& stream, void* to, DeviceType to_device, const void* from, DeviceType from_device, std::size_t bytes);
 /// Synchronizes the stream.
 void wait(const Stream& stream);
 

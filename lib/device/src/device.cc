@@ -27,8 +27,8 @@ std::string runtime_version() {
                       : "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-Device::Device(Place place, int index) : place_(place) {
-  if (place == Place::host) return;
+Device::Device(DeviceType device, int index) : device_type_(device) {
+  if (device == DeviceType::host) return;
   const int devices = cuda_device_count();
   if (devices == 0) throw Error("no usable GPU: " + why_no_cuda());
   if (index < 0 || index >= devices)
@@ -40,17 +40,18 @@ Device::~Device() {
   if (stream_ != nullptr) cuda::close(stream_);
 }
 
-std::string Device::name() const { return place_ == Place::host ? "CPU" : cuda::describe(*stream_); }
+std::string Device::name() const { return device_type_ == DeviceType::host ? "CPU" : cuda::describe(*stream_); }
 
-int Device::compute_capability() const { return place_ == Place::host ? 0 : cuda::capability(*stream_); }
+int Device::compute_capability() const { return device_type_ == DeviceType::host ? 0 : cuda::capability(*stream_); }
 
-void copy_bytes(const Context& ctx, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes) {
+void copy_bytes(const Context& ctx, void* to, DeviceType to_device, const void* from, DeviceType from_device,
+                std::size_t bytes) {
   if (ctx.dry || bytes == 0 || to == from) return;
-  if (to_place == Place::host && from_place == Place::host) {
+  if (to_device == DeviceType::host && from_device == DeviceType::host) {
     std::memcpy(to, from, bytes);
   } else {
     if (ctx.stream == nullptr) throw Error("a copy to or from a device needs a context on that device");
-    cuda::copy(*ctx.stream, to, to_place, from, from_place, bytes);
+    cuda::copy(*ctx.stream, to, to_device, from, from_device, bytes);
   }
 }
 

@@ -76,7 +76,7 @@ Staging& staging_of(Stream& stream) {
 
 }  // namespace
 
-std::byte* take_memory(std::size_t bytes, const char* what) {
+std::byte* allocate_memory(std::size_t bytes, const char* what) {
   void* data = nullptr;
   const cudaError_t result = cudaMalloc(&data, bytes);
   if (result == cudaErrorMemoryAllocation) {
@@ -154,10 +154,10 @@ std::string describe(const Stream& stream) {
 
 int capability(const Stream& stream) { return stream.compute_capability; }
 
-void copy(Stream& stream, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes) {
-  if (to_place == Place::host)
+void copy(Stream& stream, void* to, DeviceType to_device, const void* from, DeviceType from_device, std::size_t bytes) {
+  if (to_device == DeviceType::host)
     staging_of(stream).download(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
-  else if (from_place == Place::host)
+  else if (from_device == DeviceType::host)
     staging_of(stream).upload(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   else
     FP8_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.handle));

@@ -9,7 +9,7 @@ constexpr const char* kNone = "this build has no CUDA: use the host, or build wi
 
 }  // namespace
 
-std::byte* take_memory(std::size_t, const char* what) { throw Error(std::string(what) + ": " + kNone); }
+std::byte* allocate_memory(std::size_t, const char* what) { throw Error(std::string(what) + ": " + kNone); }
 void release_memory(std::byte*) noexcept {}
 int count(std::string& why) {
   why = "this build has no CUDA";
@@ -21,7 +21,7 @@ Stream* open(int) { throw Error(kNone); }
 void close(Stream*) noexcept {}
 std::string describe(const Stream&) { return {}; }
 int capability(const Stream&) { return 0; }
-void copy(Stream&, void*, Place, const void*, Place, std::size_t) { throw Error(kNone); }
+void copy(Stream&, void*, DeviceType, const void*, DeviceType, std::size_t) { throw Error(kNone); }
 void wait(const Stream&) {}
 
 }  // namespace fp8::device::cuda

@@ -16,27 +16,27 @@ using test::error_of;
 // A small step: two activations stay allocated, scratch is released in between, gathered weights come last.
 void step(Arena& arena) {
   const Scope all(arena);
-  arena.take(1000, "activations");
+  arena.allocate(1000, "activations");
   {
     const Scope inner(arena);
-    arena.take(640, "scratch");
-    arena.take(64, "scratch");
+    arena.allocate(640, "scratch");
+    arena.allocate(64, "scratch");
   }
-  arena.take(128, "activations");
+  arena.allocate(128, "activations");
   {
     const Scope inner(arena);
-    arena.take(100, "gathered weights");
+    arena.allocate(100, "gathered weights");
   }
 }
 
 TEST(Arena, AddressesAreDistinctAlignedAndNeverNull) {
-  Arena dry, real(1 << 16, Place::host);
+  Arena dry, real(1 << 16, DeviceType::host);
   EXPECT_TRUE(dry.dry());
   EXPECT_FALSE(real.dry());
   for (Arena* arena : {&dry, &real}) {
     std::set<std::byte*> seen;
     for (const std::size_t bytes : {0u, 0u, 1u, 64u, 65u, 1000u, 0u}) {
-      std::byte* const p = arena->take(bytes, "x");
+      std::byte* const p = arena->allocate(bytes, "x");
       EXPECT_NE(p, nullptr);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(p) % 64, 0u);
       EXPECT_TRUE(seen.insert(p).second);
@@ -45,9 +45,9 @@ TEST(Arena, AddressesAreDistinctAlignedAndNeverNull) {
 }
 
 TEST(Arena, BlocksDoNotOverlap) {
-  Arena arena(4096, Place::host);
-  std::byte* const a = arena.take(100, "a");
-  std::byte* const b = arena.take(100, "b");
+  Arena arena(4096, DeviceType::host);
+  std::byte* const a = arena.allocate(100, "a");
+  std::byte* const b = arena.allocate(100, "b");
   std::memset(a, 1, 100);
   std::memset(b, 2, 100);
   EXPECT_EQ(a[99], std::byte{1});
@@ -70,7 +70,7 @@ TEST(Arena, PeakByCategory) {
 TEST(Arena, LaterPeakReplacesTheCategories) {
   Arena arena;
   step(arena);
-  arena.take(4000, "logits");
+  arena.allocate(4000, "logits");
   const auto usage = arena.usage_at_peak();
   ASSERT_EQ(usage.size(), 1u);
   EXPECT_EQ(usage[0].category, "logits");
@@ -78,23 +78,23 @@ TEST(Arena, LaterPeakReplacesTheCategories) {
 }
 
 TEST(Arena, ReleaseReturnsMemoryInReverseOrder) {
-  Arena arena(256, Place::host);
+  Arena arena(256, DeviceType::host);
   const std::size_t start = arena.mark();
-  std::byte* const first = arena.take(64, "a");
+  std::byte* const first = arena.allocate(64, "a");
   const std::size_t middle = arena.mark();
-  std::byte* const second = arena.take(64, "b");
+  std::byte* const second = arena.allocate(64, "b");
   arena.release(middle);
-  EXPECT_EQ(arena.take(64, "c"), second);
+  EXPECT_EQ(arena.allocate(64, "c"), second);
   arena.release(1 << 20);
   EXPECT_EQ(arena.mark(), 128u);
   arena.release(start);
-  EXPECT_EQ(arena.take(256, "d"), first);
+  EXPECT_EQ(arena.allocate(256, "d"), first);
 }
 
 TEST(Arena, RealRunFitsThePeakOfTheDryRun) {
   Arena dry;
   step(dry);
-  Arena real(dry.peak(), Place::host);
+  Arena real(dry.peak(), DeviceType::host);
   step(real);
   step(real);
   EXPECT_EQ(real.peak(), dry.peak());
@@ -102,25 +102,25 @@ TEST(Arena, RealRunFitsThePeakOfTheDryRun) {
 }
 
 TEST(Arena, FullNamesTheLargestUsersAndAHint) {
-  Arena arena(4096, Place::host);
-  arena.take(64, "tables");
-  arena.take(128, "scratch");
-  arena.take(2048, "activations");
-  arena.take(1024, "gathered weights");
-  const std::string text = error_of([&] { arena.take(2000, "logits"); });
+  Arena arena(4096, DeviceType::host);
+  arena.allocate(64, "tables");
+  arena.allocate(128, "scratch");
+  arena.allocate(2048, "activations");
+  arena.allocate(1024, "gathered weights");
+  const std::string text = error_of([&] { arena.allocate(2000, "logits"); });
   EXPECT_EQ(text,
             "out of memory: logits needs 1.95 KiB more in an arena of 4 KiB; largest users: activations 2 KiB, "
             "gathered weights 1 KiB, scratch 128 B; use a smaller --batch-size or --seq-length, or --recompute full");
-  EXPECT_NO_THROW(arena.take(832, "logits")) << "a failed request allocates nothing";
+  EXPECT_NO_THROW(arena.allocate(832, "logits")) << "a failed request allocates nothing";
 }
 
 TEST(Arena, HugeRequestsAreErrorsInADryArena) {
   Arena arena;
-  EXPECT_NE(error_of([&] { arena.take(~std::size_t{0}, "logits"); }).find("out of memory: logits needs "),
+  EXPECT_NE(error_of([&] { arena.allocate(~std::size_t{0}, "logits"); }).find("out of memory: logits needs "),
             std::string::npos);
-  EXPECT_NO_THROW(arena.take(std::size_t{1} << 59, "half"));
-  EXPECT_NO_THROW(arena.take(std::size_t{1} << 59, "half"));
-  EXPECT_THROW(arena.take(1, "more"), Error);
+  EXPECT_NO_THROW(arena.allocate(std::size_t{1} << 59, "half"));
+  EXPECT_NO_THROW(arena.allocate(std::size_t{1} << 59, "half"));
+  EXPECT_THROW(arena.allocate(1, "more"), Error);
 }
 
 }  // namespace

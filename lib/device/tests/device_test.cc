@@ -20,7 +20,7 @@ TEST(Device, HostNeedsNoSetup) {
   EXPECT_EQ(host.compute_capability(), 0);
   EXPECT_EQ(host.context(arena).stream, nullptr);
   std::array<int, 3> from{1, 2, 3}, to{};
-  copy_bytes(host.context(arena), to.data(), Place::host, from.data(), Place::host, sizeof from);
+  copy_bytes(host.context(arena), to.data(), DeviceType::host, from.data(), DeviceType::host, sizeof from);
   EXPECT_EQ(to, from);
   synchronize(host.context(arena));
 }
@@ -28,18 +28,18 @@ TEST(Device, HostNeedsNoSetup) {
 TEST(Device, GpuOrReason) {
   EXPECT_EQ(cuda_device_count() == 0, !why_no_cuda().empty());
   if (cuda_device_count() == 0) {
-    EXPECT_EQ(test::error_of([] { const Device gpu(Place::cuda); }), "no usable GPU: " + why_no_cuda());
+    EXPECT_EQ(test::error_of([] { const Device gpu(DeviceType::cuda); }), "no usable GPU: " + why_no_cuda());
     return;
   }
-  const Device gpu(Place::cuda);
-  Arena arena(1 << 20, Place::cuda);
+  const Device gpu(DeviceType::cuda);
+  Arena arena(1 << 20, DeviceType::cuda);
   const Context ctx = gpu.context(arena);
   std::array<int, 3> from{1, 2, 3}, to{};
-  std::byte* const there = arena.take(sizeof from, "test");
-  copy_bytes(ctx, there, Place::cuda, from.data(), Place::host, sizeof from);
-  copy_bytes(ctx, to.data(), Place::host, there, Place::cuda, sizeof from);
+  std::byte* const there = arena.allocate(sizeof from, "test");
+  copy_bytes(ctx, there, DeviceType::cuda, from.data(), DeviceType::host, sizeof from);
+  copy_bytes(ctx, to.data(), DeviceType::host, there, DeviceType::cuda, sizeof from);
   EXPECT_EQ(to, from);
-  EXPECT_THROW(Device(Place::cuda, cuda_device_count()), Error);
+  EXPECT_THROW(Device(DeviceType::cuda, cuda_device_count()), Error);
 }
 
 TEST(Library, MissingLibrariesAreNamedWithAHint) {

@@ -35,21 +35,21 @@ Tensor scales(std::int64_t n) {
 
 struct Product {
   Case what;
-  Role role;
+  GemmRole role;
   std::int64_t m, n, k;  // of C [m, n]
   Tensor a, b, c, scale_a, scale_b;
   bool a_transposed = false, b_transposed = false;
 };
 
-Product make(Case what, Role role, std::int64_t m, std::int64_t n, std::int64_t k) {
+Product make(Case what, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k) {
   const DType in = what == Case::f32 ? DType::f32 : DType::bf16;
-  const DType out = what == Case::f32 || role == Role::wgrad ? DType::f32 : DType::bf16;
+  const DType out = what == Case::f32 || role == GemmRole::wgrad ? DType::f32 : DType::bf16;
   Product p{what, role, m, n, k, {}, {}, {}, {}, {}};
-  if (role == Role::forward)
+  if (role == GemmRole::forward)
     p = Product{what, role, m, n, k, filled(in, m, k), filled(in, n, k), {}, {}, {}, false, true};
-  if (role == Role::dgrad)
+  if (role == GemmRole::dgrad)
     p = Product{what, role, m, k, n, filled(in, m, n), filled(in, n, k), {}, {}, {}, false, false};
-  if (role == Role::wgrad)
+  if (role == GemmRole::wgrad)
     p = Product{what, role, n, k, m, filled(in, m, n), filled(in, m, k), {}, {}, {}, true, false};
   p.c = Tensor(out, {p.m, p.n});
   p.scale_a = scales(what == Case::fp8_row ? p.m : 1);
@@ -57,16 +57,16 @@ Product make(Case what, Role role, std::int64_t m, std::int64_t n, std::int64_t 
   return p;
 }
 
-void run(benchmark::State& state, Case what, Role role) {
+void run(benchmark::State& state, Case what, GemmRole role) {
   const Product p = make(what, role, state.range(0), state.range(1), state.range(2));
   const bool fp8 = what == Case::fp8_tensor || what == Case::fp8_row;
   Operand a{p.a_transposed ? p.a.view().transposed() : p.a.view(), fp8 ? DType::e4m3 : p.a.view().dtype, {}};
   Operand b{p.b_transposed ? p.b.view().transposed() : p.b.view(), fp8 ? DType::e4m3 : p.b.view().dtype, {}};
   if (fp8) a.inverse_scale = p.scale_a.view();
   if (fp8) b.inverse_scale = p.scale_b.view();
-  Options options;
+  MatmulOptions options;
   options.role = role;
-  options.accumulate = role == Role::wgrad;
+  options.accumulate = role == GemmRole::wgrad;
   Engine engine;
   engine.matmul(Context{}, a, b, p.c.view(), options);
   for (auto _ : state) engine.matmul(Context{}, a, b, p.c.view(), options);
@@ -84,18 +84,18 @@ void shapes(benchmark::internal::Benchmark* b) {
   b->Args({256, 50304, 768})->ArgNames({"M", "N", "K"})->UseRealTime()->Unit(benchmark::kMillisecond);
 }
 
-BENCHMARK_CAPTURE(run, bf16_forward, Case::bf16, Role::forward)->Apply(shapes);
-BENCHMARK_CAPTURE(run, bf16_dgrad, Case::bf16, Role::dgrad)->Apply(shapes);
-BENCHMARK_CAPTURE(run, bf16_wgrad, Case::bf16, Role::wgrad)->Apply(shapes);
-BENCHMARK_CAPTURE(run, fp8_tensor_forward, Case::fp8_tensor, Role::forward)->Apply(shapes);
-BENCHMARK_CAPTURE(run, fp8_tensor_dgrad, Case::fp8_tensor, Role::dgrad)->Apply(shapes);
-BENCHMARK_CAPTURE(run, fp8_tensor_wgrad, Case::fp8_tensor, Role::wgrad)->Apply(shapes);
-BENCHMARK_CAPTURE(run, fp8_row_forward, Case::fp8_row, Role::forward)->Apply(shapes);
-BENCHMARK_CAPTURE(run, fp8_row_dgrad, Case::fp8_row, Role::dgrad)->Apply(shapes);
-BENCHMARK_CAPTURE(run, fp8_row_wgrad, Case::fp8_row, Role::wgrad)->Apply(shapes);
-BENCHMARK_CAPTURE(run, f32_forward, Case::f32, Role::forward)->Apply(shapes);
-BENCHMARK_CAPTURE(run, f32_dgrad, Case::f32, Role::dgrad)->Apply(shapes);
-BENCHMARK_CAPTURE(run, f32_wgrad, Case::f32, Role::wgrad)->Apply(shapes);
+BENCHMARK_CAPTURE(run, bf16_forward, Case::bf16, GemmRole::forward)->Apply(shapes);
+BENCHMARK_CAPTURE(run, bf16_dgrad, Case::bf16, GemmRole::dgrad)->Apply(shapes);
+BENCHMARK_CAPTURE(run, bf16_wgrad, Case::bf16, GemmRole::wgrad)->Apply(shapes);
+BENCHMARK_CAPTURE(run, fp8_tensor_forward, Case::fp8_tensor, GemmRole::forward)->Apply(shapes);
+BENCHMARK_CAPTURE(run, fp8_tensor_dgrad, Case::fp8_tensor, GemmRole::dgrad)->Apply(shapes);
+BENCHMARK_CAPTURE(run, fp8_tensor_wgrad, Case::fp8_tensor, GemmRole::wgrad)->Apply(shapes);
+BENCHMARK_CAPTURE(run, fp8_row_forward, Case::fp8_row, GemmRole::forward)->Apply(shapes);
+BENCHMARK_CAPTURE(run, fp8_row_dgrad, Case::fp8_row, GemmRole::dgrad)->Apply(shapes);
+BENCHMARK_CAPTURE(run, fp8_row_wgrad, Case::fp8_row, GemmRole::wgrad)->Apply(shapes);
+BENCHMARK_CAPTURE(run, f32_forward, Case::f32, GemmRole::forward)->Apply(shapes);
+BENCHMARK_CAPTURE(run, f32_dgrad, Case::f32, GemmRole::dgrad)->Apply(shapes);
+BENCHMARK_CAPTURE(run, f32_wgrad, Case::f32, GemmRole::wgrad)->Apply(shapes);
 
 }  // namespace
 }  // namespace fp8::gemm

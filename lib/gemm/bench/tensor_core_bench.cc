@@ -29,7 +29,7 @@ void run(benchmark::State& state, Isa isa, bool forward) {
   const Operand left{forward ? a.view() : a.view().transposed(), DType::e4m3, {}};
   const Operand right{forward ? b.view().transposed() : b.view(), DType::e4m3, {}};
   const Tensor c(DType::f32, {m, n});
-  Options options;
+  MatmulOptions options;
   options.fast_accumulation = forward;
   options.accumulation = Accumulation::hopper;
   omp_set_num_threads(1);

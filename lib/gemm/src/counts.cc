@@ -3,15 +3,15 @@
 
 namespace fp8::gemm {
 
-Kind kind_of(DType a, DType b) {
+OperandKind kind_of(DType a, DType b) {
   const auto is_fp8 = [](DType t) { return t == DType::e4m3 || t == DType::e5m2; };
-  if (is_fp8(a) && is_fp8(b)) return Kind::fp8;
-  return a == DType::f32 || b == DType::f32 ? Kind::f32 : Kind::bf16;
+  if (is_fp8(a) && is_fp8(b)) return OperandKind::fp8;
+  return a == DType::f32 || b == DType::f32 ? OperandKind::f32 : OperandKind::bf16;
 }
 
-Count Counts::linear(Kind kind) const {
+Count Counts::linear(OperandKind kind) const {
   Count sum;
-  for (const Role role : {Role::forward, Role::dgrad, Role::wgrad}) {
+  for (const GemmRole role : {GemmRole::forward, GemmRole::dgrad, GemmRole::wgrad}) {
     const Count& c = by[static_cast<std::size_t>(role)][static_cast<std::size_t>(kind)];
     sum.gemms += c.gemms;
     sum.flops += c.flops;
@@ -20,18 +20,18 @@ Count Counts::linear(Kind kind) const {
 }
 
 double Counts::fp8_share() const {
-  const double fp8 = linear(Kind::fp8).flops;
-  const double all = fp8 + linear(Kind::bf16).flops + linear(Kind::f32).flops;
+  const double fp8 = linear(OperandKind::fp8).flops;
+  const double all = fp8 + linear(OperandKind::bf16).flops + linear(OperandKind::f32).flops;
   return all > 0 ? fp8 / all : 0;
 }
 
 double Counts::fp8_share_total() const {
-  const auto& others = by[static_cast<std::size_t>(Role::other)];
+  const auto& others = by[static_cast<std::size_t>(GemmRole::other)];
   double fp8 = 0, all = 0;
-  for (const Kind kind : {Kind::f32, Kind::bf16, Kind::fp8}) {
+  for (const OperandKind kind : {OperandKind::f32, OperandKind::bf16, OperandKind::fp8}) {
     const double flops = linear(kind).flops + others[static_cast<std::size_t>(kind)].flops;
     all += flops;
-    if (kind == Kind::fp8) fp8 = flops;
+    if (kind == OperandKind::fp8) fp8 = flops;
   }
   return all > 0 ? fp8 / all : 0;
 }

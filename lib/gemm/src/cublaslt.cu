@@ -12,7 +12,7 @@
 namespace fp8::gemm {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 
 constexpr std::size_t kMostPlans = 4096;  // beyond it all are made again: shapes that never return must not pile up
 
@@ -31,19 +31,20 @@ struct Pointers {
 
 class Gemm : public DeviceGemm {
  public:
-  void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) override;
-  std::size_t scratch_bytes() const override { return workspace_.bytes() + sums_.bytes() + spread_.bytes(); }
+  void run(const Context& ctx, const Operand& a, const Operand& b, const View& c,
+           const MatmulOptions& options) override;
+  std::size_t scratch_bytes() const override { return workspace_.bytes() + sums_.bytes() + broadcast_.bytes(); }
 
  private:
   LtPlan& find(const DevicePlan& plan, int capability);
-  LtPlan& settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const Options& options,
+  LtPlan& settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
                  int capability);
   void multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
-  const void* vector_of(const Context& ctx, const Operand& o, std::int64_t spread, std::size_t at);
+  const void* vector_of(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at);
 
   std::unique_ptr<OpenLibrary> library_;
   std::map<DevicePlan, std::unique_ptr<LtPlan>> plans_;
-  Scratch workspace_{Place::cuda}, sums_{Place::cuda}, spread_{Place::cuda};
+  Scratch workspace_{DeviceType::cuda}, sums_{DeviceType::cuda}, broadcast_{DeviceType::cuda};
 };
 
 LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
@@ -57,7 +58,7 @@ LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
 
 // The plan of a call, which becomes one with scales applied after the product where the library has no kernel with them
 // at this shape.
-LtPlan& Gemm::settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const Options& options,
+LtPlan& Gemm::settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
                      int capability) {
   LtPlan* plan = &find(call.plan, capability);
   if (!plan->refusal.empty() && call.plan.a.scaling == Scaling::outer_vec_32f) {
@@ -83,14 +84,14 @@ void Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
 }
 
 // An operand's inverse scales as the library wants them, repeated in scratch where it has one and the other has many.
-const void* Gemm::vector_of(const Context& ctx, const Operand& o, std::int64_t spread, std::size_t at) {
-  if (spread == 0) return o.inverse_scale.data;
-  auto* to = reinterpret_cast<float*>(spread_.memory() + at);
-  spread_cuda(device::CudaLauncher(ctx), static_cast<const float*>(o.inverse_scale.data), spread, to);
+const void* Gemm::vector_of(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at) {
+  if (broadcast == 0) return o.inverse_scale.data;
+  auto* to = reinterpret_cast<float*>(broadcast_.memory() + at);
+  broadcast_cuda(device::CudaLauncher(ctx), static_cast<const float*>(o.inverse_scale.data), broadcast, to);
   return to;
 }
 
-void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) {
+void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   if (c.size() == 0) return;
   const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
   DeviceCall call = describe(a, b, c, options, capability);
@@ -98,7 +99,7 @@ void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const Vie
   LtPlan* const plan = asked && ctx.stream != nullptr ? &settle(call, a, b, c, options, capability) : nullptr;
   if (asked) workspace_.need(kWorkspace);
   sums_.need(call.sums_bytes());
-  spread_.need(call.spread_bytes());
+  broadcast_.need(call.broadcast_bytes());
   if (ctx.stream == nullptr) {
     if (ctx.dry) return;  // a plan for a machine that is not this one
     throw Error("matrix multiply: work on a GPU needs a context on it");
@@ -109,8 +110,8 @@ void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const Vie
     multiply(ctx, *plan,
              {.a = b.matrix.data,
               .b = a.matrix.data,
-              .scale_a = call.after ? nullptr : vector_of(ctx, b, call.spread_b, call.spread_b_at()),
-              .scale_b = call.after ? nullptr : vector_of(ctx, a, call.spread_a, 0),
+              .scale_a = call.after ? nullptr : vector_of(ctx, b, call.broadcast_b, call.broadcast_b_at()),
+              .scale_b = call.after ? nullptr : vector_of(ctx, a, call.broadcast_a, 0),
               .bias = options.bias.data,
               .c = call.finish ? sums : c.data});
   }

@@ -19,7 +19,8 @@ class DeviceGemm {
   virtual ~DeviceGemm() = default;
   /// Runs one call that engine.cc has checked; when ctx is dry, makes its plan (where ctx has a stream) and notes its
   /// scratch.
-  virtual void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) = 0;
+  virtual void run(const Context& ctx, const Operand& a, const Operand& b, const View& c,
+                   const MatmulOptions& options) = 0;
   /// Bytes of all scratch that calls so far need.
   virtual std::size_t scratch_bytes() const = 0;
 };

@@ -32,18 +32,18 @@ struct Side {
   View matrix;  // [outer, K]
   std::int64_t outer() const { return matrix.shape[0]; }
   std::int64_t k() const { return matrix.shape[1]; }
-  bool vector() const { return operand.blocks == Blocks::none && operand.inverse_scale.size() > 1; }
+  bool vector() const { return operand.blocks == ScaleBlocks::none && operand.inverse_scale.size() > 1; }
 };
 
 const char* sharing(const Side& s) {
   switch (s.operand.blocks) {
-    case Blocks::row128:
+    case ScaleBlocks::row128:
       return "scales for 1x128";
-    case Blocks::square128:
+    case ScaleBlocks::square128:
       return "scales for 128x128";
-    case Blocks::row32:
+    case ScaleBlocks::row32:
       return "scales for 1x32";
-    case Blocks::none:
+    case ScaleBlocks::none:
       break;
   }
   return s.vector() ? "row scales" : "tensor scale";
@@ -54,10 +54,10 @@ void check_capability(const Side& s, int capability) {
   if (capability == 0) return;
   const std::string has = ", and this chip has " + capability_name(capability);
   if (capability < 89) refuse("FP8 codes need compute capability 8.9 or later" + has);
-  const bool blocks_of_128 = s.operand.blocks == Blocks::row128 || s.operand.blocks == Blocks::square128;
+  const bool blocks_of_128 = s.operand.blocks == ScaleBlocks::row128 || s.operand.blocks == ScaleBlocks::square128;
   if (blocks_of_128 && capability != 90)
     refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " exists on compute capability 9.0 alone" + has);
-  if (s.operand.blocks == Blocks::row32 && capability < 100)
+  if (s.operand.blocks == ScaleBlocks::row32 && capability < 100)
     refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 10.0 or later" + has);
 }
 
@@ -104,12 +104,12 @@ void check_blocks(const Side& s) {
   const View& v = s.operand.inverse_scale;
   const std::int64_t groups = (s.k() + kBlock - 1) / kBlock;
   bool fits = v.empty() || reinterpret_cast<std::uintptr_t>(v.data) % kWord == 0;
-  if (s.operand.blocks == Blocks::row32) {
+  if (s.operand.blocks == ScaleBlocks::row32) {
     if (s.k() % kMicroBlock != 0) refuse(std::string(s.name) + ": scales for 1x32 need K to be a multiple of 32");
     fits = fits && (v.dtype == DType::e8m0 || v.dtype == DType::u8) && v.contiguous() &&
            v.size() == round_up(s.outer(), kBlock) * round_up(s.k() / kMicroBlock, 4);
   } else {
-    const bool rows = s.operand.blocks == Blocks::row128;
+    const bool rows = s.operand.blocks == ScaleBlocks::row128;
     const std::int64_t outer = rows ? s.outer() : (s.outer() + kBlock - 1) / kBlock;
     fits = fits && v.dtype == DType::f32 && v.rank == 2 && v.shape[0] == outer && v.shape[1] == groups;
     const std::int64_t step_outer = rows ? 1 : round_up(groups, 4), step_k = rows ? outer : 1;
@@ -118,15 +118,15 @@ void check_blocks(const Side& s) {
   if (!fits || v.empty()) refuse(std::string(s.name) + ": " + sharing(s) + " blocks do not lie as they must");
 }
 
-bool is_128(Blocks b) { return b == Blocks::row128 || b == Blocks::square128; }
+bool is_128(ScaleBlocks b) { return b == ScaleBlocks::row128 || b == ScaleBlocks::square128; }
 
 // Which scales may meet. Table of 128-element and 128x128 scaling; fast accumulation as in PyTorch, which refuses it
 // there; the multiples of 8 as Transformer Engine found them (the manual says 4).
-void check_pair(const Side& a, const Side& b, const View& c, const Options& options) {
+void check_pair(const Side& a, const Side& b, const View& c, const MatmulOptions& options) {
   if (a.operand.format == DType::e5m2 && b.operand.format == DType::e5m2)
     refuse("float8_e5m2 times float8_e5m2 is not offered by cuBLASLt");
-  const Blocks x = a.operand.blocks, y = b.operand.blocks;
-  const bool pair = (x == y && x != Blocks::square128) || (is_128(x) && is_128(y) && x != y);
+  const ScaleBlocks x = a.operand.blocks, y = b.operand.blocks;
+  const bool pair = (x == y && x != ScaleBlocks::square128) || (is_128(x) && is_128(y) && x != y);
   if (!pair) refuse(std::string("A with ") + sharing(a) + " and B with " + sharing(b) + " is not offered by cuBLASLt");
   if (!is_128(x)) return;
   if (options.fast_accumulation) refuse("fast accumulation is not offered with scales for blocks of 128");
@@ -136,13 +136,13 @@ void check_pair(const Side& a, const Side& b, const View& c, const Options& opti
 
 Scaling scaling_of(const Side& s, bool vectors) {
   switch (s.operand.blocks) {
-    case Blocks::row128:
+    case ScaleBlocks::row128:
       return Scaling::vec128_32f;
-    case Blocks::square128:
+    case ScaleBlocks::square128:
       return Scaling::blk128x128_32f;
-    case Blocks::row32:
+    case ScaleBlocks::row32:
       return Scaling::vec32_ue8m0;
-    case Blocks::none:
+    case ScaleBlocks::none:
       break;
   }
   return vectors ? Scaling::outer_vec_32f : Scaling::scalar_32f;
@@ -156,12 +156,12 @@ void check_result_of_codes(const View& c, std::int64_t stride) {
     refuse("C " + shape_of(c) + ": rows of a product of FP8 codes must begin at multiples of 16 bytes and be as long");
 }
 
-void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, const Options& options, int capability,
-               bool after) {
+void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, const MatmulOptions& options,
+               int capability, bool after) {
   for (const Side* s : {&a, &b}) check_capability(*s, capability);
   check_pair(a, b, c, options);
   for (const Side* s : {&a, &b}) {
-    if (s->operand.blocks != Blocks::none) check_blocks(*s);
+    if (s->operand.blocks != ScaleBlocks::none) check_blocks(*s);
   }
   const bool many = a.vector() || b.vector();
   call.after = many && (after || (capability != 0 && capability != 90));
@@ -175,8 +175,8 @@ void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, co
   p.b.scaling = scaling_of(a, vectors);
   p.fast_accumulation = options.fast_accumulation;
   check_result_of_codes(c, p.c_stride);
-  if (vectors && !a.vector()) call.spread_a = a.outer();
-  if (vectors && !b.vector()) call.spread_b = b.outer();
+  if (vectors && !a.vector()) call.broadcast_a = a.outer();
+  if (vectors && !b.vector()) call.broadcast_b = b.outer();
 }
 
 void add_numbers(DeviceCall& call, const Side& a, const Side& b) {
@@ -216,18 +216,18 @@ bool is_codes(const Operand& o) {
 }
 
 std::size_t DeviceCall::sums_bytes() const {
-  return finish ? tensor::make_view(nullptr, DType::f32, device::Place::cuda, {plan.n, plan.m}).bytes() : 0;
+  return finish ? tensor::make_view(nullptr, DType::f32, device::DeviceType::cuda, {plan.n, plan.m}).bytes() : 0;
 }
 
-std::size_t DeviceCall::spread_b_at() const {
-  return (static_cast<std::size_t>(spread_a) * sizeof(float) + kApart - 1) / kApart * kApart;
+std::size_t DeviceCall::broadcast_b_at() const {
+  return (static_cast<std::size_t>(broadcast_a) * sizeof(float) + kApart - 1) / kApart * kApart;
 }
 
-std::size_t DeviceCall::spread_bytes() const {
-  return spread_b_at() + static_cast<std::size_t>(spread_b) * sizeof(float);
+std::size_t DeviceCall::broadcast_bytes() const {
+  return broadcast_b_at() + static_cast<std::size_t>(broadcast_b) * sizeof(float);
 }
 
-DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Options& options, int capability,
+DeviceCall describe(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options, int capability,
                     bool after) {
   const Side left{"A", a, a.matrix}, right{"B", b, b.matrix.transposed()};
   const bool codes = is_codes(a);
@@ -260,7 +260,7 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Opt
   return call;
 }
 
-Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const Options& options) {
+Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const MatmulOptions& options) {
   Epilogue epilogue = epilogue_of(a, b, options);
   const bool applied = call.plan.k > 0 && is_codes(a) && !call.after;
   if (applied) epilogue.scale_a = epilogue.scale_b = nullptr;

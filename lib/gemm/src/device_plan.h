@@ -56,25 +56,25 @@ struct DeviceCall {
   bool finish = false;
   bool after = false;  ///< scales of codes are finish()'s: the library multiplies with none
   /// Floats of a vector of one inverse scale repeated: the library wants vectors on both sides or on none. 0: not so.
-  std::int64_t spread_a = 0, spread_b = 0;
+  std::int64_t broadcast_a = 0, broadcast_b = 0;
 
   /// Bytes of sums in scratch.
   std::size_t sums_bytes() const;
   /// Bytes of both repeated scales in scratch, each beginning at a multiple of 256.
-  std::size_t spread_bytes() const;
+  std::size_t broadcast_bytes() const;
   /// Where B's begins.
-  std::size_t spread_b_at() const;
+  std::size_t broadcast_b_at() const;
 };
 
 /// The call for operands that engine.cc found to fit each other. `capability` is 90 for compute capability 9.0, 0 where
 /// the device is not known yet. Scales for each row are the library's on compute capability 9.0 alone; elsewhere, and
 /// where `after` says that it has no kernel with them, they are applied after the product, which is what they are by
 /// definition. Throws Error naming what this chip or the library does not offer.
-DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Options& options, int capability,
+DeviceCall describe(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options, int capability,
                     bool after = false);
 
 /// What finish() is left with where a call wants it: without the scales that the library applies.
-Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const Options& options);
+Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const MatmulOptions& options);
 
 /// "float8_e4m3fn with row scales times float8_e4m3fn with row scales into bfloat16 [16, 32], K = 64": for messages.
 std::string name_of(const DevicePlan& plan);

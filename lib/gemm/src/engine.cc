@@ -12,18 +12,18 @@
 namespace fp8::gemm {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 
 bool is_fp8(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
 
-std::string name_of(Place place) { return place == Place::host ? "the host" : "the GPU"; }
+std::string name_of(DeviceType device) { return device == DeviceType::host ? "the host" : "the GPU"; }
 
-void check_scales(const std::string& n, const Operand& o, Place place, std::int64_t scales) {
+void check_scales(const std::string& n, const Operand& o, DeviceType device, std::int64_t scales) {
   const View& s = o.inverse_scale;
-  if (o.blocks != Blocks::none && !is_codes(o)) refuse(n + ": scales for blocks belong to FP8 codes on a GPU");
+  if (o.blocks != ScaleBlocks::none && !is_codes(o)) refuse(n + ": scales for blocks belong to FP8 codes on a GPU");
   if (s.empty()) return;
-  if (s.place != place) refuse(n + "'s inverse scales are not on " + name_of(place));
-  if (o.blocks != Blocks::none) return;  // device_plan.cc knows how they must lie
+  if (s.device != device) refuse(n + "'s inverse scales are not on " + name_of(device));
+  if (o.blocks != ScaleBlocks::none) return;  // device_plan.cc knows how they must lie
   if (s.dtype != DType::f32 || !s.contiguous()) refuse(n + "'s inverse scales must be contiguous float32");
   if (s.size() != 1 && s.size() != scales) {
     refuse(n + " " + shape_of(o.matrix) + " has " + std::to_string(s.size()) + " inverse scales, neither 1 nor " +
@@ -31,15 +31,15 @@ void check_scales(const std::string& n, const Operand& o, Place place, std::int6
   }
 }
 
-void check_operand(const char* name, const Operand& o, Place place, std::int64_t scales) {
+void check_operand(const char* name, const Operand& o, DeviceType device, std::int64_t scales) {
   const View& v = o.matrix;
   const std::string n = name;
   if (v.rank != 2) refuse(n + " has " + std::to_string(v.rank) + " dimensions, not 2");
-  if (v.place != place) refuse(n + " is not on " + name_of(place));
-  const bool codes = is_codes(o) && place == Place::cuda;
+  if (v.device != device) refuse(n + " is not on " + name_of(device));
+  const bool codes = is_codes(o) && device == DeviceType::cuda;
   if (!codes && v.dtype != DType::f32 && v.dtype != DType::bf16) {
-    refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; " + name_of(place) +
-           " takes float32 and bfloat16" + (place == Place::cuda ? " and FP8 codes" : ""));
+    refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; " + name_of(device) +
+           " takes float32 and bfloat16" + (device == DeviceType::cuda ? " and FP8 codes" : ""));
   }
   const bool fits = is_fp8(o.format) || o.format == v.dtype;  // scaled FP8 values need f32, codes fit bf16
   if (!fits) {
@@ -47,21 +47,21 @@ void check_operand(const char* name, const Operand& o, Place place, std::int64_t
   }
   if (v.size() > 0 && v.empty()) refuse(n + " " + shape_of(v) + " has no memory");
   if (v.size() > 0 && v.stride[0] != 1 && v.stride[1] != 1) refuse(n + " " + shape_of(v) + " has no unit stride");
-  check_scales(n, o, place, scales);
+  check_scales(n, o, device, scales);
 }
 
-void check_bias(const View& bias, const View& c, Place place) {
+void check_bias(const View& bias, const View& c, DeviceType device) {
   if (bias.empty()) return;
-  if (bias.place != place) refuse("bias is not on " + name_of(place));
+  if (bias.device != device) refuse("bias is not on " + name_of(device));
   if (bias.rank != 1 || bias.shape[0] != c.shape[1] || !bias.contiguous() ||
       (bias.dtype != DType::f32 && bias.dtype != DType::bf16)) {
     refuse("bias must be " + std::to_string(c.shape[1]) + " contiguous float32 or bfloat16");
   }
 }
 
-void check_result(const Operand& a, const Operand& b, const View& c, const Options& options, Place place) {
+void check_result(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options, DeviceType device) {
   if (c.rank != 2) refuse("C has " + std::to_string(c.rank) + " dimensions, not 2");
-  if (c.place != place) refuse("C is not on " + name_of(place));
+  if (c.device != device) refuse("C is not on " + name_of(device));
   if (a.matrix.shape[1] != b.matrix.shape[0] || c.shape[0] != a.matrix.shape[0] || c.shape[1] != b.matrix.shape[1]) {
     refuse("A " + shape_of(a.matrix) + " times B " + shape_of(b.matrix) + " does not give C " + shape_of(c));
   }
@@ -77,21 +77,21 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Optio
   if (c.size() > 0 && (!rows_apart || (c.shape[1] > 1 && c.stride[1] != 1))) {
     refuse("C " + shape_of(c) + " must be row-major");
   }
-  check_bias(options.bias, c, place);
+  check_bias(options.bias, c, device);
   if (options.accumulation == Accumulation::f32) return;
-  if (place == Place::cuda) refuse("sums of another tensor core are made on the host only");
-  if (kind_of(a.format, b.format) == Kind::fp8 && a.matrix.dtype != DType::bf16)
+  if (device == DeviceType::cuda) refuse("sums of another tensor core are made on the host only");
+  if (kind_of(a.format, b.format) == OperandKind::fp8 && a.matrix.dtype != DType::bf16)
     refuse("sums of a tensor core need FP8 codes, stored as bfloat16");
 }
 
 // What a GEMM's time counts as.
-device::Work work_of(Role role) {
+device::Work work_of(GemmRole role) {
   constexpr std::array kWorks{device::Work::matmul_forward, device::Work::matmul_dgrad, device::Work::matmul_wgrad,
                               device::Work::matmul_other};
   return kWorks[static_cast<std::size_t>(role)];
 }
 
-std::string_view name_of(Kind kind) {
+std::string_view name_of(OperandKind kind) {
   constexpr std::array<std::string_view, 3> kNames{"f32 matmul", "bf16 matmul", "fp8 matmul"};
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -105,7 +105,7 @@ std::string_view name_of(Accumulation accumulation) {
 
 struct Engine::Impl {
   explicit Impl(HostBf16 bf16) : host(bf16) {}
-  void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options);
+  void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   HostGemm host;
   std::unique_ptr<DeviceGemm> device;  // made by the first call on a device
   Counts counts;
@@ -114,16 +114,18 @@ struct Engine::Impl {
 Engine::Engine(HostBf16 host_bf16) : impl_(std::make_unique<Impl>(host_bf16)) {}
 Engine::~Engine() = default;
 
-void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) {
-  check_operand("A", a, ctx.place, a.matrix.shape[0]);
-  check_operand("B", b, ctx.place, b.matrix.shape[1]);
-  check_result(a, b, c, options, ctx.place);
-  if (ctx.place == Place::host) return host.run(ctx.dry, a, b, c, options);
+void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, const View& c,
+                       const MatmulOptions& options) {
+  check_operand("A", a, ctx.device, a.matrix.shape[0]);
+  check_operand("B", b, ctx.device, b.matrix.shape[1]);
+  check_result(a, b, c, options, ctx.device);
+  if (ctx.device == DeviceType::host) return host.run(ctx.dry, a, b, c, options);
   if (!device) device = make_device_gemm();
   device->run(ctx, a, b, c, options);
 }
 
-void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options) {
+void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c,
+                    const MatmulOptions& options) {
   const double flops =
       2.0 * static_cast<double>(c.shape[0]) * static_cast<double>(c.shape[1]) * static_cast<double>(a.matrix.shape[1]);
   const device::Timer timer(ctx, work_of(options.role), name_of(kind_of(a.format, b.format)),
@@ -137,8 +139,8 @@ void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, cons
   count.flops += flops;
 }
 
-void Engine::count_other(Kind kind, double flops) {
-  impl_->counts.by[static_cast<std::size_t>(Role::other)][static_cast<std::size_t>(kind)].flops += flops;
+void Engine::count_other(OperandKind kind, double flops) {
+  impl_->counts.by[static_cast<std::size_t>(GemmRole::other)][static_cast<std::size_t>(kind)].flops += flops;
 }
 
 const Counts& Engine::counts() const { return impl_->counts; }

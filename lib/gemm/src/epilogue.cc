@@ -10,7 +10,7 @@ constexpr std::int64_t kParallelFrom = 16384;  // elements below which threads c
 
 }  // namespace
 
-Epilogue epilogue_of(const Operand& a, const Operand& b, const Options& options) {
+Epilogue epilogue_of(const Operand& a, const Operand& b, const MatmulOptions& options) {
   Epilogue e;
   e.scale_a = static_cast<const float*>(a.inverse_scale.data);
   e.scale_a_rows = a.inverse_scale.size() > 1;

@@ -23,7 +23,7 @@ struct Epilogue {
 };
 
 /// Of one call.
-Epilogue epilogue_of(const Operand& a, const Operand& b, const Options& options);
+Epilogue epilogue_of(const Operand& a, const Operand& b, const MatmulOptions& options);
 
 /// c = sums * scale_a * scale_b + bias (+ c), each operation rounded to f32 in this order, then rounded to c's format.
 ///   sums  [rows, columns]  f32, rows `stride` elements apart, overwritten

@@ -40,7 +40,7 @@ __global__ void finish_kernel(const float* sums, std::int64_t columns, FinishArg
 
 /// out [n] = *one, or 1 where there is none.
 template <class T>
-__global__ void spread_kernel(const T* one, std::int64_t n, T* out) {
+__global__ void broadcast_kernel(const T* one, std::int64_t n, T* out) {
   const T value = one == nullptr ? T{1} : *one;
   const std::int64_t all = static_cast<std::int64_t>(gridDim.x) * kFinishThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kFinishThreads + threadIdx.x; i < n; i += all)
@@ -71,11 +71,11 @@ void finish_cuda(const Launcher& launch, const float* sums, const Epilogue& e, c
 
 /// Repeats one inverse scale (1 where it is null) n times.
 template <class Launcher>
-void spread_cuda(const Launcher& launch, const float* one, std::int64_t n, float* out) {
+void broadcast_cuda(const Launcher& launch, const float* one, std::int64_t n, float* out) {
   const std::int64_t blocks = device::divide_up(n, kFinishThreads);
   const std::int64_t most = 8LL * launch.multiprocessors();
   launch("gemm spread", dim3(static_cast<unsigned>(blocks < most ? blocks : most)), dim3(kFinishThreads),
-         spread_kernel<float>, one, n, out);
+         broadcast_kernel<float>, one, n, out);
 }
 
 }  // namespace fp8::gemm

@@ -37,7 +37,7 @@ std::int64_t piece(std::int64_t extent, std::int64_t limit) {
 }
 
 View tile_of_sums(void* data, std::int64_t rows, std::int64_t columns) {
-  return tensor::make_view(data, DType::f32, device::Place::host, {rows, columns});
+  return tensor::make_view(data, DType::f32, device::DeviceType::host, {rows, columns});
 }
 
 }  // namespace
@@ -49,9 +49,9 @@ std::size_t HostGemm::scratch_bytes() const {
   return scratchpad_.bytes() + sums_.bytes() + a_.bytes() + b_.bytes() + tensor_core_.scratch_bytes();
 }
 
-void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const Options& options) {
+void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   if (c.size() == 0) return;
-  if (options.accumulation != Accumulation::f32 && kind_of(a.format, b.format) == Kind::fp8)
+  if (options.accumulation != Accumulation::f32 && kind_of(a.format, b.format) == OperandKind::fp8)
     return tensor_core_.run(dry, a, b, c, options);
   const View &left = a.matrix, &right = b.matrix;
   const Epilogue epilogue = epilogue_of(a, b, options);
@@ -72,7 +72,7 @@ View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
   const View from = by_columns ? v.transposed() : v;
   const std::int64_t rows = from.shape[0], columns = from.shape[1];
   const std::int64_t stride = columns == 1 ? 1 : row_stride(columns);
-  View to = tensor::make_view(nullptr, DType::f32, device::Place::host, {rows, stride}).columns(0, columns);
+  View to = tensor::make_view(nullptr, DType::f32, device::DeviceType::host, {rows, stride}).columns(0, columns);
   scratch.need(static_cast<std::size_t>(rows * stride) * sizeof(float));
   if (!dry) {
     to.data = scratch.memory();
@@ -89,7 +89,7 @@ View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
 
 // A copy of a [1, columns] matrix whose elements are adjacent.
 View HostGemm::contiguous_row(bool dry, const View& v, Scratch& scratch) {
-  View to = tensor::make_view(nullptr, v.dtype, device::Place::host, {1, v.shape[1]});
+  View to = tensor::make_view(nullptr, v.dtype, device::DeviceType::host, {1, v.shape[1]});
   scratch.need(to.bytes());
   if (dry) return to;
   to.data = scratch.memory();
@@ -124,7 +124,7 @@ void HostGemm::multiply_once(bool dry, const View& a, const View& b, const View&
   const bool row_apart = a.shape[0] == 1 && a.stride[1] != 1;  // oneDNN 3.7 misreads such an A
   const View left = upcast_both ? upcast(dry, a, a_) : row_apart ? contiguous_row(dry, a, a_) : a;
   const View right = upcast_both ? upcast(dry, b, b_) : b;
-  Plan& plan = plans_.find(key_of(left, right, c, accumulate));
+  MatmulPlan& plan = plans_.find(key_of(left, right, c, accumulate));
   scratchpad_.need(plan.scratchpad_bytes());
   if (!dry) plan.run(left.data, right.data, c.data, scratchpad_.memory());
 }

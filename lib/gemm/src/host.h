@@ -18,7 +18,7 @@ class HostGemm {
   /// Chooses the way of bf16 by the CPU when asked to detect.
   explicit HostGemm(HostBf16 bf16);
   /// Runs one call, or when `dry` makes its plans and notes its scratch.
-  void run(bool dry, const Operand& a, const Operand& b, const View& c, const Options& options);
+  void run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   /// Bytes of all scratch that calls so far need.
   std::size_t scratch_bytes() const;
 
@@ -32,8 +32,8 @@ class HostGemm {
   bool upcast_;
   PlanCache plans_;
   TensorCoreGemm tensor_core_{tensor_core_kernels()};
-  Scratch scratchpad_{device::Place::host}, sums_{device::Place::host}, a_{device::Place::host},
-      b_{device::Place::host};
+  Scratch scratchpad_{device::DeviceType::host}, sums_{device::DeviceType::host}, a_{device::DeviceType::host},
+      b_{device::DeviceType::host};
 };
 
 }  // namespace fp8::gemm

@@ -62,7 +62,7 @@ struct Description : dnnl::matmul::primitive_desc {
 
 }  // namespace
 
-struct Plan::Impl {
+struct MatmulPlan::Impl {
   dnnl::matmul primitive;
   dnnl::stream stream;
   dnnl::memory a, b, c, scratchpad;
@@ -90,14 +90,14 @@ PlanKey key_of(const View& a, const View& b, const View& c, bool accumulate) {
   return key;
 }
 
-Plan::Plan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Plan::~Plan() = default;
+MatmulPlan::MatmulPlan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+MatmulPlan::~MatmulPlan() = default;
 
-std::size_t Plan::scratchpad_bytes() const { return impl_->scratchpad_bytes; }
+std::size_t MatmulPlan::scratchpad_bytes() const { return impl_->scratchpad_bytes; }
 
-std::string Plan::implementation() const { return impl_->implementation; }
+std::string MatmulPlan::implementation() const { return impl_->implementation; }
 
-void Plan::run(void* a, void* b, void* c, void* scratchpad) {
+void MatmulPlan::run(void* a, void* b, void* c, void* scratchpad) {
   try {
     impl_->a.set_data_handle(a);
     impl_->b.set_data_handle(b);
@@ -124,7 +124,7 @@ PlanCache::PlanCache() {
 
 PlanCache::~PlanCache() = default;
 
-Plan& PlanCache::find(const PlanKey& key) {
+MatmulPlan& PlanCache::find(const PlanKey& key) {
   if (const auto found = plans_.find(key); found != plans_.end()) return *found->second;
   try {
     const auto in = format_of(key.operands);
@@ -139,7 +139,7 @@ Plan& PlanCache::find(const PlanKey& key) {
       attributes.set_post_ops(sum);
     }
     const Description description(library_->engine, a, b, c, attributes);
-    auto impl = std::make_unique<Plan::Impl>();
+    auto impl = std::make_unique<MatmulPlan::Impl>();
     impl->primitive = dnnl::matmul(description);
     impl->stream = library_->stream;
     impl->a = dnnl::memory(a, library_->engine, DNNL_MEMORY_NONE);
@@ -153,7 +153,7 @@ Plan& PlanCache::find(const PlanKey& key) {
     impl->scratchpad_bytes = description.scratchpad_desc().get_size();
     impl->implementation = description.impl_info_str();
     if (plans_.size() >= kMostPlans) plans_.clear();
-    return *(plans_[key] = std::unique_ptr<Plan>(new Plan(std::move(impl))));
+    return *(plans_[key] = std::unique_ptr<MatmulPlan>(new MatmulPlan(std::move(impl))));
   } catch (const dnnl::error& e) {
     throw_dnnl(e);
   }

@@ -34,11 +34,11 @@ struct PlanKey {
 PlanKey key_of(const View& a, const View& b, const View& c, bool accumulate);
 
 /// One primitive with its argument table.
-class Plan {
+class MatmulPlan {
  public:
-  ~Plan();
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+  ~MatmulPlan();
+  MatmulPlan(const MatmulPlan&) = delete;
+  MatmulPlan& operator=(const MatmulPlan&) = delete;
   /// Bytes of scratch it needs while it runs.
   std::size_t scratchpad_bytes() const;
   /// C (+)= A B on memory laid out as the key says; `scratchpad` has scratchpad_bytes() at least.
@@ -49,7 +49,7 @@ class Plan {
  private:
   friend class PlanCache;
   struct Impl;
-  explicit Plan(std::unique_ptr<Impl> impl);
+  explicit MatmulPlan(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
@@ -59,7 +59,7 @@ class PlanCache {
   PlanCache();
   ~PlanCache();
   /// The plan for `key`; valid until the next call.
-  Plan& find(const PlanKey& key);
+  MatmulPlan& find(const PlanKey& key);
   /// Plans held.
   std::size_t size() const;
   /// Whether this CPU multiplies bf16 faster than f32.
@@ -68,7 +68,7 @@ class PlanCache {
  private:
   struct Library;
   std::unique_ptr<Library> library_;
-  std::map<PlanKey, std::unique_ptr<Plan>> plans_;
+  std::map<PlanKey, std::unique_ptr<MatmulPlan>> plans_;
 };
 
 }  // namespace fp8::gemm

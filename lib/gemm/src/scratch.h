@@ -10,8 +10,8 @@ namespace fp8::gemm {
 /// Scratch memory that grows to the largest need and stays.
 class Scratch {
  public:
-  /// Of `place`; nothing is taken yet.
-  explicit Scratch(device::Place place) : place_(place) {}
+  /// Of `device`; nothing is taken yet.
+  explicit Scratch(device::DeviceType device) : device_type_(device) {}
   /// Notes a need of `bytes`, takes nothing.
   void need(std::size_t bytes) { need_ = bytes > need_ ? bytes : need_; }
   /// Memory of the largest need so far; its content is lost when it grows.
@@ -20,7 +20,7 @@ class Scratch {
   std::size_t bytes() const { return need_; }
 
  private:
-  device::Place place_;
+  device::DeviceType device_type_;
   std::size_t need_ = 0;
   device::Buffer buffer_;
 };

@@ -124,7 +124,7 @@ void TensorCoreGemm::sum(const Tile& tile, const TensorCoreLoops& loops, bool fa
   if (special) replace_special(tile.a, tile.b, tile.sums, tile.stride);
 }
 
-void TensorCoreGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const Options& options) {
+void TensorCoreGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   if (c.size() == 0) return;
   const TensorCoreLoops& loops = kernels_.loops[options.accumulation == Accumulation::hopper ? 0 : 1];
   const CodeMatrix left = codes_of(a, 0), right = codes_of(b, 1);

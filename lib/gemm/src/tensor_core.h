@@ -18,7 +18,7 @@ class TensorCoreGemm {
   explicit TensorCoreGemm(const TensorCoreKernels& kernels) : kernels_(kernels) {}
   /// C = A B as Engine::matmul, where options.accumulation is not f32; when `dry` only notes its scratch.
   ///   a, b  FP8 codes as bf16
-  void run(bool dry, const Operand& a, const Operand& b, const View& c, const Options& options);
+  void run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   /// Bytes of scratch that calls so far need.
   std::size_t scratch_bytes() const;
 
@@ -27,7 +27,7 @@ class TensorCoreGemm {
   void sum(const Tile& tile, const TensorCoreLoops& loops, bool fast);
 
   const TensorCoreKernels& kernels_;
-  Scratch a_{device::Place::host}, b_{device::Place::host}, sums_{device::Place::host};
+  Scratch a_{device::DeviceType::host}, b_{device::DeviceType::host}, sums_{device::DeviceType::host};
 };
 
 }  // namespace fp8::gemm

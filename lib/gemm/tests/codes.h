@@ -26,10 +26,10 @@ struct Codes {
 
   /// As A, or turned as B.
   Operand operand(bool as_b) const {
-    const Blocks blocks = sharing == Sharing::row128      ? Blocks::row128
-                          : sharing == Sharing::square128 ? Blocks::square128
-                          : sharing == Sharing::row32     ? Blocks::row32
-                                                          : Blocks::none;
+    const ScaleBlocks blocks = sharing == Sharing::row128      ? ScaleBlocks::row128
+                               : sharing == Sharing::square128 ? ScaleBlocks::square128
+                               : sharing == Sharing::row32     ? ScaleBlocks::row32
+                                                               : ScaleBlocks::none;
     return {as_b ? codes.transposed() : codes, format, scales, blocks};
   }
 };

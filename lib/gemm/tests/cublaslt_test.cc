@@ -64,7 +64,7 @@ TEST_F(CublasLtTest, TakesPlansOfEveryPairOfScales) {
     const Codes a = make_codes(DType::e5m2, 16, 160, c.a, 1), b = make_codes(DType::e4m3, 32, 160, c.b, 2);
     const Tensor y(DType::bf16, {16, 32}), bias(DType::bf16, {32});
     const bool fast = c.a == Sharing::one;
-    const Options options{.fast_accumulation = fast, .bias = bias.view()};
+    const MatmulOptions options{.fast_accumulation = fast, .bias = bias.view()};
     const BuiltPlan built =
         build_for_test(describe(a.operand(false), b.operand(true), y.view(), options, c.capability).plan);
     EXPECT_EQ(built.scale_mode_a, c.mode_b) << "the library's A is our B";

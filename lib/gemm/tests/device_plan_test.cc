@@ -84,19 +84,20 @@ std::vector<float> repeated(const Operand& o, std::int64_t n) {
 }
 
 // What the device half does with a call, on the host.
-DeviceCall execute(const Operand& a, const Operand& b, const View& c, const Options& options, bool after = false) {
+DeviceCall execute(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
+                   bool after = false) {
   const DeviceCall call = describe(a, b, c, options, kHopper, after);
-  const auto spread_a = repeated(a, call.spread_a), spread_b = repeated(b, call.spread_b);
+  const auto broadcast_a = repeated(a, call.broadcast_a), broadcast_b = repeated(b, call.broadcast_b);
   std::vector<float> sums(call.sums_bytes() / sizeof(float));
   EXPECT_EQ(call.finish, !sums.empty());
-  const auto scale = [&](const Operand& o, const std::vector<float>& spread) -> const void* {
-    return call.after ? nullptr : spread.empty() ? o.inverse_scale.data : spread.data();
+  const auto scale = [&](const Operand& o, const std::vector<float>& broadcast) -> const void* {
+    return call.after ? nullptr : broadcast.empty() ? o.inverse_scale.data : broadcast.data();
   };
   if (call.plan.k > 0) {
     library(call.plan, {.a = b.matrix.data,
                         .b = a.matrix.data,
-                        .scale_a = scale(b, spread_b),
-                        .scale_b = scale(a, spread_a),
+                        .scale_a = scale(b, broadcast_b),
+                        .scale_b = scale(a, broadcast_a),
                         .bias = options.bias.data,
                         .c = call.finish ? sums.data() : c.data});
   }
@@ -122,7 +123,7 @@ TEST(DevicePlan, NumbersInEveryLayoutAndSize) {
             const Matrix a = integers(in, s.m, s.k, la, 1), b = integers(in, s.k, s.n, lb, 2);
             const Matrix c = integers(out, s.m, s.n, Layout::wide, 3),
                          before = integers(out, s.m, s.n, Layout::wide, 3);
-            const Options options{.accumulate = accumulate};
+            const MatmulOptions options{.accumulate = accumulate};
             const DeviceCall call = execute(plain(a.view), plain(b.view), c.view, options);
             EXPECT_EQ(call.finish, s.k == 0);
             EXPECT_FALSE(first_difference(c.view, expected(plain(a.view), plain(b.view), before.view, options)))
@@ -159,7 +160,7 @@ TEST(DevicePlan, BiasGoesToTheLibraryOnlyInTheTypeThatItTakes) {
           const Matrix a = integers(in, 5, 9, Layout::rows, 1), b = integers(in, 9, 6, Layout::rows, 2);
           const Matrix c = integers(out, 5, 6, Layout::wide, 3), before = integers(out, 5, 6, Layout::wide, 3);
           const Matrix bias = integers(type, 1, 6, Layout::rows, 4);
-          const Options options{.accumulate = accumulate, .bias = bias.view.reshaped({6})};
+          const MatmulOptions options{.accumulate = accumulate, .bias = bias.view.reshaped({6})};
           const DeviceCall call = execute(plain(a.view), plain(b.view), c.view, options);
           EXPECT_EQ(call.plan.bias, type == out && !(in == DType::f32 && out == DType::bf16));
           EXPECT_EQ(call.finish, !call.plan.bias);
@@ -231,11 +232,11 @@ TEST(DevicePlan, ScalesOfRowsAreAppliedAfterTheSumWhereTheLibraryHasNone) {
       }
       for (const int capability : {89, 100, 120})
         EXPECT_TRUE(describe(a.operand(false), b.operand(true), c.view(), {}, capability).after) << capability;
-      const Options options{.accumulate = type == DType::f32, .bias = bias.view()};
+      const MatmulOptions options{.accumulate = type == DType::f32, .bias = bias.view()};
       const DeviceCall call = execute(a.operand(false), b.operand(true), c.view(), options, true);
       EXPECT_TRUE(call.after && call.finish && !call.plan.bias && !call.plan.accumulate);
       EXPECT_EQ(call.plan.a.scaling, Scaling::scalar_32f);
-      EXPECT_EQ(call.spread_bytes(), 0u);
+      EXPECT_EQ(call.broadcast_bytes(), 0u);
       EXPECT_FALSE(first_difference(c.view(), product(a, b))) << static_cast<int>(sa) << static_cast<int>(sb);
     }
   }
@@ -257,11 +258,11 @@ TEST(DevicePlan, MicroscaledCodesNeedBlackwell) {
 
 class Refusals : public ::testing::Test {
  protected:
-  std::string of(const Operand& a, const Operand& b, const Options& options = {}, int capability = kHopper) {
+  std::string of(const Operand& a, const Operand& b, const MatmulOptions& options = {}, int capability = kHopper) {
     const Tensor c(DType::bf16, {a.matrix.shape[0], b.matrix.shape[1]});
     return test::error_of([&] { describe(a, b, c.view(), options, capability); });
   }
-  std::string of(Sharing a, Sharing b, int capability, const Options& options = {}) {
+  std::string of(Sharing a, Sharing b, int capability, const MatmulOptions& options = {}) {
     return of(make_codes(DType::e4m3, 16, 64, a, 1).operand(false), make_codes(DType::e4m3, 16, 64, b, 2).operand(true),
               options, capability);
   }
@@ -344,10 +345,10 @@ TEST(DevicePlan, KeysTellApartWhatMattersAndNothingElse) {
               b = make_codes(DType::e4m3, 32, 64, Sharing::one, 2);
   const Codes again = make_codes(DType::e4m3, 16, 64, Sharing::one, 7);
   const Tensor c(DType::bf16, {16, 32}), other(DType::bf16, {16, 32}), wide(DType::bf16, {16, 64});
-  const auto plan = [&](const Codes& x, const View& to, const Options& options) {
+  const auto plan = [&](const Codes& x, const View& to, const MatmulOptions& options) {
     return describe(x.operand(false), b.operand(true), to, options, kHopper).plan;
   };
-  EXPECT_EQ(plan(a, c.view(), {}), plan(again, other.view(), {.role = Role::dgrad}));
+  EXPECT_EQ(plan(a, c.view(), {}), plan(again, other.view(), {.role = GemmRole::dgrad}));
   EXPECT_NE(plan(a, c.view(), {}), plan(a, wide.view().columns(0, 32), {}));
   EXPECT_NE(plan(a, c.view(), {}), plan(a, c.view(), {.fast_accumulation = true}));
   EXPECT_EQ(name_of(plan(a, c.view(), {.fast_accumulation = true})),

@@ -14,7 +14,7 @@ namespace {
 class EngineTest : public ::testing::Test {
  protected:
   // The message of the error that this call throws.
-  std::string refusal(const Operand& a, const Operand& b, const View& c, const Options& options = {}) {
+  std::string refusal(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options = {}) {
     const std::string message = test::error_of([&] { engine_.matmul(Context{}, a, b, c, options); });
     EXPECT_EQ(engine_.counts().by[3][0].gemms + engine_.counts().by[3][1].gemms, 0) << "a refused call is not counted";
     return message;
@@ -26,41 +26,42 @@ class EngineTest : public ::testing::Test {
 };
 
 TEST(KindOf, IsFp8OnlyWhenBothAre) {
-  EXPECT_EQ(kind_of(DType::e4m3, DType::e4m3), Kind::fp8);
-  EXPECT_EQ(kind_of(DType::e5m2, DType::e4m3), Kind::fp8);
-  EXPECT_EQ(kind_of(DType::e4m3, DType::bf16), Kind::bf16);
-  EXPECT_EQ(kind_of(DType::bf16, DType::bf16), Kind::bf16);
-  EXPECT_EQ(kind_of(DType::f32, DType::f32), Kind::f32);
+  EXPECT_EQ(kind_of(DType::e4m3, DType::e4m3), OperandKind::fp8);
+  EXPECT_EQ(kind_of(DType::e5m2, DType::e4m3), OperandKind::fp8);
+  EXPECT_EQ(kind_of(DType::e4m3, DType::bf16), OperandKind::bf16);
+  EXPECT_EQ(kind_of(DType::bf16, DType::bf16), OperandKind::bf16);
+  EXPECT_EQ(kind_of(DType::f32, DType::f32), OperandKind::f32);
 }
 
 TEST_F(EngineTest, CountsByRoleAndKind) {
-  Options options;
-  options.role = Role::forward;
+  MatmulOptions options;
+  options.role = GemmRole::forward;
   engine_.matmul(Context{}, {x_.view(), DType::e4m3, {}}, {y_.view(), DType::e4m3, {}}, z_.view(), options);
   const Counts start = engine_.counts();
   EXPECT_EQ(start.fp8_share(), 1.0);
-  options.role = Role::wgrad;
+  options.role = GemmRole::wgrad;
   for (int i = 0; i < 3; ++i) engine_.matmul(Context{}, plain(x_.view()), plain(y_.view()), c_.view(), options);
-  options.role = Role::dgrad;
+  options.role = GemmRole::dgrad;
   engine_.matmul(Context{}, {x_.view(), DType::e5m2, {}}, {y_.view(), DType::e4m3, {}}, c_.view(), options);
-  options.role = Role::other;
+  options.role = GemmRole::other;
   engine_.matmul(Context{}, plain(a_.view()), plain(b_.view()), c_.view(), options);
 
   constexpr double kFlops = 2.0 * 4 * 6 * 8;
   const Counts& all = engine_.counts();
-  EXPECT_EQ(all.linear(Kind::fp8).gemms, 2);
-  EXPECT_EQ(all.linear(Kind::fp8).flops, 2 * kFlops);
-  EXPECT_EQ(all.linear(Kind::bf16).gemms, 3);
-  EXPECT_EQ(all.linear(Kind::f32).gemms, 0) << "other work is no linear layer";
-  EXPECT_EQ(all.by[static_cast<std::size_t>(Role::other)][static_cast<std::size_t>(Kind::f32)].flops, kFlops);
+  EXPECT_EQ(all.linear(OperandKind::fp8).gemms, 2);
+  EXPECT_EQ(all.linear(OperandKind::fp8).flops, 2 * kFlops);
+  EXPECT_EQ(all.linear(OperandKind::bf16).gemms, 3);
+  EXPECT_EQ(all.linear(OperandKind::f32).gemms, 0) << "other work is no linear layer";
+  EXPECT_EQ(all.by[static_cast<std::size_t>(GemmRole::other)][static_cast<std::size_t>(OperandKind::f32)].flops,
+            kFlops);
   EXPECT_EQ(all.fp8_share(), 0.4);
   EXPECT_EQ(all.fp8_share_total(), 2.0 / 6);
   const Counts since = all - start;
-  EXPECT_EQ(since.linear(Kind::fp8).gemms, 1);
+  EXPECT_EQ(since.linear(OperandKind::fp8).gemms, 1);
   EXPECT_EQ(since.fp8_share(), 0.25);
   EXPECT_EQ(Counts{}.fp8_share(), 0.0);
   EXPECT_EQ(Counts{}.fp8_share_total(), 0.0);
-  engine_.count_other(Kind::bf16, 4 * kFlops);
+  engine_.count_other(OperandKind::bf16, 4 * kFlops);
   EXPECT_EQ(engine_.counts().fp8_share(), 0.4);
   EXPECT_EQ(engine_.counts().fp8_share_total(), 0.2);
 }
@@ -72,9 +73,10 @@ TEST_F(EngineTest, DryRunTouchesNothingAndNeedsTheSameScratch) {
     Context dry;
     dry.arena = &arena;
     dry.dry = true;
-    const View a = tensor::take(dry, DType::bf16, {500, 96}, "x"), b = tensor::take(dry, DType::bf16, {64, 96}, "w");
-    const View c = tensor::take(dry, DType::bf16, {500, 64}, "y"),
-               scales = tensor::take(dry, DType::f32, {500}, "scales");
+    const View a = tensor::allocate(dry, DType::bf16, {500, 96}, "x"),
+               b = tensor::allocate(dry, DType::bf16, {64, 96}, "w");
+    const View c = tensor::allocate(dry, DType::bf16, {500, 64}, "y"),
+               scales = tensor::allocate(dry, DType::f32, {500}, "scales");
     const std::size_t peak = arena.peak();
     const Operand left{a, DType::e4m3, scales}, right{b.transposed(), DType::e4m3, {}};
     planned.matmul(dry, left, right, c, {});
@@ -98,8 +100,8 @@ TEST(Plans, AreKeptAndNeverTheReferenceLoop) {
   for (const DType in : {DType::f32, DType::bf16}) {
     if (in == DType::bf16 && !PlanCache::fast_bf16()) continue;
     const auto try_plan = [&](const View& a, const View& b, DType out, bool accumulate) {
-      const View c = tensor::make_view(nullptr, out, device::Place::host, {a.shape[0], b.shape[1]});
-      Plan& plan = plans.find(key_of(a, b, c, accumulate));
+      const View c = tensor::make_view(nullptr, out, device::DeviceType::host, {a.shape[0], b.shape[1]});
+      MatmulPlan& plan = plans.find(key_of(a, b, c, accumulate));
       EXPECT_EQ(plan.implementation().find("ref"), std::string::npos) << plan.implementation();
       const std::size_t made = plans.size();
       EXPECT_EQ(&plans.find(key_of(a, b, c, accumulate)), &plan);
@@ -108,9 +110,9 @@ TEST(Plans, AreKeptAndNeverTheReferenceLoop) {
     for (const std::int64_t m : {256, 250}) {
       for (const auto& [n, k] :
            {std::pair<std::int64_t, std::int64_t>{2304, 768}, {4096, 768}, {768, 2048}, {50257, 772}}) {
-        const View x = tensor::make_view(nullptr, in, device::Place::host, {m, k});
-        const View w = tensor::make_view(nullptr, in, device::Place::host, {n, k});
-        const View dy = tensor::make_view(nullptr, in, device::Place::host, {m, n});
+        const View x = tensor::make_view(nullptr, in, device::DeviceType::host, {m, k});
+        const View w = tensor::make_view(nullptr, in, device::DeviceType::host, {n, k});
+        const View dy = tensor::make_view(nullptr, in, device::DeviceType::host, {m, n});
         try_plan(x, w.transposed(), in, false);
         try_plan(dy, w, in, false);
         try_plan(dy.transposed(), x, DType::f32, true);
@@ -145,9 +147,9 @@ TEST_F(EngineTest, RefusesShapesThatDoNotFit) {
 
 TEST_F(EngineTest, CountsScaledFp8ValuesInF32AsFp8) {
   engine_.matmul({}, {a_.view(), DType::e4m3, {}}, {b_.view(), DType::e5m2, {}}, c_.view(),
-                 {Role::dgrad, false, false, {}});
-  EXPECT_EQ(engine_.counts().linear(Kind::fp8).gemms, 1);
-  EXPECT_EQ(engine_.counts().linear(Kind::f32).gemms, 0);
+                 {GemmRole::dgrad, false, false, {}});
+  EXPECT_EQ(engine_.counts().linear(OperandKind::fp8).gemms, 1);
+  EXPECT_EQ(engine_.counts().linear(OperandKind::f32).gemms, 0);
 }
 
 TEST_F(EngineTest, RefusesFormatsThatDoNotFit) {
@@ -163,7 +165,7 @@ TEST_F(EngineTest, RefusesFormatsThatDoNotFit) {
   EXPECT_EQ(refusal(plain(a_.view()), plain(y_.view()), c_.view()), "matrix multiply: A is float32 and B is bfloat16");
   EXPECT_EQ(refusal(plain(a_.view()), plain(b_.view()), halves.view()),
             "matrix multiply: C is float16; it must be float32 or bfloat16");
-  Options options;
+  MatmulOptions options;
   options.accumulate = true;
   EXPECT_EQ(refusal(plain(x_.view()), plain(y_.view()), z_.view(), options),
             "matrix multiply: C must be float32 to accumulate");
@@ -183,7 +185,7 @@ TEST_F(EngineTest, RefusesLayoutsThatDoNotFit) {
   nowhere.data = nullptr;
   EXPECT_EQ(refusal(plain(nowhere), plain(b_.view()), c_.view()), "matrix multiply: A [4, 6] has no memory");
   View elsewhere = a_.view();
-  elsewhere.place = device::Place::cuda;
+  elsewhere.device = device::DeviceType::cuda;
   EXPECT_EQ(refusal(plain(elsewhere), plain(b_.view()), c_.view()), "matrix multiply: A is not on the host");
 }
 
@@ -195,7 +197,7 @@ TEST_F(EngineTest, RefusesScalesAndBiasThatDoNotFit) {
             "matrix multiply: B [6, 8] has 5 inverse scales, neither 1 nor 8");
   EXPECT_EQ(refusal({a_.view(), DType::f32, four.view()}, plain(b_.view()), c_.view()),
             "matrix multiply: A's inverse scales must be contiguous float32");
-  Options options;
+  MatmulOptions options;
   options.bias = five.view();
   EXPECT_EQ(refusal(plain(a_.view()), plain(b_.view()), c_.view(), options),
             "matrix multiply: bias must be 8 contiguous float32 or bfloat16");
@@ -204,7 +206,7 @@ TEST_F(EngineTest, RefusesScalesAndBiasThatDoNotFit) {
 TEST_F(EngineTest, PlansOneOfEveryMode) {
   using Side = Mode::Side;
   const Side bf16{}, f32{.format = DType::f32}, one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
-  const Side blocks{.format = DType::e4m3, .blocks = Blocks::row128};
+  const Side blocks{.format = DType::e4m3, .blocks = ScaleBlocks::row128};
   for (const Mode& m : {Mode{.a = bf16, .b = bf16},
                         {.a = f32, .b = f32, .c = DType::f32, .accumulate = true},
                         {.a = one, .b = many, .fast_accumulation = true}})
@@ -218,12 +220,12 @@ TEST_F(EngineTest, PlansOneOfEveryMode) {
 TEST_F(EngineTest, PlansForAGpuThatIsNotHere) {
   using Side = Mode::Side;
   Context dry;
-  dry.place = device::Place::cuda;
+  dry.device = device::DeviceType::cuda;
   dry.dry = true;
   const Side one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
-  const Side rows{.format = DType::e4m3, .blocks = Blocks::row128},
-      squares{.format = DType::e4m3, .blocks = Blocks::square128};
-  const Side micro{.format = DType::e4m3, .blocks = Blocks::row32};
+  const Side rows{.format = DType::e4m3, .blocks = ScaleBlocks::row128},
+      squares{.format = DType::e4m3, .blocks = ScaleBlocks::square128};
+  const Side micro{.format = DType::e4m3, .blocks = ScaleBlocks::row32};
   const std::string missing = test::error_of([&] { plan_mode(engine_, dry, {}); });
   if (missing != "no error") GTEST_SKIP() << missing;
   EXPECT_EQ(engine_.scratch_bytes(), std::size_t{32} << 20);
@@ -240,7 +242,7 @@ TEST_F(EngineTest, PlansForAGpuThatIsNotHere) {
   Context real = dry;
   real.dry = false;
   const View nothing =
-      tensor::make_view(reinterpret_cast<void*>(std::uintptr_t{4096}), DType::f32, device::Place::cuda, {4, 4});
+      tensor::make_view(reinterpret_cast<void*>(std::uintptr_t{4096}), DType::f32, device::DeviceType::cuda, {4, 4});
   EXPECT_EQ(test::error_of([&] { engine_.matmul(real, plain(nothing), plain(nothing), nothing, {}); }),
             "matrix multiply: work on a GPU needs a context on it");
 }

@@ -56,10 +56,10 @@ TEST(FinishCuda, RepeatsOneScale) {
   const float value = 0.3f;
   for (const std::int64_t n : {0, 1, 255, 256, 257, 10000}) {
     std::vector<float> out(static_cast<std::size_t>(n) + 1, -1.0f);
-    spread_cuda(launch, &value, n, out.data());
+    broadcast_cuda(launch, &value, n, out.data());
     for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(out[static_cast<std::size_t>(i)], value);
     EXPECT_EQ(out.back(), -1.0f);
-    spread_cuda(launch, nullptr, n, out.data());
+    broadcast_cuda(launch, nullptr, n, out.data());
     for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(out[static_cast<std::size_t>(i)], 1.0f);
   }
 }

@@ -32,7 +32,7 @@ class Matmul : public ::testing::TestWithParam<Storage> {
     if (GetParam().way == HostBf16::native && !PlanCache::fast_bf16()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
   }
   // Runs and compares; the columns of C's memory beside the block must stay as they are.
-  void check(const Operand& a, const Operand& b, Options options, Layout c_layout, const std::string& what) {
+  void check(const Operand& a, const Operand& b, MatmulOptions options, Layout c_layout, const std::string& what) {
     const std::int64_t m = a.matrix.shape[0], n = b.matrix.shape[1];
     Matrix c = integers(GetParam().out, m, n, c_layout, 3);
     const Matrix before = integers(GetParam().out, m, n, c_layout, 3);
@@ -61,7 +61,7 @@ TEST_P(Matmul, EveryLayoutAndSize) {
             "layouts " + std::to_string(static_cast<int>(la)) + std::to_string(static_cast<int>(lb));
         check(plain(a.view), plain(b.view), {}, Layout::rows, what);
         check(plain(a.view), plain(b.view), {}, Layout::wide, what + " into a block");
-        Options add;
+        MatmulOptions add;
         add.accumulate = true;
         if (accumulates()) check(plain(a.view), plain(b.view), add, Layout::wide, what + " accumulating");
       }
@@ -82,7 +82,7 @@ TEST_P(Matmul, EveryCombinationOfScalesBiasAndAccumulation) {
         for (const View& bias : {View{}, bias_f32.view(), bias_bf16.view.reshaped({s.n})}) {
           for (const bool accumulate : {false, true}) {
             if (accumulate && !accumulates()) continue;
-            Options options;
+            MatmulOptions options;
             options.bias = bias;
             options.accumulate = accumulate;
             const std::string what = "scales " + std::to_string(scale_a.size()) + " " + std::to_string(scale_b.size());
@@ -99,7 +99,7 @@ TEST_P(Matmul, ManyTiles) {
     const Matrix a = integers(GetParam().in, s.m, s.k, Layout::rows, 1);
     const Matrix b = integers(GetParam().in, s.k, s.n, Layout::transposed, 2);
     const Tensor rows = odd_scales(s.m, 5.1f), columns = odd_scales(s.n, 0.9f), bias = odd_scales(s.n, 2.0f);
-    Options options;
+    MatmulOptions options;
     options.bias = bias.view();
     options.accumulate = accumulates();
     check({a.view, GetParam().in, rows.view()}, {b.view, GetParam().in, columns.view()}, options, Layout::rows,
@@ -111,7 +111,7 @@ TEST_P(Matmul, NothingToContract) {
   const Tensor a(GetParam().in, {3, 0}), b(GetParam().in, {0, 4}), bias = odd_scales(4, 1.5f),
                                                                    one = odd_scales(1, 2.0f);
   check(plain(a.view()), plain(b.view()), {}, Layout::wide, "zeros");
-  Options options;
+  MatmulOptions options;
   options.bias = bias.view();
   check({a.view(), GetParam().in, one.view()}, plain(b.view()), options, Layout::rows, "bias");
   options.bias = {};

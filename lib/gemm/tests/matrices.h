@@ -65,7 +65,8 @@ inline Tensor odd_scales(std::int64_t n, float first) {
 inline Operand plain(const View& v) { return {v, v.dtype, {}}; }
 
 /// What C must hold: sums, inverse scales one after the other, bias, C before; each rounded to f32; then C's format.
-inline std::vector<float> expected(const Operand& a, const Operand& b, const View& c_before, const Options& options) {
+inline std::vector<float> expected(const Operand& a, const Operand& b, const View& c_before,
+                                   const MatmulOptions& options) {
   const std::int64_t m = a.matrix.shape[0], n = b.matrix.shape[1], k = a.matrix.shape[1];
   const auto scale = [](const View& s, std::int64_t i) { return s.as<float>()[s.size() == 1 ? 0 : i]; };
   std::vector<float> left(static_cast<std::size_t>(m * k)), right(static_cast<std::size_t>(k * n)), out;

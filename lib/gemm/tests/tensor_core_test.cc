@@ -37,20 +37,21 @@ float decoded(DType format, std::uint8_t code) {
 }
 
 // Which codes a matrix is made of.
-enum class Kind { any_finite, small, wide, equal_and_opposite, mostly_zero, any };
+enum class OperandKind { any_finite, small, wide, equal_and_opposite, mostly_zero, any };
 
-std::uint8_t code_of(Kind kind, DType format, std::uint32_t word) {
+std::uint8_t code_of(OperandKind kind, DType format, std::uint32_t word) {
   auto code = static_cast<std::uint8_t>(word);
-  if (kind == Kind::small) code &= 0x83;
-  if (kind == Kind::wide) code &= format == DType::e4m3 ? 0xF8 : 0xFC;
-  if (kind == Kind::equal_and_opposite) code = static_cast<std::uint8_t>((word & 0x80) | 0x3E);
-  if (kind == Kind::mostly_zero && word >> 8 & 7) code &= 0x80;
-  if (kind != Kind::any && !std::isfinite(decoded(format, code))) code = 0x31;
+  if (kind == OperandKind::small) code &= 0x83;
+  if (kind == OperandKind::wide) code &= format == DType::e4m3 ? 0xF8 : 0xFC;
+  if (kind == OperandKind::equal_and_opposite) code = static_cast<std::uint8_t>((word & 0x80) | 0x3E);
+  if (kind == OperandKind::mostly_zero && word >> 8 & 7) code &= 0x80;
+  if (kind != OperandKind::any && !std::isfinite(decoded(format, code))) code = 0x31;
   return code;
 }
 
 // [rows, columns] of codes as bf16.
-Matrix coded(DType format, Kind kind, std::int64_t rows, std::int64_t columns, Layout layout, std::uint64_t seed) {
+Matrix coded(DType format, OperandKind kind, std::int64_t rows, std::int64_t columns, Layout layout,
+             std::uint64_t seed) {
   Matrix m = integers(DType::bf16, rows, columns, layout, 1);
   for (std::int64_t i = 0; i < rows * columns; ++i) {
     const std::uint32_t word = device::philox(seed, static_cast<std::uint64_t>(i), 0)[0];
@@ -107,7 +108,7 @@ bool same(float x, float y) {
 
 Tensor product(const TensorCoreKernels& kernels, const Operand& a, const Operand& b, const Case& c) {
   Tensor out(DType::f32, {a.matrix.shape[0], b.matrix.shape[1]});
-  Options options;
+  MatmulOptions options;
   options.fast_accumulation = c.fast;
   options.accumulation = c.accumulation;
   TensorCoreGemm gemm(kernels);
@@ -144,8 +145,8 @@ std::vector<Case> cases() {
 
 TEST(TensorCore, EveryKindOfCodes) {
   for (const Case& c : cases())
-    for (const Kind kind :
-         {Kind::any_finite, Kind::small, Kind::wide, Kind::equal_and_opposite, Kind::mostly_zero, Kind::any}) {
+    for (const OperandKind kind : {OperandKind::any_finite, OperandKind::small, OperandKind::wide,
+                                   OperandKind::equal_and_opposite, OperandKind::mostly_zero, OperandKind::any}) {
       const Matrix a = coded(c.format_a, kind, 5, 170, Layout::rows, 1);
       const Matrix b = coded(c.format_b, kind, 170, 19, Layout::transposed, 2);
       check(a, b, c, "kind " + std::to_string(static_cast<int>(kind)));
@@ -172,8 +173,8 @@ TEST(TensorCore, EveryLayoutAndSize) {
     for (const Layout la : {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide})
       for (const Layout lb : {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide})
         for (const bool fast : {true, false}) {
-          const Matrix a = coded(DType::e5m2, Kind::any_finite, size.m, size.k, la, 3);
-          const Matrix b = coded(DType::e4m3, Kind::any_finite, size.k, size.n, lb, 4);
+          const Matrix a = coded(DType::e5m2, OperandKind::any_finite, size.m, size.k, la, 3);
+          const Matrix b = coded(DType::e4m3, OperandKind::any_finite, size.k, size.n, lb, 4);
           check(a, b, {DType::e5m2, DType::e4m3, Accumulation::hopper, fast}, "K = " + std::to_string(size.k));
         }
 }
@@ -195,8 +196,8 @@ TEST(TensorCore, NotFinite) {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   for (const float special : {infinity, -infinity, nan})
     for (const float other : {1.0f, 0.0f, -infinity, infinity, nan}) {
-      Matrix a = coded(DType::e5m2, Kind::any_finite, 6, 70, Layout::rows, 5);
-      Matrix b = coded(DType::e5m2, Kind::any_finite, 70, 20, Layout::rows, 6);
+      Matrix a = coded(DType::e5m2, OperandKind::any_finite, 6, 70, Layout::rows, 5);
+      Matrix b = coded(DType::e5m2, OperandKind::any_finite, 70, 20, Layout::rows, 6);
       set(a.view, 2, 40, special);
       set(b.view, 40, 7, other);
       for (const bool fast : {true, false})
@@ -205,8 +206,8 @@ TEST(TensorCore, NotFinite) {
 }
 
 TEST(TensorCore, TilesAndThreadsDoNotChangeBits) {
-  const Matrix a = coded(DType::e4m3, Kind::any_finite, 1100, 640, Layout::rows, 7);
-  const Matrix b = coded(DType::e4m3, Kind::any_finite, 640, 1060, Layout::transposed, 8);
+  const Matrix a = coded(DType::e4m3, OperandKind::any_finite, 1100, 640, Layout::rows, 7);
+  const Matrix b = coded(DType::e4m3, OperandKind::any_finite, 640, 1060, Layout::transposed, 8);
   const Case c{DType::e4m3, DType::e4m3, Accumulation::hopper, true};
   const int threads = omp_get_max_threads();
   for (const Path& path : paths()) {
@@ -226,8 +227,8 @@ TEST(TensorCore, TilesAndThreadsDoNotChangeBits) {
 // Through the engine: alpha is the product of the inverse scales, bias and accumulation are additions of their own.
 TEST(TensorCore, ScalesBiasAndAccumulation) {
   const std::int64_t m = 5, n = 35, k = 150;
-  const Matrix a = coded(DType::e4m3, Kind::any_finite, m, k, Layout::rows, 9);
-  const Matrix b = coded(DType::e4m3, Kind::any_finite, k, n, Layout::transposed, 10);
+  const Matrix a = coded(DType::e4m3, OperandKind::any_finite, m, k, Layout::rows, 9);
+  const Matrix b = coded(DType::e4m3, OperandKind::any_finite, k, n, Layout::transposed, 10);
   const Case c{DType::e4m3, DType::e4m3, Accumulation::hopper, true};
   const Tensor bias = odd_scales(n, 300.0f);
   for (const std::int64_t scales_a : {std::int64_t{0}, std::int64_t{1}, m})
@@ -237,7 +238,7 @@ TEST(TensorCore, ScalesBiasAndAccumulation) {
         const Tensor two = odd_scales(std::max<std::int64_t>(1, scales_b), 1.1f);
         Matrix out = integers(type, m, n, Layout::wide, 3);
         const Matrix before = integers(type, m, n, Layout::wide, 3);
-        Options options{Role::wgrad, type == DType::f32, c.fast, bias.view(), c.accumulation};
+        MatmulOptions options{GemmRole::wgrad, type == DType::f32, c.fast, bias.view(), c.accumulation};
         Engine().matmul(Context{}, {a.view, c.format_a, scales_a == 0 ? View{} : one.view()},
                         {b.view, c.format_b, scales_b == 0 ? View{} : two.view()}, out.view, options);
         for (std::int64_t i = 0; i < m * n; ++i) {
@@ -257,7 +258,7 @@ TEST(TensorCore, ScalesBiasAndAccumulation) {
 TEST(TensorCore, OnlyProductsOfCodes) {
   const Matrix a = integers(DType::bf16, 20, 200, Layout::rows, 1), b = integers(DType::bf16, 200, 30, Layout::rows, 2);
   const Tensor plain_sums(DType::f32, {20, 30}), hopper(DType::f32, {20, 30});
-  Options options;
+  MatmulOptions options;
   options.accumulation = Accumulation::hopper;
   set(a.view, 0, 0, 0x1.02p0f);
   for (const DType format_b : {DType::bf16, DType::e4m3}) {
@@ -274,7 +275,7 @@ TEST(TensorCore, OnlyProductsOfCodes) {
 TEST(TensorCore, NoElements) {
   const Tensor a(DType::bf16, {4, 0}), b(DType::bf16, {0, 6}), c(DType::f32, {4, 6}), none(DType::f32, {0, 6});
   std::fill_n(c.as<float>(), 24, 3.0f);
-  Options options;
+  MatmulOptions options;
   options.accumulation = Accumulation::hopper;
   Engine().matmul(Context{}, {a.view(), DType::e4m3, {}}, {b.view(), DType::e4m3, {}}, c.view(), options);
   for (int i = 0; i < 24; ++i) EXPECT_EQ(c.as<float>()[i], 0.0f);

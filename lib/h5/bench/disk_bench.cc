@@ -30,13 +30,13 @@ constexpr std::int64_t kTensor = std::int64_t{1} << 26;  // bytes
 constexpr int kPairs = 6;
 
 // The number of tensors per file, and memory of the same size.
-struct Place {
+struct DeviceType {
   ScratchFolder folder;
   std::int64_t tensors = 24;
   std::vector<std::byte> tensor = std::vector<std::byte>(kTensor);
   std::vector<std::byte> memory;
 
-  Place() {
+  DeviceType() {
     const char* megabytes = std::getenv("FP8_BENCH_MB");  // NOLINT(concurrency-mt-unsafe): no threads
     if (megabytes != nullptr) tensors = std::max<std::int64_t>(1, parse_int64(megabytes).value_or(1536) >> 6);
     for (std::size_t i = 0; i < tensor.size(); ++i) tensor[i] = static_cast<std::byte>(i * i >> 7);
@@ -49,7 +49,7 @@ struct Place {
   }
 };
 
-void write_plain(const Place& place) {
+void write_plain(const DeviceType& place) {
   File file = File::create_exclusive(place.plain());
   for (std::int64_t i = 0; i < place.tensors; ++i) {
     for (std::size_t at = 0; at < place.tensor.size(); at += kPiece)
@@ -60,14 +60,14 @@ void write_plain(const Place& place) {
 }
 
 // The work of finish() after the writes is measured by verify, except for the user block.
-void write_ours(const Place& place) {
+void write_ours(const DeviceType& place) {
   Writer writer(place.ours(), kCheckpointMagic);
   for (std::int64_t i = 0; i < place.tensors; ++i)
     writer.dataset("weights/" + std::to_string(i), DType::u8, {&kTensor, 1}, place.tensor);
   writer.sync();
 }
 
-void make_both(const Place& place) {
+void make_both(const DeviceType& place) {
   write_plain(place);
   Writer writer(place.ours(), kCheckpointMagic);
   for (std::int64_t i = 0; i < place.tensors; ++i)
@@ -75,19 +75,19 @@ void make_both(const Place& place) {
   writer.finish();
 }
 
-void read_plain(const Place& place) {
+void read_plain(const DeviceType& place) {
   std::vector<std::byte> buffer(kPiece);
   File file = File::open_read(place.plain());
   while (file.read_some(buffer) > 0) benchmark::ClobberMemory();
 }
 
-void load_plain(Place& place) {
+void load_plain(DeviceType& place) {
   File file = File::open_read(place.plain());
   for (std::int64_t i = 0; i < place.tensors; ++i) file.read_exact(place.room(i));
 }
 
 // As in a resumed run: the whole file is verified, and its tensors are copied to their buffers.
-void load_ours(Place& place) {
+void load_ours(DeviceType& place) {
   std::int64_t i = 0;
   verify_file(place.ours(), kCheckpointMagic, [&](const Entry&) { return place.room(i++); });
 }
@@ -114,7 +114,8 @@ double median(std::vector<double> x) {
 using Work = std::function<void()>;
 
 // Pairs of both, each after `before`; the median of their ratios, with the minimum and the maximum.
-void measure(benchmark::State& state, const Place& place, const Work& ours, const Work& plain, const Work& before) {
+void measure(benchmark::State& state, const DeviceType& place, const Work& ours, const Work& plain,
+             const Work& before) {
   const auto cost = [&](const Work& work) {
     before();
     const Cost begin = now();
@@ -149,7 +150,7 @@ void measure(benchmark::State& state, const Place& place, const Work& ours, cons
 void forget(const std::string& path) { drop_page_cache(File::open_read(path).fd()); }
 
 void write_with_digests(benchmark::State& state) {
-  const Place place;
+  const DeviceType place;
   measure(
       state, place, [&] { write_ours(place); }, [&] { write_plain(place); },
       [&] {
@@ -160,7 +161,7 @@ void write_with_digests(benchmark::State& state) {
 }
 
 void verify(benchmark::State& state) {
-  const Place place;
+  const DeviceType place;
   make_both(place);
   measure(
       state, place, [&] { benchmark::DoNotOptimize(verify_file(place.ours(), kCheckpointMagic)); },
@@ -172,7 +173,7 @@ void verify(benchmark::State& state) {
 }
 
 void load_with_digests(benchmark::State& state) {
-  Place place;
+  DeviceType place;
   make_both(place);
   place.memory.resize(place.bytes());
   measure(

@@ -142,7 +142,7 @@ Rope parse_rope(const Keys& top) {
   return rope;
 }
 
-void parse_sizes(const Keys& keys, const Defaults& d, Config& c) {
+void parse_sizes(const Keys& keys, const Defaults& d, ModelConfig& c) {
   c.vocab_size = keys.integer("vocab_size", d.vocab, 1, kMaxWidth);
   c.hidden_size = keys.integer("hidden_size", d.hidden, 1, kMaxWidth);
   c.intermediate_size = keys.integer("intermediate_size", d.intermediate, 1, kMaxWidth);
@@ -175,7 +175,7 @@ void parse_sizes(const Keys& keys, const Defaults& d, Config& c) {
 }
 
 // The sliding window in tokens, if any layer has one.
-std::optional<std::int64_t> parse_sliding_window(const Keys& keys, const Config& c) {
+std::optional<std::int64_t> parse_sliding_window(const Keys& keys, const ModelConfig& c) {
   if (c.family == Family::llama) return std::nullopt;
   if (c.family != Family::mistral) {
     if (!keys.boolean("use_sliding_window", false) || keys.find("layer_types") != nullptr) return std::nullopt;
@@ -185,7 +185,7 @@ std::optional<std::int64_t> parse_sliding_window(const Keys& keys, const Config&
   return keys.integer("sliding_window", 4096, 1, kMaxPositions);
 }
 
-void parse_biases(const Keys& keys, Config& c) {
+void parse_biases(const Keys& keys, ModelConfig& c) {
   const bool attention = keys.boolean("attention_bias", false);
   const bool mlp = keys.boolean("mlp_bias", false);
   if (c.family == Family::llama || c.family == Family::qwen3) c.attention_bias_qkv = c.attention_bias_o = attention;
@@ -194,7 +194,7 @@ void parse_biases(const Keys& keys, Config& c) {
   c.qk_norm = c.family == Family::qwen3;
 }
 
-void parse_special_tokens(const Keys& keys, Config& c) {
+void parse_special_tokens(const Keys& keys, ModelConfig& c) {
   if (keys.find("bos_token_id") != nullptr) c.bos_token_id = keys.integer("bos_token_id", 0, 0, kMaxTokenId);
   const json::Value* eos = keys.find("eos_token_id");
   if (eos == nullptr) return;
@@ -218,14 +218,14 @@ std::string_view name_of(Family family) {
   throw Error("unknown model family");
 }
 
-void Config::check_sequence_length(std::int64_t tokens) const {
+void ModelConfig::check_sequence_length(std::int64_t tokens) const {
   if (sliding_window && tokens > *sliding_window) {
     throw Error("--seq-length: " + std::to_string(tokens) + " is above the model's sliding window of " +
                 std::to_string(*sliding_window) + " tokens, and a sliding window is not supported");
   }
 }
 
-std::vector<std::string> defaulted_sizes(const Config& config) {
+std::vector<std::string> defaulted_sizes(const ModelConfig& config) {
   const Keys keys(config.source.as_object(), "config");
   const auto* family =
       std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Defaults& d) { return d.family == config.family; });
@@ -243,8 +243,8 @@ std::vector<std::string> defaulted_sizes(const Config& config) {
   return missing;
 }
 
-bool same_model(const Config& a, const Config& b) {
-  const auto fields = [](const Config& c) {
+bool same_model(const ModelConfig& a, const ModelConfig& b) {
+  const auto fields = [](const ModelConfig& c) {
     return std::tie(c.family, c.vocab_size, c.hidden_size, c.intermediate_size, c.num_hidden_layers,
                     c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.rms_norm_eps, c.rope,
                     c.max_position_embeddings, c.tie_word_embeddings, c.attention_bias_qkv, c.attention_bias_o,
@@ -253,12 +253,12 @@ bool same_model(const Config& a, const Config& b) {
   return fields(a) == fields(b);
 }
 
-Config parse_config(const json::Value& value, const std::string& name) {
+ModelConfig parse_config(const json::Value& value, const std::string& name) {
   if (!value.is_object()) throw Error(name + ": not an object but " + std::string(json::type_name(value.type())));
   const Keys keys(value.as_object(), name);
   const Defaults& d = find_family(keys);
   refuse_unsupported(keys);
-  Config c;
+  ModelConfig c;
   c.family = d.family;
   parse_sizes(keys, d, c);
   c.rms_norm_eps = keys.number("rms_norm_eps", 1e-6, 0, 1);

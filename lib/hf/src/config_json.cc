@@ -6,7 +6,7 @@
 namespace fp8::hf {
 namespace {
 
-json::Value rope_json(const Config& c) {
+json::Value rope_json(const ModelConfig& c) {
   // Unknown keys are kept: they change no arithmetic, since parse_config refuses those that do.
   json::Object out;
   if (c.source.is_object()) {
@@ -33,7 +33,7 @@ json::Value rope_json(const Config& c) {
   return out;
 }
 
-void set_family_keys(const Config& c, json::Object& out) {
+void set_family_keys(const ModelConfig& c, json::Object& out) {
   if (c.family == Family::llama || c.family == Family::qwen3) out.set("attention_bias", c.attention_bias_qkv);
   if (c.family == Family::llama) {
     out.set("mlp_bias", c.mlp_bias);
@@ -45,7 +45,7 @@ void set_family_keys(const Config& c, json::Object& out) {
   if (c.sliding_window && !out.contains("max_window_layers")) out.set("max_window_layers", 0);
 }
 
-json::Value eos_json(const Config& c) {
+json::Value eos_json(const ModelConfig& c) {
   if (c.eos_token_ids.empty()) return {};
   const bool array = c.source.is_object() && c.source.as_object().contains("eos_token_id") &&
                      c.source.as_object().at("eos_token_id").is_array();
@@ -69,7 +69,7 @@ const char* architecture(Family family) {
 
 }  // namespace
 
-json::Value to_json(const Config& c) {
+json::Value to_json(const ModelConfig& c) {
   json::Object out = c.source.is_object() ? c.source.as_object() : json::Object();
   if (const json::Value* type = out.find("torch_dtype")) {
     if (!out.contains("dtype")) out.set("dtype", json::Value(*type));

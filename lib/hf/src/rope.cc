@@ -22,7 +22,7 @@ float llama3_scaled(float frequency, const Rope& rope) {
 
 }  // namespace
 
-std::vector<double> rope_inv_freq(const Config& config) {
+std::vector<double> rope_inv_freq(const ModelConfig& config) {
   const Rope& rope = config.rope;
   std::vector<double> out;
   for (std::int64_t i = 0; i < config.head_dim; i += 2) {

@@ -11,14 +11,14 @@ namespace {
 
 const std::string kModels = "tests/golden/models/";
 
-Config parse(const std::string& text) { return parse_config(json::parse(text, "config.json"), "config.json"); }
-Config load(const std::string& file) { return parse_config(json::parse_file(kModels + file), file); }
+ModelConfig parse(const std::string& text) { return parse_config(json::parse(text, "config.json"), "config.json"); }
+ModelConfig load(const std::string& file) { return parse_config(json::parse_file(kModels + file), file); }
 std::string refusal(const std::string& text) {
   return test::error_of([&] { parse(text); });
 }
 
-TEST(Config, reads_llama_with_llama3_rope) {
-  const Config c = load("llama3/hf/config.json");
+TEST(ModelConfig, reads_llama_with_llama3_rope) {
+  const ModelConfig c = load("llama3/hf/config.json");
   EXPECT_EQ(c.family, Family::llama);
   EXPECT_EQ(c.vocab_size, 256);
   EXPECT_EQ(c.hidden_size, 64);
@@ -35,19 +35,19 @@ TEST(Config, reads_llama_with_llama3_rope) {
   EXPECT_EQ(c.eos_token_ids, std::vector<std::int64_t>{2});
 }
 
-TEST(Config, both_spellings_are_the_same_model) {
+TEST(ModelConfig, both_spellings_are_the_same_model) {
   EXPECT_TRUE(same_model(load("llama3/hf/config.json"), load("llama3/hf/config.v4.json")));
   EXPECT_FALSE(same_model(load("llama3/hf/config.json"), load("llama-tied/hf/config.json")));
 }
 
-TEST(Config, reads_family_specific_keys) {
+TEST(ModelConfig, reads_family_specific_keys) {
   EXPECT_TRUE(load("llama-tied/hf/config.json").tie_word_embeddings);
-  const Config qwen2 = load("qwen2/hf/config.json");
+  const ModelConfig qwen2 = load("qwen2/hf/config.json");
   EXPECT_TRUE(qwen2.attention_bias_qkv);
   EXPECT_FALSE(qwen2.attention_bias_o);
   EXPECT_EQ(qwen2.head_dim, 16);
   EXPECT_FALSE(qwen2.sliding_window);
-  const Config qwen3 = load("qwen3/hf/config.json");
+  const ModelConfig qwen3 = load("qwen3/hf/config.json");
   EXPECT_TRUE(qwen3.qk_norm);
   EXPECT_EQ(qwen3.head_dim, 32);
   EXPECT_EQ(qwen3.query_size(), 128);
@@ -55,8 +55,8 @@ TEST(Config, reads_family_specific_keys) {
   EXPECT_TRUE(qwen3.eos_token_ids.empty());
 }
 
-TEST(Config, absent_keys_have_the_defaults_of_transformers) {
-  const Config mistral = parse(R"({"model_type": "mistral", "head_dim": null})");
+TEST(ModelConfig, absent_keys_have_the_defaults_of_transformers) {
+  const ModelConfig mistral = parse(R"({"model_type": "mistral", "head_dim": null})");
   EXPECT_EQ(mistral.num_key_value_heads, 8);
   EXPECT_EQ(mistral.head_dim, 128);
   EXPECT_EQ(mistral.sliding_window, 4096);
@@ -72,7 +72,7 @@ TEST(Config, absent_keys_have_the_defaults_of_transformers) {
   EXPECT_EQ(parse(R"({"model_type": "qwen2"})").vocab_size, 151936);
 }
 
-TEST(Config, qwen_slides_only_if_enabled) {
+TEST(ModelConfig, qwen_slides_only_if_enabled) {
   const std::string head = R"({"model_type": "qwen2", "num_hidden_layers": 32, "sliding_window": 100, )";
   EXPECT_FALSE(parse(head + R"("use_sliding_window": false})").sliding_window);
   EXPECT_EQ(parse(head + R"("use_sliding_window": true, "max_window_layers": 28})").sliding_window, 100);
@@ -80,23 +80,23 @@ TEST(Config, qwen_slides_only_if_enabled) {
   EXPECT_FALSE(parse(head + R"("use_sliding_window": true, "layer_types": ["full_attention"]})").sliding_window);
 }
 
-TEST(Config, biases_and_token_lists) {
-  const Config llama = parse(R"({"model_type": "llama", "attention_bias": true, "mlp_bias": true,
+TEST(ModelConfig, biases_and_token_lists) {
+  const ModelConfig llama = parse(R"({"model_type": "llama", "attention_bias": true, "mlp_bias": true,
                                  "eos_token_id": [7, 9]})");
   EXPECT_TRUE(llama.attention_bias_qkv && llama.attention_bias_o && llama.mlp_bias);
   EXPECT_EQ(llama.eos_token_ids, (std::vector<std::int64_t>{7, 9}));
-  const Config qwen3 = parse(R"({"model_type": "qwen3", "attention_bias": true})");
+  const ModelConfig qwen3 = parse(R"({"model_type": "qwen3", "attention_bias": true})");
   EXPECT_TRUE(qwen3.attention_bias_qkv && qwen3.attention_bias_o);
   EXPECT_FALSE(qwen3.mlp_bias);
 }
 
-TEST(Config, linear_rope_with_the_old_keys) {
-  const Config c =
+TEST(ModelConfig, linear_rope_with_the_old_keys) {
+  const ModelConfig c =
       parse(R"({"model_type": "llama", "rope_theta": 5000, "rope_scaling": {"type": "linear", "factor": 2}})");
   EXPECT_EQ(c.rope, (Rope{.type = RopeType::linear, .theta = 5000, .factor = 2}));
 }
 
-TEST(Config, refuses_experts_in_one_clear_line) {
+TEST(ModelConfig, refuses_experts_in_one_clear_line) {
   EXPECT_EQ(test::error_of([] { load("mixtral/hf/config.json"); }),
             "mixtral/hf/config.json: mixture-of-experts models (here mixtral) are not supported yet");
   EXPECT_NE(refusal(R"({"model_type": "qwen3_moe"})").find("mixture-of-experts"), std::string::npos);
@@ -148,19 +148,19 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"({"model_type": "llama", "eos_token_id": [1, "x"]})",
                 "\"eos_token_id\" holds \"x\", not a token id"}));
 
-TEST(Config, wrong_types_are_named) {
+TEST(ModelConfig, wrong_types_are_named) {
   EXPECT_NE(refusal(R"({"model_type": "llama", "hidden_size": "big"})").find("\"hidden_size\""), std::string::npos);
   EXPECT_NE(refusal(R"({"model_type": "llama", "hidden_size": 64.5})").find("\"hidden_size\""), std::string::npos);
   EXPECT_NE(refusal(R"({"model_type": "llama", "tie_word_embeddings": 1})").find("tie_word"), std::string::npos);
   EXPECT_NE(refusal(R"({"model_type": "llama", "rope_scaling": 3})").find("rope_scaling"), std::string::npos);
 }
 
-TEST(Config, json_reads_back_to_the_same_model) {
+TEST(ModelConfig, json_reads_back_to_the_same_model) {
   for (const char* name : {"llama3/hf/config.json", "llama3/hf/config.v4.json", "llama-tied/hf/config.json",
                            "qwen2/hf/config.json", "qwen3/hf/config.json"}) {
-    const Config c = load(name);
+    const ModelConfig c = load(name);
     const json::Value out = to_json(c);
-    const Config back = parse_config(out, name);
+    const ModelConfig back = parse_config(out, name);
     EXPECT_TRUE(same_model(c, back)) << name;
     EXPECT_EQ(to_json(back), out) << name;
   }
@@ -168,13 +168,13 @@ TEST(Config, json_reads_back_to_the_same_model) {
                            R"({"model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 3})",
                            R"({"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2}})",
                            R"({"model_type": "qwen3", "attention_bias": true, "eos_token_id": [3, 4]})"}) {
-    const Config c = parse(text);
+    const ModelConfig c = parse(text);
     EXPECT_TRUE(same_model(c, parse_config(to_json(c), "back"))) << text;
   }
 }
 
-TEST(Config, json_without_a_source_is_complete) {
-  Config c = load("qwen3/hf/config.json");
+TEST(ModelConfig, json_without_a_source_is_complete) {
+  ModelConfig c = load("qwen3/hf/config.json");
   c.source = {};
   c.sliding_window = 64;
   const json::Value out = to_json(c);
@@ -182,7 +182,7 @@ TEST(Config, json_without_a_source_is_complete) {
   EXPECT_TRUE(same_model(c, parse_config(out, "back")));
 }
 
-TEST(Config, json_has_the_new_keys_and_keeps_unknown_ones) {
+TEST(ModelConfig, json_has_the_new_keys_and_keeps_unknown_ones) {
   const json::Object out = to_json(load("llama3/hf/config.v4.json")).as_object();
   EXPECT_FALSE(out.contains("rope_theta") || out.contains("rope_scaling") || out.contains("torch_dtype"));
   EXPECT_EQ(out.at("dtype"), json::Value("bfloat16"));

@@ -29,7 +29,7 @@ TEST(Rope, frequencies_of_full_size_models) {
 }
 
 TEST(Rope, linear_divides_positions) {
-  Config c;
+  ModelConfig c;
   c.head_dim = 4;
   c.rope = {.type = RopeType::linear, .theta = 16, .factor = 8};
   EXPECT_EQ(rope_inv_freq(c), (std::vector<double>{1.0 / 8, 1.0 / 32}));

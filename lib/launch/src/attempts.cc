@@ -35,12 +35,12 @@ void Attempts::read() {
   step_ = step;
   count_ = count;
   how_ = how;
-  said_ = std::move(said);
+  stderr_tail_ = std::move(said);
 }
 
 void Attempts::write() const {
   json::Array lines;
-  for (const std::string& line : said_) lines.emplace_back(line);
+  for (const std::string& line : stderr_tail_) lines.emplace_back(line);
   const json::Value file =
       json::object({{"job", job_}, {"step", step_}, {"attempts", count_}, {"ended", how_}, {"said", std::move(lines)}});
   (void)remove_leftovers(path_);
@@ -61,7 +61,7 @@ bool Attempts::observe(std::int64_t step) {
 void Attempts::begin() {
   ++count_;
   how_.clear();
-  said_.clear();
+  stderr_tail_.clear();
   write();
 }
 
@@ -76,7 +76,7 @@ void Attempts::forgive() {
 
 void Attempts::failed(const std::string& how, const std::vector<std::string>& said) {
   how_ = how;
-  said_ = said;
+  stderr_tail_ = said;
   write();
 }
 

@@ -115,14 +115,14 @@ bool config_names_steps(const std::string& path) {
 
 }  // namespace
 
-std::optional<std::size_t> Plan::phase_after(std::int64_t step) const {
+std::optional<std::size_t> PhasePlan::phase_after(std::int64_t step) const {
   const auto at = std::find_if(phases.begin(), phases.end(), [&](const Phase& p) { return p.until > step; });
   if (at == phases.end()) return std::nullopt;
   return static_cast<std::size_t>(at - phases.begin());
 }
 
-Plan parse_plan(std::string_view text, const std::string& name) {
-  Plan plan{name, {}};
+PhasePlan parse_plan(std::string_view text, const std::string& name) {
+  PhasePlan plan{name, {}};
   std::uint64_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -139,7 +139,7 @@ Plan parse_plan(std::string_view text, const std::string& name) {
   return plan;
 }
 
-Plan read_plan(const std::string& path, const File::Waiting& waiting) {
+PhasePlan read_plan(const std::string& path, const File::Waiting& waiting) {
   return parse_plan(read_text_file(path, kMaxBytes, waiting), path);
 }
 
@@ -152,7 +152,7 @@ bool names_steps(std::span<const std::string> command) {
   return config && config_names_steps(*config);
 }
 
-void check_plan(const Plan& plan, std::span<const std::string> command) {
+void check_plan(const PhasePlan& plan, std::span<const std::string> command) {
   const auto text = value_of(command, "--steps");
   const auto steps = text ? parse_int64(*text) : std::nullopt;
   if (steps && *steps < plan.end())
@@ -160,8 +160,8 @@ void check_plan(const Plan& plan, std::span<const std::string> command) {
                 " is after the end of the run, --steps " + *text);
 }
 
-std::vector<std::string> command_line(std::span<const std::string> command, const std::string& run, const Plan* plan,
-                                      std::size_t phase) {
+std::vector<std::string> command_line(std::span<const std::string> command, const std::string& run,
+                                      const PhasePlan* plan, std::size_t phase) {
   std::vector<std::string> words(command.begin(), command.end());
   words.insert(words.end(), {"--out", run});
   if (plan == nullptr) return words;

@@ -118,9 +118,9 @@ class Supervisor {
     hooks_.record(
         decision("give-up", {{"ended", attempts_.how().empty() ? json::Value() : json::Value(attempts_.how())},
                              {"attempts", attempts_.count()},
-                             {"said", texts(attempts_.said())}}));
-    if (!attempts_.said().empty()) hooks_.note("stderr tail of the last attempt:");
-    for (const std::string& line : attempts_.said()) hooks_.note("  " + line);
+                             {"said", texts(attempts_.stderr_tail())}}));
+    if (!attempts_.stderr_tail().empty()) hooks_.note("stderr tail of the last attempt:");
+    for (const std::string& line : attempts_.stderr_tail()) hooks_.note("  " + line);
     throw Error(job_.run + ": gave up after " + std::to_string(attempts_.count()) +
                 " attempts without a newer checkpoint" +
                 (attempts_.how().empty() ? std::string() : ", the last with " + attempts_.how()) +

@@ -22,7 +22,7 @@ TEST_F(AttemptsTest, CountsAcrossStarts) {
   const Attempts third = open();
   EXPECT_EQ(third.count(), 2);
   EXPECT_EQ(third.how(), "status 1");
-  EXPECT_EQ(third.said(), (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(third.stderr_tail(), (std::vector<std::string>{"one", "two"}));
 }
 
 TEST_F(AttemptsTest, ProgressResetsTheCount) {

@@ -22,7 +22,7 @@ class FolderTest : public test::FolderTest {
     const std::string path = at(run) + "/" + ckpt::step_name(step);
     std::filesystem::create_directories(at(run));
     const std::string temporary = ckpt::begin_folder(path);
-    const ckpt::Kind kind = train ? ckpt::Kind::training : ckpt::Kind::model;
+    const ckpt::FileKind kind = train ? ckpt::FileKind::training : ckpt::FileKind::model;
     ckpt::ShardWriter writer(temporary, 0, 1, kind);
     writer.document("config", json::object({{"model_type", "llama"}}));
     if (train) writer.document("train", json::object({{"step", step}, {"updates", step}, {"tokens", 8 * step}}));

@@ -12,8 +12,8 @@ std::string parse_error(const std::string& text) {
   return error_of([&] { parse_plan(text, "p"); });
 }
 
-TEST(Plan, ReadsPhases) {
-  const Plan plan = parse_plan(
+TEST(PhasePlan, ReadsPhases) {
+  const PhasePlan plan = parse_plan(
       "# until  flags\n"
       "\n"
       "200      --precision bf16\n"
@@ -28,13 +28,13 @@ TEST(Plan, ReadsPhases) {
   EXPECT_EQ(plan.name, "p");
 }
 
-TEST(Plan, Quotes) {
-  const Plan plan = parse_plan("1 --filter='*.q proj' --a \"it's\" '' x#y '#z' \"a\"'b'c", "p");
+TEST(PhasePlan, Quotes) {
+  const PhasePlan plan = parse_plan("1 --filter='*.q proj' --a \"it's\" '' x#y '#z' \"a\"'b'c", "p");
   EXPECT_EQ(plan.phases[0].flags, (Words{"--filter=*.q proj", "--a", "it's", "", "x#y", "#z", "abc"}));
 }
 
-TEST(Plan, PhaseOfAStep) {
-  const Plan plan = parse_plan("2\n4\n5\n", "p");
+TEST(PhasePlan, PhaseOfAStep) {
+  const PhasePlan plan = parse_plan("2\n4\n5\n", "p");
   EXPECT_EQ(plan.phase_after(0), 0U);
   EXPECT_EQ(plan.phase_after(1), 0U);
   EXPECT_EQ(plan.phase_after(2), 1U);
@@ -43,7 +43,7 @@ TEST(Plan, PhaseOfAStep) {
   EXPECT_EQ(plan.phase_after(99), std::nullopt);
 }
 
-TEST(Plan, InvalidPlansAreErrors) {
+TEST(PhasePlan, InvalidPlansAreErrors) {
   EXPECT_EQ(parse_error(""), "p: has no phase");
   EXPECT_EQ(parse_error("# nothing\n\n"), "p: has no phase");
   EXPECT_EQ(parse_error("#\nten --x\n"), "p:2: expected the step at which the phase ends, found \"ten\"");
@@ -101,7 +101,7 @@ TEST_F(PlanFile, StepsOfTheCommand) {
 }
 
 TEST(CommandLine, Appends) {
-  const Plan plan = parse_plan("2 --precision bf16\n4 --precision fp8\n", "p");
+  const PhasePlan plan = parse_plan("2 --precision bf16\n4 --precision fp8\n", "p");
   const Words with = {"fp8-step", "--steps", "8"}, without = {"fp8-step"};
   EXPECT_EQ(command_line(with, "r", nullptr, 0), (Words{"fp8-step", "--steps", "8", "--out", "r"}));
   EXPECT_EQ(command_line(with, "r", &plan, 1),
@@ -111,7 +111,7 @@ TEST(CommandLine, Appends) {
 }
 
 TEST(CommandLine, PlanAfterTheEnd) {
-  const Plan plan = parse_plan("2\n\n4\n", "p");
+  const PhasePlan plan = parse_plan("2\n\n4\n", "p");
   const auto check = [&](const Words& words) { return error_of([&] { check_plan(plan, words); }); };
   EXPECT_EQ(check({"fp8-step"}), "no error");
   EXPECT_EQ(check({"fp8-step", "--steps", "4"}), "no error");

@@ -10,16 +10,16 @@ namespace fp8::linear {
 namespace {
 
 using dtype::DType;
-using quant::Contract;
+using quant::ContractionAxis;
 using quant::Quantized;
 
 // A matrix as an operand. On the host, with f32 activations and sums, FP8 values are scaled before the product, in f32,
 // as PyTorch's emulation does: products of codes scaled after it differ in the last digits, and at a rounding tie that
 // moves a later code. Sums of a tensor core are always of codes. Memory from the arena.
-gemm::Operand operand(const Context& ctx, const Quantized& q, DType activation, const Precision& precision) {
+gemm::Operand operand(const Context& ctx, const Quantized& q, DType activation, const LinearPrecision& precision) {
   const bool scaled = q.granularity != quant::Granularity::none && activation == DType::f32 &&
                       precision.accumulation == gemm::Accumulation::f32;
-  if (scaled && ctx.place == device::Place::host) return {quant::dequantize(ctx, q), q.format, {}};
+  if (scaled && ctx.device == device::DeviceType::host) return {quant::dequantize(ctx, q), q.format, {}};
   return {q.codes, q.format, q.inverse_scale};
 }
 
@@ -53,12 +53,13 @@ const quant::Cast& weight_cast(const quant::Recipe& recipe, Pass pass) {
   return pass == Pass::forward ? recipe.w.columns : recipe.w.rows;
 }
 
-Contract contracted(Pass pass) { return pass == Pass::forward ? Contract::columns : Contract::rows; }
+ContractionAxis contracted(Pass pass) { return pass == Pass::forward ? ContractionAxis::last : ContractionAxis::first; }
 
 // One matrix cast as late as possible and at most once: the codes for one GEMM.
 class Lazy {
  public:
-  Lazy(const Context& ctx, const View& x, const quant::Cast& cast, Contract contract, const quant::Options& options)
+  Lazy(const Context& ctx, const View& x, const quant::Cast& cast, ContractionAxis contract,
+       const quant::CastOptions& options)
       : ctx_(ctx), x_(x), cast_(cast), contract_(contract), options_(options) {}
   const Quantized& get() {
     if (q_.codes.empty()) q_ = quant::quantize(ctx_, x_, cast_, contract_, options_);
@@ -69,17 +70,17 @@ class Lazy {
   const Context& ctx_;
   const View& x_;
   const quant::Cast& cast_;
-  Contract contract_;
-  const quant::Options& options_;
+  ContractionAxis contract_;
+  const quant::CastOptions& options_;
   Quantized q_;
 };
 
 // dw of one part. The gradient is `dy` for the GEMM that contracts its rows; where it stays in high precision the input
 // does too.
-void weight_gradient(const Context& ctx, gemm::Engine& engine, const Part& part, const Precision& precision,
+void weight_gradient(const Context& ctx, gemm::Engine& engine, const Part& part, const LinearPrecision& precision,
                      const Quantized& dy, DType activation, const View& x, Lazy& x_codes, const Gradients& gradients) {
   const View dw = gradients.dw.rows(part.begin, part.end);
-  const gemm::Options options{gemm::Role::wgrad, gradients.accumulate, false, {}, precision.accumulation};
+  const gemm::MatmulOptions options{gemm::GemmRole::wgrad, gradients.accumulate, false, {}, precision.accumulation};
   const bool high = dy.granularity == quant::Granularity::none;
   engine.matmul(ctx, transposed(operand(ctx, dy, activation, precision)),
                 operand(ctx, high ? plain(x) : x_codes.get(), activation, precision), dw, options);
@@ -91,7 +92,7 @@ quant::Both cast_gradient(const Context& ctx, const Weight& weight, const Part& 
   if (!part.fp8) return {plain(dy), plain(dy)};
   const quant::Recipe& recipe = *weight.precision.recipe;
   if (weight_wanted) return quant::quantize_both(ctx, dy, recipe.dy, weight.precision.options);
-  return {quant::quantize(ctx, dy, recipe.dy.columns, Contract::columns, weight.precision.options), {}};
+  return {quant::quantize(ctx, dy, recipe.dy.columns, ContractionAxis::last, weight.precision.options), {}};
 }
 
 // Sums the input gradients of several GEMMs in f32, whatever the type of dx.
@@ -99,10 +100,10 @@ class InputGradient {
  public:
   InputGradient(const Context& ctx, const View& dx, bool several)
       : ctx_(ctx), dx_(dx), sum_(dx), several_(several && !dx.empty() && dx.dtype != DType::f32) {
-    if (several_) sum_ = tensor::take(ctx, DType::f32, {dx.shape[0], dx.shape[1]}, "scratch");
+    if (several_) sum_ = tensor::allocate(ctx, DType::f32, {dx.shape[0], dx.shape[1]}, "scratch");
   }
   void add(gemm::Engine& engine, const gemm::Operand& dy, const gemm::Operand& w, gemm::Accumulation accumulation) {
-    engine.matmul(ctx_, dy, w, sum_, {gemm::Role::dgrad, !first_, false, {}, accumulation});
+    engine.matmul(ctx_, dy, w, sum_, {gemm::GemmRole::dgrad, !first_, false, {}, accumulation});
     first_ = false;
   }
   void finish() {
@@ -118,7 +119,7 @@ class InputGradient {
 }  // namespace
 
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
-               const Precision& precision, Pass pass) {
+               const LinearPrecision& precision, Pass pass) {
   Weight w{bias, precision, {}};
   for (const Part& part : merged(parts, precision.recipe != nullptr)) {
     const View rows = matrix.rows(part.begin, part.end);
@@ -130,7 +131,7 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
 }
 
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
-                     const Precision& precision, Pass pass) {
+                     const LinearPrecision& precision, Pass pass) {
   Weight w{bias, precision, {}};
   const quant::Cast& cast = weight_cast(*precision.recipe, pass);
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -144,15 +145,15 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
 
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y) {
   const device::Scope scope(*ctx.arena);
-  const Precision& precision = weight.precision;
+  const LinearPrecision& precision = weight.precision;
   const quant::Recipe* recipe = precision.recipe;
   const quant::Cast none;
   const Quantized high = plain(x);
-  Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.columns : none, Contract::columns, weight.precision.options);
+  Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.columns : none, ContractionAxis::last, weight.precision.options);
   for (const Operand& o : weight.operands) {
-    const gemm::Options options{gemm::Role::forward, false, o.part.fp8 && recipe->fast_accumulation,
-                                weight.bias.empty() ? View{} : weight.bias.rows(o.part.begin, o.part.end),
-                                precision.accumulation};
+    const gemm::MatmulOptions options{gemm::GemmRole::forward, false, o.part.fp8 && recipe->fast_accumulation,
+                                      weight.bias.empty() ? View{} : weight.bias.rows(o.part.begin, o.part.end),
+                                      precision.accumulation};
     const Quantized& input = o.part.fp8 ? x_codes.get() : high;
     const device::Scope part_scope(*ctx.arena);
     engine.matmul(ctx, operand(ctx, input, x.dtype, precision), transposed(operand(ctx, o.codes, x.dtype, precision)),
@@ -163,11 +164,11 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients) {
   const device::Scope scope(*ctx.arena);
-  const Precision& precision = weight.precision;
+  const LinearPrecision& precision = weight.precision;
   const quant::Recipe* recipe = precision.recipe;
   const quant::Cast none;
   InputGradient dx(ctx, gradients.dx, weight.operands.size() > 1);
-  Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.rows : none, Contract::rows, weight.precision.options);
+  Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.rows : none, ContractionAxis::first, weight.precision.options);
   if (!gradients.dw.empty() && recipe != nullptr && recipe->x.rows.granularity != quant::Granularity::none) {
     for (const Operand& o : weight.operands) {
       if (o.part.fp8) x_codes.get();  // before the scopes of the parts, so that it outlives them

@@ -12,7 +12,7 @@ constexpr std::int64_t kSide = 288;  // more than one chain, and sums that are n
 struct Cast {
   const View& matrix;
   const quant::Cast& cast;
-  quant::Contract contract;
+  quant::ContractionAxis contract;
 };
 
 // What the engine makes of two casts.
@@ -24,7 +24,7 @@ Values product(const Context& ctx, const Cast& a, bool a_transposed, const Cast&
     return gemm::Operand{transposed ? q.codes.transposed() : q.codes, high ? q.codes.dtype : q.format, q.inverse_scale};
   };
   const Tensor sums(out, {kSide, kSide});
-  gemm::Options options;
+  gemm::MatmulOptions options;
   options.fast_accumulation = fast;
   options.accumulation = gemm::Accumulation::hopper;
   gemm::Engine().matmul(ctx, operand(a, a_transposed), operand(b, b_transposed), sums.view(), options);
@@ -32,22 +32,25 @@ Values product(const Context& ctx, const Cast& a, bool a_transposed, const Cast&
 }
 
 TEST(Accumulation, ForwardIsFastAndGradientsAreNot) {
-  using quant::Contract;
+  using quant::ContractionAxis;
   for (const DType type : {DType::f32, DType::bf16})
     for (const quant::Recipe& recipe : quant::recipes()) {
       Host host(std::size_t{8} << 20);
       Layer layer(type, kSide, kSide, {{0, kSide, true}}, {1000});
       for (std::int64_t i = 0; i < kSide; ++i) set(layer.bias.view(), i, 0);
-      Precision precision = precision_of(recipe);
+      LinearPrecision precision = precision_of(recipe);
       precision.accumulation = gemm::Accumulation::hopper;
       layer.run(host.ctx, precision);
       const auto sums = [&](const Cast& a, bool a_transposed, const Cast& b, bool b_transposed, bool fast, DType out) {
         return product(host.ctx, a, a_transposed, b, b_transposed, fast, recipe, out);
       };
       const View x = layer.x.view(), w = layer.w.view(), dy = layer.dy.view();
-      const Cast x_forward{x, recipe.x.columns, Contract::columns}, x_wgrad{x, recipe.x.rows, Contract::rows};
-      const Cast w_forward{w, recipe.w.columns, Contract::columns}, w_dgrad{w, recipe.w.rows, Contract::rows};
-      const Cast dy_dgrad{dy, recipe.dy.columns, Contract::columns}, dy_wgrad{dy, recipe.dy.rows, Contract::rows};
+      const Cast x_forward{x, recipe.x.columns, ContractionAxis::last},
+          x_wgrad{x, recipe.x.rows, ContractionAxis::first};
+      const Cast w_forward{w, recipe.w.columns, ContractionAxis::last},
+          w_dgrad{w, recipe.w.rows, ContractionAxis::first};
+      const Cast dy_dgrad{dy, recipe.dy.columns, ContractionAxis::last},
+          dy_wgrad{dy, recipe.dy.rows, ContractionAxis::first};
       EXPECT_EQ(values(layer.y), sums(x_forward, false, w_forward, true, true, type)) << recipe.name;
       EXPECT_NE(values(layer.y), sums(x_forward, false, w_forward, true, false, type)) << recipe.name;
       EXPECT_EQ(values(layer.dx), sums(dy_dgrad, false, w_dgrad, false, false, type)) << recipe.name;

@@ -146,7 +146,7 @@ struct Layer {
   }
 
   /// Forward and backward with weights prepared from the matrix.
-  void run(const Context& ctx, const Precision& precision, bool accumulate = false) {
+  void run(const Context& ctx, const LinearPrecision& precision, bool accumulate = false) {
     run(ctx, prepare(ctx, w.view(), bias.view(), parts, precision, Pass::forward),
         prepare(ctx, w.view(), bias.view(), parts, precision, Pass::backward), accumulate);
   }
@@ -170,7 +170,9 @@ struct Layer {
 class Host {
  public:
   /// Of `bytes`.
-  explicit Host(std::size_t bytes = std::size_t{1} << 20) : arena_(bytes, device::Place::host) { ctx.arena = &arena_; }
+  explicit Host(std::size_t bytes = std::size_t{1} << 20) : arena_(bytes, device::DeviceType::host) {
+    ctx.arena = &arena_;
+  }
   Context ctx;  ///< place host, arena set
 
  private:
@@ -178,7 +180,7 @@ class Host {
 };
 
 /// A recipe with the scales it has by default.
-inline Precision precision_of(const quant::Recipe& recipe) { return {&recipe, {recipe.power_of_2, nullptr}}; }
+inline LinearPrecision precision_of(const quant::Recipe& recipe) { return {&recipe, {recipe.power_of_2, nullptr}}; }
 
 /// q, k and v of different widths, all FP8 or none.
 inline std::vector<Part> three_parts(bool fp8) { return {{0, 32, fp8}, {32, 48, fp8}, {48, 64, fp8}}; }

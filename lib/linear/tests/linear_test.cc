@@ -32,9 +32,9 @@ TEST(Linear, HighPrecisionIsTheTripleLoop) {
     Layer layer(type, 5, 7, {{0, 6, false}, {6, 9, false}}, {3});
     layer.run(host.ctx, {});
     expect_reference(layer, std::string(dtype::name_of(type)));
-    const gemm::Kind kind = type == DType::f32 ? gemm::Kind::f32 : gemm::Kind::bf16;
+    const gemm::OperandKind kind = type == DType::f32 ? gemm::OperandKind::f32 : gemm::OperandKind::bf16;
     EXPECT_EQ(layer.engine.counts().linear(kind).gemms, 3) << "neighbouring parts are one GEMM";
-    EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, 0);
+    EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, 0);
   }
 }
 
@@ -48,7 +48,7 @@ TEST(Linear, EveryRecipeIsTheTripleLoopWhereCastsAreExact) {
     }
 }
 
-TEST(Linear, PartsOfBothFates) {
+TEST(Linear, PartsOfBothPrecisions) {
   for (const DType type : kActivations)
     for (const quant::Recipe& recipe : quant::recipes()) {
       Host host;
@@ -61,17 +61,17 @@ TEST(Linear, PartsOfBothFates) {
       EXPECT_FALSE(w.operands[2].part.fp8);
       layer.run(host.ctx, precision_of(recipe));
       expect_reference(layer, std::string(recipe.name) + " " + std::string(dtype::name_of(type)));
-      EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, recipe.fp8_gemms());
+      EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, recipe.fp8_gemms());
     }
 }
 
-// Parts are fates of nobody when nothing is FP8.
+// Parts are precisions of nobody when nothing is FP8.
 TEST(Linear, WithoutARecipeNothingIsFp8) {
   Host host;
   Layer layer(DType::bf16, 16, 16, three_parts(true), kLossy);
   layer.run(host.ctx, {});
-  EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, 0);
-  EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::bf16).gemms, 3);
+  EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, 0);
+  EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::bf16).gemms, 3);
   EXPECT_EQ(values(layer.dw), layer.expected_dw());
 }
 
@@ -97,11 +97,11 @@ TEST(Linear, NothingIsComputedForGradientsThatAreNotWanted) {
   Layer layer(DType::bf16, 16, 16, {{0, 16, true}}, kExact);
   const Weight w = prepare(host.ctx, layer.w.view(), {}, layer.parts, precision_of(recipe), Pass::backward);
   backward(host.ctx, layer.engine, w, layer.x.view(), layer.dy.view(), {layer.dx.view(), {}, {}, false});
-  EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, 1);
+  EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, 1);
   EXPECT_EQ(values(layer.dx), rounded(layer.expected_dx(), DType::bf16));
   EXPECT_EQ(values(layer.dw), values(filled(DType::f32, {16, 16}, Layer::kUnset)));
   backward(host.ctx, layer.engine, w, layer.x.view(), layer.dy.view(), {{}, layer.dw.view(), {}, false});
-  EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, 2);
+  EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, 2);
   EXPECT_EQ(values(layer.dw), layer.expected_dw());
   EXPECT_EQ(values(layer.db), Values(16, 0.0));
 }

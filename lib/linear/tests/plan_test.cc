@@ -10,7 +10,7 @@ namespace {
 constexpr DType kActivations[] = {DType::f32, DType::bf16};
 const std::vector<std::int64_t> kLossy{31, 13, 5};
 
-// Mixed fates, all FP8, none.
+// Mixed precisions, all FP8, none.
 std::vector<std::vector<Part>> splits() {
   return {{{0, 32, true}, {32, 48, false}, {48, 64, true}}, three_parts(true), three_parts(false)};
 }
@@ -20,17 +20,17 @@ TEST(Planned, IsWhatTheEngineCounts) {
     for (const std::vector<Part>& parts : splits()) {
       Host host;
       Layer layer(DType::bf16, 24, 32, parts, kLossy);
-      const Precision precision = precision_of(recipe);
+      const LinearPrecision precision = precision_of(recipe);
       const Weight w = prepare(host.ctx, layer.w.view(), {}, parts, precision, Pass::forward);
       forward(host.ctx, layer.engine, w, layer.x.view(), layer.y.view());
       const gemm::Count once = planned_fp8(parts, layer.k, recipe, layer.m, false);
-      EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, once.gemms) << recipe.name;
-      EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).flops, once.flops) << recipe.name;
+      EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, once.gemms) << recipe.name;
+      EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).flops, once.flops) << recipe.name;
       const gemm::Counts before = layer.engine.counts();
       layer.run(host.ctx, precision);
       const gemm::Count both = planned_fp8(parts, layer.k, recipe, layer.m, true);
-      EXPECT_EQ((layer.engine.counts() - before).linear(gemm::Kind::fp8).gemms, both.gemms) << recipe.name;
-      EXPECT_EQ((layer.engine.counts() - before).linear(gemm::Kind::fp8).flops, both.flops) << recipe.name;
+      EXPECT_EQ((layer.engine.counts() - before).linear(gemm::OperandKind::fp8).gemms, both.gemms) << recipe.name;
+      EXPECT_EQ((layer.engine.counts() - before).linear(gemm::OperandKind::fp8).flops, both.flops) << recipe.name;
     }
 }
 
@@ -69,7 +69,7 @@ struct Travelled {
       const Part& part = layer.parts[p];
       const View rows = layer.w.view().rows(part.begin, part.end);
       const Tensor amax(DType::f32, {1});
-      quant::amax(ctx, rows, quant::Granularity::tensor, quant::Contract::columns, amax.view());
+      quant::amax(ctx, rows, quant::Granularity::tensor, quant::ContractionAxis::last, amax.view());
       const float scale = quant::scale_from_amax(*amax.as<float>(), dtype::max_of(format), power_of_2);
       scales.as<float>()[p] = scale;
       inverse.as<float>()[p] = 1.0f / scale;
@@ -82,12 +82,12 @@ struct Travelled {
 
 TEST(Codes, WeightsThatTravelledGiveTheSameBits) {
   const quant::Recipe& recipe = quant::find_recipe("tensorwise");
-  ASSERT_TRUE(recipe.gather_codes);
+  ASSERT_TRUE(recipe.fp8_all_gather);
   for (const DType type : kActivations)
     for (const bool power_of_2 : {false, true}) {
       Host host;
       Layer here(type, 24, 32, three_parts(true), kLossy), there(type, 24, 32, three_parts(true), kLossy);
-      const Precision precision{&recipe, {power_of_2, nullptr}};
+      const LinearPrecision precision{&recipe, {power_of_2, nullptr}};
       here.run(host.ctx, precision);
       const Travelled t(host.ctx, there, recipe.w.columns.format, power_of_2);
       const auto from_codes = [&](Pass pass) {
@@ -97,8 +97,8 @@ TEST(Codes, WeightsThatTravelledGiveTheSameBits) {
       EXPECT_EQ(values(here.y), values(there.y));
       EXPECT_EQ(values(here.dx), values(there.dx));
       EXPECT_EQ(values(here.dw), values(there.dw));
-      EXPECT_EQ(here.engine.counts().linear(gemm::Kind::fp8).gemms,
-                there.engine.counts().linear(gemm::Kind::fp8).gemms);
+      EXPECT_EQ(here.engine.counts().linear(gemm::OperandKind::fp8).gemms,
+                there.engine.counts().linear(gemm::OperandKind::fp8).gemms);
     }
 }
 
@@ -110,7 +110,7 @@ std::size_t peak(DType type, const std::vector<Part>& parts, const quant::Recipe
   Layer layer(type, 24, 32, parts, kLossy);
   layer.run(ctx, precision_of(recipe));
   if (ctx.dry) {
-    EXPECT_EQ(layer.engine.counts().linear(gemm::Kind::fp8).gemms, 0);
+    EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, 0);
     EXPECT_EQ(values(layer.y), Values(values(layer.y).size(), Layer::kUnset)) << "a dry run touches nothing";
     EXPECT_EQ(values(layer.dw), Values(values(layer.dw).size(), Layer::kUnset));
   }
@@ -123,7 +123,7 @@ TEST(Memory, DryRunTakesWhatTheRunTakes) {
       for (const std::vector<Part>& parts : splits()) {
         device::Arena dry;
         const std::size_t planned = peak(type, parts, recipe, dry);
-        device::Arena real(planned, device::Place::host);  // one byte less would throw
+        device::Arena real(planned, device::DeviceType::host);  // one byte less would throw
         EXPECT_EQ(peak(type, parts, recipe, real), planned) << recipe.name;
       }
 }
@@ -134,7 +134,7 @@ TEST(Memory, DryRunOfCodesTakesWhatTheRunTakes) {
   const Tensor bytes(DType::u8, {layer.n, layer.k}), ones = filled(DType::f32, {3}, 1);
   std::vector<std::size_t> peaks;
   for (const bool is_dry : {true, false}) {
-    device::Arena arena = is_dry ? device::Arena() : device::Arena(std::size_t{1} << 20, device::Place::host);
+    device::Arena arena = is_dry ? device::Arena() : device::Arena(std::size_t{1} << 20, device::DeviceType::host);
     Context ctx;
     ctx.arena = &arena;
     ctx.dry = is_dry;

@@ -27,7 +27,7 @@ void erase_from(Events& events, std::int64_t step) {
 }  // namespace
 
 Collector::Collector(const std::string& path, std::string file, const Wanted& wanted)
-    : file_(std::move(file)), room_(std::make_shared<Room>(wanted.memory)), run_(room_) {
+    : file_(std::move(file)), store_(std::make_shared<BlockStore>(wanted.memory)), run_(store_) {
   run_.path = path;
   run_.name = run_name(path);
 }
@@ -51,12 +51,12 @@ void Collector::take(const Piece& piece) {
       refuse(damage_->line, damage_->reason);
     }
     damage_.reset();
-    const std::uint64_t line = lines_ + (record != nullptr ? record->line : std::get<Block>(item).line);
+    const std::uint64_t line = lines_ + (record != nullptr ? record->line : std::get<StepBlock>(item).line);
     try {
       if (record != nullptr) {
         any_ = event(record->record) || any_;
       } else {
-        add(std::get<Block>(item));
+        add(std::get<StepBlock>(item));
         any_ = true;
       }
     } catch (const Error& e) {
@@ -109,7 +109,7 @@ void Collector::start(const json::Object& record) {
                .emulated = boolean(settings, "emulated")};
 }
 
-void Collector::add(const Block& block) {
+void Collector::add(const StepBlock& block) {
   const bool repeats = !run_.steps.empty() && block.steps.front() <= run_.steps.back();
   if (repeats || started_again_) run_.restarts.push_back(block.steps.front());
   if (repeats) rewind(block.steps.front());
@@ -162,7 +162,7 @@ std::size_t Collector::column(const Field& field) {
   const auto known =
       std::find_if(run_.columns.begin(), run_.columns.end(), [&](const Column& c) { return c.name == field.name; });
   if (known != run_.columns.end()) return static_cast<std::size_t>(known - run_.columns.begin());
-  Column fresh{.name = field.name, .values = Series<double>(room_)};
+  Column fresh{.name = field.name, .values = Series<double>(store_)};
   fresh.values.append(run_.steps.size(), kNan);
   run_.columns.push_back(std::move(fresh));
   return run_.columns.size() - 1;

@@ -31,7 +31,7 @@ class Collector {
   Run release() { return std::move(run_); }
 
  private:
-  void add(const Block& block);
+  void add(const StepBlock& block);
   bool event(const json::Object& record);
   void start(const json::Object& record);
   void rewind(std::int64_t number);
@@ -40,7 +40,7 @@ class Collector {
   [[noreturn]] void refuse(std::uint64_t line, const std::string& reason) const;
 
   std::string file_;
-  std::shared_ptr<Room> room_;
+  std::shared_ptr<BlockStore> store_;
   Run run_;
   Phase from_run_;               // settings in the last run record
   bool started_again_ = false;   // a run record followed steps

@@ -32,14 +32,14 @@ Scalar scalar_of(const json::Value& value) {
 
 // Positions of the members in step records of one shape.
 struct Layout {
-  struct Place {
+  struct DeviceType {
     std::size_t at;  // in the record
     std::string name;
     bool wanted;
   };
   std::size_t type = kNowhere, step = kNowhere, tokens = kNowhere;
   std::size_t precision = kNowhere, recipe = kNowhere, emulated = kNowhere;
-  std::vector<Place> places;  // members that may be metrics
+  std::vector<DeviceType> places;  // members that may be metrics
 
   Layout() = default;
   Layout(const json::Object& record, const Wanted& wanted) {
@@ -168,10 +168,10 @@ class PieceReader {
   }
 
   void open_block() {
-    open_ = &std::get<Block>(piece_.items.emplace_back(Block{.line = piece_.lines, .setting = setting()}));
+    open_ = &std::get<StepBlock>(piece_.items.emplace_back(StepBlock{.line = piece_.lines, .setting = setting()}));
     fields_.assign(layout_.places.size(), kNowhere);
     for (std::size_t i = 0; i < layout_.places.size(); ++i) {
-      const Layout::Place& place = layout_.places[i];
+      const Layout::DeviceType& place = layout_.places[i];
       if (!number_like(scalars_[place.at])) continue;
       fields_[i] = open_->fields.size();
       open_->fields.push_back({.name = place.name, .wanted = place.wanted});
@@ -183,7 +183,7 @@ class PieceReader {
     open_->steps.push_back(step);
     open_->tokens.push_back(tokens);
     for (std::size_t i = 0; i < layout_.places.size(); ++i) {
-      const Layout::Place& place = layout_.places[i];
+      const Layout::DeviceType& place = layout_.places[i];
       if (!place.wanted || fields_[i] == kNowhere) continue;
       const Scalar& s = scalars_[place.at];
       open_->fields[fields_[i]].values.push_back(number_like(s) ? s.number : kNan);
@@ -195,7 +195,7 @@ class PieceReader {
   std::optional<json::Shape> shape_;  // shape of the last step record; layout_ is its layout
   Layout layout_;
   std::vector<Scalar> scalars_;      // members of the current record
-  Block* open_ = nullptr;            // the last item, when steps can be appended to it
+  StepBlock* open_ = nullptr;        // the last item, when steps can be appended to it
   std::vector<std::size_t> fields_;  // index of the field in the open block, by place
 };
 

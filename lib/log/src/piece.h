@@ -31,7 +31,7 @@ struct Field {
 };
 
 /// Consecutive step records with increasing numbers, the same settings, and no numeric fields that the first lacks.
-struct Block {
+struct StepBlock {
   std::uint64_t line = 0;              ///< line of the first record, from 1 in the piece
   Setting setting{};                   ///< settings of all records
   std::vector<Field> fields{};         ///< numeric fields of the first record, in its order
@@ -55,8 +55,8 @@ struct Fault {
 
 /// The items of a piece.
 struct Piece {
-  std::vector<std::variant<Block, Event, Fault>> items{};  ///< in order
-  std::uint64_t lines = 0;                                 ///< number of lines
+  std::vector<std::variant<StepBlock, Event, Fault>> items{};  ///< in order
+  std::uint64_t lines = 0;                                     ///< number of lines
 };
 
 /// Name of the log in the folder of a run.

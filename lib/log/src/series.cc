@@ -10,7 +10,7 @@ constexpr std::size_t kBlockBytes = kBlock * sizeof(std::uint64_t);
 
 }  // namespace
 
-std::size_t Room::put(std::span<const std::uint64_t> block) {
+std::size_t BlockStore::put(std::span<const std::uint64_t> block) {
   std::size_t place = kept_.size() + filed_;
   if (!free_.empty()) {
     place = free_.back();
@@ -29,7 +29,7 @@ std::size_t Room::put(std::span<const std::uint64_t> block) {
   return place;
 }
 
-void Room::get(std::size_t place, std::span<std::uint64_t> block) const {
+void BlockStore::get(std::size_t place, std::span<std::uint64_t> block) const {
   if (place < kept_.size()) {
     std::copy(kept_[place].begin(), kept_[place].end(), block.begin());
   } else {
@@ -37,18 +37,18 @@ void Room::get(std::size_t place, std::span<std::uint64_t> block) const {
   }
 }
 
-void Room::free(std::size_t place) { free_.push_back(place); }
+void BlockStore::free(std::size_t place) { free_.push_back(place); }
 
-Words::Words(std::shared_ptr<Room> room) : room_(std::move(room)) {}
+Words::Words(std::shared_ptr<BlockStore> store) : store_(std::move(store)) {}
 
 void Words::load(std::size_t block) const {
   cache_.resize(kBlock);
   cached_ = static_cast<std::size_t>(-1);
-  const Block& b = blocks_[block];
+  const StoredBlock& b = blocks_[block];
   if (b.even) {
     for (std::size_t i = 0; i < kBlock; ++i) cache_[i] = b.first + i * b.stride;
   } else {
-    room_->get(b.first, cache_);
+    store_->get(b.first, cache_);
   }
   cached_ = block;
 }
@@ -57,7 +57,7 @@ void Words::store_tail() {
   const std::uint64_t stride = tail_[1] - tail_[0];
   bool even = true;
   for (std::size_t i = 1; even && i < kBlock; ++i) even = tail_[i] - tail_[i - 1] == stride;
-  blocks_.push_back({.even = even, .first = even ? tail_[0] : room_->put(tail_), .stride = stride});
+  blocks_.push_back({.even = even, .first = even ? tail_[0] : store_->put(tail_), .stride = stride});
   tail_.clear();
 }
 
@@ -67,7 +67,7 @@ void Words::cut(std::size_t n) {
     load(n / kBlock);
     tail_ = cache_;
     for (std::size_t b = n / kBlock; b < blocks_.size(); ++b) {
-      if (!blocks_[b].even) room_->free(blocks_[b].first);
+      if (!blocks_[b].even) store_->free(blocks_[b].first);
     }
     blocks_.resize(n / kBlock);
     cached_ = static_cast<std::size_t>(-1);

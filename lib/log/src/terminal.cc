@@ -115,9 +115,9 @@ Range range_of(const Picture& picture) {
   if (!std::isfinite(r.x0)) return {};
   if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
   if (r.y1 <= r.y0) {
-    const double room = r.y0 == 0 ? 1 : std::abs(r.y0) / 2;
-    r.y0 -= room;
-    r.y1 += room;
+    const double store = r.y0 == 0 ? 1 : std::abs(r.y0) / 2;
+    r.y0 -= store;
+    r.y1 += store;
   }
   return r;
 }

@@ -15,9 +15,9 @@ namespace {
 TEST(Series, MatchesAVectorForEveryMemoryLimit) {
   for (const std::size_t memory : {std::size_t{0}, 3 * kBlock * 8, std::size_t{1} << 30U}) {
     std::mt19937_64 random(5);
-    const auto room = std::make_shared<Room>(memory);
-    Series<double> a(room), constant(room);
-    Series<std::int64_t> counts(room);
+    const auto store = std::make_shared<BlockStore>(memory);
+    Series<double> a(store), constant(store);
+    Series<std::int64_t> counts(store);
     std::vector<double> b;
     for (int round = 0; round < 60; ++round) {
       for (std::uint64_t n = random() % (2 * kBlock); n > 0; --n) {
@@ -49,13 +49,13 @@ TEST(Series, MatchesAVectorForEveryMemoryLimit) {
 TEST(Series, MissingTemporaryFolderIsReported) {
   const test::TemporaryFolder scratch;
   ASSERT_EQ(::setenv("TMPDIR", scratch.at("gone").c_str(), 1), 0);
-  Series<double> values(std::make_shared<Room>(0));
+  Series<double> values(std::make_shared<BlockStore>(0));
   EXPECT_EQ(test::error_of([&] {
               for (int i = 0; i < 5000; ++i) values.push_back(std::sqrt(i));
             }),
             scratch.at("gone") + ": cannot make a temporary file: No such file or directory");
   ASSERT_EQ(::unsetenv("TMPDIR"), 0);
-  Series<double> even(std::make_shared<Room>(0));
+  Series<double> even(std::make_shared<BlockStore>(0));
   even.append(100000, 1.5);
   EXPECT_EQ(even.back(), 1.5);
 }

@@ -19,7 +19,7 @@ using tensor::View;
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 View view_of(void* data, DType type, std::int64_t rows, std::int64_t cols) {
-  return tensor::make_view(data, type, device::Place::host, {rows, cols});
+  return tensor::make_view(data, type, device::DeviceType::host, {rows, cols});
 }
 
 // Largest magnitude of each row; throws where one is not finite.
@@ -27,8 +27,8 @@ std::vector<float> amaxes(const StoredMatrix& x) {
   std::vector<float> amax(to_size(x.rows));
   for_pieces(x, [&](std::int64_t begin, std::int64_t rows, std::span<std::byte> bytes) {
     float* const of_piece = amax.data() + begin;
-    quant::amax({}, view_of(bytes.data(), x.dtype, rows, x.cols), quant::Granularity::vector, quant::Contract::columns,
-                tensor::make_view(of_piece, DType::f32, device::Place::host, {rows}));
+    quant::amax({}, view_of(bytes.data(), x.dtype, rows, x.cols), quant::Granularity::row, quant::ContractionAxis::last,
+                tensor::make_view(of_piece, DType::f32, device::DeviceType::host, {rows}));
     const float* const bad = std::find_if(of_piece, of_piece + rows, [](float a) { return !std::isfinite(a); });
     if (bad != of_piece + rows) {
       throw Error(x.name + ": row " + std::to_string(begin + (bad - of_piece)) +

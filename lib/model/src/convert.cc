@@ -113,7 +113,7 @@ void check_format(const Source& source, const SourceTensor& t) {
 
 void check_source(const Source& source, const std::vector<Parameter>& table, const ConvertOptions& options) {
   if (const ckpt::Checkpoint* c = source.checkpoint()) {
-    if (c->kind() == ckpt::Kind::quantized) {
+    if (c->kind() == ckpt::FileKind::quantized) {
       throw Error(source.path() + ": quantized; dequantize it first: fp8-quantize " + source.path() +
                   " --dequantize -o model.h5");
     }
@@ -129,13 +129,13 @@ void check_source(const Source& source, const std::vector<Parameter>& table, con
   if (source.config().tie_word_embeddings) check_tied_head(source);
 }
 
-std::vector<Parameter> table_with_fates(const Source& source, const ConvertOptions& options) {
+std::vector<Parameter> table_with_precisions(const Source& source, const ConvertOptions& options) {
   std::vector<Parameter> table = parameter_table(source.config());
   check_source(source, table, options);
-  if (options.fates) {
-    assign_fates(table, *options.fates);
+  if (options.precisions) {
+    assign_precisions(table, *options.precisions);
   } else if (source.checkpoint() != nullptr) {
-    take_fates(*source.checkpoint(), table);
+    read_precisions(*source.checkpoint(), table);
   }
   return table;
 }
@@ -182,7 +182,7 @@ std::vector<std::string> write_output(const Source& source, const std::string& o
   const std::vector<std::string> state = state_names(source, training);
   const ckpt::Checkpoint* checkpoint = source.checkpoint();
   const std::size_t count = table.size() + state.size();
-  ckpt::ModelWriter writer(output, training ? ckpt::Kind::training : ckpt::Kind::model, options.force);
+  ckpt::ModelWriter writer(output, training ? ckpt::FileKind::training : ckpt::FileKind::model, options.force);
   writer.document("config", output_config(source, table, options));
   writer.document("provenance",
                   with_origin(checkpoint != nullptr ? checkpoint->provenance() : json::Value(), options.origin));
@@ -224,7 +224,7 @@ bool aligned(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
-std::vector<LinearRow> linear_rows(const hf::Config& config, const std::vector<Parameter>& table) {
+std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
   std::vector<LinearRow> rows;
   for (const Parameter& p : table) {
     if (p.matmul()) rows.push_back({p.name, p.shape, p.fp8, p.reason, aligned(p.shape)});
@@ -247,17 +247,17 @@ void check_weights(const ckpt::Checkpoint& checkpoint, const std::vector<Paramet
   });
 }
 
-void take_fates(const ckpt::Checkpoint& checkpoint, std::vector<Parameter>& table) {
+void read_precisions(const ckpt::Checkpoint& checkpoint, std::vector<Parameter>& table) {
   for (Parameter& p : table) {
     const ckpt::TensorMeta* meta = checkpoint.find(std::string(ckpt::kWeights) + p.name);
-    if (meta == nullptr || meta->fate.empty()) continue;
-    if (meta->fate != "fp8" && meta->fate != "bf16") {
-      throw Error(checkpoint.path() + ": /" + meta->name + ": unknown precision \"" + excerpt(meta->fate) + "\"");
+    if (meta == nullptr || meta->precision.empty()) continue;
+    if (meta->precision != "fp8" && meta->precision != "bf16") {
+      throw Error(checkpoint.path() + ": /" + meta->name + ": unknown precision \"" + excerpt(meta->precision) + "\"");
     }
-    if (meta->fate == "fp8" && !(p.matmul() && aligned(p.shape))) {
+    if (meta->precision == "fp8" && !(p.matmul() && aligned(p.shape))) {
       throw Error(checkpoint.path() + ": /" + meta->name + ": its precision is fp8, but it cannot be");
     }
-    p.fp8 = meta->fate == "fp8";
+    p.fp8 = meta->precision == "fp8";
     p.reason = p.fp8 ? "" : meta->reason;
   }
 }
@@ -267,11 +267,11 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
     throw Error("--dtype: weights are f32 or bf16");
   }
   const Source source(source_path);
-  const std::vector<Parameter> table = table_with_fates(source, options);
+  const std::vector<Parameter> table = table_with_precisions(source, options);
   const bool training =
-      options.merge && source.checkpoint() != nullptr && source.checkpoint()->kind() == ckpt::Kind::training;
+      options.merge && source.checkpoint() != nullptr && source.checkpoint()->kind() == ckpt::FileKind::training;
   ConvertReport report;
-  report.kind = ckpt::name_of(training ? ckpt::Kind::training : ckpt::Kind::model);
+  report.kind = ckpt::name_of(training ? ckpt::FileKind::training : ckpt::FileKind::model);
   report.linears = linear_rows(source.config(), table);
   report.tensors = static_cast<std::int64_t>(table.size());
   report.parameters = parameter_count(table);

@@ -13,7 +13,7 @@ namespace fp8::model {
 namespace {
 
 using dtype::DType;
-using tensor::take;
+using tensor::allocate;
 
 // Bytes of logits per block; larger blocks mean fewer passes over the head's weight and gradient.
 constexpr std::int64_t kHeadBlockBytes = 64 << 20;
@@ -29,7 +29,7 @@ struct MicroBatch {
   Slot head_slot;
 
   MicroBatch(const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
-             const hf::Config& config, DType activation)
+             const hf::ModelConfig& config, DType activation)
       : ctx(context),
         env{config, activation, engine, b.sequences, b.length, {}, {}},
         weights(source),
@@ -37,21 +37,21 @@ struct MicroBatch {
         head_unit(static_cast<int>(config.num_hidden_layers) + 1),
         head_home(config.tie_word_embeddings ? 0 : head_unit),
         head_slot(config.tie_word_embeddings ? Slot::embedding : Slot::head) {
-    env.cos = take(ctx, DType::f32, {b.length, config.head_dim / 2}, "activations");
-    env.sin = take(ctx, DType::f32, {b.length, config.head_dim / 2}, "activations");
+    env.cos = allocate(ctx, DType::f32, {b.length, config.head_dim / 2}, "activations");
+    env.sin = allocate(ctx, DType::f32, {b.length, config.head_dim / 2}, "activations");
     const std::vector<double> frequencies = hf::rope_inv_freq(config);
     const std::vector<float> f32(frequencies.begin(), frequencies.end());
     ops::rope_tables(ctx, f32, env.cos, env.sin);
   }
 
   View rows_by_hidden(std::string_view category) const {
-    return take(ctx, env.activation, {env.rows(), env.config.hidden_size}, category);
+    return allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, category);
   }
 
   void embed(const View& x) {
     weights.prefetch(0);
     const device::Scope scope(*ctx.arena);
-    const UnitWeights w = weights.acquire(ctx, 0, Pass::forward);
+    const UnitWeights w = weights.unshard(ctx, 0, Pass::forward);
     weights.prefetch(1);
     ops::embedding_forward(ctx, batch.tokens.reshaped({env.rows()}), w.vector(Slot::embedding), x);
     weights.release(0);
@@ -59,7 +59,7 @@ struct MicroBatch {
 
   void forward_layer(int unit, const View& x, const SavedActivations& kept, const View& out) {
     const device::Scope scope(*ctx.arena);
-    const UnitWeights w = weights.acquire(ctx, unit, Pass::forward);
+    const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
     weights.prefetch(unit + 1);
     layer_forward(ctx, env, w, x, kept, out, false);
     weights.release(unit);
@@ -81,7 +81,7 @@ struct MicroBatch {
     for (std::int64_t begin = 0; begin < m; begin += step) {
       const device::Scope scope(*ctx.arena);
       const std::int64_t end = std::min(m, begin + step);
-      body(take(ctx, env.activation, {end - begin, env.config.vocab_size}, "logits block"), begin, end);
+      body(allocate(ctx, env.activation, {end - begin, env.config.vocab_size}, "logits block"), begin, end);
     }
   }
 
@@ -89,8 +89,8 @@ struct MicroBatch {
   const linear::Weight& head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const {
     return head_home == head_unit ? norm_unit.of(head_slot) : home.of(head_slot);
   }
-  UnitWeights acquire_home(Pass pass) const {
-    return head_home == head_unit ? UnitWeights{} : weights.acquire(ctx, head_home, pass);
+  UnitWeights unshard_home(Pass pass) const {
+    return head_home == head_unit ? UnitWeights{} : weights.unshard(ctx, head_home, pass);
   }
   void release_head() const {
     weights.release(head_unit);
@@ -103,8 +103,8 @@ struct MicroBatch {
 
   void head_forward(const View& x, const View& losses) {
     const device::Scope scope(*ctx.arena);
-    const View n = rows_by_hidden("activations"), rstd = take(ctx, DType::f32, {env.rows()}, "activations");
-    const UnitWeights w = weights.acquire(ctx, head_unit, Pass::forward), home = acquire_home(Pass::forward);
+    const View n = rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {env.rows()}, "activations");
+    const UnitWeights w = weights.unshard(ctx, head_unit, Pass::forward), home = unshard_home(Pass::forward);
     final_norm(w, x, n, rstd);
     const View targets = batch.targets.reshaped({env.rows()});
     head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
@@ -130,9 +130,9 @@ void clear_accumulated(const Context& ctx, const UnitGradients& g, std::initiali
 
 void MicroBatch::head_forward_backward(const View& x, const View& losses, float gradient_scale, const View& dres) {
   const device::Scope scope(*ctx.arena);
-  const View n = rows_by_hidden("activations"), rstd = take(ctx, DType::f32, {env.rows()}, "activations");
-  const UnitWeights w = weights.acquire(ctx, head_unit, Pass::forward), home = acquire_home(Pass::forward);
-  const UnitWeights wb = weights.acquire(ctx, head_unit, Pass::backward), home_b = acquire_home(Pass::backward);
+  const View n = rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {env.rows()}, "activations");
+  const UnitWeights w = weights.unshard(ctx, head_unit, Pass::forward), home = unshard_home(Pass::forward);
+  const UnitWeights wb = weights.unshard(ctx, head_unit, Pass::backward), home_b = unshard_home(Pass::backward);
   weights.prefetch(head_unit - 1);
   const UnitGradients g = weights.gradients(head_unit);
   const UnitGradients gh = head_home == head_unit ? g : weights.gradients(head_home);
@@ -155,12 +155,12 @@ void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, 
   if (recompute == Recompute::full) {
     kept = allocate_saved(ctx, env, true);
     const device::Scope again(*ctx.arena);
-    const UnitWeights w = weights.acquire(ctx, unit, Pass::forward);
+    const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
     layer_forward(ctx, env, w, x, kept, {}, true);
     weights.release(unit);
   }
   if (recompute == Recompute::selective) allocate_norms_and_h(ctx, env, kept);
-  const UnitWeights w = weights.acquire(ctx, unit, Pass::backward);
+  const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
   weights.prefetch(unit - 1);
   if (recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, x, kept);
   const UnitGradients g = weights.gradients(unit);
@@ -182,7 +182,7 @@ void MicroBatch::backward_embedding(const View& dres) {
 
 }  // namespace
 
-Decoder::Decoder(const hf::Config& config, const DecoderOptions& options) : config_(config), options_(options) {}
+Decoder::Decoder(const hf::ModelConfig& config, const DecoderOptions& options) : config_(config), options_(options) {}
 
 void Decoder::forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                       const View& losses) const {
@@ -229,10 +229,10 @@ void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& wei
                      const View& out) const {
   const device::Scope scope(*ctx.arena);
   MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
-  const View x = pass.rows_by_hidden("activations"), rstd = take(ctx, DType::f32, {batch.rows()}, "activations");
+  const View x = pass.rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {batch.rows()}, "activations");
   pass.embed(x);
   pass.forward_layers(x);
-  const UnitWeights w = weights.acquire(ctx, pass.head_unit, Pass::forward), home = pass.acquire_home(Pass::forward);
+  const UnitWeights w = weights.unshard(ctx, pass.head_unit, Pass::forward), home = pass.unshard_home(Pass::forward);
   pass.final_norm(w, x, x, rstd);
   linear::forward(ctx, engine, pass.head_weight(w, home), x, out);
   pass.release_head();
@@ -245,7 +245,7 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType a
   return blocks <= 1 ? rows : ((rows + blocks - 1) / blocks + grain - 1) / grain * grain;
 }
 
-gemm::Count planned_fp8(const hf::Config& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
+gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
                         std::int64_t rows, Recompute recompute, DType activation, bool backward) {
   gemm::Count total;
   const auto add = [&total](const gemm::Count& c, double times) {
@@ -256,7 +256,7 @@ gemm::Count planned_fp8(const hf::Config& config, const std::vector<Parameter>& 
   for (const Parameter& p : table) {
     if (!p.fp8) continue;
     const std::vector<linear::Part> part{{0, p.rows(), true}};
-    if (p.role == Role::head) {
+    if (p.role == ParameterRole::head) {
       for (std::int64_t begin = 0; begin < rows; begin += block) {
         add(linear::planned_fp8(part, p.cols(), recipe, std::min(block, rows - begin), backward), 1);
       }

@@ -54,13 +54,13 @@ void check_source(const ckpt::Checkpoint& source, const std::vector<Parameter>& 
 }
 
 std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
-  if (source.kind() != ckpt::Kind::quantized) {
+  if (source.kind() != ckpt::FileKind::quantized) {
     throw Error(source.path() + ": not quantized (its kind is " + std::string(ckpt::name_of(source.kind())) +
                 "), so there is nothing to dequantize");
   }
   std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
   check_source(source, table);
-  take_fates(source, table);
+  read_precisions(source, table);
   return table;
 }
 
@@ -122,9 +122,9 @@ DequantizeReport dequantize(const std::string& source_path, const std::string& o
   }
   report.bytes = checked_mul(static_cast<std::uint64_t>(parameter_count(table)),
                              std::uint64_t{dtype::size_of(options.dtype)}, source_path);
-  const hf::Config config = hf::parse_config(source.config(), source_path + ": /config");
+  const hf::ModelConfig config = hf::parse_config(source.config(), source_path + ": /config");
   std::optional<ckpt::ModelWriter> writer = start_output(source, {.path = output,
-                                                                  .kind = ckpt::Kind::model,
+                                                                  .kind = ckpt::FileKind::model,
                                                                   .config = config_with_dtype(config, options.dtype),
                                                                   .weights_bytes = report.bytes,
                                                                   .origin = options.origin,

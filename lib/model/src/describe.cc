@@ -60,7 +60,7 @@ json::Value tensor_record(const ckpt::Checkpoint& checkpoint, const ckpt::Tensor
   record.set("name", meta.name);
   record.set("dtype", dtype::name_of(meta.dtype));
   record.set("shape", json::Array(meta.shape.begin(), meta.shape.end()));
-  if (!meta.fate.empty()) record.set("precision", meta.fate);
+  if (!meta.precision.empty()) record.set("precision", meta.precision);
   if (!meta.reason.empty()) record.set("reason", meta.reason);
   const bool scale = meta.name.starts_with(ckpt::kScales) || meta.name.ends_with("/scale");
   if (scale && is_float(meta.dtype) && checked_product(meta.shape, meta.name) == 1) {

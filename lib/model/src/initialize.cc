@@ -62,21 +62,21 @@ void write_parameter(ckpt::ModelWriter& writer, const Parameter& p, double devia
 void initial_values(const Parameter& parameter, double initializer_range, std::uint64_t seed, std::int64_t begin,
                     std::span<float> out) {
   switch (parameter.role) {
-    case Role::norm:
+    case ParameterRole::norm:
       std::fill(out.begin(), out.end(), 1.0F);
       return;
-    case Role::bias:
+    case ParameterRole::bias:
       std::fill(out.begin(), out.end(), 0.0F);
       return;
-    case Role::embedding:
-    case Role::linear:
-    case Role::head:
+    case ParameterRole::embedding:
+    case ParameterRole::linear:
+    case ParameterRole::head:
       normal_values(parameter, initializer_range, seed, begin, out);
       return;
   }
 }
 
-InitSummary initialize(const hf::Config& config, const std::string& output, const InitOptions& options) {
+InitSummary initialize(const hf::ModelConfig& config, const std::string& output, const InitOptions& options) {
   if (options.dtype != dtype::DType::f32 && options.dtype != dtype::DType::bf16) {
     throw Error("--dtype: weights are f32 or bf16");
   }
@@ -89,7 +89,7 @@ InitSummary initialize(const hf::Config& config, const std::string& output, cons
   check_output(output, options.force);
   ckpt::check_space(parent_directory(output), summary.bytes);
   if (options.dry_run) return summary;
-  ckpt::ModelWriter writer(output, ckpt::Kind::model, options.force);
+  ckpt::ModelWriter writer(output, ckpt::FileKind::model, options.force);
   writer.document("config", config_with_dtype(config, options.dtype));
   writer.document("provenance", with_origin(nullptr, options.origin));
   for (std::size_t i = 0; i < table.size(); ++i) {

@@ -11,7 +11,7 @@ namespace fp8::model {
 namespace {
 
 using dtype::DType;
-using tensor::take;
+using tensor::allocate;
 
 // Heads [first, first + heads) of a projection [M, W] as [B, T, heads, D].
 View heads_of(const View& x, const LayerEnvironment& env, std::int64_t first, std::int64_t heads) {
@@ -96,20 +96,20 @@ linear::Gradients to(const View& dx, const UnitGradients& g, Slot weight, Slot b
 float LayerEnvironment::attention_scale() const { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
 
 SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, bool norms_and_h) {
-  const hf::Config& c = env.config;
+  const hf::ModelConfig& c = env.config;
   const std::int64_t m = env.rows(), h = c.num_attention_heads, g = c.num_key_value_heads, d = c.head_dim;
-  const auto activation = [&](std::int64_t cols) { return take(ctx, env.activation, {m, cols}, "activations"); };
+  const auto activation = [&](std::int64_t cols) { return allocate(ctx, env.activation, {m, cols}, "activations"); };
   SavedActivations k;
-  k.rstd1 = take(ctx, DType::f32, {m}, "activations");
-  k.rstd2 = take(ctx, DType::f32, {m}, "activations");
+  k.rstd1 = allocate(ctx, DType::f32, {m}, "activations");
+  k.rstd2 = allocate(ctx, DType::f32, {m}, "activations");
   if (c.qk_norm) {
-    k.q_rstd = take(ctx, DType::f32, {m, h}, "activations");
-    k.k_rstd = take(ctx, DType::f32, {m, g}, "activations");
+    k.q_rstd = allocate(ctx, DType::f32, {m, h}, "activations");
+    k.k_rstd = allocate(ctx, DType::f32, {m, g}, "activations");
     k.qk_raw = activation((h + g) * d);
   }
   k.qkv = activation((h + 2 * g) * d);
   k.attention = activation(h * d);
-  k.lse = take(ctx, DType::f32, {env.sequences, h, env.length}, "activations");
+  k.lse = allocate(ctx, DType::f32, {env.sequences, h, env.length}, "activations");
   k.mid = activation(c.hidden_size);
   k.gate_up = activation(2 * c.intermediate_size);
   if (norms_and_h) allocate_norms_and_h(ctx, env, k);
@@ -117,15 +117,15 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
 }
 
 void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, SavedActivations& kept) {
-  kept.n1 = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
-  kept.n2 = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
-  kept.h = take(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "activations");
+  kept.n1 = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
+  kept.n2 = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
+  kept.h = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "activations");
 }
 
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
                    const SavedActivations& kept, const View& out, bool skip_output) {
   const device::Scope scope(*ctx.arena);
-  const View delta = take(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
+  const View delta = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
   ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), kept.n1, kept.rstd1);
   attention_block(ctx, env, w, kept);
   linear::forward(ctx, env.engine, w.of(Slot::o), kept.attention, delta);
@@ -147,20 +147,20 @@ void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, cons
 void layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                     const View& x, const SavedActivations& kept, const View& dres) {
   const device::Scope scope(*ctx.arena);
-  const hf::Config& c = env.config;
+  const hf::ModelConfig& c = env.config;
   const std::int64_t m = env.rows();
-  const View dn = take(ctx, env.activation, {m, c.hidden_size}, "scratch");
+  const View dn = allocate(ctx, env.activation, {m, c.hidden_size}, "scratch");
   {
     const device::Scope mlp(*ctx.arena);
-    const View dh = take(ctx, env.activation, {m, c.intermediate_size}, "scratch");
+    const View dh = allocate(ctx, env.activation, {m, c.intermediate_size}, "scratch");
     linear::backward(ctx, env.engine, w.of(Slot::down), kept.h, dres, to(dh, g, Slot::down, Slot::down_bias));
     ops::swiglu_backward(ctx, dh, kept.gate_up, kept.gate_up);
     linear::backward(ctx, env.engine, w.of(Slot::gate_up), kept.n2, kept.gate_up,
                      to(dn, g, Slot::gate_up, Slot::gate_up_bias));
     ops::rmsnorm_backward(ctx, dn, kept.mid, w.vector(Slot::post_norm), kept.rstd2, dres, dres, g.of(Slot::post_norm));
   }
-  const View d_attention = take(ctx, env.activation, {m, c.query_size()}, "scratch");
-  const View dqkv = take(ctx, env.activation, {m, c.query_size() + 2 * c.key_value_size()}, "scratch");
+  const View d_attention = allocate(ctx, env.activation, {m, c.query_size()}, "scratch");
+  const View dqkv = allocate(ctx, env.activation, {m, c.query_size() + 2 * c.key_value_size()}, "scratch");
   linear::backward(ctx, env.engine, w.of(Slot::o), kept.attention, dres, to(d_attention, g, Slot::o, Slot::o_bias));
   attention_block_backward(ctx, env, w, g, kept, d_attention, dqkv);
   linear::backward(ctx, env.engine, w.of(Slot::qkv), kept.n1, dqkv, to(dn, g, Slot::qkv, Slot::qkv_bias));

@@ -7,7 +7,7 @@ namespace fp8::model {
 
 // State shared by all layers of one micro-batch.
 struct LayerEnvironment {
-  const hf::Config& config;
+  const hf::ModelConfig& config;
   dtype::DType activation;
   gemm::Engine& engine;
   std::int64_t sequences, length;  // B, T

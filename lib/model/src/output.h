@@ -14,7 +14,7 @@ namespace fp8::model {
 inline constexpr std::int64_t kPieceElements = std::int64_t{1} << 20U;
 
 /// The configuration with the keys of transformers 5, its key `dtype` naming the format of the weights.
-inline json::Value config_with_dtype(const hf::Config& config, dtype::DType type) {
+inline json::Value config_with_dtype(const hf::ModelConfig& config, dtype::DType type) {
   json::Value value = hf::to_json(config);
   value.as_object().set("dtype", dtype::name_of(type));
   return value;
@@ -26,7 +26,7 @@ inline ckpt::TensorMeta meta_of(const Parameter& p, dtype::DType type) {
   meta.name = std::string(ckpt::kWeights) + p.name;
   meta.dtype = type;
   meta.shape = p.shape;
-  meta.fate = p.fate();
+  meta.precision = p.precision();
   meta.reason = p.reason;
   return meta;
 }

@@ -16,7 +16,8 @@ constexpr std::int64_t kAlignment = 16;  // of both extents of an FP8 operand
 class Builder {
  public:
   void unit(int number) { unit_ = number; }
-  void add(const std::string& name, std::vector<std::int64_t> shape, Role role, Slot slot, int tensor_parallel_axis) {
+  void add(const std::string& name, std::vector<std::int64_t> shape, ParameterRole role, Slot slot,
+           int tensor_parallel_axis) {
     Parameter p;
     p.name = name;
     p.decay = shape.size() > 1;
@@ -38,38 +39,38 @@ class Builder {
   int unit_ = 0;
 };
 
-void add_attention(Builder& b, const hf::Config& c, const std::string& prefix) {
+void add_attention(Builder& b, const hf::ModelConfig& c, const std::string& prefix) {
   const std::int64_t q = c.query_size(), kv = c.key_value_size();
-  b.add(prefix + "input_layernorm.weight", {c.hidden_size}, Role::norm, Slot::input_norm, -1);
+  b.add(prefix + "input_layernorm.weight", {c.hidden_size}, ParameterRole::norm, Slot::input_norm, -1);
   const std::string attention = prefix + "self_attn.";
-  b.add(attention + "q_proj.weight", {q, c.hidden_size}, Role::linear, Slot::qkv, 0);
-  b.add(attention + "k_proj.weight", {kv, c.hidden_size}, Role::linear, Slot::qkv, 0);
-  b.add(attention + "v_proj.weight", {kv, c.hidden_size}, Role::linear, Slot::qkv, 0);
+  b.add(attention + "q_proj.weight", {q, c.hidden_size}, ParameterRole::linear, Slot::qkv, 0);
+  b.add(attention + "k_proj.weight", {kv, c.hidden_size}, ParameterRole::linear, Slot::qkv, 0);
+  b.add(attention + "v_proj.weight", {kv, c.hidden_size}, ParameterRole::linear, Slot::qkv, 0);
   if (c.attention_bias_qkv) {
-    b.add(attention + "q_proj.bias", {q}, Role::bias, Slot::qkv_bias, 0);
-    b.add(attention + "k_proj.bias", {kv}, Role::bias, Slot::qkv_bias, 0);
-    b.add(attention + "v_proj.bias", {kv}, Role::bias, Slot::qkv_bias, 0);
+    b.add(attention + "q_proj.bias", {q}, ParameterRole::bias, Slot::qkv_bias, 0);
+    b.add(attention + "k_proj.bias", {kv}, ParameterRole::bias, Slot::qkv_bias, 0);
+    b.add(attention + "v_proj.bias", {kv}, ParameterRole::bias, Slot::qkv_bias, 0);
   }
   if (c.qk_norm) {
-    b.add(attention + "q_norm.weight", {c.head_dim}, Role::norm, Slot::q_norm, -1);
-    b.add(attention + "k_norm.weight", {c.head_dim}, Role::norm, Slot::k_norm, -1);
+    b.add(attention + "q_norm.weight", {c.head_dim}, ParameterRole::norm, Slot::q_norm, -1);
+    b.add(attention + "k_norm.weight", {c.head_dim}, ParameterRole::norm, Slot::k_norm, -1);
   }
-  b.add(attention + "o_proj.weight", {c.hidden_size, q}, Role::linear, Slot::o, 1);
-  if (c.attention_bias_o) b.add(attention + "o_proj.bias", {c.hidden_size}, Role::bias, Slot::o_bias, -1);
+  b.add(attention + "o_proj.weight", {c.hidden_size, q}, ParameterRole::linear, Slot::o, 1);
+  if (c.attention_bias_o) b.add(attention + "o_proj.bias", {c.hidden_size}, ParameterRole::bias, Slot::o_bias, -1);
 }
 
-void add_mlp(Builder& b, const hf::Config& c, const std::string& prefix) {
+void add_mlp(Builder& b, const hf::ModelConfig& c, const std::string& prefix) {
   const std::int64_t f = c.intermediate_size;
-  b.add(prefix + "post_attention_layernorm.weight", {c.hidden_size}, Role::norm, Slot::post_norm, -1);
+  b.add(prefix + "post_attention_layernorm.weight", {c.hidden_size}, ParameterRole::norm, Slot::post_norm, -1);
   const std::string mlp = prefix + "mlp.";
-  b.add(mlp + "gate_proj.weight", {f, c.hidden_size}, Role::linear, Slot::gate_up, 0);
-  b.add(mlp + "up_proj.weight", {f, c.hidden_size}, Role::linear, Slot::gate_up, 0);
+  b.add(mlp + "gate_proj.weight", {f, c.hidden_size}, ParameterRole::linear, Slot::gate_up, 0);
+  b.add(mlp + "up_proj.weight", {f, c.hidden_size}, ParameterRole::linear, Slot::gate_up, 0);
   if (c.mlp_bias) {
-    b.add(mlp + "gate_proj.bias", {f}, Role::bias, Slot::gate_up_bias, 0);
-    b.add(mlp + "up_proj.bias", {f}, Role::bias, Slot::gate_up_bias, 0);
+    b.add(mlp + "gate_proj.bias", {f}, ParameterRole::bias, Slot::gate_up_bias, 0);
+    b.add(mlp + "up_proj.bias", {f}, ParameterRole::bias, Slot::gate_up_bias, 0);
   }
-  b.add(mlp + "down_proj.weight", {c.hidden_size, f}, Role::linear, Slot::down, 1);
-  if (c.mlp_bias) b.add(mlp + "down_proj.bias", {c.hidden_size}, Role::bias, Slot::down_bias, -1);
+  b.add(mlp + "down_proj.weight", {c.hidden_size, f}, ParameterRole::linear, Slot::down, 1);
+  if (c.mlp_bias) b.add(mlp + "down_proj.bias", {c.hidden_size}, ParameterRole::bias, Slot::down_bias, -1);
 }
 
 // A filter may also match the module, as in other systems: the name without its last part.
@@ -84,18 +85,18 @@ bool too_small(const quant::Recipe& recipe, std::int64_t n, std::int64_t k) {
 }
 
 // Why a linear stays in bf16; empty if it does not.
-std::string reason_against(const Parameter& p, const FateOptions& options, const quant::Recipe& recipe) {
+std::string reason_against(const Parameter& p, const LinearPrecisionOptions& options, const quant::Recipe& recipe) {
   for (const std::string& filter : options.filters) {
     if (filter_matches(filter, p.name)) return "--filter " + filter;
   }
-  if (p.role == Role::head && !options.lm_head) return "LM head";
+  if (p.role == ParameterRole::head && !options.lm_head) return "LM head";
   if (p.rows() % kAlignment != 0) return std::to_string(p.rows()) + " rows are not a multiple of 16";
   if (p.cols() % kAlignment != 0) return std::to_string(p.cols()) + " columns are not a multiple of 16";
   if (options.auto_filter && too_small(recipe, p.rows(), p.cols())) return "too small to gain (--auto-filter)";
   return {};
 }
 
-void check_filters(const std::vector<Parameter>& table, const FateOptions& options) {
+void check_filters(const std::vector<Parameter>& table, const LinearPrecisionOptions& options) {
   for (const std::string& filter : options.filters) {
     const bool used =
         std::any_of(table.begin(), table.end(), [&](const Parameter& p) { return filter_matches(filter, p.name); });
@@ -108,9 +109,10 @@ void check_filters(const std::vector<Parameter>& table, const FateOptions& optio
 
 }  // namespace
 
-std::vector<Parameter> parameter_table(const hf::Config& config) {
+std::vector<Parameter> parameter_table(const hf::ModelConfig& config) {
   Builder b;
-  b.add("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}, Role::embedding, Slot::embedding, 0);
+  b.add("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}, ParameterRole::embedding, Slot::embedding,
+        0);
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     b.unit(checked_cast<int>(i + 1, "num_hidden_layers"));
     const std::string prefix = "model.layers." + std::to_string(i) + ".";
@@ -118,16 +120,16 @@ std::vector<Parameter> parameter_table(const hf::Config& config) {
     add_mlp(b, config, prefix);
   }
   b.unit(checked_cast<int>(config.num_hidden_layers + 1, "num_hidden_layers"));
-  b.add("model.norm.weight", {config.hidden_size}, Role::norm, Slot::final_norm, -1);
+  b.add("model.norm.weight", {config.hidden_size}, ParameterRole::norm, Slot::final_norm, -1);
   if (!config.tie_word_embeddings) {
-    b.add("lm_head.weight", {config.vocab_size, config.hidden_size}, Role::head, Slot::head, 0);
+    b.add("lm_head.weight", {config.vocab_size, config.hidden_size}, ParameterRole::head, Slot::head, 0);
   }
   std::vector<Parameter> table = b.take();
-  assign_fates(table, {});
+  assign_precisions(table, {});
   return table;
 }
 
-Extent slot_extent(const hf::Config& c, Slot slot) {
+Extent slot_extent(const hf::ModelConfig& c, Slot slot) {
   const std::int64_t qkv = c.query_size() + 2 * c.key_value_size();
   const auto present = [](bool has, Extent extent) { return has ? extent : Extent{}; };
   switch (slot) {
@@ -162,22 +164,22 @@ Extent slot_extent(const hf::Config& c, Slot slot) {
   throw Error("unknown slot");
 }
 
-void assign_fates(std::vector<Parameter>& table, const FateOptions& options) {
+void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options) {
   const quant::Recipe& recipe = options.recipe != nullptr ? *options.recipe : quant::recipes().front();
   check_filters(table, options);
   for (Parameter& p : table) {
     switch (p.role) {
-      case Role::embedding:
+      case ParameterRole::embedding:
         p.reason = "embedding";
         break;
-      case Role::norm:
+      case ParameterRole::norm:
         p.reason = "norm";
         break;
-      case Role::bias:
+      case ParameterRole::bias:
         p.reason = "bias";
         break;
-      case Role::linear:
-      case Role::head:
+      case ParameterRole::linear:
+      case ParameterRole::head:
         p.reason = reason_against(p, options, recipe);
         break;
     }
@@ -191,7 +193,7 @@ std::int64_t parameter_count(const std::vector<Parameter>& table) {
   return n;
 }
 
-std::int64_t matmul_parameter_count(const hf::Config& config, const std::vector<Parameter>& table) {
+std::int64_t matmul_parameter_count(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
   std::int64_t n = config.tie_word_embeddings ? config.vocab_size * config.hidden_size : 0;
   for (const Parameter& p : table) {
     if (p.matmul()) n = checked_add(n, p.size(), "number of parameters");

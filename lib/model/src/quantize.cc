@@ -18,7 +18,7 @@ namespace {
 void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& table) {
   if (filters.empty()) return;
   std::vector<Parameter> filtered = table;
-  assign_fates(filtered, {.filters = filters});
+  assign_precisions(filtered, {.filters = filters});
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (!filtered[i].reason.starts_with("--filter ")) continue;
     table[i].fp8 = false;
@@ -27,13 +27,13 @@ void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& 
 }
 
 std::vector<Parameter> table_of(const ckpt::Checkpoint& source, const QuantizeOptions& options) {
-  if (source.kind() == ckpt::Kind::quantized) {
+  if (source.kind() == ckpt::FileKind::quantized) {
     throw Error(source.path() +
                 ": already quantized; use the checkpoint that it was made from, or dequantize it first (--dequantize)");
   }
   std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
   check_weights(source, table);
-  take_fates(source, table);
+  read_precisions(source, table);
   leave_out(options.filters, table);
   for (const Parameter& p : table) check_float(source, p);
   if (std::none_of(table.begin(), table.end(), [](const Parameter& p) { return p.fp8; })) {
@@ -100,7 +100,7 @@ QuantizeReport quantize(const std::string& source_path, const std::string& outpu
     report.bytes = checked_add(report.bytes, p.fp8 ? cast_bytes(p, options) : stored, source_path);
   }
   std::optional<ckpt::ModelWriter> writer = start_output(source, {.path = output,
-                                                                  .kind = ckpt::Kind::quantized,
+                                                                  .kind = ckpt::FileKind::quantized,
                                                                   .config = source.config(),
                                                                   .weights_bytes = report.bytes,
                                                                   .origin = options.origin,

@@ -31,7 +31,7 @@ class Source {
   /// Path as given.
   const std::string& path() const { return path_; }
   /// The model's configuration.
-  const hf::Config& config() const { return config_; }
+  const hf::ModelConfig& config() const { return config_; }
   /// All weights, sorted by name.
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   /// The weight of that name, or null.
@@ -52,7 +52,7 @@ class Source {
   std::string path_;
   std::optional<hf::Folder> folder_;
   std::optional<ckpt::Checkpoint> checkpoint_;
-  hf::Config config_;
+  hf::ModelConfig config_;
   std::vector<SourceTensor> tensors_;
 };
 

@@ -30,7 +30,7 @@ void check_float(const ckpt::Checkpoint& source, const Parameter& p) {
 ckpt::TensorMeta meta_in_output(const ckpt::Checkpoint& source, const Parameter& p, dtype::DType type) {
   ckpt::TensorMeta meta = source.at(stored_name(p));
   meta.dtype = type;
-  meta.fate = p.fate();
+  meta.precision = p.precision();
   meta.reason = p.reason;
   return meta;
 }

@@ -27,7 +27,7 @@ ckpt::TensorMeta meta_in_output(const ckpt::Checkpoint& source, const Parameter&
 /// The output file.
 struct Target {
   std::string path;             ///< of the file
-  ckpt::Kind kind;              ///< model or quantized
+  ckpt::FileKind kind;          ///< model or quantized
   json::Value config;           ///< its /config
   std::uint64_t weights_bytes;  ///< of all weights it will hold
   Origin origin;                ///< the new last entry of /provenance

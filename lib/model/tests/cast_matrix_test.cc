@@ -74,7 +74,7 @@ TEST(CastMatrix, EveryReferenceCase) {
   const h5::Reader file("tests/golden/casts/tensors.h5");
   const Mode modes[] = {{"tensorwise_e4m3", DType::e4m3, quant::Granularity::tensor},
                         {"tensorwise_e5m2", DType::e5m2, quant::Granularity::tensor},
-                        {"per_row_e4m3", DType::e4m3, quant::Granularity::vector}};
+                        {"per_row_e4m3", DType::e4m3, quant::Granularity::row}};
   int cast = 0;
   for (const std::string& name : file.groups()) {
     if (name.empty()) continue;
@@ -127,7 +127,7 @@ TEST_F(Pieces, GiveTheSameBits) {
 TEST_F(Pieces, ThreadsGiveTheSameBits) {
   for (float& v : values_) v *= 0.1F;
   const std::vector<std::byte> x = bytes_of(values_);
-  const CastRule rule{DType::e5m2, quant::Granularity::vector, false};
+  const CastRule rule{DType::e5m2, quant::Granularity::row, false};
   const int before = omp_get_max_threads();
   std::vector<std::byte> codes[2];
   CastResult results[2];
@@ -153,7 +153,7 @@ TEST_F(Pieces, ANonFiniteElementIsReportedWithItsRow) {
 
 TEST(CastMatrix, ZerosHaveAFiniteScale) {
   const std::vector<std::byte> x(16 * 16 * 4);
-  for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
+  for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::row}) {
     std::vector<std::byte> codes;
     const CastResult result =
         cast_matrix(in_memory(x, 16, 16, DType::f32), {DType::e4m3, scaling, false}, append_to(codes));
@@ -170,7 +170,7 @@ TEST(CastMatrix, ARowWiderThanAPiece) {
   const std::vector<std::byte> x = bytes_of(values);
   std::vector<std::byte> codes;
   const CastResult result =
-      cast_matrix(in_memory(x, 2, cols, DType::f32), {DType::e4m3, quant::Granularity::vector, true}, append_to(codes));
+      cast_matrix(in_memory(x, 2, cols, DType::f32), {DType::e4m3, quant::Granularity::row, true}, append_to(codes));
   EXPECT_EQ(result.inverse_scales, (std::vector<float>{0x1p-8F, 0x1p-7F}));
   EXPECT_EQ(codes.back(), codes.front());
   EXPECT_EQ(result.noise, 0);

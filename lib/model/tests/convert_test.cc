@@ -58,7 +58,7 @@ class Convert : public test::FolderTest {
     const std::string place = at("step-00000002"), temporary = ckpt::begin_folder(place);
     std::vector<ckpt::FileEntry> entries;
     for (std::int64_t rank = 0; rank < 2; ++rank) {
-      ckpt::ShardWriter writer(temporary, rank, 2, ckpt::Kind::training);
+      ckpt::ShardWriter writer(temporary, rank, 2, ckpt::FileKind::training);
       if (rank == 0) {
         writer.document("config", config());
         writer.document("train", json::object({{"step", 2}, {"updates", 2}, {"tokens", 32}}));
@@ -72,7 +72,7 @@ class Convert : public test::FolderTest {
       }
       entries.push_back(writer.finish());
     }
-    ckpt::commit_folder(temporary, place, ckpt::Kind::training, nullptr, entries);
+    ckpt::commit_folder(temporary, place, ckpt::FileKind::training, nullptr, entries);
     return place;
   }
   static void add_shard(ckpt::ShardWriter& writer, const std::string& name, const std::vector<std::int64_t>& shape,
@@ -81,7 +81,7 @@ class Convert : public test::FolderTest {
     meta.name = name;
     meta.shape = shape;
     if (name.starts_with("weights/")) {
-      meta.fate = "bf16";
+      meta.precision = "bf16";
       meta.reason = "because";
     }
     const std::int64_t begin = rank == 0 ? 0 : shape[0] - 1, end = rank == 0 ? shape[0] - 1 : shape[0];
@@ -141,8 +141,8 @@ TEST_F(Convert, ExpertsAreRefusedInOneLine) {
 }
 
 TEST_F(Convert, PrecisionsOfLinears) {
-  const ConvertReport report =
-      convert(golden("llama3"), out(), {.fates = FateOptions{.filters = {"*layers.1*"}, .lm_head = true}});
+  const ConvertReport report = convert(
+      golden("llama3"), out(), {.precisions = LinearPrecisionOptions{.filters = {"*layers.1*"}, .lm_head = true}});
   ASSERT_EQ(report.linears.size(), 15U);
   EXPECT_EQ(report.linears[0].name, "model.layers.0.self_attn.q_proj.weight");
   EXPECT_TRUE(report.linears[0].fp8);
@@ -150,12 +150,12 @@ TEST_F(Convert, PrecisionsOfLinears) {
   EXPECT_TRUE(report.linears[7].aligned);
   EXPECT_TRUE(report.linears[14].fp8);
   const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
-  EXPECT_EQ(c.at("weights/lm_head.weight").fate, "fp8");
+  EXPECT_EQ(c.at("weights/lm_head.weight").precision, "fp8");
   EXPECT_EQ(c.at("weights/model.layers.1.mlp.up_proj.weight").reason, "--filter *layers.1*");
 
   // Recorded compute precisions are kept unless options replace them.
   EXPECT_TRUE(convert(out(), at("b.h5"), {}).linears[14].fp8);
-  EXPECT_FALSE(convert(out(), at("c.h5"), {.fates = FateOptions{}}).linears[14].fp8);
+  EXPECT_FALSE(convert(out(), at("c.h5"), {.precisions = LinearPrecisionOptions{}}).linears[14].fp8);
 }
 
 TEST_F(Convert, TheHeadOfATiedModelIsListed) {
@@ -248,7 +248,7 @@ TEST_F(Convert, MergeKeepsTheWholeTrainingState) {
   const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
   c.verify();
   EXPECT_FALSE(c.is_folder());
-  EXPECT_EQ(c.kind(), ckpt::Kind::training);
+  EXPECT_EQ(c.kind(), ckpt::FileKind::training);
   EXPECT_EQ(c.train(), json::object({{"step", 2}, {"updates", 2}, {"tokens", 32}}));
   EXPECT_EQ(c.tokenizer(), "{}");
   EXPECT_EQ(c.provenance().as_array().size(), 2U);
@@ -272,7 +272,7 @@ TEST_F(Convert, WithoutMergeATrainingCheckpointGivesItsWeights) {
 }
 
 TEST_F(Convert, QuantizedIsRefused) {
-  ckpt::ModelWriter writer(at("q.h5"), ckpt::Kind::quantized, false);
+  ckpt::ModelWriter writer(at("q.h5"), ckpt::FileKind::quantized, false);
   writer.document("config", config());
   writer.commit();
   EXPECT_EQ(error_of([&] { convert(at("q.h5"), out(), {}); }),
@@ -291,14 +291,15 @@ TEST_F(Convert, DryRunAndExistingOutput) {
 TEST_F(Convert, CheckWeightsAndPrecisions) {
   convert(golden("llama3"), out(), {});
   const ckpt::Checkpoint c = ckpt::Checkpoint::open(out());
-  hf::Config other = hf::parse_config(c.config(), "c");
+  hf::ModelConfig other = hf::parse_config(c.config(), "c");
   check_weights(c, parameter_table(other));
   other.intermediate_size = 160;
   EXPECT_NE(error_of([&] { check_weights(c, parameter_table(other)); }).find("[176, 64] instead of [160, 64]"),
             std::string::npos);
   other.intermediate_size = 170;
   std::vector<Parameter> table = parameter_table(other);
-  EXPECT_NE(error_of([&] { take_fates(c, table); }).find("its precision is fp8, but it cannot be"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_precisions(c, table); }).find("its precision is fp8, but it cannot be"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ using test::MemorySource;
 constexpr DType kActivations[] = {DType::f32, DType::bf16};
 constexpr Recompute kRecompute[] = {Recompute::none, Recompute::selective, Recompute::full};
 
-hf::Config small(std::int64_t vocabulary) {
-  hf::Config c;
+hf::ModelConfig small(std::int64_t vocabulary) {
+  hf::ModelConfig c;
   c.vocab_size = vocabulary;
   c.hidden_size = 32;
   c.intermediate_size = 64;
@@ -32,7 +32,7 @@ struct Taken {
   std::size_t arena, scratch;
 };
 
-Taken taken(const hf::Config& config, std::int64_t sequences, std::int64_t length, DType activation,
+Taken taken(const hf::ModelConfig& config, std::int64_t sequences, std::int64_t length, DType activation,
             Recompute recompute, bool backward, gemm::HostBf16 host_bf16 = gemm::HostBf16::detect) {
   device::Arena arena;
   Context ctx;
@@ -41,10 +41,10 @@ Taken taken(const hf::Config& config, std::int64_t sequences, std::int64_t lengt
   gemm::Engine engine(host_bf16);
   MemorySource source(config, parameter_table(config), {}, activation);
   std::int32_t unread = 0;
-  const View tokens = tensor::make_view(&unread, DType::i32, device::Place::host, {sequences, length});
+  const View tokens = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {sequences, length});
   const Batch batch{tokens, tokens, sequences, length};
   float untouched = 0;
-  const View losses = tensor::make_view(&untouched, DType::f32, device::Place::host, {batch.rows()});
+  const View losses = tensor::make_view(&untouched, DType::f32, device::DeviceType::host, {batch.rows()});
   const Decoder decoder(config, {activation, recompute});
   if (backward)
     decoder.forward_backward(ctx, engine, source, batch, 1, losses);
@@ -59,7 +59,7 @@ TEST(DecoderMemory, NoLogitsTensor) {
     for (const DType activation : kActivations)
       for (const gemm::HostBf16 host : {gemm::HostBf16::detect, gemm::HostBf16::upcast})
         for (const bool backward : {false, true}) {
-          hf::Config config = small(kVocabulary);
+          hf::ModelConfig config = small(kVocabulary);
           config.tie_word_embeddings = tied;
           const Taken t = taken(config, kSequences, kLength, activation, Recompute::none, backward, host);
           const std::size_t logits = kSequences * kLength * kVocabulary * dtype::size_of(activation);
@@ -70,7 +70,7 @@ TEST(DecoderMemory, NoLogitsTensor) {
 }
 
 TEST(DecoderMemory, GrowsWithTheLengthNotItsSquare) {
-  const hf::Config config = small(64);
+  const hf::ModelConfig config = small(64);
   for (const DType activation : kActivations)
     for (const Recompute recompute : kRecompute)
       for (const bool backward : {false, true}) {
@@ -84,7 +84,7 @@ TEST(DecoderMemory, GrowsWithTheLengthNotItsSquare) {
 }
 
 TEST(DecoderMemory, RecomputingAllocatesLess) {
-  hf::Config config = small(64);
+  hf::ModelConfig config = small(64);
   config.num_hidden_layers = 8;
   for (const DType activation : kActivations) {
     const auto at = [&](Recompute recompute) { return taken(config, 2, 256, activation, recompute, true).arena; };
@@ -96,7 +96,7 @@ TEST(DecoderMemory, RecomputingAllocatesLess) {
 // Memory added by each layer, computed from the saved activations listed in the manual: C hidden, F feed-forward, W =
 // (H + 2G) D, H D elements per token.
 TEST(DecoderMemory, RecomputingSavesTheDocumentedMemory) {
-  hf::Config config = small(64);
+  hf::ModelConfig config = small(64);
   config.qk_norm = false;
   constexpr std::int64_t kSequences = 2, kLength = 256;
   for (const DType activation : kActivations) {
@@ -121,14 +121,14 @@ TEST(DecoderMemory, RecomputingSavesTheDocumentedMemory) {
 
 TEST(DecoderMemory, DryRunAllocatesWhatTheRunAllocates) {
   gemm::Engine engine;
-  const hf::Config config = small(64);
+  const hf::ModelConfig config = small(64);
   const auto table = parameter_table(config);
   test::Text text = test::some_text(2, 16, config.vocab_size, 1);
   for (const DType activation : kActivations)
     for (const Recompute recompute : kRecompute)
       for (const std::string name : {"none", "tensorwise", "rowwise_with_gw_hp"}) {
         const quant::Recipe* recipe = name == "none" ? nullptr : &quant::find_recipe(name);
-        const linear::Precision precision{recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
+        const linear::LinearPrecision precision{recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
         const Decoder decoder(config, {activation, recompute});
         const Tensor losses(DType::f32, {32});
         device::Arena dry;
@@ -138,7 +138,7 @@ TEST(DecoderMemory, DryRunAllocatesWhatTheRunAllocates) {
         MemorySource source(config, table, test::some_weights(table), activation, precision);
         decoder.forward_backward(ctx, engine, source, text.batch(), 1, losses.view());
         EXPECT_EQ(losses.as<float>()[0], 0.0f) << "a dry run computes nothing";
-        device::Arena real(dry.peak(), device::Place::host);
+        device::Arena real(dry.peak(), device::DeviceType::host);
         ctx.arena = &real;
         ctx.dry = false;
         decoder.forward_backward(ctx, engine, source, text.batch(), 1, losses.view());

@@ -34,7 +34,7 @@ struct Text {
   /// Views for the decoder (read-only).
   Batch batch() {
     const auto view = [this](std::vector<std::int32_t>& v) {
-      return tensor::make_view(v.data(), DType::i32, device::Place::host, {sequences, length});
+      return tensor::make_view(v.data(), DType::i32, device::DeviceType::host, {sequences, length});
     };
     return {view(tokens), view(targets), sequences, length};
   }
@@ -57,7 +57,7 @@ inline Tensors some_weights(const std::vector<Parameter>& table) {
   Tensors weights;
   for (std::size_t p = 0; p < table.size(); ++p) {
     Values& v = weights[table[p].name];
-    const double center = table[p].role == Role::norm ? 1 : 0;
+    const double center = table[p].role == ParameterRole::norm ? 1 : 0;
     const double spread = table[p].matmul() ? 1.2 / std::sqrt(static_cast<double>(table[p].cols())) : 0.4;
     for (std::int64_t i = 0; i < table[p].size(); ++i) {
       const auto word = device::philox(p + 1, static_cast<std::uint64_t>(i), 3)[0];
@@ -72,7 +72,7 @@ inline Tensors some_weights(const std::vector<Parameter>& table) {
 class ReferenceDecoder {
  public:
   /// A model with these weights.
-  ReferenceDecoder(const hf::Config& config, Tensors of)
+  ReferenceDecoder(const hf::ModelConfig& config, Tensors of)
       : weights(std::move(of)), c_(config), frequencies_(hf::rope_inv_freq(config)) {}
 
   /// Logits [B T, V].
@@ -192,22 +192,22 @@ class ReferenceDecoder {
     return linear(norm(x, "model.norm"), length, c_.tie_word_embeddings ? "model.embed_tokens" : "lm_head");
   }
 
-  hf::Config c_;
+  hf::ModelConfig c_;
   Values frequencies_;
 };
 
 /// Parameters and gradients in memory, unsharded. Gradients start as NaN: the first writer must overwrite them. Logs
-/// the calls and counts units that are acquired and not released.
+/// the calls and counts units that are unsharded and not released.
 class MemorySource final : public WeightSource {
  public:
   /// In the compute type; empty `weights` means zeros.
-  MemorySource(const hf::Config& config, std::vector<Parameter> parameters, const Tensors& weights, DType compute,
-               const linear::Precision& precision = {})
+  MemorySource(const hf::ModelConfig& config, std::vector<Parameter> parameters, const Tensors& weights, DType compute,
+               const linear::LinearPrecision& precision = {})
       : table(std::move(parameters)),
         precision_(precision),
         slots_(static_cast<std::size_t>(config.num_hidden_layers + 2)) {
     for (const Parameter& p : table) {
-      Place& place = at(p.unit, p.slot);
+      DeviceType& place = at(p.unit, p.slot);
       const Extent e = slot_extent(config, p.slot);
       if (place.weight.view().empty()) {
         const bool vector = p.shape.size() == 1;
@@ -216,18 +216,18 @@ class MemorySource final : public WeightSource {
         std::fill_n(place.gradient.as<float>(), weights.empty() ? 0 : e.rows * e.cols,
                     std::numeric_limits<float>::quiet_NaN());
       }
-      if (p.matmul() || (config.tie_word_embeddings && p.role == Role::embedding))
+      if (p.matmul() || (config.tie_word_embeddings && p.role == ParameterRole::embedding))
         place.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
       if (!weights.empty()) store(place.weight.view(), p.slot_row * p.cols(), weights.at(p.name));
     }
   }
 
   void prefetch(int unit) override { prefetched.push_back(unit); }
-  UnitWeights acquire(const Context& ctx, int unit, Pass pass) override {
+  UnitWeights unshard(const Context& ctx, int unit, Pass pass) override {
     ++held[unit];
     UnitWeights w;
     for (int s = 0; s < kSlots; ++s) {
-      const Place& place = at(unit, static_cast<Slot>(s));
+      const DeviceType& place = at(unit, static_cast<Slot>(s));
       if (place.weight.view().empty()) continue;
       if (place.parts.empty() || unit == 0) w.plain[static_cast<std::size_t>(s)] = place.weight.view();
       if (place.parts.empty()) continue;
@@ -258,11 +258,11 @@ class MemorySource final : public WeightSource {
   std::map<int, int> held;            ///< acquires since the last release, by unit
 
  private:
-  struct Place {
+  struct DeviceType {
     Tensor weight, gradient;
     std::vector<linear::Part> parts;
   };
-  Place& at(int unit, Slot slot) { return slots_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)]; }
+  DeviceType& at(int unit, Slot slot) { return slots_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)]; }
   View bias_of(int unit, Slot slot) {
     if (slot == Slot::qkv) return at(unit, Slot::qkv_bias).weight.view();
     if (slot == Slot::o) return at(unit, Slot::o_bias).weight.view();
@@ -279,8 +279,8 @@ class MemorySource final : public WeightSource {
     }
   }
 
-  linear::Precision precision_;
-  std::vector<std::array<Place, kSlots>> slots_;
+  linear::LinearPrecision precision_;
+  std::vector<std::array<DeviceType, kSlots>> slots_;
 };
 
 }  // namespace fp8::model::test

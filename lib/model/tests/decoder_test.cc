@@ -18,8 +18,8 @@ using test::Tensors;
 using test::Text;
 using test::Values;
 
-hf::Config base() {
-  hf::Config c;
+hf::ModelConfig base() {
+  hf::ModelConfig c;
   c.vocab_size = 20;
   c.hidden_size = 16;
   c.intermediate_size = 16;
@@ -34,7 +34,7 @@ hf::Config base() {
 
 struct Variant {
   std::string name;
-  hf::Config config;
+  hf::ModelConfig config;
 };
 
 // Variants of the model families: each feature at least once alone and once with all others.
@@ -51,7 +51,7 @@ std::vector<Variant> variants() {
   out[2].config.attention_bias_qkv = out[2].config.tie_word_embeddings = true;
   out[3].config.qk_norm = true;
   out[3].config.head_dim = 6;
-  hf::Config& all = out[4].config;
+  hf::ModelConfig& all = out[4].config;
   all.rope = stretched;
   all.attention_bias_qkv = all.attention_bias_o = all.mlp_bias = all.qk_norm = all.tie_word_embeddings = true;
   all.num_key_value_heads = 1;
@@ -65,9 +65,9 @@ struct Result {
 };
 
 // Runs a decoder with an arena on texts one after the other, accumulating gradients.
-Result run(const hf::Config& config, MemorySource& source, const std::vector<Text*>& texts, DType activation,
+Result run(const hf::ModelConfig& config, MemorySource& source, const std::vector<Text*>& texts, DType activation,
            Recompute recompute, float scale, gemm::Engine& engine) {
-  device::Arena arena(std::size_t{8} << 20, device::Place::host);
+  device::Arena arena(std::size_t{8} << 20, device::DeviceType::host);
   Context ctx;
   ctx.arena = &arena;
   Result r;
@@ -83,7 +83,7 @@ Result run(const hf::Config& config, MemorySource& source, const std::vector<Tex
   return r;
 }
 
-Result run(const hf::Config& config, Text& text, DType activation, Recompute recompute, float scale,
+Result run(const hf::ModelConfig& config, Text& text, DType activation, Recompute recompute, float scale,
            gemm::Engine& engine) {
   const auto table = parameter_table(config);
   MemorySource source(config, table, test::some_weights(table), activation);
@@ -149,7 +149,7 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
       Text text = some_text(2, 7, variant.config.vocab_size, 2);
       const auto table = parameter_table(variant.config);
       MemorySource source(variant.config, table, test::some_weights(table), activation);
-      device::Arena arena(std::size_t{8} << 20, device::Place::host);
+      device::Arena arena(std::size_t{8} << 20, device::DeviceType::host);
       Context ctx;
       ctx.arena = &arena;
       const Decoder decoder(variant.config, {activation, Recompute::none});
@@ -176,7 +176,7 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
 // Scaling by a power of two changes only the exponents of the gradients.
 TEST(Decoder, GradientScaleScales) {
   gemm::Engine engine;
-  const hf::Config config = variants()[4].config;
+  const hf::ModelConfig config = variants()[4].config;
   Text text = some_text(2, 5, config.vocab_size, 3);
   const Result one = run(config, text, DType::f32, Recompute::none, 1, engine),
                quarter = run(config, text, DType::f32, Recompute::none, 0.25f, engine);
@@ -237,7 +237,7 @@ TEST(Decoder, RecomputingChangesNoBit) {
 }
 
 TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
-  hf::Config config = base();
+  hf::ModelConfig config = base();
   config.vocab_size = 32;
   config.tie_word_embeddings = false;
   for (const quant::Recipe& recipe : quant::recipes())
@@ -245,20 +245,20 @@ TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
       for (const bool head : {false, true}) {
         Text text = some_text(1, 16, config.vocab_size, 7);
         std::vector<Parameter> table = parameter_table(config);
-        assign_fates(table, {&recipe, {"*.up_proj.weight"}, false, head});
+        assign_precisions(table, {&recipe, {"*.up_proj.weight"}, false, head});
         MemorySource source(config, table, test::some_weights(table), DType::bf16,
                             {&recipe, {recipe.power_of_2, nullptr}});
         gemm::Engine engine;
         run(config, source, {&text}, DType::bf16, recompute, 1, engine);
         const gemm::Count planned = planned_fp8(config, table, recipe, 16, recompute, DType::bf16, true);
         EXPECT_GT(planned.gemms, 0);
-        EXPECT_EQ(engine.counts().linear(gemm::Kind::fp8).gemms, planned.gemms) << recipe.name;
-        EXPECT_EQ(engine.counts().linear(gemm::Kind::fp8).flops, planned.flops) << recipe.name;
+        EXPECT_EQ(engine.counts().linear(gemm::OperandKind::fp8).gemms, planned.gemms) << recipe.name;
+        EXPECT_EQ(engine.counts().linear(gemm::OperandKind::fp8).flops, planned.flops) << recipe.name;
       }
 }
 
 TEST(Decoder, AttentionIsCountedSeparatelyFromLinears) {
-  const hf::Config config = base();
+  const hf::ModelConfig config = base();
   constexpr int kSequences = 2, kPositions = 5;
   const double pairs = kSequences * kPositions * (kPositions + 1) / 2.0;  // causal pairs of a query and a key
   const double forward = 4.0 * static_cast<double>(config.query_size() * config.num_hidden_layers) * pairs;
@@ -268,7 +268,7 @@ TEST(Decoder, AttentionIsCountedSeparatelyFromLinears) {
     run(config, text, DType::bf16, recompute, 1, engine);
     const gemm::Counts& counts = engine.counts();
     const gemm::Count& other =
-        counts.by[static_cast<std::size_t>(gemm::Role::other)][static_cast<std::size_t>(gemm::Kind::bf16)];
+        counts.by[static_cast<std::size_t>(gemm::GemmRole::other)][static_cast<std::size_t>(gemm::OperandKind::bf16)];
     EXPECT_EQ(other.flops, (recompute == Recompute::full ? 4.5 : 3.5) * forward);
     EXPECT_EQ(other.gemms, 0);
   }
@@ -280,7 +280,7 @@ TEST(Decoder, RequestsWeightsInTheOrderOfComputation) {
   gemm::Engine engine;
   for (const bool tied : {false, true})
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-      hf::Config config = base();
+      hf::ModelConfig config = base();
       config.tie_word_embeddings = tied;
       Text text = some_text(1, 4, config.vocab_size, 8);
       const auto table = parameter_table(config);

@@ -18,7 +18,7 @@ class Describe : public test::FolderTest {
   // A checkpoint whose only weight is `values` as [n/2, 2] (not a valid model; describe() does not check).
   ckpt::Checkpoint make(const std::string& name, const std::vector<float>& values, std::int64_t heads = 2,
                         const std::string& tensor = "w") {
-    ckpt::ModelWriter writer(at(name), ckpt::Kind::model, true);
+    ckpt::ModelWriter writer(at(name), ckpt::FileKind::model, true);
     writer.document("config", json::object({{"model_type", "llama"},
                                             {"hidden_size", 16},
                                             {"num_attention_heads", heads},
@@ -27,7 +27,7 @@ class Describe : public test::FolderTest {
     ckpt::TensorMeta meta;
     meta.name = "weights/" + tensor;
     meta.shape = {static_cast<std::int64_t>(values.size()) / 2, 2};
-    meta.fate = "bf16";
+    meta.precision = "bf16";
     meta.reason = "because";
     writer.tensor(meta, std::as_bytes(std::span(values)));
     ckpt::TensorMeta scale;

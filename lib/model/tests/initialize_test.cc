@@ -13,7 +13,7 @@ namespace {
 
 using test::error_of;
 
-hf::Config small() {
+hf::ModelConfig small() {
   return hf::parse_config(json::object({{"model_type", "qwen2"},
                                         {"vocab_size", 48},
                                         {"hidden_size", 32},
@@ -84,7 +84,7 @@ TEST_F(Initialize, WritesTheWholeModel) {
   const InitSummary summary = initialize(small(), at("m.h5"), {.seed = 5, .origin = {"t", "1", "t x"}});
   const ckpt::Checkpoint c = ckpt::Checkpoint::open(at("m.h5"));
   c.verify();
-  EXPECT_EQ(c.kind(), ckpt::Kind::model);
+  EXPECT_EQ(c.kind(), ckpt::FileKind::model);
   const std::vector<Parameter> table = parameter_table(small());
   EXPECT_EQ(c.tensors().size(), table.size());
   EXPECT_EQ(summary.tensors, static_cast<std::int64_t>(table.size()));
@@ -93,7 +93,7 @@ TEST_F(Initialize, WritesTheWholeModel) {
     const ckpt::TensorMeta& meta = c.at("weights/" + p.name);
     EXPECT_EQ(meta.shape, p.shape);
     EXPECT_EQ(meta.dtype, dtype::DType::f32);
-    EXPECT_EQ(meta.fate, p.fate());
+    EXPECT_EQ(meta.precision, p.precision());
     EXPECT_EQ(meta.reason, p.reason);
     std::vector<float> wanted(static_cast<std::size_t>(p.size()));
     initial_values(p, 0.5, 5, 0, wanted);

@@ -13,8 +13,8 @@ namespace {
 using test::error_of;
 using test::golden;
 
-hf::Config small() {
-  hf::Config c;
+hf::ModelConfig small() {
+  hf::ModelConfig c;
   c.vocab_size = 48;
   c.hidden_size = 32;
   c.intermediate_size = 80;
@@ -42,7 +42,7 @@ TEST_P(Golden, NamesAndShapesAreThoseOnDisk) {
 }
 
 TEST_P(Golden, SlotsAreFilledWithoutGaps) {
-  const hf::Config config = hf::Folder(golden(GetParam())).config();
+  const hf::ModelConfig config = hf::Folder(golden(GetParam())).config();
   std::map<std::pair<int, Slot>, std::int64_t> rows;
   for (const Parameter& p : parameter_table(config)) {
     std::int64_t& next = rows[{p.unit, p.slot}];
@@ -69,7 +69,7 @@ TEST(Parameters, OrderIsThatOfTheComputation) {
 }
 
 TEST(Parameters, TensorParallelAxes) {
-  hf::Config config = small();
+  hf::ModelConfig config = small();
   config.attention_bias_qkv = config.attention_bias_o = config.mlp_bias = config.qk_norm = true;
   const std::vector<Parameter> table = parameter_table(config);
   const auto axis = [&](const std::string& name) { return find(table, "model.layers.1." + name).tensor_parallel_axis; };
@@ -84,7 +84,7 @@ TEST(Parameters, TensorParallelAxes) {
 }
 
 TEST(Parameters, Counts) {
-  hf::Config config = small();
+  hf::ModelConfig config = small();
   // Per layer: q, o 32x32, k, v 16x32, three of 80x32; two norms.
   const std::int64_t linears = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 80 * 32);
   EXPECT_EQ(parameter_count(parameter_table(config)), linears + 5 * 32 + 2 * 48 * 32);
@@ -95,7 +95,7 @@ TEST(Parameters, Counts) {
 }
 
 TEST(Precision, DefaultsAndReasons) {
-  hf::Config config = small();
+  hf::ModelConfig config = small();
   config.intermediate_size = 72;
   const std::vector<Parameter> table = parameter_table(config);
   EXPECT_TRUE(find(table, "model.layers.0.self_attn.v_proj.weight").fp8);
@@ -105,53 +105,53 @@ TEST(Precision, DefaultsAndReasons) {
   EXPECT_EQ(find(table, "lm_head.weight").reason, "LM head");
   EXPECT_EQ(find(table, "model.embed_tokens.weight").reason, "embedding");
   EXPECT_EQ(find(table, "model.norm.weight").reason, "norm");
-  EXPECT_EQ(find(table, "model.norm.weight").fate(), "bf16");
+  EXPECT_EQ(find(table, "model.norm.weight").precision(), "bf16");
 }
 
 TEST(Precision, FilterNamesTensorsOrModules) {
   std::vector<Parameter> table = parameter_table(small());
-  assign_fates(table, {.filters = {"*.down_proj", "model.layers.1.mlp.up*"}});
+  assign_precisions(table, {.filters = {"*.down_proj", "model.layers.1.mlp.up*"}});
   EXPECT_EQ(find(table, "model.layers.0.mlp.down_proj.weight").reason, "--filter *.down_proj");
   EXPECT_TRUE(find(table, "model.layers.0.mlp.up_proj.weight").fp8);
   EXPECT_FALSE(find(table, "model.layers.1.mlp.up_proj.weight").fp8);
-  EXPECT_EQ(error_of([&] { assign_fates(table, {.filters = {"*.w1"}}); }),
+  EXPECT_EQ(error_of([&] { assign_precisions(table, {.filters = {"*.w1"}}); }),
             "--filter *.w1: matches no tensor of the model");
 }
 
 TEST(Precision, AHeadOfATiedModelMayBeFiltered) {
-  hf::Config config = small();
+  hf::ModelConfig config = small();
   config.tie_word_embeddings = true;
   std::vector<Parameter> table = parameter_table(config);
-  EXPECT_EQ(error_of([&] { assign_fates(table, {.filters = {"lm_head"}}); }), "no error");
+  EXPECT_EQ(error_of([&] { assign_precisions(table, {.filters = {"lm_head"}}); }), "no error");
 }
 
 TEST(Precision, LmHeadOnRequest) {
   std::vector<Parameter> table = parameter_table(small());
-  assign_fates(table, {.lm_head = true});
+  assign_precisions(table, {.lm_head = true});
   EXPECT_TRUE(find(table, "lm_head.weight").fp8);
-  hf::Config odd = small();
+  hf::ModelConfig odd = small();
   odd.vocab_size = 50;
   table = parameter_table(odd);
-  assign_fates(table, {.lm_head = true});
+  assign_precisions(table, {.lm_head = true});
   EXPECT_EQ(find(table, "lm_head.weight").reason, "50 rows are not a multiple of 16");
 }
 
 // torchao's thresholds; N rows, K columns.
 TEST(Precision, AutoFilterDependsOnTheRecipe) {
-  hf::Config config = small();
+  hf::ModelConfig config = small();
   config.hidden_size = 4096;
   config.intermediate_size = 8192;
   config.head_dim = 1024;  // q 4096, k and v 2048
   std::vector<Parameter> table = parameter_table(config);
-  assign_fates(table, {.recipe = &quant::find_recipe("tensorwise"), .auto_filter = true});
+  assign_precisions(table, {.recipe = &quant::find_recipe("tensorwise"), .auto_filter = true});
   EXPECT_TRUE(find(table, "model.layers.0.self_attn.k_proj.weight").fp8);
-  assign_fates(table, {.recipe = &quant::find_recipe("rowwise"), .auto_filter = true});
+  assign_precisions(table, {.recipe = &quant::find_recipe("rowwise"), .auto_filter = true});
   EXPECT_EQ(find(table, "model.layers.0.self_attn.k_proj.weight").reason, "too small to gain (--auto-filter)");
   EXPECT_TRUE(find(table, "model.layers.0.mlp.up_proj.weight").fp8);
 
   config.head_dim = 256;  // k and v 512
   table = parameter_table(config);
-  assign_fates(table, {.auto_filter = true});
+  assign_precisions(table, {.auto_filter = true});
   EXPECT_FALSE(find(table, "model.layers.0.self_attn.k_proj.weight").fp8);
   EXPECT_FALSE(find(table, "model.layers.0.self_attn.q_proj.weight").fp8);
   EXPECT_TRUE(find(table, "model.layers.0.self_attn.o_proj.weight").fp8);

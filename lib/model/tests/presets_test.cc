@@ -40,7 +40,7 @@ TEST_F(Presets, Sizes) {
 
 TEST_F(Presets, LinearsOfTheDemoAreAllEligible) {
   for (const Parameter& p : parameter_table(hf::parse_config(read_model_config("demo"), "demo"))) {
-    EXPECT_EQ(p.fp8, p.role == Role::linear) << p.name;
+    EXPECT_EQ(p.fp8, p.role == ParameterRole::linear) << p.name;
   }
 }
 

@@ -29,7 +29,7 @@ struct Stored {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
   std::vector<std::byte> bytes;
-  std::string fate{};
+  std::string precision{};
 };
 // By full name.
 using Tensors = std::map<std::string, Stored>;
@@ -66,7 +66,7 @@ class Quantize : public test::FolderTest {
   std::string out() const { return at("q.h5"); }
   std::string back() const { return at("b.h5"); }
 
-  static void write(const std::string& place, ckpt::Kind kind, const Tensors& tensors) {
+  static void write(const std::string& place, ckpt::FileKind kind, const Tensors& tensors) {
     ckpt::ModelWriter writer(place, kind, true);
     writer.document("config", small_config());
     writer.document("provenance", with_origin(nullptr, {"test", "1", "test"}));
@@ -76,7 +76,7 @@ class Quantize : public test::FolderTest {
       meta.name = name;
       meta.dtype = t.dtype;
       meta.shape = t.shape;
-      meta.fate = t.fate;
+      meta.precision = t.precision;
       writer.tensor(meta, t.bytes);
     }
     writer.commit([](const std::string&) {});  // also with values that a checkpoint should not hold
@@ -85,16 +85,16 @@ class Quantize : public test::FolderTest {
     const ckpt::Checkpoint c = ckpt::Checkpoint::open(place);
     Tensors out;
     for (const ckpt::TensorMeta& meta : c.tensors()) {
-      Stored t{meta.dtype, meta.shape, std::vector<std::byte>(meta.bytes()), meta.fate};
+      Stored t{meta.dtype, meta.shape, std::vector<std::byte>(meta.bytes()), meta.precision};
       c.read(meta.name, t.bytes);
       out[meta.name] = t;
     }
     return out;
   }
   // The error of dequantizing the quantized small model after `edit` has changed its tensors.
-  std::string refusal(const std::function<void(Tensors&)>& edit, ckpt::Kind kind = ckpt::Kind::quantized) {
-    write(model(), ckpt::Kind::model, small_model());
-    quantize(model(), out(), {.scaling = quant::Granularity::vector, .force = true});
+  std::string refusal(const std::function<void(Tensors&)>& edit, ckpt::FileKind kind = ckpt::FileKind::quantized) {
+    write(model(), ckpt::FileKind::model, small_model());
+    quantize(model(), out(), {.scaling = quant::Granularity::row, .force = true});
     Tensors tensors = read(out());
     edit(tensors);
     write(out(), kind, tensors);
@@ -106,13 +106,13 @@ class Quantize : public test::FolderTest {
 
 TEST_F(Quantize, CastsFp8WeightsAndCopiesTheRest) {
   Tensors tensors = small_model();
-  tensors["weights/lm_head.weight"].fate = "fp8";
+  tensors["weights/lm_head.weight"].precision = "fp8";
   tensors["mine/extra"] = {DType::i32, {2}, std::vector<std::byte>(8, std::byte{5})};
-  write(model(), ckpt::Kind::model, tensors);
+  write(model(), ckpt::FileKind::model, tensors);
   const QuantizeReport report = quantize(model(), out(), {.origin = {"fp8-quantize", "1", "x"}});
   const ckpt::Checkpoint q = ckpt::Checkpoint::open(out());
   q.verify();
-  EXPECT_EQ(q.kind(), ckpt::Kind::quantized);
+  EXPECT_EQ(q.kind(), ckpt::FileKind::quantized);
   EXPECT_EQ(q.config(), small_config());
   EXPECT_EQ(q.tokenizer(), "{\"model\":1}");
   ASSERT_EQ(q.provenance().as_array().size(), 2U);
@@ -132,7 +132,7 @@ TEST_F(Quantize, CastsFp8WeightsAndCopiesTheRest) {
       // 3 becomes 448.
       EXPECT_EQ(t.shape, std::vector<std::int64_t>{1});
       EXPECT_EQ(t.bytes, bytes_of({1.0F / (448.0F / 3.0F)})) << name;
-    } else if (t.fate == "fp8") {
+    } else if (t.precision == "fp8") {
       EXPECT_EQ(t.dtype, DType::e4m3);
       EXPECT_EQ(t.shape, tensors[name].shape);
       EXPECT_EQ(t.bytes[0], std::byte{0xFE}) << "-448, " << name;
@@ -150,9 +150,9 @@ TEST_F(Quantize, EachRowHasItsOwnScale) {
   std::vector<float> up(32 * 16, 0.0F);
   for (std::size_t r = 0; r < 32; ++r) up[r * 16] = std::ldexp(1.75F, static_cast<int>(r) - 16);
   tensors[std::string("weights/") + kUp].bytes = bytes_of(up);
-  write(model(), ckpt::Kind::model, tensors);
+  write(model(), ckpt::FileKind::model, tensors);
   const QuantizeReport report =
-      quantize(model(), out(), {.scaling = quant::Granularity::vector, .format = DType::e5m2, .power_of_2 = true});
+      quantize(model(), out(), {.scaling = quant::Granularity::row, .format = DType::e5m2, .power_of_2 = true});
   Tensors q = read(out());
   const Stored& scales = q[std::string("scales/") + kUp];
   std::vector<float> wanted;  // 1.75 x 2^15 is the largest finite value of E5M2
@@ -177,7 +177,7 @@ TEST_F(Quantize, ReportsLosses) {
   up[2] = 17;
   up[511] = 0x1p-11F;
   tensors[std::string("weights/") + kUp].bytes = bytes_of(up);
-  write(model(), ckpt::Kind::model, tensors);
+  write(model(), ckpt::FileKind::model, tensors);
   const QuantizeReport report = quantize(model(), out(), {});
   const auto t = std::find_if(report.tensors.begin(), report.tensors.end(),
                               [](const QuantizedTensor& each) { return each.name == kUp; });
@@ -191,13 +191,13 @@ TEST_F(Quantize, ReportsLosses) {
 }
 
 TEST_F(Quantize, FilteredWeightsAreCopied) {
-  write(model(), ckpt::Kind::model, small_model());
+  write(model(), ckpt::FileKind::model, small_model());
   const QuantizeReport report = quantize(model(), out(), {.filters = {"*.mlp.*", "*.o_proj"}});
   EXPECT_EQ(report.tensors.size(), 3U);
   const ckpt::Checkpoint q = ckpt::Checkpoint::open(out());
   const ckpt::TensorMeta& up = q.at(std::string("weights/") + kUp);
   EXPECT_EQ(up.dtype, DType::f32);
-  EXPECT_EQ(up.fate, "bf16");
+  EXPECT_EQ(up.precision, "bf16");
   EXPECT_EQ(up.reason, "--filter *.mlp.*");
   EXPECT_EQ(error_of([&] { quantize(model(), at("x.h5"), {.filters = {"*.w1"}}); }),
             "--filter *.w1: matches no tensor of the model");
@@ -208,14 +208,14 @@ TEST_F(Quantize, FilteredWeightsAreCopied) {
 TEST_F(Quantize, DequantizedIsCodesTimesScales) {
   convert(golden("llama3"), model(), {});
   for (const bool power_of_2 : {false, true}) {
-    for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
+    for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::row}) {
       quantize(model(), out(), {.scaling = scaling, .power_of_2 = power_of_2, .force = true});
       const DequantizeReport report = dequantize(out(), back(), {.force = true, .origin = {"fp8-quantize", "1", "x"}});
       EXPECT_EQ(report.tensors.size(), 14U);
       dequantize(out(), at("bf16.h5"), {.dtype = DType::bf16, .force = true});
       const ckpt::Checkpoint m = ckpt::Checkpoint::open(model()), q = ckpt::Checkpoint::open(out()),
                              b = ckpt::Checkpoint::open(back()), rounded = ckpt::Checkpoint::open(at("bf16.h5"));
-      EXPECT_EQ(b.kind(), ckpt::Kind::model);
+      EXPECT_EQ(b.kind(), ckpt::FileKind::model);
       EXPECT_EQ(b.config().as_object().at("dtype").as_string(), "float32");
       EXPECT_EQ(b.provenance().as_array().size(), 3U);
       EXPECT_TRUE(b.tensors(ckpt::kScales).empty());
@@ -223,7 +223,7 @@ TEST_F(Quantize, DequantizedIsCodesTimesScales) {
       for (const ckpt::TensorMeta& meta : m.tensors()) {
         const std::string name = meta.name.substr(8);
         std::vector<float> wanted = weight(m, name);
-        if (meta.fate == "fp8") {
+        if (meta.precision == "fp8") {
           wanted = weight(q, name);
           std::vector<float> scales(static_cast<std::size_t>(q.at("scales/" + name).rows()));
           q.read("scales/" + name, std::as_writable_bytes(std::span(scales)));
@@ -231,7 +231,7 @@ TEST_F(Quantize, DequantizedIsCodesTimesScales) {
           for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] *= scales[i / share];
         }
         EXPECT_EQ(b.at(meta.name).dtype, DType::f32);
-        EXPECT_EQ(b.at(meta.name).fate, meta.fate);
+        EXPECT_EQ(b.at(meta.name).precision, meta.precision);
         EXPECT_EQ(weight(b, name), wanted) << name;
         for (float& v : wanted) v = dtype::to_float(dtype::to_bf16(v));
         EXPECT_EQ(rounded.at(meta.name).dtype, DType::bf16);
@@ -255,7 +255,7 @@ TEST_F(Quantize, ShardsOfATrainingRun) {
   std::vector<ckpt::FileEntry> entries;
   const Tensors tensors = small_model();
   for (std::int64_t rank = 0; rank < 2; ++rank) {
-    ckpt::ShardWriter writer(temporary, rank, 2, ckpt::Kind::training);
+    ckpt::ShardWriter writer(temporary, rank, 2, ckpt::FileKind::training);
     if (rank == 0) {
       writer.document("config", small_config());
       writer.document("train", json::object({{"step", 2}, {"updates", 2}, {"tokens", 32}}));
@@ -273,8 +273,8 @@ TEST_F(Quantize, ShardsOfATrainingRun) {
     }
     entries.push_back(writer.finish());
   }
-  ckpt::commit_folder(temporary, place, ckpt::Kind::training, nullptr, entries);
-  write(model(), ckpt::Kind::model, tensors);
+  ckpt::commit_folder(temporary, place, ckpt::FileKind::training, nullptr, entries);
+  write(model(), ckpt::FileKind::model, tensors);
   quantize(place, out(), {});
   quantize(model(), back(), {});
   const Tensors sharded = read(out()), whole = read(back());
@@ -286,9 +286,9 @@ TEST_F(Quantize, NamesANonFiniteWeight) {
   for (const float poison : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     Tensors tensors = small_model();
     std::memcpy(tensors[std::string("weights/") + kUp].bytes.data() + 4 * (3 * 16 + 5), &poison, 4);
-    write(model(), ckpt::Kind::model, tensors);
+    write(model(), ckpt::FileKind::model, tensors);
     const std::string wanted = model() + ": /weights/" + kUp + ": holds a value that is not finite";
-    for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::vector}) {
+    for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::row}) {
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling}); }), wanted);
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling, .dry_run = true}); }), wanted);
     }
@@ -297,7 +297,7 @@ TEST_F(Quantize, NamesANonFiniteWeight) {
 }
 
 TEST_F(Quantize, RefusesInvalidSourcesAndOutputs) {
-  write(model(), ckpt::Kind::model, small_model());
+  write(model(), ckpt::FileKind::model, small_model());
   quantize(model(), out(), {});
   EXPECT_EQ(
       error_of([&] { quantize(out(), back(), {}); }),
@@ -310,11 +310,11 @@ TEST_F(Quantize, RefusesInvalidSourcesAndOutputs) {
   EXPECT_EQ(error_of([&] { dequantize(out(), back(), {.dtype = DType::f16}); }), "--dtype: weights are f32 or bf16");
   Tensors tensors = small_model();
   tensors[std::string("weights/") + kUp].dtype = DType::i32;
-  write(model(), ckpt::Kind::model, tensors);
+  write(model(), ckpt::FileKind::model, tensors);
   EXPECT_EQ(error_of([&] { quantize(model(), back(), {}); }),
             model() + ": /weights/" + kUp + ": stored as int32, not as float32 or bfloat16");
   tensors.erase(std::string("weights/") + kNorm);
-  write(model(), ckpt::Kind::model, tensors);
+  write(model(), ckpt::FileKind::model, tensors);
   EXPECT_EQ(error_of([&] { quantize(model(), back(), {}); }), model() + ": missing tensors: model.norm.weight");
 }
 

@@ -80,7 +80,7 @@ class Open : public test::FolderTest {};
 
 TEST_F(Open, InvalidCountersAreRefused) {
   const auto said = [&](std::int64_t step) {
-    ckpt::ModelWriter writer(at("m.h5"), ckpt::Kind::training, true);
+    ckpt::ModelWriter writer(at("m.h5"), ckpt::FileKind::training, true);
     writer.document("config", json::object({}));
     writer.document("train", json::object({{"step", step}, {"updates", 2}, {"tokens", 64}}));
     writer.commit();

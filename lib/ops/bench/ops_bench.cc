@@ -20,7 +20,7 @@ constexpr std::int64_t kBatch = 4, kPositions = 512, kHeads = 12, kDim = 64, kWi
 
 // A host context with an arena.
 struct Host {
-  device::Arena arena{std::size_t{256} << 20, device::Place::host};
+  device::Arena arena{std::size_t{256} << 20, device::DeviceType::host};
   Context context;
   Host() { context.arena = &arena; }
 };

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads, 1) attention_forward_kernel(const __
 
 // delta of every row, a warp each.
 template <class T>
-__global__ void attention_delta_kernel(Rows<T> out, Rows<T> dout, float* delta) {
+__global__ void attention_delta_kernel(StridedRows<T> out, StridedRows<T> dout, float* delta) {
   const int warps = kThreads / device::kWarp;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / device::kWarp;
        i < out.count(); i += static_cast<std::int64_t>(gridDim.x) * warps) {
@@ -301,11 +301,11 @@ void attention_backward_cuda(const Launcher& launch, const View& q, const View& 
                                 scratch.delta.as<float>(),
                                 start_of(documents),
                                 scale};
-    const Rows<T> out_rows(out);
+    const StridedRows<T> out_rows(out);
     const std::int64_t blocks = std::min(divide_up(out_rows.count(), kThreads / device::kWarp),
                                          std::int64_t{launch.multiprocessors()} * kBlocksEach);
     launch(kName, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), attention_delta_kernel<T>, out_rows,
-           Rows<T>(dout), call.delta);
+           StridedRows<T>(dout), call.delta);
     const std::int64_t tiles = call.tiles() * hq.batch;
     with_chunks(hq.dim, [&]<class N>(N) {
       launch(kName, dim3(static_cast<unsigned>(tiles * hk.count)), dim3(kThreads), attention_dkv_kernel<T, N::value>,

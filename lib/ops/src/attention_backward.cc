@@ -14,17 +14,17 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   const AttentionShape shape(q, k, v, out, lse, documents);
   static_cast<void>(AttentionShape(dq, dk, dv, dout, lse, documents));
   need(dq.dtype == q.dtype && same_shape(dq, q) && same_shape(dk, k), "attention", "gradients do not fit");
-  need_place(ctx, "attention", q, k, v, out, lse, dout, dq, dk, dv, documents.start);
+  need_device(ctx, "attention", q, k, v, out, lse, dout, dq, dk, dv, documents.start);
   const device::Timer timer(ctx, device::Work::attention, "attention backward",
                             bytes_of(q, k, v, out, lse, dout) + bytes_of(dq, dk, dv),
                             kAttentionBackward * attention_flops(q));
-  if (ctx.place == device::Place::cuda)
+  if (ctx.device == device::DeviceType::cuda)
     return attention_backward_on_device(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv);
   need(ctx.arena != nullptr, "attention", "needs an arena");
   const std::int64_t tasks = shape.batch * shape.groups;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);
-  const View scratch = tensor::take(ctx, DType::f32, {threads, backward_scratch(shape)}, "scratch");
+  const View scratch = tensor::allocate(ctx, DType::f32, {threads, backward_scratch(shape)}, "scratch");
   if (ctx.dry) return;
   const BackwardCall call{q, k, v, out, lse, dout, scale, documents, dq, dk, dv};
   const auto run = q.dtype == DType::f32 ? backward_kernels().f32 : backward_kernels().bf16;

@@ -89,8 +89,8 @@ void backward_group(const AttentionShape& shape, const BackwardCall& c, std::int
     for (std::int64_t block = 0; block < shape.blocks; ++block) {
       read_tile<T>(shape, {c.q, b, h}, block, s.queries);
       read_tile<T>(shape, {c.dout, b, h}, block, s.douts);
-      turn_tile<T>(shape, s.queries, s.queries_across);
-      turn_tile<T>(shape, s.douts, s.douts_across);
+      transpose_tile<T>(shape, s.queries, s.queries_across);
+      transpose_tile<T>(shape, s.douts, s.douts_across);
       read_statistics<T>(shape, {c.out, b, h}, {c.dout, b, h}, lse, block, s);
       backward_block<T>(shape, {c.k, b, g}, {c.v, b, g}, c.scale, Mask(shape, c.documents, b, block), block, s);
       write_tile<T>(shape, s.dqueries, c.scale, block, {c.dq, b, h});

@@ -22,6 +22,6 @@ void attention_documents(const Context& ctx, const Documents& documents, const D
   attention_documents_cuda(CudaLauncher(ctx), documents, tables);
 }
 
-void turn(const Context& ctx, const View& from, const View& to) { turn_cuda(CudaLauncher(ctx), from, to); }
+void turn(const Context& ctx, const View& from, const View& to) { transpose_cuda(CudaLauncher(ctx), from, to); }
 
 }  // namespace fp8::ops::cuda

@@ -197,13 +197,13 @@ Session* session_of(device::Stream& stream) {
 }
 
 // How a part is run, if cuDNN takes it. In a dry run without a device cuDNN is assumed to be there.
-struct Plan {
+struct GraphPlan {
   Session* session = nullptr;
   Graph* graph = nullptr;
   std::int64_t workspace = 0;  // bytes
 };
-std::optional<Plan> plan_of(const Context& ctx, const FusedAttention& part) {
-  Plan plan{.workspace = part.assumed_workspace()};
+std::optional<GraphPlan> plan_of(const Context& ctx, const FusedAttention& part) {
+  GraphPlan plan{.workspace = part.assumed_workspace()};
   if (ctx.stream == nullptr) return plan;
   plan.session = session_of(*ctx.stream);
   plan.graph = plan.session == nullptr ? nullptr : plan.session->find(part);
@@ -223,9 +223,9 @@ bool run(const Context& ctx, const FusedAttention& call, const Documents& docume
   View statistics = lse;
   if (call.documents) {
     tables = document_tables(ctx, parts, results);
-    statistics = tensor::take(ctx, dtype::DType::f32, {lse.shape[0], lse.shape[2], lse.shape[1]}, "scratch");
+    statistics = tensor::allocate(ctx, dtype::DType::f32, {lse.shape[0], lse.shape[2], lse.shape[1]}, "scratch");
   }
-  const View workspace = tensor::take(ctx, dtype::DType::u8, {plan->workspace}, "scratch");
+  const View workspace = tensor::allocate(ctx, dtype::DType::u8, {plan->workspace}, "scratch");
   if (ctx.dry) return true;
   if (call.documents) {
     cuda::attention_documents(ctx, documents, tables);

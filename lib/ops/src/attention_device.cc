@@ -33,10 +33,10 @@ void attention_backward_on_device(const Context& ctx, const View& q, const View&
   need(ctx.arena != nullptr, "attention", "needs an arena");
   const device::Scope scope(*ctx.arena);
   const auto like_k = [&] {
-    return tensor::take(ctx, k.dtype, {k.shape[0], k.shape[1], k.shape[2], k.shape[3]}, "scratch");
+    return tensor::allocate(ctx, k.dtype, {k.shape[0], k.shape[1], k.shape[2], k.shape[3]}, "scratch");
   };
   const cuda::AttentionScratch scratch{
-      .delta = tensor::take(ctx, DType::f32, {q.shape[0], q.shape[1], q.shape[2]}, "scratch"),
+      .delta = tensor::allocate(ctx, DType::f32, {q.shape[0], q.shape[1], q.shape[2]}, "scratch"),
       .dk = like_k(),
       .dv = like_k()};
   if (ctx.dry) return;

@@ -120,7 +120,7 @@ __global__ static void __launch_bounds__(kScan)
 }
 
 // to [columns, rows] = from [rows, columns], batch by batch: a block has a tile of one.
-__global__ static void turn_kernel(const float* from, float* to, std::int64_t rows, std::int64_t columns) {
+__global__ static void transpose_kernel(const float* from, float* to, std::int64_t rows, std::int64_t columns) {
   __shared__ float tile[kTurn][kTurn + 1];
   std::int64_t down = 0, across = 0;
   const std::int64_t b = divide(divide(blockIdx.x, divide_up(columns, kTurn), across), divide_up(rows, kTurn), down);
@@ -156,10 +156,10 @@ void attention_documents_cuda(const Launcher& launch, const Documents& documents
 
 // See cuda::turn.
 template <class Launcher>
-void turn_cuda(const Launcher& launch, const View& from, const View& to) {
+void transpose_cuda(const Launcher& launch, const View& from, const View& to) {
   const std::int64_t rows = from.shape[1], columns = from.shape[2];
   const dim3 grid(static_cast<unsigned>(from.shape[0] * divide_up(rows, kTurn) * divide_up(columns, kTurn)));
-  launch("attention", grid, dim3(kThreads), turn_kernel, from.as<float>(), to.as<float>(), rows, columns);
+  launch("attention", grid, dim3(kThreads), transpose_kernel, from.as<float>(), to.as<float>(), rows, columns);
 }
 
 }  // namespace fp8::ops

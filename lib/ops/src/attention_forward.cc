@@ -10,14 +10,15 @@ namespace fp8::ops {
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                        const Documents& documents, const View& out, const View& lse) {
   const AttentionShape shape(q, k, v, out, lse, documents);
-  need_place(ctx, "attention", q, k, v, out, lse, documents.start);
+  need_device(ctx, "attention", q, k, v, out, lse, documents.start);
   const device::Timer timer(ctx, device::Work::attention, "attention", bytes_of(q, k, v, out, lse), attention_flops(q));
-  if (ctx.place == device::Place::cuda) return attention_forward_on_device(ctx, q, k, v, scale, documents, out, lse);
+  if (ctx.device == device::DeviceType::cuda)
+    return attention_forward_on_device(ctx, q, k, v, scale, documents, out, lse);
   need(ctx.arena != nullptr, "attention", "needs an arena");
   const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);
-  const View scratch = tensor::take(ctx, DType::f32, {threads, forward_scratch(shape)}, "scratch");
+  const View scratch = tensor::allocate(ctx, DType::f32, {threads, forward_scratch(shape)}, "scratch");
   if (ctx.dry) return;
   const ForwardCall call{q, k, v, scale, documents, out, lse};
   const auto run = q.dtype == DType::f32 ? forward_kernels().f32 : forward_kernels().bf16;

@@ -90,7 +90,7 @@ template <class T>
 void forward_block(const AttentionShape& shape, Head<const T> q, Head<const T> k, Head<const T> v, float scale,
                    const Mask& mask, std::int64_t block, Head<T> out, float* lse, ForwardScratch<T> s) {
   read_tile<T>(shape, q, block, s.queries);
-  turn_tile<T>(shape, s.queries, s.queries_across);
+  transpose_tile<T>(shape, s.queries, s.queries_across);
   std::fill(s.sum, s.sum + shape.tile(), 0.0f);
   std::fill(s.maximum, s.maximum + kBlock, kMasked);
   std::fill(s.total, s.total + kBlock, 0.0f);

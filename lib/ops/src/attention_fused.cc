@@ -125,9 +125,9 @@ cuda::DocumentTables document_tables(const Context& ctx, const FusedParts& parts
   const std::vector<FusedAttention::Steps> steps = parts.each.steps();
   const auto arrays = static_cast<std::int64_t>(steps.size());
   cuda::DocumentTables tables{
-      .lengths = tensor::take(ctx, dtype::DType::i32, {parts.sequences, padded(parts.each.batch, 4)}, "scratch"),
-      .offsets =
-          tensor::take(ctx, dtype::DType::i64, {arrays, parts.sequences, padded(parts.each.batch + 1, 2)}, "scratch"),
+      .lengths = tensor::allocate(ctx, dtype::DType::i32, {parts.sequences, padded(parts.each.batch, 4)}, "scratch"),
+      .offsets = tensor::allocate(ctx, dtype::DType::i64, {arrays, parts.sequences, padded(parts.each.batch + 1, 2)},
+                                  "scratch"),
       .each = parts.each.batch,
       .longest = parts.each.positions,
       .steps = {},

@@ -46,7 +46,7 @@ class Mask {
       last_[i] = static_cast<std::int32_t>(position);
       first_[i] = known ? std::clamp(start[position], 0, last_[i]) : 0;
     }
-    // Rows beyond the end meet key 0, which costs nothing: they are not written, and they do not widen the range
+    // Rows beyond the end meet key 0, which costs nothing: they are not written, and they do not upcast the range
     // either.
     const std::int64_t rows = shape.rows(block);
     lowest_ = *std::min_element(first_, first_ + rows);
@@ -169,7 +169,7 @@ void read_tile(const AttentionShape& shape, Head<const T> head, std::int64_t blo
 
 /// across [words(padded), kBlock] = the tile transposed: a right operand whose columns were contracted.
 template <class T>
-void turn_tile(const AttentionShape& shape, const WordOf<T>* tile, WordOf<T>* across) {
+void transpose_tile(const AttentionShape& shape, const WordOf<T>* tile, WordOf<T>* across) {
   const std::int64_t width = TilesOf<T>::words(shape.padded);
   transpose_tile(kBlock, width, {tile, width}, {across, kBlock});
 }
@@ -185,7 +185,7 @@ void write_tile(const AttentionShape& shape, const float* tile, float factor, st
   }
 }
 
-/// Transposed scores [keys, queries] = a tile of keys times queries turned by turn_tile().
+/// Transposed scores [keys, queries] = a tile of keys times queries turned by transpose_tile().
 template <class T>
 void score_tile(const AttentionShape& shape, const WordOf<T>* keys, const WordOf<T>* queries_across, float* scores) {
   const std::int64_t width = TilesOf<T>::words(shape.padded);

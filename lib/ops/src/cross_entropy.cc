@@ -11,7 +11,7 @@ namespace fp8::ops {
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
                    float gradient_scale, bool backward) {
   constexpr const char* kOp = "cross-entropy";
-  need_place(ctx, kOp, logits, targets, losses);
+  need_device(ctx, kOp, logits, targets, losses);
   need(logits.rank == 2 && logits.shape[1] > 0 && unit_last_stride(logits), kOp,
        "logits must have 2 dimensions, the last without gaps");
   const std::int64_t m = logits.shape[0], vocabulary = logits.shape[1];
@@ -22,7 +22,7 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::cross_entropy, kOp, (backward ? 2 : 1) * bytes_of(logits),
                             flops_of(logits, backward ? 5 : 3));
-  if (ctx.place == device::Place::cuda)
+  if (ctx.device == device::DeviceType::cuda)
     return cuda::cross_entropy(ctx, logits, targets, losses, gradient_scale, backward);
   const std::int32_t* ids = targets.as<std::int32_t>();
   for (std::int64_t i = 0; i < m; ++i) {
@@ -33,7 +33,7 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
   }
   float* out = losses.as<float>();
   with_activation_type(logits.dtype, kOp, [&]<class T>(T) {
-    const Rows<T> rows(logits);
+    const StridedRows<T> rows(logits);
     const RowLoops<T>& loops = row_loops<T>();
     parallel_for(m, vocabulary * 4, [&](std::int64_t i) {
       out[i] = loops.cross_entropy(rows[i], vocabulary, ids[i], gradient_scale, backward);

@@ -71,8 +71,8 @@ __device__ void row_loss(T* x, std::int64_t n, std::int32_t target, float scale,
 }
 
 template <class T, int W>
-__global__ void __launch_bounds__(kLossThreads)
-    cross_entropy_kernel(Rows<T> logits, const std::int32_t* targets, float* losses, float scale, bool backward) {
+__global__ void __launch_bounds__(kLossThreads) cross_entropy_kernel(StridedRows<T> logits, const std::int32_t* targets,
+                                                                     float* losses, float scale, bool backward) {
   const std::int64_t n = logits.columns();
   for (std::int64_t i = blockIdx.x; i < logits.count(); i += gridDim.x) {
     if (targets[i] != kIgnoredTarget) {
@@ -93,7 +93,7 @@ void cross_entropy_cuda(const Launcher& launch, const View& logits, const View& 
   const dim3 grid(static_cast<unsigned>(std::min(logits.shape[0], std::int64_t{launch.multiprocessors()} * 2))),
       block(kLossThreads);
   with_activation_type(logits.dtype, kName, [&]<class T>(T) {
-    const Rows<T> rows(logits);
+    const StridedRows<T> rows(logits);
     const auto* ids = targets.as<std::int32_t>();
     auto* out = losses.as<float>();
     packs(logits) ? launch(kName, grid, block, cross_entropy_kernel<T, device::Pack<T>::kSize>, rows, ids, out,

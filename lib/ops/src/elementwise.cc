@@ -14,7 +14,7 @@
 namespace fp8::ops {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 
 void check_swiglu(const char* op, const View& gate_up, const View& h) {
   need(gate_up.rank == 2 && h.rank == 2 && gate_up.shape[0] == h.shape[0] && gate_up.shape[1] == 2 * h.shape[1], op,
@@ -35,7 +35,7 @@ struct Runs {
         columns(flat ? kChunk : like.shape[static_cast<std::size_t>(like.rank - 1)]),
         count(columns == 0 ? 0 : (size + columns - 1) / columns) {}
   template <class T>
-  T* start(const Rows<T>& rows, const View& v, std::int64_t i) const {
+  T* start(const StridedRows<T>& rows, const View& v, std::int64_t i) const {
     return flat ? static_cast<T*>(v.data) + i * kChunk : rows[i];
   }
   std::int64_t length(std::int64_t i) const { return std::min(columns, size - i * columns); }
@@ -73,13 +73,13 @@ void check_embedding(const char* op, const View& tokens, const View& table, cons
 
 void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
   constexpr const char* kOp = "swiglu";
-  need_place(ctx, kOp, gate_up, h);
+  need_device(ctx, kOp, gate_up, h);
   check_swiglu(kOp, gate_up, h);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(gate_up, h), flops_of(h, 4));
-  if (ctx.place == Place::cuda) return cuda::swiglu_forward(ctx, gate_up, h);
+  if (ctx.device == DeviceType::cuda) return cuda::swiglu_forward(ctx, gate_up, h);
   with_activation_type(h.dtype, kOp, [&]<class T>(T) {
-    const Rows<T> in(gate_up), out(h);
+    const StridedRows<T> in(gate_up), out(h);
     const std::int64_t n = out.columns();
     const RowLoops<T>& loops = row_loops<T>();
     parallel_for(out.count(), n, [&](std::int64_t i) {
@@ -91,14 +91,14 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
 
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up) {
   constexpr const char* kOp = "swiglu backward";
-  need_place(ctx, kOp, dh, gate_up, d_gate_up);
+  need_device(ctx, kOp, dh, gate_up, d_gate_up);
   check_swiglu(kOp, gate_up, dh);
   check_swiglu(kOp, d_gate_up, dh);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dh, gate_up, d_gate_up), flops_of(dh, 12));
-  if (ctx.place == Place::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up);
+  if (ctx.device == DeviceType::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up);
   with_activation_type(dh.dtype, kOp, [&]<class T>(T) {
-    const Rows<T> in(gate_up), upstream(dh), out(d_gate_up);
+    const StridedRows<T> in(gate_up), upstream(dh), out(d_gate_up);
     const std::int64_t n = upstream.columns();
     const RowLoops<T>& loops = row_loops<T>();
     parallel_for(upstream.count(), n, [&](std::int64_t i) {
@@ -111,17 +111,17 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
 
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out) {
   constexpr const char* kOp = "embedding";
-  need_place(ctx, kOp, tokens, table, out);
+  need_device(ctx, kOp, tokens, table, out);
   check_embedding(kOp, tokens, table, out);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(out));
-  if (ctx.place == Place::cuda) return cuda::embedding_forward(ctx, tokens, table, out);
+  if (ctx.device == DeviceType::cuda) return cuda::embedding_forward(ctx, tokens, table, out);
   check_ids(kOp, tokens, table.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
   with_activation_type(table.dtype, kOp, [&]<class A>(A) {
     with_activation_type(out.dtype, kOp, [&]<class B>(B) {
-      const Rows<A> in(table);
-      const Rows<B> rows(out);
+      const StridedRows<A> in(table);
+      const StridedRows<B> rows(out);
       parallel_for(rows.count(), rows.columns(),
                    [&](std::int64_t i) { convert_run(in[ids[i]], 1, rows[i], 1, rows.columns()); });
     });
@@ -131,7 +131,7 @@ void embedding_forward(const Context& ctx, const View& tokens, const View& table
 static void embedding_backward_on_device(const Context& ctx, const View& tokens, const View& dout, const View& dtable) {
   need(ctx.arena != nullptr, "embedding backward", "needs an arena");
   const device::Scope scope(*ctx.arena);
-  const View scratch = tensor::take(ctx, DType::i32, {3, tokens.shape[0]}, "scratch");
+  const View scratch = tensor::allocate(ctx, DType::i32, {3, tokens.shape[0]}, "scratch");
   if (!ctx.dry) cuda::embedding_backward(ctx, tokens, dout, dtable, scratch);
 }
 
@@ -140,18 +140,18 @@ static void embedding_backward_on_device(const Context& ctx, const View& tokens,
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable) {
   constexpr const char* kOp = "embedding backward";
   constexpr std::int64_t kSlice = 64;
-  need_place(ctx, kOp, tokens, dout, dtable);
+  need_device(ctx, kOp, tokens, dout, dtable);
   check_embedding(kOp, tokens, dtable, dout);
   need(dtable.dtype == DType::f32, kOp, "the gradient must be float32");
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dout) + 8 * static_cast<double>(dout.size()),
                             flops_of(dout, 1));
-  if (ctx.place == Place::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable);
+  if (ctx.device == DeviceType::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable);
   if (ctx.dry) return;
   check_ids(kOp, tokens, dtable.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
   with_activation_type(dout.dtype, kOp, [&]<class T>(T) {
-    const Rows<T> in(dout);
-    const Rows<float> table(dtable);
+    const StridedRows<T> in(dout);
+    const StridedRows<float> table(dtable);
     const RowLoops<T>& loops = row_loops<T>();
     const std::int64_t n = in.columns(), count = in.count();
     const std::int64_t slice = std::max(kSlice, (n / threads_for(n * count) + kSlice - 1) / kSlice * kSlice);
@@ -164,22 +164,22 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
 
 void bias_backward(const Context& ctx, const View& dy, const View& db) {
   constexpr const char* kOp = "bias backward";
-  need_place(ctx, kOp, dy, db);
+  need_device(ctx, kOp, dy, db);
   need(dy.rank == 2 && unit_last_stride(dy), kOp, "dy must have 2 dimensions, the last without gaps");
   need(db.rank == 1 && db.dtype == DType::f32 && db.shape[0] == dy.shape[1] && db.contiguous(), kOp,
        "db must be float32, one for each column");
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const std::int64_t n = dy.shape[1];
   const RowBlocks blocks(dy.shape[0]);
-  const std::int64_t partials = ctx.place == Place::cuda ? cuda::column_blocks(dy.shape[0], n) : blocks.count;
+  const std::int64_t partials = ctx.device == DeviceType::cuda ? cuda::column_blocks(dy.shape[0], n) : blocks.count;
   const device::Scope scope(*ctx.arena);
-  const View partial = tensor::take(ctx, DType::f32, {partials, n}, "scratch");
+  const View partial = tensor::allocate(ctx, DType::f32, {partials, n}, "scratch");
   if (ctx.dry || n == 0) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, db), flops_of(dy, 1));
-  if (ctx.place == Place::cuda) return cuda::bias_backward(ctx, dy, db, partial);
+  if (ctx.device == DeviceType::cuda) return cuda::bias_backward(ctx, dy, db, partial);
   float* sums = partial.as<float>();
   with_activation_type(dy.dtype, kOp, [&]<class T>(T) {
-    const Rows<T> in(dy);
+    const StridedRows<T> in(dy);
     const RowLoops<T>& loops = row_loops<T>();
     parallel_for(blocks.count, blocks.each * n, [&](std::int64_t b) {
       float* sum = sums + b * n;
@@ -192,16 +192,16 @@ void bias_backward(const Context& ctx, const View& dy, const View& db) {
 
 void add(const Context& ctx, const View& a, const View& b, const View& out) {
   constexpr const char* kOp = "add";
-  need_place(ctx, kOp, a, b, out);
+  need_device(ctx, kOp, a, b, out);
   need(same_shape(a, b) && same_shape(a, out) && a.rank >= 1, kOp, "shapes differ");
   need(a.dtype == b.dtype && a.dtype == out.dtype, kOp, "activations of different types");
   need(unit_last_stride(a) && unit_last_stride(b) && unit_last_stride(out), kOp,
        "elements of a row must lie next to each other");
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(a, b, out), flops_of(out, 1));
-  if (ctx.place == Place::cuda) return cuda::add(ctx, a, b, out);
+  if (ctx.device == DeviceType::cuda) return cuda::add(ctx, a, b, out);
   with_activation_type(a.dtype, kOp, [&]<class T>(T) {
-    const Rows<T> a_rows(a), b_rows(b), out_rows(out);
+    const StridedRows<T> a_rows(a), b_rows(b), out_rows(out);
     const Runs runs(out, a.contiguous() && b.contiguous() && out.contiguous());
     const RowLoops<T>& loops = row_loops<T>();
     parallel_for(runs.count, runs.columns, [&](std::int64_t i) {
@@ -212,16 +212,16 @@ void add(const Context& ctx, const View& a, const View& b, const View& out) {
 
 void copy(const Context& ctx, const View& in, const View& out) {
   constexpr const char* kOp = "copy";
-  need_place(ctx, kOp, in, out);
+  need_device(ctx, kOp, in, out);
   const bool flat = in.contiguous() && out.contiguous();
   need(in.rank >= 1 && out.rank >= 1 && in.size() == out.size() && (flat || same_shape(in, out)), kOp, "shapes differ");
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(in, out));
-  if (ctx.place == Place::cuda) return cuda::copy(ctx, in, out);
+  if (ctx.device == DeviceType::cuda) return cuda::copy(ctx, in, out);
   with_activation_type(in.dtype, kOp, [&]<class A>(A) {
     with_activation_type(out.dtype, kOp, [&]<class B>(B) {
-      const Rows<A> from(in);
-      const Rows<B> to(out);
+      const StridedRows<A> from(in);
+      const StridedRows<B> to(out);
       const Runs runs(out, flat);
       const auto last = static_cast<std::size_t>(out.rank - 1);
       const std::int64_t in_step = flat ? 1 : in.stride[last], out_step = flat ? 1 : out.stride[last];
@@ -233,11 +233,11 @@ void copy(const Context& ctx, const View& in, const View& out) {
 }
 
 void zero(const Context& ctx, const View& x) {
-  need_place(ctx, "zero", x);
+  need_device(ctx, "zero", x);
   need(x.contiguous(), "zero", "not contiguous");
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, "zero", bytes_of(x));
-  if (ctx.place == Place::cuda) return cuda::zero(ctx, x);
+  if (ctx.device == DeviceType::cuda) return cuda::zero(ctx, x);
   constexpr std::int64_t kPiece = 1 << 18;
   const auto bytes = static_cast<std::int64_t>(x.bytes());
   parallel_for((bytes + kPiece - 1) / kPiece, kPiece, [&](std::int64_t i) {

@@ -11,7 +11,7 @@ namespace fp8::ops {
 
 template <class T>
 struct AddRows {
-  Rows<T> a, b, out;
+  StridedRows<T> a, b, out;
   struct Row {
     const T *a, *b;
     T* out;
@@ -29,7 +29,7 @@ struct AddRows {
 
 template <class T>
 void add_rows(const View& a, const View& b, const View& out, const auto& go) {
-  const AddRows<T> op{Rows<T>(a), Rows<T>(b), Rows<T>(out)};
+  const AddRows<T> op{StridedRows<T>(a), StridedRows<T>(b), StridedRows<T>(out)};
   go(op, op.out.count(), op.out.columns(), packs(a) && packs(b) && packs(out));
 }
 
@@ -57,8 +57,8 @@ __device__ inline void convert(const A* from, B* to) {
 
 template <class A, class B>
 struct CopyRows {
-  Rows<A> in;
-  Rows<B> out;
+  StridedRows<A> in;
+  StridedRows<B> out;
   std::int64_t in_step, out_step;  // elements between neighbours; both 1 where W is not
   struct Row {
     const A* in;
@@ -81,7 +81,7 @@ void copy_cuda(const Launcher& launch, const View& from, const View& to) {
   const bool packed = packs(in) && packs(out) && unit_last_stride(in) && unit_last_stride(out);
   with_activation_type(in.dtype, "copy", [&]<class A>(A) {
     with_activation_type(out.dtype, "copy", [&]<class B>(B) {
-      const CopyRows<A, B> op{Rows<A>(in), Rows<B>(out), in.stride[last], out.stride[last]};
+      const CopyRows<A, B> op{StridedRows<A>(in), StridedRows<B>(out), in.stride[last], out.stride[last]};
       for_each(launch, "copy", op, op.out.count(), op.out.columns(), packed);
     });
   });
@@ -109,7 +109,7 @@ void zero_cuda(const Launcher& launch, const View& x) {
 
 template <class T>
 struct SwigluForward {
-  Rows<T> gate_up, h;
+  StridedRows<T> gate_up, h;
   struct Row {
     const T *gate, *up;
     T* h;
@@ -130,7 +130,7 @@ struct SwigluForward {
 
 template <class T>
 struct SwigluBackward {
-  Rows<T> dh, gate_up, d_gate_up;
+  StridedRows<T> dh, gate_up, d_gate_up;
   struct Row {
     const T *dh, *gate, *up;
     T *d_gate, *d_up;
@@ -160,7 +160,7 @@ inline bool halves_pack(const View& joint, const View& half) {
 template <class Launcher>
 void swiglu_forward_cuda(const Launcher& launch, const View& gate_up, const View& h) {
   with_activation_type(h.dtype, "swiglu", [&]<class T>(T) {
-    for_each(launch, "swiglu", SwigluForward<T>{Rows<T>(gate_up), Rows<T>(h)}, h.shape[0], h.shape[1],
+    for_each(launch, "swiglu", SwigluForward<T>{StridedRows<T>(gate_up), StridedRows<T>(h)}, h.shape[0], h.shape[1],
              packs(h) && halves_pack(gate_up, h));
   });
 }
@@ -169,14 +169,15 @@ void swiglu_forward_cuda(const Launcher& launch, const View& gate_up, const View
 template <class Launcher>
 void swiglu_backward_cuda(const Launcher& launch, const View& dh, const View& gate_up, const View& d_gate_up) {
   with_activation_type(dh.dtype, "swiglu backward", [&]<class T>(T) {
-    for_each(launch, "swiglu backward", SwigluBackward<T>{Rows<T>(dh), Rows<T>(gate_up), Rows<T>(d_gate_up)},
-             dh.shape[0], dh.shape[1], packs(dh) && halves_pack(gate_up, dh) && halves_pack(d_gate_up, dh));
+    for_each(launch, "swiglu backward",
+             SwigluBackward<T>{StridedRows<T>(dh), StridedRows<T>(gate_up), StridedRows<T>(d_gate_up)}, dh.shape[0],
+             dh.shape[1], packs(dh) && halves_pack(gate_up, dh) && halves_pack(d_gate_up, dh));
   });
 }
 
 template <class T>
 struct BiasRows {
-  Rows<T> dy;
+  StridedRows<T> dy;
   struct Row {
     const T* dy;
     template <int W>
@@ -193,7 +194,7 @@ struct BiasRows {
 template <class Launcher>
 void bias_backward_cuda(const Launcher& launch, const View& dy, const View& db, const View& partial) {
   with_activation_type(dy.dtype, "bias backward", [&]<class T>(T) {
-    column_sums(launch, "bias backward", BiasRows<T>{Rows<T>(dy)}, dy.shape[0], dy.shape[1],
+    column_sums(launch, "bias backward", BiasRows<T>{StridedRows<T>(dy)}, dy.shape[0], dy.shape[1],
                 packs(dy) && dy.shape[1] % kWide == 0, partial.as<float>(), db.as<float>());
   });
 }

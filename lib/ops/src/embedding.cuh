@@ -15,8 +15,8 @@ namespace fp8::ops {
 template <class A, class B>
 struct EmbeddingForward {
   const std::int32_t* tokens;
-  Rows<A> table;
-  Rows<B> out;
+  StridedRows<A> table;
+  StridedRows<B> out;
   struct Row {
     const A* from;  // null: no such row
     B* out;
@@ -37,7 +37,7 @@ template <class Launcher>
 void embedding_forward_cuda(const Launcher& launch, const View& tokens, const View& table, const View& out) {
   with_activation_type(table.dtype, "embedding", [&]<class A>(A) {
     with_activation_type(out.dtype, "embedding", [&]<class B>(B) {
-      const EmbeddingForward<A, B> op{tokens.as<std::int32_t>(), Rows<A>(table), Rows<B>(out)};
+      const EmbeddingForward<A, B> op{tokens.as<std::int32_t>(), StridedRows<A>(table), StridedRows<B>(out)};
       for_each(launch, "embedding", op, out.shape[0], out.shape[1], packs(table) && packs(out));
     });
   });
@@ -83,11 +83,11 @@ __global__ void order_kernel(const std::int32_t* tokens, const std::int32_t* pla
 template <class T>
 struct EmbeddingBackward {
   const std::int32_t *order, *sorted;
-  Rows<T> dout;
-  Rows<float> dtable;
+  StridedRows<T> dout;
+  StridedRows<float> dtable;
   struct Row {
     const std::int32_t *order, *sorted;
-    Rows<T> dout;
+    StridedRows<T> dout;
     float* to;  // null: no run begins here
     std::int64_t first;
     template <int W>
@@ -138,7 +138,7 @@ void embedding_backward_cuda(const Launcher& launch, const View& tokens, const V
   launch(kName, all, dim3(kThreads), place_kernel<kThreads>, ids, count, place);
   launch(kName, dim3(blocks), dim3(kThreads), order_kernel<kThreads>, ids, place, count, order, sorted);
   with_activation_type(dout.dtype, kName, [&]<class T>(T) {
-    const EmbeddingBackward<T> op{order, sorted, Rows<T>(dout), Rows<float>(dtable)};
+    const EmbeddingBackward<T> op{order, sorted, StridedRows<T>(dout), StridedRows<float>(dtable)};
     for_each(launch, kName, op, count, dout.shape[1], packs(dout) && packs(dtable));
   });
 }

@@ -13,7 +13,7 @@
 namespace fp8::ops {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 
 void check_rows(const char* op, const View& like, const View& v) {
   need(same_shape(like, v), op, "shapes differ");
@@ -37,8 +37,8 @@ void check_norm(const char* op, const View& x, const View& weight, const View& r
 template <class T>
 void backward_blocks(const View& dy, const View& x, const View& weight, const View& rstd, const View& upstream,
                      const View& dx, float* partial) {
-  const Rows<T> dy_rows(dy), x_rows(x), up_rows(upstream), dx_rows(dx);
-  const Rows<float> r_rows(with_unit_column(rstd));
+  const StridedRows<T> dy_rows(dy), x_rows(x), up_rows(upstream), dx_rows(dx);
+  const StridedRows<float> r_rows(with_unit_column(rstd));
   const T* w = weight.as<T>();
   const RowLoops<T>& loops = row_loops<T>();
   const std::int64_t n = x_rows.columns();
@@ -58,15 +58,15 @@ void backward_blocks(const View& dy, const View& x, const View& weight, const Vi
 void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y,
                      const View& rstd) {
   constexpr const char* kOp = "rmsnorm";
-  need_place(ctx, kOp, x, weight, y, rstd);
+  need_device(ctx, kOp, x, weight, y, rstd);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, y);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, y), flops_of(x, 4));
-  if (ctx.place == Place::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd);
+  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
-    const Rows<T> in(x), out(y);
-    const Rows<float> r(with_unit_column(rstd));
+    const StridedRows<T> in(x), out(y);
+    const StridedRows<float> r(with_unit_column(rstd));
     const T* w = weight.as<T>();
     const std::int64_t n = in.columns();
     const RowLoops<T>& loops = row_loops<T>();
@@ -77,17 +77,17 @@ void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, floa
 void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, const View& weight, float eps,
                          const View& sum, const View& y, const View& rstd) {
   constexpr const char* kOp = "add_rmsnorm";
-  need_place(ctx, kOp, x, delta, weight, sum, y, rstd);
+  need_device(ctx, kOp, x, delta, weight, sum, y, rstd);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, delta);
   check_rows(kOp, x, sum);
   check_rows(kOp, x, y);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, delta, sum, y), flops_of(x, 5));
-  if (ctx.place == Place::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd);
+  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
-    const Rows<T> a_rows(x), b_rows(delta), s_rows(sum), out(y);
-    const Rows<float> r(with_unit_column(rstd));
+    const StridedRows<T> a_rows(x), b_rows(delta), s_rows(sum), out(y);
+    const StridedRows<float> r(with_unit_column(rstd));
     const T* w = weight.as<T>();
     const std::int64_t n = a_rows.columns();
     const RowLoops<T>& loops = row_loops<T>();
@@ -101,7 +101,7 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
 void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
                       const View& upstream, const View& dx, const View& dweight) {
   constexpr const char* kOp = "rmsnorm backward";
-  need_place(ctx, kOp, dy, x, weight, rstd, upstream, dx, dweight);
+  need_device(ctx, kOp, dy, x, weight, rstd, upstream, dx, dweight);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, dy);
   check_rows(kOp, x, dx);
@@ -114,16 +114,17 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
   }
   if (n == 0 || x.size() == 0) return;
   const std::int64_t rows = x.size() / n;
-  const std::int64_t blocks = ctx.place == Place::cuda ? cuda::column_blocks(rows, n) : RowBlocks(rows).count;
+  const std::int64_t blocks = ctx.device == DeviceType::cuda ? cuda::column_blocks(rows, n) : RowBlocks(rows).count;
   std::optional<device::Scope> scope;
   if (weighted) {
     need(ctx.arena != nullptr, kOp, "needs an arena");
     scope.emplace(*ctx.arena);
   }
-  const View partial = weighted ? tensor::take(ctx, DType::f32, {blocks, n}, "scratch") : View{};
+  const View partial = weighted ? tensor::allocate(ctx, DType::f32, {blocks, n}, "scratch") : View{};
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, x, upstream, dx), flops_of(x, 10));
-  if (ctx.place == Place::cuda) return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial);
+  if (ctx.device == DeviceType::cuda)
+    return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial);
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {
     backward_blocks<T>(dy, x, weight, rstd, upstream, dx, weighted ? partial.as<float>() : nullptr);
   });

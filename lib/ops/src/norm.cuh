@@ -38,11 +38,11 @@ struct Held {
 // Row i of x, or of sum = x + delta, to y. W divides the length of a row.
 template <class T>
 struct NormForward {
-  Rows<T> x, delta, sum;  // without delta: sum is x
+  StridedRows<T> x, delta, sum;  // without delta: sum is x
   const T* weight;
   float eps;
-  Rows<T> y;
-  Rows<float> rstd;
+  StridedRows<T> y;
+  StridedRows<float> rstd;
 
   template <int Team, int W>
   __device__ void add(std::int64_t i, const Columns<Team, W>& columns, std::int64_t chunk, std::int64_t n,
@@ -105,9 +105,9 @@ struct NormForward {
 // dx of row i; dx may be dy or upstream.
 template <class T>
 struct NormBackward {
-  Rows<T> dy, x, upstream, dx;
+  StridedRows<T> dy, x, upstream, dx;
   const T* weight;
-  Rows<float> rstd;
+  StridedRows<float> rstd;
 
   template <int Team, int W>
   __device__ void write(std::int64_t i, const Columns<Team, W>& columns, std::int64_t chunk, const Held<T, W>& d,
@@ -161,8 +161,8 @@ struct NormBackward {
 // What the rows of dy and x add to the gradient of the weight.
 template <class T>
 struct NormWeight {
-  Rows<T> dy, x;
-  Rows<float> rstd;
+  StridedRows<T> dy, x;
+  StridedRows<float> rstd;
   struct Row {
     const T *dy, *x;
     float rstd;
@@ -210,8 +210,13 @@ template <class Launcher>
 void norm_forward_cuda(const Launcher& launch, const char* name, const View& x, const View& delta, const View& weight,
                        float eps, const View& sum, const View& y, const View& rstd) {
   with_activation_type(x.dtype, name, [&]<class T>(T) {
-    const NormForward<T> norm{
-        Rows<T>(x), Rows<T>(delta), Rows<T>(sum), weight.as<T>(), eps, Rows<T>(y), Rows<float>(with_unit_column(rstd))};
+    const NormForward<T> norm{StridedRows<T>(x),
+                              StridedRows<T>(delta),
+                              StridedRows<T>(sum),
+                              weight.as<T>(),
+                              eps,
+                              StridedRows<T>(y),
+                              StridedRows<float>(with_unit_column(rstd))};
     launch_norm(launch, name, norm, norm_packs(weight, x, delta, sum, y));
   });
 }
@@ -222,14 +227,15 @@ void norm_backward_cuda(const Launcher& launch, const View& dy, const View& x, c
                         const View& upstream, const View& dx, const View& dweight, const View& partial) {
   constexpr const char* kName = "rmsnorm backward";
   with_activation_type(x.dtype, kName, [&]<class T>(T) {
-    const Rows<T> dy_rows(dy), x_rows(x);
-    const Rows<float> rstd_rows(with_unit_column(rstd));
+    const StridedRows<T> dy_rows(dy), x_rows(x);
+    const StridedRows<float> rstd_rows(with_unit_column(rstd));
     const bool packed = norm_packs(weight, dy, x, upstream, dx);
     if (dweight.rank != 0) {  // first: dx may be dy
       column_sums(launch, kName, NormWeight<T>{dy_rows, x_rows, rstd_rows}, x_rows.count(), x_rows.columns(), packed,
                   partial.as<float>(), dweight.as<float>());
     }
-    const NormBackward<T> norm{dy_rows, x_rows, Rows<T>(upstream), Rows<T>(dx), weight.as<T>(), rstd_rows};
+    const NormBackward<T> norm{dy_rows,        x_rows,   StridedRows<T>(upstream), StridedRows<T>(dx),
+                               weight.as<T>(), rstd_rows};
     launch_norm(launch, kName, norm, packed);
   });
 }

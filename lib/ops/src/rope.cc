@@ -8,7 +8,7 @@
 namespace fp8::ops {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 
 bool is_table(const View& v, std::int64_t columns) {
   return v.rank == 2 && v.dtype == DType::f32 && v.shape[1] == columns && v.contiguous();
@@ -18,13 +18,13 @@ bool is_table(const View& v, std::int64_t columns) {
 
 void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin) {
   constexpr const char* kOp = "rope tables";
-  need_place(ctx, kOp, cos, sin);
+  need_device(ctx, kOp, cos, sin);
   const auto half = static_cast<std::int64_t>(inv_freq.size());
   need(is_table(cos, half) && is_table(sin, half) && cos.shape[0] == sin.shape[0], kOp,
        "must be float32, positions x frequencies");
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(cos, sin));
-  if (ctx.place == Place::cuda) return cuda::rope_tables(ctx, inv_freq, cos, sin);
+  if (ctx.device == DeviceType::cuda) return cuda::rope_tables(ctx, inv_freq, cos, sin);
   float *c = cos.as<float>(), *s = sin.as<float>();
   parallel_for(cos.shape[0], half * 16, [&](std::int64_t t) {
     for (std::int64_t i = 0; i < half; ++i) {
@@ -35,7 +35,7 @@ void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View
 
 void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse) {
   constexpr const char* kOp = "rope";
-  need_place(ctx, kOp, x, cos, sin);
+  need_device(ctx, kOp, x, cos, sin);
   need(x.rank == 4 && x.shape[3] % 2 == 0 && unit_last_stride(x), kOp,
        "x must have 4 dimensions, the last even and without gaps");
   const std::int64_t positions = x.shape[1], heads = x.shape[2], half = x.shape[3] / 2;
@@ -43,7 +43,7 @@ void rope(const Context& ctx, const View& x, const View& cos, const View& sin, b
        "the tables do not cover x");
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(x), flops_of(x, 3));
-  if (ctx.place == Place::cuda) return cuda::rope(ctx, x, cos, sin, inverse);
+  if (ctx.device == DeviceType::cuda) return cuda::rope(ctx, x, cos, sin, inverse);
   const float *c = cos.as<float>(), *s = sin.as<float>();
   const float sign = inverse ? -1.0f : 1.0f;
   with_activation_type(x.dtype, kOp, [&]<class T>(T) {

@@ -29,10 +29,10 @@ inline void need(bool ok, const char* op, const char* what) {
   if (!ok) throw Error(std::string(op) + ": " + what);
 }
 
-/// Throws Error unless all views that are not empty lie where the context works.
+/// Throws Error unless all views that are not empty are on the context's device.
 template <class... Views>
-void need_place(const device::Context& ctx, const char* op, const Views&... views) {
-  need(((views.empty() || views.place == ctx.place) && ...), op, "tensors do not lie where the context works");
+void need_device(const device::Context& ctx, const char* op, const Views&... views) {
+  need(((views.empty() || views.device == ctx.device) && ...), op, "tensors do not lie where the context works");
 }
 
 /// Whether two views have the same shape.
@@ -82,10 +82,10 @@ FP8_HD inline std::int64_t divide(std::int64_t i, std::int64_t extent, std::int6
 /// The rows of a view with unit last stride: its last dimension, for every index of the dimensions before it. Also an
 /// argument of kernels, where `data` lies on the device.
 template <class T>
-class Rows {
+class StridedRows {
  public:
   /// An empty view has no rows.
-  explicit Rows(const View& v) : data_(v.empty() ? nullptr : v.as<T>()) {
+  explicit StridedRows(const View& v) : data_(v.empty() ? nullptr : v.as<T>()) {
     if (v.rank == 0) return;
     columns_ = v.shape[static_cast<std::size_t>(v.rank - 1)];
     count_ = 1;

@@ -77,8 +77,8 @@ TEST(AttentionCuda, PackedDocumentsEqualSeparateSequences) {
 // Views without memory behind them, and a dry context on a device, as a plan is made of.
 struct Planned {
   device::Arena arena;
-  Context context{.place = device::Place::cuda, .arena = &arena, .dry = true};
-  View view(DType type, tensor::Shape shape) const { return tensor::take(context, type, shape, "tensors"); }
+  Context context{.device = device::DeviceType::cuda, .arena = &arena, .dry = true};
+  View view(DType type, tensor::Shape shape) const { return tensor::allocate(context, type, shape, "tensors"); }
 };
 
 TEST(DryDevice, AttentionTakesItsScratch) {

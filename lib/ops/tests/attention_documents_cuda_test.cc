@@ -127,7 +127,7 @@ TEST(Turn, IsATransposition) {
        {std::array{1, 1, 1}, {2, 5, 31}, {1, 32, 33}, {3, 100, 12}, {1, 64, 1}, {2, 1, 65}}) {
     const Tensor x = make(DType::f32, {batch, rows, columns}, random_values(batch * rows * columns, 3));
     const View from = device.put(x.view()), to = device.scratch(DType::f32, {batch, columns, rows});
-    turn_cuda(device.launch, from, to);
+    transpose_cuda(device.launch, from, to);
     for (int b = 0; b < batch; ++b)
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j)
@@ -149,8 +149,8 @@ void compute(const Context& host, const FusedAttention& part, const std::unorder
       const auto at = std::find(steps.begin(), steps.end(), FusedAttention::Steps{s[0], s[1]}) - steps.begin();
       const std::int64_t first = static_cast<const std::int64_t*>(pointers.at(uid_of(FusedName::offsets) + at))[n];
       auto* const data = static_cast<std::byte*>(pointers.at(uid_of(name)));
-      View v = tensor::make_view(data + first * static_cast<std::int64_t>(size_of(type)), type, device::Place::host,
-                                 {1, lengths[n], count, dim});
+      View v = tensor::make_view(data + first * static_cast<std::int64_t>(size_of(type)), type,
+                                 device::DeviceType::host, {1, lengths[n], count, dim});
       v.stride = {0, s[1], s[2], 1};
       return v;
     };
@@ -164,7 +164,7 @@ void compute(const Context& host, const FusedAttention& part, const std::unorder
                out = heads(FusedName::out, part.out);
     const Tensor own(DType::f32, {1, part.heads, lengths[n]});
     const View lse = view(FusedName::lse, DType::f32, part.heads, 1, part.lse);
-    View turned = tensor::make_view(lse.data, DType::f32, device::Place::host, {1, part.heads, lengths[n]});
+    View turned = tensor::make_view(lse.data, DType::f32, device::DeviceType::host, {1, part.heads, lengths[n]});
     turned.stride = {0, lse.stride[2], lse.stride[1]};
     if (part.backward) {
       write(own.view(), read(turned));
@@ -187,10 +187,10 @@ void compute(const Host& host, const FusedAttention& call, std::int64_t most, co
   const cuda::DocumentTables tables = document_tables(host, parts, {out, out, out});
   attention_documents_cuda(launch, documents, tables);
   const Tensor statistics(DType::f32, {lse.shape[0], lse.shape[2], lse.shape[1]});
-  if (call.backward) turn_cuda(launch, lse, statistics.view());
+  if (call.backward) transpose_cuda(launch, lse, statistics.view());
   for (std::int64_t i = 0; i < parts.sequences * parts.groups; ++i)
     compute(host, parts.each, fused_pointers(call, parts, i, operands, statistics.view(), tables));
-  if (!call.backward) turn_cuda(launch, statistics.view(), lse);
+  if (!call.backward) transpose_cuda(launch, statistics.view(), lse);
 }
 
 TEST(FusedDocuments, AreWhatTheHostComputes) {

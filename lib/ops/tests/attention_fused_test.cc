@@ -11,7 +11,7 @@
 namespace fp8::ops {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 using dtype::DType;
 using tensor::make_view;
 
@@ -21,7 +21,7 @@ struct Layer {
 
   Layer(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t g, std::int64_t d, DType type = DType::bf16) {
     const auto parts = [&](std::uintptr_t at, View& x, View& y, View& z) {
-      const View all = make_view(reinterpret_cast<void*>(at), type, Place::cuda, {b, t, h + 2 * g, d});
+      const View all = make_view(reinterpret_cast<void*>(at), type, DeviceType::cuda, {b, t, h + 2 * g, d});
       const auto heads = [&](std::int64_t first, std::int64_t count) {
         View part = all;
         part.shape[2] = count;
@@ -34,9 +34,9 @@ struct Layer {
     };
     parts(std::uintptr_t{1} << 40, q, k, v);
     parts(std::uintptr_t{1} << 41, dq, dk, dv);
-    out = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 42), type, Place::cuda, {b, t, h, d});
-    dout = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 43), type, Place::cuda, {b, t, h, d});
-    lse = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 44), DType::f32, Place::cuda, {b, h, t});
+    out = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 42), type, DeviceType::cuda, {b, t, h, d});
+    dout = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 43), type, DeviceType::cuda, {b, t, h, d});
+    lse = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 44), DType::f32, DeviceType::cuda, {b, h, t});
   }
   std::optional<FusedAttention> forward(const Documents& documents = {}) const {
     return fused_forward_of(q, k, v, 0.125f, documents, out);
@@ -46,7 +46,7 @@ struct Layer {
   }
   Documents documents(std::int64_t count, std::int64_t longest) const {
     void* const at = reinterpret_cast<void*>(std::uintptr_t{1} << 45);
-    return {make_view(at, DType::i32, Place::cuda, {q.shape[0], q.shape[1]}), count, longest};
+    return {make_view(at, DType::i32, DeviceType::cuda, {q.shape[0], q.shape[1]}), count, longest};
   }
 };
 

@@ -251,7 +251,7 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_EQ(call(one.view(), one.view(), {start.view()}),
             "attention: document starts must be int32, batch x positions");
   Context cuda = host;
-  cuda.place = device::Place::cuda;
+  cuda.device = device::DeviceType::cuda;
   EXPECT_EQ(
       error_of([&] { attention_forward(cuda, q.view(), one.view(), one.view(), 1.0f, {}, out.view(), lse.view()); }),
       "attention: tensors do not lie where the context works");

@@ -25,7 +25,7 @@ inline std::int64_t span_of(const View& v) {
 }
 
 /// The span of a view as one dimension.
-inline View flat(const View& v) { return tensor::make_view(v.data, v.dtype, v.place, {span_of(v)}); }
+inline View flat(const View& v) { return tensor::make_view(v.data, v.dtype, v.device, {span_of(v)}); }
 
 /// Where rows of a test's matrix lie in memory.
 enum class Layout { contiguous, wide, shifted };

@@ -184,7 +184,7 @@ TEST(RmsNorm, RefusesWhatDoesNotFit) {
   EXPECT_EQ(error_of([&] { rmsnorm_forward(host, x.view(), w4.view(), 0, x.view(), w.view()); }),
             "rmsnorm: rstd must be float32, one for each row");
   Context cuda = host;
-  cuda.place = device::Place::cuda;
+  cuda.device = device::DeviceType::cuda;
   EXPECT_EQ(error_of([&] { rmsnorm_forward(cuda, x.view(), w4.view(), 0, x.view(), rstd.view()); }),
             "rmsnorm: tensors do not lie where the context works");
 }

@@ -33,7 +33,7 @@ class Host {
   device::Arena& arena() { return arena_; }
 
  private:
-  device::Arena arena_{std::size_t{32} << 20, device::Place::host};
+  device::Arena arena_{std::size_t{32} << 20, device::DeviceType::host};
   Context context_;
 };
 

@@ -70,14 +70,14 @@ void measure(benchmark::State& state, std::size_t bytes, Work&& work) {
 
 void adamw_block(benchmark::State& state, DType master, DType moments, bool copies) {
   const Tensor p = filled(master, 0.02f), g = filled(DType::f32, 1e-3f), m = filled(moments, 0), v = filled(moments, 0);
-  const Tensor copy = filled(DType::bf16, 0), amax(DType::f32, {1});
-  const Block block{.master = p.view(),
-                    .gradient = g.view(),
-                    .m = m.view(),
-                    .v = v.view(),
-                    .copy = copies ? copy.view() : View{},
-                    .amax = amax.view(),
-                    .decay = true};
+  const Tensor compute_weight = filled(DType::bf16, 0), amax(DType::f32, {1});
+  const AdamwBlock block{.master = p.view(),
+                         .gradient = g.view(),
+                         .m = m.view(),
+                         .v = v.view(),
+                         .compute_weight = copies ? compute_weight.view() : View{},
+                         .amax = amax.view(),
+                         .decay = true};
   const Settings settings;
   const Gate gate;
   std::int64_t t = 0;

@@ -25,16 +25,18 @@ std::size_t index_of(DType type, const char* what) {
   throw Error(std::string("AdamW: ") + what + " must be float32 or bfloat16");
 }
 
-std::uint32_t update(const Block& b, bool copies, const Settings& settings, const Scalars& scalars) {
-  const std::size_t copy = copies ? index_of(b.copy.dtype, "copy") : kNoCopy;
-  const auto kernel = adamw_kernels().update[index_of(b.master.dtype, "master")][index_of(b.m.dtype, "moments")][copy];
-  const Update u{.arrays = {b.master.data, b.gradient.as<float>(), b.m.data, b.v.data, copies ? b.copy.data : nullptr},
-                 .coefficients = coefficients_of(settings, scalars, b.decay),
-                 .gate = *scalars.gate,
-                 .seed = scalars.seed,
-                 .number = scalars.update,
-                 .tensor = b.tensor,
-                 .first_element = b.first_element};
+std::uint32_t update(const AdamwBlock& b, bool copies, const Settings& settings, const Scalars& scalars) {
+  const std::size_t compute_weight = copies ? index_of(b.compute_weight.dtype, "copy") : kNoComputeWeight;
+  const auto kernel =
+      adamw_kernels().update[index_of(b.master.dtype, "master")][index_of(b.m.dtype, "moments")][compute_weight];
+  const Update u{
+      .arrays = {b.master.data, b.gradient.as<float>(), b.m.data, b.v.data, copies ? b.compute_weight.data : nullptr},
+      .coefficients = coefficients_of(settings, scalars, b.decay),
+      .gate = *scalars.gate,
+      .seed = scalars.seed,
+      .number = scalars.update,
+      .tensor = b.tensor,
+      .first_element = b.first_element};
   const std::int64_t n = b.master.size();
   std::uint32_t amax = 0;
 #pragma omp parallel for schedule(static) num_threads(device::host_threads()) reduction(max : amax) if (n > kChunk)
@@ -43,18 +45,18 @@ std::uint32_t update(const Block& b, bool copies, const Settings& settings, cons
   return amax;
 }
 
-void check(const Context& ctx, const Block& b) {
+void check(const Context& ctx, const AdamwBlock& b) {
   const auto fits = [&](const View& view, const char* what) {
     if (view.size() != b.master.size()) throw Error(std::string("AdamW: ") + what + " differs from master in size");
     if (!view.contiguous()) throw Error(std::string("AdamW: ") + what + " is not contiguous");
-    if (view.place != ctx.place) throw Error(std::string("AdamW: ") + what + " is not on the context's device");
+    if (view.device != ctx.device) throw Error(std::string("AdamW: ") + what + " is not on the context's device");
   };
   fits(b.master, "master");
   fits(b.gradient, "gradient");
   fits(b.m, "first moment");
   fits(b.v, "second moment");
   if (b.m.dtype != b.v.dtype) throw Error("AdamW: moments differ in type");
-  if (!b.copy.empty()) fits(b.copy, "copy");
+  if (!b.compute_weight.empty()) fits(b.compute_weight, "copy");
   if (!b.amax.empty() && b.amax.size() != 1) throw Error("AdamW: amax must be a scalar");
 }
 
@@ -74,22 +76,22 @@ Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, std::uin
 }
 
 void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
-  if (ctx.place == device::Place::cuda) return cuda::set_gate(ctx, loss, square_sum, clip, gate);
+  if (ctx.device == device::DeviceType::cuda) return cuda::set_gate(ctx, loss, square_sum, clip, gate);
   if (!ctx.dry) *gate = gate_of(*loss, std::sqrt(*square_sum), clip);
 }
 
-void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars) {
+void adamw(const Context& ctx, const AdamwBlock& block, const Settings& settings, const Scalars& scalars) {
   check(ctx, block);
   if (ctx.dry || block.master.size() == 0) return;
-  const bool same = block.copy.data == block.master.data && block.copy.dtype == block.master.dtype;
-  const bool copies = !block.copy.empty() && !same;
+  const bool same = block.compute_weight.data == block.master.data && block.compute_weight.dtype == block.master.dtype;
+  const bool copies = !block.compute_weight.empty() && !same;
   const device::Timer timer(ctx, device::Work::optimizer, "AdamW",
                             2 * tensor::bytes_of(block.master, block.m, block.v) + tensor::bytes_of(block.gradient) +
-                                (copies ? tensor::bytes_of(block.copy) : 0.0),
+                                (copies ? tensor::bytes_of(block.compute_weight) : 0.0),
                             15 * static_cast<double>(block.master.size()));
-  if (ctx.place == device::Place::cuda) {
-    Block there = block;
-    if (!copies) there.copy = {};
+  if (ctx.device == device::DeviceType::cuda) {
+    AdamwBlock there = block;
+    if (!copies) there.compute_weight = {};
     return cuda::adamw(ctx, there, settings, scalars);
   }
   const std::uint32_t amax = update(block, copies, settings, scalars);

@@ -51,17 +51,17 @@ void put(Bf16& out, Bf16 value) { out.bits = value.bits; }
 // Writes the compute weight of a stored master weight; returns its magnitude as bits, which order as the values do,
 // with NaN above all.
 template <class P, class C>
-std::uint32_t finish(P stored, [[maybe_unused]] C* copy) {
+std::uint32_t finish(P stored, [[maybe_unused]] C* compute_weight) {
   const float value = dtype::to_float(stored);
-  if constexpr (!std::is_same_v<C, NoCopy>) put(*copy, dtype::from_float<C>(value));
+  if constexpr (!std::is_same_v<C, NoComputeWeight>) put(*compute_weight, dtype::from_float<C>(value));
   return std::bit_cast<std::uint32_t>(value) & kMagnitude;
 }
 
-// The address of element i, or null if there is no copy.
+// The address of element i, or null if there is no compute weight.
 template <class C>
-C* at(C* copy, [[maybe_unused]] std::int64_t i) {
-  if constexpr (std::is_same_v<C, NoCopy>) return nullptr;
-  return copy + i;
+C* at(C* compute_weight, [[maybe_unused]] std::int64_t i) {
+  if constexpr (std::is_same_v<C, NoComputeWeight>) return nullptr;
+  return compute_weight + i;
 }
 
 // Updates elements [begin, end); returns the largest magnitude as bits.
@@ -85,25 +85,25 @@ std::uint32_t update_chunk(const Arrays<P, M, C>& arrays, std::int64_t begin, st
     put(a.master[i], stored);
     put(a.m[i], store_rounded<M>(e.m, random >> 16));
     put(a.v[i], store_rounded<M>(e.v, random_v));
-    amax = std::max(amax, finish(stored, at(a.copy, i)));
+    amax = std::max(amax, finish(stored, at(a.compute_weight, i)));
   }
   return amax;
 }
 
 // Copies elements [begin, end) of an unchanged master; returns the largest magnitude as bits.
 template <class P, class C>
-std::uint32_t keep_chunk(const P* master, C* copy, std::int64_t begin, std::int64_t end) {
+std::uint32_t keep_chunk(const P* master, C* compute_weight, std::int64_t begin, std::int64_t end) {
   std::uint32_t amax = 0;
 #pragma GCC ivdep
-  for (std::int64_t i = begin; i < end; ++i) amax = std::max(amax, finish(master[i], at(copy, i)));
+  for (std::int64_t i = begin; i < end; ++i) amax = std::max(amax, finish(master[i], at(compute_weight, i)));
   return amax;
 }
 
 template <class P, class M, class C>
 std::uint32_t update(const Update& u, std::int64_t begin, std::int64_t end) {
   const Arrays<P, M, C> a{static_cast<P*>(u.arrays.master), u.arrays.gradient, static_cast<M*>(u.arrays.m),
-                          static_cast<M*>(u.arrays.v), static_cast<C*>(u.arrays.copy)};
-  if (u.gate.skip != 0) return keep_chunk(a.master, a.copy, begin, end);
+                          static_cast<M*>(u.arrays.v), static_cast<C*>(u.arrays.compute_weight)};
+  if (u.gate.skip != 0) return keep_chunk(a.master, a.compute_weight, begin, end);
   if constexpr (std::is_same_v<P, float> && std::is_same_v<M, float>) {
     return update_chunk(a, begin, end, u.coefficients, u.gate.gradient_scale, nullptr);
   } else {
@@ -133,10 +133,10 @@ double sum_block(const float* x, std::int64_t n) {
 }  // namespace
 
 constinit const AdamwKernels FP8_ISA::kAdamwKernels{
-    .update = {{{update<float, float, float>, update<float, float, Bf16>, update<float, float, NoCopy>},
-                {update<float, Bf16, float>, update<float, Bf16, Bf16>, update<float, Bf16, NoCopy>}},
-               {{update<Bf16, float, float>, update<Bf16, float, Bf16>, update<Bf16, float, NoCopy>},
-                {update<Bf16, Bf16, float>, update<Bf16, Bf16, Bf16>, update<Bf16, Bf16, NoCopy>}}},
+    .update = {{{update<float, float, float>, update<float, float, Bf16>, update<float, float, NoComputeWeight>},
+                {update<float, Bf16, float>, update<float, Bf16, Bf16>, update<float, Bf16, NoComputeWeight>}},
+               {{update<Bf16, float, float>, update<Bf16, float, Bf16>, update<Bf16, float, NoComputeWeight>},
+                {update<Bf16, Bf16, float>, update<Bf16, Bf16, Bf16>, update<Bf16, Bf16, NoComputeWeight>}}},
     .sum_of_squares = sum_block,
 };
 

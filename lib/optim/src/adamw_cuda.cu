@@ -7,7 +7,7 @@ namespace fp8::optim::cuda {
 
 using device::CudaLauncher;
 
-void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars) {
+void adamw(const Context& ctx, const AdamwBlock& block, const Settings& settings, const Scalars& scalars) {
   if (!ctx.dry) adamw_cuda(CudaLauncher(ctx), block, settings, scalars);
 }
 
@@ -17,7 +17,7 @@ template <class Of>
 void add_sums_of(const Context& ctx, const View& x, double* total) {
   const device::Scope scope(*ctx.arena);
   const auto bytes = static_cast<std::size_t>(pieces_to_sum(x.size())) * sizeof(double);
-  auto* const partial = reinterpret_cast<double*>(ctx.arena->take(bytes, "scratch"));
+  auto* const partial = reinterpret_cast<double*>(ctx.arena->allocate(bytes, "scratch"));
   if (!ctx.dry && x.size() > 0) add_sums_cuda<Of>(CudaLauncher(ctx), x.as<const float>(), x.size(), partial, total);
 }
 

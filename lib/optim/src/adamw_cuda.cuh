@@ -48,7 +48,7 @@ __global__ void adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
       a.v[i] = store_rounded<M>(e.v, noise_of_v(random));
     }
     const float value = dtype::to_float(stored);
-    if constexpr (sizeof(C) > 1) a.copy[i] = dtype::from_float<C>(value);
+    if constexpr (sizeof(C) > 1) a.compute_weight[i] = dtype::from_float<C>(value);
     largest = device::LargestBits{}(largest, std::bit_cast<unsigned>(value) & 0x7FFFFFFFu);
   }
   if (amax == nullptr) return;
@@ -62,9 +62,9 @@ void with_stored(dtype::DType type, F&& f) {
   type == dtype::DType::f32 ? f(float{}) : f(dtype::Bf16{});
 }
 
-// `block` was checked; its copy is empty if it is the master itself.
+// `block` was checked; its compute weight is empty if it is the master itself.
 template <class Launcher>
-void adamw_cuda(const Launcher& launch, const Block& block, const Settings& settings, const Scalars& scalars) {
+void adamw_cuda(const Launcher& launch, const AdamwBlock& block, const Settings& settings, const Scalars& scalars) {
   const std::int64_t n = block.master.size();
   const UpdateOf u{coefficients_of(settings, scalars, block.decay),
                    block.first_element,
@@ -82,14 +82,14 @@ void adamw_cuda(const Launcher& launch, const Block& block, const Settings& sett
   const dim3 grid(device::blocks_for(threads, kUpdateThreads));
   with_stored(block.master.dtype, [&]<class P>(P) {
     with_stored(block.m.dtype, [&]<class M>(M) {
-      const auto run = [&]<class C>(C* copy) {
-        launch(
-            "adamw", grid, dim3(kUpdateThreads), adamw_kernel<P, M, C>,
-            Arrays<P, M, C>{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(), copy},
-            u, amax);
+      const auto run = [&]<class C>(C* compute_weight) {
+        launch("adamw", grid, dim3(kUpdateThreads), adamw_kernel<P, M, C>,
+               Arrays<P, M, C>{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(),
+                               compute_weight},
+               u, amax);
       };
-      if (block.copy.empty()) return run(static_cast<NoCopy*>(nullptr));
-      with_stored(block.copy.dtype, [&]<class C>(C) { run(block.copy.as<C>()); });
+      if (block.compute_weight.empty()) return run(static_cast<NoComputeWeight*>(nullptr));
+      with_stored(block.compute_weight.dtype, [&]<class C>(C) { run(block.compute_weight.as<C>()); });
     });
   });
 }

@@ -10,7 +10,7 @@ namespace fp8::optim {
 
 inline constexpr std::int64_t kChunk = 4096;              ///< elements; the random words of one chunk fit the L1 cache
 inline constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu;  ///< bits of a magnitude, which order as the values do
-inline constexpr std::size_t kNoCopy = 2;                 ///< index in AdamwKernels::update if there is no copy
+inline constexpr std::size_t kNoComputeWeight = 2;  ///< index in AdamwKernels::update if there is no compute weight
 
 /// One update of a block.
 struct Update {
@@ -26,7 +26,7 @@ struct Update {
 /// Loops of one instruction set.
 struct AdamwKernels {
   /// Updates elements [begin, end), at most kChunk, and returns the bits of the largest magnitude of the masters, with
-  /// NaN above all. Indexed by the types of master, moments and copy: 0 f32, 1 bf16, kNoCopy none.
+  /// NaN above all. Indexed by the types of master, moments and compute weight: 0 f32, 1 bf16, kNoComputeWeight none.
   std::uint32_t (*update[2][2][3])(const Update& update, std::int64_t begin, std::int64_t end);
   double (*sum_of_squares)(const float* x, std::int64_t n);  ///< in 32 lanes, then lane by lane, then the remainder
 };

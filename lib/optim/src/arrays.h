@@ -3,8 +3,8 @@
 
 namespace fp8::optim {
 
-/// Type of an absent copy.
-struct NoCopy {};
+/// Type of an absent compute weight.
+struct NoComputeWeight {};
 
 /// P master, M moments, C copy (null if there is none).
 template <class P, class M, class C>
@@ -13,7 +13,7 @@ struct Arrays {
   const float* gradient;  ///< read
   M* m;                   ///< first moment, updated
   M* v;                   ///< second moment, updated
-  C* copy;                ///< written
+  C* compute_weight;      ///< written
 };
 
 }  // namespace fp8::optim

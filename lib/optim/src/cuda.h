@@ -6,8 +6,8 @@
 
 namespace fp8::optim::cuda {
 
-/// See optim::adamw; the block is not empty, and its copy is empty if it is the master itself.
-void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars);
+/// See optim::adamw; the block is not empty, and its compute weight is empty if it is the master itself.
+void adamw(const Context& ctx, const AdamwBlock& block, const Settings& settings, const Scalars& scalars);
 /// See optim::add_squares.
 void add_squares(const Context& ctx, const View& x, double* total);
 /// See optim::add_sum.

@@ -16,7 +16,7 @@ constexpr std::int64_t kBlock = 1 << 15;  // elements summed by one thread
 
 void check(const Context& ctx, const View& x) {
   if (!x.contiguous()) throw Error("sum: the input is not contiguous");
-  if (x.place != ctx.place) throw Error("sum: the input is not on the context's device");
+  if (x.device != ctx.device) throw Error("sum: the input is not on the context's device");
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ void add_squares(const Context& ctx, const View& x, double* total) {
   check(ctx, x);
   const device::Timer timer(ctx, device::Work::optimizer, "sum of squares", tensor::bytes_of(x),
                             2 * static_cast<double>(x.size()));
-  if (ctx.place == device::Place::cuda) return cuda::add_squares(ctx, x, total);
+  if (ctx.device == device::DeviceType::cuda) return cuda::add_squares(ctx, x, total);
   if (ctx.dry) return;
   const std::int64_t n = x.size(), blocks = (n + kBlock - 1) / kBlock;
   const float* data = x.as<const float>();
@@ -42,7 +42,7 @@ void add_squares(const Context& ctx, const View& x, double* total) {
 
 void add_sum(const Context& ctx, const View& x, double* total) {
   check(ctx, x);
-  if (ctx.place == device::Place::cuda) return cuda::add_sum(ctx, x, total);
+  if (ctx.device == device::DeviceType::cuda) return cuda::add_sum(ctx, x, total);
   if (ctx.dry) return;
   const float* data = x.as<const float>();
   *total += std::accumulate(data, data + x.size(), 0.0);

@@ -24,9 +24,9 @@ INSTANTIATE_TEST_SUITE_P(All, AdamWCuda,
                                           testing::Values(DType::f32, DType::bf16)));
 
 TEST_P(AdamWCuda, MatchesTheHostBitForBit) {
-  const auto [master, moments, copy] = GetParam();
+  const auto [master, moments, compute_weight] = GetParam();
   for (const std::int64_t n : {1, 127, 128, 2049, 5000}) {
-    State host(n, master, moments, copy), device(n, master, moments, copy);
+    State host(n, master, moments, compute_weight), device(n, master, moments, compute_weight);
     const Settings settings;
     for (std::int64_t t = 1; t <= 3; ++t) {
       host.next_gradient(t);
@@ -49,8 +49,8 @@ TEST(AdamWCudaAlone, NeedsNeitherCopyNorAmax) {
   const Settings settings;
   for (const State* s : {&host, &device}) {
     for (int i = 0; i < 300; ++i) s->gradient.as<float>()[i] = 0.01f * static_cast<float>(i);
-    Block block = s->whole();
-    block.copy = {};
+    AdamwBlock block = s->whole();
+    block.compute_weight = {};
     block.amax = {};
     const Scalars scalars = scalars_of(settings, 1, 1e-2, 1, &kOpen);
     s == &host ? adamw({}, block, settings, scalars) : adamw_cuda(Launcher(), block, settings, scalars);

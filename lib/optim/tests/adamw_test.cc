@@ -56,7 +56,7 @@ TEST_P(AdamW, FollowsTheFormula) {
     ASSERT_NEAR(static_cast<double>(get(state.master, i)), reference.p[k], 1e-6) << i;
     ASSERT_NEAR(static_cast<double>(get(state.m, i)), reference.m[k], 1e-8) << i;
     ASSERT_NEAR(static_cast<double>(get(state.v, i)), reference.v[k], 1e-6 * reference.v[k]) << i;
-    ASSERT_EQ(state.copy.as<Bf16>()[i].bits, dtype::to_bf16(get(state.master, i)).bits) << i;
+    ASSERT_EQ(state.compute_weight.as<Bf16>()[i].bits, dtype::to_bf16(get(state.master, i)).bits) << i;
     largest = std::max(largest, std::abs(get(state.master, i)));
   }
   EXPECT_EQ(*state.amax.as<float>(), largest);
@@ -76,23 +76,23 @@ TEST(AdamW, FirstStepMovesByTheRate) {
   EXPECT_EQ(get(state.master, 1), -1 + 0.125f + 0.25f);
   EXPECT_EQ(get(state.m, 0), 2);
   EXPECT_EQ(get(state.v, 0), 4);
-  EXPECT_EQ(get(state.copy, 1), get(state.master, 1));
+  EXPECT_EQ(get(state.compute_weight, 1), get(state.master, 1));
 }
 
-/// Master, moments and copy of all types.
+/// Master, moments and compute weight of all types.
 const std::vector<std::tuple<DType, DType, DType>> kTypes{
     {DType::f32, DType::f32, DType::bf16},  {DType::f32, DType::f32, DType::f32},
     {DType::f32, DType::bf16, DType::bf16}, {DType::bf16, DType::f32, DType::bf16},
     {DType::bf16, DType::bf16, DType::f32}, {DType::bf16, DType::bf16, DType::bf16}};
 
 TEST(AdamW, SkippingChangesNothingAndStillFillsCopyAndAmax) {
-  for (const auto& [master, moments, copy] : kTypes) {
-    State state(5000, master, moments, copy);
+  for (const auto& [master, moments, compute_weight] : kTypes) {
+    State state(5000, master, moments, compute_weight);
     const Settings settings;
     state.next_gradient(1);
     adamw({}, state.whole(), settings, scalars_of(settings, 1, 1e-2, 3, &kOpen));
     const std::string before = state.bytes();
-    std::memset(state.copy.view().data, 0xEE, state.copy.view().bytes());
+    std::memset(state.compute_weight.view().data, 0xEE, state.compute_weight.view().bytes());
     *state.amax.as<float>() = 0;
     state.gradient.as<float>()[17] = std::numeric_limits<float>::quiet_NaN();
     const Gate shut{.gradient_scale = std::numeric_limits<float>::quiet_NaN(), .skip = 1};
@@ -104,8 +104,8 @@ TEST(AdamW, SkippingChangesNothingAndStillFillsCopyAndAmax) {
 TEST(AdamW, NeitherBlocksNorThreadsChangeABit) {
   constexpr std::int64_t kElements = 20001;
   const int threads_before = omp_get_max_threads();
-  for (const auto& [master, moments, copy] : kTypes) {
-    State whole(kElements, master, moments, copy), parts(kElements, master, moments, copy);
+  for (const auto& [master, moments, compute_weight] : kTypes) {
+    State whole(kElements, master, moments, compute_weight), parts(kElements, master, moments, compute_weight);
     const Settings settings;
     for (std::int64_t t = 1; t <= 3; ++t) {
       whole.next_gradient(t);
@@ -131,24 +131,24 @@ TEST(AdamW, InstructionSetsChangeNoBit) {
   const Settings settings;
   for (const std::size_t master : {0U, 1U})
     for (const std::size_t moments : {0U, 1U})
-      for (const std::size_t copy : {0U, 1U}) {
+      for (const std::size_t compute_weight : {0U, 1U}) {
         const auto type = [](std::size_t i) { return i == 0 ? DType::f32 : DType::bf16; };
         std::string expected;
         double squares = 0;
         for (const Isa isa : test::isas()) {
-          State state(kElements, type(master), type(moments), type(copy));
+          State state(kElements, type(master), type(moments), type(compute_weight));
           const AdamwKernels& kernels = adamw_kernels(isa);
           for (std::int64_t t = 1; t <= 3; ++t) {
             state.next_gradient(t);
-            const Block b = state.whole();
-            const Update u{.arrays = {b.master.data, b.gradient.as<float>(), b.m.data, b.v.data, b.copy.data},
+            const AdamwBlock b = state.whole();
+            const Update u{.arrays = {b.master.data, b.gradient.as<float>(), b.m.data, b.v.data, b.compute_weight.data},
                            .coefficients = coefficients_of(settings, scalars_of(settings, t, 1e-2, 42, &kOpen), true),
                            .gate = kOpen,
                            .seed = 42,
                            .number = t,
                            .tensor = 5,
                            .first_element = 1003};
-            const std::uint32_t amax = kernels.update[master][moments][copy](u, 0, kElements);
+            const std::uint32_t amax = kernels.update[master][moments][compute_weight](u, 0, kElements);
             *state.amax.as<float>() = std::bit_cast<float>(amax);
           }
           const double sum = kernels.sum_of_squares(state.gradient.as<float>(), kElements);
@@ -186,13 +186,13 @@ TEST(AdamW, CopyMayBeTheMasterOrNothing) {
     State state(100, DType::f32, DType::f32, DType::f32), expected(100, DType::f32, DType::f32, DType::f32);
     state.next_gradient(1);
     expected.next_gradient(1);
-    Block block = state.whole();
-    block.copy = copies ? state.master.view() : View{};
+    AdamwBlock block = state.whole();
+    block.compute_weight = copies ? state.master.view() : View{};
     block.amax = {};
     adamw({}, block, settings, scalars_of(settings, 1, 1e-2, 0, &kOpen));
     adamw({}, expected.whole(), settings, scalars_of(settings, 1, 1e-2, 0, &kOpen));
     EXPECT_EQ(bytes_of(state.master), bytes_of(expected.master));
-    EXPECT_EQ(bytes_of(state.copy), std::string(400, '\0'));
+    EXPECT_EQ(bytes_of(state.compute_weight), std::string(400, '\0'));
     EXPECT_EQ(*state.amax.as<float>(), 0);
   }
 }
@@ -209,14 +209,14 @@ TEST(AdamW, DryRunsAndEmptyBlocksWriteNothing) {
   EXPECT_EQ(state.bytes(), before);
 }
 
-void expect_error(const Block& block, const std::string& message) {
+void expect_error(const AdamwBlock& block, const std::string& message) {
   EXPECT_EQ(test::error_of([&] { adamw({}, block, {}, scalars_of({}, 1, 1e-2, 0, &kOpen)); }), message);
 }
 
 TEST(AdamW, RefusesMismatchedViews) {
   const State state(10, DType::f32, DType::f32, DType::bf16), other(9, DType::bf16, DType::bf16, DType::bf16);
   const Tensor bytes(DType::u8, {10}), ten(DType::bf16, {10}), matrix(DType::f32, {10, 2});
-  Block b = state.whole();
+  AdamwBlock b = state.whole();
   b.gradient = other.gradient.view();
   expect_error(b, "AdamW: gradient differs from master in size");
   b = state.whole();
@@ -229,13 +229,13 @@ TEST(AdamW, RefusesMismatchedViews) {
   b.m = b.v = bytes.view();
   expect_error(b, "AdamW: moments must be float32 or bfloat16");
   b = state.whole();
-  b.copy = bytes.view();
+  b.compute_weight = bytes.view();
   expect_error(b, "AdamW: copy must be float32 or bfloat16");
   b = state.whole();
   b.gradient = matrix.view().columns(0, 1);
   expect_error(b, "AdamW: gradient is not contiguous");
   b = state.whole();
-  b.m.place = device::Place::cuda;
+  b.m.device = device::DeviceType::cuda;
   expect_error(b, "AdamW: first moment is not on the context's device");
   b = state.whole();
   b.amax = state.gradient.view();

@@ -1,4 +1,4 @@
-/// A tensor with its moments, gradient, copy and amax, for tests that update it whole or in parts.
+/// A tensor with its moments, gradient, compute weight and amax, for tests that update it whole or in parts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,31 +46,31 @@ inline std::string bytes_of(const Tensor& t) { return {static_cast<const char*>(
 
 /// AdamW state of one tensor of n elements.
 struct State {
-  Tensor master, gradient, m, v, copy, amax;
+  Tensor master, gradient, m, v, compute_weight, amax;
 
   State(std::int64_t n, DType master_type, DType moment_type, DType copy_type)
       : master(master_type, {n}),
         gradient(DType::f32, {n}),
         m(moment_type, {n}),
         v(moment_type, {n}),
-        copy(copy_type, {n}),
+        compute_weight(copy_type, {n}),
         amax(DType::f32, {1}) {
     for (std::int64_t i = 0; i < n; ++i) set(master, i, std::sin(0.7f * static_cast<float>(i)));
   }
   /// Elements [begin, end).
-  Block block(std::int64_t begin, std::int64_t end, bool decay = true) const {
+  AdamwBlock block(std::int64_t begin, std::int64_t end, bool decay = true) const {
     return {.master = master.view().rows(begin, end),
             .gradient = gradient.view().rows(begin, end),
             .m = m.view().rows(begin, end),
             .v = v.view().rows(begin, end),
-            .copy = copy.view().rows(begin, end),
+            .compute_weight = compute_weight.view().rows(begin, end),
             .amax = amax.view(),
             .decay = decay,
             .tensor = 7,
             .first_element = begin};
   }
   /// All elements.
-  Block whole(bool decay = true) const { return block(0, master.view().size(), decay); }
+  AdamwBlock whole(bool decay = true) const { return block(0, master.view().size(), decay); }
   /// Sets a gradient that differs from step to step.
   void next_gradient(std::int64_t t) {
     for (std::int64_t i = 0; i < gradient.view().size(); ++i) {
@@ -78,7 +78,9 @@ struct State {
     }
   }
   /// Everything an update writes.
-  std::string bytes() const { return bytes_of(master) + bytes_of(m) + bytes_of(v) + bytes_of(copy) + bytes_of(amax); }
+  std::string bytes() const {
+    return bytes_of(master) + bytes_of(m) + bytes_of(v) + bytes_of(compute_weight) + bytes_of(amax);
+  }
 };
 
 }  // namespace fp8::optim

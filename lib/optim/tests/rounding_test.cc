@@ -52,7 +52,7 @@ Pattern pattern_of(std::uint64_t seed, std::int64_t update, std::uint32_t tensor
   Scalars scalars = scalars_of(settings, update, 1e-3, seed, &kOpen);
   scalars.correction1 = 0.1f;
   scalars.correction2_sqrt = std::sqrt(0.05f);
-  Block block = state.whole();
+  AdamwBlock block = state.whole();
   block.tensor = tensor;
   adamw({}, block, settings, scalars);
   const Element exact = adamw_element({1, 0, 0}, 0.3f, coefficients_of(settings, scalars, true));

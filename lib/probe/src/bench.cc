@@ -5,7 +5,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/gemm/gemm.h"
-#include "products.h"
+#include "linear_gemms.h"
 #include "steps.h"
 
 namespace fp8::probe {
@@ -66,9 +66,9 @@ BenchResult bench(const BenchOptions& options) {
   };
   BenchResult result;
   {
-    const device::Device device(options.place);
+    const device::Device device(options.device);
     result.device = device.name();
-    result.emulated = options.place == device::Place::host;
+    result.emulated = options.device == device::DeviceType::host;
     if (!result.emulated && device.compute_capability() < kFirstFp8)
       throw Error(result.device + " has no FP8 tensor cores; --device cpu measures the emulation", Exit::no);
     say("the peak FLOP/s");

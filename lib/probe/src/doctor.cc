@@ -37,7 +37,7 @@ std::string cuda_text(int version) {
 // Runs the checks of one diagnosis.
 class Doctor {
  public:
-  explicit Doctor(const Surroundings& around) : around_(around) {}
+  explicit Doctor(const Environment& around) : around_(around) {}
   Diagnosis run() {
     found_.device = "CPU";
     gpu();
@@ -61,29 +61,29 @@ class Doctor {
   void cuda();
   void products();
   void host();
-  void on_gpu(const std::string& group, const std::string& name, const std::string& cure,
+  void on_gpu(const std::string& group, const std::string& name, const std::string& hint,
               const std::function<std::string()>& body);
   // Checks a library that only a GPU needs; a missing one fails only if there is a GPU.
-  void device_library(const std::string& name, const std::string& cure, const std::function<std::string()>& version);
+  void device_library(const std::string& name, const std::string& hint, const std::function<std::string()>& version);
 
-  const Surroundings& around_;
+  const Environment& around_;
   Diagnosis found_;
   std::unique_ptr<device::Device> device_;  // null without a usable GPU
 };
 
 // Adds a check that runs only with a GPU.
-void Doctor::on_gpu(const std::string& group, const std::string& name, const std::string& cure,
+void Doctor::on_gpu(const std::string& group, const std::string& name, const std::string& hint,
                     const std::function<std::string()>& body) {
   if (!device_) return add({group, name, Verdict::none, "needs a GPU", {}});
-  add(attempt(group, name, cure, body));
+  add(attempt(group, name, hint, body));
 }
 
-void Doctor::device_library(const std::string& name, const std::string& cure,
+void Doctor::device_library(const std::string& name, const std::string& hint,
                             const std::function<std::string()>& version) {
-  Check c = attempt(kCuda, name, cure, version);
+  Check c = attempt(kCuda, name, hint, version);
   if (c.verdict == Verdict::fail && !device_) c.verdict = Verdict::none;
   if (c.verdict == Verdict::none && device::runtime_version().empty())
-    c.cure.clear();  // a build without CUDA cannot use the library
+    c.hint.clear();  // a build without CUDA cannot use the library
   add(std::move(c));
 }
 
@@ -98,7 +98,7 @@ void Doctor::gpu() {
     add(std::move(c));
   } else {
     add(attempt(kGpu, "GPU", "run nvidia-smi for details; a GPU in exclusive mode runs one program at a time", [&] {
-      device_ = std::make_unique<device::Device>(device::Place::cuda);
+      device_ = std::make_unique<device::Device>(device::DeviceType::cuda);
       found_.device = device_->name();
       const int count = device::cuda_device_count();
       return found_.device + (count > 1 ? ", the first of " + std::to_string(count) : "");
@@ -121,7 +121,7 @@ void Doctor::driver() {
   });
   // A missing driver is no failure without a card, nor with a working GPU, where only the NVML checks are missing.
   if (c.verdict == Verdict::fail && (device_ || nvidia_cards(around_.root) == 0)) c.verdict = Verdict::none;
-  if (c.verdict == Verdict::none && device_) c.cure = "install NVML, which is part of the driver: libnvidia-ml.so.1";
+  if (c.verdict == Verdict::none && device_) c.hint = "install NVML, which is part of the driver: libnvidia-ml.so.1";
   add(std::move(c));
   for (std::size_t i = 0; i < facts.gpus.size(); ++i) {
     for (Check& check : gpu_checks(facts.gpus[i], i)) add(std::move(check));
@@ -148,10 +148,10 @@ void Doctor::cuda() {
 }
 
 void Doctor::products() {
-  const std::string cure = "cuBLASLt or the driver does not support this chip: install CUDA 13 and its driver";
-  on_gpu(kCuda, "bf16 linear", cure, [&] { return check_products(*device_, nullptr); });
+  const std::string hint = "cuBLASLt or the driver does not support this chip: install CUDA 13 and its driver";
+  on_gpu(kCuda, "bf16 linear", hint, [&] { return check_products(*device_, nullptr); });
   for (const quant::Recipe& recipe : quant::recipes()) {
-    on_gpu(kCuda, "FP8 linear " + std::string(recipe.name), cure, [&] { return check_products(*device_, &recipe); });
+    on_gpu(kCuda, "FP8 linear " + std::string(recipe.name), hint, [&] { return check_products(*device_, &recipe); });
   }
   on_gpu(kCuda, "attention", "see cuDNN above",
          [&] { return "differs from the CPU by at most " + format_short(check_attention(*device_), 2); });
@@ -198,14 +198,14 @@ Check onednn_check(const gemm::HostLibrary& library) {
   c.detail = "oneDNN " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
   if (library.stops_at_avx2 && library.version < kMended) {
     c.detail += "; without AVX-512 its f32 kernels use the stack pointer as a general register";
-    c.cure =
+    c.hint =
         "use oneDNN 3.11.2 or newer; with an older one a signal handler without its own stack (sigaltstack, "
         "SA_ONSTACK) corrupts memory (oneDNN issue 4845); fp8-step blocks signals";
   }
   return c;
 }
 
-Diagnosis diagnose(const Surroundings& around) { return Doctor(around).run(); }
+Diagnosis diagnose(const Environment& around) { return Doctor(around).run(); }
 
 std::string verdict_of(const Diagnosis& diagnosis) {
   if (diagnosis.native) return "FP8 runs here, on " + diagnosis.device;
@@ -220,7 +220,7 @@ json::Value to_json(const Diagnosis& diagnosis) {
                                    {"name", c.name},
                                    {"verdict", name_of(c.verdict)},
                                    {"detail", c.detail},
-                                   {"cure", c.cure.empty() ? json::Value() : json::Value(c.cure)}}));
+                                   {"cure", c.hint.empty() ? json::Value() : json::Value(c.hint)}}));
   }
   const char* const fp8 = diagnosis.native ? "native" : diagnosis.emulated ? "emulated" : "none";
   return json::object({{"type", "doctor"}, {"fp8", fp8}, {"device", diagnosis.device}, {"checks", std::move(checks)}});

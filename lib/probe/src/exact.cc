@@ -10,7 +10,7 @@
 #include "fp8/device/philox.h"
 #include "fp8/linear/linear.h"
 #include "fp8/ops/attention.h"
-#include "on_place.h"
+#include "on_device.h"
 
 namespace fp8::probe {
 namespace {
@@ -55,7 +55,7 @@ std::vector<float> product(const Factor& a, const Factor& b, std::int64_t m, std
 // Forward and backward of the linear with these tensors.
 struct Linear {
   Tensor x, w, dy, y, dx, dw;
-  linear::Precision precision;
+  linear::LinearPrecision precision;
 
   void run(const Context& ctx, gemm::Engine& engine) const {
     const device::Scope scope(*ctx.arena);
@@ -86,7 +86,7 @@ std::string check_products(const device::Device& device, const quant::Recipe* re
     return placed(bare, values, DType::bf16, {rows, columns});
   };
   const auto result = [&](DType dtype, std::int64_t rows, std::int64_t columns) {
-    return Tensor(dtype, {rows, columns}, device.place(), "a GEMM result");
+    return Tensor(dtype, {rows, columns}, device.type(), "a GEMM result");
   };
   const Linear l{matrix(n.x, kM, kK),         matrix(n.w, kN, kK),         matrix(n.dy, kM, kN),
                  result(DType::bf16, kM, kN), result(DType::bf16, kM, kK), result(DType::f32, kN, kK),
@@ -98,7 +98,7 @@ std::string check_products(const device::Device& device, const quant::Recipe* re
   check_values(ctx, "y", l.y.view(), product({n.x, kK, 1}, {n.w, 1, kK}, kM, kN, kK));
   check_values(ctx, "dx", l.dx.view(), product({n.dy, kN, 1}, {n.w, kK, 1}, kM, kK, kN));
   check_values(ctx, "dw", l.dw.view(), product({n.dy, 1, kN}, {n.x, kK, 1}, kN, kK, kM));
-  const gemm::Count fp8 = engine.counts().linear(gemm::Kind::fp8);
+  const gemm::Count fp8 = engine.counts().linear(gemm::OperandKind::fp8);
   const std::int64_t wanted = recipe != nullptr ? recipe->fp8_gemms() : 0;
   if (fp8.gemms != wanted) throw Error(std::to_string(fp8.gemms) + " GEMMs ran in FP8, not " + std::to_string(wanted));
   return "y, dx and dw exact, " + std::to_string(fp8.gemms) + " of 3 GEMMs in FP8";
@@ -113,7 +113,7 @@ double check_attention(const device::Device& device) {
       return placed(bare, integers(kT * count * kD, stream), DType::bf16, {1, kT, count, kD});
     };
     const Tensor q = heads(kHeads, 4), k = heads(kGroups, 5), v = heads(kGroups, 6);
-    const Tensor out(DType::bf16, {1, kT, kHeads, kD}, where.place()), lse(DType::f32, {1, kHeads, kT}, where.place());
+    const Tensor out(DType::bf16, {1, kT, kHeads, kD}, where.type()), lse(DType::f32, {1, kHeads, kT}, where.type());
     const auto work = [&](const Context& ctx) {
       const device::Scope scope(*ctx.arena);
       ops::attention_forward(ctx, q.view(), k.view(), v.view(), 0.125F, {}, out.view(), lse.view());

@@ -95,7 +95,7 @@ void write_group(const h5::Reader& file, const std::string& group, gemm::Accumul
   const Tensor sums(DType::f32, {m, n});
   gemm::Engine engine;
   const auto put = [&](const char* name, gemm::Accumulation how, bool fast) {
-    gemm::Options options;
+    gemm::MatmulOptions options;
     options.accumulation = how;
     options.fast_accumulation = fast;
     engine.matmul({}, {left.view(), formats.a, {}}, {right.view().transposed(), formats.b, {}}, sums.view(), options);

@@ -86,7 +86,7 @@ Check bf16(const HostCompute& compute) {
     return c;
   }
   c.detail = "as f32: this processor has no AVX-512 BF16";
-  c.cure =
+  c.hint =
       "AVX-512 BF16 about doubles training speed: Intel Cooper Lake and Sapphire Rapids or newer, AMD Zen 4 or newer";
   return c;
 }
@@ -103,7 +103,7 @@ Check threads_of(int threads) {
           {}};
   if (threads <= cores) return c;
   c.verdict = Verdict::fail;
-  c.cure = "set OMP_NUM_THREADS to " + std::to_string(cores) + " at most";
+  c.hint = "set OMP_NUM_THREADS to " + std::to_string(cores) + " at most";
   return c;
 }
 
@@ -189,10 +189,10 @@ Check mpi_check(const std::string& library, const std::string& mpirun, bool insi
   Check c{"libraries", "MPI", Verdict::pass, library + ", " + terminal_safe(mpirun), {}};
   if (inside) return c;  // mpirun cannot be nested in mpirun or srun
   constexpr double kPatience = 60;
-  const auto fail = [&](const std::string& why, const std::string& cure) {
+  const auto fail = [&](const std::string& why, const std::string& hint) {
     c.verdict = Verdict::fail;
     c.detail += " -n 2 true: " + why;
-    c.cure = cure;
+    c.hint = hint;
     return c;
   };
   const char* const by_hand = "run by hand: mpirun -n 2 true";

@@ -65,7 +65,7 @@ Check memory_check(const NvmlGpu& g, const std::string& name) {
   c.detail = human_bytes(g.memory->total) + ", " + human_bytes(g.memory->used) + " in use";
   if (g.memory->used > g.memory->total / 2) {
     c.verdict = Verdict::fail;
-    c.cure = "another program uses the memory: find it with nvidia-smi";
+    c.hint = "another program uses the memory: find it with nvidia-smi";
   }
   return c;
 }
@@ -80,7 +80,7 @@ Check clock_check(const NvmlGpu& g, const std::string& name) {
   if (why == 0) return c;
   c.verdict = Verdict::fail;
   c.detail += (why & kHot) != 0 ? ", slowed: temperature" : (why & kBrake) != 0 ? ", slowed: power brake" : ", slowed";
-  c.cure = "check cooling and power: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER";
+  c.hint = "check cooling and power: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER";
   return c;
 }
 
@@ -93,7 +93,7 @@ Check power_check(const NvmlGpu& g, const std::string& name) {
   if (!g.default_power_limit_mw || *g.power_limit_mw >= *g.default_power_limit_mw) return c;
   c.verdict = Verdict::fail;
   c.detail += " below the default " + watts(*g.default_power_limit_mw);
-  c.cure = "as root: nvidia-smi -pl " + std::to_string((*g.default_power_limit_mw + 500) / 1000);
+  c.hint = "as root: nvidia-smi -pl " + std::to_string((*g.default_power_limit_mw + 500) / 1000);
   return c;
 }
 
@@ -110,7 +110,7 @@ Check link_check(const NvmlGpu& g, const std::string& name) {
   if (*g.pcie_width >= *g.max_pcie_width) return c;
   c.verdict = Verdict::fail;
   c.detail += " of x" + std::to_string(*g.max_pcie_width);
-  c.cure = "the slot is narrower than the card, or lanes failed: reseat the card";
+  c.hint = "the slot is narrower than the card, or lanes failed: reseat the card";
   return c;
 }
 

@@ -30,11 +30,11 @@ void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::
 
 // Runs one precision and reads the step records.
 StepsResult time_side(const BenchOptions& options, const ScratchFolder& folder, const Batch& batch, bool fp8) {
-  train::Config config;
+  train::RunConfig config;
   config.model = folder.at("model.h5"), config.data = folder.at("data.h5"), config.out = folder.at("run");
   config.seq_length = batch.length, config.batch_size = batch.sequences;
   config.steps = options.steps + kNotCounted;
-  config.place = options.place;
+  config.device = options.device;
   config.precision.precision = fp8 ? train::Precision::fp8 : train::Precision::bf16;
   config.precision.recipe = std::string(options.recipe->name);
   config.schedule.lr = 1e-4;
@@ -61,7 +61,7 @@ StepsResult time_side(const BenchOptions& options, const ScratchFolder& folder, 
 
 }  // namespace
 
-Batch batch_of(const hf::Config& model, std::int64_t tokens) {
+Batch batch_of(const hf::ModelConfig& model, std::int64_t tokens) {
   std::int64_t length = std::min({tokens, model.max_position_embeddings, kMostLength});
   if (model.sliding_window) length = std::min(length, *model.sliding_window);
   return {std::max<std::int64_t>(1, tokens / length), length};

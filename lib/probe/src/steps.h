@@ -11,7 +11,7 @@ struct Batch {
 };
 /// A batch of about `tokens` tokens, whose sequences have at most 1024 tokens and fit the context and the window of the
 /// model.
-Batch batch_of(const hf::Config& model, std::int64_t tokens);
+Batch batch_of(const hf::ModelConfig& model, std::int64_t tokens);
 
 /// Trains a fresh model on random tokens for options.steps steps, in bf16 and in FP8, as fp8-step does, in a temporary
 /// folder, and sets the steps of `result`. Throws as train::run().

@@ -44,8 +44,8 @@ Timing timing_of(std::vector<double> samples) {
           static_cast<std::int64_t>(samples.size())};
 }
 
-Duel time_both(const device::Context& ctx, const std::function<void()>& first, const std::function<void()>& second,
-               double seconds) {
+PairedTiming time_both(const device::Context& ctx, const std::function<void()>& first,
+                       const std::function<void()>& second, double seconds) {
   device::synchronize(ctx);
   const std::int64_t begin = device::now_ns();
   const std::int64_t calls_first = calls_for(ctx, first), calls_second = calls_for(ctx, second);

@@ -30,7 +30,7 @@ class Machine : public test::FolderTest {
     const Check c = check(name);
     EXPECT_EQ(c.verdict, verdict) << name;
     EXPECT_EQ(c.detail, detail);
-    EXPECT_EQ(c.cure.empty(), verdict != Verdict::fail) << name << ": " << c.cure;
+    EXPECT_EQ(c.hint.empty(), verdict != Verdict::fail) << name << ": " << c.hint;
   }
 };
 
@@ -81,7 +81,7 @@ TEST_F(Machine, MoreThreadsThanProcessorsFails) {
   const Check c = check("threads");
   EXPECT_EQ(c.verdict, Verdict::fail);
   EXPECT_EQ(c.detail.find("100000 threads on "), 0u) << c.detail;
-  EXPECT_HOLDS(c.cure, "OMP_NUM_THREADS");
+  EXPECT_HOLDS(c.hint, "OMP_NUM_THREADS");
 }
 
 TEST_F(Machine, MemoryAndCgroupLimit) {

@@ -50,7 +50,7 @@ TEST(Doctor, EveryCheckHasAVerdict) {
   for (const Check& c : d.checks) {
     EXPECT_TRUE(names.insert(c.name).second) << c.name << " twice";
     EXPECT_FALSE(c.detail.empty()) << c.name;
-    EXPECT_TRUE(c.verdict != Verdict::fail || !c.cure.empty()) << c.name << ": " << c.detail;
+    EXPECT_TRUE(c.verdict != Verdict::fail || !c.hint.empty()) << c.name << ": " << c.detail;
     EXPECT_EQ(c.detail.find('\n'), std::string::npos) << c.name;
     if (c.name == "MPI") {
       EXPECT_EQ(c.verdict, Verdict::fail);
@@ -71,12 +71,12 @@ TEST(Doctor, ReportsTheStackPointerDefectOfOneDnn) {
   EXPECT_EQ(c.verdict, Verdict::pass);
   EXPECT_HOLDS(c.detail, "oneDNN 3.11.1; ");
   EXPECT_HOLDS(c.detail, "stack pointer");
-  EXPECT_HOLDS(c.cure, "sigaltstack");
-  EXPECT_HOLDS(onednn_check({{2, 6, 3}, true}).cure, "issue 4845");
-  EXPECT_HOLDS(onednn_check({{3, 9, 9}, true}).cure, "issue 4845");
+  EXPECT_HOLDS(c.hint, "sigaltstack");
+  EXPECT_HOLDS(onednn_check({{2, 6, 3}, true}).hint, "issue 4845");
+  EXPECT_HOLDS(onednn_check({{3, 9, 9}, true}).hint, "issue 4845");
   for (const gemm::HostLibrary& mended :
        {gemm::HostLibrary{{3, 11, 2}, true}, {{3, 13, 0}, true}, {{2, 6, 3}, false}}) {
-    EXPECT_EQ(onednn_check(mended).cure, "");
+    EXPECT_EQ(onednn_check(mended).hint, "");
     EXPECT_EQ(onednn_check(mended).detail.find("stack"), std::string::npos);
   }
   const auto [major, minor, patch] = gemm::host_library().version;
@@ -115,7 +115,7 @@ TEST(Timing, CallsBothSidesEquallyOften) {
     ++calls;
     for (int i = 0; i < 20000; ++i) sink = sink + i;
   };
-  const Duel duel = time_both(
+  const PairedTiming duel = time_both(
       host.context(), [&] { work(first); }, [&] { work(second); }, 0.01);
   EXPECT_GE(duel.first.samples, 3);
   EXPECT_EQ(duel.first.samples, duel.second.samples);
@@ -127,7 +127,7 @@ TEST(Timing, CallsBothSidesEquallyOften) {
 }
 
 TEST(Steps, BatchFitsTheModel) {
-  hf::Config model;
+  hf::ModelConfig model;
   model.max_position_embeddings = 2048;
   EXPECT_EQ(batch_of(model, 8192).sequences, 8);
   EXPECT_EQ(batch_of(model, 8192).length, 1024);

@@ -30,7 +30,7 @@ void expect(const NvmlGpu& gpu, Line line, Verdict verdict, const std::string& d
   EXPECT_EQ(c.name.find("GPU 3 "), 0u);
   EXPECT_EQ(c.verdict, verdict) << c.name;
   EXPECT_EQ(c.detail, detail);
-  EXPECT_EQ(c.cure.empty(), verdict != Verdict::fail) << c.cure;
+  EXPECT_EQ(c.hint.empty(), verdict != Verdict::fail) << c.hint;
 }
 
 TEST(GpuChecks, HealthyGpuPasses) {
@@ -56,7 +56,7 @@ TEST(GpuChecks, DefectsAreReported) {
   expect(g, kClocks, Verdict::pass, "345 of 1980 MHz, memory 2619 MHz");
   g.power_limit_mw = 400000;
   expect(g, kPower, Verdict::fail, "70 W now, cap 400 W below the default 700 W");
-  EXPECT_EQ(gpu_checks(g, 0)[kPower].cure, "as root: nvidia-smi -pl 700");
+  EXPECT_EQ(gpu_checks(g, 0)[kPower].hint, "as root: nvidia-smi -pl 700");
   g.nvlinks = 0, g.pcie_width = 4;
   expect(g, kLinks, Verdict::fail, "PCIe 5.0 x4 of x16");
 }

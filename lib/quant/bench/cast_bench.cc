@@ -39,7 +39,7 @@ struct Setup {
       : rows(state.range(0)),
         cols(state.range(1)),
         x(DType::bf16, {rows, cols}),
-        arena(static_cast<std::size_t>(rows * cols) * 2 + (1 << 20), device::Place::host) {
+        arena(static_cast<std::size_t>(rows * cols) * 2 + (1 << 20), device::DeviceType::host) {
     context.arena = &arena;
     auto* const elements = x.as<Bf16>();
     for (std::int64_t i = 0; i < rows * cols; ++i)
@@ -97,7 +97,7 @@ void decode_bytes(benchmark::State& state) {
   tensor::Tensor codes(DType::u8, {setup.rows, setup.cols}), inverse_scale(DType::f32, {1});
   compare(state, setup.elements() * 3, [&] {
     const device::Scope scope(setup.arena);
-    benchmark::DoNotOptimize(from_bytes(setup.context, codes.view(), DType::e4m3, Contract::columns,
+    benchmark::DoNotOptimize(from_bytes(setup.context, codes.view(), DType::e4m3, ContractionAxis::last,
                                         inverse_scale.view(), inverse_scale.view()));
   });
 }
@@ -106,11 +106,11 @@ void amax_tensor(benchmark::State& state) {
   Setup setup(state);
   tensor::Tensor out(DType::f32, {1});
   compare(state, setup.elements() * 2,
-          [&] { amax(setup.context, setup.x.view(), Granularity::tensor, Contract::columns, out.view()); });
+          [&] { amax(setup.context, setup.x.view(), Granularity::tensor, ContractionAxis::last, out.view()); });
 }
 
 // Amax, scales and cast.
-void quantize_all(benchmark::State& state, Granularity granularity, Contract contract) {
+void quantize_all(benchmark::State& state, Granularity granularity, ContractionAxis contract) {
   Setup setup(state);
   const Cast cast{DType::e4m3, granularity};
   compare(state, setup.elements() * 6, [&] {
@@ -133,9 +133,9 @@ BENCHMARK(cast_wide)->Apply(shapes);
 BENCHMARK(cast_bytes)->Apply(shapes);
 BENCHMARK(decode_bytes)->Apply(shapes);
 BENCHMARK(amax_tensor)->Apply(shapes);
-BENCHMARK_CAPTURE(quantize_all, tensor, Granularity::tensor, Contract::columns)->Apply(shapes);
-BENCHMARK_CAPTURE(quantize_all, per_row, Granularity::vector, Contract::columns)->Apply(shapes);
-BENCHMARK_CAPTURE(quantize_all, per_column, Granularity::vector, Contract::rows)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_all, tensor, Granularity::tensor, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_all, per_row, Granularity::row, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_all, per_column, Granularity::row, ContractionAxis::first)->Apply(shapes);
 
 }  // namespace
 }  // namespace fp8::quant

@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 float amax_all(const View& x) {
-  const Rows<T> pieces = pieces_of<T>(x);
+  const MatrixRows<T> pieces = pieces_of<T>(x);
   Magnitude<T> largest = 0;
 #pragma omp parallel for reduction(max : largest) if (pieces.parallel())
   for (std::int64_t r = 0; r < pieces.count; ++r) largest = std::max(largest, amax_row(pieces.row(r), pieces.size(r)));
@@ -22,7 +22,7 @@ float amax_all(const View& x) {
 
 template <class T>
 void amax_of_rows(const View& x, float* out) {
-  const Rows<T> rows = rows_of<T>(x);
+  const MatrixRows<T> rows = rows_of<T>(x);
 #pragma omp parallel for if (rows.parallel())
   for (std::int64_t r = 0; r < rows.count; ++r) out[r] = from_magnitude(amax_row(rows.row(r), rows.length));
 }
@@ -32,7 +32,7 @@ void amax_of_rows(const View& x, float* out) {
 template <class T>
 void amax_of_columns(const View& x, float* out) {
   constexpr std::int64_t kLine = 64, kWidest = 2048;
-  const Rows<T> rows = rows_of<T>(x);
+  const MatrixRows<T> rows = rows_of<T>(x);
   const std::int64_t share = rows.length / omp_get_max_threads() / kLine * kLine;
   const std::int64_t stripe = std::clamp(share, kLine, kWidest), stripes = (rows.length + stripe - 1) / stripe;
 #pragma omp parallel for if (rows.parallel())
@@ -46,10 +46,10 @@ void amax_of_columns(const View& x, float* out) {
 
 }  // namespace
 
-void amax(const Context& ctx, const View& x, Granularity granularity, Contract contract, const View& out) {
+void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out) {
   require_matrix(ctx, x, "amax");
   if (!unit_columns(x)) return amax(ctx, x.transposed(), granularity, flipped(contract), out);
-  const bool per_row = contract == Contract::columns;
+  const bool per_row = contract == ContractionAxis::last;
   const std::int64_t expected = granularity == Granularity::tensor ? 1 : x.shape[per_row ? 0 : 1];
   if (granularity == Granularity::none || out.size() != expected || !out.contiguous())
     throw Error("amax: the result has " + std::to_string(out.size()) + " elements, not " + std::to_string(expected));

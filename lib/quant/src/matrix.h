@@ -18,21 +18,23 @@ inline bool unit_columns(const View& x) { return x.stride[1] == 1 || x.shape[1] 
 /// Whether elements along the columns of x are neighbours.
 inline bool unit_rows(const View& x) { return x.stride[0] == 1 || x.shape[0] <= 1; }
 /// The other direction.
-inline Contract flipped(Contract c) { return c == Contract::columns ? Contract::rows : Contract::columns; }
+inline ContractionAxis flipped(ContractionAxis c) {
+  return c == ContractionAxis::last ? ContractionAxis::first : ContractionAxis::last;
+}
 
 /// Whether the work is the CUDA side's.
-inline bool on_device(const Context& ctx) { return ctx.place == device::Place::cuda; }
+inline bool on_device(const Context& ctx) { return ctx.device == device::DeviceType::cuda; }
 
 /// Refuses a matrix that lies elsewhere than the context works.
-inline void require_place(const Context& ctx, const View& x, const char* what) {
-  if (x.place != ctx.place)
+inline void require_device(const Context& ctx, const View& x, const char* what) {
+  if (x.device != ctx.device)
     throw Error(std::string(what) + (on_device(ctx) ? ": a matrix in host memory, and the work is on the GPU"
                                                     : ": a matrix in GPU memory, and the work is on the host"));
 }
 
-/// Refuses what cannot be cast: another place, another rank than 2, other types than f32 and bf16, no unit stride.
+/// Refuses what cannot be cast: another device, another rank than 2, other types than f32 and bf16, no unit stride.
 inline void require_matrix(const Context& ctx, const View& x, const char* what) {
-  require_place(ctx, x, what);
+  require_device(ctx, x, what);
   if (x.rank != 2) throw Error(std::string(what) + ": a matrix has two dimensions, not " + std::to_string(x.rank));
   if (x.dtype != dtype::DType::f32 && x.dtype != dtype::DType::bf16)
     throw Error(std::string(what) + ": float32 or bfloat16 is cast, not " + std::string(dtype::name_of(x.dtype)));
@@ -41,7 +43,7 @@ inline void require_matrix(const Context& ctx, const View& x, const char* what) 
 
 /// Rows of neighbouring elements. A matrix without gaps may be cut into rows of another length, the last one shorter.
 template <class T>
-struct Rows {
+struct MatrixRows {
   const T* data;        ///< first element
   std::int64_t count;   ///< rows
   std::int64_t length;  ///< elements of a row, except perhaps the last
@@ -58,22 +60,22 @@ struct Rows {
 
 /// The rows of a view with unit column stride.
 template <class T>
-Rows<T> rows_of(const View& x) {
+MatrixRows<T> rows_of(const View& x) {
   return {x.as<T>(), x.shape[0], x.shape[1], x.stride[0], x.shape[0] * x.shape[1]};
 }
 
 /// For work where rows have no meaning: pieces of a convenient length where there are no gaps, else the rows.
 template <class T>
-Rows<T> pieces_of(const View& x) {
+MatrixRows<T> pieces_of(const View& x) {
   constexpr std::int64_t kPiece = 8192;
-  const Rows<T> rows = rows_of<T>(x);
+  const MatrixRows<T> rows = rows_of<T>(x);
   if (rows.stride != rows.length) return rows;
   return {rows.data, (rows.total + kPiece - 1) / kPiece, kPiece, kPiece, rows.total};
 }
 
 /// Casts row r with the scales that scales_of(r) gives, into contiguous codes. Threads share the rows.
 template <class Grid, class T, class Out, class ScalesOf>
-CastCounts cast_rows(const Rows<T>& rows, Out* out, ScalesOf scales_of) {
+CastCounts cast_rows(const MatrixRows<T>& rows, Out* out, ScalesOf scales_of) {
   std::int64_t saturated = 0, underflowed = 0;
 #pragma omp parallel for reduction(+ : saturated, underflowed) if (rows.parallel())
   for (std::int64_t r = 0; r < rows.count; ++r) {

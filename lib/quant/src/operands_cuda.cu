@@ -6,11 +6,11 @@ namespace fp8::quant::cuda {
 
 using device::CudaLauncher;
 
-void amax(const Context& ctx, const View& x, Granularity granularity, Contract contract, const View& out) {
+void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out) {
   amax_into_cuda<CudaLauncher>(ctx, x, granularity, contract, out);
 }
 
-Both quantize(const Context& ctx, const View& x, const Casts& casts, Layouts layouts, const Options& options) {
+Both quantize(const Context& ctx, const View& x, const Casts& casts, Layouts layouts, const CastOptions& options) {
   return quantize_cuda<CudaLauncher>(ctx, x, casts, layouts.columns, layouts.rows, options);
 }
 
@@ -24,12 +24,12 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
   cast_to_bytes_cuda<CudaLauncher>(ctx, x, format, scale, codes, counts);
 }
 
-View lay_out(const Context& ctx, const View& codes, Contract contract) {
-  return lay_out_cuda<CudaLauncher>(ctx, codes, contract);
+View repack(const Context& ctx, const View& codes, ContractionAxis contract) {
+  return repack_cuda<CudaLauncher>(ctx, codes, contract);
 }
 
-View widen(const Context& ctx, const View& codes, dtype::DType format) {
-  return widen_cuda<CudaLauncher>(ctx, codes, format);
+View upcast(const Context& ctx, const View& codes, dtype::DType format) {
+  return upcast_cuda<CudaLauncher>(ctx, codes, format);
 }
 
 }  // namespace fp8::quant::cuda

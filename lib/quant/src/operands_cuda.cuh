@@ -11,21 +11,21 @@ inline constexpr std::string_view kCategory = "fp8 codes";
 inline std::int64_t padded(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 // Codes [rows, cols] with unit stride along the contracted dimension.
-inline View take_codes(const Context& ctx, std::int64_t rows, std::int64_t cols, Contract contract) {
-  if (contract == Contract::columns)
-    return tensor::take(ctx, dtype::DType::u8, {rows, padded(cols)}, kCategory).columns(0, cols);
-  return tensor::take(ctx, dtype::DType::u8, {cols, padded(rows)}, kCategory).columns(0, rows).transposed();
+inline View allocate_codes(const Context& ctx, std::int64_t rows, std::int64_t cols, ContractionAxis contract) {
+  if (contract == ContractionAxis::last)
+    return tensor::allocate(ctx, dtype::DType::u8, {rows, padded(cols)}, kCategory).columns(0, cols);
+  return tensor::allocate(ctx, dtype::DType::u8, {cols, padded(rows)}, kCategory).columns(0, rows).transposed();
 }
 
-inline Quantized take_quantized(const Context& ctx, const View& x, const Cast& cast, Contract contract) {
+inline Quantized allocate_quantized(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract) {
   const std::int64_t count =
-      cast.granularity == Granularity::tensor ? 1 : x.shape[contract == Contract::columns ? 0 : 1];
-  return {.codes = take_codes(ctx, x.shape[0], x.shape[1], contract),
+      cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
+  return {.codes = allocate_codes(ctx, x.shape[0], x.shape[1], contract),
           .format = cast.format,
           .granularity = cast.granularity,
           .contract = contract,
-          .scale = tensor::take(ctx, dtype::DType::f32, {count}, kCategory),
-          .inverse_scale = tensor::take(ctx, dtype::DType::f32, {count}, kCategory)};
+          .scale = tensor::allocate(ctx, dtype::DType::f32, {count}, kCategory),
+          .inverse_scale = tensor::allocate(ctx, dtype::DType::f32, {count}, kCategory)};
 }
 
 // Bytes of codes and what lies between them.
@@ -34,18 +34,18 @@ inline std::int64_t span_of(const View& codes) {
 }
 
 template <class Launcher>
-View widen_cuda(const Context& ctx, const View& codes, dtype::DType format) {
+View upcast_cuda(const Context& ctx, const View& codes, dtype::DType format) {
   View wide = codes;
   wide.dtype = dtype::DType::bf16;
-  wide.data = ctx.arena->take(static_cast<std::size_t>(span_of(codes)) * sizeof(dtype::Bf16), kCategory);
-  if (!ctx.dry) widen_cuda(Launcher(ctx), codes.as<std::uint8_t>(), span_of(codes), format, wide.as<dtype::Bf16>());
+  wide.data = ctx.arena->allocate(static_cast<std::size_t>(span_of(codes)) * sizeof(dtype::Bf16), kCategory);
+  if (!ctx.dry) upcast_cuda(Launcher(ctx), codes.as<std::uint8_t>(), span_of(codes), format, wide.as<dtype::Bf16>());
   return wide;
 }
 
 inline Wanted wanted(const Quantized& q) {
   if (q.codes.empty()) return {};
   return {.codes = q.codes.as<std::uint8_t>(),
-          .stride = q.codes.stride[q.contract == Contract::columns ? 0 : 1],
+          .stride = q.codes.stride[q.contract == ContractionAxis::last ? 0 : 1],
           .format = q.format,
           .scale = q.scale.as<float>(),
           .one = q.granularity == Granularity::tensor};
@@ -54,14 +54,14 @@ inline Wanted wanted(const Quantized& q) {
 // What both has memory for.
 template <class Launcher>
 void quantize_into(const Launcher& launch, const View& x, const Casts& casts, const Both& both,
-                   const Options& options) {
+                   const CastOptions& options) {
   const bool columns = !both.columns.codes.empty(), rows = !both.rows.codes.empty();
   const bool shared = columns && rows && casts.shared();
   Magnitudes magnitudes;
   const auto ask = [&](const Quantized& q) {
-    (q.granularity == Granularity::tensor ? magnitudes.all
-     : q.contract == Contract::columns    ? magnitudes.of_row
-                                          : magnitudes.of_column) = q.scale;
+    (q.granularity == Granularity::tensor  ? magnitudes.all
+     : q.contract == ContractionAxis::last ? magnitudes.of_row
+                                           : magnitudes.of_column) = q.scale;
   };
   if (columns) ask(both.columns);
   if (rows) ask(both.rows);
@@ -83,25 +83,26 @@ void quantize_into(const Launcher& launch, const View& x, const Casts& casts, co
 
 template <class Launcher>
 Both quantize_cuda(const Context& ctx, const View& x, const Casts& casts, bool columns, bool rows,
-                   const Options& options) {
+                   const CastOptions& options) {
   Both both;
   columns = columns && casts.columns.granularity != Granularity::none;
   rows = rows && casts.rows.granularity != Granularity::none;
-  if (columns) both.columns = take_quantized(ctx, x, casts.columns, Contract::columns);
-  if (rows) both.rows = take_quantized(ctx, x, casts.rows, Contract::rows);
+  if (columns) both.columns = allocate_quantized(ctx, x, casts.columns, ContractionAxis::last);
+  if (rows) both.rows = allocate_quantized(ctx, x, casts.rows, ContractionAxis::first);
   if (!ctx.dry && (columns || rows)) quantize_into(Launcher(ctx), x, casts, both, options);
   for (Quantized* q : {&both.columns, &both.rows})
-    if (options.emulate && !q->codes.empty()) q->codes = widen_cuda<Launcher>(ctx, q->codes, q->format);
+    if (options.emulate && !q->codes.empty()) q->codes = upcast_cuda<Launcher>(ctx, q->codes, q->format);
   return both;
 }
 
 template <class Launcher>
-void amax_into_cuda(const Context& ctx, const View& x, Granularity granularity, Contract contract, const View& out) {
+void amax_into_cuda(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract,
+                    const View& out) {
   if (ctx.dry) return;
   Magnitudes magnitudes;
-  (granularity == Granularity::tensor ? magnitudes.all
-   : contract == Contract::columns    ? magnitudes.of_row
-                                      : magnitudes.of_column) = out;
+  (granularity == Granularity::tensor  ? magnitudes.all
+   : contract == ContractionAxis::last ? magnitudes.of_row
+                                       : magnitudes.of_column) = out;
   amax_cuda(Launcher(ctx), x, magnitudes);
 }
 
@@ -115,13 +116,14 @@ void cast_to_bytes_cuda(const Context& ctx, const View& x, dtype::DType format, 
 }
 
 template <class Launcher>
-View lay_out_cuda(const Context& ctx, const View& codes, Contract contract) {
+View repack_cuda(const Context& ctx, const View& codes, ContractionAxis contract) {
   const std::int64_t rows = codes.shape[0], cols = codes.shape[1];
-  if (contract == Contract::columns && cols % 16 == 0) return codes;
-  const View out = take_codes(ctx, rows, cols, contract);
+  if (contract == ContractionAxis::last && cols % 16 == 0) return codes;
+  const View out = allocate_codes(ctx, rows, cols, contract);
   if (ctx.dry) return out;
-  const Wanted to{.codes = out.as<std::uint8_t>(), .stride = out.stride[contract == Contract::columns ? 0 : 1]};
-  contract == Contract::columns ? relay_cuda(Launcher(ctx), codes, to, {}) : relay_cuda(Launcher(ctx), codes, {}, to);
+  const Wanted to{.codes = out.as<std::uint8_t>(), .stride = out.stride[contract == ContractionAxis::last ? 0 : 1]};
+  contract == ContractionAxis::last ? repack_cuda_codes(Launcher(ctx), codes, to, {})
+                                    : repack_cuda_codes(Launcher(ctx), codes, {}, to);
   return out;
 }
 

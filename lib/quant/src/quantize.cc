@@ -23,7 +23,7 @@ constexpr std::string_view kQuantize = "quantize";
 // What a cast reads and writes: x twice, for the amax and for the codes, of which one layout takes two bytes an element
 // where they are wide, one where they are not.
 double bytes_to_quantize(const View& x, int layouts) {
-  const int each = x.place == device::Place::host ? 2 : 1;
+  const int each = x.device == device::DeviceType::host ? 2 : 1;
   return 2 * tensor::bytes_of(x) + static_cast<double>(layouts * each * x.size());
 }
 
@@ -54,11 +54,11 @@ CastCounts cast_across(const View& x, OneScale scale, std::uint8_t* out) {
 
 // Codes of x [rows, cols] into `out`, their scales into `scales`: one, one per row, or one per column.
 template <class Grid, class T>
-CastCounts cast_wide(const Context& ctx, const View& x, Granularity granularity, Contract contract, bool power_of_2,
-                     const View& scales, Bf16* out) {
+CastCounts cast_wide(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract,
+                     bool power_of_2, const View& scales, Bf16* out) {
   auto* const scale = scales.as<float>();
-  const Rows<T> rows = rows_of<T>(x);
-  if (granularity == Granularity::vector && contract == Contract::columns) {
+  const MatrixRows<T> rows = rows_of<T>(x);
+  if (granularity == Granularity::row && contract == ContractionAxis::last) {
     // A row is still in the nearest cache when it is cast.
     return cast_rows<Grid>(rows, out, [&](std::int64_t r) {
       const float largest = from_magnitude(amax_row(rows.row(r), rows.length));
@@ -75,7 +75,7 @@ CastCounts cast_wide(const Context& ctx, const View& x, Granularity granularity,
 // Row-major codes over a scale for each row, or else one for each column or one in all.
 View dequantize_rows(const Context& ctx, const Quantized& q, const View& codes, bool by_row) {
   const std::int64_t rows = codes.shape[0], cols = codes.shape[1];
-  const View out = tensor::take(ctx, DType::f32, {rows, cols}, "scratch");
+  const View out = tensor::allocate(ctx, DType::f32, {rows, cols}, "scratch");
   if (ctx.dry) return out;
   const device::Timer timer(ctx, device::Work::cast, "dequantize", tensor::bytes_of(codes, out), flops_of(codes, 1));
   const float* const scale = q.scale.as<float>();
@@ -90,17 +90,17 @@ View dequantize_rows(const Context& ctx, const Quantized& q, const View& codes, 
 }
 
 // A matrix that stays in high precision.
-Quantized plain(const View& x, Contract contract) {
+Quantized plain(const View& x, ContractionAxis contract) {
   return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
 }
 
-Both quantize_both_on_device(const Context& ctx, const View& x, const Casts& casts, const Options& options) {
+Both quantize_both_on_device(const Context& ctx, const View& x, const Casts& casts, const CastOptions& options) {
   if (!unit_columns(x)) {
     Both both = quantize_both_on_device(ctx, x.transposed(), {casts.rows, casts.columns}, options);
     std::swap(both.columns, both.rows);
     for (Quantized* q : {&both.columns, &both.rows}) q->codes = q->codes.transposed();
-    both.columns.contract = Contract::columns;
-    both.rows.contract = Contract::rows;
+    both.columns.contract = ContractionAxis::last;
+    both.rows.contract = ContractionAxis::first;
     return both;
   }
   int layouts = 0;
@@ -111,8 +111,8 @@ Both quantize_both_on_device(const Context& ctx, const View& x, const Casts& cas
   }
   const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, layouts), flops_of(x, 2));
   Both both = cuda::quantize(ctx, x, casts, {}, options);
-  if (casts.columns.granularity == Granularity::none) both.columns = plain(x, Contract::columns);
-  if (casts.rows.granularity == Granularity::none) both.rows = plain(x, Contract::rows);
+  if (casts.columns.granularity == Granularity::none) both.columns = plain(x, ContractionAxis::last);
+  if (casts.rows.granularity == Granularity::none) both.rows = plain(x, ContractionAxis::first);
   return both;
 }
 
@@ -125,7 +125,8 @@ CastCounts& CastCounts::operator+=(const CastCounts& o) {
   return *this;
 }
 
-Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract contract, const Options& options) {
+Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
+                   const CastOptions& options) {
   require_matrix(ctx, x, "quantize");
   if (cast.granularity == Granularity::none) return plain(x, contract);
   if (!unit_columns(x)) {
@@ -136,19 +137,19 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   }
   if (on_device(ctx)) {
     dtype::max_of(cast.format);  // refuses what is not FP8
-    const bool columns = contract == Contract::columns;
+    const bool columns = contract == ContractionAxis::last;
     const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
     const Both both = cuda::quantize(ctx, x, {cast, cast}, {columns, !columns}, options);
     return columns ? both.columns : both.rows;
   }
   const std::int64_t count =
-      cast.granularity == Granularity::tensor ? 1 : x.shape[contract == Contract::columns ? 0 : 1];
-  Quantized q{.codes = tensor::take(ctx, DType::bf16, {x.shape[0], x.shape[1]}, kCategory),
+      cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
+  Quantized q{.codes = tensor::allocate(ctx, DType::bf16, {x.shape[0], x.shape[1]}, kCategory),
               .format = cast.format,
               .granularity = cast.granularity,
               .contract = contract,
-              .scale = tensor::take(ctx, DType::f32, {count}, kCategory),
-              .inverse_scale = tensor::take(ctx, DType::f32, {count}, kCategory)};
+              .scale = tensor::allocate(ctx, DType::f32, {count}, kCategory),
+              .inverse_scale = tensor::allocate(ctx, DType::f32, {count}, kCategory)};
   const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
   CastCounts counts;
   with_grid(cast.format, [&]<class Grid>() {
@@ -162,22 +163,22 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   return q;
 }
 
-Both quantize_both(const Context& ctx, const View& x, const Casts& casts, const Options& options) {
+Both quantize_both(const Context& ctx, const View& x, const Casts& casts, const CastOptions& options) {
   if (on_device(ctx)) {
     require_matrix(ctx, x, "quantize_both");
     return quantize_both_on_device(ctx, x, casts, options);
   }
   Both both;
-  both.columns = quantize(ctx, x, casts.columns, Contract::columns, options);
-  both.rows = casts.shared() ? both.columns : quantize(ctx, x, casts.rows, Contract::rows, options);
-  both.rows.contract = Contract::rows;
+  both.columns = quantize(ctx, x, casts.columns, ContractionAxis::last, options);
+  both.rows = casts.shared() ? both.columns : quantize(ctx, x, casts.rows, ContractionAxis::first, options);
+  both.rows.contract = ContractionAxis::first;
   return both;
 }
 
 void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
                       const View& inverse_scales) {
   for (const View& v : {amax, scales, inverse_scales}) {
-    require_place(ctx, v, "scales_from_amax");
+    require_device(ctx, v, "scales_from_amax");
     if (!v.contiguous() || v.size() != amax.size()) throw Error("scales_from_amax: not as many scales as magnitudes");
   }
   const float max = dtype::max_of(format);
@@ -196,7 +197,7 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
   require_matrix(ctx, x, "cast_to_bytes");
   if (codes.rank != 2 || codes.shape[0] != x.shape[0] || codes.shape[1] != x.shape[1] || !codes.contiguous())
     throw Error("cast_to_bytes: codes are not contiguous or not of the shape of what is cast");
-  require_place(ctx, codes, "cast_to_bytes");
+  require_device(ctx, codes, "cast_to_bytes");
   const device::Timer timer(ctx, device::Work::cast, "cast to bytes", tensor::bytes_of(x, codes), flops_of(x, 1));
   if (on_device(ctx)) {
     dtype::max_of(format);  // refuses what is not FP8
@@ -215,22 +216,22 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
   if (counts != nullptr) *counts += done;
 }
 
-Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, Contract contract, const View& scale,
-                     const View& inverse_scale, bool emulate) {
-  require_place(ctx, codes, "from_bytes");
+Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, ContractionAxis contract,
+                     const View& scale, const View& inverse_scale, bool emulate) {
+  require_device(ctx, codes, "from_bytes");
   if (codes.rank != 2 || !codes.contiguous()) throw Error("from_bytes: codes are not a contiguous matrix");
   if (scale.size() != 1 || inverse_scale.size() != 1) throw Error("from_bytes: not one scale and one inverse scale");
   dtype::max_of(format);  // refuses what is not FP8
   const bool device = on_device(ctx);
   const device::Timer timer(ctx, device::Work::cast, "decode", (device && !emulate ? 2 : 3) * tensor::bytes_of(codes));
-  Quantized q{.codes = device ? cuda::lay_out(ctx, codes, contract)
-                              : tensor::take(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
+  Quantized q{.codes = device ? cuda::repack(ctx, codes, contract)
+                              : tensor::allocate(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
               .granularity = Granularity::tensor,
               .contract = contract,
               .scale = scale,
               .inverse_scale = inverse_scale};
-  if (device && emulate) q.codes = cuda::widen(ctx, q.codes, format);
+  if (device && emulate) q.codes = cuda::upcast(ctx, q.codes, format);
   if (ctx.dry || device) return q;
   constexpr std::int64_t kPiece = 16384;
   const auto* const from = codes.as<std::uint8_t>();
@@ -247,9 +248,9 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
 View dequantize(const Context& ctx, const Quantized& q) {
   require_matrix(ctx, q.codes, "dequantize");
   if (on_device(ctx)) throw Error("dequantize: codes on a GPU are multiplied as they are");
-  const bool by_row = q.granularity == Granularity::vector && q.contract == Contract::columns;
+  const bool by_row = q.granularity == Granularity::row && q.contract == ContractionAxis::last;
   if (unit_columns(q.codes)) return dequantize_rows(ctx, q, q.codes, by_row);
-  const bool by_column = q.granularity == Granularity::vector && !by_row;
+  const bool by_column = q.granularity == Granularity::row && !by_row;
   return dequantize_rows(ctx, q, q.codes.transposed(), by_column).transposed();
 }
 

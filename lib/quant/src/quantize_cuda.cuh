@@ -199,7 +199,7 @@ __global__ void cast_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
 
 // Codes one by one as the numbers they stand for, the zeros between lines included.
 template <class Grid, class T>
-__global__ void widen_kernel(const std::uint8_t* codes, std::int64_t n, T* out) {
+__global__ void upcast_kernel(const std::uint8_t* codes, std::int64_t n, T* out) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const float v = std::is_same_v<Grid, dtype::E4m3Grid> ? dtype::from_e4m3(codes[i]) : dtype::from_e5m2(codes[i]);
@@ -281,7 +281,7 @@ void cast_cuda(const Launcher& launch, const View& x, const Wanted& by_row, cons
 
 // Bytes laid out anew, by rows or by columns.
 template <class Launcher>
-void relay_cuda(const Launcher& launch, const View& codes, const Wanted& by_row, const Wanted& by_column) {
+void repack_cuda_codes(const Launcher& launch, const View& codes, const Wanted& by_row, const Wanted& by_column) {
   if (codes.size() == 0) return;
   const std::int64_t wide = std::max(codes.shape[1], by_row.codes != nullptr ? by_row.stride : 0);
   const std::int64_t high = std::max(codes.shape[0], by_column.codes != nullptr ? by_column.stride : 0);
@@ -294,10 +294,10 @@ void relay_cuda(const Launcher& launch, const View& codes, const Wanted& by_row,
 
 // n codes of one format, as they lie.
 template <class Launcher>
-void widen_cuda(const Launcher& launch, const std::uint8_t* codes, std::int64_t n, dtype::DType format,
-                dtype::Bf16* out) {
+void upcast_cuda(const Launcher& launch, const std::uint8_t* codes, std::int64_t n, dtype::DType format,
+                 dtype::Bf16* out) {
   with_format(format, [&]<class Grid>() {
-    launch("widen", dim3(blocks_for(n, kCastThreads)), dim3(kCastThreads), widen_kernel<Grid, dtype::Bf16>, codes, n,
+    launch("widen", dim3(blocks_for(n, kCastThreads)), dim3(kCastThreads), upcast_kernel<Grid, dtype::Bf16>, codes, n,
            out);
   });
 }

@@ -14,7 +14,7 @@ using dtype::DType;
 constexpr Cast kHighPrecision{};
 constexpr Cast kE4m3Tensor{DType::e4m3, Granularity::tensor};
 constexpr Cast kE5m2Tensor{DType::e5m2, Granularity::tensor};
-constexpr Cast kE4m3Vector{DType::e4m3, Granularity::vector};
+constexpr Cast kE4m3Vector{DType::e4m3, Granularity::row};
 
 constexpr std::array<Recipe, 3> kRecipes{{
     {.name = "tensorwise",
@@ -23,7 +23,7 @@ constexpr std::array<Recipe, 3> kRecipes{{
      .dy = {.columns = kE5m2Tensor, .rows = kE5m2Tensor},
      .power_of_2 = false,
      .fast_accumulation = true,
-     .gather_codes = true,
+     .fp8_all_gather = true,
      .source = "torchao Float8LinearConfig, recipe tensorwise"},
     {.name = "rowwise",
      .x = {.columns = kE4m3Vector, .rows = kE4m3Vector},
@@ -31,7 +31,7 @@ constexpr std::array<Recipe, 3> kRecipes{{
      .dy = {.columns = kE4m3Vector, .rows = kE4m3Vector},
      .power_of_2 = true,
      .fast_accumulation = true,
-     .gather_codes = false,
+     .fp8_all_gather = false,
      .source = "torchao Float8LinearConfig, recipe rowwise"},
     {.name = "rowwise_with_gw_hp",
      .x = {.columns = kE4m3Vector, .rows = kHighPrecision},
@@ -39,7 +39,7 @@ constexpr std::array<Recipe, 3> kRecipes{{
      .dy = {.columns = kE4m3Vector, .rows = kHighPrecision},
      .power_of_2 = true,
      .fast_accumulation = true,
-     .gather_codes = false,
+     .fp8_all_gather = false,
      .source = "torchao Float8LinearConfig, recipe rowwise_with_gw_hp"},
 }};
 

@@ -25,14 +25,14 @@ class Amax : public ::testing::TestWithParam<Case> {};
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})
-    for (const Layout layout : {Layout::contiguous, Layout::wide_rows, Layout::columns_first})
+    for (const Layout layout : {Layout::contiguous, Layout::upcast_rows, Layout::columns_first})
       for (const auto& [rows, cols] : {std::pair{1, 1}, {1, 40}, {40, 1}, {7, 13}, {3, 20011}, {601, 67}})
         all.push_back({type, layout, rows, cols});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(All, Amax, ::testing::ValuesIn(cases()));
 
-std::vector<float> amaxes(const View& x, Granularity granularity, Contract contract, std::int64_t count) {
+std::vector<float> amaxes(const View& x, Granularity granularity, ContractionAxis contract, std::int64_t count) {
   const Tensor out(DType::f32, {count});
   amax(Context{}, x, granularity, contract, out.view());
   return {out.as<float>(), out.as<float>() + count};
@@ -49,9 +49,9 @@ TEST_P(Amax, AgreesWithPlainLoops) {
       row = std::max(row, std::fabs(x.at(r, c)));
       column = std::max(column, std::fabs(x.at(r, c)));
     }
-  EXPECT_EQ(amaxes(x.view, Granularity::vector, Contract::columns, rows), of_row);
-  EXPECT_EQ(amaxes(x.view, Granularity::vector, Contract::rows, cols), of_column);
-  EXPECT_EQ(amaxes(x.view, Granularity::tensor, Contract::columns, 1)[0],
+  EXPECT_EQ(amaxes(x.view, Granularity::row, ContractionAxis::last, rows), of_row);
+  EXPECT_EQ(amaxes(x.view, Granularity::row, ContractionAxis::first, cols), of_column);
+  EXPECT_EQ(amaxes(x.view, Granularity::tensor, ContractionAxis::last, 1)[0],
             *std::max_element(of_row.begin(), of_row.end()));
 }
 
@@ -62,9 +62,9 @@ TEST_P(Amax, PoisonStaysInItsRowAndColumn) {
   for (const float poison : {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
     x.set(r, c, poison);
     const float expected = std::fabs(poison);
-    EXPECT_TRUE(same(amaxes(x.view, Granularity::tensor, Contract::rows, 1)[0], expected));
-    const auto of_row = amaxes(x.view, Granularity::vector, Contract::columns, rows);
-    const auto of_column = amaxes(x.view, Granularity::vector, Contract::rows, cols);
+    EXPECT_TRUE(same(amaxes(x.view, Granularity::tensor, ContractionAxis::first, 1)[0], expected));
+    const auto of_row = amaxes(x.view, Granularity::row, ContractionAxis::last, rows);
+    const auto of_column = amaxes(x.view, Granularity::row, ContractionAxis::first, cols);
     for (std::int64_t i = 0; i < rows; ++i) {
       const float v = of_row[static_cast<std::size_t>(i)];
       EXPECT_TRUE(i == r ? same(v, expected) : std::isfinite(v));
@@ -78,28 +78,29 @@ TEST_P(Amax, PoisonStaysInItsRowAndColumn) {
 
 TEST(AmaxOf, NothingIsZero) {
   const Tensor none(DType::bf16, {0, 8});
-  EXPECT_EQ(amaxes(none.view(), Granularity::tensor, Contract::columns, 1), std::vector<float>{0.0f});
-  EXPECT_EQ(amaxes(none.view(), Granularity::vector, Contract::rows, 8), std::vector<float>(8, 0.0f));
-  EXPECT_EQ(amaxes(none.view(), Granularity::vector, Contract::columns, 0), std::vector<float>{});
+  EXPECT_EQ(amaxes(none.view(), Granularity::tensor, ContractionAxis::last, 1), std::vector<float>{0.0f});
+  EXPECT_EQ(amaxes(none.view(), Granularity::row, ContractionAxis::first, 8), std::vector<float>(8, 0.0f));
+  EXPECT_EQ(amaxes(none.view(), Granularity::row, ContractionAxis::last, 0), std::vector<float>{});
 }
 
 TEST(AmaxOf, DryTouchesNothing) {
   const Tensor x(DType::bf16, {4, 4}), out(DType::f32, {1});
   *out.as<float>() = 5.0f;
-  amax(Context{.dry = true}, x.view(), Granularity::tensor, Contract::columns, out.view());
+  amax(Context{.dry = true}, x.view(), Granularity::tensor, ContractionAxis::last, out.view());
   EXPECT_EQ(*out.as<float>(), 5.0f);
 }
 
 TEST(AmaxOf, Refusals) {
   const Tensor x(DType::bf16, {4, 6}), out(DType::f32, {4}), codes(DType::u8, {4, 6}), cube(DType::f32, {2, 2, 2});
-  const auto refusal = [&](const View& v, Granularity g, const View& to, device::Place place = device::Place::host) {
-    return error_of([&] { amax(Context{.place = place}, v, g, Contract::columns, to); });
+  const auto refusal = [&](const View& v, Granularity g, const View& to,
+                           device::DeviceType device = device::DeviceType::host) {
+    return error_of([&] { amax(Context{.device = device}, v, g, ContractionAxis::last, to); });
   };
   EXPECT_EQ(refusal(x.view(), Granularity::tensor, out.view()), "amax: the result has 4 elements, not 1");
-  EXPECT_EQ(refusal(x.view().transposed(), Granularity::vector, out.view()), "amax: the result has 4 elements, not 6");
-  EXPECT_EQ(refusal(codes.view(), Granularity::vector, out.view()), "amax: float32 or bfloat16 is cast, not uint8");
-  EXPECT_EQ(refusal(cube.view(), Granularity::vector, out.view()), "amax: a matrix has two dimensions, not 3");
-  EXPECT_EQ(refusal(x.view(), Granularity::vector, out.view(), device::Place::cuda),
+  EXPECT_EQ(refusal(x.view().transposed(), Granularity::row, out.view()), "amax: the result has 4 elements, not 6");
+  EXPECT_EQ(refusal(codes.view(), Granularity::row, out.view()), "amax: float32 or bfloat16 is cast, not uint8");
+  EXPECT_EQ(refusal(cube.view(), Granularity::row, out.view()), "amax: a matrix has two dimensions, not 3");
+  EXPECT_EQ(refusal(x.view(), Granularity::row, out.view(), device::DeviceType::cuda),
             "amax: a matrix in host memory, and the work is on the GPU");
   View scattered = x.view();
   scattered.shape = {2, 3};

@@ -24,7 +24,7 @@ inline void expect_same_scales(const Quantized& device, const Quantized& host) {
 /// Calls f(device's element, host's number) for every element, the zeros at the ends of lines included.
 template <class T, class F>
 void for_each_code(const Quantized& device, const Quantized& host, F&& f) {
-  const bool by_row = device.contract == Contract::columns;
+  const bool by_row = device.contract == ContractionAxis::last;
   const std::int64_t lines = host.codes.shape[by_row ? 0 : 1], length = host.codes.shape[by_row ? 1 : 0];
   const std::int64_t stride = device.codes.stride[by_row ? 0 : 1];
   ASSERT_EQ(device.codes.stride[by_row ? 1 : 0], 1);

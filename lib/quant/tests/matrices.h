@@ -33,13 +33,13 @@ class Numbers {
 };
 
 /// Layout of a test matrix.
-enum class Layout : std::uint8_t { contiguous, wide_rows, columns_first };
+enum class Layout : std::uint8_t { contiguous, upcast_rows, columns_first };
 
 /// A [rows, cols] matrix of f32 or bf16 with numbers in it, and access by index whatever the layout.
 class Matrix {
  public:
   Matrix(dtype::DType type, std::int64_t rows, std::int64_t cols, Layout layout = Layout::contiguous) {
-    const std::int64_t gap = layout == Layout::wide_rows ? 5 : 0;
+    const std::int64_t gap = layout == Layout::upcast_rows ? 5 : 0;
     const bool swapped = layout == Layout::columns_first;
     memory_ = swapped ? tensor::Tensor(type, {cols, rows}) : tensor::Tensor(type, {rows, cols + gap});
     view = swapped ? memory_.view().transposed() : memory_.view().columns(0, cols);
@@ -70,7 +70,7 @@ class Matrix {
 /// A host context with an arena of its own.
 class Host {
  public:
-  Host() : arena_(std::size_t{1} << 22, device::Place::host) { context.arena = &arena_; }
+  Host() : arena_(std::size_t{1} << 22, device::DeviceType::host) { context.arena = &arena_; }
   Context context;  ///< place host, arena set
 
  private:

@@ -18,12 +18,12 @@ using shim::Launcher;
 using tensor::Tensor;
 
 constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
-    kVectorE4m3{DType::e4m3, Granularity::vector}, kVectorE5m2{DType::e5m2, Granularity::vector};
+    kVectorE4m3{DType::e4m3, Granularity::row}, kVectorE5m2{DType::e5m2, Granularity::row};
 
 // A context that says CUDA, over host memory.
 struct Device {
-  Device() : arena(std::size_t{1} << 22, device::Place::host) {
-    context.place = device::Place::cuda;
+  Device() : arena(std::size_t{1} << 22, device::DeviceType::host) {
+    context.device = device::DeviceType::cuda;
     context.arena = &arena;
   }
   device::Arena arena;
@@ -41,12 +41,12 @@ TEST(QuantizeCuda, CodesScalesAndCountsAreTheHosts) {
       for (const Casts& casts :
            {Casts{kTensorE5m2, kTensorE5m2}, Casts{kVectorE4m3, kVectorE5m2}, Casts{kTensorE4m3, kTensorE5m2},
             Casts{kVectorE4m3, kTensorE4m3}, Casts{kVectorE4m3, {}}})
-        for (const Layout layout : {Layout::contiguous, Layout::wide_rows}) {
+        for (const Layout layout : {Layout::contiguous, Layout::upcast_rows}) {
           const Matrix x(type, size.rows, size.cols, layout);
           Host host;
           Device device;
           CastCounts counts, expected;
-          const Options options{size.rows % 2 == 0, &expected};
+          const CastOptions options{size.rows % 2 == 0, &expected};
           const Both wide = quantize_both(host.context, x.view, casts, options);
           const Both bytes =
               quantize_cuda<Launcher>(device.context, x.view, casts, true, true, {options.power_of_2, &counts});
@@ -65,7 +65,7 @@ TEST(QuantizeCuda, OneLayoutIsThatOfBoth) {
       Host host;
       Device device;
       const Both bytes = quantize_cuda<Launcher>(device.context, x.view, {cast, cast}, columns, !columns, {});
-      const Contract contract = columns ? Contract::columns : Contract::rows;
+      const ContractionAxis contract = columns ? ContractionAxis::last : ContractionAxis::first;
       expect_same(columns ? bytes.columns : bytes.rows, quantize(host.context, x.view, cast, contract, {}));
       EXPECT_TRUE((columns ? bytes.rows : bytes.columns).codes.empty());
     }
@@ -91,12 +91,12 @@ TEST(QuantizeCuda, EmulatedCodesAreTheHostsNumbers) {
     }
 }
 
-TEST(WidenCuda, KnowsEveryCode) {
+TEST(UpcastCuda, KnowsEveryCode) {
   Device device;
   const Tensor codes(DType::u8, {16, 16});
   for (int i = 0; i < 256; ++i) codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i);
   for (const DType format : {DType::e4m3, DType::e5m2}) {
-    const View wide = widen_cuda<Launcher>(device.context, codes.view(), format);
+    const View wide = upcast_cuda<Launcher>(device.context, codes.view(), format);
     for (int i = 0; i < 256; ++i) {
       const auto code = static_cast<std::uint8_t>(i);
       ASSERT_TRUE(same(dtype::to_float(wide.as<Bf16>()[i]),
@@ -134,12 +134,12 @@ TEST(QuantizeCuda, DryTakesTheSameMemoryAndLaunchesNothing) {
 TEST(AmaxCuda, IsTheHosts) {
   for (const Size size : kSizes)
     for (const DType type : {DType::f32, DType::bf16})
-      for (const Granularity granularity : {Granularity::tensor, Granularity::vector})
-        for (const Contract contract : {Contract::columns, Contract::rows}) {
-          const Matrix x(type, size.rows, size.cols, Layout::wide_rows);
-          const std::int64_t n = granularity == Granularity::tensor ? 1
-                                 : contract == Contract::columns    ? size.rows
-                                                                    : size.cols;
+      for (const Granularity granularity : {Granularity::tensor, Granularity::row})
+        for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
+          const Matrix x(type, size.rows, size.cols, Layout::upcast_rows);
+          const std::int64_t n = granularity == Granularity::tensor  ? 1
+                                 : contract == ContractionAxis::last ? size.rows
+                                                                     : size.cols;
           const Tensor expected(DType::f32, {n}), out(DType::f32, {n});
           for (std::int64_t i = 0; i < n; ++i) out.as<float>()[i] = 1e30f;  // what was there does not matter
           amax(Context{}, x.view, granularity, contract, expected.view());
@@ -152,7 +152,7 @@ TEST(CastToBytesCuda, IsTheHosts) {
   for (const Size size : kSizes)
     for (const DType format : {DType::e4m3, DType::e5m2})
       for (const float scale : {0x1p-13f, 3.0f, 1e6f}) {
-        const Matrix x(DType::f32, size.rows, size.cols, Layout::wide_rows);
+        const Matrix x(DType::f32, size.rows, size.cols, Layout::upcast_rows);
         const Tensor expected(DType::u8, {size.rows, size.cols}), codes(DType::u8, {size.rows, size.cols});
         CastCounts counts, host_counts;
         cast_to_bytes(Context{}, x.view, format, &scale, expected.view(), &host_counts);
@@ -167,13 +167,13 @@ TEST(CastToBytesCuda, IsTheHosts) {
 
 TEST(LayOutCuda, MovesBytesAndPadsWithZeros) {
   for (const Size size : kSizes)
-    for (const Contract contract : {Contract::columns, Contract::rows}) {
+    for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
       const Tensor codes(DType::u8, {size.rows, size.cols});
       for (std::int64_t i = 0; i < size.rows * size.cols; ++i)
         codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 37 + 1);
       Device device;
-      const View out = lay_out_cuda<Launcher>(device.context, codes.view(), contract);
-      const bool by_row = contract == Contract::columns;
+      const View out = repack_cuda<Launcher>(device.context, codes.view(), contract);
+      const bool by_row = contract == ContractionAxis::last;
       ASSERT_EQ(out.stride[by_row ? 1 : 0], 1);
       EXPECT_EQ(out.data == codes.view().data, by_row && size.cols % 16 == 0);
       const std::int64_t stride = out.stride[by_row ? 0 : 1], length = by_row ? size.cols : size.rows;

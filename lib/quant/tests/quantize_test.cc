@@ -22,7 +22,7 @@ using tensor::Tensor;
 struct Case {
   DType type;
   Cast cast;
-  Contract contract;
+  ContractionAxis contract;
   Layout layout;
 };
 
@@ -30,9 +30,9 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})
     for (const DType format : {DType::e4m3, DType::e5m2})
-      for (const Granularity granularity : {Granularity::tensor, Granularity::vector})
-        for (const Contract contract : {Contract::columns, Contract::rows})
-          for (const Layout layout : {Layout::contiguous, Layout::wide_rows, Layout::columns_first})
+      for (const Granularity granularity : {Granularity::tensor, Granularity::row})
+        for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first})
+          for (const Layout layout : {Layout::contiguous, Layout::upcast_rows, Layout::columns_first})
             all.push_back({type, {format, granularity}, contract, layout});
   return all;
 }
@@ -55,7 +55,7 @@ float shared_amax(const Matrix& x, const Case& t, std::int64_t r, std::int64_t c
   float largest = 0;
   for (std::int64_t i = 0; i < x.view.shape[0]; ++i)
     for (std::int64_t j = 0; j < x.view.shape[1]; ++j) {
-      const bool shares = all || (t.contract == Contract::columns ? i == r : j == c);
+      const bool shares = all || (t.contract == ContractionAxis::last ? i == r : j == c);
       if (shares) largest = std::max(largest, std::fabs(x.at(i, j)));
     }
   return largest;
@@ -73,7 +73,7 @@ TEST_P(Quantize, AgreesWithSingleElements) {
     ASSERT_EQ(q.codes.dtype, DType::bf16);
     ASSERT_EQ(q.codes.shape[0], 9);
     ASSERT_EQ(q.codes.shape[1], 71);
-    const bool per_row = t.contract == Contract::columns;
+    const bool per_row = t.contract == ContractionAxis::last;
     ASSERT_EQ(q.inverse_scale.size(), t.cast.granularity == Granularity::tensor ? 1 : per_row ? 9 : 71);
     for (std::int64_t r = 0; r < 9; ++r)
       for (std::int64_t c = 0; c < 71; ++c) {
@@ -161,7 +161,7 @@ TEST(QuantizeOf, PoisonPoisonsWhatSharesTheScale) {
   x.set(1, 7, std::numeric_limits<float>::infinity());
   x.set(2, 8, std::numeric_limits<float>::quiet_NaN());
   Host host;
-  const Quantized q = quantize(host.context, x.view, {DType::e4m3, Granularity::vector}, Contract::columns, {});
+  const Quantized q = quantize(host.context, x.view, {DType::e4m3, Granularity::row}, ContractionAxis::last, {});
   const auto* codes = q.codes.as<Bf16>();
   EXPECT_TRUE(std::isfinite(q.inverse_scale.as<float>()[0]));
   EXPECT_EQ(q.inverse_scale.as<float>()[1], std::numeric_limits<float>::infinity()) << "scale 0";
@@ -177,7 +177,7 @@ TEST(QuantizeOf, HighPrecisionRefersToTheSource) {
   Host host;
   const Matrix x(DType::bf16, 4, 4, Layout::columns_first);
   CastCounts counts;
-  const Quantized q = quantize(host.context, x.view, {}, Contract::rows, {false, &counts});
+  const Quantized q = quantize(host.context, x.view, {}, ContractionAxis::first, {false, &counts});
   EXPECT_EQ(q.codes.data, x.view.data);
   EXPECT_EQ(q.codes.stride, x.view.stride);
   EXPECT_EQ(q.format, DType::bf16);
@@ -189,12 +189,12 @@ TEST(QuantizeOf, HighPrecisionRefersToTheSource) {
 
 TEST(QuantizeOf, NothingIsLegal) {
   for (const auto& [rows, cols] : {std::pair{0, 16}, {16, 0}, {0, 0}})
-    for (const Granularity granularity : {Granularity::tensor, Granularity::vector}) {
+    for (const Granularity granularity : {Granularity::tensor, Granularity::row}) {
       Host host;
       const Tensor x(DType::bf16, {rows, cols});
       CastCounts counts;
       const Quantized q =
-          quantize(host.context, x.view(), {DType::e4m3, granularity}, Contract::columns, {false, &counts});
+          quantize(host.context, x.view(), {DType::e4m3, granularity}, ContractionAxis::last, {false, &counts});
       EXPECT_EQ(q.codes.size(), 0);
       EXPECT_EQ(q.inverse_scale.size(), granularity == Granularity::tensor ? 1 : rows);
       EXPECT_EQ(counts.elements, 0);
@@ -209,9 +209,9 @@ TEST(QuantizeOf, DryTakesTheSameMemory) {
   const Context dry{.arena = &dry_arena, .dry = true};
   CastCounts counts;
   for (const Context& ctx : {host.context, dry}) {
-    quantize(ctx, x.view, {DType::e4m3, Granularity::vector}, Contract::rows, {false, &counts});
-    quantize(ctx, x.view.transposed(), {DType::e5m2, Granularity::tensor}, Contract::rows, {false, &counts});
-    from_bytes(ctx, codes.view(), DType::e4m3, Contract::columns, inverse_scale.view(), inverse_scale.view());
+    quantize(ctx, x.view, {DType::e4m3, Granularity::row}, ContractionAxis::first, {false, &counts});
+    quantize(ctx, x.view.transposed(), {DType::e5m2, Granularity::tensor}, ContractionAxis::first, {false, &counts});
+    from_bytes(ctx, codes.view(), DType::e4m3, ContractionAxis::last, inverse_scale.view(), inverse_scale.view());
   }
   EXPECT_EQ(dry_arena.peak(), host.context.arena->peak());
   EXPECT_EQ(dry_arena.usage_at_peak().at(0).category, "fp8 codes");
@@ -220,16 +220,16 @@ TEST(QuantizeOf, DryTakesTheSameMemory) {
 
 TEST(QuantizeBoth, IsBothAtOnceAndCountsSharedCodesOnce) {
   const Matrix x(DType::bf16, 33, 65);
-  const Cast tensor{DType::e5m2, Granularity::tensor}, rows{DType::e4m3, Granularity::vector};
+  const Cast tensor{DType::e5m2, Granularity::tensor}, rows{DType::e4m3, Granularity::row};
   for (const Casts& casts : {Casts{tensor, tensor}, Casts{rows, rows}, Casts{rows, tensor}, Casts{rows, {}}}) {
     Host host;
     CastCounts counts, expected;
     const Both both = quantize_both(host.context, x.view, casts, {false, &counts});
-    const Quantized columns = quantize(host.context, x.view, casts.columns, Contract::columns, {false, &expected});
-    const Quantized across =
-        quantize(host.context, x.view, casts.rows, Contract::rows, {false, casts.shared() ? nullptr : &expected});
+    const Quantized columns = quantize(host.context, x.view, casts.columns, ContractionAxis::last, {false, &expected});
+    const Quantized across = quantize(host.context, x.view, casts.rows, ContractionAxis::first,
+                                      {false, casts.shared() ? nullptr : &expected});
     EXPECT_EQ(both.columns.codes.data == both.rows.codes.data, casts.shared());
-    EXPECT_EQ(both.rows.contract, Contract::rows);
+    EXPECT_EQ(both.rows.contract, ContractionAxis::first);
     EXPECT_EQ(both.rows.granularity, casts.rows.granularity);
     for (int i = 0; i < 33 * 65; ++i) {
       ASSERT_EQ(both.columns.codes.as<Bf16>()[i].bits, columns.codes.as<Bf16>()[i].bits);
@@ -255,13 +255,13 @@ TEST(ScalesFromAmax, AreThoseOfEachMagnitude) {
             "scales_from_amax: not as many scales as magnitudes");
 }
 
-TEST(FromBytes, WidensEveryCode) {
+TEST(FromBytes, UpcastsEveryCode) {
   const Tensor codes(DType::u8, {256, 200}), inverse_scale(DType::f32, {1});
   for (int i = 0; i < 256 * 200; ++i) codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i % 256);
   for (const DType format : {DType::e4m3, DType::e5m2}) {
     Host host;
-    const Quantized q =
-        from_bytes(host.context, codes.view(), format, Contract::rows, inverse_scale.view(), inverse_scale.view());
+    const Quantized q = from_bytes(host.context, codes.view(), format, ContractionAxis::first, inverse_scale.view(),
+                                   inverse_scale.view());
     EXPECT_EQ(q.format, format);
     EXPECT_EQ(q.granularity, Granularity::tensor);
     EXPECT_EQ(q.inverse_scale.data, inverse_scale.view().data);
@@ -274,13 +274,13 @@ TEST(FromBytes, UndoesCastToBytes) {
   const Matrix x(DType::bf16, 50, 100);
   const Cast cast{DType::e4m3, Granularity::tensor};
   Host host;
-  const Quantized direct = quantize(host.context, x.view, cast, Contract::columns, {});
-  const float scale =
-      scale_from_amax(shared_amax(x, {DType::bf16, cast, Contract::columns, Layout::contiguous}, 0, 0), 448.0f, false);
+  const Quantized direct = quantize(host.context, x.view, cast, ContractionAxis::last, {});
+  const float scale = scale_from_amax(
+      shared_amax(x, {DType::bf16, cast, ContractionAxis::last, Layout::contiguous}, 0, 0), 448.0f, false);
   const Tensor codes(DType::u8, {50, 100});
   cast_to_bytes(host.context, x.view, DType::e4m3, &scale, codes.view(), nullptr);
   const Quantized travelled =
-      from_bytes(host.context, codes.view(), DType::e4m3, Contract::columns, direct.scale, direct.inverse_scale);
+      from_bytes(host.context, codes.view(), DType::e4m3, ContractionAxis::last, direct.scale, direct.inverse_scale);
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(travelled.codes.as<Bf16>()[i].bits, direct.codes.as<Bf16>()[i].bits);
 }
 
@@ -290,33 +290,35 @@ TEST(QuantizeOf, Refusals) {
   const Tensor other(DType::u8, {4, 5}), two(DType::f32, {2}), codes(DType::u8, {4, 6});
   const float scale = 1.0f;
   Context cuda = host.context;
-  cuda.place = device::Place::cuda;
+  cuda.device = device::DeviceType::cuda;
   const Cast cast{DType::e4m3, Granularity::tensor}, wrong{DType::bf16, Granularity::tensor};
-  EXPECT_EQ(error_of([&] { quantize(cuda, x.view, cast, Contract::columns, {}); }),
+  EXPECT_EQ(error_of([&] { quantize(cuda, x.view, cast, ContractionAxis::last, {}); }),
             "quantize: a matrix in host memory, and the work is on the GPU");
-  EXPECT_EQ(error_of([&] { quantize(host.context, x.view, wrong, Contract::columns, {}); }),
+  EXPECT_EQ(error_of([&] { quantize(host.context, x.view, wrong, ContractionAxis::last, {}); }),
             "bfloat16: not an FP8 format");
-  EXPECT_EQ(error_of([&] { quantize(host.context, codes.view(), cast, Contract::columns, {}); }),
+  EXPECT_EQ(error_of([&] { quantize(host.context, codes.view(), cast, ContractionAxis::last, {}); }),
             "quantize: float32 or bfloat16 is cast, not uint8");
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e4m3, &scale, other.view(), nullptr); }),
             "cast_to_bytes: codes are not contiguous or not of the shape of what is cast");
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e8m0, &scale, codes.view(), nullptr); }),
             "float8_e8m0fnu: not an FP8 format");
   EXPECT_EQ(error_of([&] {
-              from_bytes(host.context, codes.view().transposed(), DType::e4m3, Contract::rows, two.view().rows(0, 1),
-                         two.view().rows(0, 1));
+              from_bytes(host.context, codes.view().transposed(), DType::e4m3, ContractionAxis::first,
+                         two.view().rows(0, 1), two.view().rows(0, 1));
             }),
             "from_bytes: codes are not a contiguous matrix");
-  EXPECT_EQ(
-      error_of([&] { from_bytes(host.context, codes.view(), DType::e4m3, Contract::rows, two.view(), two.view()); }),
-      "from_bytes: not one scale and one inverse scale");
   EXPECT_EQ(error_of([&] {
-              from_bytes(host.context, codes.view(), DType::f32, Contract::rows, two.view().rows(0, 1),
+              from_bytes(host.context, codes.view(), DType::e4m3, ContractionAxis::first, two.view(), two.view());
+            }),
+            "from_bytes: not one scale and one inverse scale");
+  EXPECT_EQ(error_of([&] {
+              from_bytes(host.context, codes.view(), DType::f32, ContractionAxis::first, two.view().rows(0, 1),
                          two.view().rows(0, 1));
             }),
             "float32: not an FP8 format");
   EXPECT_EQ(error_of([&] {
-              from_bytes(cuda, codes.view(), DType::e4m3, Contract::rows, two.view().rows(0, 1), two.view().rows(0, 1));
+              from_bytes(cuda, codes.view(), DType::e4m3, ContractionAxis::first, two.view().rows(0, 1),
+                         two.view().rows(0, 1));
             }),
             "from_bytes: a matrix in host memory, and the work is on the GPU");
 }

@@ -22,27 +22,27 @@ TEST(Recipes, TensorwiseIsTheDefault) {
   EXPECT_EQ(r.x.rows, (Cast{DType::e4m3, Granularity::tensor}));
   EXPECT_TRUE(r.x.shared() && r.w.shared() && r.dy.shared());
   EXPECT_FALSE(r.power_of_2);
-  EXPECT_TRUE(r.gather_codes);
+  EXPECT_TRUE(r.fp8_all_gather);
   EXPECT_EQ(r.fp8_gemms(), 3);
 }
 
 TEST(Recipes, RowwiseCastsEachMatrixTwice) {
   const Recipe& r = find_recipe("rowwise");
   for (const Casts& c : {r.x, r.w, r.dy}) {
-    EXPECT_EQ(c.columns, (Cast{DType::e4m3, Granularity::vector}));
+    EXPECT_EQ(c.columns, (Cast{DType::e4m3, Granularity::row}));
     EXPECT_EQ(c.rows, c.columns);
     EXPECT_FALSE(c.shared()) << "the two directions have other scales";
   }
   EXPECT_TRUE(r.power_of_2);
-  EXPECT_FALSE(r.gather_codes);
+  EXPECT_FALSE(r.fp8_all_gather);
   EXPECT_EQ(r.fp8_gemms(), 3);
 }
 
 TEST(Recipes, RowwiseWithGwHpKeepsWgradInHighPrecision) {
   const Recipe& r = find_recipe("rowwise_with_gw_hp");
-  EXPECT_EQ(r.w.columns, (Cast{DType::e4m3, Granularity::vector}));
+  EXPECT_EQ(r.w.columns, (Cast{DType::e4m3, Granularity::row}));
   EXPECT_EQ(r.w.rows, (Cast{DType::e4m3, Granularity::tensor}));
-  EXPECT_EQ(r.dy.columns, (Cast{DType::e4m3, Granularity::vector}));
+  EXPECT_EQ(r.dy.columns, (Cast{DType::e4m3, Granularity::row}));
   EXPECT_EQ(r.dy.rows.granularity, Granularity::none);
   EXPECT_EQ(r.x.rows.granularity, Granularity::none);
   EXPECT_TRUE(r.power_of_2);

@@ -19,7 +19,7 @@ std::int64_t columns_of(const View& v) {
 /// Throws Error unless `mine` has the shape, type and device of this rank's rows of `all`.
 void check(const comm::Communicator& group, const View& mine, const View& all, const std::string& what) {
   if (all.rank < 1) throw Error(what + ": a scalar has no rows");
-  if (mine.dtype != all.dtype || mine.place != all.place)
+  if (mine.dtype != all.dtype || mine.device != all.device)
     throw Error(what + ": the shard and the tensor differ in type or device");
   if (!mine.contiguous() || !all.contiguous()) throw Error(what + ": needs contiguous views");
   const bool same_columns =
@@ -38,7 +38,7 @@ std::vector<std::int64_t> blocks_of(const comm::Communicator& group, std::int64_
 
 }  // namespace
 
-Rows rows_of(std::int64_t rows, int rank, int size) {
+RowRange rows_of(std::int64_t rows, int rank, int size) {
   if (rows < 0 || rank < 0 || rank >= size) throw Error("rows of a rank: negative rows or rank outside the group");
   const std::int64_t each = rows / size, more = rows % size;
   const std::int64_t begin = each * rank + std::min<std::int64_t>(rank, more);

@@ -22,7 +22,7 @@ inline void check_gather(comm::Communicator& group) {
         const std::size_t n = expected.view().bytes();
         auto* bytes = static_cast<std::uint8_t*>(expected.view().data);
         for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::uint8_t>(i * 5 + 1);
-        const Rows own = rows_of(rows, group.rank(), group.size());
+        const RowRange own = rows_of(rows, group.rank(), group.size());
         const View source = expected.view().rows(own.begin, own.end), place = all.view().rows(own.begin, own.end);
         if (in_place && own.count() > 0) std::memcpy(place.data, source.data, source.bytes());
         start_gather(group, in_place ? place : source, all.view()).wait();
@@ -32,7 +32,7 @@ inline void check_gather(comm::Communicator& group) {
   }
   const Tensor vector(DType::f32, {5}), all(DType::f32, {5});
   for (int i = 0; i < 5; ++i) vector.as<float>()[i] = static_cast<float>(i);
-  const Rows own = rows_of(5, group.rank(), group.size());
+  const RowRange own = rows_of(5, group.rank(), group.size());
   start_gather(group, vector.view().rows(own.begin, own.end), all.view()).wait();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(all.as<float>()[i], static_cast<float>(i));
 }
@@ -41,7 +41,7 @@ inline void check_gather(comm::Communicator& group) {
 inline void check_reduce_scatter(comm::Communicator& group) {
   const int size = group.size();
   for (const std::int64_t rows : {0, 1, 2, 3, 7, 64}) {
-    const Rows own = rows_of(rows, group.rank(), size);
+    const RowRange own = rows_of(rows, group.rank(), size);
     const Tensor full(DType::f32, {rows, 2, 2}), mine(DType::f32, {own.count(), 2, 2});
     for (std::int64_t i = 0; i < rows * 4; ++i) {
       full.as<float>()[i] = static_cast<float>(i + 1) * static_cast<float>(group.rank() + 1);
@@ -55,7 +55,7 @@ inline void check_reduce_scatter(comm::Communicator& group) {
 
 /// Views that do not fit are errors on every rank before communication starts.
 inline void check_refusals(comm::Communicator& group) {
-  const Rows own = rows_of(6, group.rank(), group.size());
+  const RowRange own = rows_of(6, group.rank(), group.size());
   const Tensor all(DType::f32, {6, 4}), mine(DType::f32, {own.count(), 4}), more(DType::f32, {own.count() + 1, 4});
   const Tensor narrow(DType::f32, {own.count(), 3}), half(DType::bf16, {own.count(), 4}), scalar(DType::f32, {});
   const Tensor wide(DType::f32, {6, 8}), halves(DType::bf16, {6, 4});

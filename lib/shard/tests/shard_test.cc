@@ -11,7 +11,7 @@ TEST(RowsOf, AreEvenOrderedAndComplete) {
     for (int size = 1; size <= 9; ++size) {
       std::int64_t next = 0;
       for (int rank = 0; rank < size; ++rank) {
-        const Rows own = rows_of(rows, rank, size);
+        const RowRange own = rows_of(rows, rank, size);
         EXPECT_EQ(own.begin, next);
         EXPECT_EQ(own.count(), rows / size + (rank < rows % size ? 1 : 0));
         next = own.end;
@@ -19,8 +19,8 @@ TEST(RowsOf, AreEvenOrderedAndComplete) {
       EXPECT_EQ(next, rows);
     }
   }
-  EXPECT_EQ(rows_of(7, 1, 3), (Rows{3, 5}));
-  EXPECT_EQ(rows_of(2, 3, 4), (Rows{2, 2})) << "a rank without rows";
+  EXPECT_EQ(rows_of(7, 1, 3), (RowRange{3, 5}));
+  EXPECT_EQ(rows_of(2, 3, 4), (RowRange{2, 2})) << "a rank without rows";
 }
 
 TEST(RowsOf, InvalidRanksAreErrors) {

@@ -102,16 +102,20 @@ View View::transposed() const {
 
 View View::reshaped(Shape to) const {
   if (!contiguous()) throw Error("tensor " + text_of(*this) + ": not contiguous, cannot be reshaped");
-  const View r = make_view(data, dtype, place, to);
+  const View r = make_view(data, dtype, device, to);
   if (r.size() != size()) throw Error("tensor " + text_of(*this) + ": cannot be reshaped to " + text_of(r));
   return r;
 }
 
-View make_view(void* data, DType dtype, Place place, Shape shape) {
+View make_view(void* data, DType dtype, DeviceType device, Shape shape) {
   if (shape.size() > kMaxRank) throw Error("tensor: " + std::to_string(shape.size()) + " dimensions, at most 4");
   (void)bytes_of(dtype, shape);
-  View v{
-      .data = data, .dtype = dtype, .place = place, .rank = static_cast<int>(shape.size()), .shape = {}, .stride = {}};
+  View v{.data = data,
+         .dtype = dtype,
+         .device = device,
+         .rank = static_cast<int>(shape.size()),
+         .shape = {},
+         .stride = {}};
   std::int64_t stride = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
     v.shape[i] = shape.begin()[i];
@@ -121,31 +125,31 @@ View make_view(void* data, DType dtype, Place place, Shape shape) {
   return v;
 }
 
-View take(const device::Context& ctx, DType dtype, Shape shape, std::string_view category) {
+View allocate(const device::Context& ctx, DType dtype, Shape shape, std::string_view category) {
   if (ctx.arena == nullptr) throw Error("tensor: " + std::string(category) + ": the context has no arena");
-  View v = make_view(nullptr, dtype, ctx.place, shape);
-  v.data = ctx.arena->take(v.bytes(), category);
+  View v = make_view(nullptr, dtype, ctx.device, shape);
+  v.data = ctx.arena->allocate(v.bytes(), category);
   return v;
 }
 
 void copy_across(const device::Context& ctx, const View& from, const View& to) {
   if (from.dtype != to.dtype || from.size() != to.size() || !from.contiguous() || !to.contiguous())
     throw Error("a copy between devices: the views differ in type or size, or are not contiguous");
-  device::copy_bytes(ctx, to.data, to.place, from.data, from.place, from.bytes());
+  device::copy_bytes(ctx, to.data, to.device, from.data, from.device, from.bytes());
 }
 
-View to_place(const device::Context& ctx, const View& host, std::string_view category) {
-  if (ctx.place == Place::host) return host;
+View to_device(const device::Context& ctx, const View& host, std::string_view category) {
+  if (ctx.device == DeviceType::host) return host;
   if (!host.contiguous()) throw Error("a view that is not contiguous cannot be copied to a device");
   View there = host;
-  there.place = ctx.place;
-  there.data = ctx.arena->take(host.bytes(), category);
-  device::copy_bytes(ctx, there.data, ctx.place, host.data, Place::host, host.bytes());
+  there.device = ctx.device;
+  there.data = ctx.arena->allocate(host.bytes(), category);
+  device::copy_bytes(ctx, there.data, ctx.device, host.data, DeviceType::host, host.bytes());
   return there;
 }
 
-Tensor::Tensor(DType dtype, Shape shape, Place place, const char* what)
-    : buffer_(bytes_of(dtype, shape), place, what), view_(make_view(buffer_.data(), dtype, place, shape)) {}
+Tensor::Tensor(DType dtype, Shape shape, DeviceType device, const char* what)
+    : buffer_(bytes_of(dtype, shape), device, what), view_(make_view(buffer_.data(), dtype, device, shape)) {}
 
 Tensor::Tensor(Tensor&& other) noexcept
     : buffer_(std::move(other.buffer_)), view_(std::exchange(other.view_, View{})) {}

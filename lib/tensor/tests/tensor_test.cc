@@ -27,7 +27,7 @@ std::int32_t at(const View& v, std::int64_t i, std::int64_t j) {
 
 TEST(View, MakeGivesRowMajorStrides) {
   float data[24];
-  const View v = make_view(data, DType::f32, Place::host, {2, 3, 4});
+  const View v = make_view(data, DType::f32, DeviceType::host, {2, 3, 4});
   EXPECT_EQ(v.rank, 3);
   EXPECT_EQ(v.shape, (std::array<std::int64_t, 4>{2, 3, 4, 0}));
   EXPECT_EQ(v.stride, (std::array<std::int64_t, 4>{12, 4, 1, 0}));
@@ -39,10 +39,10 @@ TEST(View, MakeGivesRowMajorStrides) {
 
 TEST(View, ScalarsAndEmptyShapes) {
   float data[1] = {};
-  const View scalar = make_view(data, DType::f32, Place::host, {});
+  const View scalar = make_view(data, DType::f32, DeviceType::host, {});
   EXPECT_EQ(scalar.rank, 0);
   EXPECT_EQ(scalar.size(), 1);
-  const View none = make_view(nullptr, DType::bf16, Place::host, {5, 0});
+  const View none = make_view(nullptr, DType::bf16, DeviceType::host, {5, 0});
   EXPECT_EQ(none.size(), 0);
   EXPECT_EQ(none.bytes(), 0u);
   EXPECT_TRUE(none.contiguous());
@@ -52,14 +52,14 @@ TEST(View, ScalarsAndEmptyShapes) {
 
 TEST(View, InvalidShapesAreErrors) {
   EXPECT_EQ(error_of([] {
-              make_view(nullptr, DType::f32, Place::host, {1, 1, 1, 1, 1});
+              make_view(nullptr, DType::f32, DeviceType::host, {1, 1, 1, 1, 1});
             }),
             "tensor: 5 dimensions, at most 4");
-  EXPECT_EQ(error_of([] { make_view(nullptr, DType::f32, Place::host, {2, -1}); }), "tensor: negative extent");
+  EXPECT_EQ(error_of([] { make_view(nullptr, DType::f32, DeviceType::host, {2, -1}); }), "tensor: negative extent");
   const std::int64_t big = std::int64_t{1} << 40;
-  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::u8, Place::host, {big, big}); }), "tensor: too large");
-  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::u8, Place::host, {0, big, big}); }), "tensor: too large");
-  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::f64, Place::host, {std::int64_t{1} << 62}); }),
+  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::u8, DeviceType::host, {big, big}); }), "tensor: too large");
+  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::u8, DeviceType::host, {0, big, big}); }), "tensor: too large");
+  EXPECT_EQ(error_of([&] { make_view(nullptr, DType::f64, DeviceType::host, {std::int64_t{1} << 62}); }),
             "tensor: too large");
 }
 
@@ -147,17 +147,17 @@ TEST(Take, AllocatesFromTheArena) {
   device::Context ctx;
   ctx.arena = &dry;
   ctx.dry = true;
-  const View a = take(ctx, DType::f32, {3, 5}, "activations");
-  const View b = take(ctx, DType::bf16, {0, 5}, "activations");
+  const View a = allocate(ctx, DType::f32, {3, 5}, "activations");
+  const View b = allocate(ctx, DType::bf16, {0, 5}, "activations");
   EXPECT_FALSE(a.empty());
   EXPECT_FALSE(b.empty());
   EXPECT_NE(a.data, b.data);
   EXPECT_EQ(dry.peak(), 128u);
-  device::Arena real(dry.peak(), Place::host);
-  const View c = take(ctx.with(real), DType::f32, {3, 5}, "activations");
+  device::Arena real(dry.peak(), DeviceType::host);
+  const View c = allocate(ctx.with(real), DType::f32, {3, 5}, "activations");
   c.as<float>()[14] = 1;
   EXPECT_EQ(c.stride[0], 5);
-  EXPECT_EQ(error_of([] { take(device::Context{}, DType::f32, {1}, "scratch"); }),
+  EXPECT_EQ(error_of([] { allocate(device::Context{}, DType::f32, {1}, "scratch"); }),
             "tensor: scratch: the context has no arena");
 }
 
@@ -184,7 +184,7 @@ TEST(Tensor, MovedFromIsEmpty) {
 }
 
 TEST(Tensor, OutOfMemoryNamesTheTensor) {
-  EXPECT_EQ(error_of([] { Tensor(DType::u8, {std::int64_t{1} << 60}, Place::host, "weights"); }),
+  EXPECT_EQ(error_of([] { Tensor(DType::u8, {std::int64_t{1} << 60}, DeviceType::host, "weights"); }),
             "out of memory: weights needs 1 EiB");
 }
 

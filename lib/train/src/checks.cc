@@ -38,7 +38,7 @@ void check_micro_batch(std::int64_t sequences, std::int64_t length) {
                 std::to_string(kMost) + " tokens at most");
 }
 
-void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model) {
+void check_vocabulary(const data::TokenFile& tokens, const hf::ModelConfig& model) {
   if (tokens.info().vocab_size > model.vocab_size)
     throw Error(tokens.path() + ": made with a vocabulary of " + std::to_string(tokens.info().vocab_size) +
                 ", the model's has " + std::to_string(model.vocab_size));
@@ -66,22 +66,24 @@ std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoin
   return model.path() + ": has no tokenizer to compare with that of " + tokens.path() + " (" + *made_with + ")";
 }
 
-std::int64_t resolved_length(std::int64_t asked, const hf::Config& model) {
+std::int64_t resolved_length(std::int64_t asked, const hf::ModelConfig& model) {
   const std::int64_t t = asked > 0 ? asked : std::min(kDefaultLength, model.max_position_embeddings);
   model.check_sequence_length(t);
   return t;
 }
 
-std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision,
-                                               const ckpt::Checkpoint& checkpoint, const ckpt::Checkpoint& recorded) {
+std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
+                                                    const ckpt::Checkpoint& checkpoint,
+                                                    const ckpt::Checkpoint& recorded) {
   std::vector<model::Parameter> table = model::parameter_table(model);
   check_trainable(checkpoint, table);
-  model::FateOptions fates = precision.fates;
-  fates.recipe = precision.recipe_or_null();
-  model::assign_fates(table, fates);
-  if (fates.filters.empty() && !fates.auto_filter && !fates.lm_head) model::take_fates(recorded, table);
+  model::LinearPrecisionOptions precisions = precision.precisions;
+  precisions.recipe = precision.recipe_or_null();
+  model::assign_precisions(table, precisions);
+  if (precisions.filters.empty() && !precisions.auto_filter && !precisions.lm_head)
+    model::read_precisions(recorded, table);
   const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
-  if (fates.recipe != nullptr && !any)
+  if (precisions.recipe != nullptr && !any)
     throw Error(
         checkpoint.path() + ": no linear of this model can run in FP8 (fp8-info shows why); use --precision bf16",
         Exit::fp8_missing);

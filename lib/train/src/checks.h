@@ -13,7 +13,7 @@ void check_precision(const PrecisionConfig& precision);
 void check_micro_batch(std::int64_t sequences, std::int64_t length);
 
 // Data whose vocabulary is larger than the model's.
-void check_vocabulary(const data::TokenFile& tokens, const hf::Config& model);
+void check_vocabulary(const data::TokenFile& tokens, const hf::ModelConfig& model);
 
 // What the model's tokenizer is known by; nothing where that is not known. With `any`, a tokenizer.json that cannot be
 // read is not known either.
@@ -26,16 +26,17 @@ std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoin
 
 // Sequence length in tokens: as asked, or by default what the model was made for, 1024 at most. A model with a shorter
 // window refuses.
-std::int64_t resolved_length(std::int64_t asked, const hf::Config& model);
+std::int64_t resolved_length(std::int64_t asked, const hf::ModelConfig& model);
 
-// The parameters of `checkpoint` with the fates they have under FP8: as the flags say, else as `recorded`, the model
-// that a run began with, says; so a filter of an earlier start of the run holds no longer. They are what a checkpoint
-// keeps, whatever the precision of the phase. FP8 on a model with no eligible linear is an error with a status of its
-// own.
-std::vector<model::Parameter> table_with_fates(const hf::Config& model, const PrecisionConfig& precision,
-                                               const ckpt::Checkpoint& checkpoint, const ckpt::Checkpoint& recorded);
+// The parameters of `checkpoint` with the precisions they have under FP8: as the flags say, else as `recorded`, the
+// model that a run began with, says; so a filter of an earlier start of the run holds no longer. They are what a
+// checkpoint keeps, whatever the precision of the phase. FP8 on a model with no eligible linear is an error with a
+// status of its own.
+std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
+                                                    const ckpt::Checkpoint& checkpoint,
+                                                    const ckpt::Checkpoint& recorded);
 
-// The same as they run: without FP8 every fate is bf16.
+// The same as they run: without FP8 every precision is bf16.
 std::vector<model::Parameter> active_table(std::vector<model::Parameter> table, const PrecisionConfig& precision);
 
 }  // namespace fp8::train

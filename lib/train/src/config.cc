@@ -59,11 +59,11 @@ StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* 
   o.fp8.recipe = precision.recipe_or_null();
   o.fp8.options = {precision.power_of_2_scales(), counts, precision.emulate};
   o.fp8.accumulation = precision.accumulation;
-  o.gather_codes = precision.gather_codes.value_or(true);
+  o.fp8_all_gather = precision.fp8_all_gather.value_or(true);
   return o;
 }
 
-json::Value fixed_settings(const Config& config, std::int64_t global_batch, const std::string& model_digest,
+json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, const std::string& model_digest,
                            const std::string& data_digest) {
   const optim::Schedule& s = config.schedule;
   return json::object({{"model", model_digest},

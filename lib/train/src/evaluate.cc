@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "checks.h"
+#include "device_setup.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
 #include "records.h"
-#include "workplace.h"
 
 namespace fp8::train {
 namespace {
@@ -32,7 +32,7 @@ void emit_lines(Journal& journal, const std::string& lines) {
 
 // Everything checked, nothing taken yet.
 struct Setup {
-  hf::Config model;
+  hf::ModelConfig model;
   std::vector<model::Parameter> table;
   std::int64_t length = 0;
   std::string note;  // for people; may be empty
@@ -42,7 +42,7 @@ Setup prepare(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, cons
   Setup s{config_of(checkpoint, "scored"), {}, 0, {}};
   s.length = resolved_length(config.seq_length, s.model);
   check_micro_batch(config.batch_size, s.length);
-  s.table = active_table(table_with_fates(s.model, config.precision, checkpoint, checkpoint), config.precision);
+  s.table = active_table(table_with_precisions(s.model, config.precision, checkpoint, checkpoint), config.precision);
   check_vocabulary(tokens, s.model);
   s.note = check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer);
   return s;
@@ -67,7 +67,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   });
   check_same_on_all_ranks(world, shared);
   if (!setup.note.empty()) journal.note(setup.note);
-  const Workplace work(config.place, config.precision, world);
+  const DeviceSetup work(config.device, config.precision, world);
   StoreOptions options = store_options(config.precision, nullptr);
   options.training = false;
   const std::int64_t batch = std::min(config.batch_size, sampler->samples());
@@ -78,12 +78,12 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   comm::agree(world, [&] {
     arena = plan_memory(work.context(), work.group(), setup.model, setup.table, options, decoder_options, batch,
                         setup.length)
-                .take(work.place());
+                .allocate(work.type());
     ctx.arena = &*arena;
     store.emplace(ctx, work.group(), setup.model, setup.table, options);
   });
   if (const auto damage = load(ctx, world, *checkpoint, *store, false)) throw comm::AgreedError(*damage);
-  store->masters_changed(ctx);
+  store->refresh_compute_weights(ctx);
   gemm::Engine engine;
   const model::Decoder decoder(setup.model, decoder_options);
   EachSamples each;
@@ -97,7 +97,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& 
   const LossSum sum = evaluate_samples(ctx, world, engine, decoder, *store, *sampler, sampler->samples(), batch,
                                        setup.length, planned_forward(setup.model, setup.table, config.precision), each);
   if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
-  journal.emit(eval_record(-1, sum, config.precision, work.place()));
+  journal.emit(eval_record(-1, sum, config.precision, work.type()));
   journal.rethrow();
 }
 

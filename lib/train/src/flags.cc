@@ -8,13 +8,13 @@ namespace fp8::train {
 namespace {
 
 using cli::Flag;
-using cli::Kind;
+using cli::FlagKind;
 
 constexpr cli::Interval kDefaultInterval{0, std::int64_t{30} * 60};  // between checkpoints
 
 Flag text(std::string name, std::string metavar, std::string help, std::string group) {
   return {.name = std::move(name),
-          .kind = Kind::text,
+          .kind = FlagKind::text,
           .metavar = std::move(metavar),
           .help = std::move(help),
           .group = std::move(group)};
@@ -22,13 +22,13 @@ Flag text(std::string name, std::string metavar, std::string help, std::string g
 
 Flag path(std::string name, std::string metavar, std::string help, std::string group) {
   Flag f = text(std::move(name), std::move(metavar), std::move(help), std::move(group));
-  f.kind = Kind::path;
+  f.kind = FlagKind::path;
   return f;
 }
 
 Flag whole(std::string name, std::string fallback, double min, std::string help, std::string group) {
   return {.name = std::move(name),
-          .kind = Kind::integer,
+          .kind = FlagKind::integer,
           .metavar = "N",
           .default_text = std::move(fallback),
           .help = std::move(help),
@@ -39,7 +39,7 @@ Flag whole(std::string name, std::string fallback, double min, std::string help,
 
 Flag real(std::string name, std::string fallback, double min, double max, std::string help, std::string group) {
   return {.name = std::move(name),
-          .kind = Kind::real,
+          .kind = FlagKind::real,
           .metavar = "X",
           .default_text = std::move(fallback),
           .help = std::move(help),
@@ -56,7 +56,7 @@ Flag toggle(std::string name, std::string fallback, std::string help, std::strin
 Flag choice(std::string name, std::string fallback, std::vector<std::string> choices, std::string help,
             std::string group) {
   return {.name = std::move(name),
-          .kind = Kind::choice,
+          .kind = FlagKind::choice,
           .metavar = "NAME",
           .default_text = std::move(fallback),
           .help = std::move(help),
@@ -65,10 +65,10 @@ Flag choice(std::string name, std::string fallback, std::vector<std::string> cho
 }
 
 // --device as a place; nothing for auto.
-std::optional<device::Place> place_of(const cli::Arguments& a) {
+std::optional<device::DeviceType> place_of(const cli::Arguments& a) {
   const std::string& name = a.text("device");
   if (name == "auto") return std::nullopt;
-  return name == "cuda" ? device::Place::cuda : device::Place::host;
+  return name == "cuda" ? device::DeviceType::cuda : device::DeviceType::host;
 }
 
 std::vector<std::string> recipe_names() {
@@ -96,7 +96,7 @@ void add_precision(std::vector<Flag>& flags) {
       toggle("power-of-2-scales", "auto", "round scales down to powers of two; auto: as the recipe does", g));
   flags.push_back(toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", g));
   flags.push_back({.name = "filter",
-                   .kind = Kind::list,
+                   .kind = FlagKind::list,
                    .metavar = "GLOB",
                    .help = "leave linears of this name in bf16",
                    .group = g});
@@ -137,7 +137,7 @@ void add_optimizer(std::vector<Flag>& flags) {
   flags.push_back(whole("decay-steps", "0", 0, "steps of decay at the end, for wsd", g));
   flags.push_back(real("weight-decay", "0.1", 0, 1e6, "of tensors with two or more dimensions", g));
   flags.push_back({.name = "betas",
-                   .kind = Kind::text,
+                   .kind = FlagKind::text,
                    .metavar = "B1,B2",
                    .default_text = "0.9,0.95",
                    .help = "decay of AdamW's moments",
@@ -157,7 +157,7 @@ Flag timeout_flag(std::string group) {
 void add_running(std::vector<Flag>& flags) {
   const std::string g = "Sharding and memory";
   flags.push_back({.name = "zero",
-                   .kind = Kind::choice,
+                   .kind = FlagKind::choice,
                    .metavar = "STAGE",
                    .default_text = "3",
                    .help = "what is sharded over ranks: 1 optimizer state, 2 gradients too, 3 weights too",
@@ -170,7 +170,7 @@ void add_running(std::vector<Flag>& flags) {
   flags.push_back(
       path("out", "FOLDER", "folder of the run: checkpoints and log.jsonl; an unfinished run there is resumed", s));
   flags.push_back({.name = "save-every",
-                   .kind = Kind::interval,
+                   .kind = FlagKind::interval,
                    .metavar = "N|TIME",
                    .help = "steps, or a time as 90s, 30m or 2h, between checkpoints; 0: the last step alone [30m]",
                    .group = s});
@@ -206,7 +206,7 @@ void read_betas(const std::string& betas, optim::Settings& s) {
   s.beta2 = static_cast<float>(*b2);
 }
 
-void read_profile(const std::string& steps, Config& c) {
+void read_profile(const std::string& steps, RunConfig& c) {
   const std::size_t dash = steps.find('-');
   const auto first = parse_int64(steps.substr(0, dash));
   const auto last = dash == std::string::npos ? first : parse_int64(steps.substr(dash + 1));
@@ -224,10 +224,10 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   if (a.has_value("activations")) p.activations = stored(a.text("activations") == "f32" ? "fp32" : "bf16");
   p.recipe = a.text("recipe");
   if (a.has("power-of-2-scales")) p.power_of_2 = a.flag("power-of-2-scales");
-  p.gather_codes = a.flag("fp8-all-gather");
-  p.fates.filters = a.list("filter");
-  p.fates.auto_filter = a.flag("auto-filter");
-  p.fates.lm_head = a.flag("fp8-lm-head");
+  p.fp8_all_gather = a.flag("fp8-all-gather");
+  p.precisions.filters = a.list("filter");
+  p.precisions.auto_filter = a.flag("auto-filter");
+  p.precisions.lm_head = a.flag("fp8-lm-head");
   p.emulate = a.flag("emulate");
   for (const auto accumulation : {gemm::Accumulation::f32, gemm::Accumulation::hopper, gemm::Accumulation::ada})
     if (a.text("accumulate") == name_of(accumulation)) p.accumulation = accumulation;
@@ -248,7 +248,7 @@ optim::Schedule schedule_of(const cli::Arguments& a) {
   return s;
 }
 
-void read_saving(const cli::Arguments& a, Config& c) {
+void read_saving(const cli::Arguments& a, RunConfig& c) {
   const cli::Interval every = a.has("save-every") ? a.interval("save-every") : kDefaultInterval;
   c.save_every = every.count;
   c.save_seconds = static_cast<double>(every.seconds);
@@ -282,10 +282,10 @@ cli::Command step_command() {
   return c;
 }
 
-Config step_config(const cli::Arguments& a) {
+RunConfig step_config(const cli::Arguments& a) {
   check_both(a, "steps", "epochs");
   check_both(a, "warmup-steps", "warmup-ratio");
-  Config c;
+  RunConfig c;
   c.data = a.text("data");
   c.out = a.text("out");
   c.any_tokenizer = a.flag("any-tokenizer");
@@ -299,7 +299,7 @@ Config step_config(const cli::Arguments& a) {
   c.until_step = or_zero(a, "until-step", &cli::Arguments::integer);
   c.seed = static_cast<std::uint64_t>(a.integer("seed"));
   c.precision = precision_of(a);
-  c.place = place_of(a);
+  c.device = place_of(a);
   read_betas(a.text("betas"), c.optimizer);
   c.optimizer.eps = static_cast<float>(a.real("eps"));
   c.optimizer.weight_decay = static_cast<float>(a.real("weight-decay"));
@@ -353,7 +353,7 @@ EvalConfig eval_config(const cli::Arguments& a) {
   c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
   c.batch_size = a.integer("batch-size");
   c.precision = precision_of(a);
-  c.place = place_of(a);
+  c.device = place_of(a);
   c.per_token = a.flag("per-token");
   return c;
 }

@@ -17,24 +17,24 @@ constexpr std::size_t kPackedByThread = std::size_t{4} << 20;
 
 // What the process takes beside the arena: code, libraries, heap. Where the host computes, products are made before:
 // oneDNN then maps and makes its kernels.
-std::size_t program_bytes(device::Place place, DType type) {
+std::size_t program_bytes(device::DeviceType device, DType type) {
   constexpr std::int64_t kSide = 512;
   gemm::Engine engine;
-  if (place == device::Place::host) {
+  if (device == device::DeviceType::host) {
     const tensor::Tensor a(type, {kSide, kSide}), b(type, {kSide, kSide}), c(DType::f32, {kSide, kSide});
     for (const View& left : {a.view(), a.view().transposed()})
       for (const View& right : {b.view(), b.view().transposed()})
         engine.matmul({}, {left, type, {}}, {right, type, {}}, c.view(), {});
   }
   const auto resident = static_cast<std::size_t>(resident_memory());
-  const bool packs = place == device::Place::host && !gemm::native_host_bf16();
+  const bool packs = device == device::DeviceType::host && !gemm::native_host_bf16();
   return resident - std::min(resident, engine.scratch_bytes()) +  // told apart
          (packs ? static_cast<std::size_t>(device::host_threads()) * kPackedByThread : 0);
 }
 
 }  // namespace
 
-MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::Config& config,
+MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::ModelConfig& config,
                        const std::vector<model::Parameter>& table, const StoreOptions& options,
                        const model::DecoderOptions& decoder_options, std::int64_t sequences, std::int64_t length,
                        bool snapshot) {
@@ -42,22 +42,22 @@ MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::C
   Context ctx = at.with(arena);
   ctx.dry = true;
   ParameterStore store(ctx, world, config, table, options);
-  if (snapshot && ctx.place == device::Place::host) {
+  if (snapshot && ctx.device == device::DeviceType::host) {
     const Snapshot copy(ctx, store);
   }
   gemm::Engine engine;
   const model::Decoder decoder(config, decoder_options);
   std::int32_t unread = 0;
-  const View tokens = tensor::make_view(&unread, DType::i32, device::Place::host, {sequences, length});
-  const model::Batch batch{tensor::to_place(ctx, tokens, "activations"), tensor::to_place(ctx, tokens, "activations"),
+  const View tokens = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {sequences, length});
+  const model::Batch batch{tensor::to_device(ctx, tokens, "activations"), tensor::to_device(ctx, tokens, "activations"),
                            sequences, length};
-  const View losses = tensor::take(ctx, DType::f32, {sequences * length}, "activations");
+  const View losses = tensor::allocate(ctx, DType::f32, {sequences * length}, "activations");
   decoder.forward(ctx, engine, store, batch, losses);
   if (options.training) {
     store.begin_micro_batch(0, 1);
     decoder.forward_backward(ctx, engine, store, batch, 1, losses);
   }
-  return {arena.peak(), engine.scratch_bytes(), program_bytes(ctx.place, decoder_options.activation),
+  return {arena.peak(), engine.scratch_bytes(), program_bytes(ctx.device, decoder_options.activation),
           arena.usage_at_peak()};
 }
 
@@ -99,16 +99,17 @@ std::string MemoryPlan::remedy() const {
   return "use a smaller --batch-size or --seq-length, or --recompute full";
 }
 
-device::Arena MemoryPlan::take(device::Place place) const {
+device::Arena MemoryPlan::allocate(device::DeviceType device) const {
   try {
-    device::Arena arena(bytes, place);
-    const device::Buffer beside(place == device::Place::host ? 0 : scratch, place, "matmul scratch");  // is there room
+    device::Arena arena(bytes, device);
+    const device::Buffer beside(device == device::DeviceType::host ? 0 : scratch, device,
+                                "matmul scratch");  // is there room
     return arena;
   } catch (const Error& e) {
     const std::string reason = e.what(), known = "out of memory: ";
     if (reason.rfind(known, 0) != 0) throw;
     throw Error(known + largest_users() + "; " + remedy() +
-                (place == device::Place::host ? "" : " (" + reason.substr(known.size()) + ")"));
+                (device == device::DeviceType::host ? "" : " (" + reason.substr(known.size()) + ")"));
   }
 }
 

@@ -20,13 +20,13 @@ struct MemoryPlan {
   // What to change for less of the largest: "use --moments bf16 or more ranks".
   std::string remedy() const;
   // The arena. Throws Error with the largest users, and what the place says of its memory, where it does not suffice.
-  device::Arena take(device::Place place) const;
+  device::Arena allocate(device::DeviceType device) const;
 };
 
 // Lays out `options`, with what --async-save copies when `snapshot`, and runs one micro-batch of [sequences, length]
 // without computing where `at` works: forward and backward when training. On a device a product or an attention that
 // its library does not offer is an Error here that names it. What a device run keeps in host memory is not in it.
-MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::Config& config,
+MemoryPlan plan_memory(const Context& at, comm::Communicator& world, const hf::ModelConfig& config,
                        const std::vector<model::Parameter>& table, const StoreOptions& options,
                        const model::DecoderOptions& decoder, std::int64_t sequences, std::int64_t length,
                        bool snapshot = false);

@@ -58,7 +58,7 @@ double fastest(int times, Body&& body) {
 }
 
 tensor::Tensor filled(dtype::DType type, std::int64_t rows, std::int64_t columns) {
-  tensor::Tensor t(type, {rows, columns}, device::Place::host, "the probe of --profile");
+  tensor::Tensor t(type, {rows, columns}, device::DeviceType::host, "the probe of --profile");
   const std::int64_t n = t.view().size();
 #pragma omp parallel for schedule(static) num_threads(device::host_threads())
   for (std::int64_t i = 0; i < n; ++i) {

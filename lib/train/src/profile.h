@@ -21,7 +21,7 @@ Limits probe_limits(dtype::DType type, std::int64_t rows, std::int64_t columns, 
 // Collects the operations of the steps asked for.
 class Profiler {
  public:
-  explicit Profiler(const Config& config) : first_(config.profile_first), last_(config.profile_last) {}
+  explicit Profiler(const RunConfig& config) : first_(config.profile_first), last_(config.profile_last) {}
   // For the context of the run; null when no step is to be profiled.
   device::Profile* profile() { return last_ > 0 ? &profile_ : nullptr; }
   // Around step `step`, counted from 1.

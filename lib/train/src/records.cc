@@ -22,8 +22,8 @@ namespace {
 constexpr std::size_t kMostUnwritten = std::size_t{16} << 20;  // bytes of records that wait for the log
 
 // FP8 on the host is emulated, and on a GPU where it was asked for; another GPU without FP8 was refused.
-bool emulated(const PrecisionConfig& p, device::Place place) {
-  return p.precision == Precision::fp8 && (place == device::Place::host || p.emulate);
+bool emulated(const PrecisionConfig& p, device::DeviceType device) {
+  return p.precision == Precision::fp8 && (device == device::DeviceType::host || p.emulate);
 }
 
 json::Value recipe_of(const PrecisionConfig& p) {
@@ -31,8 +31,8 @@ json::Value recipe_of(const PrecisionConfig& p) {
 }
 
 // How sums of FP8 products were made; null where a GPU's FP8 units made them, or there were none.
-json::Value accumulate_of(const PrecisionConfig& p, device::Place place) {
-  return emulated(p, place) ? json::Value(std::string(name_of(p.accumulation))) : json::Value();
+json::Value accumulate_of(const PrecisionConfig& p, device::DeviceType device) {
+  return emulated(p, device) ? json::Value(std::string(name_of(p.accumulation))) : json::Value();
 }
 
 // Whether the sums are known to be those of that chip: with one scale a tensor they are, with scales of rows nobody has
@@ -160,9 +160,9 @@ void Journal::rethrow() const {
   }
 }
 
-json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table,
-                       const MemoryPlan& plan, const Workplace& work, const json::Value& mesh,
-                       std::int64_t tokens_per_step, std::int64_t first_step) {
+json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
+                       const std::vector<model::Parameter>& table, const MemoryPlan& plan, const DeviceSetup& work,
+                       const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
     linears.push_back(json::object({{"name", l.name}, {"precision", fate_of(l)}, {"reason", l.reason}}));
@@ -178,8 +178,8 @@ json::Value run_record(const Config& config, const hf::Config& model, const std:
                        {"tokens_per_step", tokens_per_step},
                        {"precision", std::string(name_of(config.precision.precision))},
                        {"recipe", recipe_of(config.precision)},
-                       {"emulated", emulated(config.precision, work.place())},
-                       {"accumulate", accumulate_of(config.precision, work.place())},
+                       {"emulated", emulated(config.precision, work.type())},
+                       {"accumulate", accumulate_of(config.precision, work.type())},
                        {"accumulate_proven", accumulate_proven(config.precision)},
                        {"device", work.name()},
                        {"cpu_isa", name_of(cpu_isa())},
@@ -187,7 +187,7 @@ json::Value run_record(const Config& config, const hf::Config& model, const std:
                        {"linears", std::move(linears)}});
 }
 
-json::Value step_record(const Config& config, device::Place place, const StepResult& r, const Position& after,
+json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,
                         std::int64_t tokens_per_step, double matmul_parameters, std::int64_t memory_peak_bytes) {
   const double tokens_per_s = static_cast<double>(tokens_per_step) / r.seconds;
   json::Value v = json::object({{"type", "step"},
@@ -203,12 +203,12 @@ json::Value step_record(const Config& config, device::Place place, const StepRes
                                 {"memory_peak_bytes", memory_peak_bytes},
                                 {"precision", std::string(name_of(config.precision.precision))},
                                 {"recipe", recipe_of(config.precision)},
-                                {"emulated", emulated(config.precision, place)},
+                                {"emulated", emulated(config.precision, device)},
                                 {"fp8_flop_share", r.gemms.fp8_share()},
                                 {"fp8_flop_share_total", r.gemms.fp8_share_total()},
-                                {"fp8_gemms", r.gemms.linear(gemm::Kind::fp8).gemms},
-                                {"bf16_gemms", r.gemms.linear(gemm::Kind::bf16).gemms},
-                                {"f32_gemms", r.gemms.linear(gemm::Kind::f32).gemms},
+                                {"fp8_gemms", r.gemms.linear(gemm::OperandKind::fp8).gemms},
+                                {"bf16_gemms", r.gemms.linear(gemm::OperandKind::bf16).gemms},
+                                {"f32_gemms", r.gemms.linear(gemm::OperandKind::f32).gemms},
                                 {"saturated_share", share(r.casts.saturated, r.casts.elements)},
                                 {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
                                 {"skipped", r.skipped}});
@@ -217,7 +217,8 @@ json::Value step_record(const Config& config, device::Place place, const StepRes
   return v;
 }
 
-json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision, device::Place place) {
+json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision,
+                        device::DeviceType device) {
   const double loss = sum.loss / static_cast<double>(sum.targets);  // NaN, and so null, where no target counts
   json::Value v = json::object({{"type", "eval"}});
   json::Object& o = v.as_object();
@@ -227,14 +228,14 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionCo
   o.set("perplexity", std::exp(loss));
   o.set("precision", std::string(name_of(precision.precision)));
   o.set("recipe", recipe_of(precision));
-  o.set("emulated", emulated(precision, place));
-  if (precision.accumulation != gemm::Accumulation::f32) o.set("accumulate", accumulate_of(precision, place));
+  o.set("emulated", emulated(precision, device));
+  if (precision.accumulation != gemm::Accumulation::f32) o.set("accumulate", accumulate_of(precision, device));
   return v;
 }
 
-std::string fate_table(const hf::Config& model, const std::vector<model::Parameter>& table) {
+std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table) {
   struct Line {
-    std::string name, shape, fate, reason;
+    std::string name, shape, precision, reason;
     int count;
   };
   std::vector<Line> lines;
@@ -242,7 +243,7 @@ std::string fate_table(const hf::Config& model, const std::vector<model::Paramet
     const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]), fate_of(r),
                     r.reason, 1};
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
-      return l.name == line.name && l.shape == line.shape && l.fate == line.fate && l.reason == line.reason;
+      return l.name == line.name && l.shape == line.shape && l.precision == line.precision && l.reason == line.reason;
     });
     if (same == lines.end()) {
       lines.push_back(line);
@@ -255,7 +256,7 @@ std::string fate_table(const hf::Config& model, const std::vector<model::Paramet
   for (const Line& l : lines)
     name_width = std::max(name_width, l.name.size()), shape_width = std::max(shape_width, l.shape.size());
   for (const Line& l : lines) {
-    text += "  " + l.fate + std::string(6 - l.fate.size(), ' ') + l.name +
+    text += "  " + l.precision + std::string(6 - l.precision.size(), ' ') + l.name +
             std::string(name_width - l.name.size() + 2, ' ') + l.shape +
             std::string(shape_width - l.shape.size() + 2, ' ') + "x" + std::to_string(l.count) +
             (l.reason.empty() ? "" : "  " + l.reason) + "\n";

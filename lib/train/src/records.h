@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
+#include "device_setup.h"
 #include "fp8/base/file.h"
 #include "fp8/train/run.h"
 #include "plan.h"
 #include "step.h"
-#include "workplace.h"
 
 namespace fp8::train {
 
@@ -46,19 +46,20 @@ class Journal {
 };
 
 // {"type":"run"}: what is about to run.
-json::Value run_record(const Config& config, const hf::Config& model, const std::vector<model::Parameter>& table,
-                       const MemoryPlan& plan, const Workplace& work, const json::Value& mesh,
-                       std::int64_t tokens_per_step, std::int64_t first_step);
+json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
+                       const std::vector<model::Parameter>& table, const MemoryPlan& plan, const DeviceSetup& work,
+                       const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step);
 
 // {"type":"step"}.
-json::Value step_record(const Config& config, device::Place place, const StepResult& r, const Position& after,
+json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,
                         std::int64_t tokens_per_step, double matmul_parameters, std::int64_t memory_peak_bytes);
 
 // {"type":"eval"}.
-json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision, device::Place place);
+json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision,
+                        device::DeviceType device);
 
-// The linears by fate and reason, as a table for people. A tied LM head is one of them.
-std::string fate_table(const hf::Config& model, const std::vector<model::Parameter>& table);
+// The linears by precision and reason, as a table for people. A tied LM head is one of them.
+std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table);
 
 // Largest resident set of this process so far, bytes.
 std::int64_t peak_memory();

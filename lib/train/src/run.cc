@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "checks.h"
+#include "device_setup.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/text.h"
 #include "fp8/data/tokens.h"
@@ -18,7 +19,6 @@
 #include "run_folder.h"
 #include "saver.h"
 #include "sources.h"
-#include "workplace.h"
 
 namespace fp8::train {
 namespace {
@@ -27,10 +27,10 @@ constexpr int kMaxSkipsInARow = 10;
 
 // What a run is about, found before anything is written. Equal on every rank.
 struct Setup {
-  Config config;  // resolved: steps, sequence length, schedule
-  hf::Config model;
-  std::vector<model::Parameter> table;   // fates under FP8: what checkpoints record
-  std::vector<model::Parameter> active;  // fates as they run
+  RunConfig config;  // resolved: steps, sequence length, schedule
+  hf::ModelConfig model;
+  std::vector<model::Parameter> table;   // precisions under FP8: what checkpoints record
+  std::vector<model::Parameter> active;  // precisions as they run
   std::string source;                    // what is loaded: MODEL, or the newest of the run
   bool resuming = false;
   Position position;
@@ -52,7 +52,7 @@ json::Value mesh_of(const comm::Communicator& world) {
   return json::object({{"world", world.size()}, {"dp_shard", world.size()}});
 }
 
-void check_flags(const Config& c) {
+void check_flags(const RunConfig& c) {
   check_precision(c.precision);
   if (c.schedule.min_lr > c.schedule.lr) throw Error("--min-lr: above --lr");
   if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
@@ -62,7 +62,7 @@ void check_flags(const Config& c) {
 }
 
 // Steps, warmup and the schedule's length.
-void resolve_steps(Config& c, std::int64_t samples, std::int64_t global_batch) {
+void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch) {
   if (c.steps == 0 && c.epochs > 0)
     c.steps = std::max<std::int64_t>(
         1, std::llround(c.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
@@ -93,7 +93,8 @@ void resume_from(Setup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& mo
   check_moments(c, s.table);
 }
 
-Setup prepare(const Config& config, comm::Communicator& world, const data::TokenFile& tokens, const Sources& sources) {
+Setup prepare(const RunConfig& config, comm::Communicator& world, const data::TokenFile& tokens,
+              const Sources& sources) {
   Setup s;
   s.config = config;
   s.resuming = sources.resuming();
@@ -110,7 +111,7 @@ Setup prepare(const Config& config, comm::Communicator& world, const data::Token
       checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{world.size()}, "global batch");
   const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch);
   resolve_steps(s.config, sampler.samples(), s.global_batch);
-  s.table = table_with_fates(s.model, config.precision, checkpoint, sources.model());
+  s.table = table_with_precisions(s.model, config.precision, checkpoint, sources.model());
   s.active = active_table(s.table, config.precision);
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
   if (s.resuming) resume_from(s, checkpoint, sources.model());
@@ -132,7 +133,7 @@ std::string last_checkpoint(const std::string& run) {
 // The loop and what hangs on it.
 class Run {
  public:
-  Run(const Setup& setup, const Workplace& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
+  Run(const Setup& setup, const DeviceSetup& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
       const Inputs& inputs);
   // Fills the parameters; nothing is written yet. Returns why the checkpoint is damaged; nothing where it is not.
   // Collective.
@@ -154,13 +155,13 @@ class Run {
   Exit finish();
 
   const Setup& setup_;
-  const Config& config_;
-  const Workplace& work_;
+  const RunConfig& config_;
+  const DeviceSetup& work_;
   comm::Communicator& world_;
   const Hooks& hooks_;
   Journal& journal_;
   const data::TokenFile* eval_tokens_;
-  device::Buffer numbers_;  // of the step at hand
+  device::Buffer scalars_;  // of the step at hand
   MemoryPlan plan_;
   device::Arena arena_;
   Context ctx_;
@@ -174,13 +175,13 @@ class Run {
   json::Value provenance_;
   std::optional<std::string> tokenizer_;
   Profiler profiler_;
-  std::optional<Evaluation> evaluation_;  // of the step at hand
-  std::optional<Saver> saver_;            // last but for flags: it ends before what it saves goes
+  std::optional<SavedEvaluation> evaluation_;  // of the step at hand
+  std::optional<Saver> saver_;                 // last but for flags: it ends before what it saves goes
   int skips_in_a_row_ = 0;
   bool asked_to_stop_ = false, output_failed_ = false, time_to_save_ = false;  // equal on all ranks
 };
 
-StoreOptions options_of(const Config& c, quant::CastCounts* counts) {
+StoreOptions options_of(const RunConfig& c, quant::CastCounts* counts) {
   StoreOptions o = store_options(c.precision, counts);
   o.master = c.master;
   o.moments = c.moments;
@@ -190,13 +191,13 @@ StoreOptions options_of(const Config& c, quant::CastCounts* counts) {
   return o;
 }
 
-MemoryPlan plan_of(const Setup& s, const Workplace& work) {
+MemoryPlan plan_of(const Setup& s, const DeviceSetup& work) {
   return plan_memory(work.context(), work.group(), s.model, s.active, options_of(s.config, nullptr),
                      {s.config.precision.activations, s.config.recompute}, s.config.batch_size, s.config.seq_length,
                      s.config.async_save);
 }
 
-Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
+Run::Run(const Setup& setup, const DeviceSetup& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
          const Inputs& inputs)
     : setup_(setup),
       config_(setup.config),
@@ -205,14 +206,14 @@ Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, c
       hooks_(hooks),
       journal_(journal),
       eval_tokens_(inputs.eval_tokens ? &*inputs.eval_tokens : nullptr),
-      numbers_(sizeof(StepNumbers), work.place(), "numbers of a step"),
+      scalars_(sizeof(StepScalars), work.type(), "numbers of a step"),
       plan_(plan_of(setup, work)),
       ctx_(work.context()),
       decoder_(setup.model, {setup.config.precision.activations, setup.config.recompute}),
       sampler_(*inputs.tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
       position_(setup.position),
       profiler_(setup.config) {
-  arena_ = plan_.take(work.place());
+  arena_ = plan_.allocate(work.type());
   ctx_.arena = &arena_;
   ctx_.profile = profiler_.profile();
   batches_.emplace(config_.grad_accumulation, config_.batch_size, config_.seq_length);
@@ -220,8 +221,8 @@ Run::Run(const Setup& setup, const Workplace& work, comm::Communicator& world, c
 
 std::optional<std::string> Run::load_state(const ckpt::Checkpoint& checkpoint) {
   comm::agree(world_, [&] {
-    store_.emplace(ctx_, work_.group(), setup_.model, setup_.active, options_of(config_, &numbers_in(numbers_)->casts));
-    if (config_.async_save || work_.place() != device::Place::host) snapshot_.emplace(ctx_, *store_);
+    store_.emplace(ctx_, work_.group(), setup_.model, setup_.active, options_of(config_, &scalars_in(scalars_)->casts));
+    if (config_.async_save || work_.type() != device::DeviceType::host) snapshot_.emplace(ctx_, *store_);
     provenance_ = setup_.resuming ? checkpoint.provenance()
                                   : model::with_origin(checkpoint.provenance(),
                                                        {"fp8-step", config_.tool_version, config_.command});
@@ -232,12 +233,12 @@ std::optional<std::string> Run::load_state(const ckpt::Checkpoint& checkpoint) {
                    position_.step);
   });
   if (auto reason = load(ctx_, world_, checkpoint, *store_, setup_.resuming)) return reason;
-  store_->masters_changed(ctx_);
+  store_->refresh_compute_weights(ctx_);
   return std::nullopt;
 }
 
 void Run::announce() {
-  journal_.note("linears:\n" + fate_table(setup_.model, setup_.active) + "memory:\n" + plan_.to_text());
+  journal_.note("linears:\n" + precision_table(setup_.model, setup_.active) + "memory:\n" + plan_.to_text());
   if (setup_.resuming) journal_.note("resuming from " + setup_.source);
   for (const std::string& note : setup_.notes)
     if (!note.empty()) journal_.note(note);
@@ -248,7 +249,7 @@ void Run::announce() {
 void Run::train_one() {
   work_.group().at_step(position_.step + 1);
   evaluation_.reset();
-  StepEnvironment env{ctx_, world_, work_.group(), engine_, decoder_, *store_, numbers_, config_};
+  StepEnvironment env{ctx_, world_, work_.group(), engine_, decoder_, *store_, scalars_, config_};
   profiler_.begin_step(position_.step + 1);
   const StepResult r = run_step(env, sampler_, *batches_, position_, setup_.planned);
   ++position_.step;
@@ -265,7 +266,7 @@ void Run::train_one() {
   time_to_save_ = shared[4] != 0;
   if (position_.step % config_.log_every == 0 || position_.step == setup_.last_step || r.skipped || r.masked) {
     const device::Timer timer(ctx_, device::Work::input_output, "write record", 0);
-    journal_.emit(step_record(config_, work_.place(), r, position_, setup_.tokens_per_step(),
+    journal_.emit(step_record(config_, work_.type(), r, position_, setup_.tokens_per_step(),
                               static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)),
                               shared[0]));
   }
@@ -320,11 +321,11 @@ void Run::evaluate() {
   const LossSum sum =
       evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size,
                        config_.seq_length, planned_forward(setup_.model, setup_.active, config_.precision), {});
-  json::Value record = eval_record(position_.step, sum, config_.precision, work_.place());
+  json::Value record = eval_record(position_.step, sum, config_.precision, work_.type());
   record.as_object().set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   journal_.emit(record);
   evaluation_ =
-      Evaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets, eval_tokens_->digest()};
+      SavedEvaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets, eval_tokens_->digest()};
 }
 
 json::Value Run::train_document() const {
@@ -351,7 +352,7 @@ void Run::save(bool last) {
        *store_,
        setup_.table,
        config_.keep_best ? evaluation_ : std::nullopt},
-      ctx_, snapshot_ && (!last || work_.place() != device::Place::host) ? &*snapshot_ : nullptr,
+      ctx_, snapshot_ && (!last || work_.type() != device::DeviceType::host) ? &*snapshot_ : nullptr,
       config_.async_save && !last);
   if (saver_->diverged()) diverged(saver_->failure());
   if (last) saver_->conclude();
@@ -419,7 +420,7 @@ Exit Run::finish() {
 }
 
 // Everything that can be found without the weights. Collective.
-Setup agreed_setup(const Config& config, comm::Communicator& world, const Inputs& inputs, const Sources& sources) {
+Setup agreed_setup(const RunConfig& config, comm::Communicator& world, const Inputs& inputs, const Sources& sources) {
   Setup setup;
   json::Value shared;
   comm::agree(world, [&] {
@@ -439,10 +440,11 @@ Setup agreed_setup(const Config& config, comm::Communicator& world, const Inputs
 }
 
 // What is to be said in place of a run: that of a dry run, or that all is done.
-void tell(const Setup& setup, const Workplace& work, comm::Communicator& world, const Journal& journal) {
+void tell(const Setup& setup, const DeviceSetup& work, comm::Communicator& world, const Journal& journal) {
   comm::agree(world, [&] {
     if (setup.config.dry_run) {
-      journal.note("linears:\n" + fate_table(setup.model, setup.active) + "memory:\n" + plan_of(setup, work).to_text());
+      journal.note("linears:\n" + precision_table(setup.model, setup.active) + "memory:\n" +
+                   plan_of(setup, work).to_text());
     } else {
       journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
                    std::to_string(setup.last_step) + ", nothing to do");
@@ -452,7 +454,7 @@ void tell(const Setup& setup, const Workplace& work, comm::Communicator& world, 
 
 }  // namespace
 
-Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
+Exit run(const RunConfig& config, comm::Communicator& world, const Hooks& hooks) {
   Journal journal(hooks, world);
   Inputs inputs;
   comm::agree(world, [&] { check_flags(config); });
@@ -465,7 +467,7 @@ Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks) {
   std::optional<Sources> sources(std::in_place, world, config, journal);
   while (true) {
     const Setup setup = agreed_setup(config, world, inputs, *sources);
-    const Workplace work(config.place, config.precision, world);
+    const DeviceSetup work(config.device, config.precision, world);
     std::optional<Run> r;
     std::optional<std::string> damage;
     if (config.dry_run || setup.position.step >= setup.last_step) {

@@ -43,12 +43,12 @@ constexpr std::int64_t kNewestRolling = 2;
 
 bool divides(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
 
-std::optional<Evaluation> evaluation_of(const json::Value& train) {
+std::optional<SavedEvaluation> evaluation_of(const json::Value& train) {
   const json::Value* e = train.is_object() ? train.as_object().find("evaluation") : nullptr;
   if (e == nullptr || !e->is_object()) return std::nullopt;
   const json::Object& o = e->as_object();
-  return Evaluation{o.get_double("loss", "evaluation"), o.get_int("targets", "evaluation"),
-                    o.get_string("data", "evaluation")};
+  return SavedEvaluation{o.get_double("loss", "evaluation"), o.get_int("targets", "evaluation"),
+                         o.get_string("data", "evaluation")};
 }
 
 bool is_rolling(const json::Value& train) {
@@ -71,7 +71,7 @@ void each_train(const std::string& run, std::int64_t step,
 }
 
 // The step of the lowest loss among those that can be compared with `like`, the earliest of equals; -1: none.
-std::int64_t best_of(const std::map<std::int64_t, Evaluation>& evaluated, const Evaluation& like) {
+std::int64_t best_of(const std::map<std::int64_t, SavedEvaluation>& evaluated, const SavedEvaluation& like) {
   std::int64_t best = -1;
   double lowest = 0;
   for (const auto& [step, e] : evaluated) {
@@ -129,34 +129,34 @@ std::string Worker::result() {
   return text;
 }
 
-Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : own_(store.own()) {
+Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : shards_(store.shards()) {
   const auto copy_of = [&](const View& v) {
     View copy = v;
-    copy.place = device::Place::host;
+    copy.device = device::DeviceType::host;
     if (v.empty()) return copy;
-    if (ctx.place == device::Place::host) {
-      copy.data = ctx.arena->take(v.bytes(), "snapshot");
+    if (ctx.device == device::DeviceType::host) {
+      copy.data = ctx.arena->allocate(v.bytes(), "snapshot");
     } else {
-      memory_.emplace_back(v.bytes(), device::Place::host, "the copy of a checkpoint");
+      memory_.emplace_back(v.bytes(), device::DeviceType::host, "the copy of a checkpoint");
       copy.data = memory_.back().data();
     }
     return copy;
   };
-  for (OwnParameter& o : own_) o.master = copy_of(o.master), o.m = copy_of(o.m), o.v = copy_of(o.v);
+  for (ParameterShard& o : shards_) o.master = copy_of(o.master), o.m = copy_of(o.m), o.v = copy_of(o.v);
 }
 
 void Snapshot::copy(const Context& ctx, const ParameterStore& store) {
-  for (std::size_t i = 0; i < own_.size(); ++i) {
-    const OwnParameter& from = store.own()[i];
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const ParameterShard& from = store.shards()[i];
     if (from.rows.count() == 0) continue;
-    const auto copy = ctx.place == device::Place::host ? ops::copy : tensor::copy_across;
-    copy(ctx, from.master, own_[i].master);
-    copy(ctx, from.m, own_[i].m);
-    copy(ctx, from.v, own_[i].v);
+    const auto copy = ctx.device == device::DeviceType::host ? ops::copy : tensor::copy_across;
+    copy(ctx, from.master, shards_[i].master);
+    copy(ctx, from.m, shards_[i].m);
+    copy(ctx, from.v, shards_[i].v);
   }
 }
 
-json::Value to_json(const Evaluation& e) {
+json::Value to_json(const SavedEvaluation& e) {
   return json::object({{"loss", e.loss}, {"targets", e.targets}, {"data", e.data}});
 }
 
@@ -220,7 +220,7 @@ void Saver::conclude() {
 
 // The unfinished folder, which rank 0 makes where there is room for all.
 void Saver::begin() {
-  auto bytes = static_cast<std::int64_t>(shard_bytes(content_->store.own()));
+  auto bytes = static_cast<std::int64_t>(shard_bytes(content_->store.shards()));
   world_.all_reduce(std::span<std::int64_t>(&bytes, 1), comm::Reduce::sum);
   const std::string path = policy_.run + "/" + ckpt::step_name(content_->step);
   folder_ = path + ".tmp";
@@ -235,7 +235,7 @@ void Saver::begin() {
 void Saver::write(const Context& ctx, Snapshot* snapshot) {
   if (snapshot != nullptr) snapshot->copy(ctx, content_->store);
   comm::agree(world_, [&] {
-    const std::vector<OwnParameter>& own = snapshot != nullptr ? snapshot->own() : content_->store.own();
+    const std::vector<ParameterShard>& own = snapshot != nullptr ? snapshot->shards() : content_->store.shards();
     worker_.start(beside_, [&own, &content = *content_, folder = folder_, rank = world_.rank(),
                             world = world_.size()](const std::atomic<bool>& cancelled) {
       return json::dump(
@@ -280,7 +280,7 @@ void Saver::commit() {
     if (world_.rank() != 0) return;
     worker_.start(beside_, [this, entries = entries_of(texts)](const std::atomic<bool>&) -> std::string {
       const std::int64_t step = content_->step;
-      ckpt::commit_folder(folder_, policy_.run + "/" + ckpt::step_name(step), ckpt::Kind::training,
+      ckpt::commit_folder(folder_, policy_.run + "/" + ckpt::step_name(step), ckpt::FileKind::training,
                           content_->documents.mesh, entries);
       return "";
     });
@@ -302,7 +302,7 @@ void Saver::prune() {
   const std::int64_t step = content_->step;
   std::int64_t best = -1;
   if (policy_.keep_best) {
-    std::map<std::int64_t, Evaluation> evaluated = evaluated_;
+    std::map<std::int64_t, SavedEvaluation> evaluated = evaluated_;
     if (content_->evaluation) evaluated.insert_or_assign(step, *content_->evaluation);
     if (!evaluated.empty()) best = best_of(evaluated, evaluated.rbegin()->second);
   }

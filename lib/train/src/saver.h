@@ -51,21 +51,21 @@ class Snapshot {
   Snapshot(const Context& ctx, const ParameterStore& store);
   // Copies masters and moments.
   void copy(const Context& ctx, const ParameterStore& store);
-  const std::vector<OwnParameter>& own() const { return own_; }
+  const std::vector<ParameterShard>& shards() const { return shards_; }
 
  private:
   std::vector<device::Buffer> memory_;  // of a device's
-  std::vector<OwnParameter> own_;
+  std::vector<ParameterShard> shards_;
 };
 
 // The loss of an evaluation at a checkpoint's step, as its /train keeps it; comparable where data and targets are
 // equal.
-struct Evaluation {
+struct SavedEvaluation {
   double loss = 0;
   std::int64_t targets = 0;
   std::string data;  // digest
 };
-json::Value to_json(const Evaluation& e);
+json::Value to_json(const SavedEvaluation& e);
 
 // The name of a true value in the /train of a checkpoint that was made by default and goes when two newer ones are
 // there.
@@ -85,8 +85,8 @@ struct SaveContent {
   std::int64_t step = 0;
   Documents documents;
   const ParameterStore& store;                 // outlives the save
-  const std::vector<model::Parameter>& table;  // likewise; with the fates to record
-  std::optional<Evaluation> evaluation;        // of this step
+  const std::vector<model::Parameter>& table;  // likewise; with the precisions to record
+  std::optional<SavedEvaluation> evaluation;   // of this step
 };
 
 // See the top of this file. A save that fails leaves the earlier checkpoints as they are: it is a warning, and due
@@ -136,8 +136,8 @@ class Saver {
   comm::Communicator& world_;
   Journal& journal_;
   SavePolicy policy_;
-  std::map<std::int64_t, Evaluation> evaluated_;  // of committed checkpoints; rank 0's
-  std::set<std::int64_t> rolling_;                // likewise: those that say so
+  std::map<std::int64_t, SavedEvaluation> evaluated_;  // of committed checkpoints; rank 0's
+  std::set<std::int64_t> rolling_;                     // likewise: those that say so
   std::string failure_;
   std::int64_t now_ = 0;                       // newest step heard of
   std::int64_t retry_at_ = 0, retry_gap_ = 1;  // steps; retry_at_ 0: nothing to try again

@@ -10,7 +10,7 @@
 
 namespace fp8::train {
 
-Sources::Sources(comm::Communicator& world, const Config& config, const Journal& journal)
+Sources::Sources(comm::Communicator& world, const RunConfig& config, const Journal& journal)
     : world_(world), out_(config.out), journal_(journal) {
   comm::agree(world_, [&] {
     if (world_.rank() != 0) return;

@@ -16,7 +16,7 @@ namespace fp8::train {
 // this goes. Collective.
 class Sources {
  public:
-  Sources(comm::Communicator& world, const Config& config, const Journal& journal);
+  Sources(comm::Communicator& world, const RunConfig& config, const Journal& journal);
   const ckpt::Checkpoint& model() const { return *model_; }
   // What to start from: the step at hand, or MODEL where the run has none.
   const ckpt::Checkpoint& start() const { return step_ ? *step_ : *model_; }

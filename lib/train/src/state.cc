@@ -15,7 +15,7 @@ constexpr std::int64_t kPieceElements = 1 << 20;  // of a tensor being read or c
 std::span<std::byte> bytes_of(const View& v) { return {static_cast<std::byte*>(v.data), v.bytes()}; }
 
 // Rows [begin, end) of a stored tensor into memory of another format, piece by piece.
-void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name, shard::Rows rows, const View& to) {
+void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name, shard::RowRange rows, const View& to) {
   const std::int64_t cols = to.size() / std::max<std::int64_t>(rows.count(), 1),
                      piece = std::max<std::int64_t>(1, kPieceElements / cols);
   std::vector<float> buffer;
@@ -29,13 +29,13 @@ void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name,
 
 // Rows that this rank owns of a stored tensor, and where they belong.
 struct Own {
-  shard::Rows rows;
+  shard::RowRange rows;
   View to;
   std::int64_t taken = 0;  // of the rows, while files were verified
 
   // Where rows [begin, end), stored as `type`, are to be put: nowhere unless they are own and need no conversion.
-  std::span<std::byte> take(DType type, std::int64_t begin, std::int64_t end) {
-    if (to.place != device::Place::host || type != to.dtype || begin < rows.begin || end > rows.end) return {};
+  std::span<std::byte> allocate(DType type, std::int64_t begin, std::int64_t end) {
+    if (to.device != device::DeviceType::host || type != to.dtype || begin < rows.begin || end > rows.end) return {};
     taken += end - begin;
     return bytes_of(to.rows(begin - rows.begin, end - rows.begin));
   }
@@ -43,10 +43,10 @@ struct Own {
 using Wanted = std::map<std::string, Own, std::less<>>;
 
 void read_own(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, const Own& own) {
-  if (own.to.place != device::Place::host) {
-    const device::Buffer staging(own.to.bytes(), device::Place::host, "a tensor on its way to the GPU");
+  if (own.to.device != device::DeviceType::host) {
+    const device::Buffer staging(own.to.bytes(), device::DeviceType::host, "a tensor on its way to the GPU");
     Own there = own;
-    there.to.place = device::Place::host;
+    there.to.device = device::DeviceType::host;
     there.to.data = staging.data();
     read_own(ctx, checkpoint, name, there);
     return tensor::copy_across(ctx, there.to, own.to);
@@ -64,7 +64,7 @@ std::string section(std::string_view prefix, const model::Parameter& p) { return
 
 Wanted wanted_of(const ParameterStore& store, bool moments) {
   Wanted wanted;
-  for (const OwnParameter& o : store.own()) {
+  for (const ParameterShard& o : store.shards()) {
     if (o.rows.count() == 0) continue;
     const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];
     wanted.emplace(section(ckpt::kWeights, p), Own{o.rows, o.master});
@@ -93,16 +93,16 @@ std::optional<std::string> first_reason(comm::Communicator& world, Body&& body) 
 
 // This rank's share of the files.
 void verify_share(const comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
-                  const ckpt::Checkpoint::Destination& place) {
+                  const ckpt::Checkpoint::Destination& device) {
   const auto ranks = static_cast<std::size_t>(world.size());
   for (std::size_t i = static_cast<std::size_t>(world.rank()); i < checkpoint.file_count(); i += ranks)
-    checkpoint.verify_file(i, place);
+    checkpoint.verify_file(i, device);
 }
 
 }  // namespace
 
-hf::Config config_of(const ckpt::Checkpoint& checkpoint, std::string_view used) {
-  if (checkpoint.kind() == ckpt::Kind::quantized)
+hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view used) {
+  if (checkpoint.kind() == ckpt::FileKind::quantized)
     throw Error(checkpoint.path() + ": holds quantized weights, which cannot be " + std::string(used) +
                 "; dequantize it first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
   return hf::parse_config(checkpoint.config(), checkpoint.path());
@@ -137,27 +137,27 @@ std::optional<std::string> verify(comm::Communicator& world, const ckpt::Checkpo
 std::optional<std::string> load(const Context& ctx, comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
                                 const ParameterStore& store, bool moments) {
   Wanted wanted = wanted_of(store, moments);
-  const auto place = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
+  const auto device = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
     const auto it = wanted.find(meta.name);
-    return it == wanted.end() ? std::span<std::byte>() : it->second.take(meta.dtype, begin, end);
+    return it == wanted.end() ? std::span<std::byte>() : it->second.allocate(meta.dtype, begin, end);
   };
-  if (auto reason = first_reason(world, [&] { verify_share(world, checkpoint, place); })) return reason;
+  if (auto reason = first_reason(world, [&] { verify_share(world, checkpoint, device); })) return reason;
   return first_reason(world, [&] {
     for (const auto& [name, own] : wanted) read_own(ctx, checkpoint, name, own);
   });
 }
 
-std::uint64_t shard_bytes(const std::vector<OwnParameter>& own) {
+std::uint64_t shard_bytes(const std::vector<ParameterShard>& own) {
   std::uint64_t n = 1 << 16;
-  for (const OwnParameter& o : own) n += o.master.bytes() + o.m.bytes() + o.v.bytes() + 4096;
+  for (const ParameterShard& o : own) n += o.master.bytes() + o.m.bytes() + o.v.bytes() + 4096;
   return n;
 }
 
 // Weights, first moments, second moments, each in the order of the table.
-ckpt::FileEntry write_shard(const std::vector<OwnParameter>& own, const std::vector<model::Parameter>& table,
+ckpt::FileEntry write_shard(const std::vector<ParameterShard>& own, const std::vector<model::Parameter>& table,
                             const Documents& documents, const std::string& folder, int rank, int world,
                             const std::atomic<bool>& cancelled) {
-  ckpt::ShardWriter writer(folder, rank, world, ckpt::Kind::training);
+  ckpt::ShardWriter writer(folder, rank, world, ckpt::FileKind::training);
   if (rank == 0) {
     writer.document("config", documents.config);
     writer.document("train", documents.train);
@@ -165,16 +165,16 @@ ckpt::FileEntry write_shard(const std::vector<OwnParameter>& own, const std::vec
     if (documents.tokenizer) writer.tokenizer(*documents.tokenizer);
     if (documents.tokenizer_id) writer.tokenizer_id(*documents.tokenizer_id);
   }
-  const auto write = [&](std::string_view prefix, const OwnParameter& o, const View& v, bool with_fate) {
+  const auto write = [&](std::string_view prefix, const ParameterShard& o, const View& v, bool with_precision) {
     if (cancelled) throw Error(folder + ": given up");
     const model::Parameter& p = table[static_cast<std::size_t>(o.number)];
     ckpt::TensorMeta meta{section(prefix, p), v.dtype, p.shape, {}, {}, {}};
-    if (with_fate) meta.fate = std::string(p.fate()), meta.reason = p.reason;
+    if (with_precision) meta.precision = std::string(p.precision()), meta.reason = p.reason;
     writer.tensor(meta, o.rows.begin, o.rows.end, bytes_of(v));
   };
-  for (const OwnParameter& o : own) write(ckpt::kWeights, o, o.master, true);
-  for (const OwnParameter& o : own) write(ckpt::kMomentM, o, o.m, false);
-  for (const OwnParameter& o : own) write(ckpt::kMomentV, o, o.v, false);
+  for (const ParameterShard& o : own) write(ckpt::kWeights, o, o.master, true);
+  for (const ParameterShard& o : own) write(ckpt::kMomentM, o, o.m, false);
+  for (const ParameterShard& o : own) write(ckpt::kMomentV, o, o.v, false);
   return writer.finish([](const std::string& reason) { throw Error(reason, Exit::diverged); });
 }
 

@@ -17,7 +17,7 @@ namespace fp8::train {
 using Position = ckpt::Counters;
 
 // The checkpoint's configuration; throws Error when it is of a kind that cannot be `used` ("trained", "scored").
-hf::Config config_of(const ckpt::Checkpoint& checkpoint, std::string_view used);
+hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view used);
 
 // Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained.
 void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
@@ -43,12 +43,12 @@ struct Documents {
 };
 
 // Bytes that write_shard() takes on the disk, at most.
-std::uint64_t shard_bytes(const std::vector<OwnParameter>& own);
+std::uint64_t shard_bytes(const std::vector<ParameterShard>& own);
 
-// Writes rank `rank` of `world`'s file of a checkpoint to `folder`, with the fates of `table`; `own` may be a copy of
-// what the store owns. Throws Error of status diverged for a value that ckpt::values_of() forbids. Ends by an Error
+// Writes rank `rank` of `world`'s file of a checkpoint to `folder`, with the precisions of `table`; `own` may be a copy
+// of what the store owns. Throws Error of status diverged for a value that ckpt::values_of() forbids. Ends by an Error
 // between two tensors once `cancelled` is set. Not collective; any thread.
-ckpt::FileEntry write_shard(const std::vector<OwnParameter>& own, const std::vector<model::Parameter>& table,
+ckpt::FileEntry write_shard(const std::vector<ParameterShard>& own, const std::vector<model::Parameter>& table,
                             const Documents& documents, const std::string& folder, int rank, int world,
                             const std::atomic<bool>& cancelled);
 

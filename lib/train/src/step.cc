@@ -21,19 +21,19 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 double sum_of(std::span<const float> losses) { return std::accumulate(losses.begin(), losses.end(), 0.0); }
 
-StepNumbers read(const StepEnvironment& env) {
-  StepNumbers numbers;
-  device::copy_bytes(env.ctx, &numbers, device::Place::host, env.numbers.data(), env.ctx.place, sizeof numbers);
-  return numbers;
+StepScalars read(const StepEnvironment& env) {
+  StepScalars scalars;
+  device::copy_bytes(env.ctx, &scalars, device::DeviceType::host, env.scalars.data(), env.ctx.device, sizeof scalars);
+  return scalars;
 }
 
 void clear(const StepEnvironment& env) {
-  const StepNumbers none;
-  device::copy_bytes(env.ctx, env.numbers.data(), env.ctx.place, &none, device::Place::host, sizeof none);
+  const StepScalars none;
+  device::copy_bytes(env.ctx, env.scalars.data(), env.ctx.device, &none, device::DeviceType::host, sizeof none);
 }
 
 View int_view(std::vector<std::int32_t>& v, std::int64_t rows, std::int64_t cols) {
-  return tensor::make_view(v.data(), DType::i32, device::Place::host, {rows, cols});
+  return tensor::make_view(v.data(), DType::i32, device::DeviceType::host, {rows, cols});
 }
 
 std::int64_t counted(std::span<const std::int32_t> targets) {
@@ -46,10 +46,10 @@ void forward_backward(StepEnvironment& env, const MicroBatches& batches, double 
   for (std::int64_t i = 0; i < batches.count(); ++i) {
     const device::Scope scope(*env.ctx.arena);
     const model::Batch batch = batches.batch(env.ctx, i);
-    const View losses = tensor::take(env.ctx, DType::f32, {batch.rows()}, "activations");
+    const View losses = tensor::allocate(env.ctx, DType::f32, {batch.rows()}, "activations");
     env.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
     env.decoder.forward_backward(env.ctx, env.engine, env.store, batch, scale, losses);
-    optim::add_sum(env.ctx, losses, &numbers_in(env.numbers)->loss);
+    optim::add_sum(env.ctx, losses, &scalars_in(env.scalars)->loss);
   }
   env.store.finish_gradients(env.ctx);
 }
@@ -63,22 +63,22 @@ void reduce(const StepEnvironment& env, quant::CastCounts& casts) {
 
 // Loss, norm and the update, which skips itself where they are not finite: nothing of it waits for the host.
 void update(StepEnvironment& env, const Position& position, double lr) {
-  const Config& c = env.config;
-  StepNumbers* const numbers = numbers_in(env.numbers);
+  const RunConfig& c = env.config;
+  StepScalars* const scalars = scalars_in(env.scalars);
   {
-    const device::Timer timer(env.ctx, device::Work::communication, "all-reduce", sizeof numbers->loss);
-    env.group.sum_here(std::span<double>(&numbers->loss, 1));
+    const device::Timer timer(env.ctx, device::Work::communication, "all-reduce", sizeof scalars->loss);
+    env.group.sum_here(std::span<double>(&scalars->loss, 1));
   }
-  device::copy_bytes(env.ctx, &numbers->casts_told, env.ctx.place, &numbers->casts, env.ctx.place,
-                     sizeof numbers->casts);
-  optim::set_gate(env.ctx, &numbers->loss, &numbers->square_sum, c.clip, &numbers->gate);
+  device::copy_bytes(env.ctx, &scalars->casts_told, env.ctx.device, &scalars->casts, env.ctx.device,
+                     sizeof scalars->casts);
+  optim::set_gate(env.ctx, &scalars->loss, &scalars->square_sum, c.clip, &scalars->gate);
   env.store.update(env.ctx, c.optimizer,
-                   optim::scalars_of(c.optimizer, position.updates + 1, lr, c.seed, &numbers->gate));
+                   optim::scalars_of(c.optimizer, position.updates + 1, lr, c.seed, &scalars->gate));
 }
 
 // What ran on this rank, against what the table promised.
 void check_planned(comm::Communicator& world, const gemm::Counts& ran, std::int64_t planned, const std::string& where) {
-  const std::int64_t gemms = ran.linear(gemm::Kind::fp8).gemms;
+  const std::int64_t gemms = ran.linear(gemm::OperandKind::fp8).gemms;
   comm::agree(world, [&] {
     if (gemms < planned)
       throw Error("FP8 was asked for and did not run as planned: " + std::to_string(gemms) + " of " +
@@ -89,7 +89,7 @@ void check_planned(comm::Communicator& world, const gemm::Counts& ran, std::int6
 
 }  // namespace
 
-StepNumbers* numbers_in(const device::Buffer& buffer) { return reinterpret_cast<StepNumbers*>(buffer.data()); }
+StepScalars* scalars_in(const device::Buffer& buffer) { return reinterpret_cast<StepScalars*>(buffer.data()); }
 
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
   Computed c;
@@ -99,11 +99,11 @@ Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t
   forward_backward(env, batches, static_cast<double>(targets));
   if (trace) env.store.trace_gradients(nullptr);
   c.gemms = env.engine.counts() - before;
-  env.store.add_gradient_squares(env.ctx, &numbers_in(env.numbers)->square_sum);
+  env.store.add_gradient_squares(env.ctx, &scalars_in(env.scalars)->square_sum);
   if (!trace) return c;
-  const StepNumbers numbers = read(env);
-  c.loss = numbers.loss;
-  c.square_sum = numbers.square_sum;
+  const StepScalars scalars = read(env);
+  c.loss = scalars.loss;
+  c.square_sum = scalars.square_sum;
   return c;
 }
 
@@ -154,14 +154,14 @@ std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step,
 
 model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
   const std::int64_t first = i * sequences_, end = first + sequences_;
-  return {tensor::to_place(ctx, tokens_.view().rows(first, end), "activations"),
-          tensor::to_place(ctx, targets_.view().rows(first, end), "activations"), sequences_, length_};
+  return {tensor::to_device(ctx, tokens_.view().rows(first, end), "activations"),
+          tensor::to_device(ctx, targets_.view().rows(first, end), "activations"), sequences_, length_};
 }
 
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
                     const gemm::Count& planned) {
   const auto start = Clock::now();
-  const Config& c = env.config;
+  const RunConfig& c = env.config;
   StepResult r;
   const std::int64_t mine = c.batch_size * c.grad_accumulation;
   std::int64_t targets = 0;
@@ -186,11 +186,11 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
     check_same_bits(env.world, env.store.table(), position.step + 1, computed, compute(env, batches, targets, true));
   r.gemms = computed.gemms;
   update(env, position, r.lr);
-  const StepNumbers numbers = read(env);
-  r.loss = numbers.loss / static_cast<double>(targets);
-  r.grad_norm = std::sqrt(numbers.square_sum);
-  r.skipped = numbers.gate.skip != 0;
-  r.casts = numbers.casts_told;
+  const StepScalars scalars = read(env);
+  r.loss = scalars.loss / static_cast<double>(targets);
+  r.grad_norm = std::sqrt(scalars.square_sum);
+  r.skipped = scalars.gate.skip != 0;
+  r.casts = scalars.casts_told;
   reduce(env, r.casts);
 
   check_planned(env.world, r.gemms, planned.gemms, "step " + std::to_string(position.step + 1));
@@ -198,7 +198,7 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   return r;
 }
 
-PlannedForward planned_forward(const hf::Config& model, const std::vector<model::Parameter>& table,
+PlannedForward planned_forward(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
                                const PrecisionConfig& precision) {
   const quant::Recipe* recipe = precision.recipe_or_null();
   if (recipe == nullptr) return [](std::int64_t) { return std::int64_t{0}; };
@@ -232,10 +232,10 @@ LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::En
     const std::int64_t rows = std::max<std::int64_t>(count, world.size() > 1 ? std::min<std::int64_t>(busiest, 1) : 0);
     gemms += planned(rows * length);
     const device::Scope scope(*ctx.arena);
-    const View losses = tensor::take(ctx, DType::f32, {rows * length}, "activations");
+    const View losses = tensor::allocate(ctx, DType::f32, {rows * length}, "activations");
     decoder.forward(ctx, engine, weights,
-                    {tensor::to_place(ctx, int_view(tokens, rows, length), "activations"),
-                     tensor::to_place(ctx, int_view(targets, rows, length), "activations"), rows, length},
+                    {tensor::to_device(ctx, int_view(tokens, rows, length), "activations"),
+                     tensor::to_device(ctx, int_view(targets, rows, length), "activations"), rows, length},
                     losses);
     const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
     sum.loss += sum_of(of_tokens);

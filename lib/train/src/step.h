@@ -23,7 +23,7 @@ struct StepResult {
 };
 
 // Numbers of a step that lie where it is computed, so that a device does not wait for the host, which reads them once.
-struct StepNumbers {
+struct StepScalars {
   quant::CastCounts casts;       // since the step began
   quant::CastCounts casts_told;  // until the update, which casts weights for the next step
   double loss = 0;               // sum over the targets of this rank, and then of all
@@ -35,12 +35,12 @@ struct StepNumbers {
 struct StepEnvironment {
   Context ctx;
   comm::Communicator& world;
-  comm::Communicator& group;  // moves memory of the context's place
+  comm::Communicator& group;  // moves memory of the context's device
   gemm::Engine& engine;
   const model::Decoder& decoder;
   ParameterStore& store;
-  const device::Buffer& numbers;  // one StepNumbers, at the context's place
-  const Config& config;
+  const device::Buffer& scalars;  // one StepScalars, on the context's device
+  const RunConfig& config;
 };
 
 // Host memory for one rank's micro-batches, and views of them.
@@ -66,8 +66,8 @@ struct Computed {
   double square_sum = 0;  // of all gradients of all ranks
 };
 
-// Where a buffer's StepNumbers are; not to be read by the host where the buffer lies on a device.
-StepNumbers* numbers_in(const device::Buffer& buffer);
+// Where a buffer's StepScalars are; not to be read by the host where the buffer lies on a device.
+StepScalars* scalars_in(const device::Buffer& buffer);
 
 // Forward and backward over a step's micro-batches, `targets` of all ranks; changes gradients and the numbers alone.
 // Collective.
@@ -94,8 +94,8 @@ struct LossSum {
 
 // FP8 GEMMs that a forward pass over `rows` tokens is to run; none outside FP8.
 using PlannedForward = std::function<std::int64_t(std::int64_t rows)>;
-// As the fates of the table say. References outlive it.
-PlannedForward planned_forward(const hf::Config& model, const std::vector<model::Parameter>& table,
+// As the precisions of the table say. References outlive it.
+PlannedForward planned_forward(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
                                const PrecisionConfig& precision);
 
 // Evaluates `samples` samples in file order, `batch` on each rank at a time. `each`, if not empty, is called on every

@@ -15,11 +15,11 @@ using model::UnitWeights;
 
 namespace {
 
-// Of the values of a contiguous view at any place.
+// Of the values of a contiguous view on any device.
 Digest digest_of_values(const Context& ctx, const View& v) {
-  if (v.place == device::Place::host) return digest_of({static_cast<const std::byte*>(v.data), v.bytes()});
+  if (v.device == device::DeviceType::host) return digest_of({static_cast<const std::byte*>(v.data), v.bytes()});
   std::vector<std::byte> copy(v.bytes());
-  device::copy_bytes(ctx, copy.data(), device::Place::host, v.data, v.place, v.bytes());
+  device::copy_bytes(ctx, copy.data(), device::DeviceType::host, v.data, v.device, v.bytes());
   return digest_of(copy);
 }
 
@@ -33,7 +33,7 @@ std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
   return 2 + static_cast<std::size_t>(unit % 2);
 }
 
-void ParameterStore::take_buffers(const Context& ctx) {
+void ParameterStore::allocate_buffers(const Context& ctx) {
   if (group_.size() == 1) return;
   const bool keep = keeps_gathered(), whole_gradients = options_.zero == 1;
   gathered_.resize(keep ? static_cast<std::size_t>(units_) : 4);
@@ -45,7 +45,7 @@ void ParameterStore::take_buffers(const Context& ctx) {
       const bool vector = table_[static_cast<std::size_t>(s.parameters.front())].shape.size() == 1;
       View& whole = gathered_[buffer_of(unit, keep)].slot[i];
       if (whole.empty())
-        whole = matrix(ctx, s.coded ? DType::u8 : options_.compute, s.extent.rows, s.extent.cols, vector,
+        whole = matrix(ctx, s.fp8_gathered ? DType::u8 : options_.compute, s.extent.rows, s.extent.cols, vector,
                        "gathered weights");
       if (!options_.training) continue;
       Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
@@ -73,15 +73,15 @@ void ParameterStore::prefetch(int unit) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
-      const OwnParameter& o = own_[static_cast<std::size_t>(number)];
+      const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
       const View whole = g.slot[i].rows(p.slot_row, p.slot_row + p.rows());
       g.bytes += tensor::bytes_of(whole);
-      g.requests.push_back(shard::start_gather(group_, s.coded ? o.codes : o.copy, whole));
+      g.requests.push_back(shard::start_gather(group_, s.fp8_gathered ? o.codes : o.compute_weight, whole));
     }
   }
 }
 
-UnitWeights ParameterStore::acquire(const Context& ctx, int unit, model::Pass pass) {
+UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pass) {
   prefetch(unit);
   const bool alone = group_.size() == 1;
   if (!alone && !ctx_.dry) {
@@ -95,11 +95,12 @@ UnitWeights ParameterStore::acquire(const Context& ctx, int unit, model::Pass pa
   const auto whole = [&](std::size_t i) {
     if (!slots[i].present) return View{};
     if (!alone) return gathered(unit).slot[i];
-    return slots[i].coded ? slots[i].own_codes : slots[i].own_copy;
+    return slots[i].fp8_gathered ? slots[i].codes_shard : slots[i].compute_shard;
   };
   const auto bias_of = [&](std::size_t i) {
-    const bool has = i + 1 < kSlots && slots[i + 1].present && slots[i + 1].extent.cols == 1 &&
-                     table_[static_cast<std::size_t>(slots[i + 1].parameters.front())].role == model::Role::bias;
+    const bool has =
+        i + 1 < kSlots && slots[i + 1].present && slots[i + 1].extent.cols == 1 &&
+        table_[static_cast<std::size_t>(slots[i + 1].parameters.front())].role == model::ParameterRole::bias;
     return has ? whole(i + 1) : View{};
   };
   for (std::size_t i = 0; i < kSlots; ++i) {
@@ -107,7 +108,7 @@ UnitWeights ParameterStore::acquire(const Context& ctx, int unit, model::Pass pa
     if (!s.present) continue;
     if (s.parts.empty() || unit == 0) w.plain[i] = whole(i);
     if (s.parts.empty()) continue;
-    if (s.coded) {
+    if (s.fp8_gathered) {
       const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
       w.matmul[i] = linear::prepare_codes(
           ctx, {whole(i), scales_.rows(s.first_scale, last), inverse_scales_.rows(s.first_scale, last)}, bias_of(i),
@@ -137,7 +138,7 @@ UnitGradients ParameterStore::gradients(int unit) {
     if (r.unit == unit && !r.requests.empty()) finish(ctx_, r);
   }
   for (std::size_t i = 0; i < kSlots; ++i) {
-    if (slots[i].present) out.slot[i] = alone ? slots[i].own_gradient : reducing(unit).slot[i];
+    if (slots[i].present) out.slot[i] = alone ? slots[i].gradient_shard : reducing(unit).slot[i];
   }
   return out;
 }
@@ -151,7 +152,7 @@ void ParameterStore::trace_given(int unit) {
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
     if (!s.present) continue;
-    const View& whole = group_.size() == 1 ? s.own_gradient : reducing(unit).slot[i];
+    const View& whole = group_.size() == 1 ? s.gradient_shard : reducing(unit).slot[i];
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
       trace_->given.push_back({number, digest_of_values(ctx_, whole.rows(p.slot_row, p.slot_row + p.rows()))});
@@ -171,7 +172,7 @@ void ParameterStore::gradients_done(int unit) {
     std::int64_t first = 0;
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
-      const OwnParameter& o = own_[static_cast<std::size_t>(number)];
+      const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
       View mine = o.gradient;
       if (r.add && o.rows.count() > 0) mine = r.incoming[i].rows(first, first + o.rows.count());
       first += o.rows.count();
@@ -193,7 +194,7 @@ void ParameterStore::finish(const Context& ctx, Reducing& r) {
       const SlotState& s = slots_[static_cast<std::size_t>(r.unit)][i];
       if (s.present && s.own_rows > 0) {
         const View incoming = r.incoming[i].rows(0, s.own_rows);
-        ops::add(ctx, s.own_gradient, incoming, s.own_gradient);
+        ops::add(ctx, s.gradient_shard, incoming, s.gradient_shard);
       }
     }
   }
@@ -203,7 +204,7 @@ void ParameterStore::finish(const Context& ctx, Reducing& r) {
 void ParameterStore::finish_gradients(const Context& ctx) {
   for (Reducing& r : reducing_) finish(ctx, r);
   if (trace_ == nullptr || ctx.dry) return;
-  for (const OwnParameter& o : own_) {
+  for (const ParameterShard& o : shards_) {
     if (o.rows.count() > 0) trace_->summed.push_back({o.number, digest_of_values(ctx, o.gradient)});
   }
 }

@@ -11,7 +11,7 @@
 namespace fp8::train {
 namespace {
 
-Config read(std::vector<std::string> words) {
+RunConfig read(std::vector<std::string> words) {
   words.insert(words.begin(), {"m.h5", "--data", "d.h5", "--out", "run"});
   return step_config(cli::parse(cli::with_common(step_command()), words));
 }
@@ -21,7 +21,7 @@ std::string refusal(const std::vector<std::string>& words) {
 }
 
 TEST(Flags, DefaultsAreThoseOfTheManual) {
-  const Config c = read({});
+  const RunConfig c = read({});
   EXPECT_EQ(c.batch_size, 8);
   EXPECT_EQ(c.grad_accumulation, 1);
   EXPECT_EQ(c.seq_length, 0);
@@ -33,7 +33,7 @@ TEST(Flags, DefaultsAreThoseOfTheManual) {
   EXPECT_EQ(c.precision.recipe, "tensorwise");
   EXPECT_FALSE(c.precision.power_of_2.has_value());
   EXPECT_EQ(c.precision.accumulation, gemm::Accumulation::f32);
-  EXPECT_EQ(c.precision.gather_codes, true);
+  EXPECT_EQ(c.precision.fp8_all_gather, true);
   EXPECT_EQ(c.schedule.lr, 3e-4);
   EXPECT_EQ(c.schedule.min_lr, 0);
   EXPECT_EQ(c.schedule.kind, optim::ScheduleKind::cosine);
@@ -58,7 +58,7 @@ TEST(Flags, DefaultsAreThoseOfTheManual) {
 
 TEST(Flags, SavesAreAStepsOrATimeApart) {
   const auto saving = [](const std::vector<std::string>& words) {
-    const Config c = read(words);
+    const RunConfig c = read(words);
     return std::to_string(c.save_every) + " steps " + std::to_string(std::llround(c.save_seconds)) + " s, keep " +
            (c.rolling ? "two rolling" : std::to_string(c.keep));
   };
@@ -95,47 +95,47 @@ TEST(Flags, IntervalsReadBackFromAConfiguration) {
 }
 
 TEST(Flags, EachReachesItsField) {
-  const Config c = read({"--precision",
-                         "fp8",
-                         "--recipe",
-                         "rowwise",
-                         "--activations",
-                         "f32",
-                         "--no-power-of-2-scales",
-                         "--no-fp8-all-gather",
-                         "--filter",
-                         "a*",
-                         "--filter",
-                         "b",
-                         "--auto-filter",
-                         "--fp8-lm-head",
-                         "--emulate",
-                         "--accumulate",
-                         "ada",
-                         "--betas",
-                         "0.8,0.9",
-                         "--zero",
-                         "1",
-                         "--no-reshard-after-forward",
-                         "--recompute",
-                         "selective",
-                         "--master",
-                         "bf16",
-                         "--moments",
-                         "bf16",
-                         "--schedule",
-                         "wsd",
-                         "--decay-steps",
-                         "5",
-                         "-n"});
+  const RunConfig c = read({"--precision",
+                            "fp8",
+                            "--recipe",
+                            "rowwise",
+                            "--activations",
+                            "f32",
+                            "--no-power-of-2-scales",
+                            "--no-fp8-all-gather",
+                            "--filter",
+                            "a*",
+                            "--filter",
+                            "b",
+                            "--auto-filter",
+                            "--fp8-lm-head",
+                            "--emulate",
+                            "--accumulate",
+                            "ada",
+                            "--betas",
+                            "0.8,0.9",
+                            "--zero",
+                            "1",
+                            "--no-reshard-after-forward",
+                            "--recompute",
+                            "selective",
+                            "--master",
+                            "bf16",
+                            "--moments",
+                            "bf16",
+                            "--schedule",
+                            "wsd",
+                            "--decay-steps",
+                            "5",
+                            "-n"});
   EXPECT_EQ(c.precision.precision, Precision::fp8);
   EXPECT_EQ(c.precision.recipe_or_null(), &quant::find_recipe("rowwise"));
   EXPECT_EQ(c.precision.activations, DType::f32);
   EXPECT_EQ(c.precision.power_of_2, false);
   EXPECT_FALSE(c.precision.power_of_2_scales());
-  EXPECT_EQ(c.precision.gather_codes, false);
-  EXPECT_EQ(c.precision.fates.filters, (std::vector<std::string>{"a*", "b"}));
-  EXPECT_TRUE(c.precision.fates.auto_filter && c.precision.fates.lm_head && c.precision.emulate);
+  EXPECT_EQ(c.precision.fp8_all_gather, false);
+  EXPECT_EQ(c.precision.precisions.filters, (std::vector<std::string>{"a*", "b"}));
+  EXPECT_TRUE(c.precision.precisions.auto_filter && c.precision.precisions.lm_head && c.precision.emulate);
   EXPECT_TRUE(store_options(c.precision, nullptr).fp8.options.emulate);
   EXPECT_EQ(store_options(c.precision, nullptr).fp8.accumulation, gemm::Accumulation::ada);
   EXPECT_EQ(c.optimizer.beta1, 0.8f);
@@ -168,15 +168,15 @@ TEST(Flags, ContradictionsAreNamed) {
   }
 }
 
-Config settings() {
-  Config c = read({});
+RunConfig settings() {
+  RunConfig c = read({});
   c.seq_length = 32;
   return c;
 }
 
-std::string difference(const std::function<void(Config&)>& change, std::int64_t batch = 8,
+std::string difference(const std::function<void(RunConfig&)>& change, std::int64_t batch = 8,
                        const std::string& model = "m", const std::string& data = "d") {
-  Config now = settings();
+  RunConfig now = settings();
   change(now);
   return error_of([&] {
     check_same_settings(fixed_settings(settings(), 8, "m", "d"), fixed_settings(now, batch, model, data), "run");
@@ -187,28 +187,28 @@ TEST(Resume, WhatMayChangeAndWhatMayNot) {
   const auto refused = [](const std::string& what) {
     return "run: this run was started with another " + what + "; use another --out, or the same settings to resume";
   };
-  const auto nothing = [](Config&) {};
+  const auto nothing = [](RunConfig&) {};
   EXPECT_EQ(difference(nothing), "no error");
   EXPECT_EQ(difference(nothing, 16), refused("global batch (ranks x --batch-size x --grad-accumulation) (8, now 16)"));
   EXPECT_EQ(difference(nothing, 8, "n"), refused("MODEL"));
   EXPECT_EQ(difference(nothing, 8, "m", "e"), refused("--data"));
-  EXPECT_EQ(difference([](Config& c) { c.seq_length = 64; }), refused("--seq-length (32, now 64)"));
-  EXPECT_EQ(difference([](Config& c) { c.sampler = data::SamplerKind::sequential; }),
+  EXPECT_EQ(difference([](RunConfig& c) { c.seq_length = 64; }), refused("--seq-length (32, now 64)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.sampler = data::SamplerKind::sequential; }),
             refused("--sampler (\"shuffle\", now \"sequential\")"));
-  EXPECT_EQ(difference([](Config& c) { c.seed = 3; }), refused("--seed (0, now 3)"));
-  EXPECT_EQ(difference([](Config& c) { c.schedule.lr = 1e-3; }), refused("--lr (3e-04, now 0.001)"));
-  EXPECT_EQ(difference([](Config& c) { c.schedule.min_lr = 1e-5; }), refused("--min-lr (0.0, now 1e-05)"));
-  EXPECT_EQ(difference([](Config& c) { c.schedule.kind = optim::ScheduleKind::linear; }),
+  EXPECT_EQ(difference([](RunConfig& c) { c.seed = 3; }), refused("--seed (0, now 3)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.schedule.lr = 1e-3; }), refused("--lr (3e-04, now 0.001)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.schedule.min_lr = 1e-5; }), refused("--min-lr (0.0, now 1e-05)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.schedule.kind = optim::ScheduleKind::linear; }),
             refused("--schedule (\"cosine\", now \"linear\")"));
-  EXPECT_EQ(difference([](Config& c) { c.schedule.warmup = 2; }), refused("--warmup-steps (0, now 2)"));
-  EXPECT_EQ(difference([](Config& c) { c.schedule.decay_steps = 2; }), refused("--decay-steps (0, now 2)"));
-  EXPECT_EQ(difference([](Config& c) { c.optimizer.weight_decay = 0; }), refused("--weight-decay (0.1, now 0.0)"));
-  EXPECT_EQ(difference([](Config& c) { c.optimizer.beta2 = 0.9f; }), refused("--betas ([0.9,0.95], now [0.9,0.9])"));
-  EXPECT_EQ(difference([](Config& c) { c.optimizer.eps = 1e-6f; }), refused("--eps (1e-08, now 1e-06)"));
-  EXPECT_EQ(difference([](Config& c) { c.clip = 0; }), refused("--clip (1.0, now 0.0)"));
-  EXPECT_EQ(difference([](Config& c) { c.master = DType::bf16; }), refused("--master (\"fp32\", now \"bf16\")"));
-  EXPECT_EQ(difference([](Config& c) { c.moments = DType::bf16; }), refused("--moments (\"fp32\", now \"bf16\")"));
-  EXPECT_EQ(difference([](Config& c) {
+  EXPECT_EQ(difference([](RunConfig& c) { c.schedule.warmup = 2; }), refused("--warmup-steps (0, now 2)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.schedule.decay_steps = 2; }), refused("--decay-steps (0, now 2)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.weight_decay = 0; }), refused("--weight-decay (0.1, now 0.0)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.beta2 = 0.9f; }), refused("--betas ([0.9,0.95], now [0.9,0.9])"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.eps = 1e-6f; }), refused("--eps (1e-08, now 1e-06)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.clip = 0; }), refused("--clip (1.0, now 0.0)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.master = DType::bf16; }), refused("--master (\"fp32\", now \"bf16\")"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.moments = DType::bf16; }), refused("--moments (\"fp32\", now \"bf16\")"));
+  EXPECT_EQ(difference([](RunConfig& c) {
               c.batch_size = 1, c.grad_accumulation = 8, c.steps = 9, c.until_step = 3, c.zero = 1, c.save_every = 2;
               c.precision.precision = Precision::fp8, c.precision.recipe = "rowwise",
               c.recompute = model::Recompute::full;
@@ -216,7 +216,7 @@ TEST(Resume, WhatMayChangeAndWhatMayNot) {
             }),
             "no error");
   // The warmup of a ratio follows --steps, which may change.
-  Config ratio = settings(), longer = settings();
+  RunConfig ratio = settings(), longer = settings();
   ratio.warmup_ratio = longer.warmup_ratio = 0.1;
   ratio.schedule.warmup = 1, longer.schedule.warmup = 2;
   EXPECT_EQ(fixed_settings(ratio, 8, "m", "d"), fixed_settings(longer, 8, "m", "d"));

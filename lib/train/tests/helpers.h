@@ -21,19 +21,19 @@ using test::FolderTest;
 using test::read_file;
 
 /// Qwen3 with every linear fit for FP8 and norms of two elements, so that most ranks own no row of them.
-inline hf::Config small_model(bool tied = false) {
+inline hf::ModelConfig small_model(bool tied = false) {
   const std::string text = R"({"model_type": "qwen3", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
     "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 2,
     "max_position_embeddings": 64, "tie_word_embeddings": )";
   return hf::parse_config(json::parse(text + (tied ? "true}" : "false}"), "small"), "small");
 }
 
-/// Its parameters with the fates of FP8.
-inline std::vector<model::Parameter> small_table(const hf::Config& config, bool lm_head = false) {
+/// Its parameters with the precisions of FP8.
+inline std::vector<model::Parameter> small_table(const hf::ModelConfig& config, bool lm_head = false) {
   std::vector<model::Parameter> table = model::parameter_table(config);
-  model::FateOptions fates;
-  fates.lm_head = lm_head;
-  model::assign_fates(table, fates);
+  model::LinearPrecisionOptions precisions;
+  precisions.lm_head = lm_head;
+  model::assign_precisions(table, precisions);
   return table;
 }
 
@@ -52,7 +52,7 @@ struct Kit {
   std::size_t planned = 0;  ///< bytes of the store alone, from a dry run
   std::unique_ptr<ParameterStore> store;
 
-  Kit(comm::Communicator& group, const hf::Config& config, const std::vector<model::Parameter>& table,
+  Kit(comm::Communicator& group, const hf::ModelConfig& config, const std::vector<model::Parameter>& table,
       const StoreOptions& options) {
     device::Arena dry;
     Context plan;
@@ -61,7 +61,7 @@ struct Kit {
     { const ParameterStore unreal(plan, group, config, table, options); }
     planned = dry.peak();
     constexpr std::size_t kForPasses = std::size_t{4} << 20;
-    arena = device::Arena(planned + kForPasses, device::Place::host);
+    arena = device::Arena(planned + kForPasses, device::DeviceType::host);
     ctx.arena = &arena;
     store = std::make_unique<ParameterStore>(ctx, group, config, table, options);
   }
@@ -70,7 +70,7 @@ struct Kit {
 
   /// Fills the own rows of every master.
   void fill(float (*value)(int, std::int64_t)) {
-    for (const OwnParameter& o : store->own()) {
+    for (const ParameterShard& o : store->shards()) {
       const model::Parameter& p = store->table()[static_cast<std::size_t>(o.number)];
       std::vector<float> row(static_cast<std::size_t>(p.cols()));
       for (std::int64_t r = o.rows.begin; r < o.rows.end; ++r) {
@@ -79,7 +79,7 @@ struct Kit {
         dtype::from_floats(row, o.master.dtype, o.master.rows(r - o.rows.begin, r - o.rows.begin + 1).data);
       }
     }
-    store->masters_changed(ctx);
+    store->refresh_compute_weights(ctx);
   }
 };
 

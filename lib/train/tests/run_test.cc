@@ -60,7 +60,7 @@ class Run : public FolderTest {
     }
     return text;
   }
-  Config config_;
+  RunConfig config_;
   std::vector<json::Value> records_;
   std::string notes_;
 };
@@ -131,8 +131,8 @@ TEST_F(Run, DryChecksAndWritesNothing) {
 }
 
 // A checkpoint of `kind` with the weights of small_model().
-void write_model(const std::string& path, ckpt::Kind kind, DType type) {
-  const hf::Config model = small_model();
+void write_model(const std::string& path, ckpt::FileKind kind, DType type) {
+  const hf::ModelConfig model = small_model();
   ckpt::ModelWriter writer(path, kind, false);
   writer.document("config", hf::to_json(model));
   for (const model::Parameter& p : model::parameter_table(model)) {
@@ -239,29 +239,29 @@ TEST_F(Run, FatesFollowFromTheModelAndTheFlagsOfThisStart) {
   const auto recorded = [&](std::int64_t step) {
     return ckpt::Checkpoint::open(at("run/" + ckpt::step_name(step)))
         .at("weights/model.layers.0.mlp.down_proj.weight")
-        .fate;
+        .precision;
   };
-  config_.until_step = 1, config_.precision.fates.filters = {"*"};
+  config_.until_step = 1, config_.precision.precisions.filters = {"*"};
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(recorded(1), "bf16");
-  config_.until_step = 2, config_.precision.fates.filters = {"*down_proj"};
+  config_.until_step = 2, config_.precision.precisions.filters = {"*down_proj"};
   config_.precision.precision = Precision::fp8;
   EXPECT_EQ(go(), Exit::done);
   const int filtered = in_fp8();
   EXPECT_EQ(recorded(2), "bf16");
-  config_.until_step = 3, config_.precision.fates.filters = {};
+  config_.until_step = 3, config_.precision.precisions.filters = {};
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(recorded(3), "fp8");
   EXPECT_EQ(in_fp8(), filtered + 3);
 }
 
 TEST_F(Run, QuantizedWeightsCannotBeTrained) {
-  write_model(at("q.h5"), ckpt::Kind::quantized, DType::e4m3);
+  write_model(at("q.h5"), ckpt::FileKind::quantized, DType::e4m3);
   config_.model = at("q.h5");
   EXPECT_EQ(refusal(), at("q.h5") +
                            ": holds quantized weights, which cannot be trained; dequantize it first: fp8-quantize " +
                            at("q.h5") + " --dequantize -o model.h5");
-  write_model(at("i.h5"), ckpt::Kind::model, DType::i32);
+  write_model(at("i.h5"), ckpt::FileKind::model, DType::i32);
   config_.model = at("i.h5");
   EXPECT_EQ(refusal(), at("i.h5") + ": model.embed_tokens.weight: stored as int32, which cannot be trained");
   EXPECT_FALSE(std::filesystem::exists(at("run")));
@@ -372,7 +372,7 @@ TEST_F(Run, TenStepsThatAreNotFiniteInARow) {
   config_.clip = 1;
   config_.out = at("other");
   // A model with one weight near the largest float.
-  ckpt::ModelWriter writer(at("huge.h5"), ckpt::Kind::model, false);
+  ckpt::ModelWriter writer(at("huge.h5"), ckpt::FileKind::model, false);
   writer.document("config", good.config());
   for (const ckpt::TensorMeta& meta : good.tensors("weights/")) {
     std::vector<std::byte> bytes(meta.bytes());

@@ -93,7 +93,8 @@ class Saving : public FolderTest {
     snapshot_.emplace(kit_->ctx, *kit_->store);
   }
   SavePolicy policy() const { return {at("run"), 0, 0, 0, false}; }
-  SaveContent content(std::int64_t step, std::optional<Evaluation> evaluation = std::nullopt, bool rolling = false) {
+  SaveContent content(std::int64_t step, std::optional<SavedEvaluation> evaluation = std::nullopt,
+                      bool rolling = false) {
     json::Value train = json::object({{"step", step}});
     if (rolling) train.as_object().set("rolling", true);
     if (evaluation) train.as_object().set("evaluation", to_json(*evaluation));
@@ -103,7 +104,7 @@ class Saving : public FolderTest {
             kit_->store->table(),
             evaluation};
   }
-  void save(Saver& saver, std::int64_t step, std::optional<Evaluation> evaluation = std::nullopt) {
+  void save(Saver& saver, std::int64_t step, std::optional<SavedEvaluation> evaluation = std::nullopt) {
     saver.save(content(step, std::move(evaluation)), kit_->ctx, nullptr);
     saver.conclude();
   }
@@ -126,7 +127,7 @@ class Saving : public FolderTest {
     return text;
   }
 
-  const hf::Config config_ = small_model();
+  const hf::ModelConfig config_ = small_model();
   std::unique_ptr<comm::Communicator> one_ = comm::solo();
   std::unique_ptr<Kit> kit_;
   std::optional<Snapshot> snapshot_;
@@ -216,7 +217,7 @@ TEST_F(Saving, WhatIsPutOffIsDueAtTheNextStep) {
 TEST_F(Saving, ValuesThatNoCheckpointMayHoldAreNotCommitted) {
   Saver saver(*one_, journal_, policy());
   save(saver, 1);
-  const OwnParameter& o = kit_->store->own()[3];
+  const ParameterShard& o = kit_->store->shards()[3];
   const std::string name = kit_->store->table()[3].name;
   const auto spoil = [&](const View& view, float value, const std::string& where, const std::string& reason) {
     auto* const last = static_cast<float*>(view.data) + view.size() - 1;
@@ -301,7 +302,7 @@ TEST_F(Saving, AFailedWriteLeavesTheEarlierCheckpointsAlone) {
 TEST_F(Saving, KeepsTheNewestMilestonesAndTheBest) {
   SavePolicy p = policy();
   p.every = 1, p.keep = 2, p.milestones = 4, p.keep_best = true;
-  const auto loss = [](double value, std::int64_t targets = 10) { return Evaluation{value, targets, "data"}; };
+  const auto loss = [](double value, std::int64_t targets = 10) { return SavedEvaluation{value, targets, "data"}; };
   {
     Saver saver(*one_, journal_, p);
     save(saver, 1, loss(3));
@@ -384,7 +385,7 @@ TEST_F(Saving, ANewerDamagedCheckpointIsNotCountedAmongTheKept) {
 TEST_F(Saving, WhatARunThatWentBackHadMeasuredDoesNotCount) {
   SavePolicy p = policy();
   p.keep = 1, p.keep_best = true;
-  const Evaluation worst{3, 10, "data"}, bad{2, 10, "data"}, good{1, 10, "data"};
+  const SavedEvaluation worst{3, 10, "data"}, bad{2, 10, "data"}, good{1, 10, "data"};
   {
     Saver saver(*one_, journal_, p);
     save(saver, 1, bad);

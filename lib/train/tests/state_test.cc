@@ -52,14 +52,14 @@ class State : public FolderTest {
       if (!from.empty()) {
         EXPECT_EQ(load(kit.ctx, *alone, ckpt::Checkpoint::open(from), *kit.store, true), std::nullopt);
       }
-      entries.push_back(write_shard(kit.store->own(), table_, documents, folder, rank, ranks, false));
+      entries.push_back(write_shard(kit.store->shards(), table_, documents, folder, rank, ranks, false));
     }
-    ckpt::commit_folder(folder, final_path, ckpt::Kind::training, documents.mesh, entries);
+    ckpt::commit_folder(folder, final_path, ckpt::FileKind::training, documents.mesh, entries);
     return final_path;
   }
   // Numbers that depend on the element alone.
   void fresh(const ParameterStore& store) const {
-    for (const OwnParameter& o : store.own()) {
+    for (const ParameterShard& o : store.shards()) {
       const std::int64_t cols = table_[static_cast<std::size_t>(o.number)].cols();
       int salt = 0;
       for (const View& v : {o.master, o.m, o.v}) {
@@ -71,7 +71,7 @@ class State : public FolderTest {
       }
     }
   }
-  const hf::Config model_ = small_model();
+  const hf::ModelConfig model_ = small_model();
   const std::vector<model::Parameter> table_ = small_table(model_);
 };
 
@@ -79,10 +79,10 @@ class State : public FolderTest {
 TEST_F(State, FromAnyNumberOfRanksToAnyAndBackIsTheSameBytes) {
   for (const DType stored : {DType::f32, DType::bf16}) {
     const std::string type(dtype::name_of(stored));
-    const std::vector<int> numbers = stored == DType::f32 ? std::vector{1, 2, 3, 4, 5} : std::vector{2, 3};
-    for (const int p : numbers) (void)pass_on("", p, type + std::to_string(p), stored);
-    for (const int p : numbers) {
-      for (const int q : numbers) {
+    const std::vector<int> scalars = stored == DType::f32 ? std::vector{1, 2, 3, 4, 5} : std::vector{2, 3};
+    for (const int p : scalars) (void)pass_on("", p, type + std::to_string(p), stored);
+    for (const int p : scalars) {
+      for (const int q : scalars) {
         const std::string from = at(type + std::to_string(p)) + "/step-00000003",
                           wanted = at(type + std::to_string(q)) + "/step-00000003",
                           got = pass_on(from, q, type + std::to_string(p) + std::to_string(q), stored);
@@ -103,7 +103,7 @@ TEST_F(State, AShardIsGivenUpWhenCancelled) {
   Lone group(0, 1);
   const Kit kit(group, model_, table_, StoreOptions{});
   const std::string folder = ckpt::begin_folder(at("step-00000001"));
-  EXPECT_EQ(error_of([&] { (void)write_shard(kit.store->own(), table_, {}, folder, 0, 1, true); }),
+  EXPECT_EQ(error_of([&] { (void)write_shard(kit.store->shards(), table_, {}, folder, 0, 1, true); }),
             folder + ": given up");
 }
 

@@ -26,13 +26,13 @@ class Step : public FolderTest {
 
   // Computes a step twice, with the bits of one weight changed in between; what is said of it.
   std::string replay(const Way& way, int parameter, std::int64_t element, std::uint8_t bits) {
-    const hf::Config model = small_model(way.tied);
-    Config config;
+    const hf::ModelConfig model = small_model(way.tied);
+    RunConfig config;
     config.precision.precision = Precision::fp8;
     config.precision.recipe = way.recipe;
     config.precision.activations = way.activations;
-    const device::Buffer numbers(sizeof(StepNumbers), device::Place::host, "numbers");
-    StoreOptions options = store_options(config.precision, &numbers_in(numbers)->casts);
+    const device::Buffer scalars(sizeof(StepScalars), device::DeviceType::host, "numbers");
+    StoreOptions options = store_options(config.precision, &scalars_in(scalars)->casts);
     options.accumulation = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
@@ -43,10 +43,10 @@ class Step : public FolderTest {
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
     MicroBatches batches(way.micro_batches, 2, 16);
     const std::int64_t targets = batches.read(sampler, 0, 0);
-    StepEnvironment env{kit.ctx, *one, *one, engine, decoder, *kit.store, numbers, config};
+    StepEnvironment env{kit.ctx, *one, *one, engine, decoder, *kit.store, scalars, config};
     const Computed first = compute(env, batches, targets, true);
-    const OwnParameter& o = kit.store->own()[static_cast<std::size_t>(parameter)];
-    const View& used = o.codes.empty() ? o.copy : o.codes;
+    const ParameterShard& o = kit.store->shards()[static_cast<std::size_t>(parameter)];
+    const View& used = o.codes.empty() ? o.compute_weight : o.codes;
     static_cast<std::uint8_t*>(used.data)[element] ^= bits;
     const Computed second = compute(env, batches, targets, true);
     return error_of([&] { check_same_bits(*one, table, 12, first, second); });
@@ -54,8 +54,8 @@ class Step : public FolderTest {
 
   // Runs one step; `lie` is added to the planned number of FP8 GEMMs, `poison` to one weight.
   StepResult step(const Way& way, std::int64_t lie = 0, float poison = 0) {
-    const hf::Config model = small_model(way.tied);
-    Config config;
+    const hf::ModelConfig model = small_model(way.tied);
+    RunConfig config;
     config.batch_size = 2;
     config.grad_accumulation = way.micro_batches;
     config.seq_length = 16;
@@ -64,18 +64,19 @@ class Step : public FolderTest {
     config.precision.precision = Precision::fp8;
     config.precision.recipe = way.recipe;
     config.precision.activations = way.activations;
-    config.precision.gather_codes = way.codes;
-    const device::Buffer numbers(sizeof(StepNumbers), device::Place::host, "numbers");
-    StoreOptions options = store_options(config.precision, &numbers_in(numbers)->casts);
+    config.precision.fp8_all_gather = way.codes;
+    const device::Buffer scalars(sizeof(StepScalars), device::DeviceType::host, "numbers");
+    StoreOptions options = store_options(config.precision, &scalars_in(scalars)->casts);
     options.accumulation = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
     Kit kit(*one, model, table, options);
     kit.fill(odd_value);
-    for (const OwnParameter& o : kit.store->own()) {
-      if (table[static_cast<std::size_t>(o.number)].role == model::Role::norm) o.master.as<float>()[0] += poison;
+    for (const ParameterShard& o : kit.store->shards()) {
+      if (table[static_cast<std::size_t>(o.number)].role == model::ParameterRole::norm)
+        o.master.as<float>()[0] += poison;
     }
-    kit.store->masters_changed(kit.ctx);
+    kit.store->refresh_compute_weights(kit.ctx);
     gemm::Count planned =
         model::planned_fp8(model, table, *config.precision.recipe_or_null(), 32, way.recompute, way.activations, true);
     planned.gemms *= way.micro_batches;
@@ -84,17 +85,17 @@ class Step : public FolderTest {
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
     MicroBatches batches(way.micro_batches, 2, 16);
     const std::string before = masters(*kit.store);
-    StepEnvironment env{kit.ctx, *one, *one, engine, decoder, *kit.store, numbers, config};
+    StepEnvironment env{kit.ctx, *one, *one, engine, decoder, *kit.store, scalars, config};
     planned.gemms += lie;
     const StepResult r = run_step(env, sampler, batches, {}, planned);
-    EXPECT_EQ(r.gemms.linear(gemm::Kind::fp8).gemms, planned.gemms - lie);
+    EXPECT_EQ(r.gemms.linear(gemm::OperandKind::fp8).gemms, planned.gemms - lie);
     EXPECT_EQ(before == masters(*kit.store), r.skipped);
     return r;
   }
 
   // Evaluates five samples, two at a time; `lie` is added to the FP8 GEMMs planned for each pass.
   LossSum evaluate(const Way& way, std::int64_t lie) {
-    const hf::Config model = small_model(way.tied);
+    const hf::ModelConfig model = small_model(way.tied);
     PrecisionConfig precision;
     precision.precision = Precision::fp8;
     precision.recipe = way.recipe;
@@ -110,7 +111,7 @@ class Step : public FolderTest {
     const PlannedForward planned = planned_forward(model, table, precision);
     const PlannedForward other = [&](std::int64_t rows) { return planned(rows) + lie; };
     const LossSum sum = evaluate_samples(kit.ctx, *one, engine, decoder, *kit.store, sampler, 5, 2, 16, other, {});
-    const std::int64_t ran = engine.counts().linear(gemm::Kind::fp8).gemms;
+    const std::int64_t ran = engine.counts().linear(gemm::OperandKind::fp8).gemms;
     EXPECT_EQ(ran, 2 * planned(32) + planned(16));
     EXPECT_GT(ran, 0);
     return sum;
@@ -119,7 +120,7 @@ class Step : public FolderTest {
  private:
   static std::string masters(const ParameterStore& store) {
     std::string bytes;
-    for (const OwnParameter& o : store.own()) bytes += bytes_of(o.master) + bytes_of(o.m) + bytes_of(o.v);
+    for (const ParameterShard& o : store.shards()) bytes += bytes_of(o.master) + bytes_of(o.m) + bytes_of(o.v);
     return bytes;
   }
   std::optional<data::TokenFile> tokens_;

@@ -40,7 +40,7 @@ inline std::vector<StoreCase> store_cases() {
   cases.push_back({"rowwise", store_of(DType::bf16, "rowwise")});
   cases.push_back({"mixed", store_of(DType::f32, "rowwise_with_gw_hp")});
   cases.push_back({"codes stay", store_of(DType::bf16, "tensorwise")});
-  cases.back().options.gather_codes = false;
+  cases.back().options.fp8_all_gather = false;
   cases.push_back({"bf16 masters", store_of(DType::bf16, "tensorwise")});
   cases.back().options.master = cases.back().options.moments = DType::bf16;
   cases.push_back({"bf16 all over", store_of(DType::bf16)});
@@ -69,20 +69,20 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
 /// A matmul's operand against the whole matrix cast by itself.
 inline void check_operand(const Context& ctx, const StoreOptions& o, const model::Parameter& p, int number,
                           const quant::Quantized& found, model::Pass pass) {
-  const bool travels = p.fp8 && o.gather_codes && o.fp8.recipe != nullptr && o.fp8.recipe->gather_codes;
+  const bool travels = p.fp8 && o.fp8_all_gather && o.fp8.recipe != nullptr && o.fp8.recipe->fp8_all_gather;
   std::vector<std::byte> source = whole(p, number, o.master, travels ? o.master : o.compute);
   const View matrix =
-      tensor::make_view(source.data(), travels ? o.master : o.compute, device::Place::host, {p.rows(), p.cols()});
+      tensor::make_view(source.data(), travels ? o.master : o.compute, device::DeviceType::host, {p.rows(), p.cols()});
   const bool forward = pass == model::Pass::forward;
   if (!p.fp8 || o.fp8.recipe == nullptr) {
     EXPECT_TRUE(bytes_of(found.codes) == text_of(source));
     return;
   }
   const quant::Cast& cast = forward ? o.fp8.recipe->w.columns : o.fp8.recipe->w.rows;
-  quant::Options options = o.fp8.options;
+  quant::CastOptions options = o.fp8.options;
   options.counts = nullptr;
-  const quant::Quantized wanted =
-      quant::quantize(ctx, matrix, cast, forward ? quant::Contract::columns : quant::Contract::rows, options);
+  const quant::Quantized wanted = quant::quantize(
+      ctx, matrix, cast, forward ? quant::ContractionAxis::last : quant::ContractionAxis::first, options);
   EXPECT_TRUE(bytes_of(found.codes) == bytes_of(wanted.codes));
   EXPECT_TRUE(bytes_of(found.inverse_scale) == bytes_of(wanted.inverse_scale));
 }
@@ -101,7 +101,7 @@ inline quant::Quantized operand_of(const linear::Weight& w, const model::Paramet
 /// Weights of every unit, in the order of a step, twice, are the whole weights.
 inline void check_gathers(comm::Communicator& group, const StoreCase& c) {
   SCOPED_TRACE(c.name);
-  const hf::Config config = small_model(c.tied);
+  const hf::ModelConfig config = small_model(c.tied);
   Kit kit(group, config, small_table(config, c.lm_head), c.options);
   EXPECT_EQ(kit.planned, kit.arena.peak());
   kit.fill(odd_value);
@@ -111,9 +111,9 @@ inline void check_gathers(comm::Communicator& group, const StoreCase& c) {
     const int unit = forward ? visit % units : units - 1 - visit % units;
     const model::Pass pass = forward ? model::Pass::forward : model::Pass::backward;
     const device::Scope scope(kit.arena);
-    const model::UnitWeights w = kit.store->acquire(kit.ctx, unit, pass);
+    const model::UnitWeights w = kit.store->unshard(kit.ctx, unit, pass);
     kit.store->prefetch(forward ? unit + 1 : unit - 1);
-    for (const OwnParameter& o : kit.store->own()) {
+    for (const ParameterShard& o : kit.store->shards()) {
       const model::Parameter& p = kit.store->table()[static_cast<std::size_t>(o.number)];
       if (p.unit != unit) continue;
       SCOPED_TRACE(p.name);
@@ -148,7 +148,7 @@ inline void give_gradients(ParameterStore& store, int units, float factor, int m
 /// Gradients are sums over ranks and micro-batches, step after step.
 inline void check_reductions(comm::Communicator& group, const StoreCase& c, int micro_batches) {
   SCOPED_TRACE(c.name + ", " + std::to_string(micro_batches) + " micro-batches");
-  const hf::Config config = small_model(c.tied);
+  const hf::ModelConfig config = small_model(c.tied);
   StoreOptions options = c.options;
   options.accumulation = micro_batches > 1;
   Kit kit(group, config, small_table(config, c.lm_head), options);
@@ -163,7 +163,7 @@ inline void check_reductions(comm::Communicator& group, const StoreCase& c, int 
     const int ranks = group.size() * (group.size() + 1) / 2, batches = micro_batches * (micro_batches + 1) / 2;
     const auto factor = static_cast<float>(step * ranks * batches);
     double squares = 0;
-    for (const OwnParameter& o : kit.store->own()) {
+    for (const ParameterShard& o : kit.store->shards()) {
       const model::Parameter& p = kit.store->table()[static_cast<std::size_t>(o.number)];
       SCOPED_TRACE(p.name);
       for (std::int64_t i = 0; i < p.size(); ++i) {
@@ -183,7 +183,7 @@ inline void check_reductions(comm::Communicator& group, const StoreCase& c, int 
 /// Own rows after two updates, and what is gathered then, have the bits of one rank's update of everything.
 inline void check_updates(comm::Communicator& group, const StoreCase& c) {
   SCOPED_TRACE(c.name);
-  const hf::Config config = small_model(c.tied);
+  const hf::ModelConfig config = small_model(c.tied);
   const std::unique_ptr<comm::Communicator> one = comm::solo();
   Kit many(group, config, small_table(config, c.lm_head), c.options),
       alone(*one, config, small_table(config, c.lm_head), c.options);
@@ -200,8 +200,8 @@ inline void check_updates(comm::Communicator& group, const StoreCase& c) {
       kit->store->update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 7, &gate));
     }
   }
-  for (std::size_t i = 0; i < many.store->own().size(); ++i) {
-    const OwnParameter &o = many.store->own()[i], &all = alone.store->own()[i];
+  for (std::size_t i = 0; i < many.store->shards().size(); ++i) {
+    const ParameterShard &o = many.store->shards()[i], &all = alone.store->shards()[i];
     SCOPED_TRACE(many.store->table()[i].name);
     if (o.rows.count() == 0) continue;
     const auto same = [&](const View& mine, const View& of_all) {
@@ -212,13 +212,13 @@ inline void check_updates(comm::Communicator& group, const StoreCase& c) {
     same(o.master, all.master);
     same(o.m, all.m);
     same(o.v, all.v);
-    same(o.copy, all.copy);
+    same(o.compute_weight, all.compute_weight);
     same(o.codes, all.codes);
   }
   for (int unit = 0; unit < units; ++unit) {
     const device::Scope scope(many.arena), other(alone.arena);
-    const model::UnitWeights a = many.store->acquire(many.ctx, unit, model::Pass::forward);
-    const model::UnitWeights b = alone.store->acquire(alone.ctx, unit, model::Pass::forward);
+    const model::UnitWeights a = many.store->unshard(many.ctx, unit, model::Pass::forward);
+    const model::UnitWeights b = alone.store->unshard(alone.ctx, unit, model::Pass::forward);
     for (std::size_t s = 0; s < model::kSlots; ++s) {
       EXPECT_TRUE(bytes_of(a.plain[s]) == bytes_of(b.plain[s]));
       ASSERT_EQ(a.matmul[s].operands.size(), b.matmul[s].operands.size());

@@ -19,13 +19,13 @@ TEST(Store, GradientsOfMicroBatchesAreSums) {
 
 TEST(Store, WithoutTrainingThereAreWeightsAlone) {
   const auto one = comm::solo();
-  const hf::Config config = small_model();
+  const hf::ModelConfig config = small_model();
   StoreOptions options = store_of(DType::bf16);
   const Kit training(*one, config, small_table(config), options);
   options.training = false;
   Kit kit(*one, config, small_table(config), options);
   kit.fill(odd_value);
-  for (const OwnParameter& o : kit.store->own()) EXPECT_TRUE(o.m.empty() && o.v.empty() && o.gradient.empty());
+  for (const ParameterShard& o : kit.store->shards()) EXPECT_TRUE(o.m.empty() && o.v.empty() && o.gradient.empty());
   // Two moments and a gradient, f32, each slot on a multiple of 64 bytes.
   const auto elements = static_cast<std::size_t>(model::parameter_count(kit.store->table()));
   EXPECT_GE(training.planned - kit.planned, 12 * elements);
@@ -34,20 +34,20 @@ TEST(Store, WithoutTrainingThereAreWeightsAlone) {
 
 TEST(Store, ASkippedUpdateChangesNothing) {
   const auto one = comm::solo();
-  const hf::Config config = small_model();
+  const hf::ModelConfig config = small_model();
   Kit kit(*one, config, small_table(config), store_of(DType::bf16, "tensorwise"));
   kit.fill(odd_value);
   std::vector<std::string> before;
-  for (const OwnParameter& o : kit.store->own())
-    before.push_back(bytes_of(o.master) + bytes_of(o.copy) + bytes_of(o.codes));
+  for (const ParameterShard& o : kit.store->shards())
+    before.push_back(bytes_of(o.master) + bytes_of(o.compute_weight) + bytes_of(o.codes));
   give_gradients(*kit.store, 5, 1.0f, 0, 1);
   kit.store->finish_gradients(kit.ctx);
   const optim::Settings settings;
   const optim::Gate gate{.skip = 1};
   kit.store->update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
   for (std::size_t i = 0; i < before.size(); ++i) {
-    const OwnParameter& o = kit.store->own()[i];
-    EXPECT_EQ(bytes_of(o.master) + bytes_of(o.copy) + bytes_of(o.codes), before[i]);
+    const ParameterShard& o = kit.store->shards()[i];
+    EXPECT_EQ(bytes_of(o.master) + bytes_of(o.compute_weight) + bytes_of(o.codes), before[i]);
     EXPECT_EQ(bytes_of(o.m), std::string(o.m.bytes(), '\0'));
   }
 }

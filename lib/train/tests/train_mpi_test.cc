@@ -46,7 +46,7 @@ TEST(Store, OverSomeOfTheRanks) {
 void pass_on(int ranks, const std::string& from, const std::string& run, const StoreOptions& options) {
   const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
   if (world().rank() < ranks) {
-    const hf::Config config = small_model();
+    const hf::ModelConfig config = small_model();
     Kit kit(*group, config, small_table(config), options);
     kit.fill(odd_value);
     give_gradients(*kit.store, 5, 1.0f / static_cast<float>(ranks), 0, 1);
@@ -114,18 +114,18 @@ class RunFiles {
   RunFiles() {
     comm::agree(world(), [&] {
       if (world().rank() != 0) return;
-      own_.emplace();
-      write_tokens(own_->path() + "/data.h5", 1000, 64);
-      (void)model::initialize(small_model(), own_->path() + "/m.h5", {});
+      shards_.emplace();
+      write_tokens(shards_->path() + "/data.h5", 1000, 64);
+      (void)model::initialize(small_model(), shards_->path() + "/m.h5", {});
     });
-    folder_ = world().all_gather(own_ ? own_->path() : "")[0];
+    folder_ = world().all_gather(shards_ ? shards_->path() : "")[0];
   }
   ~RunFiles() { world().barrier(); }
   RunFiles(const RunFiles&) = delete;
   RunFiles& operator=(const RunFiles&) = delete;
   /// Five steps, each saved.
-  Config config(const std::string& out) const {
-    Config c;
+  RunConfig config(const std::string& out) const {
+    RunConfig c;
     c.model = folder_ + "/m.h5", c.data = folder_ + "/data.h5", c.out = folder_ + "/" + out;
     c.seq_length = 8, c.batch_size = 2, c.steps = 5, c.schedule.lr = 1e-3;
     c.save_every = 1;
@@ -134,7 +134,7 @@ class RunFiles {
   }
 
  private:
-  std::optional<test::TemporaryFolder> own_;  // of rank 0
+  std::optional<test::TemporaryFolder> shards_;  // of rank 0
   std::string folder_;
 };
 
@@ -184,7 +184,7 @@ TEST(Run, WhatIsNotFiniteOnOneRankIsSkippedByAll) {
   const RunFiles files;
   for (int victim = 0; victim < world().size() && world().size() > 1; ++victim) {
     Faulty faulty(world(), victim);
-    Config config = files.config("nan" + std::to_string(victim));
+    RunConfig config = files.config("nan" + std::to_string(victim));
     Hooks hooks;
     int steps = 0;
     hooks.stop_requested = [&] {
@@ -213,7 +213,7 @@ TEST(Run, AStepThatIsNotTheSameTwiceIsNamedAndNotKept) {
   for (const bool gather : {true, false}) {
     if (world().size() == 1) break;  // one rank gathers nothing
     Faulty faulty(world(), victim);
-    Config config = files.config(gather ? "gather" : "sum");
+    RunConfig config = files.config(gather ? "gather" : "sum");
     config.paranoid = 1;
     Hooks hooks;
     int steps = 0;

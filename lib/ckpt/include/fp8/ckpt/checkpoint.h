@@ -29,7 +29,7 @@ class Checkpoint {
   /// Path as given.
   const std::string& path() const;
   /// Kind of the checkpoint.
-  Kind kind() const;
+  FileKind kind() const;
   /// Version of the format.
   std::int64_t version() const;
   /// Whether it is a folder of shards.

@@ -9,16 +9,16 @@ namespace fp8::ckpt {
 using dtype::DType;
 
 /// Kind of a checkpoint.
-enum class Kind : std::uint8_t {
+enum class FileKind : std::uint8_t {
   model,      ///< trainable weights
   quantized,  ///< FP8 codes and scales; cannot be trained
   training,   ///< weights, optimizer state and position of a run
 };
 
 /// "model", "quantized", "training".
-std::string_view name_of(Kind kind);
+std::string_view name_of(FileKind kind);
 /// Inverse of name_of(Kind); throws Error `what: unknown kind ...`.
-Kind parse_kind(std::string_view name, const std::string& what);
+FileKind parse_kind(std::string_view name, const std::string& what);
 
 /// Version of the format that this library reads and writes.
 inline constexpr std::int64_t kVersion = 1;
@@ -42,7 +42,7 @@ struct TensorMeta {
   std::string name;                 ///< full name, such as `weights/model.norm.weight`
   DType dtype = DType::f32;         ///< as stored
   std::vector<std::int64_t> shape;  ///< global extents, at most four; empty for a scalar
-  std::string fate;                 ///< compute precision of a weight: "fp8" or "bf16"; may be empty
+  std::string precision;            ///< compute precision of a weight: "fp8" or "bf16"; may be empty
   std::string reason;               ///< why it has that precision; may be empty
   h5::Attributes attributes;        ///< all others, unchanged
 

@@ -22,7 +22,7 @@ class ModelWriter {
  public:
   /// Creates a temporary file next to `path`. Throws when `path` exists without `force`, or is not a regular file, or
   /// its folder cannot be written.
-  ModelWriter(const std::string& path, Kind kind, bool force);
+  ModelWriter(const std::string& path, FileKind kind, bool force);
   /// Removes the temporary file unless it was committed.
   ~ModelWriter();
   ModelWriter(ModelWriter&&) noexcept;
@@ -52,7 +52,7 @@ class ModelWriter {
 };
 
 /// Rows [begin, end) of a tensor.
-struct Block {
+struct RowBlock {
   TensorMeta tensor;       ///< the whole tensor
   std::int64_t begin = 0;  ///< first row
   std::int64_t end = 0;    ///< one past the last row
@@ -60,10 +60,10 @@ struct Block {
 
 /// A finished shard, as the manifest records it.
 struct FileEntry {
-  std::string name;           ///< bare name: rank-%05d-of-%05d.h5
-  std::uint64_t bytes = 0;    ///< size of the file
-  std::string digest;         ///< of all bytes after the user block, equal to the one in that block
-  std::vector<Block> blocks;  ///< its blocks, in the order of writing
+  std::string name;              ///< bare name: rank-%05d-of-%05d.h5
+  std::uint64_t bytes = 0;       ///< size of the file
+  std::string digest;            ///< of all bytes after the user block, equal to the one in that block
+  std::vector<RowBlock> blocks;  ///< its blocks, in the order of writing
 };
 
 /// A FileEntry as JSON, for the rank that writes the manifest.
@@ -76,7 +76,7 @@ FileEntry file_entry_from_json(const json::Value& value, const std::string& what
 class ShardWriter {
  public:
   /// Creates `folder`/rank-%05d-of-%05d.h5; `folder` is the temporary folder.
-  ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, Kind kind);
+  ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind);
   ~ShardWriter();
   ShardWriter(ShardWriter&&) noexcept;
   ShardWriter& operator=(ShardWriter&&) noexcept;
@@ -112,7 +112,7 @@ void check_space(const std::string& folder, std::uint64_t bytes);
 /// the entries of all ranks in any order; throws unless their blocks cover every tensor exactly once. An existing
 /// folder `final_path` (a damaged checkpoint of that step) is exchanged atomically and removed. `mesh` is stored
 /// unchanged.
-void commit_folder(const std::string& temporary, const std::string& final_path, Kind kind, const json::Value& mesh,
+void commit_folder(const std::string& temporary, const std::string& final_path, FileKind kind, const json::Value& mesh,
                    const std::vector<FileEntry>& entries);
 
 class Checkpoint;

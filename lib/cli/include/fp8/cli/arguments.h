@@ -61,7 +61,7 @@ class Arguments {
   };
   const Flag& find(std::string_view name) const;
   const std::string* value_of(const Flag& flag) const;
-  std::string needed(std::string_view name, std::initializer_list<Kind> kinds) const;
+  std::string needed(std::string_view name, std::initializer_list<FlagKind> kinds) const;
 
   std::vector<Flag> flags_;
   std::vector<Positional> positional_table_;

@@ -11,7 +11,7 @@
 namespace fp8::cli {
 
 /// Type of a flag's value.
-enum class Kind : std::uint8_t {
+enum class FlagKind : std::uint8_t {
   toggle,    ///< no value: `--name`, and `--no-name` for its opposite
   text,      ///< any text
   integer,   ///< a whole number within min and max
@@ -26,7 +26,7 @@ enum class Kind : std::uint8_t {
 struct Flag {
   std::string name{};                  ///< without dashes; also its name in a config file
   char letter = 0;                     ///< single-letter form, 0 for none
-  Kind kind = Kind::toggle;            ///< type of the value
+  FlagKind kind = FlagKind::toggle;    ///< type of the value
   std::string metavar{};               ///< placeholder of the value in the help: N, FILE; empty for a toggle
   std::string default_text{};          ///< value if not given; empty for no value. Of a toggle: "on", empty, or
                                        ///< "auto": neither on nor off unless given

@@ -78,7 +78,7 @@ class Communicator {
   /// How many ranks.
   virtual int size() const = 0;
   /// Where the floats of all_reduce and the blocks of gathers and scatters lie.
-  virtual device::Place place() const { return device::Place::host; }
+  virtual device::DeviceType device() const { return device::DeviceType::host; }
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
   /// Elementwise reduction in place; the same bits on every rank, and again with the same number of ranks. For max and
@@ -86,7 +86,7 @@ class Communicator {
   virtual void all_reduce(std::span<float> values, Reduce op) = 0;
   /// As above; Reduce::amax is not offered for doubles.
   virtual void all_reduce(std::span<double> values, Reduce op) = 0;
-  /// Sums of doubles that lie at place(), in place; on a device it only takes its turn.
+  /// Sums of doubles on device(), in place; on a device it only takes its turn.
   virtual void sum_here(std::span<double> values) { all_reduce(values, Reduce::sum); }
   /// As above; Reduce::amax is not offered for integers.
   virtual void all_reduce(std::span<std::int64_t> values, Reduce op) = 0;

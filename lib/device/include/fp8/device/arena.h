@@ -24,14 +24,14 @@ class Arena {
  public:
   /// A dry arena: returns addresses that must not be accessed and records the peak.
   Arena();
-  /// A real arena of `bytes` on `place`.
-  Arena(std::size_t bytes, Place place);
+  /// A real arena of `bytes` on `device`.
+  Arena(std::size_t bytes, DeviceType device);
 
   /// Whether the arena is dry.
   bool dry() const { return dry_; }
   /// Allocates `bytes` of uninitialized memory for `category`, aligned to 64 bytes. Throws Error naming the largest
   /// categories when the arena is full.
-  std::byte* take(std::size_t bytes, std::string_view category);
+  std::byte* allocate(std::size_t bytes, std::string_view category);
   /// Current position, for release().
   std::size_t mark() const { return top_; }
   /// Releases all blocks allocated since `mark`. A mark above the current position is ignored.
@@ -42,14 +42,14 @@ class Arena {
   std::vector<Usage> usage_at_peak() const;
 
  private:
-  struct Block {
+  struct ArenaBlock {
     std::size_t begin, end;
     std::uint32_t category;
   };
   bool dry_ = true;
   Buffer memory_;
   std::size_t top_ = 0, peak_ = 0;
-  std::vector<Block> blocks_;
+  std::vector<ArenaBlock> blocks_;
   std::vector<std::string> names_;
   std::vector<std::size_t> held_, held_at_peak_;
 };

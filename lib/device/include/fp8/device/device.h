@@ -11,7 +11,7 @@
 namespace fp8::device {
 
 /// Type of device: host memory and CPU code, or a CUDA GPU.
-enum class Place : std::uint8_t { host, cuda };
+enum class DeviceType : std::uint8_t { host, cuda };
 
 class Arena;
 class Profile;
@@ -19,11 +19,11 @@ struct Stream;  ///< a CUDA stream (cuda.h); the host has none
 
 /// Arguments of an op besides its tensors. Cheap to copy.
 struct Context {
-  Place place = Place::host;   ///< device of the tensors
-  Stream* stream = nullptr;    ///< stream for device work; null on the host
-  Arena* arena = nullptr;      ///< scratch memory of the step
-  bool dry = false;            ///< dry run: allocate from the (dry) arena, compute nothing, access no memory
-  Profile* profile = nullptr;  ///< records the time of operations (profile.h); null: not recorded
+  DeviceType device = DeviceType::host;  ///< device of the tensors
+  Stream* stream = nullptr;              ///< stream for device work; null on the host
+  Arena* arena = nullptr;                ///< scratch memory of the step
+  bool dry = false;                      ///< dry run: allocate from the (dry) arena, compute nothing, access no memory
+  Profile* profile = nullptr;            ///< records the time of operations (profile.h); null: not recorded
 
   /// The same context with another arena.
   Context with(Arena& other) const {
@@ -49,30 +49,31 @@ class Device {
   /// The host.
   Device() = default;
   /// `index` counts this process's CUDA devices from 0. Throws Error when there is no such device.
-  explicit Device(Place place, int index = 0);
+  explicit Device(DeviceType device, int index = 0);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device();
   /// Type of the device.
-  Place place() const { return place_; }
+  DeviceType type() const { return device_type_; }
   /// A context on this device, without an arena.
-  Context context() const { return {place_, stream_, nullptr, false}; }
+  Context context() const { return {device_type_, stream_, nullptr, false}; }
   /// A context on this device, with `arena`.
-  Context context(Arena& arena) const { return {place_, stream_, &arena, false}; }
+  Context context(Arena& arena) const { return {device_type_, stream_, &arena, false}; }
   /// "NVIDIA H200, compute capability 9.0, 139.8 GiB", or "CPU".
   std::string name() const;
   /// Major and minor compute capability, 90 for 9.0; 0 on the host.
   int compute_capability() const;
 
  private:
-  Place place_ = Place::host;
+  DeviceType device_type_ = DeviceType::host;
   Stream* stream_ = nullptr;
 };
 
 /// Copies bytes on a device or between host and device, in stream order. Host memory may be accessed after the return:
 /// a copy to the host is complete; a copy to or within a device is only enqueued. Host memory is staged through pinned
 /// memory of the stream. Not thread-safe for one stream. Throws Error when CUDA fails.
-void copy_bytes(const Context& ctx, void* to, Place to_place, const void* from, Place from_place, std::size_t bytes);
+void copy_bytes(const Context& ctx, void* to, DeviceType to_device, const void* from, DeviceType from_device,
+                std::size_t bytes);
 
 /// Blocks until all work of the context's stream is done; returns at once on the host. Throws Error when work failed.
 void synchronize(const Context& ctx);
@@ -81,8 +82,8 @@ void synchronize(const Context& ctx);
 class Buffer {
  public:
   Buffer() = default;
-  /// Allocates `bytes` on `place`; throws Error naming `what` and the size when memory is insufficient.
-  Buffer(std::size_t bytes, Place place, const char* what);
+  /// Allocates `bytes` on `device`; throws Error naming `what` and the size when memory is insufficient.
+  Buffer(std::size_t bytes, DeviceType device, const char* what);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
@@ -91,12 +92,12 @@ class Buffer {
   /// Size in bytes.
   std::size_t size() const { return size_; }
   /// Device of the memory.
-  Place place() const { return place_; }
+  DeviceType device() const { return device_type_; }
 
  private:
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  Place place_ = Place::host;
+  DeviceType device_type_ = DeviceType::host;
 };
 
 /// Number of threads of host loops: OMP_NUM_THREADS, or the number of cores that this process may use.

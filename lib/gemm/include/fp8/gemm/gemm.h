@@ -22,15 +22,15 @@ using tensor::View;
 
 /// What a GEMM of a linear layer is for. `other` is matmul work outside of linear layers (attention); it is counted
 /// apart.
-enum class Role : std::uint8_t { forward, dgrad, wgrad, other };
+enum class GemmRole : std::uint8_t { forward, dgrad, wgrad, other };
 
 /// Class of operands for counting: a GEMM is fp8 when both its operands are.
-enum class Kind : std::uint8_t { f32, bf16, fp8 };
+enum class OperandKind : std::uint8_t { f32, bf16, fp8 };
 
 /// Blocks of elements that share an inverse scale, and how these scales lie in memory. `outer` is a row of A or a
 /// column of B, K what is contracted; all addresses are multiples of 16 bytes. Only for FP8 codes on a device, and not
 /// square128 on both sides. Source: cuBLAS 13.1, "Narrow Precision Data Types Usage".
-enum class Blocks : std::uint8_t {
+enum class ScaleBlocks : std::uint8_t {
   none,       ///< no blocks: one for all or one for each outer index
   row128,     ///< 1 x 128 along K, f32 [outer, ceil(K/128)], stride [1, outer]; compute capability 9.0
   square128,  ///< 128 x 128, f32 [ceil(outer/128), ceil(K/128)], stride [ceil(K/128) up to a multiple of 4, 1]; 9.0
@@ -43,7 +43,7 @@ struct Operand {
   View matrix;                ///< two dimensions, one of the strides is 1; f32 or bf16, also FP8 codes (device)
   DType format = DType::f32;  ///< grid of the values, scaled or not: f32, bf16, e4m3, e5m2
   View inverse_scale;  ///< f32, contiguous: empty (1), [1], or one for each row of A, each column of B; or blocks
-  Blocks blocks = Blocks::none;  ///< what the inverse scales belong to
+  ScaleBlocks blocks = ScaleBlocks::none;  ///< what the inverse scales belong to
 };
 
 /// How products of FP8 codes are summed on the host; those of other operands are always summed in f32.
@@ -59,11 +59,11 @@ enum class Accumulation : std::uint8_t {
 std::string_view name_of(Accumulation accumulation);
 
 /// How to run one GEMM.
-struct Options {
-  Role role = Role::other;         ///< for the counts
-  bool accumulate = false;         ///< C += A B, C in f32
-  bool fast_accumulation = false;  ///< tensor cores may keep fewer bits while summing; no effect on f32 sums
-  View bias{};                     ///< empty, or one per column of C, f32 or bf16, added in f32 before rounding
+struct MatmulOptions {
+  GemmRole role = GemmRole::other;  ///< for the counts
+  bool accumulate = false;          ///< C += A B, C in f32
+  bool fast_accumulation = false;   ///< tensor cores may keep fewer bits while summing; no effect on f32 sums
+  View bias{};                      ///< empty, or one per column of C, f32 or bf16, added in f32 before rounding
   Accumulation accumulation = Accumulation::f32;  ///< of FP8 codes stored as bf16; on a device only f32
 };
 
@@ -77,10 +77,10 @@ struct Count {
 struct Counts {
   std::array<std::array<Count, 3>, 4> by{};  ///< [role][kind]
   /// Sum over the roles of linear layers (forward, dgrad, wgrad).
-  Count linear(Kind kind) const;
+  Count linear(OperandKind kind) const;
   /// Share of the linear layers' FLOPs that ran in FP8; 0 when none ran.
   double fp8_share() const;
-  /// Share of all matmul FLOPs, those of Role::other included, that ran in FP8; 0 when none ran.
+  /// Share of all matmul FLOPs, those of GemmRole::other included, that ran in FP8; 0 when none ran.
   double fp8_share_total() const;
   /// Difference, for the counts of one step.
   Counts operator-(const Counts& earlier) const;
@@ -103,7 +103,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// C [M, N] = A [M, K] B [K, N] (+ C) (+ bias), where ctx.place says; all views lie there.
+  /// C [M, N] = A [M, K] B [K, N] (+ C) (+ bias), where ctx.device says; all views lie there.
   /// A and B both f32, or both bf16 storage (any mix of bf16, e4m3, e5m2 formats). C is f32 or bf16, row-major with
   /// unit column stride (its row stride may be larger: a block of columns of a wider matrix); bf16 C with accumulate is
   /// refused. Any dimension may be any size; zero is legal (K = 0 gives bias or zeros, added to C when accumulating).
@@ -115,10 +115,10 @@ class Engine {
   /// and B may both be FP8 codes too, e5m2 on one side at most: then rows of C begin at multiples of 16 bytes and are
   /// as long, fast accumulation is that of the tensor cores, and what this chip or library does not offer is an Error
   /// that names it, in a dry run already when ctx has a stream. Deterministic for one chip and library.
-  void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const Options& options);
+  void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
 
-  /// Adds `flops` of matrix products that ran elsewhere, as in attention, to counts() of Role::other; gemms stay.
-  void count_other(Kind kind, double flops);
+  /// Adds `flops` of matrix products that ran elsewhere, as in attention, to counts() of GemmRole::other; gemms stay.
+  void count_other(OperandKind kind, double flops);
 
   /// What ran since the engine was made.
   const Counts& counts() const;
@@ -148,6 +148,6 @@ HostLibrary host_library();
 std::string device_library_version();
 
 /// Kind a GEMM of these operand formats counts as.
-Kind kind_of(DType a, DType b);
+OperandKind kind_of(DType a, DType b);
 
 }  // namespace fp8::gemm

@@ -37,7 +37,7 @@ struct Rope {
 };
 
 /// The parameters of a model's arithmetic, and the object it was read from.
-struct Config {
+struct ModelConfig {
   Family family = Family::llama;                ///< `model_type`
   std::int64_t vocab_size = 0;                  ///< V: rows of the embedding
   std::int64_t hidden_size = 0;                 ///< C: width of the residual stream
@@ -69,21 +69,21 @@ struct Config {
 };
 
 /// Whether two configurations compute the same function: all fields but `source`.
-bool same_model(const Config& a, const Config& b);
+bool same_model(const ModelConfig& a, const ModelConfig& b);
 
 /// Reads config.json's object. Messages begin with `name`. Throws Error for a key of the wrong type or out of range, a
 /// mixture of experts, an unknown model_type, and unsupported settings that change the arithmetic.
-Config parse_config(const json::Value& value, const std::string& name);
+ModelConfig parse_config(const json::Value& value, const std::string& name);
 
 /// Keys that determine the number of parameters and are missing in config.source, so that the family's default is used:
 /// each as "hidden_size 4096". Values derived from other keys, as head_dim of most families, are not listed.
-std::vector<std::string> defaulted_sizes(const Config& config);
+std::vector<std::string> defaulted_sizes(const ModelConfig& config);
 
 /// The configuration with the keys of transformers 5: `source` with the known keys replaced. parse_config reads the
 /// result back to the same model.
-json::Value to_json(const Config& config);
+json::Value to_json(const ModelConfig& config);
 
 /// Frequencies of the head_dim / 2 rotations, each a float32 value computed in float32 as in transformers.
-std::vector<double> rope_inv_freq(const Config& config);
+std::vector<double> rope_inv_freq(const ModelConfig& config);
 
 }  // namespace fp8::hf

@@ -29,7 +29,7 @@ class Folder {
   /// Path as given.
   const std::string& path() const { return path_; }
   /// The model's configuration.
-  const Config& config() const { return config_; }
+  const ModelConfig& config() const { return config_; }
   /// Bytes of tokenizer.json, if the folder contains one (at most 256 MiB).
   std::optional<std::string> tokenizer() const;
 
@@ -51,7 +51,7 @@ class Folder {
 
  private:
   std::string path_;
-  Config config_;
+  ModelConfig config_;
   std::vector<SafetensorsFile> shards_;
   std::vector<Entry> tensors_;
 };

@@ -33,7 +33,7 @@ class Attempts {
   /// How the last failed attempt ended; empty when unknown.
   const std::string& how() const { return how_; }
   /// Stderr tail of the last failed attempt.
-  const std::vector<std::string>& said() const { return said_; }
+  const std::vector<std::string>& stderr_tail() const { return stderr_tail_; }
   /// Path of the file.
   const std::string& path() const { return path_; }
 
@@ -46,7 +46,7 @@ class Attempts {
   std::int64_t step_ = 0;  // highest step of a valid checkpoint so far
   std::int64_t count_ = 0;
   std::string how_;
-  std::vector<std::string> said_;
+  std::vector<std::string> stderr_tail_;
 };
 
 }  // namespace fp8::launch

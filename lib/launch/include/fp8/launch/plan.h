@@ -24,7 +24,7 @@ struct Phase {
 };
 
 /// The phases of a run, at least one.
-struct Plan {
+struct PhasePlan {
   std::string name;           ///< file name in messages
   std::vector<Phase> phases;  ///< in order
 
@@ -35,22 +35,22 @@ struct Plan {
 };
 
 /// Parses the text of a plan. Throws Error `name:LINE: reason`.
-Plan parse_plan(std::string_view text, const std::string& name);
+PhasePlan parse_plan(std::string_view text, const std::string& name);
 
 /// Reads a plan file of at most 1 MiB. Errors name `path`.
-Plan read_plan(const std::string& path, const File::Waiting& waiting = {});
+PhasePlan read_plan(const std::string& path, const File::Waiting& waiting = {});
 
 /// Whether the command sets the length of the run: --steps or --epochs, as a flag or in the file of --config. False for
 /// a config file that cannot be read; the command reports that error.
 bool names_steps(std::span<const std::string> command);
 
 /// Throws Error when the command has --steps and the plan ends after that step.
-void check_plan(const Plan& plan, std::span<const std::string> command);
+void check_plan(const PhasePlan& plan, std::span<const std::string> command);
 
 /// `command` followed by --out `run` and, with a plan, by --until-step, by --steps with the end of the plan unless
 /// names_steps(command), and by the flags of phase `phase`. `plan` may be null.
-std::vector<std::string> command_line(std::span<const std::string> command, const std::string& run, const Plan* plan,
-                                      std::size_t phase);
+std::vector<std::string> command_line(std::span<const std::string> command, const std::string& run,
+                                      const PhasePlan* plan, std::size_t phase);
 
 /// The words as a shell command, quoted where necessary.
 std::string shell_text(std::span<const std::string> words);

@@ -18,7 +18,7 @@ namespace fp8::launch {
 /// Command, plan and run folder.
 struct Job {
   std::string run;                              ///< folder of the run
-  std::optional<Plan> plan;                     ///< phases; nullopt to run the command without phases
+  std::optional<PhasePlan> plan;                ///< phases; nullopt to run the command without phases
   std::int64_t attempts = 3;                    ///< attempts without a newer checkpoint before giving up, from 1
   std::vector<std::string> command;             ///< not empty
   bool dry_run = false;                         ///< report the first launch, start and write nothing

@@ -21,13 +21,13 @@ using tensor::View;
 struct Part {
   std::int64_t begin = 0;  ///< first row
   std::int64_t end = 0;    ///< one past the last
-  bool fp8 = false;        ///< its fate; the others run in the activations' precision
+  bool fp8 = false;        ///< its precision; the others run in the activations' precision
 };
 
 /// How FP8 parts are computed.
-struct Precision {
+struct LinearPrecision {
   const quant::Recipe* recipe = nullptr;                      ///< null: nothing is FP8
-  quant::Options options;                                     ///< scales and counts
+  quant::CastOptions options;                                 ///< scales and counts
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< how FP8 products are summed on the host
 };
 
@@ -41,7 +41,7 @@ struct Operand {
 /// A weight ready for a pass.
 struct Weight {
   View bias;                      ///< [N] or empty
-  Precision precision;            ///< of its FP8 parts
+  LinearPrecision precision;      ///< of its FP8 parts
   std::vector<Operand> operands;  ///< in row order, covering [0, N)
 };
 
@@ -57,11 +57,11 @@ enum class Pass : std::uint8_t { forward, backward };
 
 /// Quantizes a weight's FP8 parts for a pass; memory from the arena. `matrix` is [N, K].
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
-               const Precision& precision, Pass pass);
+               const LinearPrecision& precision, Pass pass);
 
 /// The same from gathered codes; every part is FP8 with one scale.
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
-                     const Precision& precision, Pass pass);
+                     const LinearPrecision& precision, Pass pass);
 
 /// y [M, N] = x w^T + bias. y has x's dtype.
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y);
@@ -80,7 +80,7 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
               const Gradients& gradients);
 
 /// What was planned: FP8 GEMMs of one forward (and one backward) of a weight with these parts, K columns, over m rows
-/// of x, and their FLOPs. From the fates alone, so that it can be held against what the engine counted.
+/// of x, and their FLOPs. From the precisions alone, so that it can be held against what the engine counted.
 gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m,
                         bool backward);
 

@@ -45,8 +45,8 @@ struct Save {
 
 /// The log of a run. Steps that a resumed run repeated hold the values of the last repetition.
 struct Run {
-  /// An empty run whose series are stored in `room`.
-  explicit Run(const std::shared_ptr<Room>& room) : steps(room), tokens(room) {}
+  /// An empty run whose series are stored in `store`.
+  explicit Run(const std::shared_ptr<BlockStore>& store) : steps(store), tokens(store) {}
 
   std::string path{};                  ///< as given: folder, file or "-"
   std::string name{};                  ///< display name: run_name(path), or one of run_names()

@@ -17,10 +17,10 @@ namespace fp8::log {
 inline constexpr std::size_t kBlock = 2048;
 
 /// Block store: blocks of 64-bit words, in memory up to a limit, then in an unnamed temporary file.
-class Room {
+class BlockStore {
  public:
   /// `memory`: bytes of blocks to keep in memory.
-  explicit Room(std::size_t memory) : memory_(memory) {}
+  explicit BlockStore(std::size_t memory) : memory_(memory) {}
   /// Stores a block of kBlock words; returns its index. Throws Error when the temporary file cannot be created or
   /// written.
   std::size_t put(std::span<const std::uint64_t> block);
@@ -41,8 +41,8 @@ class Room {
 /// type. A block with a constant stride, such as step numbers, is not stored.
 class Words {
  public:
-  /// An empty sequence whose blocks are stored in `room`.
-  explicit Words(std::shared_ptr<Room> room);
+  /// An empty sequence whose blocks are stored in `store`.
+  explicit Words(std::shared_ptr<BlockStore> store);
   /// Number of words.
   std::size_t size() const { return blocks_.size() * kBlock + tail_.size(); }
   /// Word `i`, below size(). Fast for sequential access.
@@ -61,7 +61,7 @@ class Words {
   void cut(std::size_t n);
 
  private:
-  struct Block {
+  struct StoredBlock {
     bool even;            // words are first, first + stride, ...
     std::uint64_t first;  // or the index in the block store
     std::uint64_t stride;
@@ -69,8 +69,8 @@ class Words {
   void load(std::size_t block) const;
   void store_tail();
 
-  std::shared_ptr<Room> room_;
-  std::vector<Block> blocks_;
+  std::shared_ptr<BlockStore> store_;
+  std::vector<StoredBlock> blocks_;
   std::vector<std::uint64_t> tail_;
   mutable std::vector<std::uint64_t> cache_;
   mutable std::size_t cached_ = static_cast<std::size_t>(-1);
@@ -80,8 +80,8 @@ class Words {
 template <typename T>
 class Series {
  public:
-  /// An empty series whose blocks are stored in `room`.
-  explicit Series(std::shared_ptr<Room> room) : words_(std::move(room)) {}
+  /// An empty series whose blocks are stored in `store`.
+  explicit Series(std::shared_ptr<BlockStore> store) : words_(std::move(store)) {}
   Series(Series&&) noexcept = default;
   Series& operator=(Series&&) noexcept = default;
   Series(const Series&) = delete;

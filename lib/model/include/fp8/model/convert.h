@@ -19,8 +19,8 @@ namespace fp8::model {
 /// Options of convert().
 struct ConvertOptions {
   std::optional<dtype::DType> dtype{};  ///< of the weights: f32 or bf16; nothing: as stored (f16 becomes f32, exactly)
-  std::optional<FateOptions>
-      fates{};              ///< nothing: keep the precisions that a checkpoint records; defaults for a folder
+  std::optional<LinearPrecisionOptions>
+      precisions{};         ///< nothing: keep the precisions that a checkpoint records; defaults for a folder
   bool merge = false;       ///< merge all shards, keep the optimizer state
   bool force = false;       ///< replace an output that exists
   bool dry_run = false;     ///< check everything, write nothing
@@ -38,7 +38,7 @@ struct LinearRow {
 };
 
 /// The linears of a parameter table in order; for a tied model the LM head is the last row.
-std::vector<LinearRow> linear_rows(const hf::Config& config, const std::vector<Parameter>& table);
+std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vector<Parameter>& table);
 
 /// What was written; under dry_run, what would be written.
 struct ConvertReport {
@@ -61,6 +61,6 @@ ConvertReport convert(const std::string& source, const std::string& output, cons
 void check_weights(const ckpt::Checkpoint& checkpoint, const std::vector<Parameter>& table);
 
 /// Sets the compute precisions that the checkpoint records for its weights; a weight without a record is unchanged.
-void take_fates(const ckpt::Checkpoint& checkpoint, std::vector<Parameter>& table);
+void read_precisions(const ckpt::Checkpoint& checkpoint, std::vector<Parameter>& table);
 
 }  // namespace fp8::model

@@ -37,7 +37,7 @@ struct DecoderOptions {
 class Decoder {
  public:
   /// Copies both arguments.
-  Decoder(const hf::Config& config, const DecoderOptions& options);
+  Decoder(const hf::ModelConfig& config, const DecoderOptions& options);
 
   /// Losses f32 [M] of every target, in nats, 0 where ignored.
   void forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
@@ -53,12 +53,12 @@ class Decoder {
               const View& out) const;
 
   /// The model.
-  const hf::Config& config() const { return config_; }
+  const hf::ModelConfig& config() const { return config_; }
   /// Number of units, layers + 2.
   int units() const { return static_cast<int>(config_.num_hidden_layers) + 2; }
 
  private:
-  hf::Config config_;
+  hf::ModelConfig config_;
   DecoderOptions options_;
 };
 
@@ -67,7 +67,7 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::
 
 /// FP8 GEMMs (and FLOPs) that a micro-batch of `rows` tokens must execute, computed from the precisions in the table
 /// alone.
-gemm::Count planned_fp8(const hf::Config& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
+gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
                         std::int64_t rows, Recompute recompute, dtype::DType activation, bool backward);
 
 }  // namespace fp8::model

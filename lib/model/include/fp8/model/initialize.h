@@ -41,6 +41,6 @@ struct InitSummary {
 
 /// Writes a checkpoint of kind model to `output` with default compute precisions. The same arguments give the same
 /// bytes. Throws Error, and leaves no output, when `output` cannot be written.
-InitSummary initialize(const hf::Config& config, const std::string& output, const InitOptions& options);
+InitSummary initialize(const hf::ModelConfig& config, const std::string& output, const InitOptions& options);
 
 }  // namespace fp8::model

@@ -35,16 +35,16 @@ enum class Slot : std::uint8_t {
 inline constexpr int kSlots = 15;
 
 /// Kind of a parameter.
-enum class Role : std::uint8_t { embedding, norm, bias, linear, head };
+enum class ParameterRole : std::uint8_t { embedding, norm, bias, linear, head };
 
 /// One tensor of the model, under its Hugging Face name.
 struct Parameter {
-  std::string name;                 ///< name on disk
-  std::vector<std::int64_t> shape;  ///< [rows] or [rows, cols]
-  Role role = Role::linear;         ///< kind
-  int unit = 0;                     ///< 0 embedding, 1..L layers, L+1 final norm and head
-  Slot slot = Slot::embedding;      ///< position in the unit
-  std::int64_t slot_row = 0;        ///< its first row in the slot's matrix
+  std::string name;                            ///< name on disk
+  std::vector<std::int64_t> shape;             ///< [rows] or [rows, cols]
+  ParameterRole role = ParameterRole::linear;  ///< kind
+  int unit = 0;                                ///< 0 embedding, 1..L layers, L+1 final norm and head
+  Slot slot = Slot::embedding;                 ///< position in the unit
+  std::int64_t slot_row = 0;                   ///< its first row in the slot's matrix
   int tensor_parallel_axis =
       -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
   int expert = -1;     ///< index of its expert; -1: none
@@ -59,14 +59,14 @@ struct Parameter {
   /// Number of elements.
   std::int64_t size() const { return rows() * cols(); }
   /// Whether it is the weight of a matmul (linears and the LM head).
-  bool matmul() const { return role == Role::linear || role == Role::head; }
+  bool matmul() const { return role == ParameterRole::linear || role == ParameterRole::head; }
   /// "fp8" or "bf16".
-  std::string_view fate() const { return fp8 ? "fp8" : "bf16"; }
+  std::string_view precision() const { return fp8 ? "fp8" : "bf16"; }
 };
 
 /// All parameters of a model in order of computation; the index is the parameter's number everywhere (seeds, records).
 /// With tied embeddings there is no head parameter.
-std::vector<Parameter> parameter_table(const hf::Config& config);
+std::vector<Parameter> parameter_table(const hf::ModelConfig& config);
 
 /// Rows and columns of a slot's matrix in any unit that has the slot; {0, 0} if the model has no such slot.
 struct Extent {
@@ -74,10 +74,10 @@ struct Extent {
   std::int64_t cols = 0;  ///< second extent; 1 for vectors
 };
 /// Extent of a slot.
-Extent slot_extent(const hf::Config& config, Slot slot);
+Extent slot_extent(const hf::ModelConfig& config, Slot slot);
 
-/// Options of assign_fates().
-struct FateOptions {
+/// Options of assign_precisions().
+struct LinearPrecisionOptions {
   const quant::Recipe* recipe = nullptr;  ///< for the thresholds of auto_filter; null: the default recipe
   std::vector<std::string> filters{};     ///< name globs of weights that stay in bf16
   bool auto_filter = false;               ///< exclude layers that are too small to gain
@@ -86,11 +86,11 @@ struct FateOptions {
 
 /// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions are multiples of 16 and no option
 /// excludes it.
-void assign_fates(std::vector<Parameter>& table, const FateOptions& options);
+void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options);
 
 /// Number of elements of a table's parameters. Throws Error on overflow.
 std::int64_t parameter_count(const std::vector<Parameter>& table);
 /// Elements of linears and the LM head, also if tied: N of "6 N FLOPs per token".
-std::int64_t matmul_parameter_count(const hf::Config& config, const std::vector<Parameter>& table);
+std::int64_t matmul_parameter_count(const hf::ModelConfig& config, const std::vector<Parameter>& table);
 
 }  // namespace fp8::model

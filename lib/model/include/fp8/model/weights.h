@@ -44,8 +44,8 @@ class WeightSource {
   virtual void prefetch(int unit) = 0;
   /// Unshards a unit: returns its weights, prepared for a pass. Temporary memory is allocated from the context's arena,
   /// so the result is valid until release() or the end of the caller's arena scope, whichever is first.
-  virtual UnitWeights acquire(const Context& ctx, int unit, Pass pass) = 0;
-  /// Reshards a unit: its weights are not used until the next acquire().
+  virtual UnitWeights unshard(const Context& ctx, int unit, Pass pass) = 0;
+  /// Reshards a unit: its weights are not used until the next unshard().
   virtual void release(int unit) = 0;
   /// Memory for the gradients of a unit; valid until gradients_done().
   virtual UnitGradients gradients(int unit) = 0;

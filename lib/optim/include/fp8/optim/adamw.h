@@ -41,12 +41,12 @@ struct Scalars {
 Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, std::uint64_t seed, const Gate* gate);
 
 /// One block of one tensor. All views contiguous, same number of elements.
-struct Block {
+struct AdamwBlock {
   View master;    ///< f32 or bf16 (then rounded stochastically), updated
   View gradient;  ///< f32, read only
   View m, v;      ///< moments, f32 or bf16 (then rounded stochastically), updated
   /// Compute weight written from the new master: f32 or bf16 (to nearest); empty: none. May be the master itself.
-  View copy;
+  View compute_weight;
   /// f32 [1]: becomes max(itself, max |new master|), NaN if any is NaN; empty: none. The caller zeroes it before the
   /// first block of a step.
   View amax;
@@ -56,9 +56,9 @@ struct Block {
 };
 
 /// Updates one block. Same bits for any number of threads and any split into blocks. When skipping, gradient and
-/// moments are not read, master and moments are unchanged, and copy and amax are computed from the unchanged master.
-/// Throws Error on views of different sizes, unsupported types or different devices.
-void adamw(const Context& ctx, const Block& block, const Settings& settings, const Scalars& scalars);
+/// moments are not read, master and moments are unchanged, and compute weight and amax are computed from the unchanged
+/// master. Throws Error on views of different sizes, unsupported types or different devices.
+void adamw(const Context& ctx, const AdamwBlock& block, const Settings& settings, const Scalars& scalars);
 
 /// total += sum of squares of a contiguous f32 view, in f64; `total` is on x's device. Same bits for any number of
 /// threads. Scratch from the arena on a GPU.

@@ -19,14 +19,14 @@ namespace fp8::probe {
 
 /// What to measure.
 struct BenchOptions {
-  device::Place place = device::Place::host;           ///< device to measure
-  std::string model_name{};                            ///< name in the report
-  hf::Config model{};                                  ///< model whose linears and steps are measured
-  std::int64_t tokens = 0;                             ///< M, at least 1: rows of activations
-  const quant::Recipe* recipe = nullptr;               ///< recipe of the FP8 side; not null
-  double seconds = 0.5;                                ///< approximate seconds per linear and pass
-  std::int64_t steps = 0;                              ///< optimizer steps to time in each precision; 0: none
-  std::function<void(const std::string&)> progress{};  ///< called with the current measurement; may be empty
+  device::DeviceType device = device::DeviceType::host;  ///< device to measure
+  std::string model_name{};                              ///< name in the report
+  hf::ModelConfig model{};                               ///< model whose linears and steps are measured
+  std::int64_t tokens = 0;                               ///< M, at least 1: rows of activations
+  const quant::Recipe* recipe = nullptr;                 ///< recipe of the FP8 side; not null
+  double seconds = 0.5;                                  ///< approximate seconds per linear and pass
+  std::int64_t steps = 0;                                ///< optimizer steps to time in each precision; 0: none
+  std::function<void(const std::string&)> progress{};    ///< called with the current measurement; may be empty
 };
 
 /// Distribution of the seconds of one call.

@@ -12,7 +12,7 @@ namespace fp8::probe {
 /// Verdict of a check.
 enum class Verdict : std::uint8_t {
   pass,  ///< present and working
-  fail,  ///< wrong; `cure` is the hint
+  fail,  ///< wrong; `hint` is the hint
   none,  ///< absent, which need not be wrong
 };
 
@@ -25,17 +25,17 @@ struct Check {
   std::string name{};               ///< unique in a diagnosis
   Verdict verdict = Verdict::none;  ///< result
   std::string detail{};             ///< findings, one line
-  std::string cure{};               ///< hint, one line; empty when there is nothing to do
+  std::string hint{};               ///< hint, one line; empty when there is nothing to do
 };
 
 /// Runs `body` as a check: passes with the string it returns as the detail; fails with the message of an Error that it
-/// throws, and with the hint `cure`.
+/// throws, and with the hint `hint`.
 template <class Body>
-Check attempt(const std::string& group, const std::string& name, const std::string& cure, Body&& body) {
+Check attempt(const std::string& group, const std::string& name, const std::string& hint, Body&& body) {
   try {
     return {group, name, Verdict::pass, body(), {}};
   } catch (const Error& e) {
-    return {group, name, Verdict::fail, e.what(), cure};
+    return {group, name, Verdict::fail, e.what(), hint};
   }
 }
 

@@ -12,7 +12,7 @@
 namespace fp8::probe {
 
 /// Environment of the checks.
-struct Surroundings {
+struct Environment {
   std::string root{};       ///< prefix of /proc and /sys
   std::string path{};       ///< PATH: folders of programs, separated by colons
   std::string cpu_isa{};    ///< FP8_CPU_ISA; empty when not set
@@ -33,13 +33,13 @@ struct Diagnosis {
 Check onednn_check(const gemm::HostLibrary& library);
 
 /// Runs all checks, on the first GPU of the process; takes a few seconds with CUDA libraries. Does not throw Error.
-Diagnosis diagnose(const Surroundings& around);
+Diagnosis diagnose(const Environment& around);
 
 /// The overall result as a sentence without a full stop.
 std::string verdict_of(const Diagnosis& diagnosis);
 
 /// {"type": "doctor", "fp8": "native"|"emulated"|"none", "device": ..., "checks": [{group, name, verdict, detail,
-/// cure}]}.
+/// hint}]}.
 json::Value to_json(const Diagnosis& diagnosis);
 
 }  // namespace fp8::probe

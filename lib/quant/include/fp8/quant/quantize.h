@@ -16,7 +16,7 @@ using device::Context;
 using tensor::View;
 
 /// Which dimension is contracted in the GEMM a matrix is quantized for, and so along which the amax is taken.
-enum class Contract : std::uint8_t { columns, rows };
+enum class ContractionAxis : std::uint8_t { last, first };
 
 /// What casts did, for the step record.
 struct CastCounts {
@@ -34,9 +34,9 @@ struct Quantized {
   /// the contracted dimension and a multiple of 16 along the other; the bytes between are zero. Device, emulated: bf16
   /// values of those, with their strides.
   View codes;
-  dtype::DType format = dtype::DType::bf16;     ///< grid the codes lie on: e4m3, e5m2
-  Granularity granularity = Granularity::none;  ///< none: codes is the high-precision matrix itself
-  Contract contract = Contract::columns;        ///< dimension its GEMM contracts
+  dtype::DType format = dtype::DType::bf16;          ///< grid the codes lie on: e4m3, e5m2
+  Granularity granularity = Granularity::none;       ///< none: codes is the high-precision matrix itself
+  ContractionAxis contract = ContractionAxis::last;  ///< dimension its GEMM contracts
   /// What x was multiplied by, f32: [1] for tensor; [rows] when columns are contracted, [cols] when rows are; empty for
   /// none.
   View scale;
@@ -44,7 +44,7 @@ struct Quantized {
 };
 
 /// How to cast.
-struct Options {
+struct CastOptions {
   bool power_of_2 = false;       ///< round scales down to powers of two
   CastCounts* counts = nullptr;  ///< added to when not null; lies where the matrix lies
   bool emulate = false;          ///< on a device: bf16 codes, for chips without FP8; on the host they always are
@@ -56,35 +56,36 @@ struct Both {
   Quantized rows;     ///< for the one that contracts rows
 };
 
-/// Largest magnitude along the contracted dimension: f32 [1] (tensor) or one per index of the other (vector). NaN
+/// Largest magnitude along the contracted dimension: f32 [1] (tensor) or one per index of the other (row). NaN
 /// propagates.
 ///   x [rows, cols] f32 or bf16, any strides with one unit stride; out f32, contiguous
-void amax(const Context& ctx, const View& x, Granularity granularity, Contract contract, const View& out);
+void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out);
 
 /// Quantizes x [rows, cols] (f32 or bf16) for the GEMM that contracts `contract`. Memory comes from the arena under
 /// category "fp8 codes". With Granularity::none the result refers to x. Deterministic, independent of the number of
 /// threads.
-Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract contract, const Options& options);
+Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
+                   const CastOptions& options);
 
 /// Quantizes x for both of its GEMMs. On the host codes that casts.shared() are cast, and counted, once and serve both;
 /// on a device one pass over x writes both layouts.
-Both quantize_both(const Context& ctx, const View& x, const Casts& casts, const Options& options);
+Both quantize_both(const Context& ctx, const View& x, const Casts& casts, const CastOptions& options);
 
 /// Scales of `format` and their reciprocals, f32 [n], from magnitudes f32 [n] (may be the scales' memory), all
-/// contiguous at the context's place.
+/// contiguous on the context's device.
 void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
                       const View& inverse_scales);
 
 /// Casts x with a scale that is known beforehand, tensor granularity, to bytes: codes u8 of x's shape, contiguous. For
-/// weights that travel as codes. `scale` points to one float at the place of x.
+/// weights that travel as codes. `scale` points to one float on the device of x.
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
                    CastCounts* counts);
 
 /// Byte codes [rows, cols] that travelled, as the operand of the GEMM that contracts `contract`: wide on the host; on a
 /// device as they are where their layout serves, else laid out anew. Memory from the arena. `scale` and `inverse_scale`
-/// are f32 [1] (kept by reference). `emulate` as in Options.
-Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, Contract contract, const View& scale,
-                     const View& inverse_scale, bool emulate = false);
+/// are f32 [1] (kept by reference). `emulate` as in CastOptions.
+Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, ContractionAxis contract,
+                     const View& scale, const View& inverse_scale, bool emulate = false);
 
 /// codes / scale in f32, divided and rounded once each, laid out as the codes; memory from the arena under "scratch".
 /// What the codes stand for, for products in f32 that follow PyTorch's emulation digit by digit. Host only.

@@ -13,8 +13,8 @@
 
 namespace fp8::quant {
 
-/// How many elements share a scale. `vector`: one scale for each index of the dimension that is not contracted.
-enum class Granularity : std::uint8_t { none, tensor, vector };
+/// How many elements share a scale. `row`: one scale for each index of the dimension that is not contracted.
+enum class Granularity : std::uint8_t { none, tensor, row };
 
 /// How one operand of one GEMM is cast. Granularity::none leaves it in high precision.
 struct Cast {
@@ -38,7 +38,7 @@ struct Recipe {
   Casts x, w, dy;          ///< the three matrices
   bool power_of_2;         ///< default of --power-of-2-scales
   bool fast_accumulation;  ///< of the forward GEMM on tensor cores; dgrad and wgrad never
-  bool gather_codes;  ///< whether sharded weights may travel as codes (one scale a weight, known before the gather)
+  bool fp8_all_gather;  ///< whether sharded weights may travel as codes (one scale a weight, known before the gather)
   std::string_view source;  ///< where the recipe comes from
 
   /// FP8 GEMMs of one linear layer in one forward and backward: 3, or 2 where wgrad stays in high precision.

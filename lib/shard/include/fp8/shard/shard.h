@@ -14,17 +14,17 @@ namespace fp8::shard {
 using tensor::View;
 
 /// A half-open range of rows.
-struct Rows {
+struct RowRange {
   std::int64_t begin = 0;  ///< first row
   std::int64_t end = 0;    ///< one past the last
   /// Number of rows.
   std::int64_t count() const { return end - begin; }
-  bool operator==(const Rows&) const = default;
+  bool operator==(const RowRange&) const = default;
 };
 
 /// Rows of `rank` when `rows` are split over `size` ranks: rows / size each, and one more for the first rows % size
 /// ranks. Throws Error for a negative number of rows or a rank outside [0, size).
-Rows rows_of(std::int64_t rows, int rank, int size);
+RowRange rows_of(std::int64_t rows, int rank, int size);
 
 /// Starts an all-gather of mine [rows_of(rank), C...] of every rank into all [R, C...]; same dtype and device, both
 /// contiguous. With one rank copies unless both are the same memory. Throws Error when the views do not fit.

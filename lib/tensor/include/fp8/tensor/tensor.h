@@ -16,7 +16,7 @@
 
 namespace fp8::tensor {
 
-using device::Place;
+using device::DeviceType;
 using dtype::DType;
 
 /// Extents, outermost first.
@@ -26,7 +26,7 @@ using Shape = std::initializer_list<std::int64_t>;
 struct View {
   void* data = nullptr;                  ///< first element
   DType dtype = DType::f32;              ///< element format
-  Place place = Place::host;             ///< device of `data`
+  DeviceType device = DeviceType::host;  ///< device of `data`
   int rank = 0;                          ///< dimensions, 0 to 4
   std::array<std::int64_t, 4> shape{};   ///< extents, outermost first
   std::array<std::int64_t, 4> stride{};  ///< elements between neighbours along each dimension
@@ -53,10 +53,10 @@ struct View {
 };
 
 /// A contiguous view of `data`.
-View make_view(void* data, DType dtype, Place place, Shape shape);
+View make_view(void* data, DType dtype, DeviceType device, Shape shape);
 
 /// Allocates an uninitialized contiguous view from the context's arena, counted under `category`.
-View take(const device::Context& ctx, DType dtype, Shape shape, std::string_view category);
+View allocate(const device::Context& ctx, DType dtype, Shape shape, std::string_view category);
 
 /// Sum of the bytes of several views; 0 for an empty view.
 template <class... Views>
@@ -69,7 +69,7 @@ double bytes_of(const Views&... views) {
 void copy_across(const device::Context& ctx, const View& from, const View& to);
 
 /// A contiguous host view on the context's device: `host` itself, or a copy in the arena, counted under `category`.
-View to_place(const device::Context& ctx, const View& host, std::string_view category);
+View to_device(const device::Context& ctx, const View& host, std::string_view category);
 
 /// The elements of a contiguous view on the context's device, in host memory; waits for preceding work. T must match
 /// the dtype. Empty in a dry context.
@@ -77,7 +77,7 @@ template <class T>
 std::vector<T> to_host(const device::Context& ctx, const View& v) {
   std::vector<T> values(ctx.dry ? 0 : static_cast<std::size_t>(v.size()));
   if (!values.empty())
-    device::copy_bytes(ctx, values.data(), Place::host, v.as<T>(), v.place, values.size() * sizeof(T));
+    device::copy_bytes(ctx, values.data(), DeviceType::host, v.as<T>(), v.device, values.size() * sizeof(T));
   return values;
 }
 
@@ -85,8 +85,8 @@ std::vector<T> to_host(const device::Context& ctx, const View& v) {
 class Tensor {
  public:
   Tensor() = default;
-  /// Allocates memory on `place`; `what` is its name in the out-of-memory message.
-  Tensor(DType dtype, Shape shape, Place place = Place::host, const char* what = "tensor");
+  /// Allocates memory on `device`; `what` is its name in the out-of-memory message.
+  Tensor(DType dtype, Shape shape, DeviceType device = DeviceType::host, const char* what = "tensor");
   /// Moves the memory; `other` is empty afterwards.
   Tensor(Tensor&& other) noexcept;
   /// Moves the memory; `other` is empty afterwards.

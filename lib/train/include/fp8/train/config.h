@@ -30,10 +30,10 @@ struct PrecisionConfig {
   dtype::DType activations = dtype::DType::bf16;  ///< --activations; f32 with fp32
   std::string recipe = "tensorwise";              ///< --recipe, for fp8
   std::optional<bool> power_of_2;                 ///< --power-of-2-scales; nothing: the recipe's default
-  std::optional<bool> gather_codes;               ///< --fp8-all-gather; nothing: where the recipe allows
+  std::optional<bool> fp8_all_gather;             ///< --fp8-all-gather; nothing: where the recipe allows
   bool emulate = false;                           ///< --emulate: FP8 values multiplied as bf16, on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< --accumulate, for fp8 on the CPU
-  model::FateOptions fates;                                   ///< --filter, --auto-filter, --fp8-lm-head
+  model::LinearPrecisionOptions precisions;                   ///< --filter, --auto-filter, --fp8-lm-head
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
@@ -42,7 +42,7 @@ struct PrecisionConfig {
 };
 
 /// One run.
-struct Config {
+struct RunConfig {
   std::string model, data, out;                            ///< paths
   bool any_tokenizer = false;                              ///< data of another tokenizer than the model's is taken
   std::string eval_data;                                   ///< path; empty: no evaluation
@@ -55,7 +55,7 @@ struct Config {
   std::int64_t until_step = 0;                             ///< stop there; 0: at the end
   std::uint64_t seed = 0;                                  ///< of the sampler and of stochastic rounding
   PrecisionConfig precision;                               ///< what matmuls run in
-  std::optional<device::Place> place;                      ///< --device; nothing: a GPU where every rank has one
+  std::optional<device::DeviceType> device;                ///< --device; nothing: a GPU where every rank has one
   optim::Settings optimizer;                               ///< AdamW
   optim::Schedule schedule;                                ///< steps filled in by run()
   double warmup_ratio = 0;                                 ///< of steps, when schedule.warmup is 0
@@ -87,7 +87,7 @@ struct Config {
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts);
 
 /// What may not change when a run is resumed, by flag name.
-json::Value fixed_settings(const Config& config, std::int64_t global_batch, const std::string& model_digest,
+json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, const std::string& model_digest,
                            const std::string& data_digest);
 
 /// The first setting of two objects that differs, as a message names it: "--lr (0.1JOINT0.2)"; digests without values.

@@ -11,7 +11,7 @@ namespace fp8::train {
 /// fp8-step.
 cli::Command step_command();
 /// The run that the arguments ask for. Throws Error naming a flag.
-Config step_config(const cli::Arguments& arguments);
+RunConfig step_config(const cli::Arguments& arguments);
 
 /// fp8-eval.
 cli::Command eval_command();

@@ -24,17 +24,17 @@ struct Hooks {
 /// Trains (or plans, with dry_run). Returns done, or again when it was asked to stop. Throws the same Error on every
 /// rank: bad for input, fp8_missing when FP8 was asked for and less ran than was planned, diverged after many skipped
 /// steps in a row.
-Exit run(const Config& config, comm::Communicator& world, const Hooks& hooks);
+Exit run(const RunConfig& config, comm::Communicator& world, const Hooks& hooks);
 
 /// An evaluation.
 struct EvalConfig {
-  std::string model, data;             ///< paths
-  std::int64_t seq_length = 0;         ///< T; 0: as in Config
-  std::int64_t batch_size = 8;         ///< sequences at a time on each rank
-  PrecisionConfig precision;           ///< what matmuls run in
-  std::optional<device::Place> place;  ///< --device; nothing: a GPU where every rank has one
-  bool any_tokenizer = false;          ///< as in Config
-  bool per_token = false;              ///< a record for every sequence
+  std::string model, data;                   ///< paths
+  std::int64_t seq_length = 0;               ///< T; 0: as in RunConfig
+  std::int64_t batch_size = 8;               ///< sequences at a time on each rank
+  PrecisionConfig precision;                 ///< what matmuls run in
+  std::optional<device::DeviceType> device;  ///< --device; nothing: a GPU where every rank has one
+  bool any_tokenizer = false;                ///< as in RunConfig
+  bool per_token = false;                    ///< a record for every sequence
 };
 
 /// Loss of a checkpoint over all whole samples of a token file, in file order: with per_token {"type":"sequence"}

@@ -24,8 +24,8 @@ using tensor::View;
 /// How parameters are kept and moved.
 struct StoreOptions {
   DType compute = DType::bf16;        ///< activations' type, and that of weights outside FP8
-  linear::Precision fp8;              ///< recipe of FP8 linears; null recipe: none are
-  bool gather_codes = true;           ///< FP8 weights travel as codes where the recipe allows
+  linear::LinearPrecision fp8;        ///< recipe of FP8 linears; null recipe: none are
+  bool fp8_all_gather = true;         ///< FP8 weights travel as codes where the recipe allows
   DType master = DType::f32;          ///< f32 or bf16
   DType moments = DType::f32;         ///< f32 or bf16
   int zero = 3;                       ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
@@ -35,14 +35,14 @@ struct StoreOptions {
 };
 
 /// What one rank holds of one parameter. Views are [own rows, cols] (vectors: [own rows]).
-struct OwnParameter {
-  int number = 0;      ///< in the parameter table
-  shard::Rows rows;    ///< of the whole parameter
-  View master, m, v;   ///< m and v empty unless training
-  View gradient;       ///< f32; empty unless training
-  View copy;           ///< compute copy; the master itself when it has the compute type; empty when only codes travel
-  View codes;          ///< u8; empty unless codes travel
-  std::int64_t scale;  ///< index among the scales; -1: none
+struct ParameterShard {
+  int number = 0;        ///< in the parameter table
+  shard::RowRange rows;  ///< of the whole parameter
+  View master, m, v;     ///< m and v empty unless training
+  View gradient;         ///< f32; empty unless training
+  View compute_weight;   ///< compute copy; the master itself when it has the compute type; empty when only codes travel
+  View codes;            ///< u8; empty unless codes travel
+  std::int64_t scale;    ///< index among the scales; -1: none
 };
 
 /// What two computations of the same step are compared by: digests of gradients, in the order they came about.
@@ -61,19 +61,19 @@ struct GradientTrace {
 /// See the top of this file.
 class ParameterStore final : public model::WeightSource {
  public:
-  /// Takes all memory from the context's arena and zeroes moments. `table` has its fates. Collective only in what
+  /// Takes all memory from the context's arena and zeroes moments. `table` has its precisions. Collective only in what
   /// follows.
-  ParameterStore(const Context& ctx, comm::Communicator& group, const hf::Config& config,
+  ParameterStore(const Context& ctx, comm::Communicator& group, const hf::ModelConfig& config,
                  std::vector<model::Parameter> table, const StoreOptions& options);
   ~ParameterStore() override;
 
-  /// The parameters, with their fates.
+  /// The parameters, with their precisions.
   const std::vector<model::Parameter>& table() const { return table_; }
   /// What this rank owns of each, in the order of the table.
-  const std::vector<OwnParameter>& own() const { return own_; }
+  const std::vector<ParameterShard>& shards() const { return shards_; }
 
   /// After the masters were filled: compute copies, scales (one reduction for all weights) and codes. Collective.
-  void masters_changed(const Context& ctx);
+  void refresh_compute_weights(const Context& ctx);
   /// Begins micro-batch `index` of `count` of a step.
   void begin_micro_batch(int index, int count);
   /// Fills `trace` from here to finish_gradients(), and gathers weights again that are kept. Null: no more.
@@ -87,7 +87,7 @@ class ParameterStore final : public model::WeightSource {
   void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
 
   void prefetch(int unit) override;
-  model::UnitWeights acquire(const Context& ctx, int unit, model::Pass pass) override;
+  model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
   void release(int unit) override;
   model::UnitGradients gradients(int unit) override;
   void gradients_done(int unit) override;
@@ -97,12 +97,12 @@ class ParameterStore final : public model::WeightSource {
   /// What is common to all of a slot's parameters in one unit.
   struct SlotState {
     bool present = false;
-    bool coded = false;               // gathered as codes
+    bool fp8_gathered = false;        // gathered as codes
     model::Extent extent;             // of the whole matrix
     std::vector<int> parameters;      // numbers, in row order
     std::vector<linear::Part> parts;  // of a linear
     std::int64_t own_rows = 0;
-    View own_copy, own_codes, own_gradient;
+    View compute_shard, codes_shard, gradient_shard;
     std::int64_t first_scale = -1;
   };
   /// Whole matrices of one unit, being gathered or valid.
@@ -122,10 +122,10 @@ class ParameterStore final : public model::WeightSource {
     double bytes = 0;  // of the whole matrices under way
   };
 
-  void lay_out(const hf::Config& config);
-  void take_memory(const Context& ctx);
-  void take_buffers(const Context& ctx);
-  void take_slot(const Context& ctx, SlotState& s);
+  void build_slots(const hf::ModelConfig& config);
+  void allocate_memory(const Context& ctx);
+  void allocate_buffers(const Context& ctx);
+  void allocate_slot(const Context& ctx, SlotState& s);
   View matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
               std::string_view category) const;
   std::size_t buffer_of(int unit, bool every_unit) const;
@@ -143,8 +143,8 @@ class ParameterStore final : public model::WeightSource {
   int units_ = 0;
   bool tied_ = false;
   std::vector<std::array<SlotState, kSlots>> slots_;  // by unit
-  std::vector<OwnParameter> own_;
-  View amax_, scales_, inverse_scales_;  // f32 [number of coded parameters]
+  std::vector<ParameterShard> shards_;
+  View amax_, scales_, inverse_scales_;  // f32 [number of parameters gathered in FP8]
   std::vector<Gathered> gathered_;
   std::vector<Reducing> reducing_;
   int micro_ = 0, micro_count_ = 1;

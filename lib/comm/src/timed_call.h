@@ -10,14 +10,14 @@
 namespace fp8::comm {
 
 /// See the top of this file. Of one thread that asks.
-class Aside {
+class TimedCall {
  public:
   /// Waits `patience` seconds at most. The thread begins with the first work.
-  explicit Aside(double patience) : patience_(patience) {}
+  explicit TimedCall(double patience) : patience_(patience) {}
   /// Waits for what is under way.
-  ~Aside();
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
+  ~TimedCall();
+  TimedCall(const TimedCall&) = delete;
+  TimedCall& operator=(const TimedCall&) = delete;
   /// Does `work`, which throws nothing, and returns whether it ended in time. What did not goes on; until it has ended
   /// nothing else begins, and the answer is false.
   bool run(std::function<void()> work);

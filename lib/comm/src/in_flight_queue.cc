@@ -1,5 +1,5 @@
 // A queue of what is under way. A stream works in order, so that only its head can be late.
-#include "flight.h"
+#include "in_flight_queue.h"
 
 #include <algorithm>
 #include <tuple>
@@ -10,17 +10,17 @@
 
 namespace fp8::comm {
 
-Flight::Flight(std::shared_ptr<Board> board, std::size_t group, Device device)
-    : board_(std::move(board)), device_(std::move(device)), asking_(device_.patience) {
-  std::tie(group_, key_) = board_->add_twin(group);
-  board_->add_carrier(this);
+InFlightQueue::InFlightQueue(std::shared_ptr<ProgressTable> progress, std::size_t group, Device device)
+    : progress_(std::move(progress)), device_(std::move(device)), asking_(device_.patience) {
+  std::tie(group_, key_) = progress_->add_twin(group);
+  progress_->add_carrier(this);
 }
 
-Flight::~Flight() { board_->remove_carrier(this); }
+InFlightQueue::~InFlightQueue() { progress_->remove_carrier(this); }
 
 // What is done is history; only this thread takes it away.
-void Flight::add(const char* name, std::function<bool()> come, std::function<bool()> done) {
-  const std::int64_t number = board_->reach(group_);  // not under the lock: the board asks under its own
+void InFlightQueue::add(const char* name, std::function<bool()> come, std::function<bool()> done) {
+  const std::int64_t number = progress_->reach(group_);  // not under the lock: the progress table asks under its own
   std::unique_lock lock(mutex_);
   while (!items_.empty()) {
     const std::shared_ptr<const Item> first = items_.front();
@@ -34,13 +34,13 @@ void Flight::add(const char* name, std::function<bool()> come, std::function<boo
   given_ = number;
 }
 
-const Flight::Item* Flight::first_not_done() const {
+const InFlightQueue::Item* InFlightQueue::first_not_done() const {
   const auto at = std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item->number > done_; });
   return at != items_.end() ? at->get() : nullptr;
 }
 
 // Asks the device, and notes what it says.
-void Flight::look() {
+void InFlightQueue::look() {
   std::unique_lock lock(mutex_);
   const std::vector<std::shared_ptr<const Item>> items(items_.begin(), items_.end());
   const std::int64_t given = given_;
@@ -67,7 +67,7 @@ void Flight::look() {
   }
 }
 
-std::optional<Waiting> Flight::oldest() {
+std::optional<Waiting> InFlightQueue::oldest() {
   const bool told = asking_.run([this] { look(); });
   const std::lock_guard lock(mutex_);
   if (told && !error_.empty()) throw Error(error_);
@@ -76,16 +76,17 @@ std::optional<Waiting> Flight::oldest() {
   return first != nullptr ? std::optional(Waiting{key_, first->number, first->name, 0}) : std::nullopt;
 }
 
-std::optional<std::int64_t> Flight::come_to(std::uint64_t group) {
+std::optional<std::int64_t> InFlightQueue::come_to(std::uint64_t group) {
   if (group != key_) return std::nullopt;
   const std::lock_guard lock(mutex_);
   return come_;
 }
 
-void Flight::abort() noexcept {
+void InFlightQueue::abort() noexcept {
   try {
-    auto aside = std::make_unique<Aside>(8 * device_.patience);
-    if (!aside->run(device_.abort)) (void)aside.release();  // it may hang for good, and the job ends without it
+    auto timed_call = std::make_unique<TimedCall>(8 * device_.patience);
+    if (!timed_call->run(device_.abort))
+      (void)timed_call.release();  // it may hang for good, and the job ends without it
   } catch (const std::exception&) {
     return;  // no thread: the job ends all the same
   }

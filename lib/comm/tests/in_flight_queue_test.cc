@@ -1,5 +1,5 @@
 // Collectives of devices under the watchdog of the host's: which rank's device is missing, from which of them.
-#include "flight.h"
+#include "in_flight_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -20,26 +20,26 @@ constexpr double kEndless = 1000,
 /// A device that works when told to: how many of its collectives it has come to, and done.
 struct Device {
   Device(Job& job, int rank, double patience)
-      : flight(job.shared_board(rank), 0,
-               {[this] {
-                  if (hangs.valid()) hangs.wait();
-                  if (!failure.empty()) throw Error(failure);
-                },
-                [this] {
-                  if (hangs.valid()) hangs.wait();
-                  aborted = true;
-                },
-                patience}) {}
+      : queue(job.shared_progress(rank), 0,
+              {[this] {
+                 if (hangs.valid()) hangs.wait();
+                 if (!failure.empty()) throw Error(failure);
+               },
+               [this] {
+                 if (hangs.valid()) hangs.wait();
+                 aborted = true;
+               },
+               patience}) {}
   void give(const char* name) {
     const int n = ++given;
-    flight.add(
+    queue.add(
         name, [this, n] { return come >= n; }, [this, n] { return done >= n; });
   }
   int given = 0, come = 0, done = 0;
   std::string failure;
   std::atomic<bool> aborted = false;
   std::shared_future<void> hangs;  // valid: its driver answers nothing before that
-  Flight flight;
+  InFlightQueue queue;
 };
 
 /// As many as the job has ranks, each given the same five collectives.
@@ -48,7 +48,7 @@ class Devices {
   Devices(Job& job, int size, double patience = kEndless) {
     for (int r = 0; r < size; ++r) {
       all_.push_back(std::make_unique<Device>(job, r, patience));
-      job.board(r).at_step(17);
+      job.progress(r).at_step(17);
       for (const char* name : {"all-gather", "all-gather", "reduce-scatter", "reduce-scatter", "all-reduce"})
         all_.back()->give(name);
     }
@@ -59,7 +59,7 @@ class Devices {
   std::vector<std::unique_ptr<Device>> all_;
 };
 
-TEST(Flight, NamesTheRankWhoseDeviceDoesNotCome) {
+TEST(InFlightQueue, NamesTheRankWhoseDeviceDoesNotCome) {
   for (const int lost : {0, 1, 2}) {
     Job job(3);
     Devices devices(job, 3);
@@ -73,7 +73,7 @@ TEST(Flight, NamesTheRankWhoseDeviceDoesNotCome) {
   }
 }
 
-TEST(Flight, NamesARankThatWasStoppedWhileDevicesWait) {
+TEST(InFlightQueue, NamesARankThatWasStoppedWhileDevicesWait) {
   Job job(3);
   Devices devices(job, 3);
   for (int r = 0; r < 3; ++r) devices[r].come = 1;
@@ -82,7 +82,7 @@ TEST(Flight, NamesARankThatWasStoppedWhileDevicesWait) {
   EXPECT_EQ(job.heard(), "0: rank 2 did not answer in all-gather 1 (step 17) within 10 s");
 }
 
-TEST(Flight, OneThatNoDeviceEndsIsNamedToo) {
+TEST(InFlightQueue, OneThatNoDeviceEndsIsNamedToo) {
   Job job(2);
   Devices devices(job, 2);
   for (int r = 0; r < 2; ++r) devices[r].come = 5, devices[r].done = 4;
@@ -91,7 +91,7 @@ TEST(Flight, OneThatNoDeviceEndsIsNamedToo) {
 }
 
 // The host of one waits for the others' hosts, and one of these for its device: who computes is to blame.
-TEST(Flight, HostAndDeviceHaveOneWatchdog) {
+TEST(InFlightQueue, HostAndDeviceHaveOneWatchdog) {
   Job job(3);
   Devices devices(job, 3);
   job.wait(0, "barrier");
@@ -101,7 +101,7 @@ TEST(Flight, HostAndDeviceHaveOneWatchdog) {
   EXPECT_EQ(job.heard(), "0: rank 2 did not reach barrier 1 (step 17) within 10 s");
 }
 
-TEST(Flight, WhatGoesOnIsNotLate) {
+TEST(InFlightQueue, WhatGoesOnIsNotLate) {
   Job job(2);
   Devices devices(job, 2);
   for (int done = 0; done <= 5; ++done) {
@@ -112,7 +112,7 @@ TEST(Flight, WhatGoesOnIsNotLate) {
   EXPECT_EQ(job.heard(), "");
 }
 
-TEST(Flight, AnErrorOfADeviceEndsTheJob) {
+TEST(InFlightQueue, AnErrorOfADeviceEndsTheJob) {
   Job job(2);
   Devices devices(job, 2);
   job.wait(1);  // whatever the host does
@@ -123,7 +123,7 @@ TEST(Flight, AnErrorOfADeviceEndsTheJob) {
 }
 
 // Not even to the order to give up. The collective is the oldest that was not done when the driver last answered.
-TEST(Flight, ADriverThatHangsKeepsNobodyFromSpeaking) {
+TEST(InFlightQueue, ADriverThatHangsKeepsNobodyFromSpeaking) {
   for (const int hung : {0, 1}) {
     Job job(2);
     std::promise<void> end;
@@ -141,7 +141,7 @@ TEST(Flight, ADriverThatHangsKeepsNobodyFromSpeaking) {
   }
 }
 
-TEST(Flight, IsForgottenWithItsCommunicator) {
+TEST(InFlightQueue, IsForgottenWithItsCommunicator) {
   Job job(2);
   { const Devices devices(job, 2); }
   Devices again(job, 2);

@@ -1,6 +1,6 @@
 // Which GPU a rank takes, which ones FP8 is refused on, and memory that does not suffice, where no GPU is needed to see
 // it.
-#include "workplace.h"
+#include "device_setup.h"
 
 #include "helpers.h"
 #include "plan.h"
@@ -8,7 +8,7 @@
 namespace fp8::train {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 
 PrecisionConfig asked(Precision precision, bool emulate) {
   PrecisionConfig p;
@@ -18,25 +18,26 @@ PrecisionConfig asked(Precision precision, bool emulate) {
 }
 
 TEST(CheckFp8, RefusesChipsBeforeItUnlessItIsEmulated) {
-  const auto refusal = [](const PrecisionConfig& precision, Place place, int capability) {
-    return error_of([&] { check_fp8(precision, place, capability, "NVIDIA A100, compute capability 8.0, 80 GiB"); });
+  const auto refusal = [](const PrecisionConfig& precision, DeviceType device, int capability) {
+    return error_of([&] { check_fp8(precision, device, capability, "NVIDIA A100, compute capability 8.0, 80 GiB"); });
   };
   for (const int before : {75, 80, 86})
     EXPECT_EQ(
-        refusal(asked(Precision::fp8, false), Place::cuda, before),
+        refusal(asked(Precision::fp8, false), DeviceType::cuda, before),
         "--precision fp8: NVIDIA A100, compute capability 8.0, 80 GiB has no FP8 matmul: --emulate multiplies FP8 "
         "values as bf16, --device cpu does so too, and --precision bf16 has none");
   for (const int with : {89, 90, 100, 120})
-    EXPECT_EQ(refusal(asked(Precision::fp8, false), Place::cuda, with), "no error");
-  EXPECT_EQ(refusal(asked(Precision::fp8, true), Place::cuda, 80), "no error");
-  EXPECT_EQ(refusal(asked(Precision::bf16, false), Place::cuda, 80), "no error");
-  EXPECT_EQ(refusal(asked(Precision::fp8, false), Place::host, 0), "no error");
+    EXPECT_EQ(refusal(asked(Precision::fp8, false), DeviceType::cuda, with), "no error");
+  EXPECT_EQ(refusal(asked(Precision::fp8, true), DeviceType::cuda, 80), "no error");
+  EXPECT_EQ(refusal(asked(Precision::bf16, false), DeviceType::cuda, 80), "no error");
+  EXPECT_EQ(refusal(asked(Precision::fp8, false), DeviceType::host, 0), "no error");
   PrecisionConfig hopper = asked(Precision::fp8, true);
   hopper.accumulation = gemm::Accumulation::hopper;
-  EXPECT_EQ(refusal(hopper, Place::host, 0), "no error");
-  EXPECT_EQ(refusal(hopper, Place::cuda, 80),
-            "--accumulate: hopper is computed on the CPU only; add --device cpu, or leave it out to sum as NVIDIA A100, "
-            "compute capability 8.0, 80 GiB does");
+  EXPECT_EQ(refusal(hopper, DeviceType::host, 0), "no error");
+  EXPECT_EQ(
+      refusal(hopper, DeviceType::cuda, 80),
+      "--accumulate: hopper is computed on the CPU only; add --device cpu, or leave it out to sum as NVIDIA A100, "
+      "compute capability 8.0, 80 GiB does");
 }
 
 TEST(Gpus, OneForEachRank) {
@@ -59,20 +60,22 @@ TEST(MemoryPlan, WhatDoesNotFitIsToldWithItsLargestUsers) {
   const std::string users =
       "out of memory: 4 EiB on each rank: activations 3 EiB, moments 512 PiB, gradients 4 KiB; use "
       "a smaller --batch-size or --seq-length, or --recompute full";
-  EXPECT_EQ(error_of([&] { (void)plan.take(Place::host); }), users);
+  EXPECT_EQ(error_of([&] { (void)plan.allocate(DeviceType::host); }), users);
   for (const auto& [most, remedy] : {std::pair("snapshot", "; leave out --async-save"),
                                      {"moments", "; use --moments bf16 or more ranks"},
                                      {"master weights", "; use --master bf16 or more ranks"},
                                      {"gradients", "; use more ranks, or --zero 3 where it is not"}}) {
     MemoryPlan other = plan;
     other.usage = {{most, std::size_t{3} << 60}};
-    EXPECT_TRUE(error_of([&] { (void)other.take(Place::host); }).ends_with(remedy)) << remedy;
+    EXPECT_TRUE(error_of([&] { (void)other.allocate(DeviceType::host); }).ends_with(remedy)) << remedy;
   }
   if (device::cuda_device_count() == 0) {  // nothing about memory: it is told as it is
-    EXPECT_EQ(error_of([&] { (void)plan.take(Place::cuda); }).find("out of memory"), std::string::npos);
+    EXPECT_EQ(error_of([&] { (void)plan.allocate(DeviceType::cuda); }).find("out of memory"), std::string::npos);
   } else {
-    EXPECT_EQ(
-        error_of([&] { (void)plan.take(Place::cuda); }).rfind(users + " (step memory needs 4 EiB on the GPU, ", 0), 0U);
+    EXPECT_EQ(error_of([&] {
+                (void)plan.allocate(DeviceType::cuda);
+              }).rfind(users + " (step memory needs 4 EiB on the GPU, ", 0),
+              0U);
   }
 }
 

@@ -1,5 +1,5 @@
 // Where the collectives of this process stand. A lock nobody else wants costs less than any collective.
-#include "board.h"
+#include "progress_table.h"
 
 #include <algorithm>
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace fp8::comm {
 
-std::size_t Board::add_group(std::uint64_t key, std::vector<int> members) {
+std::size_t ProgressTable::add_group(std::uint64_t key, std::vector<int> members) {
   const std::lock_guard lock(mutex_);
   groups_.push_back({key, std::move(members)});
   return groups_.size() - 1;
 }
 
-std::pair<std::size_t, std::uint64_t> Board::add_twin(std::size_t group) {
+std::pair<std::size_t, std::uint64_t> ProgressTable::add_twin(std::size_t group) {
   const std::lock_guard lock(mutex_);
   Group& of = groups_.at(group);
   // No path of a split ends in this, see MpiCommunicator::split().
@@ -27,42 +27,42 @@ std::pair<std::size_t, std::uint64_t> Board::add_twin(std::size_t group) {
   return {groups_.size() - 1, key};
 }
 
-std::int64_t Board::reach(std::size_t group) {
+std::int64_t ProgressTable::reach(std::size_t group) {
   const std::lock_guard lock(mutex_);
   return ++groups_.at(group).reached;
 }
 
-void Board::wait(std::size_t group, std::int64_t number, const char* name) {
+void ProgressTable::wait(std::size_t group, std::int64_t number, const char* name) {
   const std::lock_guard lock(mutex_);
   waiting_ = Waiting{groups_.at(group).key, number, name, ++serial_};
 }
 
-void Board::go_on() {
+void ProgressTable::go_on() {
   const std::lock_guard lock(mutex_);
   waiting_.reset();
 }
 
-void Board::own_work(bool begins) {
+void ProgressTable::own_work(bool begins) {
   const std::lock_guard lock(mutex_);
   own_work_ += begins ? 1 : -1;
 }
 
-void Board::at_step(std::int64_t step) {
+void ProgressTable::at_step(std::int64_t step) {
   const std::lock_guard lock(mutex_);
   step_ = step;
 }
 
-void Board::add_carrier(Carrier* carrier) {
+void ProgressTable::add_carrier(Carrier* carrier) {
   const std::lock_guard lock(mutex_);
   carriers_.push_back(carrier);
 }
 
-void Board::remove_carrier(Carrier* carrier) {
+void ProgressTable::remove_carrier(Carrier* carrier) {
   const std::lock_guard lock(mutex_);
   std::erase(carriers_, carrier);
 }
 
-Board::View Board::look() const {
+ProgressTable::View ProgressTable::look() const {
   const std::lock_guard lock(mutex_);
   View v{waiting_, {}, own_work_ > 0, step_};
   for (Carrier* c : carriers_) {
@@ -75,7 +75,7 @@ Board::View Board::look() const {
   return v;
 }
 
-std::int64_t Board::reached(std::uint64_t key) const {
+std::int64_t ProgressTable::reached(std::uint64_t key) const {
   const std::lock_guard lock(mutex_);
   for (Carrier* c : carriers_) {
     if (const auto come = c->come_to(key)) return *come;
@@ -84,13 +84,13 @@ std::int64_t Board::reached(std::uint64_t key) const {
   return group != nullptr ? group->reached : 0;
 }
 
-void Board::abort() noexcept {
+void ProgressTable::abort() noexcept {
   const std::lock_guard lock(mutex_);
   for (Carrier* c : carriers_) c->abort();
 }
 
 // The newest of this key: a group that was made again counts anew on all its ranks.
-const Board::Group* Board::find(std::uint64_t key) const {
+const ProgressTable::Group* ProgressTable::find(std::uint64_t key) const {
   const auto it = std::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) { return g.key == key; });
   return it != groups_.rend() ? &*it : nullptr;
 }

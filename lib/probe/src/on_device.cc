@@ -1,5 +1,5 @@
 // Copies between the host and a device, and arenas sized by a dry run.
-#include "on_place.h"
+#include "on_device.h"
 
 #include <algorithm>
 
@@ -8,13 +8,13 @@
 namespace fp8::probe {
 
 using device::Context;
-using device::Place;
+using device::DeviceType;
 using dtype::DType;
 using tensor::Tensor;
 using tensor::View;
 
 Tensor placed(const Context& ctx, std::span<const float> values, DType dtype, tensor::Shape shape) {
-  Tensor there(dtype, shape, ctx.place, "a GEMM operand");
+  Tensor there(dtype, shape, ctx.device, "a GEMM operand");
   const Tensor here(dtype, shape);
   dtype::from_floats(values, dtype, here.view().data);
   tensor::copy_across(ctx, here.view(), there.view());
@@ -38,6 +38,6 @@ std::size_t Workspace::planned(const device::Device& device, const std::function
 }
 
 Workspace::Workspace(const device::Device& device, const std::function<void(const Context&)>& work)
-    : device_(device), arena_(planned(device, work), device.place()) {}
+    : device_(device), arena_(planned(device, work), device.type()) {}
 
 }  // namespace fp8::probe

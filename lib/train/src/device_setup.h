@@ -14,7 +14,7 @@ namespace fp8::train {
 
 // Throws Error naming what may be done instead where FP8 is asked for of a GPU before compute capability 8.9 (89) and
 // not emulated.
-void check_fp8(const PrecisionConfig& precision, device::Place place, int capability, const std::string& name);
+void check_fp8(const PrecisionConfig& precision, device::DeviceType device, int capability, const std::string& name);
 
 // The GPU of a rank that sees `devices` of them: the one with its number on the machine, or the only one, since
 // launchers may show every rank just its own.
@@ -24,17 +24,17 @@ int gpu_of(int local_rank, int devices);
 // One that is empty is nobody's.
 std::string why_shared(std::span<const std::string> cards);
 
-class Workplace {
+class DeviceSetup {
  public:
-  // `wanted`: nothing means a GPU where every rank has one, else the host. Every rank works at the same kind of place,
+  // `wanted`: nothing means a GPU where every rank has one, else the host. Every rank works at the same kind of device,
   // a GPU serves one rank. Throws AgreedError naming what is missing, also where the chip has no FP8 and it is asked
   // for; products that the chip's library does not offer are found by the dry run of plan_memory(). Collective. `world`
   // outlives it.
-  Workplace(std::optional<device::Place> wanted, const PrecisionConfig& precision, comm::Communicator& world);
+  DeviceSetup(std::optional<device::DeviceType> wanted, const PrecisionConfig& precision, comm::Communicator& world);
   // Without an arena, which comes from a plan.
   const Context& context() const { return context_; }
-  device::Place place() const { return context_.place; }
-  // Moves memory of this place between the ranks.
+  device::DeviceType type() const { return context_.device; }
+  // Moves memory of this device between the ranks.
   comm::Communicator& group() const { return *group_; }
   // "CPU", or the GPU's name.
   std::string name() const { return device_->name(); }

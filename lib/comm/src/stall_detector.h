@@ -1,6 +1,7 @@
-/// How a watchdog finds out who is missing: it sees on the board that this rank waits too long in a collective, asks
-/// the other watchdogs where their ranks are, and names those who have not come or do not answer. Private to comm.
-/// Knows neither threads nor MPI nor clocks: messages go through a Channel, and time is what it is told.
+/// How a watchdog finds out who is missing: it sees on the progress table that this rank waits too long in a
+/// collective, asks the other watchdogs where their ranks are, and names those who have not come or do not answer.
+/// Private to comm. Knows neither threads nor MPI nor clocks: messages go through a Channel, and time is what it is
+/// told.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "board.h"
 #include "fp8/comm/comm.h"
+#include "progress_table.h"
 
 namespace fp8::comm {
 
@@ -37,11 +38,12 @@ class Channel {
 };
 
 /// See the top of this file.
-class Patrol {
+class StallDetector {
  public:
   /// Of the rank with this number, which waits `timeout` seconds at most; then `lost` is called, which should not
   /// return. References outlive it.
-  Patrol(Board& board, Channel& channel, int rank, double timeout, std::function<void(const Stall&)> lost);
+  StallDetector(ProgressTable& progress, Channel& channel, int rank, double timeout,
+                std::function<void(const Stall&)> lost);
   /// Seconds between two calls of tick().
   double pace() const { return pace_; }
   /// Answers, and looks around. `elapsed` seconds have gone by; more than twice the pace means that this process did
@@ -60,10 +62,10 @@ class Patrol {
   bool reached(const Peer& p) const;
   bool doing(const Peer& p, Doing d) const;
   void ask(double elapsed);
-  std::optional<Stall> judge(const Board::View& view) const;
+  std::optional<Stall> judge(const ProgressTable::View& view) const;
   bool speaks() const;
 
-  Board& board_;
+  ProgressTable& progress_;
   Channel& channel_;
   int rank_;
   double timeout_, pace_;

@@ -1,12 +1,12 @@
 // One piece of work at a time, handed over under a lock.
-#include "aside.h"
+#include "timed_call.h"
 
 #include <chrono>
 #include <utility>
 
 namespace fp8::comm {
 
-Aside::~Aside() {
+TimedCall::~TimedCall() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -15,11 +15,11 @@ Aside::~Aside() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Aside::free_soon(std::unique_lock<std::mutex>& lock) {
+bool TimedCall::free_soon(std::unique_lock<std::mutex>& lock) {
   return changed_.wait_for(lock, std::chrono::duration<double>(patience_), [this] { return !busy_; });
 }
 
-bool Aside::run(std::function<void()> work) {
+bool TimedCall::run(std::function<void()> work) {
   std::unique_lock lock(mutex_);
   if (!free_soon(lock)) return false;
   work_ = std::move(work);
@@ -29,7 +29,7 @@ bool Aside::run(std::function<void()> work) {
   return free_soon(lock);
 }
 
-void Aside::loop() {
+void TimedCall::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return busy_ || stop_; });

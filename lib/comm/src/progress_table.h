@@ -1,7 +1,7 @@
 /// Where the collectives of this process stand: written by the thread that calls them, read by a watchdog. Private to
 /// comm. Every carrier of collectives keeps one: it counts a collective where the rank reaches it, and says which one
-/// it waits in. A carrier whose collectives end without the host waiting, as NCCL's do (flight.h), is asked for the
-/// oldest one instead, so that one watchdog serves both.
+/// it waits in. A carrier whose collectives end without the host waiting, as NCCL's do (in_flight_queue.h), is asked
+/// for the oldest one instead, so that one watchdog serves both.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct Waiting {
   bool operator==(const Waiting&) const = default;
 };
 
-/// What carries collectives that end behind the host's back. Called by the watchdog's thread, under the board's lock.
+/// What carries collectives that end behind the host's back. Called by the watchdog's thread, under the progress
+/// table's lock.
 class Carrier {
  public:
   virtual ~Carrier() = default;
@@ -37,7 +38,7 @@ class Carrier {
 };
 
 /// See the top of this file. Any thread may call.
-class Board {
+class ProgressTable {
  public:
   /// A group of ranks, by their numbers in the job; returns its number here.
   std::size_t add_group(std::uint64_t key, std::vector<int> members);
@@ -89,20 +90,20 @@ class Board {
   std::vector<Carrier*> carriers_;
 };
 
-/// Marks a wait for as long as it lives; without a board it does nothing.
+/// Marks a wait for as long as it lives; without a progress table it does nothing.
 class WaitMark {
  public:
-  WaitMark(Board* board, std::size_t group, std::int64_t number, const char* name) : board_(board) {
-    if (board_ != nullptr) board_->wait(group, number, name);
+  WaitMark(ProgressTable* progress, std::size_t group, std::int64_t number, const char* name) : progress_(progress) {
+    if (progress_ != nullptr) progress_->wait(group, number, name);
   }
   ~WaitMark() {
-    if (board_ != nullptr) board_->go_on();
+    if (progress_ != nullptr) progress_->go_on();
   }
   WaitMark(const WaitMark&) = delete;
   WaitMark& operator=(const WaitMark&) = delete;
 
  private:
-  Board* board_;
+  ProgressTable* progress_;
 };
 
 }  // namespace fp8::comm

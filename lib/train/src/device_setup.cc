@@ -1,12 +1,12 @@
 // Choosing and opening a device, the same on all ranks, before anything else is done.
-#include "workplace.h"
+#include "device_setup.h"
 
 #include <algorithm>
 
 namespace fp8::train {
 namespace {
 
-using device::Place;
+using device::DeviceType;
 
 constexpr int kFirstFp8 = 89;  // compute capability of the first chips with FP8 matmuls
 
@@ -19,12 +19,12 @@ std::string why_not_cuda(int devices, int index) {
 
 // What a rank has found.
 struct Choice {
-  Place place;
+  DeviceType device;
   int index;  // of the GPU
 };
 
-Choice choose(std::optional<Place> wanted, comm::Communicator& world) {
-  if (wanted == Place::host) return {Place::host, 0};
+Choice choose(std::optional<DeviceType> wanted, comm::Communicator& world) {
+  if (wanted == DeviceType::host) return {DeviceType::host, 0};
   const int devices = device::cuda_device_count(), index = gpu_of(comm::local_rank(), devices);
   const std::string why = why_not_cuda(devices, index);
   const std::vector<std::string> cards = world.all_gather(why.empty() ? device::cuda_identity(index) : std::string());
@@ -35,7 +35,7 @@ Choice choose(std::optional<Place> wanted, comm::Communicator& world) {
     });
   std::int64_t can = why.empty() && shared.empty() ? 1 : 0;
   world.all_reduce(std::span<std::int64_t>(&can, 1), comm::Reduce::min);
-  return {can != 0 ? Place::cuda : Place::host, index};
+  return {can != 0 ? DeviceType::cuda : DeviceType::host, index};
 }
 
 }  // namespace
@@ -52,22 +52,23 @@ std::string why_shared(std::span<const std::string> cards) {
   return {};
 }
 
-void check_fp8(const PrecisionConfig& precision, Place place, int capability, const std::string& name) {
-  const bool native = precision.precision == Precision::fp8 && !precision.emulate && place == Place::cuda;
+void check_fp8(const PrecisionConfig& precision, DeviceType device, int capability, const std::string& name) {
+  const bool native = precision.precision == Precision::fp8 && !precision.emulate && device == DeviceType::cuda;
   if (native && capability < kFirstFp8)
     throw Error("--precision fp8: " + name + " has no FP8 matmul: --emulate multiplies FP8 values as bf16, " +
                 "--device cpu does so too, and --precision bf16 has none");
-  if (place == Place::cuda && precision.accumulation != gemm::Accumulation::f32)
+  if (device == DeviceType::cuda && precision.accumulation != gemm::Accumulation::f32)
     throw Error("--accumulate: " + std::string(name_of(precision.accumulation)) +
                 " is computed on the CPU only; add --device cpu, or leave it out to sum as " + name + " does");
 }
 
-Workplace::Workplace(std::optional<Place> wanted, const PrecisionConfig& precision, comm::Communicator& world) {
+DeviceSetup::DeviceSetup(std::optional<DeviceType> wanted, const PrecisionConfig& precision,
+                         comm::Communicator& world) {
   const Choice chosen = choose(wanted, world);
   comm::agree(world, [&] {
-    device_ = std::make_unique<device::Device>(chosen.place, chosen.place == Place::host ? 0 : chosen.index);
+    device_ = std::make_unique<device::Device>(chosen.device, chosen.device == DeviceType::host ? 0 : chosen.index);
     context_ = device_->context();
-    check_fp8(precision, chosen.place, device_->compute_capability(), device_->name());
+    check_fp8(precision, chosen.device, device_->compute_capability(), device_->name());
   });
   group_ = comm::on_device(world, context_);
 }

@@ -11,25 +11,25 @@
 #include <optional>
 #include <string>
 
-#include "aside.h"
-#include "board.h"
+#include "progress_table.h"
+#include "timed_call.h"
 
 namespace fp8::comm {
 
-/// The flight of a group of ranks. One thread gives it work, the watchdog's looks at it.
-class Flight final : public Carrier {
+/// The in-flight queue of a group of ranks. One thread gives it work, the watchdog's looks at it.
+class InFlightQueue final : public Carrier {
  public:
-  /// What a device is asked; called from a thread of the flight's as well.
+  /// What a device is asked; called from a thread of the in-flight queue's as well.
   struct Device {
     std::function<void()> check;  ///< throws Error for an asynchronous error
     std::function<void()> abort;  ///< gives up what is under way; throws nothing
     double patience = 0.25;       ///< seconds to wait for answers, and eight times that for `abort`
   };
-  /// For the ranks of `group` on the board, which is told of it until it goes.
-  Flight(std::shared_ptr<Board> board, std::size_t group, Device device);
-  ~Flight() override;
-  Flight(const Flight&) = delete;
-  Flight& operator=(const Flight&) = delete;
+  /// For the ranks of `group` on the progress table, which is told of it until it goes.
+  InFlightQueue(std::shared_ptr<ProgressTable> progress, std::size_t group, Device device);
+  ~InFlightQueue() override;
+  InFlightQueue(const InFlightQueue&) = delete;
+  InFlightQueue& operator=(const InFlightQueue&) = delete;
 
   /// Notes a collective, given to the device: whether the device has come to it, and whether it is done. Throws what
   /// these throw.
@@ -49,7 +49,7 @@ class Flight final : public Carrier {
   void look();
   const Item* first_not_done() const;
 
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<ProgressTable> progress_;
   std::size_t group_ = 0;  // of these collectives alone
   std::uint64_t key_ = 0;
   Device device_;
@@ -59,7 +59,7 @@ class Flight final : public Carrier {
   std::int64_t come_ = 0, done_ = 0;  // collectives, when the device last answered
   std::optional<Waiting> waiting_;    // likewise
   std::string error_;                 // likewise
-  Aside asking_;                      // ends before what it asks for goes
+  TimedCall asking_;                  // ends before what it asks for goes
 };
 
 }  // namespace fp8::comm

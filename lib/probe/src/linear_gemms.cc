@@ -1,7 +1,7 @@
 // Linears of one decoder layer with normally distributed operands, as crate linear runs them: in bf16 fused projections
 // are one GEMM; in FP8 the input is cast once and each projection has its own GEMM. Forward and dgrad include the cast
 // of the weight; wgrad casts both of its operands.
-#include "products.h"
+#include "linear_gemms.h"
 
 #include <array>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "fp8/device/profile.h"
 #include "fp8/linear/linear.h"
 #include "fp8/model/parameters.h"
-#include "on_place.h"
+#include "on_device.h"
 #include "timing.h"
 
 namespace fp8::probe {
@@ -53,14 +53,14 @@ class TimedLinear {
     const Context ctx = device.context();
     const std::int64_t n = parts_.back().end;
     x_ = normal(ctx, m, k, 1), w_ = normal(ctx, n, k, 2), dy_ = normal(ctx, m, n, 3);
-    y_ = Tensor(DType::bf16, {m, n}, device.place(), "y"), dx_ = Tensor(DType::bf16, {m, k}, device.place(), "dx");
-    dw_ = Tensor(DType::f32, {n, k}, device.place(), "dw");
+    y_ = Tensor(DType::bf16, {m, n}, device.type(), "y"), dx_ = Tensor(DType::bf16, {m, k}, device.type(), "dx");
+    dw_ = Tensor(DType::f32, {n, k}, device.type(), "dw");
   }
 
   // Runs one pass in bf16 or FP8.
   void run(const Context& ctx, Pass pass, bool fp8) {
     const device::Scope scope(*ctx.arena);
-    const linear::Precision precision = fp8 ? fp8_ : linear::Precision{};
+    const linear::LinearPrecision precision = fp8 ? fp8_ : linear::LinearPrecision{};
     if (pass == kForward) {
       const linear::Weight weight = linear::prepare(ctx, w_.view(), {}, parts_, precision, linear::Pass::forward);
       return linear::forward(ctx, engine_, weight, x_.view(), y_.view());
@@ -77,7 +77,7 @@ class TimedLinear {
   void measure(Pass pass, double seconds, ProductResult& result) {
     Workspace space(device_, [&](const Context& ctx) { run(ctx, pass, false), run(ctx, pass, true); });
     const Context ctx = space.context();
-    const Duel duel = time_both(
+    const PairedTiming duel = time_both(
         ctx, [&] { run(ctx, pass, false); }, [&] { run(ctx, pass, true); }, seconds);
     result.bf16_s = duel.first;
     result.fp8_s = duel.second;
@@ -87,7 +87,7 @@ class TimedLinear {
 
  private:
   // The weight for wgrad, which does not use its values.
-  linear::Weight without_codes(const linear::Precision& precision) const {
+  linear::Weight without_codes(const linear::LinearPrecision& precision) const {
     linear::Weight weight{{}, precision, {}};
     for (const linear::Part& part : parts_) weight.operands.push_back({part, {}});
     if (precision.recipe == nullptr) weight.operands = {{{0, parts_.back().end, false}, {}}};
@@ -111,7 +111,7 @@ class TimedLinear {
 
   const device::Device& device_;
   std::vector<linear::Part> parts_;
-  linear::Precision fp8_;
+  linear::LinearPrecision fp8_;
   Tensor x_, w_, dy_, y_, dx_, dw_;
   gemm::Engine engine_;
 };
@@ -119,12 +119,12 @@ class TimedLinear {
 // The projections of each slot of one layer, in row order, with their compute precision.
 std::map<Slot, std::vector<linear::Part>> parts_of(const BenchOptions& options) {
   std::vector<model::Parameter> table = model::parameter_table(options.model);
-  model::FateOptions fates;
-  fates.recipe = options.recipe;
-  model::assign_fates(table, fates);
+  model::LinearPrecisionOptions precisions;
+  precisions.recipe = options.recipe;
+  model::assign_precisions(table, precisions);
   std::map<Slot, std::vector<linear::Part>> parts;
   for (const model::Parameter& p : table) {
-    if (p.unit == 1 && p.role == model::Role::linear)
+    if (p.unit == 1 && p.role == model::ParameterRole::linear)
       parts[p.slot].push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
   }
   return parts;
@@ -168,15 +168,15 @@ std::vector<ProductResult> time_products(const device::Device& device, const Ben
 }
 
 double measured_peak(const device::Device& device) {
-  const std::int64_t side = device.place() == device::Place::cuda ? 8192 : 1024;
+  const std::int64_t side = device.type() == device::DeviceType::cuda ? 8192 : 1024;
   const Context ctx = device.context();
   const Tensor a = normal(ctx, side, side, 1), b = normal(ctx, side, side, 2);
-  const Tensor c(DType::bf16, {side, side}, device.place(), "a GEMM result");
+  const Tensor c(DType::bf16, {side, side}, device.type(), "a GEMM result");
   gemm::Engine engine;
   const auto work = [&] {
     engine.matmul(ctx, {a.view(), DType::bf16, {}}, {b.view().transposed(), DType::bf16, {}}, c.view(), {});
   };
-  const Duel duel = time_both(ctx, work, work, 0.5);
+  const PairedTiming duel = time_both(ctx, work, work, 0.5);
   return 2.0 * std::pow(static_cast<double>(side), 3) / std::min(duel.first.low, duel.second.low);
 }
 

@@ -1,5 +1,5 @@
 // Questions from half of the timeout on, the verdict at its end.
-#include "patrol.h"
+#include "stall_detector.h"
 
 #include <algorithm>
 #include <array>
@@ -27,19 +27,22 @@ std::string Stall::message() const {
   return who + " did not " + (answers ? "reach " : "answer in ") + where + " within " + limit + " s";
 }
 
-Patrol::Patrol(Board& board, Channel& channel, int rank, double timeout, std::function<void(const Stall&)> lost)
-    : board_(board),
+StallDetector::StallDetector(ProgressTable& progress, Channel& channel, int rank, double timeout,
+                             std::function<void(const Stall&)> lost)
+    : progress_(progress),
       channel_(channel),
       rank_(rank),
       timeout_(timeout),
       pace_(std::clamp(timeout / kTicks, kFastest, kSlowest)),
       lost_(std::move(lost)) {}
 
-bool Patrol::doing(const Peer& p, Doing d) const { return p.said && p.said->doing == static_cast<std::int64_t>(d); }
+bool StallDetector::doing(const Peer& p, Doing d) const {
+  return p.said && p.said->doing == static_cast<std::int64_t>(d);
+}
 
-bool Patrol::reached(const Peer& p) const { return p.said && p.said->reached >= wait_->number; }
+bool StallDetector::reached(const Peer& p) const { return p.said && p.said->reached >= wait_->number; }
 
-void Patrol::answer() {
+void StallDetector::answer() {
   while (const auto got = channel_.receive()) {
     const auto& [from, message] = *got;
     const auto key = std::bit_cast<std::uint64_t>(message.group);
@@ -53,16 +56,16 @@ void Patrol::answer() {
     }
     Doing now = Doing::computing;
     try {
-      const Board::View view = board_.look();
+      const ProgressTable::View view = progress_.look();
       now = view.waiting ? Doing::waiting : view.own_work ? Doing::own_work : Doing::computing;
     } catch (const Error&) {
       // tick() will speak of it.
     }
-    channel_.send(from, {0, message.group, board_.reached(key), static_cast<std::int64_t>(now)});
+    channel_.send(from, {0, message.group, progress_.reached(key), static_cast<std::int64_t>(now)});
   }
 }
 
-void Patrol::ask(double elapsed) {
+void StallDetector::ask(double elapsed) {
   for (auto& [rank, peer] : peers_) {
     if (peer.asked) {
       peer.silent += elapsed;
@@ -75,7 +78,7 @@ void Patrol::ask(double elapsed) {
 }
 
 // Those who do not answer; else those who compute and have not come; else those who wait elsewhere; else nobody.
-std::optional<Stall> Patrol::judge(const Board::View& view) const {
+std::optional<Stall> StallDetector::judge(const ProgressTable::View& view) const {
   Stall s{{}, wait_->name, wait_->number, view.step, timeout_, true, ""};
   const auto pick = [&](const auto& guilty) {
     for (const auto& [rank, peer] : peers_) {
@@ -96,7 +99,7 @@ std::optional<Stall> Patrol::judge(const Board::View& view) const {
 }
 
 // The lowest of the ranks that wait as this one does, and answer.
-bool Patrol::speaks() const {
+bool StallDetector::speaks() const {
   return std::none_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
     const auto& [rank, peer] = entry;
     return rank < rank_ && reached(peer) && doing(peer, Doing::waiting) &&
@@ -104,13 +107,13 @@ bool Patrol::speaks() const {
   });
 }
 
-void Patrol::tick(double elapsed) {
+void StallDetector::tick(double elapsed) {
   answer();
-  Board::View view;
+  ProgressTable::View view;
   try {
-    view = board_.look();
+    view = progress_.look();
   } catch (const Error& e) {
-    board_.abort();
+    progress_.abort();
     return lost_({{}, "", 0, view.step, timeout_, true, "rank " + std::to_string(rank_) + ": " + e.what()});
   }
   if (view.waiting != wait_) {
@@ -136,7 +139,7 @@ void Patrol::tick(double elapsed) {
   }
   overdue_ += counted;
   if (!speaks() && overdue_ < kPatience) return;
-  board_.abort();
+  progress_.abort();
   lost_(*stall);
 }
 

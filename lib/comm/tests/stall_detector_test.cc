@@ -8,11 +8,11 @@
 namespace fp8::comm {
 namespace {
 
-TEST(Patrol, NamesARankThatWasStopped) {
+TEST(StallDetector, NamesARankThatWasStopped) {
   for (const int lost : {0, 1, 2}) {
     Job job(3);
     for (int r = 0; r < 3; ++r) {
-      job.board(r).at_step(17);
+      job.progress(r).at_step(17);
       if (r != lost) job.wait(r);
     }
     job.stop(lost);
@@ -24,10 +24,10 @@ TEST(Patrol, NamesARankThatWasStopped) {
   }
 }
 
-TEST(Patrol, NamesARankThatNeverComes) {
+TEST(StallDetector, NamesARankThatNeverComes) {
   Job job(4);
   for (const int r : {0, 1, 3}) {
-    for (int i = 0; i < 4; ++i) (void)job.board(r).reach(0);
+    for (int i = 0; i < 4; ++i) (void)job.progress(r).reach(0);
     job.wait(r, "reduce-scatter");
   }
   const double seconds = job.run(100);
@@ -36,7 +36,7 @@ TEST(Patrol, NamesARankThatNeverComes) {
   EXPECT_EQ(job.heard(), "0: rank 2 did not reach reduce-scatter 5 within 10 s");
 }
 
-TEST(Patrol, NamesSeveral) {
+TEST(StallDetector, NamesSeveral) {
   Job job(4);
   job.wait(2), job.wait(3);
   job.stop(0), job.stop(1);
@@ -44,7 +44,7 @@ TEST(Patrol, NamesSeveral) {
   EXPECT_EQ(job.heard(), "2: ranks 0, 1 did not answer in all-reduce 1 within 10 s");
 }
 
-TEST(Patrol, ARankThatStopsInsideACollectiveIsNamedToo) {
+TEST(StallDetector, ARankThatStopsInsideACollectiveIsNamedToo) {
   Job job(3);
   for (int r = 0; r < 3; ++r) job.wait(r);
   job.run(kTimeout / 2 + 1);
@@ -53,23 +53,23 @@ TEST(Patrol, ARankThatStopsInsideACollectiveIsNamedToo) {
   EXPECT_EQ(job.heard(), "0: rank 2 did not answer in all-reduce 1 within 10 s");
 }
 
-TEST(Patrol, LateIsNotLost) {
+TEST(StallDetector, LateIsNotLost) {
   Job job(3);
   for (int i = 1; i <= 5; ++i) {
     job.wait(0), job.wait(1);
     job.run(kTimeout - 1);
     job.wait(2);
     job.run(1);
-    for (int r = 0; r < 3; ++r) job.board(r).go_on();
+    for (int r = 0; r < 3; ++r) job.progress(r).go_on();
     job.run(1);
   }
   EXPECT_EQ(job.heard(), "");
 }
 
-TEST(Patrol, WorkOfARankAloneMayTakeLong) {
+TEST(StallDetector, WorkOfARankAloneMayTakeLong) {
   Job job(3);
   job.wait(1), job.wait(2);
-  job.board(0).own_work(true);
+  job.progress(0).own_work(true);
   job.run(50 * kTimeout);
   EXPECT_EQ(job.heard(), "");
   job.stop(0);
@@ -77,19 +77,19 @@ TEST(Patrol, WorkOfARankAloneMayTakeLong) {
   EXPECT_EQ(job.heard(), "1: rank 0 did not answer in all-reduce 1 within 10 s");
 }
 
-TEST(Patrol, AfterWorkOfItsOwnARankHasHalfATimeoutToCome) {
+TEST(StallDetector, AfterWorkOfItsOwnARankHasHalfATimeoutToCome) {
   Job job(2);
   job.wait(0);
-  job.board(1).own_work(true);
+  job.progress(1).own_work(true);
   job.run(5 * kTimeout);
-  job.board(1).own_work(false);
+  job.progress(1).own_work(false);
   job.run(kTimeout / 2 - 1);
   EXPECT_EQ(job.heard(), "");
   EXPECT_LE(job.run(100), 3);
   EXPECT_EQ(job.heard(), "0: rank 1 did not reach all-reduce 1 within 10 s");
 }
 
-TEST(Patrol, AJobThatWasStoppedAsAWholeGoesOn) {
+TEST(StallDetector, AJobThatWasStoppedAsAWholeGoesOn) {
   Job job(3);
   job.wait(0), job.wait(2);
   job.run(kTimeout / 2 - 1);
@@ -102,9 +102,9 @@ TEST(Patrol, AJobThatWasStoppedAsAWholeGoesOn) {
   EXPECT_EQ(job.heard(), "");
 }
 
-TEST(Patrol, RanksInDifferentCollectives) {
+TEST(StallDetector, RanksInDifferentCollectives) {
   Job job(3);
-  for (int r = 0; r < 3; ++r) EXPECT_EQ(job.board(r).add_group(kPart, {0, 1}), 1u);
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(job.progress(r).add_group(kPart, {0, 1}), 1u);
   job.wait(0, "all-reduce"), job.wait(2, "all-reduce");
   job.wait(1, "all-gather", 1);
   job.run(100);
@@ -112,16 +112,16 @@ TEST(Patrol, RanksInDifferentCollectives) {
             "0: rank 1 did not reach all-reduce 1 within 10 s\n1: rank 0 did not reach all-gather 1 within 10 s");
 }
 
-TEST(Patrol, OnlyMembersAreMissed) {
+TEST(StallDetector, OnlyMembersAreMissed) {
   Job job(4);
-  for (int r = 0; r < 4; ++r) job.board(r).add_group(kPart, {1, 3});
+  for (int r = 0; r < 4; ++r) job.progress(r).add_group(kPart, {1, 3});
   job.wait(3, "all-gather", 1);
   job.stop(0), job.stop(1);
   job.run(100);
   EXPECT_EQ(job.heard(), "3: rank 1 did not answer in all-gather 1 within 10 s");
 }
 
-TEST(Patrol, WhereEveryoneIsAndItDoesNotEnd) {
+TEST(StallDetector, WhereEveryoneIsAndItDoesNotEnd) {
   Job job(2);
   job.wait(0, "all-gather"), job.wait(1, "all-gather");
   EXPECT_GE(job.run(100), kTimeout);
