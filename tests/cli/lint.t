@@ -99,13 +99,14 @@ undocumented() { # TEXT KIND NAME
   finds docs "bad.h:10: $2 $3 has no /// comment" "a $2 without a comment ($3)"
 }
 undocumented '  int f(int x) const { return x < 1 ? x : 2; }' function f
-undocumented '  std::map<int, std::vector<int>> values = {{1, {2}}};' value values
 undocumented '  enum class E { a };' enum E
 undocumented '  struct S {\n    /// fine\n    int x;\n  };' type S
 undocumented '  template <class T>\n  requires(sizeof(T) > 1)\n  void h(T);' function h
-undocumented '  /** another style */ int g();' function g
-printf 'namespace fp8 {\nvoid free_one();\n/// Fine.\nenum E { kA,\n  kB = 1 };\n}\n' >$header
+undocumented '  /** another style */ int g(int x);' function g
+printf 'namespace fp8 {\nvoid free_one(int x);\n/// Fine.\nenum E { kA,\n  kB = 1 };\n}\n' >$header
 finds docs 'bad.h:2: function free_one has no' 'a free function without a comment'
+printf '/// A file.\n\nnamespace fp8 {\n/// Fine.\nstruct A {\n  A(int x);\n  int size() const;\n  std::map<int, int> values = {{1, 2}};\n  bool operator==(const A&) const;\n};\n/// Fine.\nenum class E { a, b };\n}\n' >$header
+clean docs
 rm $header
 
 clean size

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Public declarations of lib/*/include without a `///` comment: functions, types, enums and their values, members that are public.
-Usage: docs.py ROOT. A comment stands above (`///`) or behind (`///<`). Overloads on adjacent lines share one, and so do values of an
-enum and fields on one line. Nothing is asked of forward declarations, what is deleted, defaulted or overridden, copying, moving and
-destroying, using-declarations, namespaces called detail, and definitions of what is declared above or, for x_impl.h, in x.h."""
+"""Public declarations of lib/*/include that need a `///` comment and have none: types, and functions that take arguments.
+Usage: docs.py ROOT. A comment stands above (`///`) or behind (`///<`). Overloads on adjacent lines share one. Fields, values of an enum,
+functions without parameters, constructors and operators have a comment only where it says more than their name; so do forward declarations,
+what is deleted, defaulted or overridden, destructors, using-declarations, namespaces called detail, and definitions of what is declared
+above or, for x_impl.h, in x.h."""
 
 import re
 import sys
@@ -21,9 +22,13 @@ def asks(declaration: Declaration) -> bool:
         return False
     if re.search(r"=\s*(delete|default)$|\boverride\b|\bfinal$", text):
         return False
-    copies = declaration.kind == "function" and re.search(r"\b(\w+)\((const )?\1\s*&&?\s*\w*\)", text)
-    assigns = declaration.name == "operator="
-    return not (copies or assigns or declaration.name.startswith("~") or text.startswith("}"))
+    if declaration.kind in ("value", "enumerator"):
+        return False
+    if declaration.kind == "function":
+        constructor = declaration.name[:1].isupper()
+        no_parameters = re.search(rf"\b{re.escape(declaration.name)}\(\)", text)
+        return not (constructor or no_parameters or declaration.name.startswith(("operator", "~")))
+    return not text.startswith("}")
 
 
 def has_comment(declaration: Declaration, lines: list[str]) -> bool:
