@@ -114,7 +114,7 @@ is "after three attempts" "$(wc -l <starts)" 3
 is "with its stderr tail" "$(tail -3 err)" "fp8-resume: stderr tail of the last attempt:
 fp8-resume:   out of luck
 fp8-resume: rung: gave up after 3 attempts without a newer checkpoint, the last with status 9; to try again after fixing the cause, remove rung/attempts.json"
-is "and a record" "$(tail -1 out)" '{"type":"resume","action":"give-up","ended":"status 9","attempts":3,"said":["out of luck"]}'
+is "and a record" "$(tail -1 out)" '{"type":"resume","action":"give-up","ended":"status 9","attempts":3,"stderr_tail":["out of luck"]}'
 status "and stays given up" 2 fp8-resume rung -- ./fails
 is "without another start" "$(wc -l <starts)" 3
 ok "one that ends well without a plan is done" fp8-resume rung -- true

@@ -28,7 +28,7 @@ std::string of_peak(double flops, double seconds, double peak) {
 }
 
 // Verdict on bf16 time / FP8 time.
-std::string pays(double ratio) { return ratio > 1 ? "faster" : "not faster"; }
+std::string faster_text(double ratio) { return ratio > 1 ? "faster" : "not faster"; }
 
 std::string products(const probe::BenchResult& result) {
   double longest = 0;
@@ -43,7 +43,7 @@ std::string products(const probe::BenchResult& result) {
     rows.push_back({p.linear, p.pass, std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k),
                     time_text(p.bf16_s, unit), of_peak(p.flops(), p.bf16_s.median, result.peak.bf16),
                     time_text(p.fp8_s, unit), of_peak(p.flops(), p.fp8_s.median, peak),
-                    fixed(100 * p.cast_share, 0) + " %", fixed(p.ratio, 2), p.fp8 ? pays(p.ratio) : "none"});
+                    fixed(100 * p.cast_share, 0) + " %", fixed(p.ratio, 2), p.fp8 ? faster_text(p.ratio) : "none"});
   }
   return cli::table(rows);
 }
@@ -77,14 +77,14 @@ std::string report(const probe::BenchOptions& options, const probe::BenchResult&
   const double ratio = r.bf16_s / r.fp8_s;
   text += "\n" +
           style.bold("linears of a step: bf16 " + format_short(r.bf16_s, 3) + " s, FP8 " + format_short(r.fp8_s, 3) +
-                     " s: FP8 is " + pays(ratio) + ", " + fixed(ratio, 2) + " x") +
+                     " s: FP8 is " + faster_text(ratio) + ", " + fixed(ratio, 2) + " x") +
           "\n";
   text += steps_text(r);
   if (!r.bf16_steps || !r.fp8_steps) return text;
   const double faster = r.bf16_steps->seconds.median / r.fp8_steps->seconds.median;
   return text + "\n" +
          style.bold("whole steps of " + std::to_string(r.sequences) + " x " + std::to_string(r.length) +
-                    " tokens: FP8 is " + pays(faster) + ", " + fixed(faster, 2) + " x") +
+                    " tokens: FP8 is " + faster_text(faster) + ", " + fixed(faster, 2) + " x") +
          "\n";
 }
 

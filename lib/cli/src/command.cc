@@ -74,7 +74,7 @@ Command with_common(Command command) {
       {.name = "help", .letter = 'h', .help = "print this help and exit"},
       {.name = "version", .help = "print the versions of the tool and its libraries and exit"},
       {.name = "quiet", .letter = 'q', .help = "print no progress and no notes"},
-      {.name = "verbose", .letter = 'v', .help = "print more details on standard error"},
+      {.name = "verbose", .letter = 'v', .help = "print time, peak memory and versions on standard error at the end"},
       {.name = "completion",
        .kind = FlagKind::choice,
        .metavar = "SHELL",

@@ -2,10 +2,12 @@
 #include "fp8/cli/run.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -91,6 +93,17 @@ void clear_leftovers(const Command& command, const Arguments& arguments) {
     if (!arguments.flag("quiet")) print_note(command.name, path + ": left over from an interrupted save, removed");
 }
 
+// Prints how long the tool ran, its peak memory and the version, for --verbose.
+void print_usage(const std::string& tool, std::chrono::steady_clock::time_point start,
+                 const std::vector<std::string>& versions) {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  rusage usage{};
+  std::string text = format_short(seconds, 3) + " s";
+  if (::getrusage(RUSAGE_SELF, &usage) == 0)
+    text += ", peak memory " + human_bytes(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024);
+  print_note(tool, text + "; " + version_text(tool, versions) + ", " + std::string(name_of(cpu_isa())));
+}
+
 }  // namespace
 
 void print_error(const std::string& tool, const std::string& message) {
@@ -116,6 +129,7 @@ std::function<void(const std::string& path)> waiting_note(const std::string& too
 
 int run(int argc, char** argv, const Command& command, const std::function<int(const Arguments&)>& body,
         const std::vector<std::string>& versions) {
+  const auto start = std::chrono::steady_clock::now();
   hold_standard_descriptors();
   (void)std::signal(SIGPIPE, SIG_IGN);
   (void)std::signal(SIGXFSZ, SIG_IGN);
@@ -132,10 +146,12 @@ int run(int argc, char** argv, const Command& command, const std::function<int(c
     return 0;
   });
   if (status >= 0) return status;
-  return flushed(full.name, guarded(full.name, true, [&] {
-                   clear_leftovers(full, *arguments);
-                   return body(*arguments);
-                 }));
+  const int done = flushed(full.name, guarded(full.name, true, [&] {
+                             clear_leftovers(full, *arguments);
+                             return body(*arguments);
+                           }));
+  if (arguments->flag("verbose") && speaks()) print_usage(full.name, start, versions);
+  return done;
 }
 
 }  // namespace fp8::cli

@@ -7,7 +7,7 @@
 
 namespace fp8::device {
 
-Library::Library(const std::vector<std::string>& names, const std::string& cure) {
+Library::Library(const std::vector<std::string>& names, const std::string& hint) {
   for (const char* folder : {"", "/usr/local/cuda/lib64/"}) {
     for (const std::string& name : names) {
       handle_ = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -16,7 +16,7 @@ Library::Library(const std::vector<std::string>& names, const std::string& cure)
       return;
     }
   }
-  throw Error(names.front() + ": cannot be loaded: " + cure);
+  throw Error(names.front() + ": cannot be loaded: " + hint);
 }
 
 void* Library::address(const char* name) const {

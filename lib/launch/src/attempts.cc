@@ -25,24 +25,25 @@ void Attempts::read() {
   const json::Value* job = fields.find("job");
   const std::int64_t step = fields.get_int("step", path_), count = fields.get_int("attempts", path_);
   const std::string& how = fields.get_string("ended", path_);
-  std::vector<std::string> said;
-  for (const json::Value& line : fields.get_array("said", path_)) {
-    if (!line.is_string()) throw Error(path_ + ": \"said\": expected strings");
-    said.push_back(line.as_string());
+  std::vector<std::string> lines;
+  const char* tail = fields.contains("stderr_tail") ? "stderr_tail" : "said";  // as earlier programs wrote it
+  for (const json::Value& line : fields.get_array(tail, path_)) {
+    if (!line.is_string()) throw Error(path_ + ": \"" + tail + "\": expected strings");
+    lines.push_back(line.as_string());
   }
   if (step < 0 || count < 0) throw Error(path_ + ": negative count; remove the file to count from 0");
   if (job == nullptr || !(*job == job_)) return;
   step_ = step;
   count_ = count;
   how_ = how;
-  stderr_tail_ = std::move(said);
+  stderr_tail_ = std::move(lines);
 }
 
 void Attempts::write() const {
   json::Array lines;
   for (const std::string& line : stderr_tail_) lines.emplace_back(line);
-  const json::Value file =
-      json::object({{"job", job_}, {"step", step_}, {"attempts", count_}, {"ended", how_}, {"said", std::move(lines)}});
+  const json::Value file = json::object(
+      {{"job", job_}, {"step", step_}, {"attempts", count_}, {"ended", how_}, {"stderr_tail", std::move(lines)}});
   (void)remove_leftovers(path_);
   AtomicFile target(path_, true);
   File out = File::open_update(target.path());

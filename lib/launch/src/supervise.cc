@@ -118,7 +118,7 @@ class Supervisor {
     hooks_.record(
         decision("give-up", {{"ended", attempts_.how().empty() ? json::Value() : json::Value(attempts_.how())},
                              {"attempts", attempts_.count()},
-                             {"said", texts(attempts_.stderr_tail())}}));
+                             {"stderr_tail", texts(attempts_.stderr_tail())}}));
     if (!attempts_.stderr_tail().empty()) hooks_.note("stderr tail of the last attempt:");
     for (const std::string& line : attempts_.stderr_tail()) hooks_.note("  " + line);
     throw Error(job_.run + ": gave up after " + std::to_string(attempts_.count()) +

@@ -67,10 +67,10 @@ TEST_F(AttemptsTest, Refuses) {
   const std::string path = at("./attempts.json");
   EXPECT_EQ(message("[]"), path + ": expected an object; remove the file to count from 0");
   EXPECT_EQ(message("{}"), path + ": \"step\" is missing");
-  EXPECT_EQ(message(R"({"job":"a","step":-1,"attempts":0,"ended":"","said":[]})"),
+  EXPECT_EQ(message(R"({"job":"a","step":-1,"attempts":0,"ended":"","stderr_tail":[]})"),
             path + ": negative count; remove the file to count from 0");
-  EXPECT_EQ(message(R"({"job":"a","step":1,"attempts":0,"ended":"","said":[1]})"),
-            path + ": \"said\": expected strings");
+  EXPECT_EQ(message(R"({"job":"a","step":1,"attempts":0,"ended":"","stderr_tail":[1]})"),
+            path + ": \"stderr_tail\": expected strings");
   EXPECT_NE(message("{").find(path + ": line 1 column "), std::string::npos);
   EXPECT_EQ(message(R"({"job":"a","step":1,"attempts":2,"ended":"","said":[]})"), "no error");
   EXPECT_EQ(open().count(), 2);

@@ -117,7 +117,7 @@ TEST_F(SuperviseTest, GivesUp) {
                 at("run/attempts.json"));
   EXPECT_EQ(actions_, "launch retry launch retry launch give-up");
   EXPECT_EQ(out_, "1\n2\n3\n");
-  EXPECT_EQ(record(5).at("said"), json::Value(json::Array{"cause"}));
+  EXPECT_EQ(record(5).at("stderr_tail"), json::Value(json::Array{"cause"}));
   EXPECT_EQ(notes_[notes_.size() - 2], "stderr tail of the last attempt:");
   EXPECT_EQ(notes_.back(), "  cause");
   // The count is kept for the same job, but not for another one.

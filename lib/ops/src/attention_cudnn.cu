@@ -41,9 +41,9 @@ constexpr std::size_t kMostGraphs = 256;  // shapes that never return must not p
 // from where our libraries are found, and named to it, so that it looks for no other.
 void load_library() {
   if (fe::cudnn_dlhandle != nullptr) return;
-  const std::string cure = "install cuDNN 9, or name its folder in LD_LIBRARY_PATH";
-  const device::Library runtime({"libcudart.so.13", "libcudart.so.12"}, cure);
-  const device::Library library({"libcudnn.so.9"}, cure);
+  const std::string hint = "install cuDNN 9, or name its folder in LD_LIBRARY_PATH";
+  const device::Library runtime({"libcudart.so.13", "libcudart.so.12"}, hint);
+  const device::Library library({"libcudnn.so.9"}, hint);
   (void)setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime.name().c_str(), 0);
   fe::cudnn_dlhandle = library.handle();
 }

@@ -45,7 +45,7 @@ json::Value product(const ProductResult& p, const Peak& peak) {
                        {"in_fp8", p.fp8},
                        {"cast_share", p.cast_share},
                        {"ratio", p.ratio},
-                       {"pays", p.ratio > 1}});
+                       {"fp8_faster", p.ratio > 1}});
 }
 
 Peak peak_of(const device::Device& device) {
@@ -100,8 +100,9 @@ json::Value to_json(const BenchOptions& options, const BenchResult& r) {
        {"peak_tflops", json::object({{"bf16", 1e-12 * r.peak.bf16},
                                      {"fp8", r.peak.fp8 > 0 ? json::Value(1e-12 * r.peak.fp8) : json::Value()},
                                      {"source", r.peak.source}})},
-       {"products", std::move(products)},
-       {"linears", json::object({{"bf16_s", r.bf16_s}, {"fp8_s", r.fp8_s}, {"ratio", ratio}, {"pays", ratio > 1}})}});
+       {"gemms", std::move(products)},
+       {"linears",
+        json::object({{"bf16_s", r.bf16_s}, {"fp8_s", r.fp8_s}, {"ratio", ratio}, {"fp8_faster", ratio > 1}})}});
   if (!r.bf16_steps || !r.fp8_steps) return v;
   const double faster = r.bf16_steps->seconds.median / r.fp8_steps->seconds.median;
   v.as_object().set("steps", json::object({{"sequences", r.sequences},
@@ -109,7 +110,7 @@ json::Value to_json(const BenchOptions& options, const BenchResult& r) {
                                            {"bf16", side(*r.bf16_steps)},
                                            {"fp8", side(*r.fp8_steps)},
                                            {"ratio", faster},
-                                           {"pays", faster > 1}}));
+                                           {"fp8_faster", faster > 1}}));
   return v;
 }
 

@@ -220,7 +220,7 @@ json::Value to_json(const Diagnosis& diagnosis) {
                                    {"name", c.name},
                                    {"verdict", name_of(c.verdict)},
                                    {"detail", c.detail},
-                                   {"cure", c.hint.empty() ? json::Value() : json::Value(c.hint)}}));
+                                   {"hint", c.hint.empty() ? json::Value() : json::Value(c.hint)}}));
   }
   const char* const fp8 = diagnosis.native ? "native" : diagnosis.emulated ? "emulated" : "none";
   return json::object({{"type", "doctor"}, {"fp8", fp8}, {"device", diagnosis.device}, {"checks", std::move(checks)}});

@@ -175,7 +175,7 @@ TEST_F(Bench, MeasuresEveryPassAndStepsOnTheHost) {
   EXPECT_NE(std::find(said.begin(), said.end(), "FP8 step 2"), said.end());
   const json::Value record = to_json(options_, r);
   const json::Object& o = record.as_object();
-  EXPECT_EQ(o.get_array("products", "report").size(), 16u);
+  EXPECT_EQ(o.get_array("gemms", "report").size(), 16u);
   EXPECT_TRUE(o.get_object("peak_tflops", "report").at("fp8").is_null());
   EXPECT_GT(o.get_object("linears", "report").get_double("ratio", "linears"), 0);
   EXPECT_EQ(o.get_object("steps", "report").get_int("length", "steps"), 32);

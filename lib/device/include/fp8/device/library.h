@@ -10,8 +10,8 @@ namespace fp8::device {
 class Library {
  public:
   /// Loads the first of `names` (file names such as "libcublasLt.so.13") that the dynamic linker finds, else the first
-  /// in /usr/local/cuda/lib64. Throws Error with the first name and the hint `cure` when none can be loaded.
-  Library(const std::vector<std::string>& names, const std::string& cure);
+  /// in /usr/local/cuda/lib64. Throws Error with the first name and the hint `hint` when none can be loaded.
+  Library(const std::vector<std::string>& names, const std::string& hint);
   /// The address of a function of the library as a pointer of type F. Throws Error when the function is missing.
   template <class F>
   F function(const char* name) const {
