@@ -68,7 +68,7 @@ head -c 100000 "$codes" >cut.h5
 bad "a file cut short" 'cut.h5: ' --gemms cut.h5 -o x.h5
 echo text >text.h5
 bad "text" 'text.h5: ' --gemms text.h5 -o x.h5
-is "nothing was written by what failed" "$(ls -A | grep -c '^x\|\.x')" 0
+is "nothing was written by what failed" "$(find . -maxdepth 1 -name 'x*' -o -maxdepth 1 -name '*.x*' | grep -c .)" 0
 
 printf '{"model_type":"none"}' >config.json
 status "an invalid configuration" 2 fp8-bench --model config.json

@@ -131,7 +131,7 @@ is "before the first step" "$(cat early.log)" ""
 # --- numbers that are not finite
 cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
 size=$(wc -c <nan/model.safetensors)
-last_weight() { printf "$1" | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null; }
+last_weight() { printf '%b' "$1" | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null; }
 last_weight '\377\377'
 invalid='/weights/[a-z0-9_.]*: holds a value that is not finite'
 says "a folder with a weight that is not a number is converted, with a note" "^fp8-convert: bad.h5: $invalid, in 1 of [0-9]+ weights; no tool trains" fp8-convert nan -o bad.h5
@@ -158,11 +158,11 @@ is "nothing is saved" "$(ls nanbf16 nanfp8)" "$(printf 'nanbf16:\nlog.jsonl\n\nn
 wild="m.h5 --data d.h5 $few --lr 1e6 --weight-decay 1e6 --steps 10 --save-every 1 --keep 1 --out wild"
 for attempt in 1 2 3; do
   status "attempt $attempt: a run that ends in skipped steps is status 4" 4 fp8-step $wild -q
-  newest=$(ls -d wild/step* | tail -1)
+  newest=$(printf '%s\n' wild/step* | tail -1)
   is "attempt $attempt: which names the last good checkpoint" "$(sed 's/in [2-9] steps/in N steps/' err)" \
     "fp8-step: the loss or the gradient was not finite in N steps in a row; the last checkpoint is $newest"
   [ $attempt != 1 ] || there=$(ls wild)
-  is "attempt $attempt: nothing is saved or removed then" "$(ls wild) $(($(ls -d wild/step* | wc -l) > 1))" "$there 1"
+  is "attempt $attempt: nothing is saved or removed then" "$(ls wild) $(($(printf '%s\n' wild/step* | wc -l) > 1))" "$there 1"
   is "attempt $attempt: nor told of" "$(field path wild/log.jsonl | tail -1)" "\"$newest\""
 done
 last_weight '\004\151' # 1e25

@@ -32,6 +32,7 @@ lose() {
   [ "$all" -gt 9 ] && [ $failures -gt 0 ]
   nothing_lost "$name: $all writes" $all
   if [ "$python" ]; then
+    # shellcheck disable=SC2046 # names without blanks
     ok "$name: h5py reads it" $python -c '
 import h5py, sys
 for path in sys.argv[1:]:

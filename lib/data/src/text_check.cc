@@ -12,7 +12,7 @@
 namespace fp8::data {
 namespace {
 
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 struct Format {
   std::size_t offset;

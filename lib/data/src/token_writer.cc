@@ -192,7 +192,7 @@ TokenInfo TokenWriter::finish() {
   const std::string temporary = s.file.path();
   naming_target(temporary, s.target, [&] { s.write(); });
   s.file.commit();
-  const TokenInfo info = s.info;
+  TokenInfo info = s.info;
   state_.reset();
   return info;
 }

@@ -85,7 +85,7 @@ hid_t driver() {
     c.name = "fp8-image";
     c.maxaddr = static_cast<haddr_t>(std::numeric_limits<std::int64_t>::max());
     c.fc_degree = H5F_CLOSE_STRONG;
-    c.fapl_size = sizeof(Image*);
+    c.fapl_size = sizeof(void*);  // an Image*
     c.open = open_image;
     c.close = close_image;
     c.query = query;

@@ -93,7 +93,7 @@ std::string first_difference(const json::Value& one, const json::Value& other, c
     if (old == nullptr || *old == value) continue;
     if (key == "model") return "MODEL";
     if (key == "data" || key == "eval-data") return spelled(key);  // digests, which tell nobody anything
-    const std::string text = spelled(key) + " (" + setting_text(*old) + joint + setting_text(value) + ")";
+    std::string text = spelled(key) + " (" + setting_text(*old) + joint + setting_text(value) + ")";
     if (!value.is_null() && !(old->is_null() && value == json::Value(0))) return text;
     if (of_absent.empty()) of_absent = text;
   }
