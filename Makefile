@@ -1,10 +1,11 @@
 # fp8: small Unix programs that train large language models in FP8.
-# The only makefile with rules. A crate says in its crate.mk one sentence about itself, the crates it uses and the packages it uses; the rest is here.
-#   make            programs in build/bin            make check   every test, after installing what is missing
-#   make demo       text to a trained model          make lint    what a reviewer should not have to say
-#   make fuzz       hostile input for every parser   make bench   measures
+# The only makefile with rules. The crate.mk of a crate holds its description, the crates it depends on and the packages it uses.
+#   make            programs in build/bin            make check   all tests; installs missing packages first
+#   make demo       from a text to a trained model   make lint    format, documentation, size and static analysis
+#   make fuzz       fuzzes every parser              make bench   benchmarks
 # Variables: O=build WERROR=1 SAN=address,undefined MARCH=x86-64-v3 PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60 V=1 (print commands)
-#   CUDA=0|1 (1 where nvcc is found), CUDA_ARCHS="90a 100a": the chips device code is compiled for
+#   CUDA=0|1 (1 if nvcc is found), CUDA_ARCHS="90a 100a": the GPU architectures that device code is compiled for
+#   SYSROOT=: the folder with libraries and packages of the CPU that CXX compiles for, if it is not that of this machine
 O       ?= build
 PREFIX  ?= /usr/local
 MARCH   ?= $(if $(x86),x86-64-v3)
@@ -18,18 +19,18 @@ TIME    ?= 60
 VERSION := $(file <share/VERSION)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-# A job for each core, unless -j or the make that started this one says how many. Where goals are to follow one another (make clean all), one job.
+# One job per core, unless -j or the calling make sets the number. One job if the goals must run in order (make clean all).
 in_order  := $(if $(word 2,$(MAKECMDGOALS)),$(filter-out all tests $O/%,$(MAKECMDGOALS)))
 jobs      := $(if $(in_order)$(filter -j%,$(MAKEFLAGS) $(shell echo "$$MAKEFLAGS")),,-j$(shell OMP_NUM_THREADS= nproc))
 MAKEFLAGS += --no-builtin-rules $(jobs)
-# Begins a line of a recipe: prints what is made from which file instead of the command.
+# Prefix of a recipe line: prints the action and the file instead of the command, unless V=1 is set. make -s prints neither.
 say = $(if $V$(findstring s,$(firstword -$(MAKEFLAGS))),,@$(info $1 $2))
 
 # Bottom to top. A crate may depend only on crates to its left.
 CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf token data linear model train log launch probe
 TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
 
-# Packages, each for the crates whose manifests name it.
+# Include paths and libraries of the packages, used for the crates that list them in `pkgs`.
 multiarch     := $(shell $(CXX) -dumpmachine 2>/dev/null | sed 's/-pc-/-/')
 x86           := $(filter x86_64-%,$(multiarch))
 xxhash.lib    := -lxxhash
@@ -37,11 +38,11 @@ nlohmann.lib  :=
 pcre2.lib     := -lpcre2-8
 utf8proc.lib  := -lutf8proc
 cxxopts.lib   :=
-hdf5.inc      := -isystem /usr/include/hdf5/serial
-hdf5.lib      := -L/usr/lib/$(multiarch)/hdf5/serial -lhdf5
+hdf5.inc      := -isystem $(SYSROOT)/usr/include/hdf5/serial
+hdf5.lib      := -L$(SYSROOT)/usr/lib/$(multiarch)/hdf5/serial -lhdf5
 dnnl.lib      := -ldnnl
-mpi.inc       := -isystem /usr/lib/$(multiarch)/openmpi/include
-mpi.lib       := -L/usr/lib/$(multiarch)/openmpi/lib -lmpi
+mpi.inc       := -isystem $(SYSROOT)/usr/lib/$(multiarch)/openmpi/include
+mpi.lib       := -L$(SYSROOT)/usr/lib/$(multiarch)/openmpi/lib -lmpi
 cuda_home     := $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
 cuda.lib      := $(if $(filter 1,$(CUDA)),-L$(cuda_home)/lib64 -lcudart_static -ldl -lrt -lpthread)
 benchmark.lib := -lbenchmark
@@ -49,12 +50,13 @@ gtest.lib     := -lgtest_main -lgtest
 
 warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wno-restrict $(if $(WERROR),-Werror)
 sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-CXXFLAGS = -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
-# Device code rounds as host code does: no product is fused unless the code says so.
+sysroot  := $(SYSROOT:%=--sysroot=%)
+CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+# Without -fmad=false, nvcc contracts products and sums to FMA, and device code would round differently from host code.
 NVCCFLAGS = -std=c++20 -O3 -lineinfo -fmad=false --expt-relaxed-constexpr --extended-lambda $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
   $(if $(WERROR),-Werror all-warnings) -isystem .cuda/include -Xcompiler '$(MARCH:%=-march=%) -ffp-contract=off -fopenmp -Wall -Wextra -Wshadow $(sanitize) -ffile-prefix-map=$(CURDIR)=.'
-# A CPU without MARCH is refused by the dynamic loader, before the first instruction of the program.
-LDFLAGS  = $(OPENMP) $(sanitize) -Wl,--as-needed $(patsubst %,-Wl$(comma)-z$(comma)%,$(filter x86-64-v%,$(MARCH)))
+# -z x86-64-v3 makes the dynamic loader refuse a CPU that lacks MARCH, before the program executes an instruction.
+LDFLAGS  = $(sysroot) $(OPENMP) $(sanitize) -Wl,--as-needed $(patsubst %,-Wl$(comma)-z$(comma)%,$(filter x86-64-v%,$(MARCH)))
 comma   := ,
 # Sources named *.isa.cc are compiled once for each of these instruction sets, see fp8/base/cpu.h.
 isas            := $(if $(x86),avx2 avx512 avx512_bf16,baseline)
@@ -78,7 +80,7 @@ $(eval $(name).ld   := $(foreach p,$($(name).pkgs),$($p.lib)))
 $(if $(filter lib/%,$1),$(eval seen += $(name)))
 endef
 
-# Crates with kernels, whose tests run them on the host.
+# Crates with CUDA kernels, whose tests run the kernels on the host with cuda_shim.
 shimmed := device tensor quant gemm ops optim
 $O/tests/support/cuda_shim.o: INC := -Itests/support
 define crate_rules # $1 = crate
@@ -86,16 +88,16 @@ $O/lib/$1.a: $(call objs,lib/$1/src)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
 $(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
 $(call objs,lib/$1/tests): OPT := -O1
-$(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(wildcard lib/$1/tests/*.cc)),$1)
+$(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(call srcs,lib/$1/tests)),$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
 endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
-$(if $(strip $2),$O/test/$1: $(patsubst %.cc,$O/%.o,$2) $(if $(filter $3,$(shimmed)),$O/tests/support/cuda_shim.o) $O/lib/$3.a $($3.libs)
+$(if $(strip $2),$O/test/$1: $(patsubst %,$O/%.o,$(basename $2)) $(if $(filter $3,$(shimmed)),$O/tests/support/cuda_shim.o) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
 tests += $O/test/$1)
 endef
-define suite_rules # $1 = folder in tests that holds a program, $2 = where it finds headers of other tests
+define suite_rules # $1 = folder in tests that contains a test program, $2 = include flags for headers of other tests
 $(call load,tests/$1)
 $(call test_rule,$1_test,$(wildcard tests/$1/*_test.cc),$1)
 $(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): INC := $($1.inc) $2 -Itests/support
@@ -146,11 +148,11 @@ $O/test/% $O/fuzz/%:
 	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
 $O/test/fault.so: tests/fault/preload.cc Makefile
 	@mkdir -p $(@D)
-	$(call say,LINK,$(@:$O/%=%))$(CXX) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<
+	$(call say,LINK,$(@:$O/%=%))$(CXX) $(sysroot) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<
 $O/%.o: %.cc Makefile
 	@mkdir -p $(@D)
 	$(call say,CXX ,$<)$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
-# Only the table of functions stays global: the linker must not use an inline function compiled for AVX-512 in other sources.
+# Only the function table stays a global symbol. Otherwise the linker could use an inline function compiled for AVX-512 in other sources.
 define isa_rule # $1 = instruction set
 $O/%.$1.o: %.isa.cc Makefile
 	@mkdir -p $$(@D)
@@ -161,18 +163,19 @@ $(foreach i,$(isas),$(eval $(call isa_rule,$i)))
 $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
-$(isas:%=$O/lib/ops/src/tile.%.o): CXXFLAGS += -ffp-contract=fast # elsewhere a product that is added is fused only where the code says so
-# Without device code: the host's compiler reads such a file once, nvcc twice. cuDNN's frontend headers take most of a minute and do no work, and they
-# include <cuda.h>, which is not the crate's own.
-host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan comm/src/nccl_library ops/src/attention_cudnn
+$(isas:%=$O/lib/ops/src/tile.%.o): CXXFLAGS += -ffp-contract=fast # all other sources call an fma function where products are fused
+# .cu files without device code are compiled by the host compiler, which parses them once; nvcc parses them twice. The headers of the cuDNN frontend
+# take most of a minute to compile and contain no hot code, hence -O1. They include <cuda.h>, which must not be found as lib/ops/src/cuda.h.
+host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan gemm/tests/cublaslt_test comm/src/nccl_library ops/src/attention_cudnn ops/tests/attention_cudnn_test
 $(host_cuda:%=$O/lib/%.o): $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(call say,CXX ,$<)$(CXX) $(CXXFLAGS) -isystem .cuda/include -isystem $(cuda_home)/include $(INC) -MMD -MP -x c++ -c -o $@ $<
-$O/lib/ops/src/attention_cudnn.o: OPT := -O1
-$O/lib/ops/src/attention_cudnn.o: INC := $(ops.inc)
-$O/lib/ops/src/attention_cudnn.o: .cuda/include/cudnn_frontend.h
+cudnn_objs := $O/lib/ops/src/attention_cudnn.o $O/lib/ops/tests/attention_cudnn_test.o
+$(cudnn_objs): OPT := -O1
+$(cudnn_objs): INC := $(ops.inc) -Itests/support
+$(cudnn_objs): .cuda/include/cudnn_frontend.h
 .cuda/include/cudnn_frontend.h:
-	$(error cuDNN's frontend headers are missing: run make setup, which brings them, or make CUDA=0)
+	$(error the headers of the cuDNN frontend are missing: run make setup to download them, or build with make CUDA=0)
 $O/lib/cli/src/version.o: CXXFLAGS += -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
 -include $(shell find $O -name '*.d' 2>/dev/null)
@@ -181,7 +184,7 @@ graph:
 	$(foreach c,$(seen),$(info $(shell printf %-8s $c) $($c.about))$(info $(empty)         uses: $(or $($c.deps),nothing)$(if $($c.own),; packages: $($c.own))))
 	$(foreach t,$(TOOLS),$(info $(shell printf %-14s $t) $($t.about)))@:
 
-# Tests. Each is also a target of its own; check first installs what is missing.
+# Tests. check-SUITE runs one suite; check and demo install missing packages first.
 export BIN := $(abspath $O)/bin
 setup:
 	@share/setup/packages
@@ -192,11 +195,18 @@ check-now: all tests
 	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault lint
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
-# Threads that work beside the steps, under ThreadSanitizer, with libraries of their own. One thread of OpenMP: GCC's runtime is not built with it.
+# Background threads under ThreadSanitizer, built in a separate folder. OpenMP runs with one thread because GCC's runtime is not instrumented.
 tsan_built := $(addprefix test/,comm_test comm_mpi_test train_test log_test) $(addprefix bin/,fp8-step fp8-init fp8-tokenize fp8-info fp8-log)
 check-tsan:
 	@$(MAKE) --no-print-directory O=$O/tsan CUDA=0 OPT=-O1 SAN=thread $(tsan_built:%=$O/tsan/%)
 	@O=$(abspath $O)/tsan T='$T' tests/run tsan
+# The whole build for aarch64 (the CPU of a Grace Hopper) by Debian's cross compiler, and its unit tests under qemu.
+aarch64_root := $(CURDIR)/.cache/aarch64/root
+check-aarch64:
+	@share/setup/aarch64
+	@$(MAKE) --no-print-directory O=$O-aarch64 CXX='$(filter ccache,$(CXX)) aarch64-linux-gnu-g++' AR=aarch64-linux-gnu-ar MARCH= CUDA=0 \
+	  SYSROOT=$(aarch64_root) all tests
+	@O=$(abspath $O)-aarch64 T='$T' EMULATOR='qemu-aarch64 -L $(aarch64_root)' tests/run unit
 demo-now: all
 	@examples/1-demo/run.sh
 lint:
@@ -206,17 +216,17 @@ golden:
 bench: all tests
 	@O=$(abspath $O) tests/bench/run
 
-# Looks for input that breaks a parser, TIME seconds a target, with libraries of its own that clang built.
+# Fuzzes each parser for TIME seconds with libFuzzer. The libraries are built with clang in a separate folder.
 fuzz:
 	@share/setup/packages fuzz
-	@$(MAKE) --no-print-directory O=$O/fuzz CXX='$(CXX:%g++=%clang++)' CUDA=0 OPT=-O1 MARCH=x86-64 OPENMP=-fopenmp-simd warnings=-w \
+	@$(MAKE) --no-print-directory O=$O/fuzz CXX='$(CXX:%g++=%clang++)' CUDA=0 OPT=-O1 MARCH=$(if $(x86),x86-64) OPENMP=-fopenmp-simd warnings=-w \
 	  SAN=fuzzer-no-link,address,undefined fuzzers
 	@O=$(abspath $O)/fuzz T='$T' tests/fuzz/run $(TIME)
 fuzzers: $(fuzz_targets:%=$O/fuzz/%)
 
-# One folder to carry to a machine with a GPU and without a compiler; its tests/gpu/all runs everything there.
+# Makes a folder of programs and tests for a machine with a GPU and without a compiler. tests/gpu/all in the folder runs all GPU tests.
 device-bundle:
-	@$(MAKE) --no-print-directory O=$O/device MARCH=x86-64-v3 CUDA=1 all $O/device/test/gpu_test
+	@$(MAKE) --no-print-directory O=$O/device MARCH=$(if $(x86),x86-64-v3) CUDA=1 all $O/device/test/gpu_test
 	@O=$(abspath $O)/device tests/gpu/bundle $(or $(BUNDLE),$O/device-bundle)
 
 datadir := $(DESTDIR)$(PREFIX)/share
@@ -233,4 +243,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: device-bundle all tests graph setup demo check check-now demo-now lint golden bench check-tsan fuzz fuzzers install uninstall dist clean
+.PHONY: device-bundle all tests graph setup demo check check-now demo-now lint golden bench check-tsan check-aarch64 fuzz fuzzers install uninstall dist clean

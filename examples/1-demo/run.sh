@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# From text to an FP8 run laid over a bf16 run: what `make demo` does after the build. Every command is shown before it runs, so that it can be
-# typed as well. About two minutes on two cores.
-#   examples/1-demo/run.sh [FOLDER]      FOLDER, build/demo by default, is emptied if an earlier demo made it, and is otherwise to be new or empty
-# BIN is the folder of the programs, build/bin by default; STEPS and TEXT train as many steps, 10 at least, on another text. Not a test: it checks
-# nothing but that every command succeeds.
+# Trains a model on a text in bf16 and in FP8 and compares the two runs. `make demo` runs this script after the build. Each command is printed before
+# it runs. Takes about two minutes on two cores.
+#   examples/1-demo/run.sh [FOLDER]      FOLDER (default: build/demo) must be new, empty, or made by an earlier demo, which is then deleted
+# BIN is the folder of the programs (default: build/bin), STEPS the number of steps (default: 1500, at least 10), TEXT the text file. The script checks
+# only the exit status of each command.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -13,10 +13,10 @@ steps=${STEPS:-1500}
 text=$(realpath "${TEXT:-$root/share/text/tinyshakespeare.txt}")
 held_bytes=$((($(wc -c <"$text") + 9) / 10)) # the last tenth of the text
 
-# Two ranks of one thread each, wherever this runs: as root in a container, or on fewer cores than ranks.
+# Two ranks of one thread each, also as root in a container and on fewer cores than ranks.
 export PATH=$BIN:$PATH FP8_SHARE=$root/share OMP_NUM_THREADS=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers may forbid the other
+export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers may forbid the default, CMA
 if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 
 terminal=
@@ -31,7 +31,7 @@ run() {
   "$@"
 }
 
-# Step records in, a line every tenth of the run out; on a terminal the newest step as well.
+# Reads step records and prints a line for every tenth of the run; on a terminal it also shows the newest step.
 watch_steps() {
   local record step loss speed line wipe=
   if [ -n "$terminal" ]; then wipe=$'\r\e[K'; fi
@@ -50,7 +50,7 @@ watch_steps() {
   done
 }
 
-# train NAME FLAGS...: a run of that name, watched.
+# train NAME FLAGS...: trains the run NAME and shows its progress.
 train() {
   local command=(mpirun -n 2 fp8-step model.h5 --config demo.json --out "$@")
   show "${command[@]}"
@@ -77,17 +77,17 @@ begin
 SECONDS=0
 printf '%s\n' "${bold}Small programs that train language models in FP8$plain" "in $(pwd)"
 
-say "1  Text becomes tokens, one byte each; the last tenth is held out"
+say "1  Tokenize the text, one token per byte; hold out the last tenth for evaluation"
 head -c "-$held_bytes" "$text" >train.txt
 tail -c "$held_bytes" "$text" >held.txt
 run fp8-tokenize train.txt -o train.h5
 run fp8-tokenize held.txt -o held.h5
 
-say "2  A fresh model, and which of its linears FP8 may compute"
+say "2  Make a new model and select the linear layers that can run in FP8"
 run fp8-init demo --seed 1 -o fresh.h5
 run fp8-convert fresh.h5 -o model.h5
 
-say "3  One configuration for both runs"
+say "3  Write one configuration for both runs"
 cat >demo.json <<EOF
 {
   "data": "train.h5", "seq-length": 128, "batch-size": 4,
@@ -100,15 +100,15 @@ run cat demo.json
 say "4  Train in bf16 on two ranks"
 train bf16 --precision bf16 --quiet
 
-say "5  Train in FP8 on the same tokens. What runs in FP8 is said first"
+say "5  Train in FP8 on the same tokens; the first lines list the layers in FP8"
 train fp8 --precision fp8 --recipe tensorwise
 
-say "6  Score both on the text that they never saw"
+say "6  Evaluate both models on the held-out text"
 printf -v last 'step-%08d' "$steps"
 run mpirun -n 2 fp8-eval "bf16/$last" --data held.h5 --seq-length 128
 run mpirun -n 2 fp8-eval "fp8/$last" --data held.h5 --seq-length 128 --precision fp8
 
-say "7  Both losses, and the FP8 run laid over the bf16 run"
+say "7  Plot both losses and compare the FP8 run with the bf16 run"
 run fp8-log --plot loss bf16 fp8
 if command -v gnuplot >/dev/null; then run fp8-log --plot loss bf16 fp8 -o loss.svg; fi
 echo

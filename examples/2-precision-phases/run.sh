@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# One run in three phases, bf16 -> FP8 -> bf16: by a plan and fp8-resume, and the same by hand with fp8-resume --print in a loop of shell. Every
-# command is shown before it runs, so that it can be typed as well. Less than a minute on two cores.
-#   examples/2-precision-phases/run.sh [FOLDER]      FOLDER, build/precision-phases by default, is emptied if an earlier start of this example made
-#                                                    it, and is otherwise to be new or empty
-# BIN is the folder of the programs, build/bin by default; STEPS trains as many steps, 120 unless told, 10 at least. Besides that every command
-# succeeds it checks that both ways come to the same bits.
+# Trains one run in three phases, bf16, FP8, bf16: first with fp8-resume and a plan, then with a shell loop around fp8-resume --print. Each command is
+# printed before it runs. Takes less than a minute on two cores.
+#   examples/2-precision-phases/run.sh [FOLDER]      FOLDER (default: build/precision-phases) must be new, empty, or made by an earlier run of this
+#                                                    example, which is then deleted
+# BIN is the folder of the programs (default: build/bin), STEPS the number of steps (default: 120, at least 10). The script checks the exit status of
+# each command, and that both runs end with identical weights and moments.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -12,7 +12,7 @@ BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/precision-phases}
 steps=${STEPS:-120}
 
-# Two ranks of one thread each, wherever this runs: as root in a container, or on fewer cores than ranks.
+# Two ranks of one thread each, also as root in a container and on fewer cores than ranks.
 export PATH=$BIN:$PATH FP8_SHARE=$root/share OMP_NUM_THREADS=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
 if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
@@ -42,7 +42,7 @@ touch "$mark"
 SECONDS=0
 printf '%s\n' "${bold}A run in three precision phases$plain" "in $(pwd)"
 
-say "1  Data, a small model, one configuration"
+say "1  Make the data, a small model and a configuration"
 run fp8-tokenize "$root/share/text/tinyshakespeare.txt" -o data.h5
 run fp8-init tiny --seed 1 -o model.h5
 cat >run.json <<EOF
@@ -50,7 +50,7 @@ cat >run.json <<EOF
 EOF
 run cat run.json
 
-say "2  The plan: a phase a line, the step where it ends and its flags"
+say "2  Write the plan: one line per phase, with its last step and its flags"
 cat >warmup.plan <<EOF
 $((steps / 10))   --precision bf16
 $((steps - steps / 10))  --precision fp8 --recipe tensorwise
@@ -58,15 +58,15 @@ $steps  --precision bf16
 EOF
 run cat warmup.plan
 
-say "3  fp8-resume runs it to the end, a start for each phase"
+say "3  Run all phases with fp8-resume, which starts fp8-step once per phase"
 show fp8-resume planned --plan warmup.plan -- mpirun -n 2 fp8-step model.h5 --config run.json --quiet ">planned.jsonl"
 fp8-resume planned --plan warmup.plan -- mpirun -n 2 fp8-step model.h5 --config run.json --quiet >planned.jsonl
 
-say "4  Its decisions are records between those of the steps"
+say "4  Show the records of fp8-resume among the step records"
 show "grep '\"type\":\"resume\"' planned.jsonl | cut -c -100"
 grep '"type":"resume"' planned.jsonl | cut -c -100
 
-say "5  The same by hand: while the newest checkpoint is short of the phase's end, start the phase"
+say "5  Do the same in a shell loop: start each phase until the newest checkpoint is at its last step"
 cat >byhand.sh <<'EOF'
 while read -r until flags; do
   until newest=$(fp8-resume byhand --print) && [ "${newest##*-}" -ge "$until" ]; do
@@ -78,12 +78,12 @@ run cat byhand.sh
 show "sh byhand.sh >byhand.jsonl 2>byhand.txt"
 sh byhand.sh >byhand.jsonl 2>byhand.txt
 
-say "6  Both are the same run, bit for bit"
+say "6  Check that both runs are identical, bit for bit"
 printf -v last 'step-%08d' "$steps"
 show "fp8-info planned/$last --diff byhand/$last | tail -n 1"
 fp8-info "planned/$last" --diff "byhand/$last" | tail -n 1
 
-say "7  What ran in which precision, and the loss"
+say "7  Show the precision of each phase and the loss"
 run fp8-log planned
 run fp8-log --plot loss planned
 

@@ -1,3 +1,3 @@
-about := Tokenizers of tokenizer.json: byte-level and byte-fallback BPE, encoding by words with a cache, decoding
+about := Tokenizers of tokenizer.json: byte-level and byte-fallback BPE, encoding with a word cache, decoding
 deps  := base json
 pkgs  := pcre2 utf8proc

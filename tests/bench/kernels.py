@@ -1,4 +1,4 @@
-"""Speed of the parts: the Google Benchmark programs of the crates, and what their matmul figures allow a whole step."""
+"""Runs the Google Benchmark programs of the crates, and computes the peak rate of a step from the matmul times."""
 
 import json
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from machine import summary
 
-HEAD_ROWS = 256  # rows at which gemm_bench measures the head; other row counts are scaled
+HEAD_ROWS = 256  # rows with which gemm_bench measures the head; times for other row counts are scaled
 ROLES = ("forward", "dgrad", "wgrad")
 
 
 def benchmark(program: Path, threads: int, pattern: str, min_time: float, repetitions: int) -> list[dict]:
-    """Runs those benchmarks of `program` whose names match; an entry for each repetition."""
+    """Runs the benchmarks of `program` whose names match `pattern`; returns an entry per repetition."""
     command = [str(program), f"--benchmark_filter={pattern}", "--benchmark_format=json", f"--benchmark_min_time={min_time}",
                f"--benchmark_repetitions={repetitions}"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
@@ -23,7 +23,7 @@ def benchmark(program: Path, threads: int, pattern: str, min_time: float, repeti
 
 
 def counters(entries: list[dict], names: tuple[str, ...]) -> list[dict]:
-    """Of each benchmark those of the named counters that it has, summed up over its repetitions."""
+    """The named counters of each benchmark, summarized over its repetitions."""
     grouped: dict[str, list[dict]] = {}
     for e in entries:
         grouped.setdefault(re.sub(r"/(iterations:\d+|manual_time|real_time)", "", e["run_name"]), []).append(e)
@@ -41,20 +41,20 @@ def matmul(program: Path, threads: int, quick: bool) -> dict[str, float]:
 
 
 def layer_shapes(config: dict) -> list[tuple[int, int]]:
-    """Out and in features of a layer's matrix multiplications, q, k, v in one and gate, up in one."""
+    """Output and input features of the GEMMs of a layer, with q, k, v fused and gate, up fused."""
     c, f, d = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
     return [(q + 2 * kv, c), (c, q), (2 * f, c), (c, f)]
 
 
 def matmul_parameters(config: dict) -> int:
-    """N of 6 N tokens/s: weights that are multiplied by, the head among them."""
+    """N in 6 N tokens/s: the number of weights in GEMMs, including the head."""
     layer = sum(n * k for n, k in layer_shapes(config))
     return config["num_hidden_layers"] * layer + config["vocab_size"] * config["hidden_size"]
 
 
 def peak(seconds: dict[str, float], config: dict, rows: int) -> float | None:
-    """FLOP/s of a step that consists of its linear layers' matrix multiplications alone; None where one was not measured."""
+    """FLOP/s of a step that consists only of the GEMMs of its linear layers; None if a GEMM was not measured."""
     head = (config["vocab_size"], config["hidden_size"])
     total = 0.0
     for role in ROLES:

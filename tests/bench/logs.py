@@ -1,5 +1,5 @@
-"""fp8-log on a long log: bytes a second beside `wc -l` on the same file in the same round, and its peak of memory. The log has the records and the
-digits that fp8-step writes, with evaluations, saves and a resumption."""
+"""fp8-log on a long log: bytes per second relative to `wc -l` on the same file in the same round, and peak memory. The log has records as fp8-step
+writes them, with evaluations, saves and a resumption."""
 
 import os
 import random
@@ -13,7 +13,7 @@ START = '{"type":"run","steps":100000000,"precision":"fp8","recipe":"tensorwise"
 
 
 def tails(count: int) -> list[str]:
-    """What follows the number of a step: measured values, all different."""
+    """The members of step records after `tokens`, with distinct values."""
     rng = random.Random(1)
     found = []
     for _ in range(count):
@@ -27,7 +27,7 @@ def tails(count: int) -> list[str]:
 
 
 def write_log(path: Path, size: int) -> int:
-    """At least `size` bytes; returns how many."""
+    """Writes a log of at least `size` bytes; returns its size."""
     ends, step, resumed = tails(10007), 0, False
     with path.open("w") as f:
         written = f.write(START)
@@ -44,7 +44,7 @@ def write_log(path: Path, size: int) -> int:
 
 
 def run(command: list[str], piped: Path | None = None) -> tuple[float, float, int]:
-    """Seconds by the clock and of processors, and the peak of resident memory in bytes, all of this one process."""
+    """Wall-clock seconds, CPU seconds and peak resident memory in bytes of one process."""
     started = time.perf_counter()
     source = subprocess.Popen(["cat", str(piped)], stdout=subprocess.PIPE) if piped else None
     child = subprocess.Popen(command, stdin=source.stdout if source else subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -60,7 +60,7 @@ def run(command: list[str], piped: Path | None = None) -> tuple[float, float, in
 
 
 def measure(folder: Path, programs: Path, quick: bool, rounds: int) -> list[dict]:
-    """What fp8-log does with the log, each in every round; a comparison reads it twice."""
+    """Measures each use of fp8-log in every round; a comparison reads the log twice."""
     path, tool = folder / "long.jsonl", str(programs / "fp8-log")
     size = write_log(path, (8 if quick else 1000) * 1_000_000)
     name = str(path)

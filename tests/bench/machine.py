@@ -1,4 +1,4 @@
-"""What the numbers hang on: processor, threads, memory, versions, and who else is running."""
+"""The conditions of a measurement: processor, threads, memory, versions, load."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def summary(values: Iterable[float]) -> dict:
-    """Median and spread."""
+    """Median, minimum and maximum."""
     x = sorted(values)
     return {"median": statistics.median(x), "min": x[0], "max": x[-1]}
 
@@ -20,7 +20,7 @@ def _output(*command: str) -> str:
 
 
 def threads() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -35,7 +35,7 @@ def facts() -> dict:
 
 
 def versions(programs: Path, peer_python: str) -> dict:
-    """Ours by commit, and every library whose speed is measured."""
+    """The commit of this project and the versions of the measured libraries."""
     found = {"commit": _output("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
              "fp8-step": _output(str(programs / "fp8-step"), "--version")}
     onednn = re.search(r"oneDNN ([\d.]+)", found["fp8-step"])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""How the step grows: models from 3M to 350M parameters, one and two threads, sequences of 64 to 2048 tokens, always 2048 tokens a step. Prints
-a table as Markdown and writes it as JSON to tests/bench/results/. Each run is profiled for its last step, which also measures the speed of a
-matrix multiply of the model's own width in the same run; the share of peak is 6 N tokens/s over it. `make bench` builds what this needs; then
-    O=build python3 tests/bench/sizes.py        SIZES=3M,15M LENGTHS=64,2048 THREADS=1,2 choose a part"""
+"""Measures the step by size: models of 3M to 350M parameters, one and two threads, sequences of 64 to 2048 tokens, 2048 tokens per step. Prints
+a Markdown table and writes JSON to tests/bench/results/. The profile of the last step also measures a GEMM of the model's width; the share of
+peak is 6 N tokens/s divided by its FLOP/s. Needs the programs that `make bench` builds; then
+    O=build python3 tests/bench/sizes.py        SIZES=3M,15M LENGTHS=64,2048 THREADS=1,2 select a part"""
 
 import datetime
 import json
@@ -31,7 +31,7 @@ def config_of(size: str) -> dict:
 
 
 def measure(space: Workspace, length: int, threads: int, steps: int) -> dict:
-    """One run of `steps` steps; figures of the fastest step but the first."""
+    """Runs `steps` steps; returns the figures of the fastest step except the first."""
     out = space.folder / "run"
     subprocess.run(["rm", "-rf", str(out)], check=True)
     command = ["fp8-step", "model.h5", "--data", "tokens.h5", "--out", "run", "--batch-size", str(TOKENS // length), "--seq-length", str(length),

@@ -1,4 +1,4 @@
-"""Whole steps, ours and the peer's: which are measured, and one run of one of them."""
+"""Whole training steps of fp8-step and of the peer: the list of cases, and one run of a case."""
 
 import dataclasses
 import json
@@ -14,14 +14,14 @@ from pathlib import Path
 
 BATCH = 4
 TOKENS = 1 << 18
-ROOM = 6 << 30  # bytes that a folder in memory must have free for the checkpoint that ends a run
+ROOM = 6 << 30  # free bytes required to store the checkpoint of a run in memory
 QUICK = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
          "vocab_size": 4096, "bos_token_id": 0, "eos_token_id": 0}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One program at one sequence length. The batch of a step is BATCH sequences, split over the ranks."""
+    """One program with one sequence length. A step has BATCH sequences, divided among the ranks."""
 
     what: str
     length: int
@@ -36,8 +36,8 @@ class Case:
 
 
 def cases(lengths: tuple[int, ...], threads: int, peer: bool, quick: bool, native: str) -> list[Case]:
-    """What is measured, rivals next to each other. 'RxT' is ranks and threads of each. `native` is the type that PyTorch is fast in on this
-    CPU, bf16 or f32: without bf16 instructions its bf16 products take a hundred times as long as those in f32."""
+    """The cases, with compared programs next to each other. 'RxT' is ranks x threads per rank. `native` is the fast type of PyTorch on this CPU,
+    bf16 or f32: without bf16 instructions its bf16 GEMMs take a hundred times as long as those in f32."""
     typed = ("--dtype", native)
     stored = ("--master", "bf16", "--moments", "bf16")
     found = []
@@ -61,7 +61,7 @@ def cases(lengths: tuple[int, ...], threads: int, peer: bool, quick: bool, nativ
 
 
 class Workspace:
-    """A model of random weights and random tokens, which both sides read."""
+    """A folder with a model of random weights and random tokens for fp8-step and the peer."""
 
     def __init__(self, folder: Path, programs: Path, peer_python: str, quick: bool, changes: dict | None = None) -> None:
         self.folder, self.programs, self.peer_python = folder, programs, peer_python
@@ -83,7 +83,7 @@ class Workspace:
             raise SystemExit(f"bench: {done.stderr.strip()}")
 
     def run(self, case: Case, timed: int, warm_up: int) -> dict:
-        """One run: tokens/s of the timed steps, peak bytes of the process (ours: of the largest rank), the command."""
+        """Runs a case: tokens/s of the timed steps, peak bytes of the process (of the largest rank), the command."""
         return self._peer(case, timed, warm_up) if case.peer else self._ours(case, timed, warm_up)
 
     def _ours(self, case: Case, timed: int, warm_up: int) -> dict:

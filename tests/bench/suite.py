@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs everything in rounds, so that rivals meet the same machine; writes the JSON and prints the tables. Called by tests/bench/run, which says
-what the environment may choose."""
+"""Runs all benchmarks in rounds, so that compared programs run under the same conditions; writes JSON and prints tables. Called by tests/bench/run,
+which documents the environment variables."""
 
 import datetime
 import json
@@ -19,7 +19,7 @@ import tensor_core
 from machine import summary
 from steps import BATCH, Case, Workspace, cases
 
-# Numerator, denominator, length, what is wanted at least (of PyTorch where the CPU has bf16 instructions). 'RxT' and PyTorch's type are filled in.
+# Numerator, denominator, sequence length, lower bound (for PyTorch only if the CPU has bf16 instructions). 'RxT' and PyTorch's type are inserted.
 RATIOS = [
     ("bf16 {all}", "torch {native} compiled {all}", 512, 1.35),
     ("bf16 {all}", "torch {native} compiled {all}", 64, 1.05),
@@ -54,7 +54,7 @@ def steps_of(length: int, quick: bool) -> tuple[int, int]:
 
 
 def run_rounds(space: Workspace, chosen: list[Case], rounds: int, quick: bool) -> tuple[dict[str, list[dict]], list[dict[str, float]]]:
-    """Runs of each case by name, one a round; and the seconds of the matrix multiplications, one dictionary a round."""
+    """Runs of each case by name, one per round, and the seconds of the GEMMs, one dictionary per round."""
     runs: dict[str, list[dict]] = {case.name: [] for case in chosen}
     matmuls = []
     for i in range(rounds):
@@ -105,12 +105,12 @@ def ratios(steps: list[dict], threads: int, native: str) -> list[dict]:
 
 
 def parts(programs: Path, threads: int, quick: bool) -> dict:
-    """Casts, optimizer, ops and checkpoint files by themselves."""
+    """Benchmarks of casts, optimizer, ops and checkpoint files."""
     jobs = {"casts": ("quant_bench", "/256/1024" if quick else "cast_|decode_|quantize_all", ("of_memcpy", "GB/s")),
             "optimizer": ("optim_bench", "adamw_block/f32_and_bf16_copy" if quick else ".", ("of_triad", "GB/s", "triad_GB/s")),
             "ops": ("ops_bench", "attention" if quick else ".", ("FLOP/s", "bytes/s", "logits/s")),
             "disk": ("h5_bench", ".", ("of_plain", "least", "most", "GB/s", "plain_GB/s", "processor_s_per_GB", "plain_processor_s_per_GB"))}
-    scratch = programs.parent / "bench"  # on the disk of the build, where /tmp may be memory
+    scratch = programs.parent / "bench"  # on the disk of the build; /tmp may be in memory
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ |= {"TMPDIR": str(scratch), "FP8_BENCH_MB": "64" if quick else "1536"}
     found: dict = {}
@@ -121,7 +121,7 @@ def parts(programs: Path, threads: int, quick: bool) -> dict:
             repetitions = 1 if quick or name == "disk" else 3
             entries = kernels.benchmark(programs.parent / "test" / program, threads, pattern, 0.02 if quick else 0.5, repetitions)
             found[name] = kernels.counters(entries, counters)
-    for entry in found["disk"]:  # which has its spread from pairs
+    for entry in found["disk"]:  # its spread is that of the pairs
         entry["of_plain"] |= {"min": entry.pop("least")["min"], "max": entry.pop("most")["max"]}
     return found
 
@@ -143,7 +143,7 @@ def main() -> None:
     folder, programs = Path(os.environ["O"]) / "bench", Path(os.environ["O"]) / "bin"
     threads, facts = machine.threads(), machine.facts()
     if facts["load_at_start"] > 0.3:
-        say(f"load {facts['load_at_start']:.1f}: other programs are running, these numbers are not to be kept")
+        say(f"load {facts['load_at_start']:.1f}: other programs are running, do not keep these figures")
     date = datetime.date.today().isoformat()
     lengths = (64, 128) if quick else (64, 512)
     result: dict = {"date": date, "command": "make bench", "quick": quick, "rounds": rounds, "machine": facts,

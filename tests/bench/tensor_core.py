@@ -1,5 +1,5 @@
-"""FP8 products summed as an H100 sums them (--accumulate hopper) beside mmaemu, the model in PyTorch that has the same bits: one thread each, in
-CPU time, in the same rounds."""
+"""FP8 GEMMs with the summation of an H100 (--accumulate hopper), relative to mmaemu, a PyTorch model with equal bits: one thread each, in CPU
+time, in the same rounds."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from machine import summary
 
 SHAPE = "M:256/N:768/K:768"
 
-# mmaemu takes seconds for a product of this size; its speed hardly depends on it. Prints FLOP/s.
+# A smaller GEMM, since mmaemu takes seconds for SHAPE; its speed hardly depends on the size. Prints FLOP/s.
 PEER = """
 import time, torch, mmaemu
 torch.set_num_threads(1)
@@ -23,14 +23,14 @@ print(2 * m * n * k / (time.process_time() - begin))
 
 
 def peer(python: str, fast: bool) -> float | None:
-    """FLOP/s of mmaemu; None where it is not installed."""
+    """FLOP/s of mmaemu; None if it is not installed."""
     done = subprocess.run([python, "-W", "ignore", "-c", PEER.format(fast=fast)], capture_output=True, text=True,
                           env=os.environ | {"OMP_NUM_THREADS": "1"})
     return float(done.stdout) if done.returncode == 0 else None
 
 
 def measure(program: Path, peer_python: str, quick: bool, rounds: int) -> list[dict]:
-    """An entry for each instruction set, fast and slow accumulation: FLOP/s of a core, and the factor over mmaemu."""
+    """An entry for each instruction set with fast and slow accumulation: FLOP/s per core and the ratio to mmaemu."""
     ours: dict[str, list[float]] = {}
     factors: dict[str, list[float]] = {}
     for _ in range(rounds):

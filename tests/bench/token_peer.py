@@ -1,5 +1,5 @@
-"""Hugging Face tokenizers on one core: for each folder named, bytes a second of `encode_batch_fast` (of the processor, as Google Benchmark counts), as JSON: of the paragraphs of TEXT (first pass of
-a fresh tokenizer, median of the later ones) and of all of it at once. Usage: token_peer.py TEXT PASSES FOLDER..."""
+"""Hugging Face tokenizers on one core. Usage: token_peer.py TEXT PASSES FOLDER... Prints as JSON, for each folder, the bytes per CPU second of
+`encode_batch_fast`: for the paragraphs of TEXT (first pass of a new tokenizer, median of the later passes) and for TEXT as one document."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Encoding with tokenizer.json: token_bench beside Hugging Face tokenizers (token_peer.py) on one core, in turns; and fp8-tokenize on all cores beside
-one. Ratios are taken within a round."""
+"""Encoding with tokenizer.json: token_bench relative to Hugging Face tokenizers (token_peer.py) on one core, alternating; and fp8-tokenize on all cores
+relative to one. Ratios are computed within a round."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from machine import summary, threads
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = ROOT / "share/text/tinyshakespeare.txt"
 FOLDERS = sorted(p.parent for p in (ROOT / "tests/golden/tokenizers").glob("*/tokenizer.json"))
-COPIES = 60  # of the text, for fp8-tokenize on all cores
+COPIES = 60  # copies of the text for fp8-tokenize on all cores
 
 
 def on_one_core(command: list[str]) -> list[str]:
@@ -21,7 +21,7 @@ def on_one_core(command: list[str]) -> list[str]:
 
 
 def ours(programs: Path, quick: bool) -> dict[str, float]:
-    """Bytes a second by 'kind/job'."""
+    """Bytes per second by 'kind/job'."""
     script = programs.parent / "bench" / "token_bench"
     script.write_text("#!/bin/sh\nexec " + " ".join(on_one_core([str(programs.parent / "test" / "token_bench")])) + ' "$@"\n', encoding="utf-8")
     script.chmod(0o755)
@@ -36,7 +36,7 @@ def theirs(python: str, quick: bool) -> dict[str, float]:
 
 
 def cores(folder: Path, programs: Path, quick: bool) -> float:
-    """How many times as fast fp8-tokenize is on all cores as on one."""
+    """Speed of fp8-tokenize on all cores relative to one core."""
     path = folder / "long.txt"
     path.write_bytes(TEXT.read_bytes() * (2 if quick else COPIES))
     command = [str(programs / "fp8-tokenize"), str(path), "--tokenizer", str(FOLDERS[-2]), "-n", "-o", str(folder / "long.h5")]
@@ -50,10 +50,10 @@ def cores(folder: Path, programs: Path, quick: bool) -> float:
 
 
 def measure(folder: Path, programs: Path, python: str, quick: bool, rounds: int) -> list[dict]:
-    """A row for each tokenizer and job, and one for all cores."""
+    """A row per tokenizer and job, and one for all cores."""
     runs = [(ours(programs, quick), theirs(python, quick) if python else {}) for _ in range(rounds)]
     rows = [{"name": name, "bytes_per_s": summary(r[0][name] for r in runs),
              "peer_bytes_per_s": summary(r[1][name] for r in runs) if python else None,
              "of_peer": summary(r[0][name] / r[1][name] for r in runs) if python else None} for name in runs[0][0]]
     scale = summary(cores(folder, programs, quick) for _ in range(rounds))
-    return [*rows, {"name": f"fp8-tokenize, {threads()} cores beside one", "of_one_core": scale}]
+    return [*rows, {"name": f"fp8-tokenize, {threads()} cores relative to one", "of_one_core": scale}]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The peer: training steps of the same model in PyTorch. A Llama written by hand the way one is usually written, parameters and AdamW state in
-bf16, gradients clipped, the fused optimizer; eager or compiled, its linears torchao's emulated Float8Linear on request. Reads the configuration
-and the raw u16 tokens that the other side reads too, prints one JSON line: tokens/s of each step, peak memory, loss of the last step.
+"""The peer: training steps of the same model in PyTorch. A plain implementation of Llama with parameters and AdamW state in bf16, gradient clipping and
+the fused optimizer; eager or compiled, optionally with torchao's emulated Float8Linear. Reads the same configuration and raw u16 tokens as fp8-step
+and prints one JSON line: tokens/s of each step, peak memory, loss of the last step.
 
-What is chosen here is chosen for speed where PyTorch leaves a choice; nothing is tuned for one machine."""
+Options of PyTorch are chosen for speed; none is tuned for one machine."""
 
 import argparse
 import dataclasses
@@ -68,7 +68,7 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    """forward gives the mean loss over all targets."""
+    """A Llama with tied embeddings; forward() returns the mean loss over all targets."""
 
     def __init__(self, config: dict, length: int) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Llama(nn.Module):
 
 
 def with_float8(model: nn.Module) -> nn.Module:
-    """Every linear layer becomes torchao's, its FP8 products emulated in bf16; the tied head is no linear layer and stays."""
+    """Replaces every linear layer by torchao's, with FP8 GEMMs emulated in bf16; the tied head is not a linear layer and is unchanged."""
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
     config = dataclasses.replace(Float8LinearConfig.from_recipe_name("tensorwise"), emulate=True)
@@ -111,10 +111,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("tokens", type=Path, help="raw u16 token ids")
     parser.add_argument("--batch-size", type=int, default=4)
     parser.add_argument("--seq-length", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=6, help="steps that are timed")
-    parser.add_argument("--warm-up", type=int, default=2, help="steps before them")
+    parser.add_argument("--steps", type=int, default=6, help="number of timed steps (default: 6)")
+    parser.add_argument("--warm-up", type=int, default=2, help="number of untimed steps before the timed steps (default: 2)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dtype", choices=("bf16", "f32"), default="bf16", help="of parameters, optimizer state and activations")
+    parser.add_argument("--dtype", choices=("bf16", "f32"), default="bf16", help="type of parameters, optimizer state and activations (default: bf16)")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--fp8", action="store_true")
     return parser.parse_args()

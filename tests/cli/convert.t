@@ -1,61 +1,61 @@
 #!/bin/sh
-# fp8-convert: folders and checkpoints, precisions, pipes, and what it refuses.
+# fp8-convert: Hugging Face folders and checkpoints, precisions, pipes, errors.
 . "${SRC:-.}/tests/cli/lib.sh"
 golden=$SRC/tests/golden/models
 
 for model in llama3 llama-tied qwen2 qwen3; do
-  ok "$model" fp8-convert "$golden/$model/hf" -o $model.h5
+  ok "$model is converted" fp8-convert "$golden/$model/hf" -o $model.h5
   is "$model has 14 FP8 linears and a head" "$(grep -c ' fp8 ' out) $(grep -c ' bf16 ' out)" "14 1"
   ok "$model verifies" fp8-info $model.h5 --verify
 done
 cp -r "$golden/llama3/hf" hf && chmod -R u+w hf
 says "a tied head is listed" '^lm_head.weight .*LM head, tied' fp8-convert llama-tied.h5 -n -o x.h5
-ok "a checkpoint once more" fp8-convert llama3.h5 -o again.h5
-ok "has equal weights" fp8-info llama3.h5 --diff again.h5
-ok "bf16 to f32" fp8-convert llama3.h5 --dtype f32 -o f32.h5
-ok "loses nothing" fp8-info llama3.h5 --diff f32.h5
-ok "and back" sh -c 'fp8-convert f32.h5 --dtype bf16 -o back.h5 && fp8-info llama3.h5 --diff back.h5'
-says "the format is stored" 'model.norm.weight +float32' fp8-info f32.h5
+ok "a checkpoint is converted" fp8-convert llama3.h5 -o again.h5
+ok "the weights of the copy are equal" fp8-info llama3.h5 --diff again.h5
+ok "bf16 is converted to f32" fp8-convert llama3.h5 --dtype f32 -o f32.h5
+ok "the f32 weights are equal to the bf16 weights" fp8-info llama3.h5 --diff f32.h5
+ok "f32 converts back to equal bf16 weights" sh -c 'fp8-convert f32.h5 --dtype bf16 -o back.h5 && fp8-info llama3.h5 --diff back.h5'
+says "the format is stored in the checkpoint" 'model.norm.weight +float32' fp8-info f32.h5
 
-says "a filter has a reason" 'down_proj.* bf16 .*--filter \*down\*' fp8-convert hf -o f.h5 --filter '*down*'
-is "for two linears" "$(grep -c -e '--filter' out)" 2
+says "--filter is the reason of a filtered weight" 'down_proj.* bf16 .*--filter \*down\*' fp8-convert hf -o f.h5 --filter '*down*'
+is "--filter excludes two linears" "$(grep -c -e '--filter' out)" 2
 says "a filter may name the module" 'lm_head.weight .*--filter lm_head' fp8-convert hf -n -o x.h5 --fp8-lm-head --filter lm_head
-says "the head is FP8 on request" 'lm_head.weight +256x64 +fp8' fp8-convert hf -n -o x.h5 --fp8-lm-head
-says "precisions stay" '14 of 21|12 of 21' sh -c 'fp8-convert f.h5 -o g.h5 && fp8-info g.h5'
-is "as they were" "$(fp8-info g.h5 | sed -n 's/^fp8 *//p')" "12 of 21 weights eligible"
-says "small layers are left out" 'too small to gain' fp8-convert hf -n -o x.h5 --auto-filter --recipe rowwise
-says "a filter that matches nothing" '^fp8-convert: --filter \*.w1: matches no tensor' fp8-convert hf -o x.h5 --filter '*.w1'
-says "a recipe without auto-filter" '^fp8-convert: --recipe: ' fp8-convert hf -o x.h5 --recipe rowwise
-says "shapes that do not divide" '170 rows are not a multiple of 16' sh -c 'fp8-init tiny --set intermediate_size=170 -o odd.h5 >/dev/null && fp8-convert odd.h5 -o x.h5 -n'
+says "--fp8-lm-head makes the head FP8" 'lm_head.weight +256x64 +fp8' fp8-convert hf -n -o x.h5 --fp8-lm-head
+says "converting a checkpoint again keeps its precisions" '14 of 21|12 of 21' sh -c 'fp8-convert f.h5 -o g.h5 && fp8-info g.h5'
+is "the number of FP8 weights is unchanged" "$(fp8-info g.h5 | sed -n 's/^fp8 *//p')" "12 of 21 weights eligible"
+says "--auto-filter excludes small layers" 'too small to gain' fp8-convert hf -n -o x.h5 --auto-filter --recipe rowwise
+says "a filter that matches no tensor is refused" '^fp8-convert: --filter \*.w1: matches no tensor' fp8-convert hf -o x.h5 --filter '*.w1'
+says "--recipe without --auto-filter is refused" '^fp8-convert: --recipe: ' fp8-convert hf -o x.h5 --recipe rowwise
+says "a shape that is not a multiple of 16 is listed as a reason" '170 rows are not a multiple of 16' sh -c 'fp8-init tiny --set intermediate_size=170 -o odd.h5 >/dev/null && fp8-convert odd.h5 -o x.h5 -n'
 
 fp8-init tiny -o tiny.h5 >record 2>err
-ok "a record on standard input" sh -c 'fp8-convert - -o p.h5 <record'
-ok "a whole pipe" sh -c 'fp8-init tiny -f -o tiny.h5 | fp8-convert - -o q.h5 --json | fp8-info - >out2 && grep -q "^path *q.h5" out2'
-ok "JSON Lines" sh -c 'fp8-convert hf -o j.h5 --json >json'
-is "two records" "$(cut -c 1-20 json | tr '\n' '|')" '{"type":"convert","s|{"type":"checkpoint"|'
-says "with precisions" '"name":"lm_head.weight","shape":\[256,64\],"precision":"bf16","reason":"LM head","aligned":true' cat json
-says "standard input without a record" '^fp8-convert: standard input: no record' fp8-convert - -o x.h5
-says "where it came from" 'made by +fp8-init .*fp8-init tiny' fp8-info q.h5
-says "what was done" 'made by +fp8-convert .*fp8-convert - -o q.h5 --json' fp8-info q.h5
+ok "the source can be a record on standard input" sh -c 'fp8-convert - -o p.h5 <record'
+ok "fp8-init, fp8-convert and fp8-info work in a pipe" sh -c 'fp8-init tiny -f -o tiny.h5 | fp8-convert - -o q.h5 --json | fp8-info - >out2 && grep -q "^path *q.h5" out2'
+ok "--json succeeds" sh -c 'fp8-convert hf -o j.h5 --json >json'
+is "--json prints two records" "$(cut -c 1-20 json | tr '\n' '|')" '{"type":"convert","s|{"type":"checkpoint"|'
+says "the record lists precisions and reasons" '"name":"lm_head.weight","shape":\[256,64\],"precision":"bf16","reason":"LM head","aligned":true' cat json
+says "standard input without a record is refused" '^fp8-convert: standard input: no record' fp8-convert - -o x.h5
+says "the provenance names fp8-init" 'made by +fp8-init .*fp8-init tiny' fp8-info q.h5
+says "the provenance names fp8-convert" 'made by +fp8-convert .*fp8-convert - -o q.h5 --json' fp8-info q.h5
 
-ok "a tokenizer travels" sh -c 'echo "{}" >hf/tokenizer.json && fp8-convert hf -o tok.h5'
-says "and is seen" 'tokenizer +tokenizer.json' fp8-info tok.h5
-says "a mixture of experts gets one line" '^fp8-convert: [^ ]*: mixture-of-experts models' fp8-convert "$golden/mixtral/hf" -o x.h5
-says "no source" '^fp8-convert: none: ' fp8-convert none -o x.h5
-says "a token file" 'a token file, not a checkpoint' sh -c 'fp8-tokenize hf/config.json --from text -o t.h5 >/dev/null && fp8-convert t.h5 -o x.h5'
-says "an output that exists" '^fp8-convert: j.h5: exists' fp8-convert hf -o j.h5
-ok "is replaced by force, even the source" fp8-convert j.h5 -f -o j.h5
-ok "and is whole" fp8-info --verify j.h5
+ok "a folder with a tokenizer is converted" sh -c 'echo "{}" >hf/tokenizer.json && fp8-convert hf -o tok.h5'
+says "fp8-info shows the tokenizer" 'tokenizer +tokenizer.json' fp8-info tok.h5
+says "a mixture of experts is refused in one line" '^fp8-convert: [^ ]*: mixture-of-experts models' fp8-convert "$golden/mixtral/hf" -o x.h5
+says "a missing source is refused" '^fp8-convert: none: ' fp8-convert none -o x.h5
+says "a token file as source is refused" 'a token file, not a checkpoint' sh -c 'fp8-tokenize hf/config.json --from text -o t.h5 >/dev/null && fp8-convert t.h5 -o x.h5'
+says "an existing output is refused" '^fp8-convert: j.h5: exists' fp8-convert hf -o j.h5
+ok "--force replaces an output that is also the source" fp8-convert j.h5 -f -o j.h5
+ok "the replaced source verifies" fp8-info --verify j.h5
 sed -i 's/"vocab_size": 256/"vocab_size": 255/' hf/config.json
-says "shapes of another model" 'tensors of the wrong shape: model.embed_tokens.weight \[256, 64\] instead of \[255, 64\]' fp8-convert hf -o x.h5
-status "with status 2" 2 fp8-convert hf -o x.h5
+says "tensors of the wrong shape are named" 'tensors of the wrong shape: model.embed_tokens.weight \[256, 64\] instead of \[255, 64\]' fp8-convert hf -o x.h5
+status "tensors of the wrong shape give status 2" 2 fp8-convert hf -o x.h5
 sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/; s/255/256/' hf/config.json
-says "missing tensors" ': missing tensors: model.layers.2.input_layernorm.weight, .* and [0-9]+ more' fp8-convert hf -o x.h5
+says "missing tensors are named" ': missing tensors: model.layers.2.input_layernorm.weight, .* and [0-9]+ more' fp8-convert hf -o x.h5
 sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 1/' hf/config.json
-says "extra tensors" 'unexpected tensors: model.layers.1.input_layernorm.weight' fp8-convert hf -o x.h5
+says "unexpected tensors are named" 'unexpected tensors: model.layers.1.input_layernorm.weight' fp8-convert hf -o x.h5
 head -c 100000 "$golden/llama3/hf/model.safetensors" >hf/model.safetensors
-says "a folder cut short" '^fp8-convert: hf/model.safetensors: ' fp8-convert hf -o x.h5
+says "a truncated safetensors file is refused" '^fp8-convert: hf/model.safetensors: ' fp8-convert hf -o x.h5
 head -c 100000 llama3.h5 >short.h5
-says "a checkpoint cut short" '^fp8-convert: short.h5: truncated' fp8-convert short.h5 -o x.h5
-is "nothing half-written stays" "$(ls x.h5* ./*.tmp* .[a-z]* 2>/dev/null)" ""
+says "a truncated checkpoint is refused" '^fp8-convert: short.h5: truncated' fp8-convert short.h5 -o x.h5
+is "no temporary file is left" "$(ls x.h5* ./*.tmp* .[a-z]* 2>/dev/null)" ""
 done_testing

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Files that someone made to do harm: each is refused by name and reason, with status 2, and nothing outside it is opened.
+# Malicious files: each is refused with its name, the reason and status 2, and no other file is opened.
 . "${SRC:-.}/tests/cli/lib.sh"
 
 refuses() { # FILE REGEX
   ln -sf "$corpus/$1.h5" x.h5
-  says "$1" "^fp8-info: x.h5: $2" fp8-info x.h5
-  status "$1: status" 2 fp8-info x.h5
+  says "$1 is refused with its reason" "^fp8-info: x.h5: $2" fp8-info x.h5
+  status "$1 gives status 2" 2 fp8-info x.h5
 }
 
 corpus=$SRC/tests/fuzz/corpus/checkpoint
@@ -28,13 +28,13 @@ refuses deep '/g.*: groups nest deeper than 16'
 refuses user-block-length 'damaged: [0-9]* bytes after its end'
 refuses user-block-long 'truncated: '
 refuses no-attribute-tree 'damaged: '
-status "a digest that lies" 2 fp8-info "$corpus/user-block-digest.h5" --verify
+status "a wrong digest gives status 2" 2 fp8-info "$corpus/user-block-digest.h5" --verify
 
-# Where another file is named, it is not opened.
+# Files that the malicious file refers to are not opened.
 if command -v strace >/dev/null; then
   for name in external-link external-data virtual; do
     strace -f -e trace=open,openat -o trace fp8-info "$corpus/$name.h5" >/dev/null 2>&1
-    status "$name opens nothing else" 1 grep -E '/etc/(passwd|other)' trace
+    status "$name: the referenced file is not opened" 1 grep -E '/etc/(passwd|other)' trace
   done
 fi
 done_testing

@@ -1,16 +1,16 @@
 # shellcheck shell=sh
-# A few words of TAP for tests of the command line. Source it first: it makes a temporary folder and enters it.
-#   ok NAME COMMAND...            passes when the command succeeds
-#   status NAME N COMMAND...      passes when it ends with status N
-#   says NAME REGEX COMMAND...    passes when what it prints (both streams) matches the extended regular expression
-#   is NAME GOT WANTED            passes when the two texts are equal
-# BIN is the folder of the programs, SRC the root of the sources. Output of the last command: files out and err.
+# TAP functions for tests of the command line. Source this file first: it makes a temporary folder and changes to it.
+#   ok NAME COMMAND...            passes if the command succeeds
+#   status NAME N COMMAND...      passes if the command exits with status N
+#   says NAME REGEX COMMAND...    passes if a line of the command's output (both streams) matches the extended regular expression
+#   is NAME GOT WANTED            passes if the two strings are equal
+# BIN is the folder of the programs, SRC the root of the sources. The output of the last command is in the files out and err.
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 BIN=${BIN:-$SRC/build/bin}
 FP8_SHARE=${FP8_SHARE:-$SRC/share}
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
-CUDA_VISIBLE_DEVICES= # the numbers in these tests are a CPU's
+CUDA_VISIBLE_DEVICES= # these tests expect the results of the CPU
 export CUDA_VISIBLE_DEVICES OMP_WAIT_POLICY SRC BIN FP8_SHARE OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle
 PATH=$BIN:$PATH
 count=0

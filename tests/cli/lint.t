@@ -1,5 +1,5 @@
 #!/bin/sh
-# Each check of tests/lint/run passes what is right and finds what is wrong. What needs a program that is not installed is skipped.
+# Each check of tests/lint/run accepts a correct tree and reports a violation. Checks whose program is not installed are skipped.
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
 
@@ -7,7 +7,7 @@ ROOT=$work/tree
 export ROOT
 lint() { "$SRC/tests/lint/run" "$@"; }
 
-# A small tree that is right: one crate, a second one that uses it, a tool's manual page, a script.
+# A small tree without violations: three crates, a tool, a manual page, a script.
 mkdir -p tree/lib/base/src tree/lib/base/include/fp8/base tree/lib/json/src tree/lib/json/include/fp8/json tree/lib/cli/src \
   tree/lib/cli/include/fp8/cli tree/man/man1 tree/share tree/tests/golden tree/tools/x
 cp "$SRC/Makefile" "$SRC/.clang-format" "$SRC/.clang-tidy" tree
@@ -20,7 +20,7 @@ for folder in golden fault gpu fuzz; do
 done
 printf 'about := x\ndeps  := base\n' >tree/tools/x/crate.mk
 cat >tree/lib/base/include/fp8/base/good.h <<'END'
-/// Everything here has its comment, or needs none.
+/// Each declaration has a comment or needs none.
 #pragma once
 
 namespace fp8 {
@@ -70,26 +70,26 @@ printf '.Dd November 1, 2026\n.Dt X 1\n.Os\n.Sh NAME\n.Nm x\n.Nd a page\n.Sh DES
 
 has() { command -v "$1" >/dev/null; }
 clean() { # CHECK
-  says "$1: nothing to say of what is right" '^0 findings$' lint "$1"
+  says "$1: a correct tree has no findings" '^0 findings$' lint "$1"
 }
-# finds CHECK REGEX NAME: the check fails and has a line that matches.
+# finds CHECK REGEX NAME: passes if the check gives status 1 and prints a line that matches.
 finds() {
-  status "$1: $3" 1 lint "$1"
+  status "$1: $3 gives status 1" 1 lint "$1"
   grep -Eq -e "$2" out
-  result $? "$1: names the place"
+  result $? "$1: $3 is reported with file and line"
 }
 
 clean includes
 printf '#include "fp8/base/good.h"\n' >tree/lib/cli/src/bad.cc
-finds includes '^lib/cli/src/bad.cc:1: fp8/base/good.h: crate.mk does not name base' 'a crate that came through another'
+finds includes '^lib/cli/src/bad.cc:1: fp8/base/good.h: crate.mk does not name base' 'an include of an indirect dependency'
 printf '\n  #  include <nlohmann/json.hpp>\n' >tree/lib/cli/src/bad.cc
-finds includes '^lib/cli/src/bad.cc:2: nlohmann/json.hpp: crate.mk does not name nlohmann' "another crate's package"
+finds includes '^lib/cli/src/bad.cc:2: nlohmann/json.hpp: crate.mk does not name nlohmann' "an include of another crate's package"
 rm tree/lib/cli/src/bad.cc
 printf '#include <nlohmann/json.hpp>\n' >tree/lib/json/include/fp8/json/bad.h
 finds includes '^lib/json/include/fp8/json/bad.h:1: .* public header' 'a package in a public header'
 rm tree/lib/json/include/fp8/json/bad.h
 printf 'about := cli\ndeps  := json\npkgs  := nlohmann\n' >tree/lib/cli/crate.mk
-finds includes '^lib/json/crate.mk:1: package nlohmann belongs to lib/cli/crate.mk' 'a package of two crates'
+finds includes '^lib/json/crate.mk:1: package nlohmann belongs to lib/cli/crate.mk' 'a package listed by two crates'
 printf 'about := cli\ndeps  := json\n' >tree/lib/cli/crate.mk
 
 clean docs
@@ -123,15 +123,15 @@ finds size '^lib/base/src/bad.cc:601: 601 lines' 'a long file'
   yes '  :' | head -60
   printf '}\n'
 } >tree/bad
-finds size '^bad:2: function f has 62 lines' 'a long function of a script'
+finds size '^bad:2: function f has 62 lines' 'a long function in a script'
 rm tree/bad tree/lib/base/src/bad.cc
 
 clean words
 printf '// %sDO: later\n' TO >tree/lib/base/src/bad.cc
-finds words '^lib/base/src/bad.cc:1: ' 'a note left to oneself'
+finds words '^lib/base/src/bad.cc:1: ' 'a task marker'
 rm tree/lib/base/src/bad.cc
 
-# A program of one ordinary source and one that is compiled for AVX-512 and offers a table; both have an inline function.
+# A program of one ordinary source and one compiled for AVX-512 that exports a table. Both contain the same inline function.
 if has g++ && has objdump && [ "$(uname -m)" = x86_64 ]; then
   mkdir -p tree/build/lib/base/src tree/build/bin
   object=tree/build/lib/base/src
@@ -145,15 +145,15 @@ if has g++ && has objdump && [ "$(uname -m)" = x86_64 ]; then
   g++ -r -nostdlib -Wl,--force-group-allocation -o $object/b.avx512.o all.o
   objcopy --keep-global-symbol=table $object/b.avx512.o
   g++ -o tree/build/bin/program $object/a.o $object/b.avx512.o
-  says "isa: nothing to say of what is right" '^0 findings$' built lint isa
+  says "isa: a correct build has no findings" '^0 findings$' built lint isa
   leaked() { # NAME REGEX
-    status "isa: $1" 1 built lint isa
+    status "isa: $1 gives status 1" 1 built lint isa
     grep -Eq -e "$2" out
-    result $? "isa: names the place"
+    result $? "isa: $1 is reported with file and function"
   }
   cp all.o $object/b.avx512.o
   g++ -o tree/build/bin/program $object/b.avx512.o $object/a.o
-  leaked "an inline function that the linker took from an object for AVX-512" '^build/bin/program:1: twice\(float\*\): v[a-z].* is AVX-512'
+  leaked "an inline function linked from an object for AVX-512" '^build/bin/program:1: twice\(float\*\): v[a-z].* is AVX-512'
   rm tree/build/bin/program
   compiled x86-64-v4 $object/a.o a.cc
   leaked "an ordinary object with AVX-512" '^build/lib/base/src/a.o:1: twice\(float\*\): '
@@ -171,7 +171,7 @@ if has shellcheck; then
   clean shell
   # shellcheck disable=SC2016
   printf '#!/bin/sh\nrm `pwd`\n' >tree/bad
-  finds shell '^bad:2: .*SC2046' 'a script without quotes'
+  finds shell '^bad:2: .*SC2046' 'an unquoted expansion in a script'
   rm tree/bad
 fi
 
@@ -185,13 +185,13 @@ fi
 if has clang-tidy; then
   clean tidy
   printf '// A file.\nint f(int x) { return x == x ? 1 : 2; }\n' >tree/lib/base/src/bad.cc
-  finds tidy '^lib/base/src/bad.cc:2: .*misc-redundant-expression' 'what clang-tidy finds'
+  finds tidy '^lib/base/src/bad.cc:2: .*misc-redundant-expression' 'a redundant expression'
   printf '// A file.\nint f() { return missing; }\n' >tree/lib/base/src/bad.cc
-  finds tidy '^lib/base/src/bad.cc:2: .*missing' 'what does not compile'
+  finds tidy '^lib/base/src/bad.cc:2: .*missing' 'a compile error'
   rm tree/lib/base/src/bad.cc
 fi
 
-status "an unknown check is status 2" 2 lint nonsense
+status "an unknown check gives status 2" 2 lint nonsense
 mkdir tree/.git
-status "a check that cannot be made is status 2" 2 lint words
+status "a check that cannot run gives status 2" 2 lint words
 done_testing

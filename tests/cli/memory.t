@@ -1,8 +1,8 @@
 #!/bin/sh
-# What the tools take of memory: what passes through in pieces never lies in it whole, and a run takes what its plan says.
+# Memory use: tools that process tensors one at a time never hold a whole checkpoint, and a run allocates what its memory plan states.
 . "${SRC:-.}/tests/cli/lib.sh"
 
-# peak COMMAND...: the largest resident set of the command, MiB; nothing when it fails
+# peak COMMAND...: prints the peak resident memory of the command in MiB; nothing if the command fails
 peak() {
   python3 -c 'import resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=open("err", "w"))
@@ -13,12 +13,12 @@ below() { # NAME GOT LIMIT
   result $? "$1: $2 below $3 MiB"
 }
 
-# --- checkpoints of 276 MiB, whose largest tensor has 32 MiB
+# --- checkpoints of 276 MiB with a largest tensor of 32 MiB
 size="--set hidden_size=1024 --set intermediate_size=2816 --set num_hidden_layers=5 --set vocab_size=8192 --set num_attention_heads=16 --set num_key_value_heads=16 --set head_dim=64"
 # shellcheck disable=SC2086 # words on purpose
-below "fp8-init takes its largest tensor and 100 MiB at most" "$(peak fp8-init tiny $size --set tie_word_embeddings=true -o m.h5)" 132
-ok "of far more" test "$(stat -c %s m.h5)" -gt 270000000
-below "fp8-convert too" "$(peak fp8-convert m.h5 -o c.h5 --dtype bf16)" 132
+below "fp8-init needs at most its largest tensor and 100 MiB" "$(peak fp8-init tiny $size --set tie_word_embeddings=true -o m.h5)" 132
+ok "the checkpoint is larger than 270 MB" test "$(stat -c %s m.h5)" -gt 270000000
+below "fp8-convert of a checkpoint needs at most its largest tensor and 100 MiB" "$(peak fp8-convert m.h5 -o c.h5 --dtype bf16)" 132
 rm m.h5
 python3 -c 'import json, struct
 f = 2816
@@ -39,15 +39,15 @@ config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_
           "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 8192, "tie_word_embeddings": True, "rms_norm_eps": 1e-5,
           "rope_theta": 1e4, "max_position_embeddings": 2048, "hidden_act": "silu"}
 json.dump(config, open("config.json", "w"))'
-below "and of a Hugging Face folder" "$(peak fp8-convert . -o c.h5 -f)" 132
+below "fp8-convert of a Hugging Face folder needs at most its largest tensor and 100 MiB" "$(peak fp8-convert . -o c.h5 -f)" 132
 rm -f c.h5 model.safetensors config.json
 
-# --- a run takes what its plan says, within 5 %
+# --- the peak memory of a run is within 5 % of its plan
 fp8-init tiny --set hidden_size=512 --set intermediate_size=1408 --set num_hidden_layers=4 --set vocab_size=32768 --set num_attention_heads=8 \
   --set num_key_value_heads=8 --set head_dim=64 --set tie_word_embeddings=true -o m.h5 >out 2>err
 seq 1 20000 >text
 fp8-tokenize text --tokenizer bytes -o d.h5 >out 2>err
-# near_plan NAME LOG: the largest peak of the records beside the plan of the first
+# near_plan NAME LOG: passes if the largest memory_peak_bytes is within 5 % of the plan in the run record
 near_plan() {
   planned=$(sed -n '1s/.*"memory_plan":{[^}]*"total":\([0-9]*\)}.*/\1/p' "$2")
   taken=$(sed -n 's/.*"memory_peak_bytes":\([0-9]*\),.*/\1/p' "$2" | sort -n | tail -1)
@@ -63,5 +63,5 @@ for precision in bf16 fp8; do
   done
 done
 kept=$(sed 's/.*"memory_plan":{\([^}]*\)}.*/\1/' bf16.1 | tr ',' '\n' | awk -F: '/master weights|moments|gradients|compute weights/ { sum += $2 } END { print sum }')
-is "18 bytes a parameter: master weights, moments, gradients and bf16" "$kept" "$((18 * $(sed 's/.*"parameters":\([0-9]*\),.*/\1/' bf16.1)))"
+is "master weights, moments, gradients and bf16 weights need 18 bytes per parameter" "$kept" "$((18 * $(sed 's/.*"parameters":\([0-9]*\),.*/\1/' bf16.1)))"
 done_testing

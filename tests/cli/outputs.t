@@ -1,12 +1,12 @@
 #!/bin/sh
-# Every tool at work, with a standard output that is full, or that nobody reads: the first is an error, the second is not.
+# Every tool with a standard output that is full, which is an error, or a closed pipe, which is not.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 fp8-step m.h5 --data d.h5 --out before --steps 2 --seq-length 16 --batch-size 2 -q >log 2>err
-result $? "a run"
+result $? "a run of two steps"
 
-# What a tool does that prints; N is a new name.
+# words_of TOOL N: prints arguments with which the tool writes to standard output; N makes the names of outputs unique.
 words_of() {
   case $1 in
     fp8-bench) echo "--model tiny --tokens 64 --seconds 0.01 --steps 0 -q" ;;
@@ -28,9 +28,9 @@ for tool in $(cd "$BIN" && ls fp8-*); do
   n=$((n + 1))
   words=$(words_of "$tool" $n)
   [ -n "$words" ]
-  result $? "$tool has a line above"
+  result $? "words_of has arguments for $tool"
   $tool $words >/dev/full 2>err </dev/null
-  is "$tool: a full standard output is status 2 and one line" "$? $(wc -l <err) $(grep -c "^$tool: standard output: No space left on device" err)" "2 1 1"
+  is "$tool: a full standard output gives status 2 and one line" "$? $(wc -l <err) $(grep -c "^$tool: standard output: No space left on device" err)" "2 1 1"
   n=$((n + 1))
   mkfifo pipe
   : <pipe &
@@ -38,14 +38,14 @@ for tool in $(cd "$BIN" && ls fp8-*); do
   wait $!
   words=$(words_of "$tool" $n)
   $tool $words >&9 2>err </dev/null
-  is "$tool: nobody reads, quietly" "$? $(cat err)" "0 "
+  is "$tool: a closed standard output gives status 0 and no message" "$? $(cat err)" "0 "
   exec 9>&-
   rm pipe
 done
 for run in run*; do
   step=$(find "$run" -name 'step-*')
-  ok "$run: what was trained until then is saved, and the log has it" fp8-info --verify "$step"
-  is "$run: in the log too" "$(field path "$run/log.jsonl")" "\"$step\""
+  ok "$run: the last step is saved and verifies" fp8-info --verify "$step"
+  is "$run: the log names the checkpoint" "$(field path "$run/log.jsonl")" "\"$step\""
 done
 
 done_testing

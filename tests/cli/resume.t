@@ -1,13 +1,13 @@
 #!/bin/sh
-# fp8-resume on the command line: a run by its plan, crashes, damaged checkpoints, commands that get nowhere, plans with mistakes, signals.
+# fp8-resume on the command line: plans, crashes, damaged checkpoints, commands without progress, errors in plans, signals.
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
 
 head -c 20000 "$SRC/share/text/tinyshakespeare.txt" >text.txt
 fp8-tokenize text.txt -o data.h5 >out 2>err && fp8-init tiny -o model.h5 >out 2>err
-result $? "a model and data"
+result $? "a model and data are made"
 
-# resume ARGUMENTS... -- FLAGS...: the run of these flags under fp8-resume.
+# resume ARGUMENTS... -- FLAGS...: runs fp8-step with FLAGS under fp8-resume with ARGUMENTS.
 resume() {
   before=
   while [ "$1" != -- ]; do
@@ -19,13 +19,13 @@ resume() {
   fp8-resume $before -- mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 4 "$@"
 }
 actions() { sed -n 's/^{"type":"resume","action":"\([a-z-]*\)".*/\1/p' "$1" | tr '\n' ' '; }
-steps() { # RUN: step and precision of each step record
+steps() { # RUN: prints step and precision of each step record
   python3 -c 'import json, sys
 records = [json.loads(line) for line in open(sys.argv[1] + "/log.jsonl")]
 print(*(str(r["step"]) + r["precision"] for r in records if r["type"] == "step"))' "$1"
 }
 json_lines() { python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])]' "$1"; }
-# until_step N FILE: waits, a minute at most, until the file has the record of that step.
+# until_step N FILE: waits at most a minute until the file has the record of step N.
 until_step() {
   i=0
   until grep -qs "^{\"type\":\"step\",\"step\":$1," "$2" || [ $i = 600 ]; do
@@ -34,57 +34,57 @@ until_step() {
   done
 }
 
-# A run by its plan.
+# Plans.
 printf '2 --precision bf16\n4 --precision fp8\n' >two.plan
 status "a plan runs to its end" 0 resume runp --plan two.plan -- --steps 4
-is "each step once, in its phase" "$(steps runp)" "1bf16 2bf16 3fp8 4fp8"
-is "with a record for each decision" "$(actions out)" "phase launch phase resume done "
-is "and the command's own between them" "$(grep -c '"type":"step"' out)" 4
+is "each step runs once, in the precision of its phase" "$(steps runp)" "1bf16 2bf16 3fp8 4fp8"
+is "standard output has a record for each decision" "$(actions out)" "phase launch phase resume done "
+is "standard output has the records of the command" "$(grep -c '"type":"step"' out)" 4
 grep -q '^fp8-resume: phase 2 of 2, to step 4: --precision fp8$' err
-result $? "and a line for each decision"
+result $? "standard error has a line for each decision"
 ok "standard output is JSON Lines" json_lines out
-is "no attempt is left over" "$(ls runp)" "$(printf 'log.jsonl\nstep-00000002\nstep-00000004')"
-status "the same again has nothing to do" 0 resume runp --plan two.plan -- --steps 4
-is "and says so" "$(cat err)" "fp8-resume: done: runp/step-00000004"
-ok "without --steps the plan's end is the schedule's" resume runs --plan two.plan -- -q
-is "which is the same run" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
+is "the run has only the log and its checkpoints" "$(ls runp)" "$(printf 'log.jsonl\nstep-00000002\nstep-00000004')"
+status "a completed plan gives status 0" 0 resume runp --plan two.plan -- --steps 4
+is "a completed plan prints one line" "$(cat err)" "fp8-resume: done: runp/step-00000004"
+ok "without --steps, the last step of the plan ends the schedule" resume runs --plan two.plan -- -q
+is "both runs end with equal checkpoints" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
 fp8-resume runq -q --plan two.plan -- fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 8 --quiet >out 2>err
-is "quietly, and without mpirun" "$?$(cat err)" 0
-ok "what would run first" resume dry --plan two.plan --dry-run -- --steps 4
-is "is reported, and nothing is started" "$(actions out)$(test -e dry; echo $?)" "phase launch 1"
-status "a plan of this source" 0 fp8-resume dry -n --plan "$SRC/share/plans/warmup.plan" -- fp8-step
+is "-q prints nothing; the command may be without mpirun" "$?$(cat err)" 0
+ok "--dry-run succeeds" resume dry --plan two.plan --dry-run -- --steps 4
+is "--dry-run reports the first phase and starts nothing" "$(actions out)$(test -e dry; echo $?)" "phase launch 1"
+status "share/plans/warmup.plan is valid" 0 fp8-resume dry -n --plan "$SRC/share/plans/warmup.plan" -- fp8-step
 
 # The newest valid checkpoint.
-is "the newest checkpoint" "$(fp8-resume runp --print)" runp/step-00000004
-is "with a trailing slash" "$(fp8-resume runp/ --print)" runp/step-00000004
-is "as a record" "$(fp8-resume runp --print --json)" '{"type":"checkpoint","path":"runp/step-00000004"}'
-ok "that other tools accept" sh -c 'fp8-resume runp --print --json | fp8-info -'
+is "--print prints the newest checkpoint" "$(fp8-resume runp --print)" runp/step-00000004
+is "--print accepts a trailing slash" "$(fp8-resume runp/ --print)" runp/step-00000004
+is "--print --json prints a record" "$(fp8-resume runp --print --json)" '{"type":"checkpoint","path":"runp/step-00000004"}'
+ok "fp8-info accepts the record" sh -c 'fp8-resume runp --print --json | fp8-info -'
 mkdir empty
 for run in empty gone; do
-  status "none: $run" 1 fp8-resume "$run" --print
-  is "says so" "$(cat out)$(cat err)" "fp8-resume: $run: no checkpoint to resume from"
+  status "--print without a checkpoint gives status 1: $run" 1 fp8-resume "$run" --print
+  is "--print without a checkpoint prints one line: $run" "$(cat out)$(cat err)" "fp8-resume: $run: no checkpoint to resume from"
 done
 printf x | dd of=runp/step-00000004/rank-00001-of-00002.h5 bs=1 seek=20000 conv=notrunc 2>err
-ok "a damaged checkpoint is skipped" fp8-resume runp --print
-is "for an older one" "$(cat out)" runp/step-00000002
+ok "--print skips a damaged checkpoint" fp8-resume runp --print
+is "--print prints the older checkpoint" "$(cat out)" runp/step-00000002
 grep -q '^fp8-resume: runp/step-00000004: damaged, trying an older one: .*rank-00001-of-00002.h5: ' err
-result $? "and named"
-status "a run goes on from the older one" 0 resume runp --plan two.plan -- --steps 4
-is "with a record of it" "$(actions out)" "damaged phase resume done "
-is "to the same bits" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
+result $? "a message names the damaged checkpoint"
+status "a run resumes from the older checkpoint" 0 resume runp --plan two.plan -- --steps 4
+is "a record states the damage" "$(actions out)" "damaged phase resume done "
+is "the resumed run ends with an equal checkpoint" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
 for step in 2 4; do rm runp/step-0000000$step/rank-00000-of-00002.h5; done
-status "all of them damaged: none to print" 1 fp8-resume runp --print
-is "each is named" "$(grep -c 'damaged, trying' err)" 2
-is "and why there is none" "$(grep -c '^fp8-resume: runp: no checkpoint to resume from; the newest: runp/step-00000004' err)" 1
-status "nor to go on from" 2 resume runp --plan two.plan -- --steps 4
-status "nor without notes" 2 resume runp --plan two.plan -q -- --steps 4
-is "the message names the hint and the cause" "$(sed 's/; the newest: runp.step-00000004.rank-00000-of-00002.h5: .*/; WHY/' err)" \
+status "--print with all checkpoints damaged gives status 1" 1 fp8-resume runp --print
+is "messages name each damaged checkpoint" "$(grep -c 'damaged, trying' err)" 2
+is "the last message states why the newest is damaged" "$(grep -c '^fp8-resume: runp: no checkpoint to resume from; the newest: runp/step-00000004' err)" 1
+status "a run with all checkpoints damaged gives status 2" 2 resume runp --plan two.plan -- --steps 4
+status "a run with all checkpoints damaged gives status 2 with -q" 2 resume runp --plan two.plan -q -- --steps 4
+is "the message has the hint and the cause" "$(sed 's/; the newest: runp.step-00000004.rank-00000-of-00002.h5: .*/; WHY/' err)" \
   "fp8-resume: runp: every checkpoint in it is damaged; move them away to start again; WHY"
 
 # Crashes.
 cat >crash.sh <<'END'
 #!/bin/sh
-# Runs its arguments; the first time, kills the ranks once step 3 is done.
+# Runs its arguments; the first time, kills the ranks after step 3.
 [ -e crashed ] && exec "$@"
 touch crashed
 "$@" &
@@ -98,10 +98,10 @@ printf '2000 --precision bf16\n' >long.plan
 fp8-resume runc --attempts 2 -- ./crash.sh mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 4 \
   --steps 100 --save-every 2 --keep 2 --quiet >out 2>err </dev/null
 is "a run whose ranks were killed is completed" $? 0
-is "by a retry" "$(actions out)" "launch retry resume done "
+is "the run is completed by a retry" "$(actions out)" "launch retry resume done "
 grep -q '"action":"retry","ended":"status 137",.*"progress":true' out
-result $? "after progress"
-ok "stdout is still JSON Lines" json_lines out
+result $? "the retry record states progress"
+ok "standard output of a retried run is JSON Lines" json_lines out
 is "no step is missing" "$(python3 -c '
 import json
 steps = [r["step"] for r in map(json.loads, open("runc/log.jsonl")) if r["type"] == "step"]
@@ -109,82 +109,82 @@ print(sorted(set(steps)) == list(range(1, 101)))')" True
 
 printf '#!/bin/sh\necho start >>starts\necho "out of luck" >&2\nexit 9\n' >fails
 chmod +x fails
-status "a command without progress is given up" 2 fp8-resume rung -- ./fails
-is "after three attempts" "$(wc -l <starts)" 3
-is "with its stderr tail" "$(tail -3 err)" "fp8-resume: stderr tail of the last attempt:
+status "a command without progress gives status 2" 2 fp8-resume rung -- ./fails
+is "fp8-resume gives up after three attempts" "$(wc -l <starts)" 3
+is "the message has the stderr tail" "$(tail -3 err)" "fp8-resume: stderr tail of the last attempt:
 fp8-resume:   out of luck
 fp8-resume: rung: gave up after 3 attempts without a newer checkpoint, the last with status 9; to try again after fixing the cause, remove rung/attempts.json"
-is "and a record" "$(tail -1 out)" '{"type":"resume","action":"give-up","ended":"status 9","attempts":3,"stderr_tail":["out of luck"]}'
-status "and stays given up" 2 fp8-resume rung -- ./fails
-is "without another start" "$(wc -l <starts)" 3
-ok "one that ends well without a plan is done" fp8-resume rung -- true
-ok "the count is gone" test ! -e rung/attempts.json
-status "one that never reaches its phase" 2 fp8-resume runn --plan two.plan --attempts 2 -- true
-is "says that" "$(tail -1 err | cut -d';' -f1)" "fp8-resume: runn: gave up after 2 attempts without a newer checkpoint, the last with status 0 before step 2"
+is "the last record is of giving up" "$(tail -1 out)" '{"type":"resume","action":"give-up","ended":"status 9","attempts":3,"stderr_tail":["out of luck"]}'
+status "a further start gives status 2" 2 fp8-resume rung -- ./fails
+is "a further start does not run the command" "$(wc -l <starts)" 3
+ok "a command with status 0 and without a plan is done" fp8-resume rung -- true
+ok "the count of attempts is removed" test ! -e rung/attempts.json
+status "a command that never reaches its phase gives status 2" 2 fp8-resume runn --plan two.plan --attempts 2 -- true
+is "the message names the step that was not reached" "$(tail -1 err | cut -d';' -f1)" "fp8-resume: runn: gave up after 2 attempts without a newer checkpoint, the last with status 0 before step 2"
 echo '{' >rung/attempts.json
-says "a damaged count is named" '^fp8-resume: rung/attempts.json: line ' fp8-resume rung -- true
+says "a damaged attempts.json is named" '^fp8-resume: rung/attempts.json: line ' fp8-resume rung -- true
 
-# Statuses of the command that are final.
+# Exit statuses of the command after which fp8-resume does not retry.
 for s in 2 3 4; do
-  status "status $s ends it" $s fp8-resume runf -- sh -c "exit $s"
-  is "at once" "$(actions out)" "launch failed "
+  status "status $s of the command is the status of fp8-resume" $s fp8-resume runf -- sh -c "exit $s"
+  is "status $s of the command is not retried" "$(actions out)" "launch failed "
 done
-status "so does an error in the flags" 2 resume runx -- --steps none
+status "an error in the flags gives status 2" 2 resume runx -- --steps none
 echo '6 --lr 1e-3' >lr.plan
-status "and one in a phase" 2 resume runs --plan lr.plan --
-status "no such command" 2 fp8-resume runx -- no-such-program
-is "it says" "$(tail -1 err)" "fp8-resume: no-such-program: no such program"
+status "an error in the flags of a phase gives status 2" 2 resume runs --plan lr.plan --
+status "a missing command gives status 2" 2 fp8-resume runx -- no-such-program
+is "the message names the missing command" "$(tail -1 err)" "fp8-resume: no-such-program: no such program"
 
 # Signals.
 for signal in TERM INT USR1; do
   run=run$signal
-  # A shell starts background jobs with INT ignored; python gives it back.
+  # A shell starts background jobs with INT ignored; python restores the default action.
   python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])' \
     fp8-resume "$run" -- mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 4 --steps 1000000 >out 2>err </dev/null &
   pid=$!
   until_step 2 "$run/log.jsonl"
   kill -$signal $pid
   wait $pid
-  is "$signal: stopped on request" $? 75
-  is "$signal: with records" "$(actions out)" "launch stop stopped "
+  is "$signal: the status is 75" $? 75
+  is "$signal: the records are launch, stop and stopped" "$(actions out)" "launch stop stopped "
   grep -q "\"action\":\"stop\",\"signal\":\"$signal\"" out
-  result $? "$signal: that name it"
-  is "$signal: a checkpoint is saved, the last step's" "$(fp8-resume "$run" --print)" \
+  result $? "$signal: a record names the signal"
+  is "$signal: the checkpoint is that of the last step" "$(fp8-resume "$run" --print)" \
     "$run/$(grep '"type":"step"' "$run/log.jsonl" | tail -1 | sed 's/.*"step":\([0-9]*\),.*/\1/' | xargs printf 'step-%08d')"
   ok "$signal: no attempt is counted" test ! -e "$run/attempts.json"
-  is "$signal: nothing goes on" "$(pgrep -f -- "--out $run" | wc -l)" 0
+  is "$signal: no process of the run is left" "$(pgrep -f -- "--out $run" | wc -l)" 0
 done
 next=$(($(fp8-resume runTERM --print | sed 's/.*step-0*//') + 2))
-status "the same goes on" 0 fp8-resume runTERM -- mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 4 --steps $next
-is "from there" "$(fp8-resume runTERM --print)" "$(printf 'runTERM/step-%08d' $next)"
+status "the same command resumes the stopped run" 0 fp8-resume runTERM -- mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 4 --steps $next
+is "the run resumes from the saved step" "$(fp8-resume runTERM --print)" "$(printf 'runTERM/step-%08d' $next)"
 
-# One at a time, even when fp8-resume is killed and its command is not.
+# The lock of a run is held by fp8-resume and its command, also after fp8-resume was killed.
 fp8-resume runl -- sh -c 'touch up; while [ ! -e free ]; do sleep 0.1; done' >out 2>err </dev/null &
 pid=$!
 i=0
 until [ -e up ] || [ $i = 600 ]; do sleep 0.1 && i=$((i + 1)); done
-status "two in one run are refused" 2 fp8-resume runl -- true
-is "it says" "$(cat err)" "fp8-resume: runl: in use by another fp8-resume or by a command that it started"
+status "a second fp8-resume in a run gives status 2" 2 fp8-resume runl -- true
+is "the message states that the run is in use" "$(cat err)" "fp8-resume: runl: in use by another fp8-resume or by a command that it started"
 kill -KILL $pid
 wait $pid 2>/dev/null
-status "as long as the command goes on" 2 fp8-resume runl -- true
+status "a run whose command still runs is in use after fp8-resume was killed" 2 fp8-resume runl -- true
 touch free
 i=0
 until fp8-resume runl --attempts 9 -- true >out 2>err || [ $i = 100 ]; do sleep 0.1 && i=$((i + 1)); done
-is "and no longer" "$(actions out)" "launch done "
+is "a run is free after its command has ended" "$(actions out)" "launch done "
 
-# Output that goes nowhere.
+# A full or closed standard output.
 fp8-resume runo -- sh -c 'trap "exit 75" USR1; while :; do echo line; sleep 0.05; done' >/dev/full 2>err </dev/null
-is "a full standard output is status 2" $? 2
-is "and named" "$(tail -1 err)" "fp8-resume: standard output: No space left on device"
+is "a full standard output gives status 2" $? 2
+is "a full standard output is named" "$(tail -1 err)" "fp8-resume: standard output: No space left on device"
 { fp8-resume runo -- sh -c 'trap "touch asked; exit 75" USR1; while :; do echo line; sleep 0.05; done' 2>err </dev/null; echo $? >code; } | head -3 >out
-is "a closed one stops the command, quietly" "$(cat code) $(ls asked) $(grep -vc '^fp8-resume: starting' err)" "0 asked 0"
+is "a closed standard output stops the command, without a message" "$(cat code) $(ls asked) $(grep -vc '^fp8-resume: starting' err)" "0 asked 0"
 
-# Plans with mistakes.
+# Errors in plans.
 bad() { # TEXT MESSAGE
   printf '%b' "$1" >bad.plan
-  status "a plan with: $2" 2 fp8-resume runx --plan bad.plan -- touch started
-  is "is refused" "$(cat err)" "fp8-resume: bad.plan$2"
+  status "an invalid plan gives status 2: $2" 2 fp8-resume runx --plan bad.plan -- touch started
+  is "an invalid plan is refused in one line: $2" "$(cat err)" "fp8-resume: bad.plan$2"
 }
 bad '' ': has no phase'
 bad '# nothing\n\n' ': has no phase'
@@ -198,24 +198,24 @@ bad '4 --a\r\n' ':1: a carriage return; lines end in a newline alone'
 bad '4 --a \0033[31m\n' ':1: a control character'
 bad '4 --a \0377\n' ':1: not UTF-8'
 for flag in out until-step steps epochs; do bad "4 --$flag 3\n" ":1: --$flag is not allowed in a phase"; done
-is "nothing was started" "$(test -e started; echo $?)" 1
-says "a plan that is not there" '^fp8-resume: gone.plan: No such file' fp8-resume runx --plan gone.plan -- true
-says "a plan that goes on after the run" '^fp8-resume: two.plan:2: step 4 is after the end of the run, --steps 3$' \
+is "invalid plans start nothing" "$(test -e started; echo $?)" 1
+says "a missing plan is refused" '^fp8-resume: gone.plan: No such file' fp8-resume runx --plan gone.plan -- true
+says "a plan longer than --steps is refused" '^fp8-resume: two.plan:2: step 4 is after the end of the run, --steps 3$' \
   fp8-resume runx --plan two.plan -- fp8-step --steps 3
 
 # The command line.
 refused() { # NAME MESSAGE ARGUMENTS...
   name=$1 message=$2
   shift 2
-  status "$name" 2 fp8-resume "$@"
-  is "$name: it says" "$(cat err)" "fp8-resume: $message"
+  status "$name: status 2" 2 fp8-resume "$@"
+  is "$name: message" "$(cat err)" "fp8-resume: $message"
 }
 refused "no command" "COMMAND: needed after -- (or --print)" run
 refused "no run" "RUN: needed (see --help)" --print
 refused "a command with --print" "--print: not together with a command" run --print -- true
 refused "a plan with --print" "--plan: not together with --print" run --print --plan two.plan
-refused "--json without it" "--json: only with --print; a run prints JSON Lines anyway" run --json -- true
-status "no attempts at all" 2 fp8-resume run --attempts 0 -- true
+refused "--json without --print" "--json: only with --print; a run prints JSON Lines anyway" run --json -- true
+status "--attempts 0 gives status 2" 2 fp8-resume run --attempts 0 -- true
 : >file
 refused "a run that is a file" "file: exists and is not a folder" file -- true
 # A plan in a pipe.
@@ -225,10 +225,10 @@ fp8-resume piped --plan plan.pipe --dry-run -- fp8-step i.h5 >out 2>err &
 job=$!
 tries=0
 until [ -s err ] || [ $((tries = tries + 1)) = 200 ]; do sleep 0.05; done
-is "a pipe to which no plan is written is named" "$(cat err)" \
+is "a pipe without a plan is named in a message" "$(cat err)" \
   "fp8-resume: plan.pipe: is a pipe to which nothing has been written yet; waiting"
 echo '2 --precision bf16' >plan.pipe
 wait $job
-is "and read when it comes" "$? $(grep -c -- '--until-step 2' err)" "0 1"
+is "the plan is read when it arrives" "$? $(grep -c -- '--until-step 2' err)" "0 1"
 
 done_testing

@@ -1,9 +1,9 @@
 #!/bin/sh
-# tests/run: what it prints of programs and scripts that fail, and that the commands it prints repeat them.
+# tests/run prints a command for each failed test, and the command repeats the test.
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
 
-unset T O GTEST_FILTER FAULTS FP8_SIGNALS
+unset T O GTEST_FILTER FAULTS FP8_SIGNALS EMULATOR
 mkdir -p tree/tests/cli tree/build/test
 cp "$SRC/tests/run" tree/tests
 cd tree || exit 2
@@ -18,13 +18,13 @@ INSTANTIATE_TEST_SUITE_P(Two, Values, testing::Values(1, 2));
 TEST(Planted, Ends) { if (std::getenv("PLANTED_CRASH")) std::abort(); }
 END
 # shellcheck disable=SC2086  # CXX may be a command with arguments, as "ccache g++"
-ok "a program with failing tests" ${CXX:-g++} -std=c++20 -O0 planted.cc -lgtest_main -lgtest -o build/test/planted_test
+ok "a program with failing tests is compiled" ${CXX:-g++} -std=c++20 -O0 planted.cc -lgtest_main -lgtest -o build/test/planted_test
 printf '#!/bin/sh\necho ok 1 - a\necho not ok 2 - the second\necho 1..2\n' >tests/cli/some.t
 printf '#!/bin/sh\necho ok 1 - a\necho not ok 2 - another\necho 1..2\n' >tests/cli/awesome.t
 printf '#!/bin/sh\necho ok 1 - a\necho 1..1\nexit 3\n' >tests/cli/status.t
 printf '#!/bin/sh\necho ok 1 - a\necho 1..1\n' >tests/cli/right.t
 
-status "failures are status 1" 1 tests/run unit cli
+status "failures give status 1" 1 tests/run unit cli
 is "the last line counts them" "$(tail -1 out)" "7 passed, 5 failed"
 cat >wanted <<'END'
 Failed tests, repeated each by
@@ -34,25 +34,27 @@ Failed tests, repeated each by
   T=/some.t tests/run cli    # 2 - the second
   T=/status.t tests/run cli    # its exit status or its plan
 END
-is "before it stands the command that repeats each" "$(sed -n '/^Failed tests/,$p' out | sed '$d')" "$(cat wanted)"
+is "a command for each failed test is printed" "$(sed -n '/^Failed tests/,$p' out | sed '$d')" "$(cat wanted)"
 sed -n 's/^  //p' wanted >commands
 while read -r command; do
-  status "$command" 1 sh -c "$command"
-  is "runs one test that fails" "$(sed -n 's/.* passed, //p' out)" "1 failed"
-  is "and prints itself" "$(grep -cF "  $command" out)" 1
+  status "$command: status 1" 1 sh -c "$command"
+  is "$command: one test fails" "$(sed -n 's/.* passed, //p' out)" "1 failed"
+  is "$command: the output has the same command" "$(grep -cF "  $command" out)" 1
 done <commands
 
 named() { # NAME COMMAND
   grep -qxF "  $2" out
   result $? "$1"
 }
-PLANTED_CRASH=1 status "a test that ends its program" 1 env GTEST_FILTER=-Planted.Fails tests/run unit
-named "is named" "GTEST_FILTER=Planted.Ends T=/planted_test tests/run unit"
-status "a program without tests fails" 1 env GTEST_FILTER=None.* tests/run unit
-named "and is named" "T=/planted_test tests/run unit"
+PLANTED_CRASH=1 status "a test that aborts its program gives status 1" 1 env GTEST_FILTER=-Planted.Fails tests/run unit
+named "the test that aborts its program has a command" "GTEST_FILTER=Planted.Ends T=/planted_test tests/run unit"
+status "a program without tests gives status 1" 1 env GTEST_FILTER=None.* tests/run unit
+named "the program without tests has a command" "T=/planted_test tests/run unit"
 cp -r build other
-status "another build folder" 1 env O="$PWD/other" GTEST_FILTER=Planted.Fails tests/run unit
-named "is part of the command" "O=$PWD/other GTEST_FILTER=Planted.Fails T=/planted_test tests/run unit"
-ok "what passes" env GTEST_FILTER=Planted.Passes T=planted tests/run unit
-is "has no list" "$(tail -2 out)" "$(printf 'ok      planted_test (1)\n1 passed, 0 failed')"
+status "a failure in another build folder gives status 1" 1 env O="$PWD/other" GTEST_FILTER=Planted.Fails tests/run unit
+named "the command sets the build folder" "O=$PWD/other GTEST_FILTER=Planted.Fails T=/planted_test tests/run unit"
+status "a failure under EMULATOR gives status 1" 1 env EMULATOR="env PLANTED_CRASH=1" GTEST_FILTER=Planted.Ends tests/run unit
+named "the command sets EMULATOR" "EMULATOR='env PLANTED_CRASH=1' GTEST_FILTER=Planted.Ends T=/planted_test tests/run unit"
+ok "a test that passes gives status 0" env GTEST_FILTER=Planted.Passes T=planted tests/run unit
+is "a test that passes has no command" "$(tail -2 out)" "$(printf 'ok      planted_test (1)\n1 passed, 0 failed')"
 done_testing

@@ -1,30 +1,30 @@
 #!/bin/sh
-# fp8-step on one rank: what it saves, how it stops, how the same command goes on, and what it does about bad numbers.
+# fp8-step on one rank: checkpoints, stopping, resuming, damaged checkpoints, values that are not finite.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 few="--seq-length 16 --batch-size 2 -q"
 steps() { (cd "$1" && echo step-*); }
 
-# --- what is saved
-ok "a run" fp8-step m.h5 --data d.h5 $few --out last --steps 3
-is "the last step is always saved" "$(ls last)" "$(printf 'log.jsonl\nstep-00000003')"
-is "as one file and a manifest" "$(ls last/step-00000003)" "$(printf 'manifest.json\nrank-00000-of-00001.h5')"
-ok "--save-every" fp8-step m.h5 --data d.h5 $few --out every --steps 5 --save-every 2
-is "and the last" "$(steps every)" "step-00000002 step-00000004 step-00000005"
-ok "--keep" fp8-step m.h5 --data d.h5 $few --out keep --steps 5 --save-every 1 --keep 2
-is "the newest" "$(steps keep)" "step-00000004 step-00000005"
-ok "they verify" sh -c 'fp8-info --verify keep/step-00000004 && fp8-info --verify keep/step-00000005'
+# --- checkpoints
+ok "a run of three steps" fp8-step m.h5 --data d.h5 $few --out last --steps 3
+is "the last step is saved by default" "$(ls last)" "$(printf 'log.jsonl\nstep-00000003')"
+is "a checkpoint is one file and a manifest" "$(ls last/step-00000003)" "$(printf 'manifest.json\nrank-00000-of-00001.h5')"
+ok "--save-every succeeds" fp8-step m.h5 --data d.h5 $few --out every --steps 5 --save-every 2
+is "--save-every saves every second step and the last" "$(steps every)" "step-00000002 step-00000004 step-00000005"
+ok "--keep succeeds" fp8-step m.h5 --data d.h5 $few --out keep --steps 5 --save-every 1 --keep 2
+is "--keep keeps the newest checkpoints" "$(steps keep)" "step-00000004 step-00000005"
+ok "the kept checkpoints verify" sh -c 'fp8-info --verify keep/step-00000004 && fp8-info --verify keep/step-00000005'
 cp keep/log.jsonl before
-ok "the same command again" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --out keep --steps 5 --save-every 1 --keep 2
-is "says that there is nothing to do" "$(cat err)" "fp8-step: keep: already at step 5 of 5, nothing to do"
-is "and no more" "$(cat out)" ""
+ok "a completed run gives status 0" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --out keep --steps 5 --save-every 1 --keep 2
+is "a completed run prints one line" "$(cat err)" "fp8-step: keep: already at step 5 of 5, nothing to do"
+is "a completed run prints no record" "$(cat out)" ""
 cmp before keep/log.jsonl
-result $? "nor does it write"
-ok "a step of a run is a model to start from" fp8-step keep/step-00000005 --data d.h5 $few --out fresh --steps 1
-is "at step 1" "$(story fresh/log.jsonl)" "run step1 checkpoint1 end1 "
+result $? "a completed run does not change the log"
+ok "a run can start from a checkpoint of another run" fp8-step keep/step-00000005 --data d.h5 $few --out fresh --steps 1
+is "the new run starts at step 1" "$(story fresh/log.jsonl)" "run step1 checkpoint1 end1 "
 
-# --- going on is the same as never having stopped, bit for bit
+# --- a resumed run is equal to an uninterrupted run, bit for bit
 same_command() { fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 4 --steps 4 --save-every 2 --lr 1e-2 --out run "$@"; }
 n=0
 for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision fp8 --recipe rowwise" "--precision fp8 --recipe rowwise_with_gw_hp" \
@@ -33,70 +33,70 @@ for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision 
   n=$((n + 1))
   mkdir a$n b$n
   (cd a$n && same_command $way >log 2>err)
-  cp -r a$n/run b$n/run && rm -r b$n/run/step-00000004 b$n/run/log.jsonl # as a kill after step 2 leaves it
+  cp -r a$n/run b$n/run && rm -r b$n/run/step-00000004 b$n/run/log.jsonl # the state after a kill after step 2
   (cd b$n && same_command $way >log 2>err)
-  is "$way: goes on" "$(story b$n/log)" "run step3 step4 checkpoint4 end4 "
-  is "$way: the same losses" "$(losses b$n/log)" "$(losses a$n/log | tail -2)"
+  is "$way: the run resumes at step 3" "$(story b$n/log)" "run step3 step4 checkpoint4 end4 "
+  is "$way: the losses are equal" "$(losses b$n/log)" "$(losses a$n/log | tail -2)"
   cmp a$n/run/step-00000004/rank-00000-of-00001.h5 b$n/run/step-00000004/rank-00000-of-00001.h5 &&
     cmp a$n/run/step-00000004/manifest.json b$n/run/step-00000004/manifest.json
-  result $? "$way: the same bytes"
+  result $? "$way: the checkpoint files are equal"
 done
 [ "$(losses a3/log)" != "$(losses a6/log)" ] && [ "$(losses a3/log)" != "$(losses a4/log)" ] && [ "$(losses a2/log)" != "$(losses a3/log)" ]
-result $? "the ways are ways of their own"
-says "whose tensor core sums is in the run record" '"emulated":true,"accumulate":"hopper","accumulate_proven":true,' head -1 a6/log
-says "and what nobody has proven" '"emulated":true,"accumulate":"ada","accumulate_proven":false,' head -1 a7/log
-says "f32 sums are said too" '"emulated":true,"accumulate":"f32","accumulate_proven":null,' head -1 a3/log
-says "bf16 has none" '"emulated":false,"accumulate":null,"accumulate_proven":null,' head -1 a2/log
-ok "--until-step stops" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 3
-is "and says so" "$(story until/log.jsonl)$(tail -1 until/log.jsonl | grep -c until-step)" "run step1 step2 step3 checkpoint3 end3 1"
-printf '{"type":"step","st' >>until/log.jsonl # as a killed writer may leave it
-ok "without it the run goes on" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until
-is "and a line left unfinished stays by itself" "$(grep -c '^{"type":"step","st$' until/log.jsonl)" 1
-is "which fp8-log knows" "$(fp8-log until --json | grep -o '"steps":[0-9]*,\|"restarts":[0-9]*' | tr -d '\n')" '"steps":4,"restarts":1'
-same_step "to the weights and moments of a run that never stopped" until/step-00000004 a3/run/step-00000004
-ok "an earlier --until-step has nothing to do" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 2
+result $? "the losses of bf16, tensorwise, rowwise and hopper differ"
+says "the run record states --accumulate hopper, which is proven" '"emulated":true,"accumulate":"hopper","accumulate_proven":true,' head -1 a6/log
+says "the run record states --accumulate ada, which is not proven" '"emulated":true,"accumulate":"ada","accumulate_proven":false,' head -1 a7/log
+says "the run record states f32 sums" '"emulated":true,"accumulate":"f32","accumulate_proven":null,' head -1 a3/log
+says "the run record of bf16 has no sums" '"emulated":false,"accumulate":null,"accumulate_proven":null,' head -1 a2/log
+ok "--until-step succeeds" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 3
+is "--until-step is the reason of the end" "$(story until/log.jsonl)$(tail -1 until/log.jsonl | grep -c until-step)" "run step1 step2 step3 checkpoint3 end3 1"
+printf '{"type":"step","st' >>until/log.jsonl # an incomplete line of a killed process
+ok "without --until-step the run resumes" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until
+is "an incomplete line of the log stays on its own line" "$(grep -c '^{"type":"step","st$' until/log.jsonl)" 1
+is "fp8-log counts the restart and ignores the incomplete line" "$(fp8-log until --json | grep -o '"steps":[0-9]*,\|"restarts":[0-9]*' | tr -d '\n')" '"steps":4,"restarts":1'
+same_step "the weights and moments are those of an uninterrupted run" until/step-00000004 a3/run/step-00000004
+ok "an --until-step before the last checkpoint gives status 0" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 2
 
-# --- what may change, and what may not
+# --- flags that may change on resuming, and flags that may not
 go_on() { fp8-step m.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --precision fp8 "$@"; }
 for words in "--lr 1e-3" "--seed 3" "--seq-length 32" "--sampler sequential" "--schedule linear" "--warmup-steps 1" "--weight-decay 0" "--betas 0.9,0.9" \
   "--clip 2" "--moments bf16"; do
   says "another ${words%% *} is refused" "^fp8-step: until: this run was started with another ${words%% *} \\(.*; use another --out" go_on --steps 8 $words
 done
-says "another warmup is refused under the name that was given" 'with another --warmup-ratio \(0.0, now 0.5\);' go_on --steps 8 --warmup-ratio 0.5
+says "another warmup is refused by the flag of this command" 'with another --warmup-ratio \(0.0, now 0.5\);' go_on --steps 8 --warmup-ratio 0.5
 says "another batch is refused" 'another global batch \(ranks x --batch-size x --grad-accumulation\) \(4, now 2\)' go_on --steps 8 --batch-size 2
 head -c 9000 text.txt >other.txt && fp8-tokenize other.txt -o d2.h5 >out 2>err && fp8-init tiny --seed 7 -o m2.h5 >out 2>err
 says "other data is refused" '^fp8-step: until: this run was started with another --data;' go_on --steps 8 --data d2.h5
 says "another model is refused" '^fp8-step: until: this run was started with another MODEL;' fp8-step m2.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --steps 8
-status "with status 2" 2 go_on --steps 8 --lr 1e-3
-is "nothing was written" "$(steps until)" "step-00000003 step-00000004"
+status "another --lr gives status 2" 2 go_on --steps 8 --lr 1e-3
+is "the refused commands write no checkpoint" "$(steps until)" "step-00000003 step-00000004"
 cp m.h5 moved.h5
 at=4
 for words in "--steps 5" "--precision bf16" "--precision fp32" "--recipe rowwise" "--accumulate hopper" "--zero 1" "--batch-size 2 --grad-accumulation 2" "--batch-size 1 --grad-accumulation 4" \
   "--recompute full" "--filter *down*" "--log-every 2 --save-every 1" "--eval-data d2.h5 --eval-every 1" "--no-fp8-all-gather"; do
   at=$((at + 1))
   go_on --steps $at $words >out 2>err
-  result $? "going on with $words"
-  is "with $words: step $at alone" "$(losses out | cut -d' ' -f1)" $at
+  result $? "the run resumes with $words"
+  is "with $words: only step $at runs" "$(losses out | cut -d' ' -f1)" $at
 done
-ok "from a copy of the model" fp8-step moved.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --steps $((at + 1))
+ok "the run resumes with a copy of the model" fp8-step moved.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --steps $((at + 1))
 
-# --- damage
+# --- damaged checkpoints
 cp -r a1 damaged
 printf '\001' | dd of=damaged/run/step-00000004/rank-00000-of-00001.h5 bs=1 seek=300000 conv=notrunc 2>/dev/null
 mkdir damaged/run/step-00000009.tmp && echo half >damaged/run/step-00000009.tmp/rank-00000-of-00001.h5
 (cd damaged && same_command --precision fp32 >log 2>err)
-result $? "the newest checkpoint is damaged"
-says "that is said" '^fp8-step: run/step-00000004: damaged, trying an older one: run/step-00000004/rank-00000-of-00001.h5: ' cat damaged/err
-says "leftovers are removed, which is said" '^fp8-step: run/step-00000009.tmp: left over from an interrupted save, removed' cat damaged/err
-says "it goes on from the one before" '^fp8-step: resuming from run/step-00000002' cat damaged/err
-is "step by step" "$(story damaged/log)" "run step3 step4 checkpoint4 end4 "
+result $? "a run with a damaged newest checkpoint resumes"
+says "a message names the damaged checkpoint" '^fp8-step: run/step-00000004: damaged, trying an older one: run/step-00000004/rank-00000-of-00001.h5: ' cat damaged/err
+says "a message names the removed temporary folder" '^fp8-step: run/step-00000009.tmp: left over from an interrupted save, removed' cat damaged/err
+says "a message names the older checkpoint" '^fp8-step: resuming from run/step-00000002' cat damaged/err
+is "the run resumes at step 3" "$(story damaged/log)" "run step3 step4 checkpoint4 end4 "
 cmp damaged/run/step-00000004/rank-00000-of-00001.h5 a1/run/step-00000004/rank-00000-of-00001.h5
-result $? "and replaces it by the same bytes"
+result $? "the damaged checkpoint is replaced by an equal file"
 for f in damaged/run/step-*/rank*; do : >"$f"; done
 (cd damaged && same_command --precision fp32 >log 2>err)
-is "when all are damaged that is status 2" $? 2
-says "and said" '^fp8-step: run: every checkpoint in it is damaged' tail -1 damaged/err
-is "and nothing is removed" "$(steps damaged/run)" "step-00000002 step-00000004"
+is "all checkpoints damaged: status 2" $? 2
+says "all checkpoints damaged: a message states it" '^fp8-step: run: every checkpoint in it is damaged' tail -1 damaged/err
+is "all checkpoints damaged: none is removed" "$(steps damaged/run)" "step-00000002 step-00000004"
 
 # --- signals
 for signal in USR1 TERM; do
@@ -106,15 +106,15 @@ for signal in USR1 TERM; do
   until grep -q '"type":"step"' sig.log 2>/dev/null; do sleep 0.05; done
   kill -$signal $job
   wait $job
-  is "$signal: status 75, silently" "$? $(cat err)" "75 "
+  is "$signal: status 75 and no message" "$? $(cat err)" "75 "
   at=$(field step sig.log | tail -1)
-  is "$signal: a checkpoint and the reason" "$(tail -2 sig.log | cut -c1-28 | tr '\n' ' ')$(grep -c 'stopped on request' sig.log)" \
+  is "$signal: the log ends with a checkpoint and the reason" "$(tail -2 sig.log | cut -c1-28 | tr '\n' ' ')$(grep -c 'stopped on request' sig.log)" \
     "$(printf '{"type":"checkpoint","step":%s {"type":"end","step":%s,"tokens":' "$at" "$at" | awk '{ print substr($1, 1, 28), substr($2, 1, 28) }') 1"
-  ok "$signal: the same command goes on" fp8-step m.h5 --data d.h5 --out sig$signal --steps 4000 --batch-size 8 --seq-length 32 -q --until-step $((at + 1))
-  is "$signal: at the next step" "$(losses out | cut -d' ' -f1)" $((at + 1))
+  ok "$signal: the same command resumes" fp8-step m.h5 --data d.h5 --out sig$signal --steps 4000 --batch-size 8 --seq-length 32 -q --until-step $((at + 1))
+  is "$signal: the run resumes at the next step" "$(losses out | cut -d' ' -f1)" $((at + 1))
 done
 
-# Asked before it has even read its model: it waits for a record of that, on a pipe.
+# A signal before the model is read, while fp8-step waits for a record on a pipe.
 mkfifo early.pipe
 fp8-step - --data d.h5 --out early --steps 4 $few <early.pipe >early.log 2>err &
 job=$!
@@ -125,59 +125,59 @@ kill -USR1 $job
 echo '{"type":"checkpoint","path":"m.h5"}' >&9
 exec 9>&-
 wait $job
-is "a request while it starts: status 75" "$? $(cat err)" "75 "
-is "before the first step" "$(cat early.log)" ""
+is "a signal before the start: status 75 and no message" "$? $(cat err)" "75 "
+is "a signal before the start: no record" "$(cat early.log)" ""
 
-# --- numbers that are not finite
+# --- values that are not finite
 cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
 size=$(wc -c <nan/model.safetensors)
 last_weight() { printf '%b' "$1" | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null; }
 last_weight '\377\377'
 invalid='/weights/[a-z0-9_.]*: holds a value that is not finite'
-says "a folder with a weight that is not a number is converted, with a note" "^fp8-convert: bad.h5: $invalid, in 1 of [0-9]+ weights; no tool trains" fp8-convert nan -o bad.h5
+says "fp8-convert converts a weight that is NaN, with a message" "^fp8-convert: bad.h5: $invalid, in 1 of [0-9]+ weights; no tool trains" fp8-convert nan -o bad.h5
 for tool in "fp8-info --verify" "fp8-step --data d.h5 $few --steps 1 --out bad" "fp8-eval --data d.h5" "fp8-convert -o x.h5" "fp8-quantize --scaling row -o x.h5"; do
   status "${tool%% *} refuses the model" 2 $tool bad.h5
   is "${tool%% *} names the weight" "$(grep -c "^${tool%% *}: bad.h5: $invalid$" err)" 1
 done
-is "nothing is left" "$(ls -d bad x.h5 2>/dev/null)" ""
+is "the refused commands leave no file" "$(ls -d bad x.h5 2>/dev/null)" ""
 last_weight '\177\177'
-ok "a model with one weight near the largest number" fp8-convert nan -o nan.h5
+ok "a weight near the largest bf16 is converted" fp8-convert nan -o nan.h5
 for way in bf16 fp8; do
-  status "$way: ten skipped steps are status 4" 4 fp8-step nan.h5 --data d.h5 $few --out nan$way --steps 20 --save-every 4 --precision $way
-  is "$way: all were skipped" "$(grep -c '"skipped":true' out) $(grep -c '"skipped":false' out)" "10 0"
-  is "$way: one line says so" "$(cat err)" "fp8-step: the loss or the gradient was not finite in 10 steps in a row; no checkpoint was saved"
-  is "$way: the log ends with a record of it" \
+  status "$way: ten skipped steps give status 4" 4 fp8-step nan.h5 --data d.h5 $few --out nan$way --steps 20 --save-every 4 --precision $way
+  is "$way: all steps are skipped" "$(grep -c '"skipped":true' out) $(grep -c '"skipped":false' out)" "10 0"
+  is "$way: one line states the reason" "$(cat err)" "fp8-step: the loss or the gradient was not finite in 10 steps in a row; no checkpoint was saved"
+  is "$way: the end record states the reason" \
     "$(tail -1 nan$way/log.jsonl | sed 's/"tokens":[0-9]*/"tokens":N/; s/"message":.*/"message":M/')" \
     '{"type":"end","step":10,"tokens":N,"reason":"diverged","status":4,"message":M'
-  says "$way: fp8-log says so" '^state +diverged$' fp8-log nan$way
-  is "$way: what is no number is null" "$(field loss nan$way/log.jsonl | sort -u)" null
+  says "$way: fp8-log shows the state diverged" '^state +diverged$' fp8-log nan$way
+  is "$way: a loss that is not finite is null" "$(field loss nan$way/log.jsonl | sort -u)" null
 done
-is "nothing is saved" "$(ls nanbf16 nanfp8)" "$(printf 'nanbf16:\nlog.jsonl\n\nnanfp8:\nlog.jsonl')"
+is "a diverged run saves no checkpoint" "$(ls nanbf16 nanfp8)" "$(printf 'nanbf16:\nlog.jsonl\n\nnanfp8:\nlog.jsonl')"
 
-# --- a run that diverges: each update multiplies weights by a large number, until no gradient is finite
+# --- a run that diverges: each update multiplies weights by a large factor until no gradient is finite
 wild="m.h5 --data d.h5 $few --lr 1e6 --weight-decay 1e6 --steps 10 --save-every 1 --keep 1 --out wild"
 for attempt in 1 2 3; do
-  status "attempt $attempt: a run that ends in skipped steps is status 4" 4 fp8-step $wild -q
+  status "attempt $attempt: a diverged run gives status 4" 4 fp8-step $wild -q
   newest=$(printf '%s\n' wild/step* | tail -1)
-  is "attempt $attempt: which names the last good checkpoint" "$(sed 's/in [2-9] steps/in N steps/' err)" \
+  is "attempt $attempt: the message names the last checkpoint" "$(sed 's/in [2-9] steps/in N steps/' err)" \
     "fp8-step: the loss or the gradient was not finite in N steps in a row; the last checkpoint is $newest"
   [ $attempt != 1 ] || there=$(ls wild)
-  is "attempt $attempt: nothing is saved or removed then" "$(ls wild) $(($(printf '%s\n' wild/step* | wc -l) > 1))" "$there 1"
-  is "attempt $attempt: nor told of" "$(field path wild/log.jsonl | tail -1)" "\"$newest\""
+  is "attempt $attempt: no checkpoint is saved or removed after diverging" "$(ls wild) $(($(printf '%s\n' wild/step* | wc -l) > 1))" "$there 1"
+  is "attempt $attempt: the log names the same last checkpoint" "$(field path wild/log.jsonl | tail -1)" "\"$newest\""
 done
 last_weight '\004\151' # 1e25
 fp8-convert nan -o large.h5 >out 2>err
-status "second moments that overflow: status 4" 4 fp8-step large.h5 --data d.h5 $few --clip 0 --steps 4 --save-every 1 --out over -q
-is "the tensor is named, and nothing saved" "$(sed 's/v.[a-z0-9_.]*:/v:/' err) $(ls over)" \
+status "second moments that overflow give status 4" 4 fp8-step large.h5 --data d.h5 $few --clip 0 --steps 4 --save-every 1 --out over -q
+is "the message names the tensor, and no checkpoint is saved" "$(sed 's/v.[a-z0-9_.]*:/v:/' err) $(ls over)" \
   "fp8-step: over/step-00000001.tmp/rank-00000-of-00001.h5: /optimizer/v: holds a value that is not finite or below 0; no checkpoint was saved log.jsonl"
 
-# --- memory: the plan is what is taken
-ok "a model of 27 million parameters" fp8-init demo --set hidden_size=512 --set intermediate_size=1376 --set num_hidden_layers=10 -o big.h5
+# --- memory: the peak is near the plan
+ok "a model of 27 million parameters is made" fp8-init demo --set hidden_size=512 --set intermediate_size=1376 --set num_hidden_layers=10 -o big.h5
 fp8-step big.h5 --data d.h5 --out big --seq-length 64 --batch-size 1 --steps 1 -q >big.log 2>err
 plan=$(sed -n 's/.*"total":\([0-9]*\).*/\1/p' big.log)
 peak=$(field memory_peak_bytes big.log)
 [ "$plan" -gt 400000000 ] && [ "$peak" -gt $((plan * 9 / 10)) ] && [ "$peak" -lt $((plan * 5 / 4 + 64000000)) ]
-result $? "its peak of memory is that of the plan ($peak, planned $plan)"
+result $? "the peak memory is near the plan ($peak, planned $plan)"
 rm -r big big.h5
 
 done_testing

@@ -1,17 +1,17 @@
 # shellcheck shell=sh
-# What tests of training share. Source it after lib.sh: it makes m.h5, a tiny model, and d.h5, some thousand tokens.
-#   losses FILE                a line for each step: number, loss, gradient norm
-#   story FILE                 the types of the records, with the steps they tell of
-#   near NAME FILE FILE TOL    passes when the losses of two logs differ by TOL at most, relatively
-#   same_bits NAME FILE FILE   passes when losses and gradient norms of two logs are equal to the last digit
-#   refused NAME REGEX WORDS   passes when `fp8-step WORDS` ends with status 2 and one line, that matches, and leaves nothing at x
-#   same_step NAME A B         passses when two folders of a step have equal weights and moments
+# Functions for tests of training. Source this file after lib.sh: it makes m.h5, a tiny model, and d.h5, 20000 tokens.
+#   losses FILE                prints a line per step record: step, loss, gradient norm
+#   story FILE                 prints the type of each record, followed by its step
+#   field NAME FILE            prints the values of a field, one line per record that has the field
+#   near NAME FILE FILE TOL    passes if the losses of two logs have a relative difference of at most TOL
+#   same_bits NAME FILE FILE   passes if losses and gradient norms of two logs are equal to the last digit
+#   refused NAME REGEX WORDS   passes if `fp8-step WORDS` gives status 2, prints one line that matches, and creates no folder x
+#   same_step NAME A B         passes if two checkpoints have equal weights and moments
 fp8-init tiny -o m.h5 >out 2>err && head -c 20000 "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt && fp8-tokenize text.txt -o d.h5 >>out 2>>err
-result $? "a model and data"
+result $? "a model and data are made"
 
 losses() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1"; }
 story() { sed -n 's/^{"type":"\([a-z]*\)"\(,"step":\([0-9]*\)\)\{0,1\}.*/\1\3/p' "$1" | tr '\n' ' '; }
-# field NAME FILE: the values of a field, a line for each record that has it
 field() { grep -o "\"$1\":[^,}]*" "$2" | cut -d: -f2-; }
 near() {
   losses "$2" >near.a && losses "$3" >near.b && [ -s near.a ] && paste -d' ' near.a near.b |
@@ -22,7 +22,7 @@ near() {
 }
 same_bits() {
   is "$1" "$(losses "$2")" "$(losses "$3")"
-  [ -n "$(losses "$2")" ] || result 1 "$1: there are losses"
+  [ -n "$(losses "$2")" ] || result 1 "$1: the log has losses"
 }
 refused() {
   name=$1 pattern=$2

@@ -1,7 +1,7 @@
-// Damaged copies of checkpoints, thousands in one process: each is named, none is loaded, and a run goes back to the
-// step before. `make check-fault` makes 10,000 of them, `make check` some hundreds. The digests promise that every byte
-// counts, those that hold nothing too (fp8-checkpoint(5)), so there is no damage that may pass: a copy is either equal
-// to what was written or refused. Not here: how crate ckpt says what it found, which its own tests hold.
+// Damaged copies of checkpoints, thousands in one process: each is refused by name, none is loaded, and a run resumes
+// from the checkpoint before. `make check-fault` makes 10,000 copies, `make check` some hundreds. The digests cover all
+// bytes, unused ones too (fp8-checkpoint(5)), so a copy is either equal to the original or refused. The messages are
+// tested in the crate ckpt.
 #include <functional>
 #include <iostream>
 #include <map>
@@ -15,19 +15,19 @@ namespace {
 
 constexpr int kWorld = 3;
 
-// How many of `all` copies this time.
+// Number of copies to test: `all` with FAULTS=all, otherwise a twentieth.
 std::size_t share_of(std::size_t all) {
   const char* faults = std::getenv("FAULTS");
   return faults != nullptr && std::string_view(faults) == "all" ? all : all / 20;
 }
 
-// Part of a shard or a single file, [begin, end).
+// Bytes [begin, end) of a shard or a single file.
 struct Region {
   std::string name;
   std::size_t begin, end;
 };
 
-// All bytes of an HDF5 checkpoint by what they are for, none left out.
+// Divides all bytes of an HDF5 checkpoint by their use.
 std::vector<Region> regions_of(const std::string& path) {
   const h5::Reader reader(path, h5::kCheckpointMagic);
   const std::string bytes = read_file(path);
@@ -51,7 +51,7 @@ std::vector<Region> regions_of(const std::string& path) {
 
 class FaultDamage : public FolderTest {
  protected:
-  // A run with steps 3 and 4, and what its files are mixed up with: another run, another step, other ranks.
+  // A run with steps 3 and 4, and sources of wrong files: another run, another number of ranks, a single file.
   FaultDamage() {
     std::filesystem::create_directories(at("run"));
     write_folder(good_, kWorld, 3, 2);
@@ -66,20 +66,20 @@ class FaultDamage : public FolderTest {
       std::cout << "# " << count << " " << kind << "\n";
       if (kind.find("unchanged") == std::string::npos) all += count;
     }
-    std::cout << "# damaged copies: " << all << ", each named, none loaded" << std::endl;
+    std::cout << "# damaged copies: " << all << ", each refused" << std::endl;
   }
   static std::map<std::string, std::size_t>& counts() {
     static std::map<std::string, std::size_t> counts;
     return counts;
   }
 
-  // Files of the step: the manifest, then the shards.
+  // Files of a checkpoint: 0 is the manifest, i > 0 the shard of rank i - 1.
   static std::string file_name(std::size_t i) {
     return i == 0 ? "manifest.json" : "rank-0000" + std::to_string(i - 1) + "-of-0000" + std::to_string(kWorld) + ".h5";
   }
   std::string file(std::size_t i) const { return step_ + "/" + file_name(i); }
 
-  // The step as it lies there is refused, `path` in it named with a reason, and the step before is taken instead.
+  // Expects that newest_valid() refuses step 4 with a message that names `path`, and returns step 3.
   void expect_refused(const std::string& kind, const std::string& path, const std::string& what) {
     ++counts()[kind];
     std::vector<std::string> told;
@@ -97,11 +97,11 @@ class FaultDamage : public FolderTest {
     EXPECT_TRUE(error.starts_with(single_ + ": ")) << what << ": " << error;
   }
 
-  // `bad` in the place of `path`, which is what it was afterwards.
+  // Writes `bad` to `path`, expects that it is refused, and restores `good`.
   void with(const std::string& path, const std::string& good, const std::string& bad, const std::string& kind,
             const std::string& what, bool names_it = true) {
     if (bad == good) {
-      ++counts()["copies unchanged by zeros or ones where there were some"];
+      ++counts()["copies unchanged: the bytes already had that value"];
       return;
     }
     write_file(path, bad);
@@ -112,14 +112,14 @@ class FaultDamage : public FolderTest {
     }
     write_file(path, good);
   }
-  // Every file that there is to damage: the step's and the single one.
+  // All files to damage: those of step 4 and the single file.
   std::vector<std::string> files() const {
     std::vector<std::string> all = {single_};
     for (std::size_t i = 0; i <= kWorld; ++i) all.push_back(file(i));
     return all;
   }
 
-  // Regions of a file; of a manifest its lines.
+  // Regions of an HDF5 file; lines of a manifest.
   static std::vector<Region> parts_of(const std::string& path) {
     if (path.ends_with(".h5")) return regions_of(path);
     std::vector<Region> lines;
@@ -134,7 +134,7 @@ class FaultDamage : public FolderTest {
   std::mt19937_64 random_{20261121};  // NOLINT: the same copies each time
 };
 
-TEST_F(FaultDamage, one_bit_in_every_region) {
+TEST_F(FaultDamage, RefusesAFlippedBitInEveryRegion) {
   struct Target {
     std::string path, good;
     std::vector<Region> regions;
@@ -156,7 +156,7 @@ TEST_F(FaultDamage, one_bit_in_every_region) {
   }
 }
 
-TEST_F(FaultDamage, runs_of_zeros_and_ones_and_blocks_from_elsewhere) {
+TEST_F(FaultDamage, RefusesRunsOfZerosAndOnesAndForeignBlocks) {
   for (const std::string& path : files()) {
     const std::string good = read_file(path);
     const std::string other = path == single_ ? good : read_file(at("other") + path.substr(path.rfind('/')));
@@ -176,20 +176,20 @@ TEST_F(FaultDamage, runs_of_zeros_and_ones_and_blocks_from_elsewhere) {
           break;
         case 2:
           with(path, good, bad.replace(begin, good.size() - begin, good.size() - begin, '\0'),
-               "copies whose end is zeros", "a tail of zeros " + where);
+               "copies with zeros to the end", "a tail of zeros " + where);
           break;
         default:
           bad.replace(begin, count, other, std::min(below(2) * begin, other.size() - 1), count);
           bad.resize(good.size(), '\0');
-          // What becomes the manifest of the other run is good, and its files are missing.
-          with(path, good, bad, "copies with a block from elsewhere", "a block from elsewhere " + where,
+          // If the manifest becomes that of the other run, it is valid, and the message names the folder instead.
+          with(path, good, bad, "copies with a block of another file", "a block of another file " + where,
                path != file(0));
       }
     }
   }
 }
 
-TEST_F(FaultDamage, every_class_of_length) {
+TEST_F(FaultDamage, RefusesOtherLengths) {
   for (const std::string& path : files()) {
     const std::string good = read_file(path);
     std::set<std::size_t> lengths = {0, 1, good.size() / 2, good.size() - 1};
@@ -203,15 +203,15 @@ TEST_F(FaultDamage, every_class_of_length) {
     std::size_t number = 0;
     for (const std::size_t length : lengths)
       if (number++ % stride == 0)
-        with(path, good, good.substr(0, length), "copies cut short", path + " cut to " + std::to_string(length));
+        with(path, good, good.substr(0, length), "truncated copies", path + " cut to " + std::to_string(length));
     for (const std::size_t more : {std::size_t{1}, std::size_t{512}, std::size_t{4096}})
       with(path, good, good + std::string(more, '\0'), "copies with bytes appended", path + " longer");
   }
 }
 
-// Each file of the step in turn as it is, missing, empty, of the step before, of another run, of another number of
-// ranks, or the next rank's: 7 to the power of 4, of which two are whole.
-TEST_F(FaultDamage, swapped_missing_and_mixed_files) {
+// Each of the four files of step 4 is one of seven: the original, missing, empty, of step 3, of another run, of another
+// number of ranks, or of the next rank. Of the 7^4 mixtures two are complete checkpoints.
+TEST_F(FaultDamage, RefusesSwappedMissingAndMixedFiles) {
   const std::string kept = at("kept");
   std::filesystem::rename(step_, kept);
   write_file(at("empty"), "");
@@ -250,7 +250,7 @@ TEST_F(FaultDamage, swapped_missing_and_mixed_files) {
       ++counts()["mixtures unchanged: all files of one checkpoint"];
       EXPECT_EQ(verify_error(step_), "no error") << n;
       EXPECT_EQ(newest_valid(at("run"))->step, 4) << n;
-    } else if (choices[0] == 2 && all(2)) {  // whole, but of the step before
+    } else if (choices[0] == 2 && all(2)) {  // complete, but of step 3
       ++counts()["copies with files swapped, missing or mixed"];
       EXPECT_EQ(newest_valid(at("run"))->step, 3);
     } else {

@@ -1,20 +1,20 @@
 #!/bin/sh
-# Disks that fail while a run saves: the earlier checkpoint verifies, training goes on, tries again and warns.
+# A disk that fails during a save: the earlier checkpoint stays valid, training continues, warns and retries the save.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 . "$SRC/tests/fault/lib.sh"
 base="fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --save-every 1 --lr 1e-2 --out run -q"
 train="$base --steps 6"
-ok "the first step of a run" $train --until-step 1
+ok "a run of one step" $train --until-step 1
 cp -r run ../base
-ok "which goes on, and nothing disturbs it" $train
+ok "the run resumes without a fault" $train
 mv run ../full
 begin() { rm -rf run && cp -r ../base run; }
 warnings() { grep -c '"type":"warning"' run/log.jsonl; }
 steps() { sed -n 's/^{"type":"step","step":\([0-9]*\),.*/\1/p' run/log.jsonl | tr '\n' ' '; }
 
-# One call of the save of step 2 fails: the run does not.
+# One call of the save of step 2 fails: the run continues.
 begin
 calls $train --until-step 2 >/dev/null
 first=$(grep -n 'mkdir .*/step-00000002.tmp$' ../calls | cut -d: -f1) last=$(committed 2)
@@ -29,43 +29,43 @@ for do in $ways; do
     got=$?
     tried=$((tried + 1))
     [ $got = 0 ] || complain "$do at call $at: status $got"
-    # HDF5 opens a new file twice, and does without the first.
+    # HDF5 opens a new file twice and ignores a failure of the first open.
     [ "$(warnings)" -ge 1 ] || grep -q '"type":"checkpoint","step":2,' run/log.jsonl || complain "$do at call $at: no warning"
     [ "$(steps)" = "1 2 3 4 5 6 " ] || complain "$do at call $at: steps $(steps)"
     whole run 1 6
     same run/step-00000006 ../full/step-00000006
     for left in run/*.tmp; do [ ! -e "$left" ] || complain "$left is left"; done
   done
-  nothing_lost "$do at each call of a save, $tried of them" $tried
+  nothing_lost "$do at each call of a save, $tried calls: the run continues and retries" $tried
 done
 
-# From some call on all fail: the steps are done all the same, and what is lost at the end is said.
+# All calls fail from some call on: the run makes its steps and reports the lost save at the end.
 for do in eio enospc; do
   for at in $first $(((first + last) / 2)) $last; do
     begin
     FAULT_FOR=0 faulty $do $at $train
     got=$?
     [ $got = 2 ] || complain "$do from call $at on: status $got"
-    grep -q '^fp8-step: .*step-0000000[26]' ../err || complain "$do from call $at on: not told"
+    grep -q '^fp8-step: .*step-0000000[26]' ../err || complain "$do from call $at on: no message"
     whole run 1
   done
-  nothing_lost "$do from some call on" 3
+  nothing_lost "$do for all calls from some call on: the run reports the lost save" 3
 done
 
-# No room for a file of that size, once the program runs (RLIMIT_FSIZE), and room again some calls later.
+# A limit on the file size (RLIMIT_FSIZE) that is set while the program runs, and that is removed some calls later.
 begin
 FAULT_BYTES=600000 FAULT_FOR=0 faulty limit 1 $train
-is "a limit on the size of files: status 2" $? 2
-grep -q '^fp8-step: step 2 is not saved: .*File too large' ../err || complain "a limit on files: not told"
+is "a limit on the file size gives status 2" $? 2
+grep -q '^fp8-step: step 2 is not saved: .*File too large' ../err || complain "a limit on the file size: no message"
 whole run 1
 begin
-FAULT_BYTES=1000 faulty limit $(((first + last) / 2)) $train || complain "a limit on files for a while"
+FAULT_BYTES=1000 faulty limit $(((first + last) / 2)) $train || complain "a temporary limit on the file size"
 [ "$(warnings)" = 1 ] || complain "warnings: $(warnings)"
 same run/step-00000006 ../full/step-00000006
-nothing_lost "a limit on the size of files" 2
+nothing_lost "a temporary limit on the file size: the save is retried" 2
 
-# A disk that gets full, or cannot be written, under a run that goes on meanwhile, and is good again later.
-wait_for() { # REGEX: in what the run said; a minute at most
+# A disk that becomes full or read-only during a run, and is repaired later.
+wait_for() { # REGEX: waits at most a minute until a new line of the log matches
   tries=0
   until sed -n "$from,\$p" ../log 2>/dev/null | grep -Eq "$1" || [ $tries = 600 ]; do
     sleep 0.1
@@ -75,7 +75,7 @@ wait_for() { # REGEX: in what the run said; a minute at most
   from=$(($(wc -l <../log) + 1))
 }
 trap 'umount -l "$place/run" 2>/dev/null; cd / && rm -rf "$work"' EXIT
-ailing() { # NAME MOUNT BREAK REPAIR FLAGS
+ailing() { # NAME MOUNT BREAK REPAIR FLAGS: the run saves, fails to save after BREAK, and saves again after REPAIR
   rm -rf run && mkdir run
   if ! (mkdir -p ../try && mount -t tmpfs none ../try && umount ../try && eval "$2") 2>../err; then
     result 0 "$1 # SKIP $(head -1 ../err)"
@@ -99,7 +99,7 @@ ailing() { # NAME MOUNT BREAK REPAIR FLAGS
   umount run 2>/dev/null
   nothing_lost "$1" 1
 }
-# It is busy as long as a file is open for writing: tried until it is not, ten seconds at most.
+# Remounting fails while a file is open for writing; it is retried for at most ten seconds.
 read_only() {
   mount --bind run run || return
   tries=0
@@ -112,17 +112,17 @@ read_only() {
 for do in $ways; do
   flags=
   [ "$do" = eio ] || flags=--async-save
-  ailing "a full disk, $flags" "mount -t tmpfs -o size=4m none run" "{ cat /dev/zero >run/filler; test -s run/filler; } 2>/dev/null" \
+  ailing "a full disk${flags:+, $flags}: the run saves again after space is freed" "mount -t tmpfs -o size=4m none run" "{ cat /dev/zero >run/filler; test -s run/filler; } 2>/dev/null" \
     "rm run/filler" "$flags"
-  ailing "a disk that became read-only, $flags" true read_only "umount -l run" "$flags"
+  ailing "a disk that becomes read-only${flags:+, $flags}: the run saves again after it is writable" true read_only "umount -l run" "$flags"
 done
 
 rm -rf run && mkdir run
 if mount -t tmpfs -o size=1m none run 2>../err; then
   $train >../out 2>../err </dev/null
-  is "a disk on which nothing fits: status 2" $? 2
-  is "and each step was made" "$(steps)" "1 2 3 4 5 6 "
-  says "which is said, with the sizes" '^fp8-step: run: 1\.[0-9]* MiB needed, .* free: ' cat ../err
+  is "a disk too small for a checkpoint gives status 2" $? 2
+  is "a disk too small for a checkpoint: all steps run" "$(steps)" "1 2 3 4 5 6 "
+  says "a disk too small for a checkpoint: the message has the sizes" '^fp8-step: run: 1\.[0-9]* MiB needed, .* free: ' cat ../err
   umount run
 fi
 finish

@@ -1,30 +1,29 @@
 #!/bin/sh
-# Tools that write one file, killed at every call by which they change something: the file is what it was, or what it is to be, and what is
-# left of the attempt is taken by no reader. The next start removes
-# it, with a line. Where the call fails instead, that is said in a line, and nothing is left.
+# Tools that write one file. A kill at any counted call leaves the old file or the complete new file, and a temporary file that no tool reads;
+# the next run removes the temporary file with one line. A call that fails gives one line and leaves no temporary file.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 . "$SRC/tests/fault/lib.sh"
-ok "a step of a run" fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 1 --out ../run -q
-ok "quantized weights" fp8-quantize ../m.h5 -o ../q.h5 --scaling row
+ok "a run of one step" fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 1 --out ../run -q
+ok "a quantized checkpoint" fp8-quantize ../m.h5 -o ../q.h5 --scaling row
 
-# The file after a kill: `old`, or nothing where that is empty, unless it is `new`.
-check() { # NUMBER OF THE CALL
+# check CALL: complains unless out.h5 is the new file, or, before the commit, the file $old (no file if $old is empty).
+check() {
   if cmp -s out.h5 ../new; then
     :
   elif [ "$1" -gt "$committed" ]; then
-    complain "what was committed is lost"
+    complain "the committed file is lost"
   elif [ -n "$old" ]; then
     cmp -s out.h5 "$old" || complain "the old file is lost"
   else
-    [ ! -e out.h5 ] || complain "half a file has the name"
+    [ ! -e out.h5 ] || complain "an incomplete file has the final name"
   fi
   for left in .out.h5.*; do
     [ ! -e "$left" ] || ! fp8-info "$left" >../out 2>../err || grep -q 'a token file' ../out || complain "$left was read"
   done
 }
-campaign() { # COMMAND...: writes out.h5
+campaign() { # COMMAND...: tests a command that writes out.h5
   rm -rf .out* out.h5
   calls "$@" >/dev/null
   mv out.h5 ../new
@@ -58,12 +57,12 @@ campaign() { # COMMAND...: writes out.h5
     done
   done
   rm -rf .out*
-  kill_at kill $((committed - 2)) "$@" # all is written, and has the other name
+  kill_at kill $((committed - 2)) "$@" # the temporary file is complete
   "$@" >../out 2>../err || complain "the same command again fails"
   for left in .out.h5.*; do [ ! -e "$left" ] || complain "$left stays"; done
-  [ "$(wc -l <../err) $(grep -c "^$1: .*/\.out\.h5\..*\.tmp: left over from an interrupted save, removed$" ../err)" = "1 1" ] || complain "left-overs are not told of"
+  [ "$(wc -l <../err) $(grep -c "^$1: .*/\.out\.h5\..*\.tmp: left over from an interrupted save, removed$" ../err)" = "1 1" ] || complain "no message about the temporary file"
   cmp -s out.h5 ../new || complain "the same command again writes something else"
-  nothing_lost "$1: $failed calls that fail" $failed
+  nothing_lost "$1: $failed failing calls give one line and keep the old file" $failed
 }
 cp ../m.h5 ../old.h5
 campaign fp8-init tiny --seed 3 -f -o out.h5

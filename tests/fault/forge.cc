@@ -1,5 +1,5 @@
-// forge FROM TO KEY VALUE: copies the step FROM of a run to TO, with right digests and another VALUE, JSON, for KEY in
-// /train. For tests of tools; no user is to have it.
+// forge FROM TO KEY VALUE: copies the checkpoint FROM to TO with valid digests and the JSON VALUE for KEY in /train.
+// For tests only; not installed.
 #include "forge.h"
 
 #include <cstdio>

@@ -1,18 +1,18 @@
-# shellcheck shell=sh disable=SC2154 # work is of tests/cli/lib.sh
-# What tests of faults share. Source it after tests/cli/lib.sh and tests/cli/train.sh. It begins $work/place, the folder in which calls count,
-# and enters it.
-#   faulty DO N COMMAND...   the command, with the fault DO at its Nth call that changes something under $place; see preload.cc
-#   calls COMMAND...         how many such calls it makes; ../calls has a line for each
-#   some [WORDS]             the numbers of those calls that a test is to be made at: under FAULTS=all each, else those that sync, rename,
-#                            make or remove, a few that write, and the last; of these words alone where there are any
-#   committed STEP           the number of the call with which the step is committed
-#   kill_at DO N COMMAND...  faulty, and it must be killed
-#   whole RUN STEP...        nothing that was committed is lost
-#   same FOLDER FOLDER       two checkpoints are equal
-#   complain TEXT            something was lost
-#   nothing_lost NAME N      passes when there were no complaints since the last time, and N tries
-#   tally NAME               the same for kills
-#   finish                   in the place of done_testing
+# shellcheck shell=sh disable=SC2154 # tests/cli/lib.sh sets work
+# Functions for fault tests. Source this file after tests/cli/lib.sh and tests/cli/train.sh. It makes and enters the folder $work/place;
+# fault.so counts the calls that change files below it.
+#   faulty DO N COMMAND...   runs the command with the fault DO at its Nth counted call; see preload.cc
+#   calls COMMAND...         runs the command and prints its number of counted calls; ../calls has a line per call
+#   some [WORDS]             prints the numbers of the calls to test: with FAULTS=all each call, otherwise all calls that sync, rename, make
+#                            or remove, every 40th call that writes, and the last; only calls in WORDS if WORDS is given
+#   committed STEP           prints the number of the call that commits the step
+#   kill_at DO N COMMAND...  runs faulty and complains unless the command was killed
+#   whole RUN STEP...        complains unless the committed steps exist, all checkpoints verify and no temporary folder can be read
+#   same FOLDER FOLDER       complains unless the files of two checkpoints are equal
+#   complain TEXT            counts an error and prints it
+#   nothing_lost NAME N      passes if there were no complaints since the last call and N is above 0
+#   tally NAME               nothing_lost with the number of kills
+#   finish                   prints the number of kills and calls done_testing
 O=${O:-$SRC/build} faults=${FAULTS:-sample}
 place=$(pwd -P)/place
 mkdir place && cd place || exit 2
@@ -46,8 +46,7 @@ complain() {
   printf '# %s\n' "$*" >&2
   sed 's/^/#   /' ../err | head -3 >&2
 }
-# whole RUN STEP...: these steps of RUN are there; each that is there verifies, the newest is the one that a run goes on from, and what is
-# unfinished is taken by no reader.
+# whole also checks that fp8-resume --print finds the newest checkpoint without a message.
 whole() {
   run=$1
   shift
@@ -62,7 +61,7 @@ whole() {
   done
   found=$(fp8-resume "$run" --print 2>../err)
   [ "$found" = "$newest" ] || complain "the newest is $newest, found $found"
-  [ ! -s ../err ] || complain "fp8-resume --print has something to say"
+  [ ! -s ../err ] || complain "fp8-resume --print writes a message"
 }
 same() {
   for file in "$1"/*; do cmp -s "$file" "$2/${file##*/}" || complain "$file differs from $2"; done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes that succeed and that the disk loses, each in turn: what is committed is complete, or the save says that it failed. Where h5py is
-# installed (python3-h5py), it reads every file that was committed.
+# Each write in turn is dropped by the disk although it succeeds: the committed file is complete, or the command fails with a message.
+# If h5py (python3-h5py) is installed, it reads each committed file.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
@@ -8,7 +8,7 @@
 export FAULT_CALLS="write ftruncate" OMP_NUM_THREADS=1
 tries=0 failures=0 python=
 for p in python3 /usr/bin/python3; do "$p" -c 'import h5py' 2>/dev/null && python=$p; done
-# lose NAME FOLDER COMMAND...: makes FOLDER/*.h5, compared with what it makes undisturbed
+# lose NAME FOLDER COMMAND...: drops each write of a command that makes FOLDER/*.h5 and compares the files with those without a fault
 lose() {
   name=$1 folder=$2
   shift 2
@@ -30,10 +30,10 @@ lose() {
       complain "$name, write $at of $all: a file is missing"
   done
   [ "$all" -gt 9 ] && [ $failures -gt 0 ]
-  nothing_lost "$name: $all writes" $all
+  nothing_lost "$name: $all dropped writes leave no damaged file" $all
   if [ "$python" ]; then
     # shellcheck disable=SC2046 # names without blanks
-    ok "$name: h5py reads it" $python -c '
+    ok "$name: h5py reads the files" $python -c '
 import h5py, sys
 for path in sys.argv[1:]:
     with h5py.File(path) as file:
@@ -41,12 +41,12 @@ for path in sys.argv[1:]:
         file.visititems(lambda name, item: items.append((name, dict(item.attrs), item[()] if isinstance(item, h5py.Dataset) else None)))
         assert len(items) > 1' $(find ../good -name '*.h5')
   else
-    ok "$name: h5py reads it # SKIP h5py is not installed (share/setup/packages h5py installs it)" true
+    ok "$name: h5py reads the files # SKIP h5py is not installed (share/setup/packages h5py installs it)" true
   fi
 }
 lose "a model" new fp8-init tiny -f -o new/m.h5
 lose "tokens" new fp8-tokenize ../text.txt -f -o new/d.h5
 lose "a save" run fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 1 --out run -q
 [ $failures -ge $((tries / 2)) ]
-result $? "most of them are noticed: $failures of $tries"
+result $? "most dropped writes are reported: $failures of $tries"
 done_testing

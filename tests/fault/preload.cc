@@ -9,6 +9,8 @@
 //                bytes        bytes that were not synced are lost, names are not, then it is killed
 //                eio, enospc  the call fails
 //                drop         a write, or a change of a file's size, succeeds and does nothing
+//                hang         the call never returns
+//                slow         the call takes FAULT_MS milliseconds longer
 //                limit        files may not grow beyond FAULT_BYTES (RLIMIT_FSIZE)
 //   FAULT_FOR    how many calls that is true for; 1 unless told, 0 for all
 //   FAULT_CALLS  the calls that count, such as `write fsync`; all unless told
@@ -88,7 +90,7 @@ class Fault {
   template <class Half>
   bool call(const char* name, const std::string& path, Half half) {
     if (path.empty() || !counts(name)) return false;
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const long at = ++count_;
     if (log_ >= 0) {
       const std::string line = std::string(name) + " " + path + "\n";
@@ -104,6 +106,12 @@ class Fault {
     if (do_ == "drop") {
       errno = 0;
       return true;
+    }
+    if (do_ == "hang" || do_ == "slow") {
+      lock.unlock();
+      while (do_ == "hang") pause();
+      usleep(static_cast<useconds_t>(1000 * number("FAULT_MS", 0)));
+      return false;
     }
     if (do_ == "torn") half();
     if (losing_) lose();

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A run that is killed at random points, again and again, by hand and under fp8-resume: it never goes back behind what was committed, and
-# ends with the bytes of a run that nothing disturbed.
+# A run that is killed repeatedly at random times, with and without fp8-resume: no committed checkpoint is lost, and the last checkpoint is
+# equal to that of an uninterrupted run.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
@@ -9,12 +9,12 @@
 train="fp8-step ../m.h5 --data ../d.h5 --seq-length 32 --batch-size 4 --steps 40 --save-every 1 --keep 3 --out run --config ../way.json -q"
 echo "{}" >../way.json
 begin=$(date +%s.%N)
-ok "a run that nothing disturbs" $train
+ok "an uninterrupted run" $train
 took=$(date +%s.%N | awk -v begin="$begin" '{ print $1 - begin }')
 mv run ../full
-# seconds N LEAST MOST: a random time, in shares of what a run takes
+# seconds SEED LEAST MOST: prints a random time between LEAST and MOST times the duration of a run
 seconds() { awk -v seed="$1" -v least="$2" -v most="$3" -v took="$took" 'BEGIN { srand(seed); print took * (least + rand() * (most - least)) }'; }
-# killed SECONDS COMMAND...: its status. Waits for the end of all its threads, which hold its locks.
+# killed SECONDS COMMAND...: kills the command after SECONDS and returns its status. Waits for the end of all threads, which hold the lock.
 killed() {
   after=$1
   shift
@@ -46,7 +46,7 @@ while [ $kills -lt $wanted ] && [ $number -lt 500 ]; do
     before=${after:-0}
   fi
 done
-$train >../out 2>../err </dev/null || complain "it does not go on"
+$train >../out 2>../err </dev/null || complain "the run does not resume"
 same run/step-00000040 ../full/step-00000040
 [ "$(fp8-log run --json 2>../err | grep -c '"steps":40,')" = 1 ] || complain "the log cannot be read"
 tally "killed at random"
@@ -60,7 +60,7 @@ for number in $(seq $wanted); do
   pid=$(cat ../pid 2>/dev/null) && kill -KILL "$pid" 2>/dev/null && kills=$((kills + 1))
 done
 wait $job
-is "fp8-resume starts it again until it is done" $? 0
+is "fp8-resume restarts the run until it is done" $? 0
 same run/step-00000040 ../full/step-00000040
 tally "killed at random under fp8-resume"
 finish

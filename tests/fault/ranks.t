@@ -1,13 +1,13 @@
 #!/bin/sh
-# A save of two ranks under mpirun, either killed at every call by which it changes something: nothing that was committed is lost.
+# A save of two ranks under mpirun with one rank killed at each counted call: no committed checkpoint is lost.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 . "$SRC/tests/fault/lib.sh"
 train="mpirun -n 2 fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 3 --save-every 1 --out run -q"
-ok "the first step of a run" $train --until-step 1
+ok "a run of one step" $train --until-step 1
 cp -r run ../base
-ok "which goes on, and nothing disturbs it" $train
+ok "the run resumes without a fault" $train
 mv run ../full
 begin() { rm -rf run && cp -r ../base run; }
 
@@ -24,7 +24,7 @@ for rank in 0 1; do
     whole run 1
     number=$((number + 1))
     [ $((number % 10)) = 1 ] || continue
-    $train >../out 2>../err </dev/null || complain "it does not go on"
+    $train >../out 2>../err </dev/null || complain "the run does not resume"
     same run/step-00000003 ../full/step-00000003
   done
   tally "rank $rank killed"

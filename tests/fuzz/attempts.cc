@@ -1,4 +1,4 @@
-// attempts.json of fp8-resume: what is accepted can be counted on, and reads back.
+// attempts.json of fp8-resume: an accepted file can be updated and reads back.
 #include "fp8/launch/attempts.h"
 
 #include "fp8/json/json.h"

@@ -1,4 +1,4 @@
-// Checkpoints of one file, fp8-checkpoint(5): all documents and tensors are read, then every digest.
+// Single-file checkpoints, fp8-checkpoint(5): reads all documents and tensors, then verifies all digests.
 #include "fp8/ckpt/checkpoint.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// config.json of Hugging Face: what is accepted is written and read back to the same model.
+// config.json of Hugging Face: an accepted file is written and read back as the same model.
 #include "fp8/hf/config.h"
 
 #include "fp8/json/json.h"

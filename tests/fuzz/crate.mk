@@ -1,2 +1,2 @@
-about := Hostile input for every parser
+about := Fuzz targets for every parser
 deps  := base json cli dtype h5 ckpt hf token data log launch

@@ -1,5 +1,5 @@
-// A text, a newline, and a tokenizer.json: what is accepted encodes the text, whole and in parts, to the same ids, and
-// decodes them.
+// The input is a text, a newline and a tokenizer.json. An accepted tokenizer encodes the text, whole and in parts, to
+// the same ids and decodes them.
 #include <vector>
 
 #include "fp8/base/text.h"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace fp8;
 
-// Ids of the text divided once, where the tokenizer would.
+// Encodes the text in two parts, divided at division(), and compares the ids.
 void encode_in_parts(const token::Tokenizer& tokenizer, const std::string& text,
                      const std::vector<std::uint32_t>& whole) {
   const std::optional<std::size_t> place = tokenizer.division(text);
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input = fuzz::text_of(data, size);
   const std::size_t newline = input.find('\n');
   if (newline == std::string_view::npos) return 0;
-  // Both spaces and newlines, so that there are places to divide.
+  // Adds a space and a newline at which the text can be divided.
   const std::string text = std::string(input.substr(0, newline)) + " and\nso " + std::string(input.substr(0, newline));
   const std::string path = fuzz::folder().write("tokenizer.json", input.substr(newline + 1));
   return fuzz::judge([&] {

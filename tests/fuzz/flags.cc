@@ -1,5 +1,5 @@
-// A command line, a word a line, or a config file where the input begins with '{': what is accepted reads back from the
-// config file that a run leaves behind.
+// A command line with one word per line, or a configuration file if the input begins with '{'. Accepted flags read back
+// from the resolved configuration.
 #include <vector>
 
 #include "fp8/cli/arguments.h"

@@ -1,5 +1,5 @@
-// The quick reader of flat records against the parser: the first line gives the shape, and what is read of any line by
-// it is what the parser finds there.
+// The fast reader of flat records against the parser: the first line defines the shape, and the values read from each
+// line are those of the parser.
 #include "fp8/json/flat.h"
 
 #include <bit>

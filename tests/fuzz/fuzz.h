@@ -1,6 +1,5 @@
-/// What the targets share. A target hands its input to a parser and lets nothing but fp8::Error come out of it;
-/// whatever else is thrown, trapped or sanitized is a finding. Linked with libFuzzer by make fuzz, with replay.cc by
-/// make check.
+/// Common code of the fuzz targets. A target passes its input to a parser, which may throw only fp8::Error; any other
+/// exception, trap or sanitizer report is a finding. make fuzz links targets with libFuzzer, make check with replay.cc.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +12,24 @@
 #include "fp8/base/error.h"
 #include "fp8_files.h"
 
-/// What libFuzzer calls; returns 0.
+/// The entry point that libFuzzer calls; returns 0.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace fp8::fuzz {
 
-/// How many inputs this program accepted and refused: replay.cc asks that a corpus has both.
+/// Number of accepted and refused inputs; replay.cc requires that a corpus has both.
 struct Counts {
   std::size_t accepted = 0;
   std::size_t refused = 0;
 };
 
-/// The counts of this program.
+/// Counts of this process.
 inline Counts& counts() {
   static Counts all;
   return all;
 }
 
-/// Ends the program, which is a finding, unless `held`.
+/// Aborts, which is a finding, unless `held`.
 inline void require(bool held, const char* what) {
   if (held) return;
   std::fprintf(stderr, "not held: %s\n", what);
@@ -42,7 +41,8 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// Runs `call`. An Error refuses the input: it must say something, and ask for status 2.
+/// Runs `call` and counts the input as accepted or, if it throws Error, refused. The Error must have a message and
+/// status 2.
 template <class Call>
 int judge(Call&& call) {
   try {
@@ -55,7 +55,7 @@ int judge(Call&& call) {
   return 0;
 }
 
-/// A folder that lasts as long as the program.
+/// A temporary folder for the lifetime of the process.
 inline const test::TemporaryFolder& folder() {
   static const test::TemporaryFolder scratch;
   return scratch;

@@ -1,5 +1,5 @@
-// Where checksums lie is from the HDF5 file format specification, version 3.0. Structures are found by their
-// signatures.
+// Finds structures by their signatures. The positions of checksums are those of the HDF5 file format specification,
+// version 3.0.
 #include "hdf5_repair.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "fp8/base/digest.h"
 #include "fp8/h5/user_block.h"
 
-// Exported by libhdf5: the checksum of its metadata.
+// The checksum of metadata, exported by libhdf5.
 extern "C" std::uint32_t H5_checksum_metadata(const void* data, std::size_t size, std::uint32_t initial);
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
@@ -29,13 +29,13 @@ void put(Bytes bytes, std::size_t at, std::uint64_t value, std::size_t width) {
   for (std::size_t i = 0; i < width; ++i) bytes[at + i] = static_cast<std::uint8_t>(value >> (8 * i));
 }
 
-// Sets the checksum behind [0, length) of `bytes`.
+// Stores the checksum of [0, length) of `bytes` after it.
 void seal(Bytes bytes, std::uint64_t length) {
   if (length > bytes.size() || bytes.size() - length < 4) return;
   put(bytes, length, H5_checksum_metadata(bytes.data(), length, 0), 4);
 }
 
-// An object header's first chunk, and the chunks that its messages lead to.
+// Seals the first chunk of an object header, and its continuation chunks.
 void seal_header(Bytes file, std::size_t at) {
   const Bytes bytes = file.subspan(at);
   const std::uint64_t flags = number(bytes, 5, 1), width = std::uint64_t{1} << (flags & 3U);
@@ -52,7 +52,7 @@ void seal_header(Bytes file, std::size_t at) {
   seal(bytes, end);
 }
 
-// The leaf of a B-tree's header, when it is the root.
+// Seals the header of a B-tree, and its root if the root is a leaf.
 void seal_tree(Bytes file, std::size_t at) {
   const Bytes bytes = file.subspan(at);
   const std::uint64_t root = number(bytes, 16, 8) + h5::kUserBlockBytes;
@@ -61,7 +61,7 @@ void seal_tree(Bytes file, std::size_t at) {
   seal(bytes, 34);
 }
 
-// The first direct block of a fractal heap's header: its checksum lies inside, and counts as zero.
+// Seals the header of a fractal heap and its root direct block. The checksum is inside the block and counts as zero.
 void seal_heap(Bytes file, std::size_t at) {
   const Bytes bytes = file.subspan(at);
   const std::uint64_t root = number(bytes, 132, 8) + h5::kUserBlockBytes, size = number(bytes, 112, 8);

@@ -1,4 +1,4 @@
-// model.safetensors.index.json beside two good shards: nothing outside the folder is opened, all tensors can be read.
+// model.safetensors.index.json in a folder with two valid shards: with an accepted index all tensors can be read.
 #include <vector>
 
 #include "fp8/hf/folder.h"

@@ -1,4 +1,4 @@
-// JSON text: what is accepted is written and read back to the same value, on one line and indented.
+// JSON text: an accepted value is written, on one line and indented, and reads back.
 #include "fp8/json/json.h"
 
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-// JSON Lines: reading goes on behind a bad line, takes every line once, and ends.
+// JSON Lines: reading continues after an invalid line, reads each line once, and ends.
 #include "fp8/json/json.h"
 #include "fuzz.h"
 

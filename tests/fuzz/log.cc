@@ -1,4 +1,4 @@
-// Logs of runs: read, summed up, compared with itself; the same with hardly any memory.
+// Logs of runs: an accepted log is summarized and compared with itself; a memory limit does not change the summary.
 #include "fp8/json/json.h"
 #include "fp8/log/compare.h"
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-// manifest.json of a checkpoint: as it is, and with its digest made right; what is accepted reads back.
+// manifest.json of a checkpoint: parsed unchanged, and with a valid digest; an accepted manifest reads back.
 #include "manifest.h"
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// The text with a right last member `self`.
+// The text with a valid digest as last member, `self`.
 std::string sealed(std::string_view text) {
   constexpr std::string_view kSelf = "\"self\":\"";
   const std::string_view body = text.substr(0, text.rfind(kSelf));

@@ -1,4 +1,4 @@
-// Plans of fp8-resume, fp8-plan(5): phases increase, and each makes a command line.
+// Plans of fp8-resume, fp8-plan(5): the ends of phases increase, and each phase gives a command line.
 #include "fp8/launch/plan.h"
 
 #include "fuzz.h"

@@ -1,5 +1,5 @@
-// Replays the corpus of the target it is linked with, so that make check needs no fuzzer: build/test/fuzz_NAME_test
-// reads tests/fuzz/corpus/NAME. Every input ends in bounded time and memory, and the corpus holds good and bad ones.
+// Replays the corpus of a target for make check, without a fuzzer: build/test/fuzz_NAME_test reads
+// tests/fuzz/corpus/NAME. Checks the time and memory of each input, and that some are accepted and some refused.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -7,7 +7,7 @@
 
 #include "fuzz.h"
 
-// libFuzzer's own; targets that bring a mutator refer to it.
+// Defined by libFuzzer; targets with a custom mutator call it.
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t*, std::size_t size, std::size_t) { return size; }
 
 namespace fp8::fuzz {
@@ -19,9 +19,9 @@ std::string corpus_of(std::string name) {
   return "tests/fuzz/corpus/" + name.substr(0, name.rfind("_test"));
 }
 
-TEST(Corpus, is_answered_in_bounded_time_and_memory) {
-  constexpr double kSeconds = 10;           // of one input, under sanitizers; without them it is milliseconds
-  constexpr long kKilobytes = 1024 * 1024;  // of the whole program
+TEST(Corpus, IsParsedInBoundedTimeAndMemory) {
+  constexpr double kSeconds = 10;           // per input, with sanitizers; milliseconds without
+  constexpr long kKilobytes = 1024 * 1024;  // of the process
   const std::string corpus = corpus_of(testing::internal::GetArgvs().front());
   for (const auto& file : std::filesystem::directory_iterator(corpus)) {
     const std::string bytes = test::read_file(file.path().string());

@@ -1,4 +1,4 @@
-// safetensors: the first and the last byte of every tensor can be read, and none beyond.
+// safetensors: the first and the last byte of every tensor of an accepted file can be read.
 #include "fp8/hf/safetensors.h"
 
 #include <array>

@@ -1,4 +1,5 @@
-// Text at the borders: what is shown is UTF-8 without controls, numbers read back, patterns end.
+// Text helpers: terminal_safe() returns UTF-8 without control characters, numbers and digests read back, glob_match()
+// ends.
 #include "fp8/base/text.h"
 
 #include "fp8/base/digest.h"

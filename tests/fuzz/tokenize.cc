@@ -1,5 +1,5 @@
-// Inputs of fp8-tokenize. The first byte chooses what the rest is said to hold (by --from, or by the name of its file),
-// the vocabulary, whether documents end in a token, and whether a file is made, which is a good one then.
+// Inputs of fp8-tokenize. The first byte selects the format (by --from or by the file name), the vocabulary size,
+// --eos, and whether a file is written, which must then be valid.
 #include "fp8/data/tokenize.h"
 
 #include <array>

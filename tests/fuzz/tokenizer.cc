@@ -1,4 +1,4 @@
-// What a tokenizer.json is known by: it is the same for the same value written again.
+// The identity of a tokenizer.json: the digest does not depend on white space.
 #include "fp8/hf/tokenizer.h"
 
 #include "fp8/json/json.h"

@@ -1,4 +1,4 @@
-// Token files, fp8-tokens(5).
+// Token files, fp8-tokens(5): all tokens, masks and documents of an accepted file can be read and are in range.
 #include "fp8/data/tokens.h"
 
 #include <utility>

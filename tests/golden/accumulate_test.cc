@@ -1,5 +1,5 @@
-// Sums of tensor cores against those of an H100 and an RTX 4060, bit for bit: tests/golden/accumulate, through the file
-// interface of fp8-bench --gemms.
+// Emulated sums of tensor cores against those of an H100 and an RTX 4060 in tests/golden/accumulate, bit for bit,
+// through the file interface of fp8-bench --gemms.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -32,10 +32,9 @@ void check(const std::string& chip, gemm::Accumulation accumulation) {
   EXPECT_EQ(compared, 2u * 8 * 4 * 2 * 7 * 19);  // formats, kinds, K, fast and slow, M, N
 }
 
-TEST(GoldenAccumulate, Hopper) { check("hopper", gemm::Accumulation::hopper); }
-TEST(GoldenAccumulate, Ada) { check("ada", gemm::Accumulation::ada); }
+TEST(GoldenAccumulate, MatchesAnH100) { check("hopper", gemm::Accumulation::hopper); }
+TEST(GoldenAccumulate, MatchesAnRtx4060) { check("ada", gemm::Accumulation::ada); }
 
-// The two chips are told apart.
 TEST(GoldenAccumulate, ChipsDiffer) {
   const test::TemporaryFolder folder;
   const std::string expected = "tests/golden/accumulate/hopper.h5", out = folder.path() + "/sums.h5";

@@ -1,5 +1,5 @@
-// Casts, scales and linear layers against values computed by PyTorch and torchao: tests/golden/casts, whose README says
-// how near to come. Codes and scales bit for bit, NaN by class, the sign of zero included.
+// Casts, scales and linear layers against the values of PyTorch and torchao in tests/golden/casts, within the bounds of
+// its README. Codes and scales are compared bit for bit, including the sign of zero; all NaNs are equal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ bool same(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-// Equal codes, or both NaN.
+// Whether the codes are equal or both NaN.
 bool same_code(DType format, std::uint8_t a, std::uint8_t b) {
   const auto value = format == DType::e4m3 ? dtype::from_e4m3 : dtype::from_e5m2;
   return a == b || (std::isnan(value(a)) && std::isnan(value(b)));
@@ -46,7 +46,7 @@ float round_to(DType format, float v) {
 }
 float decode(DType format, std::uint8_t c) { return format == DType::e4m3 ? dtype::from_e4m3(c) : dtype::from_e5m2(c); }
 
-// A matrix of a file in memory of its own; `as` (f32 or bf16) other than it is stored converts.
+// Reads a matrix of a file; converts if `as` (f32 or bf16) is not the stored type.
 Tensor load(const h5::Reader& file, const std::string& name, DType as) {
   const h5::Entry& entry = file.at(name);
   Tensor stored(entry.dtype, {entry.shape.at(0), entry.shape.at(1)});
@@ -65,7 +65,7 @@ struct FormatName {
 };
 const FormatName kFormats[] = {{DType::e4m3, "e4m3"}, {DType::e5m2, "e5m2"}};
 
-TEST(Codes, OfEveryBf16) {
+TEST(Codes, EncodeEveryBf16) {
   const h5::Reader file = golden("codes.h5");
   for (const auto& [format, name] : kFormats) {
     const auto codes = file.read_as<std::uint8_t>("bf16/" + name + "_codes");
@@ -78,7 +78,7 @@ TEST(Codes, OfEveryBf16) {
   }
 }
 
-TEST(Codes, OfFloats) {
+TEST(Codes, EncodeFloats) {
   const h5::Reader file = golden("codes.h5");
   const auto bits = file.read_as<std::uint32_t>("f32/bits");
   ASSERT_EQ(bits.size(), 20000u);
@@ -93,7 +93,7 @@ TEST(Codes, OfFloats) {
   }
 }
 
-TEST(Codes, Decoded) {
+TEST(Codes, Decode) {
   const h5::Reader file = golden("codes.h5");
   const auto e8m0 = file.read_as<float>("decode/e8m0");
   const auto e4m3 = file.read_as<float>("decode/e4m3"), e5m2 = file.read_as<float>("decode/e5m2");
@@ -105,7 +105,7 @@ TEST(Codes, Decoded) {
   }
 }
 
-TEST(Scales, OfAmaxes) {
+TEST(Scales, MatchForEveryAmax) {
   const h5::Reader file = golden("scales.h5");
   const auto check = [&](const std::string& amax_name, const std::string& scale_name, DType format, bool power_of_2) {
     const auto amax = file.read_as<float>(amax_name), scale = file.read_as<float>(scale_name);
@@ -133,7 +133,7 @@ const Mode kModes[] = {{"tensorwise_e4m3", {DType::e4m3, Granularity::tensor}, C
                        {"per_row_e4m3", {DType::e4m3, Granularity::row}, ContractionAxis::last},
                        {"per_column_e4m3", {DType::e4m3, Granularity::row}, ContractionAxis::first}};
 
-// quantize() and, with one scale, cast_to_bytes() against one case and mode.
+// Compares quantize() and, for modes with one scale, cast_to_bytes() with one case and mode.
 void check_tensor(const View& x, const Mode& mode, bool power_of_2, const std::vector<std::uint8_t>& codes,
                   const std::vector<float>& scales) {
   device::Arena arena(std::size_t{1} << 20, device::DeviceType::host);
@@ -159,7 +159,7 @@ void check_tensor(const View& x, const Mode& mode, bool power_of_2, const std::v
     ASSERT_TRUE(same_code(mode.cast.format, bytes.as<std::uint8_t>()[i], codes[i])) << i;
 }
 
-TEST(Tensors, EveryCaseAndMode) {
+TEST(Tensors, MatchInEveryCaseAndMode) {
   const h5::Reader file = golden("tensors.h5");
   int cases = 0, checked = 0;
   for (const std::string& name : file.groups()) {
@@ -177,10 +177,10 @@ TEST(Tensors, EveryCaseAndMode) {
       }
   }
   EXPECT_EQ(cases, 27);
-  EXPECT_GE(checked, 26 * 8) << "one case holds only the recipes' defaults";
+  EXPECT_GE(checked, 26 * 8) << "one case has only the defaults of the recipes";
 }
 
-// Blocks of 32 along the columns, by the functions of dtype alone: the exponent rounded up, then the codes.
+// Blocks of 32 along the columns, computed with the functions of crate dtype: the exponent rounded up, then the codes.
 void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_name, const std::string& prefix) {
   const Tensor x = load(file, x_name, DType::f32);
   const auto codes = file.read_as<std::uint8_t>(prefix + "_codes"),
@@ -199,7 +199,7 @@ void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_
   }
 }
 
-TEST(MxBlocks, ExponentsRoundedUp) {
+TEST(MxBlocks, MatchWithExponentsRoundedUp) {
   const h5::Reader file = golden("mx.h5");
   int checked = 0;
   for (const h5::Entry& entry : file.list())
@@ -214,7 +214,7 @@ TEST(MxBlocks, ExponentsRoundedUp) {
   EXPECT_EQ(checked, 20);
 }
 
-// One linear layer: what it computed, beside what it should.
+// Results of one linear layer, and the file of their expected values.
 struct Layer {
   Layer(const h5::Reader& file, const std::string& name, DType activations)
       : x(load(file, name + "/x", activations)),
@@ -225,7 +225,7 @@ struct Layer {
         dw(DType::f32, {w.view().shape[0], w.view().shape[1]}),
         arena(std::size_t{1} << 22, device::DeviceType::host) {}
 
-  // Forward and backward under a recipe; null: high precision.
+  // Runs forward and backward with a recipe; null: without FP8.
   void run(const quant::Recipe* recipe) {
     const device::Context context{.arena = &arena};
     const std::vector<linear::Part> parts{{0, w.view().shape[0], recipe != nullptr}};
@@ -292,7 +292,7 @@ std::vector<std::string> layers(const h5::Reader& file) {
   return names;
 }
 
-TEST(Linear, RecipesInFloats) {
+TEST(Linear, RecipesMatchInF32) {
   const h5::Reader file = golden("linear.h5");
   ASSERT_FALSE(layers(file).empty());
   for (const std::string& name : layers(file))
@@ -313,7 +313,7 @@ TEST(Linear, RecipesInFloats) {
     }
 }
 
-TEST(Linear, RecipesInBf16) {
+TEST(Linear, RecipesMatchInBf16) {
   const h5::Reader file = golden("linear.h5");
   for (const std::string& name : layers(file))
     for (const quant::Recipe& recipe : quant::recipes()) {
@@ -322,7 +322,7 @@ TEST(Linear, RecipesInBf16) {
       for (const auto& [result, tensor] : results(layer)) {
         const std::string stored = name + "/" + std::string(recipe.name) + "/" + result;
         const auto value = values(tensor->view()), expected = values(file, stored);
-        // One bf16 ulp, and, where terms cancel, what the float32 sums may differ by.
+        // One bf16 ulp, plus the difference of the float32 sums where terms cancel.
         const double slack = 1e-6 * largest(expected);
         for (std::size_t i = 0; i < value.size(); ++i)
           ASSERT_NEAR(value[i], expected.at(i), bf16_spacing(expected[i]) + slack) << stored << " " << i;
@@ -330,7 +330,7 @@ TEST(Linear, RecipesInBf16) {
     }
 }
 
-TEST(Linear, HighPrecision) {
+TEST(Linear, HighPrecisionMatches) {
   const h5::Reader file = golden("linear.h5");
   for (const std::string& name : layers(file)) {
     Layer bf16(file, name, DType::bf16), f32(file, name, DType::f32);

@@ -1,2 +1,2 @@
-about := The suite against reference values from PyTorch, torchao and transformers
+about := Tests against reference values from PyTorch, torchao and transformers
 deps  := $(seen)

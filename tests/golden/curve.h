@@ -1,4 +1,4 @@
-/// Training curves: reading reference curves, making one of a run, and the distance between two.
+/// Training curves: reads reference curves, trains runs, and measures the distance between curves.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ namespace fp8::golden {
 
 /// One step of a curve.
 struct Step {
-  std::int64_t tokens = 0;                 ///< seen after the step
+  std::int64_t tokens = 0;                 ///< total after the step
   double loss = 0, grad_norm = 0, lr = 0;  ///< before the update; before clipping; used for the update
-  std::int64_t fp8_gemms = 0;              ///< of our runs
+  std::int64_t fp8_gemms = 0;              ///< only in curves of fp8-step
 };
 /// Steps in order.
 using Curve = std::vector<Step>;
 
-/// The step records of a reference file.
+/// Reads the step records of a reference file.
 inline Curve read_curve(const std::string& path) {
   Curve curve;
   std::ifstream file(path);
@@ -39,12 +39,12 @@ inline Curve read_curve(const std::string& path) {
   return curve;
 }
 
-/// How far two curves lie apart, or may.
+/// The distance between two curves, or a bound of it.
 struct Bounds {
   double loss_max, loss_mean, grad_norm_mean;  ///< nats, nats, relative
 };
 
-/// Of `a` from `b`, over the steps of both.
+/// The distance of `a` from `b` over the steps that both have.
 inline Bounds distance(const Curve& a, const Curve& b) {
   Bounds d{0, 0, 0};
   const std::size_t n = std::min(a.size(), b.size());
@@ -57,7 +57,7 @@ inline Bounds distance(const Curve& a, const Curve& b) {
   return d;
 }
 
-/// Expects a curve within the bounds of a reference, with equal rates and token counts.
+/// Expects that a curve is within `bounds` of a reference and has equal learning rates and token counts.
 inline void check(const Curve& curve, const Curve& reference, const Bounds& bounds, const std::string& what) {
   ASSERT_EQ(curve.size(), reference.size()) << what;
   const Bounds d = distance(curve, reference);
@@ -70,18 +70,18 @@ inline void check(const Curve& curve, const Curve& reference, const Bounds& boun
   }
 }
 
-/// A folder with a model and the text, ready to train on.
-class DeviceSetup {
+/// A folder with a model and a token file for training.
+class TrainingFolder {
  public:
   /// `model` is one of tests/golden/models.
-  explicit DeviceSetup(const std::string& model) {
+  explicit TrainingFolder(const std::string& model) {
     model::convert(model_folder(model), path("model.h5"), {});
     data::tokenize(
         {.inputs = {"share/text/tinyshakespeare.txt"}, .output = path("data.h5"), .from = data::Source::text});
   }
   /// Path of `name` in the folder.
   std::string path(const std::string& name) const { return folder_.at(name); }
-  /// Trains on one rank into the folder `out`; returns what the records said.
+  /// Trains on one rank in the folder `out`; returns the curve of the step records.
   Curve run(train::RunConfig config, const std::string& out) const {
     config.model = path("model.h5");
     config.data = path("data.h5");
@@ -106,7 +106,7 @@ class DeviceSetup {
   TemporaryFolder folder_;
 };
 
-/// What all reference curves share: data, batch, optimizer, schedule. See tests/golden/curves/README.md.
+/// The settings of all reference curves: data, batch, optimizer, schedule. See tests/golden/curves/README.md.
 inline train::RunConfig hundred_steps() {
   train::RunConfig c;
   c.seq_length = 64;

@@ -1,5 +1,5 @@
-// A hundred steps of training, whole runs from a Hugging Face folder and a text, against PyTorch: tests/golden/curves,
-// whose README says how near to come.
+// Runs of 100 steps from a Hugging Face folder and a text, against the curves of PyTorch in tests/golden/curves, within
+// the bounds of its README.
 #include <gtest/gtest.h>
 
 #include "curve.h"
@@ -23,7 +23,7 @@ void check_curve(const std::string& name, const Bounds& bounds, const Curve& cur
   check(curve, read_curve("tests/golden/curves/llama3-" + name + ".jsonl"), bounds, name);
 }
 
-// Relative distance of the weights of the run's last checkpoint, over all of them together.
+// Relative L2 distance of all weights of the run's last checkpoint from the reference.
 double weights_distance(const std::string& checkpoint, const std::string& reference) {
   const auto ours = ckpt::Checkpoint::open(checkpoint);
   const hf::SafetensorsFile file(reference);
@@ -44,20 +44,20 @@ double weights_distance(const std::string& checkpoint, const std::string& refere
   return std::sqrt(difference / size);
 }
 
-TEST(Curves, Floats) {
-  const DeviceSetup at("llama3");
+TEST(Curves, F32MatchesPyTorch) {
+  const TrainingFolder at("llama3");
   const Curve curve = at.run(config_of("fp32", ""), "run");
   check_curve("fp32", {1e-5, 2e-6, 2e-6}, curve);
   EXPECT_LE(weights_distance(at.path("run/step-00000100"), "tests/golden/curves/llama3-fp32-final.safetensors"), 1e-5);
 }
 
-TEST(Curves, Bf16) {
-  const DeviceSetup at("llama3");
+TEST(Curves, Bf16MatchesPyTorch) {
+  const TrainingFolder at("llama3");
   check_curve("bf16", {8e-3, 1.5e-3, 3e-3}, at.run(config_of("bf16", ""), "run"));
 }
 
-TEST(Curves, EveryRecipe) {
-  const DeviceSetup at("llama3");
+TEST(Curves, EveryRecipeMatchesTorchao) {
+  const TrainingFolder at("llama3");
   for (const std::string recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
     const Curve curve = at.run(config_of("fp8", recipe), recipe);
     check_curve(recipe, {3e-2, 5e-3, 2e-2}, curve);
@@ -66,8 +66,8 @@ TEST(Curves, EveryRecipe) {
   }
 }
 
-// What is measured above is not noise: the curves of another precision lie further off than the bounds.
-TEST(Curves, FloatsAreToldFromBf16) {
+// The bounds above are tight enough: the curve of another precision exceeds them.
+TEST(Curves, BoundsDistinguishF32FromBf16) {
   const auto fp32 = read_curve("tests/golden/curves/llama3-fp32.jsonl"),
              bf16 = read_curve("tests/golden/curves/llama3-bf16.jsonl");
   EXPECT_GT(distance(bf16, fp32).loss_max, 1e-5);

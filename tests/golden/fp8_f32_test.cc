@@ -1,5 +1,5 @@
-// FP8 linears inside a model that is float32 otherwise: tests/golden/fp8-f32, whose README says how near to come. With
-// bf16 activations rounding hides which recipe ran; here it does not.
+// FP8 linears in a model with float32 activations, against tests/golden/fp8-f32 within the bounds of its README. With
+// bf16 activations the rounding would hide the differences between recipes.
 #include <gtest/gtest.h>
 
 #include "curve.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kSequences = 8, kLength = 64;
 
-// Distances of step 0 from the reference.
+// Distances of the first step from the reference.
 struct Distance {
   double loss, grad_norm, gradient;  // nats, relative, largest relative L2 of a gradient
 };
@@ -45,9 +45,9 @@ Distance first_step(const std::string& model_name, const quant::Recipe& recipe, 
 
 const std::vector<std::string> kModels{"llama3", "qwen3"};
 
-// How far the first step may be off. In two cases of qwen3 a code of a gradient (tensorwise: of layer 1's gate) lies on
-// a rounding tie that the last bit of a float32 decides, and falls the other way here: that moves gradients below it,
-// not the loss.
+// Bounds of the first step. In two cases of qwen3 a code of a gradient (tensorwise: of layer 1's gate) is on a rounding
+// tie that depends on the last bit of a float32, and rounds differently here. This changes the gradients of the layers
+// below, not the loss.
 struct Bounds {
   double loss = 1e-5, grad_norm = 5e-5, gradient = 1e-3;
 };
@@ -57,8 +57,8 @@ Bounds bounds_of(const std::string& model, std::string_view recipe) {
   return {};
 }
 
-TEST(Fp8InFloats, FirstStepOfEveryRecipe) {
-  const DeviceSetup at("llama3");
+TEST(Fp8InFloats, FirstStepMatchesForEveryRecipe) {
+  const TrainingFolder at("llama3");
   FirstBatch first(at.path("data.h5"));
   for (const std::string& model : kModels)
     for (const quant::Recipe& recipe : quant::recipes()) {
@@ -70,10 +70,10 @@ TEST(Fp8InFloats, FirstStepOfEveryRecipe) {
     }
 }
 
-// Sums of a tensor core truncate products, so that codes flip more often: the bounds are twice what the reference moves
-// by when norm weights move by 1e-7. Those of f32 sums lie outside.
-TEST(Fp8InFloats, FirstStepWithTheSumsOfAnH100) {
-  const DeviceSetup at("llama3");
+// Tensor cores truncate terms of a sum, so more codes differ. The bounds are twice the change of the reference when
+// norm weights change by 1e-7. Results with f32 sums are outside of the bounds.
+TEST(Fp8InFloats, FirstStepMatchesWithTheSumsOfAnH100) {
+  const TrainingFolder at("llama3");
   FirstBatch first(at.path("data.h5"));
   const quant::Recipe& recipe = quant::find_recipe("tensorwise");
   for (const auto& [model, bounds] : {std::pair<std::string, Bounds>{"llama3", {1.1e-3, 2.8e-3, 5e-2}},
@@ -87,9 +87,9 @@ TEST(Fp8InFloats, FirstStepWithTheSumsOfAnH100) {
   }
 }
 
-// Each recipe held against every other's values: the bounds above tell them apart.
-TEST(Fp8InFloats, RecipesAreToldApart) {
-  const DeviceSetup at("llama3");
+// Each recipe compared with the values of the others exceeds the bounds above.
+TEST(Fp8InFloats, BoundsDistinguishRecipes) {
+  const TrainingFolder at("llama3");
   FirstBatch first(at.path("data.h5"));
   for (const quant::Recipe& ran : quant::recipes())
     for (const quant::Recipe& other : quant::recipes()) {

@@ -1,5 +1,5 @@
-/// Golden models on any device: logits, losses and the gradient of every weight against transformers in float64, within
-/// what tests/golden/models/README.md says.
+/// Checks of golden models on any device: logits, losses and the gradient of every weight against transformers in
+/// float64, within the bounds of tests/golden/models/README.md.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace fp8::golden {
 
-/// How near to come.
+/// Bounds of the distances from the reference.
 struct ModelBounds {
   double logits, token_loss, loss, grad_norm;
   std::map<std::string, double> gradient;  // relative L2, by name
@@ -43,13 +43,13 @@ inline Values without_last(const Values& losses, std::int64_t length) {
   return out;
 }
 
-/// Tokens of a reference file and their successors as targets.
+/// Tokens of a reference file; the target of each token is the next token.
 struct GoldenBatch {
   std::vector<std::int32_t> tokens, targets;
   std::int64_t sequences, length;
   explicit GoldenBatch(const h5::Reader& file)
       : tokens(file.read_as<std::int32_t>("tokens")),
-        targets(tokens.size(), ops::kIgnoredTarget),
+        targets(tokens.size(), kIgnoredTarget),
         sequences(file.at("tokens").shape.at(0)),
         length(file.at("tokens").shape.at(1)) {
     for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -58,7 +58,7 @@ struct GoldenBatch {
   model::Batch batch() { return batch_of(tokens, targets, sequences, length); }
 };
 
-/// Everything of the model `name`, read from `folder`, computed at `device`.
+/// Checks all reference values of the model `name`, read from `folder`, on `device`.
 inline void check_model(const std::string& folder, const std::string& name, DType compute,
                         device::DeviceType device = device::DeviceType::host) {
   SCOPED_TRACE(folder + " in " + std::string(dtype::name_of(compute)));
@@ -88,7 +88,7 @@ inline void check_model(const std::string& folder, const std::string& name, DTyp
   EXPECT_NEAR(model.gradient_norm(), norm, bound.grad_norm * norm);
 }
 
-/// Every kind of work of a model under FP8 tells its time, which --profile and fp8-bench's share of casts are made of.
+/// Checks that the profile of a model with FP8 has times of every kind of work, which --profile and fp8-bench report.
 inline void check_profile(device::DeviceType device) {
   const h5::Reader expected("tests/golden/models/llama3/expected.h5");
   GoldenBatch golden(expected);
@@ -105,7 +105,7 @@ inline void check_profile(device::DeviceType device) {
     EXPECT_GT(ns[work], 0) << device::kWorkNames[static_cast<std::size_t>(work)];
 }
 
-/// Models that are read today.
+/// The supported models.
 inline const std::vector<std::string> kModels{"llama3", "llama-tied", "qwen2", "qwen3"};
 
 }  // namespace fp8::golden

@@ -1,21 +1,21 @@
-// Hugging Face folders against transformers in float64: tests/golden/models, whose README says how near to come. From
-// config.json and safetensors to logits, losses and the gradient of every weight, in fp32 and in bf16.
+// Models read from Hugging Face folders, against transformers in float64: logits, losses and the gradient of every
+// weight, in fp32 and in bf16, within the bounds of tests/golden/models/README.md.
 #include "models.h"
 
 namespace fp8::golden {
 namespace {
 
-TEST(Models, InFloats) {
+TEST(Models, MatchTransformersInF32) {
   for (const std::string& name : kModels) check_model(model_folder(name), name, DType::f32);
 }
 
-TEST(Models, InBf16) {
+TEST(Models, MatchTransformersInBf16) {
   for (const std::string& name : kModels) check_model(model_folder(name), name, DType::bf16);
 }
 
-TEST(Models, AProfileHasEveryKindOfWork) { check_profile(device::DeviceType::host); }
+TEST(Models, ProfileHasEveryKindOfWork) { check_profile(device::DeviceType::host); }
 
-// A folder with the older spelling of the configuration in the place of config.json.
+// Makes a folder with config.v4.json as config.json.
 std::string with_older_config(const TemporaryFolder& temporary, const std::string& name) {
   const std::string folder = temporary.at(name);
   std::filesystem::create_directory(folder);
@@ -24,7 +24,7 @@ std::string with_older_config(const TemporaryFolder& temporary, const std::strin
   return folder;
 }
 
-TEST(Models, OlderSpellingOfTheConfiguration) {
+TEST(Models, ReadConfigurationsOfTransformers4) {
   const TemporaryFolder temporary;
   const std::string folder = with_older_config(temporary, "llama3");
   EXPECT_TRUE(hf::same_model(hf::Folder(folder).config(), hf::Folder(model_folder("llama3")).config()));
@@ -32,7 +32,7 @@ TEST(Models, OlderSpellingOfTheConfiguration) {
   check_model(folder, "llama3", DType::bf16);
 }
 
-TEST(Models, RopeFrequencies) {
+TEST(Models, RopeFrequenciesMatch) {
   for (const std::string& name : kModels) {
     const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
     EXPECT_EQ(hf::rope_inv_freq(hf::Folder(model_folder(name)).config()), values(expected, "inv_freq")) << name;

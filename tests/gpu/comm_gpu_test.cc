@@ -1,5 +1,5 @@
-// NCCL's communicator: the cases of every communicator and its watchdog, of one rank, and of several where mpirun has
-// started them.
+// The NCCL communicator with its stall detector: the common cases of all communicators, on one rank and on several
+// under mpirun.
 #include <gtest/gtest.h>
 
 #include "../../lib/comm/tests/comm_cases.h"
@@ -9,7 +9,7 @@
 namespace fp8::comm {
 namespace {
 
-TEST(NcclGpu, DoesAllThatACommunicatorDoes) {
+TEST(NcclGpu, PassesTheCommunicatorCases) {
   if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda();
   const device::Device gpu(device::DeviceType::cuda);
   device::Arena arena(1 << 20, device::DeviceType::cuda);
@@ -23,8 +23,8 @@ TEST(NcclGpu, DoesAllThatACommunicatorDoes) {
   EXPECT_EQ(device_library_version().substr(0, 5), "NCCL ");
 }
 
-// Under mpirun on a machine with several.
-TEST(NcclGpu, SeveralRanksOneGpuEach) {
+// Needs mpirun and a GPU per rank.
+TEST(NcclGpu, SeveralRanksPassTheCommunicatorCases) {
   if (!launched()) GTEST_SKIP() << "one rank: mpirun starts several";
   if (device::cuda_device_count() <= local_rank()) GTEST_SKIP() << "fewer GPUs than ranks";
   Session session;

@@ -1,4 +1,4 @@
-// Memory, copies and their order on a GPU.
+// Allocation, copies and their order on a GPU.
 #include <numeric>
 
 #include "fp8/ops/norm.h"
@@ -7,8 +7,8 @@
 namespace fp8::device {
 namespace {
 
-// New memory is zero before anything else is done with it.
-TEST(DeviceGpu, NewMemoryIsZeroAndWhatFollowsComesAfter) {
+// A copy into new memory must not be overwritten by the zeroing of the allocation.
+TEST(DeviceGpu, ZeroesNewMemoryBeforeCopies) {
   FP8_NEED_GPU();
   const Device gpu(DeviceType::cuda);
   const Context ctx = gpu.context();
@@ -24,8 +24,8 @@ TEST(DeviceGpu, NewMemoryIsZeroAndWhatFollowsComesAfter) {
   }
 }
 
-// Through pinned memory in pieces, and in order with kernels.
-TEST(DeviceGpu, CopiesOfEverySizeComeBack) {
+// Copies are staged through pinned memory in pieces and must be ordered with kernels.
+TEST(DeviceGpu, CopiesEverySizeInOrderWithKernels) {
   FP8_NEED_GPU();
   test::Gpu gpu;
   const Context& ctx = gpu.context();
@@ -43,7 +43,7 @@ TEST(DeviceGpu, CopiesOfEverySizeComeBack) {
   }
 }
 
-TEST(DeviceGpu, MemoryThatIsNotThereIsAnErrorAndNothingElseIsHurt) {
+TEST(DeviceGpu, ThrowsWhenOutOfMemoryAndAllocatesAfterwards) {
   FP8_NEED_GPU();
   const Device gpu(DeviceType::cuda);
   std::string message;

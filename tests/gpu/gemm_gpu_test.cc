@@ -1,5 +1,5 @@
-// Every mode of matrix multiply on a GPU against the host. Small integers with scales that are powers of two have exact
-// sums in any order, in FP8 tensor cores too, so those are compared bit for bit; real numbers within stated bounds.
+// Every mode of matmul on a GPU against the host. Small integers with power-of-2 scales have exact sums in any order,
+// also on FP8 tensor cores, and are compared bit for bit; random numbers are compared within the stated bounds.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 using device::DeviceType;
 
-// A copy of all of `memory` on the device, and `view`, which lies in it, as it lies there.
+// A copy of `memory` on the device, and the view of the copy that corresponds to `view`.
 class OnGpu {
  public:
   OnGpu(const Context& ctx, const tensor::Tensor& memory, const View& view) : ctx_(ctx), host_(memory.view()) {
@@ -31,7 +31,7 @@ class OnGpu {
     view_.data = buffer_.data() + (static_cast<std::byte*>(view.data) - static_cast<std::byte*>(host_.data));
   }
   const View& view() const { return view_; }
-  // Everything back where it came from.
+  // Copies all memory back to the host.
   void fetch() const {
     device::copy_bytes(ctx_, host_.data, DeviceType::host, buffer_.data(), DeviceType::cuda, host_.bytes());
   }
@@ -52,7 +52,7 @@ class GemmGpu : public ::testing::Test {
   bool hopper() const { return gpu_->compute_capability() == 90; }
   bool fp8() const { return gpu_->compute_capability() >= 89; }
 
-  // C of `memory` after one call there.
+  // Runs one matmul on the GPU and copies C back to `c_memory`.
   void multiply(const Operand& a, const tensor::Tensor& a_memory, const Operand& b, const tensor::Tensor& b_memory,
                 const View& c, const tensor::Tensor& c_memory, const MatmulOptions& options) {
     const OnGpu x(ctx_, a_memory, a.matrix), y(ctx_, b_memory, b.matrix), z(ctx_, c_memory, c);
@@ -67,7 +67,7 @@ class GemmGpu : public ::testing::Test {
     engine_->matmul(ctx_, {x.view(), a.format, {}}, {y.view(), b.format, {}}, z.view(), there);
     z.fetch();
   }
-  // C = A B^T of codes, f32 or bf16, at the end as floats.
+  // C = A B^T of codes on the GPU, computed in f32 or bf16, as floats.
   std::vector<float> product_of(const Codes& a, const Codes& b, DType type, const MatmulOptions& options) {
     const std::int64_t m = a.codes.shape[0], n = b.codes.shape[0];
     const OnGpu x(ctx_, a.memory, a.codes), y(ctx_, b.memory, b.codes);
@@ -98,7 +98,7 @@ struct Size {
 constexpr Size kSizes[] = {{1, 1, 1}, {1, 7, 5}, {5, 1, 3}, {17, 33, 65}, {64, 48, 16}, {128, 96, 130}, {7, 5, 0}};
 constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
 
-TEST_F(GemmGpu, NumbersGiveTheBitsOfTheHost) {
+TEST_F(GemmGpu, IntegersMatchTheHostBitForBit) {
   Engine host;
   for (const auto& [in, out] : {std::pair{DType::f32, DType::f32},
                                 {DType::bf16, DType::bf16},
@@ -126,8 +126,8 @@ TEST_F(GemmGpu, NumbersGiveTheBitsOfTheHost) {
   }
 }
 
-// 1 + 2^-20 has no place in TF32's 10 bits of fraction, nor in bf16's 7.
-TEST_F(GemmGpu, Float32IsNotRoundedBeforeItIsMultiplied) {
+// 1 + 2^-20 is not representable in TF32 (10 fraction bits) and bf16 (7).
+TEST_F(GemmGpu, F32IsNotRoundedBeforeMultiplication) {
   const tensor::Tensor a(DType::f32, {64, 64}), b(DType::f32, {64, 64}), c(DType::f32, {64, 64});
   for (std::int64_t i = 0; i < 64; ++i) {
     a.as<float>()[i * 65] = 1 + 0x1p-20f;
@@ -145,7 +145,7 @@ constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},         {Sharing::vecto
                            {Sharing::row128, Sharing::row128},   {Sharing::row128, Sharing::square128},
                            {Sharing::square128, Sharing::row128}};
 
-TEST_F(GemmGpu, CodesWithEveryPairOfScalesAreExact) {
+TEST_F(GemmGpu, Fp8WithEveryPairOfScalesIsExact) {
   if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";
   for (const auto& [sa, sb] : kPairs) {
     const bool blocks = sa == Sharing::row128 || sa == Sharing::square128;
@@ -173,10 +173,10 @@ TEST_F(GemmGpu, CodesWithEveryPairOfScalesAreExact) {
   EXPECT_GT(engine_->counts().by[3][2].gemms, 0) << "counted as FP8";
 }
 
-// Codes of normal numbers: products exact, sums of FP8 tensor cores keep about 14 bits of the largest; every 128
-// elements they go to f32, or never with fast accumulation. So the error is at most 4, or K/32, times 2^-13 of the sum
-// of magnitudes. Few rows, a long contraction and scales of rows: for these the library has not always a kernel.
-TEST_F(GemmGpu, SumsOfCodesStayWithinTheirBound) {
+// FP8 codes of normally distributed numbers: products are exact; sums of FP8 tensor cores keep about 14 bits of the
+// largest term and are added to f32 every 128 elements, or never with fast accumulation. So the error is at most 4, or
+// K/32, times 2^-13 of the sum of magnitudes. cuBLASLt may lack a kernel for few rows, a large K and row scales.
+TEST_F(GemmGpu, Fp8SumsStayWithinTheirBound) {
   if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";
   using Case = std::pair<std::int64_t, Sharing>;
   for (const auto& [k, sharing] : {Case{64, Sharing::one},
@@ -216,9 +216,9 @@ TEST_F(GemmGpu, SumsOfCodesStayWithinTheirBound) {
   }
 }
 
-// bf16 and f32 sums of normal numbers, in whatever order: within K 2^-24 of the sum of magnitudes, and half a unit of
-// bf16 where C is.
-TEST_F(GemmGpu, SumsOfNumbersStayWithinTheirBound) {
+// bf16 and f32 sums of normally distributed numbers in any order: the error is at most K 2^-24 of the sum of
+// magnitudes, plus half a unit of bf16 if C is bf16.
+TEST_F(GemmGpu, Bf16AndF32SumsStayWithinTheirBound) {
   const std::int64_t m = 61, n = 130, k = 1027;
   for (const DType in : {DType::f32, DType::bf16}) {
     const tensor::Tensor a(in, {m, k}), b(in, {k, n}), c(in, {m, n});
@@ -249,8 +249,8 @@ TEST_F(GemmGpu, SumsOfNumbersStayWithinTheirBound) {
   }
 }
 
-// Few rows and a long contraction: where a library would split it.
-TEST_F(GemmGpu, TheSameCallGivesTheSameBits) {
+// Few rows and a large K, for which a library may split K.
+TEST_F(GemmGpu, RepeatedCallsHaveEqualBits) {
   if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";
   const Codes a = make_codes(DType::e4m3, 16, 16384, Sharing::one, 1),
               b = make_codes(DType::e4m3, 64, 16384, Sharing::one, 2);
@@ -269,7 +269,7 @@ TEST_F(GemmGpu, TheSameCallGivesTheSameBits) {
   EXPECT_EQ(std::memcmp(y.view().data, z.view().data, y.view().bytes()), 0);
 }
 
-TEST_F(GemmGpu, ModesThatTheChipLacksAreRefusedByName) {
+TEST_F(GemmGpu, UnsupportedModesAreRefusedByName) {
   using Side = Mode::Side;
   const Side one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
   const Side gradients{.format = DType::e5m2}, micro{.format = DType::e4m3, .blocks = ScaleBlocks::row32};
@@ -302,7 +302,7 @@ TEST_F(GemmGpu, ModesThatTheChipLacksAreRefusedByName) {
   EXPECT_EQ(engine_->counts().by[3][2].gemms, 0) << "nothing ran";
 }
 
-TEST_F(GemmGpu, ADryRunNeedsTheScratchOfTheRun) {
+TEST_F(GemmGpu, DryRunPlansTheScratchOfTheRun) {
   const Matrix a = integers(DType::bf16, 40, 24, Layout::rows, 1), b = integers(DType::bf16, 24, 32, Layout::rows, 2);
   const Matrix bias = integers(DType::f32, 1, 32, Layout::rows, 4), c = integers(DType::bf16, 40, 32, Layout::rows, 3);
   const MatmulOptions options{.bias = bias.view.reshaped({32})};

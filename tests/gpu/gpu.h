@@ -1,4 +1,4 @@
-/// What tests on a GPU share: the GPU, and copies of host views on it.
+/// Helpers for tests on a GPU: a device context and copies of host views.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@
 
 namespace fp8::test {
 
-/// Ends a test, with the reason, where no GPU can be used.
+/// Skips the test, with the reason, if no GPU can be used.
 #define FP8_NEED_GPU() \
   if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda()
 
-/// The first GPU, a context on it, and memory that mirrors views of the host.
+/// The first GPU, a context for it, and copies of host views in its memory.
 class Gpu {
  public:
   explicit Gpu(std::size_t scratch_bytes = std::size_t{256} << 20)
@@ -24,11 +24,11 @@ class Gpu {
         arena_(scratch_bytes, device::DeviceType::cuda),
         context_(device_.context(arena_)) {}
 
-  /// On its stream, with scratch.
+  /// A context with the GPU's stream and the scratch arena.
   const device::Context& context() const { return context_; }
-  /// The scratch.
+  /// The scratch arena.
   device::Arena& arena() { return arena_; }
-  /// A copy of a view, from its first element to its last, with the same strides and as far from a multiple of 64.
+  /// Copies a host view to the GPU, with the same strides and the same address modulo 64.
   tensor::View put(const tensor::View& host) {
     const std::size_t off = reinterpret_cast<std::uintptr_t>(host.data) % 64, bytes = span_bytes(host);
     taken_.emplace_back(off + bytes + 1, device::DeviceType::cuda, "a test's tensor");
@@ -39,12 +39,12 @@ class Gpu {
     v.device = device::DeviceType::cuda;
     return v;
   }
-  /// Fills a contiguous view of the host from the span of a view on the GPU; waits for what was launched.
+  /// Copies a view on the GPU to a contiguous host view, after all launched kernels.
   void get(const tensor::View& from, const tensor::View& host) {
     device::copy_bytes(context_, host.data, device::DeviceType::host, from.data, device::DeviceType::cuda,
                        host.bytes());
   }
-  /// Gives all copies back.
+  /// Frees all copies.
   void clear() {
     device::synchronize(context_);
     taken_.clear();

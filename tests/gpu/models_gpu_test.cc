@@ -1,23 +1,23 @@
-// Whole models on a GPU: the golden ones as on the host, and under FP8 recipes beside the host's, FP8 multiplied by the
-// chip and emulated.
+// Whole models on a GPU: the golden models against their reference values, and FP8 recipes against the host, with
+// native and emulated FP8 GEMMs.
 #include "../golden/models.h"
 #include "gpu.h"
 
 namespace fp8::golden {
 namespace {
 
-TEST(ModelsGpu, GoldenInFloats) {
+TEST(ModelsGpu, MatchGoldenValuesInF32) {
   FP8_NEED_GPU();
   for (const std::string& name : kModels) check_model(model_folder(name), name, DType::f32, device::DeviceType::cuda);
 }
 
-TEST(ModelsGpu, GoldenInBf16) {
+TEST(ModelsGpu, MatchGoldenValuesInBf16) {
   FP8_NEED_GPU();
   for (const std::string& name : kModels) check_model(model_folder(name), name, DType::bf16, device::DeviceType::cuda);
 }
 
-// A rounding of bf16 that falls otherwise moves a code by an eighth of its value at most, here and there; a transposed
-// scale or a wrong operand is far beyond the bound.
+// A different rounding of bf16 changes some codes by at most an eighth of their values. A transposed scale or a wrong
+// operand exceeds the bound by far.
 void check_recipe(const std::string& name, const quant::Recipe& recipe, bool emulate) {
   SCOPED_TRACE(name + " " + std::string(recipe.name) + (emulate ? ", emulated" : ""));
   constexpr double kLoss = 2e-2, kGradient = 0.15;
@@ -36,16 +36,16 @@ void check_recipe(const std::string& name, const quant::Recipe& recipe, bool emu
   EXPECT_EQ(gpu.engine().counts().linear(gemm::OperandKind::fp8).gemms,
             host.engine().counts().linear(gemm::OperandKind::fp8).gemms);
   const Values again = gpu.forward_backward(golden.batch(), scale);
-  EXPECT_EQ(again, got) << "the same bits twice";
+  EXPECT_EQ(again, got) << "a second run must have equal bits";
 }
 
-// Row scales are Hopper's alone.
+// Only compute capability 9.0 has GEMMs with row scales.
 bool native(const quant::Recipe& recipe, int capability) {
-  const bool rows = recipe.x.columns.granularity == quant::Granularity::row;
+  const bool rows = recipe.forward.x.granularity == quant::Granularity::row;
   return rows ? capability == 90 : capability >= 89;
 }
 
-TEST(ModelsGpu, UnderEveryRecipe) {
+TEST(ModelsGpu, MatchTheHostWithEveryRecipe) {
   FP8_NEED_GPU();
   const int capability = device::Device(device::DeviceType::cuda).compute_capability();
   for (const quant::Recipe& recipe : quant::recipes()) {
@@ -55,7 +55,7 @@ TEST(ModelsGpu, UnderEveryRecipe) {
   check_recipe("qwen3", quant::find_recipe("tensorwise"), true);
 }
 
-TEST(ModelsGpu, AProfileHasEveryKindOfWork) {
+TEST(ModelsGpu, ProfileHasEveryKindOfWork) {
   FP8_NEED_GPU();
   check_profile(device::DeviceType::cuda);
 }

@@ -1,5 +1,5 @@
-// The ops on a GPU against the host's: the cases that lib/ops/tests runs on the host thread by thread, sizes that only
-// a GPU is fast enough for, and every kernel twice for the same bits.
+// The ops on a GPU against the host: the cases that lib/ops/tests runs with cuda_shim, larger sizes, and repeated calls
+// with equal bits.
 #include "../../lib/ops/tests/attention_cases.h"
 #include "../../lib/ops/tests/elementwise_cases.h"
 #include "../../lib/ops/tests/norm_cases.h"
@@ -8,7 +8,7 @@
 namespace fp8::ops {
 namespace {
 
-// The public entries, as the cases call them.
+// The public functions with the interface that the cases call.
 struct GpuOps : test::Gpu {
   void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd) {
     ops::rmsnorm_forward(context(), x, w, eps, y, rstd);
@@ -55,7 +55,7 @@ struct GpuOps : test::Gpu {
   }
 };
 
-TEST(OpsGpu, NormIsTheHosts) {
+TEST(OpsGpu, NormMatchesTheHost) {
   FP8_NEED_GPU();
   GpuOps gpu;
   cases::norm_forward(gpu);
@@ -64,7 +64,7 @@ TEST(OpsGpu, NormIsTheHosts) {
   cases::norm_of_heads(gpu);
 }
 
-TEST(OpsGpu, ElementwiseIsTheHosts) {
+TEST(OpsGpu, ElementwiseMatchesTheHost) {
   FP8_NEED_GPU();
   GpuOps gpu;
   cases::addition(gpu);
@@ -74,7 +74,7 @@ TEST(OpsGpu, ElementwiseIsTheHosts) {
   cases::bias(gpu);
 }
 
-TEST(OpsGpu, EmbeddingIsTheHosts) {
+TEST(OpsGpu, EmbeddingMatchesTheHost) {
   FP8_NEED_GPU();
   GpuOps gpu;
   cases::embedding(gpu);
@@ -82,20 +82,20 @@ TEST(OpsGpu, EmbeddingIsTheHosts) {
   cases::embedding_outside(gpu);
 }
 
-TEST(OpsGpu, LossIsTheHosts) {
+TEST(OpsGpu, LossMatchesTheHost) {
   FP8_NEED_GPU();
   GpuOps gpu;
   cases::loss(gpu);
   cases::loss_outside(gpu);
 }
 
-TEST(OpsGpu, RopeIsTheHosts) {
+TEST(OpsGpu, RopeMatchesTheHost) {
   FP8_NEED_GPU();
   GpuOps gpu;
   cases::rope_of_heads(gpu);
 }
 
-TEST(OpsGpu, AttentionIsTheHosts) {
+TEST(OpsGpu, AttentionMatchesTheHost) {
   FP8_NEED_GPU();
   GpuOps gpu;
   cases::attention(gpu);
@@ -103,8 +103,8 @@ TEST(OpsGpu, AttentionIsTheHosts) {
   cases::attend(gpu, {1, 1000, 4, 1, 64}, DType::bf16, true, true, false);
 }
 
-// Sums over rows, runs of tokens and keys are what could depend on the order of blocks.
-TEST(OpsGpu, TheSameBitsTwice) {
+// Sums over rows, tokens and keys could depend on the order of blocks.
+TEST(OpsGpu, RepeatedCallsHaveEqualBits) {
   FP8_NEED_GPU();
   GpuOps gpu;
   const Host host;
@@ -133,12 +133,12 @@ TEST(OpsGpu, TheSameBitsTwice) {
   EXPECT_EQ(once(), once());
 }
 
-TEST(OpsGpu, WhatLiesElsewhereIsRefused) {
+TEST(OpsGpu, TensorsOnAnotherDeviceAreRefused) {
   FP8_NEED_GPU();
   GpuOps gpu;
   const Tensor x(DType::f32, {4, 4});
   EXPECT_EQ(error_of([&] { gpu.add(gpu.put(x.view()), x.view(), x.view()); }),
-            "add: tensors do not lie where the context works");
+            "add: a tensor is not on the context's device");
 }
 
 }  // namespace

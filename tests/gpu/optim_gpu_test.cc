@@ -1,12 +1,12 @@
-// AdamW on a GPU against the host's loop: the same bits in every type, whole and in parts, when skipping too. And what
-// it learns from the whole gradient.
+// AdamW on a GPU against the host: equal bits in every type, for whole tensors and blocks, also for skipped steps; and
+// the sums and the gate of the whole gradient.
 #include "../../lib/optim/tests/blocks.h"
 #include "gpu.h"
 
 namespace fp8::optim {
 namespace {
 
-// A State whose tensors lie on the GPU, and back.
+// Copies of the tensors of a State on the GPU; bring() copies them back.
 struct There {
   test::Gpu& gpu;
   const State& state;
@@ -39,7 +39,7 @@ struct There {
   }
 };
 
-TEST(AdamWGpu, HasTheHostsBits) {
+TEST(AdamWGpu, UpdatesMatchTheHostBitForBit) {
   FP8_NEED_GPU();
   test::Gpu gpu;
   const Settings settings;
@@ -64,7 +64,7 @@ TEST(AdamWGpu, HasTheHostsBits) {
       }
 }
 
-TEST(AdamWGpu, SumsAndTheGateAreTheHosts) {
+TEST(AdamWGpu, SumsAndGateMatchTheHost) {
   FP8_NEED_GPU();
   test::Gpu gpu;
   for (const std::int64_t n : {1, 32769, 1000001}) {
@@ -94,7 +94,7 @@ TEST(AdamWGpu, SumsAndTheGateAreTheHosts) {
     const auto got = on_gpu();
     EXPECT_NEAR(got.first, sum, 1e-12 * sum) << n;
     EXPECT_NEAR(got.second, squares, 1e-12 * squares) << n;
-    EXPECT_EQ(on_gpu(), got) << "the same bits again";
+    EXPECT_EQ(on_gpu(), got) << "a second run must have equal bits";
   }
 }
 

@@ -1,4 +1,5 @@
-// Casts on a GPU against the host's: codes, scales and counts bit for bit, in both layouts, as bytes and emulated.
+// Casts on a GPU against the host: codes, scales and counts are equal bit for bit, in both layouts, as FP8 and
+// emulated.
 #include "../../lib/quant/tests/codes.h"
 #include "gpu.h"
 
@@ -9,13 +10,13 @@ using dtype::DType;
 using tensor::Tensor;
 
 constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
-    kVectorE4m3{DType::e4m3, Granularity::row}, kVectorE5m2{DType::e5m2, Granularity::row};
+    kRowE4m3{DType::e4m3, Granularity::row}, kRowE5m2{DType::e5m2, Granularity::row};
 
-// A Quantized brought to the host with its strides, and the memory it lies in there.
-struct Brought {
+// A copy of a Quantized on the host with the same strides, and its memory.
+struct HostCopy {
   Tensor codes, scale, inverse_scale;
   Quantized q;
-  Brought(test::Gpu& gpu, const Quantized& there) : q(there) {
+  HostCopy(test::Gpu& gpu, const Quantized& there) : q(there) {
     const bool by_row = there.contract == ContractionAxis::last;
     const std::int64_t span =
         by_row ? there.codes.shape[0] * there.codes.stride[0] : there.codes.shape[1] * there.codes.stride[1];
@@ -33,18 +34,18 @@ struct Brought {
   }
 };
 
-void check(test::Gpu& gpu, const Matrix& x, const Casts& casts, bool emulate) {
+void check(test::Gpu& gpu, const Matrix& x, const CastPair& casts, bool emulate) {
   const device::Scope scope(gpu.arena());
   Host host;
   CastCounts expected;
-  const Both wide = quantize_both(host.context, x.view, casts, {true, &expected});
+  const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {true, &expected});
   const Tensor counts(DType::i64, {3}), got(DType::i64, {3});
   const View there = gpu.put(counts.view());
-  const Both both =
+  const QuantizedPair both =
       quantize_both(gpu.context(), gpu.put(x.view), casts, {true, static_cast<CastCounts*>(there.data), emulate});
   const auto same = emulate ? expect_emulated : expect_same;
-  same(Brought(gpu, both.columns).q, wide.columns);
-  if (casts.rows.granularity != Granularity::none) same(Brought(gpu, both.rows).q, wide.rows);
+  same(HostCopy(gpu, both.last).q, on_host.last);
+  if (casts.first.fp8()) same(HostCopy(gpu, both.first).q, on_host.first);
   gpu.get(there, got.view());
   EXPECT_EQ(got.as<std::int64_t>()[0], expected.elements);
   EXPECT_EQ(got.as<std::int64_t>()[1], expected.saturated);
@@ -52,7 +53,7 @@ void check(test::Gpu& gpu, const Matrix& x, const Casts& casts, bool emulate) {
   gpu.clear();
 }
 
-TEST(QuantGpu, CodesScalesAndCountsAreTheHosts) {
+TEST(QuantGpu, CodesScalesAndCountsMatchTheHost) {
   FP8_NEED_GPU();
   test::Gpu gpu;
   for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{1, 1},
@@ -63,17 +64,17 @@ TEST(QuantGpu, CodesScalesAndCountsAreTheHosts) {
                                    {260, 8},
                                    {1000, 1030}})
     for (const DType type : {DType::f32, DType::bf16})
-      for (const Casts& casts :
-           {Casts{kTensorE5m2, kTensorE5m2}, Casts{kVectorE4m3, kVectorE5m2}, Casts{kTensorE4m3, kTensorE5m2},
-            Casts{kVectorE4m3, kTensorE4m3}, Casts{kVectorE4m3, {}}})
+      for (const CastPair& casts :
+           {CastPair{kTensorE5m2, kTensorE5m2}, CastPair{kRowE4m3, kRowE5m2}, CastPair{kTensorE4m3, kTensorE5m2},
+            CastPair{kRowE4m3, kTensorE4m3}, CastPair{kRowE4m3, {}}})
         for (const bool emulate : {false, true}) {
           SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + (emulate ? ", emulated" : ""));
           check(gpu, Matrix(type, rows, cols), casts, emulate);
-          check(gpu, Matrix(type, rows, cols, Layout::upcast_rows), casts, emulate);
+          check(gpu, Matrix(type, rows, cols, Layout::strided_rows), casts, emulate);
         }
 }
 
-TEST(QuantGpu, BytesThatTravelledAreLaidOutForBothProducts) {
+TEST(QuantGpu, FromBytesMatchesTheHostForBothContractionAxes) {
   FP8_NEED_GPU();
   test::Gpu gpu;
   const Matrix x(DType::f32, 48, 75);
@@ -87,10 +88,10 @@ TEST(QuantGpu, BytesThatTravelledAreLaidOutForBothProducts) {
   cast_to_bytes(gpu.context(), gpu.put(x.view), DType::e4m3, s.as<float>(), there, nullptr);
   for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first})
     for (const bool emulate : {false, true}) {
-      const Quantized wide =
+      const Quantized on_host =
           from_bytes(host.context, codes.view(), DType::e4m3, contract, one.view(), reciprocal.view());
       const Quantized got = from_bytes(gpu.context(), there, DType::e4m3, contract, s, r, emulate);
-      (emulate ? expect_emulated : expect_same)(Brought(gpu, got).q, wide);
+      (emulate ? expect_emulated : expect_same)(HostCopy(gpu, got).q, on_host);
     }
 }
 

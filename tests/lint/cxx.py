@@ -1,5 +1,5 @@
-"""Reads C++ as far as lint needs: where declarations and functions begin and end. It counts braces and looks at what stands before
-them; it does not parse. What it takes wrongly shows as a finding, never as silence over a whole file."""
+"""Finds the beginning and the end of declarations and functions in C++ sources for lint. The reader counts braces and classifies the
+text before each brace; it does not parse C++. A misread declaration produces a false finding; it does not hide the rest of the file."""
 
 import re
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ SPACE_NAMED = re.compile(r"\bnamespace\b\s*(\w+(::\w+)*)?\s*$")
 
 
 def blank(text: str) -> str:
-    """`text` with comments, literals and preprocessor lines replaced by spaces; lines and columns stay."""
+    """`text` with comments, literals and preprocessor lines replaced by spaces; line and column numbers stay the same."""
     token = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\''
         r"|^[ \t]*#(?:\\\n|[^\n])*", re.S | re.M)
@@ -33,30 +33,30 @@ def without_angles(text: str) -> str:
 
 @dataclass
 class Declaration:
-    """Something declared at namespace or class scope."""
+    """A declaration at namespace or class scope."""
 
     kind: str  # function, type, enum, value, enumerator
     name: str
     first: int  # line numbers, from 1
     last: int
-    text: str  # up to its body, its `;` or its `,`
+    text: str  # up to the body, `;` or `,`
     public: bool
     has_body: bool = False
 
 
 @dataclass
 class Scope:
-    """An open brace and what it belongs to."""
+    """An open brace and the declaration it belongs to."""
 
     kind: str  # namespace, class, enum, body, other
     public: bool
-    access: bool = True  # of what comes next in a class
+    access: bool = True  # whether the next member of a class is public
     owner: Declaration | None = None
 
 
 @dataclass
 class Reader:
-    """Walks over one file; `found` are its declarations in order of their beginning."""
+    """Reads one file; `found` are its declarations in the order of their first lines."""
 
     text: str
     found: list[Declaration] = field(default_factory=list)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Public declarations of lib/*/include that need a `///` comment and have none: types, and functions that take arguments.
-Usage: docs.py ROOT. A comment stands above (`///`) or behind (`///<`). Overloads on adjacent lines share one. Fields, values of an enum,
-functions without parameters, constructors and operators have a comment only where it says more than their name; so do forward declarations,
-what is deleted, defaulted or overridden, destructors, using-declarations, namespaces called detail, and definitions of what is declared
-above or, for x_impl.h, in x.h."""
+"""Reports public declarations in lib/*/include that need a `///` comment and have none. Usage: docs.py ROOT.
+Types and functions with parameters need a comment above (`///`) or behind (`///<`) the declaration; overloads on adjacent lines share one.
+No comment is needed for fields, enumerators, functions without parameters, constructors, destructors, operators, forward declarations,
+deleted, defaulted and overriding functions, using-declarations, namespaces called detail, and definitions of functions declared above or,
+for x_impl.h, in x.h."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from files import listed
 SILENT = re.compile(r"^(friend\b|static_assert\b|using\s+(namespace\b|enum\b|[\w:]+$))")
 
 
-def asks(declaration: Declaration) -> bool:
+def needs_comment(declaration: Declaration) -> bool:
     """Whether the declaration needs a comment."""
     text = declaration.text
     if not declaration.public or declaration.kind == "forward" or SILENT.match(text):
@@ -40,7 +40,7 @@ def has_comment(declaration: Declaration, lines: list[str]) -> bool:
 
 
 def documented_elsewhere(path: Path) -> set[str]:
-    """Names that x.h declares, for x_impl.h; they are looked at there."""
+    """For x_impl.h: the names that x.h declares, where their comments are checked."""
     header = path.with_name(path.name.replace("_impl.h", ".h"))
     if header == path or not header.exists():
         return set()
@@ -48,12 +48,12 @@ def documented_elsewhere(path: Path) -> set[str]:
 
 
 def findings(path: Path) -> list[tuple[int, str]]:
-    """Line and message of each declaration that lacks a comment."""
+    """Line and message for each declaration without a required comment."""
     text, elsewhere = path.read_text(encoding="utf-8"), documented_elsewhere(path)
     lines = text.split("\n")
     found, previous = [], None
     for declaration in declarations(text):
-        if not asks(declaration) or (declaration.has_body and declaration.name in elsewhere):
+        if not needs_comment(declaration) or (declaration.has_body and declaration.name in elsewhere):
             continue
         good = has_comment(declaration, lines)
         if not good and previous and previous.kind == declaration.kind:

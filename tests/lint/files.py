@@ -1,4 +1,4 @@
-"""Which files there are: what git knows or would add; where there is no git, everything outside build folders."""
+"""Lists the files of a tree: tracked files and untracked files that git does not ignore; without .git, all files outside build*."""
 
 import subprocess
 from pathlib import Path
@@ -16,7 +16,7 @@ def listed(root: Path) -> list[str]:
 
 
 def text_of(path: Path) -> str | None:
-    """A file's text, None when it is none."""
+    """The text of a file; None if the file is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -24,7 +24,7 @@ def text_of(path: Path) -> str | None:
 
 
 def shebang(path: Path) -> str:
-    """The interpreter of a script: sh, bash, python3; empty for other files."""
+    """The name of a script's interpreter (sh, bash, python3); empty if the file has no #! line."""
     with path.open("rb") as file:
         first = file.readline(100)
     if not first.startswith(b"#!"):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Includes that a crate's manifest does not name. The compiler refuses most of them; it cannot see a crate reached through another one,
-nor a package, because Debian's headers all lie in /usr/include. Usage: includes.py ROOT.
-  - fp8/<crate>/ only of crates that crate.mk names in `deps`
-  - headers of a package only in the sources of the one crate that names it in `pkgs`, never in public headers"""
+"""Reports includes of crates and packages that crate.mk does not list. Usage: includes.py ROOT. The compiler finds most of them, but not
+those of an indirect dependency, nor those of a package, since Debian installs all headers in /usr/include.
+  - fp8/<crate>/ may be included only if crate.mk lists the crate in `deps`.
+  - One crate lists a package in `pkgs`; only its sources may include headers of the package, its public headers may not."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from files import listed
 
-# What the path of an include begins with, and the package it belongs to.
+# A regular expression for the beginning of the include path, and its package.
 PACKAGES = {
     r"hdf5(_hl)?\.h|H5\w+\.h": "hdf5", r"mpi\.h": "mpi", r"(oneapi/)?dnnl": "dnnl", r"nlohmann/": "nlohmann",
     r"cxxopts\.hpp": "cxxopts", r"xxhash\.h|xxh3\.h": "xxhash", r"pcre2": "pcre2", r"utf8proc\.h": "utf8proc", r"nccl\.h": "nccl", r"cudnn": "cudnn",
@@ -21,7 +21,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.M)
 
 
 def manifest(path: Path) -> dict[str, list[str]]:
-    """The words behind each name of a crate.mk, and under `lines` the line of each name."""
+    """The words assigned to each variable of a crate.mk."""
     found: dict[str, list[str]] = {}
     if path.exists():
         for line in path.read_text(encoding="utf-8").replace("\\\n", " ").split("\n"):
@@ -31,9 +31,9 @@ def manifest(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def complaint(include: str, crate: str, part: str, told: dict[str, list[str]]) -> str:
-    """What is wrong with one include of `crate` in its folder `part`; empty when nothing is."""
-    deps = told.get("deps", [])
+def complaint(include: str, crate: str, part: str, manifest_names: dict[str, list[str]]) -> str:
+    """The message for an include that `crate` may not use in its folder `part`; empty if it may."""
+    deps = manifest_names.get("deps", [])
     match = re.match(r"fp8/([a-z0-9_]+)/", include)
     if match and match.group(1) != crate and match.group(1) not in deps and "$(seen)" not in deps:
         return f"{include}: crate.mk does not name {match.group(1)} in deps"
@@ -41,7 +41,7 @@ def complaint(include: str, crate: str, part: str, told: dict[str, list[str]]) -
         if re.match(pattern, include):
             if part == "include":
                 return f"{include}: package {package} in a public header"
-            if package not in told.get("pkgs", []):
+            if package not in manifest_names.get("pkgs", []):
                 return f"{include}: crate.mk does not name {package} in pkgs"
     for pattern, place in FOR_TESTS.items():
         if re.match(pattern, include) and part != place:
@@ -58,15 +58,15 @@ def main() -> None:
             continue
         top, crate, rest, part = match.groups()
         part = "tests" if top == "tests" else part or ""
-        told = manifest(root / top / crate / "crate.mk")
+        manifest_names = manifest(root / top / crate / "crate.mk")
         if rest == "crate.mk":
-            for package in told.get("pkgs", []):
+            for package in manifest_names.get("pkgs", []):
                 if owners.setdefault(package, name) != name and package in PACKAGES.values():
                     print(f"{name}:1: package {package} belongs to {owners[package]} alone")
         elif re.search(r"\.(cc|h|cu|cuh)$", name):
             text = (root / name).read_text(encoding="utf-8")
             for found in INCLUDE.finditer(text):
-                message = complaint(found.group(1), crate, part, told)
+                message = complaint(found.group(1), crate, part, manifest_names)
                 if message:
                     print(f"{name}:{text.count(chr(10), 0, found.start()) + 1}: {message}")
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""AVX-512 instructions outside the sources that are compiled once for each instruction set. Usage: isa.py BUILD.
-Looks at every object below BUILD that no *.isa.cc became, and at every function of the programs in BUILD/bin but those of *.isa.cc: the
-linker keeps one copy of an inline function, which must not be one that was compiled for AVX-512. Objects of other machines are passed over.
-Instructions are known by their encoding: the byte 62 begins EVEX and nothing else in 64-bit code; mask registers have VEX forms as well."""
+"""Reports AVX-512 instructions outside of *.isa.cc, the sources that are compiled once per instruction set. Usage: isa.py BUILD.
+Checks each object below BUILD except those of *.isa.cc, and each function of the programs in BUILD/bin except those of *.isa.cc. The linker
+keeps one copy of an inline function, and this must not be the copy compiled for AVX-512. Objects of other architectures are skipped.
+AVX-512 is identified by its encoding: in 64-bit code only EVEX prefixes begin with the byte 62; mask registers also have VEX encodings."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def is_x86(path: Path) -> bool:
 
 
 def local_to_sets(program: Path) -> set[int]:
-    """Addresses of functions that came from *.isa.cc: local symbols follow the name of their source in the table of symbols."""
+    """Addresses of functions from *.isa.cc. In the symbol table, local symbols follow the name of their source file."""
     lines = subprocess.run(["readelf", "-sW", program], capture_output=True, text=True, check=True).stdout.splitlines()
     addresses, source = set(), ""
     for fields in (line.split() for line in lines):
@@ -36,12 +36,12 @@ def local_to_sets(program: Path) -> set[int]:
 
 
 def findings(path: Path) -> list[str]:
-    """A line for each function with a forbidden instruction."""
+    """One message per function that contains an AVX-512 instruction."""
     if not is_x86(path):
         return []
     allowed = local_to_sets(path) if path.parent.name == "bin" else set()
     disassembly = subprocess.Popen(["objdump", "-dw", path], stdout=subprocess.PIPE, env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"})
-    # Of every function its heading, and what may be forbidden: most lines never come here.
+    # grep keeps the function headings and the candidate instructions: Python would be too slow for the whole disassembly.
     lines = subprocess.run(["grep", "-E", r">:$|:\s((26|2e|36|3e|64|65|67) )*62 |%k[0-7]"], stdin=disassembly.stdout, capture_output=True,
                            text=True, check=False)
     if disassembly.wait() != 0:
@@ -62,7 +62,7 @@ def main() -> None:
     objects = [path for folder in ("lib", "tools") for path in (build / folder).rglob("*.o") if not OF_SETS.search(path.name)]
     programs = [path for path in sorted((build / "bin").glob("*")) if path.is_file()]
     if not objects:
-        sys.exit(f"isa.py: {build}: nothing is built there")
+        sys.exit(f"isa.py: {build}: contains no objects")
     with ThreadPoolExecutor() as pool:
         for lines in pool.map(findings, sorted(objects) + programs):
             for line in lines:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What has grown too large to read, and notes left to oneself. Usage: sizes.py ROOT size|words.
-  size   files over 600 lines, functions over 60 lines from the brace to its fellow
-  words  the three words by which one puts something off"""
+"""Reports files and functions that are too long, and task markers. Usage: sizes.py ROOT size|words.
+  size   files over 600 lines, functions over 60 lines
+  words  the three usual markers of unfinished work, see WORDS"""
 
 import ast
 import re
@@ -19,7 +19,7 @@ NOT_OURS = re.compile(r"^(share/text/|LICENSE$|tests/golden/.*\.json$)")
 
 
 def in_cxx(text: str) -> list[tuple[int, str, int]]:
-    """First line, name and length of each function with a body."""
+    """First line, name and number of lines of each function with a body."""
     return [(d.first, d.name, d.last - d.first + 1) for d in declarations(text) if d.kind == "function" and d.has_body]
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs every example of every manual page (a literal block with lines `$ command`, in whatever section) and compares
-what it prints with the page. Each page has a fresh folder with text.txt (the head of share/text), tokenizer.json
-(byte-level, 1000 tokens), llama3/ (a Hugging Face folder) and all that is in tests/man/fixtures. In a page a line `...` stands for any number of lines, `...` at the
-end of a line for the rest of it."""
+"""Runs every example of every manual page and compares the output with the page. An example is a literal block with lines
+`$ command`, in any section. Each page gets a new folder with text.txt (the head of share/text), tokenizer.json (byte-level,
+1000 tokens), llama3/ (a Hugging Face folder) and the files of tests/man/fixtures. On a page, a line `...` matches any
+number of lines, and `...` at the end of a line matches the rest of the line."""
 
 import concurrent.futures
 import os
@@ -35,7 +35,7 @@ Result = tuple[bool, str, list[str]]
 
 
 def fill(folder: Path) -> None:
-    """The files that examples may use."""
+    """Creates the files that examples may use."""
     text = (SRC / "share/text/tinyshakespeare.txt").read_bytes()[:20000]
     (folder / "text.txt").write_bytes(text)
     shutil.copytree(SRC / "tests/golden/models/llama3/hf", folder / "llama3")
@@ -48,7 +48,7 @@ def fill(folder: Path) -> None:
 
 
 def pattern(lines: list[str]) -> str:
-    """A regular expression for what a page says is printed."""
+    """A regular expression for the output shown on a page."""
     parts = []
     for line in lines:
         if line == "...":
@@ -73,7 +73,7 @@ def run(example: Example, folder: Path) -> tuple[bool, list[str]]:
     if printed and not printed.endswith("\n"):
         printed += "\n"
     good = re.fullmatch(pattern(example.output), printed) is not None
-    return good, [f"printed (status {done.returncode}):", printed.rstrip("\n"), "the page says:", *example.output]
+    return good, [f"printed (status {done.returncode}):", printed.rstrip("\n"), "expected:", *example.output]
 
 
 def results(page: Page) -> list[Result]:
@@ -81,9 +81,9 @@ def results(page: Page) -> list[Result]:
     try:
         examples = page.examples()
     except PageError as error:
-        return [(False, f"{page.name}: can be read", [str(error)])]
+        return [(False, f"{page.name}: the page can be parsed", [str(error)])]
     if not examples:
-        return [(page.section != "1", f"{page.name}: has an example", ["a tool's page needs one"])]
+        return [(page.section != "1", f"{page.name}: the page has an example", ["a manual page in section 1 needs an example"])]
     found = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "example"
@@ -102,7 +102,7 @@ def main() -> None:
         for found in pool.map(results, wanted):
             for good, name, notes in found:
                 tap.result(good, name, *notes)
-    tap.result(bool(wanted), "there are pages")
+    tap.result(bool(wanted), "there are manual pages")
     tap.done()
 
 

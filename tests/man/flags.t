@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A tool's help, its completion and its manual page name the same flags. Help and completion come from the tool's flag
-table, the page is written by hand."""
+"""Checks that a tool's help, completion and manual page list the same flags. Help and completion are generated from the
+tool's flag table; the page is written by hand."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def printed(tool: str, *words: str) -> str:
 
 
 def in_help(tool: str) -> set[str]:
-    """Flags of the help's left column: `  -o, --output FILE`, `      --[no-]name`."""
+    """Flags in the left column of the help: `  -o, --output FILE`, `      --[no-]name`."""
     found = set()
     for line in printed(tool, "--help").split("\n"):
         match = re.match(r"  (?:-(\w), |    )--(\[no-\])?([a-z0-9-]+)", line)
@@ -33,7 +33,7 @@ def in_help(tool: str) -> set[str]:
 
 
 def in_completion(tool: str) -> set[str]:
-    """Flags that bash offers for a word that begins with a dash, asked of bash itself."""
+    """Flags that bash completes after a dash; runs bash with the completion script."""
     function = "_" + tool.replace("-", "_")
     script = printed(tool, "--completion", "bash") + f"\nCOMP_WORDS=({tool} -) COMP_CWORD=1\n{function}\n"
     script += 'printf "%s\\n" "${COMPREPLY[@]}"\n'
@@ -42,7 +42,7 @@ def in_completion(tool: str) -> set[str]:
 
 
 def in_synopsis(page: Page) -> set[str]:
-    """Flags of the synopsis; `-nfqv` is four."""
+    """Flags of the synopsis; `-nfqv` counts as four flags."""
     found = set()
     for line in page.part("SYNOPSIS"):
         for flag in flags_in(line.text):
@@ -51,7 +51,7 @@ def in_synopsis(page: Page) -> set[str]:
 
 
 def config_names() -> tuple[set[str], set[str]]:
-    """Names of a configuration: as fp8-step prints them, and as fp8-config(5) lists them by kind of value."""
+    """Names of a configuration: those that fp8-step --print-config prints, and those that fp8-config(5) lists."""
     words = ("m.h5", "--data", "d.h5", "--out", "run", "--steps", "1", "--print-config")
     page = (SRC / "man/man5/fp8-config.5").read_text()
     items = re.search(r"^\.Bl -tag.*?\n(.*?)^\.El$", page, re.M | re.S).group(1)
@@ -73,18 +73,18 @@ def main() -> None:
         tap.result(completed == table, f"{tool}: the completion offers the flags of the help",
                    f"missing: {short_of(table, completed)}", f"unknown: {short_of(completed, table)}")
         path = SRC / f"man/man1/{tool}.1"
-        tap.result(path.exists(), f"{tool}: has a manual page")
+        tap.result(path.exists(), f"{tool}: the tool has a manual page")
         if not path.exists():
             continue
         page = Page(path)
         described = page.flags()
-        # A page may show --no-name of a toggle that is off by default: it is legal there too.
+        # A page may describe --no-name of a toggle that is off by default: the tools accept that form too.
         known = table | {"--no-" + flag[2:] for flag in table if flag.startswith("--")}
-        tap.result(not table - described, f"{tool}: its page describes every flag",
+        tap.result(not table - described, f"{tool}: the page describes every flag",
                    f"missing: {short_of(table, described)}")
-        tap.result(not described - known, f"{tool}: its page describes no other flag",
+        tap.result(not described - known, f"{tool}: the page describes no unknown flag",
                    f"unknown: {short_of(described, known)}")
-        tap.result(not in_synopsis(page) - known, f"{tool}: its synopsis names no other flag",
+        tap.result(not in_synopsis(page) - known, f"{tool}: the synopsis lists no unknown flag",
                    f"unknown: {short_of(in_synopsis(page), known)}")
     tap.result(bool(tools), "there are tools")
     printed_names, listed = config_names()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Manual pages as fp8-hacking(7) wants them: clean under mandoc, sections in their order, a page for each tool, no
-reference to a page of ours that does not exist."""
+"""Checks the manual pages: mandoc reports no warning, sections are in the order of fp8-hacking(7), each tool has a page, and
+each referenced fp8 page exists."""
 
 import os
 import re
@@ -28,20 +28,20 @@ def main() -> None:
     found = pages(SRC)
     for page in found:
         complaints = mandoc(page)
-        tap.result(complaints == "", f"{page.name}: mandoc has nothing to say", complaints)
+        tap.result(complaints == "", f"{page.name}: mandoc reports no warning", complaints)
         headings = page.headings()
         known = [title for title in headings if title in ORDER]
         tap.result(known == [title for title in ORDER if title in headings], f"{page.name}: sections are in order",
                    f"has {known}", f"order {ORDER}")
         missing = [title for title in NEEDED.get(page.section, ["NAME"]) if title not in headings]
-        tap.result(not missing, f"{page.name}: needed sections are there", f"missing: {missing}")
+        tap.result(not missing, f"{page.name}: the required sections exist", f"missing: {missing}")
         text = "\n".join(line.text for line in page.lines)
         names = {f"{name}.{section}" for name, section in re.findall(r"^\.(?:It )?Xr (fp8[\w-]*) (\d)", text, re.M)}
         gone = sorted(names - {other.name for other in found})
-        tap.result(not gone, f"{page.name}: pages it refers to exist", f"missing: {', '.join(gone)}")
+        tap.result(not gone, f"{page.name}: the referenced fp8 pages exist", f"missing: {', '.join(gone)}")
     tools = sorted(path.parent.name + ".1" for path in SRC.glob("tools/*/crate.mk"))
     written = sorted(page.name for page in found if page.section == "1")
-    tap.result(tools == written, "one page for each tool", f"tools {tools}", f"pages {written}")
+    tap.result(tools == written, "there is one page in section 1 per tool", f"tools {tools}", f"pages {written}")
     tap.done()
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The loader in fp8-checkpoint(5), as the page has it: it reads a file, a folder of two ranks and bfloat16. Only where h5py is installed.
+# Runs the Python loader printed in fp8-checkpoint(5): it reads a file, a folder of two ranks and bfloat16. Needs h5py.
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
 
@@ -8,9 +8,9 @@ for p in python3 /usr/bin/python3; do "$p" -c 'import h5py' 2>/dev/null && pytho
 sed -n '/^import json, pathlib$/,/^\.Ed$/p' "$SRC/man/man5/fp8-checkpoint.5" | sed '$d' >loader.py
 n=$(wc -l <loader.py)
 [ "$n" -gt 10 ] && [ "$n" -lt 26 ]
-result $? "the page has a loader of 25 lines at most"
+result $? "the page contains a loader of at most 25 lines"
 if [ -z "$python" ]; then
-  ok "it reads checkpoints # SKIP h5py is not installed (share/setup/packages h5py installs it)" true
+  ok "the loader reads checkpoints # SKIP h5py is not installed (share/setup/packages h5py installs it)" true
   done_testing
   exit
 fi
@@ -31,5 +31,5 @@ assert all(numpy.array_equal(of_file[key], of_folder[key]) for key in of_file)
 fresh, rounded = load("m.h5")[1], load("b.h5")[1]
 assert all(numpy.allclose(fresh[key], rounded[key], rtol=2 ** -8, atol=0) for key in fresh)
 EOF
-ok "it reads a file, a folder of two ranks and bfloat16" "$python" check.py
+ok "the loader reads a file, a folder of two ranks and bfloat16" "$python" check.py
 done_testing

@@ -1,4 +1,4 @@
-"""Reads manual pages in mdoc as far as their tests need: sections, flags, examples. Not a renderer: mandoc is that."""
+"""Reads sections, flags and examples from manual pages in mdoc. It does not render macros."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ ESCAPES = {"e": "\\", "&": "", "-": "-", " ": " ", "(aq": "'", "(dq": '"', "(ti"
 
 
 class PageError(Exception):
-    """What is wrong with a page, as path:line: message."""
+    """An error in a page: `path:line: message`."""
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Line:
 
 @dataclass
 class Example:
-    """A command and what it must print."""
+    """A command and its expected output."""
 
     number: int
     command: str
@@ -30,7 +30,7 @@ class Example:
 
 
 def plain(text: str, where: str) -> str:
-    """`text` of a literal block with its escapes undone."""
+    """`text` of a literal block with its escapes replaced."""
 
     def character(match: re.Match) -> str:
         name = match.group(1)
@@ -44,7 +44,7 @@ def plain(text: str, where: str) -> str:
 
 
 class Page:
-    """A manual page: man/man1/fp8-init.1."""
+    """A manual page, for example man/man1/fp8-init.1."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -57,7 +57,7 @@ class Page:
         return f"{self.path}:{line.number}"
 
     def headings(self) -> list[str]:
-        """Titles of the sections, in order."""
+        """Titles of the sections, in the order of the page."""
         return [" ".join(shlex.split(line.text[4:])) for line in self.lines if line.text.startswith(".Sh ")]
 
     def part(self, title: str) -> list[Line]:
@@ -71,11 +71,11 @@ class Page:
         return part
 
     def blocks(self) -> list[list[Line]]:
-        """The literal blocks of the page. A command in `.Dl` is an error: nothing would run it."""
+        """The literal blocks of the page. A command in `.Dl` is an error, since examples.t would not run it."""
         blocks, block = [], None
         for line in self.lines:
             if line.text.startswith(".Dl $"):
-                raise PageError(f"{self.where(line)}: an example is a .Bd -literal block, or it is not run")
+                raise PageError(f"{self.where(line)}: a command must be in a .Bd -literal block, since examples in .Dl are not tested")
             if line.text.startswith(".Bd -literal"):
                 block = []
             elif line.text == ".Ed" and block is not None:
@@ -86,7 +86,7 @@ class Page:
         return blocks
 
     def examples(self) -> list[Example]:
-        """Every `$ command` of a literal block, with the lines expected behind it."""
+        """Each `$ command` in a literal block with the output lines that follow."""
         found = []
         for block in self.blocks():
             if any(line.text.startswith("$ ") for line in block):
@@ -111,7 +111,7 @@ class Page:
         return found
 
     def flags(self) -> set[str]:
-        """Flags that the page describes, those at the head of an item: `--name`, `-n`; `--[no-]name` is two."""
+        """Flags in the heads of list items: `--name`, `-n`; `--[no-]name` counts as two flags."""
         found = set()
         for line in self.lines:
             if line.text.startswith(".It Fl "):
@@ -120,7 +120,7 @@ class Page:
 
 
 def flags_in(text: str) -> set[str]:
-    """Flags of a line of macros: `Fl o , Fl -output Ar FILE`, `Fl Fl output`."""
+    """Flags in a line of macros: `Fl o , Fl -output Ar FILE`, `Fl Fl output`."""
     found, dashes = set(), 0
     for word in text.split():
         if word == "Fl":
@@ -133,13 +133,13 @@ def flags_in(text: str) -> set[str]:
     return found
 
 
-def pages(root: Path, section: str = "?") -> list[Page]:
+def pages(root: Path) -> list[Page]:
     """All pages below root/man, by name."""
-    return [Page(path) for path in sorted(root.glob(f"man/man{section}/*.[0-9]"))]
+    return [Page(path) for path in sorted(root.glob("man/man?/*.[0-9]"))]
 
 
 class Tap:
-    """Results as `prove` reads them."""
+    """Prints results in TAP for `prove`."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,13 +1,13 @@
 #!/bin/sh
-# A rank that is lost without a crash: the others name it and the collective, once, and all end within --timeout.
-# shellcheck disable=SC2016,SC2086 # words on purpose; what a rank's own shell expands
+# A rank that stops without a crash: the job ends within --timeout, with one line that names the rank and the collective.
+# shellcheck disable=SC2016,SC2086 # words on purpose; each rank's shell expands the variables
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 limit=3 # seconds
 cleanup() { for p in pid?; do [ -f "$p" ] && kill -KILL "$(cat "$p")" 2>/dev/null; done; cd / && rm -rf "$work"; }
 trap cleanup EXIT
 
-# begin RANKS WORDS: starts the tool on ranks that leave their numbers in pid0, pid1, ...
+# begin RANKS COMMAND...: starts the command on RANKS ranks, which write their process ids to pid0, pid1, ...
 begin() {
   ranks=$1
   shift
@@ -15,21 +15,21 @@ begin() {
   mpirun -n "$ranks" sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec "$@"' sh "$@" >log 2>err </dev/null &
   job=$!
 }
-until_says() { # REGEX, in the log; a minute at most
+until_says() { # REGEX: waits at most a minute until a line of the log matches
   tries=0
   until grep -q "$1" log 2>/dev/null || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
 }
-# lost NAME RANK REGEX: stops the rank and waits for the job
+# lost NAME RANK REGEX: stops RANK with SIGSTOP and waits for the end of the job; REGEX matches the collective
 lost() {
   kill -STOP "$(cat pid"$2")"
   start=$(date +%s)
   wait $job
   got=$?
   took=$(($(date +%s) - start))
-  is "$1: status 1, and one line" "$got $(grep -c '^fp8-' err) $(grep -Ec "^fp8-[a-z]*: rank $2 did not answer in $3 within $limit s$" err)" "1 1 1"
+  is "$1: status 1 and one line" "$got $(grep -c '^fp8-' err) $(grep -Ec "^fp8-[a-z]*: rank $2 did not answer in $3 within $limit s$" err)" "1 1 1"
   [ $took -le $((limit + 5)) ] || echo "# $took s" >&2
   [ $took -le $((limit + 5)) ]
-  result $? "$1: in time"
+  result $? "$1: the job ends in time"
   left=1 tries=0
   while [ $left = 1 ] && [ $((tries += 1)) -le 30 ]; do
     left=0
@@ -48,22 +48,22 @@ sleep 1
 kill -CONT "$(cat pid2)"
 at=$(field step log | tail -1)
 until_says "\"type\":\"step\",\"step\":$((at + 2))"
-is "a rank that is stopped for less than that is waited for" "$(grep -c . err)" 0
-lost "training" 1 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+ \(step [0-9]+\)'
+is "a rank that is stopped for less than --timeout gives no message" "$(grep -c . err)" 0
+lost "a rank lost during training" 1 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+ \(step [0-9]+\)'
 newest=$(fp8-resume run --print)
-ok "what was committed is whole" fp8-info --verify "$newest"
+ok "a lost rank: the newest checkpoint verifies" fp8-info --verify "$newest"
 next=$(($(echo "${newest##*-}" | sed "s/^0*//") + 1))
-is "nothing of it was lost" "$(field path log | tail -1)" "\"$newest\""
+is "a lost rank: the newest checkpoint is the last in the log" "$(field path log | tail -1)" "\"$newest\""
 mpirun -n 3 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 4000 --until-step $next --out run -q >out 2>err </dev/null
-is "and the run goes on from there" "$? $(losses out | cut -d' ' -f1)" "0 $next"
+is "a lost rank: the run resumes from the newest checkpoint" "$? $(losses out | cut -d' ' -f1)" "0 $next"
 
 rm -rf run
 # shellcheck disable=SC2086
 begin 2 $train
 until_says '"type":"step","step":3'
-lost "rank 0" 0 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+ \(step [0-9]+\)'
+lost "rank 0 lost during training" 0 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+ \(step [0-9]+\)'
 
-# --- stopped before MPI has started, or between that and the first exchange
+# --- a rank stopped before MPI_Init, or between MPI_Init and the first collective
 cat >init.c <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -77,15 +77,15 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
 }
 END
 cc -shared -fPIC -o init.so init.c -ldl || result 1 "init.so"
-# early NAME RANK POINT WORDS...: rank RANK of 2 stops itself; the other ends the job and names POINT
+# early NAME RANK POINT WORDS...: RANK of 2 stops itself; the other rank ends the job and names POINT
 early() {
   name=$1 export STOPPED="$2" point=$3
   shift 3
   start=$(date +%s)
   timeout 60 mpirun -n 2 sh -c "$@" >log 2>err </dev/null
-  is "$name: status 1, and one line" "$? $(grep -c '^fp8-' err) $(grep -c "^fp8-[a-z]*: rank $((1 - STOPPED)): $point did not end within $limit s: another rank has not started or is stopped\$" err)" "1 1 1"
+  is "$name: status 1 and one line" "$? $(grep -c '^fp8-' err) $(grep -c "^fp8-[a-z]*: rank $((1 - STOPPED)): $point did not end within $limit s: another rank has not started or is stopped\$" err)" "1 1 1"
   [ $(($(date +%s) - start)) -le $((limit + 8)) ]
-  result $? "$name: in time"
+  result $? "$name: the job ends in time"
 }
 for rank in 0 1; do
   early "rank $rank is stopped before MPI_Init" $rank MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; exec "$@"' sh $train
@@ -97,6 +97,6 @@ early "an evaluation whose rank is stopped before MPI_Init" 1 MPI_Init '[ $OMPI_
 fp8-tokenize "$FP8_SHARE/text/tinyshakespeare.txt" -o long.h5 >out 2>err
 begin 2 fp8-eval m.h5 --data long.h5 --seq-length 16 --per-token --timeout $limit
 until_says '"type":"sequence"'
-lost "an evaluation" 1 '(all-reduce|all-gather|all-gather of lengths) [0-9]+'
+lost "a rank lost during an evaluation" 1 '(all-reduce|all-gather|all-gather of lengths) [0-9]+'
 
 done_testing

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Few command lines in which every two settings of fp8-step meet. Settings and their values are the tool's own, asked of
-its completion, so that a new recipe is in the next test.
+"""Generates a small set of command lines that covers all pairs of values of the settings of fp8-step. The values are read
+from the tool's completion, so a new recipe is tested without a change here.
 
-    pairwise.py TOOL            prints the words of a command line on each line
-    pairwise.py TOOL --check    reads such lines, prints the pairs that are in none, and fails when there are any
+    pairwise.py TOOL            prints the flags of one command line per line
+    pairwise.py TOOL --check    reads such lines, prints the pairs that are missing, and fails if there are any
 """
 
 import itertools
@@ -24,7 +24,7 @@ def choices(tool: str, flag: str) -> list[str]:
 
 
 def factors(tool: str) -> list[list[str]]:
-    """For each setting the words that its values stand for. A recipe is one only with fp8."""
+    """The flags for each value of each setting. Recipes are combined with --precision fp8 only."""
     precisions = [f"--precision {p}" for p in choices(tool, "precision") if p != "fp8"]
     recipes = [f"--precision fp8 --recipe {r}" for r in choices(tool, "recipe")]
     return [precisions + recipes] + [[f"--{f} {v}" for v in choices(tool, f)] for f in FLAGS] + [["", "--async-save"]]
@@ -42,7 +42,7 @@ def all_pairs(table: list[list[str]]) -> set[tuple[Cell, Cell]]:
 
 
 def covering(table: list[list[str]]) -> list[list[Cell]]:
-    """Row after row: a pair that is missing, then for every other setting the value with the most missing pairs."""
+    """Builds rows greedily: starts with a missing pair and adds, per setting, the value that covers the most missing pairs."""
     missing, rows = all_pairs(table), []
     while missing:
         row = list(min(missing))

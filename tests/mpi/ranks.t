@@ -1,11 +1,11 @@
 #!/bin/sh
-# fp8-step and fp8-eval under mpirun: any number of ranks, any stage, any split of the batch give the same losses.
+# fp8-step and fp8-eval under mpirun: the losses do not depend on the number of ranks, the stage or the split of the batch.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 golden=$SRC/tests/golden/models
 
-# train RANKS BATCH LOG WORDS: four steps of twelve sequences; the run goes to a folder named as the log
+# train RANKS BATCH LOG FLAGS: trains four steps of twelve sequences in the folder run.LOG
 train() {
   n=$1 batch=$2 log=$3
   shift 3
@@ -17,97 +17,97 @@ train 1 12 one m.h5 --precision fp32
 for n in 2 3 4; do
   for stage in 1 2 3; do
     train $n $((12 / n)) many$n$stage m.h5 --precision fp32 --zero $stage
-    near "$n ranks, --zero $stage" many$n$stage one 1e-6
+    near "$n ranks, --zero $stage: the losses are those of one rank" many$n$stage one 1e-6
   done
 done
-is "mpirun's standard output is JSON Lines" "$(grep -vc '^{"type":"[a-z]*",.*}$' many43)" 0
+is "standard output of mpirun is JSON Lines" "$(grep -vc '^{"type":"[a-z]*",.*}$' many43)" 0
 cmp many43 run.many43/log.jsonl
-result $? "as in log.jsonl"
-is "a file for each rank and a manifest" "$(cd run.many33/step-00000004 && echo ./*)" "./manifest.json ./rank-00000-of-00003.h5 ./rank-00001-of-00003.h5 ./rank-00002-of-00003.h5"
-ok "which verify" fp8-info --verify run.many33/step-00000004
-says "the mesh is in the record" '"mesh":\{"world":3,"dp_shard":3\}' head -1 many33
+result $? "log.jsonl is equal to standard output"
+is "a checkpoint has a file for each rank and a manifest" "$(cd run.many33/step-00000004 && echo ./*)" "./manifest.json ./rank-00000-of-00003.h5 ./rank-00001-of-00003.h5 ./rank-00002-of-00003.h5"
+ok "the checkpoint verifies" fp8-info --verify run.many33/step-00000004
+says "the run record has the mesh" '"mesh":\{"world":3,"dp_shard":3\}' head -1 many33
 train 3 4 noreshard m.h5 --precision fp32 --no-reshard-after-forward
-same_bits "weights kept gathered are the same" noreshard many33
+same_bits "--no-reshard-after-forward gives the same bits" noreshard many33
 train 2 2 micro1 m.h5 --precision fp32 --grad-accumulation 3 --zero 1
 train 2 2 micro2 m.h5 --precision fp32 --grad-accumulation 3 --zero 2
 train 2 2 micro3 m.h5 --precision fp32 --grad-accumulation 3
-for stage in 1 2 3; do near "micro-batches on two ranks, --zero $stage" micro$stage one 1e-6; done
+for stage in 1 2 3; do near "micro-batches on two ranks, --zero $stage: the losses are those of one batch" micro$stage one 1e-6; done
 train 1 2 micro m.h5 --precision fp32 --grad-accumulation 6
-near "and on one" micro one 1e-6
+near "micro-batches on one rank: the losses are those of one batch" micro one 1e-6
 mpirun -n 1 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 4 --lr 1e-2 --out run.8 -q --precision fp32 --batch-size 8 >eight 2>err
 mpirun -n 1 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 4 --lr 1e-2 --out run.42 -q --precision fp32 --batch-size 2 --grad-accumulation 4 >fourtwo 2>err
-near "accumulation 4 x 2 is 1 x 8" fourtwo eight 1e-6
+near "four micro-batches of 2 have the losses of a batch of 8" fourtwo eight 1e-6
 
-# --- a profile: the table is rank 0's, the trace everybody's, and no number is another
+# --- --profile: rank 0 prints the table, the trace has all ranks, and the losses are unchanged
 train 2 6 profiled m.h5 --precision fp32 --profile 2-3
-same_bits "a profile changes nothing" profiled many23
+same_bits "--profile does not change the losses" profiled many23
 trace=run.profiled/profile-2-3.json
 is "the trace has two steps of each rank" "$(grep -c '"name":"step".*"pid":0' $trace) $(grep -c '"name":"step".*"pid":1' $trace)" "2 2"
-says "and its collectives" '"name":"reduce-scatter","cat":"communication"' cat $trace
+says "the trace has the collectives" '"name":"reduce-scatter","cat":"communication"' cat $trace
 
-# --- recompute: the same to the last digit
+# --- --recompute gives the same bits
 for precision in fp32 bf16 fp8; do
   train 2 6 none.$precision m.h5 --precision $precision
   for recompute in selective full; do
     train 2 6 $recompute.$precision m.h5 --precision $precision --recompute $recompute
-    same_bits "--precision $precision --recompute $recompute" $recompute.$precision none.$precision
+    same_bits "--precision $precision --recompute $recompute gives the same bits" $recompute.$precision none.$precision
   done
 done
 
-# --- bf16 and FP8: weights are cast as one rank casts them; activations by micro-batch, so tensorwise differs a little
+# --- bf16 and FP8: weights are cast as on one rank. Activation scales depend on the micro-batch, so tensorwise losses differ slightly
 train 1 12 one.bf16 m.h5 --precision bf16
-near "bf16 on two ranks" none.bf16 one.bf16 1e-4
+near "bf16 on two ranks: the losses are near those of one rank" none.bf16 one.bf16 1e-4
 for recipe in tensorwise rowwise rowwise_with_gw_hp; do
   train 1 12 one.$recipe m.h5 --precision fp8 --recipe $recipe
   train 3 4 three.$recipe m.h5 --precision fp8 --recipe $recipe
-  near "$recipe on three ranks" three.$recipe one.$recipe 1e-2
-  is "$recipe: as many GEMMs of FP8" "$(field fp8_gemms three.$recipe)" "$(field fp8_gemms one.$recipe)"
+  near "$recipe on three ranks: the losses are near those of one rank" three.$recipe one.$recipe 1e-2
+  is "$recipe: three ranks run as many FP8 GEMMs as one" "$(field fp8_gemms three.$recipe)" "$(field fp8_gemms one.$recipe)"
   train 3 4 stage1.$recipe m.h5 --precision fp8 --recipe $recipe --zero 1
-  same_bits "$recipe: at any stage" stage1.$recipe three.$recipe
+  same_bits "$recipe: --zero 1 gives the same bits" stage1.$recipe three.$recipe
 done
 train 1 12 one.hopper m.h5 --precision fp8 --accumulate hopper
 train 3 4 three.hopper m.h5 --precision fp8 --accumulate hopper
-near "sums of a tensor core on three ranks" three.hopper one.hopper 1e-2
+near "--accumulate hopper on three ranks: the losses are near those of one rank" three.hopper one.hopper 1e-2
 train 3 4 stage1.hopper m.h5 --precision fp8 --accumulate hopper --zero 1
-same_bits "and at any stage" stage1.hopper three.hopper
+same_bits "--accumulate hopper: --zero 1 gives the same bits" stage1.hopper three.hopper
 train 3 4 bf16.gather m.h5 --precision fp8 --no-fp8-all-gather
-near "codes that do not travel" bf16.gather three.tensorwise 1e-2
+near "--no-fp8-all-gather: the losses are near those of the FP8 all-gather" bf16.gather three.tensorwise 1e-2
 
-# --- other models: biases, norms of heads, tied embeddings; and fewer rows than ranks
+# --- other models: biases, QK norm, tied embeddings, fewer rows than ranks
 for model in qwen2 qwen3 llama-tied; do
   fp8-convert "$golden/$model/hf" --dtype f32 -o $model.h5 >out 2>err
   train 1 12 $model.one $model.h5 --precision fp32
   train 3 4 $model.three $model.h5 --precision fp32
-  near "$model on three ranks" $model.three $model.one 1e-6
+  near "$model on three ranks: the losses are those of one rank" $model.three $model.one 1e-6
 done
 fp8-init "$golden/qwen3/hf/config.json" --set head_dim=2 --set num_attention_heads=4 --set num_key_value_heads=1 -o few.h5 >out 2>err
 train 1 12 few.one few.h5 --precision fp32
 for stage in 1 2 3; do
   train 4 3 few.$stage few.h5 --precision fp32 --zero $stage
-  near "a model with fewer rows than ranks, --zero $stage" few.$stage few.one 1e-6
+  near "fewer rows than ranks, --zero $stage: the losses are those of one rank" few.$stage few.one 1e-6
 done
-ok "its checkpoint is whole" fp8-info --verify run.few.3/step-00000004
+ok "fewer rows than ranks: the checkpoint verifies" fp8-info --verify run.few.3/step-00000004
 mpirun -n 4 fp8-step few.h5 --data d.h5 --seq-length 16 --batch-size 3 --steps 5 --lr 1e-2 --precision fp32 --out run.few.3 -q >out 2>err
-is "and is resumed" "$? $(losses out | cut -d' ' -f1)" "0 5"
-ok "on one rank too" fp8-step few.h5 --data d.h5 --seq-length 16 --batch-size 12 --steps 6 --lr 1e-2 --precision fp32 --out run.few.3 -q
+is "fewer rows than ranks: the run resumes" "$? $(losses out | cut -d' ' -f1)" "0 5"
+ok "fewer rows than ranks: the run resumes on one rank" fp8-step few.h5 --data d.h5 --seq-length 16 --batch-size 12 --steps 6 --lr 1e-2 --precision fp32 --out run.few.3 -q
 
 # --- evaluation
 mpirun -n 3 fp8-step m.h5 --data d.h5 --eval-data d.h5 --eval-every 2 --eval-batches 5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp32 --out e3 -q >e3.log 2>err
 fp8-step m.h5 --data d.h5 --eval-data d.h5 --eval-every 2 --eval-batches 5 --seq-length 16 --batch-size 12 --steps 4 --lr 1e-2 --precision fp32 --out e1 -q >e1.log 2>err
 evaluations() { grep '"type":"eval"' "$1" | sed 's/.*"step":\([0-9]*\),"tokens":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2 \3/'; }
-is "evaluations during training see the same tokens" "$(evaluations e3.log | cut -d' ' -f1-2)" "$(evaluations e1.log | cut -d' ' -f1-2)"
-is "which are those of five batches" "$(evaluations e1.log | cut -d' ' -f1-2 | tr '\n' ' ')" "2 960 4 960 "
+is "evaluations of 3 ranks and of 1 rank have the same tokens" "$(evaluations e3.log | cut -d' ' -f1-2)" "$(evaluations e1.log | cut -d' ' -f1-2)"
+is "evaluations have the tokens of five batches" "$(evaluations e1.log | cut -d' ' -f1-2 | tr '\n' ' ')" "2 960 4 960 "
 evaluations e1.log >a && evaluations e3.log | paste -d' ' - a | awk '{ d = ($3 - $6) / $6; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad }'
-result $? "and give the same losses"
-near "and leave training alone" e3.log one 1e-6
+result $? "evaluations of 3 ranks and of 1 rank have the same losses"
+near "evaluations do not change the training losses" e3.log one 1e-6
 fp8-eval e1/step-00000004 --data d.h5 --seq-length 16 --precision fp32 --per-token --batch-size 7 >eval1 2>err
 for n in 2 4; do
   mpirun -n $n fp8-eval e1/step-00000004 --data d.h5 --seq-length 16 --precision fp32 --per-token --batch-size 7 >evaln 2>err
-  is "fp8-eval on $n ranks: sequences in their order" "$(field index evaln)" "$(seq 0 1248)"
-  is "fp8-eval on $n ranks: the same numbers" "$(paste -d' ' eval1 evaln | sed 's/[^0-9.e+-]\{1,\}/ /g' | awk '{ n = NF / 2; for (i = 1; i <= n; i++) { d = $i - $(i + n); if (d > 1e-5 || d < -1e-5) bad = 1 } } END { print bad + 0 }')" 0
-  is "fp8-eval on $n ranks: the same loss" "$(tail -1 evaln | field loss - | awk -v l="$(tail -1 eval1 | field loss -)" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
+  is "fp8-eval on $n ranks: the sequences are in order" "$(field index evaln)" "$(seq 0 1248)"
+  is "fp8-eval on $n ranks: the token losses are those of one rank" "$(paste -d' ' eval1 evaln | sed 's/[^0-9.e+-]\{1,\}/ /g' | awk '{ n = NF / 2; for (i = 1; i <= n; i++) { d = $i - $(i + n); if (d > 1e-5 || d < -1e-5) bad = 1 } } END { print bad + 0 }')" 0
+  is "fp8-eval on $n ranks: the loss is that of one rank" "$(tail -1 evaln | field loss - | awk -v l="$(tail -1 eval1 | field loss -)" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
 done
 mpirun -n 3 fp8-eval few.h5 --data d.h5 --seq-length 10000 --precision fp8 >out 2>err
-is "ranks without a sequence of their own" "$? $(field tokens out)" "0 10000"
+is "fp8-eval with fewer sequences than ranks succeeds" "$? $(field tokens out)" "0 10000"
 
 done_testing

@@ -1,24 +1,24 @@
 #!/bin/sh
-# Saves under mpirun: beside the steps as before their eyes, killed in the middle, and when one rank's disk is full.
-# shellcheck disable=SC2086,SC2016,SC2046 # lists of words on purpose; what a rank's own shell expands
+# Saves under mpirun: synchronous and asynchronous, killed during a save, with a full disk on one rank.
+# shellcheck disable=SC2086,SC2016,SC2046 # lists of words on purpose; each rank's shell expands the variables
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 export OMP_NUM_THREADS=1
 
-# --- on several ranks both ways write the same
+# --- synchronous and asynchronous saves write equal files
 for ranks in 2 3; do
-  for way in false true; do # in a file, since checkpoints hold the command line
+  for way in false true; do # the flag is in a file, so that the command lines recorded in the checkpoints are equal
     mkdir $ranks.$way && echo "{\"async-save\": $way}" >$ranks.$way/way.json
     (cd $ranks.$way && mpirun -n $ranks fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size $((6 / ranks)) --steps 5 --save-every 2 --lr 1e-2 \
       --config way.json --out run -q >log 2>err </dev/null)
   done
-  is "$ranks ranks, --async-save: all are told of" "$(grep '"type":"checkpoint"' $ranks.true/log | field step - | tr '\n' ' ')" "2 4 5 "
+  is "$ranks ranks, --async-save: each checkpoint has a record" "$(grep '"type":"checkpoint"' $ranks.true/log | field step - | tr '\n' ' ')" "2 4 5 "
   (cd $ranks.false/run && for f in step-*/*; do cmp "$f" ../../$ranks.true/run/$f || exit 1; done && [ "$(echo step-*/* | wc -w)" = $((3 * ranks + 3)) ])
-  result $? "$ranks ranks, --async-save: the same bytes"
+  result $? "$ranks ranks, --async-save: the files are those of synchronous saves"
 done
 
-# --- killed while a save is being written
-# begin FOLDER WORDS: a job of two ranks, $job, whose ranks are pid0 and pid1; its records go to log
+# --- SIGKILL during a save
+# begin FOLDER FLAGS: starts a job of two ranks, $job, with process ids in pid0 and pid1 and records in log
 begin() {
   rm -f pid0 pid1 log notes
   run=$1
@@ -27,7 +27,7 @@ begin() {
     --out "$run" "$@" >log 2>notes </dev/null &
   job=$!
 }
-# soon COMMAND...: waits until it succeeds, a minute at most
+# soon COMMAND...: repeats the command until it succeeds, at most a minute
 soon() {
   tries=0
   until "$@" 2>/dev/null; do
@@ -47,17 +47,17 @@ for kill in 1 2 3 4; do
   told=$(grep '"type":"checkpoint"' killed/log.jsonl | field step - | tail -1)
   there=$(find killed -name 'step-????????' | sort | tail -1)
   [ "$there" ] && [ "1${there##*-}" -ge "1$(printf '%08d' "$told")" ] && [ "$told" -gt $newest ]
-  result $? "kill $kill: what was told of is there"
-  ok "kill $kill: and whole" sh -c 'for s in killed/step-????????; do fp8-info --verify $s || exit 1; done'
+  result $? "kill $kill: the checkpoints in the log exist"
+  ok "kill $kill: all checkpoints verify" sh -c 'for s in killed/step-????????; do fp8-info --verify $s || exit 1; done'
   newest=$told
 done
 begin killed --save-every 1 --keep 2
 soon grep -q '"type":"checkpoint"' log
 kill -USR1 $job
 wait $job
-is "what the kills left is removed, and the run goes on" "$? $(find killed -name '*.tmp') $(grep -c "resuming from $there" notes)" "75  1"
+is "leftovers of the kills are removed and the run resumes" "$? $(find killed -name '*.tmp') $(grep -c "resuming from $there" notes)" "75  1"
 
-# --- a full disk on one rank: a save is everybody's or nobody's
+# --- a full disk on one rank: no rank commits the save
 limit() { prlimit --fsize="$1": --pid "$(cat pid1)"; }
 warnings() { [ "$(grep -c '"type":"warning"' full/log.jsonl)" -ge "$1" ]; }
 recovered() { tail -n 5 full/log.jsonl | grep -q '"type":"checkpoint"'; }
@@ -67,16 +67,16 @@ for way in "" --async-save; do
   soon grep -q '"type":"checkpoint"' log
   limit 4096
   soon warnings 3
-  result $? "no room ${way:+with }$way: it goes on, and warns"
-  says "${way:+$way: }naming rank and file" '^fp8-step: step [0-9]+ is not saved: rank 1: full/step-[0-9]+.tmp/rank-00001-of-00002.h5: cannot write: File too large' cat notes
+  result $? "full disk ${way:+with }$way: the run continues and writes warnings"
+  says "${way:+$way: }the message names rank and file" '^fp8-step: step [0-9]+ is not saved: rank 1: full/step-[0-9]+.tmp/rank-00001-of-00002.h5: cannot write: File too large' cat notes
   limit unlimited
   soon recovered
-  result $? "${way:+$way: }it is saved when there is room"
+  result $? "${way:+$way: }the next save succeeds after space is freed"
   limit 4096
   kill -USR1 $job
   wait $job
-  is "${way:+$way: }a stop that cannot save is status 2" $? 2
-  ok "${way:+$way: }all that is there is whole" sh -c 'for s in full/step-*; do fp8-info --verify $s || exit 1; done'
+  is "${way:+$way: }a stop that cannot save gives status 2" $? 2
+  ok "${way:+$way: }all checkpoints verify" sh -c 'for s in full/step-*; do fp8-info --verify $s || exit 1; done'
 done
-says "the last line says so" '^fp8-step: rank 1: full/step-[0-9]+.tmp/.*; the last step is lost, what was saved before is not$' grep 'the last step' notes
+says "the last line names the lost step" '^fp8-step: rank 1: full/step-[0-9]+.tmp/.*; the last step is lost, what was saved before is not$' grep 'the last step' notes
 done_testing

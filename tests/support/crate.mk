@@ -1,2 +1,2 @@
 about := What the tests of every crate share
-deps  := base ckpt json
+deps  := base ckpt device dtype json train

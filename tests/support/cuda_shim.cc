@@ -1,4 +1,5 @@
-// The scheduler of the shim: one block at a time, a fiber for each thread, round after round until all have ended.
+// The scheduler of the shim: runs one block at a time with one fiber per thread, and resumes the ready fibers in rounds
+// until all have ended.
 #include "cuda_shim.h"
 
 #include <ucontext.h>
@@ -32,13 +33,14 @@ struct Fiber {
   std::unique_ptr<char[]> stack;  // NOLINT(modernize-avoid-c-arrays): a fiber's stack is bytes
   void* fake_stack = nullptr;
   State state = State::ready;
-  unsigned mask = 0;  // lanes it waits for
+  unsigned mask = 0;  // lanes of the warp barrier at which the fiber waits
   dim3 index;
-  std::array<std::array<char, 16>, 2> left;  // by turn: a lane may be one exchange ahead of another's reading
+  // Two slots: a lane may write the next exchange before another has read this one.
+  std::array<std::array<char, 16>, 2> left;
   int turn = 0;
 };
 
-// One block in flight; the scheduler and its fibers share a system thread.
+// The running block. The scheduler and its fibers share one system thread.
 struct Block {
   std::vector<Fiber> fibers;
   const std::function<void()>* body = nullptr;
@@ -98,7 +100,7 @@ void begin(std::size_t threads, dim3 size) {
   }
 }
 
-// Lets go whom all partners have joined; false when nobody could be let go.
+// Makes the fibers ready whose barrier is complete. Returns false if no barrier is complete.
 bool release(std::size_t threads) {
   bool any = false;
   for (std::size_t first = 0; first < threads; first += kWarp) {
@@ -139,9 +141,9 @@ void run_block(const std::string& name, std::size_t threads, dim3 size) {
     if (block.failure) std::rethrow_exception(std::exchange(block.failure, nullptr));
     if (ended == threads) return;
     if (!release(threads))
-      throw std::runtime_error(name + ": threads wait in vain: " + std::to_string(at_block) +
-                               " at a barrier of the block, " + std::to_string(at_warp) + " at one of a warp, " +
-                               std::to_string(ended) + " have ended");
+      throw std::runtime_error(name + ": deadlock: " + std::to_string(at_block) + " threads wait at a block barrier, " +
+                               std::to_string(at_warp) + " at a warp barrier, " + std::to_string(ended) +
+                               " have ended");
   }
 }
 
@@ -149,7 +151,8 @@ void run_block(const std::string& name, std::size_t threads, dim3 size) {
 
 void run(const std::string& name, dim3 grid, dim3 size, const std::function<void()>& body) {
   const std::size_t threads = std::size_t{size.x} * size.y * size.z;
-  if (threads == 0 || threads > 1024) throw std::runtime_error(name + ": a block of " + std::to_string(threads));
+  if (threads == 0 || threads > 1024)
+    throw std::runtime_error(name + ": invalid block size: " + std::to_string(threads) + " threads");
   block.body = &body;
   now.block_size = size;
   now.grid_size = grid;

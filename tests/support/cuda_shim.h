@@ -1,7 +1,7 @@
-/// Runs kernel bodies (.cuh) on the host, for tests without a GPU: blocks one after the other, each thread of a block a
-/// fiber, barriers and warp operations that truly wait. A barrier or shuffle that some threads never reach is an error,
-/// and so is every access past an end under AddressSanitizer. Not for speed, not for races: the order of threads is
-/// fixed. Include it before any .cuh.
+/// Runs kernel bodies (.cuh) on the host, for tests without a GPU. Blocks run one after the other; each thread of a
+/// block is a fiber; barriers and warp operations block until all participants arrive. A barrier or shuffle that some
+/// threads never reach is an error, and AddressSanitizer reports out-of-bounds accesses. The shim is slow and does not
+/// find data races: the order of threads is fixed. Include it before any .cuh.
 #pragma once
 
 #define FP8_CUDA_SHIM 1
@@ -37,42 +37,42 @@ struct alignas(16) uint4 {
 
 namespace fp8::shim {
 
-/// What a running thread sees. Set by the scheduler before a fiber goes on.
+/// Indices of the running thread. The scheduler sets them before it resumes a fiber.
 struct Indices {
   dim3 thread, block, block_size, grid_size;
 };
 extern Indices now;
 
-/// Runs `body` for every thread of every block. Throws std::runtime_error naming `name` where threads wait for each
-/// other in vain, and what a thread throws.
+/// Runs `body` for every thread of every block. Throws std::runtime_error that names `name` if threads deadlock at
+/// barriers; rethrows the exceptions of a thread.
 void run(const std::string& name, dim3 grid, dim3 block, const std::function<void()>& body);
 
 /// Waits for all threads of the block.
 void block_barrier();
 /// Waits for the lanes of `mask` in this thread's warp.
 void warp_barrier(unsigned mask);
-/// Leaves `bytes` (at most 16) for the lanes of `mask` and returns what `lane` left.
+/// Publishes `mine` (`bytes`, at most 16) to the lanes of `mask` and copies the value of `lane` to `theirs`.
 void exchange(unsigned mask, const void* mine, void* theirs, std::size_t bytes, int lane);
-/// This thread's lane.
+/// Index of this thread in its warp.
 int lane();
 
-/// What CudaLauncher does, on the host.
+/// CudaLauncher for the host.
 class Launcher {
  public:
   Launcher() = default;
-  /// As CudaLauncher is made of a context.
+  /// CudaLauncher takes a context; the shim ignores it.
   template <class Context>
   explicit Launcher(const Context&) {}
-  /// A small machine, so that grids that are capped are exercised.
+  /// A small number, so that tests cover grids limited by the number of multiprocessors.
   int multiprocessors() const { return 3; }
-  /// Runs the kernel; launches are counted.
+  /// Runs the kernel and counts the launch.
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     run(name, grid, block, [&] { kernel(static_cast<P>(arguments)...); });
     ++launches;
   }
-  mutable int launches = 0;  ///< so far
+  mutable int launches = 0;  ///< number of kernel launches
 };
 
 }  // namespace fp8::shim
@@ -101,7 +101,7 @@ T __shfl_down_sync(unsigned mask, T v, unsigned distance) {
   return __shfl_sync(mask, v, from < 32 ? from : fp8::shim::lane());
 }
 
-// Threads take turns only at barriers, so a plain addition is atomic here.
+// The scheduler switches threads only at barriers, so a plain addition is atomic.
 template <class T>
 T atomicAdd(T* at, T v) {
   const T before = *at;

@@ -1,4 +1,4 @@
-/// Checkpoints that lie: their digests are right, and what they say is whatever a test wants.
+/// Makes checkpoints with valid digests and invalid contents.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace fp8::test {
 
-/// What a copy may say otherwise. A tensor whose name is taken away is left out; `values` may change its bytes, zeros.
+/// Contents of the forged copy, which a test changes. A tensor with an empty name is left out. All tensors are zeros
+/// unless `values` changes their bytes.
 struct Forged {
   json::Value train, config;
   std::function<void(ckpt::TensorMeta&)> tensor = [](ckpt::TensorMeta&) {};
   std::function<void(const std::string& name, std::vector<std::byte>&)> values = [](const auto&, auto&) {};
 };
 
-/// Commits a copy of the step `from` of a run as the step `to`, of one file, with what `change` makes of it and zeros
-/// for tensors. Throws Error.
+/// Copies the checkpoint `from` of a run to `to`, as one file with the changes of `change`. Throws Error.
 inline void forge(const std::string& from, const std::string& to, const std::function<void(Forged&)>& change) {
   const ckpt::Checkpoint source = ckpt::Checkpoint::open(from);
   Forged f{source.train(), source.config()};

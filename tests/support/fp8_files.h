@@ -1,4 +1,4 @@
-/// Small files and folders for tests of any kind. Nothing here knows GoogleTest or a crate above base.
+/// Files and folders for tests. Depends only on the crate base, not on GoogleTest.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace fp8::test {
 
-/// The bytes of a file. Throws Error when it cannot be read.
+/// Returns the bytes of a file. Throws Error if the file cannot be read.
 inline std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(in), {}};
@@ -22,7 +22,7 @@ inline std::string read_file(const std::string& path) {
   return bytes;
 }
 
-/// Makes a file of these bytes, or replaces what it held. Throws Error when it cannot be written.
+/// Creates or replaces a file with these bytes. Throws Error if the file cannot be written.
 inline void write_file(const std::string& path, std::string_view bytes) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << bytes;
@@ -30,16 +30,16 @@ inline void write_file(const std::string& path, std::string_view bytes) {
   if (!out) throw Error(path + ": cannot write");
 }
 
-/// A folder for one test, gone at its end.
+/// A folder for one test, which the destructor removes.
 class TemporaryFolder : public ScratchFolder {
  public:
-  /// Writes a file, and the folders that its name needs; returns its path.
+  /// Writes a file and creates its parent folders; returns its path.
   std::string write(const std::string& name, std::string_view bytes) const {
     std::filesystem::create_directories(std::filesystem::path(at(name)).parent_path());
     write_file(at(name), bytes);
     return at(name);
   }
-  /// What lies in the folder, sorted: nothing half-written may stay.
+  /// Sorted names of the folder's entries, to check that no temporary file is left.
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& entry : std::filesystem::directory_iterator(path()))

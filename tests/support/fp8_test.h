@@ -1,5 +1,5 @@
-/// What the tests of every crate share: a folder of a test's own, the message of an error; small files lie in
-/// fp8_files.h. Nothing here knows a crate above base; what one crate's tests share lies with them.
+/// GoogleTest helpers for the tests of all crates: a temporary folder, the message of an Error. Depends only on the
+/// crate base. Helpers for the tests of one crate are in that crate's tests/.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,10 +11,11 @@
 
 namespace fp8::test {
 
-/// A fixture with a folder of its own: path(), at(), write() and names() are those of TemporaryFolder.
+/// A fixture with a temporary folder; path(), at(), write() and names() are inherited from TemporaryFolder.
 class FolderTest : public ::testing::Test, protected TemporaryFolder {};
 
-/// The message of the Error that `call` throws, whose status must be `code`; "no error" when it throws none.
+/// Returns the message of the Error that `call` throws and expects `code` as its exit status; "no error" if none is
+/// thrown.
 template <class Call>
 std::string error_of(Call&& call, Exit code = Exit::bad) {
   try {
@@ -28,6 +29,6 @@ std::string error_of(Call&& call, Exit code = Exit::bad) {
 
 }  // namespace fp8::test
 
-/// `text` holds `part`.
+/// Expects that `text` contains `part`.
 #define EXPECT_HOLDS(text, part) \
   EXPECT_PRED2([](const std::string& a, const std::string& b) { return a.find(b) != std::string::npos; }, text, part)

@@ -1,4 +1,4 @@
-/// The instruction sets that this CPU has, for tests of what is compiled once for each.
+/// The instruction sets that this CPU supports, for tests of code that is compiled once per instruction set.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace fp8::test {
 
-/// From the baseline to supported_isa().
+/// All instruction sets from the baseline to supported_isa().
 inline std::vector<Isa> isas() {
   std::vector<Isa> all;
   for (const Isa isa : {Isa::baseline, Isa::avx512, Isa::avx512_bf16})

@@ -11,17 +11,17 @@ namespace {
 
 using namespace fp8;
 
-int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm::Communicator& world) {
+int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm::Communicator& host_comm) {
   std::string named = arguments.positional("model");
-  train::check_same_flags(world, cli::resolved(command, arguments), named);
+  train::check_same_flags(host_comm, cli::resolved(command, arguments), named);
   train::EvalConfig config;
-  comm::agree(world, [&] {
+  comm::agree(host_comm, [&] {
     config = train::eval_config(arguments);
-    if (world.rank() == 0) named = model::resolve_checkpoint_argument(named);
+    if (host_comm.rank() == 0) named = model::resolve_checkpoint_argument(named);
   });
-  config.model = world.all_gather(named)[0];
+  config.model = host_comm.all_gather(named)[0];
   cli::Output out;
-  cli::Progress progress(arguments.flag("quiet") || world.rank() != 0);
+  cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0);
   train::Hooks hooks;
   hooks.record = [&](const json::Value& record) { out.json(record); };
   hooks.note = [&](const std::string& text) {
@@ -29,7 +29,7 @@ int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm:
     if (!arguments.flag("quiet")) cli::print_note("fp8-eval", text);
   };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
-  train::evaluate(config, world, hooks);
+  train::evaluate(config, host_comm, hooks);
   return static_cast<int>(Exit::done);
 }
 
@@ -40,8 +40,8 @@ int main(int argc, char** argv) {
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
-        return fp8::train::run_ranks("fp8-eval", arguments.integer("timeout"), [&](fp8::comm::Communicator& world) {
-          return evaluate(fp8::cli::with_common(command), arguments, world);
+        return fp8::train::run_ranks("fp8-eval", arguments.integer("timeout"), [&](fp8::comm::Communicator& host_comm) {
+          return evaluate(fp8::cli::with_common(command), arguments, host_comm);
         });
       },
       fp8::train::library_versions());

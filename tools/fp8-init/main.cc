@@ -64,10 +64,18 @@ void note_defaults(const std::string& name, const hf::ModelConfig& config) {
                                   " parameters");
 }
 
+void set_key(json::Value& config, const std::string& assignment) {
+  try {
+    model::set_config_key(config, assignment);
+  } catch (const Error& e) {
+    throw Error("--set " + std::string(e.what()), e.code());
+  }
+}
+
 int init(const cli::Arguments& arguments, const model::Origin& origin) {
   const std::string name = arguments.positional("model"), output = arguments.text("output");
   json::Value value = model::read_model_config(name);
-  for (const std::string& assignment : arguments.list("set")) model::set_config_key(value, assignment);
+  for (const std::string& assignment : arguments.list("set")) set_key(value, assignment);
   const hf::ModelConfig config = hf::parse_config(value, name);
   if (!arguments.flag("quiet")) note_defaults(name, config);
   cli::Progress progress(arguments.flag("quiet"));

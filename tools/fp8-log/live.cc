@@ -10,6 +10,7 @@
 #include <cmath>
 #include <thread>
 
+#include "fp8/base/clock.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/log/follow.h"
@@ -18,10 +19,6 @@
 
 namespace fp8::report {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 // "45 s", "6 min 10 s", "3 h 12 min", "2 d 4 h".
 std::string duration_text(double seconds) {

@@ -30,36 +30,37 @@ cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments
 }
 
 int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin,
-         cli::StopSignals& signals, comm::Communicator& world) {
+         cli::StopSignals& signals, comm::Communicator& host_comm) {
   train::RunConfig config;
   json::Value flags;
   const bool print = given.flag("print-config");
-  comm::agree(world, [&] { flags = cli::resolved(command, with_config(command, given)); });
+  comm::agree(host_comm, [&] { flags = cli::resolved(command, with_config(command, given)); });
   json::Value all_flags = flags;
   all_flags.as_object().set("print-config", print);
   all_flags.as_object().set("dry-run", given.flag("dry-run"));
-  train::check_same_flags(world, all_flags, given.positional("model"));
+  train::check_same_flags(host_comm, all_flags, given.positional("model"));
   cli::Output out;
   if (print) {
-    if (world.rank() == 0) out.line(json::dump(flags, 2));
+    if (host_comm.rank() == 0) out.line(json::dump(flags, 2));
     return static_cast<int>(Exit::done);
   }
-  comm::agree(world, [&] {
+  comm::agree(host_comm, [&] {
     config = train::step_config(with_config(command, given));
     config.model = given.positional("model");
   });
   config.flags = flags;
   const std::int64_t timeout = flags.as_object().get_int("timeout", "--timeout");
-  if (timeout != given.integer("timeout")) train::watch_ranks(world, "fp8-step", timeout);  // set in the config file
+  if (timeout != given.integer("timeout"))
+    train::watch_ranks(host_comm, "fp8-step", timeout);  // set in the config file
   std::string named = config.model;
-  comm::agree(world, [&] {
-    if (world.rank() == 0) named = model::resolve_checkpoint_argument(config.model);
+  comm::agree(host_comm, [&] {
+    if (host_comm.rank() == 0) named = model::resolve_checkpoint_argument(config.model);
   });
-  config.model = world.all_gather(named)[0];
+  config.model = host_comm.all_gather(named)[0];
   config.tool_version = origin.version;
   config.command = origin.command;
   const bool quiet = given.flag("quiet");
-  cli::Progress progress(quiet || world.rank() != 0);
+  cli::Progress progress(quiet || host_comm.rank() != 0);
   train::Hooks hooks;
   hooks.record = [&](const json::Value& record) { out.json(record); };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
@@ -73,7 +74,7 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   };
   hooks.begins = [&] { signals.begin(); };
   hooks.stop_requested = [&] { return signals.requested(); };
-  return static_cast<int>(train::run(config, world, hooks));
+  return static_cast<int>(train::run(config, host_comm, hooks));
 }
 
 // Callbacks for requests to stop. With several ranks only rank 0 prints, and it ends first. It prints nothing on TERM,
@@ -108,8 +109,8 @@ int main(int argc, char** argv) {
       [&](const fp8::cli::Arguments& arguments) {
         fp8::cli::StopSignals signals(on_request(arguments.flag("quiet")));  // before threads and MPI
         const auto origin = fp8::model::origin_of("fp8-step", fp8::cli::version(), argc, argv);
-        return fp8::train::run_ranks("fp8-step", arguments.integer("timeout"), [&](fp8::comm::Communicator& world) {
-          return step(fp8::cli::with_common(command), arguments, origin, signals, world);
+        return fp8::train::run_ranks("fp8-step", arguments.integer("timeout"), [&](fp8::comm::Communicator& host_comm) {
+          return step(fp8::cli::with_common(command), arguments, origin, signals, host_comm);
         });
       },
       fp8::train::library_versions());

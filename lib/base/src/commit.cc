@@ -156,8 +156,14 @@ std::uint64_t free_space(const std::string& path) {
   return checked_mul<std::uint64_t>(s.f_bavail, s.f_frsize, path + ": free space");
 }
 
-void remove_tree(const std::string& path) {
+void remove_tree(const std::string& path, const PieceRunner& run) {
   std::error_code error;
+  if (run && std::filesystem::is_directory(std::filesystem::symlink_status(path, error))) {
+    std::error_code ignored;  // what fails fails again below
+    const std::filesystem::directory_iterator end;
+    for (std::filesystem::directory_iterator at(path, error); !error && at != end; at.increment(error))
+      run([&] { std::filesystem::remove_all(at->path(), ignored); });
+  }
   std::filesystem::remove_all(path, error);
   if (error) throw_errno(path, "cannot remove", error.value());
 }

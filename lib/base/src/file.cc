@@ -19,6 +19,7 @@ namespace {
 
 // Linux transfers at most about 2 GiB per call.
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
+constexpr std::uint64_t kWriteBack = std::uint64_t{8} << 20U;
 
 off_t file_offset(const std::string& path, std::uint64_t offset) {
   return checked_cast<off_t>(offset, path + ": offset");
@@ -149,7 +150,16 @@ void File::truncate(std::uint64_t size) {
   if (::ftruncate(fd_, file_offset(path_, size)) != 0) throw_errno(path_, "cannot resize", errno);
 }
 
-void File::sync() {
+void File::sync(const PieceRunner& run) {
+  const std::uint64_t end = run ? size() : 0;
+  for (std::uint64_t at = 0; at < end; at += kWriteBack) {
+    run([&] {
+      const unsigned how = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+      const int rc = ::sync_file_range(fd_, file_offset(path_, at), static_cast<off_t>(kWriteBack), how);
+      // A lost write is reported once, to this call or to fsync. Other errors: the file system does not support it.
+      if (rc != 0 && (errno == EIO || errno == ENOSPC || errno == EDQUOT)) throw_errno(path_, "cannot sync", errno);
+    });
+  }
   if (::fsync(fd_) != 0) throw_errno(path_, "cannot sync", errno);
 }
 

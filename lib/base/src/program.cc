@@ -15,6 +15,7 @@
 #include <string_view>
 #include <thread>
 
+#include "fp8/base/clock.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 
@@ -94,7 +95,6 @@ class SpawnSetup {
 
 // Waits for the child, at most `seconds` if above 0; returns its exit status, or 128 + the signal number.
 int wait_for(const std::string& name, pid_t child, double seconds) {
-  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kPause(10);
   const auto begin = Clock::now();
   bool killed = false;
@@ -103,7 +103,7 @@ int wait_for(const std::string& name, pid_t child, double seconds) {
     const pid_t ended = ::waitpid(child, &status, seconds > 0 && !killed ? WNOHANG : 0);
     if (ended < 0 && errno != EINTR) throw_errno(name, "cannot be waited for", errno);
     if (ended > 0) break;
-    if (ended < 0 || std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
+    if (ended < 0 || seconds_since(begin) < seconds) {
       std::this_thread::sleep_for(kPause);
       continue;
     }

@@ -164,6 +164,18 @@ TEST(Directory, SyncSpaceRemove) {
   EXPECT_EQ(folder.names().size(), 1U);
   EXPECT_EQ(read_text_file(folder.at("kept"), 10), "x");
   remove_tree(folder.at("a"));
+  int pieces = 0;
+  const PieceRunner count = [&](const auto& piece) { ++pieces, piece(); };
+  std::filesystem::create_directories(folder.at("a/b"));
+  write_file(folder.at("a/c"), "x");
+  std::filesystem::create_directory_symlink(folder.at("a"), folder.at("link"));
+  remove_tree(folder.at("link"), count);
+  EXPECT_EQ(pieces, 0);
+  EXPECT_EQ(folder.names().size(), 2U) << "not what a link names";
+  remove_tree(folder.at("a"), count);
+  remove_tree(folder.at("a"), count);
+  EXPECT_EQ(pieces, 2);
+  EXPECT_EQ(folder.names().size(), 1U);
   File f = File::open_read(folder.at("kept"));
   drop_page_cache(f.fd());
   drop_page_cache(-1);  // best effort

@@ -203,7 +203,6 @@ const std::string& Checkpoint::path() const { return state_->path; }
 FileKind Checkpoint::kind() const { return state_->manifest.kind; }
 std::int64_t Checkpoint::version() const { return kVersion; }
 const std::string& Checkpoint::digest() const { return state_->digest; }
-bool Checkpoint::is_folder() const { return state_->folder; }
 std::int64_t Checkpoint::world() const { return static_cast<std::int64_t>(file_count()); }
 const json::Value& Checkpoint::mesh() const { return state_->manifest.mesh; }
 const json::Value& Checkpoint::config() const { return state_->config; }

@@ -107,7 +107,7 @@ std::string all_damaged(const std::string& run, const std::string& reason) {
 }
 
 std::vector<std::string> prune(const std::string& run, std::int64_t keep,
-                               const std::function<bool(std::int64_t step)>& is_protected) {
+                               const std::function<bool(std::int64_t step)>& is_protected, const PieceRunner& runner) {
   std::vector<std::string> removed;
   if (keep < 1) return removed;
   std::int64_t kept = 0;
@@ -117,7 +117,7 @@ std::vector<std::string> prune(const std::string& run, std::int64_t keep,
     const std::string unfinished = folder.path + std::string(kUnfinished);
     remove_tree(unfinished);
     if (rename(folder.path.c_str(), unfinished.c_str()) != 0) throw_errno(folder.path, "cannot be removed", errno);
-    remove_tree(unfinished);
+    remove_tree(unfinished, runner);
     removed.push_back(folder.path);
   }
   return removed;

@@ -3,6 +3,7 @@
 #include "fp8/ckpt/writer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
@@ -15,8 +16,8 @@
 namespace fp8::ckpt {
 namespace {
 
-h5::Writer start(const std::string& path, FileKind kind, bool exclusive) {
-  h5::Writer writer(path, h5::kCheckpointMagic, exclusive);
+h5::Writer start(const std::string& path, FileKind kind, bool exclusive, PieceRunner run = {}) {
+  h5::Writer writer(path, h5::kCheckpointMagic, exclusive, std::move(run));
   writer.attribute("", "format", std::string(h5::kCheckpointMagic));
   writer.attribute("", "version", kVersion);
   writer.attribute("", "kind", std::string(name_of(kind)));
@@ -90,16 +91,20 @@ struct ShardWriter::State {
   std::int64_t rank;
   FileEntry entry;
   h5::Writer writer;
-  State(const std::string& in, std::int64_t of_rank, std::int64_t world, FileKind kind)
-      : folder(in), rank(of_rank), entry{shard_name(of_rank, world), 0, {}, {}}, writer(start(path(), kind, true)) {
+  State(const std::string& in, std::int64_t of_rank, std::int64_t world, FileKind kind, PieceRunner run)
+      : folder(in),
+        rank(of_rank),
+        entry{shard_name(of_rank, world), 0, {}, {}},
+        writer(start(path(), kind, true, std::move(run))) {
     writer.attribute("", "rank", of_rank);
     writer.attribute("", "world", world);
   }
   std::string path() const { return folder + "/" + entry.name; }
 };
 
-ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind)
-    : state_(std::make_unique<State>(folder, rank, world, kind)) {}
+ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind,
+                         PieceRunner run)
+    : state_(std::make_unique<State>(folder, rank, world, kind, std::move(run))) {}
 ShardWriter::~ShardWriter() = default;
 ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
 ShardWriter& ShardWriter::operator=(ShardWriter&&) noexcept = default;

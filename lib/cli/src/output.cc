@@ -88,8 +88,6 @@ void Progress::done() {
   (void)std::fflush(stderr);
 }
 
-Style Style::for_stderr() { return {::isatty(2) == 1 && !is_set("NO_COLOR") && !dumb_terminal()}; }
-
 Style Style::for_stdout() {
   return {::isatty(1) == 1 && !is_set("NO_COLOR") && !dumb_terminal() && !is_set("OMPI_COMM_WORLD_SIZE")};
 }
@@ -98,7 +96,6 @@ std::string Style::bold(std::string_view text) const { return painted(on, "1", t
 std::string Style::dim(std::string_view text) const { return painted(on, "2", text); }
 std::string Style::red(std::string_view text) const { return painted(on, "31", text); }
 std::string Style::green(std::string_view text) const { return painted(on, "32", text); }
-std::string Style::yellow(std::string_view text) const { return painted(on, "33", text); }
 
 int terminal_columns() {
   struct winsize w {};

@@ -341,15 +341,16 @@ class MpiCommunicator final : public Communicator {
     int provided = MPI_THREAD_SINGLE;
     check_mpi(MPI_Query_thread(&provided), "threads");
     if (provided < MPI_THREAD_MULTIPLE) return false;
-    if (seconds <= 0 || size_ == 1) return true;
+    if (seconds <= 0) return true;
     const Blocking here(place_, "start of the watchdog");
-    watchdog_ = std::make_unique<Watchdog>(comm_, *place_.progress, rank_, seconds, lost);
+    watchdog_ = std::make_unique<Watchdog>(mpi_channel(comm_), *place_.progress, rank_, seconds, lost);
     return true;
   }
   void at_step(std::int64_t step) override { place_.progress->at_step(step); }
   const GroupProgress& group_progress_of() const { return place_; }
   double watched() const { return watchdog_ ? watchdog_->timeout() : 0; }
   void own_work(bool begins) override { place_.progress->own_work(begins); }
+  void watch_work(const WatchedWork* work) override { place_.progress->watch_work(work); }
 
  private:
   /// The ranks of a communicator, as the whole job numbers them.

@@ -47,6 +47,11 @@ void ProgressTable::own_work(bool begins) {
   own_work_ += begins ? 1 : -1;
 }
 
+void ProgressTable::watch_work(const WatchedWork* work) {
+  const std::lock_guard lock(mutex_);
+  work_ = work;
+}
+
 void ProgressTable::at_step(std::int64_t step) {
   const std::lock_guard lock(mutex_);
   step_ = step;
@@ -65,6 +70,7 @@ void ProgressTable::remove_carrier(Carrier* carrier) {
 ProgressTable::View ProgressTable::look() const {
   const std::lock_guard lock(mutex_);
   View v{waiting_, {}, own_work_ > 0, step_};
+  if (work_ != nullptr) v.work = Work{work_->what(), work_->count()};
   for (Carrier* c : carriers_) {
     const std::optional<Waiting> behind = c->oldest();  // an error is told whatever the host does
     if (!v.waiting) v.waiting = behind;

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "fp8/comm/comm.h"
+
 namespace fp8::comm {
 
 /// A collective that this rank has reached and that is not done.
@@ -52,18 +54,27 @@ class ProgressTable {
   void go_on();
   /// Work of this rank alone begins or ends; may be nested.
   void own_work(bool begins);
+  /// This rank begins work that must make progress, or ends it (null). It outlives the time between.
+  void watch_work(const WatchedWork* work);
   /// The step that messages name.
   void at_step(std::int64_t step);
   /// A carrier to ask too, until it is removed.
   void add_carrier(Carrier* carrier);
   void remove_carrier(Carrier* carrier);
 
+  /// Work that must make progress.
+  struct Work {
+    std::string what;         ///< as in messages
+    std::uint64_t count = 0;  ///< of pieces done
+    bool operator==(const Work&) const = default;
+  };
   /// What a watchdog sees.
   struct View {
     std::optional<Waiting> waiting;
     std::vector<int> members;  ///< of the group that is waited for
     bool own_work = false;
     std::int64_t step = -1;  ///< -1: none
+    std::optional<Work> work = {};
   };
   /// Now. Throws what a carrier throws.
   View look() const;
@@ -86,6 +97,7 @@ class ProgressTable {
   std::optional<Waiting> waiting_;
   std::uint64_t serial_ = 0;
   int own_work_ = 0;
+  const WatchedWork* work_ = nullptr;
   std::int64_t step_ = -1;
   std::vector<Carrier*> carriers_;
 };

@@ -1,12 +1,20 @@
-// A group of one: every collective is the identity or a copy.
+// A group of one: every collective is the identity or a copy. Its watchdog sees work that makes no progress.
 #include <bit>
 #include <cstring>
 
 #include "blocks.h"
 #include "fp8/comm/comm.h"
+#include "watchdog.h"
 
 namespace fp8::comm {
 namespace {
+
+// To nobody.
+class NoChannel final : public Channel {
+ public:
+  void send(int, const Message&) override {}
+  std::optional<std::pair<int, Message>> receive() override { return std::nullopt; }
+};
 
 class Solo final : public Communicator {
  public:
@@ -32,6 +40,12 @@ class Solo final : public Communicator {
     return {};
   }
   std::unique_ptr<Communicator> split(int, int) override { return solo(); }
+  bool watch(double seconds, const std::function<void(const Stall&)>& lost) override {
+    watchdog_.reset();
+    if (seconds > 0) watchdog_ = std::make_unique<Watchdog>(std::make_unique<NoChannel>(), progress_, 0, seconds, lost);
+    return true;
+  }
+  void watch_work(const WatchedWork* work) override { progress_.watch_work(work); }
 
  private:
   static void refuse_amax(Reduce op) {
@@ -40,6 +54,8 @@ class Solo final : public Communicator {
   static void copy(const void* from, void* to, std::int64_t bytes) {
     if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
+  ProgressTable progress_;
+  std::unique_ptr<Watchdog> watchdog_;
 };
 
 }  // namespace

@@ -2,9 +2,9 @@
 #include "stall_detector.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <charconv>
+
+#include "fp8/base/text.h"
 
 namespace fp8::comm {
 namespace {
@@ -17,8 +17,7 @@ constexpr double kPatience = 2;                               // seconds that a 
 
 std::string Stall::message() const {
   if (!error.empty()) return error;
-  std::array<char, 32> number{};
-  const std::string limit(number.data(), std::to_chars(number.data(), number.data() + number.size(), seconds).ptr);
+  const std::string limit = format_short(seconds, 6);
   const std::string where =
       collective + " " + std::to_string(count) + (step >= 0 ? " (step " + std::to_string(step) + ")" : "");
   if (ranks.empty()) return where + " did not end within " + limit + " s, although every rank has reached it";
@@ -107,6 +106,13 @@ bool StallDetector::speaks() const {
   });
 }
 
+// Whether work that must make progress has made none for the timeout.
+bool StallDetector::stuck(const ProgressTable::View& view, double elapsed) {
+  idle_ = view.work && view.work == work_ ? idle_ + elapsed : 0;
+  work_ = view.work;
+  return idle_ >= timeout_;
+}
+
 void StallDetector::tick(double elapsed) {
   answer();
   ProgressTable::View view;
@@ -115,6 +121,14 @@ void StallDetector::tick(double elapsed) {
   } catch (const Error& e) {
     progress_.abort();
     return lost_({{}, "", 0, view.step, timeout_, true, "rank " + std::to_string(rank_) + ": " + e.what()});
+  }
+  const double counted = std::min(elapsed, 2 * pace_);
+  if (stuck(view, counted)) {
+    progress_.abort();
+    Stall stall;
+    stall.error = "rank " + std::to_string(rank_) + ": " + work_->what + ": no progress within " +
+                  format_short(timeout_, 6) + " s";
+    return lost_(stall);
   }
   if (view.waiting != wait_) {
     wait_ = view.waiting;
@@ -128,7 +142,6 @@ void StallDetector::tick(double elapsed) {
     return;
   }
   if (!wait_) return;
-  const double counted = std::min(elapsed, 2 * pace_);
   waited_ += counted;
   for (auto& [rank, peer] : peers_) peer.late += counted;
   if (waited_ < timeout_ * kFirstQuestion) return;

@@ -1,7 +1,7 @@
 /// How a watchdog finds out who is missing: it sees on the progress table that this rank waits too long in a
-/// collective, asks the other watchdogs where their ranks are, and names those who have not come or do not answer.
-/// Private to comm. Knows neither threads nor MPI nor clocks: messages go through a Channel, and time is what it is
-/// told.
+/// collective, asks the other watchdogs where their ranks are, and names those who have not come or do not answer. It
+/// also sees work of this rank that must make progress and makes none. Private to comm. Knows neither threads nor MPI
+/// nor clocks: messages go through a Channel, and time is what it is told.
 #pragma once
 
 #include <functional>
@@ -62,6 +62,7 @@ class StallDetector {
   bool reached(const Peer& p) const;
   bool doing(const Peer& p, Doing d) const;
   void ask(double elapsed);
+  bool stuck(const ProgressTable::View& view, double elapsed);
   std::optional<Stall> judge(const ProgressTable::View& view) const;
   bool speaks() const;
 
@@ -73,6 +74,8 @@ class StallDetector {
   std::optional<Waiting> wait_;
   std::map<int, Peer> peers_;
   double waited_ = 0, overdue_ = 0;
+  std::optional<ProgressTable::Work> work_;
+  double idle_ = 0;  // seconds in which work_ stayed as it is
 };
 
 }  // namespace fp8::comm

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 
+#include "fp8/base/clock.h"
 #include "fp8/base/text.h"
 #include "fp8/comm/comm.h"
 
@@ -32,7 +33,6 @@ struct StartWatch::State {
   State& operator=(const State&) = delete;
 
   void count() {
-    using Clock = std::chrono::steady_clock;
     const double pace = std::min(1.0, seconds / 8);
     const double limit = seconds + kApart * std::min(job_rank(), kMostApart);
     std::unique_lock lock(mutex);

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <list>
+#include <utility>
 
+#include "fp8/base/clock.h"
 #include "mpi_communicator.h"
 
 namespace fp8::comm {
@@ -51,9 +53,11 @@ class MpiChannel final : public Channel {
 
 }  // namespace
 
-Watchdog::Watchdog(MPI_Comm comm, ProgressTable& progress, int rank, double timeout,
+std::unique_ptr<Channel> mpi_channel(MPI_Comm comm) { return std::make_unique<MpiChannel>(comm); }
+
+Watchdog::Watchdog(std::unique_ptr<Channel> channel, ProgressTable& progress, int rank, double timeout,
                    std::function<void(const Stall&)> lost)
-    : channel_(std::make_unique<MpiChannel>(comm)),
+    : channel_(std::move(channel)),
       lost_(std::move(lost)),
       timeout_(timeout),
       detector_(progress, *channel_, rank, timeout, lost_),
@@ -69,7 +73,6 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::run() {
-  using Clock = std::chrono::steady_clock;
   try {
     Clock::time_point last = Clock::now();
     std::unique_lock lock(mutex_);

@@ -1,5 +1,5 @@
 /// The thread that watches the collectives of a rank, and the messages between these threads over MPI. Private to comm.
-/// Needs MPI_THREAD_MULTIPLE: it speaks while the other thread is blocked in a collective. What it finds is
+/// Messages need MPI_THREAD_MULTIPLE: they are sent while the other thread is blocked in a collective. What it finds is
 /// stall_detector.h's.
 #pragma once
 
@@ -15,11 +15,15 @@
 
 namespace fp8::comm {
 
+/// A channel between the ranks of `comm`. Collective: it takes a communicator of its own.
+std::unique_ptr<Channel> mpi_channel(MPI_Comm comm);
+
 /// See the top of this file. Watches from construction to destruction.
 class Watchdog {
  public:
-  /// Of rank `rank` of all ranks `comm`. Collective: it takes a communicator of its own. References outlive it.
-  Watchdog(MPI_Comm comm, ProgressTable& progress, int rank, double timeout, std::function<void(const Stall&)> lost);
+  /// Of the rank with this number, with a channel to those of the other ranks. References outlive it.
+  Watchdog(std::unique_ptr<Channel> channel, ProgressTable& progress, int rank, double timeout,
+           std::function<void(const Stall&)> lost);
   /// Ends the thread, which does not wait for anyone.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

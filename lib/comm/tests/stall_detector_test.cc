@@ -89,6 +89,32 @@ TEST(StallDetector, AfterWorkOfItsOwnARankHasHalfATimeoutToCome) {
   EXPECT_EQ(job.heard(), "0: rank 1 did not reach all-reduce 1 within 10 s");
 }
 
+TEST(StallDetector, WorkThatMustMakeProgressAndMakesNone) {
+  const auto one = solo();
+  std::atomic<std::uint64_t> pieces = 0;
+  const WatchedWork work(*one, "writing x", pieces);
+  Job job(3);
+  job.wait(0), job.wait(2);
+  job.progress(1).own_work(true);
+  job.progress(1).watch_work(&work);
+  for (int i = 0; i < 20; ++i) {  // slow
+    job.run(kTimeout - 1);
+    ++pieces;
+  }
+  EXPECT_EQ(job.heard(), "");
+  job.progress(1).watch_work(nullptr);
+  job.run(5 * kTimeout);
+  EXPECT_EQ(job.heard(), "") << "no work that must make progress";
+  job.progress(1).watch_work(&work);
+  job.stop(1);
+  job.run(kTimeout / 4);  // a process that is stopped makes no progress either
+  job.stop(1, false);
+  job.run(kTimeout - 1);
+  EXPECT_EQ(job.heard(), "");
+  EXPECT_LE(job.run(100), 3);
+  EXPECT_EQ(job.heard(), "1: rank 1: writing x: no progress within 10 s");
+}
+
 TEST(StallDetector, AJobThatWasStoppedAsAWholeGoesOn) {
   Job job(3);
   job.wait(0), job.wait(2);

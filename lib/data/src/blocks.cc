@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp8/base/error.h"
+#include "fp8/base/round.h"
 
 namespace fp8::data {
 namespace {
@@ -20,7 +21,7 @@ std::array<std::byte, kDigestBytes> bytes_of(const Digest& digest) {
   return bytes;
 }
 
-std::uint64_t blocks_of(std::uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; }
+std::uint64_t blocks_of(std::uint64_t bytes) { return divide_up(bytes, kBlockBytes); }
 
 }  // namespace
 

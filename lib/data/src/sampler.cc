@@ -54,14 +54,14 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key) {
 Sampler::Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, std::int64_t sequence_length,
                  std::int64_t global_batch)
     : tokens_(&tokens), kind_(kind), seed_(seed), sequence_length_(sequence_length), global_batch_(global_batch) {
-  if (sequence_length < 1) throw Error("--seq-length: must be positive");
-  if (global_batch < 1) throw Error("--batch-size: must be positive");
+  if (sequence_length < 1) throw Error("sequence length: must be positive");
+  if (global_batch < 1) throw Error("global batch: must be positive");
   checked_mul(sequence_length, global_batch, "tokens in a step");
   const std::int64_t n = tokens.info().tokens;
   if (n - 1 < sequence_length) {
-    throw Error(tokens.path() + ": " + std::to_string(n) + " tokens are too few for --seq-length " +
-                std::to_string(sequence_length) + ", which needs at least " +
-                std::to_string(checked_add(sequence_length, std::int64_t{1}, "--seq-length")));
+    throw Error(tokens.path() + ": " + std::to_string(n) + " tokens are too few for sequences of " +
+                std::to_string(sequence_length) + " tokens, which need at least " +
+                std::to_string(checked_add(sequence_length, std::int64_t{1}, "sequence length")));
   }
   samples_ = (n - 1) / sequence_length;
 }
@@ -107,15 +107,6 @@ void Sampler::batch(std::int64_t step, std::int64_t first, std::int64_t count, s
     const std::size_t at = static_cast<std::size_t>(i) * row;
     sample(sample_index(step, first + i), inputs.subspan(at, row), targets.subspan(at, row));
   }
-}
-
-RankPart rank_part(std::int64_t global_batch, std::int64_t rank, std::int64_t ranks) {
-  if (ranks < 1 || rank < 0 || rank >= ranks) throw Error("sampler: rank out of range");
-  if (global_batch < 1 || global_batch % ranks != 0) {
-    throw Error("--batch-size: " + std::to_string(global_batch) + " samples a step cannot be split evenly over " +
-                std::to_string(ranks) + " ranks");
-  }
-  return {rank * (global_batch / ranks), global_batch / ranks};
 }
 
 }  // namespace fp8::data

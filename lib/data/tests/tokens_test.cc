@@ -229,7 +229,7 @@ TEST(Tokens, damage_is_found) {
   TokenWriter writer(path, 256, std::nullopt, false, false);
   writer.append(std::vector<std::uint32_t>(5000, 7U));
   writer.finish();
-  const std::uint64_t at = h5::Reader(path).contiguous_offset("tokens");
+  const std::uint64_t at = h5::Reader(path).at("tokens").offset;
   {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at + 100));
@@ -264,7 +264,7 @@ class TokensDamaged : public test::FolderTest {
   }
   // Adds 1 to a byte of a dataset, and returns its offset in the file.
   std::uint64_t flip(const char* dataset, std::uint64_t byte) const {
-    const std::uint64_t place = h5::Reader(path).contiguous_offset(dataset) + byte;
+    const std::uint64_t place = h5::Reader(path).at(dataset).offset + byte;
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(static_cast<std::streamoff>(place));
     const int old = file.get();
@@ -337,7 +337,7 @@ TEST_F(TokensDamaged, a_file_without_block_digests_is_compared_on_opening) {
       EXPECT_EQ(TokenFile(old).info().tokens, 200000);
       continue;
     }
-    const std::uint64_t place = h5::Reader(old).contiguous_offset(bad) + 150000;
+    const std::uint64_t place = h5::Reader(old).at(bad).offset + 150000;
     std::fstream(old, std::ios::in | std::ios::out | std::ios::binary).seekp(static_cast<std::streamoff>(place)).put(2);
     EXPECT_EQ(error_of([&] { TokenFile{old}; }), old + ": /" + bad + ": damaged: its bytes differ from its digest");
   }

@@ -33,7 +33,7 @@ std::string full_message(std::string_view category, std::size_t bytes, std::size
   for (std::size_t i = 0; i < std::min(kShownUsers, users.size()); ++i) {
     text += (i == 0 ? "; largest users: " : ", ") + users[i].category + " " + human_bytes(users[i].bytes);
   }
-  return text + "; use a smaller --batch-size or --seq-length, or --recompute full";
+  return text;
 }
 
 }  // namespace

@@ -2,12 +2,16 @@
 #include "cuda_memory.h"
 #include "fp8/base/error.h"
 
-namespace fp8::device::cuda {
+namespace fp8::device {
 namespace {
 
 constexpr const char* kNone = "this build has no CUDA: use the host, or build with CUDA=1";
 
 }  // namespace
+
+void no_cuda() { throw Error(kNone); }
+
+namespace cuda {
 
 std::byte* allocate_memory(std::size_t, const char* what) { throw Error(std::string(what) + ": " + kNone); }
 void release_memory(std::byte*) noexcept {}
@@ -17,11 +21,12 @@ int count(std::string& why) {
 }
 std::string identity(int) { return {}; }
 int runtime() { return 0; }
-Stream* open(int) { throw Error(kNone); }
+Stream* open(int) { no_cuda(); }
 void close(Stream*) noexcept {}
 std::string describe(const Stream&) { return {}; }
 int capability(const Stream&) { return 0; }
-void copy(Stream&, void*, DeviceType, const void*, DeviceType, std::size_t) { throw Error(kNone); }
+void copy(Stream&, void*, DeviceType, const void*, DeviceType, std::size_t) { no_cuda(); }
 void wait(const Stream&) {}
 
-}  // namespace fp8::device::cuda
+}  // namespace cuda
+}  // namespace fp8::device

@@ -30,14 +30,14 @@ void convert(std::span<const Bf16> in, std::span<float> out) {
 
 void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<Bf16> out) {
   require_equal(in.size(), out.size());
-  if (format != DType::e4m3 && format != DType::e5m2) refuse(format, "not an FP8 format");
+  if (!is_fp8(format)) refuse(format, "not an FP8 format");
   const ConvertKernels& kernels = convert_kernels();
   (format == DType::e4m3 ? kernels.e4m3_to_bf16 : kernels.e5m2_to_bf16)(in.data(), out.data(), in.size());
 }
 
 void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<float> out) {
   require_equal(in.size(), out.size());
-  if (format != DType::e4m3 && format != DType::e5m2) refuse(format, "not an FP8 format");
+  if (!is_fp8(format)) refuse(format, "not an FP8 format");
   const ConvertKernels& kernels = convert_kernels();
   (format == DType::e4m3 ? kernels.e4m3_to_f32 : kernels.e5m2_to_f32)(in.data(), out.data(), in.size());
 }

@@ -1,6 +1,6 @@
-// Speed of matrix multiply at the shapes of a 124 M parameter model (width 768, feed-forward 2048, vocabulary 50304), a
-// linear layer's three GEMMs each. Arguments: rows M, out features N, in features K. FLOP/s are 2 M N K over wall time.
-// Not a check of results; not the casts, which have a benchmark of their own.
+// Speed of the three GEMMs of linear layers at the shapes of a 124 M parameter model (width 768, feed-forward 2048,
+// vocabulary 50304), without casts. Arguments: rows M, output width N, input width K. FLOP/s are 2 M N K over wall
+// time.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ void shapes(benchmark::internal::Benchmark* b) {
   for (const std::int64_t m : {256, 2048}) {
     b->Args({m, 2304, 768})->Args({m, 768, 768})->Args({m, 4096, 768})->Args({m, 768, 2048});
   }
-  b->Args({2048, 16384, 128});  // the head of a small model: widths that are powers of two
+  b->Args({2048, 16384, 128});  // the head of a small model: widths of powers of two
   b->Args({256, 50304, 768})->ArgNames({"M", "N", "K"})->UseRealTime()->Unit(benchmark::kMillisecond);
 }
 

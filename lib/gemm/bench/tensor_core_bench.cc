@@ -1,5 +1,5 @@
-// Speed of FP8 products summed as tensor cores sum them, packing of both operands included: one thread, each
-// instruction set. FLOP/s are 2 M N K over CPU time. Codes are random and finite.
+// Speed of FP8 GEMMs with the accumulation of tensor cores, including packing, on one thread for each instruction set.
+// FLOP/s are 2 M N K over CPU time. Codes are random and finite.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 

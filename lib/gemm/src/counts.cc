@@ -1,10 +1,9 @@
-// Counting what ran: the proof that FP8 was used.
+// Counts of GEMMs, which prove that FP8 was used.
 #include "fp8/gemm/gemm.h"
 
 namespace fp8::gemm {
 
 OperandKind kind_of(DType a, DType b) {
-  const auto is_fp8 = [](DType t) { return t == DType::e4m3 || t == DType::e5m2; };
   if (is_fp8(a) && is_fp8(b)) return OperandKind::fp8;
   return a == DType::f32 || b == DType::f32 ? OperandKind::f32 : OperandKind::bf16;
 }

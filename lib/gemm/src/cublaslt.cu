@@ -1,10 +1,10 @@
-// The device half of the engine: plans found or made, scratch, and the calls of the library and of our own kernels. All
-// work goes to the stream of the context, in order; scratch is shared by all calls for that reason.
+// GEMMs on a device: plans, scratch, calls of cuBLASLt and of the kernels of epilogue.cuh. All work runs in order on
+// the stream of the context, so all calls share their scratch.
 #include <map>
 
 #include "cublaslt.h"
 #include "cuda.h"
-#include "finish.cuh"
+#include "epilogue.cuh"
 #include "fp8/base/error.h"
 #include "fp8/device/cuda.h"
 #include "scratch.h"
@@ -14,7 +14,7 @@ namespace {
 
 using device::DeviceType;
 
-constexpr std::size_t kMostPlans = 4096;  // beyond it all are made again: shapes that never return must not pile up
+constexpr std::size_t kMostPlans = 4096;  // more are discarded, so that shapes that do not recur do not accumulate
 
 // The library with its handle, which needs a device.
 struct OpenLibrary {
@@ -37,10 +37,10 @@ class Gemm : public DeviceGemm {
 
  private:
   LtPlan& find(const DevicePlan& plan, int capability);
-  LtPlan& settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
-                 int capability);
+  LtPlan& plan_of(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
+                  int capability);
   void multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
-  const void* vector_of(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at);
+  const void* scales_for_library(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at);
 
   std::unique_ptr<OpenLibrary> library_;
   std::map<DevicePlan, std::unique_ptr<LtPlan>> plans_;
@@ -56,10 +56,10 @@ LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
   return *(plans_[plan] = std::move(made));
 }
 
-// The plan of a call, which becomes one with scales applied after the product where the library has no kernel with them
-// at this shape.
-LtPlan& Gemm::settle(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
-                     int capability) {
+// The plan of a call. If the library has no kernel with row scales for this shape, `call` changes to scales applied to
+// the sums.
+LtPlan& Gemm::plan_of(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
+                      int capability) {
   LtPlan* plan = &find(call.plan, capability);
   if (!plan->refusal.empty() && call.plan.a.scaling == Scaling::outer_vec_32f) {
     call = describe(a, b, c, options, capability, true);
@@ -83,8 +83,8 @@ void Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
            "cublasLtMatmul");
 }
 
-// An operand's inverse scales as the library wants them, repeated in scratch where it has one and the other has many.
-const void* Gemm::vector_of(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at) {
+// The inverse scales of an operand for the library, broadcast in scratch if it has one and the other operand many.
+const void* Gemm::scales_for_library(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at) {
   if (broadcast == 0) return o.inverse_scale.data;
   auto* to = reinterpret_cast<float*>(broadcast_.memory() + at);
   broadcast_cuda(device::CudaLauncher(ctx), static_cast<const float*>(o.inverse_scale.data), broadcast, to);
@@ -95,23 +95,23 @@ void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const Vie
   if (c.size() == 0) return;
   const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
   DeviceCall call = describe(a, b, c, options, capability);
-  const bool asked = call.plan.k > 0;
-  LtPlan* const plan = asked && ctx.stream != nullptr ? &settle(call, a, b, c, options, capability) : nullptr;
-  if (asked) workspace_.need(kWorkspace);
+  const bool calls_library = call.plan.k > 0;
+  LtPlan* const plan = calls_library && ctx.stream != nullptr ? &plan_of(call, a, b, c, options, capability) : nullptr;
+  if (calls_library) workspace_.need(kWorkspace);
   sums_.need(call.sums_bytes());
   broadcast_.need(call.broadcast_bytes());
   if (ctx.stream == nullptr) {
-    if (ctx.dry) return;  // a plan for a machine that is not this one
-    throw Error("matrix multiply: work on a GPU needs a context on it");
+    if (ctx.dry) return;  // planning for another machine
+    throw Error("matrix multiply: the context has no GPU stream");
   }
   if (ctx.dry) return;
-  void* const sums = call.finish && asked ? sums_.memory() : nullptr;
-  if (asked) {
+  void* const sums = call.finish && calls_library ? sums_.memory() : nullptr;
+  if (calls_library) {
     multiply(ctx, *plan,
              {.a = b.matrix.data,
               .b = a.matrix.data,
-              .scale_a = call.after ? nullptr : vector_of(ctx, b, call.broadcast_b, call.broadcast_b_at()),
-              .scale_b = call.after ? nullptr : vector_of(ctx, a, call.broadcast_a, 0),
+              .scale_a = call.after ? nullptr : scales_for_library(ctx, b, call.broadcast_b, call.broadcast_b_at()),
+              .scale_b = call.after ? nullptr : scales_for_library(ctx, a, call.broadcast_a, 0),
               .bias = options.bias.data,
               .c = call.finish ? sums : c.data});
   }

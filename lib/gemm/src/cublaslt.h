@@ -1,4 +1,5 @@
-/// cuBLASLt's functions and objects, loaded when first needed. The only header that includes the library's.
+/// cuBLASLt's functions and objects, loaded when first needed. The only header that includes cublasLt.h. Private to
+/// this crate.
 #pragma once
 
 #include <cublasLt.h>
@@ -12,10 +13,10 @@
 
 namespace fp8::gemm {
 
-/// The library's functions. No program is linked with it.
+/// The library's functions. Programs load the library and are not linked with it.
 class CublasLt {
  public:
-  /// Loads the library. Throws Error saying what to install.
+  /// Loads the library. Throws Error that names the package to install.
   CublasLt();
 
   decltype(&::cublasLtCreate) create;                                ///< see cublasLt.h, as all of these
@@ -36,54 +37,54 @@ class CublasLt {
   decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;  ///<
   decltype(&::cublasLtMatmulPreferenceGetAttribute) preference_get;  ///<
 
-  /// Throws Error "cuBLASLt: call: reason" unless all is well.
+  /// Throws Error "cuBLASLt: call: reason" unless `status` is success.
   void check(cublasStatus_t status, const char* call) const;
-  /// "cuBLASLt 13.1.0".
+  /// Name and version, such as "cuBLASLt 13.1.0".
   std::string name() const;
 
  private:
   device::Library library_;
 };
 
-/// Something of the library's that is given back.
+/// Owner of an object of the library.
 template <class T>
 class Owned {
  public:
-  /// Nothing yet; `give_back` is called with what will be there.
-  explicit Owned(cublasStatus_t (*give_back)(T)) : give_back_(give_back) {}
+  /// Empty; `destroy` is called with the object.
+  explicit Owned(cublasStatus_t (*destroy)(T)) : destroy_(destroy) {}
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
   ~Owned() {
-    if (object_ != nullptr) (void)give_back_(object_);
+    if (object_ != nullptr) (void)destroy_(object_);
   }
-  /// It.
+  /// The object.
   T get() const { return object_; }
-  /// Where the library puts it.
+  /// Where the library stores the object.
   T* put() { return &object_; }
 
  private:
-  cublasStatus_t (*give_back_)(T);
+  cublasStatus_t (*destroy_)(T);
   T object_ = nullptr;
 };
 
 /// The library's objects for one plan.
 class LtPlan {
  public:
-  /// Describes the multiplication; needs no device. Throws Error.
+  /// Creates the objects; needs no device. Throws Error.
   LtPlan(const CublasLt& lt, const DevicePlan& plan);
 
-  /// Chooses the kernel: the first that the library proposes; `refusal` says where it has none.
+  /// Selects the first kernel that the library proposes; if there is none, sets `refusal`.
   void choose(cublasLtHandle_t handle, int capability);
 
-  const CublasLt& lt;                        ///< functions
-  DevicePlan plan;                           ///< what it is for
-  Owned<cublasLtMatmulDesc_t> desc;          ///< the multiplication
-  Owned<cublasLtMatrixLayout_t> a, b, c;     ///< matrices
-  Owned<cublasLtMatmulPreference_t> wishes;  ///< workspace, alignment, order of sums
-  cublasLtMatmulAlgo_t algorithm{};          ///< chosen kernel
-  std::string refusal;                       ///< why there is none, naming the plan; empty where there is one
+  const CublasLt& lt;                            ///< functions
+  DevicePlan plan;                               ///< the key
+  Owned<cublasLtMatmulDesc_t> desc;              ///< the operation
+  Owned<cublasLtMatrixLayout_t> a, b, c;         ///< matrices
+  Owned<cublasLtMatmulPreference_t> preference;  ///< workspace, alignment, reductions
+  cublasLtMatmulAlgo_t algorithm{};              ///< selected kernel
+  std::string refusal;                           ///< why there is no kernel, naming the plan; empty if there is one
 
-  /// Sets an attribute of the multiplication.
+  /// Sets an attribute of the operation.
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     lt.check(lt.desc_set(desc.get(), attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
@@ -92,10 +93,10 @@ class LtPlan {
  private:
   void describe_operands();
   void describe_epilogue();
-  void describe_wishes();
+  void describe_preference();
 };
 
-/// Bytes a kernel may take beside its operands: what cuBLAS itself takes on Hopper.
+/// Bytes of workspace for a kernel, as cuBLAS uses on Hopper.
 /// Source: cuBLAS manual, cublasSetWorkspace(), 32 MiB for compute capability 9.0.
 inline constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 

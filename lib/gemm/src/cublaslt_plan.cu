@@ -1,17 +1,15 @@
-// From a DevicePlan to cuBLASLt's objects. What the manual says about FP8 is checked in device_plan.cc; here it is only
-// put into attributes.
+// The library's functions, and its objects for a DevicePlan. The constraints of FP8 are checked in device_plan.cc.
 #include <algorithm>
 
 #include "cublaslt.h"
-#include "cuda.h"
 #include "fp8/base/error.h"
 
 namespace fp8::gemm {
 namespace {
 
-constexpr std::size_t kScaleModesFrom = 120800;   // version from which a desc has scale modes at all
-constexpr std::size_t kHopperModesFrom = 120900;  // and those of vectors and blocks of 128
-// An address that is not read, for attributes of which the heuristic only looks at the alignment.
+constexpr std::size_t kScaleModesFrom = 120800;   // version that introduced scale modes
+constexpr std::size_t kHopperModesFrom = 120900;  // version that introduced row scales and blocks of 128
+// An address that is never read; the heuristic uses its alignment only.
 constexpr std::uintptr_t kSomewhere = std::uintptr_t{1} << 30;
 
 cudaDataType type_of(DType t) {
@@ -52,7 +50,7 @@ const void* somewhere(std::uint32_t alignment) { return reinterpret_cast<const v
 
 CublasLt::CublasLt()
     : library_({"libcublasLt.so.13", "libcublasLt.so.12"},
-               "install cuBLAS of CUDA 12.9 or later, or name its folder in LD_LIBRARY_PATH") {
+               "install cuBLAS of CUDA 12.9 or later, or add its folder to LD_LIBRARY_PATH") {
   const auto load = [this](auto& f, const char* name) {
     f = library_.function<std::remove_reference_t<decltype(f)>>(name);
   };
@@ -91,14 +89,14 @@ LtPlan::LtPlan(const CublasLt& functions, const DevicePlan& p)
       a(functions.layout_destroy),
       b(functions.layout_destroy),
       c(functions.layout_destroy),
-      wishes(functions.preference_destroy) {
+      preference(functions.preference_destroy) {
   describe_operands();
   describe_epilogue();
-  describe_wishes();
+  describe_preference();
 }
 
 void LtPlan::describe_operands() {
-  // Sums in f32 and nothing less: no TF32 for f32 operands.
+  // Accumulation in f32, without TF32 for f32 operands.
   lt.check(lt.desc_create(desc.put(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
   set(CUBLASLT_MATMUL_DESC_TRANSA, operation(plan.a));
   set(CUBLASLT_MATMUL_DESC_TRANSB, operation(plan.b));
@@ -130,26 +128,27 @@ void LtPlan::describe_epilogue() {
   set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere(plan.bias_alignment));
 }
 
-// Parts of a contraction that is split are summed in f32 in the workspace, in an order of its own: never in C, whose
-// type may be bf16 and whose parts would come in any order.
-void LtPlan::describe_wishes() {
-  lt.check(lt.preference_create(wishes.put()), "cublasLtMatmulPreferenceCreate");
-  const auto wish = [this](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    lt.check(lt.preference_set(wishes.get(), attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+// Parts of a split contraction are summed in f32 in the workspace in a fixed order, not in C, whose type may be bf16
+// and whose parts would be added in any order.
+void LtPlan::describe_preference() {
+  lt.check(lt.preference_create(preference.put()), "cublasLtMatmulPreferenceCreate");
+  const auto prefer = [this](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    lt.check(lt.preference_set(preference.get(), attribute, &value, sizeof value),
+             "cublasLtMatmulPreferenceSetAttribute");
   };
-  wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
-  wish(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plan.a.alignment);
-  wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan.b.alignment);
-  wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plan.c_alignment);
-  wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plan.c_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plan.a.alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan.b.alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plan.c_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plan.c_alignment);
 }
 
 void LtPlan::choose(cublasLtHandle_t handle, int capability) {
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   const cublasStatus_t status =
-      lt.heuristic(handle, desc.get(), a.get(), b.get(), c.get(), c.get(), wishes.get(), 1, &best, &found);
+      lt.heuristic(handle, desc.get(), a.get(), b.get(), c.get(), c.get(), preference.get(), 1, &best, &found);
   if (status == CUBLAS_STATUS_SUCCESS && found == 1 && best.state == CUBLAS_STATUS_SUCCESS) {
     algorithm = best.algo;
     return;
@@ -162,45 +161,5 @@ void LtPlan::choose(cublasLtHandle_t handle, int capability) {
 }
 
 std::string device_library_version() { return CublasLt().name(); }
-
-BuiltPlan build_for_test(const DevicePlan& plan) {
-  const CublasLt lt;
-  const LtPlan built(lt, plan);
-  BuiltPlan out;
-  const auto of_desc = [&](cublasLtMatmulDescAttributes_t attribute, auto& to, std::size_t bytes) {
-    std::size_t written = 0;
-    lt.check(lt.desc_get(built.desc.get(), attribute, &to, bytes, &written), "cublasLtMatmulDescGetAttribute");
-  };
-  of_desc(CUBLASLT_MATMUL_DESC_TRANSA, out.transposed_a, 4);
-  of_desc(CUBLASLT_MATMUL_DESC_TRANSB, out.transposed_b, 4);
-  of_desc(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, out.scale_mode_a, 4);
-  of_desc(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, out.scale_mode_b, 4);
-  of_desc(CUBLASLT_MATMUL_DESC_FAST_ACCUM, out.fast_accumulation, 1);
-  of_desc(CUBLASLT_MATMUL_DESC_EPILOGUE, out.epilogue, 4);
-  of_desc(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out.bias_type, 4);
-  const cublasLtMatrixLayout_t layouts[] = {built.a.get(), built.b.get(), built.c.get()};
-  for (int i = 0; i < 3; ++i) {
-    const auto of_layout = [&](cublasLtMatrixLayoutAttribute_t attribute, auto& to) {
-      std::size_t written = 0;
-      lt.check(lt.layout_get(layouts[i], attribute, &to, sizeof to, &written), "cublasLtMatrixLayoutGetAttribute");
-    };
-    of_layout(CUBLASLT_MATRIX_LAYOUT_ROWS, out.rows[i]);
-    of_layout(CUBLASLT_MATRIX_LAYOUT_COLS, out.columns[i]);
-    of_layout(CUBLASLT_MATRIX_LAYOUT_LD, out.stride[i]);
-    of_layout(CUBLASLT_MATRIX_LAYOUT_TYPE, out.type[i]);
-  }
-  const auto of_wishes = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto& to) {
-    std::size_t written = 0;
-    lt.check(lt.preference_get(built.wishes.get(), attribute, &to, sizeof to, &written),
-             "cublasLtMatmulPreferenceGetAttribute");
-  };
-  of_wishes(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, out.workspace);
-  of_wishes(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, out.reductions);
-  for (int i = 0; i < 4; ++i) {
-    of_wishes(static_cast<cublasLtMatmulPreferenceAttributes_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i),
-              out.alignment[i]);
-  }
-  return out;
-}
 
 }  // namespace fp8::gemm

@@ -1,21 +1,20 @@
+// Maps calls to plans of cuBLASLt, and checks what chip and library support.
 #include "device_plan.h"
 
 #include <bit>
 
-#include "refuse.h"
+#include "fp8/base/round.h"
 
 namespace fp8::gemm {
 namespace {
 
-constexpr std::int64_t kWord = 16;    // bytes: what kernels for tensor cores want addresses and strides to divide
+constexpr std::int64_t kWord = 16;    // bytes: alignment of addresses and strides for tensor cores
 constexpr std::int64_t kBlock = 128;  // elements of a side of a block
 constexpr std::int64_t kMicroBlock = 32;
-constexpr std::size_t kApart = 256;  // bytes: where pieces of scratch begin
+constexpr std::size_t kApart = 256;  // bytes: alignment of parts of scratch
 
-std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
-
-// Larger alignments are not told apart: no kernel asks for more, and the same shape must get the same kernel wherever
-// the arena puts it.
+// Alignments above kWord are equal: no kernel needs more, and a shape must get the same kernel at every address of the
+// arena.
 std::uint32_t alignment_of(const void* p) {
   const auto low = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(p) % kWord);
   return low == 0 ? static_cast<std::uint32_t>(kWord) : 1U << std::countr_zero(low);
@@ -25,7 +24,7 @@ std::string capability_name(int capability) {
   return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
 }
 
-// What one side of the product is: A, or B turned so that its rows are C's columns.
+// One operand: A, or B transposed, so that its rows are C's columns.
 struct Side {
   const char* name;  // "A", "B"
   const Operand& operand;
@@ -49,26 +48,27 @@ const char* sharing(const Side& s) {
   return s.vector() ? "row scales" : "tensor scale";
 }
 
-// Where the chip is known, whether it has what is asked for.
+// Throws unless the chip, if it is known, supports the operand.
 void check_capability(const Side& s, int capability) {
   if (capability == 0) return;
   const std::string has = ", and this chip has " + capability_name(capability);
   if (capability < 89) refuse("FP8 codes need compute capability 8.9 or later" + has);
   const bool blocks_of_128 = s.operand.blocks == ScaleBlocks::row128 || s.operand.blocks == ScaleBlocks::square128;
   if (blocks_of_128 && capability != 90)
-    refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " exists on compute capability 9.0 alone" + has);
+    refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 9.0" + has);
   if (s.operand.blocks == ScaleBlocks::row32 && capability < 100)
     refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 10.0 or later" + has);
 }
 
-// Elements along K that the library contracts: the padding counts, being zero on both sides.
+// Elements along K that the library contracts, including the padding, which is zero in both operands.
 std::int64_t padded_k(const Side& s) { return round_up(s.k(), kWord); }
 
 // "A must be transposed and B non-transposed (The TN format)" before compute capability 10, so here everywhere.
 Factor codes_factor(const Side& s) {
   const View& v = s.matrix;
   const std::string name = s.name;
-  if (v.shape[1] > 1 && v.stride[1] != 1) refuse(name + ": FP8 codes must be contiguous along what is contracted");
+  if (v.shape[1] > 1 && v.stride[1] != 1)
+    refuse(name + ": FP8 codes must be contiguous along the contracted dimension");
   const std::int64_t stride = v.shape[0] > 1 ? v.stride[0] : padded_k(s);
   if (stride % kWord != 0 || stride < v.shape[1] || reinterpret_cast<std::uintptr_t>(v.data) % kWord != 0)
     refuse(name + ": rows of FP8 codes must begin at multiples of 16 bytes");
@@ -82,8 +82,8 @@ Factor codes_factor(const Side& s) {
           .alignment = alignment_of(v.data)};
 }
 
-// Numbers in any layout: rows that are contiguous are columns of the library's.
-Factor number_factor(const Side& s) {
+// An f32 or bf16 operand in any layout: contiguous rows are columns of the library.
+Factor float_factor(const Side& s) {
   const View& v = s.matrix;
   const bool by_rows = v.stride[1] == 1 || v.shape[1] == 1;
   const int long_way = by_rows ? 1 : 0, other = 1 - long_way;
@@ -99,10 +99,10 @@ Factor number_factor(const Side& s) {
           .alignment = alignment_of(v.data)};
 }
 
-// Scales of blocks: their shape, their strides and where they begin are fixed by the library.
+// Block scales: the library prescribes shape, strides and alignment.
 void check_blocks(const Side& s) {
   const View& v = s.operand.inverse_scale;
-  const std::int64_t groups = (s.k() + kBlock - 1) / kBlock;
+  const std::int64_t groups = divide_up(s.k(), kBlock);
   bool fits = v.empty() || reinterpret_cast<std::uintptr_t>(v.data) % kWord == 0;
   if (s.operand.blocks == ScaleBlocks::row32) {
     if (s.k() % kMicroBlock != 0) refuse(std::string(s.name) + ": scales for 1x32 need K to be a multiple of 32");
@@ -110,26 +110,27 @@ void check_blocks(const Side& s) {
            v.size() == round_up(s.outer(), kBlock) * round_up(s.k() / kMicroBlock, 4);
   } else {
     const bool rows = s.operand.blocks == ScaleBlocks::row128;
-    const std::int64_t outer = rows ? s.outer() : (s.outer() + kBlock - 1) / kBlock;
+    const std::int64_t outer = rows ? s.outer() : divide_up(s.outer(), kBlock);
     fits = fits && v.dtype == DType::f32 && v.rank == 2 && v.shape[0] == outer && v.shape[1] == groups;
     const std::int64_t step_outer = rows ? 1 : round_up(groups, 4), step_k = rows ? outer : 1;
     fits = fits && (outer <= 1 || v.stride[0] == step_outer) && (groups <= 1 || v.stride[1] == step_k);
   }
-  if (!fits || v.empty()) refuse(std::string(s.name) + ": " + sharing(s) + " blocks do not lie as they must");
+  if (!fits || v.empty()) refuse(std::string(s.name) + ": " + sharing(s) + " blocks have a wrong type or layout");
 }
 
 bool is_128(ScaleBlocks b) { return b == ScaleBlocks::row128 || b == ScaleBlocks::square128; }
 
-// Which scales may meet. Table of 128-element and 128x128 scaling; fast accumulation as in PyTorch, which refuses it
-// there; the multiples of 8 as Transformer Engine found them (the manual says 4).
+// The supported pairs of formats and scales. For 128-element and 128x128 scales, PyTorch refuses fast accumulation, and
+// Transformer Engine requires multiples of 8 (the manual says 4).
 void check_pair(const Side& a, const Side& b, const View& c, const MatmulOptions& options) {
   if (a.operand.format == DType::e5m2 && b.operand.format == DType::e5m2)
-    refuse("float8_e5m2 times float8_e5m2 is not offered by cuBLASLt");
+    refuse("float8_e5m2 times float8_e5m2 is not supported by cuBLASLt");
   const ScaleBlocks x = a.operand.blocks, y = b.operand.blocks;
   const bool pair = (x == y && x != ScaleBlocks::square128) || (is_128(x) && is_128(y) && x != y);
-  if (!pair) refuse(std::string("A with ") + sharing(a) + " and B with " + sharing(b) + " is not offered by cuBLASLt");
+  if (!pair)
+    refuse(std::string("A with ") + sharing(a) + " and B with " + sharing(b) + " is not supported by cuBLASLt");
   if (!is_128(x)) return;
-  if (options.fast_accumulation) refuse("fast accumulation is not offered with scales for blocks of 128");
+  if (options.fast_accumulation) refuse("fast accumulation is not supported with scales for blocks of 128");
   if (c.shape[0] % 8 != 0 || c.shape[1] % 8 != 0)
     refuse("C " + shape_of(c) + ": extents must be multiples of 8 with scales for blocks of 128");
 }
@@ -148,12 +149,14 @@ Scaling scaling_of(const Side& s, bool vectors) {
   return vectors ? Scaling::outer_vec_32f : Scaling::scalar_32f;
 }
 
-// (m * size of C) % 16 == 0 and so on: "Tensor Core Usage", which FP8 kernels insist on.
+// "Tensor Core Usage": FP8 kernels require (m * size of C) % 16 == 0 and so on.
 void check_result_of_codes(const View& c, std::int64_t stride) {
   const auto size = static_cast<std::int64_t>(size_of(c.dtype));
   if (c.shape[1] * size % kWord != 0 || stride * size % kWord != 0 ||
       reinterpret_cast<std::uintptr_t>(c.data) % kWord != 0)
-    refuse("C " + shape_of(c) + ": rows of a product of FP8 codes must begin at multiples of 16 bytes and be as long");
+    refuse("C " + shape_of(c) +
+           ": rows of the result of FP8 codes must begin at multiples of 16 bytes and have lengths of multiples of 16 "
+           "bytes");
 }
 
 void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, const MatmulOptions& options,
@@ -179,18 +182,18 @@ void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, co
   if (vectors && !b.vector()) call.broadcast_b = b.outer();
 }
 
-void add_numbers(DeviceCall& call, const Side& a, const Side& b) {
+void add_floats(DeviceCall& call, const Side& a, const Side& b) {
   DevicePlan& p = call.plan;
-  p.a = number_factor(b);
-  p.b = number_factor(a);
-  p.a.transposed = !p.a.transposed;  // [N, K] by rows is K x N by columns, and the library wants N x K
+  p.a = float_factor(b);
+  p.b = float_factor(a);
+  p.a.transposed = !p.a.transposed;  // row-major [N, K] is column-major K x N, and the library needs N x K
   p.k = a.k();
 }
 
-// The one type of bias that the tables of types give for these operands and this C.
+// The type of bias that the library supports for these operands and this C.
 DType library_bias(const Side& a, DType c) { return is_codes(a.operand) ? DType::bf16 : c; }
 
-const char* words(Scaling s) {
+const char* scaling_text(Scaling s) {
   switch (s) {
     case Scaling::scalar_32f:
       return " with a tensor scale";
@@ -211,7 +214,7 @@ const char* words(Scaling s) {
 }  // namespace
 
 bool is_codes(const Operand& o) {
-  const bool fp8 = o.format == DType::e4m3 || o.format == DType::e5m2;
+  const bool fp8 = is_fp8(o.format);
   return fp8 && (o.matrix.dtype == DType::u8 || o.matrix.dtype == o.format);
 }
 
@@ -220,7 +223,7 @@ std::size_t DeviceCall::sums_bytes() const {
 }
 
 std::size_t DeviceCall::broadcast_b_at() const {
-  return (static_cast<std::size_t>(broadcast_a) * sizeof(float) + kApart - 1) / kApart * kApart;
+  return round_up(static_cast<std::size_t>(broadcast_a) * sizeof(float), kApart);
 }
 
 std::size_t DeviceCall::broadcast_bytes() const {
@@ -238,10 +241,11 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Mat
   p.c = c.dtype;
   p.c_stride = c.shape[0] > 1 ? c.stride[0] : c.shape[1];
   if (left.k() > 0 && codes) add_codes(call, left, right, c, options, capability, after);
-  if (left.k() > 0 && !codes) add_numbers(call, left, right);
+  if (left.k() > 0 && !codes) add_floats(call, left, right);
 
   const bool scaled = !codes && !(a.inverse_scale.empty() && b.inverse_scale.empty());
-  const bool rounded = !codes && a.matrix.dtype == DType::f32 && c.dtype == DType::bf16;  // not in the table
+  const bool rounded =
+      !codes && a.matrix.dtype == DType::f32 && c.dtype == DType::bf16;  // not supported by the library
   const bool other_bias = !options.bias.empty() && options.bias.dtype != library_bias(left, c.dtype);
   call.finish = p.k == 0 || call.after || scaled || rounded || other_bias;
   if (call.finish) {  // the library writes dense f32 sums
@@ -268,7 +272,7 @@ Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b,
 }
 
 std::string name_of(const DevicePlan& p) {
-  const auto side = [](const Factor& f) { return std::string(name_of(f.format)) + words(f.scaling); };
+  const auto side = [](const Factor& f) { return std::string(name_of(f.format)) + scaling_text(f.scaling); };
   return side(p.b) + " times " + side(p.a) + " into " + std::string(name_of(p.c)) + " [" + std::to_string(p.n) + ", " +
          std::to_string(p.m) + "], K = " + std::to_string(p.k) + (p.accumulate ? ", accumulating" : "") +
          (p.fast_accumulation ? ", fast accumulation" : "") + (p.bias ? ", bias" : "");

@@ -1,4 +1,4 @@
-// The door: everything a caller can get wrong is refused here, then the call goes to the half that knows the place.
+// Validates operands, then dispatches to oneDNN (host.cc) or cuBLASLt (cublaslt.cu), and counts.
 #include <string>
 
 #include "cuda.h"
@@ -7,23 +7,20 @@
 #include "fp8/device/profile.h"
 #include "fp8/gemm/gemm.h"
 #include "host.h"
-#include "refuse.h"
 
 namespace fp8::gemm {
 namespace {
 
 using device::DeviceType;
 
-bool is_fp8(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
-
 std::string name_of(DeviceType device) { return device == DeviceType::host ? "the host" : "the GPU"; }
 
 void check_scales(const std::string& n, const Operand& o, DeviceType device, std::int64_t scales) {
   const View& s = o.inverse_scale;
-  if (o.blocks != ScaleBlocks::none && !is_codes(o)) refuse(n + ": scales for blocks belong to FP8 codes on a GPU");
+  if (o.blocks != ScaleBlocks::none && !is_codes(o)) refuse(n + ": block scales need FP8 codes on a GPU");
   if (s.empty()) return;
   if (s.device != device) refuse(n + "'s inverse scales are not on " + name_of(device));
-  if (o.blocks != ScaleBlocks::none) return;  // device_plan.cc knows how they must lie
+  if (o.blocks != ScaleBlocks::none) return;  // device_plan.cc checks their layout
   if (s.dtype != DType::f32 || !s.contiguous()) refuse(n + "'s inverse scales must be contiguous float32");
   if (s.size() != 1 && s.size() != scales) {
     refuse(n + " " + shape_of(o.matrix) + " has " + std::to_string(s.size()) + " inverse scales, neither 1 nor " +
@@ -39,9 +36,9 @@ void check_operand(const char* name, const Operand& o, DeviceType device, std::i
   const bool codes = is_codes(o) && device == DeviceType::cuda;
   if (!codes && v.dtype != DType::f32 && v.dtype != DType::bf16) {
     refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; " + name_of(device) +
-           " takes float32 and bfloat16" + (device == DeviceType::cuda ? " and FP8 codes" : ""));
+           " supports float32 and bfloat16" + (device == DeviceType::cuda ? " and FP8 codes" : ""));
   }
-  const bool fits = is_fp8(o.format) || o.format == v.dtype;  // scaled FP8 values need f32, codes fit bf16
+  const bool fits = is_fp8(o.format) || o.format == v.dtype;  // FP8 values may be stored as bf16, or scaled as f32
   if (!fits) {
     refuse(n + ": format " + std::string(name_of(o.format)) + " cannot be stored as " + std::string(name_of(v.dtype)));
   }
@@ -79,12 +76,12 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Matmu
   }
   check_bias(options.bias, c, device);
   if (options.accumulation == Accumulation::f32) return;
-  if (device == DeviceType::cuda) refuse("sums of another tensor core are made on the host only");
+  if (device == DeviceType::cuda) refuse("emulated accumulation of a tensor core is available on the host only");
   if (kind_of(a.format, b.format) == OperandKind::fp8 && a.matrix.dtype != DType::bf16)
-    refuse("sums of a tensor core need FP8 codes, stored as bfloat16");
+    refuse("emulated accumulation of a tensor core needs FP8 codes, stored as bfloat16");
 }
 
-// What a GEMM's time counts as.
+// The kind of work of a GEMM in profiles.
 device::Work work_of(GemmRole role) {
   constexpr std::array kWorks{device::Work::matmul_forward, device::Work::matmul_dgrad, device::Work::matmul_wgrad,
                               device::Work::matmul_other};
@@ -107,7 +104,7 @@ struct Engine::Impl {
   explicit Impl(HostBf16 bf16) : host(bf16) {}
   void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   HostGemm host;
-  std::unique_ptr<DeviceGemm> device;  // made by the first call on a device
+  std::unique_ptr<DeviceGemm> device;  // created by the first call on a device
   Counts counts;
 };
 

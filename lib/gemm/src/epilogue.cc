@@ -1,12 +1,10 @@
-// Rows in parallel; the passes over a row are those of epilogue.isa.cc.
+// The epilogue, rows in parallel; the loops over a row are in epilogue.isa.cc.
 #include "epilogue.h"
-
-#include "epilogue_kernels.h"
 
 namespace fp8::gemm {
 namespace {
 
-constexpr std::int64_t kParallelFrom = 16384;  // elements below which threads cost more than they give
+constexpr std::int64_t kParallelFrom = 16384;  // elements; fewer run on one thread
 
 }  // namespace
 

@@ -1,14 +1,15 @@
-/// What happens to f32 sums on their way into C: inverse scales, bias, accumulation, rounding. Here on the host; on a
-/// device finish.cuh does the same.
+/// Epilogue of a GEMM: from f32 sums to C by inverse scales, bias, accumulation and rounding. Here on the host;
+/// epilogue.cuh is the same on a device. Private to this crate.
 #pragma once
 
 #include <cstdint>
 
+#include "fp8/base/cpu.h"
 #include "fp8/gemm/gemm.h"
 
 namespace fp8::gemm {
 
-/// Everything but the sums. Pointers lie where the sums do; null where there is none.
+/// Arguments besides the sums, on the same device; null if absent.
 struct Epilogue {
   const float* scale_a = nullptr;  ///< [rows] when `scale_a_rows`, else [1]
   bool scale_a_rows = false;       ///< one inverse scale for each row
@@ -18,17 +19,24 @@ struct Epilogue {
   bool accumulate = false;         ///< add to C instead of overwriting; C f32
   bool product_of_scales = false;  ///< multiply sums by scale_a * scale_b, rounded, instead of one after the other
 
-  /// The same for `columns` columns of C, its first element being [row, column].
+  /// The same for the block of `columns` columns of C that begins at [row, column].
   Epilogue shifted(std::int64_t row, std::int64_t column, std::int64_t columns) const;
 };
 
-/// Of one call.
+/// The epilogue of one call.
 Epilogue epilogue_of(const Operand& a, const Operand& b, const MatmulOptions& options);
 
 /// c = sums * scale_a * scale_b + bias (+ c), each operation rounded to f32 in this order, then rounded to c's format.
 ///   sums  [rows, columns]  f32, rows `stride` elements apart, overwritten
 ///   c     [rows, columns]  f32 or bf16, unit column stride
-/// Deterministic, whatever the number of threads.
+/// Deterministic for any number of threads.
 void finish(float* sums, std::int64_t stride, const Epilogue& epilogue, const tensor::View& c);
+
+/// Loops of epilogue.isa.cc for one instruction set.
+struct EpilogueKernels {
+  /// finish() of row `row`, whose sums are v [columns].
+  void (*finish_row)(float* v, std::int64_t row, const Epilogue& epilogue, const tensor::View& c);
+};
+FP8_ISA_TABLES(EpilogueKernels, kEpilogueKernels, epilogue_kernels)
 
 }  // namespace fp8::gemm

@@ -1,6 +1,6 @@
-// Short passes over one row at a time: the row was just read into the first-level cache, so passes are nearly free and
-// no combination of options needs a loop of its own.
-#include "epilogue_kernels.h"
+// Short loops over one row, one for each operation: the row is in the L1 cache, so several passes cost little.
+#include "epilogue.h"
+
 #include "fp8/dtype/element.h"
 
 namespace fp8::gemm {

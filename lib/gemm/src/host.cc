@@ -1,7 +1,6 @@
-// A call without scales and bias is one oneDNN multiplication straight into C. Any other is done in tiles of C small
-// enough that the f32 sums are still in the cache when the epilogue reads them: oneDNN 2.6 falls back to a reference
-// loop 1000 times slower for scales by row, and to slower kernels for other scales, and none applies them as one
-// rounded multiplication each.
+// A GEMM without scales and bias is one oneDNN call that writes C. Others are computed in tiles of C whose f32 sums are
+// still in the cache when the epilogue reads them. The scales of oneDNN 2.6 are not used: row scales run in a reference
+// loop 1000 times slower, others in slower kernels, and none rounds after each multiplication.
 #include "host.h"
 
 #include <algorithm>
@@ -9,30 +8,29 @@
 #include <span>
 
 #include "fp8/base/checked.h"
+#include "fp8/base/round.h"
 #include "fp8/dtype/convert.h"
 
 namespace fp8::gemm {
 namespace {
 
-constexpr std::int64_t kTileColumns = 4096;      // a row of sums fits the first-level cache
+constexpr std::int64_t kTileColumns = 4096;      // a row of sums fits the L1 cache
 constexpr std::int64_t kTileElements = 1 << 20;  // 4 MiB of sums
-constexpr std::int64_t kLongest = 4096;          // of any dimension of one multiplication
-constexpr std::int64_t kTileAlign = 64;          // rows and columns of a tile, so that kernels have no tails
-constexpr std::int64_t kParallelFrom = 16384;    // elements below which threads cost more than they give
+constexpr std::int64_t kLongest = 4096;          // of any dimension of one oneDNN call
+constexpr std::int64_t kTileAlign = 64;          // rows and columns of a tile, so that kernels have no remainders
+constexpr std::int64_t kParallelFrom = 16384;    // elements; fewer run on one thread
 
-std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
-
-// Elements from one row of an f32 copy to the next: an odd number of cache lines. Rows a power of two apart share a few
-// sets of the caches, and a kernel that reads down a column then takes twice as long.
+// Row stride of an f32 copy, in elements: an odd number of cache lines. With a stride of a power of two, rows share a
+// few cache sets, and kernels that read along columns take twice as long.
 std::int64_t row_stride(std::int64_t columns) {
   constexpr std::int64_t kLine = 16;
-  return ((columns + kLine - 1) / kLine | 1) * kLine;
+  return (divide_up(columns, kLine) | 1) * kLine;
 }
 
-// Length of equal pieces of `extent`, about `limit` long at most. None is a single column, see HostGemm::run.
+// Length of equal pieces of `extent`, at most about `limit`, such that no piece has one column only, see HostGemm::run.
 std::int64_t piece(std::int64_t extent, std::int64_t limit) {
-  const std::int64_t pieces = (extent + limit - 1) / limit;
-  const std::int64_t length = round_up((extent + pieces - 1) / pieces, kTileAlign);
+  const std::int64_t pieces = divide_up(extent, limit);
+  const std::int64_t length = round_up(divide_up(extent, pieces), kTileAlign);
   return pieces <= 1 ? extent : extent % length == 1 ? length + kTileAlign : length;
 }
 
@@ -58,7 +56,7 @@ void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, 
   const bool scaled = epilogue.scale_a != nullptr || epilogue.scale_b != nullptr;
   const bool rounded = c.dtype == DType::bf16 && (upcast_ || left.dtype == DType::f32);
   const bool in_parts = c.dtype == DType::bf16 && left.shape[1] > kLongest;
-  const bool column = c.shape[1] == 1 && c.shape[0] > 1 && c.stride[0] != 1;  // oneDNN 3.7 writes beside such a C
+  const bool column = c.shape[1] == 1 && c.shape[0] > 1 && c.stride[0] != 1;  // oneDNN 3.7 writes outside of such a C
   if (scaled || rounded || in_parts || column || !epilogue.bias.empty() || left.shape[1] == 0) {
     run_tiles(dry, left, right, c, epilogue);
   } else {
@@ -66,7 +64,7 @@ void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, 
   }
 }
 
-// An f32 copy of a bf16 matrix with the same unit stride, its rows as row_stride() says.
+// An f32 copy of a bf16 matrix with the same unit stride and row_stride().
 View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
   const bool by_columns = v.stride[1] != 1;
   const View from = by_columns ? v.transposed() : v;
@@ -101,8 +99,8 @@ View HostGemm::contiguous_row(bool dry, const View& v, Scratch& scratch) {
   return to;
 }
 
-// Long dimensions are cut: operands are packed whole, and upcast whole, so scratch would grow with the vocabulary and
-// lie in memory rather than in the cache. A long contraction is summed piece by piece in c.
+// Divides long dimensions: oneDNN packs whole operands, and upcasts are of whole operands, so scratch would grow with
+// the vocabulary and not fit the caches. A long contraction is accumulated in c.
 void HostGemm::multiply(bool dry, const View& a, const View& b, const View& c, bool accumulate) {
   const std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[1];
   const std::int64_t rows = piece(m, kLongest), columns = piece(n, kLongest), depth = piece(k, kLongest);

@@ -1,5 +1,5 @@
-/// Matrix multiply on the host: which oneDNN multiplications a call is made of, and the scratch memory they share. Sums
-/// of tensor cores are TensorCoreGemm's. Operands are already validated (engine.cc); nothing is counted here.
+/// GEMMs on the host: the oneDNN calls of each GEMM and their scratch memory; emulated accumulation of tensor cores is
+/// in tensor_core.h. Operands have been validated by engine.cc, which also counts. Private to this crate.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace fp8::gemm {
 
-/// See Engine, whose host half it is.
+/// GEMMs of an Engine on the host.
 class HostGemm {
  public:
-  /// Chooses the way of bf16 by the CPU when asked to detect.
+  /// HostBf16::detect selects by the CPU.
   explicit HostGemm(HostBf16 bf16);
-  /// Runs one call, or when `dry` makes its plans and notes its scratch.
+  /// Runs one call; if `dry`, only makes its plans and records its scratch.
   void run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
-  /// Bytes of all scratch that calls so far need.
+  /// Bytes of scratch that the calls so far need.
   std::size_t scratch_bytes() const;
 
  private:

@@ -1,5 +1,5 @@
-// The only file that speaks to oneDNN. Layouts are passed as they lie: measured on AVX-512 BF16, its kernels pack
-// operands as they go and reach 90 to 95 % of their speed on packed ones, and packing costs what it gains.
+// The only file that calls oneDNN. Operands are not packed beforehand: on AVX-512 BF16, kernels that pack during the
+// call reach 90 to 95 % of their speed on packed operands, and packing takes the time that it saves.
 #include "plan.h"
 
 #include <omp.h>
@@ -10,12 +10,11 @@
 #include "fp8/base/cpu.h"
 #include "fp8/base/error.h"
 #include "fp8/gemm/gemm.h"
-#include "fp8/gemm/host_bf16.h"
 
 namespace fp8::gemm {
 namespace {
 
-constexpr std::size_t kMostPlans = 4096;  // beyond it all are made again: shapes that never return must not pile up
+constexpr std::size_t kMostPlans = 4096;  // more are discarded, so that shapes that do not recur do not accumulate
 
 dnnl::memory::data_type format_of(DType t) {
   return t == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -26,21 +25,21 @@ dnnl::memory::data_type format_of(DType t) {
   throw Error(std::string("matrix multiply: oneDNN: ") + e.what());
 }
 
-// Limits oneDNN to the set in use where that was lowered. oneDNN takes a limit only before its first use.
+// Limits oneDNN to FP8_CPU_ISA if that is lower than the CPU. oneDNN accepts a limit only before its first use.
 void limit_isa() {
   static const bool done = [] {
     const Isa isa = cpu_isa();
     if (isa == supported_isa()) return true;
     const auto most = isa == Isa::baseline ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::avx512_core;
     if (dnnl::set_max_cpu_isa(most) != dnnl::status::success)
-      throw Error("oneDNN does not heed FP8_CPU_ISA: it was used before");
+      throw Error("FP8_CPU_ISA: oneDNN was already in use and cannot be limited");
     return true;
   }();
   static_cast<void>(done);
 }
 
-// Strides of an [r, c] operand as oneDNN should see them: where an extent is 1 its stride is free, and the one of a
-// dense row-major matrix is the most recognized.
+// Strides of an [r, c] operand for oneDNN: the stride of a dimension of extent 1 is arbitrary, and most kernels
+// recognize that of a dense row-major matrix.
 std::array<std::int64_t, 2> plain_strides(const View& v) {
   std::array<std::int64_t, 2> s{v.stride[0], v.stride[1]};
   if (v.shape[1] == 1) s = {v.stride[0], 1};
@@ -49,7 +48,7 @@ std::array<std::int64_t, 2> plain_strides(const View& v) {
   return s;
 }
 
-// A matmul's description is made in one step by oneDNN 3 and in two by oneDNN 2.
+// oneDNN 3 makes a matmul description in one step, oneDNN 2 in two.
 #if DNNL_VERSION_MAJOR >= 3
 using Description = dnnl::matmul::primitive_desc;
 #else
@@ -159,8 +158,6 @@ MatmulPlan& PlanCache::find(const PlanKey& key) {
   }
 }
 
-std::size_t PlanCache::size() const { return plans_.size(); }
-
 bool PlanCache::fast_bf16() {
   limit_isa();
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
@@ -178,7 +175,7 @@ std::string library_version() {
 HostLibrary host_library() {
   limit_isa();
   const dnnl_version_t* v = dnnl_version();
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());  // 0 where there is no x86
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());  // 0 on other CPUs than x86
   const auto avx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
   return {{v->major, v->minor, v->patch}, isa != 0 && (isa & avx512) != avx512};
 }

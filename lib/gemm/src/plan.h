@@ -1,5 +1,5 @@
-/// Plans: one oneDNN matmul primitive for each shape, layout and format that was asked for, kept for the next call like
-/// it. No scales and no bias here: those are the epilogue's, because oneDNN 2.6 leaves its fast kernels for them.
+/// Plans: one oneDNN matmul primitive for each shape, layout and format, kept for repeated calls. Without scales and
+/// bias, which the epilogue applies, because the fast kernels of oneDNN 2.6 do not support them. Private to this crate.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace fp8::gemm {
 using dtype::DType;
 using tensor::View;
 
-/// What tells one plan from another.
+/// The key of a plan.
 struct PlanKey {
   std::int64_t m = 0, n = 0, k = 0;             ///< C is [m, n], the contraction k
   std::array<std::int64_t, 2> stride_a{};       ///< elements, of A [m, k]
@@ -25,12 +25,12 @@ struct PlanKey {
   std::int64_t stride_c = 0;                    ///< elements between rows of C
   DType operands = DType::f32, c = DType::f32;  ///< storage of A and B, of C
   bool accumulate = false;                      ///< C += A B
-  int threads = 0;                              ///< a primitive splits its work by them when it is made
-  /// Order without meaning, for the map.
+  int threads = 0;                              ///< a primitive is made for a number of threads
+  /// Any total order, for the map.
   auto operator<=>(const PlanKey&) const = default;
 };
 
-/// The key of C (+)= A B. Strides of extents of one carry nothing and are made alike.
+/// The key of C (+)= A B. Strides of dimensions of extent 1 are normalized.
 PlanKey key_of(const View& a, const View& b, const View& c, bool accumulate);
 
 /// One primitive with its argument table.
@@ -39,9 +39,9 @@ class MatmulPlan {
   ~MatmulPlan();
   MatmulPlan(const MatmulPlan&) = delete;
   MatmulPlan& operator=(const MatmulPlan&) = delete;
-  /// Bytes of scratch it needs while it runs.
+  /// Bytes of scratch that run() needs.
   std::size_t scratchpad_bytes() const;
-  /// C (+)= A B on memory laid out as the key says; `scratchpad` has scratchpad_bytes() at least.
+  /// C (+)= A B on memory with the layout of the key; `scratchpad` has at least scratchpad_bytes().
   void run(void* a, void* b, void* c, void* scratchpad);
   /// oneDNN's name of the kernel, such as "brg:avx512_core_bf16".
   std::string implementation() const;
@@ -53,15 +53,13 @@ class MatmulPlan {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Finds plans or makes them. Throws Error when oneDNN has none.
+/// Finds or makes plans. Throws Error if oneDNN has no kernel.
 class PlanCache {
  public:
   PlanCache();
   ~PlanCache();
   /// The plan for `key`; valid until the next call.
   MatmulPlan& find(const PlanKey& key);
-  /// Plans held.
-  std::size_t size() const;
   /// Whether this CPU multiplies bf16 faster than f32.
   static bool fast_bf16();
 

@@ -1,22 +1,29 @@
-/// Memory that an engine keeps between calls. Not an arena: it grows to the largest need that was ever noted.
+/// Memory that an engine keeps between calls. It grows to the largest size that any call needed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "fp8/device/device.h"
 
 namespace fp8::gemm {
 
-/// Scratch memory that grows to the largest need and stays.
+/// Scratch memory that grows and is never reduced.
 class Scratch {
  public:
-  /// Of `device`; nothing is taken yet.
+  /// On `device`; allocates nothing.
   explicit Scratch(device::DeviceType device) : device_type_(device) {}
-  /// Notes a need of `bytes`, takes nothing.
-  void need(std::size_t bytes) { need_ = bytes > need_ ? bytes : need_; }
-  /// Memory of the largest need so far; its content is lost when it grows.
-  std::byte* memory();
-  /// Largest need so far, in bytes.
+  /// Records that a call needs `bytes`; allocates nothing.
+  void need(std::size_t bytes) { need_ = std::max(need_, bytes); }
+  /// Memory of bytes(); its content is lost when it grows.
+  std::byte* memory() {
+    if (buffer_.size() < need_) {
+      buffer_ = device::Buffer();
+      buffer_ = device::Buffer(need_, device_type_, "matrix multiply");
+    }
+    return buffer_.data();
+  }
+  /// The largest need so far.
   std::size_t bytes() const { return need_; }
 
  private:

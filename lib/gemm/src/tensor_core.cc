@@ -1,5 +1,5 @@
-// C is made in tiles, whose sums stay in the cache while K is worked off in pieces: a piece of both operands is packed,
-// then every panel of B meets every group of rows of A.
+// C is computed in tiles, whose sums stay in the cache, and K in pieces: a piece of both operands is packed, then every
+// panel of B is multiplied by every group of rows of A.
 #include "tensor_core.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "fp8/base/round.h"
 #include "fp8/dtype/element.h"
 
 namespace fp8::gemm {
@@ -14,11 +15,8 @@ namespace {
 
 constexpr std::int64_t kTileSide = 1024;  // rows and columns: 4 MiB of sums
 constexpr std::int64_t kDepth = 512;      // of K in a piece, whole chains
-constexpr std::int64_t kLine = 16;        // floats of a cache line: rows of sums are not powers of two apart
+constexpr std::int64_t kLine = 16;        // floats of a cache line: avoids row strides of powers of two
 static_assert(kDepth % kSlowChain == 0);
-
-std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-std::int64_t round_up(std::int64_t n, std::int64_t to) { return divide_up(n, to) * to; }
 
 // Codes of an operand, `outer` being the dimension that is not contracted.
 CodeMatrix codes_of(const Operand& o, int outer) {
@@ -44,7 +42,7 @@ float value_at(const CodeMatrix& m, std::int64_t outer, std::int64_t k) {
   return dtype::to_float(dtype::Bf16{m.values[outer * m.outer_stride + k * m.depth_stride]});
 }
 
-// The largest of |x| along K: infinite or NaN where an element is.
+// The largest |x| along K; infinite or NaN if an element is.
 float magnitude(const CodeMatrix& m, std::int64_t outer) {
   float largest = 0;
   for (std::int64_t k = 0; k < m.depth; ++k) {
@@ -62,14 +60,14 @@ std::vector<float> magnitudes(const CodeMatrix& m) {
   return all;
 }
 
-// The IEEE sum of products.
+// The sum of products in IEEE arithmetic.
 float ieee_sum(const CodeMatrix& a, std::int64_t row, const CodeMatrix& b, std::int64_t column) {
   float sum = 0;
   for (std::int64_t k = 0; k < a.depth; ++k) sum += value_at(a, row, k) * value_at(b, column, k);
   return sum;
 }
 
-// Sums that a NaN or an infinity takes part in, instead of those without them.
+// Replaces sums with a NaN or an infinity among their elements.
 void replace_special(const CodeMatrix& a, const CodeMatrix& b, float* sums, std::int64_t stride) {
   const std::vector<float> of_a = magnitudes(a), of_b = magnitudes(b);
 #pragma omp parallel for schedule(static)
@@ -92,7 +90,7 @@ struct TensorCoreGemm::Tile {
 
 std::size_t TensorCoreGemm::scratch_bytes() const { return a_.bytes() + b_.bytes() + sums_.bytes(); }
 
-// Sums of a tile by chains of blocks.
+// Computes the sums of a tile.
 void TensorCoreGemm::sum(const Tile& tile, const TensorCoreLoops& loops, bool fast) {
   const std::int64_t rows = round_up(tile.a.outer, kRowsAtOnce), panels = divide_up(tile.b.outer, kernels_.panel);
   const std::int64_t groups = divide_up(rows, kMostRows), blocks = divide_up(tile.a.depth, loops.block);

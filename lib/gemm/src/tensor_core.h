@@ -1,5 +1,5 @@
-/// Multiplication of FP8 codes on the host, summed as tensor cores sum them; the rule is in tensor_core_kernels.h.
-/// Operands are already validated (engine.cc); nothing is counted here.
+/// FP8 GEMMs on the host with the accumulation of tensor cores, whose rule is in tensor_core_kernels.h. Operands have
+/// been validated by engine.cc, which also counts. Private to this crate.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace fp8::gemm {
 
-/// The part of Engine that emulates tensor cores. Bits depend neither on the loops nor on the number of threads.
+/// FP8 GEMMs of an Engine with emulated accumulation. Bits do not depend on instruction set or number of threads.
 class TensorCoreGemm {
  public:
   /// With the loops of an instruction set.
   explicit TensorCoreGemm(const TensorCoreKernels& kernels) : kernels_(kernels) {}
-  /// C = A B as Engine::matmul, where options.accumulation is not f32; when `dry` only notes its scratch.
-  ///   a, b  FP8 codes as bf16
+  /// C = A B as Engine::matmul, if options.accumulation is not f32; if `dry`, only records its scratch.
+  ///   a, b  FP8 values as bf16
   void run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
-  /// Bytes of scratch that calls so far need.
+  /// Bytes of scratch that the calls so far need.
   std::size_t scratch_bytes() const;
 
  private:

@@ -1,17 +1,14 @@
-// Sums as tensor cores make them, in f32 instructions. Where an accumulator is kept as 1.5 x 2^(E+10) + c, its unit in
-// the last place is 2^(E-13): a fused multiply-add that rounds toward zero then adds a product truncated to a multiple
-// of 2^(E-13). As the accumulator is positive, negative products are truncated toward minus infinity, one unit too far,
-// for BlockA makes none of them a multiple of the unit; so the number of negative products is added at the end. E comes
-// first, from bytes: the largest sum of two exponents, four products to a lane of 32 bits. Taking 1.5 x 2^(E+10) off
-// again is exact, and truncating the sum to 14 significant bits is clearing the last 10 of an f32.
-#include "tensor_core_kernels.h"
+// Accumulation of tensor cores with f32 instructions. If the accumulator is stored as 1.5 x 2^(E+10) + c, its unit in
+// the last place is 2^(E-13), and a fused multiply-add that rounds toward zero adds a product truncated to a multiple
+// of 2^(E-13). The stored accumulator is positive, so negative products are truncated toward minus infinity, which is
+// one unit too low, because BlockA ensures that no product is a multiple of the unit; the number of negative products
+// is therefore added at the end. E is computed first, from bytes: the largest sum of two exponents, four products per
+// 32-bit lane. Subtracting 1.5 x 2^(E+10) is exact, and clearing the last 10 bits of an f32 truncates it to 14
+// significant bits.
+#include "tensor_core_blocks.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-
-#include "tensor_core_blocks.h"
-#else
-#include "tensor_core_scalar.h"
 #endif
 
 namespace fp8::gemm {
@@ -19,7 +16,7 @@ namespace fp8::gemm {
 #if defined(__x86_64__)
 namespace {
 
-// Round toward zero, take subnormal operands for zero; as before when it ends.
+// Rounds toward zero and treats subnormal operands as zero during its lifetime.
 class TowardZero {
  public:
   TowardZero() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kTowardZero | kSubnormalsAreZero); }
@@ -70,8 +67,8 @@ Floats multiply_add(Floats a, Floats b, Floats c) {
 #endif
 }
 
-// How many bits of each lane are set: by the instruction that counts them, which not every CPU with AVX-512 BF16 has,
-// so that this source cannot be compiled for it; or half bytes by a table, then sums of neighbouring bytes.
+// Number of set bits in each lane: by vpopcntd, which not every CPU with AVX-512 BF16 has, so that this source cannot
+// be compiled for it; or by a table of half bytes and sums of adjacent bytes.
 template <bool kCounted>
 Words ones(Words a) {
 #if defined(__AVX512BF16__)
@@ -98,7 +95,7 @@ Words ones(Words a) {
 #endif
 }
 
-// Panels of two vectors, kRowsAtOnce rows at a time: eight chains of fused multiply-adds hide their latency.
+// Panels of two vectors and kRowsAtOnce rows: eight independent chains of fused multiply-adds hide their latency.
 struct VectorPath {
   static constexpr int kVectors = 2, kRows = kRowsAtOnce, kPanel = kVectors * kLanes;
 
@@ -141,7 +138,7 @@ struct VectorPath {
       for (int j = 0; j < kVectors; ++j) {
         const auto before = load<Words>(c + i * stride + j * kLanes);
         anchors[i][j] = anchor(exponents[i][j], before);
-        // One more bit at the end of c, so that a negative one is no multiple of the unit either.
+        // Sets the last bit of c, so that a negative c is not a multiple of the unit either.
         sum[i][j] = anchors[i][j] + std::bit_cast<Floats>(before | 1);
         negative[i][j] = ones<kCounted>(load<Words>(b.negative + j * kLanes) ^ a[i].negative) + (before >> 31);
       }
@@ -160,7 +157,7 @@ struct VectorPath {
       }
   }
 
-  // A function of its own, so that no operation leaves or enters the rounding mode.
+  // Not inlined, so that no operation moves into or out of the rounding mode.
   template <bool kCounted, int kBlock>
   [[gnu::noinline]] static void add_to_rows(const tensor_core::BlockA<kBlock>* a, std::int64_t rows,
                                             const tensor_core::BlockB<kBlock, kPanel>& b, float* c,

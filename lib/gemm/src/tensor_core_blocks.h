@@ -1,26 +1,27 @@
-/// Packed blocks of operands for the sums of tensor_core_kernels.h, and what every instruction set does alike: packing
-/// and the chains. Included by one source for each instruction set.
+/// Packed blocks of operands for the sums of tensor_core_kernels.h, and the parts that are the same for every
+/// instruction set: packing, chains and a scalar path. Compiled once for each instruction set.
 ///
-/// Zeros, padding, NaN and infinities are packed as 2^-100: no product of it reaches a multiple of 2^(E-13), so it adds
-/// nothing, and it has a sign like any other value. Its exponent byte is 0, below that of all other values.
+/// Zeros, padding, NaN and infinities are packed as 2^-100 with a sign: its products are below 2^(E-13) and add
+/// nothing. Its exponent byte is 0, below that of all other values.
 #pragma once
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "tensor_core_kernels.h"
 
 namespace fp8::gemm::tensor_core {
 
-/// Exponent bytes are exponents plus these: the sum of two is that of an f32.
+/// Biases of exponent bytes; the sum of two bytes has the bias of f32.
 inline constexpr int kBiasA = 64, kBiasB = 63;
 
 /// A block of one row of A.
 template <int kBlock>
 struct BlockA {
-  /// Values times 1 + 2^-16: truncating products of them gives what truncating the products gives, and none is a
-  /// multiple of what it is truncated to.
+  /// Values times 1 + 2^-16: their products are truncated to the same values, and none is a multiple of the unit of
+  /// truncation.
   float values[kBlock];
   std::uint8_t exponents[kBlock];  ///< plus kBiasA; 0 for zero
   std::uint32_t negative;          ///< bit k: value k is negative
@@ -29,24 +30,25 @@ struct BlockA {
 /// A block of a panel of B.
 template <int kBlock, int kPanel>
 struct BlockB {
-  float values[kBlock][kPanel];                 ///< as they are
-  std::uint32_t exponents[kBlock / 4][kPanel];  ///< of four neighbours along K, a byte each, plus kBiasB; 0 for zero
-  std::uint32_t negative[kPanel];               ///< bit k: value k of the column is negative
+  float values[kBlock][kPanel];  ///< unchanged
+  std::uint32_t exponents[kBlock / 4]
+                         [kPanel];  ///< of four adjacent values along K, one byte each, plus kBiasB; 0 for zero
+  std::uint32_t negative[kPanel];   ///< bit k: value k of the column is negative
 };
 
-/// Values that are packed at once.
+/// Number of values that are packed together.
 inline constexpr int kAtOnce = 8;
-/// A value each.
+/// One value per lane.
 using Lanes [[gnu::vector_size(4 * kAtOnce)]] = std::uint32_t;
 
-/// What a block holds of values.
+/// Values and exponent bytes for a block.
 struct Elements {
   Lanes bits;      ///< of an f32
-  Lanes exponent;  ///< their bytes
+  Lanes exponent;  ///< exponent bytes
   Lanes special;   ///< not 0 for NaN and infinities
 };
 
-/// From bf16. `least` is the exponent of the format's smallest normal; bytes are exponents plus `bias`.
+/// Elements from bf16. `least` is the exponent of the format's smallest normal; bytes are exponents plus `bias`.
 inline Elements elements_of(const std::uint16_t* from, int least, int bias) {
   constexpr std::uint32_t kInfinity = 0x7F80, kTiny = 27 << 7;
   constexpr int kBias = 127;
@@ -61,7 +63,7 @@ inline Elements elements_of(const std::uint16_t* from, int least, int bias) {
   return {((bits & keep) | (kTiny & ~keep)) << 16, exponent & keep, special};
 }
 
-/// The bits of all lanes together.
+/// The bitwise or of all lanes.
 inline std::uint32_t any_of(Lanes lanes) {
   std::uint32_t any = 0;
   for (int i = 0; i < kAtOnce; ++i) any |= lanes[i];
@@ -88,7 +90,7 @@ void collect(const std::uint16_t* in, std::int64_t row_stride, std::int64_t colu
       out[i][j] = in[i * row_stride + j * column_stride];
 }
 
-/// One block of one row; whether a value is NaN or infinite.
+/// Packs one block of one row; returns whether a value is NaN or infinite.
 template <int kBlock>
 bool pack_row(const std::uint16_t (&bits)[kBlock], int least, BlockA<kBlock>& out) {
   using Floats [[gnu::vector_size(4 * kAtOnce)]] = float;
@@ -109,7 +111,7 @@ bool pack_row(const std::uint16_t (&bits)[kBlock], int least, BlockA<kBlock>& ou
   return any_of(special) != 0;
 }
 
-/// One block of a panel; whether a value is NaN or infinite.
+/// Packs one block of a panel; returns whether a value is NaN or infinite.
 template <int kBlock, int kPanel>
 bool pack_columns(const std::uint16_t (&bits)[kBlock][kPanel], int least, BlockB<kBlock, kPanel>& out) {
   Lanes special{};
@@ -186,6 +188,38 @@ void sums(const std::byte* a, std::int64_t a_stride, std::int64_t rows, const st
   }
 }
 
+/// One sum at a time, for CPUs without a vector path.
+struct ScalarPath {
+  static constexpr int kPanel = 8;  ///< columns
+
+  /// The next accumulator of one sum. Products are exact in double, and so are their sums in units of 2^(E-13).
+  template <int kBlock>
+  static float next(const BlockA<kBlock>& a, const BlockB<kBlock, kPanel>& b, int column, float c) {
+    constexpr int kFraction = 13;
+    const auto byte_b = [&](int k) { return static_cast<int>(b.exponents[k / 4][column] >> k % 4 * 8 & 0xFF); };
+    const auto zero = [&](int k) { return a.exponents[k] == 0 || byte_b(k) == 0; };
+    int exponent = c != 0 ? std::ilogb(c) : -132;
+    for (int k = 0; k < kBlock; ++k)
+      if (!zero(k)) exponent = std::max(exponent, a.exponents[k] - kBiasA + byte_b(k) - kBiasB);
+    double sum = std::trunc(std::ldexp(static_cast<double>(c), kFraction - exponent));
+    for (int k = 0; k < kBlock; ++k) {
+      const double product = static_cast<double>(a.values[k]) * static_cast<double>(b.values[k][column]);
+      if (!zero(k)) sum += std::trunc(std::ldexp(product, kFraction - exponent));
+    }
+    if (sum == 0) return 0;
+    const int excess = std::ilogb(sum) - kFraction;
+    return static_cast<float>(std::ldexp(std::trunc(std::ldexp(sum, -excess)), excess + exponent - kFraction));
+  }
+
+  /// See sums().
+  template <int kBlock>
+  static void add_block(const BlockA<kBlock>* a, std::int64_t rows, const BlockB<kBlock, kPanel>& b, float* c,
+                        std::int64_t stride) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (int j = 0; j < kPanel; ++j) c[row * stride + j] = next(a[row], b, j, c[row * stride + j]);
+  }
+};
+
 /// The loops of a path for one length of a block.
 template <class Path, int kBlock>
 constexpr TensorCoreLoops loops() {
@@ -193,7 +227,7 @@ constexpr TensorCoreLoops loops() {
           pack_a<kBlock>, pack_b<kBlock, Path::kPanel>, sums<Path, kBlock>};
 }
 
-/// The table of a path.
+/// The loops of a path.
 template <class Path>
 constexpr TensorCoreKernels kernels() {
   return {Path::kPanel, {loops<Path, 32>(), loops<Path, 16>()}};

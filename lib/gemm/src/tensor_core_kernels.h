@@ -1,13 +1,12 @@
-/// Sums of FP8 products as the tensor cores of an H100 (blocks of 32 products) or an RTX 4060 (blocks of 16) make them:
-/// the loops of tensor_core.isa.cc over packed operands. The rule, for one sum along K, c the accumulator:
-///  - A block's exponent E is the largest of the exponents of its nonzero products and of c. The exponent of a product
-///  is
-///    the sum of its operands', each floor(log2|x|) but at least that of the format's smallest normal.
+/// FP8 GEMMs with the accumulation of the tensor cores of an H100 (blocks of 32 products) or an RTX 4060 (blocks of
+/// 16): the loops of tensor_core.isa.cc over packed operands. The rule for one sum along K with the accumulator c:
+///  - The exponent E of a block is the largest of the exponents of its nonzero products and of c. The exponent of a
+///    product is the sum of those of its operands, each floor(log2|x|), at least that of the format's smallest normal.
 ///  - Each product and c are truncated toward zero to multiples of 2^(E-13), and added exactly.
 ///  - The sum, truncated toward zero to 14 significant bits, is the next c. The first c is +0.
-/// With slow accumulation each 128 products have a chain of their own, whose results are added in f32, round to
-/// nearest. Not here: NaN and infinities, scales, tiles, threads (tensor_core.cc). Private to this crate. Source: F. A.
-/// Khattak, M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", ACM TACO 23(3), 2026, arXiv:2512.07004.
+/// With slow accumulation, every 128 products are a separate chain, and the results of chains are added in f32, rounded
+/// to nearest. NaN and infinities, scales, tiles and threads are in tensor_core.cc. Private to this crate. Source: F.
+/// A. Khattak, M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", ACM TACO 23(3), 2026, arXiv:2512.07004.
 #pragma once
 
 #include <array>
@@ -20,37 +19,36 @@ namespace fp8::gemm {
 
 /// Products of one chain with slow accumulation.
 inline constexpr std::int64_t kSlowChain = 128;
-/// Rows of A that one call of sums() takes at most.
+/// Maximum rows of A per call of sums().
 inline constexpr std::int64_t kMostRows = 64;
-/// Rows of packed A are a multiple of it.
+/// Rows of packed A are a multiple of this.
 inline constexpr std::int64_t kRowsAtOnce = 4;
 
-/// FP8 codes as the bf16 values they stand for. `outer` is the dimension that is not contracted: rows of A, columns of
-/// B.
+/// FP8 values stored as bf16. `outer` is the dimension that is not contracted: rows of A, columns of B.
 struct CodeMatrix {
-  const std::uint16_t* values;  ///< bits of bf16, the first element
+  const std::uint16_t* values;  ///< bits of bf16, from the first element on
   std::int64_t outer, depth;    ///< extents; depth is K
-  std::int64_t outer_stride;    ///< elements between neighbours; one of the strides is 1
-  std::int64_t depth_stride;    ///< likewise
+  std::int64_t outer_stride;    ///< elements; one of the strides is 1
+  std::int64_t depth_stride;    ///< elements
   int least;                    ///< exponent of the format's smallest normal: -6 (E4M3), -14 (E5M2)
 };
 
-/// Loops for one length of a block. Packed operands are whole blocks: past the end of K or of the outer dimension they
-/// hold positive zeros. NaN and infinities are packed as zeros.
+/// Loops for one length of a block. Packed operands are whole blocks, padded with positive zeros. NaN and infinities
+/// are packed as zeros.
 struct TensorCoreLoops {
   std::int64_t block;   ///< products of a block: 32 or 16
   std::size_t a_bytes;  ///< of a packed block of one row of A
   std::size_t b_bytes;  ///< of a packed block of a panel of B
   /// Packs rows [begin, begin + rows) of A, blocks [first, first + blocks) of K, into to [blocks, stride] from row 0
-  /// on. Says whether a value was NaN or infinite.
+  /// on. Returns whether a value is NaN or infinite.
   bool (*pack_a)(const CodeMatrix& a, std::int64_t begin, std::int64_t rows, std::int64_t first, std::int64_t blocks,
                  std::byte* to, std::int64_t stride);
   /// Packs the panel of B that begins with column `begin`, blocks [first, first + blocks) of K, into to [blocks].
-  /// Likewise.
+  /// Returns whether a value is NaN or infinite.
   bool (*pack_b)(const CodeMatrix& b, std::int64_t begin, std::int64_t first, std::int64_t blocks, std::byte* to);
   /// Continues the sums c [rows, panel], rows `stride` floats apart, by `blocks` blocks: a [blocks, a_stride] from the
   /// first row on, b [blocks]. `rows` is a multiple of kRowsAtOnce and at most kMostRows. Fast: c is the accumulator.
-  /// Slow: c is the sum of the chains before; `blocks` then begins a chain.
+  /// Slow: c is the sum of the previous chains, and `blocks` begins a chain.
   void (*sums)(const std::byte* a, std::int64_t a_stride, std::int64_t rows, const std::byte* b, std::int64_t blocks,
                bool fast, float* c, std::int64_t stride);
 };

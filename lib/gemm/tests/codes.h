@@ -1,5 +1,5 @@
-/// Operands of FP8 codes with scales of every kind, laid out as devices want them, and the product they stand for.
-/// Values are small integers and scales powers of two, so that every sum is exact in f32 in any order.
+/// Operands of FP8 codes with scales of every kind in the layout for devices, and their exact product. Values are small
+/// integers and scales powers of two, so that every sum is exact in f32 in any order.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@ enum class Sharing : std::uint8_t { one, vector, row128, square128, row32 };
 /// Codes [outer, K] with unit stride along K, and their inverse scales.
 struct Codes {
   tensor::Tensor memory, scale_memory;  ///< on the host
-  View codes, scales;                   ///< as an Operand has them
+  View codes, scales;                   ///< as in Operand
   DType format = DType::e4m3;
   Sharing sharing = Sharing::one;
-  std::vector<float> values;  ///< what they stand for, [outer, K], scaled
+  std::vector<float> values;  ///< [outer, K], scaled
 
-  /// As A, or turned as B.
+  /// As A, or transposed as B.
   Operand operand(bool as_b) const {
     const ScaleBlocks blocks = sharing == Sharing::row128      ? ScaleBlocks::row128
                                : sharing == Sharing::square128 ? ScaleBlocks::square128
@@ -39,7 +39,7 @@ inline float power_of_2(std::uint64_t seed, std::int64_t index) {
   return std::ldexp(1.0f, static_cast<int>(device::philox(seed, static_cast<std::uint64_t>(index), 1)[0] % 4) - 2);
 }
 
-/// Where the scale of element (outer, k) lies in scale memory, in elements. Source: cuBLAS 13.1, "Scaling factors
+/// Index of the scale of element (outer, k) in scale memory. Source: cuBLAS 13.1, "Scaling factors
 /// layouts" and "1D Block Scaling Factors Layout".
 inline std::int64_t scale_at(Sharing sharing, std::int64_t outers, std::int64_t ks, std::int64_t outer,
                              std::int64_t k) {
@@ -100,7 +100,7 @@ inline Codes make_codes(DType format, std::int64_t outer, std::int64_t k, Sharin
   return out;
 }
 
-/// C = A B^T of what they stand for, exact; f32 [rows of a, rows of b].
+/// C = A B^T of the scaled values, exact; f32 [rows of a, rows of b].
 inline std::vector<float> product(const Codes& a, const Codes& b) {
   const std::int64_t m = a.codes.shape[0], n = b.codes.shape[0], k = a.codes.shape[1];
   std::vector<float> out;

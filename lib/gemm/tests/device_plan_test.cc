@@ -1,6 +1,5 @@
-// How calls are put to cuBLASLt: what its manual says a plan computes, written as plain loops over memory, must give
-// the product that was asked for, whatever the layouts, scales, bias and accumulation; and what is not offered is
-// refused by name.
+// Plans for cuBLASLt: plain loops that compute a plan by the library's manual give the requested GEMM for all layouts,
+// scales, biases and accumulation; unsupported calls are refused with the reason.
 #include "device_plan.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +48,7 @@ struct Memory {
   void* c;
 };
 
-// D = alpha scale_A scale_B op(A) op(B) + beta C + bias, columns first.
+// D = alpha scale_A scale_B op(A) op(B) + beta C + bias, column-major.
 void library(const DevicePlan& p, const Memory& at) {
   EXPECT_EQ(p.a.transposed ? p.a.rows : p.a.columns, p.k);
   EXPECT_EQ(p.a.transposed ? p.a.columns : p.a.rows, p.m);
@@ -83,7 +82,7 @@ std::vector<float> repeated(const Operand& o, std::int64_t n) {
                             o.inverse_scale.empty() ? 1.0f : o.inverse_scale.as<float>()[0]);
 }
 
-// What the device half does with a call, on the host.
+// A call of Gemm in cublaslt.cu, on the host.
 DeviceCall execute(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
                    bool after = false) {
   const DeviceCall call = describe(a, b, c, options, kHopper, after);
@@ -112,7 +111,7 @@ struct Size {
 constexpr Size kSizes[] = {{1, 1, 1}, {1, 7, 5}, {5, 1, 3}, {3, 5, 1}, {17, 33, 20}, {4, 2, 0}};
 constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
 
-TEST(DevicePlan, NumbersInEveryLayoutAndSize) {
+TEST(DevicePlan, FloatsInEveryLayoutAndSize) {
   for (const auto& [in, out] :
        {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}}) {
     for (const Size s : kSizes) {
@@ -135,10 +134,10 @@ TEST(DevicePlan, NumbersInEveryLayoutAndSize) {
   }
 }
 
-TEST(DevicePlan, TransposesAsTheTableOfTheThreeProductsSays) {
+TEST(DevicePlan, TransposesOfForwardDgradAndWgrad) {
   const Tensor x(DType::bf16, {6, 4}), w(DType::bf16, {8, 4}), dy(DType::bf16, {6, 8}), dw(DType::f32, {8, 4});
   const DevicePlan forward = describe(plain(x.view()), plain(w.view().transposed()), dy.view(), {}, kHopper).plan;
-  EXPECT_TRUE(forward.a.transposed) << "TN: w lies along K";
+  EXPECT_TRUE(forward.a.transposed) << "TN: w is contiguous along K";
   EXPECT_FALSE(forward.b.transposed);
   const DevicePlan dgrad = describe(plain(dy.view()), plain(w.view()), x.view(), {}, kHopper).plan;
   EXPECT_FALSE(dgrad.a.transposed);
@@ -151,7 +150,7 @@ TEST(DevicePlan, TransposesAsTheTableOfTheThreeProductsSays) {
   EXPECT_EQ(wgrad.k, 6);
 }
 
-TEST(DevicePlan, BiasGoesToTheLibraryOnlyInTheTypeThatItTakes) {
+TEST(DevicePlan, LibraryAddsTheBiasOnlyInItsType) {
   for (const DType in : {DType::f32, DType::bf16}) {
     for (const DType out : {DType::f32, DType::bf16}) {
       for (const DType type : {DType::f32, DType::bf16}) {
@@ -175,18 +174,18 @@ TEST(DevicePlan, BiasGoesToTheLibraryOnlyInTheTypeThatItTakes) {
                   b = make_codes(DType::e4m3, 8, 16, Sharing::one, 2);
       const Tensor c(out, {3, 8}), bias(type, {8});
       const DeviceCall call = describe(a.operand(false), b.operand(true), c.view(), {.bias = bias.view()}, kHopper);
-      EXPECT_EQ(call.plan.bias, type == DType::bf16) << "FP8 takes a bfloat16 bias, whatever C is";
+      EXPECT_EQ(call.plan.bias, type == DType::bf16) << "with FP8 the bias is bfloat16 for every C";
     }
   }
 }
 
-TEST(DevicePlan, ScalesOfNumbersAreAppliedAfterTheSum) {
+TEST(DevicePlan, ScalesOfFloatsAreAppliedAfterTheSum) {
   const Matrix a = integers(DType::bf16, 5, 9, Layout::rows, 1), b = integers(DType::bf16, 9, 6, Layout::rows, 2);
   const Tensor c(DType::bf16, {5, 6}), one = odd_scales(1, 3), many = odd_scales(6, 5);
   const Operand left{a.view, DType::e4m3, one.view()}, right{b.view, DType::e5m2, many.view()};
   const DeviceCall call = execute(left, right, c.view(), {});
   EXPECT_TRUE(call.finish);
-  EXPECT_EQ(call.plan.a.scaling, Scaling::none) << "an error in the library for operands that are not narrow";
+  EXPECT_EQ(call.plan.a.scaling, Scaling::none) << "the library refuses scales of operands that are not FP8";
   EXPECT_FALSE(first_difference(c.view(), expected(left, right, c.view(), {})));
 }
 
@@ -219,7 +218,7 @@ TEST(DevicePlan, CodesWithEveryPairOfScales) {
   }
 }
 
-TEST(DevicePlan, ScalesOfRowsAreAppliedAfterTheSumWhereTheLibraryHasNone) {
+TEST(DevicePlan, RowScalesAreAppliedAfterTheSumIfTheLibraryHasNone) {
   for (const auto& [sa, sb] : kPairs) {
     const bool rows = sa == Sharing::vector || sb == Sharing::vector;
     for (const DType type : {DType::f32, DType::bf16}) {
@@ -273,25 +272,25 @@ TEST_F(Refusals, NameTheChip) {
             "matrix multiply: FP8 codes need compute capability 8.9 or later, and this chip has 8.0");
   EXPECT_EQ(of(Sharing::one, Sharing::one, 89), kNothing) << "tensor scales from 8.9 on";
   EXPECT_EQ(of(Sharing::one, Sharing::one, 100), kNothing);
-  EXPECT_EQ(of(Sharing::one, Sharing::vector, 100), kNothing) << "applied after the product";
+  EXPECT_EQ(of(Sharing::one, Sharing::vector, 100), kNothing) << "applied to the sums";
   EXPECT_EQ(of(Sharing::vector, Sharing::vector, 89), kNothing);
   EXPECT_EQ(of(Sharing::row128, Sharing::square128, 120),
-            "matrix multiply: A: FP8 with scales for 1x128 exists on compute capability 9.0 alone, and this chip has "
+            "matrix multiply: A: FP8 with scales for 1x128 needs compute capability 9.0, and this chip has "
             "12.0");
-  EXPECT_EQ(of(Sharing::row128, Sharing::square128, 0), kNothing) << "no chip is known yet";
+  EXPECT_EQ(of(Sharing::row128, Sharing::square128, 0), kNothing) << "the chip is unknown";
 }
 
 TEST_F(Refusals, NameThePair) {
   EXPECT_EQ(of(Sharing::square128, Sharing::square128, kHopper),
-            "matrix multiply: A with scales for 128x128 and B with scales for 128x128 is not offered by cuBLASLt");
+            "matrix multiply: A with scales for 128x128 and B with scales for 128x128 is not supported by cuBLASLt");
   EXPECT_EQ(of(Sharing::row128, Sharing::one, kHopper),
-            "matrix multiply: A with scales for 1x128 and B with tensor scale is not offered by cuBLASLt");
+            "matrix multiply: A with scales for 1x128 and B with tensor scale is not supported by cuBLASLt");
   EXPECT_EQ(of(Sharing::row128, Sharing::row128, kHopper, {.fast_accumulation = true}),
-            "matrix multiply: fast accumulation is not offered with scales for blocks of 128");
+            "matrix multiply: fast accumulation is not supported with scales for blocks of 128");
   const Codes a = make_codes(DType::e5m2, 16, 64, Sharing::one, 1),
               b = make_codes(DType::e5m2, 16, 64, Sharing::one, 2);
   EXPECT_EQ(of(a.operand(false), b.operand(true)),
-            "matrix multiply: float8_e5m2 times float8_e5m2 is not offered by cuBLASLt");
+            "matrix multiply: float8_e5m2 times float8_e5m2 is not supported by cuBLASLt");
 }
 
 TEST_F(Refusals, NameTheLayoutOfCodes) {
@@ -301,7 +300,7 @@ TEST_F(Refusals, NameTheLayoutOfCodes) {
               other = make_codes(DType::e4m3, 16, 60, Sharing::one, 1);
   Operand o = a.operand(false);
   o.matrix = make_codes(DType::e4m3, 64, 16, Sharing::one, 1).codes.transposed();
-  EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: FP8 codes must be contiguous along what is contracted");
+  EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: FP8 codes must be contiguous along the contracted dimension");
   o = a.operand(false);
   o.matrix.data = static_cast<std::byte*>(o.matrix.data) + 8;
   EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: rows of FP8 codes must begin at multiples of 16 bytes");
@@ -314,33 +313,34 @@ TEST_F(Refusals, NameTheLayoutOfCodes) {
   EXPECT_EQ(of(o, other.operand(true)), "matrix multiply: A: 60 FP8 codes in a row must be padded with zeros to 64");
   const Codes narrow = make_codes(DType::e4m3, 12, 64, Sharing::one, 2);
   EXPECT_EQ(of(a.operand(false), narrow.operand(true)),
-            "matrix multiply: C [16, 12]: rows of a product of FP8 codes must begin at multiples of 16 bytes and be as "
-            "long");
+            "matrix multiply: C [16, 12]: rows of the result of FP8 codes must begin at multiples of 16 bytes and have "
+            "lengths "
+            "of multiples of 16 bytes");
   const Codes few = make_codes(DType::e4m3, 12, 64, Sharing::row128, 2),
               many = make_codes(DType::e4m3, 16, 64, Sharing::row128, 2);
   EXPECT_EQ(of(few.operand(false), many.operand(true)),
             "matrix multiply: C [12, 16]: extents must be multiples of 8 with scales for blocks of 128");
 }
 
-TEST_F(Refusals, NameScalesThatLieWrong) {
+TEST_F(Refusals, NameTheLayoutOfScales) {
   const Codes a = make_codes(DType::e4m3, 16, 256, Sharing::row128, 1),
               b = make_codes(DType::e4m3, 16, 256, Sharing::square128, 2);
   EXPECT_EQ(of(a.operand(false), b.operand(true)), kNothing);
   Operand o = a.operand(false);
   const Tensor by_rows(DType::f32, {16, 2});
   o.inverse_scale = by_rows.view();
-  EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: scales for 1x128 blocks do not lie as they must");
+  EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: scales for 1x128 blocks have a wrong type or layout");
   o = b.operand(true);
   const Tensor dense(DType::f32, {2, 2});
   Codes wide = make_codes(DType::e4m3, 256, 256, Sharing::square128, 2);
   o = wide.operand(true);
   o.inverse_scale = dense.view();
-  EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks do not lie as they must");
+  EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks have a wrong type or layout");
   o.inverse_scale = {};
-  EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks do not lie as they must");
+  EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks have a wrong type or layout");
 }
 
-TEST(DevicePlan, KeysTellApartWhatMattersAndNothingElse) {
+TEST(DevicePlan, KeysDifferIffKernelsMay) {
   const Codes a = make_codes(DType::e4m3, 16, 64, Sharing::one, 1),
               b = make_codes(DType::e4m3, 32, 64, Sharing::one, 2);
   const Codes again = make_codes(DType::e4m3, 16, 64, Sharing::one, 7);
@@ -357,7 +357,7 @@ TEST(DevicePlan, KeysTellApartWhatMattersAndNothingElse) {
   const Matrix x = integers(DType::bf16, 5, 9, Layout::rows, 1), y = integers(DType::bf16, 9, 6, Layout::rows, 2);
   const Tensor z(DType::f32, {5, 6});
   const DevicePlan even = describe(plain(x.view), plain(y.view), z.view(), {.fast_accumulation = true}, kHopper).plan;
-  EXPECT_FALSE(even.fast_accumulation) << "only FP8 knows it";
+  EXPECT_FALSE(even.fast_accumulation) << "FP8 only";
   EXPECT_EQ(even.a.alignment, 16u);
   EXPECT_EQ(describe(plain(x.view.columns(1, 9)), plain(y.view.rows(1, 9)), z.view(), {}, kHopper).plan.b.alignment,
             2u);

@@ -1,4 +1,4 @@
-// Results of matmul against the triple loop, bit for bit: every layout, format, scale, bias, size and way of bf16.
+// Results of matmul compared with plain loops, bit for bit: every layout, format, scale, bias, size and HostBf16.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ class Matmul : public ::testing::TestWithParam<Storage> {
   void SetUp() override {
     if (GetParam().way == HostBf16::native && !PlanCache::fast_bf16()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
   }
-  // Runs and compares; the columns of C's memory beside the block must stay as they are.
+  // Runs and compares; the memory around the block of C must be unchanged.
   void check(const Operand& a, const Operand& b, MatmulOptions options, Layout c_layout, const std::string& what) {
     const std::int64_t m = a.matrix.shape[0], n = b.matrix.shape[1];
     Matrix c = integers(GetParam().out, m, n, c_layout, 3);
@@ -43,7 +43,7 @@ class Matmul : public ::testing::TestWithParam<Storage> {
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n + 10; ++j) {
         if (j >= 5 && j < n + 5) continue;
-        ASSERT_EQ(get(c.memory.view(), i, j), get(before.memory.view(), i, j)) << what << ": wrote beside C";
+        ASSERT_EQ(get(c.memory.view(), i, j), get(before.memory.view(), i, j)) << what << ": wrote outside of C";
       }
     }
   }
@@ -107,7 +107,7 @@ TEST_P(Matmul, ManyTiles) {
   }
 }
 
-TEST_P(Matmul, NothingToContract) {
+TEST_P(Matmul, EmptyContraction) {
   const Tensor a(GetParam().in, {3, 0}), b(GetParam().in, {0, 4}), bias = odd_scales(4, 1.5f),
                                                                    one = odd_scales(1, 2.0f);
   check(plain(a.view()), plain(b.view()), {}, Layout::wide, "zeros");
@@ -119,14 +119,14 @@ TEST_P(Matmul, NothingToContract) {
   check(plain(a.view()), plain(b.view()), options, Layout::rows, "unchanged");
 }
 
-TEST_P(Matmul, NothingToWrite) {
+TEST_P(Matmul, EmptyResult) {
   const Tensor a(GetParam().in, {0, 5}), b(GetParam().in, {5, 4}), c(GetParam().out, {0, 4});
   EXPECT_NO_THROW(engine_.matmul(Context{}, plain(a.view()), plain(b.view()), c.view(), {}));
   const Tensor d(GetParam().in, {5, 0}), e(GetParam().out, {4, 0});
   EXPECT_NO_THROW(engine_.matmul(Context{}, plain(b.view().transposed()), plain(d.view()), e.view(), {}));
 }
 
-TEST_P(Matmul, ScalesWhoseProductIsNoFloat) {
+TEST_P(Matmul, ScalesWhoseProductOverflows) {
   const Matrix a = integers(GetParam().in, 8, 16, Layout::rows, 1), b = integers(GetParam().in, 16, 8, Layout::rows, 2);
   for (const auto& [first, second] : {std::pair{0x1p-127f, 0x1p30f},
                                       {1e9f, 0x1p-127f},
@@ -138,7 +138,7 @@ TEST_P(Matmul, ScalesWhoseProductIsNoFloat) {
     y.as<float>()[0] = second;
     check({a.view, GetParam().in, x.view()}, {b.view, GetParam().in, y.view()}, {}, Layout::rows, "extreme scales");
   }
-  // acc * 2^100 * 2^-100 comes back; a product rounded first to 2^-200 * 2^100 would not.
+  // sum * 2^100 * 2^-100 is exact; a product of scales rounded first is not.
   Tensor rows(DType::f32, {8});
   std::fill_n(rows.as<float>(), 8, 0x1p100f);
   Tensor columns(DType::f32, {8});
@@ -162,7 +162,7 @@ TEST_P(Matmul, NanAndInfinityReachTheResult) {
 }
 
 TEST_P(Matmul, SameBitsTwice) {
-  // Values whose sums are not exact, so that another order of summation would show.
+  // Values whose sums are not exact, so that another order of summation gives other bits.
   const std::int64_t m = 200, n = 300, k = 500;
   Matrix a = integers(GetParam().in, m, k, Layout::rows, 1), b = integers(GetParam().in, k, n, Layout::transposed, 2);
   for (std::int64_t i = 0; i < m; ++i) {

@@ -1,5 +1,5 @@
-/// Matrices of small integers for the tests of matmul, and the plain triple loop that says what must come out. Sums of
-/// small integers are exact in f32 in any order, so results are compared bit for bit.
+/// Matrices of small integers for the tests of matmul, and plain loops for the expected results. Sums of small integers
+/// are exact in f32 in any order, so results are compared bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ inline void set(const View& v, std::int64_t i, std::int64_t j, float value) {
   if (v.dtype == DType::bf16) v.as<Bf16>()[at] = dtype::to_bf16(value);
 }
 
-/// How a matrix lies in memory.
+/// Layout of a matrix in memory.
 enum class Layout { rows, transposed, wide, transposed_wide };
 
 /// A matrix and the memory around it.
 struct Matrix {
   Tensor memory;  ///< as allocated
-  View view;      ///< [rows, columns], perhaps transposed, perhaps a block of a wider matrix
+  View view;      ///< [rows, columns], in the layout
 };
 
 /// [rows, columns] of integers from -3 to 3, different for each seed.
@@ -54,17 +54,18 @@ inline Matrix integers(DType type, std::int64_t rows, std::int64_t columns, Layo
   return m;
 }
 
-/// `n` positive floats that are no powers of two.
+/// `n` positive floats that are not powers of two.
 inline Tensor odd_scales(std::int64_t n, float first) {
   Tensor t(DType::f32, {n});
   for (std::int64_t i = 0; i < n; ++i) t.as<float>()[i] = first / static_cast<float>(3 + i % 11);
   return t;
 }
 
-/// An operand without scales, its format that of its storage.
+/// An operand without scales, in the format of its storage.
 inline Operand plain(const View& v) { return {v, v.dtype, {}}; }
 
-/// What C must hold: sums, inverse scales one after the other, bias, C before; each rounded to f32; then C's format.
+/// The expected C: sums times inverse scales one after the other, plus bias, plus C, each rounded to f32, then to C's
+/// format.
 inline std::vector<float> expected(const Operand& a, const Operand& b, const View& c_before,
                                    const MatmulOptions& options) {
   const std::int64_t m = a.matrix.shape[0], n = b.matrix.shape[1], k = a.matrix.shape[1];

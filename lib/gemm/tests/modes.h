@@ -1,4 +1,4 @@
-/// Kinds of multiplication without their sizes, and whether a place has them: a dry call of a small one.
+/// Kinds of GEMMs without sizes, and dry runs of small ones that check whether a device supports them.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace fp8::gemm::testing {
 
-/// A kind of multiplication.
+/// A kind of GEMM.
 struct Mode {
-  /// One operand of it.
+  /// One operand.
   struct Side {
     DType format = DType::bf16;              ///< f32, bf16, e4m3, e5m2; FP8 means codes
     bool vector = false;                     ///< an inverse scale for each row of A, column of B
@@ -21,7 +21,7 @@ struct Mode {
   bool fast_accumulation = false;  ///< see MatmulOptions
 };
 
-/// Memory that is never touched, at an address like that of a large buffer.
+/// A view whose memory is never accessed, at an address aligned like a large buffer.
 inline View nowhere(device::DeviceType device, DType dtype, tensor::Shape shape) {
   return tensor::make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 62), dtype, device, shape);  // NOLINT
 }
@@ -39,8 +39,8 @@ inline Operand sample(const Mode::Side& side, device::DeviceType device) {
   return o;
 }
 
-/// Makes the plan of a small multiplication of this mode where ctx.device says, and runs nothing. Throws Error that
-/// names the mode where the chip or the library has none.
+/// Makes the plan of a small GEMM of this mode on ctx.device in a dry run. Throws Error that names the mode if chip or
+/// library do not support it.
 inline void plan_mode(Engine& engine, const Context& ctx, const Mode& mode) {
   const Operand a = sample(mode.a, ctx.device), b = sample(mode.b, ctx.device);
   Operand turned = b;

@@ -1,5 +1,5 @@
-// Sums of tensor cores: the loops of every instruction set and the scalar ones against the rule, written down here once
-// more, bit for bit. The values that an H100 and an RTX 4060 gave are in tests/golden.
+// Accumulation of tensor cores: the loops of every instruction set and the scalar path compared with a second
+// implementation of the rule, bit for bit. Results of an H100 and an RTX 4060 are compared in tests/golden.
 #include "tensor_core.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "fp8/dtype/element.h"
 #include "isas.h"
 #include "matrices.h"
-#include "tensor_core_scalar.h"
+#include "tensor_core_blocks.h"
 
 namespace fp8::gemm::testing {
 namespace {
@@ -36,7 +36,7 @@ float decoded(DType format, std::uint8_t code) {
   return format == DType::e4m3 ? dtype::from_e4m3(code) : dtype::from_e5m2(code);
 }
 
-// Which codes a matrix is made of.
+// Kinds of codes of a matrix.
 enum class OperandKind { any_finite, small, wide, equal_and_opposite, mostly_zero, any };
 
 std::uint8_t code_of(OperandKind kind, DType format, std::uint32_t word) {
@@ -49,7 +49,7 @@ std::uint8_t code_of(OperandKind kind, DType format, std::uint32_t word) {
   return code;
 }
 
-// [rows, columns] of codes as bf16.
+// A matrix [rows, columns] of FP8 values as bf16.
 Matrix coded(DType format, OperandKind kind, std::int64_t rows, std::int64_t columns, Layout layout,
              std::uint64_t seed) {
   Matrix m = integers(DType::bf16, rows, columns, layout, 1);
@@ -62,7 +62,7 @@ Matrix coded(DType format, OperandKind kind, std::int64_t rows, std::int64_t col
 
 int exponent_of(float v, DType format) { return std::max(std::ilogb(v), format == DType::e4m3 ? -6 : -14); }
 
-// A value in units of 2^unit, toward zero.
+// A value in units of 2^unit, truncated.
 std::int64_t truncated(double v, int unit) { return static_cast<std::int64_t>(std::ldexp(v, -unit)); }
 
 // The next accumulator, by the rule.
@@ -119,7 +119,7 @@ Tensor product(const TensorCoreKernels& kernels, const Operand& a, const Operand
   return out;
 }
 
-// Every path against the rule.
+// Compares every path with the rule.
 void check(const Matrix& a, const Matrix& b, const Case& c, const std::string& what) {
   const std::int64_t m = a.view.shape[0], n = b.view.shape[1];
   std::vector<float> want;
@@ -155,7 +155,7 @@ TEST(TensorCore, EveryKindOfCodes) {
 
 TEST(TensorCore, EveryPairOfCodes) {
   for (const Case& c : cases()) {
-    if (c.accumulation != Accumulation::hopper || !c.fast) continue;  // one product: the others are the same
+    if (c.accumulation != Accumulation::hopper || !c.fast) continue;  // with one product all cases are the same
     Matrix a = integers(DType::bf16, 256, 1, Layout::rows, 1), b = integers(DType::bf16, 1, 256, Layout::rows, 1);
     for (int code = 0; code < 256; ++code) {
       set(a.view, code, 0, decoded(c.format_a, static_cast<std::uint8_t>(code)));
@@ -179,7 +179,7 @@ TEST(TensorCore, EveryLayoutAndSize) {
         }
 }
 
-// A product that cancels a far smaller accumulator's place, accumulators of both signs, sums that are zero.
+// Products much larger than the accumulator that cancel, accumulators of both signs, sums that are zero.
 TEST(TensorCore, AccumulatorsFarFromProducts) {
   Matrix a = integers(DType::bf16, 4, 96, Layout::rows, 1), b = integers(DType::bf16, 96, 4, Layout::rows, 1);
   for (int i = 0; i < 4 * 96; ++i) {
@@ -191,8 +191,8 @@ TEST(TensorCore, AccumulatorsFarFromProducts) {
     for (const bool fast : {true, false}) check(a, b, {DType::e4m3, DType::e4m3, accumulation, fast}, "far");
 }
 
-// One infinity or NaN among finite codes, and infinities that meet zero or each other.
-TEST(TensorCore, NotFinite) {
+// One infinity or NaN among finite codes, and products of infinities with zero or with each other.
+TEST(TensorCore, NonFiniteCodes) {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   for (const float special : {infinity, -infinity, nan})
     for (const float other : {1.0f, 0.0f, -infinity, infinity, nan}) {
@@ -224,7 +224,7 @@ TEST(TensorCore, TilesAndThreadsDoNotChangeBits) {
   }
 }
 
-// Through the engine: alpha is the product of the inverse scales, bias and accumulation are additions of their own.
+// Through the engine: sums are multiplied by the product of the inverse scales; bias and C are added separately.
 TEST(TensorCore, ScalesBiasAndAccumulation) {
   const std::int64_t m = 5, n = 35, k = 150;
   const Matrix a = coded(DType::e4m3, OperandKind::any_finite, m, k, Layout::rows, 9);
@@ -254,8 +254,8 @@ TEST(TensorCore, ScalesBiasAndAccumulation) {
       }
 }
 
-// Products that are not of codes keep their f32 sums; what cannot be summed so is refused.
-TEST(TensorCore, OnlyProductsOfCodes) {
+// Other GEMMs accumulate in f32; FP8 values stored as f32 are refused.
+TEST(TensorCore, OnlyFp8Gemms) {
   const Matrix a = integers(DType::bf16, 20, 200, Layout::rows, 1), b = integers(DType::bf16, 200, 30, Layout::rows, 2);
   const Tensor plain_sums(DType::f32, {20, 30}), hopper(DType::f32, {20, 30});
   MatmulOptions options;
@@ -272,7 +272,7 @@ TEST(TensorCore, OnlyProductsOfCodes) {
                Error);
 }
 
-TEST(TensorCore, NoElements) {
+TEST(TensorCore, EmptyMatrices) {
   const Tensor a(DType::bf16, {4, 0}), b(DType::bf16, {0, 6}), c(DType::f32, {4, 6}), none(DType::f32, {0, 6});
   std::fill_n(c.as<float>(), 24, 3.0f);
   MatmulOptions options;

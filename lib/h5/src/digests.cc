@@ -15,8 +15,8 @@ constexpr std::size_t kPiece = std::size_t{1} << 18;  // stays in the cache unti
 // Feeds pieces of a file to digesters.
 class Feeder {
  public:
-  Feeder(const File& file, std::uint64_t size)
-      : file_(file), size_(size), buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(size, kPiece))) {}
+  Feeder(const File& file, std::uint64_t size, const PieceRunner& run)
+      : file_(file), size_(size), run_(run), buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(size, kPiece))) {}
 
   // Reads the bytes [begin, end) and copies them to `into` if it has room. Returns false if one of the elements, of
   // `dtype`, is not among `values`.
@@ -29,9 +29,11 @@ class Feeder {
       const std::size_t n = std::min<std::uint64_t>(end - begin, buffer_.size());
       const auto piece = (into.empty() ? std::span(buffer_) : into).first(n);
       if (!into.empty()) into = into.subspan(n);
-      file_.pread_exact(piece, begin);
-      for (Digester* d : digesters) d->update(piece);
-      valid = valid && (values == Values::any || dtype::all_finite(dtype, piece, values == Values::finite_unsigned));
+      run_piece(run_, [&] {
+        file_.pread_exact(piece, begin);
+        for (Digester* d : digesters) d->update(piece);
+        valid = valid && (values == Values::any || dtype::all_finite(dtype, piece, values == Values::finite_unsigned));
+      });
       begin += piece.size();
     }
     return valid;
@@ -40,6 +42,7 @@ class Feeder {
  private:
   const File& file_;
   std::uint64_t size_;
+  const PieceRunner& run_;
   std::vector<std::byte> buffer_;
 };
 
@@ -49,8 +52,9 @@ void check_digest(const std::string& path, std::string_view name, const Digest& 
   if (digest.hex() != stated) throw Error(message(path, name, "damaged: its bytes differ from its digest"));
 }
 
-FileDigests check_digests(const File& file, const std::vector<Part>& parts, std::uint64_t size) {
-  Feeder feeder(file, size);
+FileDigests check_digests(const File& file, const std::vector<Part>& parts, std::uint64_t size,
+                          const PieceRunner& run) {
+  Feeder feeder(file, size, run);
   Digester whole;
   Digester between;
   std::vector<std::string> invalid;

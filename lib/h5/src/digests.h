@@ -37,7 +37,8 @@ struct FileDigests {
 };
 
 /// Reads each byte of `file` once. Throws Error naming the first damaged one of `parts` (sorted by offset), and `path:
-/// cut short` if a part ends after `size` or the file ends before `size`.
-FileDigests check_digests(const File& file, const std::vector<Part>& parts, std::uint64_t size);
+/// cut short` if a part ends after `size` or the file ends before `size`. Reads through `run`.
+FileDigests check_digests(const File& file, const std::vector<Part>& parts, std::uint64_t size,
+                          const PieceRunner& run = {});
 
 }  // namespace fp8::h5

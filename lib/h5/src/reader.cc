@@ -120,10 +120,4 @@ std::size_t Reader::element_count(std::string_view name, std::size_t element_byt
   return checked_cast<std::size_t>(entry.bytes) / element_bytes;
 }
 
-std::uint64_t Reader::contiguous_offset(std::string_view name) const {
-  const Entry& entry = at(name);
-  if (entry.bytes == 0) throw Error(message(path(), entry.name, "is empty"));
-  return entry.offset;
-}
-
 }  // namespace fp8::h5

@@ -26,6 +26,7 @@ struct Writer::State {
   std::string path;
   std::string magic;
   File raw;
+  PieceRunner run;
   Image image;  // metadata written by HDF5
   Handle h5;    // HDF5's file handle, on the image
   bool failed = false;
@@ -84,7 +85,8 @@ struct Writer::State {
 
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{8} << 20;  // the disk writes one piece while the next is computed
+constexpr std::size_t kPiece = std::size_t{1} << 18;  // a thread of the lowest priority may take a second for 1 MiB
+constexpr std::uint64_t kWriteBack = std::uint64_t{8} << 20;  // the disk writes these while the next are computed
 constexpr std::uint64_t kPage = 4096;
 
 Handle text_type(std::string_view text) {
@@ -135,11 +137,11 @@ RawAttribute raw_attribute(const AttributeValue& value) {
 
 }  // namespace
 
-// Starts asynchronous write-back of the bytes before `end` once they fill a piece, so that the final sync has less to
+// Starts asynchronous write-back of the bytes before `end` once they are kWriteBack, so that the final sync has less to
 // write. Whole pages only: a page that changes again would be written twice. Best effort.
 void Writer::State::start_writing(std::uint64_t end) {
   end -= end % kPage;
-  if (end < begun + kPiece) return;
+  if (end < begun + kWriteBack) return;
   (void)::sync_file_range(raw.fd(), static_cast<off64_t>(begun), static_cast<off64_t>(end - begun),
                           SYNC_FILE_RANGE_WRITE);
   begun = end;
@@ -154,9 +156,11 @@ std::string Writer::State::write_image() {
   const auto write_to = [&](std::uint64_t end) {
     while (position < end) {
       buffer.resize(std::min<std::uint64_t>(end - position, kPiece));
-      image.read(position, buffer);
-      raw.pwrite_all(buffer, position);
-      meant.update(buffer);
+      run_piece(run, [&] {
+        image.read(position, buffer);
+        raw.pwrite_all(buffer, position);
+        meant.update(buffer);
+      });
       position += buffer.size();
     }
   };
@@ -173,7 +177,7 @@ std::string Writer::State::write_image() {
 std::string Writer::State::seal() {
   drop_page_cache(raw.fd());
   const std::uint64_t size = raw.size();
-  FileDigests found = check_digests(raw, parts, size);
+  FileDigests found = check_digests(raw, parts, size, run);
   invalid = std::move(found.invalid);
   if (found.between != between) throw Error(path + ": reads back differently than written");
   const std::string block = format_user_block(magic, {size, found.whole});
@@ -217,8 +221,10 @@ void Writer::State::ensure_parents(const std::string& dataset_name) {
     fail(dataset_name, "name not allowed");
 }
 
-Writer::Writer(const std::string& path, std::string_view magic, bool exclusive) : state_(std::make_unique<State>()) {
+Writer::Writer(const std::string& path, std::string_view magic, bool exclusive, PieceRunner run)
+    : state_(std::make_unique<State>()) {
   State& s = *state_;
+  s.run = std::move(run);
   s.path = path;
   s.magic = magic;
   s.raw = exclusive ? File::create_exclusive(path) : File::create_or_empty(path);
@@ -298,14 +304,16 @@ void Writer::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto piece = bytes.first(std::min(bytes.size(), kPiece));
     try {
-      s.raw.pwrite_all(piece, s.offset + s.written);
+      run_piece(s.run, [&] {
+        s.raw.pwrite_all(piece, s.offset + s.written);
+        s.digester.update(piece);
+        s.written += piece.size();
+        s.start_writing(s.offset + s.written);
+      });
     } catch (...) {
       s.failed = true;
       throw;
     }
-    s.digester.update(piece);
-    s.written += piece.size();
-    s.start_writing(s.offset + s.written);
     bytes = bytes.subspan(piece.size());
   }
 }
@@ -348,7 +356,7 @@ void Writer::sync() {
   std::sort(s.parts.begin(), s.parts.end(), [](const Part& a, const Part& b) { return a.offset < b.offset; });
   try {
     s.between = s.write_image();
-    s.raw.sync();
+    s.raw.sync(s.run);
   } catch (...) {
     s.failed = true;
     throw;

@@ -83,7 +83,7 @@ TEST_F(RoundTrip, rows_and_offsets) {
   std::vector<float> rows(6);
   r.read_rows("weights/a.weight", 1, 3, std::as_writable_bytes(std::span(rows)));
   EXPECT_EQ(rows, (std::vector<float>{3, 4, 5, 6, 7, 8}));
-  const std::uint64_t offset = r.contiguous_offset("weights/a.weight");
+  const std::uint64_t offset = r.at("weights/a.weight").offset;
   EXPECT_EQ(offset % 64, 0U);
   const std::string raw = read_file(at("a.h5"));
   EXPECT_EQ(raw.substr(offset, 48), std::string(reinterpret_cast<const char*>(ramp(12).data()), 48));

@@ -220,7 +220,7 @@ std::string_view name_of(Family family) {
 
 void ModelConfig::check_sequence_length(std::int64_t tokens) const {
   if (sliding_window && tokens > *sliding_window) {
-    throw Error("--seq-length: " + std::to_string(tokens) + " is above the model's sliding window of " +
+    throw Error("sequences of " + std::to_string(tokens) + " tokens are longer than the model's sliding window of " +
                 std::to_string(*sliding_window) + " tokens, and a sliding window is not supported");
   }
 }

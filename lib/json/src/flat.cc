@@ -13,8 +13,9 @@ constexpr std::string_view kBlanks = " \t\r\n";
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
-// Whether a character is unescaped in JSON text and ASCII.
-bool plain(char c) { return c >= 0x20 && c != '"' && c != '\\' && c != 0x7F; }
+// Whether a character is unescaped in JSON text and ASCII. The result must not depend on whether char is signed, which
+// it is not on aarch64.
+bool plain(char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; }
 
 // The functions below read from `p` and return the position after what they read; nullptr if the text does not match.
 // The text ends in '}', at which every loop over digits and blanks stops.

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <optional>
 
+#include "fp8/base/clock.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/signals.h"
@@ -21,8 +22,6 @@
 
 namespace fp8::launch {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxReads = 64;  // reads from a pipe after the end, since an orphan may still write to it
 

@@ -1,8 +1,9 @@
-// The three GEMMs of a linear layer. Reads the recipe's table and hands operands to the engine; casts belong to quant,
-// products to gemm.
+// Casts of the operands by the recipe's table, and the three GEMMs of a linear layer. The loops of casts are in quant,
+// those of GEMMs in gemm.
 #include "fp8/linear/linear.h"
 
-#include "fp8/base/error.h"
+#include <algorithm>
+
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 
@@ -10,16 +11,24 @@ namespace fp8::linear {
 namespace {
 
 using dtype::DType;
+using quant::Cast;
 using quant::ContractionAxis;
 using quant::Quantized;
 
-// A matrix as an operand. On the host, with f32 activations and sums, FP8 values are scaled before the product, in f32,
-// as PyTorch's emulation does: products of codes scaled after it differ in the last digits, and at a rounding tie that
-// moves a later code. Sums of a tensor core are always of codes. Memory from the arena.
-gemm::Operand operand(const Context& ctx, const Quantized& q, DType activation, const LinearPrecision& precision) {
-  const bool scaled = q.granularity != quant::Granularity::none && activation == DType::f32 &&
-                      precision.accumulation == gemm::Accumulation::f32;
-  if (scaled && ctx.device == device::DeviceType::host) return {quant::dequantize(ctx, q), q.format, {}};
+// The recipe, or if there is none, one that casts nothing.
+const quant::Recipe& recipe_of(const LinearPrecision& precision) {
+  static constexpr quant::Recipe kHighPrecision{};
+  return precision.recipe != nullptr ? *precision.recipe : kHighPrecision;
+}
+
+// An operand of the engine. With f32 activations and f32 accumulation on the host, FP8 values are divided by their
+// scale in f32 before the GEMM, like in PyTorch's emulation: scaling the sums of codes differs in the last digits, and
+// a rounding tie turns that into another code in a later layer. Memory from the arena.
+gemm::Operand operand(const Call& call, const Quantized& q) {
+  const bool emulates_torch = q.granularity != quant::Granularity::none && call.activation == DType::f32 &&
+                              call.precision.accumulation == gemm::Accumulation::f32;
+  if (emulates_torch && call.ctx.device == device::DeviceType::host)
+    return {quant::dequantize(call.ctx, q), q.format, {}};
   return {q.codes, q.format, q.inverse_scale};
 }
 
@@ -28,15 +37,8 @@ gemm::Operand transposed(gemm::Operand o) {
   return o;
 }
 
-Quantized plain(const View& x) {
-  Quantized q;
-  q.codes = x;
-  q.format = x.dtype;
-  return q;
-}
-
-// Neighbouring parts that stay in high precision become one.
-std::vector<Part> merged(const std::vector<Part>& parts, bool any_fp8) {
+// Adjacent high-precision parts as one part.
+std::vector<Part> parts_of_gemms(const std::vector<Part>& parts, bool any_fp8) {
   std::vector<Part> out;
   for (Part p : parts) {
     p.fp8 = p.fp8 && any_fp8;
@@ -49,71 +51,26 @@ std::vector<Part> merged(const std::vector<Part>& parts, bool any_fp8) {
   return out;
 }
 
-const quant::Cast& weight_cast(const quant::Recipe& recipe, Pass pass) {
-  return pass == Pass::forward ? recipe.w.columns : recipe.w.rows;
+const Cast& weight_cast(const quant::Recipe& recipe, Pass pass) {
+  return pass == Pass::forward ? recipe.forward.w : recipe.dgrad.w;
 }
 
-ContractionAxis contracted(Pass pass) { return pass == Pass::forward ? ContractionAxis::last : ContractionAxis::first; }
+ContractionAxis weight_contraction(Pass pass) {
+  return pass == Pass::forward ? ContractionAxis::last : ContractionAxis::first;
+}
 
-// One matrix cast as late as possible and at most once: the codes for one GEMM.
-class Lazy {
+// x for the GEMMs of all parts: cast once for the FP8 ones, itself for the others.
+class Input {
  public:
-  Lazy(const Context& ctx, const View& x, const quant::Cast& cast, ContractionAxis contract,
-       const quant::CastOptions& options)
-      : ctx_(ctx), x_(x), cast_(cast), contract_(contract), options_(options) {}
-  const Quantized& get() {
-    if (q_.codes.empty()) q_ = quant::quantize(ctx_, x_, cast_, contract_, options_);
-    return q_;
+  Input(const Context& ctx, const Weight& weight, const View& x, const Cast& cast, ContractionAxis contract)
+      : high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
+    if (std::ranges::any_of(weight.operands, [](const Operand& o) { return o.part.fp8; }))
+      fp8_ = quant::quantize(ctx, x, cast, contract, weight.precision.options);
   }
+  const Quantized& of(const Part& part) const { return part.fp8 ? fp8_ : high_; }
 
  private:
-  const Context& ctx_;
-  const View& x_;
-  const quant::Cast& cast_;
-  ContractionAxis contract_;
-  const quant::CastOptions& options_;
-  Quantized q_;
-};
-
-// dw of one part. The gradient is `dy` for the GEMM that contracts its rows; where it stays in high precision the input
-// does too.
-void weight_gradient(const Context& ctx, gemm::Engine& engine, const Part& part, const LinearPrecision& precision,
-                     const Quantized& dy, DType activation, const View& x, Lazy& x_codes, const Gradients& gradients) {
-  const View dw = gradients.dw.rows(part.begin, part.end);
-  const gemm::MatmulOptions options{gemm::GemmRole::wgrad, gradients.accumulate, false, {}, precision.accumulation};
-  const bool high = dy.granularity == quant::Granularity::none;
-  engine.matmul(ctx, transposed(operand(ctx, dy, activation, precision)),
-                operand(ctx, high ? plain(x) : x_codes.get(), activation, precision), dw, options);
-}
-
-// The gradient of a part's output, for dgrad and, when the weight's gradient is wanted, for wgrad.
-quant::Both cast_gradient(const Context& ctx, const Weight& weight, const Part& part, const View& dy,
-                          bool weight_wanted) {
-  if (!part.fp8) return {plain(dy), plain(dy)};
-  const quant::Recipe& recipe = *weight.precision.recipe;
-  if (weight_wanted) return quant::quantize_both(ctx, dy, recipe.dy, weight.precision.options);
-  return {quant::quantize(ctx, dy, recipe.dy.columns, ContractionAxis::last, weight.precision.options), {}};
-}
-
-// Sums the input gradients of several GEMMs in f32, whatever the type of dx.
-class InputGradient {
- public:
-  InputGradient(const Context& ctx, const View& dx, bool several)
-      : ctx_(ctx), dx_(dx), sum_(dx), several_(several && !dx.empty() && dx.dtype != DType::f32) {
-    if (several_) sum_ = tensor::allocate(ctx, DType::f32, {dx.shape[0], dx.shape[1]}, "scratch");
-  }
-  void add(gemm::Engine& engine, const gemm::Operand& dy, const gemm::Operand& w, gemm::Accumulation accumulation) {
-    engine.matmul(ctx_, dy, w, sum_, {gemm::GemmRole::dgrad, !first_, false, {}, accumulation});
-    first_ = false;
-  }
-  void finish() {
-    if (several_) ops::copy(ctx_, sum_, dx_);
-  }
-
- private:
-  const Context& ctx_;
-  View dx_, sum_;
-  bool several_, first_ = true;
+  Quantized high_, fp8_;
 };
 
 }  // namespace
@@ -121,11 +78,10 @@ class InputGradient {
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
                const LinearPrecision& precision, Pass pass) {
   Weight w{bias, precision, {}};
-  for (const Part& part : merged(parts, precision.recipe != nullptr)) {
-    const View rows = matrix.rows(part.begin, part.end);
-    w.operands.push_back({part, part.fp8 ? quant::quantize(ctx, rows, weight_cast(*precision.recipe, pass),
-                                                           contracted(pass), precision.options)
-                                         : plain(rows)});
+  for (const Part& part : parts_of_gemms(parts, precision.recipe != nullptr)) {
+    const Cast cast = part.fp8 ? weight_cast(*precision.recipe, pass) : Cast{};
+    w.operands.push_back({part, quant::quantize(ctx, matrix.rows(part.begin, part.end), cast, weight_contraction(pass),
+                                                precision.options)});
   }
   return w;
 }
@@ -133,58 +89,69 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass) {
   Weight w{bias, precision, {}};
-  const quant::Cast& cast = weight_cast(*precision.recipe, pass);
+  const Cast& cast = weight_cast(*precision.recipe, pass);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const auto i = static_cast<std::int64_t>(p);
     w.operands.push_back({parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
-                                                      contracted(pass), codes.scales.rows(i, i + 1),
+                                                      weight_contraction(pass), codes.scales.rows(i, i + 1),
                                                       codes.inverse_scales.rows(i, i + 1), precision.options.emulate)});
   }
   return w;
 }
 
+void forward(const Call& call, const Quantized& x, const Operand& w, const View& bias, const View& y) {
+  const bool fast = w.part.fp8 && recipe_of(call.precision).fast_accumulation;
+  call.engine.matmul(call.ctx, operand(call, x), transposed(operand(call, w.codes)), y,
+                     {.role = gemm::GemmRole::forward,
+                      .fast_accumulation = fast,
+                      .bias = bias,
+                      .accumulation = call.precision.accumulation});
+}
+
+void dgrad(const Call& call, const Quantized& dy, const Operand& w, const View& dx, bool accumulate) {
+  call.engine.matmul(
+      call.ctx, operand(call, dy), operand(call, w.codes), dx,
+      {.role = gemm::GemmRole::dgrad, .accumulate = accumulate, .accumulation = call.precision.accumulation});
+}
+
+void wgrad(const Call& call, const Quantized& dy, const Quantized& x, const View& dw, bool accumulate) {
+  call.engine.matmul(
+      call.ctx, transposed(operand(call, dy)), operand(call, x), dw,
+      {.role = gemm::GemmRole::wgrad, .accumulate = accumulate, .accumulation = call.precision.accumulation});
+}
+
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y) {
   const device::Scope scope(*ctx.arena);
-  const LinearPrecision& precision = weight.precision;
-  const quant::Recipe* recipe = precision.recipe;
-  const quant::Cast none;
-  const Quantized high = plain(x);
-  Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.columns : none, ContractionAxis::last, weight.precision.options);
-  for (const Operand& o : weight.operands) {
-    const gemm::MatmulOptions options{gemm::GemmRole::forward, false, o.part.fp8 && recipe->fast_accumulation,
-                                      weight.bias.empty() ? View{} : weight.bias.rows(o.part.begin, o.part.end),
-                                      precision.accumulation};
-    const Quantized& input = o.part.fp8 ? x_codes.get() : high;
+  const Call call{ctx, engine, weight.precision, x.dtype};
+  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last);
+  for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
-    engine.matmul(ctx, operand(ctx, input, x.dtype, precision), transposed(operand(ctx, o.codes, x.dtype, precision)),
-                  y.columns(o.part.begin, o.part.end), options);
+    const View bias = weight.bias.empty() ? View{} : weight.bias.rows(w.part.begin, w.part.end);
+    forward(call, input.of(w.part), w, bias, y.columns(w.part.begin, w.part.end));
   }
 }
 
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients) {
   const device::Scope scope(*ctx.arena);
-  const LinearPrecision& precision = weight.precision;
-  const quant::Recipe* recipe = precision.recipe;
-  const quant::Cast none;
-  InputGradient dx(ctx, gradients.dx, weight.operands.size() > 1);
-  Lazy x_codes(ctx, x, recipe != nullptr ? recipe->x.rows : none, ContractionAxis::first, weight.precision.options);
-  if (!gradients.dw.empty() && recipe != nullptr && recipe->x.rows.granularity != quant::Granularity::none) {
-    for (const Operand& o : weight.operands) {
-      if (o.part.fp8) x_codes.get();  // before the scopes of the parts, so that it outlives them
-    }
-  }
-  for (const Operand& o : weight.operands) {
+  const Call call{ctx, engine, weight.precision, dy.dtype};
+  const quant::Recipe& recipe = recipe_of(weight.precision);
+  const bool want_dx = !gradients.dx.empty(), want_dw = !gradients.dw.empty();
+  // dx is the sum of the parts' dgrads, in f32 whatever its type.
+  const bool sum_apart = want_dx && weight.operands.size() > 1 && gradients.dx.dtype != DType::f32;
+  const View dx =
+      sum_apart ? tensor::allocate(ctx, DType::f32, {dy.shape[0], gradients.dx.shape[1]}, "scratch") : gradients.dx;
+  const Input input(ctx, weight, x, want_dw ? recipe.wgrad.x : Cast{}, ContractionAxis::first);
+  const quant::CastPair dy_casts{want_dx ? recipe.dgrad.dy : Cast{}, want_dw ? recipe.wgrad.dy : Cast{}};
+  for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
-    const View dy_part = dy.columns(o.part.begin, o.part.end);
-    const quant::Both dyq = cast_gradient(ctx, weight, o.part, dy_part, !gradients.dw.empty());
-    if (!gradients.dx.empty())
-      dx.add(engine, operand(ctx, dyq.columns, dy.dtype, precision), operand(ctx, o.codes, dy.dtype, precision),
-             precision.accumulation);
-    if (!gradients.dw.empty())
-      weight_gradient(ctx, engine, o.part, precision, dyq.rows, dy.dtype, x, x_codes, gradients);
+    const quant::QuantizedPair dy_codes = quant::quantize_both(
+        ctx, dy.columns(w.part.begin, w.part.end), w.part.fp8 ? dy_casts : quant::CastPair{}, weight.precision.options);
+    if (want_dx) dgrad(call, dy_codes.last, w, dx, &w != weight.operands.data());
+    if (want_dw)
+      wgrad(call, dy_codes.first, input.of(w.part), gradients.dw.rows(w.part.begin, w.part.end), gradients.accumulate);
   }
-  dx.finish();
+  if (sum_apart) ops::copy(ctx, dx, gradients.dx);
   if (!gradients.db.empty()) ops::bias_backward(ctx, dy, gradients.db);
 }
 

@@ -1,5 +1,5 @@
-// Which products of a layer are summed as a tensor core sums them, and how: codes, forward with fast accumulation,
-// gradients without. What the sums are is tested with gemm.
+// Accumulation of a layer's FP8 GEMMs as on a tensor core: forward with fast accumulation, dgrad and wgrad without. The
+// sums themselves are tested in crate gemm.
 #include <gtest/gtest.h>
 
 #include "layer.h"
@@ -15,8 +15,8 @@ struct Cast {
   quant::ContractionAxis contract;
 };
 
-// What the engine makes of two casts.
-Values product(const Context& ctx, const Cast& a, bool a_transposed, const Cast& b, bool b_transposed, bool fast,
+// The GEMM of two casts.
+Values gemm_of(const Context& ctx, const Cast& a, bool a_transposed, const Cast& b, bool b_transposed, bool fast,
                const quant::Recipe& recipe, DType out) {
   const auto operand = [&](const Cast& c, bool transposed) {
     const quant::Quantized q = quant::quantize(ctx, c.matrix, c.cast, c.contract, {recipe.power_of_2, nullptr});
@@ -42,15 +42,15 @@ TEST(Accumulation, ForwardIsFastAndGradientsAreNot) {
       precision.accumulation = gemm::Accumulation::hopper;
       layer.run(host.ctx, precision);
       const auto sums = [&](const Cast& a, bool a_transposed, const Cast& b, bool b_transposed, bool fast, DType out) {
-        return product(host.ctx, a, a_transposed, b, b_transposed, fast, recipe, out);
+        return gemm_of(host.ctx, a, a_transposed, b, b_transposed, fast, recipe, out);
       };
       const View x = layer.x.view(), w = layer.w.view(), dy = layer.dy.view();
-      const Cast x_forward{x, recipe.x.columns, ContractionAxis::last},
-          x_wgrad{x, recipe.x.rows, ContractionAxis::first};
-      const Cast w_forward{w, recipe.w.columns, ContractionAxis::last},
-          w_dgrad{w, recipe.w.rows, ContractionAxis::first};
-      const Cast dy_dgrad{dy, recipe.dy.columns, ContractionAxis::last},
-          dy_wgrad{dy, recipe.dy.rows, ContractionAxis::first};
+      const Cast x_forward{x, recipe.forward.x, ContractionAxis::last},
+          x_wgrad{x, recipe.wgrad.x, ContractionAxis::first};
+      const Cast w_forward{w, recipe.forward.w, ContractionAxis::last},
+          w_dgrad{w, recipe.dgrad.w, ContractionAxis::first};
+      const Cast dy_dgrad{dy, recipe.dgrad.dy, ContractionAxis::last},
+          dy_wgrad{dy, recipe.wgrad.dy, ContractionAxis::first};
       EXPECT_EQ(values(layer.y), sums(x_forward, false, w_forward, true, true, type)) << recipe.name;
       EXPECT_NE(values(layer.y), sums(x_forward, false, w_forward, true, false, type)) << recipe.name;
       EXPECT_EQ(values(layer.dx), sums(dy_dgrad, false, w_dgrad, false, false, type)) << recipe.name;

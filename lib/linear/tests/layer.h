@@ -1,6 +1,6 @@
-/// Layers of small integers for the tests of this crate, and the plain loops in double precision that say what must
-/// come out. Products and sums of the integers, and of the codes they become, are exact in f32 in any order, so results
-/// are compared bit for bit.
+/// Layers of small integers for the tests of this crate, and plain loops in double precision for the expected results.
+/// Products and sums of the integers, and of their codes, are exact in f32 in any order, so results are compared bit
+/// for bit.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ inline Values values(const Tensor& t) {
   return out;
 }
 
-/// What `exact` becomes in a format.
+/// Values rounded to a format.
 inline Values rounded(Values exact, DType type) {
   for (double& v : exact) {
     const auto f = static_cast<float>(v);
@@ -59,7 +59,7 @@ inline Values columns(const Values& v, std::int64_t cols, std::int64_t begin, st
   return out;
 }
 
-/// A vector of the same number.
+/// A tensor filled with one value.
 inline Tensor filled(DType type, tensor::Shape shape, double value) {
   Tensor t(type, shape);
   for (std::int64_t i = 0; i < t.view().size(); ++i) set(t.view(), i, value);
@@ -75,8 +75,8 @@ inline void fill_integers(const View& v, std::int64_t bound, std::uint64_t seed)
   set(v, 0, static_cast<double>(bound));
 }
 
-/// A layer, its input, the gradient of its output, and where results go. Each part of the weight has a bound of its
-/// own, and so have the columns of dy that belong to it: part p's largest elements are bounds[p].
+/// A layer, its input, the gradient of its output, and its results. The elements of part p of the weight, and of its
+/// columns of dy, are at most bounds[p] in magnitude.
 struct Layer {
   Layer(DType activation, std::int64_t rows, std::int64_t in, std::vector<Part> of,
         const std::vector<std::int64_t>& bounds)
@@ -150,39 +150,39 @@ struct Layer {
     run(ctx, prepare(ctx, w.view(), bias.view(), parts, precision, Pass::forward),
         prepare(ctx, w.view(), bias.view(), parts, precision, Pass::backward), accumulate);
   }
-  /// The same with weights that were prepared elsewhere.
+  /// Forward and backward with given weights.
   void run(const Context& ctx, const Weight& for_forward, const Weight& for_backward, bool accumulate = false) {
     forward(ctx, engine, for_forward, x.view(), y.view());
     backward(ctx, engine, for_backward, x.view(), dy.view(), {dx.view(), dw.view(), db.view(), accumulate});
   }
 
-  static constexpr double kUnset = -12288;  ///< what overwritten memory holds before
+  static constexpr double kUnset = -12288;  ///< initial value of results
 
   DType type;               ///< of the activations
   std::int64_t m, k, n;     ///< rows of x, columns of x, rows of w
   std::vector<Part> parts;  ///< of w
   Tensor x, w, bias, dy;    ///< inputs
   Tensor y, dx, dw, db;     ///< results; db begins at zero
-  gemm::Engine engine;      ///< counts what ran
+  gemm::Engine engine;      ///< counts GEMMs
 };
 
-/// A host context with an arena of its own.
+/// A host context with an arena.
 class Host {
  public:
-  /// Of `bytes`.
+  /// With an arena of `bytes`.
   explicit Host(std::size_t bytes = std::size_t{1} << 20) : arena_(bytes, device::DeviceType::host) {
     ctx.arena = &arena_;
   }
-  Context ctx;  ///< place host, arena set
+  Context ctx;  ///< of the host, with the arena
 
  private:
   device::Arena arena_;
 };
 
-/// A recipe with the scales it has by default.
+/// A recipe with its default scales.
 inline LinearPrecision precision_of(const quant::Recipe& recipe) { return {&recipe, {recipe.power_of_2, nullptr}}; }
 
-/// q, k and v of different widths, all FP8 or none.
+/// Parts of different widths, like q, k and v, all FP8 or none.
 inline std::vector<Part> three_parts(bool fp8) { return {{0, 32, fp8}, {32, 48, fp8}, {48, 64, fp8}}; }
 
 }  // namespace fp8::linear::test

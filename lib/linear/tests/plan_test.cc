@@ -1,4 +1,4 @@
-// What is known before a linear layer runs: its FP8 GEMMs, its memory, its casts; and weights that arrive as codes.
+// Planned FP8 GEMMs, memory and casts of a linear layer compared with a run; weights prepared from gathered codes.
 #include <gtest/gtest.h>
 
 #include "fp8/quant/scale.h"
@@ -15,7 +15,7 @@ std::vector<std::vector<Part>> splits() {
   return {{{0, 32, true}, {32, 48, false}, {48, 64, true}}, three_parts(true), three_parts(false)};
 }
 
-TEST(Planned, IsWhatTheEngineCounts) {
+TEST(Planned, EqualsTheCountsOfTheEngine) {
   for (const quant::Recipe& recipe : quant::recipes())
     for (const std::vector<Part>& parts : splits()) {
       Host host;
@@ -45,23 +45,24 @@ TEST(Planned, Figures) {
   EXPECT_EQ(planned_fp8(parts, 32, quant::find_recipe("tensorwise"), 24, true).gemms, 6);
 }
 
-TEST(Casts, EachMatrixIsCastAsOftenAsTheRecipeSays) {
+TEST(Casts, CountsOfEveryRecipe) {
   for (const quant::Recipe& recipe : quant::recipes()) {
     Host host;
     Layer layer(DType::bf16, 24, 32, three_parts(true), kLossy);
     quant::CastCounts counts;
     layer.run(host.ctx, {&recipe, {recipe.power_of_2, &counts}});
-    const std::int64_t x = layer.m * layer.k, w = layer.n * layer.k, dy = layer.m * layer.n;
+    const std::int64_t of_x = layer.m * layer.k, of_w = layer.n * layer.k, of_dy = layer.m * layer.n;
     const bool wgrad = recipe.fp8_gemms() == 3;
-    const std::int64_t x_casts = wgrad ? 2 : 1, dy_casts = wgrad && !recipe.dy.shared() ? 2 : 1;
-    EXPECT_EQ(counts.elements, x_casts * x + 2 * w + dy_casts * dy) << recipe.name;
+    const quant::CastPair dy{recipe.dgrad.dy, recipe.wgrad.dy};
+    const std::int64_t x_casts = wgrad ? 2 : 1, dy_casts = wgrad && !dy.shared() ? 2 : 1;
+    EXPECT_EQ(counts.elements, x_casts * of_x + 2 * of_w + dy_casts * of_dy) << recipe.name;
     EXPECT_EQ(counts.saturated, 0) << recipe.name;
   }
 }
 
-// Byte codes and inverse scales of a layer's parts, as a sharded run would gather them.
-struct Travelled {
-  Travelled(const Context& ctx, const Layer& layer, DType format, bool power_of_2)
+// FP8 codes and inverse scales of a layer's parts, as an FP8 all-gather delivers them.
+struct GatheredCodes {
+  GatheredCodes(const Context& ctx, const Layer& layer, DType format, bool power_of_2)
       : bytes(DType::u8, {layer.n, layer.k}),
         scales(DType::f32, {static_cast<std::int64_t>(layer.parts.size())}),
         inverse(DType::f32, {static_cast<std::int64_t>(layer.parts.size())}) {
@@ -80,25 +81,25 @@ struct Travelled {
   Tensor bytes, scales, inverse;
 };
 
-TEST(Codes, WeightsThatTravelledGiveTheSameBits) {
+TEST(Codes, GatheredWeightsGiveTheSameBits) {
   const quant::Recipe& recipe = quant::find_recipe("tensorwise");
   ASSERT_TRUE(recipe.fp8_all_gather);
   for (const DType type : kActivations)
     for (const bool power_of_2 : {false, true}) {
       Host host;
-      Layer here(type, 24, 32, three_parts(true), kLossy), there(type, 24, 32, three_parts(true), kLossy);
+      Layer local(type, 24, 32, three_parts(true), kLossy), gathered(type, 24, 32, three_parts(true), kLossy);
       const LinearPrecision precision{&recipe, {power_of_2, nullptr}};
-      here.run(host.ctx, precision);
-      const Travelled t(host.ctx, there, recipe.w.columns.format, power_of_2);
+      local.run(host.ctx, precision);
+      const GatheredCodes t(host.ctx, gathered, recipe.forward.w.format, power_of_2);
       const auto from_codes = [&](Pass pass) {
-        return prepare_codes(host.ctx, t.codes(), there.bias.view(), there.parts, precision, pass);
+        return prepare_codes(host.ctx, t.codes(), gathered.bias.view(), gathered.parts, precision, pass);
       };
-      there.run(host.ctx, from_codes(Pass::forward), from_codes(Pass::backward));
-      EXPECT_EQ(values(here.y), values(there.y));
-      EXPECT_EQ(values(here.dx), values(there.dx));
-      EXPECT_EQ(values(here.dw), values(there.dw));
-      EXPECT_EQ(here.engine.counts().linear(gemm::OperandKind::fp8).gemms,
-                there.engine.counts().linear(gemm::OperandKind::fp8).gemms);
+      gathered.run(host.ctx, from_codes(Pass::forward), from_codes(Pass::backward));
+      EXPECT_EQ(values(local.y), values(gathered.y));
+      EXPECT_EQ(values(local.dx), values(gathered.dx));
+      EXPECT_EQ(values(local.dw), values(gathered.dw));
+      EXPECT_EQ(local.engine.counts().linear(gemm::OperandKind::fp8).gemms,
+                gathered.engine.counts().linear(gemm::OperandKind::fp8).gemms);
     }
 }
 
@@ -111,13 +112,13 @@ std::size_t peak(DType type, const std::vector<Part>& parts, const quant::Recipe
   layer.run(ctx, precision_of(recipe));
   if (ctx.dry) {
     EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, 0);
-    EXPECT_EQ(values(layer.y), Values(values(layer.y).size(), Layer::kUnset)) << "a dry run touches nothing";
+    EXPECT_EQ(values(layer.y), Values(values(layer.y).size(), Layer::kUnset)) << "a dry run writes nothing";
     EXPECT_EQ(values(layer.dw), Values(values(layer.dw).size(), Layer::kUnset));
   }
   return arena.peak();
 }
 
-TEST(Memory, DryRunTakesWhatTheRunTakes) {
+TEST(Memory, DryRunAllocatesAsMuchAsTheRun) {
   for (const DType type : kActivations)
     for (const quant::Recipe& recipe : quant::recipes())
       for (const std::vector<Part>& parts : splits()) {
@@ -128,7 +129,7 @@ TEST(Memory, DryRunTakesWhatTheRunTakes) {
       }
 }
 
-TEST(Memory, DryRunOfCodesTakesWhatTheRunTakes) {
+TEST(Memory, DryRunOfCodesAllocatesAsMuchAsTheRun) {
   const quant::Recipe& recipe = quant::find_recipe("tensorwise");
   const Layer layer(DType::bf16, 24, 32, three_parts(true), kLossy);
   const Tensor bytes(DType::u8, {layer.n, layer.k}), ones = filled(DType::f32, {3}, 1);
@@ -146,7 +147,7 @@ TEST(Memory, DryRunOfCodesTakesWhatTheRunTakes) {
   EXPECT_GT(peaks[0], 0u);
 }
 
-TEST(Memory, PassesGiveBackWhatTheyTake) {
+TEST(Memory, PassesReleaseTheirScratch) {
   for (const quant::Recipe& recipe : quant::recipes()) {
     Host host;
     Layer layer(DType::bf16, 24, 32, three_parts(true), kLossy);

@@ -33,14 +33,12 @@ struct StoredMatrix {
 /// Calls visit(first row, number of rows, their bytes) for pieces that cover the matrix; visit may modify the bytes.
 template <class Visit>
 void for_pieces(const StoredMatrix& m, const Visit& visit) {
-  const std::int64_t step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, m.cols));
   std::vector<std::byte> bytes;
-  for (std::int64_t begin = 0; begin < m.rows; begin += step) {
-    const std::int64_t rows = std::min(step, m.rows - begin);
-    bytes.resize(static_cast<std::size_t>(rows * m.cols) * dtype::size_of(m.dtype));
-    m.read(begin, begin + rows, bytes);
-    visit(begin, rows, std::span(bytes));
-  }
+  for_pieces(m.rows, m.cols, [&](std::int64_t begin, std::int64_t end) {
+    bytes.resize(static_cast<std::size_t>((end - begin) * m.cols) * dtype::size_of(m.dtype));
+    m.read(begin, end, bytes);
+    visit(begin, end - begin, std::span(bytes));
+  });
 }
 
 /// How a matrix is cast.

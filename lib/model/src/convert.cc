@@ -264,7 +264,7 @@ void read_precisions(const ckpt::Checkpoint& checkpoint, std::vector<Parameter>&
 
 ConvertReport convert(const std::string& source_path, const std::string& output, const ConvertOptions& options) {
   if (options.dtype && *options.dtype != dtype::DType::f32 && *options.dtype != dtype::DType::bf16) {
-    throw Error("--dtype: weights are f32 or bf16");
+    throw Error("dtype: weights are f32 or bf16");
   }
   const Source source(source_path);
   const std::vector<Parameter> table = table_with_precisions(source, options);

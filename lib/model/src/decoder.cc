@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fp8/base/round.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -54,7 +55,6 @@ struct MicroBatch {
     const UnitWeights w = weights.unshard(ctx, 0, Pass::forward);
     weights.prefetch(1);
     ops::embedding_forward(ctx, batch.tokens.reshaped({env.rows()}), w.vector(Slot::embedding), x);
-    weights.release(0);
   }
 
   void forward_layer(int unit, const View& x, const SavedActivations& kept, const View& out) {
@@ -62,7 +62,6 @@ struct MicroBatch {
     const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
     weights.prefetch(unit + 1);
     layer_forward(ctx, env, w, x, kept, out, false);
-    weights.release(unit);
   }
 
   // All layers without saved activations: x is overwritten layer by layer.
@@ -92,10 +91,6 @@ struct MicroBatch {
   UnitWeights unshard_home(Pass pass) const {
     return head_home == head_unit ? UnitWeights{} : weights.unshard(ctx, head_home, pass);
   }
-  void release_head() const {
-    weights.release(head_unit);
-    if (head_home != head_unit) weights.release(head_home);
-  }
 
   void final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd) const {
     ops::rmsnorm_forward(ctx, x, w.vector(Slot::final_norm), static_cast<float>(env.config.rms_norm_eps), n, rstd);
@@ -111,7 +106,6 @@ struct MicroBatch {
       linear::forward(ctx, env.engine, head_weight(w, home), n.rows(begin, end), logits);
       ops::cross_entropy(ctx, logits, targets.rows(begin, end), losses.rows(begin, end), 0, false);
     });
-    release_head();
   }
 
   // Loss and its gradient: dres [M, C] receives the gradient of x, the head's input.
@@ -146,7 +140,6 @@ void MicroBatch::head_forward_backward(const View& x, const View& losses, float 
                      {dres.rows(begin, end), gh.of(head_slot), {}, gh.accumulate || begin > 0});
   });
   ops::rmsnorm_backward(ctx, dres, x, wb.vector(Slot::final_norm), rstd, {}, dres, g.of(Slot::final_norm));
-  release_head();
   weights.gradients_done(head_unit);
 }
 
@@ -157,7 +150,6 @@ void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, 
     const device::Scope again(*ctx.arena);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
     layer_forward(ctx, env, w, x, kept, {}, true);
-    weights.release(unit);
   }
   if (recompute == Recompute::selective) allocate_norms_and_h(ctx, env, kept);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
@@ -168,7 +160,6 @@ void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, 
                     {Slot::input_norm, Slot::qkv_bias, Slot::q_norm, Slot::k_norm, Slot::o_bias, Slot::post_norm,
                      Slot::gate_up_bias, Slot::down_bias});
   layer_backward(ctx, env, w, g, x, kept, dres);
-  weights.release(unit);
   weights.gradients_done(unit);
 }
 
@@ -235,14 +226,13 @@ void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& wei
   const UnitWeights w = weights.unshard(ctx, pass.head_unit, Pass::forward), home = pass.unshard_home(Pass::forward);
   pass.final_norm(w, x, x, rstd);
   linear::forward(ctx, engine, pass.head_weight(w, home), x, out);
-  pass.release_head();
 }
 
 std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType activation) {
   const std::int64_t fit = kHeadBlockBytes / (vocabulary * static_cast<std::int64_t>(dtype::size_of(activation)));
   const std::int64_t grain = fit < 256 ? 16 : 256, most = std::max<std::int64_t>(16, fit / grain * grain);
-  const std::int64_t blocks = (rows + most - 1) / most;
-  return blocks <= 1 ? rows : ((rows + blocks - 1) / blocks + grain - 1) / grain * grain;
+  const std::int64_t blocks = divide_up(rows, most);
+  return blocks <= 1 ? rows : round_up(divide_up(rows, blocks), grain);
 }
 
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,

@@ -14,10 +14,7 @@ namespace {
 
 using dtype::DType;
 
-bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) {
-  const DType type = source.at(stored_name(p)).dtype;
-  return type == DType::e4m3 || type == DType::e5m2;
-}
+bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) { return is_fp8(source.at(stored_name(p)).dtype); }
 
 std::string scales_name(const Parameter& p) { return std::string(ckpt::kScales) + p.name; }
 
@@ -110,7 +107,7 @@ void copy_weight(const ckpt::Checkpoint& source, const Parameter& p, DType type,
 
 DequantizeReport dequantize(const std::string& source_path, const std::string& output,
                             const DequantizeOptions& options) {
-  if (options.dtype != DType::f32 && options.dtype != DType::bf16) throw Error("--dtype: weights are f32 or bf16");
+  if (options.dtype != DType::f32 && options.dtype != DType::bf16) throw Error("dtype: weights are f32 or bf16");
   const ckpt::Checkpoint source = open_checkpoint(source_path);
   const std::vector<Parameter> table = table_of(source);
   DequantizeReport report;

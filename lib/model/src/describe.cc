@@ -48,11 +48,9 @@ template <class Visit>
 void for_pieces(const ckpt::TensorMeta& meta, const Visit& visit) {
   const std::int64_t width = row_elements(meta);
   if (width == 0) return;
-  const std::int64_t step = std::max<std::int64_t>(1, kPieceElements / width);
-  for (std::int64_t begin = 0; begin < meta.rows(); begin += step) {
-    const std::int64_t end = std::min(meta.rows(), begin + step);
+  model::for_pieces(meta.rows(), width, [&](std::int64_t begin, std::int64_t end) {
     visit(begin, end, static_cast<std::size_t>((end - begin) * width));
-  }
+  });
 }
 
 json::Value tensor_record(const ckpt::Checkpoint& checkpoint, const ckpt::TensorMeta& meta, bool with_statistics) {

@@ -78,7 +78,7 @@ void initial_values(const Parameter& parameter, double initializer_range, std::u
 
 InitSummary initialize(const hf::ModelConfig& config, const std::string& output, const InitOptions& options) {
   if (options.dtype != dtype::DType::f32 && options.dtype != dtype::DType::bf16) {
-    throw Error("--dtype: weights are f32 or bf16");
+    throw Error("dtype: weights are f32 or bf16");
   }
   const std::vector<Parameter> table = parameter_table(config);
   InitSummary summary;

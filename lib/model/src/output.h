@@ -1,6 +1,8 @@
 /// Common parts of the outputs of initialization and conversion. Private to this crate.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "fp8/ckpt/tensor_meta.h"
@@ -12,6 +14,13 @@ namespace fp8::model {
 
 /// Elements per piece.
 inline constexpr std::int64_t kPieceElements = std::int64_t{1} << 20U;
+
+/// Calls visit(begin, end) for ranges of rows that cover a matrix, each of at most kPieceElements elements or one row.
+template <class Visit>
+void for_pieces(std::int64_t rows, std::int64_t cols, const Visit& visit) {
+  const std::int64_t step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, cols));
+  for (std::int64_t begin = 0; begin < rows; begin += step) visit(begin, std::min(rows, begin + step));
+}
 
 /// The configuration with the keys of transformers 5, its key `dtype` naming the format of the weights.
 inline json::Value config_with_dtype(const hf::ModelConfig& config, dtype::DType type) {

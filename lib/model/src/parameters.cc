@@ -80,7 +80,7 @@ bool filter_matches(const std::string& filter, const std::string& name) {
 
 // Thresholds measured by torchao on one H100: below them the casts cost more than FP8 saves.
 bool too_small(const quant::Recipe& recipe, std::int64_t n, std::int64_t k) {
-  if (recipe.w.columns.granularity == quant::Granularity::tensor) return k <= 4096 && n <= 1024;
+  if (recipe.forward.w.granularity == quant::Granularity::tensor) return k <= 4096 && n <= 1024;
   return n <= 2048 || k <= 1024 || (n <= 4096 && k <= 2048);
 }
 

@@ -54,7 +54,7 @@ std::string joined(const std::vector<std::string>& words) {
 
 json::Value value_of(std::string_view text) {
   try {
-    return json::parse(text, "--set", {.max_depth = 16, .max_bytes = std::size_t{1} << 20U});
+    return json::parse(text, "value", {.max_depth = 16, .max_bytes = std::size_t{1} << 20U});
   } catch (const Error&) {
     return json::Value(text);
   }
@@ -100,7 +100,7 @@ json::Value read_model_config(const std::string& preset_or_path) {
 
 void set_config_key(json::Value& config, std::string_view assignment) {
   const std::size_t equal = assignment.find('=');
-  const std::string what = "--set " + std::string(assignment);
+  const std::string what(assignment);
   if (equal == std::string_view::npos || equal == 0) throw Error(what + ": expected KEY=VALUE");
   if (!config.is_object()) throw Error(what + ": the configuration is not a JSON object");
   const std::string_view key = assignment.substr(0, equal);

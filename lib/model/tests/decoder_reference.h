@@ -48,7 +48,7 @@ inline Text some_text(std::int64_t sequences, std::int64_t length, std::int64_t 
     text.tokens.push_back(static_cast<std::int32_t>(words[0] % static_cast<std::uint64_t>(vocabulary)));
     text.targets.push_back(static_cast<std::int32_t>(words[1] % static_cast<std::uint64_t>(vocabulary)));
   }
-  text.targets[1] = ops::kIgnoredTarget;
+  text.targets[1] = kIgnoredTarget;
   return text;
 }
 
@@ -196,8 +196,8 @@ class ReferenceDecoder {
   Values frequencies_;
 };
 
-/// Parameters and gradients in memory, unsharded. Gradients start as NaN: the first writer must overwrite them. Logs
-/// the calls and counts units that are unsharded and not released.
+/// Parameters and gradients in memory, unsharded. Gradients start as NaN: the first writer must overwrite them. Lists
+/// the units of the calls.
 class MemorySource final : public WeightSource {
  public:
   /// In the compute type; empty `weights` means zeros.
@@ -207,36 +207,34 @@ class MemorySource final : public WeightSource {
         precision_(precision),
         slots_(static_cast<std::size_t>(config.num_hidden_layers + 2)) {
     for (const Parameter& p : table) {
-      DeviceType& place = at(p.unit, p.slot);
+      Stored& stored = at(p.unit, p.slot);
       const Extent e = slot_extent(config, p.slot);
-      if (place.weight.view().empty()) {
+      if (stored.weight.view().empty()) {
         const bool vector = p.shape.size() == 1;
-        place.weight = vector ? Tensor(compute, {e.rows}) : Tensor(compute, {e.rows, e.cols});
-        place.gradient = vector ? Tensor(DType::f32, {e.rows}) : Tensor(DType::f32, {e.rows, e.cols});
-        std::fill_n(place.gradient.as<float>(), weights.empty() ? 0 : e.rows * e.cols,
+        stored.weight = vector ? Tensor(compute, {e.rows}) : Tensor(compute, {e.rows, e.cols});
+        stored.gradient = vector ? Tensor(DType::f32, {e.rows}) : Tensor(DType::f32, {e.rows, e.cols});
+        std::fill_n(stored.gradient.as<float>(), weights.empty() ? 0 : e.rows * e.cols,
                     std::numeric_limits<float>::quiet_NaN());
       }
       if (p.matmul() || (config.tie_word_embeddings && p.role == ParameterRole::embedding))
-        place.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
-      if (!weights.empty()) store(place.weight.view(), p.slot_row * p.cols(), weights.at(p.name));
+        stored.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
+      if (!weights.empty()) store(stored.weight.view(), p.slot_row * p.cols(), weights.at(p.name));
     }
   }
 
   void prefetch(int unit) override { prefetched.push_back(unit); }
   UnitWeights unshard(const Context& ctx, int unit, Pass pass) override {
-    ++held[unit];
     UnitWeights w;
     for (int s = 0; s < kSlots; ++s) {
-      const DeviceType& place = at(unit, static_cast<Slot>(s));
-      if (place.weight.view().empty()) continue;
-      if (place.parts.empty() || unit == 0) w.plain[static_cast<std::size_t>(s)] = place.weight.view();
-      if (place.parts.empty()) continue;
-      w.matmul[static_cast<std::size_t>(s)] =
-          linear::prepare(ctx, place.weight.view(), bias_of(unit, static_cast<Slot>(s)), place.parts, precision_, pass);
+      const Stored& stored = at(unit, static_cast<Slot>(s));
+      if (stored.weight.view().empty()) continue;
+      if (stored.parts.empty() || unit == 0) w.plain[static_cast<std::size_t>(s)] = stored.weight.view();
+      if (stored.parts.empty()) continue;
+      w.matmul[static_cast<std::size_t>(s)] = linear::prepare(
+          ctx, stored.weight.view(), bias_of(unit, static_cast<Slot>(s)), stored.parts, precision_, pass);
     }
     return w;
   }
-  void release(int unit) override { held[unit] = 0; }
   UnitGradients gradients(int unit) override {
     UnitGradients g;
     g.accumulate = accumulate;
@@ -255,14 +253,13 @@ class MemorySource final : public WeightSource {
   std::vector<Parameter> table;       ///< with compute precisions
   bool accumulate = false;            ///< of the next gradients
   std::vector<int> prefetched, done;  ///< units in the order of calls
-  std::map<int, int> held;            ///< acquires since the last release, by unit
 
  private:
-  struct DeviceType {
+  struct Stored {
     Tensor weight, gradient;
     std::vector<linear::Part> parts;
   };
-  DeviceType& at(int unit, Slot slot) { return slots_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)]; }
+  Stored& at(int unit, Slot slot) { return slots_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)]; }
   View bias_of(int unit, Slot slot) {
     if (slot == Slot::qkv) return at(unit, Slot::qkv_bias).weight.view();
     if (slot == Slot::o) return at(unit, Slot::o_bias).weight.view();
@@ -280,7 +277,7 @@ class MemorySource final : public WeightSource {
   }
 
   linear::LinearPrecision precision_;
-  std::vector<std::array<DeviceType, kSlots>> slots_;
+  std::vector<std::array<Stored, kSlots>> slots_;
 };
 
 }  // namespace fp8::model::test

@@ -131,7 +131,7 @@ TEST_F(Initialize, RefusesInvalidOptionsAndOutputs) {
   initialize(small(), at("a.h5"), {.seed = 9, .force = true});
   EXPECT_NE(error_of([&] { initialize(small(), at("no/a.h5"), {}); }), "no error");
   EXPECT_EQ(error_of([&] { initialize(small(), at("b.h5"), {.dtype = dtype::DType::e4m3}); }),
-            "--dtype: weights are f32 or bf16");
+            "dtype: weights are f32 or bf16");
   EXPECT_EQ(names(), std::vector<std::string>{"a.h5"});
 }
 

@@ -74,13 +74,13 @@ TEST(SetConfigKey, JsonOrText) {
 
 TEST(SetConfigKey, Refusals) {
   json::Value config = json::parse(R"({"hidden_size": 64, "rope_parameters": 3})", "c");
-  EXPECT_EQ(error_of([&] { set_config_key(config, "hidden=1"); }), "--set hidden=1: no such key in the configuration");
-  EXPECT_EQ(error_of([&] { set_config_key(config, "hidden_size"); }), "--set hidden_size: expected KEY=VALUE");
-  EXPECT_EQ(error_of([&] { set_config_key(config, "=1"); }), "--set =1: expected KEY=VALUE");
+  EXPECT_EQ(error_of([&] { set_config_key(config, "hidden=1"); }), "hidden=1: no such key in the configuration");
+  EXPECT_EQ(error_of([&] { set_config_key(config, "hidden_size"); }), "hidden_size: expected KEY=VALUE");
+  EXPECT_EQ(error_of([&] { set_config_key(config, "=1"); }), "=1: expected KEY=VALUE");
   EXPECT_EQ(error_of([&] { set_config_key(config, "rope_parameters.factor=2"); }),
-            "--set rope_parameters.factor=2: rope_parameters is not an object");
+            "rope_parameters.factor=2: rope_parameters is not an object");
   EXPECT_EQ(error_of([&] { set_config_key(config, "hidden_size.x=2"); }),
-            "--set hidden_size.x=2: no such key in the configuration");
+            "hidden_size.x=2: no such key in the configuration");
 }
 
 }  // namespace

@@ -307,7 +307,7 @@ TEST_F(Quantize, RefusesInvalidSourcesAndOutputs) {
   EXPECT_EQ(error_of([&] { quantize(model(), out(), {}); }), out() + ": exists (use --force to replace it)");
   EXPECT_EQ(error_of([&] { dequantize(out(), model(), {}); }), model() + ": exists (use --force to replace it)");
   EXPECT_EQ(error_of([&] { quantize(model(), back(), {.format = DType::bf16}); }), "bfloat16: not an FP8 format");
-  EXPECT_EQ(error_of([&] { dequantize(out(), back(), {.dtype = DType::f16}); }), "--dtype: weights are f32 or bf16");
+  EXPECT_EQ(error_of([&] { dequantize(out(), back(), {.dtype = DType::f16}); }), "dtype: weights are f32 or bf16");
   Tensors tensors = small_model();
   tensors[std::string("weights/") + kUp].dtype = DType::i32;
   write(model(), ckpt::FileKind::model, tensors);

@@ -1,5 +1,5 @@
-// Speed of the ops at the sizes of a small model (124 M parameters, 4 sequences of 512). Attention counts the FLOPs
-// that causality leaves: 4 B H D T (T + 1) / 2 forward, 2.5 times as many backward.
+// Speed of the operations at the sizes of a small model (124 M parameters, 4 sequences of 512). Attention counts the
+// FLOPs of unmasked scores: 4 B H D T (T + 1) / 2 forward, 2.5 times as many backward.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

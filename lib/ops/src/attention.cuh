@@ -1,7 +1,7 @@
-// Attention on a device without tensor cores: the fallback where cuDNN has none, and its check. Forward: a block has a
-// tile of queries of one head and walks the tiles of keys with an online softmax. Backward: one kernel has a tile of
-// keys and walks the queries of all heads of its group, another has a tile of queries; both compute scores again. So
-// every result is summed by one thread in one order.
+// Attention on a device without tensor cores, for calls that cuDNN does not support, and to test cuDNN. Forward: a
+// block processes a tile of queries of one head, and all tiles of keys with an online softmax. Backward: in one kernel
+// a block processes a tile of keys and the queries of all heads of its group, in another a tile of queries; both
+// recompute scores. So every result is summed by one thread in a fixed order.
 #pragma once
 
 #include "attention_tiles.cuh"
@@ -14,14 +14,14 @@ inline constexpr std::int64_t kWidestHead = 4 * kTile;
 
 template <class T>
 struct AttentionCall {
-  Heads<T> q, k, v, out, dout, dq, dk, dv;  // forward: those of gradients are copies of others
+  Heads<T> q, k, v, out, dout, dq, dk, dv;  // forward: gradients are unused copies
   float* lse;                               // [B, H, T]
   float* delta;                             // [B, T, H]: row sums of dout * out
   const std::int32_t* start;                // [B, T] or null
   float scale;
 
-  // The tiles of T, and which of them, and which head of which sequence, a block has: tiles with many partners first.
-  __host__ __device__ std::int64_t tiles() const { return (q.positions + kTile - 1) / kTile; }
+  // The tiles of T, and the tile, head and sequence of a block: tiles with most work first.
+  __host__ __device__ std::int64_t tiles() const { return divide_up(q.positions, kTile); }
   struct Task {
     std::int64_t b, head, tile;
   };
@@ -36,14 +36,14 @@ struct AttentionCall {
   }
 };
 
-// The online softmax of a thread's four rows. `total` is the thread's own columns only until finish().
+// The online softmax of a thread's four rows. Until finish(), `total` is of the thread's columns only.
 struct Softmax {
   float most[kResults], total[kResults] = {}, rescale[kResults];
   __device__ Softmax() {
     FP8_UNROLL
     for (int i = 0; i < kResults; ++i) most[i] = -std::numeric_limits<float>::infinity();
   }
-  // Masked scores become probabilities relative to the largest so far; rescale is the factor of earlier sums.
+  // Replaces masked scores by probabilities relative to the largest so far; `rescale` is the factor for earlier sums.
   template <class T>
   __device__ void update(Part& scores) {
     FP8_UNROLL
@@ -52,7 +52,7 @@ struct Softmax {
       FP8_UNROLL
       for (int j = 0; j < kResults; ++j) highest = scores.at[i][j] > highest ? scores.at[i][j] : highest;
       highest = side_combine(highest, [](float a, float b) { return a > b ? a : b; });
-      const float base = highest == -std::numeric_limits<float>::infinity() ? 0.0f : highest;  // nothing met yet
+      const float base = highest == -std::numeric_limits<float>::infinity() ? 0.0f : highest;  // all masked so far
       rescale[i] = exp_for<T>(most[i] - base);
       most[i] = highest;
       total[i] *= rescale[i];
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, 1) attention_forward_kernel(const __
     write_part(call.out.of(task.b, task.head), query, chunk * kTile, sum[chunk], inverse);
 }
 
-// delta of every row, a warp each.
+// delta of every row, one warp per row.
 template <class T>
 __global__ void attention_delta_kernel(StridedRows<T> out, StridedRows<T> dout, float* delta) {
   const int warps = kThreads / device::kWarp;
@@ -134,10 +134,10 @@ __global__ void attention_delta_kernel(StridedRows<T> out, StridedRows<T> dout, 
   }
 }
 
-// What the backward needs of a thread's four queries of one head.
+// lse and delta of a thread's four queries of one head.
 template <class T>
 struct QueryRows {
-  float lse[kResults] = {}, delta[kResults] = {};  // zero beyond the end, where dout is zero too
+  float lse[kResults] = {}, delta[kResults] = {};  // zero past the end, where dout is zero too
   __device__ QueryRows(const AttentionCall<T>& call, std::int64_t b, std::int64_t h, std::int64_t query) {
     FP8_UNROLL
     for (int i = 0; i < kResults; ++i) {
@@ -147,7 +147,7 @@ struct QueryRows {
       delta[i] = call.delta[(b * n + t) * call.q.count + h];
     }
   }
-  // Scores become probabilities.
+  // Replaces scores by probabilities.
   __device__ void probabilities(const Queries& queries, std::int64_t key, float scale, Part& scores) const {
     FP8_UNROLL
     for (int i = 0; i < kResults; ++i) {
@@ -156,7 +156,7 @@ struct QueryRows {
         scores.at[i][j] = queries.meets(i, key, j) ? exp_for<T>(scores.at[i][j] * scale - lse[i]) : 0.0f;
     }
   }
-  // Gradients of probabilities become those of scores.
+  // Replaces gradients of probabilities by those of scores.
   __device__ void score_gradients(const Part& p, Part& dp) const {
     FP8_UNROLL
     for (int i = 0; i < kResults; ++i) {
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, 1) attention_dkv_kernel(const __grid
     const HeadRows<T> q = call.q.of(task.b, h), dout = call.dout.of(task.b, h);
     for (std::int64_t query = key; query < q.positions; query += kTile) {
       const Queries queries(call.start_of(task.b), query, q.positions);
-      if (queries.lowest >= key + kTile) continue;  // all of them belong to later documents; the same for all threads
+      if (queries.lowest >= key + kTile) continue;  // all queries are in later documents; the same for all threads
       const QueryRows<T> rows(call, task.b, h, query);
       Part p, ds;
       multiply_heads(q, query, k, key, a, b, p);
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kThreads, 1) attention_dkv_kernel(const __grid
   }
 }
 
-// Calls f with the number of tiles that hold a head's elements, as a constant.
+// Calls f with the number of tiles for the elements of a head, as a constant.
 template <class F>
 void with_chunks(std::int64_t dim, F&& f) {
   if (dim <= kTile) {
@@ -264,12 +264,12 @@ inline const std::int32_t* start_of(const Documents& documents) {
   return documents.start.rank == 0 ? nullptr : documents.start.as<std::int32_t>();
 }
 
-// Views as attention_forward has checked them, heads of at most kWidestHead elements.
+// Views checked by attention_forward, heads of at most kWidestHead elements.
 template <class Launcher>
 void attention_forward_cuda(const Launcher& launch, const View& q, const View& k, const View& v, float scale,
                             const Documents& documents, const View& out, const View& lse) {
   if (q.size() == 0) return;
-  with_activation_type(q.dtype, "attention", [&]<class T>(T) {
+  with_float_type(q.dtype, "attention", [&]<class T>() {
     const Heads<T> hq = heads_of<T>(q), hk = heads_of<T>(k), hv = heads_of<T>(v), ho = heads_of<T>(out);
     const AttentionCall<T> call{hq, hk, hv, ho, ho, hq, hk, hv, lse.as<float>(), nullptr, start_of(documents), scale};
     const dim3 grid(static_cast<unsigned>(call.tiles() * hq.batch * hq.count));
@@ -279,15 +279,15 @@ void attention_forward_cuda(const Launcher& launch, const View& q, const View& k
   });
 }
 
-// Views as attention_backward has checked them; scratch: delta f32 [B, T, H], and dk and dv apart, [B, T, G, D] in the
-// type of k, because the results may overwrite q, k and v, which both kernels read.
+// Views checked by attention_backward. The kernels write dk and dv to scratch, because the results may overwrite q, k
+// and v, which both kernels read.
 template <class Launcher>
 void attention_backward_cuda(const Launcher& launch, const View& q, const View& k, const View& v, const View& out,
                              const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
                              const View& dk, const View& dv, const cuda::AttentionScratch& scratch) {
   constexpr const char* kName = "attention backward";
   if (q.size() == 0) return;
-  with_activation_type(q.dtype, kName, [&]<class T>(T) {
+  with_float_type(q.dtype, kName, [&]<class T>() {
     const Heads<T> hq = heads_of<T>(q), hk = heads_of<T>(k);
     const AttentionCall<T> call{hq,
                                 hk,

@@ -1,6 +1,5 @@
 // Backward of attention for one key/value head.
 #include "attention_tiles.h"
-#include "lane_sum.h"
 #include "vector_math.h"
 
 namespace fp8::ops {
@@ -29,7 +28,7 @@ struct BackwardScratch {
   }
 };
 
-// delta = row sums of dout * out, and the log-sums of the block's queries; zero beyond the end.
+// delta = row sums of dout * out, and lse of the block's queries; zero past the end.
 template <class T>
 void read_statistics(const AttentionShape& shape, Head<const T> out, Head<const T> dout, const float* lse,
                      std::int64_t block, BackwardScratch<T>& s) {
@@ -44,7 +43,7 @@ void read_statistics(const AttentionShape& shape, Head<const T> out, Head<const 
   }
 }
 
-// scores, still without the scale, becomes p; dscores becomes p * (dp - delta).
+// Replaces unscaled scores by p, and dscores by p * (dp - delta).
 template <class T>
 void probabilities(float scale, BackwardScratch<T>& s) {
   for (std::int64_t j = 0; j < kBlock; ++j) {
@@ -57,7 +56,7 @@ void probabilities(float scale, BackwardScratch<T>& s) {
   }
 }
 
-// Adds what the queries of one block give to dq (in scratch), dk and dv, all still without the scale.
+// Adds the unscaled gradients of one block of queries to dq (in scratch), dk and dv.
 template <class T>
 void backward_block(const AttentionShape& shape, Head<const T> k, Head<const T> v, float scale, const Mask& mask,
                     std::int64_t block, BackwardScratch<T>& s) {

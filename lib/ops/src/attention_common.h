@@ -1,5 +1,4 @@
-/// What the forward and the backward of attention share: shapes, and the tables of attention_forward.isa.cc and
-/// attention_backward.isa.cc.
+/// Shapes of attention, and the loops of attention_forward.isa.cc and attention_backward.isa.cc. Private to this crate.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,8 @@ namespace fp8::ops {
 
 inline constexpr std::int64_t kBlock = 64;                ///< queries and keys of a tile
 inline constexpr std::int64_t kScores = kBlock * kBlock;  ///< floats of a tile of scores
-inline constexpr std::int64_t kPadding = 16;  ///< floats of the widest vector: memory does not depend on the CPU
+inline constexpr std::int64_t kPadding =
+    16;  ///< floats of the widest vector, so that memory does not depend on the CPU
 
 /// Sizes of one call.
 struct AttentionShape {
@@ -26,7 +26,7 @@ struct AttentionShape {
                  const Documents& documents);
   /// Floats of a tile [kBlock, padded].
   std::int64_t tile() const { return kBlock * padded; }
-  /// Rows of tile `block` that exist.
+  /// Number of positions in tile `block`.
   std::int64_t rows(std::int64_t block) const { return std::min(kBlock, positions - block * kBlock); }
 };
 
@@ -34,7 +34,7 @@ struct AttentionShape {
 struct ForwardCall {
   const View &q, &k, &v;       ///< operands
   float scale;                 ///< of scores
-  const Documents& documents;  ///< who meets whom
+  const Documents& documents;  ///< packed documents
   const View &out, &lse;       ///< results
 };
 /// Floats of scratch memory that a task of the forward needs.
@@ -44,7 +44,7 @@ inline std::int64_t forward_scratch(const AttentionShape& s) { return 5 * s.tile
 struct BackwardCall {
   const View &q, &k, &v, &out, &lse, &dout;  ///< operands
   float scale;                               ///< of scores
-  const Documents& documents;                ///< who meets whom
+  const Documents& documents;                ///< packed documents
   const View &dq, &dk, &dv;                  ///< results
 };
 /// Floats of scratch memory that a task of the backward needs.
@@ -52,7 +52,7 @@ inline std::int64_t backward_scratch(const AttentionShape& s) {
   return (10 + 2 * s.blocks) * s.tile() + 3 * kScores + 2 * kBlock;
 }
 
-/// Tasks of one instruction set, for activations of each type; `scratch` is the thread's own.
+/// Tasks of one instruction set, for activations of each type; `scratch` is not shared between threads.
 template <class Call>
 struct AttentionTasks {
   using Task = void (*)(const AttentionShape& shape, const Call& call, std::int64_t task, float* scratch);

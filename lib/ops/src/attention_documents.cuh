@@ -1,7 +1,6 @@
-// Where packed documents lie, as tables for cuDNN, from the starts of documents at every position; and its statistics
-// turned. A document is written by the thread of its last position, which knows where it begins; which of all documents
-// it is says the number of those that end before, which every block counts by itself: positions are few beside all
-// else.
+// Tables of packed documents for cuDNN, from the start of the document at every position, and the transposition of its
+// statistics. The thread of the last position of a document writes its entry. The index of the entry is the number of
+// documents that end before, which every block counts itself, since there are few positions.
 #pragma once
 
 #include "attention_tiles.cuh"
@@ -9,13 +8,13 @@
 
 namespace fp8::ops {
 
-inline constexpr int kScan = 1024;  // threads of a block, a position each
-inline constexpr int kTurn = 32;    // side of a tile that is turned
+inline constexpr int kScan = 1024;         // threads of a block, one per position
+inline constexpr int kTransposeTile = 32;  // side of a transposed tile
 
 struct DocumentTable {
   const std::int32_t* start;          // [sequences, positions]
   unsigned total, positions;          // of all sequences, of one
-  std::int64_t each, parts, longest;  // entries of a part, parts, and what an entry may hold
+  std::int64_t each, parts, longest;  // entries of a part, parts, and maximum length
   std::int32_t* lengths;
   std::int64_t* offsets;
   std::int64_t lengths_pitch, offsets_pitch;  // from part to part
@@ -24,7 +23,7 @@ struct DocumentTable {
   Heads<Bf16> results[3];
 
   __device__ std::int64_t entries() const { return parts * each; }
-  // Whether position i of all is the last of its document, and how long that is.
+  // Whether position i of all sequences is the last of its document.
   __device__ bool ends(unsigned i) const {
     const unsigned t = i % positions;
     return t + 1 == positions || start[i + 1] > static_cast<std::int32_t>(t);
@@ -33,7 +32,8 @@ struct DocumentTable {
     const unsigned t = i % positions;
     return static_cast<std::int32_t>(t) - Queries::first_key(start + (i - t), t, positions) + 1;
   }
-  // Entry n: a document of so many positions from position t of sequence b on. It also ends the part before.
+  // Writes entry n, a document of `length` positions from position t of sequence b on, and the end of the previous
+  // part.
   __device__ void write(std::int64_t n, std::int64_t b, std::int64_t t, std::int64_t length) const {
     const std::int64_t part = n / each, at = n % each;
     if (n > entries()) return;
@@ -49,7 +49,7 @@ struct DocumentTable {
   }
 };
 
-// Documents, and the longest of them.
+// The number of documents and the longest length.
 struct Found {
   std::int32_t count = 0, longest = 0;
   __device__ void add(std::int32_t length) {
@@ -58,7 +58,7 @@ struct Found {
   }
 };
 
-struct Most {
+struct Longer {
   __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? b : a; }
 };
 
@@ -84,8 +84,8 @@ __device__ inline Prefix block_prefix(std::int32_t v) {
   return prefix;
 }
 
-// NaN everywhere, by one block.
-__device__ inline void spoil(const Heads<Bf16>& heads) {
+// Sets all elements to NaN, with one block.
+__device__ inline void fill_nan(const Heads<Bf16>& heads) {
   const Bf16 nan = from_float<Bf16>(std::numeric_limits<float>::quiet_NaN());
   const std::int64_t rows = heads.batch * heads.positions * heads.count;
   for (std::int64_t i = static_cast<int>(threadIdx.x); i < rows * heads.dim; i += kScan) {
@@ -114,22 +114,23 @@ __global__ static void __launch_bounds__(kScan)
   const std::int64_t all = count + here.all;
   for (std::int64_t n = all + static_cast<int>(threadIdx.x); n <= table.entries(); n += kScan)
     table.write(n, table.total / table.positions - 1, table.positions, 0);
-  const std::int32_t longest = device::block_combine<kScan>(found.longest, Most{});
+  const std::int32_t longest = device::block_combine<kScan>(found.longest, Longer{});
   if (all <= table.entries() && longest <= table.longest) return;
-  for (const Heads<Bf16>& heads : table.results) spoil(heads);
+  for (const Heads<Bf16>& heads : table.results) fill_nan(heads);
 }
 
-// to [columns, rows] = from [rows, columns], batch by batch: a block has a tile of one.
+// to [columns, rows] = transposed from [rows, columns] for each batch, one tile per block.
 __global__ static void transpose_kernel(const float* from, float* to, std::int64_t rows, std::int64_t columns) {
-  __shared__ float tile[kTurn][kTurn + 1];
+  __shared__ float tile[kTransposeTile][kTransposeTile + 1];
   std::int64_t down = 0, across = 0;
-  const std::int64_t b = divide(divide(blockIdx.x, divide_up(columns, kTurn), across), divide_up(rows, kTurn), down);
-  const int x = static_cast<int>(threadIdx.x) % kTurn, y = static_cast<int>(threadIdx.x) / kTurn;
-  const std::int64_t row = down * kTurn, column = across * kTurn, matrix = b * rows * columns;
-  for (int k = y; k < kTurn; k += kThreads / kTurn)
+  const std::int64_t b =
+      divide(divide(blockIdx.x, divide_up(columns, kTransposeTile), across), divide_up(rows, kTransposeTile), down);
+  const int x = static_cast<int>(threadIdx.x) % kTransposeTile, y = static_cast<int>(threadIdx.x) / kTransposeTile;
+  const std::int64_t row = down * kTransposeTile, column = across * kTransposeTile, matrix = b * rows * columns;
+  for (int k = y; k < kTransposeTile; k += kThreads / kTransposeTile)
     if (row + k < rows && column + x < columns) tile[k][x] = from[matrix + (row + k) * columns + column + x];
   __syncthreads();
-  for (int k = y; k < kTurn; k += kThreads / kTurn)
+  for (int k = y; k < kTransposeTile; k += kThreads / kTransposeTile)
     if (column + k < columns && row + x < rows) to[matrix + (column + k) * rows + row + x] = tile[x][k];
 }
 
@@ -154,11 +155,12 @@ void attention_documents_cuda(const Launcher& launch, const Documents& documents
   launch("attention", dim3(device::blocks_for(start.size(), kScan)), dim3(kScan), attention_documents_kernel, table);
 }
 
-// See cuda::turn.
+// See cuda::transpose.
 template <class Launcher>
 void transpose_cuda(const Launcher& launch, const View& from, const View& to) {
   const std::int64_t rows = from.shape[1], columns = from.shape[2];
-  const dim3 grid(static_cast<unsigned>(from.shape[0] * divide_up(rows, kTurn) * divide_up(columns, kTurn)));
+  const dim3 grid(
+      static_cast<unsigned>(from.shape[0] * divide_up(rows, kTransposeTile) * divide_up(columns, kTransposeTile)));
   launch("attention", grid, dim3(kThreads), transpose_kernel, from.as<float>(), to.as<float>(), rows, columns);
 }
 

@@ -1,4 +1,4 @@
-// Forward attention of one head and block of queries: keys come tile by tile, softmax online.
+// Forward attention of one head and block of queries, tile by tile of keys with an online softmax.
 #include <cmath>
 
 #include "attention_tiles.h"
@@ -29,11 +29,11 @@ struct ForwardScratch {
   }
 };
 
-// One tile of transposed scores, still without the scale, becomes probabilities relative to the new maximum; `rescale`
-// is what earlier sums are multiplied by.
+// Replaces one tile of transposed, unscaled scores by probabilities relative to the new maximum; `rescale` is the
+// factor for earlier sums.
 template <class T>
 void update_softmax(float* scores, float scale, ForwardScratch<T>& s) {
-  using Sum = std::conditional_t<std::is_same_v<T, float>, double, float>;  // f32 activations: right to the last bit
+  using Sum = std::conditional_t<std::is_same_v<T, float>, double, float>;  // more precise for f32 activations
   float highest[kBlock];
   Sum part[kBlock] = {};
   std::copy(s.maximum, s.maximum + kBlock, highest);
@@ -49,7 +49,7 @@ void update_softmax(float* scores, float scale, ForwardScratch<T>& s) {
   for (std::int64_t i = 0; i < kBlock; ++i) {
     const float before = s.maximum[i];
     s.maximum[i] = highest[i];
-    highest[i] = highest[i] == kMasked ? 0.0f : highest[i];  // nothing met yet: exp(-inf - 0) = 0
+    highest[i] = highest[i] == kMasked ? 0.0f : highest[i];  // all masked so far: exp(-inf - 0) = 0
     s.rescale[i] = exp_for<T>(before - highest[i]);
   }
   for (std::int64_t j = 0; j < kBlock; ++j) {
@@ -64,8 +64,8 @@ void update_softmax(float* scores, float scale, ForwardScratch<T>& s) {
   for (std::int64_t i = 0; i < kBlock; ++i) s.total[i] = static_cast<float>(s.total[i] * s.rescale[i] + part[i]);
 }
 
-// After the last tile of keys: its probabilities, and what earlier sums are multiplied by, become relative to the whole
-// sum. So the product with the values needs no factor, and rounds as it does where there is one tile.
+// After the last tile of keys: divides its probabilities, and the factor for earlier sums, by the total, so that the
+// GEMM with the values needs no factor and is rounded as with one tile.
 template <class T>
 void normalize(float* scores, ForwardScratch<T>& s) {
   float inverse[kBlock];

@@ -1,17 +1,19 @@
-// Which calls of attention are cuDNN's. Nothing here speaks to the library.
+// The calls of attention that cuDNN supports. The library is not called here.
 #include "attention_fused.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 
+#include "fp8/base/round.h"
+
 namespace fp8::ops {
 namespace {
 
-constexpr std::int64_t kWord = 8;       // bf16 elements of 16 bytes: loads of cuDNN's kernels
-constexpr std::int64_t kLongest = 128;  // elements of a head that every chip takes in both passes
+constexpr std::int64_t kWord = 8;       // bf16 elements of 16 bytes, which cuDNN's kernels load
+constexpr std::int64_t kLongest = 128;  // elements of a head that every chip supports in both passes
 
-// Whether cuDNN's kernels can read or write it where it lies.
+// Whether cuDNN's kernels can access the view.
 bool aligned(const View& v) {
   const auto whole = [](std::int64_t stride) { return stride % kWord == 0; };
   return v.dtype == dtype::DType::bf16 && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0 && whole(v.stride[0]) &&
@@ -20,14 +22,14 @@ bool aligned(const View& v) {
 
 FusedAttention::Strides strides_of(const View& v) { return {v.stride[0], v.stride[1], v.stride[2]}; }
 
-// Positions of a document's place: one of eight multiples of a power of 2, so that few graphs are built.
+// Maximum length of a document, rounded up to one of eight multiples of a power of 2, so that few graphs are built.
 std::int64_t rounded(std::int64_t longest) {
   std::int64_t step = 128;
   while (longest > 8 * step) step *= 2;
-  return (longest + step - 1) / step * step;
+  return round_up(longest, step);
 }
 
-// Whether the call's documents, if it has any, are few and short enough to be known, and counted in 32 bits.
+// Whether number and length of the call's documents, if any, are known, and positions fit 32 bits.
 bool countable(const View& q, const Documents& documents) {
   return documents.start.rank == 0 || (documents.count > 0 && documents.longest > 0 &&
                                        q.shape[0] * q.shape[1] <= std::numeric_limits<std::int32_t>::max());
@@ -37,7 +39,7 @@ bool countable(const View& q, const Documents& documents) {
 
 // Source: cuDNN frontend 1.32, scaled_dot_product_flash_attention.h, "dP workspace".
 std::int64_t FusedAttention::score_bytes() const {
-  const std::int64_t padded = (positions + 127) / 128 * 128;
+  const std::int64_t padded = round_up(positions, 128);
   return backward ? 2 * batch * heads * padded * padded : 0;
 }
 
@@ -57,7 +59,7 @@ std::vector<FusedAttention::Steps> FusedAttention::steps() const {
 }
 
 FusedParts parts_of(const FusedAttention& call, std::int64_t most) {
-  // The fewest equal parts of `count`, of which `fit` are to be in one.
+  // The fewest equal parts of `count` with at most `fit` each.
   const auto fewest = [](std::int64_t count, std::int64_t fit) {
     std::int64_t parts = 1;
     while (count % parts != 0 || count / parts > fit) ++parts;
@@ -68,7 +70,7 @@ FusedParts parts_of(const FusedAttention& call, std::int64_t most) {
   if (call.documents) {
     each.batch = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(call.batch)));
     while (each.batch > 1 && each.score_bytes() > most) each.batch /= 2;
-    parts.sequences = (call.batch + each.batch - 1) / each.batch;
+    parts.sequences = divide_up(call.batch, each.batch);
   } else if (call.score_bytes() > most) {
     parts.sequences = fewest(call.batch, std::max<std::int64_t>(1, most / (call.score_bytes() / call.batch)));
     each.batch /= parts.sequences;
@@ -77,7 +79,7 @@ FusedParts parts_of(const FusedAttention& call, std::int64_t most) {
   parts.groups = fewest(call.groups, std::max<std::int64_t>(1, most / (each.score_bytes() / call.groups)));
   each.groups /= parts.groups;
   each.heads /= parts.groups;
-  if (!call.documents) each.lse[0] = each.heads * call.positions;  // cuDNN wants them without gaps
+  if (!call.documents) each.lse[0] = each.heads * call.positions;  // cuDNN needs them contiguous
   return parts;
 }
 
@@ -119,14 +121,11 @@ std::optional<FusedAttention> fused_backward_of(const View& q, const View& k, co
 }
 
 cuda::DocumentTables document_tables(const Context& ctx, const FusedParts& parts, const std::array<View, 3>& results) {
-  const auto padded = [](std::int64_t entries, std::int64_t multiple) {
-    return (entries + multiple - 1) / multiple * multiple;
-  };
   const std::vector<FusedAttention::Steps> steps = parts.each.steps();
   const auto arrays = static_cast<std::int64_t>(steps.size());
   cuda::DocumentTables tables{
-      .lengths = tensor::allocate(ctx, dtype::DType::i32, {parts.sequences, padded(parts.each.batch, 4)}, "scratch"),
-      .offsets = tensor::allocate(ctx, dtype::DType::i64, {arrays, parts.sequences, padded(parts.each.batch + 1, 2)},
+      .lengths = tensor::allocate(ctx, dtype::DType::i32, {parts.sequences, round_up(parts.each.batch, 4)}, "scratch"),
+      .offsets = tensor::allocate(ctx, dtype::DType::i64, {arrays, parts.sequences, round_up(parts.each.batch + 1, 2)},
                                   "scratch"),
       .each = parts.each.batch,
       .longest = parts.each.positions,

@@ -1,4 +1,4 @@
-/// The views of an attention call as kernels take them.
+/// The views of an attention call as arguments of kernels. Private to this crate.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Heads {
   std::int64_t batch, positions, count, dim;  ///< extents
   bool packed;                                ///< groups of 8 elements are aligned and whole
 
-  /// Of a view with unit last stride; `aligned`: all its rows begin at multiples of 16 bytes.
+  /// From a view with unit last stride; `aligned`: all rows begin at multiples of 16 bytes.
   Heads(const tensor::View& v, bool aligned)
       : data(v.as<T>()),
         sequence(v.stride[0]),

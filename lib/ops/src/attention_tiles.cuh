@@ -1,5 +1,5 @@
-// Tiles of 64 x 64 floats in shared memory, and their products: what the kernels of attention are made of. A block has
-// 16 x 16 threads; each keeps 4 x 4 results of a product in registers. No tensor cores: cuDNN has those.
+// Tiles of 64 x 64 floats in shared memory, and GEMMs of tiles, for the kernels of attention.cuh. A block has 16 x 16
+// threads, each with 4 x 4 results in registers. Without tensor cores.
 #pragma once
 
 #include <limits>
@@ -10,7 +10,7 @@
 namespace fp8::ops {
 
 inline constexpr int kTile = 64;    // queries, keys, or elements of a head
-inline constexpr int kPitch = 68;   // floats from row to row: 16 bytes of neighbouring rows lie in different banks
+inline constexpr int kPitch = 68;   // row stride in floats: 16 bytes of adjacent rows are in different banks
 inline constexpr int kSide = 16;    // threads along a side of a block
 inline constexpr int kResults = 4;  // results of a thread along a side
 static_assert(kSide * kSide == kThreads && kSide * kResults == kTile);
@@ -24,7 +24,7 @@ struct Part {
 __device__ inline int side() { return static_cast<int>(threadIdx.x) % kSide; }
 __device__ inline int first_row() { return static_cast<int>(threadIdx.x) / kSide * kResults; }
 
-// tile[r][e] = element d0 + e of position first + r; zero beyond the ends.
+// tile[r][e] = element d0 + e of position first + r; zero past the ends.
 template <class T>
 __device__ void read_tile(const HeadRows<T>& head, std::int64_t first, int d0, TileRow* tile) {
   if (head.packed) {
@@ -48,7 +48,7 @@ __device__ void read_tile(const HeadRows<T>& head, std::int64_t first, int d0, T
   }
 }
 
-// Element d0 + columns of positions first + rows = part * factor of the row, rounded once; nothing beyond the ends.
+// Element d0 + columns of positions first + rows = part * factor of the row, rounded once; only within the tensor.
 template <class T>
 __device__ void write_part(const HeadRows<T>& head, std::int64_t first, int d0, const Part& part,
                            const float (&factor)[kResults]) {
@@ -141,7 +141,7 @@ struct Least {
   __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return b < a ? b : a; }
 };
 
-// Which keys this thread's four queries may meet, and the first key that any query of the tile may.
+// The mask of this thread's four queries, and the first key that is not masked for all queries of the tile.
 struct Queries {
   std::int32_t first[kResults], last[kResults], lowest = 0;
   __device__ Queries(const std::int32_t* start, std::int64_t query, std::int64_t positions) {
@@ -161,14 +161,14 @@ struct Queries {
     const auto last = static_cast<std::int32_t>(t);
     return start[t] < last ? start[t] : last;
   }
-  // Whether query i of the thread meets key j of its columns in the tile from `key` on.
+  // Whether query i of the thread attends to key j of its columns in the tile from `key` on.
   __device__ bool meets(int i, std::int64_t key, int j) const {
     const std::int64_t k = key + side() + kSide * j;
     return k >= first[i] && k <= last[i];
   }
 };
 
-// Combines over the 16 threads that share rows; all get the same bits.
+// Reduces over the 16 threads that share rows; all get the same bits.
 template <class Combine>
 __device__ float side_combine(float v, Combine combine) {
   FP8_UNROLL

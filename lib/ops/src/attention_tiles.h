@@ -1,6 +1,6 @@
-/// Tiles of q, k, v as products want them, and the mask; for attention_forward.isa.cc and attention_backward.isa.cc
-/// alone. Scores are kept transposed, [keys, queries]: then the softmax works on lanes of queries, and only the queries
-/// of a block are transposed, once, not every key.
+/// Tiles of q, k, v as operands of GEMMs, and the mask; only for attention_forward.isa.cc and
+/// attention_backward.isa.cc. Scores are stored transposed, [keys, queries]: the softmax is then vectorized over
+/// queries, and only the queries of a block are transposed, once, instead of all keys.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace fp8::ops {
 
-inline constexpr float kMasked = -std::numeric_limits<float>::infinity();  ///< score of a pair that may not meet
+inline constexpr float kMasked = -std::numeric_limits<float>::infinity();  ///< score of a masked pair
 #ifdef __AVX512BF16__
 inline constexpr bool kMultipliesPairs = true;  ///< whether the instruction set multiplies pairs of bf16
 #else
@@ -33,10 +33,10 @@ struct Head {
       : data(static_cast<T*>(v.data) + b * v.stride[0] + h * v.stride[2]), stride(v.stride[1]) {}
 };
 
-/// Which keys the queries of one tile may meet.
+/// The causal and document mask of one tile of queries.
 class Mask {
  public:
-  /// Of query tile `block` of sequence b.
+  /// For query tile `block` of sequence b.
   Mask(const AttentionShape& shape, const Documents& documents, std::int64_t b, std::int64_t block) {
     const std::int32_t* start =
         documents.start.rank == 0 ? nullptr : documents.start.as<std::int32_t>() + b * shape.positions;
@@ -46,13 +46,12 @@ class Mask {
       last_[i] = static_cast<std::int32_t>(position);
       first_[i] = known ? std::clamp(start[position], 0, last_[i]) : 0;
     }
-    // Rows beyond the end meet key 0, which costs nothing: they are not written, and they do not upcast the range
-    // either.
+    // Rows past the end attend to key 0; they are not written and do not extend the range of keys.
     const std::int64_t rows = shape.rows(block);
     lowest_ = *std::min_element(first_, first_ + rows);
     highest_ = *std::max_element(first_, first_ + rows);
   }
-  /// First tile of keys that any of the queries meets.
+  /// First tile of keys that is not masked for all queries.
   std::int64_t first_block() const { return lowest_ / kBlock; }
   /// Masks the transposed scores of key tile `block`.
   void apply(std::int64_t block, float* scores) const {
@@ -70,13 +69,13 @@ class Mask {
   std::int32_t first_[kBlock], last_[kBlock], lowest_, highest_;
 };
 
-/// How a tile of activations T is held for products, in words: f32, one value each. Tiles are [kBlock, width] words.
+/// Tiles of activations T as operands, in words of one f32 value. Tiles are [kBlock, width] words.
 template <class T>
 struct Tiles {
   using Word = float;  ///< element of a tile
   /// Words of a row of `values` values.
   static constexpr std::int64_t words(std::int64_t values) { return values; }
-  /// Writes the values of a row; those beyond `dim` are zero.
+  /// Writes the values of a row; zero past `dim`.
   static void read_row(const AttentionShape& shape, const T* from, Word* to) {
 #pragma omp simd
     for (std::int64_t d = 0; d < shape.dim; ++d) to[d] = dtype::to_float(from[d]);
@@ -90,14 +89,14 @@ struct Tiles {
   static Left<Word> by_rows(const float* x, Word*) { return {x, 1, kBlock}; }
 };
 
-/// bf16 as pairs: what was f32 is rounded to bf16 on its way into a product, as with any matrix multiply of bf16.
+/// Tiles of bf16 pairs: f32 operands are rounded to bf16, as for any GEMM of bf16.
 struct PairTiles {
   using Word = Pair;  ///< element of a tile
   /// Words of a row of `values` values.
   static constexpr std::int64_t words(std::int64_t values) { return values / 2; }
   /// Bits of v as bf16.
   static Pair bits(float v) { return dtype::from_float<Bf16>(v).bits; }
-  /// Writes the values of a row; those beyond `dim` are zero.
+  /// Writes the values of a row; zero past `dim`.
   static void read_row(const AttentionShape& shape, const Bf16* from, Pair* to) {
     std::memcpy(to, from, static_cast<std::size_t>(shape.dim) * sizeof(Bf16));
     std::memset(reinterpret_cast<std::byte*>(to) + shape.dim * 2, 0,
@@ -135,14 +134,14 @@ struct PairTiles {
   }
 };
 
-/// Tiles of activations stored as T on this processor.
+/// Tiles of activations T for this instruction set.
 template <class T>
 using TilesOf = std::conditional_t<std::is_same_v<T, Bf16> && kMultipliesPairs, PairTiles, Tiles<T>>;
-/// Their words.
+/// Their word.
 template <class T>
 using WordOf = typename TilesOf<T>::Word;
 
-/// The loops of tile.isa.cc for this instruction set, by the words of a tile.
+/// The loops of tile.isa.cc for this instruction set and type of word.
 inline void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, Left<float> a, Rectangle<const float> b,
                           Rectangle<float> c, bool accumulate) {
   FP8_ISA::kTileKernels.multiply(m, n, k, a, b, c, accumulate);
@@ -158,7 +157,7 @@ inline void transpose_tile(std::int64_t rows, std::int64_t columns, Rectangle<co
   FP8_ISA::kTileKernels.transpose_pairs(rows, columns, in, out);
 }
 
-/// tile [kBlock, words(padded)] = rows of one head of tile `block`; zero beyond the end and beyond dim.
+/// tile [kBlock, words(padded)] = rows of one head of tile `block`; zero past the end and past dim.
 template <class T>
 void read_tile(const AttentionShape& shape, Head<const T> head, std::int64_t block, WordOf<T>* tile) {
   const std::int64_t rows = shape.rows(block), width = TilesOf<T>::words(shape.padded);
@@ -185,7 +184,7 @@ void write_tile(const AttentionShape& shape, const float* tile, float factor, st
   }
 }
 
-/// Transposed scores [keys, queries] = a tile of keys times queries turned by transpose_tile().
+/// Transposed scores [keys, queries] = a tile of keys times queries transposed by transpose_tile().
 template <class T>
 void score_tile(const AttentionShape& shape, const WordOf<T>* keys, const WordOf<T>* queries_across, float* scores) {
   const std::int64_t width = TilesOf<T>::words(shape.padded);
@@ -193,14 +192,14 @@ void score_tile(const AttentionShape& shape, const WordOf<T>* keys, const WordOf
                 false);
 }
 
-/// sums [kBlock, padded] += left times a tile as down() gives it.
+/// sums [kBlock, padded] += left times a tile of down().
 template <class T>
 void add_tile(const AttentionShape& shape, const Left<WordOf<T>>& left, const WordOf<T>* down, float* sums) {
   multiply_tile(kBlock, shape.padded, TilesOf<T>::words(kBlock), left, {down, shape.padded}, {sums, shape.padded},
                 true);
 }
 
-/// Hands out parts of a thread's scratch memory, all of whose users count in floats.
+/// Divides a thread's scratch memory, whose size is in floats.
 class Parts {
  public:
   /// Begins at `base`.

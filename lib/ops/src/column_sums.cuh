@@ -1,5 +1,5 @@
-/// Sums over rows of a matrix, column by column, in two passes and a fixed order: blocks of rows to partial sums, then
-/// those to the result. For gradients of weights that all rows share.
+/// Column sums of a matrix in two passes and a fixed order: blocks of rows to partial sums, then partial sums to the
+/// result. For gradients of weights that all rows share.
 #pragma once
 
 #include "cuda.h"
@@ -10,8 +10,8 @@ namespace fp8::ops {
 inline constexpr int kRowWarps = kThreads / device::kWarp;  ///< rows that a block reads at once
 inline constexpr int kTotalWarps = 16;                      ///< of the second pass, whose blocks are few
 
-/// partial[blockIdx.y][c] = sum over rows [blockIdx.y each, ...) of what source.row(i).add<W>(c, sums) adds. A lane has
-/// W columns, warps take rows in turn.
+/// partial[blockIdx.y][c] = sum over rows [blockIdx.y each, ...) of the summands of source.row(i).add<W>(c, sums). A
+/// lane has W columns; warps alternate rows.
 template <int W, class Source>
 __global__ void column_partials_kernel(Source source, std::int64_t rows, std::int64_t columns, std::int64_t each,
                                        float* partial) {
@@ -33,8 +33,7 @@ __global__ void column_partials_kernel(Source source, std::int64_t rows, std::in
   }
 }
 
-/// out[c] += sum over blocks of partial[block][c], in f64. Of Warps warps each takes every Warps-th block; a lane has a
-/// column.
+/// out[c] += sum over blocks of partial[block][c], in f64. Each warp adds every Warps-th block; a lane has one column.
 template <int Warps>
 __global__ void column_totals_kernel(const float* partial, std::int64_t blocks, std::int64_t columns, float* out) {
   __shared__ double sums[Warps][device::kWarp];

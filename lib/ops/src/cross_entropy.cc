@@ -1,5 +1,4 @@
-// Cross-entropy of a block of logits on the host, its gradient in place. One row per thread at a time. Not the LM head:
-// the caller makes the logits chunk by chunk.
+// Cross-entropy of a block of logits on the host, with its gradient in place, rows in parallel.
 #include <string>
 
 #include "cuda.h"
@@ -13,7 +12,7 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
   constexpr const char* kOp = "cross-entropy";
   need_device(ctx, kOp, logits, targets, losses);
   need(logits.rank == 2 && logits.shape[1] > 0 && unit_last_stride(logits), kOp,
-       "logits must have 2 dimensions, the last without gaps");
+       "logits must have 2 dimensions, the last with unit stride");
   const std::int64_t m = logits.shape[0], vocabulary = logits.shape[1];
   need(targets.dtype == DType::i32 && targets.size() == m && targets.contiguous(), kOp,
        "targets must be int32, one for each row");
@@ -32,7 +31,7 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
     }
   }
   float* out = losses.as<float>();
-  with_activation_type(logits.dtype, kOp, [&]<class T>(T) {
+  with_float_type(logits.dtype, kOp, [&]<class T>() {
     const StridedRows<T> rows(logits);
     const RowLoops<T>& loops = row_loops<T>();
     parallel_for(m, vocabulary * 4, [&](std::int64_t i) {

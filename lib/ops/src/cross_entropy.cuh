@@ -1,12 +1,12 @@
-// Cross-entropy of a block of logits on a device: one block of threads has a row. It is read once for the largest logit
-// and the sum of exponentials together, and once more, from the L2 cache where rows of all blocks fit, for the gradient
-// in place.
+// Cross-entropy of a block of logits on a device, one block of threads per row. The row is read once for the largest
+// logit and the sum of exponentials, and again, from the L2 cache if the rows of all blocks fit, for the gradient in
+// place.
 #pragma once
 
 #include <limits>
 
+#include "elements.h"
 #include "fp8/ops/elementwise.h"
-#include "loss_element.h"
 #include "rows.cuh"
 
 namespace fp8::ops {
@@ -17,7 +17,7 @@ inline constexpr int kLossThreads = 1024;
 // grow with the vocabulary.
 template <class T>
 struct ExpSum {
-  float largest = -std::numeric_limits<float>::max();  // not infinity, whose difference to itself is NaN
+  float largest = -std::numeric_limits<float>::max();  // not infinity, because inf - inf is NaN
   double sum = 0;
   template <int W>
   __device__ void add(const Group<T, W>& x) {
@@ -35,11 +35,11 @@ struct ExpSum {
   }
 };
 
-struct Most {
+struct LargerLogit {
   __device__ float operator()(float a, float b) const { return a > b ? a : b; }
 };
 
-// One row; what a target that is neither a token nor ignored gives is NaN, so that the step is found not finite.
+// One row; NaN for a target that is neither a token nor ignored, so that the step is detected as non-finite.
 template <class T, int W>
 __device__ void row_loss(T* x, std::int64_t n, std::int32_t target, float scale, bool backward, float* loss) {
   const std::int64_t whole = n / W * W, first = static_cast<std::int64_t>(threadIdx.x) * W,
@@ -50,7 +50,7 @@ __device__ void row_loss(T* x, std::int64_t n, std::int32_t target, float scale,
   FP8_UNROLL_BY_4
   for (std::int64_t c = first; c < whole; c += step) mine.add(load<W>(x + c));
   if (threadIdx.x < n - whole) mine.add(load<1>(x + whole + threadIdx.x));
-  const float shift = device::block_combine<kLossThreads>(mine.largest, Most{});
+  const float shift = device::block_combine<kLossThreads>(mine.largest, LargerLogit{});
   mine.sum *= static_cast<double>(exp_for<T>(mine.largest - shift));
   const double sum = device::block_combine<kLossThreads>(mine.sum, device::Add{});
   const float difference = at_target - shift;
@@ -85,14 +85,14 @@ __global__ void __launch_bounds__(kLossThreads) cross_entropy_kernel(StridedRows
   }
 }
 
-// Views as cross_entropy() has checked them.
+// Views checked by cross_entropy().
 template <class Launcher>
 void cross_entropy_cuda(const Launcher& launch, const View& logits, const View& targets, const View& losses,
                         float gradient_scale, bool backward) {
   constexpr const char* kName = "cross-entropy";
   const dim3 grid(static_cast<unsigned>(std::min(logits.shape[0], std::int64_t{launch.multiprocessors()} * 2))),
       block(kLossThreads);
-  with_activation_type(logits.dtype, kName, [&]<class T>(T) {
+  with_float_type(logits.dtype, kName, [&]<class T>() {
     const StridedRows<T> rows(logits);
     const auto* ids = targets.as<std::int32_t>();
     auto* out = losses.as<float>();

@@ -1,5 +1,5 @@
-/// The CUDA side of this crate: what the entries of the ops call, with checked views and memory already taken, in a
-/// context that is not dry. Builds without CUDA have stand-ins that say so (cuda_nocuda.cc).
+/// The CUDA operations of this crate. Callers have checked the views and allocated all memory; the context is not dry.
+/// Defined in cuda.cu; in builds without CUDA they throw Error. Private to this crate.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "fp8/base/round.h"
 #include "fp8/device/device.h"
 #include "fp8/ops/attention.h"
 #include "fp8/tensor/tensor.h"
@@ -16,11 +17,11 @@ namespace fp8::ops::cuda {
 using device::Context;
 using tensor::View;
 
-/// Rows of partial sums that a sum over `rows` rows needs, by the sizes alone: enough blocks for any device, and not
-/// more than the second pass likes.
+/// Number of partial sums for a sum over `rows` rows, which depends on the sizes only: enough blocks for any device,
+/// and few enough for the second pass.
 inline std::int64_t column_blocks(std::int64_t rows, std::int64_t columns) {
   const std::int64_t most = std::clamp<std::int64_t>((1 << 19) / std::max<std::int64_t>(columns, 1), 64, 1024);
-  return std::clamp<std::int64_t>((rows + 63) / 64, 1, most);
+  return std::clamp<std::int64_t>(divide_up(rows, 64), 1, most);
 }
 
 /// y = norm(sum), sum = x + delta; with an empty delta sum is x.
@@ -50,28 +51,28 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
 /// See bias_backward; `partial` f32 [column_blocks, N] is scratch.
 void bias_backward(const Context& ctx, const View& dy, const View& db, const View& partial);
 
-/// Memory of attention's backward, contiguous.
+/// Scratch memory of attention_backward, contiguous.
 struct AttentionScratch {
   View delta;   ///< f32 [B, T, H]
   View dk, dv;  ///< [B, T, G, D] in the type of k
 };
 
-/// Where documents lie, for attention by them: tables with an entry for each, of length 0 beyond the last, cut into
+/// Tables of packed documents for cuDNN: an entry for each document, entries of length 0 after the last, divided into
 /// parts that begin at multiples of 16 bytes.
 struct DocumentTables {
-  View lengths;                                      ///< i32 [parts, each or more]
-  View offsets;                                      ///< i64 [steps, parts, each + 1 or more]: first elements, end
+  View lengths;                                      ///< i32 [parts, at least each]
+  View offsets;                                      ///< i64 [steps, parts, at least each + 1]: first elements, end
   std::int64_t each = 0;                             ///< entries of a part
-  std::int64_t longest = 0;                          ///< lengths that the reader stands
+  std::int64_t longest = 0;                          ///< maximum length
   std::array<std::array<std::int64_t, 2>, 9> steps;  ///< elements between sequences and between positions
-  std::array<View, 3> results;  ///< bf16 [B, T, heads, D]: NaN where more or longer documents are than the tables hold
+  std::array<View, 3> results;  ///< bf16 [B, T, heads, D]: set to NaN if documents exceed the tables
 };
 
-/// Fills the tables; documents beyond the last entry are left out, and longer ones cut.
+/// Fills the tables; documents after the last entry are omitted, and longer ones truncated.
 void attention_documents(const Context& ctx, const Documents& documents, const DocumentTables& tables);
 
-/// to f32 [B, C, R] = from [B, R, C], both contiguous.
-void turn(const Context& ctx, const View& from, const View& to);
+/// to f32 [B, C, R] = transposed from [B, R, C], both contiguous.
+void transpose(const Context& ctx, const View& from, const View& to);
 
 /// See fp8/ops/attention.h; heads of at most 256 elements.
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,

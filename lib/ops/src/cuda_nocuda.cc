@@ -1,43 +1,53 @@
-// Stand-ins for builds without CUDA.
+// Stubs for builds without CUDA.
 #include "cuda.h"
 
-#include "fp8/base/error.h"
+#include "attention_fused.h"
 
-namespace fp8::ops::cuda {
-namespace {
+namespace fp8::ops {
 
-[[noreturn]] void none() { throw Error("this build has no CUDA"); }
+using device::no_cuda;
 
-}  // namespace
-
+namespace cuda {
 void norm_forward(const Context&, const char*, const View&, const View&, const View&, float, const View&, const View&,
                   const View&) {
-  none();
+  no_cuda();
 }
 void norm_backward(const Context&, const View&, const View&, const View&, const View&, const View&, const View&,
                    const View&, const View&) {
-  none();
+  no_cuda();
 }
-void add(const Context&, const View&, const View&, const View&) { none(); }
-void copy(const Context&, const View&, const View&) { none(); }
-void zero(const Context&, const View&) { none(); }
-void swiglu_forward(const Context&, const View&, const View&) { none(); }
-void swiglu_backward(const Context&, const View&, const View&, const View&) { none(); }
-void embedding_forward(const Context&, const View&, const View&, const View&) { none(); }
-void embedding_backward(const Context&, const View&, const View&, const View&, const View&) { none(); }
-void bias_backward(const Context&, const View&, const View&, const View&) { none(); }
-void cross_entropy(const Context&, const View&, const View&, const View&, float, bool) { none(); }
-void rope_tables(const Context&, std::span<const float>, const View&, const View&) { none(); }
-void rope(const Context&, const View&, const View&, const View&, bool) { none(); }
-void attention_documents(const Context&, const Documents&, const DocumentTables&) { none(); }
-void turn(const Context&, const View&, const View&) { none(); }
+void add(const Context&, const View&, const View&, const View&) { no_cuda(); }
+void copy(const Context&, const View&, const View&) { no_cuda(); }
+void zero(const Context&, const View&) { no_cuda(); }
+void swiglu_forward(const Context&, const View&, const View&) { no_cuda(); }
+void swiglu_backward(const Context&, const View&, const View&, const View&) { no_cuda(); }
+void embedding_forward(const Context&, const View&, const View&, const View&) { no_cuda(); }
+void embedding_backward(const Context&, const View&, const View&, const View&, const View&) { no_cuda(); }
+void bias_backward(const Context&, const View&, const View&, const View&) { no_cuda(); }
+void cross_entropy(const Context&, const View&, const View&, const View&, float, bool) { no_cuda(); }
+void rope_tables(const Context&, std::span<const float>, const View&, const View&) { no_cuda(); }
+void rope(const Context&, const View&, const View&, const View&, bool) { no_cuda(); }
+void attention_documents(const Context&, const Documents&, const DocumentTables&) { no_cuda(); }
+void transpose(const Context&, const View&, const View&) { no_cuda(); }
 void attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&, const View&,
                        const View&) {
-  none();
+  no_cuda();
 }
 void attention_backward(const Context&, const View&, const View&, const View&, const View&, const View&, const View&,
                         float, const Documents&, const View&, const View&, const View&, const AttentionScratch&) {
-  none();
+  no_cuda();
 }
 
-}  // namespace fp8::ops::cuda
+}  // namespace cuda
+
+// No context on a device exists, so no call is supported.
+bool fused_attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&,
+                             const View&, const View&) {
+  return false;
+}
+bool fused_attention_backward(const Context&, const View&, const View&, const View&, const View&, const View&,
+                              const View&, float, const Documents&, const View&, const View&, const View&) {
+  return false;
+}
+
+}  // namespace fp8::ops

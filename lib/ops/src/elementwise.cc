@@ -18,12 +18,12 @@ using device::DeviceType;
 
 void check_swiglu(const char* op, const View& gate_up, const View& h) {
   need(gate_up.rank == 2 && h.rank == 2 && gate_up.shape[0] == h.shape[0] && gate_up.shape[1] == 2 * h.shape[1], op,
-       "the joint projection must be twice as wide");
+       "gate_up must be twice as wide as the result");
   need(gate_up.dtype == h.dtype, op, "activations of different types");
-  need(unit_last_stride(gate_up) && unit_last_stride(h), op, "elements of a row must lie next to each other");
+  need(unit_last_stride(gate_up) && unit_last_stride(h), op, "rows must have unit stride");
 }
 
-// The elements of views cut into runs: rows where they are strided, equal chunks where all are contiguous.
+// Division of views into runs of adjacent elements: equal chunks if all are contiguous, else rows.
 struct Runs {
   static constexpr std::int64_t kChunk = 4096;
   bool flat;
@@ -33,7 +33,7 @@ struct Runs {
       : flat(all_contiguous),
         size(like.size()),
         columns(flat ? kChunk : like.shape[static_cast<std::size_t>(like.rank - 1)]),
-        count(columns == 0 ? 0 : (size + columns - 1) / columns) {}
+        count(columns == 0 ? 0 : divide_up(size, columns)) {}
   template <class T>
   T* start(const StridedRows<T>& rows, const View& v, std::int64_t i) const {
     return flat ? static_cast<T*>(v.data) + i * kChunk : rows[i];
@@ -65,8 +65,8 @@ void check_embedding(const char* op, const View& tokens, const View& table, cons
   need(tokens.dtype == DType::i32 && tokens.rank == 1 && tokens.contiguous(), op,
        "tokens must be int32, one dimension");
   need(table.rank == 2 && rows.rank == 2 && rows.shape[0] == tokens.shape[0] && rows.shape[1] == table.shape[1], op,
-       "rows and table do not fit");
-  need(unit_last_stride(table) && unit_last_stride(rows), op, "elements of a row must lie next to each other");
+       "rows and table do not match");
+  need(unit_last_stride(table) && unit_last_stride(rows), op, "rows must have unit stride");
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(gate_up, h), flops_of(h, 4));
   if (ctx.device == DeviceType::cuda) return cuda::swiglu_forward(ctx, gate_up, h);
-  with_activation_type(h.dtype, kOp, [&]<class T>(T) {
+  with_float_type(h.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(gate_up), out(h);
     const std::int64_t n = out.columns();
     const RowLoops<T>& loops = row_loops<T>();
@@ -97,7 +97,7 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dh, gate_up, d_gate_up), flops_of(dh, 12));
   if (ctx.device == DeviceType::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up);
-  with_activation_type(dh.dtype, kOp, [&]<class T>(T) {
+  with_float_type(dh.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(gate_up), upstream(dh), out(d_gate_up);
     const std::int64_t n = upstream.columns();
     const RowLoops<T>& loops = row_loops<T>();
@@ -118,8 +118,8 @@ void embedding_forward(const Context& ctx, const View& tokens, const View& table
   if (ctx.device == DeviceType::cuda) return cuda::embedding_forward(ctx, tokens, table, out);
   check_ids(kOp, tokens, table.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
-  with_activation_type(table.dtype, kOp, [&]<class A>(A) {
-    with_activation_type(out.dtype, kOp, [&]<class B>(B) {
+  with_float_type(table.dtype, kOp, [&]<class A>() {
+    with_float_type(out.dtype, kOp, [&]<class B>() {
       const StridedRows<A> in(table);
       const StridedRows<B> rows(out);
       parallel_for(rows.count(), rows.columns(),
@@ -135,7 +135,7 @@ static void embedding_backward_on_device(const Context& ctx, const View& tokens,
   if (!ctx.dry) cuda::embedding_backward(ctx, tokens, dout, dtable, scratch);
 }
 
-// Every thread owns slices of the columns and walks all tokens in order: no sorting, no atomics, the same sums for any
+// Each thread processes slices of columns, for all tokens in order: no sorting, no atomics, the same sums for any
 // number of threads.
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable) {
   constexpr const char* kOp = "embedding backward";
@@ -149,13 +149,13 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
   if (ctx.dry) return;
   check_ids(kOp, tokens, dtable.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
-  with_activation_type(dout.dtype, kOp, [&]<class T>(T) {
+  with_float_type(dout.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(dout);
     const StridedRows<float> table(dtable);
     const RowLoops<T>& loops = row_loops<T>();
     const std::int64_t n = in.columns(), count = in.count();
-    const std::int64_t slice = std::max(kSlice, (n / threads_for(n * count) + kSlice - 1) / kSlice * kSlice);
-    parallel_for((n + slice - 1) / slice, slice * count, [&](std::int64_t s) {
+    const std::int64_t slice = std::max(kSlice, round_up(n / threads_for(n * count), kSlice));
+    parallel_for(divide_up(n, slice), slice * count, [&](std::int64_t s) {
       const std::int64_t begin = s * slice, end = std::min(n, begin + slice);
       for (std::int64_t i = 0; i < count; ++i) loops.add_to(in[i] + begin, table[ids[i]] + begin, end - begin);
     });
@@ -165,7 +165,7 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
 void bias_backward(const Context& ctx, const View& dy, const View& db) {
   constexpr const char* kOp = "bias backward";
   need_device(ctx, kOp, dy, db);
-  need(dy.rank == 2 && unit_last_stride(dy), kOp, "dy must have 2 dimensions, the last without gaps");
+  need(dy.rank == 2 && unit_last_stride(dy), kOp, "dy must have 2 dimensions, the last with unit stride");
   need(db.rank == 1 && db.dtype == DType::f32 && db.shape[0] == dy.shape[1] && db.contiguous(), kOp,
        "db must be float32, one for each column");
   need(ctx.arena != nullptr, kOp, "needs an arena");
@@ -178,7 +178,7 @@ void bias_backward(const Context& ctx, const View& dy, const View& db) {
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, db), flops_of(dy, 1));
   if (ctx.device == DeviceType::cuda) return cuda::bias_backward(ctx, dy, db, partial);
   float* sums = partial.as<float>();
-  with_activation_type(dy.dtype, kOp, [&]<class T>(T) {
+  with_float_type(dy.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(dy);
     const RowLoops<T>& loops = row_loops<T>();
     parallel_for(blocks.count, blocks.each * n, [&](std::int64_t b) {
@@ -195,12 +195,11 @@ void add(const Context& ctx, const View& a, const View& b, const View& out) {
   need_device(ctx, kOp, a, b, out);
   need(same_shape(a, b) && same_shape(a, out) && a.rank >= 1, kOp, "shapes differ");
   need(a.dtype == b.dtype && a.dtype == out.dtype, kOp, "activations of different types");
-  need(unit_last_stride(a) && unit_last_stride(b) && unit_last_stride(out), kOp,
-       "elements of a row must lie next to each other");
+  need(unit_last_stride(a) && unit_last_stride(b) && unit_last_stride(out), kOp, "rows must have unit stride");
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(a, b, out), flops_of(out, 1));
   if (ctx.device == DeviceType::cuda) return cuda::add(ctx, a, b, out);
-  with_activation_type(a.dtype, kOp, [&]<class T>(T) {
+  with_float_type(a.dtype, kOp, [&]<class T>() {
     const StridedRows<T> a_rows(a), b_rows(b), out_rows(out);
     const Runs runs(out, a.contiguous() && b.contiguous() && out.contiguous());
     const RowLoops<T>& loops = row_loops<T>();
@@ -218,8 +217,8 @@ void copy(const Context& ctx, const View& in, const View& out) {
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(in, out));
   if (ctx.device == DeviceType::cuda) return cuda::copy(ctx, in, out);
-  with_activation_type(in.dtype, kOp, [&]<class A>(A) {
-    with_activation_type(out.dtype, kOp, [&]<class B>(B) {
+  with_float_type(in.dtype, kOp, [&]<class A>() {
+    with_float_type(out.dtype, kOp, [&]<class B>() {
       const StridedRows<A> from(in);
       const StridedRows<B> to(out);
       const Runs runs(out, flat);
@@ -240,7 +239,7 @@ void zero(const Context& ctx, const View& x) {
   if (ctx.device == DeviceType::cuda) return cuda::zero(ctx, x);
   constexpr std::int64_t kPiece = 1 << 18;
   const auto bytes = static_cast<std::int64_t>(x.bytes());
-  parallel_for((bytes + kPiece - 1) / kPiece, kPiece, [&](std::int64_t i) {
+  parallel_for(divide_up(bytes, kPiece), kPiece, [&](std::int64_t i) {
     std::memset(static_cast<std::byte*>(x.data) + i * kPiece, 0,
                 static_cast<std::size_t>(std::min(kPiece, bytes - i * kPiece)));
   });

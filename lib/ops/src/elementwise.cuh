@@ -1,11 +1,11 @@
-// Addition, conversion, zeros, SwiGLU, embedding and the bias gradient on a device. All are bound by memory; each
-// element is computed as on the host.
+// Addition, conversion, zeros, SwiGLU and the bias gradient on a device. All are bound by memory; elements have the
+// same bits as on the host.
 #pragma once
 
 #include <limits>
 
 #include "column_sums.cuh"
-#include "swiglu_element.h"
+#include "elements.h"
 
 namespace fp8::ops {
 
@@ -33,11 +33,11 @@ void add_rows(const View& a, const View& b, const View& out, const auto& go) {
   go(op, op.out.count(), op.out.columns(), packs(a) && packs(b) && packs(out));
 }
 
-// Views as add() has checked them.
+// Views checked by add().
 template <class Launcher>
 void add_cuda(const Launcher& launch, const View& a, const View& b, const View& out) {
   const bool flat = a.contiguous() && b.contiguous() && out.contiguous();
-  with_activation_type(out.dtype, "add", [&]<class T>(T) {
+  with_float_type(out.dtype, "add", [&]<class T>() {
     const auto go = [&](const auto& op, std::int64_t rows, std::int64_t columns, bool packed) {
       for_each(launch, "add", op, rows, columns, packed);
     };
@@ -59,7 +59,7 @@ template <class A, class B>
 struct CopyRows {
   StridedRows<A> in;
   StridedRows<B> out;
-  std::int64_t in_step, out_step;  // elements between neighbours; both 1 where W is not
+  std::int64_t in_step, out_step;  // elements between adjacent columns; both 1 unless W is 1
   struct Row {
     const A* in;
     B* out;
@@ -72,15 +72,15 @@ struct CopyRows {
   __device__ Row row(std::int64_t i) const { return {in[i], out[i], in_step, out_step}; }
 };
 
-// Views as copy() has checked them.
+// Views checked by copy().
 template <class Launcher>
 void copy_cuda(const Launcher& launch, const View& from, const View& to) {
   const bool flat = from.contiguous() && to.contiguous();
   const View in = flat ? from.reshaped({from.size()}) : from, out = flat ? to.reshaped({to.size()}) : to;
   const auto last = static_cast<std::size_t>(out.rank - 1);
   const bool packed = packs(in) && packs(out) && unit_last_stride(in) && unit_last_stride(out);
-  with_activation_type(in.dtype, "copy", [&]<class A>(A) {
-    with_activation_type(out.dtype, "copy", [&]<class B>(B) {
+  with_float_type(in.dtype, "copy", [&]<class A>() {
+    with_float_type(out.dtype, "copy", [&]<class B>() {
       const CopyRows<A, B> op{StridedRows<A>(in), StridedRows<B>(out), in.stride[last], out.stride[last]};
       for_each(launch, "copy", op, op.out.count(), op.out.columns(), packed);
     });
@@ -151,24 +151,24 @@ struct SwigluBackward {
   }
 };
 
-// Whether both halves of a joint projection are aligned; `half` is one of its rows' halves, as a view.
+// Whether both halves of gate_up are aligned; `half` is a view of one half.
 inline bool halves_pack(const View& joint, const View& half) {
   return packs(joint) && packs(joint.columns(half.shape[1], 2 * half.shape[1]));
 }
 
-// Views as swiglu_forward has checked them.
+// Views checked by swiglu_forward.
 template <class Launcher>
 void swiglu_forward_cuda(const Launcher& launch, const View& gate_up, const View& h) {
-  with_activation_type(h.dtype, "swiglu", [&]<class T>(T) {
+  with_float_type(h.dtype, "swiglu", [&]<class T>() {
     for_each(launch, "swiglu", SwigluForward<T>{StridedRows<T>(gate_up), StridedRows<T>(h)}, h.shape[0], h.shape[1],
              packs(h) && halves_pack(gate_up, h));
   });
 }
 
-// Views as swiglu_backward has checked them.
+// Views checked by swiglu_backward.
 template <class Launcher>
 void swiglu_backward_cuda(const Launcher& launch, const View& dh, const View& gate_up, const View& d_gate_up) {
-  with_activation_type(dh.dtype, "swiglu backward", [&]<class T>(T) {
+  with_float_type(dh.dtype, "swiglu backward", [&]<class T>() {
     for_each(launch, "swiglu backward",
              SwigluBackward<T>{StridedRows<T>(dh), StridedRows<T>(gate_up), StridedRows<T>(d_gate_up)}, dh.shape[0],
              dh.shape[1], packs(dh) && halves_pack(gate_up, dh) && halves_pack(d_gate_up, dh));
@@ -190,10 +190,10 @@ struct BiasRows {
   __device__ Row row(std::int64_t i) const { return {dy[i]}; }
 };
 
-// Views as bias_backward has checked them; partial f32 [column_blocks(M, N), N].
+// Views checked by bias_backward; partial f32 [column_blocks(M, N), N].
 template <class Launcher>
 void bias_backward_cuda(const Launcher& launch, const View& dy, const View& db, const View& partial) {
-  with_activation_type(dy.dtype, "bias backward", [&]<class T>(T) {
+  with_float_type(dy.dtype, "bias backward", [&]<class T>() {
     column_sums(launch, "bias backward", BiasRows<T>{StridedRows<T>(dy)}, dy.shape[0], dy.shape[1],
                 packs(dy) && dy.shape[1] % kWide == 0, partial.as<float>(), db.as<float>());
   });

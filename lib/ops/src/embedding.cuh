@@ -1,7 +1,7 @@
-// Embedding on a device. Backward must add the rows of one token in the order of the tokens. So tokens are first sorted
-// by id: a token's place is the number of tokens that come before it, counted by comparing all with all, which needs no
-// atomics on floats, no table of the vocabulary's size, and for 32k tokens fewer operations than one row of a matrix
-// multiply. Then one block has all rows of an id.
+// Embedding on a device. The backward pass must add the rows of one id in the order of the tokens, so tokens are sorted
+// by id first: the index of a token is the number of tokens before it, counted by comparing all pairs. This needs no
+// atomics on floats, no table of the size of the vocabulary, and for 32k tokens fewer operations than one row of a
+// GEMM. Then one block adds all rows of an id.
 #pragma once
 
 #include <limits>
@@ -10,8 +10,7 @@
 
 namespace fp8::ops {
 
-// Rows of the table; an id outside of it, which the data should not hold, gives NaN, so that the step is found not
-// finite.
+// Rows of the table; NaN for an id outside of the table, so that the step is detected as non-finite.
 template <class A, class B>
 struct EmbeddingForward {
   const std::int32_t* tokens;
@@ -32,11 +31,11 @@ struct EmbeddingForward {
   }
 };
 
-// Views as embedding_forward has checked them.
+// Views checked by embedding_forward.
 template <class Launcher>
 void embedding_forward_cuda(const Launcher& launch, const View& tokens, const View& table, const View& out) {
-  with_activation_type(table.dtype, "embedding", [&]<class A>(A) {
-    with_activation_type(out.dtype, "embedding", [&]<class B>(B) {
+  with_float_type(table.dtype, "embedding", [&]<class A>() {
+    with_float_type(out.dtype, "embedding", [&]<class B>() {
       const EmbeddingForward<A, B> op{tokens.as<std::int32_t>(), StridedRows<A>(table), StridedRows<B>(out)};
       for_each(launch, "embedding", op, out.shape[0], out.shape[1], packs(table) && packs(out));
     });
@@ -44,11 +43,11 @@ void embedding_forward_cuda(const Launcher& launch, const View& tokens, const Vi
 }
 
 inline constexpr int kKeys = 1024;       // tokens in shared memory at once
-inline constexpr int kKeysOfBlock = 16;  // times kKeys tokens that a block compares its own with
+inline constexpr int kKeysOfBlock = 16;  // times kKeys tokens that a block compares with
 
-// place[i] += how many of the block's range of tokens come before token i in the order of (id, position).
+// rank[i] += number of tokens in the block's range that precede token i in the order of (id, position).
 template <int Threads>
-__global__ void place_kernel(const std::int32_t* tokens, std::int32_t count, std::int32_t* place) {
+__global__ void rank_kernel(const std::int32_t* tokens, std::int32_t count, std::int32_t* rank) {
   __shared__ std::int32_t keys[kKeys];
   const auto i = static_cast<std::int32_t>(blockIdx.x * Threads + threadIdx.x);
   const std::int32_t mine = i < count ? tokens[i] : 0;
@@ -60,26 +59,26 @@ __global__ void place_kernel(const std::int32_t* tokens, std::int32_t count, std
     __syncthreads();
     for (int k = static_cast<int>(threadIdx.x); k < n; k += Threads) keys[k] = tokens[first + k];
     __syncthreads();
-    // Of tokens before i equal ids count too: below, those of keys [0, earlier).
+    // Equal ids precede token i if their position does: keys [0, earlier).
     const std::int64_t ahead = i - first;
     const int earlier = ahead <= 0 ? 0 : ahead < n ? static_cast<int>(ahead) : n;
     for (int k = 0; k < earlier; ++k) before += keys[k] <= mine ? 1 : 0;
     for (int k = earlier; k < n; ++k) before += keys[k] < mine ? 1 : 0;
   }
-  if (i < count && before > 0) atomicAdd(place + i, before);
+  if (i < count && before > 0) atomicAdd(rank + i, before);
 }
 
-// order[place[i]] = i, sorted[place[i]] = id of token i.
+// order[rank[i]] = i, sorted[rank[i]] = id of token i.
 template <int Threads>
-__global__ void order_kernel(const std::int32_t* tokens, const std::int32_t* place, std::int32_t count,
+__global__ void order_kernel(const std::int32_t* tokens, const std::int32_t* rank, std::int32_t count,
                              std::int32_t* order, std::int32_t* sorted) {
   const auto i = static_cast<std::int32_t>(blockIdx.x * Threads + threadIdx.x);
   if (i >= count) return;
-  order[place[i]] = i;
-  sorted[place[i]] = tokens[i];
+  order[rank[i]] = i;
+  sorted[rank[i]] = tokens[i];
 }
 
-// A run of equal ids begins at `first`: their rows of dout are added to the id's row of dtable in order.
+// Adds the rows of dout of a run of equal ids, which begins at `first`, to the id's row of dtable in order.
 template <class T>
 struct EmbeddingBackward {
   const std::int32_t *order, *sorted;
@@ -88,7 +87,7 @@ struct EmbeddingBackward {
   struct Row {
     const std::int32_t *order, *sorted;
     StridedRows<T> dout;
-    float* to;  // null: no run begins here
+    float* to;  // null: not the first of a run
     std::int64_t first;
     template <int W>
     __device__ void at(std::int64_t c) const {
@@ -97,7 +96,7 @@ struct EmbeddingBackward {
       const std::int32_t id = sorted[first];
       const std::int64_t last = dout.count() - 1;
       Group<float, W> sum = load<W>(to + c);
-      int n = kAhead;  // of these rows belong to the run
+      int n = kAhead;  // number of these rows in the run
       for (std::int64_t p = first; n == kAhead; p += kAhead) {
         Group<T, W> rows[kAhead];
         n = 0;
@@ -123,7 +122,7 @@ struct EmbeddingBackward {
   }
 };
 
-// Views as embedding_backward has checked them; scratch i32 [3, M].
+// Views checked by embedding_backward; scratch i32 [3, M].
 template <class Launcher>
 void embedding_backward_cuda(const Launcher& launch, const View& tokens, const View& dout, const View& dtable,
                              const View& scratch) {
@@ -131,13 +130,13 @@ void embedding_backward_cuda(const Launcher& launch, const View& tokens, const V
   const std::int64_t count = tokens.shape[0];
   if (count == 0) return;
   const auto* ids = tokens.as<std::int32_t>();
-  std::int32_t *place = scratch.as<std::int32_t>(), *order = place + count, *sorted = order + count;
+  std::int32_t *rank = scratch.as<std::int32_t>(), *order = rank + count, *sorted = order + count;
   zero_cuda(launch, scratch.rows(0, 1));
   const auto blocks = device::blocks_for(count, kThreads);
   const dim3 all(blocks, device::blocks_for(count, std::int64_t{kKeys} * kKeysOfBlock));
-  launch(kName, all, dim3(kThreads), place_kernel<kThreads>, ids, count, place);
-  launch(kName, dim3(blocks), dim3(kThreads), order_kernel<kThreads>, ids, place, count, order, sorted);
-  with_activation_type(dout.dtype, kName, [&]<class T>(T) {
+  launch(kName, all, dim3(kThreads), rank_kernel<kThreads>, ids, count, rank);
+  launch(kName, dim3(blocks), dim3(kThreads), order_kernel<kThreads>, ids, rank, count, order, sorted);
+  with_float_type(dout.dtype, kName, [&]<class T>() {
     const EmbeddingBackward<T> op{order, sorted, StridedRows<T>(dout), StridedRows<float>(dtable)};
     for_each(launch, kName, op, count, dout.shape[1], packs(dout) && packs(dtable));
   });

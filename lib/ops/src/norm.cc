@@ -1,6 +1,6 @@
-// RMSNorm forward and backward on the host, alone or fused with the residual addition. Rows in parallel; each row is
-// read twice while it is in the cache. The gradient of the weight is summed by blocks of rows that do not depend on the
-// number of threads.
+// RMSNorm forward and backward on the host, alone or fused with the residual addition, rows in parallel; each row is
+// read twice while it is in the cache. The gradient of the weight is summed by blocks of rows, which do not depend on
+// the number of threads.
 #include "fp8/ops/norm.h"
 
 #include <algorithm>
@@ -18,15 +18,15 @@ using device::DeviceType;
 void check_rows(const char* op, const View& like, const View& v) {
   need(same_shape(like, v), op, "shapes differ");
   need(v.dtype == like.dtype, op, "activations of different types");
-  need(unit_last_stride(v), op, "elements of a row must lie next to each other");
+  need(unit_last_stride(v), op, "rows must have unit stride");
 }
 
 void check_norm(const char* op, const View& x, const View& weight, const View& rstd) {
   need(x.rank == 2 || x.rank == 3, op, "activations must have 2 or 3 dimensions");
   check_rows(op, x, x);
   need(weight.rank == 1 && weight.shape[0] == x.shape[static_cast<std::size_t>(x.rank - 1)] && weight.contiguous(), op,
-       "the weight does not fit");
-  need(weight.dtype == x.dtype, op, "the weight must have the activations' type");
+       "the weight does not match the activations");
+  need(weight.dtype == x.dtype, op, "the weight must have the type of the activations");
   bool fits = rstd.rank == x.rank - 1 && rstd.dtype == DType::f32;
   for (int d = 0; d < x.rank - 1; ++d) {
     fits = fits && rstd.shape[static_cast<std::size_t>(d)] == x.shape[static_cast<std::size_t>(d)];
@@ -64,7 +64,7 @@ void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, floa
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, y), flops_of(x, 4));
   if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd);
-  with_activation_type(x.dtype, kOp, [&]<class T>(T) {
+  with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(x), out(y);
     const StridedRows<float> r(with_unit_column(rstd));
     const T* w = weight.as<T>();
@@ -85,7 +85,7 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, delta, sum, y), flops_of(x, 5));
   if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd);
-  with_activation_type(x.dtype, kOp, [&]<class T>(T) {
+  with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> a_rows(x), b_rows(delta), s_rows(sum), out(y);
     const StridedRows<float> r(with_unit_column(rstd));
     const T* w = weight.as<T>();
@@ -125,7 +125,7 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, x, upstream, dx), flops_of(x, 10));
   if (ctx.device == DeviceType::cuda)
     return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial);
-  with_activation_type(x.dtype, kOp, [&]<class T>(T) {
+  with_float_type(x.dtype, kOp, [&]<class T>() {
     backward_blocks<T>(dy, x, weight, rstd, upstream, dx, weighted ? partial.as<float>() : nullptr);
   });
   if (weighted) add_partial_sums(partial.as<float>(), blocks, n, dweight.as<float>());

@@ -1,22 +1,22 @@
-// RMSNorm on a device. A team of threads, a warp or a block, has a row: it keeps kHeld groups of each thread in
-// registers between the sum and the result; what a longer row has besides is read again.
+// RMSNorm on a device. A team of threads, a warp or a block, processes a row: each thread keeps kHeld groups in
+// registers between the sum and the result; the rest of a longer row is read again.
 #pragma once
 
 #include "column_sums.cuh"
-#include "norm_element.h"
+#include "elements.h"
 
 namespace fp8::ops {
 
 inline constexpr int kHeld = 4;
-inline constexpr std::int64_t kWarpRow = 512;  // longest row that a warp does alone
+inline constexpr std::int64_t kWarpRow = 512;  // longest row for one warp
 
-// The columns of a row that a thread has, chunk by chunk: in chunk k, groups `Team` apart.
+// The columns of a row for one thread, by chunks: in each chunk, groups with a stride of `Team`.
 template <int Team, int W>
 struct Columns {
   static constexpr std::int64_t kChunk = std::int64_t{Team} * W * kHeld;
   std::int64_t first, count;
   __device__ explicit Columns(std::int64_t n)
-      : first(static_cast<std::int64_t>(threadIdx.x) % Team * W), count((n + kChunk - 1) / kChunk) {}
+      : first(static_cast<std::int64_t>(threadIdx.x) % Team * W), count(divide_up(n, kChunk)) {}
   __device__ std::int64_t at(std::int64_t chunk, int k) const {
     return chunk * kChunk + std::int64_t{k} * Team * W + first;
   }
@@ -24,7 +24,7 @@ struct Columns {
 
 template <class T, int W>
 struct Held {
-  Group<T, W> at[kHeld] = {};  // zero beyond the end
+  Group<T, W> at[kHeld] = {};  // zero past the end
   template <int Team>
   __device__ void read(const T* row, const Columns<Team, W>& columns, std::int64_t chunk, std::int64_t n) {
     FP8_UNROLL
@@ -95,7 +95,7 @@ struct NormForward {
     }
     const float inverse = 1.0f / std::sqrt(team_sum<Team>(square) / static_cast<float>(n) + eps);
     if (columns.first == 0) *rstd[i] = inverse;
-    for (std::int64_t chunk = columns.count - 1; chunk >= 0; --chunk) {  // the last one is still held
+    for (std::int64_t chunk = columns.count - 1; chunk >= 0; --chunk) {  // the last one is still in registers
       if (chunk + 1 < columns.count) held.read(sum[i], columns, chunk, n);
       write(i, columns, chunk, n, held, inverse);
     }
@@ -158,7 +158,7 @@ struct NormBackward {
   }
 };
 
-// What the rows of dy and x add to the gradient of the weight.
+// Summands of the gradient of the weight.
 template <class T>
 struct NormWeight {
   StridedRows<T> dy, x;
@@ -205,11 +205,11 @@ bool norm_packs(const View& weight, const Views&... views) {
   return weight.shape[0] % kWide == 0 && packs(weight) && (packs(views) && ...);
 }
 
-// Views as rmsnorm_forward and add_rmsnorm_forward have checked them; without addition delta is empty and sum is x.
+// Views checked by rmsnorm_forward and add_rmsnorm_forward; without addition delta is empty and sum is x.
 template <class Launcher>
 void norm_forward_cuda(const Launcher& launch, const char* name, const View& x, const View& delta, const View& weight,
                        float eps, const View& sum, const View& y, const View& rstd) {
-  with_activation_type(x.dtype, name, [&]<class T>(T) {
+  with_float_type(x.dtype, name, [&]<class T>() {
     const NormForward<T> norm{StridedRows<T>(x),
                               StridedRows<T>(delta),
                               StridedRows<T>(sum),
@@ -221,12 +221,12 @@ void norm_forward_cuda(const Launcher& launch, const char* name, const View& x, 
   });
 }
 
-// Views as rmsnorm_backward has checked them; partial f32 [column_blocks, C] unless dweight is empty.
+// Views checked by rmsnorm_backward; partial f32 [column_blocks, C] unless dweight is empty.
 template <class Launcher>
 void norm_backward_cuda(const Launcher& launch, const View& dy, const View& x, const View& weight, const View& rstd,
                         const View& upstream, const View& dx, const View& dweight, const View& partial) {
   constexpr const char* kName = "rmsnorm backward";
-  with_activation_type(x.dtype, kName, [&]<class T>(T) {
+  with_float_type(x.dtype, kName, [&]<class T>() {
     const StridedRows<T> dy_rows(dy), x_rows(x);
     const StridedRows<float> rstd_rows(with_unit_column(rstd));
     const bool packed = norm_packs(weight, dy, x, upstream, dx);

@@ -1,7 +1,7 @@
 // Rotary positions on the host: the tables, and the rotation in place. In parallel over positions of all sequences.
 #include "cuda.h"
+#include "elements.h"
 #include "fp8/ops/attention.h"
-#include "rope_element.h"
 #include "row_kernels.h"
 #include "rows.h"
 
@@ -37,16 +37,16 @@ void rope(const Context& ctx, const View& x, const View& cos, const View& sin, b
   constexpr const char* kOp = "rope";
   need_device(ctx, kOp, x, cos, sin);
   need(x.rank == 4 && x.shape[3] % 2 == 0 && unit_last_stride(x), kOp,
-       "x must have 4 dimensions, the last even and without gaps");
+       "x must have 4 dimensions, the last even and with unit stride");
   const std::int64_t positions = x.shape[1], heads = x.shape[2], half = x.shape[3] / 2;
   need(is_table(cos, half) && is_table(sin, half) && cos.shape[0] >= positions && sin.shape[0] >= positions, kOp,
-       "the tables do not cover x");
+       "the tables have too few positions or another width");
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(x), flops_of(x, 3));
   if (ctx.device == DeviceType::cuda) return cuda::rope(ctx, x, cos, sin, inverse);
   const float *c = cos.as<float>(), *s = sin.as<float>();
   const float sign = inverse ? -1.0f : 1.0f;
-  with_activation_type(x.dtype, kOp, [&]<class T>(T) {
+  with_float_type(x.dtype, kOp, [&]<class T>() {
     T* data = x.as<T>();
     const RowLoops<T>& loops = row_loops<T>();
     parallel_for(x.shape[0] * positions, heads * half * 2, [&](std::int64_t i) {

@@ -1,17 +1,17 @@
-// Rotary positions on a device: the tables, and the rotation in place. A thread has a group of pairs of one position
-// and walks the heads, so that it reads the tables once.
+// Rotary positions on a device: the tables, and the rotation in place. A thread processes a group of pairs of one
+// position for all heads, so that it reads the tables once.
 #pragma once
 
 #include <span>
 
-#include "rope_element.h"
+#include "elements.h"
 #include "rows.cuh"
 
 namespace fp8::ops {
 
 inline constexpr int kFrequencies = 256;
 
-// Frequencies travel as an argument of the kernel: no memory, no copy to wait for.
+// Frequencies are an argument of the kernel, which needs no memory and no copy.
 struct Frequencies {
   float at[kFrequencies];
 };
@@ -43,7 +43,7 @@ void rope_tables_cuda(const Launcher& launch, std::span<const float> inv_freq, c
   }
 }
 
-// A row is a position of a sequence, its columns the pairs of one head.
+// A row is a position of a sequence; its columns are the pairs of one head.
 template <class T>
 struct RotateHeads {
   T* data;
@@ -77,11 +77,11 @@ struct RotateHeads {
   }
 };
 
-// Views as rope() has checked them.
+// Views checked by rope().
 template <class Launcher>
 void rope_cuda(const Launcher& launch, const View& x, const View& cos, const View& sin, bool inverse) {
   const std::int64_t half = x.shape[3] / 2;
-  with_activation_type(x.dtype, "rope", [&]<class T>(T) {
+  with_float_type(x.dtype, "rope", [&]<class T>() {
     const RotateHeads<T> op{.data = x.as<T>(),
                             .sequence = x.stride[0],
                             .position = x.stride[1],

@@ -1,5 +1,5 @@
-/// Passes of rows.isa.cc over one row of n elements with unit stride. Results may lie where operands do. Same bits for
-/// every instruction set. Private to this crate. No threads, no views.
+/// Loops of rows.isa.cc over one row of n elements with unit stride, on one thread. Results may overwrite operands.
+/// Same bits for every instruction set. Private to this crate.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace fp8::ops {
 template <class T>
 struct NormGradient {
   const T* dy;        ///< gradient of the result
-  const T* x;         ///< what was normalized
+  const T* x;         ///< input of the norm
   const T* weight;    ///< of the norm
   const T* upstream;  ///< added to dx; null: none
   T* dx;              ///< result; may be dy or upstream
-  float* dweight;     ///< the row's part is added; null: not wanted
+  float* dweight;     ///< the gradient of the row is added; null: not wanted
   float rstd;         ///< of the row
 };
 
-/// Passes over rows of T.
+/// Loops over rows of T.
 template <class T>
 struct RowLoops {
   using Bf16 = dtype::Bf16;
@@ -39,19 +39,19 @@ struct RowLoops {
                  std::int64_t half);
   /// y = weight * x / rms(x); returns 1 / rms(x).
   float (*norm)(const T* x, const T* weight, float eps, T* y, std::int64_t n);
-  void (*norm_gradient)(const NormGradient<T>& row, std::int64_t n);  ///< see there
+  void (*norm_gradient)(const NormGradient<T>& row, std::int64_t n);  ///< see NormGradient
   /// Loss of one row of logits; with `backward` x becomes its gradient times `scale`.
   float (*cross_entropy)(T* x, std::int64_t n, std::int32_t target, float scale, bool backward);
 };
 
-/// All of one instruction set.
+/// Loops of one instruction set.
 struct RowKernels {
   RowLoops<float> f32;         ///< over rows of f32
   RowLoops<dtype::Bf16> bf16;  ///< over rows of bf16
 };
 FP8_ISA_TABLES(RowKernels, kRowKernels, row_kernels)
 
-/// Passes over rows of T.
+/// Loops over rows of T.
 template <class T>
 const RowLoops<T>& row_loops(Isa isa = cpu_isa()) {
   if constexpr (std::is_same_v<T, float>)

@@ -1,5 +1,5 @@
-/// What the kernels of this crate share: groups of neighbouring elements that are loaded and stored at once, element by
-/// element work on rows of views, sums of a team of threads. No arithmetic of any op.
+/// Helpers of the kernels of this crate: groups of adjacent elements that are loaded and stored together, element-wise
+/// loops over rows of views, sums over a team of threads. Private to this crate.
 #pragma once
 
 #include "fp8/device/kernel.h"
@@ -7,21 +7,20 @@
 
 namespace fp8::ops {
 
-using device::divide_up;
 using dtype::from_float;
 using dtype::to_float;
 
 inline constexpr int kWide = 8;        ///< elements of a group: 16 bytes of bf16, twice 16 bytes of f32
-inline constexpr int kThreads = 256;   ///< of a block, unless a kernel says otherwise
+inline constexpr int kThreads = 256;   ///< of a block, with some exceptions
 inline constexpr int kBlocksEach = 8;  ///< blocks of kThreads that a multiprocessor holds at once
 
-/// W neighbours, copied in accesses of at most 16 bytes.
+/// W adjacent elements, copied in accesses of at most 16 bytes.
 template <class T, int W>
 struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Group {
   T at[W];  ///< in memory order
 };
 
-/// W elements from p on, which must be aligned as a Group.
+/// W elements from p on, aligned as a Group.
 template <int W, class T>
 __device__ inline Group<T, W> load(const T* p) {
   return *reinterpret_cast<const Group<T, W>*>(p);
@@ -33,7 +32,7 @@ __device__ inline void store(T* p, const Group<T, W>& group) {
   *reinterpret_cast<Group<T, W>*>(p) = group;
 }
 
-/// Whether every row of a view with unit last stride begins at a multiple of 16 bytes; so does an empty view.
+/// Whether every row of a view with unit last stride begins at a multiple of 16 bytes; true for an empty view.
 inline bool packs(const View& v) {
   const auto bytes = static_cast<std::int64_t>(dtype::size_of(v.dtype));
   bool all = reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
@@ -44,8 +43,8 @@ inline bool packs(const View& v) {
   return all;
 }
 
-/// op.row(i) gives what the elements of row i need, and its at<W>(c) works on W elements from column c on. Threads side
-/// by side work on neighbouring groups; `lanes` of a block share a row.
+/// Calls op.row(i).at<W>(c) for groups of W elements from column c of row i on. Adjacent threads process adjacent
+/// groups; `lanes` threads of a block share a row.
 template <int W, class Op>
 __global__ void each_kernel(Op op, std::int64_t rows, std::int64_t columns, int lanes) {
   const int lane = static_cast<int>(threadIdx.x) % lanes, side = static_cast<int>(threadIdx.x) / lanes;
@@ -66,7 +65,7 @@ void for_each(const Launcher& launch, const char* name, const Op& op, std::int64
               bool packed) {
   if (rows == 0 || columns == 0) return;
   const std::int64_t groups = packed ? divide_up(columns, W) : columns;
-  int lanes = W;  // not fewer: they also do the last columns
+  int lanes = W;  // not fewer, because they also process the remaining columns
   while (lanes < kThreads && lanes < groups) lanes *= 2;
   const std::int64_t most = std::int64_t{launch.multiprocessors()} * kBlocksEach;
   const std::int64_t x = std::min(divide_up(groups, lanes), most);
@@ -79,7 +78,7 @@ void for_each(const Launcher& launch, const char* name, const Op& op, std::int64
   }
 }
 
-/// Sum over the Team threads (one warp, or the whole block) that work on one row; all get the same bits.
+/// Sum over a team of threads (one warp, or the whole block); all get the same bits.
 template <int Team>
 __device__ inline float team_sum(float v) {
   if constexpr (Team == device::kWarp) {

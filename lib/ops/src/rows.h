@@ -1,5 +1,5 @@
-/// What every host loop of this crate needs: checks, dispatch over the storage type, rows of strided views, loops over
-/// rows on all threads, and sums over rows that do not depend on the number of threads. No arithmetic of any op.
+/// Helpers of the host loops of this crate: checks, rows of strided views, loops over rows on all threads, and sums
+/// over rows that do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +9,22 @@
 #include <utility>
 
 #include "fp8/base/error.h"
+#include "fp8/base/round.h"
 #include "fp8/device/arena.h"
 #include "fp8/device/device.h"
 #include "fp8/device/profile.h"
+#include "fp8/dtype/dispatch.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::ops {
 
 using dtype::Bf16;
 using dtype::DType;
+using dtype::with_float_type;
 using tensor::bytes_of;
 using tensor::View;
 
-/// FLOPs of `each` for every element, for a profile.
+/// FLOPs of an operation with `each` FLOPs per element, for profiles.
 inline double flops_of(const View& v, double each) { return each * static_cast<double>(v.size()); }
 
 /// Throws Error `op: what` unless `ok`.
@@ -32,34 +35,23 @@ inline void need(bool ok, const char* op, const char* what) {
 /// Throws Error unless all views that are not empty are on the context's device.
 template <class... Views>
 void need_device(const device::Context& ctx, const char* op, const Views&... views) {
-  need(((views.empty() || views.device == ctx.device) && ...), op, "tensors do not lie where the context works");
+  need(((views.empty() || views.device == ctx.device) && ...), op, "a tensor is not on the context's device");
 }
 
 /// Whether two views have the same shape.
 inline bool same_shape(const View& a, const View& b) { return a.rank == b.rank && a.shape == b.shape; }
 
-/// Whether neighbours along the last dimension lie next to each other.
+/// Whether the last dimension has unit stride.
 inline bool unit_last_stride(const View& v) {
   const auto last = static_cast<std::size_t>(v.rank - 1);
   return v.rank >= 1 && (v.stride[last] == 1 || v.shape[last] <= 1);
 }
 
-/// Calls f(float{}) or f(Bf16{}) by the format; throws Error for any other.
-template <class F>
-void with_activation_type(DType type, const char* op, F&& f) {
-  need(type == DType::f32 || type == DType::bf16, op, "only float32 and bfloat16 are activation types");
-  if (type == DType::f32) {
-    f(float{});
-  } else {
-    f(Bf16{});
-  }
-}
-
-/// Threads for `work` elements touched: one where starting the others would cost more than they save.
+/// Number of threads for a loop over `work` elements: one for short loops.
 inline int threads_for(std::int64_t work) { return work < 16384 ? 1 : device::host_threads(); }
 
-/// Calls f(i) for i in [0, count), on all threads when count * work_each is worth it. f must not throw, and what it
-/// computes for one i must not depend on other i.
+/// Calls f(i) for i in [0, count), on threads_for(count * work_each) threads. f must not throw, and its result for one
+/// i must not depend on other i.
 template <class F>
 void parallel_for(std::int64_t count, std::int64_t work_each, F&& f) {
   const int threads = threads_for(count * std::max<std::int64_t>(work_each, 1));
@@ -67,8 +59,8 @@ void parallel_for(std::int64_t count, std::int64_t work_each, F&& f) {
   for (std::int64_t i = 0; i < count; ++i) f(i);
 }
 
-/// Splits i into i / extent, which is returned, and i % extent, in 32 bits where that is enough: a division of 64 bits
-/// is long on a GPU.
+/// Returns i / extent and sets `rest` to i % extent, in 32 bits if possible, because 64-bit divisions are slow on a
+/// GPU.
 FP8_HD inline std::int64_t divide(std::int64_t i, std::int64_t extent, std::int64_t& rest) {
   if (((i | extent) >> 32) == 0) {
     const auto n = static_cast<std::uint32_t>(i), d = static_cast<std::uint32_t>(extent);
@@ -79,8 +71,8 @@ FP8_HD inline std::int64_t divide(std::int64_t i, std::int64_t extent, std::int6
   return i / extent;
 }
 
-/// The rows of a view with unit last stride: its last dimension, for every index of the dimensions before it. Also an
-/// argument of kernels, where `data` lies on the device.
+/// The rows of a view with unit last stride: its last dimension, for every index of the other dimensions. Also an
+/// argument of kernels.
 template <class T>
 class StridedRows {
  public:
@@ -115,7 +107,7 @@ class StridedRows {
   std::array<std::int64_t, 3> extent_{1, 1, 1}, stride_{};  // innermost of the outer dimensions first
 };
 
-/// Elements of row i without the last dimension: for a tensor of one number a row, such as rstd.
+/// The view with a last dimension of extent 1 appended, for tensors of one element per row, such as rstd.
 inline View with_unit_column(View v) {
   if (v.empty() || v.rank >= 4) return v;
   v.shape[static_cast<std::size_t>(v.rank)] = 1;
@@ -124,8 +116,7 @@ inline View with_unit_column(View v) {
   return v;
 }
 
-/// Rows cut into blocks whose number depends on the count of rows alone, so that sums over rows by blocks do not depend
-/// on threads.
+/// Blocks of rows, whose number depends on the number of rows only, so that sums over rows do not depend on threads.
 struct RowBlocks {
   std::int64_t rows;   ///< rows in all
   std::int64_t count;  ///< blocks, at most 64
@@ -134,8 +125,8 @@ struct RowBlocks {
   /// Blocks of at least 32 rows.
   explicit RowBlocks(std::int64_t row_count)
       : rows(row_count),
-        count(std::clamp<std::int64_t>((row_count + 31) / 32, 1, 64)),
-        each((row_count + count - 1) / count) {}
+        count(std::clamp<std::int64_t>(divide_up(row_count, 32), 1, 64)),
+        each(divide_up(row_count, count)) {}
   /// First row of block b.
   std::int64_t begin(std::int64_t b) const { return std::min(rows, b * each); }
   /// One past the last row of block b.
@@ -145,7 +136,7 @@ struct RowBlocks {
 /// out[c] += sum over blocks of partial[block][c]: the second half of a sum over rows.
 inline void add_partial_sums(const float* partial, std::int64_t blocks, std::int64_t columns, float* out) {
   constexpr std::int64_t kSlice = 64;
-  parallel_for((columns + kSlice - 1) / kSlice, blocks * kSlice, [=](std::int64_t slice) {
+  parallel_for(divide_up(columns, kSlice), blocks * kSlice, [=](std::int64_t slice) {
     const std::int64_t begin = slice * kSlice, end = std::min(columns, begin + kSlice);
     for (std::int64_t c = begin; c < end; ++c) {
       double sum = 0;

@@ -1,15 +1,11 @@
-// Passes over one row: arithmetic of the *_element.h headers, vectorized. All but cross-entropy are bound by memory.
+// Loops over one row with the arithmetic of elements.h, vectorized. All but cross-entropy are bound by memory.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "elements.h"
 #include "fp8/ops/elementwise.h"
-#include "lane_sum.h"
-#include "loss_element.h"
-#include "norm_element.h"
-#include "rope_element.h"
 #include "row_kernels.h"
-#include "swiglu_element.h"
 
 namespace fp8::ops {
 namespace {
@@ -58,9 +54,10 @@ void rotate_heads(T* x, std::int64_t heads, std::int64_t stride, const float* co
   }
 }
 
-// Sum of squares in PyTorch's order: four vectors of eight side by side, every 16 rounds folded into a sum of
-// sums, and again every 256; then vectors left over, the tail, the lanes one by one. A code on a rounding tie then
-// falls as it does there, and the error grows with the logarithm of n. Source: the cascade sum of ATen's SumKernel.cpp.
+// Sum of squares in PyTorch's order: four adjacent vectors of eight lanes, added to a second level of sums every 16
+// rounds, and to a third every 256; then the remaining vectors, the remaining elements, and the lanes one by one. Codes
+// at rounding ties are therefore the same as in PyTorch, and the error grows with the logarithm of n. Source: the
+// cascade sum of ATen's SumKernel.cpp.
 template <class T>
 float square_sum(const T* x, std::int64_t n) {
   constexpr int kVector = 8, kSide = 4 * kVector;
@@ -128,7 +125,7 @@ float maximum(const T* x, std::int64_t n) {
   return m;
 }
 
-// Sum of exp(x - shift): chunks in f32 lanes, their sums in f64, so that the error does not grow with the vocabulary.
+// Sum of exp(x - shift): chunks in f32, their sums in f64, so that the error does not grow with the vocabulary.
 template <class T>
 double sum_of_exp(const T* x, std::int64_t n, float shift) {
   constexpr std::int64_t kChunk = 1024;
@@ -141,7 +138,7 @@ double sum_of_exp(const T* x, std::int64_t n, float shift) {
   return total;
 }
 
-// Maximum, sum of exponentials, gradient, while the row is in the cache.
+// Maximum, sum of exponentials and gradient in three passes, while the row is in the cache.
 template <class T>
 float cross_entropy(T* x, std::int64_t n, std::int32_t target, float scale, bool backward) {
   if (target == kIgnoredTarget) {

@@ -1,5 +1,5 @@
-// Register blocks of kTileRows x kColumnVectors vectors, as many as registers hold; every block walks the whole
-// contraction before it touches memory again.
+// Register blocks of kTileRows x kColumnVectors vectors, limited by the number of registers; a block accumulates the
+// whole contraction in registers.
 #include "tile.h"
 
 #include <cstring>
@@ -18,7 +18,7 @@ constexpr int kLanes = 8, kColumnVectors = 1;
 
 using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
-// A vector at an address of any alignment.
+// Loads a vector from an address of any alignment.
 template <class V, class T>
 inline void load(const T* from, V& to) {
   std::memcpy(&to, from, sizeof to);
@@ -65,17 +65,17 @@ template <class V, class Word>
 void multiply(std::int64_t m, std::int64_t n, std::int64_t k, Left<Word> a, Rectangle<const Word> b, Rectangle<float> c,
               bool accumulate) {
   for (std::int64_t column = 0; column < n;) {
-    const bool wide = n - column >= kColumnVectors * kLanes;
+    const bool whole = n - column >= kColumnVectors * kLanes;
     const Rectangle<const Word> right{b.data + column, b.stride};
     for (std::int64_t i = 0; i < m; i += kTileRows) {
       const Left<Word> left{a.data + i * a.row, a.row, a.column};
       const Rectangle<float> out{c.data + i * c.stride + column, c.stride};
-      if (wide)
+      if (whole)
         multiply_block<kColumnVectors, V>(k, left, right, out, accumulate);
       else
         multiply_block<1, V>(k, left, right, out, accumulate);
     }
-    column += wide ? kColumnVectors * kLanes : kLanes;
+    column += whole ? kColumnVectors * kLanes : kLanes;
   }
 }
 

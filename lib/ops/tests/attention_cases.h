@@ -1,4 +1,4 @@
-/// Attention of a device against the host's: both sum in f32 in an order of their own.
+/// Attention on a device compared with the host's; both sum in f32, in different orders.
 #pragma once
 
 #include "device_cases.h"
@@ -9,12 +9,12 @@ namespace fp8::ops::cases {
 struct AttentionSize {
   std::int64_t batch, positions, heads, groups, dim;
 };
-/// Tiles that are full, ragged and single; heads in one, two and four pieces; groups of one and more.
+/// Full, partial and single tiles; heads of one, two and four pieces; groups of one and more.
 inline constexpr AttentionSize kAttentionSizes[] = {{1, 1, 1, 1, 1},     {2, 17, 2, 1, 6},   {1, 64, 1, 1, 64},
                                                     {1, 65, 2, 2, 72},   {2, 130, 4, 2, 16}, {1, 200, 3, 1, 8},
                                                     {1, 100, 2, 1, 128}, {1, 70, 1, 1, 200}, {1, 66, 2, 1, 256}};
 
-/// q, k and v in one projection [B, T, H + 2 G, D], as a model has them, or shifted by an element, so that nothing is
+/// q, k and v in one projection [B, T, H + 2 G, D], as in a model, or shifted by an element, so that nothing is
 /// aligned.
 struct Projection {
   Tensor whole;
@@ -36,7 +36,7 @@ struct Projection {
   }
 };
 
-/// Documents that begin inside of tiles and at their edges, among them one of a single token.
+/// Documents that begin within tiles and at their edges, including one of a single token.
 inline Tensor starts_of(const AttentionSize& s) {
   Values at;
   for (std::int64_t b = 0; b < s.batch; ++b)
@@ -76,7 +76,7 @@ void attend(Device& device, const AttentionSize& s, DType type, bool documents, 
   device.clear();
 }
 
-/// All sizes; documents, alignment and place of the gradients in turn.
+/// All sizes, alternating documents, alignment and in-place gradients.
 template <class Device>
 void attention(Device& device) {
   int turn = 0;

@@ -1,5 +1,5 @@
-// The tables that tell cuDNN where documents lie, and statistics turned: the kernels on the host, thread by thread. And
-// what a fused call computes with them by cuDNN's manual, as a loop over documents, against f64.
+// The kernels that fill cuDNN's tables of documents and transpose statistics, on the host, thread by thread; and a
+// fused call with these tables, computed as cuDNN's manual specifies, compared with f64.
 #include "cuda_shim.h"
 //
 #include "attention_cases.h"
@@ -15,7 +15,7 @@ struct Document {
   std::int64_t sequence, position, length;
 };
 
-// Documents of lengths that begin at `first` and grow, then begin again; the last of a sequence is what remains.
+// Documents of increasing lengths from `first` on, repeatedly; the last of a sequence is the remainder.
 struct Packed {
   std::vector<Document> all;
   Tensor start;
@@ -39,7 +39,7 @@ struct Packed {
 constexpr std::int32_t kUntouched = -7;
 constexpr std::array<std::array<std::int64_t, 2>, 9> kSteps{{{1000000, 24}, {1, 1}, {7, 0}}};
 
-// Tables with gaps, as a device has them, filled; and a result that may be spoilt.
+// Filled tables with padding, as on a device, and a result that may be set to NaN.
 struct Tables : ShimMemory {
   cuda::DocumentTables tables;
   View result;
@@ -50,7 +50,7 @@ struct Tables : ShimMemory {
     std::fill_n(lengths.as<std::int32_t>(), lengths.view().size(), kUntouched);
     std::fill_n(offsets.as<std::int64_t>(), offsets.view().size(), kUntouched);
     result = put(out.view());
-    result.shape[3] = 7;  // a gap between rows
+    result.shape[3] = 7;  // padding between rows
     tables = {put(lengths.view()), put(offsets.view()), each, longest, kSteps, {result, result, result}};
     attention_documents_cuda(launch, {put(packed.start.view()), parts * each, longest}, tables);
   }
@@ -67,7 +67,7 @@ struct Tables : ShimMemory {
   }
 };
 
-// What the tables must hold: the documents in order, entries of length 0 at the end of all, ends of parts.
+// The expected tables: documents in order, then entries of length 0, and the ends of parts.
 void expect_tables(const Packed& packed, std::int64_t parts, std::int64_t each, std::int64_t longest) {
   const Tables t(packed, parts, each, longest);
   const View& start = packed.start.view();
@@ -98,7 +98,7 @@ void expect_tables(const Packed& packed, std::int64_t parts, std::int64_t each, 
   EXPECT_EQ(t.spoilt(), enough ? 0u : 2u * 3 * 4 * 7);
 }
 
-TEST(DocumentTables, HoldEveryDocumentInOrder) {
+TEST(DocumentTables, HaveEveryDocumentInOrder) {
   for (const auto& [sequences, positions] :
        {std::pair{1, 1}, {1, 2}, {5, 1}, {1, 1024}, {2, 1025}, {3, 100}, {2, 2300}})
     for (const std::int64_t first : {1, 5000}) {
@@ -112,7 +112,7 @@ TEST(DocumentTables, HoldEveryDocumentInOrder) {
     }
 }
 
-TEST(DocumentTables, BoundsThatAreTooSmallSpoilTheResultAndNothingElse) {
+TEST(DocumentTables, TooSmallBoundsGiveNaNInTheResultOnly) {
   const Packed packed(2, 1500, 1);
   ASSERT_GT(packed.count(), 9);
   expect_tables(packed, 1, packed.count() - 1, packed.longest);
@@ -121,7 +121,7 @@ TEST(DocumentTables, BoundsThatAreTooSmallSpoilTheResultAndNothingElse) {
   expect_tables(packed, 2, 1, 3);
 }
 
-TEST(Turn, IsATransposition) {
+TEST(Transpose, OfStatistics) {
   ShimMemory device;
   for (const auto& [batch, rows, columns] :
        {std::array{1, 1, 1}, {2, 5, 31}, {1, 32, 33}, {3, 100, 12}, {1, 64, 1}, {2, 1, 65}}) {
@@ -136,7 +136,7 @@ TEST(Turn, IsATransposition) {
   }
 }
 
-// A part as cuDNN's manual has it: every entry is a sequence, whose tensors begin at the offsets.
+// A part as specified by cuDNN's manual: every entry is a sequence, whose tensors begin at the offsets.
 void compute(const Context& host, const FusedAttention& part, const std::unordered_map<std::int64_t, void*>& pointers) {
   const auto steps = part.steps();
   const auto* lengths = static_cast<const std::int32_t*>(pointers.at(uid_of(FusedName::queries)));
@@ -193,7 +193,7 @@ void compute(const Host& host, const FusedAttention& call, std::int64_t most, co
   if (!call.backward) transpose_cuda(launch, statistics.view(), lse);
 }
 
-TEST(FusedDocuments, AreWhatTheHostComputes) {
+TEST(FusedDocuments, EqualTheHost) {
   const Host host;
   const Packed packed(3, 300, 1);
   const cases::AttentionSize size{3, 300, 4, 2, 16};
@@ -209,7 +209,8 @@ TEST(FusedDocuments, AreWhatTheHostComputes) {
   const auto back = fused_backward_of(x.q, x.k, x.v, own.view(), dout.view(), 0.25f, documents, got.q, got.k, got.v);
   ASSERT_TRUE(call && back);
   const std::int64_t one = back->score_bytes() / back->batch;
-  for (const std::int64_t most : {kMostScores, 3 * one, one, one / 2}) {  // at once, by twos, by ones, heads apart
+  for (const std::int64_t most :
+       {kMostScores, 3 * one, one, one / 2}) {  // at once, two at a time, one at a time, by heads
     compute(host, *call, most, documents,
             {{FusedName::q, x.q}, {FusedName::k, x.k}, {FusedName::v, x.v}, {FusedName::out, own.view()}}, sums.view());
     expect_within(read(own.view()), want.out, want.bounds.out, "out");

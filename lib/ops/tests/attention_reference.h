@@ -1,4 +1,4 @@
-/// Attention in f64, its gradients, and how far the host's may lie from them.
+/// Attention and its gradients in f64, and bounds on the error of the host.
 #pragma once
 
 #include "fp8/base/cpu.h"
@@ -16,7 +16,7 @@ struct Sizes {
 /// 1 / sqrt(D).
 inline float scale_of(const Sizes& s) { return 1.0f / std::sqrt(static_cast<float>(s.dim)); }
 
-/// Unit roundoff of activations, and of what the host multiplies by pairs: 0 where it does not. See attention.h.
+/// Unit roundoff of activations, and of operands that the host multiplies in pairs (0 if it does not); see attention.h.
 struct Roundoff {
   double u, pairs;
   explicit Roundoff(DType type)
@@ -59,7 +59,7 @@ class Naive {
   std::size_t at(std::int64_t b, std::int64_t t, std::int64_t heads, std::int64_t h) const {
     return static_cast<std::size_t>(((b * s_.positions + t) * heads + h) * s_.dim);
   }
-  // One query: its keys begin at `keys`, in steps of `step`.
+  // One query, whose keys begin at `keys` with stride `step`.
   struct Query {
     std::size_t i, keys, step;
     Values p, dp, magnitude;  // probabilities, their gradients, sums of |dout v|

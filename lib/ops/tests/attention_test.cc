@@ -1,4 +1,4 @@
-// Attention against a plain f64 one, whose gradients are themselves checked by central differences.
+// Attention compared with a plain implementation in f64, whose gradients are compared with central differences.
 #include "fp8/ops/attention.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 const Sizes kSizes[] = {{1, 1, 1, 1, 2},   {2, 65, 4, 2, 16},   {1, 130, 3, 1, 10},
                         {1, 64, 2, 2, 96}, {1, 150, 2, 1, 128}, {1, 70, 6, 3, 64}};
 
-// Tensors of one call, forward and backward done.
+// Tensors of one call after forward and backward.
 struct Call {
   Values q, k, v, dout;
   Tensor tq, tk, tv, tdout, out, lse, dq, dk, dv;
@@ -38,7 +38,7 @@ struct Call {
   }
 };
 
-// First positions of documents of `length` positions each; the last is what remains.
+// First positions of documents of `length` positions each; the last is the remainder.
 Values starts(const Sizes& s, std::int64_t length) {
   Values start;
   for (std::int64_t b = 0; b < s.batch; ++b) {
@@ -54,7 +54,7 @@ void expect_close(const Call& run, const Naive& want, DType type) {
   expect_within(read(run.dv.view()), want.dv, want.bounds.dv, "dv");
   expect_within(read(run.dq.view()), want.dq, want.bounds.dq, "dq");
   expect_within(read(run.dk.view()), want.dk, want.bounds.dk, "dk");
-  // What f32 leaves in the mean is far below the bounds, which hold for every element.
+  // The mean error of f32 is far below the bounds, which hold for every element.
   EXPECT_LT(relative_error(read(run.lse.view()), want.lse), 1e-6);
   if (type != DType::f32) return;
   EXPECT_LT(relative_error(read(run.out.view()), want.out), 1e-6);
@@ -121,7 +121,7 @@ TEST(Attention, SeparatesDocuments) {
 
 TEST(Attention, PackedDocumentsEqualSeparateSequences) {
   Host host;
-  // Four documents of 64 positions: tiles fall alike, so even the bits are equal.
+  // Four documents of 64 positions: tiles are aligned with documents, so even the bits are equal.
   const Sizes packed{1, 256, 2, 1, 32}, apart{4, 64, 2, 1, 32};
   const Tensor start = make(DType::i32, {1, 256}, starts(packed, 64));
   for (const DType type : {DType::f32, DType::bf16}) {
@@ -204,10 +204,10 @@ TEST(Attention, InstructionSetsChangeNoBitWithoutPairs) {
     }
 }
 
-TEST(Attention, StandsLargeScoresAndPropagatesNaN) {
+TEST(Attention, LargeScoresAndNaN) {
   Host host;
   const Sizes s{1, 3, 1, 1, 2};
-  // Scores of 400 apart: each position sees only the key with the largest product.
+  // Scores that differ by 400: the probability of the key with the largest product is 1.
   const Tensor q = make(DType::f32, {1, 3, 1, 2}, {1, 0, 1, 0, 1, 0}),
                k = make(DType::f32, {1, 3, 1, 2}, {400, 0, 800, 0, 0, 0});
   const Tensor v = make(DType::f32, {1, 3, 1, 2}, {1, 2, 3, 4, 5, 6}), out(DType::f32, {1, 3, 1, 2}),
@@ -222,7 +222,7 @@ TEST(Attention, StandsLargeScoresAndPropagatesNaN) {
   static_cast<void>(s);
 }
 
-TEST(Attention, DryTakesTheSameScratch) {
+TEST(Attention, DryRunAllocatesTheSameScratch) {
   Host host;
   device::Arena planned;
   Context dry;
@@ -237,7 +237,7 @@ TEST(Attention, DryTakesTheSameScratch) {
   EXPECT_EQ(host.arena().mark(), 0u);
 }
 
-TEST(Attention, RefusesWhatDoesNotFit) {
+TEST(Attention, Refusals) {
   Host host;
   const Tensor q(DType::f32, {1, 4, 3, 8}), k(DType::f32, {1, 4, 2, 8}), out(DType::f32, {1, 4, 3, 8}),
       lse(DType::f32, {1, 3, 4});
@@ -247,14 +247,14 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(call(k.view(), k.view(), {}), "attention: query heads must be a multiple of key heads");
   EXPECT_EQ(call(one.view(), half.view(), {}), "attention: activations of different types");
-  EXPECT_EQ(call(one.view(), k.view(), {}), "attention: shapes do not fit");
+  EXPECT_EQ(call(one.view(), k.view(), {}), "attention: shapes do not match");
   EXPECT_EQ(call(one.view(), one.view(), {start.view()}),
             "attention: document starts must be int32, batch x positions");
   Context cuda = host;
   cuda.device = device::DeviceType::cuda;
   EXPECT_EQ(
       error_of([&] { attention_forward(cuda, q.view(), one.view(), one.view(), 1.0f, {}, out.view(), lse.view()); }),
-      "attention: tensors do not lie where the context works");
+      "attention: a tensor is not on the context's device");
 }
 
 }  // namespace

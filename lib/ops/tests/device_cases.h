@@ -1,6 +1,6 @@
-/// What the cases that compare a device with the host share. A device is anything that holds copies of host views and
-/// has the ops as members: the kernels on the host, thread by thread, in this crate's tests (shim_device.h), a GPU in
-/// tests/gpu. The cases themselves are in *_cases.h.
+/// Helpers of cases that compare a device with the host. A device is a class that has copies of host views and the
+/// operations as members: the kernels on the host, thread by thread, in this crate's tests (shim_device.h), or a GPU in
+/// tests/gpu. The cases are in *_cases.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace fp8::ops::cases {
 
-/// Elements from the first of a view to the last, with those between its rows.
+/// Number of elements from the first to the last of a view, including those between its rows.
 inline std::int64_t span_of(const View& v) {
   std::int64_t last = 0;
   for (int d = 0; d < v.rank; ++d) {
@@ -27,12 +27,12 @@ inline std::int64_t span_of(const View& v) {
 /// The span of a view as one dimension.
 inline View flat(const View& v) { return tensor::make_view(v.data, v.dtype, v.device, {span_of(v)}); }
 
-/// Where rows of a test's matrix lie in memory.
+/// Layout of the rows of a test's matrix.
 enum class Layout { contiguous, wide, shifted };
 inline constexpr Layout kLayouts[] = {Layout::contiguous, Layout::wide, Layout::shifted};
 
-/// A matrix with rows of its own layout: without gaps; in a matrix wider by 8 columns or more whose rows begin at
-/// multiples of 16 bytes; the same, one column on.
+/// A matrix with a layout: contiguous; part of a matrix that is wider by at least 8 columns and whose rows begin at
+/// multiples of 16 bytes; the same, shifted by one column.
 struct Matrix {
   Tensor whole;
   View view;
@@ -57,7 +57,7 @@ inline void expect_close(const Values& got, const Values& want, double tolerance
   }
 }
 
-/// The same of what a device holds and the host, the elements between rows too.
+/// The same for a view on a device and on the host, including elements between rows.
 template <class Device>
 void expect_same(Device& device, const View& on_device, const View& host, double tolerance, const std::string& what) {
   const Tensor back(host.dtype, {span_of(host)});
@@ -65,7 +65,7 @@ void expect_same(Device& device, const View& on_device, const View& host, double
   expect_close(read(back.view()), read(flat(host)), tolerance, what);
 }
 
-/// The same without the elements between rows, which must be as they were: `before` has the strides of `host`.
+/// The same; elements between rows must be unchanged: `before` has the strides of `host`.
 template <class Device>
 void expect_same_inside(Device& device, const View& on_device, const View& host, const View& before, double tolerance,
                         const std::string& what) {

@@ -1,5 +1,5 @@
-/// Element-wise ops, embedding, bias gradient, loss and rope of a device against the host's. Arithmetic on one element
-/// is shared and must give the same bits; sums in another order come within a rounding.
+/// Element-wise operations, embedding, bias gradient, loss and rope on a device compared with the host's. Arithmetic on
+/// one element must give the same bits; sums in another order may differ by a rounding.
 #pragma once
 
 #include <limits>
@@ -27,7 +27,7 @@ void for_each_size(F&& f) {
         f(size.rows, size.columns, type, layout, name_of(type, size.rows, size.columns, layout));
 }
 
-/// Sums, in place too, and one that is not finite.
+/// Sums, also in place, and a non-finite one.
 template <class Device>
 void addition(Device& device) {
   for_each_size([&](std::int64_t m, std::int64_t n, DType type, Layout layout, const std::string& name) {
@@ -42,7 +42,7 @@ void addition(Device& device) {
   });
 }
 
-/// Conversion between types, of rows with and without gaps, and transposed.
+/// Conversion between types, of contiguous, strided and transposed rows.
 template <class Device>
 void copying(Device& device) {
   for_each_size([&](std::int64_t m, std::int64_t n, DType type, Layout layout, const std::string& name) {
@@ -106,7 +106,7 @@ void swiglu(Device& device) {
   });
 }
 
-/// Ids that repeat, in runs longer and shorter than what is in flight, and rows of the table that nobody names.
+/// Repeated ids, in runs longer and shorter than the rows in flight, and unused rows of the table.
 inline Tensor tokens_of(std::int64_t m, std::int64_t vocabulary) {
   Values ids(static_cast<std::size_t>(m));
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -134,7 +134,7 @@ void embedding(Device& device) {
   });
 }
 
-/// More tokens than one block sorts, most of them the same.
+/// More tokens than one block sorts, most of them equal.
 template <class Device>
 void embedding_of_many(Device& device, std::int64_t m, std::int64_t n) {
   const Host host;
@@ -148,7 +148,7 @@ void embedding_of_many(Device& device, std::int64_t m, std::int64_t n) {
   device.clear();
 }
 
-/// Ids outside of the table: NaN forward, left out backward, nothing else touched.
+/// Ids outside of the table: NaN forward, ignored backward, other results unchanged.
 template <class Device>
 void embedding_outside(Device& device) {
   const Tensor tokens = make(DType::i32, {4}, {2, -1, 3, 0}), table = make(DType::f32, {3, 9}, random_values(27, 1)),
@@ -186,7 +186,7 @@ void bias(Device& device) {
       }
 }
 
-/// Losses and gradients; rows that are ignored, poisoned, or whose largest logit comes last.
+/// Losses and gradients; rows that are ignored, contain NaN, or whose largest logit is the last.
 template <class Device>
 void loss(Device& device) {
   const Size sizes[] = {{1, 1}, {4, 7}, {5, 33}, {5, 256}, {7, 1023}, {3, 8200}, {1, 20001}};
@@ -219,7 +219,7 @@ void loss(Device& device) {
       }
 }
 
-/// A target that is no token gives NaN in its row and nowhere else.
+/// A target outside of the vocabulary gives NaN in its row only.
 template <class Device>
 void loss_outside(Device& device) {
   const std::int64_t m = 3, n = 40;
@@ -235,8 +235,8 @@ void loss_outside(Device& device) {
   device.clear();
 }
 
-/// Tables, and the rotation there and back of heads in a wider projection. A GPU's cosine in f64 may differ in its last
-/// bit, which may decide one rounding to f32.
+/// Tables, and the rotation and its inverse of heads in a wider projection. A GPU's cosine in f64 may differ in its
+/// last bit, which may change a rounding to f32.
 template <class Device>
 void rope_of_heads(Device& device) {
   for (const std::int64_t d : {2, 10, 64, 128, 1026})

@@ -1,4 +1,4 @@
-// Element-wise kernels, embedding, bias gradient, loss and rope on the host, thread by thread, against the host's own.
+// Element-wise kernels, embedding, bias gradient, loss and rope, thread by thread, compared with the host's loops.
 #include "cuda_shim.h"
 //
 #include "cross_entropy.cuh"
@@ -38,11 +38,11 @@ struct ShimElementwise : ShimMemory {
   void rope(const View& x, const View& cos, const View& sin, bool inverse) { rope_cuda(launch, x, cos, sin, inverse); }
 };
 
-TEST(ElementwiseCuda, AdditionIsTheHosts) {
+TEST(ElementwiseCuda, AdditionEqualsTheHosts) {
   ShimElementwise device;
   cases::addition(device);
 }
-TEST(ElementwiseCuda, CopyIsTheHosts) {
+TEST(ElementwiseCuda, CopyEqualsTheHosts) {
   ShimElementwise device;
   cases::copying(device);
 }
@@ -50,11 +50,11 @@ TEST(ElementwiseCuda, ZeroReachesItsBytesOnly) {
   ShimElementwise device;
   cases::zeroing(device);
 }
-TEST(ElementwiseCuda, SwigluIsTheHosts) {
+TEST(ElementwiseCuda, SwigluEqualsTheHosts) {
   ShimElementwise device;
   cases::swiglu(device);
 }
-TEST(ElementwiseCuda, EmbeddingIsTheHosts) {
+TEST(ElementwiseCuda, EmbeddingEqualsTheHosts) {
   ShimElementwise device;
   cases::embedding(device);
 }
@@ -66,11 +66,11 @@ TEST(ElementwiseCuda, TokensOutsideTheTableAreNotANumber) {
   ShimElementwise device;
   cases::embedding_outside(device);
 }
-TEST(ElementwiseCuda, BiasGradientIsTheHosts) {
+TEST(ElementwiseCuda, BiasGradientEqualsTheHosts) {
   ShimElementwise device;
   cases::bias(device);
 }
-TEST(ElementwiseCuda, LossIsTheHosts) {
+TEST(ElementwiseCuda, LossEqualsTheHosts) {
   ShimElementwise device;
   cases::loss(device);
 }
@@ -78,7 +78,7 @@ TEST(ElementwiseCuda, TargetsOutsideTheVocabularyAreNotANumber) {
   ShimElementwise device;
   cases::loss_outside(device);
 }
-TEST(ElementwiseCuda, RopeIsTheHosts) {
+TEST(ElementwiseCuda, RopeEqualsTheHosts) {
   ShimElementwise device;
   cases::rope_of_heads(device);
 }

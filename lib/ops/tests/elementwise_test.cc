@@ -1,4 +1,4 @@
-// SwiGLU, embedding, bias gradient and cross-entropy against f64 and central differences.
+// SwiGLU, embedding, bias gradient and cross-entropy compared with f64 and central differences.
 #include "fp8/ops/elementwise.h"
 
 #include <gtest/gtest.h>
@@ -50,11 +50,11 @@ TEST(SwiGlu, SaturatesWithoutNaN) {
   EXPECT_EQ(read(x.view()), (Values{0, 2, 0, 300}));
 }
 
-TEST(SwiGlu, RefusesWidthsThatDoNotFit) {
+TEST(SwiGlu, RefusesMismatchedWidths) {
   Host host;
   const Tensor x(DType::f32, {2, 5}), h(DType::f32, {2, 2});
   EXPECT_EQ(error_of([&] { swiglu_forward(host, x.view(), h.view()); }),
-            "swiglu: the joint projection must be twice as wide");
+            "swiglu: gate_up must be twice as wide as the result");
 }
 
 TEST(Embedding, GathersRowsAndConverts) {
@@ -166,7 +166,7 @@ TEST(CrossEntropy, StaysAccurateOnAWideVocabularyAndForLargeLogits) {
   EXPECT_NEAR(sum, 0.0, 1e-6);
 }
 
-TEST(CrossEntropy, PoisonsTheLossOfANotANumber) {
+TEST(CrossEntropy, NaNGivesANaNLoss) {
   Host host;
   const Tensor x = make(DType::f32, {1, 3}, {1, std::numeric_limits<double>::quiet_NaN(), 2}),
                t = make(DType::i32, {1}, {0});

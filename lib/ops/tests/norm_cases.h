@@ -1,4 +1,4 @@
-/// RMSNorm of a device against the host's. Sums over a row have another order, so results differ by a rounding:
+/// RMSNorm on a device compared with the host's. Sums over a row have another order, so results differ by a rounding:
 /// 1e-6 in f32, a step of bf16 in bf16.
 #pragma once
 
@@ -13,7 +13,7 @@ inline double rounding(DType type) { return type == DType::f32 ? 2e-6 : 0x1p-7; 
 struct NormSize {
   std::int64_t rows, columns;
 };
-/// Rows for a warp and for a block, of one chunk and of more, in whole groups and not.
+/// Rows for a warp and for a block, of one and of several chunks, of whole and of partial groups.
 inline constexpr NormSize kNormSizes[] = {{1, 1},   {3, 15},  {40, 16},   {2, 17},   {7, 33},   {4, 255}, {9, 256},
                                           {3, 520}, {2, 640}, {130, 257}, {2, 1030}, {3, 2049}, {2, 8200}};
 
@@ -69,7 +69,7 @@ void add_norm_forward(Device& device) {
   });
 }
 
-/// With and without the gradient past the norm, the weight's gradient, and dx in place of dy.
+/// With and without the upstream gradient and the gradient of the weight, and with dx in place of dy.
 template <class Device>
 void norm_backward(Device& device) {
   int turn = 0;

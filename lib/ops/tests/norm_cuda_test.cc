@@ -1,4 +1,4 @@
-// The kernels of RMSNorm on the host, thread by thread, against the host's own.
+// The kernels of RMSNorm on the host, thread by thread, compared with the host's loops.
 #include "cuda_shim.h"
 //
 #include "norm.cuh"
@@ -24,19 +24,19 @@ struct ShimNorm : ShimMemory {
   }
 };
 
-TEST(NormCuda, ForwardIsTheHosts) {
+TEST(NormCuda, ForwardEqualsTheHosts) {
   ShimNorm device;
   cases::norm_forward(device);
 }
-TEST(NormCuda, AdditionAndForwardAreTheHosts) {
+TEST(NormCuda, AdditionAndForwardEqualTheHosts) {
   ShimNorm device;
   cases::add_norm_forward(device);
 }
-TEST(NormCuda, BackwardIsTheHosts) {
+TEST(NormCuda, BackwardEqualsTheHosts) {
   ShimNorm device;
   cases::norm_backward(device);
 }
-TEST(NormCuda, HeadsOfAProjectionAreTheHosts) {
+TEST(NormCuda, HeadsOfAProjectionEqualTheHosts) {
   ShimNorm device;
   cases::norm_of_heads(device);
 }
@@ -58,7 +58,7 @@ TEST(NormCuda, ManyRowsAreSummedInBlocks) {
   cases::expect_same(device, tdw, dw.view(), 1e-6, "dweight");
 }
 
-TEST(NormCuda, NotANumberSpreadsOverItsRowOnly) {
+TEST(NormCuda, NaNAffectsItsRowOnly) {
   ShimNorm device;
   const Host host;
   const std::int64_t m = 3, n = 600;

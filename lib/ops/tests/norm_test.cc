@@ -1,4 +1,4 @@
-// RMSNorm against f64 and central differences; addition and conversion of views.
+// RMSNorm compared with f64 and central differences; addition and conversion of views.
 #include "fp8/ops/norm.h"
 
 #include <gtest/gtest.h>
@@ -107,8 +107,8 @@ TEST(RmsNormBackward, AgreesWithCentralDifferences) {
       EXPECT_LT(relative_error(read(dx.view()), numeric_dx), tolerance) << m << " x " << n;
       Values added = read(dw.view());
       for (double& v : added) v -= 100.0;
-      EXPECT_LT(relative_error(added, numeric_dw), type == DType::f32 ? 1e-4 : 1e-2);  // 100 costs digits
-      // With the residual's gradient, in place of it, without the weight's.
+      EXPECT_LT(relative_error(added, numeric_dw), type == DType::f32 ? 1e-4 : 1e-2);  // 100 loses digits
+      // With the upstream gradient, in place, without the gradient of the weight.
       rmsnorm_backward(host, tdy.view(), tx.view(), tw.view(), rstd.view(), tup.view(), tup.view(), View{});
       Values want = numeric_dx;
       for (std::size_t i = 0; i < want.size(); ++i) want[i] += up[i];
@@ -155,7 +155,7 @@ TEST(RmsNormBackward, DoesNotDependOnThreads) {
   EXPECT_EQ(read(dw.view()), read(dw1.view()));
 }
 
-TEST(RmsNormBackward, DryTakesTheSameScratchAndComputesNothing) {
+TEST(RmsNormBackward, DryRunAllocatesTheSameScratchAndComputesNothing) {
   Host host;
   const std::int64_t m = 100, n = 8;
   const Tensor x = make(DType::f32, {m, n}, random_values(m * n, 18)), w = make(DType::f32, {n}, random_values(n, 19));
@@ -173,12 +173,12 @@ TEST(RmsNormBackward, DryTakesTheSameScratchAndComputesNothing) {
   EXPECT_EQ(host.arena().mark(), 0u);
 }
 
-TEST(RmsNorm, RefusesWhatDoesNotFit) {
+TEST(RmsNorm, Refusals) {
   Host host;
   const Tensor x(DType::f32, {2, 4}), w(DType::f32, {3}), w4(DType::f32, {4}), half(DType::bf16, {2, 4}),
       rstd(DType::f32, {2});
   EXPECT_EQ(error_of([&] { rmsnorm_forward(host, x.view(), w.view(), 0, x.view(), rstd.view()); }),
-            "rmsnorm: the weight does not fit");
+            "rmsnorm: the weight does not match the activations");
   EXPECT_EQ(error_of([&] { rmsnorm_forward(host, x.view(), w4.view(), 0, half.view(), rstd.view()); }),
             "rmsnorm: activations of different types");
   EXPECT_EQ(error_of([&] { rmsnorm_forward(host, x.view(), w4.view(), 0, x.view(), w.view()); }),
@@ -186,7 +186,7 @@ TEST(RmsNorm, RefusesWhatDoesNotFit) {
   Context cuda = host;
   cuda.device = device::DeviceType::cuda;
   EXPECT_EQ(error_of([&] { rmsnorm_forward(cuda, x.view(), w4.view(), 0, x.view(), rstd.view()); }),
-            "rmsnorm: tensors do not lie where the context works");
+            "rmsnorm: a tensor is not on the context's device");
 }
 
 TEST(Add, RoundsOnceAndWorksInPlace) {
@@ -201,7 +201,7 @@ TEST(Add, RoundsOnceAndWorksInPlace) {
   }
 }
 
-TEST(Add, TakesStridedRows) {
+TEST(Add, StridedRows) {
   Host host;
   const Tensor wide = make(DType::f32, {3, 5}, {0, 1, 2, 3, 4, 10, 11, 12, 13, 14, 20, 21, 22, 23, 24});
   const Tensor out(DType::f32, {3, 2});

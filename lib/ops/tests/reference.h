@@ -1,4 +1,4 @@
-/// What the tests of this crate share: inputs that are exact in the storage type, reading views back, central
+/// Helpers of the tests of this crate: inputs that are exact in the storage type, elements of views, central
 /// differences in f64, and runs on one thread.
 #pragma once
 
@@ -37,7 +37,7 @@ class Host {
   Context context_;
 };
 
-/// `n` numbers in [-scale, scale), each a bf16 value, from a linear congruential generator.
+/// `n` bf16 values in [-scale, scale) from a linear congruential generator.
 inline Values random_values(std::int64_t n, unsigned seed, double scale = 1.0) {
   std::uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
   Values values(static_cast<std::size_t>(n));
@@ -110,7 +110,7 @@ inline double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-/// Gradient of f at x by central differences in f64; right to about 1e-9.
+/// Gradient of f at x by central differences in f64; accurate to about 1e-9.
 inline Values central_differences(const std::function<double(const Values&)>& f, Values x) {
   constexpr double kStep = 1e-5;
   Values gradient;
@@ -126,7 +126,7 @@ inline Values central_differences(const std::function<double(const Values&)>& f,
   return gradient;
 }
 
-/// Runs f with one thread, whatever the machine has.
+/// Runs f on one thread.
 inline void on_one_thread(const std::function<void()>& f) {
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);

@@ -1,4 +1,4 @@
-// Rotary positions: tables, exact quarter turns, and that the inverse is the transpose.
+// Rotary positions: tables, exact rotations by quarter turns, and the inverse, which is the transpose.
 #include <gtest/gtest.h>
 
 #include "fp8/ops/attention.h"
@@ -7,7 +7,7 @@
 namespace fp8::ops {
 namespace {
 
-TEST(RopeTables, HoldCosineAndSineOfPositionTimesFrequency) {
+TEST(RopeTables, CosineAndSineOfPositionTimesFrequency) {
   Host host;
   const std::vector<float> frequencies{1.0f, 0.25f, 0.001f};
   const Tensor cos(DType::f32, {300, 3}), sin(DType::f32, {300, 3});
@@ -23,8 +23,7 @@ TEST(RopeTables, HoldCosineAndSineOfPositionTimesFrequency) {
 
 TEST(Rope, RotatesHalvesOfStridedHeads) {
   Host host;
-  // Position 0 turns by nothing; the table gives position 1 a quarter turn for the first pair and half a turn for the
-  // second.
+  // Position 0 is not rotated; position 1 is rotated by a quarter turn in the first pair and half a turn in the second.
   const Tensor cos = make(DType::f32, {3, 2}, {1, 1, 0, -1, 1, 1}), sin = make(DType::f32, {3, 2}, {0, 0, 1, 0, 0, 0});
   for (const DType type : {DType::f32, DType::bf16}) {
     const Tensor fused = make(type, {1, 2, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8});
@@ -55,13 +54,14 @@ TEST(Rope, InverseIsTheTranspose) {
   EXPECT_LT(relative_error(read(tx.view()), x), 2e-7);
 }
 
-TEST(Rope, RefusesTablesThatDoNotCover) {
+TEST(Rope, RefusesTooSmallTables) {
   Host host;
   const Tensor x(DType::f32, {1, 4, 1, 4}), cos(DType::f32, {3, 2}), sin(DType::f32, {3, 2}),
       odd(DType::f32, {1, 4, 1, 3});
-  EXPECT_EQ(error_of([&] { rope(host, x.view(), cos.view(), sin.view(), false); }), "rope: the tables do not cover x");
+  EXPECT_EQ(error_of([&] { rope(host, x.view(), cos.view(), sin.view(), false); }),
+            "rope: the tables have too few positions or another width");
   EXPECT_EQ(error_of([&] { rope(host, odd.view(), cos.view(), sin.view(), false); }),
-            "rope: x must have 4 dimensions, the last even and without gaps");
+            "rope: x must have 4 dimensions, the last even and with unit stride");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Passes over rows have the same bits for every instruction set, at lengths that leave every kind of remainder.
+// Loops over rows have the same bits for every instruction set, at lengths with every kind of remainder.
 #include "row_kernels.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::vector<T> row_of(std::int64_t n, unsigned seed, double scale = 4) {
   return row;
 }
 
-// Bits of what passes computed, one after the other.
+// Bits of the results of loops, one after the other.
 class Results {
  public:
   void add(float v) { bits_.push_back(std::bit_cast<std::uint32_t>(v)); }

@@ -1,5 +1,5 @@
-/// The kernels of this crate on the host, thread by thread, as a device for the cases. Every copy of a view ends where
-/// its last element does, so that AddressSanitizer catches what goes beyond. Include cuda_shim.h and the .cuh first.
+/// The kernels of this crate on the host, thread by thread, as a device for the cases. Copies of views end at their
+/// last element, so that AddressSanitizer detects accesses past the end. Include cuda_shim.h and the .cuh files first.
 #pragma once
 
 #include <new>
@@ -9,7 +9,7 @@
 
 namespace fp8::ops {
 
-/// Memory, and what the shims of the families share.
+/// Memory of a shim device, for all families of operations.
 class ShimMemory {
  public:
   ShimMemory() = default;
@@ -32,13 +32,13 @@ class ShimMemory {
   void get(const View& from, const View& host) {
     if (host.size() > 0) std::memcpy(host.data, from.data, host.bytes());
   }
-  /// Uninitialized memory of a device's own.
+  /// Uninitialized memory.
   View scratch(DType type, tensor::Shape shape) {
     const Tensor t(type, shape);
     write(t.view(), random_values(t.view().size(), 99));
     return put(t.view());
   }
-  /// Gives all copies back.
+  /// Releases all copies.
   void clear() {
     for (std::byte* memory : taken_) ::operator delete (memory, std::align_val_t{kAlign});
     taken_.clear();

@@ -1,4 +1,4 @@
-// Products of tiles, of floats and of pairs of bf16, whose sums are exact whole numbers, for every instruction set.
+// GEMMs of tiles, of floats and of pairs of bf16, whose sums are exact integers, for every instruction set.
 #include "tile.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ Pair pair_of(float first, float second) {
   return dtype::to_bf16(first).bits | static_cast<Pair>(dtype::to_bf16(second).bits) << 16;
 }
 
-// What the product is, added to `before`.
+// The product added to `before`.
 std::vector<float> wanted(float before) {
   std::vector<float> c;
   for (std::int64_t i = 0; i < kM; ++i) {
@@ -70,7 +70,7 @@ TEST_P(Tile, MultipliesPairs) {
   EXPECT_EQ(c, wanted(0)) << "from a transposed left operand";
 }
 
-TEST_P(Tile, TurnsPairsAsTheyAre) {
+TEST_P(Tile, TransposesPairsUnsplit) {
   std::vector<Pair> in, out(32 * 3);
   for (Pair i = 0; i < 32 * 3; ++i) in.push_back(i * 0x10001u);
   kernels.transpose_pairs(32, 3, {in.data(), 3}, {out.data(), 32});

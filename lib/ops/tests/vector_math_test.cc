@@ -1,4 +1,4 @@
-// exp and sigmoid against libm in f64, in single calls and in vectorized loops.
+// exp and sigmoid compared with libm in f64, in single calls and in vectorized loops.
 #include "vector_math.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace fp8::ops {
 namespace {
 
-// Distance in units of the last place of the f32 result.
+// Difference in units of the last place of the f32 result.
 double ulps(float got, double want) {
   int exponent = 0;
   std::frexp(want, &exponent);
@@ -30,7 +30,7 @@ TEST(Exp, IsWithinTwoUlpOnEveryExponent) {
   EXPECT_LE(worst, 1.5);
 }
 
-TEST(Exp, KeepsTheCornersOfTheRange) {
+TEST(Exp, LimitsOfTheRange) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(exp_f32(0.0f), 1.0f);
   EXPECT_EQ(exp_f32(-0.0f), 1.0f);
@@ -69,7 +69,7 @@ TEST(ExpRounded, IsTheNearestFloat) {
   EXPECT_LE(wrong, all / 100000);
 }
 
-TEST(ExpRounded, KeepsTheCornersOfTheRange) {
+TEST(ExpRounded, LimitsOfTheRange) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(exp_rounded(0.0f), 1.0f);
   EXPECT_EQ(exp_rounded(-kInfinity), 0.0f);

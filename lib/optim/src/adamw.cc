@@ -6,27 +6,28 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <type_traits>
 
+#include "adamw_element.h"
 #include "adamw_kernels.h"
 #include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
-#include "fp8/optim/adamw_element.h"
+#include "fp8/dtype/dispatch.h"
 
 namespace fp8::optim {
 namespace {
 
 using dtype::DType;
 
-/// Index of a type in AdamwKernels.
+// Index of a type in AdamwKernels.
 std::size_t index_of(DType type, const char* what) {
-  if (type == DType::f32) return 0;
-  if (type == DType::bf16) return 1;
-  throw Error(std::string("AdamW: ") + what + " must be float32 or bfloat16");
+  return dtype::with_float_type(type, std::string("AdamW: ") + what,
+                                []<class T>() -> std::size_t { return std::is_same_v<T, float> ? 0 : 1; });
 }
 
 std::uint32_t update(const AdamwBlock& b, bool copies, const Settings& settings, const Scalars& scalars) {
-  const std::size_t compute_weight = copies ? index_of(b.compute_weight.dtype, "copy") : kNoComputeWeight;
+  const std::size_t compute_weight = copies ? index_of(b.compute_weight.dtype, "compute weight") : kNoComputeWeight;
   const auto kernel =
       adamw_kernels().update[index_of(b.master.dtype, "master")][index_of(b.m.dtype, "moments")][compute_weight];
   const Update u{
@@ -56,7 +57,7 @@ void check(const Context& ctx, const AdamwBlock& b) {
   fits(b.m, "first moment");
   fits(b.v, "second moment");
   if (b.m.dtype != b.v.dtype) throw Error("AdamW: moments differ in type");
-  if (!b.compute_weight.empty()) fits(b.compute_weight, "copy");
+  if (!b.compute_weight.empty()) fits(b.compute_weight, "compute weight");
   if (!b.amax.empty() && b.amax.size() != 1) throw Error("AdamW: amax must be a scalar");
 }
 

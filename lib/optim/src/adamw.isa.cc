@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "adamw_kernels.h"
+#include "fp8/base/round.h"
 
 namespace fp8::optim {
 namespace {
@@ -19,7 +20,7 @@ struct Noise {
   // element's word.
   const std::uint32_t* fill(const Update& u, std::int64_t offset, std::int64_t count) {
     const std::int64_t first = u.first_element + offset;
-    const std::int64_t begin = first / kNoiseBlock, end = (first + count + kNoiseBlock - 1) / kNoiseBlock;
+    const std::int64_t begin = first / kNoiseBlock, end = divide_up(first + count, kNoiseBlock);
     const std::uint64_t seed = u.seed;
     const std::int64_t number = u.number;
     const std::uint32_t tensor = u.tensor;

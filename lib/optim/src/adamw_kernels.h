@@ -2,11 +2,23 @@
 /// instruction set.
 #pragma once
 
-#include "arrays.h"
+#include "adamw_element.h"
 #include "fp8/base/cpu.h"
-#include "fp8/optim/adamw_element.h"
 
 namespace fp8::optim {
+
+/// Type of an absent compute weight.
+struct NoComputeWeight {};
+
+/// A block with element types: P master, M moments, C compute weight (null if there is none).
+template <class P, class M, class C>
+struct Arrays {
+  P* master;              ///< updated
+  const float* gradient;  ///< read
+  M* m;                   ///< first moment, updated
+  M* v;                   ///< second moment, updated
+  C* compute_weight;      ///< written
+};
 
 inline constexpr std::int64_t kChunk = 4096;              ///< elements; the random words of one chunk fit the L1 cache
 inline constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu;  ///< bits of a magnitude, which order as the values do

@@ -1,5 +1,5 @@
-/// The CUDA implementations behind the public functions, which have checked the arguments. Builds without CUDA have
-/// stubs that throw Error. Private to this crate.
+/// The CUDA operations of this crate. Callers have checked the arguments. Defined in cuda.cu; in builds without CUDA
+/// they throw Error. Private to this crate.
 #pragma once
 
 #include "fp8/optim/adamw.h"

@@ -6,6 +6,7 @@
 #include "adamw_kernels.h"
 #include "cuda.h"
 #include "fp8/base/error.h"
+#include "fp8/base/round.h"
 #include "fp8/device/profile.h"
 #include "fp8/optim/adamw.h"
 
@@ -27,7 +28,7 @@ void add_squares(const Context& ctx, const View& x, double* total) {
                             2 * static_cast<double>(x.size()));
   if (ctx.device == device::DeviceType::cuda) return cuda::add_squares(ctx, x, total);
   if (ctx.dry) return;
-  const std::int64_t n = x.size(), blocks = (n + kBlock - 1) / kBlock;
+  const std::int64_t n = x.size(), blocks = divide_up(n, kBlock);
   const float* data = x.as<const float>();
   const AdamwKernels& kernels = adamw_kernels();
   std::vector<double> partial(static_cast<std::size_t>(blocks));

@@ -8,7 +8,7 @@
 #include <limits>
 #include <tuple>
 
-#include "adamw_cuda.cuh"
+#include "adamw.cuh"
 #include "blocks.h"
 
 namespace fp8::optim {

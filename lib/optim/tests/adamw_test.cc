@@ -224,13 +224,13 @@ TEST(AdamW, RefusesMismatchedViews) {
   expect_error(b, "AdamW: moments differ in type");
   b = state.whole();
   b.master = bytes.view();
-  expect_error(b, "AdamW: master must be float32 or bfloat16");
+  expect_error(b, "AdamW: master: expected float32 or bfloat16, not uint8");
   b = state.whole();
   b.m = b.v = bytes.view();
-  expect_error(b, "AdamW: moments must be float32 or bfloat16");
+  expect_error(b, "AdamW: moments: expected float32 or bfloat16, not uint8");
   b = state.whole();
   b.compute_weight = bytes.view();
-  expect_error(b, "AdamW: copy must be float32 or bfloat16");
+  expect_error(b, "AdamW: compute weight: expected float32 or bfloat16, not uint8");
   b = state.whole();
   b.gradient = matrix.view().columns(0, 1);
   expect_error(b, "AdamW: gradient is not contiguous");

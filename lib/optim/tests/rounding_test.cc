@@ -5,8 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "adamw_element.h"
 #include "blocks.h"
-#include "fp8/optim/adamw_element.h"
 
 namespace fp8::optim {
 namespace {

@@ -11,7 +11,6 @@
 #include "fp8/device/library.h"
 #include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
-#include "fp8/gemm/host_bf16.h"
 #include "fp8/h5/types.h"
 #include "fp8/probe/chip.h"
 #include "fp8/probe/machine.h"

@@ -158,7 +158,7 @@ std::vector<ProductResult> time_products(const device::Device& device, const Ben
       r.m = options.tokens, r.n = parts.back().end, r.k = k;
       r.products = pass == kBackward ? 2 : 1, r.layers = options.model.num_hidden_layers;
       for (const linear::Part& part : parts) r.fp8 = r.fp8 || part.fp8;
-      if (pass == kWgrad && options.recipe->dy.rows.granularity == quant::Granularity::none) r.fp8 = false;
+      if (pass == kWgrad && !options.recipe->wgrad.dy.fp8()) r.fp8 = false;
       if (options.progress) options.progress(r.linear + " " + r.pass);
       timed.measure(pass, options.seconds, r);
       results.push_back(std::move(r));

@@ -1,14 +1,13 @@
-// How near the casts come to the memory's bandwidth: each is laid beside a memcpy of the same bytes on the same
-// threads, taken in turns, fastest of each; `of_memcpy` is the ratio of the speeds. Arguments are rows and columns of a
-// bf16 matrix.
+// Speed of casts relative to memcpy of the same bytes on the same threads: both run alternately, and `of_memcpy` is the
+// ratio of their best speeds. Arguments are rows and columns of a bf16 matrix.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
+#include "fp8/base/clock.h"
 #include "fp8/quant/quantize.h"
 #include "fp8/quant/recipe.h"
 #include "matrix.h"
@@ -19,12 +18,12 @@ namespace {
 using dtype::DType;
 
 double seconds_of(const auto& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
-// Copies with every thread a share.
+// Copies on all threads.
 void copy(std::vector<char>& to, const std::vector<char>& from) {
 #pragma omp parallel
   {
@@ -72,8 +71,8 @@ void compare(benchmark::State& state, std::int64_t traffic, const auto& work) {
   state.counters["GB/s"] = static_cast<double>(traffic) / fastest * 1e-9;
 }
 
-// bf16 to codes kept as bf16, the scale known: the loop alone.
-void cast_wide(benchmark::State& state) {
+// bf16 to codes stored as bf16, with a given scale: the loop only.
+void cast_bf16(benchmark::State& state) {
   Setup setup(state);
   tensor::Tensor codes(DType::bf16, {setup.rows, setup.cols});
   const auto pieces = pieces_of<Bf16>(setup.x.view());
@@ -120,7 +119,7 @@ void quantize_all(benchmark::State& state, Granularity granularity, ContractionA
 }
 
 void shapes(benchmark::internal::Benchmark* b) {
-  // Sizes of the second cache, of the third, and of memory alone.
+  // Fits the L2 cache, the L3 cache, neither.
   b->Args({256, 1024})
       ->Args({2048, 2048})
       ->Args({8192, 8192})
@@ -129,7 +128,7 @@ void shapes(benchmark::internal::Benchmark* b) {
       ->Unit(benchmark::kMicrosecond);
 }
 
-BENCHMARK(cast_wide)->Apply(shapes);
+BENCHMARK(cast_bf16)->Apply(shapes);
 BENCHMARK(cast_bytes)->Apply(shapes);
 BENCHMARK(decode_bytes)->Apply(shapes);
 BENCHMARK(amax_tensor)->Apply(shapes);

@@ -1,4 +1,4 @@
-// Largest magnitudes of a tensor, of each row or of each column, on the host. Maxima of integers: exact in any order.
+// Amaxes of a tensor, of each row or of each column, on the host: maxima of integers, the same in any order.
 #include <omp.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "cuda.h"
 #include "fp8/device/profile.h"
+#include "fp8/dtype/dispatch.h"
 #include "matrix.h"
 
 namespace fp8::quant {
@@ -27,14 +28,14 @@ void amax_of_rows(const View& x, float* out) {
   for (std::int64_t r = 0; r < rows.count; ++r) out[r] = from_magnitude(amax_row(rows.row(r), rows.length));
 }
 
-// A thread takes a stripe of columns through all rows, its maxima in the nearest cache. Stripes are as wide as leaves
-// one for every thread: narrow ones touch a page of memory for a few bytes.
+// Each thread reads a stripe of columns through all rows, with its maxima in the L1 cache. Stripes are as wide as
+// possible with one per thread, because a narrow stripe reads few bytes of each page of memory.
 template <class T>
 void amax_of_columns(const View& x, float* out) {
   constexpr std::int64_t kLine = 64, kWidest = 2048;
   const MatrixRows<T> rows = rows_of<T>(x);
   const std::int64_t share = rows.length / omp_get_max_threads() / kLine * kLine;
-  const std::int64_t stripe = std::clamp(share, kLine, kWidest), stripes = (rows.length + stripe - 1) / stripe;
+  const std::int64_t stripe = std::clamp(share, kLine, kWidest), stripes = divide_up(rows.length, stripe);
 #pragma omp parallel for if (rows.parallel())
   for (std::int64_t s = 0; s < stripes; ++s) {
     const std::int64_t begin = s * stripe, width = std::min(stripe, rows.length - begin);
@@ -56,7 +57,7 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contractio
   const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
   if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out);
   if (ctx.dry) return;
-  with_element(x, [&]<class T>() {
+  dtype::with_float_type(x.dtype, "amax", [&]<class T>() {
     float* const to = out.as<float>();
     if (granularity == Granularity::tensor)
       *to = amax_all<T>(x);

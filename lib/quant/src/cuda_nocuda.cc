@@ -1,20 +1,15 @@
-// Stand-ins for builds without CUDA.
+// Stubs for builds without CUDA.
 #include "cuda.h"
 
-#include "fp8/base/error.h"
-
 namespace fp8::quant::cuda {
-namespace {
 
-[[noreturn]] void none() { throw Error("this build has no CUDA"); }
+using device::no_cuda;
 
-}  // namespace
-
-void amax(const Context&, const View&, Granularity, ContractionAxis, const View&) { none(); }
-Both quantize(const Context&, const View&, const Casts&, Layouts, const CastOptions&) { none(); }
-void scales_from_amax(const Context&, const View&, dtype::DType, bool, const View&, const View&) { none(); }
-void cast_to_bytes(const Context&, const View&, dtype::DType, const float*, const View&, CastCounts*) { none(); }
-View upcast(const Context&, const View&, dtype::DType) { none(); }
-View repack(const Context&, const View&, ContractionAxis) { none(); }
+void amax(const Context&, const View&, Granularity, ContractionAxis, const View&) { no_cuda(); }
+QuantizedPair quantize(const Context&, const View&, const CastPair&, const CastOptions&) { no_cuda(); }
+void scales_from_amax(const Context&, const View&, dtype::DType, bool, const View&, const View&) { no_cuda(); }
+void cast_to_bytes(const Context&, const View&, dtype::DType, const float*, const View&, CastCounts*) { no_cuda(); }
+View repack(const Context&, const View&, ContractionAxis) { no_cuda(); }
+View upcast(const Context&, const View&, dtype::DType) { no_cuda(); }
 
 }  // namespace fp8::quant::cuda

@@ -1,5 +1,6 @@
-// Casts of whole matrices on the host: scales from amaxes, then one pass over the rows. Threads share rows, and what
-// they count are integers: nothing depends on how many there are.
+// Checks the arguments of casts of matrices, then runs them on the host, or on a device through cuda.h. On the host:
+// scales from amaxes, then one pass over the rows, rows in parallel. Counts are integers, so results do not depend on
+// the number of threads.
 #include "fp8/quant/quantize.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "cuda.h"
 #include "fp8/device/profile.h"
 #include "fp8/dtype/convert.h"
+#include "fp8/dtype/dispatch.h"
 #include "fp8/quant/scale.h"
 #include "matrix.h"
 
@@ -20,8 +22,8 @@ constexpr std::string_view kCategory = "fp8 codes";
 
 constexpr std::string_view kQuantize = "quantize";
 
-// What a cast reads and writes: x twice, for the amax and for the codes, of which one layout takes two bytes an element
-// where they are wide, one where they are not.
+// Bytes that a cast reads and writes: x twice, for the amax and for the cast, and the codes of each layout, two bytes
+// per element on the host and one on a device.
 double bytes_to_quantize(const View& x, int layouts) {
   const int each = x.device == device::DeviceType::host ? 2 : 1;
   return 2 * tensor::bytes_of(x) + static_cast<double>(layouts * each * x.size());
@@ -29,10 +31,9 @@ double bytes_to_quantize(const View& x, int layouts) {
 
 double flops_of(const View& v, double each) { return each * static_cast<double>(v.size()); }
 
-// Casts a matrix whose columns, not rows, have neighbouring elements, into row-major codes: pieces of a row are
-// collected first.
+// Casts a column-major matrix to row-major codes: pieces of each row are gathered first.
 template <class Grid, class T>
-CastCounts cast_across(const View& x, OneScale scale, std::uint8_t* out) {
+CastCounts cast_column_major(const View& x, OneScale scale, std::uint8_t* out) {
   constexpr std::int64_t kPiece = 256;
   const T* const data = x.as<T>();
   const std::int64_t cols = x.shape[1];
@@ -52,14 +53,14 @@ CastCounts cast_across(const View& x, OneScale scale, std::uint8_t* out) {
   return {.elements = x.size(), .saturated = saturated, .underflowed = underflowed};
 }
 
-// Codes of x [rows, cols] into `out`, their scales into `scales`: one, one per row, or one per column.
+// Codes of x [rows, cols] to `out`, as BF16, and their scales to `scales`: one, one per row, or one per column.
 template <class Grid, class T>
-CastCounts cast_wide(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract,
+CastCounts cast_bf16(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract,
                      bool power_of_2, const View& scales, Bf16* out) {
   auto* const scale = scales.as<float>();
   const MatrixRows<T> rows = rows_of<T>(x);
   if (granularity == Granularity::row && contract == ContractionAxis::last) {
-    // A row is still in the nearest cache when it is cast.
+    // The row is still in the L1 cache when it is cast.
     return cast_rows<Grid>(rows, out, [&](std::int64_t r) {
       const float largest = from_magnitude(amax_row(rows.row(r), rows.length));
       return OneScale{scale[r] = scale_from_amax(largest, Grid::kMax, power_of_2)};
@@ -72,7 +73,7 @@ CastCounts cast_wide(const Context& ctx, const View& x, Granularity granularity,
   return cast_rows<Grid>(rows, out, [&](std::int64_t) -> const float* { return scale; });
 }
 
-// Row-major codes over a scale for each row, or else one for each column or one in all.
+// Row-major codes divided by their scales: one in all, one per row with `by_row`, else one per column.
 View dequantize_rows(const Context& ctx, const Quantized& q, const View& codes, bool by_row) {
   const std::int64_t rows = codes.shape[0], cols = codes.shape[1];
   const View out = tensor::allocate(ctx, DType::f32, {rows, cols}, "scratch");
@@ -89,31 +90,34 @@ View dequantize_rows(const Context& ctx, const Quantized& q, const View& codes, 
   return out;
 }
 
-// A matrix that stays in high precision.
-Quantized plain(const View& x, ContractionAxis contract) {
+// A matrix in high precision.
+Quantized high_precision(const View& x, ContractionAxis contract) {
   return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
 }
 
-Both quantize_both_on_device(const Context& ctx, const View& x, const Casts& casts, const CastOptions& options) {
+QuantizedPair quantize_both_on_device(const Context& ctx, const View& x, const CastPair& casts,
+                                      const CastOptions& options) {
   if (!unit_columns(x)) {
-    Both both = quantize_both_on_device(ctx, x.transposed(), {casts.rows, casts.columns}, options);
-    std::swap(both.columns, both.rows);
-    for (Quantized* q : {&both.columns, &both.rows}) q->codes = q->codes.transposed();
-    both.columns.contract = ContractionAxis::last;
-    both.rows.contract = ContractionAxis::first;
-    return both;
+    QuantizedPair pair =
+        quantize_both_on_device(ctx, x.transposed(), {.last = casts.first, .first = casts.last}, options);
+    std::swap(pair.last, pair.first);
+    for (Quantized* q : {&pair.last, &pair.first}) {
+      q->codes = q->codes.transposed();
+      q->contract = flipped(q->contract);
+    }
+    return pair;
   }
   int layouts = 0;
-  for (const Cast& cast : {casts.columns, casts.rows}) {
-    if (cast.granularity == Granularity::none) continue;
-    dtype::max_of(cast.format);  // refuses what is not FP8
+  for (const Cast& cast : {casts.last, casts.first}) {
+    if (!cast.fp8()) continue;
+    dtype::max_of(cast.format);  // throws unless FP8
     ++layouts;
   }
   const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, layouts), flops_of(x, 2));
-  Both both = cuda::quantize(ctx, x, casts, {}, options);
-  if (casts.columns.granularity == Granularity::none) both.columns = plain(x, ContractionAxis::last);
-  if (casts.rows.granularity == Granularity::none) both.rows = plain(x, ContractionAxis::first);
-  return both;
+  QuantizedPair pair = cuda::quantize(ctx, x, casts, options);
+  if (!casts.last.fp8()) pair.last = high_precision(x, ContractionAxis::last);
+  if (!casts.first.fp8()) pair.first = high_precision(x, ContractionAxis::first);
+  return pair;
 }
 
 }  // namespace
@@ -128,7 +132,7 @@ CastCounts& CastCounts::operator+=(const CastCounts& o) {
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
                    const CastOptions& options) {
   require_matrix(ctx, x, "quantize");
-  if (cast.granularity == Granularity::none) return plain(x, contract);
+  if (!cast.fp8()) return high_precision(x, contract);
   if (!unit_columns(x)) {
     Quantized q = quantize(ctx, x.transposed(), cast, flipped(contract), options);
     q.codes = q.codes.transposed();
@@ -136,11 +140,10 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
     return q;
   }
   if (on_device(ctx)) {
-    dtype::max_of(cast.format);  // refuses what is not FP8
-    const bool columns = contract == ContractionAxis::last;
+    dtype::max_of(cast.format);  // throws unless FP8
     const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
-    const Both both = cuda::quantize(ctx, x, {cast, cast}, {columns, !columns}, options);
-    return columns ? both.columns : both.rows;
+    return contract == ContractionAxis::last ? cuda::quantize(ctx, x, {.last = cast, .first = {}}, options).last
+                                             : cuda::quantize(ctx, x, {.last = {}, .first = cast}, options).first;
   }
   const std::int64_t count =
       cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
@@ -152,10 +155,10 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
               .inverse_scale = tensor::allocate(ctx, DType::f32, {count}, kCategory)};
   const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
   CastCounts counts;
-  with_grid(cast.format, [&]<class Grid>() {
+  dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
     if (ctx.dry) return;
-    with_element(x, [&]<class T>() {
-      counts = cast_wide<Grid, T>(ctx, x, cast.granularity, contract, options.power_of_2, q.scale, q.codes.as<Bf16>());
+    dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
+      counts = cast_bf16<Grid, T>(ctx, x, cast.granularity, contract, options.power_of_2, q.scale, q.codes.as<Bf16>());
     });
     for (std::int64_t i = 0; i < count; ++i) q.inverse_scale.as<float>()[i] = 1.0f / q.scale.as<float>()[i];
   });
@@ -163,23 +166,23 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   return q;
 }
 
-Both quantize_both(const Context& ctx, const View& x, const Casts& casts, const CastOptions& options) {
+QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
   if (on_device(ctx)) {
     require_matrix(ctx, x, "quantize_both");
     return quantize_both_on_device(ctx, x, casts, options);
   }
-  Both both;
-  both.columns = quantize(ctx, x, casts.columns, ContractionAxis::last, options);
-  both.rows = casts.shared() ? both.columns : quantize(ctx, x, casts.rows, ContractionAxis::first, options);
-  both.rows.contract = ContractionAxis::first;
-  return both;
+  QuantizedPair pair;
+  pair.last = quantize(ctx, x, casts.last, ContractionAxis::last, options);
+  pair.first = casts.shared() ? pair.last : quantize(ctx, x, casts.first, ContractionAxis::first, options);
+  pair.first.contract = ContractionAxis::first;
+  return pair;
 }
 
 void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
                       const View& inverse_scales) {
   for (const View& v : {amax, scales, inverse_scales}) {
     require_device(ctx, v, "scales_from_amax");
-    if (!v.contiguous() || v.size() != amax.size()) throw Error("scales_from_amax: not as many scales as magnitudes");
+    if (!v.contiguous() || v.size() != amax.size()) throw Error("scales_from_amax: amaxes and scales differ in number");
   }
   const float max = dtype::max_of(format);
   const device::Timer timer(ctx, device::Work::cast, "scales", 3 * tensor::bytes_of(amax));
@@ -196,21 +199,21 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
                    CastCounts* counts) {
   require_matrix(ctx, x, "cast_to_bytes");
   if (codes.rank != 2 || codes.shape[0] != x.shape[0] || codes.shape[1] != x.shape[1] || !codes.contiguous())
-    throw Error("cast_to_bytes: codes are not contiguous or not of the shape of what is cast");
+    throw Error("cast_to_bytes: codes are not contiguous or differ from the matrix in shape");
   require_device(ctx, codes, "cast_to_bytes");
   const device::Timer timer(ctx, device::Work::cast, "cast to bytes", tensor::bytes_of(x, codes), flops_of(x, 1));
   if (on_device(ctx)) {
-    dtype::max_of(format);  // refuses what is not FP8
-    if (!unit_columns(x)) throw Error("cast_to_bytes: elements of a row must lie next to each other on a GPU");
+    dtype::max_of(format);  // throws unless FP8
+    if (!unit_columns(x)) throw Error("cast_to_bytes: on a GPU rows must have unit stride");
     return cuda::cast_to_bytes(ctx, x, format, scale, codes, counts);
   }
   CastCounts done;
-  with_grid(format, [&]<class Grid>() {
+  dtype::with_fp8_grid(format, [&]<class Grid>() {
     if (ctx.dry) return;
-    with_element(x, [&]<class T>() {
+    dtype::with_float_type(x.dtype, "cast_to_bytes", [&]<class T>() {
       auto* const out = codes.as<std::uint8_t>();
       done = unit_columns(x) ? cast_rows<Grid>(pieces_of<T>(x), out, [&](std::int64_t) { return OneScale{*scale}; })
-                             : cast_across<Grid, T>(x, OneScale{*scale}, out);
+                             : cast_column_major<Grid, T>(x, OneScale{*scale}, out);
     });
   });
   if (counts != nullptr) *counts += done;
@@ -220,8 +223,9 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
                      const View& scale, const View& inverse_scale, bool emulate) {
   require_device(ctx, codes, "from_bytes");
   if (codes.rank != 2 || !codes.contiguous()) throw Error("from_bytes: codes are not a contiguous matrix");
-  if (scale.size() != 1 || inverse_scale.size() != 1) throw Error("from_bytes: not one scale and one inverse scale");
-  dtype::max_of(format);  // refuses what is not FP8
+  if (scale.size() != 1 || inverse_scale.size() != 1)
+    throw Error("from_bytes: expected one scale and one inverse scale");
+  dtype::max_of(format);  // throws unless FP8
   const bool device = on_device(ctx);
   const device::Timer timer(ctx, device::Work::cast, "decode", (device && !emulate ? 2 : 3) * tensor::bytes_of(codes));
   Quantized q{.codes = device ? cuda::repack(ctx, codes, contract)
@@ -247,7 +251,7 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
 
 View dequantize(const Context& ctx, const Quantized& q) {
   require_matrix(ctx, q.codes, "dequantize");
-  if (on_device(ctx)) throw Error("dequantize: codes on a GPU are multiplied as they are");
+  if (on_device(ctx)) throw Error("dequantize: not available on a GPU");
   const bool by_row = q.granularity == Granularity::row && q.contract == ContractionAxis::last;
   if (unit_columns(q.codes)) return dequantize_rows(ctx, q, q.codes, by_row);
   const bool by_column = q.granularity == Granularity::row && !by_row;

@@ -1,4 +1,4 @@
-// The recipes: one row each. Another recipe is another row.
+// The table of recipes, one row each.
 #include "fp8/quant/recipe.h"
 
 #include <array>
@@ -14,43 +14,42 @@ using dtype::DType;
 constexpr Cast kHighPrecision{};
 constexpr Cast kE4m3Tensor{DType::e4m3, Granularity::tensor};
 constexpr Cast kE5m2Tensor{DType::e5m2, Granularity::tensor};
-constexpr Cast kE4m3Vector{DType::e4m3, Granularity::row};
+constexpr Cast kE4m3Row{DType::e4m3, Granularity::row};
 
 constexpr std::array<Recipe, 3> kRecipes{{
     {.name = "tensorwise",
-     .x = {.columns = kE4m3Tensor, .rows = kE4m3Tensor},
-     .w = {.columns = kE4m3Tensor, .rows = kE4m3Tensor},
-     .dy = {.columns = kE5m2Tensor, .rows = kE5m2Tensor},
+     .forward = {.x = kE4m3Tensor, .w = kE4m3Tensor},
+     .dgrad = {.dy = kE5m2Tensor, .w = kE4m3Tensor},
+     .wgrad = {.dy = kE5m2Tensor, .x = kE4m3Tensor},
      .power_of_2 = false,
      .fast_accumulation = true,
      .fp8_all_gather = true,
      .source = "torchao Float8LinearConfig, recipe tensorwise"},
     {.name = "rowwise",
-     .x = {.columns = kE4m3Vector, .rows = kE4m3Vector},
-     .w = {.columns = kE4m3Vector, .rows = kE4m3Vector},
-     .dy = {.columns = kE4m3Vector, .rows = kE4m3Vector},
+     .forward = {.x = kE4m3Row, .w = kE4m3Row},
+     .dgrad = {.dy = kE4m3Row, .w = kE4m3Row},
+     .wgrad = {.dy = kE4m3Row, .x = kE4m3Row},
      .power_of_2 = true,
      .fast_accumulation = true,
      .fp8_all_gather = false,
      .source = "torchao Float8LinearConfig, recipe rowwise"},
     {.name = "rowwise_with_gw_hp",
-     .x = {.columns = kE4m3Vector, .rows = kHighPrecision},
-     .w = {.columns = kE4m3Vector, .rows = kE4m3Tensor},
-     .dy = {.columns = kE4m3Vector, .rows = kHighPrecision},
+     .forward = {.x = kE4m3Row, .w = kE4m3Row},
+     .dgrad = {.dy = kE4m3Row, .w = kE4m3Tensor},
+     .wgrad = {.dy = kHighPrecision, .x = kHighPrecision},
      .power_of_2 = true,
      .fast_accumulation = true,
      .fp8_all_gather = false,
      .source = "torchao Float8LinearConfig, recipe rowwise_with_gw_hp"},
 }};
 
-int is_fp8(const Cast& a, const Cast& b) {
-  return a.granularity != Granularity::none && b.granularity != Granularity::none ? 1 : 0;
-}
+// A GEMM is FP8 if both of its operands are.
+int fp8_gemm(const Cast& a, const Cast& b) { return a.fp8() && b.fp8() ? 1 : 0; }
 
 }  // namespace
 
 int Recipe::fp8_gemms() const {
-  return is_fp8(x.columns, w.columns) + is_fp8(dy.columns, w.rows) + is_fp8(dy.rows, x.rows);
+  return fp8_gemm(forward.x, forward.w) + fp8_gemm(dgrad.dy, dgrad.w) + fp8_gemm(wgrad.dy, wgrad.x);
 }
 
 std::span<const Recipe> recipes() { return kRecipes; }

@@ -1,5 +1,5 @@
-// Amaxes along either direction and of the whole, in every layout, against plain loops; NaN and infinity; what is
-// refused.
+// Amaxes of rows, of columns and of the whole matrix, in every layout, compared with plain loops; NaN and infinity;
+// errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Amax : public ::testing::TestWithParam<Case> {};
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})
-    for (const Layout layout : {Layout::contiguous, Layout::upcast_rows, Layout::columns_first})
+    for (const Layout layout : {Layout::contiguous, Layout::strided_rows, Layout::columns_first})
       for (const auto& [rows, cols] : {std::pair{1, 1}, {1, 40}, {40, 1}, {7, 13}, {3, 20011}, {601, 67}})
         all.push_back({type, layout, rows, cols});
   return all;
@@ -55,7 +55,7 @@ TEST_P(Amax, AgreesWithPlainLoops) {
             *std::max_element(of_row.begin(), of_row.end()));
 }
 
-TEST_P(Amax, PoisonStaysInItsRowAndColumn) {
+TEST_P(Amax, NonFiniteElementsAffectTheirRowAndColumnOnly) {
   const auto [type, layout, rows, cols] = GetParam();
   Matrix x(type, rows, cols, layout);
   const std::int64_t r = rows / 2, c = cols / 2;
@@ -76,14 +76,14 @@ TEST_P(Amax, PoisonStaysInItsRowAndColumn) {
   }
 }
 
-TEST(AmaxOf, NothingIsZero) {
+TEST(AmaxOf, OfAnEmptyMatrixIsZero) {
   const Tensor none(DType::bf16, {0, 8});
   EXPECT_EQ(amaxes(none.view(), Granularity::tensor, ContractionAxis::last, 1), std::vector<float>{0.0f});
   EXPECT_EQ(amaxes(none.view(), Granularity::row, ContractionAxis::first, 8), std::vector<float>(8, 0.0f));
   EXPECT_EQ(amaxes(none.view(), Granularity::row, ContractionAxis::last, 0), std::vector<float>{});
 }
 
-TEST(AmaxOf, DryTouchesNothing) {
+TEST(AmaxOf, DryRunWritesNothing) {
   const Tensor x(DType::bf16, {4, 4}), out(DType::f32, {1});
   *out.as<float>() = 5.0f;
   amax(Context{.dry = true}, x.view(), Granularity::tensor, ContractionAxis::last, out.view());
@@ -98,10 +98,10 @@ TEST(AmaxOf, Refusals) {
   };
   EXPECT_EQ(refusal(x.view(), Granularity::tensor, out.view()), "amax: the result has 4 elements, not 1");
   EXPECT_EQ(refusal(x.view().transposed(), Granularity::row, out.view()), "amax: the result has 4 elements, not 6");
-  EXPECT_EQ(refusal(codes.view(), Granularity::row, out.view()), "amax: float32 or bfloat16 is cast, not uint8");
-  EXPECT_EQ(refusal(cube.view(), Granularity::row, out.view()), "amax: a matrix has two dimensions, not 3");
+  EXPECT_EQ(refusal(codes.view(), Granularity::row, out.view()), "amax: expected float32 or bfloat16, not uint8");
+  EXPECT_EQ(refusal(cube.view(), Granularity::row, out.view()), "amax: expected a matrix of 2 dimensions, not 3");
   EXPECT_EQ(refusal(x.view(), Granularity::row, out.view(), device::DeviceType::cuda),
-            "amax: a matrix in host memory, and the work is on the GPU");
+            "amax: the matrix is in host memory, not on the GPU");
   View scattered = x.view();
   scattered.shape = {2, 3};
   scattered.stride = {12, 2};

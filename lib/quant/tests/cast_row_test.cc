@@ -1,6 +1,5 @@
-// Casts of rows, every BF16 there is and floats beside every boundary, against single elements: whichever of the loops
-// a piece takes, and for every instruction set, codes and counts are the same. Which NaN a NaN becomes is not compared:
-// a product of two NaN is either of them.
+// Casts of rows compared with single elements: all BF16 values, and floats next to every boundary, on both loops and
+// for every instruction set. The bits of NaN are not compared, because a product of two NaN is either of them.
 #include "cast_row.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +15,7 @@ namespace {
 using dtype::E4m3Grid;
 using dtype::E5m2Grid;
 
-// All BF16 in order of their bits, so that most pieces hold nothing that is clamped and some do; an odd number.
+// All BF16 values in order of their bits, so that most pieces do not saturate and some do; an odd number.
 std::vector<Bf16> every_bf16() {
   std::vector<Bf16> all;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) all.push_back(Bf16{static_cast<std::uint16_t>(bits)});
@@ -24,7 +23,7 @@ std::vector<Bf16> every_bf16() {
   return all;
 }
 
-// Floats at the middles between neighbours of the grid and an ulp to either side, after small ones and before NaN.
+// Floats halfway between adjacent values of the format and an ulp to either side, after small floats and before NaN.
 template <class Grid>
 std::vector<float> boundaries() {
   std::vector<float> all(2048, -0x1p-140f);  // a piece
@@ -59,22 +58,22 @@ template <class Grid, class T>
 void expect_single_elements(Isa isa, const std::vector<T>& x, float scale) {
   const auto n = static_cast<std::int64_t>(x.size());
   const std::vector<float> scales(x.size(), scale);
-  std::vector<Bf16> wide(x.size()), by_scales(x.size());
+  std::vector<Bf16> one_scale(x.size()), by_scales(x.size());
   std::vector<std::uint8_t> bytes(x.size());
   const GridLoops<T>& loops = grid_loops<Grid, T>(isa);
-  const RowCounts of_wide = loops.wide(x.data(), scale, wide.data(), n),
+  const RowCounts of_one = loops.bf16(x.data(), scale, one_scale.data(), n),
                   of_bytes = loops.bytes(x.data(), scale, bytes.data(), n),
-                  of_scales = loops.scales(x.data(), scales.data(), by_scales.data(), n);
+                  of_scales = loops.bf16_scales(x.data(), scales.data(), by_scales.data(), n);
   RowCounts expected;
   for (std::size_t i = 0; i < x.size(); ++i) {
     volatile float v = dtype::to_float(x[i]) * scale;
     const float value = dtype::round_to_grid<Grid>(v);
     expect_code<Grid>(bytes[i], dtype::encode<Grid>(v), v);
-    expect_value(wide[i], value, v);
+    expect_value(one_scale[i], value, v);
     expect_value(by_scales[i], value, v);
-    expected += {clamped<Grid>(v), value == 0 && dtype::to_float(x[i]) != 0};
+    expected += {saturates<Grid>(v), value == 0 && dtype::to_float(x[i]) != 0};
   }
-  for (const RowCounts& counts : {of_wide, of_bytes, of_scales}) {
+  for (const RowCounts& counts : {of_one, of_bytes, of_scales}) {
     EXPECT_EQ(counts.saturated, expected.saturated) << scale;
     EXPECT_EQ(counts.underflowed, expected.underflowed) << scale;
   }
@@ -89,12 +88,12 @@ void expect_single_elements(const std::vector<T>& x, float scale) {
   }
 }
 
-TEST(CastRow, EveryBf16IsCastAsByItself) {
+TEST(CastRow, EveryBf16EqualsASingleCast) {
   for (const float scale : {0x1p-100f, 0.3f, 1.0f, 447.9f, 0x1p100f, -1.0f, 0.0f, NAN})
     expect_single_elements(every_bf16(), scale);
 }
 
-TEST(CastRow, FloatsBesideEveryBoundaryAreCastAsByThemselves) {
+TEST(CastRow, FloatsNextToBoundariesEqualSingleCasts) {
   for (const float scale : {1.0f, 0.5f, 0x1p-9f, 3.0f}) {
     for (std::vector<float> x : {boundaries<E4m3Grid>(), boundaries<E5m2Grid>()}) {
       if (scale != 3.0f)

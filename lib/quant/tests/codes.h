@@ -1,5 +1,5 @@
-/// What codes of a device must be, beside the host's: bytes, or the numbers they stand for, where a GEMM wants them,
-/// and zeros between. Views lie in host memory, or were brought there.
+/// Comparison of a device's codes with the host's: bytes, or emulated BF16 values, in the layout for a GEMM, with zero
+/// padding. All views are in host memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ inline void expect_same_scales(const Quantized& device, const Quantized& host) {
   }
 }
 
-/// Calls f(device's element, host's number) for every element, the zeros at the ends of lines included.
+/// Calls f(device's element, host's value) for every element, padding included (0).
 template <class T, class F>
 void for_each_code(const Quantized& device, const Quantized& host, F&& f) {
   const bool by_row = device.contract == ContractionAxis::last;
@@ -37,12 +37,12 @@ void for_each_code(const Quantized& device, const Quantized& host, F&& f) {
     }
 }
 
-/// Expects the bytes of the host's numbers; any NaN for a NaN.
+/// Expects the codes of the host's values; any NaN for a NaN.
 inline void expect_same(const Quantized& device, const Quantized& host) {
   expect_same_scales(device, host);
-  for_each_code<std::uint8_t>(device, host, [&](std::uint8_t code, dtype::Bf16 number) {
+  for_each_code<std::uint8_t>(device, host, [&](std::uint8_t code, dtype::Bf16 value) {
     const bool e4m3 = host.format == dtype::DType::e4m3;
-    const float v = dtype::to_float(number);
+    const float v = dtype::to_float(value);
     if (std::isnan(v))
       ASSERT_TRUE(std::isnan(e4m3 ? dtype::from_e4m3(code) : dtype::from_e5m2(code)));
     else
@@ -50,12 +50,12 @@ inline void expect_same(const Quantized& device, const Quantized& host) {
   });
 }
 
-/// Expects the host's numbers themselves.
+/// Expects the host's BF16 values.
 inline void expect_emulated(const Quantized& device, const Quantized& host) {
   expect_same_scales(device, host);
   ASSERT_EQ(device.codes.dtype, dtype::DType::bf16);
   for_each_code<dtype::Bf16>(device, host,
-                             [&](dtype::Bf16 got, dtype::Bf16 number) { ASSERT_EQ(got.bits, number.bits); });
+                             [&](dtype::Bf16 got, dtype::Bf16 value) { ASSERT_EQ(got.bits, value.bits); });
 }
 
 }  // namespace fp8::quant

@@ -1,4 +1,4 @@
-/// Matrices for the tests of this crate, with room for other strides.
+/// Matrices with various strides for the tests of this crate.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ using test::error_of;
 /// A small reproducible generator.
 class Numbers {
  public:
-  /// A number whose magnitude spreads over 2^-12 .. 2^4 with every sign, one in 64 zero.
+  /// A value of either sign and magnitude 2^-12 to 2^4; one in 64 is zero.
   float next() {
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
     const auto r = static_cast<std::uint32_t>(state_ >> 32);
@@ -33,13 +33,13 @@ class Numbers {
 };
 
 /// Layout of a test matrix.
-enum class Layout : std::uint8_t { contiguous, upcast_rows, columns_first };
+enum class Layout : std::uint8_t { contiguous, strided_rows, columns_first };
 
-/// A [rows, cols] matrix of f32 or bf16 with numbers in it, and access by index whatever the layout.
+/// A [rows, cols] matrix of f32 or bf16 filled with values, with access by index in any layout.
 class Matrix {
  public:
   Matrix(dtype::DType type, std::int64_t rows, std::int64_t cols, Layout layout = Layout::contiguous) {
-    const std::int64_t gap = layout == Layout::upcast_rows ? 5 : 0;
+    const std::int64_t gap = layout == Layout::strided_rows ? 5 : 0;
     const bool swapped = layout == Layout::columns_first;
     memory_ = swapped ? tensor::Tensor(type, {cols, rows}) : tensor::Tensor(type, {rows, cols + gap});
     view = swapped ? memory_.view().transposed() : memory_.view().columns(0, cols);
@@ -52,7 +52,7 @@ class Matrix {
     const std::int64_t i = r * view.stride[0] + c * view.stride[1];
     return view.dtype == dtype::DType::f32 ? view.as<float>()[i] : dtype::to_float(view.as<dtype::Bf16>()[i]);
   }
-  /// Makes element (r, c) v, rounded to the matrix' type.
+  /// Sets element (r, c) to v, rounded to the type of the matrix.
   void set(std::int64_t r, std::int64_t c, float v) {
     const std::int64_t i = r * view.stride[0] + c * view.stride[1];
     if (view.dtype == dtype::DType::f32)
@@ -67,17 +67,17 @@ class Matrix {
   tensor::Tensor memory_;
 };
 
-/// A host context with an arena of its own.
+/// A host context with an arena.
 class Host {
  public:
   Host() : arena_(std::size_t{1} << 22, device::DeviceType::host) { context.arena = &arena_; }
-  Context context;  ///< place host, arena set
+  Context context;  ///< of the host, with the arena
 
  private:
   device::Arena arena_;
 };
 
-/// Whether two floats have the same bits, any NaN being any other.
+/// Whether two floats have the same bits, or are both NaN.
 inline bool same(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }

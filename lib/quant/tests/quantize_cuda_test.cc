@@ -1,5 +1,5 @@
-// The kernels of this crate on the host, thread by thread, against the host's own casts: codes, scales and counts bit
-// for bit, in every layout, at ragged sizes.
+// The kernels of this crate on the host, thread by thread, compared with the host's casts: the same codes, scales and
+// counts in every layout, also at sizes that are not multiples of a tile.
 #include "cuda_shim.h"
 //
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "codes.h"
-#include "operands_cuda.cuh"
+#include "quantize.cuh"
 
 namespace fp8::quant {
 namespace {
@@ -18,9 +18,9 @@ using shim::Launcher;
 using tensor::Tensor;
 
 constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
-    kVectorE4m3{DType::e4m3, Granularity::row}, kVectorE5m2{DType::e5m2, Granularity::row};
+    kRowE4m3{DType::e4m3, Granularity::row}, kRowE5m2{DType::e5m2, Granularity::row};
 
-// A context that says CUDA, over host memory.
+// A context of type CUDA with host memory.
 struct Device {
   Device() : arena(std::size_t{1} << 22, device::DeviceType::host) {
     context.device = device::DeviceType::cuda;
@@ -35,124 +35,124 @@ struct Size {
 };
 constexpr Size kSizes[] = {{1, 1}, {15, 17}, {33, 16}, {128, 128}, {129, 257}, {3, 300}, {260, 8}};
 
-TEST(QuantizeCuda, CodesScalesAndCountsAreTheHosts) {
+TEST(QuantizeCuda, CodesScalesAndCountsEqualTheHosts) {
   for (const Size size : kSizes)
     for (const DType type : {DType::f32, DType::bf16})
-      for (const Casts& casts :
-           {Casts{kTensorE5m2, kTensorE5m2}, Casts{kVectorE4m3, kVectorE5m2}, Casts{kTensorE4m3, kTensorE5m2},
-            Casts{kVectorE4m3, kTensorE4m3}, Casts{kVectorE4m3, {}}})
-        for (const Layout layout : {Layout::contiguous, Layout::upcast_rows}) {
+      for (const CastPair& casts :
+           {CastPair{kTensorE5m2, kTensorE5m2}, CastPair{kRowE4m3, kRowE5m2}, CastPair{kTensorE4m3, kTensorE5m2},
+            CastPair{kRowE4m3, kTensorE4m3}, CastPair{kRowE4m3, {}}})
+        for (const Layout layout : {Layout::contiguous, Layout::strided_rows}) {
           const Matrix x(type, size.rows, size.cols, layout);
           Host host;
           Device device;
           CastCounts counts, expected;
           const CastOptions options{size.rows % 2 == 0, &expected};
-          const Both wide = quantize_both(host.context, x.view, casts, options);
-          const Both bytes =
-              quantize_cuda<Launcher>(device.context, x.view, casts, true, true, {options.power_of_2, &counts});
-          expect_same(bytes.columns, wide.columns);
-          if (casts.rows.granularity != Granularity::none) expect_same(bytes.rows, wide.rows);
+          const QuantizedPair on_host = quantize_both(host.context, x.view, casts, options);
+          const QuantizedPair bytes =
+              quantize_cuda<Launcher>(device.context, x.view, casts, {options.power_of_2, &counts});
+          expect_same(bytes.last, on_host.last);
+          if (casts.first.fp8()) expect_same(bytes.first, on_host.first);
           EXPECT_EQ(counts.elements, expected.elements);
           EXPECT_EQ(counts.underflowed, expected.underflowed);
           EXPECT_EQ(counts.saturated, expected.saturated);
         }
 }
 
-TEST(QuantizeCuda, OneLayoutIsThatOfBoth) {
+TEST(QuantizeCuda, OneLayoutEqualsThatOfAPair) {
   const Matrix x(DType::bf16, 40, 75);
-  for (const Cast& cast : {kTensorE4m3, kVectorE5m2})
-    for (const bool columns : {false, true}) {
+  for (const Cast& cast : {kTensorE4m3, kRowE5m2})
+    for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
+      const bool last = contract == ContractionAxis::last;
       Host host;
       Device device;
-      const Both bytes = quantize_cuda<Launcher>(device.context, x.view, {cast, cast}, columns, !columns, {});
-      const ContractionAxis contract = columns ? ContractionAxis::last : ContractionAxis::first;
-      expect_same(columns ? bytes.columns : bytes.rows, quantize(host.context, x.view, cast, contract, {}));
-      EXPECT_TRUE((columns ? bytes.rows : bytes.columns).codes.empty());
+      const CastPair casts{.last = last ? cast : Cast{}, .first = last ? Cast{} : cast};
+      const QuantizedPair bytes = quantize_cuda<Launcher>(device.context, x.view, casts, {});
+      expect_same(last ? bytes.last : bytes.first, quantize(host.context, x.view, cast, contract, {}));
+      EXPECT_TRUE((last ? bytes.first : bytes.last).codes.empty());
     }
 }
 
-// For chips without FP8: the numbers of the codes, where the codes would lie.
-TEST(QuantizeCuda, EmulatedCodesAreTheHostsNumbers) {
+// For chips without FP8: the BF16 values of the codes, in the layout of the codes.
+TEST(QuantizeCuda, EmulatedCodesEqualTheHosts) {
   for (const Size size : kSizes)
-    for (const Casts& casts :
-         {Casts{kTensorE5m2, kTensorE5m2}, Casts{kVectorE4m3, kTensorE4m3}, Casts{kVectorE4m3, {}}}) {
+    for (const CastPair& casts :
+         {CastPair{kTensorE5m2, kTensorE5m2}, CastPair{kRowE4m3, kTensorE4m3}, CastPair{kRowE4m3, {}}}) {
       const Matrix x(DType::bf16, size.rows, size.cols);
       Host host;
       Device device;
       device::Arena dry_arena;
-      const Both wide = quantize_both(host.context, x.view, casts, {}),
-                 emulated = quantize_cuda<Launcher>(device.context, x.view, casts, true, true, {false, nullptr, true});
-      expect_emulated(emulated.columns, wide.columns);
-      if (casts.rows.granularity != Granularity::none) expect_emulated(emulated.rows, wide.rows);
+      const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {}),
+                          emulated = quantize_cuda<Launcher>(device.context, x.view, casts, {false, nullptr, true});
+      expect_emulated(emulated.last, on_host.last);
+      if (casts.first.fp8()) expect_emulated(emulated.first, on_host.first);
       Context dry = device.context.with(dry_arena);
       dry.dry = true;
-      quantize_cuda<Launcher>(dry, x.view, casts, true, true, {false, nullptr, true});
+      quantize_cuda<Launcher>(dry, x.view, casts, {false, nullptr, true});
       EXPECT_EQ(dry_arena.peak(), device.arena.peak());
     }
 }
 
-TEST(UpcastCuda, KnowsEveryCode) {
+TEST(UpcastCuda, EveryCode) {
   Device device;
   const Tensor codes(DType::u8, {16, 16});
   for (int i = 0; i < 256; ++i) codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i);
   for (const DType format : {DType::e4m3, DType::e5m2}) {
-    const View wide = upcast_cuda<Launcher>(device.context, codes.view(), format);
+    const View values = upcast_cuda<Launcher>(device.context, codes.view(), format);
     for (int i = 0; i < 256; ++i) {
       const auto code = static_cast<std::uint8_t>(i);
-      ASSERT_TRUE(same(dtype::to_float(wide.as<Bf16>()[i]),
+      ASSERT_TRUE(same(dtype::to_float(values.as<Bf16>()[i]),
                        format == DType::e4m3 ? dtype::from_e4m3(code) : dtype::from_e5m2(code)))
           << i;
     }
   }
 }
 
-TEST(QuantizeCuda, PoisonSpreadsAsOnTheHost) {
+TEST(QuantizeCuda, NonFiniteElementsAffectTheSameCodesAsOnTheHost) {
   for (const float poison : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
     Matrix x(DType::bf16, 20, 40);
     x.set(1, 7, poison);
     Host host;
     Device device;
-    const Casts casts{kVectorE4m3, kTensorE5m2};
-    const Both wide = quantize_both(host.context, x.view, casts, {}),
-               bytes = quantize_cuda<Launcher>(device.context, x.view, casts, true, true, {});
-    expect_same(bytes.columns, wide.columns);
-    expect_same(bytes.rows, wide.rows);
+    const CastPair casts{kRowE4m3, kTensorE5m2};
+    const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {}),
+                        bytes = quantize_cuda<Launcher>(device.context, x.view, casts, {});
+    expect_same(bytes.last, on_host.last);
+    expect_same(bytes.first, on_host.first);
   }
 }
 
-TEST(QuantizeCuda, DryTakesTheSameMemoryAndLaunchesNothing) {
+TEST(QuantizeCuda, DryRunAllocatesTheSameMemory) {
   const Matrix x(DType::bf16, 33, 65);
   Device device;
   device::Arena dry_arena;
   Context dry = device.context.with(dry_arena);
   dry.dry = true;
-  for (const Context& ctx : {device.context, dry})
-    quantize_cuda<Launcher>(ctx, x.view, {kVectorE4m3, kTensorE4m3}, true, true, {});
+  for (const Context& ctx : {device.context, dry}) quantize_cuda<Launcher>(ctx, x.view, {kRowE4m3, kTensorE4m3}, {});
   EXPECT_EQ(dry_arena.peak(), device.arena.peak());
 }
 
-TEST(AmaxCuda, IsTheHosts) {
+TEST(AmaxCuda, EqualsTheHosts) {
   for (const Size size : kSizes)
     for (const DType type : {DType::f32, DType::bf16})
       for (const Granularity granularity : {Granularity::tensor, Granularity::row})
         for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
-          const Matrix x(type, size.rows, size.cols, Layout::upcast_rows);
+          const Matrix x(type, size.rows, size.cols, Layout::strided_rows);
           const std::int64_t n = granularity == Granularity::tensor  ? 1
                                  : contract == ContractionAxis::last ? size.rows
                                                                      : size.cols;
           const Tensor expected(DType::f32, {n}), out(DType::f32, {n});
-          for (std::int64_t i = 0; i < n; ++i) out.as<float>()[i] = 1e30f;  // what was there does not matter
+          for (std::int64_t i = 0; i < n; ++i) out.as<float>()[i] = 1e30f;  // previous content is ignored
           amax(Context{}, x.view, granularity, contract, expected.view());
-          amax_into_cuda<Launcher>(Context{}, x.view, granularity, contract, out.view());
+          amax_cuda<Launcher>(Context{}, x.view, granularity, contract, out.view());
           for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(out.as<float>()[i], expected.as<float>()[i]);
         }
 }
 
-TEST(CastToBytesCuda, IsTheHosts) {
+TEST(CastToBytesCuda, EqualsTheHosts) {
   for (const Size size : kSizes)
     for (const DType format : {DType::e4m3, DType::e5m2})
       for (const float scale : {0x1p-13f, 3.0f, 1e6f}) {
-        const Matrix x(DType::f32, size.rows, size.cols, Layout::upcast_rows);
+        const Matrix x(DType::f32, size.rows, size.cols, Layout::strided_rows);
         const Tensor expected(DType::u8, {size.rows, size.cols}), codes(DType::u8, {size.rows, size.cols});
         CastCounts counts, host_counts;
         cast_to_bytes(Context{}, x.view, format, &scale, expected.view(), &host_counts);
@@ -165,7 +165,7 @@ TEST(CastToBytesCuda, IsTheHosts) {
       }
 }
 
-TEST(LayOutCuda, MovesBytesAndPadsWithZeros) {
+TEST(RepackCuda, MovesBytesAndPadsWithZeros) {
   for (const Size size : kSizes)
     for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
       const Tensor codes(DType::u8, {size.rows, size.cols});
@@ -185,7 +185,7 @@ TEST(LayOutCuda, MovesBytesAndPadsWithZeros) {
     }
 }
 
-TEST(ScalesCuda, AreTheHosts) {
+TEST(ScalesCuda, EqualTheHosts) {
   const std::int64_t n = 300;
   const Tensor amax(DType::f32, {n}), scale(DType::f32, {n}), inverse(DType::f32, {n}), s(DType::f32, {n}),
       i(DType::f32, {n});
@@ -195,7 +195,7 @@ TEST(ScalesCuda, AreTheHosts) {
   amax.as<float>()[2] = std::numeric_limits<float>::quiet_NaN();
   for (const bool power_of_2 : {false, true}) {
     scales_from_amax(Context{}, amax.view(), DType::e5m2, power_of_2, scale.view(), inverse.view());
-    scales_cuda(Launcher(), amax.view(), DType::e5m2, power_of_2, s.view(), i.view());
+    launch_scales(Launcher(), amax.view(), DType::e5m2, power_of_2, s.view(), i.view());
     for (std::int64_t k = 0; k < n; ++k) {
       ASSERT_TRUE(same(s.as<float>()[k], scale.as<float>()[k]));
       ASSERT_TRUE(same(i.as<float>()[k], inverse.as<float>()[k]));

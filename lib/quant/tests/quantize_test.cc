@@ -1,5 +1,5 @@
-// Casts of matrices against a loop over single elements, in every type, format, granularity, direction and layout;
-// counts; threads; planning; what is refused.
+// Casts of matrices compared with a loop over single elements, in every type, format, granularity, contraction axis and
+// layout; counts; threads; dry runs; errors.
 #include "fp8/quant/quantize.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<Case> cases() {
     for (const DType format : {DType::e4m3, DType::e5m2})
       for (const Granularity granularity : {Granularity::tensor, Granularity::row})
         for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first})
-          for (const Layout layout : {Layout::contiguous, Layout::upcast_rows, Layout::columns_first})
+          for (const Layout layout : {Layout::contiguous, Layout::strided_rows, Layout::columns_first})
             all.push_back({type, {format, granularity}, contract, layout});
   return all;
 }
@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(All, Quantize, ::testing::ValuesIn(cases()));
 std::uint8_t encode(DType format, float v) { return format == DType::e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v); }
 float decode(DType format, std::uint8_t c) { return format == DType::e4m3 ? dtype::from_e4m3(c) : dtype::from_e5m2(c); }
 
-// What casting x with the scale in f32 gives; through memory, so that no compiler keeps more precision.
+// x * scale in f32, through memory, so that the compiler keeps no more precision.
 float scaled(float x, float scale) {
   volatile float product = x * scale;
   return product;
@@ -86,12 +86,12 @@ TEST_P(Quantize, AgreesWithSingleElements) {
         expected_counts.underflowed += expected == 0 && x.at(r, c) != 0;
       }
     EXPECT_EQ(counts.elements, expected_counts.elements);
-    EXPECT_EQ(counts.saturated, 0) << "the amax itself is not clamped";
+    EXPECT_EQ(counts.saturated, 0) << "the amax itself does not saturate";
     EXPECT_EQ(counts.underflowed, expected_counts.underflowed);
   }
 }
 
-TEST_P(Quantize, ThreadsDoNotMatter) {
+TEST_P(Quantize, IsIndependentOfThreads) {
   const Case& t = GetParam();
   const Matrix x(t.type, 157, 331, t.layout);
   const int threads = omp_get_max_threads();
@@ -156,7 +156,7 @@ TEST(CastCounts, AreExactAtTheEdges) {
   }
 }
 
-TEST(QuantizeOf, PoisonPoisonsWhatSharesTheScale) {
+TEST(QuantizeOf, NonFiniteElementsAffectTheirScaleOnly) {
   Matrix x(DType::bf16, 3, 40);
   x.set(1, 7, std::numeric_limits<float>::infinity());
   x.set(2, 8, std::numeric_limits<float>::quiet_NaN());
@@ -187,7 +187,7 @@ TEST(QuantizeOf, HighPrecisionRefersToTheSource) {
   EXPECT_EQ(host.context.arena->peak(), 0u);
 }
 
-TEST(QuantizeOf, NothingIsLegal) {
+TEST(QuantizeOf, EmptyMatrices) {
   for (const auto& [rows, cols] : {std::pair{0, 16}, {16, 0}, {0, 0}})
     for (const Granularity granularity : {Granularity::tensor, Granularity::row}) {
       Host host;
@@ -201,7 +201,7 @@ TEST(QuantizeOf, NothingIsLegal) {
     }
 }
 
-TEST(QuantizeOf, DryTakesTheSameMemory) {
+TEST(QuantizeOf, DryRunAllocatesTheSameMemory) {
   const Matrix x(DType::bf16, 33, 65);
   const Tensor codes(DType::u8, {33, 65}), inverse_scale(DType::f32, {1});
   Host host;
@@ -215,32 +215,33 @@ TEST(QuantizeOf, DryTakesTheSameMemory) {
   }
   EXPECT_EQ(dry_arena.peak(), host.context.arena->peak());
   EXPECT_EQ(dry_arena.usage_at_peak().at(0).category, "fp8 codes");
-  EXPECT_EQ(counts.elements, 2 * 33 * 65) << "only what was cast is counted";
+  EXPECT_EQ(counts.elements, 2 * 33 * 65) << "dry runs count nothing";
 }
 
-TEST(QuantizeBoth, IsBothAtOnceAndCountsSharedCodesOnce) {
+TEST(QuantizeBoth, EqualsTwoCastsAndCountsSharedCodesOnce) {
   const Matrix x(DType::bf16, 33, 65);
   const Cast tensor{DType::e5m2, Granularity::tensor}, rows{DType::e4m3, Granularity::row};
-  for (const Casts& casts : {Casts{tensor, tensor}, Casts{rows, rows}, Casts{rows, tensor}, Casts{rows, {}}}) {
+  for (const CastPair& casts :
+       {CastPair{tensor, tensor}, CastPair{rows, rows}, CastPair{rows, tensor}, CastPair{rows, {}}}) {
     Host host;
     CastCounts counts, expected;
-    const Both both = quantize_both(host.context, x.view, casts, {false, &counts});
-    const Quantized columns = quantize(host.context, x.view, casts.columns, ContractionAxis::last, {false, &expected});
-    const Quantized across = quantize(host.context, x.view, casts.rows, ContractionAxis::first,
-                                      {false, casts.shared() ? nullptr : &expected});
-    EXPECT_EQ(both.columns.codes.data == both.rows.codes.data, casts.shared());
-    EXPECT_EQ(both.rows.contract, ContractionAxis::first);
-    EXPECT_EQ(both.rows.granularity, casts.rows.granularity);
+    const QuantizedPair both = quantize_both(host.context, x.view, casts, {false, &counts});
+    const Quantized last = quantize(host.context, x.view, casts.last, ContractionAxis::last, {false, &expected});
+    const Quantized first = quantize(host.context, x.view, casts.first, ContractionAxis::first,
+                                     {false, casts.shared() ? nullptr : &expected});
+    EXPECT_EQ(both.last.codes.data == both.first.codes.data, casts.shared());
+    EXPECT_EQ(both.first.contract, ContractionAxis::first);
+    EXPECT_EQ(both.first.granularity, casts.first.granularity);
     for (int i = 0; i < 33 * 65; ++i) {
-      ASSERT_EQ(both.columns.codes.as<Bf16>()[i].bits, columns.codes.as<Bf16>()[i].bits);
-      ASSERT_EQ(both.rows.codes.as<Bf16>()[i].bits, across.codes.as<Bf16>()[i].bits);
+      ASSERT_EQ(both.last.codes.as<Bf16>()[i].bits, last.codes.as<Bf16>()[i].bits);
+      ASSERT_EQ(both.first.codes.as<Bf16>()[i].bits, first.codes.as<Bf16>()[i].bits);
     }
     EXPECT_EQ(counts.elements, expected.elements);
     EXPECT_EQ(counts.underflowed, expected.underflowed);
   }
 }
 
-TEST(ScalesFromAmax, AreThoseOfEachMagnitude) {
+TEST(ScalesFromAmax, EachAmaxHasItsScale) {
   const Tensor amax(DType::f32, {3}), scales(DType::f32, {3}), inverse(DType::f32, {3}), two(DType::f32, {2});
   amax.as<float>()[0] = 3.0f;
   amax.as<float>()[2] = 700.0f;
@@ -252,7 +253,7 @@ TEST(ScalesFromAmax, AreThoseOfEachMagnitude) {
     }
   }
   EXPECT_EQ(error_of([&] { scales_from_amax(Context{}, amax.view(), DType::e4m3, false, two.view(), inverse.view()); }),
-            "scales_from_amax: not as many scales as magnitudes");
+            "scales_from_amax: amaxes and scales differ in number");
 }
 
 TEST(FromBytes, UpcastsEveryCode) {
@@ -279,9 +280,9 @@ TEST(FromBytes, UndoesCastToBytes) {
       shared_amax(x, {DType::bf16, cast, ContractionAxis::last, Layout::contiguous}, 0, 0), 448.0f, false);
   const Tensor codes(DType::u8, {50, 100});
   cast_to_bytes(host.context, x.view, DType::e4m3, &scale, codes.view(), nullptr);
-  const Quantized travelled =
+  const Quantized from =
       from_bytes(host.context, codes.view(), DType::e4m3, ContractionAxis::last, direct.scale, direct.inverse_scale);
-  for (int i = 0; i < 5000; ++i) ASSERT_EQ(travelled.codes.as<Bf16>()[i].bits, direct.codes.as<Bf16>()[i].bits);
+  for (int i = 0; i < 5000; ++i) ASSERT_EQ(from.codes.as<Bf16>()[i].bits, direct.codes.as<Bf16>()[i].bits);
 }
 
 TEST(QuantizeOf, Refusals) {
@@ -293,13 +294,13 @@ TEST(QuantizeOf, Refusals) {
   cuda.device = device::DeviceType::cuda;
   const Cast cast{DType::e4m3, Granularity::tensor}, wrong{DType::bf16, Granularity::tensor};
   EXPECT_EQ(error_of([&] { quantize(cuda, x.view, cast, ContractionAxis::last, {}); }),
-            "quantize: a matrix in host memory, and the work is on the GPU");
+            "quantize: the matrix is in host memory, not on the GPU");
   EXPECT_EQ(error_of([&] { quantize(host.context, x.view, wrong, ContractionAxis::last, {}); }),
             "bfloat16: not an FP8 format");
   EXPECT_EQ(error_of([&] { quantize(host.context, codes.view(), cast, ContractionAxis::last, {}); }),
-            "quantize: float32 or bfloat16 is cast, not uint8");
+            "quantize: expected float32 or bfloat16, not uint8");
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e4m3, &scale, other.view(), nullptr); }),
-            "cast_to_bytes: codes are not contiguous or not of the shape of what is cast");
+            "cast_to_bytes: codes are not contiguous or differ from the matrix in shape");
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e8m0, &scale, codes.view(), nullptr); }),
             "float8_e8m0fnu: not an FP8 format");
   EXPECT_EQ(error_of([&] {
@@ -310,7 +311,7 @@ TEST(QuantizeOf, Refusals) {
   EXPECT_EQ(error_of([&] {
               from_bytes(host.context, codes.view(), DType::e4m3, ContractionAxis::first, two.view(), two.view());
             }),
-            "from_bytes: not one scale and one inverse scale");
+            "from_bytes: expected one scale and one inverse scale");
   EXPECT_EQ(error_of([&] {
               from_bytes(host.context, codes.view(), DType::f32, ContractionAxis::first, two.view().rows(0, 1),
                          two.view().rows(0, 1));
@@ -320,7 +321,7 @@ TEST(QuantizeOf, Refusals) {
               from_bytes(cuda, codes.view(), DType::e4m3, ContractionAxis::first, two.view().rows(0, 1),
                          two.view().rows(0, 1));
             }),
-            "from_bytes: a matrix in host memory, and the work is on the GPU");
+            "from_bytes: the matrix is in host memory, not on the GPU");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "fp8/quant/quantize.h"
 #include "fp8/quant/scale.h"
 #include "fp8_test.h"
 
@@ -15,12 +16,16 @@ namespace {
 
 using dtype::DType;
 
+// The casts of dy for dgrad and wgrad.
+CastPair dy_of(const Recipe& r) { return {.last = r.dgrad.dy, .first = r.wgrad.dy}; }
+
 TEST(Recipes, TensorwiseIsTheDefault) {
   const Recipe& r = recipes().front();
   EXPECT_EQ(r.name, "tensorwise");
-  EXPECT_EQ(r.dy.columns, (Cast{DType::e5m2, Granularity::tensor}));
-  EXPECT_EQ(r.x.rows, (Cast{DType::e4m3, Granularity::tensor}));
-  EXPECT_TRUE(r.x.shared() && r.w.shared() && r.dy.shared());
+  EXPECT_EQ(r.dgrad.dy, (Cast{DType::e5m2, Granularity::tensor}));
+  EXPECT_EQ(r.wgrad.x, (Cast{DType::e4m3, Granularity::tensor}));
+  for (const CastPair& c : {CastPair{r.forward.x, r.wgrad.x}, CastPair{r.forward.w, r.dgrad.w}, dy_of(r)})
+    EXPECT_TRUE(c.shared()) << "both GEMMs use the same codes";
   EXPECT_FALSE(r.power_of_2);
   EXPECT_TRUE(r.fp8_all_gather);
   EXPECT_EQ(r.fp8_gemms(), 3);
@@ -28,10 +33,10 @@ TEST(Recipes, TensorwiseIsTheDefault) {
 
 TEST(Recipes, RowwiseCastsEachMatrixTwice) {
   const Recipe& r = find_recipe("rowwise");
-  for (const Casts& c : {r.x, r.w, r.dy}) {
-    EXPECT_EQ(c.columns, (Cast{DType::e4m3, Granularity::row}));
-    EXPECT_EQ(c.rows, c.columns);
-    EXPECT_FALSE(c.shared()) << "the two directions have other scales";
+  for (const CastPair& c : {CastPair{r.forward.x, r.wgrad.x}, CastPair{r.forward.w, r.dgrad.w}, dy_of(r)}) {
+    EXPECT_EQ(c.last, (Cast{DType::e4m3, Granularity::row}));
+    EXPECT_EQ(c.first, c.last);
+    EXPECT_FALSE(c.shared()) << "scales of rows differ from scales of columns";
   }
   EXPECT_TRUE(r.power_of_2);
   EXPECT_FALSE(r.fp8_all_gather);
@@ -40,16 +45,16 @@ TEST(Recipes, RowwiseCastsEachMatrixTwice) {
 
 TEST(Recipes, RowwiseWithGwHpKeepsWgradInHighPrecision) {
   const Recipe& r = find_recipe("rowwise_with_gw_hp");
-  EXPECT_EQ(r.w.columns, (Cast{DType::e4m3, Granularity::row}));
-  EXPECT_EQ(r.w.rows, (Cast{DType::e4m3, Granularity::tensor}));
-  EXPECT_EQ(r.dy.columns, (Cast{DType::e4m3, Granularity::row}));
-  EXPECT_EQ(r.dy.rows.granularity, Granularity::none);
-  EXPECT_EQ(r.x.rows.granularity, Granularity::none);
+  EXPECT_EQ(r.forward.w, (Cast{DType::e4m3, Granularity::row}));
+  EXPECT_EQ(r.dgrad.w, (Cast{DType::e4m3, Granularity::tensor}));
+  EXPECT_EQ(r.dgrad.dy, (Cast{DType::e4m3, Granularity::row}));
+  EXPECT_FALSE(r.wgrad.dy.fp8());
+  EXPECT_FALSE(r.wgrad.x.fp8());
   EXPECT_TRUE(r.power_of_2);
   EXPECT_EQ(r.fp8_gemms(), 2);
 }
 
-TEST(Recipes, AnUnknownNameIsAnsweredWithTheKnownOnes) {
+TEST(Recipes, AnUnknownNameIsRefusedWithAListOfAll) {
   EXPECT_EQ(test::error_of([] { find_recipe("rowise"); }),
             "recipe 'rowise': unknown; one of tensorwise, rowwise, rowwise_with_gw_hp");
 }
@@ -61,7 +66,7 @@ TEST(Scale, OfSimpleAmaxes) {
   EXPECT_EQ(scale_from_amax(57344.0f * 2, 57344.0f, true), 0.5f);
 }
 
-TEST(Scale, FloorAndPoison) {
+TEST(Scale, TinyAndNonFiniteAmaxes) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(scale_from_amax(0.0f, 448.0f, false), 448.0f / 1e-12f);
   EXPECT_EQ(scale_from_amax(1e-20f, 448.0f, false), 448.0f / 1e-12f);

@@ -17,22 +17,22 @@ std::int64_t columns_of(const View& v) {
 }
 
 /// Throws Error unless `mine` has the shape, type and device of this rank's rows of `all`.
-void check(const comm::Communicator& group, const View& mine, const View& all, const std::string& what) {
+void check(const comm::Communicator& device_comm, const View& mine, const View& all, const std::string& what) {
   if (all.rank < 1) throw Error(what + ": a scalar has no rows");
   if (mine.dtype != all.dtype || mine.device != all.device)
     throw Error(what + ": the shard and the tensor differ in type or device");
   if (!mine.contiguous() || !all.contiguous()) throw Error(what + ": needs contiguous views");
   const bool same_columns =
       mine.rank == all.rank && std::equal(mine.shape.begin() + 1, mine.shape.begin() + all.rank, all.shape.begin() + 1);
-  if (!same_columns || mine.shape[0] != rows_of(all.shape[0], group.rank(), group.size()).count()) {
+  if (!same_columns || mine.shape[0] != rows_of(all.shape[0], device_comm.rank(), device_comm.size()).count()) {
     throw Error(what + ": the shard does not have this rank's rows of the tensor");
   }
 }
 
 /// Size of each rank's block in units; `row` is the number of units in a row.
-std::vector<std::int64_t> blocks_of(const comm::Communicator& group, std::int64_t rows, std::int64_t row) {
+std::vector<std::int64_t> blocks_of(const comm::Communicator& device_comm, std::int64_t rows, std::int64_t row) {
   std::vector<std::int64_t> blocks;
-  for (int r = 0; r < group.size(); ++r) blocks.push_back(rows_of(rows, r, group.size()).count() * row);
+  for (int r = 0; r < device_comm.size(); ++r) blocks.push_back(rows_of(rows, r, device_comm.size()).count() * row);
   return blocks;
 }
 
@@ -45,17 +45,17 @@ RowRange rows_of(std::int64_t rows, int rank, int size) {
   return {begin, begin + each + (rank < more ? 1 : 0)};
 }
 
-comm::Request start_gather(comm::Communicator& group, const View& mine, const View& all) {
-  check(group, mine, all, "gather");
+comm::Request start_gather(comm::Communicator& device_comm, const View& mine, const View& all) {
+  check(device_comm, mine, all, "gather");
   const std::int64_t row = columns_of(all) * static_cast<std::int64_t>(size_of(all.dtype));
-  return group.start_all_gather(static_cast<const std::byte*>(mine.data), static_cast<std::byte*>(all.data),
-                                blocks_of(group, all.shape[0], row));
+  return device_comm.start_all_gather(static_cast<const std::byte*>(mine.data), static_cast<std::byte*>(all.data),
+                                      blocks_of(device_comm, all.shape[0], row));
 }
 
-comm::Request start_reduce_scatter(comm::Communicator& group, const View& full, const View& mine) {
-  check(group, mine, full, "reduce-scatter");
-  return group.start_reduce_scatter(full.as<float>(), mine.as<float>(),
-                                    blocks_of(group, full.shape[0], columns_of(full)));
+comm::Request start_reduce_scatter(comm::Communicator& device_comm, const View& full, const View& mine) {
+  check(device_comm, mine, full, "reduce-scatter");
+  return device_comm.start_reduce_scatter(full.as<float>(), mine.as<float>(),
+                                          blocks_of(device_comm, full.shape[0], columns_of(full)));
 }
 
 }  // namespace fp8::shard

@@ -14,7 +14,7 @@ using test::error_of;
 
 /// All-gather returns the rows in order: elements of 1, 2 and 4 bytes, matrices and vectors, the shard separate or in
 /// place, fewer rows than ranks, and no rows.
-inline void check_gather(comm::Communicator& group) {
+inline void check_gather(comm::Communicator& device_comm) {
   for (const DType type : {DType::f32, DType::bf16, DType::e4m3}) {
     for (const std::int64_t rows : {0, 1, 2, 3, 7, 64}) {
       for (const bool in_place : {false, true}) {
@@ -22,31 +22,31 @@ inline void check_gather(comm::Communicator& group) {
         const std::size_t n = expected.view().bytes();
         auto* bytes = static_cast<std::uint8_t*>(expected.view().data);
         for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::uint8_t>(i * 5 + 1);
-        const RowRange own = rows_of(rows, group.rank(), group.size());
+        const RowRange own = rows_of(rows, device_comm.rank(), device_comm.size());
         const View source = expected.view().rows(own.begin, own.end), place = all.view().rows(own.begin, own.end);
         if (in_place && own.count() > 0) std::memcpy(place.data, source.data, source.bytes());
-        start_gather(group, in_place ? place : source, all.view()).wait();
+        start_gather(device_comm, in_place ? place : source, all.view()).wait();
         EXPECT_TRUE(n == 0 || std::memcmp(all.view().data, bytes, n) == 0) << rows << " rows";
       }
     }
   }
   const Tensor vector(DType::f32, {5}), all(DType::f32, {5});
   for (int i = 0; i < 5; ++i) vector.as<float>()[i] = static_cast<float>(i);
-  const RowRange own = rows_of(5, group.rank(), group.size());
-  start_gather(group, vector.view().rows(own.begin, own.end), all.view()).wait();
+  const RowRange own = rows_of(5, device_comm.rank(), device_comm.size());
+  start_gather(device_comm, vector.view().rows(own.begin, own.end), all.view()).wait();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(all.as<float>()[i], static_cast<float>(i));
 }
 
 /// Reduce-scatter sums the gradients of all ranks, and each rank gets its rows.
-inline void check_reduce_scatter(comm::Communicator& group) {
-  const int size = group.size();
+inline void check_reduce_scatter(comm::Communicator& device_comm) {
+  const int size = device_comm.size();
   for (const std::int64_t rows : {0, 1, 2, 3, 7, 64}) {
-    const RowRange own = rows_of(rows, group.rank(), size);
+    const RowRange own = rows_of(rows, device_comm.rank(), size);
     const Tensor full(DType::f32, {rows, 2, 2}), mine(DType::f32, {own.count(), 2, 2});
     for (std::int64_t i = 0; i < rows * 4; ++i) {
-      full.as<float>()[i] = static_cast<float>(i + 1) * static_cast<float>(group.rank() + 1);
+      full.as<float>()[i] = static_cast<float>(i + 1) * static_cast<float>(device_comm.rank() + 1);
     }
-    start_reduce_scatter(group, full.view(), mine.view()).wait();
+    start_reduce_scatter(device_comm, full.view(), mine.view()).wait();
     for (std::int64_t i = 0; i < own.count() * 4; ++i) {
       EXPECT_EQ(mine.as<float>()[i], static_cast<float>((own.begin * 4 + i + 1) * size * (size + 1) / 2));
     }
@@ -54,28 +54,28 @@ inline void check_reduce_scatter(comm::Communicator& group) {
 }
 
 /// Views that do not fit are errors on every rank before communication starts.
-inline void check_refusals(comm::Communicator& group) {
-  const RowRange own = rows_of(6, group.rank(), group.size());
+inline void check_refusals(comm::Communicator& device_comm) {
+  const RowRange own = rows_of(6, device_comm.rank(), device_comm.size());
   const Tensor all(DType::f32, {6, 4}), mine(DType::f32, {own.count(), 4}), more(DType::f32, {own.count() + 1, 4});
   const Tensor narrow(DType::f32, {own.count(), 3}), half(DType::bf16, {own.count(), 4}), scalar(DType::f32, {});
   const Tensor wide(DType::f32, {6, 8}), halves(DType::bf16, {6, 4});
   const auto gather = [&](const View& part, const View& whole) {
-    return error_of([&] { start_gather(group, part, whole).wait(); });
+    return error_of([&] { start_gather(device_comm, part, whole).wait(); });
   };
   EXPECT_EQ(gather(more.view(), all.view()), "gather: the shard does not have this rank's rows of the tensor");
   EXPECT_EQ(gather(narrow.view(), all.view()), "gather: the shard does not have this rank's rows of the tensor");
   EXPECT_EQ(gather(half.view(), all.view()), "gather: the shard and the tensor differ in type or device");
   EXPECT_EQ(gather(mine.view(), wide.view().columns(0, 4)), "gather: needs contiguous views");
   EXPECT_EQ(gather(scalar.view(), scalar.view()), "gather: a scalar has no rows");
-  EXPECT_NE(error_of([&] { start_reduce_scatter(group, halves.view(), half.view()).wait(); }), "no error")
+  EXPECT_NE(error_of([&] { start_reduce_scatter(device_comm, halves.view(), half.view()).wait(); }), "no error")
       << "only f32";
 }
 
 /// Runs all cases.
-inline void check_sharding(comm::Communicator& group) {
-  check_gather(group);
-  check_reduce_scatter(group);
-  check_refusals(group);
+inline void check_sharding(comm::Communicator& device_comm) {
+  check_gather(device_comm);
+  check_reduce_scatter(device_comm);
+  check_refusals(device_comm);
 }
 
 }  // namespace fp8::shard

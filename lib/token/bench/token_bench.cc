@@ -1,5 +1,5 @@
-// Speed of encoding on one core, as tests/bench/token_rates.py lays it beside Hugging Face's library: the play of
-// share/text as 7,222 documents, with a cache that has seen them and with an empty one, and as one text.
+// Speed of encoding on one core, which tests/bench/token_rates.py compares with Hugging Face's library: the text of
+// share/text as 7,222 documents, with a filled and with an empty cache, and as one document.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMost = std::uint64_t{1} << 24U;
 
-// Paragraphs of the play; `whole` as one.
+// The paragraphs of the text, or the whole text.
 std::vector<std::string> documents(bool whole) {
   const std::string text = read_text_file("share/text/tinyshakespeare.txt", kMost);
   if (whole) return {text};

@@ -1,4 +1,4 @@
-// A trie over the tokens' bytes, entered where a byte begins one of them.
+// Finds tokens with a trie over their bytes. A table of first bytes skips positions at which no token can begin.
 #include "added_tokens.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 // \w of Rust's regex, anchored.
 constexpr std::string_view kWord = R"(\G[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}])";
 
-// The Metaspace character: what a space is in a normalized text.
+// The Metaspace character, which replaces a space in normalized texts.
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
 std::size_t space_begin(std::string_view text, std::size_t end) {
@@ -32,12 +32,13 @@ std::size_t space_end(std::string_view text, std::size_t begin) {
   return begin;
 }
 
-// Whether `inside` occurs in `text` behind its first byte.
+// Whether `inside` occurs in `text` after the first byte.
 bool holds_behind_first(std::string_view text, std::string_view inside) {
   return text.find(inside, 1) != std::string_view::npos;
 }
 
-// A token that takes the white space behind it is looked for where a text is divided, unless that is normalized later.
+// Whether a token may span a division before a space. `rstrip` counts only for tokens found in normalized text; for the
+// others divides() checks the text.
 bool crosses_space(const AddedToken& token) {
   const std::string_view pattern = token.pattern;
   const bool opens = pattern.front() == ' ' || pattern.starts_with(kMetaspace);
@@ -92,7 +93,7 @@ bool AddedTokens::single_word(std::string_view text, std::size_t begin, std::siz
 
 void AddedTokens::split(std::string_view text, Matcher& matcher, std::vector<Segment>& segments) const {
   segments.clear();
-  std::size_t taken = 0;  // all before here is in segments
+  std::size_t taken = 0;  // end of the last segment
   if (!tokens_.empty()) {
     for (std::size_t at = 0; at < text.size(); ++at) {
       if (!begins_[static_cast<unsigned char>(text[at])]) continue;
@@ -100,7 +101,7 @@ void AddedTokens::split(std::string_view text, Matcher& matcher, std::vector<Seg
       if (token == nullptr) continue;
       std::size_t begin = at;
       std::size_t end = at + token->pattern.size();
-      at = end - 1;  // the search goes on behind the match, also where that is dropped or takes more white space
+      at = end - 1;  // the search continues after the match, also if the match is dropped or includes more white space
       if (token->single_word && !single_word(text, begin, end, matcher)) continue;
       if (token->lstrip) begin = std::max(space_begin(text, begin), taken);
       if (token->rstrip) end = space_end(text, end);

@@ -1,4 +1,5 @@
-// Reading a model: the vocabulary as a hash table, merges as a table of pairs of ids, single characters by code point.
+// Reads the model: the vocabulary into a hash table, the merges into a table keyed by pairs of ids, the ids of single
+// characters into pages by code point.
 #include "bpe.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ std::uint64_t joined(std::uint64_t high, std::uint64_t low) { return high << 32U
 char32_t first_of(std::string_view text) { return character_at(text, 0).code; }
 char32_t last_of(std::string_view text) { return character_at(text, character_before(text, text.size())).code; }
 
-// Fields that other files use and whose effect is not here.
+// Fields that are not implemented and therefore must be unset.
 void refuse_unsupported(const json::Object& model, const std::string& what) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!model.get_string_or(key, "", what).empty()) throw Error(what + ": \"" + key + "\" is not supported");
@@ -108,7 +109,7 @@ void Bpe::read_merges(const json::Object& model) {
       const std::string_view text = merge.as_string();
       const std::size_t space = text.find(' ');
       if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
-        throw Error(where + " is not two entries with a space between them");
+        throw Error(where + " is not two entries separated by a space");
       }
       left = text.substr(0, space);
       right = text.substr(space + 1);
@@ -136,11 +137,11 @@ void Bpe::read_merge(std::string_view left, std::string_view right, std::size_t 
   const std::uint32_t made = id_of(std::string(left).append(right));
   std::size_t at = (pair * 0x9E3779B97F4A7C15U) >> shift_;
   while (slots_[at].pair != kNoPair && slots_[at].pair != pair) at = (at + 1) & (slots_.size() - 1);
-  slots_[at] = {pair, joined(rank, made)};  // of equal pairs the last counts
+  slots_[at] = {pair, joined(rank, made)};  // a repeated pair overrides
 }
 
-// Between two characters where no merge crosses, encoding a text is encoding its halves. The unknown token and the
-// tokens of bytes take part in merges by their own texts.
+// A text may be encoded in two parts if no merge crosses the boundary between them. The unknown token and the tokens of
+// bytes take part in merges with their own texts ("<0xNN>").
 void Bpe::find_boundaries(std::vector<std::uint64_t> crossings) {
   std::sort(crossings.begin(), crossings.end());
   crossings.erase(std::unique(crossings.begin(), crossings.end()), crossings.end());

@@ -1,4 +1,4 @@
-/// The model of a tokenizer: a vocabulary, and byte-pair merges in the order of their ranks.
+/// The model of a tokenizer: a vocabulary and ranked byte-pair merges.
 /// Source: Sennrich, Haddow, Birch 2016; Hugging Face tokenizers, models/bpe.
 #pragma once
 
@@ -15,42 +15,43 @@
 
 namespace fp8::token {
 
-/// What encoding a piece needs beside the model: memory of a thread.
+/// Buffers for encoding a piece, one per thread.
 struct BpeScratch {
-  std::vector<std::uint32_t> symbols;     ///< ids, before and between merges
-  std::vector<std::uint64_t> merges;      ///< of each symbol with the next: rank, id; all ones for none
-  std::vector<std::uint32_t> next, last;  ///< neighbours of symbols in a long piece
-  std::vector<std::uint64_t> queue;       ///< heap of rank, place
-  std::string text;                       ///< a piece in the alphabet of bytes
+  std::vector<std::uint32_t> symbols;     ///< ids of the current symbols
+  std::vector<std::uint64_t> merges;      ///< rank and id of the merge of each symbol with the next; all ones if none
+  std::vector<std::uint32_t> next, last;  ///< linked list of the symbols of a long piece
+  std::vector<std::uint64_t> queue;       ///< heap of rank and position
+  std::string text;                       ///< a piece in the byte alphabet
 };
 
 /// Byte-pair encoding of pieces.
 class Bpe {
  public:
-  /// Reads the member "model". With `bytes`, pieces are bytes, which the vocabulary writes in the alphabet of bytes;
-  /// else they are text. Throws Error `what: reason`.
+  /// Reads the member "model". With `bytes`, pieces are bytes, which the vocabulary stores in the byte alphabet;
+  /// otherwise pieces are text. Throws Error `what: reason`.
   Bpe(const json::Object& model, bool bytes, const std::string& what);
 
-  /// The id of an entry by its text.
+  /// The id of the entry with this text; nullopt if there is none.
   std::optional<std::uint32_t> find(std::string_view text) const;
-  /// The text of an id, nullptr where there is none. Valid as long as this.
+  /// The text of an id, nullptr if there is none. Valid for the lifetime of this object.
   const std::string* text_of(std::uint32_t id) const;
   /// Number of entries.
   std::size_t size() const { return ids_.size(); }
   /// Largest id plus one.
   std::int64_t end() const { return static_cast<std::int64_t>(texts_.size()); }
 
-  /// Whether a piece that is an entry is given out as it is, without merges.
+  /// Whether a piece that is an entry is encoded as that entry, without merges ("ignore_merges").
   bool takes_whole() const { return ignore_merges_; }
-  /// The id of a whole piece, in bytes or text; only where takes_whole().
+  /// The id of the entry that is equal to the piece. Requires takes_whole().
   std::optional<std::uint32_t> whole(std::string_view piece, BpeScratch& scratch) const;
-  /// Appends the ids of a piece that is not empty, by merges. Throws Error for an unknown character where the unknown
+  /// Encodes a non-empty piece by merges and appends the ids. Throws Error for an unknown character if the unknown
   /// token is not in the vocabulary.
   void merge(std::string_view piece, BpeScratch& scratch, std::vector<std::uint32_t>& ids) const;
 
-  /// Whether a text may be divided before every U+2581 that follows another character, because no merge crosses there.
+  /// Whether a text may be divided before every U+2581 that follows another character: no merge crosses that boundary.
   bool splits_at_metaspace() const { return splits_at_metaspace_; }
-  /// Whether a text may be divided between these two characters, because no merge crosses there; never for bytes.
+  /// Whether a text may be divided between these two characters: no merge crosses that boundary. Always false for
+  /// bytes.
   bool divides(char32_t left, char32_t right) const;
 
  private:
@@ -85,12 +86,12 @@ class Bpe {
   bool splits_at_metaspace_ = false;
   std::optional<std::string> unknown_;
   std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> ids_;
-  std::vector<const std::string*> texts_;  // by id; nullptr where there is none
+  std::vector<const std::string*> texts_;  // by id; nullptr if there is none
   std::size_t longest_ = 0;                // bytes of the longest entry
   std::vector<Slot> slots_;                // open addressing, at most half full
   unsigned shift_ = 0;
-  std::vector<std::uint32_t> pages_;      // of 256 units each: where in initial_ the page begins
-  std::vector<std::uint32_t> initial_;    // ids of single units
+  std::vector<std::uint32_t> pages_;      // offset in initial_ of each page of 256 code points
+  std::vector<std::uint32_t> initial_;    // ids of single characters or bytes
   std::vector<std::uint32_t> fallback_;   // ids of <0x00> to <0xFF>
   std::vector<std::uint64_t> crossings_;  // sorted: last character, first character of each merge
 };

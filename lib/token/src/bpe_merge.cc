@@ -1,5 +1,5 @@
-// Encoding a piece: its characters as symbols, then merges, the lowest rank first and of equal ranks the leftmost.
-// Short pieces by looking through all pairs each time, long ones with a heap, so that time grows as n log n.
+// Encodes a piece: makes symbols of its characters, then merges pairs in the order of rank, then position. Short pieces
+// are scanned for each merge; long ones use a heap, which takes O(n log n) time.
 #include <algorithm>
 #include <functional>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 constexpr std::uint64_t kNoMerge = ~std::uint64_t{0};
-constexpr std::size_t kShort = 40;  // symbols, where both ways take about the same time
+constexpr std::size_t kShort = 40;  // symbols; both ways take about the same time at this length
 
 }  // namespace
 
@@ -48,8 +48,8 @@ bool Bpe::append_fallback(std::string_view text, std::vector<std::uint32_t>& sym
   return true;
 }
 
-// An unknown character waits until it is clear whether the next is unknown too; characters that fall back to bytes pass
-// it, as they do in Hugging Face's library.
+// Consecutive unknown characters may be fused, so the id of an unknown character is delayed until the next known
+// character. As in Hugging Face's library, characters that fall back to bytes are emitted before a delayed id.
 void Bpe::add_unit(char32_t unit, bool& unknown_waits, std::vector<std::uint32_t>& symbols) const {
   const std::uint32_t id = initial(unit);
   if (id != kNone) {
@@ -125,7 +125,7 @@ void Bpe::merge_long(BpeScratch& scratch) const {
     const std::uint64_t top = queue.back();
     queue.pop_back();
     const auto at = static_cast<std::uint32_t>(top);
-    if (merges[at] == kNoMerge || merges[at] >> 32U != top >> 32U) continue;  // a neighbour has changed since
+    if (merges[at] == kNoMerge || merges[at] >> 32U != top >> 32U) continue;  // outdated: a neighbour has changed
     const std::uint32_t gone = next[at];
     symbols[at] = static_cast<std::uint32_t>(merges[at]);
     merges[gone] = kNoMerge;
@@ -139,7 +139,7 @@ void Bpe::merge_long(BpeScratch& scratch) const {
 }
 
 void Bpe::merge(std::string_view piece, BpeScratch& scratch, std::vector<std::uint32_t>& ids) const {
-  if (piece.size() >= kNone) throw Error("text: a piece of it is longer than 4 GiB");
+  if (piece.size() >= kNone) throw Error("text: a piece is longer than 4 GiB");
   scratch.symbols.clear();
   append_symbols(piece, scratch.symbols);
   scratch.symbols.size() <= kShort ? merge_short(scratch) : merge_long(scratch);

@@ -1,4 +1,4 @@
-// The alphabet of byte-level tokenizers, as two tables made at compile time.
+// The byte alphabet as two tables computed at compile time.
 #include "byte_alphabet.h"
 
 #include "unicode.h"
@@ -7,7 +7,7 @@ namespace fp8::token {
 namespace {
 
 constexpr std::size_t kBytes = 256;
-constexpr std::size_t kCodes = 324;  // 256, and one for each of the 68 bytes that are not printable
+constexpr std::size_t kCodes = 324;  // 256 and one for each of the 68 bytes that are not printable
 
 struct Tables {
   std::array<char32_t, kBytes> code{};

@@ -1,4 +1,4 @@
-// Steps over a list of texts, as Hugging Face's decoders are defined.
+// The steps, each applied to the list of token texts as in Hugging Face's decoders.
 #include "decoder.h"
 
 #include <numeric>
@@ -20,7 +20,7 @@ std::string joined(const std::vector<std::string>& tokens) {
                          [](std::string all, const std::string& token) { return std::move(all += token); });
 }
 
-// The byte of "<0xNN>".
+// The byte 0xNN if `token` is "<0xNN>".
 std::optional<char> byte_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
   int value = 0;
@@ -32,7 +32,7 @@ std::optional<char> byte_token(std::string_view token) {
   return static_cast<char>(value);
 }
 
-// Runs of bytes become text, or U+FFFD for each byte where they are not UTF-8.
+// Replaces runs of byte tokens by their text, or by one U+FFFD per byte if the run is not UTF-8.
 void fall_back(std::vector<std::string>& tokens) {
   std::vector<std::string> out;
   std::string run;
@@ -63,7 +63,7 @@ std::string_view stripped(std::string_view token, std::string_view content, std:
   return token;
 }
 
-// Every `content` in `token` by `by`.
+// `token` with each `content` replaced by `by`.
 std::string exchanged(std::string_view token, std::string_view content, std::string_view by) {
   std::string out;
   std::size_t at = 0;

@@ -1,6 +1,6 @@
-// The walk over a text: added tokens, normalization, the steps of the pre-tokenizer one within the other, words,
-// merges. A part of a longer text carries the character behind it as context. It may end where some step has a boundary
-// whatever follows, or, past the last step, where no merge crosses; everything else is left undivided.
+// Encodes a text: added tokens, normalization, the nested steps of the pre-tokenizer, words, merges. A part of a longer
+// text includes the next character as context. It may end where a step has a boundary for any following text or, after
+// the last step, where no merge crosses; otherwise encode_part() returns false.
 #include <algorithm>
 #include <utility>
 
@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
-// A piece of text on its way to the model.
+// A piece of text between two steps.
 struct Piece {
-  std::string_view text;    // its last `context` bytes are what follows, and no part of it
-  std::size_t context = 0;  // 0: nothing of importance follows
-  bool first = false;       // begins the whole text
+  std::string_view text;    // the piece and `context` bytes of the text after it
+  std::size_t context = 0;  // 0: the following text has no influence
+  bool first = false;       // whether it begins the whole text
 
   bool open() const { return context != 0; }
   std::string_view body() const { return text.substr(0, text.size() - context); }
@@ -29,7 +29,7 @@ void replace_spaces(std::string& out, std::string_view text, std::string_view by
   for (const char c : text) c == ' ' ? out += by : out += c;
 }
 
-// Whether a boundary is certain behind a match that ends a part, and before one that begins the next.
+// Whether a Split always makes a boundary after a match that ends a part, and before a match that begins the next part.
 bool ends_behind_match(const Stage& stage) {
   return stage.behavior == Behavior::isolated || stage.behavior == Behavior::removed ||
          (stage.behavior == Behavior::merged_with_previous && !stage.invert);
@@ -39,13 +39,13 @@ bool ends_before_match(const Stage& stage) {
          stage.behavior == Behavior::contiguous || (stage.behavior == Behavior::merged_with_next && !stage.invert);
 }
 
-// Joins matches with their neighbours as the behavior of a Split asks, and hands on what is complete.
+// Joins matches with their neighbours according to the behavior of a Split, and emits complete pieces.
 template <class Emit>
 class Joiner {
  public:
   Joiner(const Stage& stage, Emit emit) : stage_(stage), emit_(emit) {}
 
-  // A match, or what lies between two.
+  // Adds a match or the text between two matches.
   void add(Span span, bool match) {
     const bool flag = match != stage_.invert;
     switch (stage_.behavior) {
@@ -68,12 +68,13 @@ class Joiner {
         break;
     }
   }
-  // Hands on what waits.
+  // Emits the pending piece.
   void flush() {
     if (waits_) emit_(span_);
     waits_ = false;
   }
-  // What comes last goes on behind the part: where it begins, or nothing where it is left out.
+  // The last piece, from `begin`, continues after the part. Returns where the pending piece begins, or nullopt if the
+  // text between matches is removed.
   std::optional<std::size_t> open(std::size_t begin) {
     const bool flag = stage_.invert;
     if (stage_.behavior == Behavior::removed && flag) return std::nullopt;
@@ -114,14 +115,14 @@ struct Encoder::State {
   void word(std::string_view word, bool whole);
 
   const Tokenizer::State& t;
-  std::vector<std::uint32_t>* ids = nullptr;  // where they go
+  std::vector<std::uint32_t>* ids = nullptr;  // output
   Matcher matcher;
   NormalizerScratch normalizing;
   BpeScratch merging;
   WordCache cache;
   std::vector<Segment> segments, inner;
-  std::vector<std::string> buffers;  // of each step
-  std::string open_text;             // a normalized segment and what follows it
+  std::vector<std::string> buffers;  // one per step
+  std::string open_text;             // a normalized segment and the character after it
 };
 
 void Encoder::State::word(std::string_view word, bool whole) {
@@ -258,7 +259,8 @@ bool Encoder::State::encode(std::string_view text, std::size_t length, Part part
   t.in_text.split(text.substr(0, length), matcher, segments);
   for (const Segment& s : segments) {
     if (s.token != nullptr) {
-      // What follows a token begins a piece, which a part of a text that is not its first does not.
+      // The text after a token begins a piece, but a part that is not the first does not, so the token must be encoded
+      // together with the next part.
       if (s.end == length && !part.last) return false;
       out.push_back(s.token->id);
     } else if (!segment(text, s, part, s.end == length && !part.last)) {
@@ -280,7 +282,7 @@ void Encoder::encode(std::string_view text, bool special, std::vector<std::uint3
 bool Encoder::encode_part(std::string_view text, std::size_t length, Part part, bool special,
                           std::vector<std::uint32_t>& ids) {
   if (length > text.size() || (length == text.size() && !part.last))
-    throw Error("text: a part without what follows it");
+    throw Error("text: a part that is not the last lacks the character after it");
   const std::size_t valid = valid_utf8_length(text);
   if (valid != text.size()) throw Error("text: byte " + std::to_string(valid) + " is not UTF-8");
   const PostProcessor& post = state_->t.post;

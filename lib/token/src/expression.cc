@@ -1,4 +1,5 @@
-// PCRE2: compiling with bounds, and searching with bounds on steps and memory. The only file that includes pcre2.h.
+// Compiles and matches with PCRE2, with limits on pattern length, steps and memory. The only file that includes
+// pcre2.h.
 #include "expression.h"
 
 #include <array>
@@ -33,14 +34,14 @@ Expression::Expression(std::string_view pattern, std::uint32_t options, const st
     throw Error(what + ": longer than " + std::to_string(kLongestPattern) + " bytes");
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
       pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
-  if (!context) throw Error(what + ": no memory for an expression");
+  if (!context) throw Error(what + ": out of memory for an expression");
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(units(pattern), pattern.size(), options | PCRE2_UTF, &error, &offset, context.get());
-  if (code == nullptr) throw Error(what + ": not an expression: " + message_of(error));
+  if (code == nullptr) throw Error(what + ": invalid expression: " + message_of(error));
   code_.reset(code, pcre2_code_free);
-  // Where there is no just-in-time compiler, pcre2_match() interprets.
+  // Without a just-in-time compiler, pcre2_match() interprets the pattern.
   const int compiled = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   if (compiled != 0 && compiled != PCRE2_ERROR_JIT_BADOPTION) throw Error(what + ": " + message_of(compiled));
 }
@@ -75,7 +76,7 @@ Matcher::Matcher()
     : data_(pcre2_match_data_create(1, nullptr)),
       stack_(pcre2_jit_stack_create(kLeastStack, kMostStack, nullptr)),
       context_(pcre2_match_context_create(nullptr)) {
-  if (!data_ || !context_) throw Error("expression: no memory to match");
+  if (!data_ || !context_) throw Error("expression: out of memory");
   pcre2_set_match_limit(context_.get(), kMostSteps);
   pcre2_set_heap_limit(context_.get(), kMostHeapKilobytes);
   if (stack_) pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
@@ -87,7 +88,7 @@ Found Matcher::find(const Expression& expression, std::string_view text, std::si
       pcre2_match(expression.code_.get(), units(text), text.size(), from, options, data_.get(), context_.get());
   if (found == PCRE2_ERROR_NOMATCH) return Found::none;
   const bool partial = found == PCRE2_ERROR_PARTIAL;
-  // 0: more groups than the one pair of offsets that is asked for.
+  // 0 means a match with more groups than the one pair of offsets in data_.
   if (found < 0 && !partial) throw Error(expression.what_ + ": too many steps on this text: " + message_of(found));
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data_.get());
   span = {offsets[0], offsets[1]};

@@ -1,5 +1,5 @@
-/// Regular expressions of tokenizer.json, which are written for Oniguruma (Ruby's syntax), compiled by PCRE2 with its
-/// just-in-time compiler. The only user of PCRE2.
+/// Regular expressions of tokenizer.json, which have the syntax of Oniguruma (Ruby), compiled by PCRE2 with its
+/// just-in-time compiler.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@ struct pcre2_real_jit_stack_8;
 
 namespace fp8::token {
 
-/// A compiled expression. It does not change; copies share it.
+/// A compiled expression. Immutable; copies share the compiled code.
 class Expression {
  public:
-  /// Compiles `pattern`, an expression of Oniguruma. Throws Error `what: reason` for what is no expression and for what
-  /// PCRE2 would understand differently.
+  /// Compiles `pattern`, an expression of Oniguruma. Throws Error `what: reason` if the pattern is invalid or would
+  /// match differently in PCRE2.
   static Expression of_pattern(std::string_view pattern, const std::string& what);
-  /// Matches `text` itself, which is not empty.
+  /// An expression that matches the literal `text`, which must not be empty.
   static Expression of_text(std::string_view text, const std::string& what);
-  /// Compiles `pattern`, an expression of PCRE2 that this library brings.
+  /// Compiles `pattern`, a constant in the syntax of PCRE2.
   static Expression of_pcre2(std::string_view pattern);
 
-  /// Whether it can match nothing at all.
+  /// Whether the expression can match an empty string.
   bool matches_empty() const;
-  /// Whether a match can depend on what stands before the place where its search begins.
+  /// Whether a match can depend on text before the start of the search.
   bool looks_behind() const;
 
  private:
@@ -41,25 +41,25 @@ class Expression {
 /// Bytes [begin, end) of a text.
 struct Span {
   std::size_t begin = 0;  ///< first byte
-  std::size_t end = 0;    ///< behind the last byte
+  std::size_t end = 0;    ///< one past the last byte
 };
 
-/// What a search found.
+/// Result of a search.
 enum class Found : std::uint8_t {
   none,     ///< no match
   match,    ///< a match
-  partial,  ///< the text ended before it was clear whether there is a match; it would begin at Span::begin
+  partial,  ///< the text ends within a possible match, which begins at Span::begin
 };
 
-/// Searches. Holds the memory that matching needs: one for each thread.
+/// Searches for expressions. Contains the match data and the stack of PCRE2: use one matcher per thread.
 class Matcher {
  public:
-  /// Throws Error when there is no memory.
+  /// Throws Error if out of memory.
   Matcher();
 
-  /// The first match in `text` (valid UTF-8) that begins at `from` or later. With `open`, the text may go on, and
-  /// partial is returned when what follows could make a difference. Throws Error when the expression takes too many
-  /// steps on this text.
+  /// Finds the first match in `text` (valid UTF-8) that begins at `from` or later. With `open`, more text may follow,
+  /// and partial is returned if it could change the result. Throws Error if the expression takes too many steps on this
+  /// text.
   Found find(const Expression& expression, std::string_view text, std::size_t from, bool open, Span& span);
 
  private:
@@ -73,14 +73,14 @@ class Matcher {
   std::unique_ptr<pcre2_real_match_context_8, Free> context_;
 };
 
-/// All matches in a text, front to back, as Oniguruma's binding for Rust gives them: an empty match where the last one
-/// ended does not count.
+/// Iterates over the matches in a text as Oniguruma's binding for Rust does: an empty match at the end of the previous
+/// match is skipped.
 class Matches {
  public:
-  /// Of `expression` in `text`; see Matcher::find for `open`. All three must outlive this.
+  /// Matches of `expression` in `text`; see Matcher::find for `open`. All arguments must outlive this object.
   Matches(Matcher& matcher, const Expression& expression, std::string_view text, bool open)
       : matcher_(matcher), expression_(expression), text_(text), open_(open) {}
-  /// The next match.
+  /// Finds the next match.
   Found next(Span& span);
 
  private:

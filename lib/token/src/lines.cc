@@ -1,4 +1,4 @@
-// JSON Lines through a tokenizer, one record at a time.
+// Encodes and decodes JSON Lines one record at a time.
 #include "fp8/token/lines.h"
 
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16U;  // bytes written at a time
 
-// Calls `make` with each record and where it stands; what it appends to its last argument is written.
+// Calls `make` with each record, its location for messages, and the output buffer, which is written in pieces.
 void for_each_record(const std::vector<std::string>& inputs, const std::function<void(std::string_view)>& write,
                      const std::function<void(const json::Object&, const std::string&, std::string&)>& make) {
   std::string out;

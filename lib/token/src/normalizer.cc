@@ -1,4 +1,5 @@
-// Steps from one buffer into another; a step that changes nothing is passed over, so that most texts are not copied.
+// Each step writes from one buffer to another. Steps that do not change the text are skipped, so most texts are not
+// copied.
 #include "normalizer.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace fp8::token {
 namespace {
 
-// Below U+0300, whose UTF-8 begins with 0xCC, every character is NFC and composes with none of its neighbours.
+// All characters below U+0300, the first with the UTF-8 lead byte 0xCC, are NFC and do not compose with each other.
 bool may_compose(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0xCC; });
 }

@@ -1,4 +1,3 @@
-// Sequences, and what messages quote.
 #include "parts.h"
 
 #include "fp8/base/error.h"

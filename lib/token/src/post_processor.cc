@@ -1,4 +1,4 @@
-// Reading the post-processor. A Sequence puts each part's ids around those of the parts before it.
+// Reads the post-processor. Each part of a Sequence adds its ids around those of the parts before it.
 #include "post_processor.h"
 
 #include <utility>
@@ -30,7 +30,7 @@ PostProcessor read_template(const json::Object& part, const std::string& what) {
     for (const json::Value& id : special.get_object(name, what).get_array("ids", what))
       (texts == 0 ? found.before : found.behind).push_back(id_of(id, what));
   }
-  if (texts != 1) throw Error(what + ": a template that does not hold the text once is not supported");
+  if (texts != 1) throw Error(what + ": a template must contain the text exactly once");
   return found;
 }
 

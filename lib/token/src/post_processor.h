@@ -1,4 +1,4 @@
-/// The post-processor of a tokenizer: which ids come before and behind those of a text.
+/// The post-processor of a tokenizer: the ids added before and after those of a text.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace fp8::token {
 
-/// Ids around a text.
+/// Ids added around a text.
 struct PostProcessor {
-  std::vector<std::uint32_t> before = {};  ///< in their order
-  std::vector<std::uint32_t> behind = {};  ///< in their order
+  std::vector<std::uint32_t> before = {};  ///< before the text, in order
+  std::vector<std::uint32_t> behind = {};  ///< after the text, in order
 };
 
-/// Reads the member "post_processor", which may be null: TemplateProcessing (its template for one text, which holds it
-/// once), RobertaProcessing, BertProcessing, ByteLevel (which changes no ids). Throws Error `what: reason`.
+/// Reads the member "post_processor", which may be null: TemplateProcessing (the template for one text),
+/// RobertaProcessing, BertProcessing, ByteLevel (which adds no ids). Throws Error `what: reason`.
 PostProcessor read_post_processor(const json::Value& part, const std::string& what);
 
 }  // namespace fp8::token

@@ -1,4 +1,3 @@
-// Reading the pre-tokenizer.
 #include "pre_tokenizer.h"
 
 #include <array>
@@ -13,7 +12,7 @@ namespace {
 
 // Source: GPT-2, encoder.py.
 constexpr std::string_view kByteLevel = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// What Rust's char::is_ascii_punctuation and the general category P have.
+// The characters of Rust's char::is_ascii_punctuation and of the general category P.
 constexpr std::string_view kPunctuation = R"([\p{P}$+<=>^`|~])";
 // \w and \s of Rust's regex.
 constexpr std::string_view kWhitespace =

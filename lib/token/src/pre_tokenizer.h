@@ -1,5 +1,5 @@
-/// The pre-tokenizer of a tokenizer: ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit, one
-/// within the pieces of the other. What it is: data; the walk over a text is in encoder.cc.
+/// The pre-tokenizer of a tokenizer: a sequence of ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace and
+/// WhitespaceSplit, each applied to the pieces of the one before. This file reads the steps; encoder.cc applies them.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +12,36 @@
 
 namespace fp8::token {
 
-/// What becomes of the matches of a Split, and of what lies between them.
+/// What a Split does with matches and the text between them.
 enum class Behavior : std::uint8_t {
-  isolated,              ///< both are pieces
+  isolated,              ///< matches and the text between them are pieces
   removed,               ///< matches are left out
-  merged_with_previous,  ///< a match belongs to what is before it
-  merged_with_next,      ///< a match belongs to what is behind it
-  contiguous,            ///< neighbouring matches are one piece
+  merged_with_previous,  ///< a match is joined with the piece before
+  merged_with_next,      ///< a match is joined with the piece after
+  contiguous,            ///< adjacent matches are one piece
 };
 
-/// When Metaspace puts its character before a piece.
+/// When Metaspace prepends its character to a piece.
 enum class Scheme : std::uint8_t { first, never, always };
 
 /// One step.
 struct Stage {
-  /// What a step does.
+  /// The operation of a step.
   enum class Kind : std::uint8_t {
-    prefix_space,  ///< a space before a piece that does not begin with one
-    bytes,         ///< each byte becomes its character
-    metaspace,     ///< spaces become `replacement`, and one comes before, by `scheme`
-    split,         ///< pieces by `expression`
+    prefix_space,  ///< prepends a space to a piece that does not begin with one
+    bytes,         ///< replaces each byte by its character in the byte alphabet
+    metaspace,     ///< replaces spaces by `replacement` and prepends one according to `scheme`
+    split,         ///< splits a piece at the matches of `expression`
   };
-  Kind kind = Kind::split;                    ///< what it does
-  std::optional<Expression> expression = {};  ///< of split
-  Behavior behavior = Behavior::isolated;     ///< of split
-  bool invert = false;                        ///< of split: what lies between matches counts as a match
-  std::string replacement = {};               ///< of metaspace
-  Scheme scheme = Scheme::always;             ///< of metaspace
+  Kind kind = Kind::split;
+  std::optional<Expression> expression = {};  ///< split only
+  Behavior behavior = Behavior::isolated;     ///< split only
+  bool invert = false;                        ///< split only: exchanges matches and the text between them
+  std::string replacement = {};               ///< metaspace only
+  Scheme scheme = Scheme::always;             ///< metaspace only
 };
 
-/// The steps of the member "pre_tokenizer", which may be null. A split by a Metaspace is a step of its own. Throws
+/// Reads the steps of the member "pre_tokenizer", which may be null. A Metaspace that splits becomes two steps. Throws
 /// Error `what: reason`.
 std::vector<Stage> read_pre_tokenizer(const json::Value& part, const std::string& what);
 

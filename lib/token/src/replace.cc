@@ -1,4 +1,3 @@
-// Replace, by expressions and by texts.
 #include "replace.h"
 
 #include "fp8/base/error.h"
@@ -23,7 +22,8 @@ Replace::Replace(const json::Object& part, const std::string& what)
     : content_(part.get_string("content", what)),
       pattern_(pattern_of(part.get_object("pattern", what), what + ": Replace")),
       one_character_(is_character(part.get_object("pattern", what), what)) {
-  if (pattern_.matches_empty()) throw Error(what + ": Replace: an expression that matches nothing is not supported");
+  if (pattern_.matches_empty())
+    throw Error(what + ": Replace: an expression that matches an empty string is not supported");
 }
 
 void Replace::append(std::string& out, std::string_view text, Matcher& matcher) const {

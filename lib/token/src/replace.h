@@ -1,4 +1,4 @@
-/// Replace, which is a normalizer and a decoder: every match of a pattern becomes a text.
+/// Replace, a normalizer and a decoder: replaces each match of a pattern by a text.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace fp8::token {
 
-/// A pattern and what comes in its place.
+/// A pattern and its replacement.
 class Replace {
  public:
-  /// Reads a part of type Replace. Throws Error `what: reason`, also for an expression that matches nothing at all.
+  /// Reads a part of type Replace. Throws Error `what: reason`, also for an expression that matches an empty string.
   Replace(const json::Object& part, const std::string& what);
 
   /// Appends `text` with all matches replaced.

@@ -1,4 +1,4 @@
-// Reading tokenizer.json, and what a tokenizer does without an encoder: look-ups, decoding, places to divide a text.
+// Reads tokenizer.json and implements look-ups, decoding and division.
 #include "fp8/token/tokenizer.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ const json::Object& checked(const json::Object& file, const std::string& path) {
   return file;
 }
 
-// A pre-tokenizer that ends in bytes leaves them as they are: the model reads bytes then.
+// Removes a final step `bytes`: the model then reads bytes directly.
 bool take_last_bytes(std::vector<Stage>& stages) {
   if (stages.empty() || stages.back().kind != Stage::Kind::bytes) return false;
   stages.pop_back();
@@ -54,8 +54,8 @@ AddedToken read_added(const json::Value& value, const std::string& what) {
   return token;
 }
 
-// Ids follow from the vocabulary: that of the entry with this content, else the next behind all. What the file says of
-// an id must agree, or other programs would understand the tokens differently.
+// The id of an added token is that of the vocabulary entry with its content, or else the next id after all others, as
+// in Hugging Face's library. The id in the file must be the same, since other programs may read that one.
 std::vector<AddedToken> read_all_added(const json::Value& list, const Bpe& bpe, const Normalizer& normalizer,
                                        const std::string& what) {
   std::vector<AddedToken> all;
@@ -68,12 +68,12 @@ std::vector<AddedToken> read_all_added(const json::Value& list, const Bpe& bpe, 
   for (const json::Value& value : list.as_array()) {
     AddedToken token = read_added(value, what);
     if (token.content.empty()) continue;
-    if (!seen.insert(token.content).second) throw Error(what + ": " + shown(token.content) + " is there twice");
+    if (!seen.insert(token.content).second) throw Error(what + ": " + shown(token.content) + " occurs twice");
     const std::optional<std::uint32_t> known = bpe.find(token.content);
     const std::size_t id = known ? *known : next++;
     if (token.id != id) {
-      throw Error(what + ": " + shown(token.content) + " has id " + std::to_string(token.id) + ", but the vocabulary " +
-                  (known ? "gives it " : "goes on with ") + std::to_string(id));
+      throw Error(what + ": " + shown(token.content) + " has id " + std::to_string(token.id) +
+                  ", but its id by the vocabulary is " + std::to_string(id));
     }
     token.pattern = token.normalized ? normalizer.apply(token.content, true, scratch, matcher) : token.content;
     all.push_back(std::move(token));
@@ -86,7 +86,7 @@ bool looks_behind(const std::vector<Stage>& stages) {
                      [](const Stage& stage) { return stage.expression && stage.expression->looks_behind(); });
 }
 
-// Whether something comes before a piece that does not begin with a space.
+// Whether a step prepends a character to pieces.
 bool begins_pieces(const std::vector<Stage>& stages) {
   return std::any_of(stages.begin(), stages.end(), [](const Stage& stage) {
     return stage.kind == Stage::Kind::prefix_space ||
@@ -94,7 +94,7 @@ bool begins_pieces(const std::vector<Stage>& stages) {
   });
 }
 
-// Vowels and final consonants of Hangul, which join what stands before them without being marks.
+// Whether a character may compose with the one before: marks, and vowels and final consonants of Hangul.
 bool joins(char32_t code) { return is_mark(code) || (code >= 0x1160 && code <= 0x11FF); }
 
 bool white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -162,7 +162,7 @@ std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_spec
   for (const std::uint32_t id : ids) {
     const auto added = s.by_id.find(id);
     if (added != s.by_id.end()) {
-      // A special token whose normalized text is another than its content is not recognized by Hugging Face's library.
+      // Hugging Face's library does not treat a token as special if its normalized text differs from its content.
       const AddedToken& token = s.added[added->second];
       if (!skip_special || !token.special || token.pattern != token.content) texts.push_back(token.pattern);
     } else if (const std::string* text = s.bpe.text_of(id)) {

@@ -1,4 +1,4 @@
-// One pass over an expression, character by character. What is not known to mean the same in both libraries is refused.
+// Translates an expression in one pass. Syntax that may have a different meaning in the two libraries is refused.
 #include "translate.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace fp8::token {
 namespace {
 
-// White_Space, and all else: PCRE2's \s has U+180E too.
+// The characters with the property White_Space, and all others. PCRE2's \s also contains U+180E.
 constexpr std::string_view kSpace =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kNotSpace =
@@ -22,8 +22,8 @@ constexpr std::string_view kNotSpace =
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
-// Names of properties, in lower case without '_', '-' and spaces, that are no general category by its short name. All
-// other names are scripts.
+// Property names other than short names of general categories, in lower case without '_', '-' and spaces. All remaining
+// names are scripts.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kProperties = {{{"letter", "L"},
                                                                                         {"mark", "M"},
                                                                                         {"number", "N"},
@@ -52,7 +52,7 @@ class Translator {
   Translator(std::string_view pattern, const std::string& what) : text_(pattern), what_(what) {}
 
   std::string run() {
-    // (?i) at the very beginning means the same in both; elsewhere it reaches further in one than in the other.
+    // (?i) at the beginning has the same meaning in both libraries; elsewhere its scope differs.
     if (take("(?i)")) {
       out_ = "(?i)";
       insensitive_ = {true};
@@ -91,7 +91,7 @@ class Translator {
     at_ += length;
   }
 
-  // Without regard to case, Oniguruma takes one character for two, such as U+00DF for ss, and PCRE2 does not.
+  // Case-insensitive, Oniguruma matches one character with two, such as U+00DF with ss; PCRE2 does not.
   void refuse_folding() const {
     constexpr std::array<std::string_view, 5> kPairs = {"ff", "fi", "fl", "ss", "st"};
     const std::string pair = folded(text_.substr(at_, 2));
@@ -114,7 +114,7 @@ class Translator {
     ++at_;
   }
 
-  // {n}, {n,}, {n,m} and {,m} are counts; any other brace is itself.
+  // {n}, {n,}, {n,m} and {,m} are counts; any other brace is a literal.
   void brace() {
     const auto number = [&](std::size_t from) {
       while (from < text_.size() && digit(text_[from])) ++from;
@@ -135,7 +135,7 @@ class Translator {
     at_ = last + 1;
   }
 
-  // A class of characters: its members inside a set, a set of its own outside.
+  // A character class: its members inside a set, a set outside.
   void members(std::string_view inside, bool in_set, bool negated = false) {
     out_ += in_set ? std::string(inside) : (negated ? "[^" : "[") + std::string(inside) + "]";
     class_ = true;
@@ -166,7 +166,7 @@ class Translator {
     } else if (letter(c) || digit(c)) {
       refuse(text_.substr(begin, 2));
     } else {
-      // Punctuation stands for itself; so does what is beyond ASCII, which PCRE2 takes without the backslash.
+      // Escaped punctuation and characters beyond ASCII are literals; PCRE2 reads the latter without the backslash.
       --at_;
       if (static_cast<unsigned char>(c) < 0x80) out_ += '\\';
       copy();
@@ -221,7 +221,7 @@ class Translator {
     if (take("^")) out_ += '^';
     if (at_ < text_.size() && text_[at_] == ']') refuse("[]");
     class_ = false;
-    bool dash = false;  // whether the last character was '-' behind something
+    bool dash = false;  // whether the last character was '-' after a character
     for (bool first = true;; first = false) {
       if (at_ >= text_.size()) refuse("[ without ]");
       const char c = text_[at_];
@@ -235,7 +235,7 @@ class Translator {
         escape(true);
         if (class_ && behind_dash) refuse("- before a class in a set");
       } else if (c == '-') {
-        // Behind a class, as at either end, it is itself.
+        // After a class and at either end of the set, '-' is a literal.
         const bool itself = first || behind_class || text_.substr(at_ + 1, 1) == "]";
         out_ += itself ? "\\-" : "-";
         dash = !itself;
@@ -253,8 +253,8 @@ class Translator {
   const std::string& what_;
   std::string out_;
   std::size_t at_ = 0;
-  std::vector<bool> insensitive_ = {false};  // to case: outside all groups, and in each that is open
-  bool class_ = false;                       // whether the last escape was a class of characters
+  std::vector<bool> insensitive_ = {false};  // case-insensitive: outside all groups, then for each open group
+  bool class_ = false;                       // whether the last escape was a character class
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// Expressions of Oniguruma (Ruby's syntax) as PCRE2 wants them: the same matches, or a refusal.
+/// Translates regular expressions from the syntax of Oniguruma (Ruby) to that of PCRE2.
 #pragma once
 
 #include <string>
@@ -6,9 +6,10 @@
 
 namespace fp8::token {
 
-/// `pattern` for PCRE2 with UTF, UCP and MULTILINE. Characters classes are spelled out where the two libraries differ
-/// (\s, \w, \d, scripts). Throws Error `what: reason` for syntax that is not supported: sets inside sets, && in sets,
-/// named references, \h, \R, \X, \G, {n}+, flags in the middle, (?i) where it folds two characters into one.
+/// `pattern` for PCRE2 with UTF, UCP and MULTILINE, with the same matches. Character classes that differ between the
+/// two libraries (\s, \w, \d, scripts) are written out. Throws Error `what: reason` for unsupported syntax: nested
+/// sets, && in sets, named references, \h, \R, \X, \G, {n}+, flags after the beginning, (?i) with two characters that
+/// fold to one.
 std::string translate(std::string_view pattern, const std::string& what);
 
 }  // namespace fp8::token

@@ -1,4 +1,4 @@
-// UTF-8, and utf8proc behind a small interface.
+// UTF-8 and Unicode properties, with utf8proc. The only file that includes utf8proc.h.
 #include "unicode.h"
 
 #include <utf8proc.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Bytes at `at` that begin or make a character: all of it, or of its longest beginning where it is broken, at least 1.
+// Length of the character at `at`, or of its maximal valid prefix if it is invalid, at least 1.
 struct Sequence {
   std::size_t length;
   bool whole;
@@ -23,7 +23,7 @@ Sequence sequence_at(std::string_view bytes, std::size_t at) {
   if (first < 0x80) return {1, true};
   if (first < 0xC2 || first > 0xF4) return {1, false};
   const std::size_t wanted = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  // The second byte is bounded further: no overlong forms, no surrogates, nothing above U+10FFFF.
+  // Tighter bounds of the second byte exclude overlong forms, surrogates and code points above U+10FFFF.
   const unsigned least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const unsigned most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   for (std::size_t i = 1; i < wanted; ++i) {
@@ -77,7 +77,7 @@ bool is_mark(char32_t code) {
 }
 
 void append_lower_case(std::string& text, char32_t code) {
-  constexpr char32_t kCapitalIWithDot = 0x130;  // the only character whose lower case, without context, is two
+  constexpr char32_t kCapitalIWithDot = 0x130;  // the only character whose lower case is two characters
   if (code == kCapitalIWithDot) {
     text += "i\xCC\x87";
   } else {
@@ -104,7 +104,7 @@ void append_normalized(std::string& out, std::string_view text, Form form, std::
     count = utf8proc_decompose(bytes, size, codes.data(), count, flags);
     if (count < 0) refuse(count);
   }
-  // Composes, and writes UTF-8 over the code points; it needs room for one byte more.
+  // Composes, and writes UTF-8 in place of the code points; needs one byte more.
   const utf8proc_ssize_t length = utf8proc_reencode(codes.data(), count, flags);
   if (length < 0) refuse(length);
   out.append(reinterpret_cast<const char*>(codes.data()), static_cast<std::size_t>(length));

@@ -1,4 +1,4 @@
-/// UTF-8 and the properties of characters that tokenizers ask for. The only user of utf8proc.
+/// UTF-8 and the Unicode properties that tokenizers need.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ inline Character character_at(std::string_view text, std::size_t at) {
   return {code, length};
 }
 
-/// Where the character that ends before `end` > 0 begins. `text` is valid UTF-8.
+/// The first byte of the character that ends before `end` > 0. `text` is valid UTF-8.
 inline std::size_t character_before(std::string_view text, std::size_t end) {
   do --end;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80);
@@ -50,13 +50,13 @@ bool is_white_space(char32_t code);
 /// Whether the character is a mark (general category M).
 bool is_mark(char32_t code);
 
-/// Appends the lower case of a character, which may be two characters.
+/// Appends the lower case of a character, one or two characters.
 void append_lower_case(std::string& text, char32_t code);
 
 /// Normalization forms of Unicode.
 enum class Form : std::uint8_t { nfc, nfd, nfkc, nfkd };
 
-/// Appends the normalization of `text` to `out`; `codes` is scratch.
+/// Appends the normalized `text` to `out`; `codes` is a scratch buffer.
 void append_normalized(std::string& out, std::string_view text, Form form, std::vector<std::int32_t>& codes);
 
 }  // namespace fp8::token

@@ -1,5 +1,5 @@
-/// The ids of words seen before. A table of fixed size in which a new word takes the place of an old one, so that
-/// memory is bounded and nothing is allocated for a word.
+/// A cache of the ids of words: a table of fixed size in which a new word overwrites an old one. Memory is bounded, and
+/// a word needs no allocation.
 #pragma once
 
 #include <array>
@@ -12,20 +12,20 @@
 
 namespace fp8::token {
 
-/// A cache of words of at most 23 bytes and 8 ids; others are not kept.
+/// Stores words of at most 23 bytes and 8 ids; others are not stored.
 class WordCache {
  public:
-  /// An empty cache of 4 MiB.
+  /// Makes an empty cache of 4 MiB.
   WordCache() : slots_(kSlots) {}
 
-  /// The ids of `word`; nothing where it is not kept. Valid until the next store().
+  /// The ids of `word`; empty if it is not stored. Valid until the next store().
   std::span<const std::uint32_t> find(std::string_view word) const {
     if (word.empty() || word.size() > kBytes) return {};
     const Slot& slot = slots_[place(word)];
     if (slot.length != word.size() || std::memcmp(slot.bytes.data(), word.data(), word.size()) != 0) return {};
     return {slot.ids.data(), slot.count};
   }
-  /// Keeps `ids` for `word`, where they fit.
+  /// Stores `ids` for `word` if both fit.
   void store(std::string_view word, std::span<const std::uint32_t> ids) {
     if (word.empty() || word.size() > kBytes || ids.empty() || ids.size() > kIds) return;
     Slot& slot = slots_[place(word)];

@@ -1,5 +1,5 @@
-// Token for token what Hugging Face tokenizers computes: the reference values of tests/golden/tokenizers, whole and in
-// parts.
+// Compares encoding and decoding with the reference values of Hugging Face tokenizers in tests/golden/tokenizers, for
+// whole texts and in parts.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,7 +11,7 @@ namespace {
 
 using Ids = std::vector<std::uint32_t>;
 
-// Calls `check` with each record of a file of JSON Lines; at least `least` of them.
+// Calls `check` with each record of a JSON Lines file; expects at least `least` records.
 template <class Check>
 void each_record(const std::string& path, int least, Check check) {
   json::LineReader lines(path);
@@ -34,12 +34,12 @@ void check_decoded(const Tokenizer& tokenizer, const json::Object& record, const
 
 class Golden : public testing::TestWithParam<const char*> {};
 
-TEST_P(Golden, texts_and_ids_are_those_of_the_reference) {
+TEST_P(Golden, EncodesAndDecodesAsTheReference) {
   const Tokenizer tokenizer(golden(GetParam()));
   Encoder encoder(tokenizer);
   each_record(golden(GetParam()) + "/cases.jsonl", 345, [&](const json::Object& record) {
     const std::string& text = record.get_string("text", "record");
-    for (int again = 0; again < 2; ++again) {  // the second time from the cache
+    for (int again = 0; again < 2; ++again) {  // the second time with the cache
       Ids ids;
       encoder.encode(text, true, ids);
       EXPECT_EQ(ids, ids_of(record, "ids"));
@@ -53,7 +53,7 @@ TEST_P(Golden, texts_and_ids_are_those_of_the_reference) {
               [&](const json::Object& record) { check_decoded(tokenizer, record, ids_of(record, "ids")); });
 }
 
-// Ids of a text divided into parts of about `size` bytes, and how many parts there were.
+// Encodes a text in parts of about `size` bytes; returns the ids and the number of parts.
 std::pair<Ids, int> in_parts(const Tokenizer& tokenizer, std::string_view text, std::size_t size) {
   Encoder encoder(tokenizer);
   Ids ids;
@@ -80,7 +80,7 @@ std::pair<Ids, int> in_parts(const Tokenizer& tokenizer, std::string_view text, 
   return {ids, parts};
 }
 
-TEST_P(Golden, parts_of_a_text_have_the_ids_of_the_whole) {
+TEST_P(Golden, PartsGiveTheIdsOfTheWholeText) {
   const Tokenizer tokenizer(golden(GetParam()));
   const std::string play = test::read_file("share/text/tinyshakespeare.txt").substr(0, 100000);
   for (const std::size_t size : {200U, 1777U}) {
@@ -88,7 +88,7 @@ TEST_P(Golden, parts_of_a_text_have_the_ids_of_the_whole) {
     EXPECT_EQ(ids, encode(tokenizer, play));
     EXPECT_GT(parts, static_cast<int>(play.size() / size / 2));
   }
-  std::string all;  // every trouble beside every other
+  std::string all;  // all cases in one text
   each_record(golden(GetParam()) + "/cases.jsonl", 345, [&](const json::Object& record) {
     all += record.get_string("text", "record");
     all += all.size() % 3 == 0 ? "\n" : " ";
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(All, Golden, testing::Values("gpt2", "llama2", "llama2-
                            return name;
                          });
 
-// One of the reference tokenizers with members replaced, as the README there says.
+// Applies a patch of variants.jsonl to a reference tokenizer; see tests/golden/tokenizers/README.md.
 std::string patched(json::Value file, const json::Object& patch) {
   json::Object& members = file.as_object();
   for (const auto& [key, value] : patch) {
@@ -128,7 +128,7 @@ std::string patched(json::Value file, const json::Object& patch) {
   return json::dump(file);
 }
 
-TEST(Variants, ids_and_decoded_texts_are_those_of_the_reference) {
+TEST(Variants, EncodeAndDecodeAsTheReference) {
   std::map<std::string, json::Value> bases;
   each_record("tests/golden/tokenizers/variants.jsonl", 100, [&](const json::Object& variant) {
     SCOPED_TRACE(variant.get_string("name", "variant"));

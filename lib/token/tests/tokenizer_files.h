@@ -1,4 +1,4 @@
-/// Tokenizers for tests: those of tests/golden/tokenizers, with members replaced, and small ones written in place.
+/// Helpers for tests with the tokenizers of tests/golden/tokenizers and with tokenizers given as text.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace fp8::token {
 
-/// The folder of a reference tokenizer.
+/// Path of the folder of a reference tokenizer.
 inline std::string golden(const std::string& name) { return "tests/golden/tokenizers/" + name; }
 
-/// A tokenizer with this text.
+/// Makes a tokenizer from the text of a tokenizer.json.
 inline Tokenizer tokenizer_of(std::string_view text) {
   const test::TemporaryFolder folder;
   return Tokenizer(folder.write("tokenizer.json", text));
 }
 
-/// Ids of a whole text.
+/// Encodes a whole text.
 inline std::vector<std::uint32_t> encode(const Tokenizer& tokenizer, std::string_view text, bool special = true) {
   std::vector<std::uint32_t> ids;
   Encoder(tokenizer).encode(text, special, ids);

@@ -1,4 +1,4 @@
-// Small tokenizers written in place: look-ups, what is refused and how, limits of expressions, parts.
+// Small tokenizers: look-ups, error messages, limits of expressions, division into parts.
 #include "fp8/token/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@ namespace {
 using test::error_of;
 using Ids = std::vector<std::uint32_t>;
 
-// Letters a, b, c, space and "ab", "abc", as text.
+// A model of text with the entries a, b, c, space, "ab" and "abc".
 constexpr const char* kModel =
     R"({"type":"BPE","vocab":{"a":0,"b":1,"c":2," ":3,"ab":4,"abc":5},"merges":["a b","ab c"]})";
 
-// A tokenizer.json with this model and these members before it.
+// A tokenizer.json of these members and this model.
 std::string file_of(const std::string& members, const std::string& model = kModel) {
   return "{" + members + (members.empty() ? "" : ",") + "\"model\":" + model + "}";
 }
@@ -32,14 +32,14 @@ std::string pre_tokenizer(const std::string& pattern) {
          R"("},"behavior":"Isolated","invert":false})";
 }
 
-// What is said of a file, without the folder it lies in.
+// The error message for a tokenizer.json, without its path.
 std::string refusal(const std::string& text) {
   const std::string message = error_of([&] { tokenizer_of(text); });
   const std::size_t name = message.find("tokenizer.json");
   return name == std::string::npos ? message : message.substr(name + std::string("tokenizer.json: ").size());
 }
 
-TEST(Tokenizer, merges_look_ups_and_ids) {
+TEST(Tokenizer, MergesAndLooksUpIds) {
   const Tokenizer t = tokenizer_of(file_of(R"("added_tokens":[)" + added("<s>", 6) + "]"));
   EXPECT_EQ(t.vocab_size(), 7);
   EXPECT_EQ(t.id_of("abc"), 5U);
@@ -47,18 +47,19 @@ TEST(Tokenizer, merges_look_ups_and_ids) {
   EXPECT_EQ(t.id_of("<s"), std::nullopt);
   EXPECT_EQ(encode(t, "abcab c<s>ba"), (Ids{5, 4, 3, 2, 6, 1, 0}));
   EXPECT_EQ(encode(t, ""), Ids{});
-  EXPECT_EQ(encode(t, "axb"), (Ids{4})) << "without an unknown token, as in the reference, its neighbours join";
+  EXPECT_EQ(encode(t, "axb"), (Ids{4}))
+      << "without an unknown token, an unknown character is dropped before merging, as in the reference";
   EXPECT_EQ(t.decode(Ids{5, 6, 99, 0}, true), "abc a");
 }
 
-TEST(Tokenizer, is_read_from_its_folder_too) {
+TEST(Tokenizer, ReadsAFileOrItsFolder) {
   const test::TemporaryFolder folder;
   folder.write("tokenizer.json", file_of(""));
   EXPECT_EQ(Tokenizer(folder.path()).path(), folder.at("tokenizer.json"));
   EXPECT_HOLDS(error_of([&] { Tokenizer(folder.at("none.json")); }), "none.json: ");
 }
 
-TEST(Tokenizer, a_long_piece_merges_as_short_ones_do) {
+TEST(Tokenizer, MergesLongPiecesAsShortOnes) {
   const Tokenizer t = tokenizer_of(file_of(""));
   std::string text;
   Ids wanted;
@@ -71,7 +72,7 @@ TEST(Tokenizer, a_long_piece_merges_as_short_ones_do) {
   EXPECT_EQ(encode(t, text), wanted);
 }
 
-TEST(Tokenizer, what_is_not_supported_is_named) {
+TEST(Tokenizer, NamesUnsupportedParts) {
   EXPECT_EQ(refusal("[]"), "not an object");
   EXPECT_EQ(refusal("{}"), "\"model\" is missing");
   EXPECT_EQ(refusal(file_of(R"("version":"2.0")")), "version \"2.0\" is not supported");
@@ -92,28 +93,28 @@ TEST(Tokenizer, what_is_not_supported_is_named) {
   }
 }
 
-TEST(Tokenizer, what_is_damaged_is_named) {
+TEST(Tokenizer, NamesInvalidParts) {
   const auto model = [](const std::string& members) { return refusal(file_of("", "{" + members + "}")); };
   EXPECT_EQ(model(R"("vocab":{},"merges":[])"), "the vocabulary is empty");
   EXPECT_EQ(model(R"("vocab":{"a":0,"b":0},"merges":[])"), "model: \"a\" and \"b\" have the same id 0");
   EXPECT_EQ(model(R"("vocab":{"a":4194304},"merges":[])"),
             "model: the id of \"a\" is not an integer from 0 to 4194303");
   EXPECT_EQ(model(R"("vocab":{"a":-1},"merges":[])"), "model: the id of \"a\" is not an integer from 0 to 4194303");
-  EXPECT_EQ(model(R"("vocab":{"a":0},"merges":["a"])"), "model: merge 0 is not two entries with a space between them");
+  EXPECT_EQ(model(R"("vocab":{"a":0},"merges":["a"])"), "model: merge 0 is not two entries separated by a space");
   EXPECT_EQ(model(R"("vocab":{"a":0},"merges":[["a"]])"), "model: merge 0 is not a pair of entries");
   EXPECT_EQ(model(R"("vocab":{"a":0},"merges":["a z"])"), "model: merge 0 needs \"z\", which is not in the vocabulary");
   EXPECT_EQ(model(R"("vocab":{"a":0},"merges":["a a"])"),
             "model: merge 0 needs \"aa\", which is not in the vocabulary");
   EXPECT_EQ(refusal(file_of(R"("added_tokens":[)" + added("x", 9) + "]")),
-            "added_tokens: \"x\" has id 9, but the vocabulary goes on with 6");
+            "added_tokens: \"x\" has id 9, but its id by the vocabulary is 6");
   EXPECT_EQ(refusal(file_of(R"("added_tokens":[)" + added("a", 9) + "]")),
-            "added_tokens: \"a\" has id 9, but the vocabulary gives it 0");
+            "added_tokens: \"a\" has id 9, but its id by the vocabulary is 0");
   EXPECT_EQ(refusal(file_of(R"("added_tokens":[)" + added("x", 6) + "," + added("x", 6) + "]")),
-            "added_tokens: \"x\" is there twice");
+            "added_tokens: \"x\" occurs twice");
   EXPECT_EQ(refusal(file_of(R"("post_processor":{"type":"BertProcessing","cls":["c",1],"sep":["s",77]})")),
             "post_processor: id 77 is not in the vocabulary");
   EXPECT_EQ(refusal(file_of(R"("post_processor":{"type":"TemplateProcessing","single":[],"special_tokens":{}})")),
-            "post_processor: a template that does not hold the text once is not supported");
+            "post_processor: a template must contain the text exactly once");
   std::string many = R"("normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"})";
   for (int i = 0; i < 64; ++i) many += R"(,{"type":"NFC"})";
   EXPECT_EQ(refusal(file_of(many + "]}")), "normalizer: more than 64 parts");
@@ -122,25 +123,25 @@ TEST(Tokenizer, what_is_damaged_is_named) {
   EXPECT_HOLDS(refusal(file_of("\"normalizer\":" + deep)), "line 1 column");
 }
 
-TEST(Tokenizer, an_unknown_token_that_is_missing_is_named_when_it_is_needed) {
+TEST(Tokenizer, NamesAMissingUnknownTokenWhenNeeded) {
   const Tokenizer t = tokenizer_of(file_of("", R"({"unk_token":"?","vocab":{"a":0},"merges":[]})"));
   EXPECT_EQ(encode(t, "aa"), (Ids{0, 0}));
   EXPECT_HOLDS(error_of([&] { encode(t, "ab"); }), R"("unk_token" "?" is needed and not in the vocabulary)");
 }
 
-TEST(Tokenizer, an_expression_that_takes_too_many_steps_is_an_error) {
+TEST(Tokenizer, RefusesTextOnWhichAnExpressionTakesTooManySteps) {
   const Tokenizer t = tokenizer_of(file_of(pre_tokenizer("(?:a+)+[bc]")));
   EXPECT_EQ(encode(t, "aab"), (Ids{0, 4}));
   EXPECT_HOLDS(error_of([&] { encode(t, std::string(5000, 'a')); }),
                "pre_tokenizer: \"Split\": too many steps on this text");
 }
 
-TEST(Tokenizer, text_that_is_not_utf8_is_an_error) {
+TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
   const Tokenizer t = tokenizer_of(file_of(""));
   EXPECT_EQ(error_of([&] { encode(t, "ab\xFF"); }), "text: byte 2 is not UTF-8");
 }
 
-TEST(Tokenizer, is_divided_where_no_token_can_lie) {
+TEST(Tokenizer, DividesTextWhereNoTokenCanSpan) {
   const std::string text = "ab cab abc ab";
   EXPECT_EQ(tokenizer_of(file_of("")).division(text), 10U);
   EXPECT_EQ(tokenizer_of(file_of("")).division("ab\nbc"), 3U);
@@ -149,15 +150,16 @@ TEST(Tokenizer, is_divided_where_no_token_can_lie) {
     return tokenizer_of(file_of(R"("added_tokens":[)" + added(content, 6) + "]")).division(text);
   };
   EXPECT_EQ(with("<s>"), 10U);
-  EXPECT_EQ(with("c a"), std::nullopt) << "it could lie across";
-  EXPECT_EQ(tokenizer_of(file_of(pre_tokenizer("(?<=b) "))).division(text), std::nullopt) << "looks behind";
+  EXPECT_EQ(with("c a"), std::nullopt) << "the token could span the division";
+  EXPECT_EQ(tokenizer_of(file_of(pre_tokenizer("(?<=b) "))).division(text), std::nullopt)
+      << "the expression looks behind";
   EXPECT_EQ(
       tokenizer_of(file_of(R"("normalizer":{"type":"Strip","strip_left":true,"strip_right":true})")).division(text),
       std::nullopt);
 }
 
-TEST(Tokenizer, a_part_that_cannot_end_there_says_so) {
-  // "c a" is one piece here, and " a" is not merged with "c": only the model can tell, and it has a merge across.
+TEST(Tokenizer, RefusesAPartWhoseEndIsCrossedByAMerge) {
+  // "c a" is one piece, and the model has a merge of "c" and " ".
   const char* model = R"({"vocab":{"a":0,"c":1," ":2,"c ":3},"merges":["c  "]})";
   EXPECT_HOLDS(refusal(file_of("", model)), "merge 0 is not two entries");
   const Tokenizer t = tokenizer_of(file_of("", R"({"vocab":{"a":0,"c":1," ":2,"c ":3},"merges":[["c"," "]]})"));

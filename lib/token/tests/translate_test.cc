@@ -1,4 +1,4 @@
-// Expressions of Oniguruma as PCRE2 wants them, and what is refused because the two would differ.
+// Translation of expressions from Oniguruma to PCRE2, and refusal of those with a different meaning.
 #include "translate.h"
 
 #include <gtest/gtest.h>
@@ -15,14 +15,14 @@ std::string refusal(std::string_view pattern) {
   return error_of([&] { Expression::of_pattern(pattern, "e"); });
 }
 
-TEST(Translate, leaves_what_means_the_same) {
+TEST(Translate, KeepsSyntaxWithTheSameMeaning) {
   for (const char* same :
        {"a|b", "(?:a)(?=b)(?!c)(?<=d)(?<!e)(?>f)", "a?+b++c*+", "[a-z_]", "[^\\r\\n]", "\\p{L}\\P{Lu}",
         "a{2}b{2,}c{2,3}", "\\.\\$", "\xE4\xB8\x80", "[\xE4\xB8\x80-\xE9\xBE\xA5]", "^a$", "(a)"})
     EXPECT_EQ(translate(same, "e"), same);
 }
 
-TEST(Translate, spells_out_what_differs) {
+TEST(Translate, WritesOutSyntaxThatDiffers) {
   EXPECT_EQ(translate("\\p{Han}", "e"), "\\p{sc:Han}");
   EXPECT_EQ(translate("\\p{^Letter}", "e"), "\\P{L}");
   EXPECT_EQ(translate("\\p{lu}", "e"), "\\p{Lu}");
@@ -37,15 +37,15 @@ TEST(Translate, spells_out_what_differs) {
   const auto matches = [&](const char* pattern, const char* text) {
     return matcher.find(Expression::of_pattern(pattern, "e"), text, 0, false, span) == Found::match;
   };
-  EXPECT_FALSE(matches("\\s", "\xE1\xA0\x8E")) << "U+180E is no white space";
+  EXPECT_FALSE(matches("\\s", "\xE1\xA0\x8E")) << "U+180E is not white space";
   EXPECT_TRUE(matches("^\\S$", "\xE1\xA0\x8E"));
   EXPECT_TRUE(matches("\\s", "\xE3\x80\x80"));
   EXPECT_TRUE(matches("(?i:'S)", "'\xC5\xBF"));
-  EXPECT_TRUE(matches("a$", "a\nb")) << "$ ends a line";
+  EXPECT_TRUE(matches("a$", "a\nb")) << "$ matches at the end of a line";
   EXPECT_FALSE(matches("a.b", "a\nb"));
 }
 
-TEST(Translate, refuses_what_it_does_not_know) {
+TEST(Translate, RefusesUnsupportedSyntax) {
   for (const char* pattern : {"[a[b]]",
                               "[a&&b]",
                               "\\h",
@@ -78,13 +78,13 @@ TEST(Translate, refuses_what_it_does_not_know) {
                               "\\"}) {
     EXPECT_HOLDS(refusal(pattern), "in an expression is not supported");
   }
-  EXPECT_HOLDS(refusal("(a"), "e: not an expression: ");
-  EXPECT_HOLDS(refusal("\\p{Klingon}"), "e: not an expression: ");
+  EXPECT_HOLDS(refusal("(a"), "e: invalid expression: ");
+  EXPECT_HOLDS(refusal("\\p{Klingon}"), "e: invalid expression: ");
   EXPECT_HOLDS(refusal(std::string(70000, 'a')), "e: longer than 65536 bytes");
-  EXPECT_EQ(refusal("(?i:a)ss"), "no error") << "outside the group";
+  EXPECT_EQ(refusal("(?i:a)ss"), "no error") << "(?i) ends with its group";
 }
 
-TEST(Matches, follow_the_reference_over_empty_matches) {
+TEST(Matches, SkipEmptyMatchesAsTheReference) {
   Matcher matcher;
   const Expression pattern = Expression::of_pattern("a*", "e");
   Matches all(matcher, pattern, "baab", false);
@@ -93,7 +93,7 @@ TEST(Matches, follow_the_reference_over_empty_matches) {
   EXPECT_EQ(found, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 0}, {1, 3}, {4, 4}}));
 }
 
-TEST(Matcher, says_when_what_follows_matters) {
+TEST(Matcher, ReturnsPartialIfFollowingTextMatters) {
   Matcher matcher;
   Span span;
   const Expression words = Expression::of_pattern("\\p{L}+", "e");

@@ -5,6 +5,7 @@
 
 #include "fp8/model/convert.h"
 #include "fp8/model/record.h"
+#include "fp8/train/flags.h"
 
 namespace fp8::train {
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kDefaultLength = 1024;
 
-// Whether fp8-init alone made the model: it has seen no tokens of any tokenizer.
+// Whether the model is as fp8-init made it, so that no tokenizer has been used with it.
 bool untrained(const ckpt::Checkpoint& model) {
   const json::Value& made_by = model.provenance();
   if (!made_by.is_array() || made_by.as_array().size() != 1 || !made_by.as_array()[0].is_object()) return false;
@@ -24,18 +25,29 @@ bool untrained(const ckpt::Checkpoint& model) {
 
 void check_precision(const PrecisionConfig& precision) {
   if (precision.precision == Precision::fp32 && precision.activations != DType::f32)
-    throw Error("--activations: bf16 contradicts --precision fp32");
+    throw Error(flag_name("activations") + ": bf16 contradicts " + flag_name("precision") + " fp32");
   if (precision.precision == Precision::bf16 && precision.activations != DType::bf16)
-    throw Error("--activations: f32 needs --precision fp32 or fp8");
+    throw Error(flag_name("activations") + ": f32 needs " + flag_name("precision") + " fp32 or fp8");
   if (precision.precision != Precision::fp8 && precision.accumulation != gemm::Accumulation::f32)
-    throw Error("--accumulate: " + std::string(name_of(precision.accumulation)) + " needs --precision fp8");
+    throw Error(flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) + " needs " +
+                flag_name("precision") + " fp8");
+}
+
+void check_settings(const RunConfig& c) {
+  check_precision(c.precision);
+  if (c.schedule.min_lr > c.schedule.lr) throw Error(flag_name("min-lr") + ": above " + flag_name("lr"));
+  if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
+    throw Error(flag_name("decay-steps") + ": only with " + flag_name("schedule") + " wsd");
+  if (!c.eval_data.empty()) return;
+  if (c.eval_every > 0) throw Error(flag_name("eval-every") + ": needs " + flag_name("eval-data"));
+  if (c.keep_best) throw Error(flag_name("keep-best") + ": needs " + flag_name("eval-data"));
 }
 
 void check_micro_batch(std::int64_t sequences, std::int64_t length) {
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
   if (sequences > kMost / length)
-    throw Error("--batch-size: " + std::to_string(sequences) + " sequences of " + std::to_string(length) + " tokens, " +
-                std::to_string(kMost) + " tokens at most");
+    throw Error(flag_name("batch-size") + ": " + std::to_string(sequences) + " sequences of " + std::to_string(length) +
+                " tokens, " + std::to_string(kMost) + " tokens at most");
 }
 
 void check_vocabulary(const data::TokenFile& tokens, const hf::ModelConfig& model) {
@@ -49,7 +61,7 @@ std::optional<std::string> tokenizer_of(const ckpt::Checkpoint& model, bool any)
     return model::tokenizer_id(model);
   } catch (const Error& e) {
     if (any) return std::nullopt;
-    throw Error(std::string(e.what()) + "; --any-tokenizer goes on without it");
+    throw Error(std::string(e.what()) + "; " + flag_name("any-tokenizer") + " goes on without it");
   }
 }
 
@@ -61,7 +73,7 @@ std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoin
            "(fp8-tokenize --tokenizer records it)";
   if (known && *known != *made_with && !any)
     throw Error(tokens.path() + ": made with another tokenizer (" + *made_with + ") than the model's (" + *known +
-                "); make it again with the model's, or give --any-tokenizer");
+                "); make it again with the model's, or give " + flag_name("any-tokenizer"));
   if (known || untrained(model)) return "";
   return model.path() + ": has no tokenizer to compare with that of " + tokens.path() + " (" + *made_with + ")";
 }
@@ -84,16 +96,17 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
     model::read_precisions(recorded, table);
   const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
   if (precisions.recipe != nullptr && !any)
-    throw Error(
-        checkpoint.path() + ": no linear of this model can run in FP8 (fp8-info shows why); use --precision bf16",
-        Exit::fp8_missing);
+    throw Error(checkpoint.path() + ": no linear of this model can run in FP8 (fp8-info shows why); use " +
+                    flag_name("precision") + " bf16",
+                Exit::fp8_missing);
   return table;
 }
 
 std::vector<model::Parameter> active_table(std::vector<model::Parameter> table, const PrecisionConfig& precision) {
   if (precision.precision == Precision::fp8) return table;
+  const std::string reason = flag_name("precision") + " " + std::string(name_of(precision.precision));
   for (model::Parameter& p : table) {
-    if (p.fp8) p.fp8 = false, p.reason = "--precision " + std::string(name_of(precision.precision));
+    if (p.fp8) p.fp8 = false, p.reason = reason;
   }
   return table;
 }

@@ -1,4 +1,4 @@
-// What follows from the flags of a run.
+// Names, defaults and comparison of settings.
 #include "fp8/train/config.h"
 
 #include <array>
@@ -7,24 +7,25 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
+#include "fp8/train/flags.h"
 
 namespace fp8::train {
 namespace {
 
-// The double that a float was typed as: 0.9, not 0.8999999761581421.
+// The shortest decimal that is read as `x`, as a double: 0.9, not 0.8999999761581421.
 double as_typed(float x) {
   std::array<char, 32> text{};
   const char* end = std::to_chars(text.data(), text.data() + text.size(), x).ptr;
   double value = x;
-  (void)std::from_chars(text.data(), end, value);  // what to_chars wrote reads back
+  (void)std::from_chars(text.data(), end, value);  // cannot fail on output of to_chars
   return value;
 }
 
-// A stored type under its name on the command line.
+// The name of a storage format in settings.
 std::string flag_value(dtype::DType stored) { return stored == dtype::DType::bf16 ? "bf16" : "fp32"; }
 
-// A setting as a message names it: flags with their dashes.
-std::string spelled(const std::string& key) { return key.find(' ') == std::string::npos ? "--" + key : key; }
+// A setting as a message names it: its flag, or a description, which has spaces.
+std::string spelled(const std::string& key) { return key.find(' ') == std::string::npos ? flag_name(key) : key; }
 
 std::string setting_text(const json::Value& value) {
   return value.is_null() ? "not given" : excerpt(json::dump(value));
@@ -87,12 +88,12 @@ json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, c
 }
 
 std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint) {
-  std::string of_absent;  // warmup-steps is null beside a warmup-ratio: whichever is given names the difference
+  std::string of_absent;  // difference of a setting that is null now: used if there is no other
   for (const auto& [key, value] : other.as_object()) {
     const json::Value* old = one.as_object().find(key);
     if (old == nullptr || *old == value) continue;
     if (key == "model") return "MODEL";
-    if (key == "data" || key == "eval-data") return spelled(key);  // digests, which tell nobody anything
+    if (key == "data" || key == "eval-data") return spelled(key);  // values are digests
     std::string text = spelled(key) + " (" + setting_text(*old) + joint + setting_text(value) + ")";
     if (!value.is_null() && !(old->is_null() && value == json::Value(0))) return text;
     if (of_absent.empty()) of_absent = text;
@@ -103,12 +104,12 @@ std::string first_difference(const json::Value& one, const json::Value& other, c
 void check_same_settings(const json::Value& before, const json::Value& now, const std::string& path) {
   const std::string difference = first_difference(before, now, ", now ");
   if (difference.empty()) return;
-  throw Error(path + ": this run was started with another " + difference +
-              "; use another --out, or the same settings to resume");
+  throw Error(path + ": this run was started with another " + difference + "; use another " + flag_name("out") +
+              ", or the same settings to resume");
 }
 
-void check_same_on_all_ranks(comm::Communicator& world, const json::Value& mine) {
-  const std::vector<std::string> all = world.all_gather(json::dump(mine));
+void check_same_on_all_ranks(comm::Communicator& host_comm, const json::Value& mine) {
+  const std::vector<std::string> all = host_comm.all_gather(json::dump(mine));
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     const std::string difference =

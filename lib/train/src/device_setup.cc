@@ -1,40 +1,42 @@
-// Choosing and opening a device, the same on all ranks, before anything else is done.
+// Selecting and opening a device, of the same type on all ranks.
 #include "device_setup.h"
 
 #include <algorithm>
+
+#include "fp8/train/flags.h"
 
 namespace fp8::train {
 namespace {
 
 using device::DeviceType;
 
-constexpr int kFirstFp8 = 89;  // compute capability of the first chips with FP8 matmuls
+constexpr int kFirstFp8 = 89;  // lowest compute capability with FP8 GEMMs
 
-// Why this rank has no GPU of its own, as far as it can see by itself; empty where it has.
+// The reason why this rank has no GPU of its own; empty if it has one, as far as this rank alone can tell.
 std::string why_not_cuda(int devices, int index) {
   if (devices == 0) return device::why_no_cuda();
   if (index < devices) return {};
   return std::to_string(devices) + " GPUs serve as many ranks, and there are more on this machine";
 }
 
-// What a rank has found.
 struct Choice {
   DeviceType device;
   int index;  // of the GPU
 };
 
-Choice choose(std::optional<DeviceType> wanted, comm::Communicator& world) {
+Choice choose(std::optional<DeviceType> wanted, comm::Communicator& host_comm) {
   if (wanted == DeviceType::host) return {DeviceType::host, 0};
   const int devices = device::cuda_device_count(), index = gpu_of(comm::local_rank(), devices);
   const std::string why = why_not_cuda(devices, index);
-  const std::vector<std::string> cards = world.all_gather(why.empty() ? device::cuda_identity(index) : std::string());
+  const std::vector<std::string> cards =
+      host_comm.all_gather(why.empty() ? device::cuda_identity(index) : std::string());
   const std::string shared = why_shared(cards);
   if (wanted)
-    comm::agree(world, [&] {
-      if (!why.empty() || !shared.empty()) throw Error("--device cuda: " + (why.empty() ? shared : why));
+    comm::agree(host_comm, [&] {
+      if (!why.empty() || !shared.empty()) throw Error(flag_name("device") + " cuda: " + (why.empty() ? shared : why));
     });
   std::int64_t can = why.empty() && shared.empty() ? 1 : 0;
-  world.all_reduce(std::span<std::int64_t>(&can, 1), comm::Reduce::min);
+  host_comm.all_reduce(std::span<std::int64_t>(&can, 1), comm::Reduce::min);
   return {can != 0 ? DeviceType::cuda : DeviceType::host, index};
 }
 
@@ -55,22 +57,24 @@ std::string why_shared(std::span<const std::string> cards) {
 void check_fp8(const PrecisionConfig& precision, DeviceType device, int capability, const std::string& name) {
   const bool native = precision.precision == Precision::fp8 && !precision.emulate && device == DeviceType::cuda;
   if (native && capability < kFirstFp8)
-    throw Error("--precision fp8: " + name + " has no FP8 matmul: --emulate multiplies FP8 values as bf16, " +
-                "--device cpu does so too, and --precision bf16 has none");
+    throw Error(flag_name("precision") + " fp8: " + name + " has no FP8 matmul: " + flag_name("emulate") +
+                " multiplies FP8 values as bf16, " + flag_name("device") + " cpu does so too, and " +
+                flag_name("precision") + " bf16 has none");
   if (device == DeviceType::cuda && precision.accumulation != gemm::Accumulation::f32)
-    throw Error("--accumulate: " + std::string(name_of(precision.accumulation)) +
-                " is computed on the CPU only; add --device cpu, or leave it out to sum as " + name + " does");
+    throw Error(flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
+                " is computed on the CPU only; add " + flag_name("device") + " cpu, or leave it out to sum as " + name +
+                " does");
 }
 
 DeviceSetup::DeviceSetup(std::optional<DeviceType> wanted, const PrecisionConfig& precision,
-                         comm::Communicator& world) {
-  const Choice chosen = choose(wanted, world);
-  comm::agree(world, [&] {
+                         comm::Communicator& host_comm) {
+  const Choice chosen = choose(wanted, host_comm);
+  comm::agree(host_comm, [&] {
     device_ = std::make_unique<device::Device>(chosen.device, chosen.device == DeviceType::host ? 0 : chosen.index);
     context_ = device_->context();
     check_fp8(precision, chosen.device, device_->compute_capability(), device_->name());
   });
-  group_ = comm::on_device(world, context_);
+  device_comm_ = comm::on_device(host_comm, context_);
 }
 
 }  // namespace fp8::train

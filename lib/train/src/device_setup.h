@@ -1,5 +1,4 @@
-// Where a rank computes: the host, or the GPU with its number on this machine; and the group that moves its memory.
-// Private to the crate.
+// The device of a rank, the host or a GPU, and the communicator that moves its memory. Private to the crate.
 #pragma once
 
 #include <memory>
@@ -12,37 +11,38 @@
 
 namespace fp8::train {
 
-// Throws Error naming what may be done instead where FP8 is asked for of a GPU before compute capability 8.9 (89) and
-// not emulated.
+// Throws Error naming alternatives if FP8 without emulation is requested on a GPU below compute capability 8.9 (89), or
+// sums of a tensor core on a GPU.
 void check_fp8(const PrecisionConfig& precision, device::DeviceType device, int capability, const std::string& name);
 
-// The GPU of a rank that sees `devices` of them: the one with its number on the machine, or the only one, since
-// launchers may show every rank just its own.
+// Index of the GPU of a rank that sees `devices` of them: the rank's number on its machine, or 0 if there is only one,
+// since launchers may show each rank only its own.
 int gpu_of(int local_rank, int devices);
 
-// Why ranks cannot have the cards they have found, by rank, as cuda_identity() tells; empty where no two are the same.
-// One that is empty is nobody's.
+// The reason why ranks cannot use their GPUs: two of `cards`, the cuda_identity() of each rank's GPU, are equal. Empty
+// if no two are. A rank without a GPU has an empty card.
 std::string why_shared(std::span<const std::string> cards);
 
+// See the top of this file.
 class DeviceSetup {
  public:
-  // `wanted`: nothing means a GPU where every rank has one, else the host. Every rank works at the same kind of device,
-  // a GPU serves one rank. Throws AgreedError naming what is missing, also where the chip has no FP8 and it is asked
-  // for; products that the chip's library does not offer are found by the dry run of plan_memory(). Collective. `world`
-  // outlives it.
-  DeviceSetup(std::optional<device::DeviceType> wanted, const PrecisionConfig& precision, comm::Communicator& world);
-  // Without an arena, which comes from a plan.
+  // Opens the device `wanted`; by default a GPU if every rank has one, otherwise the host. All ranks use the same type
+  // of device, and no two the same GPU. Throws AgreedError naming what is missing, as check_fp8() too. GEMMs that the
+  // library of the device does not offer are found by plan_memory(). `host_comm` outlives it. Collective.
+  DeviceSetup(std::optional<device::DeviceType> wanted, const PrecisionConfig& precision,
+              comm::Communicator& host_comm);
+  // On the device, without an arena.
   const Context& context() const { return context_; }
   device::DeviceType type() const { return context_.device; }
-  // Moves memory of this device between the ranks.
-  comm::Communicator& group() const { return *group_; }
+  // The ranks of the host communicator; moves memory of the device between them.
+  comm::Communicator& device_comm() const { return *device_comm_; }
   // "CPU", or the GPU's name.
   std::string name() const { return device_->name(); }
 
  private:
   std::unique_ptr<device::Device> device_;
   Context context_;
-  std::shared_ptr<comm::Communicator> group_;
+  std::shared_ptr<comm::Communicator> device_comm_;
 };
 
 }  // namespace fp8::train

@@ -1,4 +1,6 @@
-// An evaluation by itself: weights alone, forward passes over all samples in file order.
+// Evaluation of a checkpoint: forward passes over all samples in file order.
+#include "fp8/train/evaluate.h"
+
 #include <algorithm>
 
 #include "checks.h"
@@ -11,7 +13,7 @@
 namespace fp8::train {
 namespace {
 
-// This rank's sequence records of one round, one a line.
+// This rank's sequence records of one round, one per line.
 std::string sequence_records(std::int64_t first, std::int64_t count, std::int64_t length, const float* losses) {
   std::string lines;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -30,74 +32,67 @@ void emit_lines(Journal& journal, const std::string& lines) {
   }
 }
 
-// Everything checked, nothing taken yet.
-struct Setup {
-  hf::ModelConfig model;
-  std::vector<model::Parameter> table;
+// What an evaluation consists of, found before memory is allocated.
+struct EvalSetup {
+  ModelLayout layout;
   std::int64_t length = 0;
-  std::string note;  // for people; may be empty
+  std::string note;  // for the user; may be empty
 };
 
-Setup prepare(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
-  Setup s{config_of(checkpoint, "scored"), {}, 0, {}};
-  s.length = resolved_length(config.seq_length, s.model);
+EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
+  EvalSetup s;
+  s.layout.config = config_of(checkpoint, "scored");
+  s.length = resolved_length(config.seq_length, s.layout.config);
   check_micro_batch(config.batch_size, s.length);
-  s.table = active_table(table_with_precisions(s.model, config.precision, checkpoint, checkpoint), config.precision);
-  check_vocabulary(tokens, s.model);
+  s.layout.table =
+      active_table(table_with_precisions(s.layout.config, config.precision, checkpoint, checkpoint), config.precision);
+  s.layout.store = store_options(config.precision, nullptr);
+  s.layout.store.training = false;
+  check_vocabulary(tokens, s.layout.config);
   s.note = check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer);
   return s;
 }
 
 }  // namespace
 
-void evaluate(const EvalConfig& config, comm::Communicator& world, const Hooks& hooks) {
-  Journal journal(hooks, world);
+void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hooks& hooks) {
+  Journal journal(hooks, host_comm);
   std::optional<data::TokenFile> tokens;
   std::optional<ckpt::Checkpoint> checkpoint;
   std::optional<data::Sampler> sampler;
-  Setup setup;
+  EvalSetup setup;
   json::Value shared;
-  comm::agree(world, [&] {
+  comm::agree(host_comm, [&] {
     tokens.emplace(config.data);
     check_precision(config.precision);
     checkpoint.emplace(model::open_checkpoint(config.model));
-    setup = prepare(config, *checkpoint, *tokens);
+    setup = resolve(config, *checkpoint, *tokens);
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1);
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
   });
-  check_same_on_all_ranks(world, shared);
+  check_same_on_all_ranks(host_comm, shared);
   if (!setup.note.empty()) journal.note(setup.note);
-  const DeviceSetup work(config.device, config.precision, world);
-  StoreOptions options = store_options(config.precision, nullptr);
-  options.training = false;
-  const std::int64_t batch = std::min(config.batch_size, sampler->samples());
-  const model::DecoderOptions decoder_options{config.precision.activations, model::Recompute::none};
-  std::optional<device::Arena> arena;
-  std::optional<ParameterStore> store;
-  Context ctx = work.context();
-  comm::agree(world, [&] {
-    arena = plan_memory(work.context(), work.group(), setup.model, setup.table, options, decoder_options, batch,
-                        setup.length)
-                .allocate(work.type());
-    ctx.arena = &*arena;
-    store.emplace(ctx, work.group(), setup.model, setup.table, options);
+  const DeviceSetup device(config.device, config.precision, host_comm);
+  const EvaluationSize size{sampler->samples(), std::min(config.batch_size, sampler->samples()), setup.length};
+  std::optional<ShardedModel> model;
+  comm::agree(host_comm, [&] {
+    const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), setup.layout, size.batch, size.length);
+    model.emplace(device.context(), device.device_comm(), setup.layout, plan.allocate(device.type()));
   });
-  if (const auto damage = load(ctx, world, *checkpoint, *store, false)) throw comm::AgreedError(*damage);
-  store->refresh_compute_weights(ctx);
-  gemm::Engine engine;
-  const model::Decoder decoder(setup.model, decoder_options);
+  if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
   EachSamples each;
   if (config.per_token) {
     each = [&](std::int64_t first, std::int64_t count, const float* losses) {
-      for (const std::string& lines : world.all_gather(sequence_records(first, count, setup.length, losses)))
+      for (const std::string& lines : host_comm.all_gather(sequence_records(first, count, size.length, losses)))
         emit_lines(journal, lines);
-      hooks.progress(std::to_string(first + count) + "/" + std::to_string(sampler->samples()) + " sequences");
+      hooks.progress(std::to_string(first + count) + "/" + std::to_string(size.samples) + " sequences");
     };
   }
-  const LossSum sum = evaluate_samples(ctx, world, engine, decoder, *store, *sampler, sampler->samples(), batch,
-                                       setup.length, planned_forward(setup.model, setup.table, config.precision), each);
+  const LossSum sum =
+      evaluate_samples(*model, host_comm, *sampler, size,
+                       planned_forward(setup.layout.config, setup.layout.table, config.precision), each);
   if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
-  journal.emit(eval_record(-1, sum, config.precision, work.type()));
+  journal.emit(eval_record(-1, sum, config.precision, device.type()));
   journal.rethrow();
 }
 

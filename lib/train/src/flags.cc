@@ -1,4 +1,4 @@
-// Flags of fp8-step and fp8-eval. A flag is here when it works.
+// Flags of fp8-step and fp8-eval.
 #include "fp8/train/flags.h"
 
 #include "fp8/base/error.h"
@@ -64,8 +64,8 @@ Flag choice(std::string name, std::string fallback, std::vector<std::string> cho
           .group = std::move(group)};
 }
 
-// --device as a place; nothing for auto.
-std::optional<device::DeviceType> place_of(const cli::Arguments& a) {
+// The device; nothing for auto.
+std::optional<device::DeviceType> device_of(const cli::Arguments& a) {
   const std::string& name = a.text("device");
   if (name == "auto") return std::nullopt;
   return name == "cuda" ? device::DeviceType::cuda : device::DeviceType::host;
@@ -86,108 +86,122 @@ std::vector<std::string> schedule_choices() {
 void add_precision(std::vector<Flag>& flags) {
   const std::string g = "Precision";
   flags.push_back(choice("device", "auto", {"auto", "cpu", "cuda"},
-                         "where to compute; auto: on a GPU for each rank where there is one, else on the CPU", g));
-  flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"}, "what the matmuls of linear layers run in", g));
+                         "device to compute on (auto: GPUs if every rank has one, otherwise the CPU)", g));
+  flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"},
+                         "precision of the matrix multiplications of linear layers", g));
   flags.push_back(choice("activations", "", {"bf16", "f32"},
-                         "type of everything else; f32 with fp8 checks a recipe to many digits [bf16; f32 with fp32]",
-                         g));
-  flags.push_back(choice("recipe", "tensorwise", recipe_names(), "how FP8 operands are scaled, see fp8-recipes(7)", g));
+                         "format of activations (default: f32 with --precision fp32, otherwise bf16)", g));
+  flags.push_back(choice("recipe", "tensorwise", recipe_names(), "scaling of FP8 operands, see fp8-recipes(7)", g));
   flags.push_back(
-      toggle("power-of-2-scales", "auto", "round scales down to powers of two; auto: as the recipe does", g));
+      toggle("power-of-2-scales", "auto", "round FP8 scales down to powers of two; auto: as the recipe does", g));
   flags.push_back(toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", g));
   flags.push_back({.name = "filter",
                    .kind = FlagKind::list,
                    .metavar = "GLOB",
-                   .help = "leave linears of this name in bf16",
+                   .help = "keep linears whose name matches in bf16",
                    .group = g});
-  flags.push_back(toggle("auto-filter", "", "leave linears in bf16 that are too small to gain", g));
-  flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too", g));
-  flags.push_back(toggle("emulate", "", "multiply FP8 values as bf16 on a GPU too, whether or not it has FP8", g));
-  flags.push_back(
-      choice("accumulate", "f32", {"f32", "hopper", "ada"},
-             "how FP8 products are summed on the CPU: in f32, or bit for bit as an H100 or an RTX 4060 (ada)", g));
+  flags.push_back(toggle("auto-filter", "", "keep linears in bf16 that are too small to gain from FP8", g));
+  flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too, unless it is tied to the embedding", g));
+  flags.push_back(toggle("emulate", "", "emulate FP8 on a GPU: multiply FP8 values as bf16", g));
+  flags.push_back(choice("accumulate", "f32", {"f32", "hopper", "ada"},
+                         "sums of FP8 products on a CPU (hopper, ada: with the bits of an H100, an RTX 4060)", g));
 }
 
 Flag any_tokenizer_flag(const std::string& group) {
-  return toggle("any-tokenizer", "", "take data that was made with another tokenizer than the model's", group);
+  return toggle("any-tokenizer", "", "accept data made with another tokenizer than the model's", group);
 }
 
 void add_data(std::vector<Flag>& flags) {
   const std::string g = "Model and data";
   flags.push_back(path("data", "FILE", "token file to train on, from fp8-tokenize(1)", g));
-  flags.push_back(path("eval-data", "FILE", "token file to evaluate on", g));
+  flags.push_back(path("eval-data", "FILE", "token file to evaluate on during the run [none]", g));
   flags.push_back(any_tokenizer_flag(g));
   flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
   flags.push_back(whole("batch-size", "8", 1, "sequences in a micro-batch of one rank", g));
-  flags.push_back(whole("grad-accumulation", "1", 1, "micro-batches a step", g));
-  flags.push_back(choice("sampler", "shuffle", {"shuffle", "sequential"}, "order of the sequences", g));
-  flags.push_back(whole("steps", "", 1, "steps of the whole run, and length of the schedule", g));
-  flags.push_back(real("epochs", "", 1e-9, 1e9, "passes over the data, instead of --steps", g));
-  flags.push_back(whole("until-step", "", 1, "save and stop there; the schedule does not change", g));
+  flags.push_back(whole("grad-accumulation", "1", 1, "micro-batches that each rank computes per step", g));
+  flags.push_back(choice("sampler", "shuffle", {"shuffle", "sequential"}, "order in which sequences are read", g));
+  flags.push_back(
+      whole("steps", "", 1, "optimizer steps of the whole run, and length of the learning rate schedule", g));
+  flags.push_back(
+      real("epochs", "", 1e-9, 1e9, "length of the whole run in passes over the data, instead of --steps", g));
+  flags.push_back(
+      whole("until-step", "", 1, "step after which to save and stop; the schedule does not change [the last step]", g));
   flags.push_back(whole("seed", "0", 0, "seed of the sampler and of stochastic rounding", g));
 }
 
 void add_optimizer(std::vector<Flag>& flags) {
   const std::string g = "Optimizer";
   flags.push_back(real("lr", "3e-4", 0, 1e6, "learning rate after warmup", g));
-  flags.push_back(choice("schedule", "cosine", schedule_choices(), "learning rate after warmup: shape", g));
-  flags.push_back(whole("warmup-steps", "0", 0, "steps of linear warmup", g));
-  flags.push_back(real("warmup-ratio", "", 0, 1, "the same as a share of --steps", g));
-  flags.push_back(real("min-lr", "0", 0, 1e6, "learning rate at the end", g));
-  flags.push_back(whole("decay-steps", "0", 0, "steps of decay at the end, for wsd", g));
-  flags.push_back(real("weight-decay", "0.1", 0, 1e6, "of tensors with two or more dimensions", g));
+  flags.push_back(choice("schedule", "cosine", schedule_choices(), "shape of the learning rate after warmup", g));
+  flags.push_back(whole("warmup-steps", "0", 0, "steps over which the learning rate grows linearly", g));
+  flags.push_back(
+      real("warmup-ratio", "", 0, 1, "length of the warmup as a share of all steps, instead of --warmup-steps", g));
+  flags.push_back(real("min-lr", "0", 0, 1e6, "learning rate at the last step", g));
+  flags.push_back(
+      whole("decay-steps", "0", 0, "steps at the end over which schedule wsd decreases the learning rate", g));
+  flags.push_back(real("weight-decay", "0.1", 0, 1e6,
+                       "weight decay of tensors with two or more dimensions, per unit of learning rate", g));
   flags.push_back({.name = "betas",
                    .kind = FlagKind::text,
                    .metavar = "B1,B2",
                    .default_text = "0.9,0.95",
-                   .help = "decay of AdamW's moments",
+                   .help = "decay rates of the moment estimates (AdamW beta1, beta2)",
                    .group = g});
-  flags.push_back(real("eps", "1e-8", 0, 1, "added to the root of the second moment", g));
-  flags.push_back(real("clip", "1.0", 0, 1e9, "norm that gradients are clipped to; 0: none", g));
+  flags.push_back(real("eps", "1e-8", 0, 1, "number added to the square root of the second moment (AdamW epsilon)", g));
   flags.push_back(
-      choice("master", "fp32", {"fp32", "bf16"}, "how master weights are stored; bf16 is rounded stochastically", g));
-  flags.push_back(choice("moments", "fp32", {"fp32", "bf16"}, "how AdamW's moments are stored; likewise", g));
+      real("clip", "1.0", 0, 1e9, "largest norm of the gradient, which is scaled down to it; 0: no clipping", g));
+  flags.push_back(
+      choice("master", "fp32", {"fp32", "bf16"}, "format of the master weights (bf16: rounded stochastically)", g));
+  flags.push_back(
+      choice("moments", "fp32", {"fp32", "bf16"}, "format of AdamW's moments (bf16: rounded stochastically)", g));
 }
 
 Flag timeout_flag(std::string group) {
-  return whole("timeout", "600", 0, "seconds that ranks wait in a collective for one that is missing; 0: forever",
-               std::move(group));
+  Flag f = whole("timeout", "600", 0, "seconds that a collective may wait for a rank; 0: no limit", std::move(group));
+  f.metavar = "SECONDS";
+  return f;
 }
 
 void add_running(std::vector<Flag>& flags) {
   const std::string g = "Sharding and memory";
-  flags.push_back({.name = "zero",
-                   .kind = FlagKind::choice,
-                   .metavar = "STAGE",
-                   .default_text = "3",
-                   .help = "what is sharded over ranks: 1 optimizer state, 2 gradients too, 3 weights too",
-                   .choices = {"1", "2", "3"},
-                   .group = g});
-  flags.push_back(toggle("reshard-after-forward", "on", "with stage 3: gather weights again for backward", g));
   flags.push_back(
-      choice("recompute", "none", {"none", "selective", "full"}, "activations that backward computes again", g));
+      {.name = "zero",
+       .kind = FlagKind::choice,
+       .metavar = "STAGE",
+       .default_text = "3",
+       .help = "what is sharded over ranks (1: master weights and moments, 2: also gradients, 3: also compute weights)",
+       .choices = {"1", "2", "3"},
+       .group = g});
+  flags.push_back(toggle("reshard-after-forward", "on",
+                         "with --zero 3: reshard weights after forward and gather them again for backward", g));
+  flags.push_back(choice("recompute", "none", {"none", "selective", "full"},
+                         "activations that backward recomputes instead of keeping them", g));
   const std::string s = "Saving and watching";
-  flags.push_back(
-      path("out", "FOLDER", "folder of the run: checkpoints and log.jsonl; an unfinished run there is resumed", s));
+  flags.push_back(path("out", "FOLDER", "folder for checkpoints and log.jsonl; an unfinished run in it is resumed", s));
   flags.push_back({.name = "save-every",
                    .kind = FlagKind::interval,
                    .metavar = "N|TIME",
-                   .help = "steps, or a time as 90s, 30m or 2h, between checkpoints; 0: the last step alone [30m]",
+                   .help = "steps or time (90s, 30m, 2h) between checkpoints; 0: only the last step [30m]",
                    .group = s});
-  flags.push_back(whole("keep", "", 0, "newest checkpoints to keep; 0: all [all; 2 of those without --save-every]", s));
-  flags.push_back(whole("milestone-every", "0", 0, "steps between checkpoints that --keep never removes; 0: none", s));
-  flags.push_back(toggle("keep-best", "", "nor the one of the lowest loss on --eval-data, taken at every save", s));
-  flags.push_back(toggle("async-save", "", "go on while a checkpoint is written; takes memory for a copy", s));
-  flags.push_back(whole("log-every", "1", 1, "steps between records", s));
-  flags.push_back(whole("eval-every", "0", 0, "steps between evaluations; the last step is evaluated too", s));
+  flags.push_back(whole("keep", "", 0, "newest checkpoints to keep; 0: all [all; 2 if --save-every is not given]", s));
   flags.push_back(
-      whole("eval-batches", "0", 0, "batches of every rank that an evaluation reads; 0: the whole file", s));
-  flags.push_back(whole("paranoid", "0", 0, "steps between those that are computed twice and compared; 0: none", s));
+      whole("milestone-every", "0", 0, "steps between checkpoints that --keep neither removes nor counts; 0: none", s));
+  flags.push_back(toggle("keep-best", "",
+                         "keep also the checkpoint with the lowest loss on --eval-data, evaluated at every save", s));
+  flags.push_back(toggle("async-save", "",
+                         "write checkpoints in the background; needs memory for a copy of weights and moments", s));
+  flags.push_back(whole("log-every", "1", 1, "steps between step records", s));
+  flags.push_back(
+      whole("eval-every", "0", 0, "steps between evaluations on --eval-data, and at the last step; 0: none", s));
+  flags.push_back(whole("eval-batches", "0", 0, "batches that each rank reads per evaluation; 0: the whole file", s));
+  flags.push_back(whole("paranoid", "0", 0, "steps between steps that are computed twice and compared; 0: none", s));
   flags.push_back(timeout_flag(s));
-  flags.push_back(text("profile", "STEPS", "tell where the time of these steps goes, as 3-5; table and trace", s));
-  Flag config = path("config", "FILE", "JSON object of flag names and values; flags win", s);
+  flags.push_back(text("profile", "STEPS",
+                       "steps to measure, as 3 or 3-5: a table of the time by kind of work, and a trace file", s));
+  Flag config =
+      path("config", "FILE", "JSON object of flag names and values; flags on the command line override it", s);
   config.in_config = false;
-  Flag print = toggle("print-config", "", "write the resolved configuration and stop; --config reads it back", s);
+  Flag print = toggle("print-config", "", "write the resolved configuration to standard output and exit", s);
   print.in_config = false;
   flags.push_back(config);
   flags.push_back(print);
@@ -201,7 +215,7 @@ void read_betas(const std::string& betas, optim::Settings& s) {
   const auto b1 = parse_double(betas.substr(0, comma));
   const auto b2 = comma == std::string::npos ? std::nullopt : parse_double(betas.substr(comma + 1));
   if (!b1 || !b2 || *b1 < 0 || *b1 >= 1 || *b2 < 0 || *b2 >= 1)
-    throw Error("--betas: " + betas + ": needs two numbers from 0 up to, not including, 1");
+    throw Error(flag_name("betas") + ": " + betas + ": needs two numbers from 0 up to, not including, 1");
   s.beta1 = static_cast<float>(*b1);
   s.beta2 = static_cast<float>(*b2);
 }
@@ -211,7 +225,7 @@ void read_profile(const std::string& steps, RunConfig& c) {
   const auto first = parse_int64(steps.substr(0, dash));
   const auto last = dash == std::string::npos ? first : parse_int64(steps.substr(dash + 1));
   if (!first || !last || *first < 1 || *last < *first)
-    throw Error("--profile: " + steps + ": needs a step or two, as 3-5, counted from 1");
+    throw Error(flag_name("profile") + ": " + steps + ": needs a step or two, as 3-5, counted from 1");
   c.profile_first = *first;
   c.profile_last = *last;
 }
@@ -262,10 +276,12 @@ T or_zero(const cli::Arguments& a, const char* name, T (cli::Arguments::*get)(st
 }
 
 void check_both(const cli::Arguments& a, const char* one, const char* other) {
-  if (a.has(one) && a.has(other)) throw Error(std::string("--") + one + ": contradicts --" + other);
+  if (a.has(one) && a.has(other)) throw Error(flag_name(one) + ": contradicts " + flag_name(other));
 }
 
 }  // namespace
+
+std::string flag_name(std::string_view setting) { return "--" + std::string(setting); }
 
 cli::Command step_command() {
   cli::Command c;
@@ -274,7 +290,7 @@ cli::Command step_command() {
   c.example = "mpirun -n 2 fp8-step model.h5 --data data.h5 --out run --steps 100 --precision fp8";
   c.positionals = {{.name = "model",
                     .metavar = "MODEL",
-                    .help = "checkpoint whose weights to start from; - reads a record that names it"}};
+                    .help = "checkpoint whose weights to start from; -: read a checkpoint record from standard input"}};
   add_data(c.flags);
   add_precision(c.flags);
   add_optimizer(c.flags);
@@ -299,7 +315,7 @@ RunConfig step_config(const cli::Arguments& a) {
   c.until_step = or_zero(a, "until-step", &cli::Arguments::integer);
   c.seed = static_cast<std::uint64_t>(a.integer("seed"));
   c.precision = precision_of(a);
-  c.device = place_of(a);
+  c.device = device_of(a);
   read_betas(a.text("betas"), c.optimizer);
   c.optimizer.eps = static_cast<float>(a.real("eps"));
   c.optimizer.weight_decay = static_cast<float>(a.real("weight-decay"));
@@ -353,7 +369,7 @@ EvalConfig eval_config(const cli::Arguments& a) {
   c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
   c.batch_size = a.integer("batch-size");
   c.precision = precision_of(a);
-  c.device = place_of(a);
+  c.device = device_of(a);
   c.per_token = a.flag("per-token");
   return c;
 }

@@ -1,4 +1,4 @@
-// The frame around tools that may run under mpirun.
+// MPI session, errors and watchdog of tools that may run under mpirun.
 #include "fp8/train/main.h"
 
 #include <omp.h>
@@ -14,22 +14,23 @@
 #include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/h5/reader.h"
-#include "fp8/train/config.h"
+#include "fp8/train/flags.h"
 
 namespace fp8::train {
 namespace {
 
-// Threads of each rank where OMP_NUM_THREADS says nothing: the cores it was bound to, or its share of all cores.
+// Without OMP_NUM_THREADS, sets the threads of a rank: the cores it is bound to, or its share of all cores.
 void share_cores() {
   const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
-  if (std::getenv("OMP_NUM_THREADS") != nullptr || local == nullptr) return;  // NOLINT(concurrency-mt-unsafe): likewise
+  if (std::getenv("OMP_NUM_THREADS") != nullptr || local == nullptr)
+    return;  // NOLINT(concurrency-mt-unsafe): no threads yet
   const auto ranks = parse_int64(local);
   const int mine = omp_get_num_procs(), all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   if (!ranks || *ranks < 2 || mine < all) return;
   omp_set_num_threads(std::max(1, all / static_cast<int>(*ranks)));
 }
 
-// What a watchdog does with a rank that is lost.
+// Called by the watchdog when a rank is lost.
 std::function<void(const comm::Stall&)> lost_rank(const std::string& tool) {
   return [tool](const comm::Stall& stall) {
     cli::print_error(tool, stall.message());
@@ -43,20 +44,20 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   share_cores();
   std::optional<comm::StartWatch> start(std::in_place, static_cast<double>(timeout), "MPI_Init", lost_rank(tool));
   comm::Session session;  // outside the try block: finalizing waits for the other ranks
-  comm::Communicator& world = session.world();
+  comm::Communicator& host_comm = session.world();
   start->at("the first exchange");
-  watch_ranks(world, tool, timeout);
+  watch_ranks(host_comm, tool, timeout);
   start.reset();
-  if (world.size() == 1) return body(world);
+  if (host_comm.size() == 1) return body(host_comm);
   const auto end_job = [&](const std::string& message, int status) {
-    cli::print_error(tool, "rank " + std::to_string(world.rank()) + ": " + message);
+    cli::print_error(tool, "rank " + std::to_string(host_comm.rank()) + ": " + message);
     comm::abort_all(status);
   };
   int status = static_cast<int>(Exit::done);
   try {
-    status = body(world);
+    status = body(host_comm);
   } catch (const comm::AgreedError& e) {
-    if (world.rank() == 0) cli::print_error(tool, e.what());
+    if (host_comm.rank() == 0) cli::print_error(tool, e.what());
     status = static_cast<int>(e.code());
   } catch (const Error& e) {
     end_job(e.what(), static_cast<int>(e.code()));
@@ -66,16 +67,17 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   return status;
 }
 
-void watch_ranks(comm::Communicator& world, const std::string& tool, std::int64_t seconds) {
-  const bool can = world.watch(static_cast<double>(seconds), lost_rank(tool));
-  if (!can && seconds > 0 && world.rank() == 0)
-    cli::print_note(tool, "--timeout: this MPI has no MPI_THREAD_MULTIPLE, so nobody watches for lost ranks");
+void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds) {
+  const bool can = host_comm.watch(static_cast<double>(seconds), lost_rank(tool));
+  if (!can && seconds > 0 && host_comm.rank() == 0)
+    cli::print_note(tool,
+                    flag_name("timeout") + ": this MPI has no MPI_THREAD_MULTIPLE, so lost ranks are not detected");
 }
 
-void check_same_flags(comm::Communicator& world, json::Value flags, const std::string& model) {
+void check_same_flags(comm::Communicator& host_comm, json::Value flags, const std::string& model) {
   flags.as_object().set("model", model);
   for (const char* path : {"data", "eval-data", "out"}) flags.as_object().erase(path);
-  check_same_on_all_ranks(world, flags);
+  check_same_on_all_ranks(host_comm, flags);
 }
 
 std::vector<std::string> library_versions() {

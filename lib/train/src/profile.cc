@@ -1,4 +1,4 @@
-// The table and the timeline of profiled steps, and the limits they are held against.
+// Table and trace of profiled steps, and the limits they are compared with.
 #include "profile.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 using device::Span;
 using device::Work;
 
-// What all operations of one kind took together.
+// Sums over the operations of one kind of work.
 struct Sum {
   std::int64_t calls = 0;
   double seconds = 0, bytes = 0, flops = 0;
@@ -27,7 +27,7 @@ struct Sum {
 
 bool multiplies(Work work) { return work <= Work::matmul_other || work == Work::attention; }
 
-// Numbers of one line, right-aligned under the heading.
+// A line of the table, right-aligned under the heading.
 std::string line(const std::string& name, double steps, double whole, const Sum& s, const std::string& limit) {
   char text[160];
   const double each = s.seconds / steps;
@@ -37,7 +37,7 @@ std::string line(const std::string& name, double steps, double whole, const Sum&
   return text;
 }
 
-// Share of the time that the limits would need.
+// The time that the work would take at the limits, as a share of the measured time.
 std::string of_limit(const Sum& s, bool matmul, const Limits& limits) {
   if (s.bytes == 0 && s.flops == 0) return "-";
   const double memory = s.bytes / limits.bytes_per_s, arithmetic = matmul ? s.flops / limits.flop_per_s : 0;
@@ -58,7 +58,7 @@ double fastest(int times, Body&& body) {
 }
 
 tensor::Tensor filled(dtype::DType type, std::int64_t rows, std::int64_t columns) {
-  tensor::Tensor t(type, {rows, columns}, device::DeviceType::host, "the probe of --profile");
+  tensor::Tensor t(type, {rows, columns}, device::DeviceType::host, "a tensor for measuring limits");
   const std::int64_t n = t.view().size();
 #pragma omp parallel for schedule(static) num_threads(device::host_threads())
   for (std::int64_t i = 0; i < n; ++i) {

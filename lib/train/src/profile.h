@@ -1,4 +1,4 @@
-// --profile: which steps are profiled, and what is told of them. Private to the crate.
+// Profiles of steps: the operations of the requested steps, as a table and as a trace. Private to the crate.
 #pragma once
 
 #include <string>
@@ -9,36 +9,36 @@
 
 namespace fp8::train {
 
-// What this machine can do, found by a short probe with the threads of this rank.
+// Limits of this machine, measured with the threads of this rank.
 struct Limits {
   double bytes_per_s = 0;  // of a triad in memory
   double flop_per_s = 0;   // of a matrix multiply
 };
 
-// Fastest of some passes over memory, and of some products [rows, inner] x [inner, columns] in `type`.
+// Measures the fastest of several triads, and of several GEMMs [rows, inner] x [inner, columns] in `type`.
 Limits probe_limits(dtype::DType type, std::int64_t rows, std::int64_t columns, std::int64_t inner);
 
-// Collects the operations of the steps asked for.
+// Collects the operations of the requested steps.
 class Profiler {
  public:
   explicit Profiler(const RunConfig& config) : first_(config.profile_first), last_(config.profile_last) {}
-  // For the context of the run; null when no step is to be profiled.
+  // For the context of the run; null if no step is to be profiled.
   device::Profile* profile() { return last_ > 0 ? &profile_ : nullptr; }
   // Around step `step`, counted from 1.
   void begin_step(std::int64_t step);
   void end_step();
-  // Whether something was collected and `step` is the last one of it.
+  // Whether steps were profiled and `step` is the last of them or later.
   bool complete(std::int64_t step) const { return steps_ > 0 && step >= last_; }
   bool empty() const { return steps_ == 0; }
-  // Where the time of a step went, a line for each kind of work.
+  // The time of a step by kind of work, one line each.
   std::string table(const Limits& limits) const;
-  // Bars of all operations of this rank and of the steps, lines for json::trace_file().
+  // Events of all operations of this rank and of the steps, lines for json::trace_file().
   std::string trace_lines(int rank, std::int64_t origin) const;
   // "profile-3-5.json".
   std::string file_name() const;
-  // Start of the first step, nanoseconds of this rank's clock.
+  // Start of the first profiled step, in nanoseconds of this rank's clock.
   std::int64_t origin() const { return step_spans_.empty() ? 0 : step_spans_.front().begin; }
-  // Forgets all: every step is told of once.
+  // Discards the operations, which are reported once.
   void clear();
 
  private:

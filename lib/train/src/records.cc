@@ -19,9 +19,9 @@
 namespace fp8::train {
 namespace {
 
-constexpr std::size_t kMostUnwritten = std::size_t{16} << 20;  // bytes of records that wait for the log
+constexpr std::size_t kMostUnwritten = std::size_t{16} << 20;  // bytes of buffered records
 
-// FP8 on the host is emulated, and on a GPU where it was asked for; another GPU without FP8 was refused.
+// FP8 is emulated on the host, and on a GPU on request; without the request a GPU without FP8 is an error.
 bool emulated(const PrecisionConfig& p, device::DeviceType device) {
   return p.precision == Precision::fp8 && (device == device::DeviceType::host || p.emulate);
 }
@@ -30,37 +30,37 @@ json::Value recipe_of(const PrecisionConfig& p) {
   return p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value();
 }
 
-// How sums of FP8 products were made; null where a GPU's FP8 units made them, or there were none.
+// How FP8 products were summed; null if a GPU's FP8 units summed them, or there were none.
 json::Value accumulate_of(const PrecisionConfig& p, device::DeviceType device) {
   return emulated(p, device) ? json::Value(std::string(name_of(p.accumulation))) : json::Value();
 }
 
-// Whether the sums are known to be those of that chip: with one scale a tensor they are, with scales of rows nobody has
-// compared. Null where they are not of a tensor core.
+// Whether the sums were compared with those of the chip: with one scale per tensor they were, with scales per row they
+// were not. Null if sums of a tensor core are not emulated.
 json::Value accumulate_proven(const PrecisionConfig& p) {
   const quant::Recipe* recipe = p.recipe_or_null();
   if (recipe == nullptr || p.accumulation == gemm::Accumulation::f32) return {};
-  const auto by_tensor = [](const quant::Casts& casts) {
-    return casts.columns.granularity == quant::Granularity::tensor &&
-           casts.rows.granularity == quant::Granularity::tensor;
+  const auto by_tensor = [](const quant::Cast& a, const quant::Cast& b) {
+    return a.granularity == quant::Granularity::tensor && b.granularity == quant::Granularity::tensor;
   };
-  return by_tensor(recipe->x) && by_tensor(recipe->w) && by_tensor(recipe->dy);
+  return by_tensor(recipe->forward.x, recipe->forward.w) && by_tensor(recipe->dgrad.dy, recipe->dgrad.w) &&
+         by_tensor(recipe->wgrad.dy, recipe->wgrad.x);
 }
 
 double share(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-std::string fate_of(const model::LinearRow& linear) { return linear.fp8 ? "fp8" : "bf16"; }
+std::string precision_of(const model::LinearRow& linear) { return linear.fp8 ? "fp8" : "bf16"; }
 
-// A name with its layer's number replaced, so that equal linears share a line.
+// A name with * for the number of its layer, so that equal linears share a line.
 std::string family_of(const std::string& name) {
   const std::string prefix = "model.layers.";
   if (name.rfind(prefix, 0) != 0) return name;
   return prefix + "*" + name.substr(std::min(name.find('.', prefix.size()), name.size()));
 }
 
-// A line of /proc/self/status in bytes, such as "VmRSS:"; nothing where the kernel has none.
+// The value of a line of /proc/self/status, such as "VmRSS:", in bytes; nothing if there is no such line.
 std::optional<std::int64_t> status_bytes(std::string_view name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -76,17 +76,18 @@ std::optional<std::int64_t> status_bytes(std::string_view name) {
 }  // namespace
 
 void Journal::open(const std::string& run_folder) {
-  if (!speaks_) return;
+  if (!writes_) return;
   const std::string path = run_folder + "/log.jsonl";
   log_ = File::open_append(path);
   log_end_ = log_.size();
   std::array<std::byte, 1> last{std::byte{'\n'}};
   if (log_end_ > 0) File::open_read(path).pread_exact(last, log_end_ - 1);
-  // A line that a killed writer left unfinished ends where the next record begins.
+  // Ends a line that a killed process left unfinished.
   if (last[0] != std::byte{'\n'}) unwritten_ = "\n";
 }
 
-// Writes what waits, all or nothing: a reader finds whole lines. Returns why it cannot, once.
+// Writes the buffered records, all or none, so that readers find complete lines. Returns the first reason of a series
+// of failures.
 std::optional<std::string> Journal::write_log() {
   if (!log_.is_open()) return std::nullopt;
   try {
@@ -102,8 +103,8 @@ std::optional<std::string> Journal::write_log() {
 }
 
 void Journal::emit(const json::Value& record) {
-  if (!speaks_) return;
-  const comm::OwnWork own(world_);
+  if (!writes_) return;
+  const comm::OwnWork own(host_comm_);
   if (unwritten_.size() < kMostUnwritten) {
     unwritten_ += json::dump(record) + "\n";
   } else {
@@ -115,12 +116,12 @@ void Journal::emit(const json::Value& record) {
   } catch (...) {
     output_failure_ = std::current_exception();
   }
-  if (problem) warn(-1, *problem + "; records wait in memory until it takes them");
+  if (problem) warn(-1, *problem + "; records are buffered in memory until they can be written");
 }
 
 void Journal::warn(std::int64_t step, const std::string& message) {
-  if (!speaks_) return;
-  const comm::OwnWork own(world_);
+  if (!writes_) return;
+  const comm::OwnWork own(host_comm_);
   json::Value record = json::object({{"type", "warning"}});
   if (step >= 0) record.as_object().set("step", step);
   record.as_object().set("message", message);
@@ -130,20 +131,20 @@ void Journal::warn(std::int64_t step, const std::string& message) {
 
 void Journal::close() {
   if (!log_failing_) return;
-  const comm::OwnWork own(world_);
+  const comm::OwnWork own(host_comm_);
   const auto waiting = std::count(unwritten_.begin(), unwritten_.end(), '\n') - (unwritten_.starts_with('\n') ? 1 : 0);
   if (hooks_.warning) hooks_.warning(log_.path() + ": lacks the last " + std::to_string(waiting + lost_) + " records");
 }
 
 void Journal::note(const std::string& text) const {
-  if (!speaks_ || !hooks_.note) return;
-  const comm::OwnWork own(world_);
+  if (!writes_ || !hooks_.note) return;
+  const comm::OwnWork own(host_comm_);
   hooks_.note(text);
 }
 
 void Journal::progress(const std::string& text) const {
-  if (!speaks_ || !hooks_.progress) return;
-  const comm::OwnWork own(world_);
+  if (!writes_ || !hooks_.progress) return;
+  const comm::OwnWork own(host_comm_);
   hooks_.progress(text);
 }
 
@@ -156,7 +157,7 @@ void Journal::rethrow() const {
   } catch (const std::exception& e) {
     throw comm::AgreedError(e.what());
   } catch (...) {
-    return;  // the reader of standard output went away
+    return;  // the reader of standard output has closed it
   }
 }
 
@@ -165,7 +166,7 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
-    linears.push_back(json::object({{"name", l.name}, {"precision", fate_of(l)}, {"reason", l.reason}}));
+    linears.push_back(json::object({{"name", l.name}, {"precision", precision_of(l)}, {"reason", l.reason}}));
   }
   return json::object({{"type", "run"},
                        {"version", config.tool_version},
@@ -219,7 +220,7 @@ json::Value step_record(const RunConfig& config, device::DeviceType device, cons
 
 json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision,
                         device::DeviceType device) {
-  const double loss = sum.loss / static_cast<double>(sum.targets);  // NaN, and so null, where no target counts
+  const double loss = sum.loss / static_cast<double>(sum.targets);  // NaN, written as null, if there is no target
   json::Value v = json::object({{"type", "eval"}});
   json::Object& o = v.as_object();
   if (step >= 0) o.set("step", step);
@@ -240,7 +241,7 @@ std::string precision_table(const hf::ModelConfig& model, const std::vector<mode
   };
   std::vector<Line> lines;
   for (const model::LinearRow& r : model::linear_rows(model, table)) {
-    const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]), fate_of(r),
+    const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]), precision_of(r),
                     r.reason, 1};
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
       return l.name == line.name && l.shape == line.shape && l.precision == line.precision && l.reason == line.reason;
@@ -264,9 +265,11 @@ std::string precision_table(const hf::ModelConfig& model, const std::vector<mode
   return text;
 }
 
-std::int64_t peak_memory() {
+std::int64_t peak_memory(const ShardedModel& model) {
+  if (model.ctx.device != device::DeviceType::host)
+    return static_cast<std::int64_t>(model.arena.peak() + model.engine.scratch_bytes());
   if (const auto peak = status_bytes("VmHWM:")) return *peak;
-  rusage u{};  // counts what the program that started this one took, too
+  rusage u{};  // includes the peak of the program that started this one
   if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
   return static_cast<std::int64_t>(u.ru_maxrss) * 1024;
 }

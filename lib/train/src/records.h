@@ -1,5 +1,4 @@
-// The records of a run (fp8-log(5)) and where they go: rank 0 appends each to log.jsonl and hands it to the tool.
-// Private to the crate.
+// The records of a run (fp8-log(5)). Rank 0 appends each to log.jsonl and passes it to the tool. Private to the crate.
 #pragma once
 
 #include <exception>
@@ -9,22 +8,22 @@
 #include "device_setup.h"
 #include "fp8/base/file.h"
 #include "fp8/train/run.h"
-#include "plan.h"
 #include "step.h"
 
 namespace fp8::train {
 
-// Rank 0's way out; on other ranks nothing happens. A failed write to standard output is kept, so that all ranks can
-// end together. Records that log.jsonl does not take, as on a full disk, wait in memory and are written when it does:
-// that is a warning and no more.
+// Output of rank 0; on other ranks all calls do nothing. A failed write to standard output is stored, so that all ranks
+// can end together. If log.jsonl cannot be written, for example on a full disk, up to 16 MiB of records are buffered
+// and one warning is printed.
 class Journal {
  public:
-  Journal(const Hooks& hooks, comm::Communicator& world) : hooks_(hooks), world_(world), speaks_(world.rank() == 0) {}
+  Journal(const Hooks& hooks, comm::Communicator& host_comm)
+      : hooks_(hooks), host_comm_(host_comm), writes_(host_comm.rank() == 0) {}
   void open(const std::string& run_folder);
   void emit(const json::Value& record);
-  // A {"type":"warning"} record and a line for people.
+  // A {"type":"warning"} record and a warning of the tool.
   void warn(std::int64_t step, const std::string& message);
-  // Says what the log lacks, if it does. After the last record.
+  // Warns of records that the log lacks. After the last record.
   void close();
   void note(const std::string& text) const;
   void progress(const std::string& text) const;
@@ -35,17 +34,17 @@ class Journal {
  private:
   std::optional<std::string> write_log();
   const Hooks& hooks_;
-  comm::Communicator& world_;  // whose other ranks wait while a reader is slow
-  bool speaks_;
+  comm::Communicator& host_comm_;  // its watchdog must not count the time of a slow reader
+  bool writes_;                    // on rank 0
   File log_;
-  std::uint64_t log_end_ = 0;  // where its last whole record ends
-  std::string unwritten_;      // records that it did not take
-  std::int64_t lost_ = 0;      // records that even memory did not
+  std::uint64_t log_end_ = 0;  // end of its last complete record, in bytes
+  std::string unwritten_;      // buffered records
+  std::int64_t lost_ = 0;      // records that the buffer had no room for
   bool log_failing_ = false;
   std::exception_ptr output_failure_;
 };
 
-// {"type":"run"}: what is about to run.
+// {"type":"run"}, the first record of a start.
 json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        const std::vector<model::Parameter>& table, const MemoryPlan& plan, const DeviceSetup& work,
                        const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step);
@@ -58,13 +57,14 @@ json::Value step_record(const RunConfig& config, device::DeviceType device, cons
 json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision,
                         device::DeviceType device);
 
-// The linears by precision and reason, as a table for people. A tied LM head is one of them.
+// A table of the linears by precision and reason, with a tied LM head.
 std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table);
 
-// Largest resident set of this process so far, bytes.
-std::int64_t peak_memory();
+// Peak memory of this rank so far, in bytes: on the host, the largest resident set of the process; on a GPU, its memory
+// for the arena at its peak and for the scratch of GEMMs.
+std::int64_t peak_memory(const ShardedModel& model);
 
-// Resident set of this process now, bytes; 0 where the kernel does not say.
+// Resident set of this process, in bytes; 0 if the kernel does not report it.
 std::int64_t resident_memory();
 
 }  // namespace fp8::train

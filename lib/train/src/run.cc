@@ -1,495 +1,405 @@
-// A run: check everything, find where it stands, plan memory, then step after step until it is done or asked to stop.
+// A run, from top to bottom: resolve the settings, plan memory, allocate, load, then step, record, evaluate and save
+// until the last step or a request to stop, and end. run() at the bottom calls these parts in this order.
 #include "fp8/train/run.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <chrono>
 #include <cmath>
 
 #include "checks.h"
 #include "device_setup.h"
-#include "fp8/base/checked.h"
+#include "fp8/base/clock.h"
 #include "fp8/base/text.h"
-#include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
 #include "fp8/json/trace.h"
 #include "fp8/model/record.h"
 #include "profile.h"
 #include "records.h"
-#include "run_folder.h"
+#include "run_setup.h"
 #include "saver.h"
-#include "sources.h"
 
 namespace fp8::train {
 namespace {
 
 constexpr int kMaxSkipsInARow = 10;
 
-// What a run is about, found before anything is written. Equal on every rank.
-struct Setup {
-  RunConfig config;  // resolved: steps, sequence length, schedule
-  hf::ModelConfig model;
-  std::vector<model::Parameter> table;   // precisions under FP8: what checkpoints record
-  std::vector<model::Parameter> active;  // precisions as they run
-  std::string source;                    // what is loaded: MODEL, or the newest of the run
-  bool resuming = false;
+// What does not change while steps run. References outlive it.
+struct RunContext {
+  const RunSetup& setup;
+  const DeviceSetup& device;
+  comm::Communicator& host_comm;
+  const Hooks& hooks;
+  Journal& journal;
+  const RunInputs& inputs;
+  MemoryPlan plan;
+  data::Sampler sampler;
+  json::Value provenance;                // for checkpoints, as the next
+  std::optional<std::string> tokenizer;  // text of tokenizer.json
+
+  const RunConfig& config() const { return setup.config; }
+};
+
+// What steps change. Not movable: the model and the saves refer to themselves.
+struct RunState {
+  RunState(const RunContext& run, const ModelLayout& layout, device::Buffer step_scalars);
+
+  device::Buffer scalars;  // one StepScalars, on the device
+  Profiler profiler;
+  ShardedModel model;
+  MicroBatches batches;
   Position position;
-  std::int64_t global_batch = 0, last_step = 0;
-  json::Value settings;
-  std::optional<std::string> tokenizer;  // what checkpoints record of it where no tokenizer.json travels
-  std::vector<std::string> notes;        // for people
-  gemm::Count planned;                   // FP8 GEMMs of a step on this rank
-
-  std::int64_t tokens_per_step() const { return checked_mul(global_batch, config.seq_length, "tokens of a step"); }
+  std::optional<SavedEvaluation> evaluation;  // of the last step
+  SaveState saves;                            // after the model, so that a save ends before what it reads is destroyed
+  int skips_in_a_row = 0;
+  // Equal on all ranks.
+  bool stop_requested = false, output_failed = false, save_interval_over = false;
 };
 
-// The files that a run reads besides its checkpoint.
-struct Inputs {
-  std::optional<data::TokenFile> tokens, eval_tokens;
-};
-
-json::Value mesh_of(const comm::Communicator& world) {
-  return json::object({{"world", world.size()}, {"dp_shard", world.size()}});
+json::Value mesh_of(const comm::Communicator& host_comm) {
+  return json::object({{"world", host_comm.size()}, {"dp_shard", host_comm.size()}});
 }
 
-void check_flags(const RunConfig& c) {
-  check_precision(c.precision);
-  if (c.schedule.min_lr > c.schedule.lr) throw Error("--min-lr: above --lr");
-  if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
-    throw Error("--decay-steps: only with --schedule wsd");
-  if (c.eval_every > 0 && c.eval_data.empty()) throw Error("--eval-every: needs --eval-data");
-  if (c.keep_best && c.eval_data.empty()) throw Error("--keep-best: needs --eval-data");
+MemoryPlan plan_of(const RunSetup& s, const DeviceSetup& device) {
+  return plan_memory(device.context(), device.device_comm(), s.layout, s.config.batch_size, s.config.seq_length);
 }
 
-// Steps, warmup and the schedule's length.
-void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch) {
-  if (c.steps == 0 && c.epochs > 0)
-    c.steps = std::max<std::int64_t>(
-        1, std::llround(c.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
-  if (c.steps == 0) throw Error("--steps: needed (or --epochs)");
-  if (c.profile_last > c.steps) throw Error("--profile: the run has only " + std::to_string(c.steps) + " steps");
-  c.schedule.steps = c.steps;
-  if (c.warmup_ratio > 0) c.schedule.warmup = std::llround(c.warmup_ratio * static_cast<double>(c.steps));
-  if (c.schedule.kind == optim::ScheduleKind::wsd && c.schedule.decay_steps > c.steps - c.schedule.warmup)
-    throw Error("--decay-steps: more than the steps after warmup");
+// The context of a device with the profile that operations are recorded in.
+Context with_profile(Context ctx, device::Profile* profile) {
+  ctx.profile = profile;
+  return ctx;
 }
 
-void resume_from(Setup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model) {
-  const std::string what = c.path() + ": /train";
-  s.position = ckpt::counters_of(c);
-  const json::Value* settings = c.train().as_object().find("settings");
-  if (settings == nullptr || !settings->is_object())
-    throw Error(what + ": has no settings, so the run cannot be resumed");
-  for (const auto& [key, value] : s.settings.as_object()) {
-    if (!settings->as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
-  }
-  check_same_settings(*settings, s.settings, s.config.out);
-  if (!hf::same_model(s.model, config_of(model, "trained")))
-    throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
-  const auto [step, updates, tokens] = s.position;
-  if (step > 0 && tokens / step != s.tokens_per_step())
-    throw Error(what + ": " + std::to_string(tokens) + " tokens in " + std::to_string(step) + " steps, which have " +
-                std::to_string(s.tokens_per_step()) + " each");
-  check_moments(c, s.table);
+SavePolicy save_policy(const RunConfig& c) {
+  return {c.out, c.save_every, c.keep, c.milestone_every, c.keep_best, c.save_seconds, c.rolling};
 }
 
-Setup prepare(const RunConfig& config, comm::Communicator& world, const data::TokenFile& tokens,
-              const Sources& sources) {
-  Setup s;
-  s.config = config;
-  s.resuming = sources.resuming();
-  const ckpt::Checkpoint& checkpoint = sources.start();
-  s.source = checkpoint.path();
-  s.model = config_of(checkpoint, "trained");
-  check_vocabulary(tokens, s.model);
-  const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
-  s.notes = {check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
-  if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
-  s.config.seq_length = resolved_length(config.seq_length, s.model);
-  check_micro_batch(config.batch_size, s.config.seq_length);
-  s.global_batch =
-      checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{world.size()}, "global batch");
-  const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch);
-  resolve_steps(s.config, sampler.samples(), s.global_batch);
-  s.table = table_with_precisions(s.model, config.precision, checkpoint, sources.model());
-  s.active = active_table(s.table, config.precision);
-  s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
-  if (s.resuming) resume_from(s, checkpoint, sources.model());
-  s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
-  if (const quant::Recipe* recipe = config.precision.recipe_or_null()) {
-    s.planned = model::planned_fp8(s.model, s.active, *recipe, config.batch_size * s.config.seq_length,
-                                   config.recompute, config.precision.activations, true);
-    s.planned.gemms *= config.grad_accumulation;
-  }
-  return s;
+RunState::RunState(const RunContext& run, const ModelLayout& layout, device::Buffer step_scalars)
+    : scalars(std::move(step_scalars)),
+      profiler(run.config()),
+      model(with_profile(run.device.context(), profiler.profile()), run.device.device_comm(), layout,
+            run.plan.allocate(run.device.type())),
+      batches(run.config().grad_accumulation, run.config().batch_size, run.config().seq_length),
+      position(run.setup.position),
+      saves(run.host_comm, run.journal, save_policy(run.config()), position.step) {}
+
+// Allocates all memory of the run.
+void allocate_state(const RunContext& run, std::optional<RunState>& state) {
+  device::Buffer scalars(sizeof(StepScalars), run.device.type(), "scalars of a step");
+  ModelLayout layout = run.setup.layout;
+  layout.store.fp8.options.counts = &scalars_in(scalars)->casts;
+  // What is on a device is saved from a copy in host memory.
+  layout.snapshot = layout.snapshot || run.device.type() != device::DeviceType::host;
+  state.emplace(run, layout, std::move(scalars));
 }
 
-// Where the newest checkpoint of a run is, in words.
+RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Communicator& host_comm, const Hooks& hooks,
+                      Journal& journal, const RunInputs& inputs, const ckpt::Checkpoint& start) {
+  const RunConfig& c = s.config;
+  return {
+      s,
+      device,
+      host_comm,
+      hooks,
+      journal,
+      inputs,
+      plan_of(s, device),
+      data::Sampler(*inputs.tokens, c.sampler, c.seed, c.seq_length, s.global_batch),
+      s.resuming ? start.provenance() : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
+      start.tokenizer()};
+}
+
+// Names the newest checkpoint of a run in a message.
 std::string last_checkpoint(const std::string& run) {
   const std::vector<ckpt::StepFolder> steps = ckpt::list_steps(run);
   return steps.empty() ? "no checkpoint was saved" : "the last checkpoint is " + steps.front().path;
 }
 
-// The loop and what hangs on it.
-class Run {
- public:
-  Run(const Setup& setup, const DeviceSetup& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
-      const Inputs& inputs);
-  // Fills the parameters; nothing is written yet. Returns why the checkpoint is damaged; nothing where it is not.
-  // Collective.
-  [[nodiscard]] std::optional<std::string> load_state(const ckpt::Checkpoint& checkpoint);
-  // Says what is about to run, then runs it. Collective.
-  Exit go();
+// Ends a run whose values are not finite, after the save under way.
+[[noreturn]] void diverged(RunState& state, const RunContext& run, const std::string& reason) {
+  finish_save(state.saves);
+  throw comm::AgreedError(reason + "; " + last_checkpoint(run.config().out), Exit::diverged);
+}
 
- private:
-  void announce();
-  void steps();
-  void train_one();
-  void evaluate();
-  void tell_profile();
-  void save(bool last);
-  [[noreturn]] void diverged(const std::string& reason);
-  [[noreturn]] void diverged_in_row();
-  json::Value train_document() const;
-  json::Value end_record(const std::string& reason) const;
-  Exit finish();
+[[noreturn]] void diverged_in_a_row(RunState& state, const RunContext& run) {
+  diverged(
+      state, run,
+      "the loss or the gradient was not finite in " +
+          (state.skips_in_a_row == 1 ? "the last step" : std::to_string(state.skips_in_a_row) + " steps in a row"));
+}
 
-  const Setup& setup_;
-  const RunConfig& config_;
-  const DeviceSetup& work_;
-  comm::Communicator& world_;
-  const Hooks& hooks_;
-  Journal& journal_;
-  const data::TokenFile* eval_tokens_;
-  device::Buffer scalars_;  // of the step at hand
-  MemoryPlan plan_;
-  device::Arena arena_;
-  Context ctx_;
-  gemm::Engine engine_;
-  model::Decoder decoder_;
-  std::optional<ParameterStore> store_;
-  std::optional<Snapshot> snapshot_;  // with --async-save
-  data::Sampler sampler_;
-  std::optional<MicroBatches> batches_;
-  Position position_;
-  json::Value provenance_;
-  std::optional<std::string> tokenizer_;
-  Profiler profiler_;
-  std::optional<SavedEvaluation> evaluation_;  // of the step at hand
-  std::optional<Saver> saver_;                 // last but for flags: it ends before what it saves goes
-  int skips_in_a_row_ = 0;
-  bool asked_to_stop_ = false, output_failed_ = false, time_to_save_ = false;  // equal on all ranks
+void evaluate(RunState& state, const RunContext& run) {
+  const auto start = std::chrono::steady_clock::now();
+  const RunConfig& c = run.config();
+  const data::TokenFile& tokens = *run.inputs.eval_tokens;
+  const data::Sampler sampler(tokens, data::SamplerKind::sequential, 0, c.seq_length, 1);
+  const std::int64_t round = c.batch_size * run.host_comm.size();
+  const std::int64_t samples =
+      c.eval_batches > 0 ? std::min(sampler.samples(), c.eval_batches * round) : sampler.samples();
+  const LossSum sum =
+      evaluate_samples(state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
+                       planned_forward(run.setup.layout.config, run.setup.layout.table, c.precision), {});
+  json::Value record = eval_record(state.position.step, sum, c.precision, run.device.type());
+  record.as_object().set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  run.journal.emit(record);
+  state.evaluation =
+      SavedEvaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets, tokens.digest()};
+}
+
+// The document /train of a checkpoint.
+json::Value train_document(const RunState& state, const RunContext& run) {
+  const RunConfig& c = run.config();
+  const json::Value recipe = c.precision.precision == Precision::fp8 ? json::Value(c.precision.recipe) : json::Value();
+  json::Value train = json::object(
+      {{"step", state.position.step},
+       {"updates", state.position.updates},
+       {"tokens", state.position.tokens},
+       {"phase", json::object({{"precision", std::string(name_of(c.precision.precision))}, {"recipe", recipe}})},
+       {"settings", run.setup.settings}});
+  if (c.rolling && state.position.step < run.setup.last_step) train.as_object().set(kRolling, true);
+  if (c.keep_best && state.evaluation) train.as_object().set("evaluation", to_json(*state.evaluation));
+  return train;
+}
+
+// Saves the state. The last save of a run is written in this thread and must be committed. Collective.
+void save(RunState& state, const RunContext& run, bool last) {
+  const RunConfig& c = run.config();
+  const std::int64_t step = state.position.step;
+  run.journal.progress("saving step " + std::to_string(step));
+  Documents documents{hf::to_json(run.setup.layout.config),
+                      train_document(state, run),
+                      run.provenance,
+                      mesh_of(run.host_comm),
+                      run.tokenizer,
+                      run.setup.tokenizer};
+  const bool from_copy = state.model.snapshot && (!last || run.device.type() != device::DeviceType::host);
+  start_save(
+      state.saves,
+      {step, std::move(documents), state.model.store, run.setup.table, c.keep_best ? state.evaluation : std::nullopt},
+      state.model.ctx, from_copy ? &*state.model.snapshot : nullptr, c.async_save && !last);
+  if (state.saves.diverged) diverged(state, run, state.saves.failure);
+  if (!last) return;
+  finish_save(state.saves, true);
+  if (!state.saves.failure.empty())
+    throw comm::AgreedError(state.saves.failure + "; the last step is lost, what was saved before is not");
+}
+
+// What a rank finds at the end of a step and all ranks act on; as numbers for one reduction.
+struct EndOfStep {
+  std::int64_t memory_peak, stop_requested, output_failed, save_busy, save_interval_over;
 };
 
-StoreOptions options_of(const RunConfig& c, quant::CastCounts* counts) {
-  StoreOptions o = store_options(c.precision, counts);
-  o.master = c.master;
-  o.moments = c.moments;
-  o.zero = c.zero;
-  o.reshard_after_forward = c.reshard_after_forward;
-  o.accumulation = c.grad_accumulation > 1;
-  return o;
+// The maximum over all ranks. Collective.
+EndOfStep reduce_end_of_step(const RunState& state, const RunContext& run) {
+  const bool stop = run.hooks.stop_requested && run.hooks.stop_requested();
+  std::array<std::int64_t, 5> max{peak_memory(state.model), stop ? 1 : 0,
+                                  run.journal.failed() ? 1 : 0,  // a record lost in this step is noticed in the next
+                                  state.saves.worker.busy() ? 1 : 0,
+                                  run.host_comm.rank() == 0 && save_interval_over(state.saves) ? 1 : 0};
+  run.host_comm.all_reduce(std::span<std::int64_t>(max), comm::Reduce::max);
+  return {max[0], max[1], max[2], max[3], max[4]};
 }
 
-MemoryPlan plan_of(const Setup& s, const DeviceSetup& work) {
-  return plan_memory(work.context(), work.group(), s.model, s.active, options_of(s.config, nullptr),
-                     {s.config.precision.activations, s.config.recompute}, s.config.batch_size, s.config.seq_length,
-                     s.config.async_save);
+void record_step(RunState& state, const RunContext& run, const StepResult& r, std::int64_t memory_peak) {
+  const RunConfig& c = run.config();
+  const std::int64_t step = state.position.step;
+  if (step % c.log_every != 0 && step != run.setup.last_step && !r.skipped && !r.masked) return;
+  const device::Timer timer(state.model.ctx, device::Work::input_output, "write record", 0);
+  const auto parameters =
+      static_cast<double>(model::matmul_parameter_count(run.setup.layout.config, run.setup.layout.table));
+  run.journal.emit(
+      step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), parameters, memory_peak));
 }
 
-Run::Run(const Setup& setup, const DeviceSetup& work, comm::Communicator& world, const Hooks& hooks, Journal& journal,
-         const Inputs& inputs)
-    : setup_(setup),
-      config_(setup.config),
-      work_(work),
-      world_(world),
-      hooks_(hooks),
-      journal_(journal),
-      eval_tokens_(inputs.eval_tokens ? &*inputs.eval_tokens : nullptr),
-      scalars_(sizeof(StepScalars), work.type(), "numbers of a step"),
-      plan_(plan_of(setup, work)),
-      ctx_(work.context()),
-      decoder_(setup.model, {setup.config.precision.activations, setup.config.recompute}),
-      sampler_(*inputs.tokens, setup.config.sampler, setup.config.seed, setup.config.seq_length, setup.global_batch),
-      position_(setup.position),
-      profiler_(setup.config) {
-  arena_ = plan_.allocate(work.type());
-  ctx_.arena = &arena_;
-  ctx_.profile = profiler_.profile();
-  batches_.emplace(config_.grad_accumulation, config_.batch_size, config_.seq_length);
+void print_step(const RunState& state, const RunContext& run, const StepResult& r) {
+  const std::string step = "step " + std::to_string(state.position.step);
+  if (r.masked) run.journal.note(step + ": no token of the batch carries loss; nothing is updated");
+  const double tokens_per_s = static_cast<double>(run.setup.tokens_per_step()) / r.seconds;
+  run.journal.progress(step + "/" + std::to_string(run.setup.last_step) + "  loss " + format_short(r.loss, 5) + "  " +
+                       human_count(static_cast<std::uint64_t>(tokens_per_s)) + " tokens/s");
 }
 
-std::optional<std::string> Run::load_state(const ckpt::Checkpoint& checkpoint) {
-  comm::agree(world_, [&] {
-    store_.emplace(ctx_, work_.group(), setup_.model, setup_.active, options_of(config_, &scalars_in(scalars_)->casts));
-    if (config_.async_save || work_.type() != device::DeviceType::host) snapshot_.emplace(ctx_, *store_);
-    provenance_ = setup_.resuming ? checkpoint.provenance()
-                                  : model::with_origin(checkpoint.provenance(),
-                                                       {"fp8-step", config_.tool_version, config_.command});
-    tokenizer_ = checkpoint.tokenizer();
-    saver_.emplace(world_, journal_,
-                   SavePolicy{config_.out, config_.save_every, config_.keep, config_.milestone_every, config_.keep_best,
-                              config_.save_seconds, config_.rolling},
-                   position_.step);
-  });
-  if (auto reason = load(ctx_, world_, checkpoint, *store_, setup_.resuming)) return reason;
-  store_->refresh_compute_weights(ctx_);
-  return std::nullopt;
-}
-
-void Run::announce() {
-  journal_.note("linears:\n" + precision_table(setup_.model, setup_.active) + "memory:\n" + plan_.to_text());
-  if (setup_.resuming) journal_.note("resuming from " + setup_.source);
-  for (const std::string& note : setup_.notes)
-    if (!note.empty()) journal_.note(note);
-  journal_.emit(run_record(config_, setup_.model, setup_.active, plan_, work_, mesh_of(world_),
-                           setup_.tokens_per_step(), position_.step));
-}
-
-void Run::train_one() {
-  work_.group().at_step(position_.step + 1);
-  evaluation_.reset();
-  StepEnvironment env{ctx_, world_, work_.group(), engine_, decoder_, *store_, scalars_, config_};
-  profiler_.begin_step(position_.step + 1);
-  const StepResult r = run_step(env, sampler_, *batches_, position_, setup_.planned);
-  ++position_.step;
-  position_.updates += r.skipped || r.masked ? 0 : 1;
-  position_.tokens += setup_.tokens_per_step();
-  if (!r.masked) skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
-  const bool stop = hooks_.stop_requested && hooks_.stop_requested();
-  std::array<std::int64_t, 5> shared{peak_memory(), stop ? 1 : 0,
-                                     journal_.failed() ? 1 : 0,  // a record lost here is noticed a step later
-                                     saver_->busy(), world_.rank() == 0 && saver_->time_over() ? 1 : 0};
-  world_.all_reduce(std::span<std::int64_t>(shared), comm::Reduce::max);
-  asked_to_stop_ = shared[1] != 0;
-  output_failed_ = shared[2] != 0;
-  time_to_save_ = shared[4] != 0;
-  if (position_.step % config_.log_every == 0 || position_.step == setup_.last_step || r.skipped || r.masked) {
-    const device::Timer timer(ctx_, device::Work::input_output, "write record", 0);
-    journal_.emit(step_record(config_, work_.type(), r, position_, setup_.tokens_per_step(),
-                              static_cast<double>(model::matmul_parameter_count(setup_.model, setup_.active)),
-                              shared[0]));
-  }
-  profiler_.end_step();
-  if (profiler_.complete(position_.step)) tell_profile();
-  if (r.masked)
-    journal_.note("step " + std::to_string(position_.step) +
-                  ": no token of the batch carries loss; nothing is updated");
-  saver_->advance(position_.step, shared[3] != 0, !r.skipped && !r.masked);
-  journal_.progress("step " + std::to_string(position_.step) + "/" + std::to_string(setup_.last_step) + "  loss " +
-                    format_short(r.loss, 5) + "  " +
-                    human_count(static_cast<std::uint64_t>(static_cast<double>(setup_.tokens_per_step()) / r.seconds)) +
-                    " tokens/s");
-  if (saver_->diverged()) diverged("step " + std::to_string(position_.step) + ": " + saver_->failure());
-  if (skips_in_a_row_ >= kMaxSkipsInARow) diverged_in_row();
-}
-
-// Ends a run whose numbers are not finite, when the save under way is finished.
-void Run::diverged(const std::string& reason) {
-  saver_->settle();
-  throw comm::AgreedError(reason + "; " + last_checkpoint(config_.out), Exit::diverged);
-}
-
-void Run::diverged_in_row() {
-  diverged("the loss or the gradient was not finite in " +
-           (skips_in_a_row_ == 1 ? "the last step" : std::to_string(skips_in_a_row_) + " steps in a row"));
-}
-
-// The table on rank 0's way out, the operations of all ranks in a file of the run.
-void Run::tell_profile() {
-  const Limits limits = probe_limits(config_.precision.activations, config_.batch_size * config_.seq_length,
-                                     2 * setup_.model.intermediate_size, setup_.model.hidden_size);
-  journal_.note("where the time goes, " + config_.out + "/" + profiler_.file_name() + ":\n" + profiler_.table(limits));
-  const std::vector<std::string> lines = world_.all_gather(profiler_.trace_lines(world_.rank(), profiler_.origin()));
-  comm::agree(world_, [&] {
-    if (world_.rank() != 0) return;
-    AtomicFile file(config_.out + "/" + profiler_.file_name(), true);
+// Prints the table of the profiled steps and writes the operations of all ranks to a file of the run. Collective.
+void report_profile(RunState& state, const RunContext& run) {
+  const RunConfig& c = run.config();
+  Profiler& profiler = state.profiler;
+  const Limits limits =
+      probe_limits(c.precision.activations, c.batch_size * c.seq_length, 2 * run.setup.layout.config.intermediate_size,
+                   run.setup.layout.config.hidden_size);
+  const std::string path = c.out + "/" + profiler.file_name();
+  run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits));
+  const std::vector<std::string> lines =
+      run.host_comm.all_gather(profiler.trace_lines(run.host_comm.rank(), profiler.origin()));
+  comm::agree(run.host_comm, [&] {
+    if (run.host_comm.rank() != 0) return;
+    AtomicFile file(path, true);
     File out = File::open_update(file.path());
     out.write_all(json::trace_file(lines));
     out.close();
     file.commit();
   });
-  profiler_.clear();
+  profiler.clear();
 }
 
-void Run::evaluate() {
-  const auto start = std::chrono::steady_clock::now();
-  const data::Sampler sampler(*eval_tokens_, data::SamplerKind::sequential, 0, config_.seq_length, 1);
-  const std::int64_t round = config_.batch_size * world_.size();
-  const std::int64_t samples =
-      config_.eval_batches > 0 ? std::min(sampler.samples(), config_.eval_batches * round) : sampler.samples();
-  const LossSum sum =
-      evaluate_samples(ctx_, world_, engine_, decoder_, *store_, sampler, samples, config_.batch_size,
-                       config_.seq_length, planned_forward(setup_.model, setup_.active, config_.precision), {});
-  json::Value record = eval_record(position_.step, sum, config_.precision, work_.type());
-  record.as_object().set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  journal_.emit(record);
-  evaluation_ =
-      SavedEvaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets, eval_tokens_->digest()};
+void train_step(RunState& state, const RunContext& run) {
+  const RunConfig& c = run.config();
+  run.device.device_comm().at_step(state.position.step + 1);
+  state.evaluation.reset();
+  StepEnvironment env{state.model, run.host_comm, run.device.device_comm(), state.scalars, c};
+  state.profiler.begin_step(state.position.step + 1);
+  const StepResult r = run_step(env, run.sampler, state.batches, state.position, run.setup.planned);
+  ++state.position.step;
+  state.position.updates += r.skipped || r.masked ? 0 : 1;
+  state.position.tokens += run.setup.tokens_per_step();
+  if (!r.masked) state.skips_in_a_row = r.skipped ? state.skips_in_a_row + 1 : 0;
+  const EndOfStep end = reduce_end_of_step(state, run);
+  state.stop_requested = end.stop_requested != 0;
+  state.output_failed = end.output_failed != 0;
+  state.save_interval_over = end.save_interval_over != 0;
+  record_step(state, run, r, end.memory_peak);
+  state.profiler.end_step();
+  if (state.profiler.complete(state.position.step)) report_profile(state, run);
+  print_step(state, run, r);
+  advance_save(state.saves, state.position.step, end.save_busy != 0, !r.skipped && !r.masked);
+  if (state.saves.diverged)
+    diverged(state, run, "step " + std::to_string(state.position.step) + ": " + state.saves.failure);
+  if (state.skips_in_a_row >= kMaxSkipsInARow) diverged_in_a_row(state, run);
 }
 
-json::Value Run::train_document() const {
-  json::Value train = json::object(
-      {{"step", position_.step},
-       {"updates", position_.updates},
-       {"tokens", position_.tokens},
-       {"phase",
-        json::object({{"precision", std::string(name_of(config_.precision.precision))},
-                      {"recipe", config_.precision.precision == Precision::fp8 ? json::Value(config_.precision.recipe)
-                                                                               : json::Value()}})},
-       {"settings", setup_.settings}});
-  if (config_.rolling && position_.step < setup_.last_step) train.as_object().set(kRolling, true);
-  if (config_.keep_best && evaluation_) train.as_object().set("evaluation", to_json(*evaluation_));
-  return train;
-}
-
-// The last save of a run, or of a stop, is written while nothing else goes on, and must be committed.
-void Run::save(bool last) {
-  journal_.progress("saving step " + std::to_string(position_.step));
-  saver_->save(
-      {position_.step,
-       {hf::to_json(setup_.model), train_document(), provenance_, mesh_of(world_), tokenizer_, setup_.tokenizer},
-       *store_,
-       setup_.table,
-       config_.keep_best ? evaluation_ : std::nullopt},
-      ctx_, snapshot_ && (!last || work_.type() != device::DeviceType::host) ? &*snapshot_ : nullptr,
-      config_.async_save && !last);
-  if (saver_->diverged()) diverged(saver_->failure());
-  if (last) saver_->conclude();
-  if (last && !saver_->failure().empty())
-    throw comm::AgreedError(saver_->failure() + "; the last step is lost, what was saved before is not");
-}
-
-// Nothing is saved while steps are skipped: the weights that the first of them found may be at fault.
-void Run::steps() {
-  bool going = position_.step < setup_.last_step;
+// Steps until the last one or a reason to stop. While steps are skipped, nothing is saved: the weights from before the
+// first of them may be the cause.
+void train_steps(RunState& state, const RunContext& run) {
+  const RunConfig& c = run.config();
+  bool going = state.position.step < run.setup.last_step;
   while (going) {
-    train_one();
-    const bool done = position_.step >= setup_.last_step;
-    going = !done && !asked_to_stop_ && !output_failed_;
-    const bool due = !going || time_to_save_ || saver_->due(position_.step), saving = due && skips_in_a_row_ == 0;
-    const bool evaluating = config_.eval_every > 0 && (position_.step % config_.eval_every == 0 || done);
-    if (evaluating || (config_.keep_best && saving && !asked_to_stop_)) evaluate();
-    if (saving) save(!going);
-    if (due && !saving) saver_->put_off(position_.step);
-    if (done && !saving) diverged_in_row();
+    train_step(state, run);
+    const std::int64_t step = state.position.step;
+    const bool done = step >= run.setup.last_step;
+    going = !done && !state.stop_requested && !state.output_failed;
+    const bool due = !going || state.save_interval_over || save_due(state.saves, step),
+               saving = due && state.skips_in_a_row == 0;
+    const bool evaluating = c.eval_every > 0 && (step % c.eval_every == 0 || done);
+    if (evaluating || (c.keep_best && saving && !state.stop_requested)) evaluate(state, run);
+    if (saving) save(state, run, !going);
+    if (due && !saving) postpone_save(state.saves, step);
+    if (done && !saving) diverged_in_a_row(state, run);
   }
 }
 
-Exit Run::go() {
-  announce();
+std::string plan_text(const RunSetup& setup, const MemoryPlan& plan) {
+  return "linears:\n" + precision_table(setup.layout.config, setup.layout.table) + "memory:\n" + plan.to_text();
+}
+
+void announce(const RunContext& run) {
+  const RunSetup& s = run.setup;
+  run.journal.note(plan_text(s, run.plan));
+  if (s.resuming) run.journal.note("resuming from " + s.source);
+  for (const std::string& note : s.notes)
+    if (!note.empty()) run.journal.note(note);
+  run.journal.emit(run_record(s.config, s.layout.config, s.layout.table, run.plan, run.device, mesh_of(run.host_comm),
+                              s.tokens_per_step(), s.position.step));
+}
+
+json::Value end_record(const Position& at, const std::string& reason) {
+  return json::object({{"type", "end"}, {"step", at.step}, {"tokens", at.tokens}, {"reason", reason}});
+}
+
+// The last record of a run that fails.
+void end_with_error(RunState& state, const RunContext& run, const comm::AgreedError& e) {
+  finish_save(state.saves);
+  json::Value record = end_record(state.position, e.code() == Exit::diverged ? "diverged" : "failed");
+  record.as_object().set("status", static_cast<std::int64_t>(e.code()));
+  record.as_object().set("message", e.what());
+  run.journal.emit(record);
+  run.journal.close();
+}
+
+// The last record, and the status of the run. Collective.
+Exit end_run(RunState& state, const RunContext& run) {
+  finish_save(state.saves);
+  const std::int64_t step = state.position.step;
+  const std::string& out = run.config().out;
+  const bool reached = step >= run.setup.last_step;
+  const char* reason = step >= run.config().steps ? "finished"
+                       : reached                  ? "until-step"
+                       : state.stop_requested     ? "stopped on request"
+                                                  : "output lost";
+  if (state.stop_requested && !reached)
+    run.journal.note("stopped on request: " +
+                     (state.skips_in_a_row > 0
+                          ? "the last steps were skipped, so nothing of them is saved; " + last_checkpoint(out)
+                          : out + "/" + ckpt::step_name(step) + " is saved, and the same command goes on from it"));
+  run.journal.emit(end_record(state.position, reason));
+  run.journal.close();
+  std::int64_t failed = run.journal.failed() ? 1 : 0;
+  run.host_comm.all_reduce(std::span<std::int64_t>(&failed, 1), comm::Reduce::max);
+  run.journal.rethrow();
+  if (failed != 0 && run.host_comm.rank() != 0) return Exit::bad;
+  return reached || !state.stop_requested ? Exit::done : Exit::again;
+}
+
+// Runs the steps of a run whose state is loaded. Collective.
+Exit train(RunState& state, const RunContext& run) {
+  announce(run);
   try {
-    steps();
+    train_steps(state, run);
   } catch (const comm::AgreedError& e) {
-    saver_->settle();  // what was begun before is as good as any
-    json::Value record = end_record(e.code() == Exit::diverged ? "diverged" : "failed");
-    record.as_object().set("status", static_cast<std::int64_t>(e.code()));
-    record.as_object().set("message", e.what());
-    journal_.emit(record);
-    journal_.close();
+    end_with_error(state, run, e);
     throw;
   }
-  return finish();
+  return end_run(state, run);
 }
 
-json::Value Run::end_record(const std::string& reason) const {
-  return json::object({{"type", "end"}, {"step", position_.step}, {"tokens", position_.tokens}, {"reason", reason}});
-}
-
-// The last record, and what became of the run.
-Exit Run::finish() {
-  saver_->settle();
-  const bool reached = position_.step >= setup_.last_step;
-  const char* reason = position_.step >= config_.steps ? "finished"
-                       : reached                       ? "until-step"
-                       : asked_to_stop_                ? "stopped on request"
-                                                       : "output lost";
-  if (asked_to_stop_ && !reached)
-    journal_.note("stopped on request: " +
-                  (skips_in_a_row_ > 0
-                       ? "the last steps were skipped, so nothing of them is saved; " + last_checkpoint(config_.out)
-                       : config_.out + "/" + ckpt::step_name(position_.step) +
-                             " is saved, and the same command goes on from it"));
-  journal_.emit(end_record(reason));
-  journal_.close();
-  std::array<std::int64_t, 1> failed{journal_.failed() ? 1 : 0};
-  world_.all_reduce(std::span<std::int64_t>(failed), comm::Reduce::max);
-  journal_.rethrow();
-  if (failed[0] != 0 && world_.rank() != 0) return Exit::bad;
-  return reached || !asked_to_stop_ ? Exit::done : Exit::again;
-}
-
-// Everything that can be found without the weights. Collective.
-Setup agreed_setup(const RunConfig& config, comm::Communicator& world, const Inputs& inputs, const Sources& sources) {
-  Setup setup;
-  json::Value shared;
-  comm::agree(world, [&] {
-    setup = prepare(config, world, *inputs.tokens, sources);
-    if (inputs.eval_tokens) {
-      check_vocabulary(*inputs.eval_tokens, setup.model);
-      const ckpt::Checkpoint& start = sources.start();
-      setup.notes.push_back(
-          check_tokenizer(*inputs.eval_tokens, start, tokenizer_of(start, config.any_tokenizer), config.any_tokenizer));
-      (void)data::Sampler(*inputs.eval_tokens, data::SamplerKind::sequential, 0, setup.config.seq_length, 1);
-    }
-    shared = setup.settings;
-    shared.as_object().set("eval-data", inputs.eval_tokens ? inputs.eval_tokens->digest() : "");
-  });
-  check_same_on_all_ranks(world, shared);
-  return setup;
-}
-
-// What is to be said in place of a run: that of a dry run, or that all is done.
-void tell(const Setup& setup, const DeviceSetup& work, comm::Communicator& world, const Journal& journal) {
-  comm::agree(world, [&] {
-    if (setup.config.dry_run) {
-      journal.note("linears:\n" + precision_table(setup.model, setup.active) + "memory:\n" +
-                   plan_of(setup, work).to_text());
-    } else {
-      journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
-                   std::to_string(setup.last_step) + ", nothing to do");
-    }
+// What a dry run prints, or that the run has no steps left. Collective.
+void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm::Communicator& host_comm,
+                          const Journal& journal) {
+  comm::agree(host_comm, [&] {
+    if (setup.config.dry_run) return journal.note(plan_text(setup, plan_of(setup, device)));
+    journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
+                 std::to_string(setup.last_step) + ", nothing to do");
   });
 }
 
 }  // namespace
 
-Exit run(const RunConfig& config, comm::Communicator& world, const Hooks& hooks) {
-  Journal journal(hooks, world);
-  Inputs inputs;
-  comm::agree(world, [&] { check_flags(config); });
-  RunFolder folder(world, hooks, config.out);
+Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& hooks) {
+  comm::agree(host_comm, [&] { check_settings(config); });
+  Journal journal(hooks, host_comm);
+  RunFolder folder(host_comm, hooks, config.out);
   if (!config.dry_run) folder.lock();
-  comm::agree(world, [&] {
+  RunInputs inputs;
+  comm::agree(host_comm, [&] {
     inputs.tokens.emplace(config.data);
     if (!config.eval_data.empty()) inputs.eval_tokens.emplace(config.eval_data);
   });
-  std::optional<Sources> sources(std::in_place, world, config, journal);
-  while (true) {
-    const Setup setup = agreed_setup(config, world, inputs, *sources);
-    const DeviceSetup work(config.device, config.precision, world);
-    std::optional<Run> r;
-    std::optional<std::string> damage;
+  std::optional<Sources> sources(std::in_place, host_comm, config, journal);
+  while (true) {  // once for every checkpoint of the run, until one is not damaged
+    const RunSetup setup = resolve(config, host_comm, inputs, *sources);
+    const DeviceSetup device(config.device, config.precision, host_comm);
     if (config.dry_run || setup.position.step >= setup.last_step) {
-      damage = verify(world, sources->start());
-    } else {
-      comm::agree(world, [&] { r.emplace(setup, work, world, hooks, journal, inputs); });
-      damage = r->load_state(sources->start());
+      if (const auto damage = verify(host_comm, sources->start())) {
+        sources->refuse(*damage);
+        continue;
+      }
+      report_without_steps(setup, device, host_comm, journal);
+      return Exit::done;
     }
-    if (damage) {
+    std::optional<RunContext> context;
+    std::optional<RunState> state;
+    comm::agree(host_comm, [&] {
+      context.emplace(context_of(setup, device, host_comm, hooks, journal, inputs, sources->start()));
+      allocate_state(*context, state);
+    });
+    if (const auto damage = load(state->model, host_comm, sources->start(), setup.resuming)) {
       sources->refuse(*damage);
       continue;
     }
     sources.reset();
-    if (!r) {
-      tell(setup, work, world, journal);
-      return Exit::done;
-    }
     if (hooks.begins) hooks.begins();
-    world.barrier();  // a rank that could still end by itself would leave what rank 0 makes next
+    host_comm.barrier();  // no rank may fail alone after rank 0 has made the folder
     folder.make();
-    comm::agree(world, [&] { journal.open(config.out); });
-    return r->go();
+    comm::agree(host_comm, [&] { journal.open(config.out); });
+    return train(*state, *context);
   }
 }
 

@@ -1,22 +1,25 @@
-// Locking and making the folder of a run.
+// Locking and making the folder of a run, and its checkpoints.
 #include "run_folder.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
 #include "fp8/base/error.h"
 #include "fp8/base/folders.h"
-#include "fp8/ckpt/run_folder.h"
+#include "fp8/model/record.h"
+#include "fp8/train/flags.h"
 
 namespace fp8::train {
 
 void RunFolder::lock() {
-  comm::agree(world_, [&] {
-    if (world_.rank() != 0) return;
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() != 0) return;
     std::error_code ignored;
-    // A folder that cannot be written is no danger to another job: a finished run there is only read.
+    // A folder that cannot be written needs no lock: a finished run there is only read.
     if (std::filesystem::is_directory(path_, ignored) && ::access(path_.c_str(), W_OK) == 0) lock_here();
   });
 }
@@ -24,7 +27,7 @@ void RunFolder::lock() {
 void RunFolder::lock_here() {
   if (const auto holder = lock_.take(path_ + "/.lock"))
     throw Error(path_ + ": another fp8-step is at work there" + (holder->empty() ? "" : ": " + *holder) +
-                "; wait for its end, or use another --out");
+                "; wait for its end, or use another " + flag_name("out"));
   locked_ = true;
   if (!lock_.unlockable().empty() && hooks_.warning)
     hooks_.warning(path_ + ": its file system cannot lock files (" + lock_.unlockable() +
@@ -32,8 +35,8 @@ void RunFolder::lock_here() {
 }
 
 void RunFolder::make() {
-  comm::agree(world_, [&] {
-    if (world_.rank() != 0) return;
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() != 0) return;
     make_folders(path_);
     if (!locked_) {
       lock_here();
@@ -43,6 +46,57 @@ void RunFolder::make() {
     for (const std::string& removed : ckpt::cleanup_tmp(path_))
       if (hooks_.note) hooks_.note(removed + ": left over from an interrupted save, removed");
   });
+}
+
+Sources::Sources(comm::Communicator& host_comm, const RunConfig& config, const Journal& journal)
+    : host_comm_(host_comm), out_(config.out), journal_(journal) {
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() != 0) return;
+    struct stat s {};
+    if (::stat(out_.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)) throw Error(out_ + ": exists and is not a folder");
+    left_ = ckpt::list_steps(out_);
+    std::reverse(left_.begin(), left_.end());
+    if (!left_.empty()) open_newest();
+  });
+  share();
+  comm::agree(host_comm_, [&] { model_.emplace(model::open_checkpoint(config.model)); });
+}
+
+// Selects the newest checkpoint that can be opened. On rank 0.
+void Sources::open_newest() {
+  while (!step_) {
+    if (left_.empty()) throw Error(ckpt::all_damaged(out_, newest_reason_));
+    const ckpt::StepFolder folder = left_.back();
+    left_.pop_back();
+    try {
+      step_.emplace(ckpt::open_step(folder));
+    } catch (const Error& e) {
+      pass_over(folder.path, e.what());
+    }
+  }
+}
+
+// Opens on all ranks what rank 0 has selected.
+void Sources::share() {
+  const std::string path = host_comm_.all_gather(step_ ? step_->path() : "")[0];
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() != 0 && !path.empty()) step_.emplace(model::open_checkpoint(path));
+  });
+}
+
+void Sources::pass_over(const std::string& path, const std::string& reason) {
+  if (newest_reason_.empty()) newest_reason_ = reason;
+  journal_.note(ckpt::passed_over(path, reason));
+}
+
+void Sources::refuse(const std::string& reason) {
+  if (!resuming()) throw comm::AgreedError(reason);
+  pass_over(step_->path(), reason);
+  step_.reset();
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() == 0) open_newest();
+  });
+  share();
 }
 
 }  // namespace fp8::train

@@ -1,32 +1,62 @@
-// The folder of a run, which one job at a time may write. Private to the crate.
+// The folder of a run: its lock, and the checkpoints that the run may start from. Private to the crate.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "fp8/base/lock.h"
-#include "fp8/train/run.h"
+#include "fp8/ckpt/run_folder.h"
+#include "fp8/comm/comm.h"
+#include "records.h"
 
 namespace fp8::train {
 
-// Rank 0 locks FOLDER/.lock until this object is destroyed. fp8-resume locks the folder itself, since it starts
-// commands that take this lock.
+// The folder, which one job at a time may write. Rank 0 locks FOLDER/.lock until this object is destroyed. fp8-resume
+// locks the folder itself, since it starts commands that take this lock.
 class RunFolder {
  public:
-  RunFolder(comm::Communicator& world, const Hooks& hooks, std::string path)
-      : world_(world), hooks_(hooks), path_(std::move(path)) {}
-  // Locks the folder if it exists and can be written; make() does so otherwise. Collective. Throws AgreedError naming
-  // the process that holds it. Where the file system cannot lock, a warning says so.
+  RunFolder(comm::Communicator& host_comm, const Hooks& hooks, std::string path)
+      : host_comm_(host_comm), hooks_(hooks), path_(std::move(path)) {}
+  // Locks the folder if it exists and can be written; otherwise make() does. Throws AgreedError naming the process that
+  // holds the lock. If the file system cannot lock, a warning says so. Collective.
   void lock();
-  // Makes and locks the folder if lock() found none, and removes what interrupted saves left. Collective.
+  // Makes and locks the folder if lock() found none, and removes the remains of interrupted saves. Collective.
   void make();
 
  private:
   void lock_here();
-  comm::Communicator& world_;
+  comm::Communicator& host_comm_;
   const Hooks& hooks_;
   std::string path_;
-  LockFile lock_;        // rank 0's
-  bool locked_ = false;  // rank 0's
+  LockFile lock_;        // of rank 0
+  bool locked_ = false;  // on rank 0
+};
+
+// MODEL, and the checkpoints in a run's folder, newest first. Rank 0 selects the newest that can be opened. Opening
+// reads the documents; loading checks the rest. Open files can be read until this object is destroyed, even if their
+// checkpoint is removed. Collective.
+class Sources {
+ public:
+  Sources(comm::Communicator& host_comm, const RunConfig& config, const Journal& journal);
+  const ckpt::Checkpoint& model() const { return *model_; }
+  // What to start from: the selected checkpoint, or MODEL if the run has none.
+  const ckpt::Checkpoint& start() const { return step_ ? *step_ : *model_; }
+  bool resuming() const { return step_.has_value(); }
+  // The selected checkpoint is damaged for `reason`: selects the next. Throws AgreedError if there is none.
+  void refuse(const std::string& reason);
+
+ private:
+  void open_newest();
+  void share();
+  void pass_over(const std::string& path, const std::string& reason);
+
+  comm::Communicator& host_comm_;
+  const std::string& out_;
+  const Journal& journal_;
+  std::vector<ckpt::StepFolder> left_;  // not yet tried, oldest first; on rank 0
+  std::string newest_reason_;           // why the newest is damaged
+  std::optional<ckpt::Checkpoint> model_, step_;
 };
 
 }  // namespace fp8::train

@@ -1,45 +1,45 @@
-// Saving: what every rank does by itself is a Worker's task, what they must agree on happens between two tasks.
+// Saving. What a rank does alone is a task of its Worker; ranks communicate between two tasks.
 #include "saver.h"
-
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "fp8/base/clock.h"
 #include "fp8/base/file.h"
 #include "fp8/json/json.h"
-#include "fp8/ops/norm.h"
+#include "fp8/train/flags.h"
 
 namespace fp8::train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// Adds the time until its end.
-class Stopwatch {
+// Training waits for a save while one exists. Of nested ones the outermost counts.
+class Wait {
  public:
-  explicit Stopwatch(double& sum) : sum_(sum) {}
-  ~Stopwatch() { sum_ += seconds_since(start_); }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
+  explicit Wait(SaveState& s) : state_(s), outermost_(!s.waiting_since) {
+    if (outermost_) state_.waiting_since = Clock::now();
+  }
+  ~Wait() {
+    if (!outermost_) return;
+    count(state_);
+    state_.waiting_since.reset();
+  }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+  // Adds the seconds of the wait under way to `waited`, up to now.
+  static void count(SaveState& s) {
+    if (!s.waiting_since) return;
+    const Clock::time_point since = std::exchange(*s.waiting_since, Clock::now());
+    s.waited += std::chrono::duration<double>(*s.waiting_since - since).count();
+  }
 
  private:
-  double& sum_;
-  Clock::time_point start_ = Clock::now();
+  SaveState& state_;
+  bool outermost_;
 };
 
-// This thread gets what the others leave, and about a three hundredth of a core that they do not, and goes at once when
-// one of them wakes. A step is as fast as its slowest thread, and would share a core evenly otherwise; that a save
-// takes longer costs nothing but time. A hint; on Linux a policy is a thread's own.
-void give_way() {
-  const sched_param none{};
-  (void)::sched_setscheduler(0, SCHED_IDLE, &none);
-}
-
-constexpr std::int64_t kLongestGap = 1024;  // steps between attempts
-constexpr std::int64_t kNewestRolling = 2;
+constexpr std::int64_t kLongestGap = 1024;  // steps between attempts to save
+constexpr std::int64_t kNewestRolling = 2;  // rolling checkpoints that are kept
 
 bool divides(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
 
@@ -56,21 +56,20 @@ bool is_rolling(const json::Value& train) {
   return r != nullptr && r->is_bool() && r->as_bool();
 }
 
-// Calls `found` with the step and the /train of each checkpoint of a run up to `step`; one that cannot be read is left
-// out.
+// Calls `found` with the step and the /train of each readable checkpoint of a run up to `step`.
 void each_train(const std::string& run, std::int64_t step,
                 const std::function<void(std::int64_t, const json::Value&)>& found) {
   for (const ckpt::StepFolder& folder : ckpt::list_steps(run)) {
-    if (folder.step > step) continue;  // from before the run went back
+    if (folder.step > step) continue;  // of an earlier start that went further
     try {
       found(folder.step, ckpt::Checkpoint::open(folder.path).train());
     } catch (const Error&) {
-      continue;  // damaged: neither the best one nor one to remove
+      continue;  // damaged: not a candidate for the best, and not removed
     }
   }
 }
 
-// The step of the lowest loss among those that can be compared with `like`, the earliest of equals; -1: none.
+// The step of the lowest loss that is comparable with `like`, the earliest of equals; -1: none.
 std::int64_t best_of(const std::map<std::int64_t, SavedEvaluation>& evaluated, const SavedEvaluation& like) {
   std::int64_t best = -1;
   double lowest = 0;
@@ -88,265 +87,217 @@ std::vector<ckpt::FileEntry> entries_of(const std::vector<std::string>& texts) {
   return entries;
 }
 
-}  // namespace
+std::string path_of(const SaveState& s, std::int64_t step) { return s.policy.run + "/" + ckpt::step_name(step); }
 
-Worker::~Worker() {
-  cancelled_ = true;
-  if (thread_.joinable()) thread_.join();
+bool waits_for_confirmation(const SaveState& s) { return s.phase == SavePhase::unconfirmed && !s.confirmed; }
+
+// Starts a task of this rank. The watchdog ends the run when the task is waited for and finishes no piece.
+void start_task(SaveState& s, std::string task, Worker::Work work) {
+  s.task = std::move(task);
+  const comm::WatchedWork watched(s.host_comm, s.task, s.worker.pieces());
+  s.worker.start(s.async, std::move(work));
 }
 
-void Worker::run(const Work& work) {
-  try {
-    text_ = work(cancelled_);
-  } catch (const Error& e) {
-    error_ = e;
-  } catch (const std::bad_alloc&) {
-    error_ = Error("out of memory");
-  } catch (const std::exception& e) {
-    error_ = Error(e.what());
-  }
-  ended_ = true;
+// Waits for the task.
+std::string task_result(SaveState& s) {
+  const comm::WatchedWork watched(s.host_comm, s.task, s.worker.pieces());
+  return s.worker.result();
 }
 
-void Worker::start(bool beside, Work work) {
-  ended_ = false;
-  if (!beside) return run(work);
-  try {
-    thread_ = std::thread([this, task = std::move(work)] {
-      give_way();
-      run(task);
+// Makes the temporary folder, on rank 0, if there is space for the files of all ranks.
+void make_folder(SaveState& s) {
+  auto bytes = static_cast<std::int64_t>(shard_bytes(state_tensors(s.content->store)));
+  s.host_comm.all_reduce(std::span<std::int64_t>(&bytes, 1), comm::Reduce::sum);
+  const std::string path = path_of(s, s.content->step);
+  s.folder = path + ".tmp";
+  comm::agree(s.host_comm, [&] {
+    if (s.host_comm.rank() != 0) return;
+    const comm::WatchedWork watched(s.host_comm, "making " + s.folder, s.worker.pieces());
+    ckpt::check_space(s.policy.run, static_cast<std::uint64_t>(bytes));
+    (void)ckpt::begin_folder(path);
+  });
+  s.folder = s.host_comm.all_gather(s.folder)[0];
+}
+
+void start_writing(SaveState& s, const Context& ctx, Snapshot* snapshot) {
+  if (snapshot != nullptr) snapshot->copy(ctx, s.content->store);
+  comm::agree(s.host_comm, [&] {
+    start_task(
+        s, "writing " + s.folder,
+        [tensors = snapshot != nullptr ? snapshot->tensors() : state_tensors(s.content->store), &content = *s.content,
+         folder = s.folder, rank = s.host_comm.rank(), ranks = s.host_comm.size()](const PieceRunner& run) {
+          return json::dump(
+              ckpt::to_json(write_shard(tensors, content.table, content.documents, folder, rank, ranks, run)));
+        });
+  });
+}
+
+// When every rank has written its file, rank 0 makes the files a checkpoint.
+void start_commit(SaveState& s) {
+  std::string entry;
+  comm::agree(s.host_comm, [&] { entry = task_result(s); });
+  const std::vector<std::string> texts = s.host_comm.all_gather(entry);
+  comm::agree(s.host_comm, [&] {
+    if (s.host_comm.rank() != 0) return;
+    start_task(s, "committing " + s.folder, [&s, entries = entries_of(texts)](const PieceRunner&) -> std::string {
+      ckpt::commit_folder(s.folder, path_of(s, s.content->step), ckpt::FileKind::training, s.content->documents.mesh,
+                          entries);
+      return "";
     });
-  } catch (const std::system_error& e) {
-    throw Error(std::string("no thread for --async-save: ") + e.code().message());
+  });
+}
+
+void finish_commit(SaveState& s) {
+  s.idle_since = Clock::now();
+  comm::agree(s.host_comm, [&] { (void)task_result(s); });
+  const std::int64_t step = s.content->step;
+  if (s.content->evaluation) s.evaluations.insert_or_assign(step, *s.content->evaluation);
+  s.retry_gap = 1;
+  Wait::count(s);
+  s.journal.emit(json::object({{"type", "checkpoint"},
+                               {"step", step},
+                               {"path", path_of(s, step)},
+                               {"seconds", seconds_since(s.begun)},
+                               {"wait_s", std::exchange(s.waited, 0)}}));
+}
+
+// Removes older checkpoints, now that the save is committed and confirmed. On rank 0.
+void prune(SaveState& s, const PieceRunner& run) {
+  const std::int64_t step = s.content->step;
+  std::int64_t best = -1;
+  if (s.policy.keep_best) {
+    std::map<std::int64_t, SavedEvaluation> evaluations = s.evaluations;
+    if (s.content->evaluation) evaluations.insert_or_assign(step, *s.content->evaluation);
+    if (!evaluations.empty()) best = best_of(evaluations, evaluations.rbegin()->second);
   }
-}
-
-std::string Worker::result() {
-  if (thread_.joinable()) thread_.join();
-  const std::optional<Error> error = std::exchange(error_, std::nullopt);
-  std::string text = std::exchange(text_, {});
-  if (error) throw Error(*error);
-  return text;
-}
-
-Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : shards_(store.shards()) {
-  const auto copy_of = [&](const View& v) {
-    View copy = v;
-    copy.device = device::DeviceType::host;
-    if (v.empty()) return copy;
-    if (ctx.device == device::DeviceType::host) {
-      copy.data = ctx.arena->allocate(v.bytes(), "snapshot");
-    } else {
-      memory_.emplace_back(v.bytes(), device::DeviceType::host, "the copy of a checkpoint");
-      copy.data = memory_.back().data();
-    }
-    return copy;
+  const bool now = is_rolling(s.content->documents.train);
+  if (now) s.rolling.insert(step);
+  // The newest checkpoint counts as one of the two, even if it is not rolling.
+  const std::int64_t keep = s.policy.rolling ? kNewestRolling - (now ? 0 : 1) : s.policy.keep;
+  const auto stays = [&](std::int64_t other) {
+    return other > step || other == best || divides(s.policy.milestones, other) ||
+           (s.policy.rolling && !s.rolling.contains(other));
   };
-  for (ParameterShard& o : shards_) o.master = copy_of(o.master), o.m = copy_of(o.m), o.v = copy_of(o.v);
+  ckpt::prune(s.policy.run, keep, stays, run);
 }
 
-void Snapshot::copy(const Context& ctx, const ParameterStore& store) {
-  for (std::size_t i = 0; i < shards_.size(); ++i) {
-    const ParameterShard& from = store.shards()[i];
-    if (from.rows.count() == 0) continue;
-    const auto copy = ctx.device == device::DeviceType::host ? ops::copy : tensor::copy_across;
-    copy(ctx, from.master, shards_[i].master);
-    copy(ctx, from.m, shards_[i].m);
-    copy(ctx, from.v, shards_[i].v);
+void start_pruning(SaveState& s) {
+  comm::agree(s.host_comm, [&] {
+    if (s.host_comm.rank() != 0) return;
+    start_task(s, "removing checkpoints of " + s.policy.run, [&s](const PieceRunner& run) -> std::string {
+      prune(s, run);
+      return "";
+    });
+  });
+}
+
+void save_failed(SaveState& s, const comm::AgreedError& error) {
+  s.phase = SavePhase::idle;
+  s.idle_since = Clock::now();
+  s.failure = error.what();
+  s.diverged = error.code() == Exit::diverged;
+  s.retry_at = s.newest_step + s.retry_gap;
+  s.retry_gap = std::min(2 * s.retry_gap, kLongestGap);
+  const auto ignoring_errors = [](const auto& body) {
+    try {
+      body();
+    } catch (const Error&) {
+      return;  // the first error is reported
+    }
+  };
+  ignoring_errors([&] { (void)task_result(s); });  // this rank's task, when another rank's did not start
+  if (s.host_comm.rank() == 0) ignoring_errors([&] { remove_tree(s.folder); });
+  if (s.diverged) return;  // the run ends with that reason
+  s.journal.warn(s.newest_step, "step " + std::to_string(s.content->step) + " is not saved: " + s.failure);
+}
+
+// Waits for the task under way and starts the next one.
+void next_phase(SaveState& s) {
+  try {
+    switch (s.phase) {
+      case SavePhase::writing:
+        start_commit(s);
+        s.phase = SavePhase::committing;
+        break;
+      case SavePhase::committing:
+        finish_commit(s);
+        s.phase = SavePhase::unconfirmed;
+        break;
+      case SavePhase::unconfirmed:
+        start_pruning(s);
+        s.phase = SavePhase::pruning;
+        break;
+      default:
+        comm::agree(s.host_comm, [&] { (void)task_result(s); });
+        s.phase = SavePhase::idle;
+    }
+  } catch (const comm::AgreedError& e) {
+    if (s.phase == SavePhase::writing || s.phase == SavePhase::committing) return save_failed(s, e);
+    s.phase = SavePhase::idle;
+    s.journal.warn(s.newest_step, flag_name("keep") + ": " + e.what());
   }
 }
+
+}  // namespace
 
 json::Value to_json(const SavedEvaluation& e) {
   return json::object({{"loss", e.loss}, {"targets", e.targets}, {"data", e.data}});
 }
 
-Saver::Saver(comm::Communicator& world, Journal& journal, SavePolicy policy, std::int64_t step)
-    : world_(world), journal_(journal), policy_(std::move(policy)), now_(step) {
-  if (world_.rank() != 0 || (!policy_.keep_best && !policy_.rolling)) return;
-  each_train(policy_.run, step, [&](std::int64_t of, const json::Value& train) {
-    if (const auto e = evaluation_of(train); e && policy_.keep_best) evaluated_.emplace(of, *e);
-    if (is_rolling(train)) rolling_.insert(of);
+SaveState::SaveState(comm::Communicator& comm, Journal& records, SavePolicy when, std::int64_t step)
+    : host_comm(comm), journal(records), policy(std::move(when)), newest_step(step) {
+  if (host_comm.rank() != 0 || (!policy.keep_best && !policy.rolling)) return;
+  each_train(policy.run, step, [&](std::int64_t of, const json::Value& train) {
+    if (const auto e = evaluation_of(train); e && policy.keep_best) evaluations.emplace(of, *e);
+    if (is_rolling(train)) rolling.insert(of);
   });
 }
 
-bool Saver::due(std::int64_t step) const {
-  return divides(policy_.every, step) || divides(policy_.milestones, step) || (retry_at_ > 0 && step >= retry_at_);
+bool save_due(const SaveState& s, std::int64_t step) {
+  return divides(s.policy.every, step) || divides(s.policy.milestones, step) || (s.retry_at > 0 && step >= s.retry_at);
 }
 
-bool Saver::time_over() const { return policy_.seconds > 0 && seconds_since(rested_) >= policy_.seconds; }
-
-void Saver::save(SaveContent content, const Context& ctx, Snapshot* snapshot, bool beside) {
-  conclude();  // nothing is saved but after a step that proves the save before
-  proven_ = false;
-  now_ = content.step;
-  begun_ = Clock::now();
-  waited_ = 0;
-  failure_.clear();
-  diverged_ = false;
-  retry_at_ = 0;
-  beside_ = beside && snapshot != nullptr;
-  content_.emplace(std::move(content));
-  {
-    const Stopwatch watch(waited_);
-    try {
-      begin();
-      write(ctx, snapshot);
-      phase_ = Phase::writing;
-    } catch (const comm::AgreedError& e) {
-      return failed(e);
-    }
-  }
-  if (!beside_) settle();
-  rested_ = Clock::now();
+bool save_interval_over(const SaveState& s) {
+  return s.policy.seconds > 0 && seconds_since(s.idle_since) >= s.policy.seconds;
 }
 
-void Saver::advance(std::int64_t step, bool anyone_busy, bool finite) {
-  now_ = step;
-  if (finite && content_ && step > content_->step) proven_ = true;
-  if (phase_ == Phase::idle || anyone_busy || waits_for_proof()) return;
-  const Stopwatch watch(waited_);
-  go_on();
-  if (!beside_) settle();
-}
-
-void Saver::settle() {
-  while (phase_ != Phase::idle && !waits_for_proof()) go_on();
-}
-
-void Saver::conclude() {
-  proven_ = true;
-  settle();
-}
-
-// The unfinished folder, which rank 0 makes where there is room for all.
-void Saver::begin() {
-  auto bytes = static_cast<std::int64_t>(shard_bytes(content_->store.shards()));
-  world_.all_reduce(std::span<std::int64_t>(&bytes, 1), comm::Reduce::sum);
-  const std::string path = policy_.run + "/" + ckpt::step_name(content_->step);
-  folder_ = path + ".tmp";
-  comm::agree(world_, [&] {
-    if (world_.rank() != 0) return;
-    ckpt::check_space(policy_.run, static_cast<std::uint64_t>(bytes));
-    (void)ckpt::begin_folder(path);
-  });
-  folder_ = world_.all_gather(folder_)[0];
-}
-
-void Saver::write(const Context& ctx, Snapshot* snapshot) {
-  if (snapshot != nullptr) snapshot->copy(ctx, content_->store);
-  comm::agree(world_, [&] {
-    const std::vector<ParameterShard>& own = snapshot != nullptr ? snapshot->shards() : content_->store.shards();
-    worker_.start(beside_, [&own, &content = *content_, folder = folder_, rank = world_.rank(),
-                            world = world_.size()](const std::atomic<bool>& cancelled) {
-      return json::dump(
-          ckpt::to_json(write_shard(own, content.table, content.documents, folder, rank, world, cancelled)));
-    });
-  });
-}
-
-// Waits for the task at hand, and does what comes after it.
-void Saver::go_on() {
+void start_save(SaveState& s, SaveContent content, const Context& ctx, Snapshot* snapshot, bool async) {
+  const Wait wait(s);
+  finish_save(s, true);  // a save starts only after a finite step, which confirms the save before
+  s.confirmed = false;
+  s.newest_step = content.step;
+  s.begun = Clock::now();
+  s.failure.clear();
+  s.diverged = false;
+  s.retry_at = 0;
+  s.async = async && snapshot != nullptr;
+  s.content.emplace(std::move(content));
   try {
-    switch (phase_) {
-      case Phase::writing:
-        commit();
-        phase_ = Phase::committing;
-        break;
-      case Phase::committing:
-        committed();
-        phase_ = Phase::unproven;
-        break;
-      case Phase::unproven:
-        start_pruning();
-        phase_ = Phase::pruning;
-        break;
-      default:
-        comm::agree(world_, [&] { (void)worker_.result(); });
-        phase_ = Phase::idle;
-    }
+    make_folder(s);
+    start_writing(s, ctx, snapshot);
+    s.phase = SavePhase::writing;
   } catch (const comm::AgreedError& e) {
-    if (phase_ == Phase::writing || phase_ == Phase::committing) return failed(e);
-    phase_ = Phase::idle;
-    journal_.warn(now_, std::string("--keep: ") + e.what());
+    return save_failed(s, e);
   }
+  if (!s.async) finish_save(s);
+  s.idle_since = Clock::now();
 }
 
-// Every rank has its file, or none goes on. Rank 0 then makes them a checkpoint.
-void Saver::commit() {
-  std::string entry;
-  comm::agree(world_, [&] { entry = worker_.result(); });
-  const std::vector<std::string> texts = world_.all_gather(entry);
-  comm::agree(world_, [&] {
-    if (world_.rank() != 0) return;
-    worker_.start(beside_, [this, entries = entries_of(texts)](const std::atomic<bool>&) -> std::string {
-      const std::int64_t step = content_->step;
-      ckpt::commit_folder(folder_, policy_.run + "/" + ckpt::step_name(step), ckpt::FileKind::training,
-                          content_->documents.mesh, entries);
-      return "";
-    });
-  });
+void advance_save(SaveState& s, std::int64_t step, bool any_rank_busy, bool finite) {
+  s.newest_step = step;
+  if (finite && s.content && step > s.content->step) s.confirmed = true;
+  if (s.phase == SavePhase::idle || any_rank_busy || waits_for_confirmation(s)) return;
+  const Wait wait(s);
+  next_phase(s);
+  if (!s.async) finish_save(s);
 }
 
-void Saver::start_pruning() {
-  comm::agree(world_, [&] {
-    if (world_.rank() != 0) return;
-    worker_.start(beside_, [this](const std::atomic<bool>&) -> std::string {
-      prune();
-      return "";
-    });
-  });
-}
+void postpone_save(SaveState& s, std::int64_t step) { s.retry_at = step + 1; }
 
-// Removes older checkpoints now that the one at hand is committed and proven. On rank 0.
-void Saver::prune() {
-  const std::int64_t step = content_->step;
-  std::int64_t best = -1;
-  if (policy_.keep_best) {
-    std::map<std::int64_t, SavedEvaluation> evaluated = evaluated_;
-    if (content_->evaluation) evaluated.insert_or_assign(step, *content_->evaluation);
-    if (!evaluated.empty()) best = best_of(evaluated, evaluated.rbegin()->second);
-  }
-  const bool now = is_rolling(content_->documents.train);
-  if (now) rolling_.insert(step);
-  // One that stays counts among the two while it is the newest.
-  const std::int64_t keep = policy_.rolling ? kNewestRolling - (now ? 0 : 1) : policy_.keep;
-  ckpt::prune(policy_.run, keep, [&](std::int64_t other) {
-    return other > step || other == best || divides(policy_.milestones, other) ||
-           (policy_.rolling && !rolling_.contains(other));
-  });
-}
-
-void Saver::committed() {
-  rested_ = Clock::now();
-  comm::agree(world_, [&] { (void)worker_.result(); });
-  const std::int64_t step = content_->step;
-  if (content_->evaluation) evaluated_.insert_or_assign(step, *content_->evaluation);
-  retry_gap_ = 1;
-  journal_.emit(json::object({{"type", "checkpoint"},
-                              {"step", step},
-                              {"path", policy_.run + "/" + ckpt::step_name(step)},
-                              {"seconds", seconds_since(begun_)},
-                              {"wait_s", waited_}}));
-}
-
-void Saver::failed(const comm::AgreedError& error) {
-  phase_ = Phase::idle;
-  rested_ = Clock::now();
-  failure_ = error.what();
-  diverged_ = error.code() == Exit::diverged;
-  retry_at_ = now_ + retry_gap_;
-  retry_gap_ = std::min(2 * retry_gap_, kLongestGap);
-  const auto ignoring_errors = [](const auto& body) {
-    try {
-      body();
-    } catch (const Error&) {
-      return;  // one has been told already
-    }
-  };
-  ignoring_errors([&] { (void)worker_.result(); });  // another rank's may have been the one that did not start
-  if (world_.rank() == 0) ignoring_errors([&] { remove_tree(folder_); });
-  if (diverged_) return;  // the run ends with that reason
-  journal_.warn(now_, "step " + std::to_string(content_->step) + " is not saved: " + failure_);
+void finish_save(SaveState& s, bool confirmed) {
+  const Wait wait(s);
+  if (confirmed) s.confirmed = true;
+  while (s.phase != SavePhase::idle && !waits_for_confirmation(s)) next_phase(s);
 }
 
 }  // namespace fp8::train

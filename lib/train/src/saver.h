@@ -1,155 +1,107 @@
-// Checkpoints of a run while it goes on: when one is due, written before the steps' eyes or beside them, committed when
-// every rank has its part, tried again when that failed, and which older ones may go. The format is ckpt's. Private to
-// the crate. Ranks agree on everything here; only the caller's thread talks to them.
+// The saves of a run: when one is due, writing in the caller's thread or in the background, commit when every rank has
+// written its file, retries after failures, and removal of older checkpoints. The format is in ckpt. Private to the
+// crate. Ranks agree on everything here; only the caller's thread communicates with them.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "records.h"
 #include "state.h"
+#include "worker.h"
 
 namespace fp8::train {
 
-// One piece of work at a time, on a thread of its own or before the caller's eyes. All members are the caller's to
-// call, from one thread.
-class Worker {
- public:
-  // Work returns a text, or throws Error. It ends early, by any error, once `cancelled` is set.
-  using Work = std::function<std::string(const std::atomic<bool>& cancelled)>;
-  Worker() = default;
-  // Cancels what is under way and waits for it to end.
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-
-  // Begins `work`; what was begun before must have been fetched by result(). Throws Error when there is no thread.
-  void start(bool beside, Work work);
-  // Whether work is under way: result() would wait.
-  bool busy() const { return thread_.joinable() && !ended_.load(); }
-  // Waits for the end; the text, or throws the error. Without work begun: "".
-  std::string result();
-
- private:
-  void run(const Work& work);
-  std::thread thread_;
-  std::atomic<bool> cancelled_ = false, ended_ = false;
-  std::string text_;
-  std::optional<Error> error_;
-};
-
-// A copy of all that a rank owns, in host memory of its own, "snapshot" in the plan: a save is written from it while
-// steps change the originals, and whatever a device owns is written from it.
-class Snapshot {
- public:
-  // Takes the memory from the context's arena, where that is on the host.
-  Snapshot(const Context& ctx, const ParameterStore& store);
-  // Copies masters and moments.
-  void copy(const Context& ctx, const ParameterStore& store);
-  const std::vector<ParameterShard>& shards() const { return shards_; }
-
- private:
-  std::vector<device::Buffer> memory_;  // of a device's
-  std::vector<ParameterShard> shards_;
-};
-
-// The loss of an evaluation at a checkpoint's step, as its /train keeps it; comparable where data and targets are
-// equal.
+// The loss of an evaluation at the step of a checkpoint, as its /train holds it. Two are comparable if data and targets
+// are equal.
 struct SavedEvaluation {
-  double loss = 0;
+  double loss = 0;  // nats
   std::int64_t targets = 0;
-  std::string data;  // digest
+  std::string data;  // digest of the file
 };
 json::Value to_json(const SavedEvaluation& e);
 
-// The name of a true value in the /train of a checkpoint that was made by default and goes when two newer ones are
-// there.
+// The name of a true value in the /train of a checkpoint that is removed when there are two newer ones like it.
 inline constexpr const char* kRolling = "rolling";
 
-// When to save and what to keep.
+// When to save and which checkpoints to keep.
 struct SavePolicy {
   std::string run;                                   // folder
   std::int64_t every = 0, keep = 0, milestones = 0;  // 0: no
   bool keep_best = false;
-  double seconds = 0;    // between two saves, by rank 0's clock; 0: no
-  bool rolling = false;  // of checkpoints that say so, the newest two stay; without keep
+  double seconds = 0;    // between two saves, by rank 0's clock; 0: no limit
+  bool rolling = false;  // keep the newest two of the checkpoints with kRolling, and all others; without `keep`
 };
 
-// What one save holds.
+// What one save writes.
 struct SaveContent {
   std::int64_t step = 0;
   Documents documents;
   const ParameterStore& store;                 // outlives the save
-  const std::vector<model::Parameter>& table;  // likewise; with the precisions to record
+  const std::vector<model::Parameter>& table;  // with the precisions to record; outlives the save
   std::optional<SavedEvaluation> evaluation;   // of this step
 };
 
-// See the top of this file. A save that fails leaves the earlier checkpoints as they are: it is a warning, and due
-// again at the next step, then after two, four and so on.
-class Saver {
- public:
-  // `journal` outlives the saver. The run stands at `step`; with `keep_best`, rank 0 reads the evaluations that its
-  // checkpoints up to there carry.
-  Saver(comm::Communicator& world, Journal& journal, SavePolicy policy, std::int64_t step = 0);
-
-  // Whether a checkpoint is to be made at this step. Equal on all ranks.
-  bool due(std::int64_t step) const;
-  // Whether the time between two saves is over on this rank's clock.
-  bool time_over() const;
-  // Finishes the save before, then saves. With a snapshot, which outlives the save, it copies first, and with `beside`
-  // only begins to write then. Collective.
-  void save(SaveContent content, const Context& ctx, Snapshot* snapshot, bool beside = true);
-  // 1 while this rank's part of a save is under way, else 0: for the reduction at the end of a step.
-  std::int64_t busy() const { return worker_.busy() ? 1 : 0; }
-  // At the end of a step: goes on with a save that no rank is busy with any more, without waiting. With `finite`, the
-  // step's loss and gradient prove the weights of a save before it, and older checkpoints may go. Collective; all is
-  // equal on all ranks.
-  void advance(std::int64_t step, bool anyone_busy, bool finite);
-  // A save that is due at this step is due at the next instead: its weights are in doubt.
-  void put_off(std::int64_t step) { retry_at_ = step + 1; }
-  // Waits for the save under way and finishes it; older checkpoints stay where it is not proven. Collective.
-  void settle();
-  // The same at the end of a run, which no step follows: older checkpoints go. Collective.
-  void conclude();
-  // Why the last save failed; empty when it is committed, or under way. Equal on all ranks.
-  const std::string& failure() const { return failure_; }
-  // Whether it failed because it holds values that no checkpoint may hold: the run has diverged. Equal on all ranks.
-  bool diverged() const { return diverged_; }
-
- private:
-  enum class Phase : std::uint8_t { idle, writing, committing, unproven, pruning };
-  void begin();
-  void write(const Context& ctx, Snapshot* snapshot);
-  bool waits_for_proof() const { return phase_ == Phase::unproven && !proven_; }
-  void go_on();
-  void commit();
-  void committed();
-  void start_pruning();
-  void prune();
-  void failed(const comm::AgreedError& error);
-
-  comm::Communicator& world_;
-  Journal& journal_;
-  SavePolicy policy_;
-  std::map<std::int64_t, SavedEvaluation> evaluated_;  // of committed checkpoints; rank 0's
-  std::set<std::int64_t> rolling_;                     // likewise: those that say so
-  std::string failure_;
-  std::int64_t now_ = 0;                       // newest step heard of
-  std::int64_t retry_at_ = 0, retry_gap_ = 1;  // steps; retry_at_ 0: nothing to try again
-  Phase phase_ = Phase::idle;
-  bool beside_ = false, proven_ = false, diverged_ = false;
-  std::optional<SaveContent> content_;
-  std::string folder_;  // the unfinished one
-  std::chrono::steady_clock::time_point begun_;
-  std::chrono::steady_clock::time_point rested_ =
-      std::chrono::steady_clock::now();  // since when no save was begun or ended
-  double waited_ = 0;                    // seconds of this save in which no step ran
-  Worker worker_;                        // last, so that it ends before what it works on goes
+// What a save does next. Ranks change it together.
+enum class SavePhase : std::uint8_t {
+  idle,         // no save is under way
+  writing,      // every rank writes its file
+  committing,   // rank 0 writes the manifest
+  unconfirmed,  // committed; a later step with finite loss and gradient will show that the weights are good
+  pruning,      // rank 0 removes older checkpoints
 };
+
+// The saves of a run. Functions below change it; equal on all ranks unless it says otherwise.
+struct SaveState {
+  using Clock = std::chrono::steady_clock;
+
+  // `journal` outlives the state. The run is at `step`; rank 0 reads which checkpoints up to there are rolling and,
+  // with keep_best, their evaluations.
+  SaveState(comm::Communicator& host_comm, Journal& journal, SavePolicy policy, std::int64_t step = 0);
+
+  comm::Communicator& host_comm;
+  Journal& journal;
+  SavePolicy policy;
+  std::map<std::int64_t, SavedEvaluation> evaluations;  // of committed checkpoints, by step; rank 0's
+  std::set<std::int64_t> rolling;                       // steps of the rolling checkpoints; rank 0's
+
+  std::int64_t newest_step = 0;                 // of the run
+  std::int64_t retry_at = 0, retry_gap = 1;     // steps; retry_at 0: there is nothing to retry
+  Clock::time_point idle_since = Clock::now();  // start or end of the last save
+
+  SavePhase phase = SavePhase::idle;
+  bool async = false;                  // the save is written in the background
+  bool confirmed = false;              // a later step was finite
+  std::optional<SaveContent> content;  // of the save under way, or of the last one
+  std::string folder;                  // temporary
+  Clock::time_point begun;
+  double waited = 0;  // seconds in which training waited for saves since the last record of a checkpoint
+  std::optional<Clock::time_point> waiting_since;  // start of a wait that is not in `waited` yet
+
+  std::string failure;    // why the last save failed; empty when it is committed or under way
+  bool diverged = false;  // it failed because of values that no checkpoint may hold
+  std::string task;       // of the worker, for the watchdog's message
+  Worker worker;          // last, so that it ends before what it works on is destroyed
+};
+
+// Whether a checkpoint is to be made at this step.
+bool save_due(const SaveState& s, std::int64_t step);
+// Whether the time between two saves is over on this rank's clock.
+bool save_interval_over(const SaveState& s);
+// Finishes the save before and starts one. With a snapshot, which outlives the save, copies the state first; with
+// `async` too, only starts the writing. A save that fails leaves earlier checkpoints as they are, is a warning, and is
+// due again at the next step, then after two, four and so on. Collective.
+void start_save(SaveState& s, SaveContent content, const Context& ctx, Snapshot* snapshot, bool async = true);
+// At the end of a step: does what comes next in the save when no rank is busy, without waiting. `finite` tells that the
+// step's loss and gradient are finite, which confirms the weights of a save before it: older checkpoints may be
+// removed. Collective.
+void advance_save(SaveState& s, std::int64_t step, bool any_rank_busy, bool finite);
+// Makes a save that is due at `step` due at the next one instead, because its weights are in doubt.
+void postpone_save(SaveState& s, std::int64_t step);
+// Waits for the save under way and finishes it. Older checkpoints are removed only if it is confirmed, by a step or by
+// the caller. Collective.
+void finish_save(SaveState& s, bool confirmed = false);
 
 }  // namespace fp8::train

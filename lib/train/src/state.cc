@@ -1,4 +1,4 @@
-// Checkpoints of a run: own rows in, own rows out. The format and the commit are ckpt's; ranks agree here.
+// Loading and saving the own rows of every state tensor. The format and the commit are in ckpt; ranks agree here.
 #include "state.h"
 
 #include <algorithm>
@@ -27,76 +27,71 @@ void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name,
   }
 }
 
-// Rows that this rank owns of a stored tensor, and where they belong.
-struct Own {
+// This rank's rows of a stored tensor, and where they are loaded to.
+struct OwnRows {
   shard::RowRange rows;
   View to;
-  std::int64_t taken = 0;  // of the rows, while files were verified
+  std::int64_t loaded = 0;  // rows that verification has read into `to`
 
-  // Where rows [begin, end), stored as `type`, are to be put: nowhere unless they are own and need no conversion.
-  std::span<std::byte> allocate(DType type, std::int64_t begin, std::int64_t end) {
+  // Memory for rows [begin, end), stored as `type`; empty unless all of them are own rows and need no conversion.
+  std::span<std::byte> buffer_for(DType type, std::int64_t begin, std::int64_t end) {
     if (to.device != device::DeviceType::host || type != to.dtype || begin < rows.begin || end > rows.end) return {};
-    taken += end - begin;
+    loaded += end - begin;
     return bytes_of(to.rows(begin - rows.begin, end - rows.begin));
   }
 };
-using Wanted = std::map<std::string, Own, std::less<>>;
+using OwnTensors = std::map<std::string, OwnRows, std::less<>>;  // by name in the file
 
-void read_own(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, const Own& own) {
+// Reads the own rows that verification has not read.
+void read_rest(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, const OwnRows& own) {
   if (own.to.device != device::DeviceType::host) {
     const device::Buffer staging(own.to.bytes(), device::DeviceType::host, "a tensor on its way to the GPU");
-    Own there = own;
+    OwnRows there = own;
     there.to.device = device::DeviceType::host;
     there.to.data = staging.data();
-    read_own(ctx, checkpoint, name, there);
+    read_rest(ctx, checkpoint, name, there);
     return tensor::copy_across(ctx, there.to, own.to);
   }
-  if (own.taken < own.rows.count()) {
-    if (checkpoint.at(name).dtype == own.to.dtype) {
-      checkpoint.read_rows(name, own.rows.begin, own.rows.end, bytes_of(own.to));
-    } else {
-      read_converted(checkpoint, name, own.rows, own.to);
-    }
+  if (own.loaded >= own.rows.count()) return;
+  if (checkpoint.at(name).dtype == own.to.dtype) {
+    checkpoint.read_rows(name, own.rows.begin, own.rows.end, bytes_of(own.to));
+  } else {
+    read_converted(checkpoint, name, own.rows, own.to);
   }
 }
 
-std::string section(std::string_view prefix, const model::Parameter& p) { return std::string(prefix) + p.name; }
-
-Wanted wanted_of(const ParameterStore& store, bool moments) {
-  Wanted wanted;
-  for (const ParameterShard& o : store.shards()) {
-    if (o.rows.count() == 0) continue;
-    const model::Parameter& p = store.table()[static_cast<std::size_t>(o.number)];
-    wanted.emplace(section(ckpt::kWeights, p), Own{o.rows, o.master});
-    if (!moments) continue;
-    wanted.emplace(section(ckpt::kMomentM, p), Own{o.rows, o.m});
-    wanted.emplace(section(ckpt::kMomentV, p), Own{o.rows, o.v});
+OwnTensors own_tensors(const ParameterStore& store, bool moments) {
+  OwnTensors own;
+  for (const StateTensor& t : state_tensors(store)) {
+    if (t.rows.count() > 0 && (t.weight || moments)) own.emplace(t.name, OwnRows{t.rows, t.values});
   }
-  return wanted;
+  return own;
 }
+
+bool trainable(DType type) { return type == DType::f32 || type == DType::bf16; }
 
 // Runs `body` on every rank. Returns the first of the reasons why it failed, the same everywhere.
 template <class Body>
-std::optional<std::string> first_reason(comm::Communicator& world, Body&& body) {
+std::optional<std::string> first_reason(comm::Communicator& host_comm, Body&& body) {
   std::string mine;
-  comm::agree(world, [&] {
+  comm::agree(host_comm, [&] {
     try {
       body();
     } catch (const Error& e) {
       mine = e.what();
     }
   });
-  for (const std::string& reason : world.all_gather(mine))
+  for (const std::string& reason : host_comm.all_gather(mine))
     if (!reason.empty()) return reason;
   return std::nullopt;
 }
 
 // This rank's share of the files.
-void verify_share(const comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
-                  const ckpt::Checkpoint::Destination& device) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  for (std::size_t i = static_cast<std::size_t>(world.rank()); i < checkpoint.file_count(); i += ranks)
-    checkpoint.verify_file(i, device);
+void verify_share(const comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint,
+                  const ckpt::Checkpoint::Destination& destination) {
+  const auto ranks = static_cast<std::size_t>(host_comm.size());
+  for (std::size_t i = static_cast<std::size_t>(host_comm.rank()); i < checkpoint.file_count(); i += ranks)
+    checkpoint.verify_file(i, destination);
 }
 
 }  // namespace
@@ -110,54 +105,57 @@ hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view u
 
 void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
   model::check_weights(checkpoint, table);
-  for (const model::Parameter& p : table) {
-    const DType type = checkpoint.at(section(ckpt::kWeights, p)).dtype;
-    if (type != DType::f32 && type != DType::bf16)
-      throw Error(checkpoint.path() + ": " + p.name + ": stored as " + std::string(dtype::name_of(type)) +
-                  ", which cannot be trained");
+  for (const StateTensor& t : state_tensors(table)) {
+    if (!t.weight) continue;
+    const DType type = checkpoint.at(t.name).dtype;
+    if (!trainable(type))
+      throw Error(checkpoint.path() + ": " + table[static_cast<std::size_t>(t.parameter)].name + ": stored as " +
+                  std::string(dtype::name_of(type)) + ", which cannot be trained");
   }
 }
 
 void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
-  for (const model::Parameter& p : table) {
-    for (const std::string_view prefix : {ckpt::kMomentM, ckpt::kMomentV}) {
-      const ckpt::TensorMeta& moment = checkpoint.at(section(prefix, p));
-      const std::string what = checkpoint.path() + ": /" + moment.name;
-      if (moment.shape != p.shape) throw Error(what + ": its shape is not that of the weight");
-      if (moment.dtype != DType::f32 && moment.dtype != DType::bf16)
-        throw Error(what + ": stored as " + std::string(dtype::name_of(moment.dtype)) + ", not f32 or bf16");
-    }
+  for (const StateTensor& t : state_tensors(table)) {
+    if (t.weight) continue;
+    const ckpt::TensorMeta& moment = checkpoint.at(t.name);
+    const std::string what = checkpoint.path() + ": /" + moment.name;
+    if (moment.shape != t.shape) throw Error(what + ": its shape is not that of the weight");
+    if (!trainable(moment.dtype))
+      throw Error(what + ": stored as " + std::string(dtype::name_of(moment.dtype)) + ", not f32 or bf16");
   }
 }
 
-std::optional<std::string> verify(comm::Communicator& world, const ckpt::Checkpoint& checkpoint) {
-  return first_reason(world, [&] { verify_share(world, checkpoint, {}); });
+std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint) {
+  return first_reason(host_comm, [&] { verify_share(host_comm, checkpoint, {}); });
 }
 
-std::optional<std::string> load(const Context& ctx, comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
-                                const ParameterStore& store, bool moments) {
-  Wanted wanted = wanted_of(store, moments);
-  const auto device = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
-    const auto it = wanted.find(meta.name);
-    return it == wanted.end() ? std::span<std::byte>() : it->second.allocate(meta.dtype, begin, end);
+std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint,
+                                bool moments) {
+  OwnTensors own = own_tensors(model.store, moments);
+  const auto destination = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
+    const auto it = own.find(meta.name);
+    return it == own.end() ? std::span<std::byte>() : it->second.buffer_for(meta.dtype, begin, end);
   };
-  if (auto reason = first_reason(world, [&] { verify_share(world, checkpoint, device); })) return reason;
-  return first_reason(world, [&] {
-    for (const auto& [name, own] : wanted) read_own(ctx, checkpoint, name, own);
-  });
+  if (auto reason = first_reason(host_comm, [&] { verify_share(host_comm, checkpoint, destination); })) return reason;
+  const auto read = [&] {
+    for (const auto& [name, rows] : own) read_rest(model.ctx, checkpoint, name, rows);
+  };
+  if (auto reason = first_reason(host_comm, read)) return reason;
+  model.store.refresh_compute_weights(model.ctx);
+  return std::nullopt;
 }
 
-std::uint64_t shard_bytes(const std::vector<ParameterShard>& own) {
-  std::uint64_t n = 1 << 16;
-  for (const ParameterShard& o : own) n += o.master.bytes() + o.m.bytes() + o.v.bytes() + 4096;
+std::uint64_t shard_bytes(const std::vector<StateTensor>& tensors) {
+  constexpr std::uint64_t kDocuments = 1 << 16, kOverhead = 1536;  // of a file, of a tensor
+  std::uint64_t n = kDocuments;
+  for (const StateTensor& t : tensors) n += t.values.bytes() + kOverhead;
   return n;
 }
 
-// Weights, first moments, second moments, each in the order of the table.
-ckpt::FileEntry write_shard(const std::vector<ParameterShard>& own, const std::vector<model::Parameter>& table,
-                            const Documents& documents, const std::string& folder, int rank, int world,
-                            const std::atomic<bool>& cancelled) {
-  ckpt::ShardWriter writer(folder, rank, world, ckpt::FileKind::training);
+ckpt::FileEntry write_shard(const std::vector<StateTensor>& tensors, const std::vector<model::Parameter>& table,
+                            const Documents& documents, const std::string& folder, int rank, int ranks,
+                            const PieceRunner& run) {
+  ckpt::ShardWriter writer(folder, rank, ranks, ckpt::FileKind::training, run);
   if (rank == 0) {
     writer.document("config", documents.config);
     writer.document("train", documents.train);
@@ -165,16 +163,12 @@ ckpt::FileEntry write_shard(const std::vector<ParameterShard>& own, const std::v
     if (documents.tokenizer) writer.tokenizer(*documents.tokenizer);
     if (documents.tokenizer_id) writer.tokenizer_id(*documents.tokenizer_id);
   }
-  const auto write = [&](std::string_view prefix, const ParameterShard& o, const View& v, bool with_precision) {
-    if (cancelled) throw Error(folder + ": given up");
-    const model::Parameter& p = table[static_cast<std::size_t>(o.number)];
-    ckpt::TensorMeta meta{section(prefix, p), v.dtype, p.shape, {}, {}, {}};
-    if (with_precision) meta.precision = std::string(p.precision()), meta.reason = p.reason;
-    writer.tensor(meta, o.rows.begin, o.rows.end, bytes_of(v));
-  };
-  for (const ParameterShard& o : own) write(ckpt::kWeights, o, o.master, true);
-  for (const ParameterShard& o : own) write(ckpt::kMomentM, o, o.m, false);
-  for (const ParameterShard& o : own) write(ckpt::kMomentV, o, o.v, false);
+  for (const StateTensor& t : tensors) {
+    ckpt::TensorMeta meta{t.name, t.values.dtype, t.shape, {}, {}, {}};
+    const model::Parameter& p = table[static_cast<std::size_t>(t.parameter)];
+    if (t.weight) meta.precision = std::string(p.precision()), meta.reason = p.reason;
+    writer.tensor(meta, t.rows.begin, t.rows.end, bytes_of(t.values));
+  }
   return writer.finish([](const std::string& reason) { throw Error(reason, Exit::diverged); });
 }
 

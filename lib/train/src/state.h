@@ -1,8 +1,7 @@
-// What a run reads and writes as a checkpoint: parameters, moments, counters. Private to the crate. Collective where it
-// says so.
+// Checkpoints of a run: checks, verification, loading and writing of parameters, moments and counters. Private to the
+// crate.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <string>
 
@@ -10,46 +9,49 @@
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
 #include "fp8/train/config.h"
+#include "fp8/train/sharded_model.h"
 
 namespace fp8::train {
 
-// Where a run stands; all of it is in /train.
+// Position of a run, as /train holds it.
 using Position = ckpt::Counters;
 
-// The checkpoint's configuration; throws Error when it is of a kind that cannot be `used` ("trained", "scored").
+// The checkpoint's configuration. Throws Error if the checkpoint is quantized; `used` ("trained", "scored") says for
+// what.
 hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view used);
 
 // Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained.
 void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
-// Throws Error unless both moments of every weight are there, of its shape, in a format that a run keeps them in.
+// Throws Error unless both moments of every weight are present, in its shape, as f32 or bf16.
 void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
-// Reads every byte of a checkpoint against its digests; the ranks share its files. Returns why it is damaged, the same
-// on every rank; nothing where it is whole. Collective.
-std::optional<std::string> verify(comm::Communicator& world, const ckpt::Checkpoint& checkpoint);
+// Compares every byte of a checkpoint with its digests; ranks divide the files. Returns why it is damaged, the same on
+// every rank; nothing if it is not. Collective.
+std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint);
 
-// Own rows of every weight (and of both moments when `moments`), from any number of shards, and verify(), in one go: a
-// file that holds what its reader owns is read once. A value that ckpt::values_of() forbids is damage too. After damage
-// the store's memory is not to be believed. Collective.
-std::optional<std::string> load(const Context& ctx, comm::Communicator& world, const ckpt::Checkpoint& checkpoint,
-                                const ParameterStore& store, bool moments);
+// Reads this rank's rows of every weight, and of the optimizer state when `moments`, from any number of shards, does
+// what verify() does in the same pass, and refreshes the compute weights. A value that ckpt::values_of() forbids is
+// damage too. Returns why the checkpoint is damaged, the same on every rank; the model's values are undefined then.
+// Collective.
+std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint,
+                                bool moments);
 
 // What a save writes besides the tensors.
 struct Documents {
   json::Value config, train, provenance, mesh;
   std::optional<std::string> tokenizer = {};     // text of tokenizer.json
-  std::optional<std::string> tokenizer_id = {};  // what stands for it
+  std::optional<std::string> tokenizer_id = {};  // if there is no tokenizer.json
 };
 
-// Bytes that write_shard() takes on the disk, at most.
-std::uint64_t shard_bytes(const std::vector<ParameterShard>& own);
+// Upper bound of the bytes that write_shard() writes.
+std::uint64_t shard_bytes(const std::vector<StateTensor>& tensors);
 
-// Writes rank `rank` of `world`'s file of a checkpoint to `folder`, with the precisions of `table`; `own` may be a copy
-// of what the store owns. Throws Error of status diverged for a value that ckpt::values_of() forbids. Ends by an Error
-// between two tensors once `cancelled` is set. Not collective; any thread.
-ckpt::FileEntry write_shard(const std::vector<ParameterShard>& own, const std::vector<model::Parameter>& table,
-                            const Documents& documents, const std::string& folder, int rank, int world,
-                            const std::atomic<bool>& cancelled);
+// Writes the file of rank `rank` of `ranks` of a checkpoint to `folder`, with the precisions of `table`; `tensors` may
+// be a snapshot. Throws Error of status diverged for a value that ckpt::values_of() forbids. Writes and reads back
+// through `run`. Not collective; any thread.
+ckpt::FileEntry write_shard(const std::vector<StateTensor>& tensors, const std::vector<model::Parameter>& table,
+                            const Documents& documents, const std::string& folder, int rank, int ranks,
+                            const PieceRunner& run);
 
 }  // namespace fp8::train

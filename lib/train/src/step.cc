@@ -1,4 +1,4 @@
-// The step, top-down: read, forward and backward for each micro-batch, norm, update, check what ran.
+// A step: read the batch, forward and backward for each micro-batch, norm of the gradient, update, check of what ran.
 #include "step.h"
 
 #include <algorithm>
@@ -9,77 +9,78 @@
 #include <numeric>
 
 #include "fp8/base/checked.h"
+#include "fp8/base/clock.h"
 #include "fp8/base/text.h"
 #include "fp8/device/profile.h"
+#include "fp8/train/flags.h"
 
 namespace fp8::train {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 double sum_of(std::span<const float> losses) { return std::accumulate(losses.begin(), losses.end(), 0.0); }
 
 StepScalars read(const StepEnvironment& env) {
   StepScalars scalars;
-  device::copy_bytes(env.ctx, &scalars, device::DeviceType::host, env.scalars.data(), env.ctx.device, sizeof scalars);
+  device::copy_bytes(env.model.ctx, &scalars, device::DeviceType::host, env.scalars.data(), env.model.ctx.device,
+                     sizeof scalars);
   return scalars;
 }
 
 void clear(const StepEnvironment& env) {
   const StepScalars none;
-  device::copy_bytes(env.ctx, env.scalars.data(), env.ctx.device, &none, device::DeviceType::host, sizeof none);
+  device::copy_bytes(env.model.ctx, env.scalars.data(), env.model.ctx.device, &none, device::DeviceType::host,
+                     sizeof none);
 }
 
 View int_view(std::vector<std::int32_t>& v, std::int64_t rows, std::int64_t cols) {
   return tensor::make_view(v.data(), DType::i32, device::DeviceType::host, {rows, cols});
 }
 
-std::int64_t counted(std::span<const std::int32_t> targets) {
-  return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), data::kIgnoredTarget);
+std::int64_t count_targets(std::span<const std::int32_t> targets) {
+  return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), kIgnoredTarget);
 }
 
 // Forward and backward over this rank's micro-batches; adds their losses.
 void forward_backward(StepEnvironment& env, const MicroBatches& batches, double total_targets) {
   const float scale = total_targets > 0 ? static_cast<float>(1.0 / total_targets) : 0.0f;
   for (std::int64_t i = 0; i < batches.count(); ++i) {
-    const device::Scope scope(*env.ctx.arena);
-    const model::Batch batch = batches.batch(env.ctx, i);
-    const View losses = tensor::allocate(env.ctx, DType::f32, {batch.rows()}, "activations");
-    env.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
-    env.decoder.forward_backward(env.ctx, env.engine, env.store, batch, scale, losses);
-    optim::add_sum(env.ctx, losses, &scalars_in(env.scalars)->loss);
+    const device::Scope scope(*env.model.ctx.arena);
+    const model::Batch batch = batches.batch(env.model.ctx, i);
+    const View losses = tensor::allocate(env.model.ctx, DType::f32, {batch.rows()}, "activations");
+    env.model.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
+    env.model.decoder.forward_backward(env.model.ctx, env.model.engine, env.model.store, batch, scale, losses);
+    optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
   }
-  env.store.finish_gradients(env.ctx);
+  env.model.store.finish_gradients(env.model.ctx);
 }
 
 void reduce(const StepEnvironment& env, quant::CastCounts& casts) {
-  const device::Timer timer(env.ctx, device::Work::communication, "all-reduce", 24);
+  const device::Timer timer(env.model.ctx, device::Work::communication, "all-reduce", 24);
   std::array<std::int64_t, 3> counts{casts.elements, casts.saturated, casts.underflowed};
-  env.world.all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
+  env.host_comm.all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
   casts = {counts[0], counts[1], counts[2]};
 }
 
-// Loss, norm and the update, which skips itself where they are not finite: nothing of it waits for the host.
+// Loss, norm and the update, which the gate skips if they are not finite. Nothing here waits for the host.
 void update(StepEnvironment& env, const Position& position, double lr) {
   const RunConfig& c = env.config;
   StepScalars* const scalars = scalars_in(env.scalars);
   {
-    const device::Timer timer(env.ctx, device::Work::communication, "all-reduce", sizeof scalars->loss);
-    env.group.sum_here(std::span<double>(&scalars->loss, 1));
+    const device::Timer timer(env.model.ctx, device::Work::communication, "all-reduce", sizeof scalars->loss);
+    env.device_comm.sum_here(std::span<double>(&scalars->loss, 1));
   }
-  device::copy_bytes(env.ctx, &scalars->casts_told, env.ctx.device, &scalars->casts, env.ctx.device,
+  device::copy_bytes(env.model.ctx, &scalars->step_casts, env.model.ctx.device, &scalars->casts, env.model.ctx.device,
                      sizeof scalars->casts);
-  optim::set_gate(env.ctx, &scalars->loss, &scalars->square_sum, c.clip, &scalars->gate);
-  env.store.update(env.ctx, c.optimizer,
-                   optim::scalars_of(c.optimizer, position.updates + 1, lr, c.seed, &scalars->gate));
+  optim::set_gate(env.model.ctx, &scalars->loss, &scalars->square_sum, c.clip, &scalars->gate);
+  env.model.store.update(env.model.ctx, c.optimizer,
+                         optim::scalars_of(c.optimizer, position.updates + 1, lr, c.seed, &scalars->gate));
 }
 
-// What ran on this rank, against what the table promised.
-void check_planned(comm::Communicator& world, const gemm::Counts& ran, std::int64_t planned, const std::string& where) {
+// Throws AgreedError if fewer FP8 GEMMs ran on this rank than `planned`.
+void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::int64_t planned,
+                   const std::string& where) {
   const std::int64_t gemms = ran.linear(gemm::OperandKind::fp8).gemms;
-  comm::agree(world, [&] {
+  comm::agree(host_comm, [&] {
     if (gemms < planned)
       throw Error("FP8 was asked for and did not run as planned: " + std::to_string(gemms) + " of " +
                       std::to_string(planned) + " FP8 GEMMs in " + where,
@@ -93,13 +94,13 @@ StepScalars* scalars_in(const device::Buffer& buffer) { return reinterpret_cast<
 
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
   Computed c;
-  const gemm::Counts before = env.engine.counts();
+  const gemm::Counts before = env.model.engine.counts();
   clear(env);
-  if (trace) env.store.trace_gradients(&c.trace);
+  if (trace) env.model.store.trace_gradients(&c.trace);
   forward_backward(env, batches, static_cast<double>(targets));
-  if (trace) env.store.trace_gradients(nullptr);
-  c.gemms = env.engine.counts() - before;
-  env.store.add_gradient_squares(env.ctx, &scalars_in(env.scalars)->square_sum);
+  if (trace) env.model.store.trace_gradients(nullptr);
+  c.gemms = env.model.engine.counts() - before;
+  env.model.store.add_gradient_squares(env.model.ctx, &scalars_in(env.scalars)->square_sum);
   if (!trace) return c;
   const StepScalars scalars = read(env);
   c.loss = scalars.loss;
@@ -107,10 +108,10 @@ Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t
   return c;
 }
 
-void check_same_bits(comm::Communicator& world, const std::vector<model::Parameter>& table, std::int64_t step,
+void check_same_bits(comm::Communicator& host_comm, const std::vector<model::Parameter>& table, std::int64_t step,
                      const Computed& first, const Computed& second) {
   const auto differs = [&](const std::string& what) {
-    throw Error("--paranoid: step " + std::to_string(step) + ", computed twice: " + what +
+    throw Error(flag_name("paranoid") + ": step " + std::to_string(step) + ", computed twice: " + what +
                 " is not the same; memory or a processor may be faulty; nothing of this step is kept");
   };
   using Entries = std::vector<GradientTrace::Entry>;
@@ -119,13 +120,13 @@ void check_same_bits(comm::Communicator& world, const std::vector<model::Paramet
     if (at != one.end()) differs(what + table[static_cast<std::size_t>(at->parameter)].name);
     if (one.size() != other.size()) differs("the number of gradients");
   };
-  comm::agree(world, [&] {
+  comm::agree(host_comm, [&] {
     compare(first.trace.given, second.trace.given, "the gradient of ");
     if (std::bit_cast<std::uint64_t>(first.loss) != std::bit_cast<std::uint64_t>(second.loss)) differs("the loss");
   });
-  comm::agree(world,
+  comm::agree(host_comm,
               [&] { compare(first.trace.summed, second.trace.summed, "the sum over ranks of the gradient of "); });
-  comm::agree(world, [&] {
+  comm::agree(host_comm, [&] {
     if (std::bit_cast<std::uint64_t>(first.square_sum) != std::bit_cast<std::uint64_t>(second.square_sum))
       differs("the norm of the gradient");
   });
@@ -133,15 +134,16 @@ void check_same_bits(comm::Communicator& world, const std::vector<model::Paramet
 
 MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length)
     : count_(count), sequences_(sequences), length_(length) {
-  const std::int64_t rows = checked_mul(count, sequences, "--batch-size");
+  const std::int64_t rows = checked_mul(count, sequences, "sequences of a step");
   const std::int64_t tokens =
-      checked_mul(checked_mul(rows, length, "--seq-length"), std::int64_t{8}, "--batch-size") / 8;
+      checked_mul(checked_mul(rows, length, "tokens of a step"), std::int64_t{8}, "tokens of a step") / 8;
   try {
     tokens_ = tensor::Tensor(DType::i32, {rows, length});
     targets_ = tensor::Tensor(DType::i32, {rows, length});
   } catch (const Error&) {
     throw Error("out of memory: the tokens of a step, " + human_bytes(8 * static_cast<std::uint64_t>(tokens)) +
-                "; use a smaller --batch-size, --seq-length or --grad-accumulation");
+                "; use a smaller " + flag_name("batch-size") + ", " + flag_name("seq-length") + " or " +
+                flag_name("grad-accumulation"));
   }
 }
 
@@ -149,7 +151,7 @@ std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step,
   const auto n = static_cast<std::size_t>(tokens_.view().size());
   const std::span targets(targets_.as<std::int32_t>(), n);
   sampler.batch(step, first, count_ * sequences_, std::span(tokens_.as<std::int32_t>(), n), targets);
-  return counted(targets);
+  return count_targets(targets);
 }
 
 model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
@@ -166,12 +168,12 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   const std::int64_t mine = c.batch_size * c.grad_accumulation;
   std::int64_t targets = 0;
   {
-    const device::Timer timer(env.ctx, device::Work::input_output, "read batch",
+    const device::Timer timer(env.model.ctx, device::Work::input_output, "read batch",
                               8.0 * static_cast<double>(mine * c.seq_length));
-    comm::agree(env.world, [&] { targets = batches.read(sampler, position.step, env.world.rank() * mine); });
+    comm::agree(env.host_comm, [&] { targets = batches.read(sampler, position.step, env.host_comm.rank() * mine); });
   }
   r.data_seconds = seconds_since(start);
-  env.world.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
+  env.host_comm.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
   r.lr = c.schedule.rate(position.step);
   if (targets == 0) {
     r.masked = true;
@@ -183,17 +185,18 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   r.replayed = c.paranoid > 0 && (position.step + 1) % c.paranoid == 0;
   const Computed computed = compute(env, batches, targets, r.replayed);
   if (r.replayed)
-    check_same_bits(env.world, env.store.table(), position.step + 1, computed, compute(env, batches, targets, true));
+    check_same_bits(env.host_comm, env.model.store.table(), position.step + 1, computed,
+                    compute(env, batches, targets, true));
   r.gemms = computed.gemms;
   update(env, position, r.lr);
   const StepScalars scalars = read(env);
   r.loss = scalars.loss / static_cast<double>(targets);
   r.grad_norm = std::sqrt(scalars.square_sum);
   r.skipped = scalars.gate.skip != 0;
-  r.casts = scalars.casts_told;
+  r.casts = scalars.step_casts;
   reduce(env, r.casts);
 
-  check_planned(env.world, r.gemms, planned.gemms, "step " + std::to_string(position.step + 1));
+  check_planned(env.host_comm, r.gemms, planned.gemms, "step " + std::to_string(position.step + 1));
   r.seconds = seconds_since(start);
   return r;
 }
@@ -207,44 +210,43 @@ PlannedForward planned_forward(const hf::ModelConfig& model, const std::vector<m
   };
 }
 
-LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine,
-                         const model::Decoder& decoder, model::WeightSource& weights, const data::Sampler& sampler,
-                         std::int64_t samples, std::int64_t batch, std::int64_t length, const PlannedForward& planned,
-                         const EachSamples& each) {
-  const gemm::Counts before = engine.counts();
+LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
+                         const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each) {
+  const auto [samples, batch, length] = size;
+  const Context& ctx = model.ctx;
+  const gemm::Counts before = model.engine.counts();
   std::int64_t gemms = 0;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * length)), targets(tokens.size());
   const auto row = static_cast<std::size_t>(length);
   LossSum sum;
-  for (std::int64_t round = 0; round < samples; round += batch * world.size()) {
-    const std::int64_t first = std::min(samples, round + world.rank() * batch),
+  for (std::int64_t round = 0; round < samples; round += batch * host_comm.size()) {
+    const std::int64_t first = std::min(samples, round + host_comm.rank() * batch),
                        count = std::min(samples - first, batch);
-    const std::int64_t busiest =
-        std::min(samples - round, batch);  // rank 0's: weights are gathered by all, so all go along
     std::fill(tokens.begin(), tokens.end(), 0);
-    std::fill(targets.begin(), targets.end(), data::kIgnoredTarget);
-    comm::agree(world, [&] {
+    std::fill(targets.begin(), targets.end(), kIgnoredTarget);
+    comm::agree(host_comm, [&] {
       for (std::int64_t i = 0; i < count; ++i) {
         const auto at = static_cast<std::size_t>(i) * row;
         sampler.sample(first + i, std::span(tokens).subspan(at, row), std::span(targets).subspan(at, row));
       }
     });
-    const std::int64_t rows = std::max<std::int64_t>(count, world.size() > 1 ? std::min<std::int64_t>(busiest, 1) : 0);
+    // Weights are gathered from all ranks, so a rank without samples runs one that has no targets.
+    const std::int64_t rows = std::max<std::int64_t>(count, host_comm.size() > 1 ? 1 : 0);
     gemms += planned(rows * length);
-    const device::Scope scope(*ctx.arena);
+    const device::Scope scope(model.arena);
     const View losses = tensor::allocate(ctx, DType::f32, {rows * length}, "activations");
-    decoder.forward(ctx, engine, weights,
-                    {tensor::to_device(ctx, int_view(tokens, rows, length), "activations"),
-                     tensor::to_device(ctx, int_view(targets, rows, length), "activations"), rows, length},
-                    losses);
+    model.decoder.forward(ctx, model.engine, model.store,
+                          {tensor::to_device(ctx, int_view(tokens, rows, length), "activations"),
+                           tensor::to_device(ctx, int_view(targets, rows, length), "activations"), rows, length},
+                          losses);
     const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
     sum.loss += sum_of(of_tokens);
-    sum.targets += counted(std::span(targets).first(static_cast<std::size_t>(count) * row));
+    sum.targets += count_targets(std::span(targets).first(static_cast<std::size_t>(count) * row));
     if (each) each(first, count, of_tokens.data());
   }
-  check_planned(world, engine.counts() - before, gemms, "the evaluation");
-  world.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
-  world.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);
+  check_planned(host_comm, model.engine.counts() - before, gemms, "the evaluation");
+  host_comm.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
+  host_comm.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);
   return sum;
 }
 

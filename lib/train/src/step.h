@@ -1,4 +1,4 @@
-// One optimizer step: batches in, numbers out. Private to the crate.
+// One optimizer step, and the forward passes of an evaluation. Private to the crate.
 #pragma once
 
 #include <vector>
@@ -9,37 +9,35 @@
 
 namespace fp8::train {
 
-// What a step found.
+// Results of a step.
 struct StepResult {
-  double loss = 0;          // mean over the global batch's targets, nats; NaN where it has none
-  double grad_norm = 0;     // before clipping; NaN where there is no target
+  double loss = 0;          // mean over the targets of the global batch, nats; NaN if it has none
+  double grad_norm = 0;     // before clipping; NaN if there is no target
   double lr = 0;            // used for the update
   bool skipped = false;     // not finite: nothing was updated
   bool masked = false;      // no target in the global batch: nothing was computed or updated
-  bool replayed = false;    // computed twice, and equal
+  bool replayed = false;    // computed twice with equal results
   gemm::Counts gemms;       // this rank's
   quant::CastCounts casts;  // of all ranks
   double seconds = 0, data_seconds = 0;
 };
 
-// Numbers of a step that lie where it is computed, so that a device does not wait for the host, which reads them once.
+// Scalars of a step in the memory of the device that computes it. The host reads them once, at the end of the step, so
+// that the device never waits for the host.
 struct StepScalars {
   quant::CastCounts casts;       // since the step began
-  quant::CastCounts casts_told;  // until the update, which casts weights for the next step
+  quant::CastCounts step_casts;  // until the update, which casts weights for the next step
   double loss = 0;               // sum over the targets of this rank, and then of all
   double square_sum = 0;         // of all gradients of all ranks
   optim::Gate gate;              // for the update
 };
 
-// Everything a step works on. References outlive it.
+// What a step works on. References outlive it.
 struct StepEnvironment {
-  Context ctx;
-  comm::Communicator& world;
-  comm::Communicator& group;  // moves memory of the context's device
-  gemm::Engine& engine;
-  const model::Decoder& decoder;
-  ParameterStore& store;
-  const device::Buffer& scalars;  // one StepScalars, on the context's device
+  ShardedModel& model;
+  comm::Communicator& host_comm;
+  comm::Communicator& device_comm;  // the same ranks; moves memory of the model's device
+  const device::Buffer& scalars;    // one StepScalars, on that device
   const RunConfig& config;
 };
 
@@ -47,9 +45,9 @@ struct StepEnvironment {
 class MicroBatches {
  public:
   MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length);
-  // Reads this rank's part of a step; returns how many targets carry loss.
+  // Reads this rank's part of a step; returns the number of targets that have a loss.
   std::int64_t read(const data::Sampler& sampler, std::int64_t step, std::int64_t first);
-  // Micro-batch i where the context works; memory from its arena.
+  // Micro-batch i on the context's device, in memory from its arena.
   model::Batch batch(const Context& ctx, std::int64_t i) const;
   std::int64_t count() const { return count_; }
 
@@ -58,53 +56,57 @@ class MicroBatches {
   tensor::Tensor tokens_, targets_;  // i32 [count x sequences, length]
 };
 
-// What forward and backward make of a step.
+// Results of forward and backward.
 struct Computed {
   gemm::Counts gemms;     // this rank's
-  GradientTrace trace;    // empty, as what follows, unless asked for
+  GradientTrace trace;    // this and what follows: only if requested
   double loss = 0;        // sum over this rank's targets
   double square_sum = 0;  // of all gradients of all ranks
 };
 
-// Where a buffer's StepScalars are; not to be read by the host where the buffer lies on a device.
+// The StepScalars in a buffer. The host must not access them if the buffer is on another device.
 StepScalars* scalars_in(const device::Buffer& buffer);
 
-// Forward and backward over a step's micro-batches, `targets` of all ranks; changes gradients and the numbers alone.
-// Collective.
+// Forward and backward over a step's micro-batches, `targets` of all ranks together; changes only gradients and the
+// scalars. Collective.
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace);
 
-// Throws AgreedError that names step, rank and tensor unless two computations of step `step` (from 1) are equal to the
-// last bit on every rank. Looks first at what each rank made by itself, so that a rank whose sum is spoilt by another's
-// gradient is not taken for the cause. Collective.
-void check_same_bits(comm::Communicator& world, const std::vector<model::Parameter>& table, std::int64_t step,
+// Throws AgreedError naming step, rank and tensor unless two computations of step `step` (from 1) have the same bits on
+// every rank. What each rank computed alone is compared first, so that the rank that caused a difference is named and
+// not one that summed its gradient. Collective.
+void check_same_bits(comm::Communicator& host_comm, const std::vector<model::Parameter>& table, std::int64_t step,
                      const Computed& first, const Computed& second);
 
-// Runs step `position.step` (from 0), twice where --paranoid says so. Throws AgreedError before anything has changed
-// when both are not the same, and AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`.
-// Collective.
+// Runs step `position.step` (from 0), twice if RunConfig::paranoid says so. Throws AgreedError, before anything is
+// updated, if the two differ, and AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`. Collective.
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
                     const gemm::Count& planned);
 
-// Sum of losses and number of targets over the samples [first, first + batch) of each rank; what an evaluation is made
-// of.
+// Sum of losses and number of targets, over all samples and ranks.
 struct LossSum {
   double loss = 0;
   std::int64_t targets = 0;
 };
 
-// FP8 GEMMs that a forward pass over `rows` tokens is to run; none outside FP8.
+// Number of FP8 GEMMs that a forward pass over `rows` tokens must run; 0 in other precisions.
 using PlannedForward = std::function<std::int64_t(std::int64_t rows)>;
-// As the precisions of the table say. References outlive it.
+// By the precisions of the table. The references outlive it.
 PlannedForward planned_forward(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
                                const PrecisionConfig& precision);
 
-// Evaluates `samples` samples in file order, `batch` on each rank at a time. `each`, if not empty, is called on every
-// rank with the index of the first sample of this rank's part, how many there are, and their losses [count, T], round
-// after round. Throws AgreedError(fp8_missing) when fewer FP8 GEMMs ran than `planned`. Collective.
+// Samples of an evaluation.
+struct EvaluationSize {
+  std::int64_t samples = 0;  // from the beginning of the file
+  std::int64_t batch = 0;    // on each rank at a time
+  std::int64_t length = 0;   // tokens of a sample
+};
+
+// Called on every rank, round after round, with the index of the first sample of this rank's part of the round, their
+// number, and their losses [count, T]. May be empty.
 using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
-LossSum evaluate_samples(const Context& ctx, comm::Communicator& world, gemm::Engine& engine,
-                         const model::Decoder& decoder, model::WeightSource& weights, const data::Sampler& sampler,
-                         std::int64_t samples, std::int64_t batch, std::int64_t length, const PlannedForward& planned,
-                         const EachSamples& each);
+
+// Evaluates samples in file order. Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`. Collective.
+LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
+                         const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each);
 
 }  // namespace fp8::train

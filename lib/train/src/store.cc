@@ -1,19 +1,31 @@
-// Layout and memory of a rank's parameters, and the update. Movement is in store_moves.cc.
+// A rank's parameters: layout, memory, compute weights, all-gather, reduce-scatter, update. On one rank nothing is
+// gathered or reduced: the decoder works on the own rows, which are the whole matrices.
 #include "fp8/train/store.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "fp8/device/device.h"
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 
 namespace fp8::train {
 
+using model::UnitGradients;
+using model::UnitWeights;
 using tensor::allocate;
 
 namespace {
 
-// Slots whose parameters are vectors.
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
+
+// The bytes of a contiguous view on any device.
+Digest digest_of_values(const Context& ctx, const View& v) {
+  if (v.device == device::DeviceType::host) return digest_of({static_cast<const std::byte*>(v.data), v.bytes()});
+  std::vector<std::byte> copy(v.bytes());
+  device::copy_bytes(ctx, copy.data(), device::DeviceType::host, v.data, v.device, v.bytes());
+  return digest_of(copy);
+}
 
 View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
   return matrix.empty() ? View{} : matrix.rows(first, first + count);
@@ -21,9 +33,13 @@ View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
 
 }  // namespace
 
-ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& group, const hf::ModelConfig& config,
+ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& device_comm, const hf::ModelConfig& config,
                                std::vector<model::Parameter> table, const StoreOptions& options)
-    : ctx_(ctx), group_(group), table_(std::move(table)), options_(options), tied_(config.tie_word_embeddings) {
+    : ctx_(ctx),
+      device_comm_(device_comm),
+      table_(std::move(table)),
+      options_(options),
+      tied_(config.tie_word_embeddings) {
   units_ = static_cast<int>(config.num_hidden_layers) + 2;
   build_slots(config);
   allocate_memory(ctx);
@@ -32,7 +48,7 @@ ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& group, co
 
 ParameterStore::~ParameterStore() = default;
 
-// Which parameters share a slot, who owns which rows, which travel as codes.
+// Assigns parameters to slots and rows to ranks, and selects the slots with FP8 all-gather.
 void ParameterStore::build_slots(const hf::ModelConfig& config) {
   slots_.resize(static_cast<std::size_t>(units_));
   shards_.resize(table_.size());
@@ -45,16 +61,16 @@ void ParameterStore::build_slots(const hf::ModelConfig& config) {
     if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
       s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
     shards_[i].number = static_cast<int>(i);
-    shards_[i].rows = shard::rows_of(p.rows(), group_.rank(), group_.size());
+    shards_[i].rows = shard::rows_of(p.rows(), device_comm_.rank(), device_comm_.size());
     shards_[i].scale = -1;
     s.own_rows += shards_[i].rows.count();
   }
-  const bool codes_travel =
+  const bool fp8_all_gather =
       options_.fp8_all_gather && options_.fp8.recipe != nullptr && options_.fp8.recipe->fp8_all_gather;
   std::int64_t scales = 0;
   for (auto& unit : slots_) {
     for (SlotState& s : unit) {
-      s.fp8_gathered = codes_travel && !s.parts.empty() &&
+      s.fp8_gathered = fp8_all_gather && !s.parts.empty() &&
                        std::all_of(s.parts.begin(), s.parts.end(), [](const auto& p) { return p.fp8; });
       if (!s.fp8_gathered) continue;
       s.first_scale = scales;
@@ -68,7 +84,7 @@ View ParameterStore::matrix(const Context& ctx, DType dtype, std::int64_t rows, 
   return vector ? allocate(ctx, dtype, {rows}, category) : allocate(ctx, dtype, {rows, cols}, category);
 }
 
-// Own rows of a slot's parameters lie one after the other: on one rank that is the whole fused matrix.
+// The own rows of a slot's parameters are adjacent, so that on one rank they are the whole fused matrix.
 void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
   const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
   const auto own = [&](DType dtype, std::string_view category) {
@@ -115,6 +131,38 @@ void ParameterStore::allocate_memory(const Context& ctx) {
   inverse_scales_ = allocate(ctx, DType::f32, {scales}, "compute weights");
 }
 
+// The first and the last unit have a buffer each; layers alternate between two, or have one each.
+std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
+  if (every_unit) return static_cast<std::size_t>(unit);
+  if (unit == 0) return 0;
+  if (unit == units_ - 1) return 1;
+  return 2 + static_cast<std::size_t>(unit % 2);
+}
+
+void ParameterStore::allocate_buffers(const Context& ctx) {
+  if (device_comm_.size() == 1) return;
+  const bool keep = keeps_gathered(), whole_gradients = options_.zero == 1;
+  gathered_.resize(keep ? static_cast<std::size_t>(units_) : 4);
+  reducing_.resize(!options_.training ? 0 : whole_gradients ? static_cast<std::size_t>(units_) : 4);
+  for (int unit = 0; unit < units_; ++unit) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+      if (!s.present) continue;
+      const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
+      View& whole = gathered_[buffer_of(unit, keep)].slot[i];
+      if (whole.empty())
+        whole = matrix(ctx, s.fp8_gathered ? DType::u8 : options_.compute, s.extent.rows, s.extent.cols, vector,
+                       "gathered weights");
+      if (!options_.training) continue;
+      Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
+      if (r.slot[i].empty())
+        r.slot[i] = matrix(ctx, DType::f32, s.extent.rows, s.extent.cols, vector, "gradient buffers");
+      if (options_.accumulation && !whole_gradients && r.incoming[i].empty() && s.own_rows > 0)
+        r.incoming[i] = matrix(ctx, DType::f32, s.own_rows, s.extent.cols, vector, "gradient buffers");
+    }
+  }
+}
+
 void ParameterStore::refresh_compute_weights(const Context& ctx) {
   if (!amax_.empty()) ops::zero(ctx, amax_);
   for (const ParameterShard& o : shards_) {
@@ -127,21 +175,171 @@ void ParameterStore::refresh_compute_weights(const Context& ctx) {
   scales_and_codes(ctx);
 }
 
-// One reduction for the scales of all weights, then every rank casts its own rows straight from the masters.
+// One reduction for the scales of all weights, then every rank casts its own rows from the masters.
 void ParameterStore::scales_and_codes(const Context& ctx) {
   for (Gathered& g : gathered_) g.unit = -1;
   if (amax_.empty() || ctx.dry) return;
   const auto count = static_cast<std::size_t>(amax_.size());
   {
     const device::Timer timer(ctx, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
-    group_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
+    device_comm_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
   }
-  const quant::Cast& cast = options_.fp8.recipe->w.columns;
+  const quant::Cast& cast = options_.fp8.recipe->forward.w;
   quant::scales_from_amax(ctx, amax_, cast.format, options_.fp8.options.power_of_2, scales_, inverse_scales_);
   for (const ParameterShard& o : shards_) {
     if (o.scale < 0 || o.rows.count() == 0) continue;
     quant::cast_to_bytes(ctx, o.master, cast.format, scales_.as<float>() + o.scale, o.codes,
                          options_.fp8.options.counts);
+  }
+}
+
+ParameterStore::Gathered& ParameterStore::gathered(int unit) { return gathered_[buffer_of(unit, keeps_gathered())]; }
+
+ParameterStore::Reducing& ParameterStore::reducing(int unit) { return reducing_[buffer_of(unit, options_.zero == 1)]; }
+
+void ParameterStore::prefetch(int unit) {
+  if (device_comm_.size() == 1 || ctx_.dry || unit < 0 || unit >= units_) return;
+  Gathered& g = gathered(unit);
+  if (g.unit == unit) return;
+  const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);
+  g.requests.clear();
+  g.unit = unit;
+  g.bytes = 0;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
+      const View whole = g.slot[i].rows(p.slot_row, p.slot_row + p.rows());
+      g.bytes += tensor::bytes_of(whole);
+      g.requests.push_back(shard::start_gather(device_comm_, s.fp8_gathered ? o.codes : o.compute_weight, whole));
+    }
+  }
+}
+
+UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pass) {
+  prefetch(unit);
+  const bool alone = device_comm_.size() == 1;
+  if (!alone && !ctx_.dry) {
+    Gathered& g = gathered(unit);
+    const device::Timer timer(ctx, device::Work::communication, "gather", std::exchange(g.bytes, 0));
+    for (comm::Request& r : g.requests) r.wait();
+    g.requests.clear();
+  }
+  UnitWeights w;
+  const auto& slots = slots_[static_cast<std::size_t>(unit)];
+  const auto whole = [&](std::size_t i) {
+    if (!slots[i].present) return View{};
+    if (!alone) return gathered(unit).slot[i];
+    return slots[i].fp8_gathered ? slots[i].codes_shard : slots[i].compute_shard;
+  };
+  const auto bias_of = [&](std::size_t i) {
+    const bool has =
+        i + 1 < kSlots && slots[i + 1].present && slots[i + 1].extent.cols == 1 &&
+        table_[static_cast<std::size_t>(slots[i + 1].parameters.front())].role == model::ParameterRole::bias;
+    return has ? whole(i + 1) : View{};
+  };
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots[i];
+    if (!s.present) continue;
+    if (s.parts.empty() || unit == 0) w.plain[i] = whole(i);
+    if (s.parts.empty()) continue;
+    if (s.fp8_gathered) {
+      const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
+      w.matmul[i] = linear::prepare_codes(
+          ctx, {whole(i), scales_.rows(s.first_scale, last), inverse_scales_.rows(s.first_scale, last)}, bias_of(i),
+          s.parts, options_.fp8, pass);
+    } else {
+      w.matmul[i] = linear::prepare(ctx, whole(i), bias_of(i), s.parts, options_.fp8, pass);
+    }
+  }
+  return w;
+}
+
+void ParameterStore::begin_micro_batch(int index, int count) {
+  micro_ = index;
+  micro_count_ = count;
+}
+
+UnitGradients ParameterStore::gradients(int unit) {
+  UnitGradients out;
+  const auto& slots = slots_[static_cast<std::size_t>(unit)];
+  const bool alone = device_comm_.size() == 1;
+  out.accumulate = micro_ > 0 && (alone || options_.zero == 1);
+  if (!alone) {
+    Reducing& r = reducing(unit);
+    if (r.unit >= 0 && r.unit != unit) finish(ctx_, r);
+    if (r.unit == unit && !r.requests.empty()) finish(ctx_, r);
+  }
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    if (slots[i].present) out.slot[i] = alone ? slots[i].gradient_shard : reducing(unit).slot[i];
+  }
+  return out;
+}
+
+void ParameterStore::trace_gradients(GradientTrace* trace) {
+  trace_ = trace;
+  for (Gathered& g : gathered_) g.unit = -1;
+}
+
+void ParameterStore::trace_given(int unit) {
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    if (!s.present) continue;
+    const View& whole = device_comm_.size() == 1 ? s.gradient_shard : reducing(unit).slot[i];
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      trace_->given.push_back({number, digest_of_values(ctx_, whole.rows(p.slot_row, p.slot_row + p.rows()))});
+    }
+  }
+}
+
+void ParameterStore::gradients_done(int unit) {
+  if (trace_ != nullptr && !ctx_.dry) trace_given(unit);
+  if (device_comm_.size() == 1 || ctx_.dry || (options_.zero == 1 && micro_ + 1 < micro_count_)) return;
+  const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
+  Reducing& r = reducing(unit);
+  r.unit = unit;
+  r.add = micro_ > 0 && options_.zero != 1;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    std::int64_t first = 0;
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
+      View mine = o.gradient;
+      if (r.add && o.rows.count() > 0) mine = r.incoming[i].rows(first, first + o.rows.count());
+      first += o.rows.count();
+      const View whole = r.slot[i].rows(p.slot_row, p.slot_row + p.rows());
+      r.bytes += tensor::bytes_of(whole);
+      r.requests.push_back(shard::start_reduce_scatter(device_comm_, whole, mine));
+    }
+  }
+}
+
+void ParameterStore::finish(const Context& ctx, Reducing& r) {
+  if (!r.requests.empty()) {
+    const device::Timer timer(ctx, device::Work::communication, "reduce-scatter", std::exchange(r.bytes, 0));
+    for (comm::Request& q : r.requests) q.wait();
+    r.requests.clear();
+  }
+  if (r.unit >= 0 && r.add) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const SlotState& s = slots_[static_cast<std::size_t>(r.unit)][i];
+      if (s.present && s.own_rows > 0) {
+        const View incoming = r.incoming[i].rows(0, s.own_rows);
+        ops::add(ctx, s.gradient_shard, incoming, s.gradient_shard);
+      }
+    }
+  }
+  r.unit = -1;
+}
+
+void ParameterStore::finish_gradients(const Context& ctx) {
+  for (Reducing& r : reducing_) finish(ctx, r);
+  if (trace_ == nullptr || ctx.dry) return;
+  for (const ParameterShard& o : shards_) {
+    if (o.rows.count() > 0) trace_->summed.push_back({o.number, digest_of_values(ctx, o.gradient)});
   }
 }
 
@@ -152,7 +350,7 @@ void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
     }
   }
   const device::Timer timer(ctx, device::Work::communication, "all-reduce", sizeof *total);
-  group_.sum_here(std::span<double>(total, 1));
+  device_comm_.sum_here(std::span<double>(total, 1));
 }
 
 void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {

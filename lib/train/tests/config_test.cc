@@ -1,7 +1,10 @@
-// What follows from flags: configurations, what may not change on resuming, and what contradicts itself.
+// Configurations from flags, contradictory flags, and settings that may not change when a run is resumed.
 #include "fp8/train/config.h"
 
+#include <filesystem>
 #include <functional>
+#include <regex>
+#include <set>
 
 #include "fp8/cli/command.h"
 #include "fp8/train/flags.h"
@@ -168,6 +171,21 @@ TEST(Flags, ContradictionsAreNamed) {
   }
 }
 
+// Every name that a message of this crate gives to flag_name() is in a flag table.
+TEST(Flags, MessagesNameFlagsThatExist) {
+  std::set<std::string> known;
+  for (const cli::Command& command : {cli::with_common(step_command()), cli::with_common(eval_command())})
+    for (const cli::Flag& flag : command.flags) known.insert(flag.name);
+  const std::regex call(R"re(flag_name\("([^"]*)"\))re");
+  int calls = 0;
+  for (const auto& source : std::filesystem::directory_iterator("lib/train/src")) {
+    const std::string text = read_file(source.path());
+    for (std::sregex_iterator i(text.begin(), text.end(), call), end; i != end; ++i, ++calls)
+      EXPECT_TRUE(known.contains((*i)[1])) << source.path() << ": " << (*i)[1];
+  }
+  EXPECT_GT(calls, 30);
+}
+
 RunConfig settings() {
   RunConfig c = read({});
   c.seq_length = 32;
@@ -183,7 +201,7 @@ std::string difference(const std::function<void(RunConfig&)>& change, std::int64
   });
 }
 
-TEST(Resume, WhatMayChangeAndWhatMayNot) {
+TEST(Resume, SettingsThatMayNotChangeAreNamed) {
   const auto refused = [](const std::string& what) {
     return "run: this run was started with another " + what + "; use another --out, or the same settings to resume";
   };

@@ -1,9 +1,8 @@
-// Which GPU a rank takes, which ones FP8 is refused on, and memory that does not suffice, where no GPU is needed to see
-// it.
+// Assignment of GPUs to ranks, GPUs without FP8, and insufficient memory, as far as no GPU is needed.
 #include "device_setup.h"
 
 #include "helpers.h"
-#include "plan.h"
+#include "records.h"
 
 namespace fp8::train {
 namespace {
@@ -17,7 +16,7 @@ PrecisionConfig asked(Precision precision, bool emulate) {
   return p;
 }
 
-TEST(CheckFp8, RefusesChipsBeforeItUnlessItIsEmulated) {
+TEST(CheckFp8, GpusWithoutFp8NeedEmulation) {
   const auto refusal = [](const PrecisionConfig& precision, DeviceType device, int capability) {
     return error_of([&] { check_fp8(precision, device, capability, "NVIDIA A100, compute capability 8.0, 80 GiB"); });
   };
@@ -42,15 +41,26 @@ TEST(CheckFp8, RefusesChipsBeforeItUnlessItIsEmulated) {
 
 TEST(Gpus, OneForEachRank) {
   EXPECT_EQ(gpu_of(3, 8), 3);
-  EXPECT_EQ(gpu_of(3, 2), 3) << "there is none";
-  EXPECT_EQ(gpu_of(3, 1), 0) << "the only one that this rank was shown";
+  EXPECT_EQ(gpu_of(3, 2), 3) << "no such GPU";
+  EXPECT_EQ(gpu_of(3, 1), 0) << "the only visible one";
   const std::vector<std::string> apart{"a", "b", "", "c", ""}, twice{"a", "", "b", "c", "b"};
   EXPECT_EQ(why_shared(apart), "");
   EXPECT_EQ(why_shared({}), "");
   EXPECT_EQ(why_shared(twice), "ranks 2 and 4 have the same GPU, which serves one");
 }
 
-TEST(MemoryPlan, WhatDoesNotFitIsToldWithItsLargestUsers) {
+// No GPU is needed: only the device of the context decides what is measured.
+TEST(PeakMemory, IsThatOfTheDevice) {
+  const auto one = comm::solo();
+  const hf::ModelConfig config = small_model();
+  Kit kit(*one, config, small_table(config), StoreOptions{});
+  const std::int64_t host = peak_memory(kit), own = static_cast<std::int64_t>(kit.planned);
+  EXPECT_GT(host, own) << "the whole process";
+  kit.ctx.device = DeviceType::cuda;
+  EXPECT_EQ(peak_memory(kit), own) << "no GEMM ran, so there is no scratch";
+}
+
+TEST(MemoryPlan, AnErrorNamesTheLargestCategories) {
   MemoryPlan plan;
   plan.bytes = std::size_t{1} << 62;
   plan.usage = {{"activations", std::size_t{3} << 60},
@@ -69,7 +79,7 @@ TEST(MemoryPlan, WhatDoesNotFitIsToldWithItsLargestUsers) {
     other.usage = {{most, std::size_t{3} << 60}};
     EXPECT_TRUE(error_of([&] { (void)other.allocate(DeviceType::host); }).ends_with(remedy)) << remedy;
   }
-  if (device::cuda_device_count() == 0) {  // nothing about memory: it is told as it is
+  if (device::cuda_device_count() == 0) {  // another error is not changed
     EXPECT_EQ(error_of([&] { (void)plan.allocate(DeviceType::cuda); }).find("out of memory"), std::string::npos);
   } else {
     EXPECT_EQ(error_of([&] {

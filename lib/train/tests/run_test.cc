@@ -1,6 +1,4 @@
 // Whole runs on one rank: records, stopping, resuming, and checkpoints that cannot be trained or resumed.
-#include "fp8/train/run.h"
-
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -10,6 +8,7 @@
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
 #include "fp8/model/initialize.h"
+#include "fp8/train/evaluate.h"
 #include "helpers.h"
 
 namespace fp8::train {
@@ -27,7 +26,7 @@ class Run : public FolderTest {
     config_.seq_length = 8, config_.batch_size = 2, config_.steps = 4, config_.schedule.lr = 1e-3;
     config_.flags = json::object({});
   }
-  // Runs with a hook that asks to stop after `stop_after` steps (0: never) and keeps records and notes.
+  // Runs; requests a stop after `stop_after` steps (0: never) and collects records and notes.
   Exit go(int stop_after = 0) {
     records_.clear(), notes_.clear();
     int asked = 0;
@@ -52,7 +51,7 @@ class Run : public FolderTest {
     }
     return text;
   }
-  // The losses of the records, as they are written.
+  // The losses of the records as text.
   std::string losses() const {
     std::string text;
     for (const json::Value& r : records_) {
@@ -65,7 +64,7 @@ class Run : public FolderTest {
   std::string notes_;
 };
 
-TEST_F(Run, TellsWhatItDoes) {
+TEST_F(Run, WritesRecordsAndNotes) {
   config_.save_every = 2;
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(story(), "run, step 1, step 2, checkpoint 2, step 3, step 4, checkpoint 4, end 4, ");
@@ -99,7 +98,7 @@ TEST_F(Run, StepsThatAreComputedTwiceChangeNothing) {
     EXPECT_TRUE(read_file(at("run") + name) == read_file(at("again") + name)) << name;
 }
 
-TEST_F(Run, StopsOnRequestAndGoesOn) {
+TEST_F(Run, StopsOnRequestAndResumes) {
   EXPECT_EQ(go(2), Exit::again);
   EXPECT_EQ(story(), "run, step 1, step 2, checkpoint 2, end 2, ");
   EXPECT_EQ(records_.back().as_object().get_string("reason", "end"), "stopped on request");
@@ -110,7 +109,7 @@ TEST_F(Run, StopsOnRequestAndGoesOn) {
 
 TEST_F(Run, ARequestAtTheLastStepIsNoInterruption) { EXPECT_EQ(go(4), Exit::done); }
 
-TEST_F(Run, ARecordNobodyTakesEndsItWithACheckpoint) {
+TEST_F(Run, AFailedStandardOutputEndsItWithACheckpoint) {
   Hooks hooks;
   hooks.record = [](const json::Value&) { throw Error("standard output: no room"); };
   hooks.progress = hooks.note = [](const std::string&) {};
@@ -122,7 +121,7 @@ TEST_F(Run, ARecordNobodyTakesEndsItWithACheckpoint) {
   EXPECT_NE(log.find("\"reason\":\"output lost\""), std::string::npos);
 }
 
-TEST_F(Run, DryChecksAndWritesNothing) {
+TEST_F(Run, ADryRunWritesNothing) {
   config_.dry_run = true;
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(story(), "");
@@ -206,9 +205,9 @@ TEST_F(Run, ABatchWithoutTargetsUpdatesNothing) {
   }
 }
 
-// Weights of 1e30 after the first step, which the second finds: that step is the only one to be saved, and however
-// often the command is repeated, the run does not get beyond it.
-TEST_F(Run, SkippedStepsAreNeitherSavedNorForgotten) {
+// The update of the first step makes weights of 1e30, with which later steps are not finite: only the first step is
+// saved, and the same command again does not get further.
+TEST_F(Run, SkippedStepsAreNotSaved) {
   config_.schedule.lr = 1e30, config_.steps = 8, config_.save_every = 1, config_.keep = 1;
   const std::string reason =
       "the loss or the gradient was not finite in 7 steps in a row; the last checkpoint is " + at("run/step-00000001");
@@ -229,7 +228,7 @@ TEST_F(Run, SkippedStepsAreNeitherSavedNorForgotten) {
       "the loss or the gradient was not finite in the last step; the last checkpoint is " + at("run/step-00000001"));
 }
 
-TEST_F(Run, FatesFollowFromTheModelAndTheFlagsOfThisStart) {
+TEST_F(Run, PrecisionsFollowFromTheModelAndTheFlagsOfThisStart) {
   const auto in_fp8 = [&] {
     int count = 0;
     for (const json::Value& l : records_.front().as_object().get_array("linears", "run"))
@@ -267,7 +266,7 @@ TEST_F(Run, QuantizedWeightsCannotBeTrained) {
   EXPECT_FALSE(std::filesystem::exists(at("run")));
 }
 
-// What a checkpoint says is believed only where it can be: its digests may have been made by whoever forged it.
+// A forged checkpoint has correct digests, so the content is checked too.
 TEST_F(Run, AForgedStepIsNotResumed) {
   EXPECT_EQ(go(2), Exit::again);
   const std::string good = at("run/step-00000002"), forged = at("forged/step-00000002");

@@ -1,5 +1,5 @@
-// Checkpoints that change hands between numbers of ranks, each rank's part made by itself: what the same over MPI
-// (train_mpi_test.cc) cannot do at every number.
+// Checkpoints saved by one number of ranks and loaded by another, without MPI: each rank's part is computed in turn, so
+// that numbers of ranks are tested which train_mpi_test.cc does not have.
 #include "state.h"
 
 #include <cmath>
@@ -10,31 +10,32 @@
 namespace fp8::train {
 namespace {
 
-// Rank r of n without the others: enough where nothing is asked of them.
+// Rank r of n without the other ranks; every collective is an error.
 class Lone final : public comm::Communicator {
  public:
   Lone(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void barrier() override { refuse(); }
-  void all_reduce(std::span<float>, comm::Reduce) override { refuse(); }
-  void all_reduce(std::span<double>, comm::Reduce) override { refuse(); }
-  void all_reduce(std::span<std::int64_t>, comm::Reduce) override { refuse(); }
-  void broadcast(std::span<std::byte>, int) override { refuse(); }
-  std::vector<std::string> all_gather(const std::string&) override { refuse(); }
-  comm::Request start_all_gather(const std::byte*, std::byte*, std::span<const std::int64_t>) override { refuse(); }
-  comm::Request start_reduce_scatter(float*, float*, std::span<const std::int64_t>) override { refuse(); }
-  std::unique_ptr<comm::Communicator> split(int, int) override { refuse(); }
+  void barrier() override { no_ranks(); }
+  void all_reduce(std::span<float>, comm::Reduce) override { no_ranks(); }
+  void all_reduce(std::span<double>, comm::Reduce) override { no_ranks(); }
+  void all_reduce(std::span<std::int64_t>, comm::Reduce) override { no_ranks(); }
+  void broadcast(std::span<std::byte>, int) override { no_ranks(); }
+  std::vector<std::string> all_gather(const std::string&) override { no_ranks(); }
+  comm::Request start_all_gather(const std::byte*, std::byte*, std::span<const std::int64_t>) override { no_ranks(); }
+  comm::Request start_reduce_scatter(float*, float*, std::span<const std::int64_t>) override { no_ranks(); }
+  std::unique_ptr<comm::Communicator> split(int, int) override { no_ranks(); }
 
  private:
-  [[noreturn]] static void refuse() { throw Error("nobody is there"); }
+  [[noreturn]] static void no_ranks() { throw Error("there are no other ranks"); }
   int rank_, size_;
 };
 
 class State : public FolderTest {
  protected:
-  // The state of `from` (fresh numbers where it is empty), saved by `ranks` ranks to at(name); returns its folder.
-  std::string pass_on(const std::string& from, int ranks, const std::string& name, DType stored) {
+  // Loads the state of `from` (if empty: fresh values) on `ranks` ranks and saves it to at(name); returns the
+  // checkpoint.
+  std::string reshard(const std::string& from, int ranks, const std::string& name, DType stored) {
     StoreOptions options;
     options.compute = DType::f32;
     options.master = options.moments = stored;
@@ -44,48 +45,48 @@ class State : public FolderTest {
     std::string final_path = at(name) + "/step-00000003";
     const std::string folder = ckpt::begin_folder(final_path);
     std::vector<ckpt::FileEntry> entries;
-    const auto alone = comm::solo();  // verifies all files, since nobody else does
+    const auto alone = comm::solo();  // verifies all files, since there are no other ranks
     for (int rank = 0; rank < ranks; ++rank) {
       Lone group(rank, ranks);
-      const Kit kit(group, model_, table_, options);
-      if (from.empty()) fresh(*kit.store);
+      Kit kit(group, model_, table_, options);
+      if (from.empty()) fresh(kit.store);
       if (!from.empty()) {
-        EXPECT_EQ(load(kit.ctx, *alone, ckpt::Checkpoint::open(from), *kit.store, true), std::nullopt);
+        EXPECT_EQ(load(kit, *alone, ckpt::Checkpoint::open(from), true), std::nullopt);
       }
-      entries.push_back(write_shard(kit.store->shards(), table_, documents, folder, rank, ranks, false));
+      entries.push_back(write_shard(state_tensors(kit.store), table_, documents, folder, rank, ranks, {}));
     }
     ckpt::commit_folder(folder, final_path, ckpt::FileKind::training, documents.mesh, entries);
     return final_path;
   }
-  // Numbers that depend on the element alone.
+  // Values that depend only on tensor and element; second moments are not negative.
   void fresh(const ParameterStore& store) const {
-    for (const ParameterShard& o : store.shards()) {
-      const std::int64_t cols = table_[static_cast<std::size_t>(o.number)].cols();
-      int salt = 0;
-      for (const View& v : {o.master, o.m, o.v}) {
-        std::vector<float> values;
-        for (std::int64_t i = o.rows.begin * cols; i < o.rows.end * cols; ++i)
-          values.push_back(salt == 2 ? std::fabs(odd_value(200 + o.number, i)) : odd_value(100 * salt + o.number, i));
-        if (!values.empty()) dtype::from_floats(values, v.dtype, v.data);
-        ++salt;
+    for (const StateTensor& t : state_tensors(store)) {
+      const std::int64_t cols = table_[static_cast<std::size_t>(t.parameter)].cols();
+      const bool square = t.name.starts_with(ckpt::kMomentV);
+      const int salt = t.weight ? 0 : square ? 200 : 100;
+      std::vector<float> values;
+      for (std::int64_t i = t.rows.begin * cols; i < t.rows.end * cols; ++i) {
+        const float value = odd_value(salt + t.parameter, i);
+        values.push_back(square ? std::fabs(value) : value);
       }
+      if (!values.empty()) dtype::from_floats(values, t.values.dtype, t.values.data);
     }
   }
   const hf::ModelConfig model_ = small_model();
   const std::vector<model::Parameter> table_ = small_table(model_);
 };
 
-// What Q ranks save of what P saved is what Q save of the same numbers, to the byte: so back on P it is what P had.
+// A state saved by P ranks, loaded and saved by Q ranks, is the same files as if Q ranks had saved it at first.
 TEST_F(State, FromAnyNumberOfRanksToAnyAndBackIsTheSameBytes) {
   for (const DType stored : {DType::f32, DType::bf16}) {
     const std::string type(dtype::name_of(stored));
     const std::vector<int> scalars = stored == DType::f32 ? std::vector{1, 2, 3, 4, 5} : std::vector{2, 3};
-    for (const int p : scalars) (void)pass_on("", p, type + std::to_string(p), stored);
+    for (const int p : scalars) (void)reshard("", p, type + std::to_string(p), stored);
     for (const int p : scalars) {
       for (const int q : scalars) {
         const std::string from = at(type + std::to_string(p)) + "/step-00000003",
                           wanted = at(type + std::to_string(q)) + "/step-00000003",
-                          got = pass_on(from, q, type + std::to_string(p) + std::to_string(q), stored);
+                          got = reshard(from, q, type + std::to_string(p) + std::to_string(q), stored);
         SCOPED_TRACE(got);
         const ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(got);
         EXPECT_EQ(checkpoint.world(), q);
@@ -99,12 +100,33 @@ TEST_F(State, FromAnyNumberOfRanksToAnyAndBackIsTheSameBytes) {
   }
 }
 
+// Each rank's tensors have its rows, and what a checkpoint holds is exactly the list.
+TEST_F(State, TheListIsWhatACheckpointHolds) {
+  const std::string path = reshard("", 2, "listed", DType::bf16);
+  const ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(path);
+  const std::vector<StateTensor> all = state_tensors(table_);
+  EXPECT_EQ(checkpoint.tensors().size(), all.size());
+  EXPECT_EQ(all.size(), 3 * table_.size());
+  Lone one(1, 2);
+  const Kit kit(one, model_, table_, StoreOptions{});
+  const std::vector<StateTensor> own = state_tensors(kit.store);
+  ASSERT_EQ(own.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const ckpt::TensorMeta& meta = checkpoint.at(all[i].name);
+    EXPECT_EQ(meta.shape, all[i].shape) << all[i].name;
+    EXPECT_EQ(meta.precision.empty(), !all[i].weight) << all[i].name;
+    EXPECT_EQ(own[i].name, all[i].name);
+    EXPECT_EQ(own[i].rows, shard::rows_of(all[i].shape.front(), 1, 2)) << all[i].name;
+  }
+}
+
 TEST_F(State, AShardIsGivenUpWhenCancelled) {
   Lone group(0, 1);
   const Kit kit(group, model_, table_, StoreOptions{});
   const std::string folder = ckpt::begin_folder(at("step-00000001"));
-  EXPECT_EQ(error_of([&] { (void)write_shard(kit.store->shards(), table_, {}, folder, 0, 1, true); }),
-            folder + ": given up");
+  const PieceRunner given_up = [](const auto&) { throw Error("given up"); };
+  EXPECT_EQ(error_of([&] { (void)write_shard(state_tensors(kit.store), table_, {}, folder, 0, 1, given_up); }),
+            "given up");
 }
 
 }  // namespace

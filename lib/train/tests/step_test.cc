@@ -1,4 +1,4 @@
-// One step: what was planned is what ran, and less is an error; a step that is not finite changes nothing.
+// One step: the planned GEMMs run, and fewer are an error; a step that is not finite changes nothing.
 #include "step.h"
 
 #include "fp8/ops/norm.h"
@@ -7,10 +7,10 @@
 namespace fp8::train {
 namespace {
 
-// A model, its data and all that a step works on, on one rank.
+// A model, its data and steps of it, on one rank.
 class Step : public FolderTest {
  protected:
-  // How a run is told to go, in short.
+  // Settings of a step.
   struct Way {
     const char* recipe = "tensorwise";
     DType activations = DType::bf16;
@@ -24,7 +24,7 @@ class Step : public FolderTest {
     tokens_.emplace(at("data.h5"));
   }
 
-  // Computes a step twice, with the bits of one weight changed in between; what is said of it.
+  // Computes a step twice, with bits of one weight changed in between; returns the error.
   std::string replay(const Way& way, int parameter, std::int64_t element, std::uint8_t bits) {
     const hf::ModelConfig model = small_model(way.tied);
     RunConfig config;
@@ -36,24 +36,22 @@ class Step : public FolderTest {
     options.accumulation = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
-    Kit kit(*one, model, table, options);
+    Kit kit(*one, model, table, options, way.recompute);
     kit.fill(odd_value);
-    gemm::Engine engine;
-    const model::Decoder decoder(model, {way.activations, way.recompute});
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
     MicroBatches batches(way.micro_batches, 2, 16);
     const std::int64_t targets = batches.read(sampler, 0, 0);
-    StepEnvironment env{kit.ctx, *one, *one, engine, decoder, *kit.store, scalars, config};
+    StepEnvironment env{kit, *one, *one, scalars, config};
     const Computed first = compute(env, batches, targets, true);
-    const ParameterShard& o = kit.store->shards()[static_cast<std::size_t>(parameter)];
+    const ParameterShard& o = kit.store.shards()[static_cast<std::size_t>(parameter)];
     const View& used = o.codes.empty() ? o.compute_weight : o.codes;
     static_cast<std::uint8_t*>(used.data)[element] ^= bits;
     const Computed second = compute(env, batches, targets, true);
     return error_of([&] { check_same_bits(*one, table, 12, first, second); });
   }
 
-  // Runs one step; `lie` is added to the planned number of FP8 GEMMs, `poison` to one weight.
-  StepResult step(const Way& way, std::int64_t lie = 0, float poison = 0) {
+  // Runs one step; `excess` is added to the planned number of FP8 GEMMs, `poison` to the norm weights.
+  StepResult step(const Way& way, std::int64_t excess = 0, float poison = 0) {
     const hf::ModelConfig model = small_model(way.tied);
     RunConfig config;
     config.batch_size = 2;
@@ -70,31 +68,29 @@ class Step : public FolderTest {
     options.accumulation = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
-    Kit kit(*one, model, table, options);
+    Kit kit(*one, model, table, options, way.recompute);
     kit.fill(odd_value);
-    for (const ParameterShard& o : kit.store->shards()) {
+    for (const ParameterShard& o : kit.store.shards()) {
       if (table[static_cast<std::size_t>(o.number)].role == model::ParameterRole::norm)
         o.master.as<float>()[0] += poison;
     }
-    kit.store->refresh_compute_weights(kit.ctx);
+    kit.store.refresh_compute_weights(kit.ctx);
     gemm::Count planned =
         model::planned_fp8(model, table, *config.precision.recipe_or_null(), 32, way.recompute, way.activations, true);
     planned.gemms *= way.micro_batches;
-    gemm::Engine engine;
-    const model::Decoder decoder(model, {way.activations, way.recompute});
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
     MicroBatches batches(way.micro_batches, 2, 16);
-    const std::string before = masters(*kit.store);
-    StepEnvironment env{kit.ctx, *one, *one, engine, decoder, *kit.store, scalars, config};
-    planned.gemms += lie;
+    const std::string before = state_of(kit.store);
+    StepEnvironment env{kit, *one, *one, scalars, config};
+    planned.gemms += excess;
     const StepResult r = run_step(env, sampler, batches, {}, planned);
-    EXPECT_EQ(r.gemms.linear(gemm::OperandKind::fp8).gemms, planned.gemms - lie);
-    EXPECT_EQ(before == masters(*kit.store), r.skipped);
+    EXPECT_EQ(r.gemms.linear(gemm::OperandKind::fp8).gemms, planned.gemms - excess);
+    EXPECT_EQ(before == state_of(kit.store), r.skipped);
     return r;
   }
 
-  // Evaluates five samples, two at a time; `lie` is added to the FP8 GEMMs planned for each pass.
-  LossSum evaluate(const Way& way, std::int64_t lie) {
+  // Evaluates five samples, two at a time; `excess` is added to the planned FP8 GEMMs of each pass.
+  LossSum evaluate(const Way& way, std::int64_t excess) {
     const hf::ModelConfig model = small_model(way.tied);
     PrecisionConfig precision;
     precision.precision = Precision::fp8;
@@ -105,22 +101,20 @@ class Step : public FolderTest {
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
     Kit kit(*one, model, table, options);
     kit.fill(odd_value);
-    gemm::Engine engine;
-    const model::Decoder decoder(model, {way.activations, model::Recompute::none});
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 1);
     const PlannedForward planned = planned_forward(model, table, precision);
-    const PlannedForward other = [&](std::int64_t rows) { return planned(rows) + lie; };
-    const LossSum sum = evaluate_samples(kit.ctx, *one, engine, decoder, *kit.store, sampler, 5, 2, 16, other, {});
-    const std::int64_t ran = engine.counts().linear(gemm::OperandKind::fp8).gemms;
+    const PlannedForward other = [&](std::int64_t rows) { return planned(rows) + excess; };
+    const LossSum sum = evaluate_samples(kit, *one, sampler, {5, 2, 16}, other, {});
+    const std::int64_t ran = kit.engine.counts().linear(gemm::OperandKind::fp8).gemms;
     EXPECT_EQ(ran, 2 * planned(32) + planned(16));
     EXPECT_GT(ran, 0);
     return sum;
   }
 
  private:
-  static std::string masters(const ParameterStore& store) {
+  static std::string state_of(const ParameterStore& store) {
     std::string bytes;
-    for (const ParameterShard& o : store.shards()) bytes += bytes_of(o.master) + bytes_of(o.m) + bytes_of(o.v);
+    for (const StateTensor& t : state_tensors(store)) bytes += bytes_of(t.values);
     return bytes;
   }
   std::optional<data::TokenFile> tokens_;
@@ -147,12 +141,12 @@ TEST_F(Step, RunsWhatWasPlanned) {
 }
 
 TEST_F(Step, LessFp8ThanPlannedIsAnError) {
-  for (const std::int64_t lie : {1, 1000}) {
-    const std::string said = error_of([&] { step({}, lie); }, Exit::fp8_missing);
-    EXPECT_EQ(said, "FP8 was asked for and did not run as planned: 63 of " + std::to_string(63 + lie) +
+  for (const std::int64_t excess : {1, 1000}) {
+    const std::string said = error_of([&] { step({}, excess); }, Exit::fp8_missing);
+    EXPECT_EQ(said, "FP8 was asked for and did not run as planned: 63 of " + std::to_string(63 + excess) +
                         " FP8 GEMMs in step 1");
   }
-  EXPECT_FALSE(step({}, -1).skipped);  // more than planned is none
+  EXPECT_FALSE(step({}, -1).skipped);  // more than planned is no error
 }
 
 TEST_F(Step, AnEvaluationRunsWhatWasPlannedToo) {
@@ -163,7 +157,7 @@ TEST_F(Step, AnEvaluationRunsWhatWasPlannedToo) {
             "FP8 was asked for and did not run as planned: 63 of 69 FP8 GEMMs in the evaluation");
 }
 
-TEST_F(Step, ComputedTwiceItIsTheSame) {
+TEST_F(Step, HasTheSameBitsWhenComputedTwice) {
   for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
     EXPECT_EQ(replay({.recipe = recipe}, 0, 0, 0), "no error");
   }
@@ -171,9 +165,9 @@ TEST_F(Step, ComputedTwiceItIsTheSame) {
             "no error");
 }
 
-// One bit of one weight, of any precision, that flips while a step is computed is found, by the name of a tensor whose
-// gradient it changed.
-TEST_F(Step, ABitThatFlipsWhileItIsComputedTwiceIsFound) {
+// A bit of a weight of any precision that flips between the two computations is an error that names a tensor whose
+// gradient changed.
+TEST_F(Step, AFlippedBitIsFoundWhenComputedTwice) {
   const std::vector<model::Parameter> table = small_table(small_model());
   for (const auto& [name, bits] : {std::pair{"model.embed_tokens.weight", 1},
                                    {"model.norm.weight", 1},

@@ -1,5 +1,5 @@
-/// What a ParameterStore must do on any number of ranks: gathered weights are the whole weights, gradients are sums
-/// over ranks and micro-batches, an update is that of one rank. One process and MPI run these same cases.
+/// Test cases of ParameterStore for any number of ranks, with and without MPI: gathered weights are the whole weights,
+/// gradients are sums over ranks and micro-batches, and an update has the bits of one rank's update.
 #pragma once
 
 #include "fp8/quant/scale.h"
@@ -7,7 +7,7 @@
 
 namespace fp8::train {
 
-/// A way to keep parameters.
+/// Options of a store.
 struct StoreCase {
   std::string name;
   StoreOptions options;
@@ -26,7 +26,7 @@ inline StoreOptions store_of(DType compute, const char* recipe = nullptr, int ze
   return o;
 }
 
-/// Every stage, both compute types, with and without FP8, codes that travel and codes that do not.
+/// Every stage, both compute formats, with and without FP8, with and without FP8 all-gather.
 inline std::vector<StoreCase> store_cases() {
   std::vector<StoreCase> cases;
   for (const int zero : {1, 2, 3}) {
@@ -66,19 +66,19 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// A matmul's operand against the whole matrix cast by itself.
+/// Compares an operand with the whole matrix, cast alone.
 inline void check_operand(const Context& ctx, const StoreOptions& o, const model::Parameter& p, int number,
                           const quant::Quantized& found, model::Pass pass) {
-  const bool travels = p.fp8 && o.fp8_all_gather && o.fp8.recipe != nullptr && o.fp8.recipe->fp8_all_gather;
-  std::vector<std::byte> source = whole(p, number, o.master, travels ? o.master : o.compute);
-  const View matrix =
-      tensor::make_view(source.data(), travels ? o.master : o.compute, device::DeviceType::host, {p.rows(), p.cols()});
+  const bool gathered_as_fp8 = p.fp8 && o.fp8_all_gather && o.fp8.recipe != nullptr && o.fp8.recipe->fp8_all_gather;
+  std::vector<std::byte> source = whole(p, number, o.master, gathered_as_fp8 ? o.master : o.compute);
+  const View matrix = tensor::make_view(source.data(), gathered_as_fp8 ? o.master : o.compute, device::DeviceType::host,
+                                        {p.rows(), p.cols()});
   const bool forward = pass == model::Pass::forward;
   if (!p.fp8 || o.fp8.recipe == nullptr) {
     EXPECT_TRUE(bytes_of(found.codes) == text_of(source));
     return;
   }
-  const quant::Cast& cast = forward ? o.fp8.recipe->w.columns : o.fp8.recipe->w.rows;
+  const quant::Cast& cast = forward ? o.fp8.recipe->forward.w : o.fp8.recipe->dgrad.w;
   quant::CastOptions options = o.fp8.options;
   options.counts = nullptr;
   const quant::Quantized wanted = quant::quantize(
@@ -98,11 +98,11 @@ inline quant::Quantized operand_of(const linear::Weight& w, const model::Paramet
   return {};
 }
 
-/// Weights of every unit, in the order of a step, twice, are the whole weights.
-inline void check_gathers(comm::Communicator& group, const StoreCase& c) {
+/// Unsharded weights of every unit, in the order of two steps, are the whole weights.
+inline void check_gathers(comm::Communicator& device_comm, const StoreCase& c) {
   SCOPED_TRACE(c.name);
   const hf::ModelConfig config = small_model(c.tied);
-  Kit kit(group, config, small_table(config, c.lm_head), c.options);
+  Kit kit(device_comm, config, small_table(config, c.lm_head), c.options);
   EXPECT_EQ(kit.planned, kit.arena.peak());
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
@@ -111,10 +111,10 @@ inline void check_gathers(comm::Communicator& group, const StoreCase& c) {
     const int unit = forward ? visit % units : units - 1 - visit % units;
     const model::Pass pass = forward ? model::Pass::forward : model::Pass::backward;
     const device::Scope scope(kit.arena);
-    const model::UnitWeights w = kit.store->unshard(kit.ctx, unit, pass);
-    kit.store->prefetch(forward ? unit + 1 : unit - 1);
-    for (const ParameterShard& o : kit.store->shards()) {
-      const model::Parameter& p = kit.store->table()[static_cast<std::size_t>(o.number)];
+    const model::UnitWeights w = kit.store.unshard(kit.ctx, unit, pass);
+    kit.store.prefetch(forward ? unit + 1 : unit - 1);
+    for (const ParameterShard& o : kit.store.shards()) {
+      const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
       if (p.unit != unit) continue;
       SCOPED_TRACE(p.name);
       if (p.matmul()) {
@@ -123,7 +123,6 @@ inline void check_gathers(comm::Communicator& group, const StoreCase& c) {
         EXPECT_TRUE(bytes_of(w.vector(p.slot)) == text_of(whole(p, o.number, c.options.master, c.options.compute)));
       }
     }
-    kit.store->release(unit);
   }
 }
 
@@ -146,25 +145,26 @@ inline void give_gradients(ParameterStore& store, int units, float factor, int m
 }
 
 /// Gradients are sums over ranks and micro-batches, step after step.
-inline void check_reductions(comm::Communicator& group, const StoreCase& c, int micro_batches) {
+inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c, int micro_batches) {
   SCOPED_TRACE(c.name + ", " + std::to_string(micro_batches) + " micro-batches");
   const hf::ModelConfig config = small_model(c.tied);
   StoreOptions options = c.options;
   options.accumulation = micro_batches > 1;
-  Kit kit(group, config, small_table(config, c.lm_head), options);
+  Kit kit(device_comm, config, small_table(config, c.lm_head), options);
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   for (int step = 1; step <= 2; ++step) {
     for (int m = 0; m < micro_batches; ++m) {
-      const int factor = step * (group.rank() + 1) * (m + 1);
-      give_gradients(*kit.store, units, static_cast<float>(factor), m, micro_batches);
+      const int factor = step * (device_comm.rank() + 1) * (m + 1);
+      give_gradients(kit.store, units, static_cast<float>(factor), m, micro_batches);
     }
-    kit.store->finish_gradients(kit.ctx);
-    const int ranks = group.size() * (group.size() + 1) / 2, batches = micro_batches * (micro_batches + 1) / 2;
+    kit.store.finish_gradients(kit.ctx);
+    const int ranks = device_comm.size() * (device_comm.size() + 1) / 2,
+              batches = micro_batches * (micro_batches + 1) / 2;
     const auto factor = static_cast<float>(step * ranks * batches);
     double squares = 0;
-    for (const ParameterShard& o : kit.store->shards()) {
-      const model::Parameter& p = kit.store->table()[static_cast<std::size_t>(o.number)];
+    for (const ParameterShard& o : kit.store.shards()) {
+      const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
       SCOPED_TRACE(p.name);
       for (std::int64_t i = 0; i < p.size(); ++i) {
         const float wanted = factor * whole_value(o.number, i);
@@ -175,34 +175,34 @@ inline void check_reductions(comm::Communicator& group, const StoreCase& c, int 
       }
     }
     double sum = 0;
-    kit.store->add_gradient_squares(kit.ctx, &sum);
+    kit.store.add_gradient_squares(kit.ctx, &sum);
     EXPECT_EQ(sum, squares);
   }
 }
 
-/// Own rows after two updates, and what is gathered then, have the bits of one rank's update of everything.
-inline void check_updates(comm::Communicator& group, const StoreCase& c) {
+/// Own rows and gathered weights after two updates have the bits of an update on one rank.
+inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
   SCOPED_TRACE(c.name);
   const hf::ModelConfig config = small_model(c.tied);
   const std::unique_ptr<comm::Communicator> one = comm::solo();
-  Kit many(group, config, small_table(config, c.lm_head), c.options),
+  Kit many(device_comm, config, small_table(config, c.lm_head), c.options),
       alone(*one, config, small_table(config, c.lm_head), c.options);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   const optim::Settings settings;
   const optim::Gate gate{.gradient_scale = 0.2f};
   for (Kit* kit : {&many, &alone}) kit->fill(odd_value);
   for (int step = 1; step <= 2; ++step) {
-    const int ranks = group.size() * (group.size() + 1) / 2;
-    give_gradients(*many.store, units, static_cast<float>(group.rank() + 1), 0, 1);
-    give_gradients(*alone.store, units, static_cast<float>(ranks), 0, 1);
+    const int ranks = device_comm.size() * (device_comm.size() + 1) / 2;
+    give_gradients(many.store, units, static_cast<float>(device_comm.rank() + 1), 0, 1);
+    give_gradients(alone.store, units, static_cast<float>(ranks), 0, 1);
     for (Kit* kit : {&many, &alone}) {
-      kit->store->finish_gradients(kit->ctx);
-      kit->store->update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 7, &gate));
+      kit->store.finish_gradients(kit->ctx);
+      kit->store.update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 7, &gate));
     }
   }
-  for (std::size_t i = 0; i < many.store->shards().size(); ++i) {
-    const ParameterShard &o = many.store->shards()[i], &all = alone.store->shards()[i];
-    SCOPED_TRACE(many.store->table()[i].name);
+  for (std::size_t i = 0; i < many.store.shards().size(); ++i) {
+    const ParameterShard &o = many.store.shards()[i], &all = alone.store.shards()[i];
+    SCOPED_TRACE(many.store.table()[i].name);
     if (o.rows.count() == 0) continue;
     const auto same = [&](const View& mine, const View& of_all) {
       EXPECT_EQ(mine.empty(), of_all.empty());
@@ -217,8 +217,8 @@ inline void check_updates(comm::Communicator& group, const StoreCase& c) {
   }
   for (int unit = 0; unit < units; ++unit) {
     const device::Scope scope(many.arena), other(alone.arena);
-    const model::UnitWeights a = many.store->unshard(many.ctx, unit, model::Pass::forward);
-    const model::UnitWeights b = alone.store->unshard(alone.ctx, unit, model::Pass::forward);
+    const model::UnitWeights a = many.store.unshard(many.ctx, unit, model::Pass::forward);
+    const model::UnitWeights b = alone.store.unshard(alone.ctx, unit, model::Pass::forward);
     for (std::size_t s = 0; s < model::kSlots; ++s) {
       EXPECT_TRUE(bytes_of(a.plain[s]) == bytes_of(b.plain[s]));
       ASSERT_EQ(a.matmul[s].operands.size(), b.matmul[s].operands.size());

@@ -1,4 +1,4 @@
-// The parameters of a run on one rank, where nothing moves.
+// ParameterStore on one rank, without communication.
 #include "fp8/ops/norm.h"
 #include "store_cases.h"
 
@@ -25,11 +25,11 @@ TEST(Store, WithoutTrainingThereAreWeightsAlone) {
   options.training = false;
   Kit kit(*one, config, small_table(config), options);
   kit.fill(odd_value);
-  for (const ParameterShard& o : kit.store->shards()) EXPECT_TRUE(o.m.empty() && o.v.empty() && o.gradient.empty());
+  for (const ParameterShard& o : kit.store.shards()) EXPECT_TRUE(o.m.empty() && o.v.empty() && o.gradient.empty());
   // Two moments and a gradient, f32, each slot on a multiple of 64 bytes.
-  const auto elements = static_cast<std::size_t>(model::parameter_count(kit.store->table()));
+  const auto elements = static_cast<std::size_t>(model::parameter_count(kit.store.table()));
   EXPECT_GE(training.planned - kit.planned, 12 * elements);
-  EXPECT_LT(training.planned - kit.planned, 12 * elements + 3 * 64 * kit.store->table().size());
+  EXPECT_LT(training.planned - kit.planned, 12 * elements + 3 * 64 * kit.store.table().size());
 }
 
 TEST(Store, ASkippedUpdateChangesNothing) {
@@ -38,15 +38,15 @@ TEST(Store, ASkippedUpdateChangesNothing) {
   Kit kit(*one, config, small_table(config), store_of(DType::bf16, "tensorwise"));
   kit.fill(odd_value);
   std::vector<std::string> before;
-  for (const ParameterShard& o : kit.store->shards())
+  for (const ParameterShard& o : kit.store.shards())
     before.push_back(bytes_of(o.master) + bytes_of(o.compute_weight) + bytes_of(o.codes));
-  give_gradients(*kit.store, 5, 1.0f, 0, 1);
-  kit.store->finish_gradients(kit.ctx);
+  give_gradients(kit.store, 5, 1.0f, 0, 1);
+  kit.store.finish_gradients(kit.ctx);
   const optim::Settings settings;
   const optim::Gate gate{.skip = 1};
-  kit.store->update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
+  kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
   for (std::size_t i = 0; i < before.size(); ++i) {
-    const ParameterShard& o = kit.store->shards()[i];
+    const ParameterShard& o = kit.store.shards()[i];
     EXPECT_EQ(bytes_of(o.master) + bytes_of(o.compute_weight) + bytes_of(o.codes), before[i]);
     EXPECT_EQ(bytes_of(o.m), std::string(o.m.bytes(), '\0'));
   }

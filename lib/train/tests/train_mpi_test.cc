@@ -1,4 +1,4 @@
-// The parameters of a run over the ranks of a job, and checkpoints that change hands between numbers of ranks.
+// Parameters sharded over the ranks of a job, checkpoints loaded by other numbers of ranks, and faults of one rank.
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -30,7 +30,7 @@ TEST(Store, AnUpdateIsThatOfOneRank) {
   for (const StoreCase& c : store_cases()) check_updates(world(), c);
 }
 
-// Three of four ranks, or two of three: numbers that divide nothing.
+// Three of four ranks: row counts are not multiples of the number of ranks.
 TEST(Store, OverSomeOfTheRanks) {
   const int some = world().size() - 1;
   const auto group = world().split(world().rank() < some ? 0 : 1, world().rank());
@@ -42,20 +42,20 @@ TEST(Store, OverSomeOfTheRanks) {
   }
 }
 
-// On the first `ranks` ranks: takes the state of `from` (fresh numbers where it is empty) and saves it to `run`.
-void pass_on(int ranks, const std::string& from, const std::string& run, const StoreOptions& options) {
+// On the first `ranks` ranks: loads the state of `from` (if empty: fresh values) and saves it to `run`.
+void reshard(int ranks, const std::string& from, const std::string& run, const StoreOptions& options) {
   const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
   if (world().rank() < ranks) {
     const hf::ModelConfig config = small_model();
     Kit kit(*group, config, small_table(config), options);
     kit.fill(odd_value);
-    give_gradients(*kit.store, 5, 1.0f / static_cast<float>(ranks), 0, 1);
-    kit.store->finish_gradients(kit.ctx);
+    give_gradients(kit.store, 5, 1.0f / static_cast<float>(ranks), 0, 1);
+    kit.store.finish_gradients(kit.ctx);
     const optim::Settings settings;
     const optim::Gate gate;
-    kit.store->update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 0, &gate));
+    kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 0, &gate));
     if (!from.empty()) {
-      EXPECT_EQ(load(kit.ctx, *group, ckpt::Checkpoint::open(from), *kit.store, true), std::nullopt);
+      EXPECT_EQ(load(kit, *group, ckpt::Checkpoint::open(from), true), std::nullopt);
     }
     const Documents documents{hf::to_json(config), json::object({{"step", 3}}), json::Array{},
                               json::object({{"world", ranks}}), "{}"};
@@ -63,14 +63,15 @@ void pass_on(int ranks, const std::string& from, const std::string& run, const S
     group->barrier();
     const Hooks hooks;
     Journal journal(hooks, *group);
-    Saver saver(*group, journal, SavePolicy{run, 0, 0, 0, false});
-    saver.save({3, documents, *kit.store, kit.store->table(), std::nullopt}, kit.ctx, nullptr);
-    EXPECT_EQ(saver.failure(), "");
+    SaveState saves(*group, journal, SavePolicy{run, 0, 0, 0, false});
+    start_save(saves, {3, documents, kit.store, kit.store.table(), std::nullopt}, kit.ctx, nullptr);
+    EXPECT_EQ(saves.failure, "");
   }
   world().barrier();
 }
 
-// Saved on P, loaded and saved on Q, loaded and saved on P: the same bytes; and what Q saved holds the same numbers.
+// A state saved on P ranks, loaded and saved on Q, and loaded and saved on P again has the same bytes; the checkpoint
+// of Q holds the same values.
 TEST(State, AnyNumberOfRanks) {
   std::optional<test::TemporaryFolder> own;  // of rank 0
   comm::agree(world(), [&] {
@@ -83,13 +84,13 @@ TEST(State, AnyNumberOfRanks) {
     options.master = options.moments = stored;
     for (int p = 1; p <= most; ++p) {
       for (int q = 1; q <= most; ++q) {
-        if (stored == DType::bf16 && (p != most || q != most - 1)) continue;  // one of these shows what there is to see
+        if (stored == DType::bf16 && (p != most || q != most - 1)) continue;  // one pair suffices
         const std::string at =
             folder + "/" + std::to_string(p) + std::to_string(q) + std::string(dtype::name_of(stored));
         const std::string step = "/step-00000003";
-        pass_on(p, "", at + "/a", options);
-        pass_on(q, at + "/a" + step, at + "/b", options);
-        pass_on(p, at + "/b" + step, at + "/c", options);
+        reshard(p, "", at + "/a", options);
+        reshard(q, at + "/a" + step, at + "/b", options);
+        reshard(p, at + "/b" + step, at + "/c", options);
         if (world().rank() != 0) continue;
         SCOPED_TRACE(at);
         const ckpt::Checkpoint first = ckpt::Checkpoint::open(at + "/a" + step),
@@ -108,7 +109,7 @@ TEST(State, AnyNumberOfRanks) {
   world().barrier();
 }
 
-/// A model and data that all ranks see, and how they are trained.
+/// A model and data for runs of all ranks.
 class RunFiles {
  public:
   RunFiles() {
@@ -138,13 +139,14 @@ class RunFiles {
   std::string folder_;
 };
 
-/// A group of ranks on one of which bits flip on the way: of what the first all-gathers (those of the embedding, of
-/// which a batch needs a few rows alone, and of a layer), or the first reduce-scatter, bring after flip() was called.
+/// A communicator with a faulty rank: results of its first collectives after flip() or poison() are damaged. Several
+/// all-gathers are damaged, since a batch reads only some rows of the embedding.
 class Faulty final : public comm::Communicator {
  public:
   Faulty(comm::Communicator& good, int victim) : good_(good), victim_(victim) {}
-  /// The next gathers bring a number that is none, on the victim alone.
+  /// The next all-gathers return a NaN on the victim.
   void poison() { poisons_ = good_.rank() == victim_ ? 6 : 0; }
+  /// The next all-gathers, or the next reduce-scatter, return a wrong bit or value on the victim.
   void flip(bool gather) { (gather ? gathers_ : scatters_) = good_.rank() != victim_ ? 0 : gather ? 6 : 1; }
 
   int rank() const override { return good_.rank(); }
@@ -176,10 +178,10 @@ class Faulty final : public comm::Communicator {
  private:
   comm::Communicator& good_;
   int victim_;
-  int gathers_ = 0, scatters_ = 0, poisons_ = 0;  // still to spoil
+  int gathers_ = 0, scatters_ = 0, poisons_ = 0;  // still to damage
 };
 
-// One rank alone meets a number that is none, in step 2: all skip it, and count alike.
+// One rank computes a NaN in step 2: all ranks skip the step and count the same.
 TEST(Run, WhatIsNotFiniteOnOneRankIsSkippedByAll) {
   const RunFiles files;
   for (int victim = 0; victim < world().size() && world().size() > 1; ++victim) {
@@ -205,9 +207,9 @@ TEST(Run, WhatIsNotFiniteOnOneRankIsSkippedByAll) {
   }
 }
 
-// Whole runs on ranks of which one computes with a damaged weight, or sums wrong, in step 3: all end with the same
-// error, which names it, and steps 1 and 2 are the last that are kept.
-TEST(Run, AStepThatIsNotTheSameTwiceIsNamedAndNotKept) {
+// One rank computes step 3 with a damaged weight or a wrong sum: all ranks end with the same error, which names that
+// rank, and the newest checkpoint is that of step 2.
+TEST(Run, AStepThatDiffersWhenComputedTwiceIsNotSaved) {
   const RunFiles files;
   const int victim = world().size() - 1;
   for (const bool gather : {true, false}) {

@@ -1,4 +1,4 @@
-"""casts/: torchao's casts and scales by calling torchao, Transformer Engine's rules as casts/README.md states them, in float32."""
+"""casts/: casts and scales of torchao, by calling torchao, and of Transformer Engine, by the rules in casts/README.md, in float32."""
 
 import dataclasses
 import itertools
@@ -33,7 +33,7 @@ def codes() -> None:
 
 
 def masked(scale: torch.Tensor) -> torch.Tensor:
-    """A power of two: sign and exponent alone. NaN stays NaN."""
+    """Rounds down to a power of two: keeps sign and exponent. NaN stays NaN."""
     bits = (scale.view(torch.int32) & -0x800000).view(torch.float32)
     return torch.where(scale.isnan(), scale, bits)
 
@@ -88,7 +88,7 @@ def tensors() -> None:
 
 
 def te_blocks(x: torch.Tensor, block: str, pow2: bool, nan_propagates: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales of x in blocks of rows x columns; the last block holds what remains."""
+    """Codes and scales of x in blocks of rows x columns; the last blocks may be smaller."""
     high, wide = (int(part) for part in block.split("x"))
     rows, cols = x.shape
     values = x.to(torch.float32)
@@ -157,7 +157,7 @@ def mx() -> None:
 
 @dataclasses.dataclass
 class Delayed:
-    """One tensor's history of amaxes; its scales under every algorithm, format and margin, and with NaN let through."""
+    """The amax history of a tensor and its scales for every algorithm, format and margin, also with NaN propagated."""
 
     history: np.ndarray
     scale: np.ndarray  # [algorithm, format, margin]

@@ -1,5 +1,5 @@
-"""curves/: a hundred steps in float32, in bf16 and under each recipe; the final float32 weights; what summary.json derives from the
-stored curves. Its figures for other ways to run (float64, fused, accumulated) say how far those are and are not computed here."""
+"""curves/: 100 steps in float32, in bf16 and with each recipe; the final float32 weights; the figures of summary.json that follow from
+the stored curves. Its figures of other runs (float64, fused, accumulated) are not recomputed."""
 
 import json
 from pathlib import Path
@@ -77,7 +77,7 @@ def final_weights(weights: dict[str, torch.Tensor]) -> None:
 
 
 def distances(a: list[dict], b: list[dict]) -> dict[str, float]:
-    """How far curve b is from curve a, in the terms of summary.json."""
+    """The distance of curve b from curve a, with the keys of summary.json."""
     loss = column(b, "loss") - column(a, "loss")
     norm = ((column(b, "grad_norm") - column(a, "grad_norm")) / column(a, "grad_norm")).abs()
     return {"loss_max": float(loss.abs().max()), "loss_mean": float(loss.abs().mean()),

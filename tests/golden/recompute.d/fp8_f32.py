@@ -1,4 +1,4 @@
-"""fp8-f32/: each recipe's linears inside a float32 model: loss, gradients and their norm of the first batch, and ten steps."""
+"""fp8-f32/: FP8 linears of each recipe in a float32 model: loss, gradients and their norm for the first batch, and ten steps."""
 
 import json
 

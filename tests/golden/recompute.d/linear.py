@@ -1,4 +1,4 @@
-"""casts/linear.h5: one linear layer forward and backward, exact, in bf16, and through torchao's float8 linear in float32."""
+"""casts/linear.h5: one linear layer, forward and backward, exact, in bf16, and with torchao's float8 linear in float32."""
 
 import math
 
@@ -17,7 +17,7 @@ def products(x: torch.Tensor, w: torch.Tensor, dy: torch.Tensor) -> Results:
 
 
 def quantized(x: torch.Tensor, w: torch.Tensor, dy: torch.Tensor, recipe: str) -> Results:
-    """The same through torchao, on float32 copies."""
+    """The same with torchao, on float32 copies."""
     layer = torch.nn.Linear(w.shape[1], w.shape[0], bias=False)
     layer.weight = torch.nn.Parameter(w.float().clone())
     layer = float8(torch.nn.Sequential(layer), recipe)
@@ -33,7 +33,7 @@ def both(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
 
 
 def of_bf16(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
-    """2^-7 of each element and 1e-6 of the largest; as a share of that."""
+    """The largest error as a share of its bound, 2^-7 of the element plus 1e-6 of the largest element."""
     a, b = a.double(), b.double()
     return float(((a - b).abs() / (2.0**-7 * a.abs() + 1e-6 * a.abs().max())).max()), 1.0
 
@@ -43,7 +43,7 @@ def sqnr(exact: torch.Tensor, value: torch.Tensor) -> float:
 
 
 def attributes(report: File, what: str, dataset: h5py.Dataset, exact: torch.Tensor, value: torch.Tensor) -> None:
-    """What the file says of a result's quality, within 0.1 dB. Beyond 100 dB it is the noise of float32 itself and not compared."""
+    """Compares the SQNR attributes within 0.1 dB. Values above 100 dB are float32 rounding noise and are not compared."""
     told = dataset.attrs
     if told["sqnr_db"] < 100:
         report.number(f"{what} sqnr_db", told["sqnr_db"], sqnr(exact, value), 0.1)

@@ -1,5 +1,5 @@
-"""models/: logits, losses and gradients of the tiny models by transformers, everything in float64; how far transformers itself is from
-that in float32 and bf16; rope frequencies."""
+"""models/: logits, losses and gradients of the tiny models with transformers in float64; the distances of transformers in float32 and
+bf16; rope frequencies."""
 
 import json
 import re
@@ -23,7 +23,7 @@ disable_progress_bar()
 
 
 class Float64(TorchFunctionMode):
-    """Where transformers asks for float32 (norms, softmax, rope, router), it gets float64."""
+    """Makes the float32 parts of transformers (norms, softmax, rope, router) compute in float64."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         def wider(value):
@@ -39,7 +39,7 @@ def load(folder: Path, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def on_disk(parameters: Values) -> Values:
-    """By their names in the file: transformers keeps the experts of a layer in one tensor each for gate and up, and for down."""
+    """The parameters by their names in the file: transformers stores the experts of a layer in one tensor for gate and up and one for down."""
     found: Values = {}
     for name, value in parameters.items():
         match = EXPERTS.match(name)
@@ -56,7 +56,7 @@ def on_disk(parameters: Values) -> Values:
 
 
 def compute(model: torch.nn.Module, tokens: torch.Tensor) -> Values:
-    """Everything that expected.h5 holds, in the type the model computes in."""
+    """All values of expected.h5, in the type of the model."""
     moe = "num_local_experts" in model.config.to_dict()
     out = model(input_ids=tokens, use_cache=False, **({"output_router_logits": True} if moe else {}))
     logits = out.logits if out.logits.dtype == torch.float64 else out.logits.float()
@@ -83,7 +83,7 @@ def double(folder: Path, tokens: torch.Tensor) -> Values:
 
 
 def errors(exact: Values, rough: Values) -> dict[str, float]:
-    """How far `rough` is from `exact`, in the words of the file's attributes."""
+    """The distances of `rough` from `exact`, named as the attributes of the file."""
     grads = [name for name in exact if name.startswith("grad/")]
     found = {"logits_max_abs": largest(exact["logits"], rough["logits"]), "loss_abs": largest(exact["loss"], rough["loss"]),
              "token_loss_max_abs": largest(exact["token_loss"], rough["token_loss"]),
@@ -96,12 +96,12 @@ def errors(exact: Values, rough: Values) -> dict[str, float]:
 
 
 def rule(name: str) -> Rule:
-    """float64 sums in another order: what rounding to the stored type leaves."""
+    """Bound for float64 sums in another order: the rounding to the stored type."""
     return within(1e-12 if name in ("loss", "grad_norm", "router/aux_loss") else 1e-7, relative)
 
 
 def attributes(file: h5py.File, folder: Path, tokens: torch.Tensor, exact: Values) -> None:
-    """The file's attributes: the noise of float32 may double on another processor, that of bf16 moves by a quarter."""
+    """Compares the attributes of the file. On another processor, float32 distances may double and bf16 distances change by a quarter."""
     report = File(Path(file.filename))
     report.name += ", attributes"
     for kind, dtype, slack in (("float32", torch.float32, 1.0), ("bfloat16", torch.bfloat16, 0.25)):
@@ -118,7 +118,7 @@ def attributes(file: h5py.File, folder: Path, tokens: torch.Tensor, exact: Value
 
 
 def expected(name: str) -> None:
-    """One model's expected.h5."""
+    """Compares expected.h5 of one model."""
     folder, path = FOLDER / name / "hf", FOLDER / name / "expected.h5"
     with h5py.File(path) as file:
         tokens = tensor(file["tokens"]).long()
@@ -132,7 +132,7 @@ def expected(name: str) -> None:
 
 
 def older(name: str, tokens: torch.Tensor, logits: torch.Tensor) -> None:
-    """config.v4.json, where there is one, is the same model."""
+    """Checks that config.v4.json, if it exists, is the same model."""
     path = FOLDER / name / "hf/config.v4.json"
     if not path.exists():
         return

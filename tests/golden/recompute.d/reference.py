@@ -1,4 +1,4 @@
-"""What the scripts beside share: where the stored values are, reading them as tensors, comparing, one line for each file."""
+"""Common code of the scripts: reads stored values as tensors, compares them, and prints a line per file."""
 
 import logging
 import sys
@@ -15,15 +15,15 @@ TORCH_TYPES = {
     "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64, "float8_e4m3fn": torch.float8_e4m3fn,
     "float8_e5m2": torch.float8_e5m2, "float8_e8m0fnu": torch.float8_e8m0fnu,
 }
-# Compares (stored, computed): a distance and the bound it must keep; equal bits are never asked.
+# Called with (stored, computed) whose bits differ; returns a distance and its bound.
 Rule = Callable[[torch.Tensor, torch.Tensor], tuple[float, float]]
 
-logging.disable(logging.WARNING)  # torchao and transformers talk at import
+logging.disable(logging.WARNING)  # torchao and transformers log at import
 torch.set_num_threads(1)
 
 
 def tensor(dataset: h5py.Dataset) -> torch.Tensor:
-    """A dataset as a tensor of the type its attribute names; codes and bit patterns are reinterpreted."""
+    """A dataset as a tensor of the type in its attribute; codes and bit patterns are reinterpreted."""
     values = torch.from_numpy(np.ascontiguousarray(dataset[()]).reshape(dataset.shape))
     name = dataset.attrs.get("dtype", b"")
     wanted = TORCH_TYPES.get(name.decode() if isinstance(name, bytes) else name, values.dtype)
@@ -31,7 +31,7 @@ def tensor(dataset: h5py.Dataset) -> torch.Tensor:
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> int:
-    """How many elements differ in a bit; a NaN equals any other, -0 does not equal 0."""
+    """Number of elements with different bits; all NaNs are equal, -0 differs from 0."""
     a, b = a.contiguous(), b.contiguous()
     integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
     differs = a.view(integer) != b.view(integer)
@@ -56,7 +56,7 @@ def within(bound: float, distance: Callable[[torch.Tensor, torch.Tensor], float]
 
 
 class File:
-    """Collects what was found about one file and says it in a line."""
+    """Collects the results for one file and prints them in a line."""
 
     differing = 0
 
@@ -67,7 +67,7 @@ class File:
         self.wrong: list[str] = []
 
     def compare(self, what: str, stored: torch.Tensor, computed: torch.Tensor, rule: Rule | None = None) -> None:
-        """Bit for bit, or by a rule where the bits differ and there is one."""
+        """Compares bit for bit, or by `rule` if the bits differ."""
         self.values += 1
         if stored.shape != computed.shape or stored.dtype != computed.dtype:
             self.wrong.append(f"{what}: {tuple(stored.shape)} {stored.dtype} computed as {tuple(computed.shape)} {computed.dtype}")
@@ -104,7 +104,7 @@ class File:
 
 def compare_datasets(path: Path, computed: dict[str, torch.Tensor], inputs: Callable[[str], bool],
                      rule: Callable[[str], Rule | None] = lambda name: None) -> None:
-    """Compares all datasets of an HDF5 file but its inputs; one that nothing computed counts as a difference."""
+    """Compares all datasets of an HDF5 file except inputs; a dataset that was not computed is a difference."""
     report = File(path)
     with h5py.File(path) as file:
         names: list[str] = []
@@ -118,5 +118,5 @@ def compare_datasets(path: Path, computed: dict[str, torch.Tensor], inputs: Call
 
 
 def finish() -> None:
-    """Status 1 when a file differed."""
+    """Exits with status 1 if a file differs."""
     sys.exit(1 if File.differing else 0)

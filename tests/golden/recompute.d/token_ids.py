@@ -1,5 +1,5 @@
-"""tokenizers/: ids and decoded texts of cases.jsonl, decode.jsonl and variants.jsonl by Hugging Face tokenizers. A line of variants.jsonl is one of the
-tokenizers with some members replaced (`patch`: members of the file, of its model, `added` tokens, `renamed` entries of the vocabulary)."""
+"""tokenizers/: ids and decoded texts of cases.jsonl, decode.jsonl and variants.jsonl by Hugging Face tokenizers. A line of variants.jsonl is a
+tokenizer with some members replaced (`patch`: members of the file, of its model, `added` tokens, `renamed` entries of the vocabulary)."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def patched(base: dict, patch: dict) -> dict:
 
 
 def compare(report: File, name: str, tokenizer: Tokenizer, cases: list[dict]) -> None:
-    """Computes the cases again."""
+    """Recomputes the cases."""
     for case in cases:
         found = {"decoded": tokenizer.decode(case.get("ids_no_special", case["ids"]), skip_special_tokens=False)}
         if "text" in case:

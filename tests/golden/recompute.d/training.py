@@ -1,5 +1,5 @@
-"""Training as curves/README.md states it: the data order, the loss, AdamW, clipping, the schedule, and torchao's float8 linears. What
-curves.py, fp8_f32.py and linear.py share."""
+"""Training as defined in curves/README.md: data order, loss, AdamW, clipping, schedule, and torchao's float8 linears. Used by curves.py,
+fp8_f32.py and linear.py."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ SEQ_LENGTH, BATCH = 64, 8
 
 @dataclasses.dataclass
 class Settings:
-    """How a run differs from others."""
+    """The settings that differ between runs."""
 
     steps: int
     warmup: int
@@ -34,19 +34,19 @@ class Settings:
 
 
 def load(name: str, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
-    """A model of models/, attention written out, the stored weights in `dtype`."""
+    """A model of models/ with eager attention and the stored weights in `dtype`."""
     folder = GOLDEN / "models" / name / "hf"
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").train()
 
 
 def float8(module: torch.nn.Module, recipe: str) -> torch.nn.Module:
-    """Replaces every linear but lm_head by torchao's, emulated."""
+    """Replaces every linear except lm_head by torchao's emulated Float8Linear."""
     config = dataclasses.replace(Float8LinearConfig.from_recipe_name(recipe), emulate=True)
     return convert_to_float8_training(module, config=config, module_filter_fn=lambda _, name: name != "lm_head")
 
 
 def batches() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Inputs and targets [BATCH, SEQ_LENGTH] of step after step, sequential, bytes as tokens."""
+    """Yields inputs and targets [BATCH, SEQ_LENGTH] of each step in sequential order; tokens are bytes."""
     tokens = torch.frombuffer(bytearray(TEXT.read_bytes()), dtype=torch.uint8).long()
     samples = (len(tokens) - 1) // SEQ_LENGTH
     first = 0
@@ -66,7 +66,7 @@ def loss_of(model: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor)
 
 def train(model: torch.nn.Module, settings: Settings,
           before_update: Callable[[int, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]], None]) -> dict[str, torch.Tensor]:
-    """Runs all steps and returns the float32 masters. The model computes with its own copy, which may be bf16. before_update gets the
+    """Runs all steps and returns the float32 master weights. The model's own weights may be bf16. before_update is called with the
     step, its loss, its gradients as float32 and their norm, both before clipping."""
     copies = dict(model.named_parameters())
     masters = {name: p.detach().float().clone() for name, p in copies.items()}

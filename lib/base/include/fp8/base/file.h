@@ -11,6 +11,13 @@
 
 namespace fp8 {
 
+/// Called with each piece of a long read, write or removal; calls `piece` once, on any thread, before it returns.
+/// Throws what `piece` throws, or an Error of its own to end the work.
+using PieceRunner = std::function<void(const std::function<void()>& piece)>;
+
+/// Runs a piece through `run`, directly where that is empty.
+inline void run_piece(const PieceRunner& run, const std::function<void()>& piece) { run ? run(piece) : piece(); }
+
 /// An open file. The destructor closes it and ignores errors; call close() where a failed write must be reported.
 class File {
  public:
@@ -63,8 +70,8 @@ class File {
   std::uint64_t size() const;
   /// Truncates or extends (with zeros) to `size` bytes.
   void truncate(std::uint64_t size);
-  /// Returns when all bytes are on the disk.
-  void sync();
+  /// Returns when all bytes are on the disk; with `run`, their write-back is waited for in pieces of 8 MiB.
+  void sync(const PieceRunner& run = {});
   /// Closes; throws when the system reports a lost write.
   void close();
 
@@ -121,8 +128,9 @@ void drop_page_cache(int fd, std::uint64_t bytes = 0);
 /// Bytes that an ordinary user may still write on the file system that holds `path`.
 std::uint64_t free_space(const std::string& path);
 
-/// Removes a file, a link (not its target) or a folder with its contents; a missing path is no error.
-void remove_tree(const std::string& path);
+/// Removes a file, a link (not its target) or a folder with its contents; a missing path is no error. Each entry of a
+/// folder is a piece.
+void remove_tree(const std::string& path, const PieceRunner& run = {});
 
 /// Whole content of a file or pipe. Throws when it holds more than `max_bytes`. `waiting` as in File::open_read().
 std::string read_text_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting = {});

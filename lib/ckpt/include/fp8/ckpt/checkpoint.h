@@ -32,8 +32,6 @@ class Checkpoint {
   FileKind kind() const;
   /// Version of the format.
   std::int64_t version() const;
-  /// Whether it is a folder of shards.
-  bool is_folder() const;
   /// Digest of the file or, for a folder, of the manifest: changes with any byte of the checkpoint; 32 hex digits.
   const std::string& digest() const;
   /// Number of ranks that wrote it; 1 for a single file.

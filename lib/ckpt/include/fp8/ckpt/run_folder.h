@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8/base/file.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/json/value.h"
 
@@ -53,9 +54,11 @@ std::string passed_over(const std::string& path, const std::string& reason);
 std::string all_damaged(const std::string& run, const std::string& reason);
 /// Removes the oldest checkpoints of `run` until `keep` are left, except those for which `is_protected` (may be empty)
 /// returns true, which do not count. Call it after a commit. keep < 1 removes nothing. Returns the removed paths. A
-/// removal starts with a rename to `.tmp`, so a kill never leaves a partial checkpoint under its name.
+/// removal starts with a rename to `.tmp`, so a kill never leaves a partial checkpoint under its name. Each file is a
+/// piece of `runner`.
 std::vector<std::string> prune(const std::string& run, std::int64_t keep,
-                               const std::function<bool(std::int64_t step)>& is_protected = {});
+                               const std::function<bool(std::int64_t step)>& is_protected = {},
+                               const PieceRunner& runner = {});
 /// Removes unfinished `step-*.tmp` of `run`; returns the removed paths.
 std::vector<std::string> cleanup_tmp(const std::string& run);
 

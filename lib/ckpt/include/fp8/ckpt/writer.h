@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "fp8/base/file.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/json/value.h"
 
@@ -75,8 +76,8 @@ FileEntry file_entry_from_json(const json::Value& value, const std::string& what
 /// no file. Only rank 0's file holds the documents.
 class ShardWriter {
  public:
-  /// Creates `folder`/rank-%05d-of-%05d.h5; `folder` is the temporary folder.
-  ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind);
+  /// Creates `folder`/rank-%05d-of-%05d.h5; `folder` is the temporary folder. Writes and reads back through `run`.
+  ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind, PieceRunner run = {});
   ~ShardWriter();
   ShardWriter(ShardWriter&&) noexcept;
   ShardWriter& operator=(ShardWriter&&) noexcept;

@@ -54,9 +54,8 @@ class Progress {
 struct Style {
   bool on = false;  ///< whether text is coloured
 
-  /// For standard error: on if it is a terminal and neither NO_COLOR nor TERM=dumb is set.
-  static Style for_stderr();
-  /// For standard output: as above, and always off under mpirun, where a redirected output looks like a terminal.
+  /// For standard output: on if it is a terminal and neither NO_COLOR nor TERM=dumb is set. Always off under mpirun,
+  /// where a redirected output looks like a terminal.
   static Style for_stdout();
 
   /// `text` in bold.
@@ -67,8 +66,6 @@ struct Style {
   std::string red(std::string_view text) const;
   /// `text` in green.
   std::string green(std::string_view text) const;
-  /// `text` in yellow.
-  std::string yellow(std::string_view text) const;
 };
 
 /// Width of the terminal behind standard error, between 40 and 200; 80 where there is none.

@@ -3,6 +3,7 @@
 /// point messages between tools: those meet in files and pipes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -63,11 +64,13 @@ struct Stall {
   std::int64_t step = -1;  ///< as at_step() told; -1: none
   double seconds = 0;      ///< the timeout
   bool answers = true;     ///< whether the processes of `ranks` answer; one that was stopped does not
-  std::string error;       ///< instead of all this: what a carrier of collectives reports by itself
+  std::string error;       ///< instead of all this: a message about this rank alone
 
   /// As a line for people: "rank 1 did not reach all-reduce 1234 (step 17) within 5 s".
   std::string message() const;
 };
+
+class WatchedWork;
 
 /// A group of ranks. Every member must make the same calls in the same order.
 class Communicator {
@@ -107,14 +110,17 @@ class Communicator {
   /// Begins to watch the collectives of these ranks and of their parts from a thread of its own, until the communicator
   /// is gone. When this rank waits in one of them for `seconds`, all ranks are asked where they are: one that does not
   /// answer, or computes and has not come, is missing, and `lost` is called from that thread, on the lowest rank that
-  /// waits; it should end the job (abort_all). A rank inside OwnWork is waited for as long as its process answers. Time
-  /// in which this process itself was stopped does not count. Collective. False, and nothing is watched, where the
-  /// library cannot (MPI without MPI_THREAD_MULTIPLE). A group of one has nobody to miss.
+  /// waits; it should end the job (abort_all). A rank inside OwnWork is waited for as long as its process answers, and
+  /// `lost` is called on a rank inside WatchedWork that makes no progress for `seconds`. Time in which this process
+  /// itself was stopped does not count. Collective. False, and nothing is watched, where the library cannot (MPI
+  /// without MPI_THREAD_MULTIPLE).
   virtual bool watch(double /*seconds*/, const std::function<void(const Stall&)>& /*lost*/) { return true; }
   /// The step that a watchdog's messages name.
   virtual void at_step(std::int64_t) {}
   /// See OwnWork.
   virtual void own_work(bool /*begins*/) {}
+  /// See WatchedWork: where it begins; null where it ends.
+  virtual void watch_work(const WatchedWork* /*work*/) {}
 };
 
 /// For as long as it lives this rank works by itself, on files or a decision, however long that takes, and calls no
@@ -129,6 +135,30 @@ class OwnWork {
 
  private:
   Communicator& group_;
+};
+
+/// OwnWork that must make progress: the watchdog of a rank ends the job when the count stays the same for the timeout
+/// of Communicator::watch(). One at a time.
+class WatchedWork {
+ public:
+  /// `what` is its name in messages, as "writing step-00000004"; `count`, of pieces done, outlives this.
+  WatchedWork(Communicator& group, std::string what, const std::atomic<std::uint64_t>& count)
+      : own_(group), group_(group), what_(std::move(what)), count_(count) {
+    group_.watch_work(this);
+  }
+  ~WatchedWork() { group_.watch_work(nullptr); }
+  WatchedWork(const WatchedWork&) = delete;
+  WatchedWork& operator=(const WatchedWork&) = delete;
+  /// Its name in messages.
+  const std::string& what() const { return what_; }
+  /// Pieces done so far.
+  std::uint64_t count() const { return count_; }
+
+ private:
+  OwnWork own_;
+  Communicator& group_;
+  std::string what_;
+  const std::atomic<std::uint64_t>& count_;
 };
 
 /// A group of one, without MPI.

@@ -9,12 +9,10 @@
 #include <span>
 #include <string_view>
 
+#include "fp8/base/target.h"
 #include "fp8/data/tokens.h"
 
 namespace fp8::data {
-
-/// Target without a loss.
-inline constexpr std::int32_t kIgnoredTarget = -100;
 
 /// Order of the samples.
 enum class SamplerKind : std::uint8_t {
@@ -59,15 +57,5 @@ class Sampler {
   std::int64_t global_batch_;
   std::int64_t samples_;
 };
-
-/// The positions of a step that belong to one rank: contiguous, the same number for every rank.
-struct RankPart {
-  std::int64_t first;  ///< first position
-  std::int64_t count;  ///< positions
-};
-
-/// The part of a step's samples for data-parallel rank `rank` of `ranks`. Throws Error when `ranks` does not divide the
-/// batch.
-RankPart rank_part(std::int64_t global_batch, std::int64_t rank, std::int64_t ranks);
 
 }  // namespace fp8::data

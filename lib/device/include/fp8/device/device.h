@@ -100,6 +100,9 @@ class Buffer {
   DeviceType device_type_ = DeviceType::host;
 };
 
+/// Throws Error: this build has no CUDA. For the stubs of builds without CUDA; defined only there.
+[[noreturn]] void no_cuda();
+
 /// Number of threads of host loops: OMP_NUM_THREADS, or the number of cores that this process may use.
 int host_threads();
 

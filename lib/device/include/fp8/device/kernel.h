@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "fp8/base/round.h"
+
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #elif !defined(FP8_CUDA_SHIM)
@@ -38,11 +40,6 @@ struct alignas(16) Pack {
 template <class T>
 __host__ __device__ inline bool packs(const T* p, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 && stride * static_cast<std::int64_t>(sizeof(T)) % 16 == 0;
-}
-
-/// ceil(count / size).
-__host__ __device__ inline constexpr std::int64_t divide_up(std::int64_t count, std::int64_t size) {
-  return (count + size - 1) / size;
 }
 
 /// Number of blocks of a grid for `count` elements, `each` per block.

@@ -12,6 +12,9 @@ namespace fp8::dtype {
 /// Format of one element. The numeric values are internal; files contain the names.
 enum class DType : std::uint8_t { f32, bf16, f16, f64, e4m3, e5m2, e8m0, u8, u16, u32, u64, i32, i64 };
 
+/// Whether t is a format of FP8 codes: e4m3 or e5m2.
+constexpr bool is_fp8(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
+
 /// Bytes of one element.
 std::size_t size_of(DType t);
 

@@ -60,8 +60,6 @@ class Reader {
     read(name, std::as_writable_bytes(std::span(values)));
     return values;
   }
-  /// Offset in the file of a dataset's first byte, for mapping it. Throws when the dataset is empty.
-  std::uint64_t contiguous_offset(std::string_view name) const;
 
  private:
   struct State;

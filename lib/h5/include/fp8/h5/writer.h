@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "fp8/base/file.h"
 #include "fp8/h5/types.h"
 
 namespace fp8::h5 {
@@ -17,8 +18,9 @@ namespace fp8::h5 {
 class Writer {
  public:
   /// Creates `path`, or empties an existing file; with `exclusive`, an existing file is an error. With a magic word the
-  /// file begins with a user block that finish() fills; without one it is a plain HDF5 file.
-  explicit Writer(const std::string& path, std::string_view magic = {}, bool exclusive = false);
+  /// file begins with a user block that finish() fills; without one it is a plain HDF5 file. All bytes of datasets are
+  /// written, synced and read back through `run`, in pieces of 256 KiB (8 MiB for the sync).
+  explicit Writer(const std::string& path, std::string_view magic = {}, bool exclusive = false, PieceRunner run = {});
   Writer(Writer&&) noexcept;
   Writer& operator=(Writer&&) noexcept;
   ~Writer();

@@ -1,9 +1,9 @@
-/// A linear layer y = x w^T (+ bias) under any recipe: forward, dgrad, wgrad. Several projections of the same input lie
-/// together (q, k, v; gate, up): in high precision one GEMM serves them all; in FP8 the input is cast once and each
-/// projection has its own scales and GEMM, as if it stood alone.
+/// A linear layer y = x w^T (+ bias) under any recipe: the GEMMs forward, dgrad and wgrad. Projections of the same
+/// input (q, k, v; gate, up) share one fused weight and are its parts: in high precision one GEMM computes all of them;
+/// in FP8 the input is cast once, and each part has its own scales and GEMM, as if it were a separate layer.
 ///   x [M, K], w [N, K], y and dy [M, N]; activations f32 or bf16; gradients of weights f32
-/// A layer is described by a Weight, which is prepared for a pass and thrown away; nothing is remembered here.
-/// Source: torchao float8_linear.py (which operand is cast how, per recipe).
+/// A Weight is prepared for one pass; this crate keeps no state between calls.
+/// Source: torchao float8_linear.py (casts of the operands by recipe).
 #pragma once
 
 #include <cstdint>
@@ -21,38 +21,37 @@ using tensor::View;
 struct Part {
   std::int64_t begin = 0;  ///< first row
   std::int64_t end = 0;    ///< one past the last
-  bool fp8 = false;        ///< its precision; the others run in the activations' precision
+  bool fp8 = false;        ///< compute precision; other parts are computed in the precision of the activations
 };
 
 /// How FP8 parts are computed.
 struct LinearPrecision {
-  const quant::Recipe* recipe = nullptr;                      ///< null: nothing is FP8
+  const quant::Recipe* recipe = nullptr;                      ///< null: no part is FP8
   quant::CastOptions options;                                 ///< scales and counts
-  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< how FP8 products are summed on the host
+  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< of FP8 GEMMs on the host
 };
 
-/// One part, or neighbouring parts that are not FP8 as one, ready for GEMMs.
+/// The weight of one part, or of adjacent high-precision parts together, as an operand of a GEMM.
 struct Operand {
-  Part part;  ///< rows of the whole weight
-  quant::Quantized
-      codes;  ///< [rows, K]: for the forward GEMM (contracts columns) or for dgrad (contracts rows), as prepared
+  Part part;               ///< rows of the whole weight
+  quant::Quantized codes;  ///< [rows, K], for the GEMM forward or dgrad, depending on the pass
 };
 
-/// A weight ready for a pass.
+/// A weight prepared for a pass.
 struct Weight {
   View bias;                      ///< [N] or empty
   LinearPrecision precision;      ///< of its FP8 parts
   std::vector<Operand> operands;  ///< in row order, covering [0, N)
 };
 
-/// Byte codes of a weight that travelled as codes.
+/// FP8 codes of a weight as gathered by an FP8 all-gather.
 struct Codes {
   View bytes;           ///< u8 [N, K]
   View scales;          ///< f32 [number of parts]
   View inverse_scales;  ///< their reciprocals
 };
 
-/// Which GEMMs a weight is prepared for.
+/// The pass for which a weight is prepared: GEMM forward, or GEMM dgrad.
 enum class Pass : std::uint8_t { forward, backward };
 
 /// Quantizes a weight's FP8 parts for a pass; memory from the arena. `matrix` is [N, K].
@@ -63,10 +62,29 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass);
 
-/// y [M, N] = x w^T + bias. y has x's dtype.
+/// What the GEMMs of one layer and pass share.
+struct Call {
+  const Context& ctx;                ///< device, arena
+  gemm::Engine& engine;              ///< computes and counts
+  const LinearPrecision& precision;  ///< of the weight
+  dtype::DType activation;           ///< type of x and dy: f32 or bf16
+};
+
+/// y [M, n] = x w^T (+ bias) for one part of n rows; x [M, K] and w [n, K] are quantized along K.
+void forward(const Call& call, const quant::Quantized& x, const Operand& w, const View& bias, const View& y);
+
+/// dx [M, K] = dy w for one part, or dx += dy w with `accumulate` (dx f32); dy [M, n] and w [n, K] are quantized along
+/// n.
+void dgrad(const Call& call, const quant::Quantized& dy, const Operand& w, const View& dx, bool accumulate);
+
+/// dw [n, K] f32 = dy^T x for one part, or dw += dy^T x with `accumulate`; dy [M, n] and x [M, K] are quantized along
+/// M.
+void wgrad(const Call& call, const quant::Quantized& dy, const quant::Quantized& x, const View& dw, bool accumulate);
+
+/// y [M, N] = x w^T + bias of the whole weight: casts x and runs forward for each part. y has x's dtype.
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y);
 
-/// Where gradients go.
+/// Results of backward().
 struct Gradients {
   View dx;                  ///< [M, K], dy's dtype, overwritten; empty: not wanted
   View dw;                  ///< [N, K] f32; empty: not wanted (frozen)
@@ -74,13 +92,13 @@ struct Gradients {
   bool accumulate = false;  ///< dw += instead of dw =
 };
 
-/// Gradients of forward; x is its input, dy [M, N] the gradient of its output. The weight must be prepared for the
-/// backward pass.
+/// Gradients of the whole weight; x is the input of forward, dy [M, N] the gradient of its output. The cast of dy is
+/// shared by dgrad and wgrad of each part. The weight must be prepared for the backward pass.
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients);
 
-/// What was planned: FP8 GEMMs of one forward (and one backward) of a weight with these parts, K columns, over m rows
-/// of x, and their FLOPs. From the precisions alone, so that it can be held against what the engine counted.
+/// The FP8 GEMMs, and their FLOPs, that one forward (and one backward) of a weight with these parts and K columns over
+/// m rows of x should run, computed from the precisions alone, for comparison with the engine's counts.
 gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m,
                         bool backward);
 

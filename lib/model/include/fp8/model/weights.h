@@ -42,11 +42,9 @@ class WeightSource {
   virtual ~WeightSource() = default;
   /// Starts asynchronous work, such as an all-gather, for a unit that will be needed soon.
   virtual void prefetch(int unit) = 0;
-  /// Unshards a unit: returns its weights, prepared for a pass. Temporary memory is allocated from the context's arena,
-  /// so the result is valid until release() or the end of the caller's arena scope, whichever is first.
+  /// Unshards a unit: returns its weights, prepared for a pass. They are valid until the end of the caller's arena
+  /// scope. Those of a layer end also when another layer is unsharded, since layers may share buffers.
   virtual UnitWeights unshard(const Context& ctx, int unit, Pass pass) = 0;
-  /// Reshards a unit: its weights are not used until the next unshard().
-  virtual void release(int unit) = 0;
   /// Memory for the gradients of a unit; valid until gradients_done().
   virtual UnitGradients gradients(int unit) = 0;
   /// The gradients of a unit are complete for this micro-batch.

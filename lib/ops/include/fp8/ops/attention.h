@@ -1,9 +1,9 @@
-/// Rotary positions and causal grouped-query attention. Attention works in blocks with an online softmax and a true
-/// backward; no T x T matrix exists but in cuDNN's backward pass. Sums and softmax in f32.
-///   B sequences, T positions, H query heads, G key/value heads (H % G == 0), D elements a head
-/// Views are [B, T, heads, D] with unit last stride, so that they may be parts of one fused projection. Host or device,
-/// as the context says; a device takes heads of at most 256 elements.
-/// Source: Dao et al., FlashAttention-2, 2023; Su et al., RoFormer, 2021 (halves rotated, as transformers does).
+/// Rotary positions and causal grouped-query attention. Attention is computed in blocks with an online softmax;
+/// a T x T matrix is stored only in cuDNN's backward pass. Sums and softmax in f32.
+///   B sequences, T positions, H query heads, G key/value heads (H % G == 0), D elements per head
+/// Views are [B, T, heads, D] with unit last stride, so that they may be parts of one fused projection, on the
+/// context's device; on a GPU heads have at most 256 elements. Source: Dao et al., FlashAttention-2, 2023; Su et al.,
+/// RoFormer, 2021 (halves rotated, as transformers does).
 #pragma once
 
 #include <cstdint>
@@ -24,42 +24,42 @@ void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View
 /// `inverse` rotates back, which is also the backward pass.
 void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse);
 
-/// Optional restriction of attention to documents packed in one sequence. Who packs them knows how many they are and
-/// how long, and with these two bounds, the closer the better, a device can work on every document by itself through
-/// cuDNN; 0 is not known. Bounds too small are the caller's error: where a device makes use of them, what lies beyond
-/// is NaN in the results, and nothing else is touched.
+/// Optional restriction of attention to documents packed in one sequence. With bounds on their number and length, a GPU
+/// computes every document separately through cuDNN; the closer the bounds, the faster. If a bound is too small, the
+/// results are NaN where a device uses the bounds; no other memory is written.
 struct Documents {
-  View start;  ///< i32 [B, T], contiguous: where the position's document begins; empty: one document a sequence
-  std::int64_t count = 0;    ///< documents in all sequences together, at most
-  std::int64_t longest = 0;  ///< positions of any of them, at most
+  View start;              ///< i32 [B, T], contiguous: first position of the document; empty: one document per sequence
+  std::int64_t count = 0;  ///< maximum number of documents in all sequences; 0: unknown
+  std::int64_t longest = 0;  ///< maximum number of positions of a document; 0: unknown
 };
 
-/// FLOPs of the matrix products of attention_forward for q [B, T, H, D], one document a sequence: of each query with
-/// the keys up to its own position, and of the probabilities with their values.
+/// FLOPs of the GEMMs of attention_forward for q [B, T, H, D], one document per sequence: of each query with the keys
+/// up to its position, and of the probabilities with the values.
 double attention_flops(const View& q);
 
-/// FLOPs of attention_backward over those of attention_forward: five products instead of two, the scores once more.
+/// FLOPs of attention_backward relative to attention_forward: five GEMMs, of which one recomputes scores, instead of
+/// two.
 inline constexpr double kAttentionBackward = 2.5;
 
-/// out [B, T, H, D] = softmax(q k^T * scale, causal) v; lse f32 [B, H, T], the log of the softmax's sum, is kept for
-/// backward. Deterministic, whatever the number of threads.
+/// out [B, T, H, D] = softmax(q k^T * scale, causal) v; lse f32 [B, H, T], the log of the sum of the softmax, is needed
+/// by the backward pass. Deterministic for any number of threads.
 ///
-/// Error on the host against exact arithmetic on the same numbers, for finite sums: let p be the probabilities, u the
-/// unit roundoff of the activations (2^-8 bf16, 2^-24 f32), and r = u where bf16 is multiplied in pairs (activations
-/// bf16, instruction set avx512_bf16: p is then rounded to bf16 before the product), else 0. For each row,
+/// Error on the host relative to exact arithmetic, for finite sums: let p be the probabilities, u the unit roundoff of
+/// the activations (2^-8 bf16, 2^-24 f32), and r = u if bf16 is multiplied in pairs (activations bf16, instruction set
+/// avx512_bf16: p is then rounded to bf16 before the GEMM), else 0. For each row,
 ///   |error of out| <= u |out| + (r + g) sum_j p_j |v_j|
 ///   |error of lse| <= g + 2^-24 |lse|
-/// where g = 2^-23 (2 (D + 2) S + n + 16) is what f32 arithmetic adds over n keys, S = scale max_j sum_d |q_d k_jd|.
+/// where g = 2^-23 (2 (D + 2) S + n + 16) is the error of f32 arithmetic over n keys, S = scale max_j sum_d |q_d k_jd|.
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                        const Documents& documents, const View& out, const View& lse);
 
-/// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v
-/// themselves. Deterministic, whatever the number of threads. Scratch: on the host about 2 T D floats of a
-/// thread; on a device B T H floats and copies of dk and dv, or where cuDNN works two bytes of every score of as many
-/// heads as need 1 GiB, of one group's at least. With documents cuDNN needs B T H floats more, in both passes, and as
-/// many scores as if all documents were as long as the longest.
+/// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v.
+/// Deterministic for any number of threads. Scratch: on the host about 2 T D floats per thread; on a device B T H
+/// floats and copies of dk and dv, or with cuDNN two bytes per score of as many heads as need 1 GiB, at least one
+/// group. With documents cuDNN needs B T H more floats, in both passes, and as many scores as if all documents had the
+/// maximum length.
 ///
-/// Error on the host, in the terms of attention_forward, with dp = dout v^T, ds = p (dp - sum out dout), and e the
+/// Error on the host, with the symbols of attention_forward, with dp = dout v^T, ds = p (dp - sum out dout), and e the
 /// error of sum out dout, at most sum_d |dout_d| (error of out_d + 2^-24 D |out_d|). Let
 ///   E_ij = (r + g) |ds_ij| + p_ij (g sum_d |dout_id v_jd| + e_i)      (pairs: ds is rounded to bf16 too)
 ///   |error of dv_j| <= u |dv_j| + (r + g) sum_i p_ij |dout_i|

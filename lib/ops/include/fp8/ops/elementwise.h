@@ -1,9 +1,10 @@
 /// SwiGLU, embedding, bias gradient and the loss on one block of logits. Activations f32 or bf16, arithmetic in f32,
-/// one rounding. Host or device, as the context says.
+/// one rounding, on the context's device.
 #pragma once
 
 #include <cstdint>
 
+#include "fp8/base/target.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::ops {
@@ -17,19 +18,16 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h);
 /// d_gate_up [M, 2F] from dh [M, F]; may overwrite gate_up.
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up);
 
-/// out [M, C] = rows of table [V, C] named by tokens i32 [M]. Ids were checked against V when the data was opened:
-/// one outside is an Error on the host, and NaN on a device, which is not waited for.
+/// out [M, C] = rows of table [V, C] with the indices tokens i32 [M]. Ids were checked when the data was opened; an id
+/// outside of the table is an Error on the host, and NaN on a device, so that the host need not wait for it.
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out);
 
 /// dtable f32 [V, C] += rows of dout [M, C]; deterministic: each row is summed in the order of the tokens.
-/// On a device it takes 12 M bytes of scratch, and leaves out ids outside of the table.
+/// On a device it needs 12 M bytes of scratch, and ignores ids outside of the table.
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable);
 
 /// db f32 [N] += column sums of dy [M, N] (any row stride), deterministic.
 void bias_backward(const Context& ctx, const View& dy, const View& db);
-
-/// Target id that carries no loss.
-inline constexpr std::int32_t kIgnoredTarget = -100;
 
 /// Cross-entropy of one block of logits [m, V] against targets i32 [m] (kIgnoredTarget: no loss): losses f32 [m] in
 /// nats (0 where ignored). With `backward` the logits are overwritten with their gradient, (softmax - onehot) *

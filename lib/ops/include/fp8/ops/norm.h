@@ -1,8 +1,8 @@
 /// RMSNorm, alone or after a residual addition. Statistics in f32; the normalized value is rounded to the activation
 /// type before the weight multiplies it, as transformers does: y = weight * round(x * rsqrt(mean(x^2) + eps)).
-/// Activations are f32 or bf16 (all of one call alike); weights have the activations' type. x and y have two dimensions
-/// [M, C], or three [M, H, C] with unit last stride (heads of a fused projection, normalized each by itself). Host or
-/// device, as the context says; a device sums in another order, which may change the last bit.
+/// Activations and weights are all f32 or all bf16. x and y have two dimensions
+/// [M, C], or three [M, H, C] with unit last stride (heads of a fused projection, normalized separately), on the
+/// context's device; a GPU sums in another order, which may change the last bit.
 #pragma once
 
 #include "fp8/tensor/tensor.h"
@@ -12,27 +12,27 @@ namespace fp8::ops {
 using device::Context;
 using tensor::View;
 
-/// y = norm(x); rstd f32 [M] or [M, H] is kept for backward. y may be x.
+/// y = norm(x); rstd f32 [M] or [M, H] is needed by the backward pass. y may be x.
 void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y, const View& rstd);
 
 /// sum = x + delta rounded to the activation type; y = norm(sum). sum may be x or delta.
 void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, const View& weight, float eps,
                          const View& sum, const View& y, const View& rstd);
 
-/// Gradient of the norm. dx = upstream + d norm / dx, where upstream is the gradient that flows past the norm (empty:
-/// none; may be dx); dweight f32 [C] is added to (empty: not wanted: a frozen norm). `x` is the input of the norm. dx
-/// may be dy. Deterministic.
+/// Gradient of the norm. dx = upstream + dy d norm / dx, where upstream is the gradient of the residual connection
+/// (empty: none; may be dx); the gradient of the weight is added to dweight f32 [C] (empty: not wanted). `x` is the
+/// input of the norm. dx may be dy. Deterministic.
 void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
                       const View& upstream, const View& dx, const View& dweight);
 
 /// out = a + b, rounded once; contiguous or equal strides; out may be a or b.
 void add(const Context& ctx, const View& a, const View& b, const View& out);
 
-/// out = in, converted between f32 and bf16 (round to nearest even) as the views say; sizes must be equal;
+/// out = in, converted between f32 and bf16 (round to nearest even) by the types of the views; sizes must be equal;
 /// two-dimensional views may be strided.
 void copy(const Context& ctx, const View& in, const View& out);
 
-/// All bytes of a contiguous view become zero, on all threads.
+/// Sets all bytes of a contiguous view to zero, on all threads.
 void zero(const Context& ctx, const View& x);
 
 }  // namespace fp8::ops

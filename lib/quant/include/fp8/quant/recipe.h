@@ -1,5 +1,5 @@
-/// A recipe says, for the three matrices of a linear layer and both directions they are contracted in, what is cast to
-/// what and how scales are shared. It is data: a row in a table, read by `linear` and by what prepares weights.
+/// A recipe lists, for the three GEMMs of a linear layer, how each operand is cast and how many of its elements share
+/// a scale. Recipes are rows of a table, which `linear` and the preparation of weights read.
 ///   x [M, K] activations, w [N, K] weight, dy [M, N] gradient of the output
 ///   forward y = x w^T contracts K; dgrad dx = dy w contracts N; wgrad dw = dy^T x contracts M
 /// Source: torchao float8 recipes (config.py); fp8-recipes(7).
@@ -19,29 +19,42 @@ enum class Granularity : std::uint8_t { none, tensor, row };
 /// How one operand of one GEMM is cast. Granularity::none leaves it in high precision.
 struct Cast {
   dtype::DType format = dtype::DType::bf16;     ///< e4m3 or e5m2 (bf16 with Granularity::none)
-  Granularity granularity = Granularity::none;  ///< who shares a scale
+  Granularity granularity = Granularity::none;  ///< elements that share a scale
+  /// Whether the operand is quantized.
+  bool fp8() const { return granularity != Granularity::none; }
   bool operator==(const Cast&) const = default;
 };
 
-/// Both uses of one matrix: in the GEMM that contracts its columns (last dimension) and in the one that contracts its
-/// rows.
-struct Casts {
-  Cast columns;  ///< x: forward, w: forward, dy: dgrad
-  Cast rows;     ///< x: wgrad, w: dgrad, dy: wgrad
-  /// Whether one set of codes serves both (same format, one scale for the tensor).
-  bool shared() const { return columns == rows && columns.granularity == Granularity::tensor; }
+/// Casts of y = x w^T.
+struct ForwardCasts {
+  Cast x;  ///< contracted along K, its last dimension
+  Cast w;  ///< contracted along K, its last dimension
+};
+
+/// Casts of dx = dy w.
+struct DgradCasts {
+  Cast dy;  ///< contracted along N, its last dimension
+  Cast w;   ///< contracted along N, its first dimension
+};
+
+/// Casts of dw = dy^T x.
+struct WgradCasts {
+  Cast dy;  ///< contracted along M, its first dimension
+  Cast x;   ///< contracted along M, its first dimension
 };
 
 /// One recipe.
 struct Recipe {
-  std::string_view name;   ///< as in --recipe
-  Casts x, w, dy;          ///< the three matrices
-  bool power_of_2;         ///< default of --power-of-2-scales
-  bool fast_accumulation;  ///< of the forward GEMM on tensor cores; dgrad and wgrad never
-  bool fp8_all_gather;  ///< whether sharded weights may travel as codes (one scale a weight, known before the gather)
+  std::string_view name;    ///< as in --recipe
+  ForwardCasts forward;     ///< operands of y = x w^T
+  DgradCasts dgrad;         ///< operands of dx = dy w
+  WgradCasts wgrad;         ///< operands of dw = dy^T x
+  bool power_of_2;          ///< default of --power-of-2-scales
+  bool fast_accumulation;   ///< of the forward GEMM on tensor cores; dgrad and wgrad never
+  bool fp8_all_gather;      ///< whether FP8 all-gather is possible (one scale per weight, known before the gather)
   std::string_view source;  ///< where the recipe comes from
 
-  /// FP8 GEMMs of one linear layer in one forward and backward: 3, or 2 where wgrad stays in high precision.
+  /// FP8 GEMMs of one linear layer in one forward and backward: 3, or 2 if wgrad is computed in high precision.
   int fp8_gemms() const;
 };
 

@@ -1,5 +1,5 @@
-/// From the largest magnitude to the scale, one value at a time; shared by host loops and kernels.
-/// `scale` multiplies on quantization: q = cast(x * scale); its reciprocal multiplies the product.
+/// The scale of an amax, for one value; shared by host loops and kernels.
+/// `scale` multiplies on quantization: q = cast(x * scale); its reciprocal multiplies the result of the GEMM.
 /// Source: torchao float8_utils (amax_to_scale); checked bit for bit against tests/golden/casts/scales.h5.
 #pragma once
 
@@ -16,7 +16,7 @@ FP8_HD inline float power_of_2_floor(float scale) {
 }
 
 /// max / max(amax, 1e-12), plain IEEE division in f32; optionally rounded down to a power of two. An infinite amax
-/// gives 0, a NaN gives NaN: the tensor is poisoned and the step will be seen to be non-finite.
+/// gives 0, a NaN gives NaN, so that the step is detected as non-finite.
 FP8_HD inline float scale_from_amax(float amax, float max, bool power_of_2) {
   const float floor = 1e-12f;
   const float scale = max / (amax < floor ? floor : amax);  // NaN compares false and passes through

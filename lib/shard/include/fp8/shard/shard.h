@@ -28,10 +28,10 @@ RowRange rows_of(std::int64_t rows, int rank, int size);
 
 /// Starts an all-gather of mine [rows_of(rank), C...] of every rank into all [R, C...]; same dtype and device, both
 /// contiguous. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
-comm::Request start_gather(comm::Communicator& group, const View& mine, const View& all);
+comm::Request start_gather(comm::Communicator& device_comm, const View& mine, const View& all);
 
 /// Starts a reduce-scatter (sum) of full f32 [R, C...] into mine f32 [rows_of(rank), C...]; the content of full is
 /// undefined afterwards. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
-comm::Request start_reduce_scatter(comm::Communicator& group, const View& full, const View& mine);
+comm::Request start_reduce_scatter(comm::Communicator& device_comm, const View& full, const View& mine);
 
 }  // namespace fp8::shard

@@ -1,6 +1,7 @@
 /// Tokenizers of Hugging Face's tokenizer.json: byte-level BPE (GPT-2, Llama 3, Qwen) and BPE with byte fallback (Llama
-/// 2, Mistral), token for token as the library `tokenizers` encodes and decodes. No training of tokenizers, no pairs of
-/// texts, no offsets. The file is untrusted: what is damaged, too large or not supported is refused by name.
+/// 2, Mistral). Encodes and decodes to the same ids and texts as the library `tokenizers`. Does not train tokenizers,
+/// encode pairs of texts, or compute offsets. The file is untrusted: damaged, too large or unsupported parts throw an
+/// Error that names them.
 /// Source: Hugging Face tokenizers 0.23; Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with
 /// Subword Units", 2016.
 #pragma once
@@ -16,34 +17,33 @@
 
 namespace fp8::token {
 
-/// Ids are below this.
+/// Upper bound of ids, exclusive.
 inline constexpr std::int64_t kMaxIds = std::int64_t{1} << 22;
 
-/// The file that `path` means: the tokenizer.json in it where it is a folder, else `path`.
+/// `path`/tokenizer.json if `path` is a folder, otherwise `path`.
 std::string tokenizer_file(const std::string& path);
 
-/// A tokenizer. It does not change after construction; any number of threads may use it.
+/// A tokenizer. Immutable; several threads may use it concurrently.
 class Tokenizer {
  public:
-  /// Reads `path`, a tokenizer.json or the folder that holds one. Throws Error `path: reason`.
+  /// Reads `path`, a tokenizer.json or a folder that contains one. Throws Error `path: reason`.
   explicit Tokenizer(const std::string& path);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  /// The file it was read from.
+  /// The path of the tokenizer.json.
   const std::string& path() const;
   /// Largest id plus one, added tokens included.
   std::int64_t vocab_size() const;
-  /// The id of an added token or of an entry of the vocabulary, by its exact content; nothing for any other text.
+  /// The id of the added token or vocabulary entry with exactly this content; nullopt if there is none.
   std::optional<std::uint32_t> id_of(std::string_view content) const;
-  /// The text of `ids`. With `skip_special`, special tokens are left out. Ids that the tokenizer does not have give
-  /// nothing. Bytes that are not UTF-8 become U+FFFD. Throws Error when an expression of the decoder exceeds its
-  /// limits.
+  /// Decodes `ids` to text. With `skip_special`, special tokens are left out. Unknown ids are ignored. Bytes that are
+  /// not UTF-8 become U+FFFD. Throws Error if an expression of the decoder exceeds its limits.
   std::string decode(std::span<const std::uint32_t> ids, bool skip_special) const;
 
-  /// The last place in `text` (valid UTF-8) where it may be divided for Encoder::encode_part: before a space between
-  /// two words, or behind a newline. Nothing where there is none, or where the tokenizer allows none.
+  /// The last byte offset in `text` (valid UTF-8) at which it may be divided for Encoder::encode_part: before a space
+  /// between two words, or after a newline. nullopt if there is no such offset, or if the tokenizer does not allow it.
   std::optional<std::size_t> division(std::string_view text) const;
 
  private:
@@ -52,29 +52,29 @@ class Tokenizer {
   std::unique_ptr<const State> state_;
 };
 
-/// Which end of a text a part is.
+/// Position of a part in its text.
 struct Part {
-  bool first = true;  ///< begins the text
-  bool last = true;   ///< ends the text
+  bool first = true;  ///< whether it begins the text
+  bool last = true;   ///< whether it ends the text
 };
 
-/// Encodes with a tokenizer, which must outlive it. Keeps buffers and a cache of words (4 MiB) between calls: one for
-/// each thread.
+/// Encodes with a tokenizer, which must outlive the encoder. Keeps buffers and a word cache (4 MiB) between calls. Not
+/// thread-safe: use one encoder per thread.
 class Encoder {
  public:
-  /// An encoder with an empty cache.
+  /// Makes an encoder with an empty cache.
   explicit Encoder(const Tokenizer& tokenizer);
   ~Encoder();
   Encoder(Encoder&&) noexcept;
   Encoder& operator=(Encoder&&) noexcept;
 
-  /// Appends the ids of `text` to `ids`; with `special`, those of the post-processor too. Added tokens inside the text
-  /// are found either way. Throws Error when `text` is not UTF-8, or when it makes an expression of the tokenizer
-  /// exceed its limits; `ids` is unspecified then.
+  /// Appends the ids of `text` to `ids`, with `special` including those of the post-processor. Added tokens in the text
+  /// are always found. Throws Error if `text` is not UTF-8 or an expression of the tokenizer exceeds its limits; `ids`
+  /// is then unspecified.
   void encode(std::string_view text, bool special, std::vector<std::uint32_t>& ids);
-  /// The same for the first `length` bytes of `text`, a part of a longer text that was divided at division(). The
-  /// character behind `length` must be there unless the part is the last. The ids of all parts are those of the whole
-  /// text. False where that is not so, and the part must be encoded together with the next; `ids` is as before then.
+  /// Encodes the first `length` bytes of `text`, a part of a longer text that was divided at division(). Unless the
+  /// part is the last, `text` must also contain the character after it. The ids of all parts together are those of the
+  /// whole text. Returns false, with `ids` unchanged, if the part must be encoded together with the next one.
   bool encode_part(std::string_view text, std::size_t length, Part part, bool special, std::vector<std::uint32_t>& ids);
 
  private:

@@ -1,5 +1,4 @@
-/// Everything a run is told, resolved: fp8-step's flags as a value. What only one rank could know (paths, times) is not
-/// part of what a run computes.
+/// The configuration of a run: the flags of fp8-step as values, and which of them may change when a run is resumed.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +18,21 @@
 
 namespace fp8::train {
 
-/// What the matmuls of linear layers run in.
+/// Precision of the GEMMs of linear layers.
 enum class Precision : std::uint8_t { fp32, bf16, fp8 };
 /// fp32, bf16, fp8.
 std::string_view name_of(Precision p);
 
-/// Precision and everything that goes with it; also what an evaluation needs.
+/// Precision of GEMMs and activations, of a run or an evaluation.
 struct PrecisionConfig {
-  Precision precision = Precision::bf16;          ///< --precision
-  dtype::DType activations = dtype::DType::bf16;  ///< --activations; f32 with fp32
-  std::string recipe = "tensorwise";              ///< --recipe, for fp8
-  std::optional<bool> power_of_2;                 ///< --power-of-2-scales; nothing: the recipe's default
-  std::optional<bool> fp8_all_gather;             ///< --fp8-all-gather; nothing: where the recipe allows
-  bool emulate = false;                           ///< --emulate: FP8 values multiplied as bf16, on a GPU too
-  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< --accumulate, for fp8 on the CPU
-  model::LinearPrecisionOptions precisions;                   ///< --filter, --auto-filter, --fp8-lm-head
+  Precision precision = Precision::bf16;                      ///< of GEMMs of linear layers
+  dtype::DType activations = dtype::DType::bf16;              ///< f32 with fp32
+  std::string recipe = "tensorwise";                          ///< for fp8
+  std::optional<bool> power_of_2;                             ///< nothing: as the recipe does
+  std::optional<bool> fp8_all_gather;                         ///< nothing: if the recipe allows it
+  bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
+  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
+  model::LinearPrecisionOptions precisions;                   ///< selection of linears for FP8
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
@@ -41,63 +40,64 @@ struct PrecisionConfig {
   bool power_of_2_scales() const;
 };
 
-/// One run.
+/// A run.
 struct RunConfig {
   std::string model, data, out;                            ///< paths
-  bool any_tokenizer = false;                              ///< data of another tokenizer than the model's is taken
+  bool any_tokenizer = false;                              ///< accept data made with another tokenizer
   std::string eval_data;                                   ///< path; empty: no evaluation
   std::int64_t seq_length = 0;                             ///< T; 0: the model's max_position_embeddings, 1024 at most
   std::int64_t batch_size = 8;                             ///< sequences per rank and micro-batch
-  std::int64_t grad_accumulation = 1;                      ///< micro-batches a step
-  data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order of samples
+  std::int64_t grad_accumulation = 1;                      ///< micro-batches per rank and step
+  data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order in which samples are read
   std::int64_t steps = 0;                                  ///< of the whole run; 0: from epochs
   double epochs = 0;                                       ///< passes over the data, when steps is 0
-  std::int64_t until_step = 0;                             ///< stop there; 0: at the end
+  std::int64_t until_step = 0;                             ///< stop after this step; 0: after the last
   std::uint64_t seed = 0;                                  ///< of the sampler and of stochastic rounding
-  PrecisionConfig precision;                               ///< what matmuls run in
-  std::optional<device::DeviceType> device;                ///< --device; nothing: a GPU where every rank has one
+  PrecisionConfig precision;                               ///< of GEMMs and activations
+  std::optional<device::DeviceType> device;                ///< nothing: a GPU if every rank has one, otherwise the CPU
   optim::Settings optimizer;                               ///< AdamW
-  optim::Schedule schedule;                                ///< steps filled in by run()
+  optim::Schedule schedule;                                ///< without its number of steps
   double warmup_ratio = 0;                                 ///< of steps, when schedule.warmup is 0
-  double clip = 1;                                         ///< norm gradients are clipped to; 0: no clipping
-  dtype::DType master = dtype::DType::f32, moments = dtype::DType::f32;  ///< how they are stored
-  int zero = 3;                                                          ///< stage
-  bool reshard_after_forward = true;                                     ///< of stage 3
-  model::Recompute recompute = model::Recompute::none;                   ///< activations
+  double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
+  dtype::DType master = dtype::DType::f32, moments = dtype::DType::f32;  ///< formats of storage
+  int zero = 3;                                                          ///< stage of sharding
+  bool reshard_after_forward = true;                                     ///< with stage 3
+  model::Recompute recompute = model::Recompute::none;                   ///< of activations in backward
   std::int64_t save_every = 0;                                           ///< steps; 0: see save_seconds
   double save_seconds = 0;                                               ///< between saves; 0: only the last step
-  bool rolling = false;                                                  ///< only the newest such checkpoints stay
-  std::int64_t keep = 0;                                                 ///< checkpoints; 0: all
-  std::int64_t milestone_every = 0;                                      ///< steps whose checkpoints stay; 0: none
-  bool keep_best = false;          ///< the checkpoint of the lowest evaluation stays
-  bool async_save = false;         ///< steps go on while a save is written
-  std::int64_t log_every = 1;      ///< steps between records
-  std::int64_t paranoid = 0;       ///< steps between those computed twice; 0: none
-  std::int64_t eval_every = 0;     ///< steps; 0: never
-  std::int64_t eval_batches = 0;   ///< batches an evaluation reads; 0: all of the file
-  std::int64_t profile_first = 0;  ///< first step to be profiled, from 1
-  std::int64_t profile_last = 0;   ///< last one; 0: none is
-  bool dry_run = false;            ///< check and plan, write nothing
-  std::string tool_version;        ///< for provenance
-  std::string command;             ///< for provenance
-  json::Value flags;               ///< resolved flags, for the first record
+  bool rolling = false;                                                  ///< only the newest two checkpoints are kept
+  std::int64_t keep = 0;                                                 ///< newest checkpoints to keep; 0: all
+  std::int64_t milestone_every = 0;  ///< steps between checkpoints that are always kept; 0: none
+  bool keep_best = false;            ///< keep also the checkpoint with the lowest loss
+  bool async_save = false;           ///< checkpoints are written in the background
+  std::int64_t log_every = 1;        ///< steps between records
+  std::int64_t paranoid = 0;         ///< steps between steps that are computed twice; 0: none
+  std::int64_t eval_every = 0;       ///< steps; 0: never
+  std::int64_t eval_batches = 0;     ///< batches per rank and evaluation; 0: the whole file
+  std::int64_t profile_first = 0;    ///< first step to profile, from 1
+  std::int64_t profile_last = 0;     ///< last step to profile; 0: none
+  bool dry_run = false;              ///< check and plan only
+  std::string tool_version;          ///< for provenance
+  std::string command;               ///< for provenance
+  json::Value flags;                 ///< resolved flags, for the first record
 };
 
-/// How parameters are kept under a configuration.
+/// How parameters are kept with a precision; casts are counted in `counts`, which may be null.
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts);
 
-/// What may not change when a run is resumed, by flag name.
+/// The settings that may not change when a run is resumed, by name.
 json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, const std::string& model_digest,
                            const std::string& data_digest);
 
-/// The first setting of two objects that differs, as a message names it: "--lr (0.1JOINT0.2)"; digests without values.
-/// Empty: none does. Settings that `one` lacks are not looked at.
+/// The first setting that differs between two objects, as a message names it: "--lr (0.1JOINT0.2)"; digests without
+/// values. Empty if none differs. Settings that `one` lacks are not compared.
 std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint);
 
 /// Throws Error naming the first setting that differs.
 void check_same_settings(const json::Value& before, const json::Value& now, const std::string& path);
 
-/// Throws AgreedError naming the first rank whose settings are not rank 0's, and the first that differs. Collective.
-void check_same_on_all_ranks(comm::Communicator& world, const json::Value& mine);
+/// Throws AgreedError naming the first rank whose settings differ from rank 0's, and the first such setting.
+/// Collective.
+void check_same_on_all_ranks(comm::Communicator& host_comm, const json::Value& mine);
 
 }  // namespace fp8::train

@@ -1,21 +1,27 @@
-/// The flag tables of fp8-step and fp8-eval, and the configurations they stand for. One table is the help, the
-/// completions and the names in a config file; the manuals are held against it.
+/// The flag tables of fp8-step and fp8-eval, and the configurations that flags are read into. Help, completions and the
+/// names in a config file come from these tables; tests compare the manual pages with them.
 #pragma once
+
+#include <string>
+#include <string_view>
 
 #include "fp8/cli/arguments.h"
 #include "fp8/cli/command.h"
-#include "fp8/train/run.h"
+#include "fp8/train/evaluate.h"
 
 namespace fp8::train {
 
+/// The flag of a setting, for messages: "--lr" for "lr". Settings have the names of their flags.
+std::string flag_name(std::string_view setting);
+
 /// fp8-step.
 cli::Command step_command();
-/// The run that the arguments ask for. Throws Error naming a flag.
+/// The run that the arguments describe. Throws Error naming a flag.
 RunConfig step_config(const cli::Arguments& arguments);
 
 /// fp8-eval.
 cli::Command eval_command();
-/// The evaluation that the arguments ask for. Throws Error naming a flag.
+/// The evaluation that the arguments describe. Throws Error naming a flag.
 EvalConfig eval_config(const cli::Arguments& arguments);
 
 }  // namespace fp8::train

@@ -1,5 +1,4 @@
-/// What the mains of the tools that call MPI share: the session around the work, errors that all ranks agree on, and
-/// one voice.
+/// Shared by the mains of tools that use MPI: the MPI session, errors of all ranks, and the watchdog.
 #pragma once
 
 #include <functional>
@@ -11,21 +10,21 @@
 
 namespace fp8::train {
 
-/// Runs `body` on every rank inside an MPI session (one rank without mpirun: no MPI), under watch_ranks() with
-/// `timeout` seconds; until that begins, MPI_Init and what ranks exchange first may take as long, each. An error that
-/// all ranks share is thrown on rank 0 and is the status of the others; any other ends the job after one line on
-/// standard error.
+/// Runs `body` on every rank in an MPI session (without mpirun on one rank, without MPI), with watch_ranks() of
+/// `timeout` seconds; MPI_Init and the first communication may also take `timeout` seconds each. An AgreedError is
+/// printed on rank 0, and its code is the status of all ranks. With several ranks any other error ends the job after
+/// one line on standard error; with one rank it is thrown.
 int run_ranks(const std::string& tool, std::int64_t timeout, const std::function<int(comm::Communicator&)>& body);
 
-/// Watches the collectives of all ranks from here on: when one is missing for `seconds`, one of those that wait names
-/// it and ends the job, with a status that a supervisor takes for a crash. 0: nothing is watched. Collective.
-void watch_ranks(comm::Communicator& world, const std::string& tool, std::int64_t seconds);
+/// Starts the watchdog of collectives: when a rank is missing in one for `seconds`, a waiting rank names it and ends
+/// the job with Exit::no, which a supervisor treats as a crash. 0: no watchdog. Collective.
+void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds);
 
-/// Throws AgreedError unless all ranks were started with the same flags, as cli::resolved() gives them, and the same
-/// MODEL, since all take rank 0's. Other paths may differ: what lies there is compared by the run. Collective.
-void check_same_flags(comm::Communicator& world, json::Value flags, const std::string& model);
+/// Throws AgreedError unless all ranks were started with the same flags, as cli::resolved() returns them, and the same
+/// MODEL. Other paths may differ: the run compares the files by content. Collective.
+void check_same_flags(comm::Communicator& host_comm, json::Value flags, const std::string& model);
 
-/// Versions of the libraries for --version.
+/// Names and versions of the libraries in use.
 std::vector<std::string> library_versions();
 
 }  // namespace fp8::train

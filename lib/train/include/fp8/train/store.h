@@ -1,7 +1,8 @@
-/// The parameters of a run on one rank: master weights, moments, gradients and compute copies of the rows it owns, and
-/// the movements that make whole weights of them when the decoder needs them and shards of gradients when it is done.
-/// Gathers start one unit ahead; gradients are summed behind backward. All memory comes from one arena, so that a dry
-/// store tells what a real one takes. Not the loop (run.h) and not the arithmetic of the update (optim).
+/// The parameters of a model on one rank: master weights, moments, gradients and compute weights of the rows that the
+/// rank owns, the all-gather of whole weights for the decoder, and the reduce-scatter of whole gradients. The
+/// all-gather of the next unit and the reduce-scatter of the previous one run while a unit computes. All memory comes
+/// from one arena, so that a dry run measures it. Not the loop of steps (run.h) and not the arithmetic of the update
+/// (optim).
 #pragma once
 
 #include <array>
@@ -21,31 +22,31 @@ using device::Context;
 using dtype::DType;
 using tensor::View;
 
-/// How parameters are kept and moved.
+/// How parameters are kept and gathered.
 struct StoreOptions {
-  DType compute = DType::bf16;        ///< activations' type, and that of weights outside FP8
-  linear::LinearPrecision fp8;        ///< recipe of FP8 linears; null recipe: none are
-  bool fp8_all_gather = true;         ///< FP8 weights travel as codes where the recipe allows
+  DType compute = DType::bf16;        ///< format of activations and of weights outside FP8
+  linear::LinearPrecision fp8;        ///< recipe of FP8 linears; null: there are none
+  bool fp8_all_gather = true;         ///< FP8 all-gather, if the recipe allows it
   DType master = DType::f32;          ///< f32 or bf16
   DType moments = DType::f32;         ///< f32 or bf16
   int zero = 3;                       ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
-  bool reshard_after_forward = true;  ///< zero 3: gather again for backward
-  bool accumulation = false;          ///< several micro-batches a step
-  bool training = true;               ///< false: weights alone, for evaluation
+  bool reshard_after_forward = true;  ///< with zero 3: gather again for backward
+  bool accumulation = false;          ///< several micro-batches per step
+  bool training = true;               ///< false: only weights, for evaluation
 };
 
-/// What one rank holds of one parameter. Views are [own rows, cols] (vectors: [own rows]).
+/// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
 struct ParameterShard {
   int number = 0;        ///< in the parameter table
   shard::RowRange rows;  ///< of the whole parameter
   View master, m, v;     ///< m and v empty unless training
   View gradient;         ///< f32; empty unless training
-  View compute_weight;   ///< compute copy; the master itself when it has the compute type; empty when only codes travel
-  View codes;            ///< u8; empty unless codes travel
+  View compute_weight;   ///< in the compute format; the master itself if that has it; empty with FP8 all-gather
+  View codes;            ///< u8; empty without FP8 all-gather
   std::int64_t scale;    ///< index among the scales; -1: none
 };
 
-/// What two computations of the same step are compared by: digests of gradients, in the order they came about.
+/// Digests of gradients in the order of computation, to compare two computations of a step.
 struct GradientTrace {
   /// The gradient of one parameter.
   struct Entry {
@@ -54,72 +55,72 @@ struct GradientTrace {
     /// The same parameter and the same bits.
     bool operator==(const Entry&) const = default;
   };
-  std::vector<Entry> given;   ///< whole gradients of this rank's batches, before they are summed over ranks
-  std::vector<Entry> summed;  ///< own rows, after
+  std::vector<Entry> given;   ///< whole gradients of this rank's batches, before the sum over ranks
+  std::vector<Entry> summed;  ///< own rows, after the sum
 };
 
 /// See the top of this file.
 class ParameterStore final : public model::WeightSource {
  public:
-  /// Takes all memory from the context's arena and zeroes moments. `table` has its precisions. Collective only in what
-  /// follows.
-  ParameterStore(const Context& ctx, comm::Communicator& group, const hf::ModelConfig& config,
+  /// Allocates all memory from the context's arena and zeroes the moments. `device_comm` moves memory of the context's
+  /// device between the ranks. Not collective.
+  ParameterStore(const Context& ctx, comm::Communicator& device_comm, const hf::ModelConfig& config,
                  std::vector<model::Parameter> table, const StoreOptions& options);
   ~ParameterStore() override;
 
   /// The parameters, with their precisions.
   const std::vector<model::Parameter>& table() const { return table_; }
-  /// What this rank owns of each, in the order of the table.
+  /// This rank's shard of each, in the order of the table.
   const std::vector<ParameterShard>& shards() const { return shards_; }
 
-  /// After the masters were filled: compute copies, scales (one reduction for all weights) and codes. Collective.
+  /// Computes compute weights, scales (with one reduction for all weights) and codes from the masters. Collective.
   void refresh_compute_weights(const Context& ctx);
   /// Begins micro-batch `index` of `count` of a step.
   void begin_micro_batch(int index, int count);
-  /// Fills `trace` from here to finish_gradients(), and gathers weights again that are kept. Null: no more.
+  /// Fills `trace` until finish_gradients(), and discards gathered weights, so that they are gathered again. Null: ends
+  /// the tracing.
   void trace_gradients(GradientTrace* trace);
-  /// Finishes every reduction under way; own gradients are complete when the last micro-batch was.
+  /// Finishes all reductions; after the last micro-batch the own gradients are complete.
   void finish_gradients(const Context& ctx);
-  /// The sum over all ranks of `total` and the squares of all gradients, into `total`, which lies at the context's
-  /// place and is 0 before. Does not wait for a device. Collective.
+  /// Adds the squares of the gradients of all ranks to `total`, which is on the context's device and 0 before; every
+  /// rank gets the sum. Does not wait for the device. Collective.
   void add_gradient_squares(const Context& ctx, double* total);
-  /// AdamW on everything owned, new compute copies, then scales and codes. Collective.
+  /// AdamW on the own rows, then compute weights, scales and codes. Collective.
   void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
 
   void prefetch(int unit) override;
   model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
-  void release(int unit) override;
   model::UnitGradients gradients(int unit) override;
   void gradients_done(int unit) override;
 
  private:
   static constexpr std::size_t kSlots = model::kSlots;
-  /// What is common to all of a slot's parameters in one unit.
+  /// The parameters of one slot of one unit.
   struct SlotState {
     bool present = false;
-    bool fp8_gathered = false;        // gathered as codes
+    bool fp8_gathered = false;        // FP8 all-gather
     model::Extent extent;             // of the whole matrix
-    std::vector<int> parameters;      // numbers, in row order
+    std::vector<int> parameters;      // numbers in the table, in row order
     std::vector<linear::Part> parts;  // of a linear
     std::int64_t own_rows = 0;
     View compute_shard, codes_shard, gradient_shard;
     std::int64_t first_scale = -1;
   };
-  /// Whole matrices of one unit, being gathered or valid.
+  /// Whole matrices of one unit, valid or being gathered.
   struct Gathered {
     int unit = -1;
     std::array<View, kSlots> slot;
     std::vector<comm::Request> requests;
-    double bytes = 0;  // of the whole matrices under way
+    double bytes = 0;  // of the matrices being gathered
   };
   /// Whole gradients of one unit, being computed or reduced.
   struct Reducing {
     std::array<View, kSlots> slot;
     std::array<View, kSlots> incoming;  // own rows of micro-batches after the first; empty without accumulation
-    int unit = -1;                      // whose reduction is under way
+    int unit = -1;                      // being reduced
     bool add = false;
     std::vector<comm::Request> requests;
-    double bytes = 0;  // of the whole matrices under way
+    double bytes = 0;  // of the matrices being reduced
   };
 
   void build_slots(const hf::ModelConfig& config);
@@ -137,7 +138,7 @@ class ParameterStore final : public model::WeightSource {
   bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }
 
   Context ctx_;
-  comm::Communicator& group_;
+  comm::Communicator& device_comm_;
   std::vector<model::Parameter> table_;
   StoreOptions options_;
   int units_ = 0;

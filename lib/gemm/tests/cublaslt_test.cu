@@ -1,0 +1,108 @@
+// cuBLASLt's objects for plans of every mode, made without a device and read back. Skipped if the library cannot be
+// loaded.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "codes.h"
+#include "cublaslt.h"
+#include "fp8_test.h"
+#include "matrices.h"
+
+namespace fp8::gemm::testing {
+namespace {
+
+template <class T, class Get, class Object, class Attribute>
+T read(const CublasLt& lt, Get get, Object object, Attribute attribute) {
+  T value{};
+  std::size_t written = 0;
+  lt.check(get(object, attribute, &value, sizeof value, &written), "get");
+  return value;
+}
+
+class CublasLtTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string missing = test::error_of([] { (void)device_library_version(); });
+    if (missing != "no error") GTEST_SKIP() << missing;
+  }
+  template <class T = std::int32_t>
+  static T operation(const LtPlan& p, cublasLtMatmulDescAttributes_t attribute) {
+    return read<T>(p.lt, p.lt.desc_get, p.desc.get(), attribute);
+  }
+  template <class T>
+  static std::array<T, 3> layouts(const LtPlan& p, cublasLtMatrixLayoutAttribute_t attribute) {
+    std::array<T, 3> of{};
+    const std::array objects{p.a.get(), p.b.get(), p.c.get()};
+    for (std::size_t i = 0; i < 3; ++i) of.at(i) = read<T>(p.lt, p.lt.layout_get, objects.at(i), attribute);
+    return of;
+  }
+  template <class T>
+  static T preference(const LtPlan& p, cublasLtMatmulPreferenceAttributes_t attribute) {
+    return read<T>(p.lt, p.lt.preference_get, p.preference.get(), attribute);
+  }
+  using Extents = std::array<std::int64_t, 3>;
+  using Types = std::array<std::uint32_t, 3>;
+};
+
+TEST_F(CublasLtTest, Version) { EXPECT_EQ(device_library_version().rfind("cuBLASLt 1", 0), 0u); }
+
+TEST_F(CublasLtTest, PlansOfFloats) {
+  const CublasLt lt;
+  const Tensor dy(DType::bf16, {6, 8}), x(DType::bf16, {6, 4}), dw(DType::f32, {8, 10}), bias(DType::f32, {4});
+  const LtPlan p(lt, describe(plain(dy.view().transposed()), plain(x.view()), dw.view().columns(0, 4),
+                              {.accumulate = true, .bias = bias.view()}, 90)
+                         .plan);
+  EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_TRANSA), CUBLAS_OP_N);
+  EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_TRANSB), CUBLAS_OP_T);
+  EXPECT_EQ(layouts<std::int64_t>(p, CUBLASLT_MATRIX_LAYOUT_ROWS), (Extents{4, 8, 4}));
+  EXPECT_EQ(layouts<std::int64_t>(p, CUBLASLT_MATRIX_LAYOUT_COLS), (Extents{6, 6, 8}));
+  EXPECT_EQ(layouts<std::int64_t>(p, CUBLASLT_MATRIX_LAYOUT_LD), (Extents{4, 8, 10}));
+  EXPECT_EQ(layouts<std::uint32_t>(p, CUBLASLT_MATRIX_LAYOUT_TYPE), (Types{CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F}));
+  EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_EPILOGUE), CUBLASLT_EPILOGUE_BIAS);
+  EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), CUDA_R_32F);
+  EXPECT_EQ(operation<std::int8_t>(p, CUBLASLT_MATMUL_DESC_FAST_ACCUM), 0);
+  EXPECT_EQ(preference<std::uint64_t>(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES), 32u << 20);
+  EXPECT_EQ(preference<std::uint32_t>(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK), 2u)
+      << "parts are summed in f32 in the workspace, or K is not split";
+  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    EXPECT_EQ(preference<std::uint32_t>(p, attribute), 16u);
+}
+
+TEST_F(CublasLtTest, PlansOfEveryPairOfScales) {
+  const CublasLt lt;
+  constexpr auto kScalar = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, kRow = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+  constexpr auto kVec128 = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, kVec32 = CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+  constexpr auto kBlk128 = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  struct Case {
+    Sharing a, b;
+    cublasLtMatmulMatrixScale_t mode_a, mode_b;  // of our A and B
+    int capability;
+  };
+  for (const Case& c : {Case{Sharing::one, Sharing::one, kScalar, kScalar, 90},
+                        {Sharing::vector, Sharing::one, kRow, kRow, 90},
+                        {Sharing::row128, Sharing::square128, kVec128, kBlk128, 90},
+                        {Sharing::row128, Sharing::row128, kVec128, kVec128, 90},
+                        {Sharing::row32, Sharing::row32, kVec32, kVec32, 100}}) {
+    const Codes a = make_codes(DType::e5m2, 16, 160, c.a, 1), b = make_codes(DType::e4m3, 32, 160, c.b, 2);
+    const Tensor y(DType::bf16, {16, 32}), bias(DType::bf16, {32});
+    const bool fast = c.a == Sharing::one;
+    const MatmulOptions options{.fast_accumulation = fast, .bias = bias.view()};
+    const LtPlan p(lt, describe(a.operand(false), b.operand(true), y.view(), options, c.capability).plan);
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_A_SCALE_MODE), c.mode_b) << "the library's A is our B";
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_B_SCALE_MODE), c.mode_a);
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_TRANSA), CUBLAS_OP_T);
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_TRANSB), CUBLAS_OP_N);
+    EXPECT_EQ(layouts<std::uint32_t>(p, CUBLASLT_MATRIX_LAYOUT_TYPE),
+              (Types{CUDA_R_8F_E4M3, CUDA_R_8F_E5M2, CUDA_R_16BF}));
+    EXPECT_EQ(layouts<std::int64_t>(p, CUBLASLT_MATRIX_LAYOUT_ROWS)[0], 160);
+    EXPECT_EQ(layouts<std::int64_t>(p, CUBLASLT_MATRIX_LAYOUT_COLS)[0], 32);
+    EXPECT_EQ(layouts<std::int64_t>(p, CUBLASLT_MATRIX_LAYOUT_LD)[1], 160);
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), CUDA_R_16BF);
+    EXPECT_EQ(operation<std::int8_t>(p, CUBLASLT_MATMUL_DESC_FAST_ACCUM), fast ? 1 : 0);
+  }
+}
+
+}  // namespace
+}  // namespace fp8::gemm::testing

@@ -1,0 +1,82 @@
+// The operations of cuda.h: the templates of the .cuh files with the CUDA launcher.
+#include "attention.cuh"
+#include "attention_documents.cuh"
+#include "cross_entropy.cuh"
+#include "cuda.h"
+#include "embedding.cuh"
+#include "fp8/device/cuda.h"
+#include "norm.cuh"
+#include "rope.cuh"
+
+namespace fp8::ops::cuda {
+
+using device::CudaLauncher;
+
+void norm_forward(const Context& ctx, const char* name, const View& x, const View& delta, const View& weight, float eps,
+                  const View& sum, const View& y, const View& rstd) {
+  norm_forward_cuda(CudaLauncher(ctx), name, x, delta, weight, eps, sum, y, rstd);
+}
+
+void norm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
+                   const View& upstream, const View& dx, const View& dweight, const View& partial) {
+  norm_backward_cuda(CudaLauncher(ctx), dy, x, weight, rstd, upstream, dx, dweight, partial);
+}
+
+void add(const Context& ctx, const View& a, const View& b, const View& out) { add_cuda(CudaLauncher(ctx), a, b, out); }
+
+void copy(const Context& ctx, const View& in, const View& out) { copy_cuda(CudaLauncher(ctx), in, out); }
+
+void zero(const Context& ctx, const View& x) { zero_cuda(CudaLauncher(ctx), x); }
+
+void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
+  swiglu_forward_cuda(CudaLauncher(ctx), gate_up, h);
+}
+
+void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up) {
+  swiglu_backward_cuda(CudaLauncher(ctx), dh, gate_up, d_gate_up);
+}
+
+void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out) {
+  embedding_forward_cuda(CudaLauncher(ctx), tokens, table, out);
+}
+
+void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable,
+                        const View& scratch) {
+  embedding_backward_cuda(CudaLauncher(ctx), tokens, dout, dtable, scratch);
+}
+
+void bias_backward(const Context& ctx, const View& dy, const View& db, const View& partial) {
+  bias_backward_cuda(CudaLauncher(ctx), dy, db, partial);
+}
+
+void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
+                   float gradient_scale, bool backward) {
+  cross_entropy_cuda(CudaLauncher(ctx), logits, targets, losses, gradient_scale, backward);
+}
+
+void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin) {
+  rope_tables_cuda(CudaLauncher(ctx), inv_freq, cos, sin);
+}
+
+void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse) {
+  rope_cuda(CudaLauncher(ctx), x, cos, sin, inverse);
+}
+
+void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
+                       const Documents& documents, const View& out, const View& lse) {
+  attention_forward_cuda(CudaLauncher(ctx), q, k, v, scale, documents, out, lse);
+}
+
+void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
+                        const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
+                        const View& dk, const View& dv, const AttentionScratch& scratch) {
+  attention_backward_cuda(CudaLauncher(ctx), q, k, v, out, lse, dout, scale, documents, dq, dk, dv, scratch);
+}
+
+void attention_documents(const Context& ctx, const Documents& documents, const DocumentTables& tables) {
+  attention_documents_cuda(CudaLauncher(ctx), documents, tables);
+}
+
+void transpose(const Context& ctx, const View& from, const View& to) { transpose_cuda(CudaLauncher(ctx), from, to); }
+
+}  // namespace fp8::ops::cuda

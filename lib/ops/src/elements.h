@@ -1,0 +1,80 @@
+/// The arithmetic of RMSNorm, rotary positions, SwiGLU and cross-entropy on single elements, shared by host loops and
+/// kernels, for identical rounding. Private to this crate.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "fp8/dtype/element.h"
+#include "vector_math.h"
+
+namespace fp8::ops {
+
+/// x * rstd, rounded to the activation type.
+template <class T>
+FP8_HD inline float normalized(T x, float rstd) {
+  return dtype::to_float(dtype::from_float<T>(dtype::to_float(x) * rstd));
+}
+
+/// weight * round(x * rstd).
+template <class T>
+FP8_HD inline T norm_output(T x, float rstd, T weight) {
+  return dtype::from_float<T>(normalized(x, rstd) * dtype::to_float(weight));
+}
+
+/// One summand of the row's sum of dy weight x rstd.
+template <class T>
+FP8_HD inline float norm_dot(T dy, T x, T weight, float rstd) {
+  return dtype::to_float(dy) * dtype::to_float(weight) * (dtype::to_float(x) * rstd);
+}
+
+/// The gradient of x, given the mean over the row of norm_dot.
+template <class T>
+FP8_HD inline float norm_gradient(T dy, T x, T weight, float rstd, float mean) {
+  return rstd * (dtype::to_float(dy) * dtype::to_float(weight) - dtype::to_float(x) * rstd * mean);
+}
+
+/// Cosine and sine of position * inv_freq, the angle rounded to f32 as transformers does.
+FP8_HD inline void rope_angle(std::int64_t position, float inv_freq, float& cos, float& sin) {
+  const float angle = static_cast<float>(position) * inv_freq;
+  cos = static_cast<float>(std::cos(static_cast<double>(angle)));
+  sin = static_cast<float>(std::sin(static_cast<double>(angle)));
+}
+
+/// (a, b) -> (a cos - b sin, b cos + a sin).
+template <class T>
+FP8_HD inline void rotate(T& a, T& b, float cos, float sin) {
+  const float x = dtype::to_float(a), y = dtype::to_float(b);
+  a = dtype::from_float<T>(x * cos - y * sin);
+  b = dtype::from_float<T>(y * cos + x * sin);
+}
+
+/// silu(gate) * up.
+template <class T>
+FP8_HD inline T swiglu_output(T gate, T up) {
+  return dtype::from_float<T>(silu<T>(dtype::to_float(gate)) * dtype::to_float(up));
+}
+
+/// The gradients of gate and up, given that of the output.
+template <class T>
+FP8_HD inline void swiglu_gradients(T d_out, T gate, T up, T& d_gate, T& d_up) {
+  const float g = dtype::to_float(gate), u = dtype::to_float(up), d = dtype::to_float(d_out);
+  const float s = sigmoid<T>(g);
+  d_gate = dtype::from_float<T>(d * u * s * __builtin_fmaf(g, 1.0f - s, 1.0f));
+  d_up = dtype::from_float<T>(d * silu<T>(g));
+}
+
+/// Gradient of the loss with respect to a logit that is not the target. `shift` is the largest logit of the row, factor
+/// = gradient_scale / (sum of exp(x - shift) over the row).
+template <class T>
+FP8_HD inline T logit_gradient(T x, float shift, float factor) {
+  return dtype::from_float<T>(exp_for<T>(dtype::to_float(x) - shift) * factor);
+}
+
+/// Gradient with respect to the logit of the target; `difference` = x - shift, `inverse` = 1 / (sum of exp(x - shift)).
+template <class T>
+FP8_HD inline T target_gradient(float difference, float inverse, float gradient_scale) {
+  return dtype::from_float<T>((exp_for<T>(difference) * inverse - 1.0f) * gradient_scale);
+}
+
+}  // namespace fp8::ops

@@ -1,0 +1,34 @@
+// The templates of adamw.cuh with the CUDA launcher.
+#include "adamw.cuh"
+#include "cuda.h"
+#include "fp8/device/cuda.h"
+
+namespace fp8::optim::cuda {
+
+using device::CudaLauncher;
+
+void adamw(const Context& ctx, const AdamwBlock& block, const Settings& settings, const Scalars& scalars) {
+  if (!ctx.dry) adamw_cuda(CudaLauncher(ctx), block, settings, scalars);
+}
+
+namespace {
+
+template <class Of>
+void add_sums_of(const Context& ctx, const View& x, double* total) {
+  const device::Scope scope(*ctx.arena);
+  const auto bytes = static_cast<std::size_t>(pieces_to_sum(x.size())) * sizeof(double);
+  auto* const partial = reinterpret_cast<double*>(ctx.arena->allocate(bytes, "scratch"));
+  if (!ctx.dry && x.size() > 0) add_sums_cuda<Of>(CudaLauncher(ctx), x.as<const float>(), x.size(), partial, total);
+}
+
+}  // namespace
+
+void add_squares(const Context& ctx, const View& x, double* total) { add_sums_of<Square>(ctx, x, total); }
+
+void add_sum(const Context& ctx, const View& x, double* total) { add_sums_of<Itself>(ctx, x, total); }
+
+void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
+  if (!ctx.dry) set_gate_cuda(CudaLauncher(ctx), loss, square_sum, clip, gate);
+}
+
+}  // namespace fp8::optim::cuda

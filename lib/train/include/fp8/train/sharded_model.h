@@ -1,0 +1,72 @@
+/// A model on one rank of a job: arena, GEMM engine, decoder and this rank's shard of the parameters. Training,
+/// evaluation and tests assemble it here. The plan of its memory is a dry run of the same assembly and of one
+/// micro-batch, so that the two cannot differ.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp8/device/arena.h"
+#include "fp8/gemm/gemm.h"
+#include "fp8/json/value.h"
+#include "fp8/train/state_tensors.h"
+
+namespace fp8::train {
+
+/// What a ShardedModel consists of. Activations have the type StoreOptions::compute.
+struct ModelLayout {
+  hf::ModelConfig config;                               ///< sizes
+  std::vector<model::Parameter> table;                  ///< parameters with their compute precisions
+  StoreOptions store;                                   ///< how parameters are kept and gathered
+  model::Recompute recompute = model::Recompute::none;  ///< activations that backward computes again
+  bool snapshot = false;                                ///< with a Snapshot
+};
+
+/// Memory of a rank, from a dry run.
+struct MemoryPlan {
+  std::size_t bytes = 0;             ///< of the arena
+  std::size_t scratch = 0;           ///< of the GEMM engine, outside of the arena
+  std::size_t program = 0;           ///< resident before the arena is allocated: code, libraries, MPI
+  std::vector<device::Usage> usage;  ///< of the arena at its peak, by category, largest first
+
+  /// Bytes of all.
+  std::size_t total() const { return bytes + scratch + program; }
+  /// Bytes by category, for the record of a run.
+  json::Value to_json() const;
+  /// A table with a line for each category.
+  std::string to_text() const;
+  /// The total and the three largest categories: "704 GiB on each rank: activations 600 GiB, moments 978 KiB, gradients
+  /// 489 KiB".
+  std::string largest_users() const;
+  /// The setting that reduces the largest category: "use --moments bf16 or more ranks".
+  std::string remedy() const;
+  /// The arena. Throws Error with the largest categories and the remedy when memory is insufficient.
+  device::Arena allocate(device::DeviceType device) const;
+};
+
+/// Assembles `layout` dry on the device of `at` and runs one micro-batch of [sequences, length] tokens, forward and
+/// backward when training, without computing. Throws Error naming a GEMM or an attention that the library of the device
+/// does not offer. Host memory of a run on a GPU is not in the plan.
+MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelLayout& layout,
+                       std::int64_t sequences, std::int64_t length);
+
+/// See the top of this file.
+struct ShardedModel {
+  /// Assembles `layout` on the device of `at` in the arena `memory`, or dry when `memory` is dry. Master weights are
+  /// undefined, moments zero. `device_comm` moves memory of that device between the ranks and outlives the model. Not
+  /// collective.
+  ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelLayout& layout, device::Arena memory);
+  ShardedModel(const ShardedModel&) = delete;
+  ShardedModel& operator=(const ShardedModel&) = delete;
+
+  device::Arena arena;               ///< memory of the parameters and of a step
+  Context ctx;                       ///< on the device, with the arena
+  gemm::Engine engine;               ///< with the counts of GEMMs that ran
+  model::Decoder decoder;            ///< forward and backward
+  ParameterStore store;              ///< this rank's parameters
+  std::optional<Snapshot> snapshot;  ///< as the layout says
+};
+
+}  // namespace fp8::train

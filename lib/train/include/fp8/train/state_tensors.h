@@ -1,0 +1,50 @@
+/// The tensors that a checkpoint of a run holds, as one list. Saving, loading, resharding, the snapshot of an
+/// asynchronous save, the size of a save and the checks of a checkpoint are derived from it: a new kind of state is a
+/// new entry of this list. Not the format of the file (ckpt) and not the arithmetic on the tensors (store.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8/train/store.h"
+
+namespace fp8::train {
+
+/// One tensor of a run's state.
+struct StateTensor {
+  std::string name;                 ///< in the file: section and name of the parameter
+  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  int parameter = 0;                ///< number in the parameter table
+  bool weight = false;              ///< in every checkpoint; otherwise optimizer state, in training checkpoints only
+  shard::RowRange rows;             ///< rows of this rank
+  View values;                      ///< these rows, in the type they are saved in; empty without a shard
+};
+
+/// All tensors of a run in the order of the file: weights, first moments, second moments, each in the order of `table`.
+/// Without `shards`, which have the same order, `rows` and `values` are empty.
+std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
+                                       std::span<const ParameterShard> shards = {});
+
+/// The tensors of a store.
+std::vector<StateTensor> state_tensors(const ParameterStore& store);
+
+/// A copy of a rank's state in host memory. An asynchronous save reads it while steps change the original, and every
+/// save of a device reads it.
+class Snapshot {
+ public:
+  /// Allocates the copy, without values: on the host from the context's arena under "snapshot", otherwise outside of
+  /// it. A dry context allocates nothing outside of its arena.
+  Snapshot(const Context& ctx, const ParameterStore& store);
+  /// Copies the state of the store.
+  void copy(const Context& ctx, const ParameterStore& store);
+  /// The copied tensors, in the order of state_tensors().
+  const std::vector<StateTensor>& tensors() const { return tensors_; }
+
+ private:
+  std::vector<device::Buffer> memory_;  // for a device
+  std::vector<StateTensor> tensors_;
+};
+
+}  // namespace fp8::train

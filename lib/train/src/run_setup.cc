@@ -1,0 +1,117 @@
+// Resolving the settings of a run.
+#include "run_setup.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "checks.h"
+#include "fp8/data/sampler.h"
+#include "fp8/train/flags.h"
+
+namespace fp8::train {
+namespace {
+
+// Number of steps, warmup and length of the schedule.
+void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch) {
+  if (c.steps == 0 && c.epochs > 0)
+    c.steps = std::max<std::int64_t>(
+        1, std::llround(c.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
+  if (c.steps == 0) throw Error(flag_name("steps") + ": needed (or " + flag_name("epochs") + ")");
+  if (c.profile_last > c.steps)
+    throw Error(flag_name("profile") + ": the run has only " + std::to_string(c.steps) + " steps");
+  c.schedule.steps = c.steps;
+  if (c.warmup_ratio > 0) c.schedule.warmup = std::llround(c.warmup_ratio * static_cast<double>(c.steps));
+  if (c.schedule.kind == optim::ScheduleKind::wsd && c.schedule.decay_steps > c.steps - c.schedule.warmup)
+    throw Error(flag_name("decay-steps") + ": more than the steps after warmup");
+}
+
+// Checks that the run of checkpoint `c` continues with the same settings, and reads its position.
+void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model) {
+  const std::string what = c.path() + ": /train";
+  s.position = ckpt::counters_of(c);
+  const json::Value* settings = c.train().as_object().find("settings");
+  if (settings == nullptr || !settings->is_object())
+    throw Error(what + ": has no settings, so the run cannot be resumed");
+  for (const auto& [key, value] : s.settings.as_object()) {
+    if (!settings->as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
+  }
+  check_same_settings(*settings, s.settings, s.config.out);
+  if (!hf::same_model(s.layout.config, config_of(model, "trained")))
+    throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
+  const auto [step, updates, tokens] = s.position;
+  if (step > 0 && tokens / step != s.tokens_per_step())
+    throw Error(what + ": " + std::to_string(tokens) + " tokens in " + std::to_string(step) + " steps, which have " +
+                std::to_string(s.tokens_per_step()) + " each");
+  check_moments(c, s.table);
+}
+
+ModelLayout layout_of(const RunConfig& c, const hf::ModelConfig& model, std::vector<model::Parameter> active) {
+  ModelLayout layout{model, std::move(active), store_options(c.precision, nullptr), c.recompute, c.async_save};
+  layout.store.master = c.master;
+  layout.store.moments = c.moments;
+  layout.store.zero = c.zero;
+  layout.store.reshard_after_forward = c.reshard_after_forward;
+  layout.store.accumulation = c.grad_accumulation > 1;
+  return layout;
+}
+
+// FP8 GEMMs of a step on this rank.
+gemm::Count planned_gemms(const RunSetup& s) {
+  const RunConfig& c = s.config;
+  const quant::Recipe* recipe = c.precision.recipe_or_null();
+  if (recipe == nullptr) return {};
+  gemm::Count planned = model::planned_fp8(s.layout.config, s.layout.table, *recipe, c.batch_size * c.seq_length,
+                                           c.recompute, c.precision.activations, true);
+  planned.gemms *= c.grad_accumulation;
+  return planned;
+}
+
+RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_comm, const RunInputs& inputs,
+                       const Sources& sources) {
+  RunSetup s;
+  s.config = config;
+  s.resuming = sources.resuming();
+  const ckpt::Checkpoint& checkpoint = sources.start();
+  const data::TokenFile& tokens = *inputs.tokens;
+  s.source = checkpoint.path();
+  const hf::ModelConfig model = config_of(checkpoint, "trained");
+  check_vocabulary(tokens, model);
+  const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
+  s.notes = {check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
+  if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
+  s.config.seq_length = resolved_length(config.seq_length, model);
+  check_micro_batch(config.batch_size, s.config.seq_length);
+  s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},
+                               "global batch");
+  const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch);
+  resolve_steps(s.config, sampler.samples(), s.global_batch);
+  s.table = table_with_precisions(model, config.precision, checkpoint, sources.model());
+  s.layout = layout_of(s.config, model, active_table(s.table, config.precision));
+  s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
+  if (s.resuming) resume_from(s, checkpoint, sources.model());
+  s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
+  s.planned = planned_gemms(s);
+  if (inputs.eval_tokens) {
+    check_vocabulary(*inputs.eval_tokens, model);
+    s.notes.push_back(check_tokenizer(*inputs.eval_tokens, checkpoint, known, config.any_tokenizer));
+    (void)data::Sampler(*inputs.eval_tokens, data::SamplerKind::sequential, 0, s.config.seq_length, 1);
+  }
+  return s;
+}
+
+}  // namespace
+
+RunSetup resolve(const RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
+                 const Sources& sources) {
+  RunSetup setup;
+  json::Value shared;
+  comm::agree(host_comm, [&] {
+    setup = resolve_alone(config, host_comm, inputs, sources);
+    shared = setup.settings;
+    shared.as_object().set("eval-data", inputs.eval_tokens ? inputs.eval_tokens->digest() : "");
+  });
+  check_same_on_all_ranks(host_comm, shared);
+  return setup;
+}
+
+}  // namespace fp8::train

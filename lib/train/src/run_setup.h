@@ -1,0 +1,43 @@
+// The settings of a run, resolved against its model, data and checkpoints. Private to the crate.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp8/base/checked.h"
+#include "fp8/data/tokens.h"
+#include "fp8/train/sharded_model.h"
+#include "run_folder.h"
+#include "state.h"
+
+namespace fp8::train {
+
+// The token files that a run reads.
+struct RunInputs {
+  std::optional<data::TokenFile> tokens, eval_tokens;
+};
+
+// What a run consists of, found before anything is written. Equal on every rank.
+struct RunSetup {
+  RunConfig config;                     // resolved: steps, sequence length, schedule
+  ModelLayout layout;                   // precisions as they run
+  std::vector<model::Parameter> table;  // precisions under FP8, which checkpoints record
+  std::string source;                   // checkpoint to load: MODEL, or the newest of the run
+  bool resuming = false;
+  Position position;
+  std::int64_t global_batch = 0, last_step = 0;
+  json::Value settings;                  // those that may not change when the run is resumed
+  std::optional<std::string> tokenizer;  // identifier for checkpoints without a tokenizer.json
+  std::vector<std::string> notes;        // for the user
+  gemm::Count planned;                   // FP8 GEMMs of a step on this rank
+
+  std::int64_t tokens_per_step() const { return checked_mul(global_batch, config.seq_length, "tokens of a step"); }
+};
+
+// Finds everything that a run needs to know before it allocates memory. Throws AgreedError for settings that do not fit
+// the model, the data or the checkpoint to resume, and when settings or files differ between ranks. Collective.
+RunSetup resolve(const RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
+                 const Sources& sources);
+
+}  // namespace fp8::train

@@ -1,0 +1,117 @@
+// Assembly of a model, and its dry run: the code of a step without computation.
+#include "fp8/train/sharded_model.h"
+
+#include <algorithm>
+
+#include "fp8/base/text.h"
+#include "fp8/gemm/gemm.h"
+#include "fp8/train/flags.h"
+#include "records.h"
+
+namespace fp8::train {
+namespace {
+
+// Heap memory that a thread keeps after oneDNN's f32 GEMMs have packed operands in it: 2 to 4 MiB were measured with
+// one thread, 5 to 13 with two.
+constexpr std::size_t kPackedByThread = std::size_t{4} << 20;
+
+// Resident memory of the process outside of the arena: code, libraries, heap. On the host GEMMs run first, so that
+// oneDNN has loaded and generated its kernels.
+std::size_t program_bytes(device::DeviceType device, DType type) {
+  constexpr std::int64_t kSide = 512;
+  gemm::Engine engine;
+  if (device == device::DeviceType::host) {
+    const tensor::Tensor a(type, {kSide, kSide}), b(type, {kSide, kSide}), c(DType::f32, {kSide, kSide});
+    for (const View& left : {a.view(), a.view().transposed()})
+      for (const View& right : {b.view(), b.view().transposed()})
+        engine.matmul({}, {left, type, {}}, {right, type, {}}, c.view(), {});
+  }
+  const auto resident = static_cast<std::size_t>(resident_memory());
+  const bool packs = device == device::DeviceType::host && !gemm::native_host_bf16();
+  return resident - std::min(resident, engine.scratch_bytes()) +  // reported separately
+         (packs ? static_cast<std::size_t>(device::host_threads()) * kPackedByThread : 0);
+}
+
+}  // namespace
+
+ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelLayout& layout,
+                           device::Arena memory)
+    : arena(std::move(memory)),
+      ctx{at.device, at.stream, &arena, arena.dry(), at.profile},
+      decoder(layout.config, {layout.store.compute, layout.recompute}),
+      store(ctx, device_comm, layout.config, layout.table, layout.store) {
+  if (layout.snapshot) snapshot.emplace(ctx, store);
+}
+
+MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelLayout& layout,
+                       std::int64_t sequences, std::int64_t length) {
+  ShardedModel dry(at, device_comm, layout, device::Arena());
+  const Context& ctx = dry.ctx;
+  std::int32_t unread = 0;
+  const View tokens = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {sequences, length});
+  const model::Batch batch{tensor::to_device(ctx, tokens, "activations"), tensor::to_device(ctx, tokens, "activations"),
+                           sequences, length};
+  const View losses = tensor::allocate(ctx, DType::f32, {sequences * length}, "activations");
+  dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses);
+  if (layout.store.training) {
+    dry.store.begin_micro_batch(0, 1);
+    dry.decoder.forward_backward(ctx, dry.engine, dry.store, batch, 1, losses);
+  }
+  return {dry.arena.peak(), dry.engine.scratch_bytes(), program_bytes(ctx.device, layout.store.compute),
+          dry.arena.usage_at_peak()};
+}
+
+json::Value MemoryPlan::to_json() const {
+  json::Object o;
+  for (const device::Usage& u : usage) o.set(u.category, u.bytes);
+  o.set("matmul scratch", scratch);
+  o.set("program", program);
+  o.set("total", total());
+  return o;
+}
+
+std::string MemoryPlan::to_text() const {
+  std::string text;
+  const auto line = [&text](const std::string& name, std::size_t n) {
+    text += "  " + name + std::string(name.size() < 20 ? 20 - name.size() : 1, ' ') + human_bytes(n) + "\n";
+  };
+  for (const device::Usage& u : usage) line(u.category, u.bytes);
+  line("matmul scratch", scratch);
+  line("program", program);
+  line("total, each rank", total());
+  return text;
+}
+
+std::string MemoryPlan::largest_users() const {
+  std::string text = human_bytes(total()) + " on each rank";
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, usage.size()); ++i)
+    text += (i == 0 ? ": " : ", ") + usage[i].category + " " + human_bytes(usage[i].bytes);
+  return text;
+}
+
+std::string MemoryPlan::remedy() const {
+  const std::string most = usage.empty() ? "" : usage.front().category;
+  if (most == "snapshot") return "leave out " + flag_name("async-save");
+  if (most == "moments") return "use " + flag_name("moments") + " bf16 or more ranks";
+  if (most == "master weights") return "use " + flag_name("master") + " bf16 or more ranks";
+  if (most == "gradients" || most == "compute weights")
+    return "use more ranks, or " + flag_name("zero") + " 3 where it is not";
+  return "use a smaller " + flag_name("batch-size") + " or " + flag_name("seq-length") + ", or " +
+         flag_name("recompute") + " full";
+}
+
+device::Arena MemoryPlan::allocate(device::DeviceType device) const {
+  try {
+    device::Arena arena(bytes, device);
+    // The GEMM engine allocates its scratch later: an error now is better than one in the first step.
+    const device::Buffer room(device == device::DeviceType::host ? 0 : scratch, device, "matmul scratch");
+    return arena;
+  } catch (const Error& e) {
+    const std::string reason = e.what(), known = "out of memory: ";
+    if (reason.rfind(known, 0) != 0) throw;
+    throw Error(known + largest_users() + "; " + remedy() +
+                (device == device::DeviceType::host ? "" : " (" + reason.substr(known.size()) + ")"));
+  }
+}
+
+}  // namespace fp8::train

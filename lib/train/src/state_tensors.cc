@@ -1,0 +1,65 @@
+// The list of state tensors, and their copy in host memory.
+#include "fp8/train/state_tensors.h"
+
+#include <array>
+
+#include "fp8/ckpt/tensor_meta.h"
+#include "fp8/ops/norm.h"
+
+namespace fp8::train {
+namespace {
+
+// A tensor that a checkpoint holds for every parameter.
+struct Section {
+  std::string_view prefix;  // of the name in the file
+  View ParameterShard::*values;
+  bool weight;
+};
+
+constexpr std::array<Section, 3> kSections{{{ckpt::kWeights, &ParameterShard::master, true},
+                                            {ckpt::kMomentM, &ParameterShard::m, false},
+                                            {ckpt::kMomentV, &ParameterShard::v, false}}};
+
+}  // namespace
+
+std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
+                                       std::span<const ParameterShard> shards) {
+  std::vector<StateTensor> tensors;
+  for (const Section& section : kSections) {
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      StateTensor t{
+          std::string(section.prefix) + table[i].name, table[i].shape, static_cast<int>(i), section.weight, {}, {}};
+      if (!shards.empty()) t.rows = shards[i].rows, t.values = shards[i].*section.values;
+      tensors.push_back(std::move(t));
+    }
+  }
+  return tensors;
+}
+
+std::vector<StateTensor> state_tensors(const ParameterStore& store) {
+  return state_tensors(store.table(), store.shards());
+}
+
+Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : tensors_(state_tensors(store)) {
+  for (StateTensor& t : tensors_) {
+    const std::size_t bytes = t.values.bytes();
+    t.values.device = device::DeviceType::host;
+    if (t.values.empty() || bytes == 0) continue;
+    if (ctx.device == device::DeviceType::host) {
+      t.values.data = ctx.arena->allocate(bytes, "snapshot");
+    } else if (!ctx.dry) {
+      memory_.emplace_back(bytes, device::DeviceType::host, "the copy of a checkpoint");
+      t.values.data = memory_.back().data();
+    }
+  }
+}
+
+void Snapshot::copy(const Context& ctx, const ParameterStore& store) {
+  const auto copy_one = ctx.device == device::DeviceType::host ? ops::copy : tensor::copy_across;
+  const std::vector<StateTensor> from = state_tensors(store);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i].rows.count() > 0) copy_one(ctx, from[i].values, tensors_[i].values);
+  }
+}
+
+}  // namespace fp8::train

@@ -1,0 +1,115 @@
+// A background task hands each of its pieces to the idle thread, or runs it itself once somebody waits.
+#include "worker.h"
+
+#include <sched.h>
+
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace fp8::train {
+namespace {
+
+// Gives this thread the policy SCHED_IDLE: it runs when no other thread of the core does, gets about 1/300 of a busy
+// core, and is preempted at once. A step is as fast as its slowest thread, and with the usual policy the writer would
+// take half of a core from one of them. An error is ignored: the save is correct without. On Linux each thread has a
+// policy of its own.
+void lower_priority() {
+  const sched_param none{};
+  (void)::sched_setscheduler(0, SCHED_IDLE, &none);
+}
+
+}  // namespace
+
+IdleThread::IdleThread()
+    : thread_([this] {
+        lower_priority();
+        loop();
+      }) {}
+
+IdleThread::~IdleThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void IdleThread::run(const std::function<void()>& piece) {
+  std::unique_lock lock(mutex_);
+  piece_ = &piece;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return piece_ == nullptr; });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void IdleThread::loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return piece_ != nullptr || stop_; });
+    if (stop_) return;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      (*piece_)();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    error_ = std::exchange(error, nullptr);
+    piece_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+Worker::~Worker() {
+  cancelled_ = awaited_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::run_piece(const std::function<void()>& piece) {
+  if (cancelled_) throw Error("given up");
+  if (!awaited_) {
+    idle_->run(piece);
+  } else {
+    piece();
+  }
+  ++pieces_;
+}
+
+void Worker::run(const Work& work) {
+  try {
+    text_ = work([this](const auto& piece) { run_piece(piece); });
+  } catch (const Error& e) {
+    error_ = e;
+  } catch (const std::bad_alloc&) {
+    error_ = Error("out of memory");
+  } catch (const std::exception& e) {
+    error_ = Error(e.what());
+  }
+  ended_ = true;
+}
+
+void Worker::start(bool async, Work work) {
+  ended_ = false;
+  awaited_ = !async;
+  if (!async) return run(work);
+  try {
+    if (!idle_) idle_.emplace();  // kept, because its end would have to be waited for
+    thread_ = std::thread([this, task = std::move(work)] { run(task); });
+  } catch (const std::system_error& e) {
+    throw Error(std::string("no thread for an asynchronous save: ") + e.code().message());
+  }
+}
+
+std::string Worker::result() {
+  awaited_ = true;
+  if (thread_.joinable()) thread_.join();
+  const std::optional<Error> error = std::exchange(error_, std::nullopt);
+  std::string text = std::exchange(text_, {});
+  if (error) throw Error(*error);
+  return text;
+}
+
+}  // namespace fp8::train

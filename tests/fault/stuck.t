@@ -1,0 +1,47 @@
+#!/bin/sh
+# Saves on a disk that hangs: the rank, and what it waits for, are named within --timeout, and the job ends with status 1. A disk that is slow and
+# answers is waited for.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+. "$SRC/tests/fault/lib.sh"
+export OMP_NUM_THREADS=1 FAULT_IN=fp8-step
+limit=5 # seconds; mpirun takes one to end the other rank, which must not miss this one meanwhile
+train="fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 4 --save-every 2 --keep 1 --out run -q"
+
+# stuck NAME RANK CALL PATH WHAT COMMAND...: the first such call of that rank on a path that ends in PATH never returns
+stuck() {
+  name=$1 rank=$2 call=$3 path=$4 what=$5
+  shift 5
+  rm -rf run
+  calls "$@" >/dev/null
+  at=$(awk -v call="$call" -v path="$path\$" '$1 == call && $2 ~ path { print NR; exit }' ../calls)
+  rm -rf run
+  start=$(date +%s)
+  faulty hang "$at" timeout 60 "$@" --timeout $limit
+  is "$name: status 1, and one line" "$? $(grep -c '^fp8-' ../err) $(grep -c "^fp8-step: rank $rank: $what: no progress within $limit s\$" ../err)" "1 1 1"
+  [ $(($(date +%s) - start)) -le $((limit + 8)) ]
+  result $? "$name: in time"
+}
+for way in "" --async-save; do
+  export FAULT_RANK=
+  stuck "a write${way:+, $way}" 0 write 'step-00000002.tmp/rank-00000-of-00001.h5' 'writing run/step-00000002.tmp' $train $way
+  export FAULT_RANK=1
+  stuck "two ranks, a sync of one${way:+, $way}" 1 fsync 'step-00000002.tmp/rank-00001-of-00002.h5' 'writing run/step-00000002.tmp' mpirun -n 2 $train $way
+done
+export FAULT_RANK=0
+stuck "two ranks, the removal of an older checkpoint" 0 unlink 'rank-00000-of-00002.h5' 'removing checkpoints of run' mpirun -n 2 $train
+stuck "two ranks, the commit" 0 rename 'step-00000002' 'committing run/step-00000002.tmp' mpirun -n 2 $train --async-save
+
+# Each write takes a third of a second, the save several times --timeout.
+limit=2
+export FAULT_RANK="" FAULT_MS=300 FAULT_FOR=0 FAULT_CALLS=write
+for way in "" --async-save; do
+  rm -rf run
+  start=$(date +%s)
+  faulty slow 1 $train --steps 1 --timeout $limit $way
+  is "a disk that is slow${way:+, $way}: the run is done" "$? $(cat ../err)" "0 "
+  [ $(($(date +%s) - start)) -ge $((3 * limit)) ]
+  result $? "a disk that is slow${way:+, $way}: a save takes several times --timeout"
+done
+done_testing
