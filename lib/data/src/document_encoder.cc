@@ -2,7 +2,6 @@
 #include "document_encoder.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -19,7 +18,9 @@ DocumentEncoder::DocumentEncoder(const token::Tokenizer& tokenizer, bool special
     : tokenizer_(tokenizer),
       special_(special),
       documents_(std::move(documents)),
-      most_(std::max(1U, std::thread::hardware_concurrency()) + 1) {}
+      encoders_(tokenizer),
+      batches_([this](std::vector<Piece> pieces) { return encode_batch(std::move(pieces)); },
+               [this](Batch batch) { take_batch(std::move(batch)); }) {}
 
 DocumentEncoder::~DocumentEncoder() = default;
 
@@ -64,21 +65,15 @@ void DocumentEncoder::add_piece(std::size_t length, bool last) {
 
 void DocumentEncoder::start_batch() {
   bytes_ = 0;
-  under_way_.push_back(
-      std::async(std::launch::async | std::launch::deferred,
-                 [this, pieces = std::exchange(pieces_, {})]() mutable { return encode_batch(std::move(pieces)); }));
-  while (under_way_.size() >= most_) take_batch();
+  batches_.add(std::exchange(pieces_, {}));
 }
 
 void DocumentEncoder::finish() {
   if (!pieces_.empty()) start_batch();
-  while (!under_way_.empty()) take_batch();
+  batches_.finish();
 }
 
-void DocumentEncoder::take_batch() {
-  std::future<Batch> first = std::move(under_way_.front());
-  under_way_.pop_front();
-  Batch batch = first.get();
+void DocumentEncoder::take_batch(Batch batch) {
   for (std::size_t i = 0; i < batch.pieces.size(); ++i)
     take_piece(std::move(batch.pieces[i]), std::move(batch.encoded[i]));
 }
@@ -91,9 +86,7 @@ void DocumentEncoder::take_piece(Piece piece, Encoded encoded) {
     joined.length += piece.length;
     joined.part.last = piece.part.last;
     piece = std::move(joined);
-    std::unique_ptr<token::Encoder> encoder = take_encoder();
-    encoded = encode(*encoder, piece, special_);
-    give_back(std::move(encoder));
+    encoded = encoders_.with([&](token::Encoder& encoder) { return encode(encoder, piece, special_); });
   }
   if (!encoded.whole) {
     undivided_ = std::move(piece);
@@ -104,11 +97,11 @@ void DocumentEncoder::take_piece(Piece piece, Encoded encoded) {
 }
 
 DocumentEncoder::Batch DocumentEncoder::encode_batch(std::vector<Piece> pieces) {
-  std::unique_ptr<token::Encoder> encoder = take_encoder();
-  Batch batch{std::move(pieces), {}};
-  for (const Piece& piece : batch.pieces) batch.encoded.push_back(encode(*encoder, piece, special_));
-  give_back(std::move(encoder));
-  return batch;
+  return encoders_.with([&](token::Encoder& encoder) {
+    Batch batch{std::move(pieces), {}};
+    for (const Piece& piece : batch.pieces) batch.encoded.push_back(encode(encoder, piece, special_));
+    return batch;
+  });
 }
 
 DocumentEncoder::Encoded DocumentEncoder::encode(token::Encoder& encoder, const Piece& piece, bool special) {
@@ -124,19 +117,6 @@ DocumentEncoder::Encoded DocumentEncoder::encode(token::Encoder& encoder, const 
     throw Error(piece.where + ": " + e.what());
   }
   return encoded;
-}
-
-std::unique_ptr<token::Encoder> DocumentEncoder::take_encoder() {
-  const std::lock_guard lock(mutex_);
-  if (idle_.empty()) return std::make_unique<token::Encoder>(tokenizer_);
-  std::unique_ptr<token::Encoder> encoder = std::move(idle_.back());
-  idle_.pop_back();
-  return encoder;
-}
-
-void DocumentEncoder::give_back(std::unique_ptr<token::Encoder> encoder) {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(encoder));
 }
 
 }  // namespace fp8::data

@@ -3,17 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <future>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fp8/base/ordered.h"
+#include "fp8/token/encoder_pool.h"
 #include "fp8/token/tokenizer.h"
 
 namespace fp8::data {
@@ -60,17 +58,14 @@ class DocumentEncoder {
   };
   void add_piece(std::size_t length, bool last);
   void start_batch();
-  void take_batch();
+  void take_batch(Batch batch);
   void take_piece(Piece piece, Encoded encoded);
   Batch encode_batch(std::vector<Piece> pieces);
   static Encoded encode(token::Encoder& encoder, const Piece& piece, bool special);
-  std::unique_ptr<token::Encoder> take_encoder();
-  void give_back(std::unique_ptr<token::Encoder> encoder);
 
   const token::Tokenizer& tokenizer_;
   bool special_;
   Documents documents_;
-  std::size_t most_;                // limit of running batches
   std::string text_;                // text of the current document that is not yet in a piece
   std::string where_;               // name of the current document
   std::uint64_t begin_ = 0;         // offset of text_ in the current document, bytes
@@ -78,9 +73,8 @@ class DocumentEncoder {
   std::vector<Piece> pieces_;       // pieces of the next batch
   std::size_t bytes_ = 0;           // total size of pieces_
   std::optional<Piece> undivided_;  // must be encoded with the next piece
-  std::mutex mutex_;                // guards idle_
-  std::vector<std::unique_ptr<token::Encoder>> idle_;
-  std::deque<std::future<Batch>> under_way_;  // declared last: its threads use the members above
+  token::EncoderPool encoders_;
+  OrderedTasks<std::vector<Piece>, Batch> batches_;  // declared last: its threads use the members above
 };
 
 }  // namespace fp8::data

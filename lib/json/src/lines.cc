@@ -8,7 +8,6 @@
 namespace fp8::json {
 namespace {
 
-constexpr std::size_t kLongestLine = std::size_t{64} << 20U;
 constexpr std::size_t kPiece = std::size_t{1} << 16U;
 
 bool blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") == std::string_view::npos; }
@@ -18,7 +17,8 @@ bool blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") == 
 LineReader::LineReader(const std::string& path, const File::Waiting& waiting)
     : file_(File::open_read(path, waiting)), fd_(file_.fd()), name_(path) {}
 
-LineReader::LineReader(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+LineReader::LineReader(int fd, std::string name, std::string begun)
+    : fd_(fd), name_(std::move(name)), buffer_(std::move(begun)) {}
 
 // Appends a piece of input to the buffer; false at the end.
 bool LineReader::fill() {
@@ -37,8 +37,8 @@ std::optional<std::string_view> LineReader::next_line() {
       return std::string_view(buffer_).substr(begin_, newline + 1 - begin_);
     }
     scanned_ = buffer_.size();
-    if (scanned_ - begin_ > kLongestLine) {
-      throw Error(name_ + ": line " + std::to_string(line_ + 1) + ": longer than " + std::to_string(kLongestLine) +
+    if (scanned_ - begin_ > kLongestRecord) {
+      throw Error(name_ + ": line " + std::to_string(line_ + 1) + ": longer than " + std::to_string(kLongestRecord) +
                   " bytes");
     }
     if (fill()) continue;
@@ -48,16 +48,25 @@ std::optional<std::string_view> LineReader::next_line() {
   }
 }
 
-std::optional<Value> LineReader::next() {
+std::optional<std::string_view> LineReader::next_text() {
   while (const std::optional<std::string_view> line = next_line()) {
     if (blank(*line) && !whole_) return std::nullopt;
     // Without its newline, so that a truncated value is reported on this line.
     const std::string_view text = whole_ ? line->substr(0, line->size() - 1) : *line;
     begin_ = scanned_ = begin_ + line->size();
     ++line_;
-    if (!blank(text)) return parse_at(text, name_, line_, Limits{.max_bytes = kLongestLine});
+    if (!blank(text)) return text;
   }
   return std::nullopt;
+}
+
+std::optional<Value> LineReader::next() {
+  const std::optional<std::string_view> text = next_text();
+  return text ? std::optional(parse_line(*text, name_, line_)) : std::nullopt;
+}
+
+Value parse_line(std::string_view text, const std::string& name, std::uint64_t line) {
+  return parse_at(text, name, line, Limits{.max_bytes = kLongestRecord});
 }
 
 }  // namespace fp8::json

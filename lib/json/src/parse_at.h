@@ -1,6 +1,7 @@
 /// Parsing of a piece of a larger text, with line numbers of the whole text in errors.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,9 @@
 #include "fp8/json/json.h"
 
 namespace fp8::json {
+
+/// Largest line of JSON Lines, and largest record of an array that is read record by record.
+inline constexpr std::size_t kLongestRecord = std::size_t{64} << 20U;
 
 /// As parse(), where `text` begins at line `first_line` of `name`.
 Value parse_at(std::string_view text, const std::string& name, std::uint64_t first_line, const Limits& limits);

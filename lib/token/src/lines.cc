@@ -1,36 +1,56 @@
-// Encodes and decodes JSON Lines one record at a time.
+// JSON Lines through a tokenizer: batches of records, each converted by its own thread.
 #include "fp8/token/lines.h"
 
-#include <unistd.h>
-
+#include <array>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "fp8/base/error.h"
-#include "fp8/json/json.h"
+#include "fp8/base/ordered.h"
+#include "fp8/json/records.h"
+#include "fp8/token/encoder_pool.h"
 
 namespace fp8::token {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 16U;  // bytes written at a time
+constexpr std::size_t kBatch = std::size_t{1} << 20U;  // bytes of JSON that a thread converts at a time
 
-// Calls `make` with each record, its location for messages, and the output buffer, which is written in pieces.
-void for_each_record(const std::vector<std::string>& inputs, const std::function<void(std::string_view)>& write,
-                     const std::function<void(const json::Object&, const std::string&, std::string&)>& make) {
+// Records of one input.
+struct Batch {
+  std::string name;
+  std::vector<json::Record> records;
+};
+
+// Converts one record; `where` names it in messages. Appends a line to the text.
+using Convert = std::function<void(const json::Object& record, const std::string& where, std::string& out)>;
+
+std::string convert_all(const Batch& batch, const Convert& convert) {
   std::string out;
-  for (const std::string& input : inputs) {
-    const std::string name = input == "-" ? "standard input" : input;
-    json::LineReader lines = input == "-" ? json::LineReader(STDIN_FILENO, name) : json::LineReader(input);
-    while (const std::optional<json::Value> record = lines.next()) {
-      const std::string where = name + ": line " + std::to_string(lines.line());
-      if (!record->is_object()) throw Error(where + ": not an object");
-      make(record->as_object(), where, out);
-      if (out.size() < kPiece) continue;
-      write(out);
-      out.clear();
-    }
+  for (const json::Record& record : batch.records) {
+    const std::string where = batch.name + ": line " + std::to_string(record.line);
+    const json::Value value = json::parse(record, batch.name);
+    if (!value.is_object()) throw Error(where + ": not an object");
+    convert(value.as_object(), where, out);
   }
-  if (!out.empty()) write(out);
+  return out;
+}
+
+// Passes the lines that `work` makes of all records to `write`, in their order.
+void convert_inputs(const std::vector<std::string>& inputs, const std::function<void(std::string_view)>& write,
+                    const std::function<std::string(Batch)>& work) {
+  OrderedTasks<Batch, std::string> batches(work, [&](const std::string& lines) { write(lines); });
+  for (const std::string& input : inputs) {
+    json::RecordReader reader(input, json::Layout::lines);
+    json::read_batches(
+        reader, kBatch,
+        [&](std::vector<json::Record> records) {
+          batches.add({reader.name(), std::move(records)});
+          return true;
+        },
+        [&] { batches.finish(); });
+  }
+  batches.finish();
 }
 
 void append_ids(std::string& out, const std::vector<std::uint32_t>& ids) {
@@ -47,25 +67,28 @@ void append_ids(std::string& out, const std::vector<std::uint32_t>& ids) {
 
 void encode_lines(const Tokenizer& tokenizer, const std::vector<std::string>& inputs, bool special,
                   const std::function<void(std::string_view)>& write) {
-  Encoder encoder(tokenizer);
-  std::vector<std::uint32_t> ids;
-  for_each_record(inputs, write, [&](const json::Object& record, const std::string& where, std::string& out) {
-    ids.clear();
-    try {
-      encoder.encode(record.get_string("text", where), special, ids);
-    } catch (const Error& e) {
-      const std::string_view reason = e.what();
-      throw Error(reason.starts_with(where) ? e.what() : where + ": " + e.what());
-    }
-    append_ids(out, ids);
+  EncoderPool encoders(tokenizer);
+  convert_inputs(inputs, write, [&](const Batch& batch) {
+    return encoders.with([&](Encoder& encoder) {
+      std::vector<std::uint32_t> ids;
+      return convert_all(batch, [&](const json::Object& record, const std::string& where, std::string& out) {
+        ids.clear();
+        const std::string& text = record.get_string("text", where);
+        try {
+          encoder.encode(text, special, ids);
+        } catch (const Error& e) {
+          throw Error(where + ": " + e.what());
+        }
+        append_ids(out, ids);
+      });
+    });
   });
 }
 
 void decode_lines(const Tokenizer& tokenizer, const std::vector<std::string>& inputs, bool skip_special,
                   const std::function<void(std::string_view)>& write) {
-  std::vector<std::uint32_t> ids;
-  for_each_record(inputs, write, [&](const json::Object& record, const std::string& where, std::string& out) {
-    ids.clear();
+  const auto decode = [&](const json::Object& record, const std::string& where, std::string& out) {
+    std::vector<std::uint32_t> ids;
     for (const json::Value& id : record.get_array("ids", where)) {
       const std::int64_t n = id.is_int() ? id.as_int() : -1;
       if (n < 0 || n > std::numeric_limits<std::uint32_t>::max())
@@ -73,7 +96,8 @@ void decode_lines(const Tokenizer& tokenizer, const std::vector<std::string>& in
       ids.push_back(static_cast<std::uint32_t>(n));
     }
     out += json::dump(json::object({{"text", tokenizer.decode(ids, skip_special)}})) + "\n";
-  });
+  };
+  convert_inputs(inputs, write, [&](const Batch& batch) { return convert_all(batch, decode); });
 }
 
 }  // namespace fp8::token

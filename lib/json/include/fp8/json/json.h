@@ -31,18 +31,24 @@ Value parse_file(const std::string& path, const Limits& limits = {});
 /// Invalid UTF-8 becomes U+FFFD. Deterministic.
 std::string dump(const Value& value, int indent = -1);
 
+/// Parses exactly one value, which begins at line `line` of `name`; as LineReader::next() does.
+Value parse_line(std::string_view text, const std::string& name, std::uint64_t line);
+
 /// Reader of JSON Lines. Empty lines are skipped; a line may be up to 64 MiB long.
 class LineReader {
  public:
   /// Reads the file at `path`.
   explicit LineReader(const std::string& path, const File::Waiting& waiting = {});
-  /// Reads an open descriptor, which the caller closes (0 for standard input); `name` is for messages.
-  LineReader(int fd, std::string name);
+  /// Reads an open descriptor, which the caller closes (0 for standard input), after the bytes `begun`, which the
+  /// caller has read from it; `name` is for messages.
+  LineReader(int fd, std::string name, std::string begun = {});
 
   /// The next value, or nothing at the end. After the end, a further call reads what was appended since. Throws Error
   /// `name: line L column C: reason`.
   std::optional<Value> next();
-  /// Number of the line that next() returned last, counted from 1; 0 before the first.
+  /// As next(), but the line's text, not parsed: for parse_line(). Valid until the next call.
+  std::optional<std::string_view> next_text();
+  /// Number of the line that next() or next_text() returned last, counted from 1; 0 before the first.
   std::uint64_t line() const { return line_; }
 
  private:
