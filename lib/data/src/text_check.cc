@@ -20,6 +20,8 @@ struct Format {
   const char* advice;
 };
 
+constexpr std::string_view kParquet = "PAR1";
+
 constexpr std::array<Format, 10> kFormats = {{
     {0, "\x93NUMPY"sv, "a NumPy array; write its ids without the header (numpy's tofile) and give --from u16 or u32"},
     {0, "\x1F\x8B"sv, "compressed by gzip; give the output of gzip -dc"},
@@ -29,7 +31,7 @@ constexpr std::array<Format, 10> kFormats = {{
     {0, "fp8-tokens 1 "sv, "already a token file; use it as fp8-step --data"},
     {0, "fp8-checkpoint 1 "sv, "a checkpoint, not text"},
     {0, "\x89HDF\r\n\x1A\n"sv, "an HDF5 file; write the text in it as JSON Lines, or its ids as raw integers"},
-    {0, "PAR1"sv, "a Parquet file; write the text in it as JSON Lines"},
+    {0, kParquet, "a Parquet file; make JSON Lines of it: "},
     {8, "{\""sv, "a safetensors file, which holds weights"},
 }};
 constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
@@ -58,15 +60,27 @@ std::string_view without_cut_sequence(std::string_view text) {
   return text;
 }
 
+// A shell command that converts the Parquet file `name` to JSON Lines. A name that would need quotes is not repeated.
+std::string parquet_command(const std::string& name) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=@%,";
+  const bool plain = name.find_first_not_of(kPlain) == std::string::npos;
+  const std::string from = plain ? name : "FILE.parquet";
+  const std::string to = from.substr(0, from.ends_with(".parquet") ? from.size() - 8 : from.size()) + ".jsonl";
+  return "python3 -c \"import pandas; pandas.read_parquet('" + from + "').to_json('" + to +
+         "', orient='records', lines=True)\"";
+}
+
 }  // namespace
 
-void refuse_known_formats(const std::string& name, std::span<const std::byte> head) {
+void refuse_known_formats(const std::string& name, std::span<const std::byte> head, const char* offer) {
   const auto found = std::ranges::find_if(kFormats, [&](const Format& f) { return has(f, text_of(head)); });
-  if (found != kFormats.end()) throw Error(name + ": " + found->advice + "; --from text takes any bytes");
+  if (found == kFormats.end()) return;
+  if (found->magic == kParquet) throw Error(name + ": " + found->advice + parquet_command(name));
+  throw Error(name + ": " + found->advice + offer);
 }
 
 void check_text(const std::string& name, std::span<const std::byte> head) {
-  refuse_known_formats(name, head);
+  refuse_known_formats(name, head, kOfferText);
   const std::string_view text = text_of(head);
   const char* const instead = "; give --from u16 or u32 if these are ids; --from text takes any bytes";
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)

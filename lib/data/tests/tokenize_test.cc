@@ -84,6 +84,29 @@ TEST_F(Tokenize, jsonl_records_are_documents) {
   EXPECT_EQ(made.documents, (Ids{0, 2, 4}));
 }
 
+TEST_F(Tokenize, elements_of_an_array_are_documents) {
+  const std::string array = " [\n{\"text\":\"ab]\\\"\"},\n\n {\"text\":\"\"}, {\"text\":\"c\"}]\n";
+  EXPECT_EQ(make({write("x.json", array)}).ids, (Ids{'a', 'b', ']', '"', 'c'}));
+  EXPECT_EQ(make({write("x", array)}, {.from = Source::json}).documents, (Ids{0, 4, 5}));
+  EXPECT_EQ(refusal({write("y.json", "[{\"text\":\"a\"},\n{\"text\":2}]")}),
+            at("y.json") + ": line 2: \"text\": expected a string, found integer");
+  EXPECT_EQ(refusal({write("z.json", "[{\"text\":\"a\"},\n{\"text\":\"b\"")}),
+            at("z.json") + ": line 2: the JSON array ends in the middle of the record that begins here");
+  EXPECT_EQ(make({write("b.jsonl", "{\"body\":\"a\"}")}, {.text_column = "body"}).ids, (Ids{'a'}));
+}
+
+TEST_F(Tokenize, records_of_json_are_parsed_by_several_threads_in_order) {
+  std::string lines, all;
+  for (int i = 0; i < 200000; ++i) {
+    lines += "{\"text\":\"" + std::to_string(i) + "\"}\n";
+    all += std::to_string(i);
+  }
+  const Made made = make({write("x.jsonl", lines)});
+  EXPECT_EQ(made.ids, Ids(all.begin(), all.end()));
+  EXPECT_EQ(made.info.documents, 200000);
+  EXPECT_HOLDS(refusal({write("x.jsonl", lines + "[]\n{")}), "x.jsonl: line 200001: not an object");
+}
+
 TEST_F(Tokenize, eos_ends_documents) {
   const std::string file = write("x.jsonl", "{\"text\":\"a\"}\n{\"text\":\"\"}\n{\"text\":\"b\"}\n");
   Made made = make({file}, {.vocab_size = 257, .eos = 256});
@@ -121,6 +144,53 @@ TEST_F(Tokenize, llmc_headers_are_checked) {
   EXPECT_EQ(says(llmc(20240520, 1, 0, "")), at("x") + ": holds no tokens");
 }
 
+// The index of a Megatron dataset.
+std::string megatron(std::uint8_t type, const std::vector<std::int32_t>& lengths,
+                     const std::vector<std::int64_t>& begins, const std::vector<std::int64_t>& documents) {
+  const std::string_view magic("MMIDIDX\0\0", 9);
+  return std::string(magic) + raw<std::uint64_t>({1}) + raw<std::uint8_t>({type}) +
+         raw<std::uint64_t>({lengths.size(), documents.size()}) + raw(lengths) + raw(begins) + raw(documents);
+}
+
+TEST_F(Tokenize, megatron_datasets) {
+  write("m.bin", raw<std::uint16_t>({1, 2, 3, 4, 5}));
+  const std::string index = write("m.idx", megatron(8, {2, 0, 3}, {0, 4, 4}, {0, 2, 3}));
+  for (const char* name : {"m.bin", "m.idx"}) {
+    const Made made = make({at(name)}, {.vocab_size = 6});
+    EXPECT_EQ(made.ids, (Ids{1, 2, 3, 4, 5})) << name;
+    EXPECT_EQ(made.documents, (Ids{0, 2, 5})) << name;
+  }
+  EXPECT_EQ(make({at("m")}, {.from = Source::megatron, .vocab_size = 6}).ids, (Ids{1, 2, 3, 4, 5}));
+  EXPECT_HOLDS(refusal({at("m.bin"), at("m.idx")}, {.vocab_size = 6}), "m.idx: its dataset was already named");
+  write("n.bin", raw<std::int64_t>({7, 70000, 9}));
+  write("n.idx", megatron(5, {1, 2}, {16, 0}, {0, 1, 2}));
+  EXPECT_EQ(make({at("n.bin")}, {.vocab_size = 70001}).ids, (Ids{9, 7, 70000})) << "sequences in the index's order";
+}
+
+TEST_F(Tokenize, megatron_indexes_are_checked) {
+  write("m.bin", raw<std::int32_t>({1, -2, 3}));
+  const auto says = [&](const std::string& bytes) {
+    return refusal({write("m.idx", bytes)}, {.from = Source::megatron, .vocab_size = 9}).substr(path().size() + 1);
+  };
+  EXPECT_EQ(says("MMIDIDX"), "m.idx: not the index of a Megatron dataset: it does not begin with MMIDIDX");
+  EXPECT_EQ(says(megatron(7, {1}, {0}, {0, 1})), "m.idx: its type 7 (float) is not one of token ids");
+  EXPECT_EQ(says(megatron(4, {1}, {8}, {0, 1}) + "x"),
+            "m.idx: its header states 1 sequences and 2 bounds of documents, 62 bytes, but it has 63 (datasets with "
+            "modes are not supported)");
+  EXPECT_EQ(says(megatron(4, {1}, {12}, {0, 1})), "m.idx: sequence 0, 1 ids at byte 12, is not in " + at("m.bin"));
+  EXPECT_EQ(says(megatron(4, {-1}, {0}, {0, 1})), "m.idx: sequence 0, -1 ids at byte 0, is not in " + at("m.bin"));
+  EXPECT_EQ(says(megatron(4, {2000000000}, {4}, {0, 1})),
+            "m.idx: sequence 0, 2000000000 ids at byte 4, is not in " + at("m.bin"));
+  EXPECT_EQ(says(megatron(4, {2}, {0}, {0, 1})), "m.bin: byte 4 holds -2, which is not a token id");
+  EXPECT_EQ(says(megatron(4, {1}, {0}, {1, 1})), "m.idx: the bounds of documents do not begin with 0");
+  EXPECT_EQ(says(megatron(4, {1}, {0}, {})), "m.idx: the bounds of documents do not begin with 0");
+  EXPECT_EQ(says(megatron(4, {1}, {0}, {0, 2})), "m.idx: bound 1 of documents is 2, not from 0 to 1");
+  EXPECT_EQ(says(megatron(4, {1, 1}, {0, 8}, {0, 1})), "m.idx: the documents do not include all sequences");
+  std::string huge = megatron(4, {1}, {0}, {0, 1});
+  std::fill_n(huge.begin() + 18, 16, '\xff');
+  EXPECT_HOLDS(says(huge), "m.idx: too large");
+}
+
 TEST_F(Tokenize, ids_beyond_the_vocabulary_are_named_by_position) {
   const std::string file = write("a.u16", raw<std::uint16_t>({1, 2, 300}));
   EXPECT_EQ(refusal({file}, {.vocab_size = 256}),
@@ -141,7 +211,7 @@ TEST_F(Tokenize, refuses_other_formats_than_stated) {
   EXPECT_NE(refusal({write("c.jsonl", "{\"prompt\":\"a\"}\n")}).find("\"text\""), std::string::npos);
   EXPECT_NE(refusal({write("d.jsonl", "{\"text\":\"a\"\n")}).find("d.jsonl: line "), std::string::npos);
   EXPECT_NE(refusal({write("nano.bin", "abcd")}).find("state its format"), std::string::npos);
-  EXPECT_NE(refusal({write("list.json", "[]")}).find("state its format"), std::string::npos);
+  EXPECT_NE(refusal({write("list.json", "{}")}).find("state its format"), std::string::npos);
   EXPECT_NE(refusal({at("none")}).find("none"), std::string::npos);
   EXPECT_NE(refusal({at(".")}).find("is a folder"), std::string::npos);
   EXPECT_EQ(refusal({write("e", "")}), at("e") + ": holds no tokens");
@@ -171,13 +241,19 @@ TEST_F(Tokenize, refuses_other_files_than_text_unless_requested) {
   EXPECT_TRUE(says("\x28\xb5\x2f\xfd").starts_with("compressed by zstd; "));
   EXPECT_TRUE(says("PK\3\4").starts_with("a zip archive; "));
   EXPECT_TRUE(says("\x89HDF\r\n\x1a\n").starts_with("an HDF5 file; "));
-  EXPECT_TRUE(says("PAR1").starts_with("a Parquet file; "));
   EXPECT_TRUE(says("\x40\0\0\0\0\0\0\0{\""s).starts_with("a safetensors file, "));
   EXPECT_TRUE(says("fp8-tokens 1 700").starts_with("already a token file; "));
   EXPECT_TRUE(says("fp8-checkpoint 1 700").starts_with("a checkpoint, "));
   EXPECT_TRUE(says("ab\0"s).starts_with("not text: byte 2 is NUL; give --from u16 or u32"));
   EXPECT_TRUE(says("\xff").starts_with("not text: not UTF-8; "));
   EXPECT_TRUE(says("\xc3(").starts_with("not text: not UTF-8; "));
+  for (const char* name : {"p.parquet", "p.jsonl"}) {
+    EXPECT_EQ(refusal({write(name, "PAR1" + tail)}),
+              at(name) + ": a Parquet file; make JSON Lines of it: python3 -c \"import pandas; pandas.read_parquet('" +
+                  at(name) + "').to_json('" + at(name[2] == 'p' ? "p.jsonl" : "p.jsonl.jsonl") +
+                  "', orient='records', lines=True)\"");
+  }
+  EXPECT_HOLDS(refusal({write("it's", "PAR1")}), "read_parquet('FILE.parquet').to_json('FILE.jsonl'");
   EXPECT_NE(refusal({write("x.jsonl", "\x1f\x8b\x08")}).find("compressed by gzip"), std::string::npos);
 }
 
@@ -288,7 +364,8 @@ TEST_F(Tokenize, reports_progress) {
 TEST(TokenizeSource, names) {
   EXPECT_EQ(parse_source("auto"), Source::automatic);
   EXPECT_EQ(parse_source("llmc"), Source::llmc);
-  EXPECT_FALSE(parse_source("megatron"));
+  EXPECT_EQ(parse_source("megatron"), Source::megatron);
+  EXPECT_FALSE(parse_source("parquet"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-/// Writes a token file from text, JSON Lines, raw ids or llm.c files. Streams: memory does not grow with the input (one
-/// JSON record must fit). Text becomes its bytes (vocabulary 256, nothing inserted) or is encoded with a tokenizer.
-/// Sources are untrusted.
+/// Writes a token file from text, JSON, raw ids, llm.c files or Megatron datasets. Streams: memory does not grow with
+/// the input (one JSON record must fit). Text becomes its bytes (vocabulary 256, nothing inserted) or is encoded with a
+/// tokenizer. Sources are untrusted.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,20 @@ namespace fp8::data {
 
 /// Format of an input.
 enum class Source : std::uint8_t {
-  automatic,  ///< by content (llm.c's magic number) and file name (.jsonl, .ndjson, .u16, .u32); text otherwise, but
-              ///< .bin and .json are refused as ambiguous, and so is an input whose first 64 KiB are not text
+  automatic,  ///< by content (llm.c's and Megatron's magic numbers) and file name (.jsonl, .ndjson, .u16, .u32, .json
+              ///< of an array); text otherwise, but other .bin and .json are refused as ambiguous, and so is an input
+              ///< whose first 64 KiB are not text
   text,       ///< text; one document per file
   jsonl,      ///< one object with "text" per line; one document per line
+  json,       ///< an array of objects with "text"; one document per object
   u16,        ///< little-endian uint16 ids, no header; one document per file
   u32,        ///< little-endian uint32 ids, no header; one document per file
   llmc,       ///< llm.c: 256 int32 of header, then ids; one document per file
+  megatron,   ///< an indexed dataset of Megatron-LM, named by its .bin or its .idx; documents are those of the index
 };
 
-/// Source by its name on the command line (auto, text, jsonl, u16, u32, llmc); empty for an unknown one.
+/// Source by its name on the command line (auto, text, jsonl, json, u16, u32, llmc, megatron); empty for an unknown
+/// one.
 std::optional<Source> parse_source(std::string_view name);
 
 /// Options of tokenize().
@@ -33,6 +37,7 @@ struct TokenizeOptions {
   std::vector<std::string> inputs = {};         ///< paths; `-` is standard input, for text and jsonl
   std::string output = {};                      ///< path of the token file
   Source from = Source::automatic;              ///< format of all inputs
+  std::string text_column = "text";             ///< key of the text in records of JSON
   std::optional<std::int64_t> vocab_size = {};  ///< required for ids; 256 for text unless larger
   std::optional<std::int64_t> eos = {};  ///< id that ends a document: appended for text and jsonl, recognized in ids
   std::optional<std::string> tokenizer = {};  ///< tokenizer of the ids, see TokenInfo; without `encode_with`, text
