@@ -1,12 +1,13 @@
-// fp8-tokenize: converts text, JSON Lines and token ids to a token file. See fp8-tokenize(1).
+// fp8-tokenize: converts text, conversations and token ids to a token file. See fp8-tokenize(1).
+#include "chat.h"
+#include "flags.h"
 #include "fp8/base/error.h"
-#include "fp8/base/file.h"
 #include "fp8/base/text.h"
+#include "fp8/chat/conversation.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/data/tokenize.h"
 #include "fp8/h5/types.h"
-#include "fp8/hf/tokenizer.h"
 #include "fp8/token/lines.h"
 #include "fp8/token/tokenizer.h"
 
@@ -14,64 +15,23 @@ namespace {
 
 using namespace fp8;
 
-cli::Command command() {
-  cli::Command c;
-  c.name = "fp8-tokenize";
-  c.about = "make a token file from text, JSON Lines or token ids";
-  c.example = "fp8-tokenize book.txt -o data.h5";
-  c.positionals = {{.name = "files",
-                    .metavar = "FILE",
-                    .help = "inputs, read in order; - (or none with --encode and --decode): standard input",
-                    .required = false,
-                    .repeated = true}};
-  c.flags = {
-      cli::output_flag("token file to write"),
-      {.name = "from",
-       .kind = cli::FlagKind::choice,
-       .metavar = "KIND",
-       .default_text = "auto",
-       .help = "format of the inputs; auto: by content and extension",
-       .choices = {"auto", "text", "jsonl", "u16", "u32", "llmc"}},
-      {.name = "tokenizer",
-       .kind = cli::FlagKind::path,
-       .metavar = "bytes|FILE",
-       .help = "tokenizer of text and of ids: bytes, or a tokenizer.json or its folder [text: bytes]"},
-      {.name = "encode", .help = "read JSON Lines with text, write JSON Lines with ids to standard output"},
-      {.name = "decode", .help = "read JSON Lines with ids, write JSON Lines with text to standard output"},
-      {.name = "special", .default_text = "on", .help = "add the tokens that the tokenizer puts around a text"},
-      {.name = "skip-special", .help = "leave special tokens out of decoded text"},
-      {.name = "vocab-size",
-       .kind = cli::FlagKind::integer,
-       .metavar = "N",
-       .help = "size of the vocabulary [text: 256; ids: that of --tokenizer, else needed]",
-       .min = 1,
-       .max = static_cast<double>(data::kMaxVocabSize)},
-      {.name = "eos",
-       .kind = cli::FlagKind::integer,
-       .metavar = "N",
-       .help = "id that ends a document: appended to each document of text, marks document ends in ids",
-       .min = 0,
-       .max = static_cast<double>(data::kMaxVocabSize - 1)},
-      cli::json_flag(),
-      cli::dry_run_flag(),
-      cli::force_flag(),
-  };
-  return c;
-}
-
 // Sets the tokenizer and the vocabulary size from --tokenizer.
 void declare_tokenizer(const std::string& name, data::TokenizeOptions& options) {
-  options.tokenizer = "bytes";
-  std::int64_t vocab_size = 256;
-  if (name != "bytes") {
-    const std::string file = token::tokenizer_file(name);
-    const hf::TokenizerIdentity identity =
-        hf::parse_tokenizer_identity(read_text_file(file, hf::kMaxTokenizerBytes), file);
-    options.encode_with = file;
-    options.tokenizer = identity.digest;
-    vocab_size = identity.vocab_size;
+  const tokenize::Declared declared = tokenize::declared_tokenizer(name);
+  options.encode_with = declared.file;
+  options.tokenizer = declared.id;
+  if (!options.vocab_size) options.vocab_size = declared.vocab_size;
+}
+
+// Throws if a flag of conversations was given without --template.
+void check_no_chat(const cli::Arguments& arguments) {
+  for (const char* flag : {"mask", "cutoff", "too-long", "pack", "eval-share", "skip-bad", "show"}) {
+    if (arguments.has(flag)) throw Error("--" + std::string(flag) + ": needs --template");
   }
-  if (!options.vocab_size) options.vocab_size = vocab_size;
+  const std::string from = arguments.text("from");
+  if (from == "alpaca" || from == "sharegpt" || from == "messages") {
+    throw Error("--template: needed for --from " + from);
+  }
 }
 
 json::Value record(const std::string& path, const data::TokenInfo& info, bool dry_run) {
@@ -113,6 +73,8 @@ int run_lines(const cli::Arguments& arguments) {
 }
 
 int run_tokenize(const cli::Arguments& arguments) {
+  if (arguments.has("template")) return tokenize::run_chat(arguments);
+  check_no_chat(arguments);
   if (arguments.flag("encode") || arguments.flag("decode")) return run_lines(arguments);
   cli::Progress progress(arguments.flag("quiet"));
   data::TokenizeOptions options;
@@ -121,6 +83,7 @@ int run_tokenize(const cli::Arguments& arguments) {
   options.special = arguments.flag("special");
   options.output = arguments.text("output");
   options.from = data::parse_source(arguments.text("from")).value_or(data::Source::automatic);
+  if (arguments.has("columns")) options.text_column = chat::Columns(arguments.text("columns")).get("text", "text");
   if (arguments.has("vocab-size")) options.vocab_size = arguments.integer("vocab-size");
   if (arguments.has("tokenizer")) declare_tokenizer(arguments.text("tokenizer"), options);
   if (arguments.has("eos")) options.eos = arguments.integer("eos");
@@ -143,4 +106,6 @@ int run_tokenize(const cli::Arguments& arguments) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return cli::run(argc, argv, command(), run_tokenize, {h5::library_version()}); }
+int main(int argc, char** argv) {
+  return cli::run(argc, argv, tokenize::command(), run_tokenize, {h5::library_version()});
+}

@@ -58,6 +58,14 @@ Sampler::Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, 
   if (global_batch < 1) throw Error("global batch: must be positive");
   checked_mul(sequence_length, global_batch, "tokens in a step");
   const std::int64_t n = tokens.info().tokens;
+  if (const std::optional<std::int64_t> packed = tokens.info().sequence_length) {
+    if (sequence_length != *packed) {
+      throw Error("--seq-length: " + std::to_string(sequence_length) + ", but " + tokens.path() +
+                  " holds packed sequences of " + std::to_string(*packed) + " tokens");
+    }
+    samples_ = n / sequence_length;
+    return;
+  }
   if (n - 1 < sequence_length) {
     throw Error(tokens.path() + ": " + std::to_string(n) + " tokens are too few for sequences of " +
                 std::to_string(sequence_length) + " tokens, which need at least " +
@@ -83,6 +91,10 @@ void Sampler::sample(std::int64_t sample, std::span<std::int32_t> inputs, std::s
   }
   const std::int64_t first = sample * sequence_length_;
   tokens_->read(first, inputs);
+  if (tokens_->info().sequence_length) {  // nothing follows a packed sequence
+    targets.back() = kIgnoredTarget;
+    targets = targets.first(targets.size() - 1);
+  }
   tokens_->read(first + 1, targets);
   if (!tokens_->info().mask) return;
   std::array<std::uint8_t, 4096> counts{};

@@ -67,6 +67,7 @@ struct TokenFile::State {
     const std::int64_t eos = root.contains("eos") ? integer_attribute(root, path, "eos") : -1;
     if (eos >= info.vocab_size) throw Error(path + ": eos is not below vocab_size");
     if (eos >= 0) info.eos = eos;
+    if (root.contains("sequence_length")) info.sequence_length = integer_attribute(root, path, "sequence_length");
     if (!root.contains("tokenizer")) return;
     info.tokenizer = h5::text_or_empty(root, "tokenizer");
     if (!is_tokenizer_id(*info.tokenizer))
@@ -87,6 +88,10 @@ struct TokenFile::State {
     info.documents = d.shape[0] - 1;
     const h5::Entry* m = reader.find("mask");
     info.mask = m != nullptr;
+    if (info.sequence_length && (*info.sequence_length < 2 || info.tokens % *info.sequence_length != 0)) {
+      throw Error(path + ": sequence_length " + std::to_string(*info.sequence_length) + " does not divide " +
+                  std::to_string(info.tokens) + " tokens");
+    }
     if (m != nullptr && (m->dtype != DType::u8 || m->shape != t.shape)) {
       throw Error(path + ": /mask: must be uint8, as long as /tokens");
     }

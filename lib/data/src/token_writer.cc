@@ -114,6 +114,7 @@ struct TokenWriter::State {
     out.attribute("", "vocab_size", info.vocab_size);
     out.attribute("", "eos", info.eos.value_or(-1));
     if (info.tokenizer) out.attribute("", "tokenizer", *info.tokenizer);
+    if (info.sequence_length) out.attribute("", "sequence_length", *info.sequence_length);
     const auto put = [&](const char* name, DType dtype, std::int64_t count, Spool& spool) {
       out.begin_dataset(name, dtype, {&count, 1});
       spool.copy_to(out);
@@ -143,17 +144,23 @@ struct TokenWriter::State {
 };
 
 TokenWriter::TokenWriter(const std::string& path, std::int64_t vocab_size, std::optional<std::int64_t> eos,
-                         bool with_mask, bool force, std::optional<std::string> tokenizer) {
-  token_type(vocab_size);
-  if (tokenizer && !is_tokenizer_id(*tokenizer)) throw Error("tokenizer: \"" + *tokenizer + "\" is not a digest");
-  if (eos && (*eos < 0 || *eos >= vocab_size)) {
-    throw Error("--eos: " + std::to_string(*eos) + " is not below the vocabulary size " + std::to_string(vocab_size));
+                         bool with_mask, bool force, std::optional<std::string> tokenizer)
+    : TokenWriter(path,
+                  TokenInfo{.vocab_size = vocab_size, .eos = eos, .mask = with_mask, .tokenizer = std::move(tokenizer)},
+                  force) {}
+
+TokenWriter::TokenWriter(const std::string& path, const TokenInfo& info, bool force) {
+  token_type(info.vocab_size);
+  if (info.tokenizer && !is_tokenizer_id(*info.tokenizer)) {
+    throw Error("tokenizer: \"" + *info.tokenizer + "\" is not a digest");
   }
-  state_ = std::make_unique<State>(path, vocab_size, with_mask, force);
-  state_->info.vocab_size = vocab_size;
-  state_->info.eos = eos;
-  state_->info.mask = with_mask;
-  state_->info.tokenizer = std::move(tokenizer);
+  if (info.eos && (*info.eos < 0 || *info.eos >= info.vocab_size)) {
+    throw Error("--eos: " + std::to_string(*info.eos) + " is not below the vocabulary size " +
+                std::to_string(info.vocab_size));
+  }
+  state_ = std::make_unique<State>(path, info.vocab_size, info.mask, force);
+  state_->info = info;
+  state_->info.tokens = state_->info.documents = 0;
 }
 
 TokenWriter::~TokenWriter() = default;
@@ -189,6 +196,9 @@ TokenInfo TokenWriter::finish() {
   end_document();
   State& s = *state_;
   if (s.info.tokens == 0) throw Error(s.target + ": no tokens to write");
+  if (s.info.sequence_length && s.info.tokens % *s.info.sequence_length != 0) {
+    throw Error(s.target + ": the last packed sequence is not complete");
+  }
   const std::string temporary = s.file.path();
   naming_target(temporary, s.target, [&] { s.write(); });
   s.file.commit();

@@ -1,12 +1,12 @@
-// Finding share/presets at run time, and changing keys of a configuration from the command line.
+// Reading presets, and changing keys of a configuration from the command line.
 #include "fp8/model/presets.h"
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 
 #include "fp8/base/error.h"
+#include "fp8/base/share.h"
 #include "fp8/json/json.h"
 
 namespace fp8::model {
@@ -44,8 +44,6 @@ constexpr std::array<std::string_view, 24> kKnownKeys = {"model_type",
 
 bool known(std::string_view key) { return std::find(kKnownKeys.begin(), kKnownKeys.end(), key) != kKnownKeys.end(); }
 
-std::string presets_folder() { return (fs::path(share_folder()) / "presets").string(); }
-
 std::string joined(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
@@ -62,29 +60,7 @@ json::Value value_of(std::string_view text) {
 
 }  // namespace
 
-std::string share_folder() {
-  if (const char* folder = std::getenv("FP8_SHARE"); folder != nullptr && *folder != '\0') return folder;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* relative : {"../share/fp8", "../../share"}) {
-    const fs::path folder = (program / relative).lexically_normal();
-    if (fs::is_directory(folder / "presets", error)) return folder.string();
-  }
-  throw Error((program / "../share/fp8").lexically_normal().string() +
-              ": no presets there; set FP8_SHARE to the folder that holds them");
-}
-
-std::vector<std::string> preset_names() {
-  const std::string folder = presets_folder();
-  std::error_code error;
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  }
-  if (error) throw Error(folder + ": cannot be listed: " + error.message());
-  std::sort(names.begin(), names.end());
-  return names;
-}
+std::vector<std::string> preset_names() { return share_names("presets", ".json"); }
 
 json::Value read_model_config(const std::string& preset_or_path) {
   std::error_code error;
@@ -95,7 +71,7 @@ json::Value read_model_config(const std::string& preset_or_path) {
   if (std::find(names.begin(), names.end(), preset_or_path) == names.end()) {
     throw Error(preset_or_path + ": neither a file nor a preset (" + joined(names) + ")");
   }
-  return json::parse_file((fs::path(presets_folder()) / (preset_or_path + ".json")).string(), kConfigLimits);
+  return json::parse_file((fs::path(share_folder("presets")) / (preset_or_path + ".json")).string(), kConfigLimits);
 }
 
 void set_config_key(json::Value& config, std::string_view assignment) {

@@ -1,7 +1,7 @@
 /// The tokens that a step trains on. Sample j of sequence length T reads tokens [jT, jT+T); its targets are shifted by
-/// one. A sampler's output is a function of (kind, seed, step, position) alone: it has no state to save, and does not
-/// depend on how the step's samples are split over ranks and micro-batches. Source: numerics of this suite,
-/// fp8-step(1), --sampler.
+/// one. In a file of packed sequences a sample is a sequence, whose last token has no target. A sampler's output is a
+/// function of (kind, seed, step, position) alone: it has no state to save, and does not depend on how the step's
+/// samples are split over ranks and micro-batches. Source: numerics of this suite, fp8-step(1), --sampler.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key);
 class Sampler {
  public:
   /// `sequence_length` T in tokens and `global_batch` G in samples per step, both positive. Throws Error with both
-  /// numbers when the file has fewer than T + 1 tokens.
+  /// numbers when the file has fewer than T + 1 tokens, or packed sequences of another length.
   Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, std::int64_t sequence_length,
           std::int64_t global_batch);
 
-  /// Samples in the file, floor((tokens - 1) / T): one epoch.
+  /// Samples in the file, floor((tokens - 1) / T), or tokens / T of packed sequences: one epoch.
   std::int64_t samples() const { return samples_; }
   /// Tokens per step: G x T.
   std::int64_t tokens_per_step() const { return global_batch_ * sequence_length_; }

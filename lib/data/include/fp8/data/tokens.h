@@ -23,13 +23,16 @@ dtype::DType token_type(std::int64_t vocab_size);
 
 /// Attributes of a token file.
 struct TokenInfo {
-  std::int64_t tokens = 0;          ///< number of tokens, at least 1
-  std::int64_t documents = 0;       ///< number of documents, at least 1
-  std::int64_t vocab_size = 0;      ///< upper bound (exclusive) of the ids
-  std::optional<std::int64_t> eos;  ///< id that ends a document, if any
-  bool mask = false;                ///< whether the file has /mask
+  std::int64_t tokens = 0;               ///< number of tokens, at least 1
+  std::int64_t documents = 0;            ///< number of documents, at least 1
+  std::int64_t vocab_size = 0;           ///< upper bound (exclusive) of the ids
+  std::optional<std::int64_t> eos = {};  ///< id that ends a document, if any
+  bool mask = false;                     ///< whether the file has /mask
+  /// Length of packed sequences: the tokens are rows of this length, each of whole documents and padding. Nothing if
+  /// the tokens are one stream.
+  std::optional<std::int64_t> sequence_length = {};
   /// Tokenizer of the ids: "bytes", or the digest of a tokenizer (hf/tokenizer.h); nothing if unknown.
-  std::optional<std::string> tokenizer;
+  std::optional<std::string> tokenizer = {};
 };
 
 /// Whether `id` is valid for TokenInfo::tokenizer: "bytes", or 32 hexadecimal digits.
@@ -43,6 +46,9 @@ class TokenWriter {
   /// takes a mask. `tokenizer`: as in TokenInfo.
   TokenWriter(const std::string& path, std::int64_t vocab_size, std::optional<std::int64_t> eos, bool with_mask,
               bool force, std::optional<std::string> tokenizer = {});
+  /// The same with the attributes of `info`, whose counts are ignored. Throws Error in finish() unless the number of
+  /// tokens is a multiple of TokenInfo::sequence_length.
+  TokenWriter(const std::string& path, const TokenInfo& info, bool force);
   ~TokenWriter();
   TokenWriter(TokenWriter&&) noexcept;
   TokenWriter& operator=(TokenWriter&&) noexcept;

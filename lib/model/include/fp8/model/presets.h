@@ -10,10 +10,6 @@
 
 namespace fp8::model {
 
-/// Folder of the suite's data files: $FP8_SHARE, else ../share/fp8 relative to the running program's folder, else share
-/// in the source tree that it was built in. Throws Error that lists the folders searched.
-std::string share_folder();
-
 /// Names of all presets, sorted.
 std::vector<std::string> preset_names();
 

@@ -1,0 +1,73 @@
+/// Chat templates, fp8-template(5): how a conversation becomes pieces of text and special tokens. Templates are data
+/// files; those in share/templates follow LLaMA-Factory's templates of the same names. No Jinja, no tools.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8/json/value.h"
+#include "fp8/token/tokenizer.h"
+
+namespace fp8::chat {
+
+/// Where a part of a piece comes from.
+enum class Slot : std::uint8_t {
+  literal,  ///< the template
+  content,  ///< the system prompt, in Template::system only
+  system,   ///< Template::system, in the first turn; empty without a system prompt
+  user,     ///< the user's text of this turn
+  answer,   ///< the assistant's text of this turn
+};
+
+/// A part of a piece.
+struct Part {
+  Slot slot = Slot::literal;  ///< where it comes from
+  std::string text = {};      ///< of a literal
+};
+
+/// A piece: one special token, or text that is tokenized by itself.
+struct Piece {
+  /// What the piece is.
+  enum class Kind : std::uint8_t { text, bos, eos };
+  Kind kind = Kind::text;        ///< what the piece is
+  std::vector<Part> parts = {};  ///< of text, in their order
+};
+
+/// A chat template.
+struct Template {
+  std::string path;                         ///< of the file, for messages
+  std::string eos;                          ///< token that replaces the tokenizer's end of sequence; empty: none does
+  std::vector<std::string> tokens;          ///< texts that must be tokens of the tokenizer
+  std::string default_system;               ///< system prompt of a conversation without one
+  std::optional<std::vector<Part>> system;  ///< form of a system prompt; nothing: the template has no place for one
+  std::vector<Piece> begin;                 ///< before the first prompt
+  std::vector<Piece> prompt;                ///< prompt of each turn
+  std::vector<Piece> answer;                ///< answer of each turn
+};
+
+/// Names of the templates in share/templates, sorted.
+std::vector<std::string> template_names();
+
+/// Reads a template: the file `name_or_path` if it has a slash, ends in .json or is a file, else the one of that name
+/// in share/templates. Throws Error `path: reason`; for an unknown name it lists the known ones.
+Template read_template(const std::string& name_or_path);
+
+/// The template that `value`, the content of the file `path`, describes. Throws Error `path: reason`.
+Template parse_template(const json::Value& value, const std::string& path);
+
+/// Special tokens that a tokenizer_config.json names.
+struct SpecialTokens {
+  std::string path;                ///< of the file, for messages
+  std::optional<std::string> bos;  ///< begins a sequence
+  std::optional<std::string> eos;  ///< ends a sequence
+  std::optional<std::string> pad;  ///< pads a sequence
+};
+
+/// Reads tokenizer_config.json in the folder of `tokenizer`; without the file all tokens are missing. Throws Error
+/// `path: reason`.
+SpecialTokens read_special_tokens(const token::Tokenizer& tokenizer);
+
+}  // namespace fp8::chat

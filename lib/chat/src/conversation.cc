@@ -1,0 +1,216 @@
+// Reads conversations. Every reason names the column, and for a message its number, counted from 1.
+#include "fp8/chat/conversation.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+
+namespace fp8::chat {
+namespace {
+
+constexpr std::array<std::string_view, 3> kFormats = {"alpaca", "sharegpt", "messages"};
+constexpr std::array<std::string_view, 12> kNames = {"prompt",   "query",         "response",   "history",
+                                                     "system",   "messages",      "role_tag",   "content_tag",
+                                                     "user_tag", "assistant_tag", "system_tag", "text"};
+
+std::string quoted(std::string_view name) { return "\"" + terminal_safe(excerpt(name)) + "\""; }
+
+// The value of a column; nullptr if it is missing or null, or has no name.
+const json::Value* column(const json::Object& record, const std::string& name) {
+  const json::Value* const value = name.empty() ? nullptr : record.find(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+const std::string& text_of(const json::Value& value, const std::string& what) {
+  if (!value.is_string()) throw Error(what + " is not a string, but " + std::string(json::type_name(value.type())));
+  return value.as_string();
+}
+
+// The text of a column that may be missing.
+std::string optional_text(const json::Object& record, const std::string& name) {
+  const json::Value* const value = column(record, name);
+  return value == nullptr ? std::string() : text_of(*value, quoted(name));
+}
+
+// The value of a column that must be there.
+const json::Value& needed(const json::Object& record, const std::string& name, const std::string& where = {}) {
+  const json::Value* const value = record.find(name);
+  if (value == nullptr) throw Error(where + quoted(name) + " is missing");
+  if (value->is_null()) throw Error(where + quoted(name) + " is null");
+  return *value;
+}
+
+const json::Array& list_of(const json::Value& value, const std::string& name) {
+  if (!value.is_array()) throw Error(quoted(name) + " is not a list");
+  return value.as_array();
+}
+
+void read_history(const json::Object& record, const std::string& name, Conversation& out) {
+  const json::Value* const history = column(record, name);
+  if (history == nullptr) return;
+  std::size_t number = 0;
+  for (const json::Value& entry : list_of(*history, name)) {
+    const std::string what = quoted(name) + " entry " + std::to_string(++number);
+    if (!entry.is_array() || entry.as_array().size() != 2) throw Error(what + " is not a [user, assistant] pair");
+    const json::Array& pair = entry.as_array();
+    out.turns.push_back({text_of(pair[0], what), text_of(pair[1], what)});
+  }
+}
+
+Conversation read_alpaca(const json::Object& record, const Schema& schema) {
+  Conversation out;
+  if (column(record, schema.prompt) == nullptr && column(record, schema.query) == nullptr) {
+    throw Error("both " + quoted(schema.prompt) + " and " + quoted(schema.query) + " are missing");
+  }
+  std::string user = optional_text(record, schema.prompt);
+  const std::string query = optional_text(record, schema.query);
+  if (!user.empty() && !query.empty()) user += '\n';
+  user += query;
+  const std::string& answer = text_of(needed(record, schema.response), quoted(schema.response));
+  read_history(record, schema.history, out);
+  out.turns.push_back({std::move(user), answer});
+  out.system = optional_text(record, schema.system);
+  return out;
+}
+
+// A message's role and content.
+struct Message {
+  const std::string* role;
+  const std::string* content;
+};
+
+Message read_message(const json::Value& value, std::size_t number, const Schema& schema) {
+  const std::string where = "message " + std::to_string(number) + ": ";
+  if (!value.is_object()) throw Error(where + "is not an object");
+  const json::Object& object = value.as_object();
+  const std::string& role = text_of(needed(object, schema.role, where), where + quoted(schema.role));
+  const std::string& content = text_of(needed(object, schema.content, where), where + quoted(schema.content));
+  return {&role, &content};
+}
+
+// Throws unless `role` may be that of the message `number`, the `turn`th after a system message.
+void check_role(const std::string& role, std::size_t number, std::size_t turn, const Schema& schema) {
+  const std::string& expected = turn % 2 == 0 ? schema.user_role : schema.assistant_role;
+  if (role == expected) return;
+  const std::string where = "message " + std::to_string(number) + ": ";
+  if (role == schema.system_role) throw Error(where + "a system message after the first message");
+  if (role != schema.user_role && role != schema.assistant_role) {
+    throw Error(where + "the role " + quoted(role) + " is not known (" + schema.user_role + ", " +
+                schema.assistant_role + " and " + schema.system_role + " are; --columns names others)");
+  }
+  throw Error(where + (turn == 0 ? "the first turn is not the user's" : "user and assistant do not alternate"));
+}
+
+Conversation read_messages(const json::Object& record, const Schema& schema) {
+  Conversation out;
+  const json::Array& messages = list_of(needed(record, schema.messages), schema.messages);
+  std::size_t first = 0;
+  if (!messages.empty()) {
+    const Message message = read_message(messages[0], 1, schema);
+    if (*message.role == schema.system_role) {
+      out.system = *message.content;
+      first = 1;
+    }
+  }
+  if (first == 0) out.system = optional_text(record, schema.system);
+  if (first == messages.size()) {
+    throw Error(quoted(schema.messages) + (first == 0 ? " has no turns" : " has a system prompt, but no turns"));
+  }
+  for (std::size_t i = first; i < messages.size(); ++i) {
+    const Message message = read_message(messages[i], i + 1, schema);
+    check_role(*message.role, i + 1, i - first, schema);
+    if ((i - first) % 2 == 0) {
+      out.turns.push_back({*message.content, {}});
+    } else {
+      out.turns.back().answer = *message.content;
+    }
+  }
+  if ((messages.size() - first) % 2 != 0) throw Error("the last turn is the user's: there is no answer to learn");
+  return out;
+}
+
+// The format of the messages in a column, by the keys of the first; `fallback` if there is none.
+Format format_of_messages(const json::Value& messages, Format fallback) {
+  if (!messages.is_array() || messages.as_array().empty() || !messages.as_array()[0].is_object()) return fallback;
+  const json::Object& first = messages.as_array()[0].as_object();
+  if (first.contains("role") == first.contains("from")) return fallback;
+  return first.contains("role") ? Format::messages : Format::sharegpt;
+}
+
+}  // namespace
+
+std::string_view name_of(Format format) { return kFormats.at(static_cast<std::size_t>(format)); }
+
+Columns::Columns(std::string_view assignments) {
+  while (!assignments.empty()) {
+    const std::size_t comma = std::min(assignments.find(','), assignments.size());
+    const std::string_view one = assignments.substr(0, comma);
+    assignments.remove_prefix(std::min(comma + 1, assignments.size()));
+    const std::size_t equal = one.find('=');
+    if (equal == std::string_view::npos || equal + 1 == one.size()) {
+      throw Error("--columns: " + quoted(one) + " is not NAME=COLUMN");
+    }
+    const std::string_view name = one.substr(0, equal);
+    if (std::ranges::find(kNames, name) == kNames.end()) {
+      std::string known;
+      for (const std::string_view n : kNames) known += (known.empty() ? "" : ", ") + std::string(n);
+      throw Error("--columns: " + quoted(name) + " is not a name (" + known + ")");
+    }
+    names_.insert_or_assign(std::string(name), std::string(one.substr(equal + 1)));
+  }
+}
+
+std::optional<std::string> Columns::find(std::string_view name) const {
+  const auto found = names_.find(name);
+  return found == names_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string Columns::get(std::string_view name, std::string_view fallback) const {
+  return find(name).value_or(std::string(fallback));
+}
+
+Schema schema_of(Format format, const Columns& columns) {
+  const bool openai = format == Format::messages;
+  Schema schema;
+  schema.format = format;
+  schema.prompt = columns.get("prompt", "instruction");
+  schema.query = columns.get("query", "input");
+  schema.response = columns.get("response", "output");
+  schema.history = columns.get("history", "history");
+  schema.messages = columns.get("messages", openai ? "messages" : "conversations");
+  schema.role = columns.get("role_tag", openai ? "role" : "from");
+  schema.content = columns.get("content_tag", openai ? "content" : "value");
+  schema.user_role = columns.get("user_tag", openai ? "user" : "human");
+  schema.assistant_role = columns.get("assistant_tag", openai ? "assistant" : "gpt");
+  schema.system_role = columns.get("system_tag", "system");
+  schema.system = columns.get("system", openai ? "" : "system");
+  return schema;
+}
+
+std::optional<Schema> guess_schema(const json::Value& record, const Columns& columns) {
+  if (!record.is_object()) return std::nullopt;
+  const json::Object& object = record.as_object();
+  const std::optional<std::string> named = columns.find("messages");
+  for (const auto& [name, usual] : {std::pair{named.value_or("messages"), Format::messages},
+                                    std::pair{named.value_or("conversations"), Format::sharegpt}}) {
+    const json::Value* const messages = object.find(name);
+    if (messages == nullptr) continue;
+    Schema schema = schema_of(format_of_messages(*messages, usual), columns);
+    schema.messages = name;
+    return schema;
+  }
+  const Schema alpaca = schema_of(Format::alpaca, columns);
+  const bool is_alpaca = object.contains(alpaca.prompt) || object.contains(alpaca.response);
+  return is_alpaca ? std::optional(alpaca) : std::nullopt;
+}
+
+Conversation read_conversation(const json::Value& record, const Schema& schema) {
+  if (!record.is_object()) throw Error("the record is not an object");
+  return schema.format == Format::alpaca ? read_alpaca(record.as_object(), schema)
+                                         : read_messages(record.as_object(), schema);
+}
+
+}  // namespace fp8::chat

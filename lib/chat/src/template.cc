@@ -1,0 +1,182 @@
+// Reads templates: JSON objects whose texts have placeholders in braces.
+#include "fp8/chat/template.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <initializer_list>
+#include <utility>
+
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/base/share.h"
+#include "fp8/base/text.h"
+#include "fp8/json/json.h"
+
+namespace fp8::chat {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr json::Limits kLimits{.max_depth = 8, .max_bytes = std::size_t{1} << 20U};
+constexpr std::size_t kMostPieces = 1000;
+constexpr std::array<std::string_view, 8> kKeys = {"about",  "eos",   "tokens", "default_system",
+                                                   "system", "begin", "prompt", "answer"};
+constexpr std::array<std::pair<std::string_view, Slot>, 4> kSlots = {
+    {{"content", Slot::content}, {"system", Slot::system}, {"user", Slot::user}, {"answer", Slot::answer}}};
+
+// Splits `text` at its placeholders, of which `allowed` may occur. `{{` and `}}` are braces.
+std::vector<Part> split(std::string_view text, std::initializer_list<Slot> allowed, const std::string& what) {
+  std::vector<Part> parts;
+  std::string literal;
+  const auto end_literal = [&] {
+    if (!literal.empty()) parts.push_back({Slot::literal, std::exchange(literal, {})});
+  };
+  while (!text.empty()) {
+    const char c = text.front();
+    const bool doubled = text.size() > 1 && text[1] == c;
+    if ((c != '{' && c != '}') || doubled) {
+      literal += c;
+      text.remove_prefix(c == '{' || c == '}' ? 2 : 1);
+      continue;
+    }
+    const std::size_t close = text.find('}');
+    if (c == '}' || close == std::string_view::npos) {
+      throw Error(what + ": a brace stands alone (write {{ or }} for one in the text)");
+    }
+    const std::string_view name = text.substr(1, close - 1);
+    const auto* const slot = std::ranges::find(kSlots, name, &std::pair<std::string_view, Slot>::first);
+    if (slot == kSlots.end() || std::ranges::find(allowed, slot->second) == allowed.end()) {
+      throw Error(what + ": {" + terminal_safe(excerpt(name)) + "} has no meaning here");
+    }
+    end_literal();
+    parts.push_back({slot->second, {}});
+    text.remove_prefix(close + 1);
+  }
+  end_literal();
+  return parts;
+}
+
+std::size_t count(const std::vector<Piece>& pieces, Slot slot) {
+  std::size_t n = 0;
+  for (const Piece& piece : pieces) n += static_cast<std::size_t>(std::ranges::count(piece.parts, slot, &Part::slot));
+  return n;
+}
+
+const std::string& text_of(const json::Value& value, const std::string& what) {
+  if (!value.is_string()) throw Error(what + ": not a string");
+  return value.as_string();
+}
+
+const json::Array& list_of(const json::Object& object, std::string_view key, const std::string& path) {
+  const json::Array& list = object.get_array(key, path);
+  if (list.size() > kMostPieces) throw Error(path + ": " + std::string(key) + ": too many entries");
+  return list;
+}
+
+std::vector<Piece> read_pieces(const json::Object& object, std::string_view key, std::initializer_list<Slot> allowed,
+                               const std::string& path) {
+  std::vector<Piece> pieces;
+  const std::string what = path + ": " + std::string(key);
+  for (const json::Value& value : list_of(object, key, path)) {
+    const std::string& text = text_of(value, what);
+    if (text == "{bos}") {
+      pieces.push_back({.kind = Piece::Kind::bos});
+    } else if (text == "{eos}") {
+      pieces.push_back({.kind = Piece::Kind::eos});
+    } else {
+      pieces.push_back({.parts = split(text, allowed, what)});
+    }
+  }
+  return pieces;
+}
+
+// Throws unless each text of a turn has exactly one place.
+void check_places(const Template& t) {
+  if (count(t.prompt, Slot::user) != 1) throw Error(t.path + ": prompt: {user} must be there once");
+  if (count(t.answer, Slot::answer) != 1) throw Error(t.path + ": answer: {answer} must be there once");
+  const std::size_t places = count(t.begin, Slot::system) + count(t.prompt, Slot::system);
+  if (places != (t.system ? 1 : 0)) {
+    throw Error(t.path + (t.system ? ": {system} must be there once, in begin or in prompt"
+                                   : ": {system} needs \"system\", the form of a system prompt"));
+  }
+  if (t.system && std::ranges::count(*t.system, Slot::content, &Part::slot) != 1) {
+    throw Error(t.path + ": system: {content} must be there once");
+  }
+  if (!t.default_system.empty() && !t.system) throw Error(t.path + ": default_system needs \"system\"");
+}
+
+// The text of a special token: a string, or an object with its content; nothing if null.
+std::optional<std::string> special_token(const json::Object& config, const std::string& key, const std::string& path) {
+  const json::Value* value = config.find(key);
+  if (value != nullptr && value->is_object()) value = value->as_object().find("content");
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  return text_of(*value, path + ": \"" + key + "\"");
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> template_names() { return share_names("templates", ".json"); }
+
+Template read_template(const std::string& name_or_path) {
+  std::error_code error;
+  const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json") ||
+                       fs::is_regular_file(name_or_path, error);
+  if (is_path) return parse_template(json::parse_file(name_or_path, kLimits), name_or_path);
+  const std::vector<std::string> names = template_names();
+  if (std::ranges::find(names, name_or_path) == names.end()) {
+    throw Error("--template: " + name_or_path + " is neither a file nor a template (" + joined(names) + ")");
+  }
+  const std::string path = (fs::path(share_folder("templates")) / (name_or_path + ".json")).string();
+  return parse_template(json::parse_file(path, kLimits), path);
+}
+
+Template parse_template(const json::Value& value, const std::string& path) {
+  if (!value.is_object()) throw Error(path + ": not an object");
+  const json::Object& object = value.as_object();
+  for (const auto& [key, ignored] : object) {
+    if (std::ranges::find(kKeys, key) == kKeys.end()) {
+      throw Error(path + ": \"" + terminal_safe(excerpt(key)) + "\" is not a key of a template");
+    }
+  }
+  Template t;
+  t.path = path;
+  object.get_string_or("about", "", path);
+  t.eos = object.get_string_or("eos", "", path);
+  t.default_system = object.get_string_or("default_system", "", path);
+  if (object.contains("tokens")) {
+    for (const json::Value& token : list_of(object, "tokens", path)) {
+      t.tokens.push_back(text_of(token, path + ": tokens"));
+    }
+  }
+  if (object.contains("system")) {
+    t.system = split(object.get_string("system", path), {Slot::content}, path + ": system");
+  }
+  t.begin = read_pieces(object, "begin", {Slot::system}, path);
+  t.prompt = read_pieces(object, "prompt", {Slot::system, Slot::user}, path);
+  t.answer = read_pieces(object, "answer", {Slot::answer}, path);
+  check_places(t);
+  return t;
+}
+
+SpecialTokens read_special_tokens(const token::Tokenizer& tokenizer) {
+  SpecialTokens tokens;
+  tokens.path = parent_directory(tokenizer.path()) + "/tokenizer_config.json";
+  std::error_code error;
+  if (!fs::exists(tokens.path, error) && !error) return tokens;
+  constexpr json::Limits kConfig{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
+  const json::Value value = json::parse_file(tokens.path, kConfig);
+  if (!value.is_object()) throw Error(tokens.path + ": not an object");
+  tokens.bos = special_token(value.as_object(), "bos_token", tokens.path);
+  tokens.eos = special_token(value.as_object(), "eos_token", tokens.path);
+  tokens.pad = special_token(value.as_object(), "pad_token", tokens.path);
+  return tokens;
+}
+
+}  // namespace fp8::chat

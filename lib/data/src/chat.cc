@@ -1,0 +1,296 @@
+// Conversations to rows. Threads parse and render batches of records; the rest runs in the order of the input.
+#include "fp8/data/chat.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "fp8/base/error.h"
+#include "fp8/base/ordered.h"
+#include "fp8/data/sampler.h"
+#include "fp8/token/encoder_pool.h"
+#include "text_check.h"
+
+namespace fp8::data {
+namespace {
+
+constexpr std::size_t kBatch = std::size_t{1} << 19U;  // bytes of JSON that a thread renders at a time
+constexpr std::int64_t kProgressEvery = std::int64_t{1} << 22U;
+constexpr std::int64_t kNotedBad = 10;    // bad records that are named
+constexpr std::size_t kMostReasons = 50;  // that are counted one by one
+
+// Records of one input. Without a schema no record so far had the columns of a known format.
+struct Batch {
+  std::string name;
+  std::optional<chat::Schema> schema;
+  std::vector<json::Record> records;
+};
+
+// A record's document, or the reason why there is none.
+struct Outcome {
+  Origin origin;
+  std::optional<chat::Document> document = {};
+  std::string reason = {};   // without the place
+  std::string message = {};  // with it
+};
+
+// Renders records. Called by several threads at once.
+class Renderer {
+ public:
+  Renderer(const ChatOptions& options, const chat::Renderer& renderer, std::optional<std::size_t> cutoff)
+      : options_(options), renderer_(renderer), cutoff_(cutoff), encoders_(*options.tokenizer) {}
+
+  std::vector<Outcome> render(const Batch& batch) {
+    return encoders_.with([&](token::Encoder& encoder) {
+      std::vector<Outcome> outcomes;
+      for (const json::Record& record : batch.records) outcomes.push_back(render_one(batch, record, encoder));
+      return outcomes;
+    });
+  }
+
+ private:
+  Outcome render_one(const Batch& batch, const json::Record& record, token::Encoder& encoder) const {
+    Outcome out{.origin = {batch.name, record.line}};
+    json::Value value;
+    try {
+      value = json::parse(record, batch.name);
+    } catch (const Error& e) {
+      out.reason = "not valid JSON";
+      out.message = e.what();
+      return out;
+    }
+    try {
+      if (!value.is_object()) throw Error("the record is not an object");
+      if (!batch.schema) throw Error("none of the columns of alpaca, sharegpt and messages (--columns names others)");
+      const chat::Conversation conversation = chat::read_conversation(value, *batch.schema);
+      out.document = chat::assemble(renderer_.render(conversation, encoder), options_.mask, cutoff_);
+    } catch (const Error& e) {
+      out.reason = e.what();
+      out.message = batch.name + ": line " + std::to_string(record.line) + ": " + e.what();
+    }
+    return out;
+  }
+
+  const ChatOptions& options_;
+  const chat::Renderer& renderer_;
+  std::optional<std::size_t> cutoff_;
+  token::EncoderPool encoders_;
+};
+
+// Counts rows and passes them on.
+class Delivery {
+ public:
+  Delivery(const ChatOptions& options, const Rows& rows, ChatSummary& summary, bool eval)
+      : options_(options), rows_(rows), summary_(summary), eval_(eval) {}
+  void deliver(const chat::Row& row) {
+    ++summary_.sequences;
+    const std::int64_t before = summary_.tokens / kProgressEvery;
+    summary_.tokens += static_cast<std::int64_t>(row.ids.size());
+    summary_.padding += static_cast<std::int64_t>(row.padding);
+    summary_.targets += std::ranges::count(row.mask, std::uint8_t{1});
+    rows_(row, eval_);
+    if (options_.progress && summary_.tokens / kProgressEvery != before) options_.progress(summary_.tokens);
+  }
+
+ private:
+  const ChatOptions& options_;
+  const Rows& rows_;
+  ChatSummary& summary_;
+  bool eval_;
+};
+
+// Makes rows of documents: packs them, or passes them on as they are.
+class RowMaker {
+ public:
+  // `padding` is used with ChatOptions::pack only.
+  RowMaker(const ChatOptions& options, std::uint32_t padding, Delivery delivery) : delivery_(delivery) {
+    if (!options.pack) return;
+    packer_.emplace(static_cast<std::size_t>(*options.pack), padding,
+                    [this](const chat::Row& row) { delivery_.deliver(row); });
+  }
+  RowMaker(const RowMaker&) = delete;
+  RowMaker& operator=(const RowMaker&) = delete;
+  void add(chat::Document document) {
+    if (packer_) return packer_->add(std::move(document));
+    const std::size_t length = document.ids.size();
+    delivery_.deliver({std::move(document.ids), std::move(document.mask), {length}, 0});
+  }
+  void skip() {
+    if (packer_) packer_->skip();
+  }
+  void finish() {
+    if (packer_) packer_->finish();
+  }
+
+ private:
+  Delivery delivery_;
+  std::optional<chat::Packer> packer_;
+};
+
+// Takes outcomes in order: counts, refuses, and passes documents on.
+class Consumer {
+ public:
+  Consumer(const ChatOptions& options, std::optional<std::size_t> cutoff, std::uint32_t padding, const Rows& rows)
+      : options_(options),
+        cutoff_(cutoff),
+        train_(options, padding, Delivery(options, rows, summaries_.train, false)),
+        eval_(options, padding, Delivery(options, rows, summaries_.eval, true)) {}
+
+  void take(Outcome outcome) {
+    if (stopped_) return;
+    const bool eval = for_eval(records_++);
+    RowMaker& rows = eval ? eval_ : train_;
+    ChatSummary& summary = eval ? summaries_.eval : summaries_.train;
+    ++summary.records;
+    if (!outcome.document) {
+      refuse(outcome, summary);
+      return rows.skip();
+    }
+    chat::Document& document = *outcome.document;
+    if (const char* const reason = reason_to_drop(document, outcome.origin); reason != nullptr) {
+      count_dropped(reason, summary);
+      return rows.skip();
+    }
+    ++summary.documents;
+    if (document.ids.size() < document.whole) ++summary.cut;
+    stopped_ = options_.document && !options_.document(document, outcome.origin);
+    rows.add(std::move(document));
+  }
+  // Whether no more documents are wanted.
+  bool stopped() const { return stopped_; }
+  ChatSummaries finish() {
+    check_bad();
+    if (summaries_.train.documents + summaries_.eval.documents == 0) throw_nothing_left();
+    train_.finish();
+    eval_.finish();
+    return std::move(summaries_);
+  }
+
+ private:
+  // Of each 1 / eval_share records one is for evaluation, picked by a hash.
+  bool for_eval(std::int64_t record) const {
+    if (options_.eval_share <= 0) return false;
+    const double period = 1 / options_.eval_share;
+    const auto begins = [&](double block) { return static_cast<std::int64_t>(std::ceil(block * period)); };
+    double block = std::floor(static_cast<double>(record) / period);
+    if (begins(block + 1) <= record) block += 1;
+    const std::int64_t first = begins(block), size = std::max<std::int64_t>(1, begins(block + 1) - first);
+    return record - first ==
+           static_cast<std::int64_t>(permute(0, static_cast<std::uint64_t>(size), static_cast<std::uint64_t>(block)));
+  }
+  const char* reason_to_drop(const chat::Document& document, const Origin& origin) const {
+    if (cutoff_ && document.whole > *cutoff_ && options_.too_long != TooLong::cut) {
+      if (options_.too_long == TooLong::drop) return "too long";
+      throw Error(origin.name + ": line " + std::to_string(origin.line) + ": " + std::to_string(document.whole) +
+                  " tokens, more than " + std::to_string(*cutoff_) + " (--too-long cut or drop accepts it)");
+    }
+    return document.ids.empty() ? "no tokens" : nullptr;
+  }
+  void refuse(const Outcome& outcome, ChatSummary& summary) {
+    if (options_.skip_bad <= 0) throw Error(outcome.message);
+    if (bad_++ == 0) first_bad_ = outcome.message;
+    if (options_.note && bad_ <= kNotedBad) options_.note(outcome.message + "; left out");
+    count_dropped(outcome.reason, summary);
+  }
+  void count_dropped(const std::string& reason, ChatSummary& summary) {
+    const bool own = summary.dropped.contains(reason) || summary.dropped.size() < kMostReasons;
+    if (reason_.empty()) reason_ = reason;
+    ++summary.dropped[own ? reason : "other reasons"];
+  }
+  void check_bad() const {
+    if (options_.note && bad_ > kNotedBad) {
+      options_.note(std::to_string(bad_ - kNotedBad) + " more bad records were left out");
+    }
+    if (static_cast<double>(bad_) <= options_.skip_bad * static_cast<double>(records_)) return;
+    throw Error("--skip-bad: " + std::to_string(bad_) + " of " + std::to_string(records_) +
+                " records are bad, more than this share; the first: " + first_bad_);
+  }
+  [[noreturn]] void throw_nothing_left() const {
+    const std::string input = options_.inputs.size() != 1 ? "the inputs"
+                              : options_.inputs[0] == "-" ? "standard input"
+                                                          : options_.inputs[0];
+    if (records_ == 0) throw Error(input + ": no records");
+    throw Error(input + ": no conversation is left, all " + std::to_string(records_) +
+                " records were left out; the first: " + reason_);
+  }
+
+  const ChatOptions& options_;
+  std::optional<std::size_t> cutoff_;
+  ChatSummaries summaries_;
+  RowMaker train_, eval_;
+  std::int64_t records_ = 0, bad_ = 0;
+  std::string first_bad_;  // message
+  std::string reason_;     // why the first record was left out
+  bool stopped_ = false;
+};
+
+// Sets the schema of an input by the first record that has the columns of a known format, and says so.
+void guess(Batch& batch, const ChatOptions& options) {
+  for (const json::Record& record : batch.records) {
+    try {
+      batch.schema = chat::guess_schema(json::parse(record, batch.name), options.columns);
+    } catch (const Error&) {  // a bad record, which is reported later
+      continue;
+    }
+    if (!batch.schema) continue;
+    const chat::Schema& schema = *batch.schema;
+    const bool alpaca = schema.format == chat::Format::alpaca;
+    if (options.note) {
+      options.note(batch.name + ": read as " + std::string(name_of(schema.format)) + ", column \"" +
+                   (alpaca ? schema.response : schema.messages) + "\" (--from and --columns change this)");
+    }
+    return;
+  }
+}
+
+void read_input(const std::string& path, const ChatOptions& options, OrderedTasks<Batch, std::vector<Outcome>>& tasks,
+                const Consumer& consumer) {
+  json::RecordReader reader(path, options.layout, options.waiting);
+  refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), "");
+  std::optional<chat::Schema> schema;
+  if (options.format) schema = chat::schema_of(*options.format, options.columns);
+  json::read_batches(
+      reader, kBatch,
+      [&](std::vector<json::Record> records) {
+        Batch batch{reader.name(), schema, std::move(records)};
+        if (!schema) guess(batch, options);
+        schema = batch.schema;
+        tasks.add(std::move(batch));
+        return !consumer.stopped();
+      },
+      [&] { tasks.finish(); });
+}
+
+void check(const ChatOptions& options) {
+  if (options.inputs.empty()) throw Error("no input");
+  if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1) {
+    throw Error("standard input: can be read only once");
+  }
+  if (options.cutoff && *options.cutoff < 1) throw Error("--cutoff: at least 1 token is needed");
+  if (options.pack && *options.pack < 2) throw Error("--pack: at least 2 tokens are needed");
+}
+
+}  // namespace
+
+ChatSummaries read_conversations(const ChatOptions& options, const Rows& rows) {
+  check(options);
+  std::optional<std::size_t> cutoff;
+  if (options.cutoff) cutoff = static_cast<std::size_t>(*options.cutoff);
+  // A packed sequence ends in padding.
+  if (options.pack) cutoff = std::min(cutoff.value_or(kMaxVocabSize), static_cast<std::size_t>(*options.pack) - 1);
+  const chat::Renderer form(chat::read_template(options.form), *options.tokenizer);
+  Consumer consumer(options, cutoff, options.pack ? form.padding() : 0, rows);
+  Renderer renderer(options, form, cutoff);
+  OrderedTasks<Batch, std::vector<Outcome>> tasks([&](const Batch& batch) { return renderer.render(batch); },
+                                                  [&](std::vector<Outcome> outcomes) {
+                                                    for (Outcome& outcome : outcomes) consumer.take(std::move(outcome));
+                                                  });
+  for (const std::string& input : options.inputs) {
+    if (!consumer.stopped()) read_input(input, options, tasks, consumer);
+  }
+  tasks.finish();
+  return consumer.finish();
+}
+
+}  // namespace fp8::data

@@ -1,0 +1,125 @@
+#!/bin/bash
+# fp8-tokenize --template: the reference values of tests/golden/chat, files, the summary, and what is refused.
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
+
+golden=$SRC/tests/golden/chat
+llama3=(--tokenizer "$golden/llama3" --template llama3)
+cp "$golden"/data/{alpaca.json,sharegpt.jsonl,openai.jsonl} .
+
+# same FILE: whether the records in file out are those of FILE, `documents` aside.
+same() {
+  python3 - out "$1" <<'EOF'
+import json, sys
+found, wanted = ([json.loads(line) for line in open(p)] for p in sys.argv[1:])
+for record in wanted:
+    record.pop("documents", None)
+sys.exit(found != wanted or not wanted)
+EOF
+}
+for form in llama2 llama3 mistral qwen; do
+  for input in alpaca.json sharegpt.jsonl openai.jsonl; do
+    for mode in assistant last all; do
+      for cutoff in 128 2048; do
+        fp8-tokenize $input --tokenizer "$golden/$form/tokenizer.json" --template $form --mask $mode --cutoff $cutoff --json >out 2>err
+        same "$golden/$form/${input%.*}-$mode-$cutoff.jsonl"
+        result $? "$form, $input, $mode, $cutoff"
+      done
+    done
+  done
+  fp8-tokenize alpaca.json sharegpt.jsonl openai.jsonl --tokenizer "$golden/$form" --template $form --cutoff 256 --pack 256 --json >out 2>err
+  same "$golden/$form/packed-256.jsonl"
+  result $? "$form, packed"
+done
+is "the guesses and the counts are on standard error" "$(sed 's/ (.*//' err)" "fp8-tokenize: alpaca.json: read as alpaca, column \"output\"
+fp8-tokenize: sharegpt.jsonl: read as sharegpt, column \"conversations\"
+fp8-tokenize: openai.jsonl: read as messages, column \"messages\"
+fp8-tokenize: 37 documents, 5376 tokens, 1627 targets, 12 cut, 0 dropped; packed into 21 sequences with 213 tokens of padding"
+is "through a pipe, in silence" "$(fp8-tokenize - "${llama3[@]}" --json -q <openai.jsonl 2>&1 | wc -l)" 12
+is "one processor, the same" "$(taskset -c 0 fp8-tokenize openai.jsonl "${llama3[@]}" --json -q | cksum)" "$(fp8-tokenize openai.jsonl "${llama3[@]}" --json -q | cksum)"
+
+# Files.
+says "a token file" '^c.h5: 25 documents, 2100 tokens, 680 targets, 10 cut, 0 dropped$' fp8-tokenize alpaca.json openai.jsonl "${llama3[@]}" --cutoff 128 -o c.h5
+says "has a mask" 'with a mask' fp8-info c.h5
+is "a record" "$(fp8-tokenize alpaca.json openai.jsonl "${llama3[@]}" --cutoff 128 -o d.h5 --json -q)" \
+  '{"type":"tokens","path":"d.h5","tokens":2100,"documents":25,"vocab_size":2009,"targets":680,"records":25,"cut":10,"dropped":{},"sequences":25,"padding":0}'
+ok "the same bytes" cmp c.h5 d.h5
+says "an output that exists" '^fp8-tokenize: c.h5: exists' fp8-tokenize openai.jsonl "${llama3[@]}" -o c.h5
+says "a dry run" '^n.h5: would hold 12 documents' fp8-tokenize openai.jsonl "${llama3[@]}" -n -o n.h5
+ok "two files" fp8-tokenize openai.jsonl "${llama3[@]}" --eval-share 0.25 -o two.h5
+is "with all records" "$(cut -d, -f1 out)" "two.h5: 9 documents
+two-eval.h5: 3 documents"
+says "for evaluation too" '3 documents' fp8-info two-eval.h5
+ok "a packed file" fp8-tokenize openai.jsonl "${llama3[@]}" --pack 128 -o p.h5
+fp8-init "$SRC/tests/golden/models/llama3/hf/config.json" -o m.h5 --set vocab_size=2009 >out 2>err
+says "is read in its sequences" '"type":"eval"' fp8-eval m.h5 --data p.h5 --seq-length 128 --any-tokenizer
+says "and in no others" '--seq-length: 64, but p.h5 holds packed sequences of 128 tokens' fp8-eval m.h5 --data p.h5 --seq-length 64 --any-tokenizer
+
+# Examples.
+fp8-tokenize openai.jsonl "${llama3[@]}" --show 1 >out 2>err
+is "an example" "$(cut -c1-60 out)" 'openai.jsonl: line 1: 42 tokens, 8 of them targets (+)
+- "<|begin_of_text|><|start_header_id|>system<|end_header_id
++ "Hi! What'"'"'s up?<|eot_id|>" [39,72,0,1195,324,451,30,2007]'
+is "as a record" "$(fp8-tokenize openai.jsonl "${llama3[@]}" --show 2 -o s.h5 --json -q | cut -c1-36)" '{"type":"example","line":1,"text":"<
+{"type":"example","line":2,"text":"<
+{"type":"tokens","path":"s.h5","toke'
+
+# Columns and templates of the user's own.
+echo '{"q":"a","a":"b"}' >own.jsonl
+is "columns" "$(fp8-tokenize own.jsonl "${llama3[@]}" --columns prompt=q,response=a --json -q | wc -l)" 1
+echo '{"begin":[],"prompt":["{user}"],"answer":["{answer}"]}' >own.json
+is "a template" "$(fp8-tokenize own.jsonl --tokenizer "$golden/llama3" --template own.json --columns prompt=q,response=a --json -q)" '{"ids":[64,65],"trained":[[1,2]]}'
+says "text under another key" '^t.h5: 1 token ' fp8-tokenize own.jsonl --columns text=q -o t.h5
+says "an unknown template" '^fp8-tokenize: --template: gemma is neither a file nor a template \(chatml, llama2, llama3, mistral, qwen\)$' fp8-tokenize own.jsonl --tokenizer "$golden/llama3" --template gemma --json
+says "a tokenizer without the markers" 'tokenizer.json: <\|im_start\|> is not a token of it, but the template needs it' fp8-tokenize openai.jsonl --tokenizer "$golden/llama3" --template qwen --json
+mkdir bare && cp "$golden/llama2/tokenizer.json" bare
+says "a tokenizer without bos" '^fp8-tokenize: bare/tokenizer_config.json: no bos_token, but the template needs it' fp8-tokenize openai.jsonl --tokenizer bare --template mistral --json
+says "plain text may stand for other marks" '^{"ids":\[1,' fp8-tokenize openai.jsonl --tokenizer "$golden/llama2" --template mistral --json
+
+# Bad records.
+python3 - "$golden/data" "$golden/llama3" <<'EOF'
+import json, subprocess, sys
+data, tokenizer = sys.argv[1:]
+wrong = 0
+for line in open(f"{data}/bad.jsonl"):
+    bad = json.loads(line)
+    command = ["fp8-tokenize", f"{data}/bad/{bad['file']}", "--tokenizer", tokenizer, "--template", "llama3", "--json", "-q"]
+    one = subprocess.run(command, capture_output=True, text=True)
+    rest = subprocess.run([*command, "--skip-bad", "0.5"], capture_output=True, text=True)
+    place = f"{bad['file']}: " + (f"line {bad['line']}" if bad["line"] else "")
+    good = one.returncode == 2 and place in one.stderr and one.stderr.count("\n") == 1
+    good &= (rest.returncode, rest.stdout.count("\n")) == ((0, 2) if bad["line"] else (2, 0))
+    if not good:
+        wrong += 1
+        print("#", bad, one, rest)
+sys.exit(wrong)
+EOF
+is "the bad records of the reference" $? 0
+bad=$golden/data/bad/openai-cut-off.jsonl
+says "are counted" '2 documents.* 1 dropped \(not valid JSON: 1\)$' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.4 -o b.h5
+says "and named" 'openai-cut-off.jsonl: line 2 column .*; left out$' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.4 -o b.h5 -f
+says "up to a share" '^fp8-tokenize: --skip-bad: 1 of 3 records are bad' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.3 -o x.h5
+printf 'PAR1' >x.parquet
+says "Parquet" '^fp8-tokenize: x.parquet: a Parquet file; make JSON Lines of it: python3 -c "import pandas; ' fp8-tokenize x.parquet "${llama3[@]}" -o x.h5
+says "too long" '^fp8-tokenize: openai.jsonl: line 3: 77 tokens, more than 50 ' fp8-tokenize openai.jsonl "${llama3[@]}" --cutoff 50 --too-long error -o x.h5
+says "nothing left" '^fp8-tokenize: openai.jsonl: no conversation is left' fp8-tokenize openai.jsonl "${llama3[@]}" --cutoff 5 --too-long drop -o x.h5
+is "no file is left by a refusal" "$(find . -name '*x.h5*')" ""
+
+# Flags that do not go together.
+refused() { # NAME MESSAGE ARGUMENTS...
+  says "$1" "^fp8-tokenize: $2" fp8-tokenize "${@:3}"
+}
+refused "no tokenizer" "--tokenizer: needed for --template" openai.jsonl --template llama3 --json
+refused "bytes" "--tokenizer: needed for --template" openai.jsonl --template llama3 --tokenizer bytes --json
+refused "no output" "--output: needed, or --json" openai.jsonl "${llama3[@]}"
+refused "examples among ids" "--show: needs --output" openai.jsonl "${llama3[@]}" --json --show 1
+refused "two files of none" "--eval-share: needs --output" openai.jsonl "${llama3[@]}" --json --eval-share 0.5
+refused "ids" "--from: u16 holds no conversations" openai.jsonl "${llama3[@]}" --json --from u16
+refused "--eos" "--eos: not with --template" openai.jsonl "${llama3[@]}" --json --eos 1
+refused "a mask of text" "--mask: needs --template" openai.jsonl --mask all -o x.h5
+refused "a format of conversations" "--template: needed for --from alpaca" alpaca.json --from alpaca -o x.h5
+refused "a column" '--columns: "promt" is not a name' openai.jsonl "${llama3[@]}" --columns promt=x --json
+refused "a share" "--skip-bad: " openai.jsonl "${llama3[@]}" --skip-bad 1.5 --json
+refused "a pack" "--pack: " openai.jsonl "${llama3[@]}" --pack 1 --json
+refused "no files" "FILE: needed" "${llama3[@]}" --json
+done_testing
