@@ -14,6 +14,7 @@
 //                limit        files may not grow beyond FAULT_BYTES (RLIMIT_FSIZE)
 //   FAULT_FOR    how many calls that is true for; 1 unless told, 0 for all
 //   FAULT_CALLS  the calls that count, such as `write fsync`; all unless told
+//   FAULT_PATH   the end of the paths of the calls that count; all unless told
 //   FAULT_IN     only in the program of this name
 //   FAULT_RANK   only in this rank of mpirun
 //   FAULT_LOG    a file elsewhere that gets a line `CALL PATH` for each call that counts
@@ -89,7 +90,7 @@ class Fault {
   // what the call would.
   template <class Half>
   bool call(const char* name, const std::string& path, Half half) {
-    if (path.empty() || !counts(name)) return false;
+    if (path.empty() || !counts(name, path)) return false;
     std::unique_lock lock(mutex_);
     const long at = ++count_;
     if (log_ >= 0) {
@@ -176,7 +177,8 @@ class Fault {
   std::string inside(const std::string& path) const {
     return path == under_ || path.starts_with(under_ + "/") ? path : std::string();
   }
-  bool counts(const std::string& name) const {
+  bool counts(const std::string& name, const std::string& path) const {
+    if (!path.ends_with(path_)) return false;
     if (do_ == "drop" && name != "write" && name != "ftruncate") return false;
     return calls_.empty() || (" " + calls_ + " ").find(" " + name + " ") != std::string::npos;
   }
@@ -221,7 +223,8 @@ class Fault {
     }
   }
 
-  const std::string under_ = setting("FAULT_UNDER"), do_ = setting("FAULT_DO"), calls_ = setting("FAULT_CALLS");
+  const std::string under_ = setting("FAULT_UNDER"), do_ = setting("FAULT_DO"), calls_ = setting("FAULT_CALLS"),
+                    path_ = setting("FAULT_PATH");
   const long at_ = number("FAULT_AT", 0), for_ = number("FAULT_FOR", 1);
   const bool losing_ = do_ == "power" || do_ == "bytes";
   bool on_ = false;
