@@ -53,7 +53,111 @@ sed 's/"tokens":/&9/' run-a.jsonl >far.jsonl
 says "runs without common tokens are refused" '^fp8-log: no tokens in common: run-a.jsonl has 4096 to 49152, far.jsonl has ' fp8-log --compare run-a.jsonl far.jsonl
 status "runs without common tokens give status 2" 2 fp8-log --compare run-a.jsonl far.jsonl
 status "--compare with one run gives status 2" 2 fp8-log --compare run-a.jsonl
-is "the message names the number of runs" "$(cat err)" "fp8-log: --compare: needs two runs, found 1"
+is "the message names the number of runs" "$(cat err)" "fp8-log: --compare: needs two runs, or two lists of runs with commas, found 1"
+says "one pair has step noise" '^step noise: . 0\.00096 nats ' fp8-log --compare run-a.jsonl run-b.jsonl
+says "and an unknown noise between runs" '^noise between runs: unknown from 1 pair of runs; 3 or more give an interval$' fp8-log --compare run-a.jsonl run-b.jsonl
+
+# Several pairs. The gaps of the runs that differ only in their ranks are small; the loss of the others is raised by the gap in their names.
+noise=$SRC/tests/golden/noise
+for s in 1 2 3; do
+  cp "$noise/seed-$s-ranks-1.jsonl" "a$s.jsonl"
+  cp "$noise/seed-$s-ranks-2.jsonl" "b$s.jsonl"
+done
+raise() { # FROM TO NATS: a log whose losses are higher
+  python3 -c '
+import json, sys
+for line in open(sys.argv[1]):
+    r = json.loads(line)
+    if "loss" in r: r["loss"] += float(sys.argv[3])
+    print(json.dumps(r))' "$@" >"$2"
+}
+raise b1.jsonl far1.jsonl 0.5
+raise b2.jsonl far2.jsonl 0.51
+raise b3.jsonl far3.jsonl 0.52
+sides="a1.jsonl,a2.jsonl,a3.jsonl b3.jsonl,b1.jsonl,b2.jsonl"
+# shellcheck disable=SC2086 # words on purpose
+{
+  status "three pairs whose interval is within the gate" 0 fp8-log --compare $sides --gate 0.01
+  says "say so" '^gate met: the loss gap of \+0\.0005. . 0\.0025 nats \(95 % interval over 3 pairs\) is within 0\.01$' fp8-log --compare $sides --gate 0.01
+  says "runs of one seed are a pair" '^a2 +b2 +2 ' fp8-log --compare $sides
+  status "an interval across the gate" 1 fp8-log --compare $sides --gate 0.001
+  says "cannot tell" '^cannot tell: the loss gap of .* is partly within 0\.001; ' fp8-log --compare $sides --gate 0.001
+  fp8-log --compare $sides --gate 0.001 --json >out
+  is "in JSON too" "$(field verdict <out) $(field met <out)" "cannot tell False"
+  is "with a seed, a summary and a gap for each pair" "$(python3 -c '
+import json
+r = json.load(open("out"))
+print([p["seed"] for p in r["pairs"]], r["pairs"][1]["a"]["name"], abs(sum(p["gap"] for p in r["pairs"]) / 3 - r["gap"]) < 1e-12,
+      r["gap_interval"][0] < r["gap"] < r["gap_interval"][1], r["beyond_noise"])')" "[1, 2, 3] a2 True True False"
+}
+sides="a1.jsonl,a2.jsonl,a3.jsonl far1.jsonl,far2.jsonl,far3.jsonl"
+# shellcheck disable=SC2086
+{
+  status "an interval beyond the gate" 1 fp8-log --compare $sides --gate 0.3
+  says "is not met" '^gate not met: .* exceeds 0\.3$' fp8-log --compare $sides --gate 0.3
+  says "excludes 0" '^the loss gap is \+0\.51.* \(95 % interval over 3 pairs\), which excludes 0$' fp8-log --compare $sides
+}
+status "two pairs decide by the gap alone" 0 fp8-log --compare a1.jsonl,a2.jsonl far1.jsonl,far2.jsonl --gate 0.51
+says "and say that the noise is unknown" '^noise between runs: unknown from 2 pairs' fp8-log --compare a1.jsonl,a2.jsonl far1.jsonl,far2.jsonl
+status "a seed without a partner" 2 fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl,b3.jsonl
+is "is named" "$(cat err)" "fp8-log: --compare: a2.jsonl: no run of the other side has its seed (2)"
+status "sides of different length" 2 fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl
+status "an empty name" 2 fp8-log --compare a1.jsonl, b1.jsonl
+cp a1.jsonl a,1.jsonl
+status "a path with a comma is one run" 0 fp8-log --compare a,1.jsonl b1.jsonl
+
+# Settings of real runs. What a resumed run may not change is refused by a gate, under every name that the log lists.
+head -c 20000 "$SRC/share/text/tinyshakespeare.txt" >text.txt
+fp8-tokenize text.txt -o data.h5 >/dev/null 2>&1
+head -c 15000 text.txt >less.txt && fp8-tokenize less.txt -o other.h5 >/dev/null 2>&1
+fp8-init tiny --seed 1 -o one.h5 >/dev/null 2>&1 && fp8-init tiny --seed 2 -o two.h5 >/dev/null 2>&1
+train() { # OUT MODEL FLAGS...
+  out=$1 model=$2
+  shift 2
+  fp8-step "$model" --data data.h5 --out "$out" --seq-length 16 --batch-size 4 --steps 4 "$@" >/dev/null 2>step.err || cat step.err
+}
+train base one.h5
+train free one.h5 --precision fp8 --seed 7 --batch-size 2 --grad-accumulation 2 --save-every 2
+train unlike one.h5 --lr 1e-3 --steps 6
+train model two.h5
+train data one.h5 --data other.h5
+status "precision, seed and the split of the batch are free" 0 fp8-log --compare base free --gate 100
+says "but printed" '^precision +bf16 +fp8$' fp8-log --compare base free
+says "so is the split" '^grad-accumulation +1 +2$' fp8-log --compare base free
+status "another rate and length" 2 fp8-log --compare base unlike --gate 100
+is "are refused by name" "$(cat err)" \
+  "fp8-log: --gate: the runs differ in steps (4, 6), lr (3e-04, 0.001); --allow steps,lr compares them nevertheless"
+status "one of them allowed" 2 fp8-log --compare base unlike --gate 100 --allow lr
+status "both" 0 fp8-log --compare base unlike --gate 100 --allow lr,steps
+status "everything" 0 fp8-log --compare base unlike --gate 100 --allow all
+status "without a gate nothing is refused" 0 fp8-log --compare base unlike
+says "another model" '^fp8-log: --gate: the runs differ in model ' fp8-log --compare base model --gate 100
+says "other data" '^fp8-log: --gate: the runs differ in data ' fp8-log --compare base data --gate 100
+says "a name that is no setting" '^fp8-log: --allow: "lrr" is not one of all, model, data, seq-length, ' fp8-log --compare base unlike --allow lrr
+says "names without a comparison" '^fp8-log: --allow: only with --compare$' fp8-log base --allow lr
+is "every setting that a resumed run may not change is checked, also in logs that do not list them" "$(python3 - <<'END'
+import json, subprocess
+lines = open("base/log.jsonl").read().splitlines()
+run = json.loads(lines[0])
+def write(name, record, listed):
+    record = dict(record)
+    if not listed: del record["settings"]
+    open(name, "w").write("\n".join([json.dumps(record)] + lines[1:]) + "\n")
+for listed in (True, False):
+    write("was.jsonl", run, listed)
+    for key in run["settings"]:
+        changed = json.loads(lines[0])
+        where = {"model": changed["settings"] if listed else changed}.get(key, changed["config"])
+        if key == "data" and listed: where = changed["settings"]
+        if key.startswith("global batch"): key = "batch-size"
+        where[key] = "another"
+        if key == "batch-size": where[key] = 99
+        write("is.jsonl", changed, listed)
+        status = subprocess.run(["fp8-log", "--compare", "was.jsonl", "is.jsonl", "--gate", "9"], capture_output=True).returncode
+        if status != (0 if key == "seed" else 2): print(key, listed, status)
+END
+)" ""
+says "a log without config is a note" '^settings unknown, so not compared: run-a, run-b \(log without config\)$' fp8-log --compare run-a.jsonl run-b.jsonl --gate 1
 
 # Named pipes are read like files; a message names a pipe without a writer.
 mkfifo pipe.jsonl

@@ -6,6 +6,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/log/export.h"
@@ -30,12 +31,18 @@ cli::Command command() {
                     .required = false,
                     .repeated = true}};
   c.flags = {
-      {.name = "compare", .help = "compare the second of two runs with the first at the same number of tokens"},
+      {.name = "compare",
+       .help = "compare B with A at the same number of tokens; a side may be several runs, A1,A2,... B1,B2,..., paired "
+               "by seed"},
       {.name = "gate",
        .kind = cli::FlagKind::real,
        .metavar = "NATS",
-       .help = "with --compare: exit with status 1 if the loss gap exceeds this in either direction",
+       .help = "with --compare: exit with status 1 unless the loss gap is within +-NATS, or 2 if settings differ",
        .min = 0},
+      {.name = "allow",
+       .kind = cli::FlagKind::text,
+       .metavar = "NAME,...",
+       .help = "with --gate: settings that may differ, such as lr,steps; all allows every setting"},
       {.name = "plot", .kind = cli::FlagKind::text, .metavar = "METRIC", .help = "plot a field of the step records"},
       {.name = "export",
        .kind = cli::FlagKind::choice,
@@ -69,6 +76,7 @@ void check_flags(const cli::Arguments& arguments) {
   }
   if (arguments.has("interval") && !arguments.flag("follow")) refuse("interval", "only with --follow");
   if (arguments.has("gate") && !compare) refuse("gate", "only with --compare");
+  if (arguments.has("allow") && !compare) refuse("allow", "only with --compare");
   if (arguments.has("output") && !plot && !exports) refuse("output", "only with --plot or --export");
   if (arguments.flag("json") && (plot || exports)) refuse("json", "not together with --plot or --export");
 }
@@ -116,20 +124,86 @@ int summarize(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
+// The parts of a list with commas.
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = list.find(',', begin);
+    parts.push_back(list.substr(begin, end - begin));
+  }
+  return parts;
+}
+
+// Two sides of a comparison.
+struct Sides {
+  std::vector<log::Run> runs;  // those of side A first
+  std::size_t of_a = 0;
+
+  std::span<const log::Run> a() const { return std::span(runs).first(of_a); }
+  std::span<const log::Run> b() const { return std::span(runs).subspan(of_a); }
+};
+
+// Reads the runs of both sides. A side is a list with commas, or the path of one run that contains commas.
+Sides read_sides(const cli::Arguments& arguments, std::vector<std::string> metrics) {
+  const std::vector<std::string> given = arguments.positionals("runs");
+  if (given.size() != 2) {
+    throw Error("--compare: needs two runs, or two lists of runs with commas, found " + std::to_string(given.size()));
+  }
+  std::vector<std::string> paths;
+  Sides sides;
+  for (const std::string& side : given) {
+    const std::vector<std::string> parts =
+        std::filesystem::exists(side) ? std::vector<std::string>{side} : parts_of(side);
+    if (std::count(parts.begin(), parts.end(), "") > 0) throw Error("--compare: \"" + side + "\": an empty name");
+    paths.insert(paths.end(), parts.begin(), parts.end());
+    if (sides.of_a == 0) sides.of_a = paths.size();
+  }
+  if (std::count(paths.begin(), paths.end(), "-") > 1) throw Error("-: standard input can be read only once");
+  sides.runs = read_all(paths, wanted(arguments, false, std::move(metrics)));
+  return sides;
+}
+
+// The names in --allow. Throws Error when one is no setting that a gate checks.
+std::vector<std::string> allowed(const cli::Arguments& arguments, const log::PairedComparison& comparison) {
+  if (!arguments.has("allow")) return {};
+  std::vector<std::string> names = parts_of(arguments.text("allow"));
+  for (const std::string& name : names) {
+    const bool differs = std::any_of(comparison.differences.begin(), comparison.differences.end(),
+                                     [&](const log::Difference& d) { return d.name == name; });
+    const auto& known = log::kCheckedSettings;
+    if (name == "all" || differs || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    std::string list = "all";
+    for (const std::string_view k : known) list += ", " + std::string(k);
+    throw Error("--allow: \"" + excerpt(name) + "\" is not one of " + list);
+  }
+  return names;
+}
+
+// Throws Error when the runs differ in a setting that the gate checks and --allow does not name.
+void check_settings(const log::PairedComparison& comparison, const cli::Arguments& arguments) {
+  const std::vector<log::Difference> refused = log::refused(comparison, allowed(arguments, comparison));
+  if (refused.empty() || !arguments.has("gate")) return;
+  std::string text, names;
+  for (const log::Difference& d : refused) {
+    text += (text.empty() ? "" : ", ") + d.name + " (" + d.a + ", " + d.b + ")";
+    if (("," + names + ",").find("," + d.name + ",") == std::string::npos) names += (names.empty() ? "" : ",") + d.name;
+  }
+  throw Error("--gate: the runs differ in " + text + "; --allow " + names + " compares them nevertheless");
+}
+
 int compare(const cli::Arguments& arguments) {
-  const std::vector<std::string> paths = paths_of(arguments);
-  if (paths.size() != 2) throw Error("--compare: needs two runs, found " + std::to_string(paths.size()));
-  const std::vector<log::Run> runs = read_all(paths, wanted(arguments, false, log::summary_metrics()));
-  const log::Comparison comparison = log::compare(runs[0], runs[1]);
+  const Sides sides = read_sides(arguments, log::summary_metrics());
+  const log::PairedComparison comparison = log::compare(sides.a(), sides.b());
   const std::optional<double> gate =
       arguments.has("gate") ? std::optional<double>(arguments.real("gate")) : std::nullopt;
+  check_settings(comparison, arguments);
   cli::Output out;
   if (arguments.flag("json")) {
     out.json(log::record(comparison, gate));
   } else {
     out.text(report::comparison(comparison, gate, cli::Style::for_stdout()));
   }
-  return static_cast<int>(gate && !log::meets(comparison, *gate) ? Exit::no : Exit::done);
+  return static_cast<int>(gate && log::verdict(comparison, *gate) != log::Verdict::met ? Exit::no : Exit::done);
 }
 
 int plot(const cli::Arguments& arguments) {

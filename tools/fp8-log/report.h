@@ -14,7 +14,8 @@ namespace fp8::report {
 /// One column per run; wrapped into several tables of at most `columns` characters.
 std::string summaries(std::span<const log::Summary> summaries, const cli::Style& style, int columns);
 
-/// A table of both runs with their differences, and the verdict.
-std::string comparison(const log::Comparison& comparison, std::optional<double> gate, const cli::Style& style);
+/// A table of a pair of runs, or of several pairs, the settings that differ, what is known of the noise, and the
+/// verdict.
+std::string comparison(const log::PairedComparison& comparison, std::optional<double> gate, const cli::Style& style);
 
 }  // namespace fp8::report

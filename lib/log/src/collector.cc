@@ -107,6 +107,20 @@ void Collector::start(const json::Object& record) {
                .precision = text_or_empty(settings, "precision"),
                .recipe = text_or_empty(settings, "recipe"),
                .emulated = boolean(settings, "emulated")};
+  settings_ = settings_of(record);
+  if (run_.steps.empty()) note_settings(0);
+}
+
+// The settings of the last run record apply from `step` on.
+void Collector::note_settings(std::int64_t step) {
+  if (!settings_) return;
+  if (run_.steps.empty()) run_.settings.clear();
+  settings_->step = run_.settings.empty() ? 0 : step;
+  const bool changed = run_.settings.empty() || run_.settings.back().values != settings_->values ||
+                       run_.settings.back().model_digest != settings_->model_digest ||
+                       run_.settings.back().data_digest != settings_->data_digest;
+  if (changed) run_.settings.push_back(std::move(*settings_));
+  settings_.reset();
 }
 
 void Collector::add(const StepBlock& block) {
@@ -116,6 +130,7 @@ void Collector::add(const StepBlock& block) {
   started_again_ = false;
   run_.finished = false;
   run_.reason.clear();
+  note_settings(block.steps.front());
   note_phase(block.setting);
   for (const Field& field : block.fields) {
     const std::size_t at = column(field);
@@ -133,6 +148,7 @@ void Collector::rewind(std::int64_t number) {
   run_.tokens.cut(keep);
   for (Column& c : run_.columns) c.values.cut(keep);
   while (!run_.phases.empty() && run_.phases.back().first >= keep) run_.phases.pop_back();
+  while (run_.settings.size() > 1 && run_.settings.back().step >= number) run_.settings.pop_back();
   erase_from(run_.evaluations, number);
   erase_from(run_.checkpoints, number);
 }

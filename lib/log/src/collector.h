@@ -34,6 +34,7 @@ class Collector {
   void add(const StepBlock& block);
   bool event(const json::Object& record);
   void start(const json::Object& record);
+  void note_settings(std::int64_t step);
   void rewind(std::int64_t number);
   void note_phase(const Setting& setting);
   std::size_t column(const Field& field);
@@ -42,11 +43,12 @@ class Collector {
   std::string file_;
   std::shared_ptr<BlockStore> store_;
   Run run_;
-  Phase from_run_;               // settings in the last run record
-  bool started_again_ = false;   // a run record followed steps
-  bool any_ = false;             // a record of a run was found
-  std::uint64_t lines_ = 0;      // number of lines in the pieces so far
-  std::optional<Fault> damage_;  // damaged last line, numbered in the file
+  Phase from_run_;                    // precision in the last run record
+  std::optional<Settings> settings_;  // settings in the last run record, until a step follows
+  bool started_again_ = false;        // a run record followed steps
+  bool any_ = false;                  // a record of a run was found
+  std::uint64_t lines_ = 0;           // number of lines in the pieces so far
+  std::optional<Fault> damage_;       // damaged last line, numbered in the file
 };
 
 }  // namespace fp8::log

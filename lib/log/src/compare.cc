@@ -88,11 +88,6 @@ void measure(const Losses& grid, const Losses& a, const Losses& b, Comparison& c
   c.gap_standard_error = standard_error(gaps);
 }
 
-template <typename T>
-json::Value or_null(const std::optional<T>& value) {
-  return value ? json::Value(*value) : json::Value();
-}
-
 }  // namespace
 
 Comparison compare(const Run& a, const Run& b) {
@@ -118,32 +113,6 @@ Comparison compare(const Run& a, const Run& b) {
   c.speedup = ratio(c.b.tokens_per_s, c.a.tokens_per_s);
   c.memory_ratio = ratio(c.b.memory_peak_bytes, c.a.memory_peak_bytes);
   return c;
-}
-
-bool meets(const Comparison& c, double nats) { return c.gap && std::abs(*c.gap) <= nats; }
-
-bool beyond_noise(const Comparison& c) {
-  return c.gap && c.gap_standard_error && std::abs(*c.gap) > 2 * *c.gap_standard_error;
-}
-
-json::Value record(const Comparison& c, std::optional<double> gate) {
-  return json::object({{"type", "compare"},
-                       {"a", record(c.a)},
-                       {"b", record(c.b)},
-                       {"points", c.points},
-                       {"first_tokens", c.first_tokens},
-                       {"last_tokens", c.last_tokens},
-                       {"window", c.window},
-                       {"loss_a", or_null(c.loss_a)},
-                       {"loss_b", or_null(c.loss_b)},
-                       {"gap", or_null(c.gap)},
-                       {"gap_standard_error", or_null(c.gap_standard_error)},
-                       {"beyond_noise", c.gap_standard_error ? json::Value(beyond_noise(c)) : json::Value()},
-                       {"final_gap", or_null(c.final_gap)},
-                       {"speedup", or_null(c.speedup)},
-                       {"memory_ratio", or_null(c.memory_ratio)},
-                       {"gate", or_null(gate)},
-                       {"met", gate ? json::Value(meets(c, *gate)) : json::Value()}});
 }
 
 }  // namespace fp8::log

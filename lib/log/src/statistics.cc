@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <numbers>
+#include <numeric>
 
 namespace fp8::log {
 namespace {
@@ -56,6 +58,19 @@ double ranked(const Values& values, std::size_t rank, std::size_t finite) {
   const auto at = kept.begin() + static_cast<std::ptrdiff_t>(rank);
   std::nth_element(kept.begin(), at, kept.end());
   return *at;
+}
+
+// Probability that Student's t with `freedom` degrees of freedom is at most `t` in absolute value.
+double student_share(double t, std::size_t freedom) {
+  const double angle = std::atan(t / std::sqrt(static_cast<double>(freedom)));
+  const double cosine2 = std::cos(angle) * std::cos(angle);
+  const bool odd = freedom % 2 == 1;
+  double term = odd ? std::cos(angle) : 1, sum = freedom > 1 ? term : 0;
+  for (std::size_t k = odd ? 3 : 2; k + 2 <= freedom; k += 2) {
+    term *= cosine2 * static_cast<double>(k - 1) / static_cast<double>(k);
+    sum += term;
+  }
+  return odd ? 2 / std::numbers::pi * (angle + std::sin(angle) * sum) : std::sin(angle) * sum;
 }
 
 }  // namespace
@@ -109,6 +124,15 @@ std::optional<double> standard_error(std::span<const double> values) {
     variance += 2 * (1 - static_cast<double>(lag) / static_cast<double>(most + 1)) * autocovariance(lag);
   }
   return std::sqrt(std::max(variance, 0.0) / (count - 1));
+}
+
+double student_t95(std::size_t freedom) {
+  double low = 1, high = 16;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = std::midpoint(low, high);
+    (student_share(middle, freedom) < 0.95 ? low : high) = middle;
+  }
+  return low;
 }
 
 }  // namespace fp8::log

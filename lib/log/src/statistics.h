@@ -56,4 +56,8 @@ std::optional<double> last(const Values& values);
 /// Source: Newey and West 1987, Bartlett weights, lag 4 (n/100)^(2/9).
 std::optional<double> standard_error(std::span<const double> values);
 
+/// The value that Student's t distribution with `freedom` degrees of freedom, at least 1, exceeds in absolute value
+/// with probability 5 %. Source: Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
+double student_t95(std::size_t freedom);
+
 }  // namespace fp8::log

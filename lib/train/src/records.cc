@@ -163,7 +163,8 @@ void Journal::rethrow() const {
 
 json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        const std::vector<model::Parameter>& table, const MemoryPlan& plan, const DeviceSetup& work,
-                       const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step) {
+                       const json::Value& mesh, const json::Value& settings, std::int64_t tokens_per_step,
+                       std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
     linears.push_back(json::object({{"name", l.name}, {"precision", precision_of(l)}, {"reason", l.reason}}));
@@ -171,6 +172,7 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
   return json::object({{"type", "run"},
                        {"version", config.tool_version},
                        {"config", config.flags},
+                       {"settings", settings},
                        {"mesh", mesh},
                        {"model", hf::to_json(model)},
                        {"parameters", model::parameter_count(table)},

@@ -47,7 +47,8 @@ class Journal {
 // {"type":"run"}, the first record of a start.
 json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        const std::vector<model::Parameter>& table, const MemoryPlan& plan, const DeviceSetup& work,
-                       const json::Value& mesh, std::int64_t tokens_per_step, std::int64_t first_step);
+                       const json::Value& mesh, const json::Value& settings, std::int64_t tokens_per_step,
+                       std::int64_t first_step);
 
 // {"type":"step"}.
 json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,

@@ -297,7 +297,7 @@ void announce(const RunContext& run) {
   for (const std::string& note : s.notes)
     if (!note.empty()) run.journal.note(note);
   run.journal.emit(run_record(s.config, s.layout.config, s.layout.table, run.plan, run.device, mesh_of(run.host_comm),
-                              s.tokens_per_step(), s.position.step));
+                              s.settings, s.tokens_per_step(), s.position.step));
 }
 
 json::Value end_record(const Position& at, const std::string& reason) {

@@ -1,12 +1,17 @@
-/// Compares two runs at the same number of tokens seen.
+/// Compares runs at the same number of tokens seen: two runs, or several pairs of runs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "fp8/json/value.h"
 #include "fp8/log/run.h"
+#include "fp8/log/settings.h"
 #include "fp8/log/summary.h"
 
 namespace fp8::log {
@@ -37,14 +42,47 @@ struct Comparison {
 /// Throws Error when a run has no steps or no token counts, or when the ranges of tokens do not overlap.
 Comparison compare(const Run& a, const Run& b);
 
-/// Whether |gap| <= `nats`; false when the gap is missing.
-bool meets(const Comparison& comparison, double nats);
+/// Fewest pairs from which the noise between runs is estimated.
+inline constexpr std::size_t kEnoughPairs = 3;
 
-/// Whether the gap is more than twice its standard error; false when either is missing.
-bool beyond_noise(const Comparison& comparison);
+/// How the runs of side B differ from those of side A, pair by pair.
+struct PairedComparison {
+  std::vector<Comparison> pairs{};        ///< in the order of side A; at least one
+  std::vector<Difference> differences{};  ///< the settings that differ within pairs, without repetitions
+  std::vector<std::string> unknown{};     ///< names of the runs whose logs have no settings
+  std::vector<std::string> seeds{};       ///< of the pairs; empty text where the seeds are unknown or differ
+  std::optional<double> gap{};            ///< mean of the pairs' gaps; nullopt when a pair has none
+  std::optional<double> interval{};       ///< half of the gap's 95 % interval; nullopt below kEnoughPairs pairs
+  std::optional<double> step_noise{};     ///< standard error of `gap` from the steps within the runs
+  std::optional<double> speedup{};        ///< geometric mean over the pairs
+  std::optional<double> memory_ratio{};   ///< geometric mean over the pairs
+};
 
-/// One object, {"type": "compare", "a": summary, "b": summary, "gap": ..., "gate": ..., "met": ...}. Missing values
-/// are null, and so are "gate" and "met" without a gate.
-json::Value record(const Comparison& comparison, std::optional<double> gate);
+/// Indices of paired runs, side A first. One run on each side is a pair. Several runs are paired by seed, and where a
+/// side has a seed twice by seed and MODEL; if no log has settings, in their order. Throws Error
+/// when the sides have different numbers of runs, or when a run has no partner or several.
+std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::span<const Run> a, std::span<const Run> b);
+
+/// Compares each pair of pairs_of(); from three pairs on the interval is that of Student's t distribution over the gaps
+/// of the pairs. Throws Error as compare() of two runs and as pairs_of().
+PairedComparison compare(std::span<const Run> a, std::span<const Run> b);
+
+/// Half of the 95 % interval of the mean of independent, normally distributed values; nullopt for fewer than two.
+/// Source: Student 1908.
+std::optional<double> mean_interval(std::span<const double> values);
+
+/// Answer of a gate.
+enum class Verdict : std::uint8_t { met, not_met, cannot_tell };
+
+/// Whether the gap is within +-`nats`. With an interval: met when all of it is within, not met when all of it is
+/// outside, else unknown. Without one the gap alone decides. A missing gap is not met.
+Verdict verdict(const PairedComparison& comparison, double nats);
+
+/// The checked settings that differ and that `allowed` does not name; `allowed` may name "all".
+std::vector<Difference> refused(const PairedComparison& comparison, std::span<const std::string> allowed);
+
+/// One object, {"type": "compare", "gap": ..., "pairs": [...], "gate": ..., "met": ...}. Of a single pair the object
+/// has the members of the pair, too. Missing values are null, and so are "gate", "met" and "verdict" without a gate.
+json::Value record(const PairedComparison& comparison, std::optional<double> gate);
 
 }  // namespace fp8::log

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fp8/log/series.h"
+#include "fp8/log/settings.h"
 
 namespace fp8::log {
 
@@ -55,6 +56,7 @@ struct Run {
   std::vector<Column> columns{};       ///< the requested fields that were found, in order of appearance
   std::vector<std::string> metrics{};  ///< all numeric fields of step records, in order of appearance
   std::vector<Phase> phases{};         ///< increasing by `first`; the first begins at 0 if there are steps
+  std::vector<Settings> settings{};    ///< one per change, increasing by `step`; empty when the log has no config
   std::multimap<std::int64_t, Evaluation> evaluations{};  ///< by the number of the preceding step
   std::multimap<std::int64_t, Save> checkpoints{};        ///< by the number of the step
   std::vector<std::int64_t> restarts{};                   ///< number of the first step after each restart

@@ -1,0 +1,60 @@
+/// The settings of runs, and in which of them two runs differ. A setting has the name of its flag; besides the flags
+/// there are model, global-batch, ranks, device, cpu_isa and version.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8/json/value.h"
+
+namespace fp8::log {
+
+struct Run;
+
+/// Settings that apply from a step on.
+struct Settings {
+  std::int64_t step = 0;             ///< number of the first step with these settings; 0 at the beginning of the run
+  json::Object values{};             ///< values by name
+  std::string model_digest{};        ///< digest of MODEL; empty when the log lacks it
+  std::string data_digest{};         ///< digest of the token file; empty when the log lacks it
+  std::vector<std::string> fixed{};  ///< names of values that a resumed run may not change, as the log lists them
+};
+
+/// What a gate checks: settings that a resumed run may not change, except the seed, and the number of steps. Logs that
+/// list their fixed settings may add names.
+inline constexpr std::array<std::string_view, 18> kCheckedSettings = {
+    "model",        "data",   "seq-length",  "global-batch", "sampler", "steps", "lr",   "schedule", "warmup-steps",
+    "warmup-ratio", "min-lr", "decay-steps", "weight-decay", "betas",   "eps",   "clip", "master",   "moments"};
+
+/// The settings in a run record; nullopt when the record has no object `config`. A flag whose value is null has the
+/// value in the record's member `settings`, if that has one.
+std::optional<Settings> settings_of(const json::Object& record);
+
+/// A setting in which two runs differ.
+struct Difference {
+  std::string name{};    ///< the setting
+  std::string a{};       ///< value in the first run; a value that changed is "x, from STEP y"
+  std::string b{};       ///< value in the second run
+  bool checked = false;  ///< whether a gate refuses the comparison
+
+  /// Memberwise.
+  bool operator==(const Difference&) const = default;
+};
+
+/// The settings in which two runs differ, checked ones first, each group in the order of the logs. Empty when either
+/// log has no settings. Settings that one of the logs lacks are not compared. Models and data are compared by digest,
+/// and where a log has none by the model's configuration and by the path of the data.
+std::vector<Difference> differences(const Run& a, const Run& b);
+
+/// The value of a setting, as text; a value that changed is "x, from STEP y". nullopt when the log lacks it.
+std::optional<std::string> setting_text(const Run& run, std::string_view name);
+
+/// The names of all settings of the runs whose values are not the same in every run, in order of appearance.
+std::vector<std::string> differing_settings(std::span<const Run> runs);
+
+}  // namespace fp8::log

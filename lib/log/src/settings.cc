@@ -1,0 +1,174 @@
+// Settings of runs from their run records, and their differences.
+#include "fp8/log/settings.h"
+
+#include <algorithm>
+
+#include "fp8/base/text.h"
+#include "fp8/json/json.h"
+#include "fp8/log/run.h"
+
+namespace fp8::log {
+namespace {
+
+constexpr std::string_view kModel = "model", kData = "data", kGlobalBatch = "global-batch";
+
+const json::Object* object_or_null(const json::Object& record, std::string_view key) {
+  const json::Value* value = record.find(key);
+  return value != nullptr && value->is_object() ? &value->as_object() : nullptr;
+}
+
+// The count under `key`; 0 when it is missing or not a positive integer.
+std::int64_t count_of(const json::Object* object, std::string_view key) {
+  const json::Value* value = object == nullptr ? nullptr : object->find(key);
+  return value != nullptr && value->is_int() && value->as_double() > 0 ? value->as_int() : 0;
+}
+
+std::string text_of(const json::Object* object, std::string_view key) {
+  const json::Value* value = object == nullptr ? nullptr : object->find(key);
+  return value != nullptr && value->is_string() ? value->as_string() : "";
+}
+
+bool same(const json::Value& a, const json::Value& b) {
+  return a.is_number() && b.is_number() ? a.as_double() == b.as_double() : a == b;
+}
+
+// The value of a setting from a step on.
+struct From {
+  std::int64_t step = 0;
+  const Settings* settings = nullptr;
+  const json::Value* value = nullptr;
+};
+
+// Whether two values of the setting `name` mean the same.
+bool same(const From& a, const From& b, std::string_view name) {
+  const bool model = name == kModel;
+  if (model || name == kData) {
+    const std::string& x = model ? a.settings->model_digest : a.settings->data_digest;
+    const std::string& y = model ? b.settings->model_digest : b.settings->data_digest;
+    if (!x.empty() && !y.empty()) return x == y;
+  }
+  return same(*a.value, *b.value);
+}
+
+// The values of a setting over a run, one per change; empty when the log lacks it.
+std::vector<From> history(const Run& run, std::string_view name) {
+  std::vector<From> all;
+  for (const Settings& s : run.settings) {
+    const json::Value* value = s.values.find(name);
+    if (value == nullptr) continue;
+    const From now{s.step, &s, value};
+    if (all.empty() || !same(all.back(), now, name)) all.push_back(now);
+  }
+  return all;
+}
+
+std::string shown(const From& from, std::string_view name) {
+  constexpr std::size_t kDigits = 8;
+  const Settings& s = *from.settings;
+  if (name == kModel) return s.model_digest.empty() ? "another" : s.model_digest.substr(0, kDigits);
+  std::string text = from.value->is_null()     ? "not set"
+                     : from.value->is_string() ? from.value->as_string()
+                                               : json::dump(*from.value);
+  if (name == kData && !s.data_digest.empty()) text += " (" + s.data_digest.substr(0, kDigits) + ")";
+  return excerpt(text);
+}
+
+std::string shown(const std::vector<From>& values, std::string_view name) {
+  std::string text;
+  for (const From& v : values) {
+    text += (text.empty() ? "" : ", from " + std::to_string(v.step) + " ") + shown(v, name);
+  }
+  return text;
+}
+
+bool same(const std::vector<From>& a, const std::vector<From>& b, std::string_view name) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const From& x, const From& y) { return x.step == y.step && same(x, y, name); });
+}
+
+bool is_checked(const Run& a, const Run& b, const std::string& name) {
+  if (name == "seed") return false;
+  if (std::find(kCheckedSettings.begin(), kCheckedSettings.end(), name) != kCheckedSettings.end()) return true;
+  const auto lists = [&](const Settings& s) {
+    return std::find(s.fixed.begin(), s.fixed.end(), name) != s.fixed.end();
+  };
+  return std::any_of(a.settings.begin(), a.settings.end(), lists) ||
+         std::any_of(b.settings.begin(), b.settings.end(), lists);
+}
+
+// All names of settings, in order of appearance.
+std::vector<std::string> names_of(std::span<const Run* const> runs) {
+  std::vector<std::string> names;
+  for (const Run* run : runs) {
+    for (const Settings& s : run->settings) {
+      for (const auto& [name, value] : s.values) {
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      }
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::optional<Settings> settings_of(const json::Object& record) {
+  const json::Object* config = object_or_null(record, "config");
+  if (config == nullptr) return std::nullopt;
+  const json::Object* fixed = object_or_null(record, "settings");
+  Settings s;
+  const json::Value* model = record.find(kModel);
+  if (model != nullptr || !text_of(fixed, kModel).empty()) s.values.set(kModel, model ? *model : json::Value());
+  for (const auto& [name, value] : *config) {
+    if (name == "out") continue;  // each run has its own
+    const json::Value* resolved = fixed == nullptr || !value.is_null() ? nullptr : fixed->find(name);
+    s.values.set(name, resolved == nullptr ? value : *resolved);
+  }
+  const json::Value* steps = record.find("steps");
+  if (steps != nullptr && (!s.values.contains("steps") || s.values.at("steps").is_null()))
+    s.values.set("steps", *steps);
+  const std::int64_t ranks = count_of(object_or_null(record, "mesh"), "world");
+  const std::int64_t batch =
+      count_of(config, "batch-size") * std::max<std::int64_t>(1, count_of(config, "grad-accumulation"));
+  if (ranks > 0) s.values.set("ranks", ranks);
+  if (ranks > 0 && batch > 0) s.values.set(kGlobalBatch, ranks * batch);
+  for (const std::string_view name : {"device", "cpu_isa", "version"}) {
+    if (const json::Value* value = record.find(name)) s.values.set(name, *value);
+  }
+  s.model_digest = text_of(fixed, kModel);
+  s.data_digest = text_of(fixed, kData);
+  if (fixed != nullptr) {
+    for (const auto& [name, value] : *fixed) s.fixed.push_back(name);
+  }
+  return s;
+}
+
+std::vector<Difference> differences(const Run& a, const Run& b) {
+  std::vector<Difference> found;
+  const std::array<const Run*, 2> both = {&a, &b};
+  for (const std::string& name : names_of(both)) {
+    const std::vector<From> x = history(a, name), y = history(b, name);
+    if (x.empty() || y.empty() || same(x, y, name)) continue;
+    found.push_back({name, shown(x, name), shown(y, name), is_checked(a, b, name)});
+  }
+  std::stable_partition(found.begin(), found.end(), [](const Difference& d) { return d.checked; });
+  return found;
+}
+
+std::optional<std::string> setting_text(const Run& run, std::string_view name) {
+  const std::vector<From> values = history(run, name);
+  if (values.empty()) return std::nullopt;
+  return shown(values, name);
+}
+
+std::vector<std::string> differing_settings(std::span<const Run> runs) {
+  std::vector<const Run*> all;
+  for (const Run& run : runs) all.push_back(&run);
+  std::vector<std::string> names = names_of(all);
+  std::erase_if(names, [&](const std::string& name) {
+    const std::vector<From> first = history(runs.front(), name);
+    return std::all_of(runs.begin(), runs.end(), [&](const Run& run) { return same(first, history(run, name), name); });
+  });
+  return names;
+}
+
+}  // namespace fp8::log

@@ -1,0 +1,206 @@
+// Comparison of several pairs of runs: pairing, interval, verdict, settings.
+#include <array>
+#include <cmath>
+
+#include "fp8/log/compare.h"
+#include "run_text.h"
+#include "statistics.h"
+
+namespace fp8::log {
+namespace {
+
+// A run of one step with a seed, a model and a loss.
+Log seeded(int seed, const std::string& loss, const std::string& model = "m", const std::string& more = "") {
+  return run_of(R"({"type":"run","config":{"seed":)" + std::to_string(seed) + more + R"(},"settings":{"model":")" +
+                    model + "\"}}\n" + step(1, 8, loss),
+                "seed" + std::to_string(seed) + ".jsonl");
+}
+
+// Runs that begin with the given settings, as members of the config.
+Log with_config(const std::string& config, const std::string& more = "") {
+  return run_of(R"({"type":"run","config":{)" + config + "}" + more + "}\n" + step(1, 8, "1"));
+}
+
+std::string names(const std::vector<Difference>& differences) {
+  std::string text;
+  for (const Difference& d : differences) text += d.name + (d.checked ? "! " : " ");
+  return text;
+}
+
+PairedComparison gaps(const std::vector<std::string>& losses) {
+  std::vector<Log> a, b;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    a.push_back(seeded(static_cast<int>(i), "1"));
+    b.push_back(seeded(static_cast<int>(losses.size() - 1 - i), losses[losses.size() - 1 - i]));
+  }
+  return compare(a, b);
+}
+
+// Values of the table in Student's t distribution, any textbook.
+TEST(Student, Quantiles) {
+  EXPECT_NEAR(student_t95(1), 12.7062, 1e-4);
+  EXPECT_NEAR(student_t95(2), 4.30265, 1e-5);
+  EXPECT_NEAR(student_t95(3), 3.18245, 1e-5);
+  EXPECT_NEAR(student_t95(4), 2.77645, 1e-5);
+  EXPECT_NEAR(student_t95(11), 2.20099, 1e-5);
+  EXPECT_NEAR(student_t95(30), 2.04227, 1e-5);
+  EXPECT_NEAR(student_t95(1000), 1.96234, 1e-5);
+}
+
+TEST(Pairs, IntervalOfTheMean) {
+  EXPECT_EQ(mean_interval(std::array{1.0}), std::nullopt);
+  EXPECT_EQ(mean_interval(std::array{1.0, 1.0, 1.0}), 0);
+  // Standard deviation 1, so the interval is t / sqrt(3).
+  EXPECT_NEAR(*mean_interval(std::array{1.0, 2.0, 3.0}), 4.30265 / std::sqrt(3.0), 1e-5);
+}
+
+TEST(Pairs, SeedsArePairedInAnyOrder) {
+  const PairedComparison c = gaps({"1.25", "1.5", "1.75"});
+  ASSERT_EQ(c.pairs.size(), 3U);
+  EXPECT_EQ(c.seeds, (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(c.pairs[0].gap, 0.25);
+  EXPECT_EQ(c.pairs[2].gap, 0.75);
+  EXPECT_EQ(c.gap, 0.5);
+  EXPECT_NEAR(*c.interval, 0.25 * 4.30265 / std::sqrt(3.0), 1e-5);
+  EXPECT_TRUE(c.differences.empty());
+}
+
+TEST(Pairs, VerdictOfThreePairs) {
+  const PairedComparison c = gaps({"1.25", "1.5", "1.75"});  // 0.5 +- 0.621
+  EXPECT_EQ(verdict(c, 1.125), Verdict::met);
+  EXPECT_EQ(verdict(c, 1.0), Verdict::cannot_tell);
+  EXPECT_EQ(verdict(c, 0.0), Verdict::cannot_tell);
+  const PairedComparison far = gaps({"2", "2.0625", "2.125"});  // 1.0625 +- 0.155
+  EXPECT_EQ(verdict(far, 0.875), Verdict::not_met);
+  EXPECT_EQ(verdict(far, 1), Verdict::cannot_tell);
+  EXPECT_EQ(verdict(far, 1.25), Verdict::met);
+  EXPECT_EQ(verdict(gaps({"0", "-0.0625", "-0.125"}), 0.875), Verdict::not_met);
+}
+
+TEST(Pairs, OneOrTwoPairsDecideByTheGapAlone) {
+  for (const PairedComparison& c : {gaps({"1.5"}), gaps({"1.25", "1.75"})}) {
+    EXPECT_EQ(c.gap, 0.5);
+    EXPECT_EQ(c.interval, std::nullopt);
+    EXPECT_EQ(verdict(c, 0.5), Verdict::met);
+    EXPECT_EQ(verdict(c, 0.4375), Verdict::not_met);
+    EXPECT_TRUE(record(c, 0.5).as_object().at("gap_interval").is_null());
+    EXPECT_TRUE(record(c, 0.5).as_object().at("beyond_noise").is_null());
+  }
+}
+
+TEST(Pairs, StepNoiseOfTwoPairs) {
+  const auto pair = [](int seed) {
+    const std::string head = R"({"type":"run","config":{"seed":)" + std::to_string(seed) + "}}\n";
+    return runs_of(run_of(head + step(1, 8, "1") + step(2, 16, "1") + step(3, 24, "1") + step(4, 32, "1")),
+                   run_of(head + step(1, 8, "1") + step(2, 16, "1") + step(3, 24, "1") + step(4, 32, "2")));
+  };
+  std::vector<Log> one = pair(1), two = pair(2);
+  const PairedComparison alone = compare(std::span(one).first(1), std::span(one).last(1));
+  const double error = *alone.pairs[0].gap_standard_error;
+  EXPECT_GT(error, 0);
+  EXPECT_EQ(alone.step_noise, error);
+  std::swap(one[1], two[0]);
+  EXPECT_NEAR(*compare(one, two).step_noise, error / std::sqrt(2.0), 1e-15);
+}
+
+TEST(Pairs, APairWithoutGapMeetsNoGate) {
+  std::vector<Log> a = runs_of(run_of(step(1, 8, "1") + step(2, 16, "1")), run_of(step(1, 8, "1") + step(2, 16, "1")));
+  std::vector<Log> b =
+      runs_of(run_of(step(1, 8, "1") + step(2, 16, "1")), run_of(step(1, 8, "1") + step(2, 16, "null")));
+  const PairedComparison c = compare(a, b);
+  EXPECT_EQ(c.gap, std::nullopt);
+  EXPECT_EQ(verdict(c, 1e9), Verdict::not_met);
+}
+
+TEST(Pairs, WhatCannotBePaired) {
+  const auto complaint = [](const std::vector<Log>& a, const std::vector<Log>& b) {
+    return test::error_of([&] { (void)pairs_of(a, b); });
+  };
+  const auto two = [](int first, int second, const char* model = "m") {
+    return runs_of(seeded(first, "1"), seeded(second, "1", model));
+  };
+  EXPECT_EQ(complaint(two(1, 2), runs_of(seeded(1, "1"))), "--compare: 2 and 1 runs cannot be paired");
+  const std::vector<Log> others = two(1, 3);
+  std::vector<Log> runs = two(1, 2);
+  EXPECT_EQ(complaint(runs, others), "--compare: " + runs[1].path + ": no run of the other side has its seed (2)");
+  runs = two(1, 1);
+  EXPECT_EQ(complaint(runs, others), "--compare: " + runs[0].path + " and " + runs[1].path +
+                                         " have the same seed and MODEL, so their partners are unknown");
+  runs = runs_of(seeded(1, "1"), run_of(step(1, 8, "1")));
+  EXPECT_EQ(complaint(runs, others), "--compare: " + runs[1].path + ": its log has no seed, by which runs are paired");
+  // One seed, two models.
+  const auto pairs = pairs_of(two(1, 1, "n"), runs_of(seeded(1, "1", "n"), seeded(1, "1")));
+  EXPECT_EQ(pairs, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 1}, {1, 0}}));
+}
+
+TEST(Pairs, WithoutSettingsInTheirOrder) {
+  const std::vector<Log> a = runs_of(run_of(step(1, 8, "1")), run_of(step(1, 8, "2")));
+  const PairedComparison c = compare(a, a);
+  EXPECT_EQ(c.gap, 0);
+  EXPECT_EQ(c.unknown.size(), 4U);
+  EXPECT_TRUE(differences(a[0], seeded(1, "1")).empty());
+}
+
+TEST(Settings, EachKindOfDifference) {
+  const Log a = with_config(R"("lr":3e-4,"precision":"bf16","steps":100,"seed":1,"betas":"0.9,0.95","out":"a")");
+  const Log b = with_config(R"("lr":0.001,"precision":"fp8","steps":200,"seed":2,"betas":"0.9,0.95","out":"b")");
+  EXPECT_EQ(names(differences(a, b)), "lr! steps! precision seed ");
+  EXPECT_EQ(differences(a, b).at(0), (Difference{"lr", "3e-04", "0.001", true}));
+  EXPECT_TRUE(differences(a, a).empty());
+  const PairedComparison c = compare(std::span(&a, 1), std::span(&b, 1));
+  EXPECT_EQ(names(refused(c, std::array<std::string, 1>{"lr"})), "steps! ");
+  EXPECT_TRUE(refused(c, std::array<std::string, 2>{"steps", "lr"}).empty());
+  EXPECT_TRUE(refused(c, std::array<std::string, 1>{"all"}).empty());
+}
+
+TEST(Settings, TheGlobalBatchCountsNotItsSplit) {
+  const auto split = [](int ranks, int batch, int micro) {
+    return with_config(R"("batch-size":)" + std::to_string(batch) + R"(,"grad-accumulation":)" + std::to_string(micro),
+                       R"(,"mesh":{"world":)" + std::to_string(ranks) + "}");
+  };
+  EXPECT_EQ(names(differences(split(1, 8, 1), split(2, 2, 2))), "batch-size grad-accumulation ranks ");
+  EXPECT_EQ(names(differences(split(1, 8, 1), split(2, 8, 1))), "global-batch! ranks ");
+}
+
+TEST(Settings, FlagsThatWereNotGivenHaveTheirResolvedValue) {
+  const Log given = with_config(R"("seq-length":128)", R"(,"settings":{"seq-length":128,"lora-rank":4})");
+  const Log usual = with_config(R"("seq-length":null)", R"(,"settings":{"seq-length":128,"lora-rank":4})");
+  const Log other = with_config(R"("seq-length":null)", R"(,"settings":{"seq-length":64})");
+  EXPECT_TRUE(differences(given, usual).empty());
+  EXPECT_EQ(differences(given, other).at(0), (Difference{"seq-length", "128", "64", true}));
+  // What the log lists as fixed is checked, too.
+  const Log rank = with_config(R"("lora-rank":8)", R"(,"settings":{"lora-rank":8})");
+  const Log less = with_config(R"("lora-rank":4)", R"(,"settings":{"lora-rank":4})");
+  EXPECT_EQ(names(differences(rank, less)), "lora-rank! ");
+}
+
+TEST(Settings, ModelsAndDataByTheirDigests) {
+  const auto from = [](const std::string& data, const std::string& digest, const std::string& model) {
+    return with_config(R"("data":")" + data + "\"",
+                       R"(,"model":{"layers":2},"settings":{"data":")" + digest + R"(","model":")" + model + "\"}");
+  };
+  EXPECT_TRUE(differences(from("x.h5", "d", "m"), from("y.h5", "d", "m")).empty());
+  EXPECT_EQ(names(differences(from("x.h5", "d", "m"), from("x.h5", "e", "n"))), "model! data! ");
+  const Log plain = with_config(R"("data":"x.h5")", R"(,"model":{"layers":2})");
+  EXPECT_TRUE(differences(from("x.h5", "d", "m"), plain).empty());
+  EXPECT_EQ(names(differences(from("y.h5", "d", "m"), plain)), "data! ");
+  EXPECT_EQ(names(differences(with_config("", R"(,"model":{"layers":3})"), plain)), "model! ");
+}
+
+TEST(Settings, ChangesOfAResumedRun) {
+  const auto head = [](const std::string& lr) { return R"({"type":"run","config":{"lr":)" + lr + "}}\n"; };
+  const Log changed = run_of(head("1") + step(1, 8, "1") + step(2, 16, "1") + head("2") + step(3, 24, "1"));
+  const Log same = run_of(head("1") + step(1, 8, "1") + step(2, 16, "1") + head("1") + step(3, 24, "1"));
+  ASSERT_EQ(changed.settings.size(), 2U);
+  EXPECT_EQ(changed.settings[1].step, 3);
+  EXPECT_EQ(same.settings.size(), 1U);
+  EXPECT_EQ(differences(changed, same).at(0), (Difference{"lr", "1, from 3 2", "1", true}));
+  // Steps that a resumed run repeats replace their settings as well.
+  const Log again = run_of(head("1") + step(1, 8, "1") + head("2") + step(2, 16, "1") + head("1") + step(2, 16, "1"));
+  EXPECT_EQ(again.settings.size(), 1U);
+  const Log anew = run_of(head("1") + step(1, 8, "1") + head("2") + step(1, 8, "1"));
+  EXPECT_EQ(setting_text(anew, "lr"), "2");
+}
+
+}  // namespace
+}  // namespace fp8::log
