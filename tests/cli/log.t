@@ -193,6 +193,9 @@ for e in svg png; do
   ok "--plot writes an $e file" fp8-log run-a.jsonl run-b.jsonl --plot loss -o "loss.$e"
   is "--plot with -o $e prints nothing" "$(cat out err)" ""
 done
+ok "a plot of a comparison" fp8-log --compare a1.jsonl,a2.jsonl,a3.jsonl b1.jsonl,b2.jsonl,b3.jsonl --plot loss --gate 0.01 -o pairs.svg
+says "has a panel for the gap and its band" '<text>95 % interval over 3 pairs</text>' cat pairs.svg
+says "and in the terminal" '^gap   \. 0   - 2 x step noise   \* B - A$' fp8-log --compare a1.jsonl b1.jsonl --plot loss
 says "the svg file is complete" '</svg>' tail -2 loss.svg
 is "the png file has the magic number" "$(head -c 4 loss.png | tail -c 3)" PNG
 status "an existing plot without --force gives status 2" 2 fp8-log run-a.jsonl --plot lr -o loss.svg
@@ -320,7 +323,6 @@ status "standard input twice gives status 2" 2 fp8-log - -
 says "--gate without --compare is refused" '^fp8-log: --gate: only with --compare$' fp8-log run-a.jsonl --gate 1
 says "a negative gate is refused" '^fp8-log: --gate: ' fp8-log --compare run-a.jsonl run-b.jsonl --gate=-1
 says "-o without --plot or --export is refused" '^fp8-log: --output: only with --plot or --export$' fp8-log run-a.jsonl -o x
-says "--plot with --compare is refused" '^fp8-log: --plot: not together with --compare$' fp8-log --compare run-a.jsonl run-b.jsonl --plot loss
 says "--json with --plot is refused" '^fp8-log: --json: not together' fp8-log run-a.jsonl --plot loss --json
 sed 's/"reason":"done"/"reason":"\\u001b[31m"/' run-a.jsonl >escape.jsonl
 is "control characters in a log are escaped" "$(fp8-log escape.jsonl | grep -c "$(printf '\033')")" 0

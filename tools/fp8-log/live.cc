@@ -124,7 +124,9 @@ std::string screen_of(const log::Run& run, double silent) {
   const int plot_rows = std::min(rows - kOtherRows, kMostRows);
   const bool has_loss = std::find(run.metrics.begin(), run.metrics.end(), "loss") != run.metrics.end();
   if (has_loss && plot_rows >= kFewestRows) {
-    text += log::terminal_plot(log::picture({&run, 1}, "loss"), columns - 1, plot_rows, cli::Style::for_stdout().on);
+    log::Picture picture = log::picture({&run, 1}, "loss");
+    picture.curves[0].marks.clear();  // their lines would not fit
+    text += log::terminal_plot(picture, columns - 1, plot_rows, cli::Style::for_stdout().on);
   }
   return text;
 }

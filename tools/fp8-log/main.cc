@@ -69,7 +69,6 @@ void check_flags(const cli::Arguments& arguments) {
   const auto refuse = [](const std::string& flag, const std::string& reason) {
     throw Error("--" + flag + ": " + reason);
   };
-  if (compare && plot) refuse("plot", "not together with --compare");
   if (exports && (compare || plot)) refuse("export", std::string("not together with --") + (plot ? "plot" : "compare"));
   for (const char* other : {"compare", "plot", "export", "json"}) {
     if (arguments.flag("follow") && arguments.has(other)) refuse("follow", std::string("not together with --") + other);
@@ -206,14 +205,22 @@ int compare(const cli::Arguments& arguments) {
   return static_cast<int>(gate && log::verdict(comparison, *gate) != log::Verdict::met ? Exit::no : Exit::done);
 }
 
+log::Picture picture_of(const cli::Arguments& arguments, const std::string& metric) {
+  if (!arguments.flag("compare"))
+    return log::picture(read_all(paths_of(arguments), wanted(arguments, false, {metric})), metric);
+  const Sides sides = read_sides(arguments, {metric});
+  const std::optional<double> gate =
+      arguments.has("gate") ? std::optional<double>(arguments.real("gate")) : std::nullopt;
+  return log::comparison_picture(sides.a(), sides.b(), metric, gate);
+}
+
 int plot(const cli::Arguments& arguments) {
   const std::string metric = arguments.text("plot");
   const bool to_file = arguments.has("output");
   const std::string output = to_file ? arguments.text("output") : "";
   const log::Image image = to_file ? log::image_of(output) : log::Image::svg;
   if (to_file) check_output(output, arguments.flag("force"));
-  const std::vector<log::Run> runs = read_all(paths_of(arguments), wanted(arguments, false, {metric}));
-  const log::Picture picture = log::picture(runs, metric);
+  const log::Picture picture = picture_of(arguments, metric);
   if (to_file) {
     AtomicFile file(output, arguments.flag("force"));
     log::gnuplot_plot(picture, image, file.path());
@@ -293,8 +300,8 @@ int follow(const cli::Arguments& arguments) {
 int run_log(const cli::Arguments& arguments) {
   check_flags(arguments);
   if (arguments.flag("follow")) return follow(arguments);
-  if (arguments.flag("compare")) return compare(arguments);
   if (arguments.has("plot")) return plot(arguments);
+  if (arguments.flag("compare")) return compare(arguments);
   if (arguments.has("export")) return export_logs(arguments);
   return summarize(arguments);
 }

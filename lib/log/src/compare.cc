@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "gap.h"
 #include "statistics.h"
 
 namespace fp8::log {
@@ -20,15 +22,15 @@ struct Losses {
   std::size_t size() const { return end - begin; }
 };
 
-Losses losses_of(const Run& run) {
+Losses losses_of(const Run& run, const std::string& metric) {
   if (run.steps.empty()) throw Error(run.path + ": contains no steps to compare");
-  if (run.find("loss") == nullptr) throw Error(run.path + ": contains no finite loss to compare");
+  if (run.find(metric) == nullptr) throw Error(run.path + ": contains no finite " + excerpt(metric) + " to compare");
   if (run.tokens.front() < 0) throw Error(run.path + ": has no token counts, by which runs are compared");
   for (std::size_t i = 1; i < run.tokens.size(); ++i) {
     if (run.tokens[i] > run.tokens[i - 1]) continue;
     throw Error(run.path + ": the token count does not increase, so the run cannot be compared");
   }
-  return {&run.tokens, run.find("loss"), 0, run.steps.size()};
+  return {&run.tokens, run.find(metric), 0, run.steps.size()};
 }
 
 // The steps whose token counts are in [first, last].
@@ -88,31 +90,53 @@ void measure(const Losses& grid, const Losses& a, const Losses& b, Comparison& c
   c.gap_standard_error = standard_error(gaps);
 }
 
-}  // namespace
-
-Comparison compare(const Run& a, const Run& b) {
-  const Losses all_a = losses_of(a), all_b = losses_of(b);
-  Comparison c;
-  c.a = summarize(a);
-  c.b = summarize(b);
+// The points at which two runs are compared. If the ranges of tokens overlap, each end of the overlap is a point of one
+// run, so there is at least one.
+Losses grid_of(const Run& a, const Losses& all_a, const Run& b, const Losses& all_b) {
   const std::int64_t first = std::max(a.tokens.front(), b.tokens.front());
   const std::int64_t last = std::min(a.tokens.back(), b.tokens.back());
-  const Losses shared_a = between(all_a, first, last), shared_b = between(all_b, first, last);
-  // If the ranges overlap, each end of the overlap is a point of one run, so the grid is not empty.
   if (first > last) {
     const auto range = [](const Run& run) {
       return run.path + " has " + std::to_string(run.tokens.front()) + " to " + std::to_string(run.tokens.back());
     };
     throw Error("no tokens in common: " + range(a) + ", " + range(b));
   }
+  const Losses shared_a = between(all_a, first, last), shared_b = between(all_b, first, last);
   const bool fewer_in_a = shared_a.size() < shared_b.size();
-  const Losses& grid = shared_b.size() == 0 || (fewer_in_a && shared_a.size() > 0) ? shared_a : shared_b;
+  return shared_b.size() == 0 || (fewer_in_a && shared_a.size() > 0) ? shared_a : shared_b;
+}
+
+}  // namespace
+
+Comparison compare(const Run& a, const Run& b) {
+  Comparison c;
+  c.a = summarize(a);
+  c.b = summarize(b);
+  const Losses all_a = losses_of(a, "loss"), all_b = losses_of(b, "loss");
+  const Losses grid = grid_of(a, all_a, b, all_b);
   c.first_tokens = (*grid.tokens)[grid.begin];
   c.last_tokens = (*grid.tokens)[grid.end - 1];
   measure(grid, all_a, all_b, c);
   c.speedup = ratio(c.b.tokens_per_s, c.a.tokens_per_s);
   c.memory_ratio = ratio(c.b.memory_peak_bytes, c.a.memory_peak_bytes);
   return c;
+}
+
+Run gap_of(const Run& a, const Run& b, const std::string& metric, std::size_t memory) {
+  const Losses all_a = losses_of(a, metric), all_b = losses_of(b, metric);
+  const Losses grid = grid_of(a, all_a, b, all_b);
+  const auto store = std::make_shared<BlockStore>(memory);
+  Run run(store);
+  run.metrics = {metric};
+  run.columns.push_back({.name = metric, .values = Series<double>(store)});
+  Matched in_a(all_a, (*grid.tokens)[grid.begin]), in_b(all_b, (*grid.tokens)[grid.begin]);
+  for (std::size_t i = grid.begin; i < grid.end; ++i) {
+    const std::int64_t tokens = (*grid.tokens)[i];
+    run.steps.push_back(static_cast<std::int64_t>(i));
+    run.tokens.push_back(tokens);
+    run.columns[0].values.push_back(in_b.loss_at(tokens) - in_a.loss_at(tokens));
+  }
+  return run;
 }
 
 }  // namespace fp8::log

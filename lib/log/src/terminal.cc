@@ -54,11 +54,17 @@ std::string braille(unsigned dots) {
   return {static_cast<char>(0xE2), static_cast<char>(0xA0U | (dots >> 6U)), static_cast<char>(0x80U | (dots & 0x3FU))};
 }
 
-char letter(std::size_t curve) { return static_cast<char>('A' + curve % 26); }
+constexpr std::size_t kTerminalColours = 6;
+
+// The letter of a curve in a plot without enough colours: A to Z, a to z.
+char letter(const Picture& picture, std::size_t curve) {
+  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  return picture.curves[curve].letter != 0 ? picture.curves[curve].letter : kLetters[curve % kLetters.size()];
+}
 
 std::string painted(std::size_t curve, const std::string& text) {
-  constexpr std::array<const char*, 6> kColours = {"34", "33", "32", "35", "36", "31"};
-  return std::string("\x1b[") + kColours.at(curve % kColours.size()) + "m" + text + "\x1b[0m";
+  constexpr std::array<const char*, kTerminalColours> kCodes = {"34", "33", "32", "35", "36", "31"};
+  return std::string("\x1b[") + kCodes.at(curve % kCodes.size()) + "m" + text + "\x1b[0m";
 }
 
 void draw(const Picture& picture, const Range& range, Canvas& canvas) {
@@ -75,19 +81,30 @@ void draw(const Picture& picture, const Range& range, Canvas& canvas) {
   }
 }
 
-std::string cell(const Canvas& canvas, std::size_t column, std::size_t row, bool letters, bool colour) {
+// How curves are told apart.
+struct Look {
+  bool letters = false, colour = false;
+};
+
+Look look_of(const Picture& picture, bool colour) {
+  const std::size_t n = picture.curves.size();
+  return {n > 1 && (!colour || n > kTerminalColours), colour};
+}
+
+std::string cell(const Picture& picture, const Canvas& canvas, std::size_t column, std::size_t row, Look look) {
   const unsigned dots = canvas.dots(column, row);
   if (dots == 0) return " ";
   const std::size_t owner = canvas.owner(column, row);
-  const std::string text = letters ? std::string(1, letter(owner)) : braille(dots);
-  return colour ? painted(owner, text) : text;
+  const std::string text = look.letters ? std::string(1, letter(picture, owner)) : braille(dots);
+  return look.colour ? painted(owner, text) : text;
 }
 
-std::string legend_line(const Picture& picture, bool letters, bool colour) {
+std::string legend_line(const Picture& picture, Look look) {
   std::string line = picture.metric;
   for (std::size_t c = 0; c < picture.curves.size(); ++c) {
-    const std::string mark = letters ? std::string(1, letter(c)) : "\u2501\u2501";
-    line += "   " + (colour ? painted(c, mark) : mark) + " " + terminal_safe(picture.curves[c].name);
+    if (picture.curves[c].name.empty()) continue;
+    const std::string mark = look.letters ? std::string(1, letter(picture, c)) : "\u2501\u2501";
+    line += "   " + (look.colour ? painted(c, mark) : mark) + " " + terminal_safe(picture.curves[c].name);
   }
   return line;
 }
@@ -122,7 +139,42 @@ Range range_of(const Picture& picture) {
   return r;
 }
 
-std::string terminal_plot(const Picture& picture, int columns, int rows, bool colour) {
+namespace {
+
+std::string count_text(const Picture& picture, double x, bool unit) {
+  return human_count(static_cast<std::uint64_t>(std::max(x, 0.0))) + (!unit               ? ""
+                                                                      : picture.by_tokens ? " tokens"
+                                                                                          : " steps");
+}
+
+// The x axis with a mark at each place at which a run changed, and below it a line for each of the first marks.
+std::string axis_lines(const Picture& picture, const Range& range, std::size_t margin, std::size_t width) {
+  constexpr std::size_t kMostLines = 8;
+  std::vector<std::string> axis(width, "\u2500");
+  std::vector<std::string> lines;
+  for (const Curve& curve : picture.curves) {
+    for (const Mark& mark : curve.marks) {
+      const double share = (mark.x - range.x0) / (range.x1 - range.x0);
+      axis[static_cast<std::size_t>(std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(width - 1)))] =
+          "\u25b2";
+      lines.push_back(std::string(margin + 2, ' ') + "\u25b2 " + terminal_safe(curve.name) + " at " +
+                      count_text(picture, mark.x, true) + ": " +
+                      (mark.text.empty() ? "restart" : terminal_safe(mark.text)) + "\n");
+    }
+  }
+  std::string out = std::string(margin + 1, ' ') + "\u2514";
+  for (const std::string& part : axis) out += part;
+  const std::string from = count_text(picture, range.x0, false), to = count_text(picture, range.x1, true);
+  out += "\n" + std::string(margin + 2, ' ') + from + right(to, width - from.size()) + "\n";
+  for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) out += lines[i];
+  if (lines.size() > kMostLines) {
+    out += std::string(margin + 2, ' ') + "and " + std::to_string(lines.size() - kMostLines) + " more marks\n";
+  }
+  return out;
+}
+
+// One panel.
+std::string panel(const Picture& picture, int columns, int rows, bool colour) {
   const Range range = range_of(picture);
   const auto height = static_cast<std::size_t>(std::max(rows - 2, 3));
   const std::array<std::string, 3> labels = {
@@ -131,20 +183,46 @@ std::string terminal_plot(const Picture& picture, int columns, int rows, bool co
   const std::size_t width = std::max(static_cast<std::size_t>(std::max(columns, 40)) - margin - 2, std::size_t{10});
   Canvas canvas(width, height);
   draw(picture, range, canvas);
-  const bool letters = !colour && picture.curves.size() > 1;
-  std::string out = without_trailing_blanks(legend_line(picture, letters, colour));
+  const Look look = look_of(picture, colour);
+  std::string out = without_trailing_blanks(legend_line(picture, look));
   for (std::size_t row = 0; row < height; ++row) {
     const bool middle = row == height / 2, labelled = row == 0 || middle || row + 1 == height;
     std::string line = right(labelled ? labels.at(row == 0 ? 0 : middle ? 1 : 2) : "", margin);
     line += labelled ? " \u2524" : " \u2502";
-    for (std::size_t column = 0; column < width; ++column) line += cell(canvas, column, row, letters, colour);
+    for (std::size_t column = 0; column < width; ++column) line += cell(picture, canvas, column, row, look);
     out += without_trailing_blanks(line);
   }
-  std::string axis = std::string(margin + 1, ' ') + "\u2514";
-  for (std::size_t column = 0; column < width; ++column) axis += "\u2500";
-  const auto count = [](double x) { return human_count(static_cast<std::uint64_t>(std::max(x, 0.0))); };
-  const std::string from = count(range.x0), to = count(range.x1) + (picture.by_tokens ? " tokens" : " steps");
-  return out + axis + "\n" + std::string(margin + 2, ' ') + from + right(to, width - from.size()) + "\n";
+  return out + axis_lines(picture, range, margin, width);
+}
+
+// The gap as curves: zero, both ends of the band, and the mean on top.
+Picture gap_picture(const Picture& picture) {
+  const GapPanel& gap = *picture.gap;
+  Picture p{.metric = "gap", .by_tokens = true, .curves = {}, .gap = {}};
+  const auto add = [&](const std::string& name, char letter, std::vector<Point> points) {
+    p.curves.push_back(
+        {.name = name, .raw = std::move(points), .smooth = {}, .style = 0, .letter = letter, .marks = {}});
+  };
+  if (gap.mean.empty()) return p;
+  add("0", '.', {{gap.mean.front().x, 0}, {gap.mean.back().x, 0}});
+  const Range range = gap_range(gap);
+  const auto clipped = [&](std::vector<Point> points) {
+    for (Point& q : points) q.y = std::clamp(q.y, range.y0, range.y1);
+    return points;
+  };
+  add(gap.band_name, '-', clipped(gap.low));
+  add("", '-', clipped(gap.high));
+  add("B - A", '*', clipped(gap.mean));
+  return p;
+}
+
+}  // namespace
+
+std::string terminal_plot(const Picture& picture, int columns, int rows, bool colour) {
+  constexpr int kGapRows = 10;
+  std::string text = panel(picture, columns, rows, colour);
+  if (picture.gap) text += "\n" + panel(gap_picture(picture), columns, std::min(rows, kGapRows), colour);
+  return text;
 }
 
 }  // namespace fp8::log

@@ -1,0 +1,143 @@
+// Downsamples and smooths the points of a metric.
+#include "points.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "statistics.h"
+
+namespace fp8::log {
+namespace {
+
+constexpr std::size_t kMostGroups = 900;  // one per pixel column; each has two raw points
+constexpr std::size_t kEnoughToSmooth = 50;
+constexpr std::size_t kSmoothPoints = 450;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Whether the total variation of the values exceeds kMostTurns times their range.
+bool noisy(const Points& points) {
+  constexpr double kMostTurns = 4;
+  double way = 0, low = std::numeric_limits<double>::infinity(), high = -low, before = low;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const double y = points[i].y;
+    if (!std::isfinite(y)) continue;
+    if (std::isfinite(before)) way += std::abs(y - before);
+    before = y;
+    low = std::min(low, y);
+    high = std::max(high, y);
+  }
+  return way > kMostTurns * (high - low);
+}
+
+// Sum and number of the finite values before an index.
+struct Before {
+  double sum = 0;
+  double count = 0;
+};
+
+std::map<std::size_t, Before> sums_before(const Points& points, const std::set<std::size_t>& places) {
+  std::map<std::size_t, Before> sums;
+  Before before;
+  std::size_t i = 0;
+  for (const std::size_t place : places) {
+    for (; i < place; ++i) {
+      const double y = points[i].y;
+      before = {before.sum + (std::isfinite(y) ? y : 0), before.count + (std::isfinite(y) ? 1 : 0)};
+    }
+    sums[place] = before;
+  }
+  return sums;
+}
+
+// The windows of a moving mean over n points: a fortieth of them to each side. Where a loss falls steeply, at the
+// start, the mean over a wide window would lie above the curve, so a window reaches at most a sixth of its distance
+// from the start to each side. At the end it extends backwards only, so that the last mean is not a single value.
+class Windows {
+ public:
+  explicit Windows(std::size_t n) : n_(n), shown_(std::min(n, kSmoothPoints)) {}
+  std::size_t size() const { return shown_; }
+  std::size_t middle(std::size_t k) const { return shown_ == n_ ? k : k * (n_ - 1) / (shown_ - 1); }
+  std::size_t begin(std::size_t k) const { return middle(k) - reach(middle(k)); }
+  std::size_t end(std::size_t k) const { return middle(k) + std::min(reach(middle(k)), n_ - 1 - middle(k)) + 1; }
+
+ private:
+  std::size_t reach(std::size_t i) const { return std::min(std::max<std::size_t>(2, n_ / 40), i / 6); }
+  std::size_t n_, shown_;
+};
+
+}  // namespace
+
+// Tokens seen after `step`; 0 before the first.
+double tokens_at(const Run& run, std::int64_t step) {
+  const std::size_t behind = run.steps.lower_bound(step + 1);
+  return behind == 0 ? 0 : static_cast<double>(run.tokens[behind - 1]);
+}
+
+Points::Points(const Run& run, const std::string& metric, bool by_tokens) : x_(by_tokens ? run.tokens : run.steps) {
+  if (metric != kEvalLoss) {
+    y_ = run.find(metric);
+    return;
+  }
+  for (const auto& [step, e] : run.evaluations) {
+    few_.push_back({by_tokens ? tokens_at(run, step) : static_cast<double>(step), e.loss});
+  }
+}
+
+std::vector<Point> thinned(const Points& points) {
+  std::vector<Point> kept;
+  const bool few = points.size() <= 2 * kMostGroups;
+  for (std::size_t i = 0; few && i < points.size(); ++i) kept.push_back(points[i]);
+  for (std::size_t g = 0; !few && g < kMostGroups; ++g) {
+    const std::size_t begin = g * points.size() / kMostGroups, end = (g + 1) * points.size() / kMostGroups;
+    std::optional<Point> low, high;
+    for (std::size_t i = begin; i < end; ++i) {
+      const Point p = points[i];
+      if (!std::isfinite(p.y)) continue;
+      if (!low || p.y < low->y) low = p;
+      if (!high || p.y > high->y) high = p;
+    }
+    if (!low || !high) {
+      kept.push_back({points[begin].x, kNan});
+    } else {
+      if (low->x > high->x) std::swap(low, high);
+      kept.push_back(*low);
+      kept.push_back(*high);
+    }
+  }
+  return kept;
+}
+
+std::vector<Point> smoothed(const Points& points) {
+  if (points.size() < kEnoughToSmooth || !noisy(points)) return {};
+  const Windows windows(points.size());
+  std::set<std::size_t> places;
+  for (std::size_t k = 0; k < windows.size(); ++k) places.insert({windows.begin(k), windows.end(k)});
+  const std::map<std::size_t, Before> sums = sums_before(points, places);
+  std::vector<Point> means;
+  for (std::size_t k = 0; k < windows.size(); ++k) {
+    const Before &begin = sums.at(windows.begin(k)), &end = sums.at(windows.end(k));
+    means.push_back({points[windows.middle(k)].x, (end.sum - begin.sum) / (end.count - begin.count)});
+  }
+  return means;
+}
+
+std::vector<Mean> means_of(const Points& points) {
+  const Windows windows(points.size());
+  std::vector<Mean> means;
+  std::vector<double> values;
+  for (std::size_t k = 0; k < windows.size(); ++k) {
+    values.clear();
+    for (std::size_t i = windows.begin(k); i < windows.end(k); ++i) {
+      if (std::isfinite(points[i].y)) values.push_back(points[i].y);
+    }
+    means.push_back(
+        {points[windows.middle(k)].x, mean(Values(values)).value_or(kNan), standard_error(values).value_or(kNan)});
+  }
+  return means;
+}
+
+}  // namespace fp8::log

@@ -1,0 +1,113 @@
+// Plots of comparisons, styles, marks, and the moving mean at the start.
+#include <cmath>
+#include <set>
+
+#include "fp8/base/file.h"
+#include "fp8/log/plot.h"
+#include "run_text.h"
+
+namespace fp8::log {
+namespace {
+
+// A run with a seed: a loss that falls from 6 to 2, with steps alternately above and below, `gap` higher.
+Log falling(int seed, double gap, int n = 400) {
+  std::string text = R"({"type":"run","config":{"seed":)" + std::to_string(seed) + "}}\n";
+  for (int i = 1; i <= n; ++i) {
+    const double noise = i % 2 == 0 ? 0.05 : -0.05;
+    text += step(i, 100 * i, std::to_string(2 + 4 * std::exp(-i / 20.0) + noise + gap));
+  }
+  return run_of(text, "run" + std::to_string(seed) + ".jsonl");
+}
+
+std::vector<Log> side(int pairs, double gap) {
+  std::vector<Log> runs;
+  for (int seed = 1; seed <= pairs; ++seed) runs.push_back(falling(seed, gap * seed));
+  return runs;
+}
+
+TEST(Smooth, DoesNotLagAtTheStart) {
+  const Log run = falling(1, 0);
+  const Curve curve = picture({&run, 1}, "loss").curves.at(0);
+  ASSERT_FALSE(curve.smooth.empty());
+  for (const Point& p : curve.smooth) {
+    const double step = p.x / 100;
+    EXPECT_NEAR(p.y, 2 + 4 * std::exp(-step / 20), step < 12 ? 0.06 : 0.04) << step;
+  }
+}
+
+TEST(Style, ManyRunsLookDifferent) {
+  std::vector<Log> runs;
+  for (int i = 0; i < 20; ++i) runs.push_back(falling(i, 0.1 * i, 3));
+  const Picture p = picture(runs, "loss");
+  std::set<std::size_t> styles;
+  for (const Curve& curve : p.curves) styles.insert(curve.style);
+  EXPECT_EQ(styles.size(), 20U);
+  const std::string text = terminal_plot(p, 80, 12, true);
+  EXPECT_NE(text.find("T\x1b[0m run19"), std::string::npos);
+  const test::TemporaryFolder scratch;
+  const std::string svg = scratch.write("a.svg", "");
+  gnuplot_plot(p, Image::svg, svg);
+  EXPECT_NE(read_text_file(svg, 1 << 20).find("stroke-dasharray"), std::string::npos);
+}
+
+TEST(Marks, RestartsSettingsAndPrecisions) {
+  const auto head = [](const std::string& lr, const std::string& precision) {
+    return R"({"type":"run","precision":")" + precision + R"(","config":{"precision":")" + precision + R"(","lr":)" +
+           lr + R"(,"until-step":)" + lr + "}}\n";
+  };
+  const Log run = run_of(head("1", "bf16") + step(1, 8, "4") + step(2, 16, "3") + head("1", "bf16") + step(3, 24, "3") +
+                         head("2", "bf16") + step(4, 32, "2") + head("3", "fp32") + step(5, 40, "2"));
+  const Picture p = picture({&run, 1}, "loss");
+  const std::vector<Mark>& marks = p.curves.at(0).marks;
+  ASSERT_EQ(marks.size(), 3U);
+  EXPECT_EQ(marks[0].kind, MarkKind::restart);
+  EXPECT_EQ(marks[0].x, 24);
+  EXPECT_EQ(marks[1].kind, MarkKind::setting);
+  EXPECT_EQ(marks[1].text, "lr 1 to 2");
+  EXPECT_EQ(marks[2].kind, MarkKind::phase);
+  EXPECT_EQ(marks[2].text, "fp32, lr 2 to 3");
+  EXPECT_NE(terminal_plot(p, 60, 8, false).find("\u25b2 run at 32 tokens: lr 1 to 2\n"), std::string::npos);
+  const test::TemporaryFolder scratch;
+  const std::string svg = scratch.write("a.svg", "");
+  gnuplot_plot(p, Image::svg, svg);
+  const std::string text = read_text_file(svg, 1 << 20);
+  for (const char* part : {"<text>restart</text>", "<text>lr 1 to 2</text>", "<text>fp32, lr 2 to 3</text>"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(GapPanel, IntervalOfThreePairs) {
+  const std::vector<Log> a = side(3, 0), b = side(3, 0.1);  // gaps 0.1, 0.2, 0.3
+  const Picture p = comparison_picture(a, b, "loss", 0.5);
+  ASSERT_TRUE(p.gap);
+  ASSERT_EQ(p.curves.size(), 6U);
+  EXPECT_EQ(p.curves[1].style % kColours, p.curves[0].style % kColours);
+  EXPECT_NE(p.curves[3].style % kColours, p.curves[0].style % kColours);
+  EXPECT_EQ(p.curves[4].style / kColours, p.curves[1].style / kColours);
+  EXPECT_EQ(p.gap->band_name, "95 % interval over 3 pairs");
+  for (std::size_t i = 0; i < p.gap->mean.size(); ++i) {
+    EXPECT_NEAR(p.gap->mean[i].y, 0.2, 1e-5);
+    EXPECT_NEAR(p.gap->high[i].y - p.gap->low[i].y, 2 * 0.1 * 4.30265 / std::sqrt(3.0), 1e-4);
+  }
+  const std::string text = terminal_plot(p, 80, 20, false);
+  EXPECT_NE(text.find("gap   . 0   - 95 % interval over 3 pairs   * B - A\n"), std::string::npos);
+  const test::TemporaryFolder scratch;
+  const std::string svg = scratch.write("a.svg", "");
+  gnuplot_plot(p, Image::svg, svg);
+  const std::string drawn = read_text_file(svg, 1 << 20);
+  EXPECT_NE(drawn.find("width=\"900\" height=\"700\""), std::string::npos);
+  EXPECT_NE(drawn.find("<text>95 % interval over 3 pairs</text>"), std::string::npos);
+  EXPECT_NE(drawn.find("<text>gate</text>"), std::string::npos);
+}
+
+TEST(GapPanel, StepNoiseOfOnePair) {
+  const Log a = falling(1, 0), b = falling(2, 0.25, 300);
+  const Picture p = comparison_picture(std::span(&a, 1), std::span(&b, 1), "loss", std::nullopt);
+  ASSERT_TRUE(p.gap);
+  EXPECT_EQ(p.gap->band_name, "2 x step noise");
+  EXPECT_EQ(p.gap->mean.back().x, 30000);
+  EXPECT_NEAR(p.gap->mean[100].y, 0.25, 1e-5);
+}
+
+}  // namespace
+}  // namespace fp8::log
