@@ -122,7 +122,7 @@ exec 9>early.pipe
 tries=0
 until grep -Eq '^SigBlk:.*[2367abef]..$' /proc/$job/status || [ $((tries = tries + 1)) = 600 ]; do sleep 0.05; done
 kill -USR1 $job
-echo '{"type":"checkpoint","path":"m.h5"}' >&9
+(trap '' PIPE && echo '{"type":"checkpoint","path":"m.h5"}' >&9) 2>/dev/null # the run may have ended already
 exec 9>&-
 wait $job
 is "a signal before the start: status 75 and no message" "$? $(cat err)" "75 "

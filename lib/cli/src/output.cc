@@ -96,6 +96,7 @@ std::string Style::bold(std::string_view text) const { return painted(on, "1", t
 std::string Style::dim(std::string_view text) const { return painted(on, "2", text); }
 std::string Style::red(std::string_view text) const { return painted(on, "31", text); }
 std::string Style::green(std::string_view text) const { return painted(on, "32", text); }
+std::string Style::yellow(std::string_view text) const { return painted(on, "33", text); }
 
 int terminal_columns() {
   struct winsize w {};

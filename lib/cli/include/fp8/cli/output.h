@@ -66,6 +66,8 @@ struct Style {
   std::string red(std::string_view text) const;
   /// `text` in green.
   std::string green(std::string_view text) const;
+  /// `text` in yellow.
+  std::string yellow(std::string_view text) const;
 };
 
 /// Width of the terminal behind standard error, between 40 and 200; 80 where there is none.
