@@ -157,6 +157,17 @@ for listed in (True, False):
         if status != (0 if key == "seed" else 2): print(key, listed, status)
 END
 )" ""
+# Many runs: a row each.
+says "the settings that differ are columns" '^run +precision +batch-size .* seed .* lr .* loss +gap +tokens/s$' fp8-log base free unlike --baseline base
+says "the baseline is named" '^base .* baseline ' fp8-log base free unlike --baseline base
+is "rows are sorted by a setting" "$(fp8-log base unlike model --sort lr | awk 'NR > 2 { print $1 }' | tail -1)" unlike
+is "or decreasing" "$(fp8-log base unlike model --sort=-lr | awk 'NR > 2 { print $1 }' | head -1)" unlike
+is "in JSON too, with settings and gap" "$(fp8-log base unlike --baseline base --sort=-lr --json | python3 -c '
+import json, sys
+print([(r["name"], r["settings"]["lr"], r["gap"] == 0) for r in map(json.loads, sys.stdin)])')" \
+  "[('unlike', 0.001, False), ('base', 0.0003, True)]"
+says "an unknown column" '^fp8-log: --sort: no column "speed"; available: run, loss, ' fp8-log base unlike --sort speed
+says "sorting a comparison" '^fp8-log: --sort: not together with --compare, ' fp8-log --compare base unlike --sort lr
 says "a log without config is a note" '^settings unknown, so not compared: run-a, run-b \(log without config\)$' fp8-log --compare run-a.jsonl run-b.jsonl --gate 1
 
 # Named pipes are read like files; a message names a pipe without a writer.

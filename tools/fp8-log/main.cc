@@ -10,6 +10,7 @@
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/log/export.h"
+#include "fp8/log/overview.h"
 #include "fp8/log/plot.h"
 #include "live.h"
 #include "report.h"
@@ -43,6 +44,14 @@ cli::Command command() {
        .kind = cli::FlagKind::text,
        .metavar = "NAME,...",
        .help = "with --gate: settings that may differ, such as lr,steps; all allows every setting"},
+      {.name = "baseline",
+       .kind = cli::FlagKind::path,
+       .metavar = "RUN",
+       .help = "run with whose loss those of the others are compared, in a table with one row per run"},
+      {.name = "sort",
+       .kind = cli::FlagKind::text,
+       .metavar = "NAME",
+       .help = "sort the table by loss, gap, tokens_per_s, a setting that differs, ...; -NAME: in decreasing order"},
       {.name = "plot", .kind = cli::FlagKind::text, .metavar = "METRIC", .help = "plot a field of the step records"},
       {.name = "export",
        .kind = cli::FlagKind::choice,
@@ -75,6 +84,11 @@ void check_flags(const cli::Arguments& arguments) {
   }
   if (arguments.has("interval") && !arguments.flag("follow")) refuse("interval", "only with --follow");
   if (arguments.has("gate") && !compare) refuse("gate", "only with --compare");
+  for (const char* flag : {"baseline", "sort"}) {
+    if (arguments.has(flag) && (compare || plot || exports || arguments.flag("follow"))) {
+      refuse(flag, "not together with --compare, --plot, --export or --follow");
+    }
+  }
   if (arguments.has("allow") && !compare) refuse("allow", "only with --compare");
   if (arguments.has("output") && !plot && !exports) refuse("output", "only with --plot or --export");
   if (arguments.flag("json") && (plot || exports)) refuse("json", "not together with --plot or --export");
@@ -107,17 +121,27 @@ std::vector<log::Run> read_all(const std::vector<std::string>& paths, log::Wante
   return runs;
 }
 
+// Two runs or fewer are shown side by side, more as one row each.
 int summarize(const cli::Arguments& arguments) {
-  std::vector<log::Summary> summaries;
+  constexpr std::size_t kMostSideBySide = 2;
   const std::vector<std::string> paths = paths_of(arguments), names = log::run_names(paths);
+  const log::Wanted kept = wanted(arguments, false, log::summary_metrics());
+  std::optional<log::Run> baseline;
+  if (arguments.has("baseline")) baseline = log::read_run(arguments.text("baseline"), kept);
+  log::OverviewBuilder builder;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    summaries.push_back(log::summarize(log::read_run(paths[i], wanted(arguments, false, log::summary_metrics()))));
-    summaries.back().name = names[i];
+    builder.add(log::read_run(paths[i], kept), names[i], baseline ? &*baseline : nullptr);
   }
+  log::Overview all = builder.finish();
+  if (arguments.has("sort")) log::sort_rows(all, arguments.text("sort"));
   cli::Output out;
   if (arguments.flag("json")) {
-    for (const log::Summary& s : summaries) out.json(log::record(s));
+    for (const log::OverviewRow& row : all.rows) out.json(log::record(all, row));
+  } else if (paths.size() > kMostSideBySide || baseline || arguments.has("sort")) {
+    out.text(report::overview(all, cli::Style::for_stdout()));
   } else {
+    std::vector<log::Summary> summaries;
+    for (const log::OverviewRow& row : all.rows) summaries.push_back(row.summary);
     out.text(report::summaries(summaries, cli::Style::for_stdout(), cli::terminal_columns()));
   }
   return static_cast<int>(Exit::done);

@@ -87,4 +87,40 @@ std::string summaries(std::span<const Summary> summaries, const cli::Style& styl
   return out;
 }
 
+std::string overview(const log::Overview& all, const cli::Style& style) {
+  struct Column {
+    std::string name;
+    std::function<std::string(const log::OverviewRow&)> text;
+    bool always;  // else only if the texts differ
+  };
+  std::vector<Column> columns = {
+      {"run", [](const log::OverviewRow& r) { return terminal_safe(r.summary.name); }, true},
+      {"precision", [](const log::OverviewRow& r) { return precision_text(r.summary); }, false}};
+  for (std::size_t i = 0; i < all.settings.size(); ++i) {
+    if (all.settings[i] == "precision" || all.settings[i] == "recipe") continue;  // in the column before
+    const auto text = [i](const log::OverviewRow& r) {
+      return r.settings[i].empty() ? "-" : terminal_safe(r.settings[i]);
+    };
+    columns.push_back({terminal_safe(all.settings[i]), text, true});
+  }
+  const auto gap = [&](const log::OverviewRow& r) {
+    return r.summary.path == all.baseline ? "baseline" : gap_text(r.gap);
+  };
+  columns.push_back({"steps done", [](const log::OverviewRow& r) { return steps_text(r.summary); }, false});
+  columns.push_back({"loss", [](const log::OverviewRow& r) { return loss_text(r.summary.mean_loss_last); }, true});
+  if (all.baseline) columns.push_back({"gap", gap, true});
+  columns.push_back({"tokens/s", [](const log::OverviewRow& r) { return count_text(r.summary.tokens_per_s); }, true});
+  columns.push_back({"state", [](const log::OverviewRow& r) { return state_text(r.summary); }, false});
+  std::vector<Row> rows(1 + all.rows.size());
+  for (const Column& column : columns) {
+    std::vector<std::string> texts;
+    for (const log::OverviewRow& r : all.rows) texts.push_back(column.text(r));
+    if (!column.always && std::all_of(texts.begin(), texts.end(), [&](const auto& t) { return t == texts[0]; }))
+      continue;
+    rows[0].push_back(column.name);
+    for (std::size_t i = 0; i < texts.size(); ++i) rows[i + 1].push_back(texts[i]);
+  }
+  return table(rows, style);
+}
+
 }  // namespace fp8::report

@@ -7,12 +7,16 @@
 
 #include "fp8/cli/output.h"
 #include "fp8/log/compare.h"
+#include "fp8/log/overview.h"
 #include "fp8/log/summary.h"
 
 namespace fp8::report {
 
 /// One column per run; wrapped into several tables of at most `columns` characters.
 std::string summaries(std::span<const log::Summary> summaries, const cli::Style& style, int columns);
+
+/// One row per run: the settings that differ, loss, gap to the baseline, tokens/s.
+std::string overview(const log::Overview& overview, const cli::Style& style);
 
 /// A table of a pair of runs, or of several pairs, the settings that differ, what is known of the noise, and the
 /// verdict.

@@ -160,6 +160,11 @@ std::optional<std::string> setting_text(const Run& run, std::string_view name) {
   return shown(values, name);
 }
 
+json::Value setting_value(const Run& run, std::string_view name) {
+  const std::vector<From> values = history(run, name);
+  return values.empty() ? json::Value() : *values.back().value;
+}
+
 std::vector<std::string> differing_settings(std::span<const Run> runs) {
   std::vector<const Run*> all;
   for (const Run& run : runs) all.push_back(&run);

@@ -54,6 +54,9 @@ std::vector<Difference> differences(const Run& a, const Run& b);
 /// The value of a setting, as text; a value that changed is "x, from STEP y". nullopt when the log lacks it.
 std::optional<std::string> setting_text(const Run& run, std::string_view name);
 
+/// The last value of a setting; null when the log lacks it.
+json::Value setting_value(const Run& run, std::string_view name);
+
 /// The names of all settings of the runs whose values are not the same in every run, in order of appearance.
 std::vector<std::string> differing_settings(std::span<const Run> runs);
 

@@ -1,0 +1,52 @@
+/// An overview of many runs, one row a run: the settings that differ, loss, gap to a baseline, speed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp8/json/value.h"
+#include "fp8/log/run.h"
+#include "fp8/log/summary.h"
+
+namespace fp8::log {
+
+/// A run in an overview.
+struct OverviewRow {
+  Summary summary{};                    ///< of the run
+  std::vector<std::string> settings{};  ///< value of each setting of the overview, as text; empty where unknown
+  std::vector<json::Value> values{};    ///< the same as JSON; null where unknown
+  std::optional<double> gap{};          ///< mean loss less that of the baseline, see compare()
+};
+
+/// Many runs, in the order of reading.
+struct Overview {
+  std::vector<std::string> settings{};    ///< names of the settings that differ
+  std::optional<std::string> baseline{};  ///< path of the run with which the others are compared
+  std::vector<OverviewRow> rows{};        ///< one per run
+};
+
+/// Collects an overview from runs that are read one after the other, so that only one log is in memory.
+class OverviewBuilder {
+ public:
+  /// Adds a run that was read with summary_metrics(), with its gap to `baseline` if that is not null. Throws Error as
+  /// compare().
+  void add(const Run& run, const std::string& name, const Run* baseline);
+  /// The overview of the runs so far.
+  Overview finish() const;
+
+ private:
+  std::optional<std::string> baseline_;
+  std::vector<Run> runs_;  // without their steps
+  std::vector<OverviewRow> rows_;
+};
+
+/// Sorts the rows by a column: run, loss, eval_loss, gap, tokens_per_s, steps or a setting that differs; by decreasing
+/// values if a minus sign precedes the name. Numbers come before text, and missing values last. Throws Error listing
+/// the names when `name` is none of them.
+void sort_rows(Overview& overview, const std::string& name);
+
+/// The summary of a run with its settings that differ as "settings", and with "gap" and "baseline" if there is one.
+json::Value record(const Overview& overview, const OverviewRow& row);
+
+}  // namespace fp8::log
