@@ -238,7 +238,7 @@ log::Picture picture_of(const cli::Arguments& arguments, const std::string& metr
   return log::comparison_picture(sides.a(), sides.b(), metric, gate);
 }
 
-int plot(const cli::Arguments& arguments) {
+void plot(const cli::Arguments& arguments) {
   const std::string metric = arguments.text("plot");
   const bool to_file = arguments.has("output");
   const std::string output = to_file ? arguments.text("output") : "";
@@ -252,7 +252,6 @@ int plot(const cli::Arguments& arguments) {
   } else {
     cli::Output().text(log::terminal_plot(picture, cli::terminal_columns(), kPlotRows, cli::Style::for_stdout().on));
   }
-  return static_cast<int>(Exit::done);
 }
 
 // Writes `path` atomically; "-" is standard output.
@@ -324,7 +323,11 @@ int follow(const cli::Arguments& arguments) {
 int run_log(const cli::Arguments& arguments) {
   check_flags(arguments);
   if (arguments.flag("follow")) return follow(arguments);
-  if (arguments.has("plot")) return plot(arguments);
+  if (arguments.has("plot")) {
+    const int status = arguments.has("gate") ? compare(arguments) : static_cast<int>(Exit::done);
+    plot(arguments);
+    return status;
+  }
   if (arguments.flag("compare")) return compare(arguments);
   if (arguments.has("export")) return export_logs(arguments);
   return summarize(arguments);

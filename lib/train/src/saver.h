@@ -44,7 +44,7 @@ struct SaveContent {
   std::optional<SavedEvaluation> evaluation;   // of this step
 };
 
-// What a save does next. Ranks change it together.
+// What a save is doing. Ranks change it together.
 enum class SavePhase : std::uint8_t {
   idle,         // no save is under way
   writing,      // every rank writes its file

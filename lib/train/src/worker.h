@@ -43,8 +43,8 @@ class IdleThread {
 // thread but not raise it, so there is a thread for each. All members are called from one thread.
 class Worker {
  public:
-  // A task returns a text, or throws Error. Everything in it that takes long goes through `run`, which throws Error
-  // when the task is cancelled.
+  // A task returns a text, or throws Error. Everything in it that takes long, but the commit, goes through `run`, which
+  // throws Error when the task is cancelled.
   using Work = std::function<std::string(const PieceRunner& run)>;
   Worker() = default;
   // Cancels the task and waits for its end.
