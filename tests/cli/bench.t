@@ -13,8 +13,12 @@ cp out text
 is "standard error is empty" "$(cat err)" ""
 is "the table has a line for each pass of each linear" "$(grep -cE '^(q,k,v|o|gate,up|down) +(forward|dgrad|wgrad|backward) +48 x ' text)" 16
 says "the table states that FP8 is emulated" '^FP8 is emulated on the CPU' cat text
-says "the table ends with the sum of all linears" '^linears of a step: bf16 [0-9.e-]+ s, FP8 [0-9.e-]+ s: FP8 is (faster|not faster), [0-9.]+ x$' cat text
-says "the result of the whole steps is printed" '^whole steps of 1 x 48 tokens: FP8 is (faster|not faster), [0-9.]+ x$' cat text
+verdict='bf16/FP8 [0-9.]+ \([0-9a-z. ]+\): (FP8 is not faster|cannot tell whether FP8 is faster)'
+says "the sum of all linears" "^linears of a step: bf16 [0-9.e-]+ s, FP8 [0-9.e-]+ s, $verdict\$" cat text
+says "the result of the steps" "^whole steps of 1 x 48 tokens: $verdict\$" cat text
+is "emulated FP8 is never faster" "$(grep -cE '(^| )faster$' text | tr -d ' ')" "$(grep -cE '(not|FP8 is) faster$' text)"
+says "two steps are too few for a verdict" '^whole steps .* \(interval unknown\): cannot tell whether FP8 is faster$' cat text
+is "one unit a column" "$(grep -E '^(q,k,v|o|gate,up|down|bf16|FP8) ' text | grep -c '[0-9] *\(%\|k\|ms\|us\)')" 0
 is "no temporary file of the steps is left" "$(ls tmp)" ""
 
 # shellcheck disable=SC2086
@@ -24,7 +28,7 @@ is "the JSON contains the measurements, and -o writes the same" "$(python3 -c '
 import json
 r = json.load(open("out"))
 assert r == json.load(open("report.json"))
-assert all(p["bf16"]["seconds"] > 0 and p["fp8"]["seconds"] > 0 and p["fp8_faster"] == (p["ratio"] > 1) for p in r["gemms"])
+assert all(p["bf16"]["seconds"] > 0 and p["fp8"]["seconds"] > 0 and p["fp8_faster"] in (False, None) and (p["fp8_faster"] is None) == (p["ratio_interval"][1] >= 1) for p in r["gemms"])
 print(r["type"], r["device"], r["emulated"], r["tokens"], len(r["gemms"]), "steps" in r,
       sorted({p["pass"] for p in r["gemms"] if not p["in_fp8"]}))')" "bench CPU True 48 16 False ['wgrad']"
 status "an existing report without --force gives status 2" 2 fp8-bench -o report.json

@@ -17,18 +17,28 @@ std::string fixed(double value, int decimals) {
   return text.data();
 }
 
-// A time in the unit of the table, with half the interquartile range: "0.131 ±2 %".
-std::string time_text(const probe::Timing& t, double unit) {
-  const double spread = t.median > 0 ? 50 * (t.high - t.low) / t.median : 0;
-  return format_short(t.median / unit, 3) + " ±" + fixed(spread, 0) + " %";
+// Half the interquartile range, in percent of the median.
+std::string spread_text(const probe::Timing& t) {
+  return fixed(t.median > 0 ? 50 * (t.high - t.low) / t.median : 0, 0);
 }
 
+// Percent of the peak.
 std::string of_peak(double flops, double seconds, double peak) {
-  return peak > 0 ? fixed(100 * flops / seconds / peak, 0) + " %" : "-";
+  return peak > 0 ? fixed(100 * flops / seconds / peak, 0) : "-";
 }
 
-// Verdict on bf16 time / FP8 time.
-std::string faster_text(double ratio) { return ratio > 1 ? "faster" : "not faster"; }
+std::string speed_text(probe::Speed speed) {
+  return speed == probe::Speed::faster ? "faster" : speed == probe::Speed::not_faster ? "not faster" : "cannot tell";
+}
+
+// "bf16/FP8 0.52 (0.50 to 0.55): FP8 is not faster".
+std::string verdict_text(const probe::Ratio& r, bool emulated) {
+  const probe::Speed speed = probe::speed_of(r, emulated);
+  const std::string interval =
+      std::isfinite(r.high) ? " (" + fixed(r.low, 2) + " to " + fixed(r.high, 2) + ")" : " (interval unknown)";
+  return "bf16/FP8 " + fixed(r.median, 2) + interval + ": " +
+         (speed == probe::Speed::cannot_tell ? "cannot tell whether FP8 is faster" : "FP8 is " + speed_text(speed));
+}
 
 std::string products(const probe::BenchResult& result) {
   double longest = 0;
@@ -36,14 +46,15 @@ std::string products(const probe::BenchResult& result) {
   const bool milliseconds = longest >= 1e-3;
   const double unit = milliseconds ? 1e-3 : 1e-6;
   const std::string name = milliseconds ? "ms" : "us";
-  std::vector<std::vector<std::string>> rows{
-      {"linear", "pass", "M x N x K", "bf16 " + name, "of peak", "FP8 " + name, "of peak", "casts", "bf16/FP8", "FP8"}};
+  std::vector<std::vector<std::string>> rows{{"linear", "pass", "M x N x K", "bf16 " + name, "+- %", "peak %",
+                                              "FP8 " + name, "+- %", "peak %", "casts %", "bf16/FP8", "FP8"}};
   for (const probe::ProductResult& p : result.products) {
     const double peak = p.fp8 ? result.peak.fp8 : result.peak.bf16;
     rows.push_back({p.linear, p.pass, std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k),
-                    time_text(p.bf16_s, unit), of_peak(p.flops(), p.bf16_s.median, result.peak.bf16),
-                    time_text(p.fp8_s, unit), of_peak(p.flops(), p.fp8_s.median, peak),
-                    fixed(100 * p.cast_share, 0) + " %", fixed(p.ratio, 2), p.fp8 ? faster_text(p.ratio) : "none"});
+                    format_short(p.bf16_s.median / unit, 3), spread_text(p.bf16_s),
+                    of_peak(p.flops(), p.bf16_s.median, result.peak.bf16), format_short(p.fp8_s.median / unit, 3),
+                    spread_text(p.fp8_s), of_peak(p.flops(), p.fp8_s.median, peak), fixed(100 * p.cast_share, 0),
+                    fixed(p.ratio.median, 2), p.fp8 ? speed_text(probe::speed_of(p.ratio, result.emulated)) : "none"});
   }
   return cli::table(rows);
 }
@@ -57,10 +68,10 @@ std::string peak_text(const probe::Peak& peak) {
 
 std::string steps_text(const probe::BenchResult& r) {
   if (!r.bf16_steps || !r.fp8_steps) return {};
-  std::vector<std::vector<std::string>> rows{{"steps", "s/step", "tokens/s", "FLOPs in FP8"}};
+  std::vector<std::vector<std::string>> rows{{"steps", "s/step", "+- %", "tokens/s", "FLOPs in FP8 %"}};
   const auto row = [&](const char* name, const probe::StepsResult& s) {
-    rows.push_back({name, time_text(s.seconds, 1), human_count(static_cast<std::uint64_t>(s.tokens_per_s)),
-                    fixed(100 * s.fp8_flop_share, 1) + " %"});
+    rows.push_back({name, format_short(s.seconds.median, 3), spread_text(s.seconds), fixed(s.tokens_per_s, 0),
+                    fixed(100 * s.fp8_flop_share, 1)});
   };
   row("bf16", *r.bf16_steps);
   row("FP8", *r.fp8_steps);
@@ -74,17 +85,15 @@ std::string report(const probe::BenchOptions& options, const probe::BenchResult&
                      std::string(options.recipe->name) + ", on " + terminal_safe(r.device) + "\n";
   if (r.emulated) text += "FP8 is emulated on the CPU: GEMMs run in bf16, and casts are extra work\n";
   text += peak_text(r.peak) + "\n" + products(r);
-  const double ratio = r.bf16_s / r.fp8_s;
   text += "\n" +
           style.bold("linears of a step: bf16 " + format_short(r.bf16_s, 3) + " s, FP8 " + format_short(r.fp8_s, 3) +
-                     " s: FP8 is " + faster_text(ratio) + ", " + fixed(ratio, 2) + " x") +
+                     " s, " + verdict_text(r.linears, r.emulated)) +
           "\n";
   text += steps_text(r);
   if (!r.bf16_steps || !r.fp8_steps) return text;
-  const double faster = r.bf16_steps->seconds.median / r.fp8_steps->seconds.median;
   return text + "\n" +
          style.bold("whole steps of " + std::to_string(r.sequences) + " x " + std::to_string(r.length) +
-                    " tokens: FP8 is " + faster_text(faster) + ", " + fixed(faster, 2) + " x") +
+                    " tokens: " + verdict_text(r.steps, r.emulated)) +
          "\n";
 }
 

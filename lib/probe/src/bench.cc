@@ -2,6 +2,7 @@
 #include "fp8/probe/bench.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fp8/base/error.h"
 #include "fp8/gemm/gemm.h"
@@ -12,6 +13,16 @@ namespace fp8::probe {
 namespace {
 
 json::Value share(double flop_per_s, double peak) { return peak > 0 ? json::Value(flop_per_s / peak) : json::Value(); }
+
+json::Value interval(const Ratio& r) {
+  return std::isfinite(r.high) ? json::Value(json::Array{r.low, r.high}) : json::Value();
+}
+
+// Null where the interval contains 1.
+json::Value faster(const Ratio& r, bool emulated) {
+  const Speed speed = speed_of(r, emulated);
+  return speed == Speed::cannot_tell ? json::Value() : json::Value(speed == Speed::faster);
+}
 
 // One precision of a linear's pass: seconds, FLOP/s and share of the peak.
 json::Value side(const Timing& t, double flops, double peak) {
@@ -33,7 +44,7 @@ json::Value side(const StepsResult& s) {
                        {"memory_peak_bytes", s.memory_peak_bytes}});
 }
 
-json::Value product(const ProductResult& p, const Peak& peak) {
+json::Value product(const ProductResult& p, const Peak& peak, bool emulated) {
   return json::object({{"linear", p.linear},
                        {"pass", p.pass},
                        {"m", p.m},
@@ -44,8 +55,9 @@ json::Value product(const ProductResult& p, const Peak& peak) {
                        {"fp8", side(p.fp8_s, p.flops(), p.fp8 ? peak.fp8 : peak.bf16)},
                        {"in_fp8", p.fp8},
                        {"cast_share", p.cast_share},
-                       {"ratio", p.ratio},
-                       {"fp8_faster", p.ratio > 1}});
+                       {"ratio", p.ratio.median},
+                       {"ratio_interval", interval(p.ratio)},
+                       {"fp8_faster", faster(p.ratio, emulated)}});
 }
 
 Peak peak_of(const device::Device& device) {
@@ -58,7 +70,27 @@ void raise_measured(Peak& peak, const std::vector<ProductResult>& products) {
   for (const ProductResult& p : products) peak.bf16 = std::max(peak.bf16, p.flops() / p.bf16_s.low);
 }
 
+// Sets the times and the ratio of all linears. The ends of the intervals are averaged with the FP8 times as weights.
+void add_up(BenchResult& r) {
+  double low = 0, high = 0;
+  for (const ProductResult& p : r.products) {
+    if (p.pass != "forward" && p.pass != "backward") continue;
+    const double bf16 = p.bf16_s.median * static_cast<double>(p.layers);
+    const double fp8 = p.fp8_s.median * static_cast<double>(p.layers);
+    r.bf16_s += bf16;
+    r.fp8_s += fp8;
+    low += fp8 * p.ratio.low;
+    high += fp8 * p.ratio.high;
+  }
+  r.linears = {r.bf16_s / r.fp8_s, low / r.fp8_s, high / r.fp8_s};
+}
+
 }  // namespace
+
+Speed speed_of(const Ratio& r, bool emulated) {
+  if (r.high < 1) return Speed::not_faster;
+  return r.low > 1 && !emulated ? Speed::faster : Speed::cannot_tell;
+}
 
 BenchResult bench(const BenchOptions& options) {
   const auto say = [&](const char* what) {
@@ -76,19 +108,14 @@ BenchResult bench(const BenchOptions& options) {
     result.products = time_products(device, options);
     if (!known_peak(result.device)) raise_measured(result.peak, result.products);
   }
-  for (const ProductResult& p : result.products) {
-    if (p.pass != "forward" && p.pass != "backward") continue;
-    result.bf16_s += p.bf16_s.median * static_cast<double>(p.layers);
-    result.fp8_s += p.fp8_s.median * static_cast<double>(p.layers);
-  }
+  add_up(result);
   if (options.steps > 0) time_steps(options, result);
   return result;
 }
 
 json::Value to_json(const BenchOptions& options, const BenchResult& r) {
   json::Array products;
-  for (const ProductResult& p : r.products) products.push_back(product(p, r.peak));
-  const double ratio = r.bf16_s / r.fp8_s;
+  for (const ProductResult& p : r.products) products.push_back(product(p, r.peak, r.emulated));
   json::Value v = json::object(
       {{"type", "bench"},
        {"device", r.device},
@@ -101,16 +128,19 @@ json::Value to_json(const BenchOptions& options, const BenchResult& r) {
                                      {"fp8", r.peak.fp8 > 0 ? json::Value(1e-12 * r.peak.fp8) : json::Value()},
                                      {"source", r.peak.source}})},
        {"gemms", std::move(products)},
-       {"linears",
-        json::object({{"bf16_s", r.bf16_s}, {"fp8_s", r.fp8_s}, {"ratio", ratio}, {"fp8_faster", ratio > 1}})}});
+       {"linears", json::object({{"bf16_s", r.bf16_s},
+                                 {"fp8_s", r.fp8_s},
+                                 {"ratio", r.linears.median},
+                                 {"ratio_interval", interval(r.linears)},
+                                 {"fp8_faster", faster(r.linears, r.emulated)}})}});
   if (!r.bf16_steps || !r.fp8_steps) return v;
-  const double faster = r.bf16_steps->seconds.median / r.fp8_steps->seconds.median;
   v.as_object().set("steps", json::object({{"sequences", r.sequences},
                                            {"length", r.length},
                                            {"bf16", side(*r.bf16_steps)},
                                            {"fp8", side(*r.fp8_steps)},
-                                           {"ratio", faster},
-                                           {"fp8_faster", faster > 1}}));
+                                           {"ratio", r.steps.median},
+                                           {"ratio_interval", interval(r.steps)},
+                                           {"fp8_faster", faster(r.steps, r.emulated)}}));
   return v;
 }
 

@@ -2,6 +2,7 @@
 #include "steps.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
@@ -55,6 +56,7 @@ StepsResult time_side(const BenchOptions& options, const ScratchFolder& folder, 
   (void)train::run(config, *alone, hooks);
   remove_tree(config.out);
   result.seconds = timing_of(seconds);
+  result.samples = std::move(seconds);
   result.tokens_per_s = static_cast<double>(batch.sequences * batch.length) / result.seconds.median;
   return result;
 }
@@ -76,6 +78,7 @@ void time_steps(const BenchOptions& options, BenchResult& result) {
   write_random_tokens(folder.at("data.h5"), options.model.vocab_size, 2 * batch.sequences * batch.length + 1);
   result.bf16_steps = time_side(options, folder, batch, false);
   result.fp8_steps = time_side(options, folder, batch, true);
+  result.steps = ratio_of(result.bf16_steps->samples, result.fp8_steps->samples);
 }
 
 }  // namespace fp8::probe

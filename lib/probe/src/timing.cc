@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kSample = 0.005;  // target seconds of a sample
 constexpr std::int64_t kMostCalls = 1000;
-constexpr std::size_t kLeast = 3, kMost = 200;  // pairs of samples
+constexpr std::size_t kLeast = 6, kMost = 200;  // pairs of samples; six give an interval
 
 // Quantile of sorted samples, interpolated linearly.
 double quantile(const std::vector<double>& sorted, double share) {
@@ -35,7 +35,41 @@ std::int64_t calls_for(const device::Context& ctx, const std::function<void()>& 
   return std::clamp<std::int64_t>(std::llround(kSample / one), 1, kMostCalls);
 }
 
+// The median of sorted values, and the values `outside` from either end, counted from 0; no interval if it is negative.
+Ratio ratio_at(const std::vector<double>& sorted, std::int64_t outside) {
+  if (outside < 0) return {quantile(sorted, 0.5)};
+  const auto k = static_cast<std::size_t>(outside);
+  return {quantile(sorted, 0.5), sorted[k], sorted[sorted.size() - 1 - k]};
+}
+
 }  // namespace
+
+Ratio ratio_of(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  // The interval excludes the median if at most `outside` of n samples are on one of its sides, each with chance 1/2.
+  const auto n = static_cast<double>(samples.size());
+  double chance = std::pow(0.5, n), sum = chance;
+  std::int64_t outside = -1;
+  while (sum <= 0.025) {
+    ++outside;
+    chance *= (n - static_cast<double>(outside)) / static_cast<double>(outside + 1);
+    sum += chance;
+  }
+  return ratio_at(samples, outside);
+}
+
+Ratio ratio_of(const std::vector<double>& first, const std::vector<double>& second) {
+  if (first.empty() || second.empty()) return {};
+  std::vector<double> ratios;
+  for (const double a : first) {
+    for (const double b : second) ratios.push_back(a / b);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  const auto n = static_cast<double>(first.size()), m = static_cast<double>(second.size());
+  const double deviation = std::sqrt(n * m * (n + m + 1) / 12);
+  return ratio_at(ratios, std::llround(std::floor(n * m / 2 - 1.96 * deviation - 0.5)));
+}
 
 Timing timing_of(std::vector<double> samples) {
   if (samples.empty()) return {};
@@ -55,7 +89,7 @@ PairedTiming time_both(const device::Context& ctx, const std::function<void()>& 
     b.push_back(sample(ctx, second, calls_second));
     ratios.push_back(a.back() / b.back());
   }
-  return {timing_of(a), timing_of(b), timing_of(ratios).median};
+  return {timing_of(a), timing_of(b), ratio_of(ratios)};
 }
 
 }  // namespace fp8::probe

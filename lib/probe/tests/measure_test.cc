@@ -1,6 +1,7 @@
 // Checks that compute and measurements, on the host: exact GEMMs under every recipe, a diagnosis, timings, a benchmark
 // of the smallest model.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "exact.h"
@@ -107,6 +108,42 @@ TEST(Timing, MedianAndQuartiles) {
   EXPECT_EQ(timing_of({}).samples, 0);
 }
 
+TEST(Timing, MedianHasAnIntervalFromSixSamples) {
+  EXPECT_EQ(ratio_of({1, 2, 3, 4, 5}).median, 3);
+  EXPECT_EQ(ratio_of({1, 2, 3, 4, 5}).low, 0);
+  EXPECT_TRUE(std::isinf(ratio_of({1, 2, 3, 4, 5}).high));
+  const Ratio six = ratio_of({3, 1, 2, 6, 5, 4});
+  EXPECT_EQ(six.low, 1);
+  EXPECT_EQ(six.high, 6);
+  // The table of the sign test: of 20 samples 5 on either side are outside.
+  std::vector<double> twenty;
+  for (int i = 1; i <= 20; ++i) twenty.push_back(i);
+  EXPECT_EQ(ratio_of(twenty).low, 6);
+  EXPECT_EQ(ratio_of(twenty).high, 15);
+}
+
+TEST(Timing, UnpairedRatioHasAnIntervalFromFourSamples) {
+  const Ratio three = ratio_of({2, 2, 2}, {1, 1, 1});
+  EXPECT_EQ(three.median, 2);
+  EXPECT_TRUE(std::isinf(three.high));
+  const Ratio four = ratio_of({2, 4, 4, 4}, {1, 1, 1, 2});
+  EXPECT_EQ(four.low, 1);
+  EXPECT_EQ(four.high, 4);
+  // The table of the rank-sum test: 2 for five and five samples, so the third smallest ratio of 25 is the end.
+  const std::vector<double> one(5, 1), rising = {1, 2, 3, 4, 5};
+  EXPECT_EQ(ratio_of(rising, one).low, 1);
+  EXPECT_EQ(ratio_of({1, 1, 1, 1, 1}, {1, 1, 1, 1, 2}).low, 0.5);
+}
+
+TEST(Timing, VerdictsNeedTheWholeInterval) {
+  EXPECT_EQ(speed_of({1.5, 1.1, 1.9}, false), Speed::faster);
+  EXPECT_EQ(speed_of({1.5, 0.9, 1.9}, false), Speed::cannot_tell);
+  EXPECT_EQ(speed_of({0.9, 0.8, 0.95}, false), Speed::not_faster);
+  EXPECT_EQ(speed_of({2}, false), Speed::cannot_tell);
+  EXPECT_EQ(speed_of({1.5, 1.1, 1.9}, true), Speed::cannot_tell);
+  EXPECT_EQ(speed_of({0.9, 0.8, 0.95}, true), Speed::not_faster);
+}
+
 TEST(Timing, CallsBothSidesEquallyOften) {
   const device::Device host;
   int first = 0, second = 0;
@@ -117,13 +154,15 @@ TEST(Timing, CallsBothSidesEquallyOften) {
   };
   const PairedTiming duel = time_both(
       host.context(), [&] { work(first); }, [&] { work(second); }, 0.01);
-  EXPECT_GE(duel.first.samples, 3);
+  EXPECT_GE(duel.first.samples, 6);
   EXPECT_EQ(duel.first.samples, duel.second.samples);
   EXPECT_GE(first, 5);
   EXPECT_GE(second, 5);
   EXPECT_GT(duel.first.median, 0);
   EXPECT_LE(duel.first.low, duel.first.median);
-  EXPECT_GT(duel.ratio, 0);
+  EXPECT_GT(duel.ratio.median, 0);
+  EXPECT_LE(duel.ratio.low, duel.ratio.median);
+  EXPECT_LT(duel.ratio.high, 1000);
 }
 
 TEST(Steps, BatchFitsTheModel) {
@@ -158,7 +197,7 @@ TEST_F(Bench, MeasuresEveryPassAndStepsOnTheHost) {
   for (const ProductResult& p : r.products) {
     EXPECT_GT(p.bf16_s.median, 0) << p.linear << p.pass;
     EXPECT_GT(p.fp8_s.median, 0) << p.linear << p.pass;
-    EXPECT_GT(p.ratio, 0);
+    EXPECT_GT(p.ratio.median, 0);
     EXPECT_LE(p.flops() / p.bf16_s.median, r.peak.bf16) << p.linear << p.pass;
     EXPECT_EQ(p.fp8, p.pass != "wgrad") << p.linear << p.pass;
     EXPECT_TRUE(p.cast_share > 0 || !p.fp8) << p.linear << p.pass;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,19 @@ struct Timing {
   std::int64_t samples = 0;  ///< number of samples; a sample is the mean of several calls if a call is short
 };
 
+/// A ratio bf16 time / FP8 time; above 1, FP8 is faster.
+struct Ratio {
+  double median = 0;                                      ///< of the samples
+  double low = 0;                                         ///< lower end of the 95 % interval; 0 if unknown
+  double high = std::numeric_limits<double>::infinity();  ///< upper end; infinity if unknown
+};
+
+/// What a ratio shows.
+enum class Speed : std::uint8_t { faster, not_faster, cannot_tell };
+
+/// Whether FP8 is faster: only if the whole interval is on one side of 1. Emulated FP8 is never faster.
+Speed speed_of(const Ratio& ratio, bool emulated);
+
 /// One pass of a linear in both precisions.
 struct ProductResult {
   std::string linear{};       ///< q,k,v; o; gate,up; down
@@ -47,7 +61,7 @@ struct ProductResult {
   std::int64_t layers = 0;    ///< number of layers in the model
   bool fp8 = false;           ///< whether any GEMM of the FP8 side runs in FP8; unaligned sizes run in bf16
   Timing bf16_s{}, fp8_s{};   ///< seconds; FP8 includes the casts of all operands
-  double ratio = 0;           ///< median over pairs of samples of bf16 time / FP8 time; above 1, FP8 is faster
+  Ratio ratio{};              ///< over pairs of samples
   double cast_share = 0;      ///< share of the FP8 time in casts, 0 to 1
   /// 2 m n k times the number of GEMMs.
   double flops() const {
@@ -58,6 +72,7 @@ struct ProductResult {
 /// Whole optimizer steps in one precision.
 struct StepsResult {
   Timing seconds{};                    ///< seconds per step, without the first step
+  std::vector<double> samples{};       ///< seconds of each of these steps
   double tokens_per_s = 0;             ///< at the median step time
   double fp8_flop_share = 0;           ///< share of the linears' FLOPs in FP8, 0 to 1
   std::int64_t memory_peak_bytes = 0;  ///< peak of the process so far
@@ -70,7 +85,9 @@ struct BenchResult {
   Peak peak{};                            ///< from the data sheet, or measured; fp8 is 0 if unknown
   std::vector<ProductResult> products{};  ///< by linear, then pass
   double bf16_s = 0, fp8_s = 0;           ///< all linears of a step: medians of forward and backward, times layers
+  Ratio linears{};                        ///< of bf16_s and fp8_s, with the means of the ends of the linears' intervals
   std::optional<StepsResult> bf16_steps{}, fp8_steps{};  ///< nullopt with options.steps 0
+  Ratio steps{};                                         ///< of the times of the steps
   std::int64_t sequences = 0, length = 0;                ///< batch of a step
 };
 
