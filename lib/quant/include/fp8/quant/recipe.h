@@ -13,8 +13,24 @@
 
 namespace fp8::quant {
 
-/// How many elements share a scale. `row`: one scale for each index of the dimension that is not contracted.
-enum class Granularity : std::uint8_t { none, tensor, row };
+/// Which elements share a scale. "Row" is an index of the dimension that is not contracted, whichever that is.
+enum class Granularity : std::uint8_t {
+  none,       ///< no scale: high precision
+  tensor,     ///< all
+  row,        ///< one row (axiswise)
+  row128,     ///< 128 along the contracted dimension of one row; the last block of a row may be shorter
+  square128,  ///< 128 x 128; the last blocks of both dimensions may be shorter
+  row32,      ///< 32 along the contracted dimension of one row (MX)
+};
+
+/// How a scale follows from an amax, and which amax it is.
+enum class ScaleRule : std::uint8_t {
+  torchao,    ///< max / max(amax, 1e-12) of these elements; a NaN or infinite amax propagates
+  current,    ///< max / amax of these elements; 1 if the amax is 0 or infinite; the amax skips NaN
+  delayed,    ///< known before the cast, from the history of amaxes of earlier steps, which skip NaN
+  blockwise,  ///< as current, an overflow becoming the largest finite value of the source's format
+  mx,         ///< E8M0: amax / 448 rounded up to a power of two; NaN propagates
+};
 
 /// How one operand of one GEMM is cast. Granularity::none leaves it in high precision.
 struct Cast {
@@ -49,6 +65,7 @@ struct Recipe {
   ForwardCasts forward;     ///< operands of y = x w^T
   DgradCasts dgrad;         ///< operands of dx = dy w
   WgradCasts wgrad;         ///< operands of dw = dy^T x
+  ScaleRule scale_rule;     ///< of all its casts
   bool power_of_2;          ///< default of --power-of-2-scales
   bool fast_accumulation;   ///< of the forward GEMM on tensor cores; dgrad and wgrad never
   bool fp8_all_gather;      ///< whether FP8 all-gather is possible (one scale per weight, known before the gather)
