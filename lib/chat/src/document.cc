@@ -99,7 +99,12 @@ Renderer::Renderer(Template form, const token::Tokenizer& tokenizer)
     throw Error(tokenizer.path() + ": " + terminal_safe(excerpt(token)) +
                 " is not a token of it, but the template needs it (" + form_.path + ")");
   }
-  if (!form_.eos.empty()) special_.eos = form_.eos;
+  if (!form_.eos.empty()) {
+    special_.eos = form_.eos;
+    if (!tokenizer.id_of(form_.eos))
+      throw Error(form_.path + ": \"eos\": " + terminal_safe(excerpt(form_.eos)) + " is not a token of " +
+                  tokenizer.path());
+  }
   if (uses(form_, Piece::Kind::bos)) bos_ = id_of(special_.bos, "bos_token");
   if (uses(form_, Piece::Kind::eos)) eos_ = id_of(special_.eos, "eos_token");
 }

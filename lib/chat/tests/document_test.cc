@@ -66,6 +66,8 @@ TEST_F(Chat, special_tokens_that_are_missing) {
   EXPECT_HOLDS(error_of([&] { Renderer(form(plain + "}"), tokenizer("{}")).padding(); }), ": no eos_token");
   EXPECT_HOLDS(error_of([&] { Renderer(form(plain + R"(,"tokens":["<|im_end|>"]})"), t); }),
                "tokenizer.json: <|im_end|> is not a token of it, but the template needs it (form)");
+  EXPECT_HOLDS(error_of([&] { Renderer(form(plain + R"(,"eos":"nope"})"), t); }),
+               R"(form: "eos": nope is not a token of )");
   token::Encoder encoder(t);
   EXPECT_EQ(error_of([&] {
               Renderer(form(plain + "}"), t).render({"s", {{"a", "b"}}}, encoder);

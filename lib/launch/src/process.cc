@@ -120,6 +120,9 @@ std::vector<pid_t> children() {
   return found;
 }
 
+// Time between two signals that ask the command to stop.
+constexpr std::chrono::seconds kAskAgain{2};
+
 // A running command.
 class Running {
  public:
@@ -163,7 +166,8 @@ class Running {
   void turn() {
     std::array<pollfd, 3> ready = {
         {{requests_.fd(), POLLIN, 0}, {out_.in.get(), POLLIN, 0}, {err_.in.get(), POLLIN, 0}}};
-    const int n = ::poll(ready.data(), ready.size(), reaped_ ? milliseconds_left() : -1);
+    const bool timed = reaped_ || ended_.asked;
+    const int n = ::poll(ready.data(), ready.size(), timed ? milliseconds_left() : -1);
     if (n < 0 && errno != EINTR) fail("cannot be watched", errno);
     if (ready[1].revents != 0) (void)read_out();
     if (ready[2].revents != 0) (void)read_err();
@@ -201,12 +205,14 @@ class Running {
     deadline_ = Clock::now() + std::chrono::milliseconds(100);  // their children become children of this process
   }
 
-  // Sends SIGUSR1 to the command after a request to stop or a failed write of its output.
+  // Sends SIGUSR1 to the command after a request to stop or a failed write of its output, and again until it ends:
+  // mpirun loses a signal that arrives before its ranks exist.
   void pass_signals() {
     const bool wanted = requests_.stop() != 0 || ended_.lost;
+    if (wanted && ended_.asked && !reaped_ && milliseconds_left() == 0) ask();
     if (wanted && !ended_.asked && !reaped_) {
       ended_.asked = true;
-      send(child_, SIGUSR1);
+      ask();
       if (requests_.stop() != 0 && streams_.stopping) guarded([&] { streams_.stopping(requests_.stop()); });
     }
     if (requests_.interrupts() <= interrupts_) return;
@@ -217,6 +223,11 @@ class Running {
     } else {
       send(-child_, interrupts_ == 2 ? SIGTERM : SIGKILL);
     }
+  }
+
+  void ask() {
+    send(child_, SIGUSR1);
+    deadline_ = Clock::now() + kAskAgain;
   }
 
   static void send(pid_t whom, int signal) {

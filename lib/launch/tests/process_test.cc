@@ -114,6 +114,14 @@ TEST(Process, StopRequestSendsUsr1) {
   }
 }
 
+TEST(Process, AStopRequestThatWasLostIsSentAgain) {
+  Requests requests;
+  const Sender sender({SIGTERM});
+  const Seen seen =
+      run({"sh", "-c", "trap '' USR1; sleep 1; trap 'exit 75' USR1; while :; do sleep 0.02; done"}, requests);
+  EXPECT_EQ(seen.ended.how(), "status 75");
+}
+
 TEST(Process, RepeatedInterruptsKillTheCommand) {
   {
     Requests requests;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fp8/base/error.h"
+#include "statistics.h"
 
 namespace fp8::log {
 namespace {
@@ -16,7 +17,7 @@ constexpr std::size_t kUnwanted = static_cast<std::size_t>(-1);
 
 double number_or_nan(const json::Object& record, std::string_view key) {
   const json::Value* value = record.find(key);
-  return value != nullptr && value->is_number() ? value->as_double() : kNan;
+  return value != nullptr && value->is_number() ? measured(value->as_double()) : kNan;
 }
 
 template <typename Events>

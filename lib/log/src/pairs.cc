@@ -56,6 +56,13 @@ std::optional<double> geometric_mean(const std::vector<Comparison>& pairs, std::
   return std::exp(sum / static_cast<double>(pairs.size()));
 }
 
+// Throws Error when a side has the same run twice: it would count as two pairs.
+void check_distinct(std::span<const Run> side) {
+  for (std::size_t i = 1; i < side.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (side[i].path == side[j].path) throw Error("--compare: " + side[i].path + ": given twice on one side");
+}
+
 // Sets the mean gap, its interval and its step noise.
 void measure(PairedComparison& all) {
   std::vector<double> gaps;
@@ -68,7 +75,7 @@ void measure(PairedComparison& all) {
     variance += steps ? *c.gap_standard_error * *c.gap_standard_error : 0;
   }
   const auto n = static_cast<double>(gaps.size());
-  all.gap = *mean(Values(gaps));
+  all.gap = mean(Values(gaps));
   if (steps) all.step_noise = std::sqrt(variance) / n;
   if (gaps.size() >= kEnoughPairs) all.interval = mean_interval(gaps);
 }
@@ -105,6 +112,10 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::span<const Run> a
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   const auto unknown = [](const Run& run) { return run.settings.empty(); };
   const bool none_known = std::all_of(a.begin(), a.end(), unknown) && std::all_of(b.begin(), b.end(), unknown);
+  if (none_known) {
+    check_distinct(a);
+    check_distinct(b);
+  }
   for (std::size_t i = 0; i < a.size() && (a.size() == 1 || none_known); ++i) pairs.emplace_back(i, i);
   if (!pairs.empty()) return pairs;
   const bool with_model = repeats(seeds_of(a, false)) || repeats(seeds_of(b, false));

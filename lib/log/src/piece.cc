@@ -8,6 +8,7 @@
 #include "fp8/base/error.h"
 #include "fp8/json/flat.h"
 #include "fp8/json/json.h"
+#include "statistics.h"
 
 namespace fp8::log {
 namespace {
@@ -186,7 +187,7 @@ class PieceReader {
       const Layout::DeviceType& place = layout_.places[i];
       if (!place.wanted || fields_[i] == kNowhere) continue;
       const Scalar& s = scalars_[place.at];
-      open_->fields[fields_[i]].values.push_back(number_like(s) ? s.number : kNan);
+      open_->fields[fields_[i]].values.push_back(number_like(s) ? measured(s.number) : kNan);
     }
   }
 

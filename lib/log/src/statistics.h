@@ -1,7 +1,9 @@
 /// Means, quantiles and standard errors of measured values. NaN means "not measured" and is skipped.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -9,6 +11,12 @@
 #include "fp8/log/series.h"
 
 namespace fp8::log {
+
+/// A number of a log as a measured value: NaN if it is so large that sums and squares of such numbers overflow.
+inline double measured(double number) {
+  constexpr double kLargest = 1e100;
+  return std::abs(number) <= kLargest ? number : std::numeric_limits<double>::quiet_NaN();
+}
 
 /// A view of values in memory or of a series.
 class Values {

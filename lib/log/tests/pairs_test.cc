@@ -133,11 +133,22 @@ TEST(Pairs, WhatCannotBePaired) {
   EXPECT_EQ(pairs, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 1}, {1, 0}}));
 }
 
+TEST(Pairs, NumbersThatOverflowAreNotMeasured) {
+  const Log a = run_of(step(1, 8, "1e308")), b = run_of(step(1, 8, "-1e308"));
+  const PairedComparison c = compare(std::span(&a, 1), std::span(&b, 1));
+  EXPECT_EQ(c.gap, std::nullopt);
+  EXPECT_EQ(verdict(c, 1), Verdict::not_met);
+}
+
 TEST(Pairs, WithoutSettingsInTheirOrder) {
   const std::vector<Log> a = runs_of(run_of(step(1, 8, "1")), run_of(step(1, 8, "2")));
   const PairedComparison c = compare(a, a);
   EXPECT_EQ(c.gap, 0);
   EXPECT_EQ(c.unknown.size(), 4U);
+  std::vector<Log> twice = runs_of(run_of(step(1, 8, "1")), run_of(step(1, 8, "2")));
+  twice[1].path = twice[0].path;
+  EXPECT_EQ(test::error_of([&] { (void)compare(a, twice); }),
+            "--compare: " + twice[0].path + ": given twice on one side");
   EXPECT_TRUE(differences(a[0], seeded(1, "1")).empty());
 }
 

@@ -50,6 +50,13 @@ TEST(ReadRun, Columns) {
   EXPECT_EQ(run.reason, "done");
 }
 
+TEST(ReadRun, NumbersThatOverflowAreNotMeasured) {
+  const Log run = run_of(step(1, 8, "1e308") + step(2, 16, "-1e101") + step(3, 24, "1e99"));
+  EXPECT_TRUE(std::isnan((*run.find("loss"))[0]));
+  EXPECT_TRUE(std::isnan((*run.find("loss"))[1]));
+  EXPECT_EQ((*run.find("loss"))[2], 1e99);
+}
+
 TEST(ReadRun, KeepsOnlyWantedFields) {
   const test::TemporaryFolder scratch;
   const std::string path = scratch.write("a.jsonl", R"({"type":"step","step":1,"loss":2,"lr":3})"

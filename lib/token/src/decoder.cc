@@ -104,7 +104,7 @@ Decoder::Step Decoder::read(const json::Object& part, const std::string& type, c
   return {.kind = Kind::replace, .replace = Replace(part, what)};
 }
 
-void Decoder::run(const Step& step, std::vector<std::string>& tokens, Matcher& matcher) {
+void Decoder::run(const Step& step, std::size_t most, std::vector<std::string>& tokens, Matcher& matcher) {
   switch (step.kind) {
     case Kind::byte_level: {
       std::string bytes;
@@ -125,7 +125,7 @@ void Decoder::run(const Step& step, std::vector<std::string>& tokens, Matcher& m
     case Kind::replace:
       for (std::string& token : tokens) {
         std::string out;
-        step.replace->append(out, token, matcher);
+        step.replace->append(out, token, matcher, most);
         token = std::move(out);
       }
       break;
@@ -141,8 +141,10 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
     for (std::size_t i = 0; i < tokens.size(); ++i) text.append(i == 0 ? "" : " ").append(tokens[i]);
     return text;
   }
+  std::size_t bytes = 0;
+  for (const std::string& token : tokens) bytes += token.size();
   Matcher matcher;
-  for (const Step& step : steps_) run(step, tokens, matcher);
+  for (const Step& step : steps_) run(step, most_after_replacing(bytes), tokens, matcher);
   return joined(tokens);
 }
 

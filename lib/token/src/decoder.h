@@ -33,7 +33,7 @@ class Decoder {
     bool drops_first = false;  // metaspace: removes its character from the first token
   };
   static Step read(const json::Object& part, const std::string& type, const std::string& what);
-  static void run(const Step& step, std::vector<std::string>& tokens, Matcher& matcher);
+  static void run(const Step& step, std::size_t most, std::vector<std::string>& tokens, Matcher& matcher);
 
   std::vector<Step> steps_;
 };

@@ -65,7 +65,8 @@ bool Normalizer::changes(const Step& step, std::string_view text, bool begins) {
   return true;
 }
 
-void Normalizer::run(const Step& step, std::string_view text, NormalizerScratch& scratch, Matcher& matcher) {
+void Normalizer::run(const Step& step, std::string_view text, std::size_t most, NormalizerScratch& scratch,
+                     Matcher& matcher) {
   std::string& out = scratch.next;
   out.clear();
   const auto each = [&](const auto& call) {
@@ -89,7 +90,7 @@ void Normalizer::run(const Step& step, std::string_view text, NormalizerScratch&
       out.append(step.content).append(text);
       break;
     case Kind::replace:
-      step.replace->append(out, text, matcher);
+      step.replace->append(out, text, matcher, most);
       break;
     case Kind::bytes:
       append_byte_characters(out, text);
@@ -99,9 +100,10 @@ void Normalizer::run(const Step& step, std::string_view text, NormalizerScratch&
 
 std::string_view Normalizer::apply(std::string_view text, bool begins, NormalizerScratch& scratch,
                                    Matcher& matcher) const {
+  const std::size_t most = most_after_replacing(text.size());
   for (const Step& step : steps_) {
     if (!changes(step, text, begins)) continue;
-    run(step, text, scratch, matcher);
+    run(step, text, most, scratch, matcher);
     std::swap(scratch.text, scratch.next);
     text = scratch.text;
   }

@@ -46,7 +46,8 @@ class Normalizer {
   };
   static Step read(const json::Object& part, const std::string& type, const std::string& what);
   static bool changes(const Step& step, std::string_view text, bool begins);
-  static void run(const Step& step, std::string_view text, NormalizerScratch& scratch, Matcher& matcher);
+  static void run(const Step& step, std::string_view text, std::size_t most, NormalizerScratch& scratch,
+                  Matcher& matcher);
 
   std::vector<Step> steps_;
 };

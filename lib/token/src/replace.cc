@@ -26,11 +26,13 @@ Replace::Replace(const json::Object& part, const std::string& what)
     throw Error(what + ": Replace: an expression that matches an empty string is not supported");
 }
 
-void Replace::append(std::string& out, std::string_view text, Matcher& matcher) const {
+void Replace::append(std::string& out, std::string_view text, Matcher& matcher, std::size_t most) const {
   Matches matches(matcher, pattern_, text, false);
   std::size_t at = 0;
   for (Span span; matches.next(span) == Found::match; at = span.end) {
     out += text.substr(at, span.begin - at);
+    if (out.size() + content_.size() > most)
+      throw Error("the tokenizer's Replace makes a text more than 256 times as long");
     out += content_;
   }
   out += text.substr(at);

@@ -9,14 +9,18 @@
 
 namespace fp8::token {
 
+/// Bound on the length, in bytes, of what all steps of a normalizer or decoder make of `bytes` bytes: replacements of
+/// replacements multiply.
+constexpr std::size_t most_after_replacing(std::size_t bytes) { return 256 * bytes + 4096; }
+
 /// A pattern and its replacement.
 class Replace {
  public:
   /// Reads a part of type Replace. Throws Error `what: reason`, also for an expression that matches an empty string.
   Replace(const json::Object& part, const std::string& what);
 
-  /// Appends `text` with all matches replaced.
-  void append(std::string& out, std::string_view text, Matcher& matcher) const;
+  /// Appends `text` with all matches replaced. Throws Error when `out` becomes longer than `most` bytes.
+  void append(std::string& out, std::string_view text, Matcher& matcher, std::size_t most) const;
   /// Whether the pattern is one character.
   bool one_character() const { return one_character_; }
 

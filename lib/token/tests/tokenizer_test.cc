@@ -129,6 +129,19 @@ TEST(Tokenizer, NamesAMissingUnknownTokenWhenNeeded) {
   EXPECT_HOLDS(error_of([&] { encode(t, "ab"); }), R"("unk_token" "?" is needed and not in the vocabulary)");
 }
 
+TEST(Tokenizer, BoundsWhatReplacementsMakeOfAText) {
+  const std::string ten = R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})";
+  std::string steps = ten;
+  for (int i = 1; i < 12; ++i) steps += "," + ten;
+  const auto sequence = [&](const char* part) {
+    return tokenizer_of(file_of("\"" + std::string(part) + R"(":{"type":"Sequence","normalizers":[)" + steps +
+                                R"(],"decoders":[)" + steps + "]}"));
+  };
+  const std::string reason = "Replace makes a text more than 256 times as long";
+  EXPECT_HOLDS(error_of([&] { encode(sequence("normalizer"), "aaaaa"); }), reason);
+  EXPECT_HOLDS(error_of([&] { (void)sequence("decoder").decode(Ids{0, 0}, false); }), reason);
+}
+
 TEST(Tokenizer, RefusesTextOnWhichAnExpressionTakesTooManySteps) {
   const Tokenizer t = tokenizer_of(file_of(pre_tokenizer("(?:a+)+[bc]")));
   EXPECT_EQ(encode(t, "aab"), (Ids{0, 4}));
