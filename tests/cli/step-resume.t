@@ -87,9 +87,10 @@ mkdir damaged/run/step-00000009.tmp && echo half >damaged/run/step-00000009.tmp/
 (cd damaged && same_command --precision fp32 >log 2>err)
 result $? "a run with a damaged newest checkpoint resumes"
 says "a message names the damaged checkpoint" '^fp8-step: run/step-00000004: damaged, trying an older one: run/step-00000004/rank-00000-of-00001.h5: ' cat damaged/err
+is "the log has a warning about it" "$(grep -c '"type":"warning","message":"run/step-00000004: damaged' damaged/run/log.jsonl)" 1
 says "a message names the removed temporary folder" '^fp8-step: run/step-00000009.tmp: left over from an interrupted save, removed' cat damaged/err
 says "a message names the older checkpoint" '^fp8-step: resuming from run/step-00000002' cat damaged/err
-is "the run resumes at step 3" "$(story damaged/log)" "run step3 step4 checkpoint4 end4 "
+is "the run resumes at step 3" "$(story damaged/log)" "run warning step3 step4 checkpoint4 end4 "
 cmp damaged/run/step-00000004/rank-00000-of-00001.h5 a1/run/step-00000004/rank-00000-of-00001.h5
 result $? "the damaged checkpoint is replaced by an equal file"
 for f in damaged/run/step-*/rank*; do : >"$f"; done

@@ -174,7 +174,10 @@ void parse_config(const Command& command, const json::Value& config, Arguments& 
     } catch (const Error& e) {
       throw Error(label + ": " + e.what());
     }
-    for (const std::string& word : given.values) check_value(*flag, word, label);
+    for (const std::string& word : given.values) {
+      if (word.find('\0') != std::string::npos) throw Error(label + ": contains a NUL character");
+      check_value(*flag, word, label);
+    }
     const auto before = base.given_.find(key);
     if (before == base.given_.end() || !before->second.by_user) base.given_.insert_or_assign(key, std::move(given));
   }

@@ -31,6 +31,10 @@ TEST(Config, SetsFlagsThatAreNotGiven) {
   EXPECT_TRUE(a.has("recipe"));
 }
 
+TEST(Config, ANulCharacterIsRefused) {
+  EXPECT_EQ(refusal(R"({"filter": ["a\u0000b"]})"), "c.json: \"filter\": contains a NUL character");
+}
+
 TEST(Config, FlagsWinOverListsAndSwitches) {
   const Arguments a = with_config(R"({"filter": ["a"], "emulate": true})", {"m", "--filter", "x", "--no-emulate"});
   EXPECT_EQ(a.list("filter"), std::vector<std::string>{"x"});

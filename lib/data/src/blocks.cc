@@ -51,14 +51,13 @@ CheckedVector::CheckedVector(const h5::Reader& file, std::string dataset, const 
     : file_(file),
       dataset_(std::move(dataset)),
       bytes_(file.at(dataset_).bytes),
-      element_bytes_(dtype::size_of(file.at(dataset_).dtype)),
-      checked_(static_cast<std::size_t>(blocks_of(bytes_))) {
+      element_bytes_(dtype::size_of(file.at(dataset_).dtype)) {
   const h5::Entry* entry = file.find(digests);
   if (entry == nullptr) {
     file.verify(dataset_);
     return;
   }
-  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(checked_.size()), kDigestBytes};
+  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(blocks_of(bytes_)), kDigestBytes};
   if (entry->dtype != dtype::DType::u8 || entry->shape != shape) {
     throw Error(file.path() + ": /" + digests + ": must be uint8 [" + std::to_string(shape[0]) +
                 ", 16], a digest for each 64 KiB of /" + dataset_);
@@ -88,16 +87,10 @@ void CheckedVector::read(std::uint64_t begin, std::span<std::byte> out) const {
     const std::uint64_t block = begin / kBlockBytes, first = block * kBlockBytes,
                         last = std::min<std::uint64_t>(first + kBlockBytes, bytes_);
     const auto part = out.first(static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), last - begin)));
-    std::atomic<bool>& checked = checked_[static_cast<std::size_t>(block)];
-    if (checked) {
-      read_bytes(begin, part);
-    } else {  // the compared bytes are the ones that are used
-      whole.resize(static_cast<std::size_t>(last - first));
-      read_bytes(first, whole);
-      check(block, whole);
-      std::memcpy(part.data(), whole.data() + (begin - first), part.size());
-      checked = true;
-    }
+    whole.resize(static_cast<std::size_t>(last - first));  // the compared bytes are the ones that are used
+    read_bytes(first, whole);
+    check(block, whole);
+    std::memcpy(part.data(), whole.data() + (begin - first), part.size());
     begin += part.size();
     out = out.subspan(part.size());
   }

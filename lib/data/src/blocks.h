@@ -2,7 +2,6 @@
 // Private to the crate.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,8 +31,8 @@ class BlockDigester {
   std::vector<std::byte> digests_;
 };
 
-// An integer vector of a token file; each block is compared with its digest when first read. Reading is const and
-// thread-safe. The h5::Reader must outlive this.
+// An integer vector of a token file; each block is compared with its digest whenever some of it is read: a file may
+// change under a run. Reading is const and thread-safe. The h5::Reader must outlive this.
 class CheckedVector {
  public:
   // `digests` is the name of the uint8 [blocks, 16] digests of `dataset`. If the file has none, the whole dataset is
@@ -49,8 +48,7 @@ class CheckedVector {
   const h5::Reader& file_;
   std::string dataset_;
   std::uint64_t bytes_ = 0, element_bytes_ = 1;
-  std::vector<std::byte> digests_;                  // empty if everything was compared in the constructor
-  mutable std::vector<std::atomic<bool>> checked_;  // by block
+  std::vector<std::byte> digests_;  // empty if everything was compared in the constructor
 };
 
 }  // namespace fp8::data

@@ -64,6 +64,7 @@ std::string resolve_checkpoint_argument(const std::string& argument, int fd) {
   }
   if (!path)
     throw Error("standard input: no record names a checkpoint (does the previous tool of the pipe need --json?)");
+  if (path->find('\0') != std::string::npos) throw Error("standard input: the path of the record has a NUL character");
   return *path;
 }
 

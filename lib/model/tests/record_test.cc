@@ -43,6 +43,11 @@ TEST(Record, TheLastCheckpointIsUsed) {
             "2");
 }
 
+TEST(Record, APathWithANulCharacterIsRefused) {
+  EXPECT_EQ(error_of([] { resolved("{\"type\":\"checkpoint\",\"path\":\"m.h5\\u0000x\"}\n"); }),
+            "standard input: the path of the record has a NUL character");
+}
+
 TEST(Record, APathIsReturnedUnchanged) { EXPECT_EQ(resolve_checkpoint_argument("m.h5", -1), "m.h5"); }
 
 TEST(Record, OtherInputIsRefused) {

@@ -116,7 +116,10 @@ void Journal::emit(const json::Value& record) {
   } catch (...) {
     output_failure_ = std::current_exception();
   }
+  const bool first = !std::exchange(begun_, true);
   if (problem) warn(-1, *problem + "; records are buffered in memory until they can be written");
+  if (!first) return;
+  for (const json::Value& warning : std::exchange(early_, {})) emit(warning);
 }
 
 void Journal::warn(std::int64_t step, const std::string& message) {
@@ -125,7 +128,11 @@ void Journal::warn(std::int64_t step, const std::string& message) {
   json::Value record = json::object({{"type", "warning"}});
   if (step >= 0) record.as_object().set("step", step);
   record.as_object().set("message", message);
-  emit(record);
+  if (begun_) {
+    emit(record);
+  } else {
+    early_.push_back(std::move(record));
+  }
   if (hooks_.warning) hooks_.warning(message);
 }
 

@@ -21,7 +21,7 @@ class Journal {
       : hooks_(hooks), host_comm_(host_comm), writes_(host_comm.rank() == 0) {}
   void open(const std::string& run_folder);
   void emit(const json::Value& record);
-  // A {"type":"warning"} record and a warning of the tool.
+  // A {"type":"warning"} record and a warning of the tool; a record before the first other one follows it.
   void warn(std::int64_t step, const std::string& message);
   // Warns of records that the log lacks. After the last record.
   void close();
@@ -37,9 +37,11 @@ class Journal {
   comm::Communicator& host_comm_;  // its watchdog must not count the time of a slow reader
   bool writes_;                    // on rank 0
   File log_;
-  std::uint64_t log_end_ = 0;  // end of its last complete record, in bytes
-  std::string unwritten_;      // buffered records
-  std::int64_t lost_ = 0;      // records that the buffer had no room for
+  std::uint64_t log_end_ = 0;       // end of its last complete record, in bytes
+  std::string unwritten_;           // buffered records
+  std::int64_t lost_ = 0;           // records that the buffer had no room for
+  bool begun_ = false;              // whether there was a record
+  std::vector<json::Value> early_;  // warnings before it
   bool log_failing_ = false;
   std::exception_ptr output_failure_;
 };

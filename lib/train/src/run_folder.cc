@@ -48,7 +48,7 @@ void RunFolder::make() {
   });
 }
 
-Sources::Sources(comm::Communicator& host_comm, const RunConfig& config, const Journal& journal)
+Sources::Sources(comm::Communicator& host_comm, const RunConfig& config, Journal& journal)
     : host_comm_(host_comm), out_(config.out), journal_(journal) {
   comm::agree(host_comm_, [&] {
     if (host_comm_.rank() != 0) return;
@@ -86,7 +86,7 @@ void Sources::share() {
 
 void Sources::pass_over(const std::string& path, const std::string& reason) {
   if (newest_reason_.empty()) newest_reason_ = reason;
-  journal_.note(ckpt::passed_over(path, reason));
+  journal_.warn(-1, ckpt::passed_over(path, reason));
 }
 
 void Sources::refuse(const std::string& reason) {

@@ -38,7 +38,7 @@ class RunFolder {
 // checkpoint is removed. Collective.
 class Sources {
  public:
-  Sources(comm::Communicator& host_comm, const RunConfig& config, const Journal& journal);
+  Sources(comm::Communicator& host_comm, const RunConfig& config, Journal& journal);
   const ckpt::Checkpoint& model() const { return *model_; }
   // What to start from: the selected checkpoint, or MODEL if the run has none.
   const ckpt::Checkpoint& start() const { return step_ ? *step_ : *model_; }
@@ -53,7 +53,7 @@ class Sources {
 
   comm::Communicator& host_comm_;
   const std::string& out_;
-  const Journal& journal_;
+  Journal& journal_;
   std::vector<ckpt::StepFolder> left_;  // not yet tried, oldest first; on rank 0
   std::string newest_reason_;           // why the newest is damaged
   std::optional<ckpt::Checkpoint> model_, step_;
