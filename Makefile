@@ -27,7 +27,7 @@ MAKEFLAGS += --no-builtin-rules $(jobs)
 say = $(if $V$(findstring s,$(firstword -$(MAKEFLAGS))),,@$(info $1 $2))
 
 # Bottom to top. A crate may depend only on crates to its left.
-CRATES := base json cli dtype device tensor quant gemm ops comm optim shard h5 ckpt hf token chat data linear model train log launch probe
+CRATES := base json cli dtype device tensor quant gemm ops watchdog comm optim shard h5 ckpt hf token chat data linear model train log launch probe
 TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
 
 # Include paths and libraries of the packages, used for the crates that list them in `pkgs`.
@@ -196,7 +196,7 @@ check-now: all tests
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
 # Background threads under ThreadSanitizer, built in a separate folder. OpenMP runs with one thread because GCC's runtime is not instrumented.
-tsan_built := $(addprefix test/,comm_test comm_mpi_test train_test log_test) $(addprefix bin/,fp8-step fp8-init fp8-tokenize fp8-info fp8-log)
+tsan_built := $(addprefix test/,watchdog_test comm_test comm_mpi_test train_test log_test) $(addprefix bin/,fp8-step fp8-init fp8-tokenize fp8-info fp8-log)
 check-tsan:
 	@$(MAKE) --no-print-directory O=$O/tsan CUDA=0 OPT=-O1 SAN=thread $(tsan_built:%=$O/tsan/%)
 	@O=$(abspath $O)/tsan T='$T' tests/run tsan

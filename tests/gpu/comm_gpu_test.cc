@@ -17,7 +17,7 @@ TEST(NcclGpu, PassesTheCommunicatorCases) {
   const std::shared_ptr<Communicator> group = on_device(*host, gpu.context(arena));
   check_communicator(*group, gpu.context(arena));
   bool lost = false;
-  EXPECT_TRUE(group->watch(30, [&](const Stall&) { lost = true; }));
+  EXPECT_TRUE(group->watch(30, [&](const watchdog::Stall&) { lost = true; }));
   check_communicator(*group, gpu.context(arena));
   EXPECT_FALSE(lost);
   EXPECT_EQ(device_library_version().substr(0, 5), "NCCL ");
@@ -30,7 +30,7 @@ TEST(NcclGpu, SeveralRanksPassTheCommunicatorCases) {
   Session session;
   const device::Device gpu(device::DeviceType::cuda, local_rank());
   device::Arena arena(1 << 20, device::DeviceType::cuda);
-  EXPECT_TRUE(session.world().watch(60, [](const Stall& stall) {
+  EXPECT_TRUE(session.world().watch(60, [](const watchdog::Stall& stall) {
     ADD_FAILURE() << stall.message();
     abort_all(1);
   }));

@@ -1,6 +1,4 @@
 // fp8-bench: FP8 against bf16 on this machine. See fp8-bench(1).
-#include "fp8/train/main.h"
-
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/cli/output.h"
@@ -9,6 +7,7 @@
 #include "fp8/probe/bench.h"
 #include "fp8/probe/gemms.h"
 #include "fp8/probe/report.h"
+#include "fp8/train/mpi_session.h"
 #include "report.h"
 
 namespace {

@@ -1,6 +1,4 @@
 // fp8-doctor: checks whether FP8 can run on this machine and prints hints for what is missing. See fp8-doctor(1).
-#include "fp8/train/main.h"
-
 #include <algorithm>
 #include <cstdlib>
 
@@ -10,6 +8,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/probe/doctor.h"
 #include "fp8/probe/report.h"
+#include "fp8/train/mpi_session.h"
 
 namespace {
 

@@ -1,11 +1,10 @@
 // fp8-eval: evaluates a checkpoint; under mpirun the ranks share the work. See fp8-eval(1).
-#include "fp8/train/main.h"
-
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
+#include "fp8/train/mpi_session.h"
 
 namespace {
 

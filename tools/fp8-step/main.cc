@@ -1,6 +1,4 @@
 // fp8-step: trains a model with optimizer steps sharded over the ranks of mpirun. See fp8-step(1).
-#include "fp8/train/main.h"
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -14,6 +12,7 @@
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
+#include "fp8/train/mpi_session.h"
 
 namespace {
 

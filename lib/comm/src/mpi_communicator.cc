@@ -12,20 +12,21 @@
 
 #include "blocks.h"
 #include "fp8/base/digest.h"
+#include "fp8/watchdog/watchdog.h"
 #include "mpi_c.h"
-#include "watchdog.h"
+#include "mpi_channel.h"
 
 namespace fp8::comm {
 namespace {
 
-/// A collective that blocks: reached, and waited in until this goes away.
+/// Marks a blocking collective in the progress table: reached now, waited for until the destructor.
 class Blocking {
  public:
   Blocking(const GroupProgress& place, const char* name)
-      : mark_(place.progress.get(), place.group, place.progress->reach(place.group), name) {}
+      : wait_(*place.progress, place.group, place.progress->reach(place.group), name) {}
 
  private:
-  WaitMark mark_;
+  watchdog::ScopedWait wait_;
 };
 
 /// Some requests of MPI, all of one collective.
@@ -61,14 +62,14 @@ class Requests {
   std::vector<MPI_Request> requests_;
 };
 
-/// A collective under way, as the progress table knows it.
+/// A collective that was started, and is marked in the progress table while this rank waits for it.
 class Pending : public Request::Operation {
  public:
   Pending(const GroupProgress& place, const char* name)
       : place_(place), number_(place.progress->reach(place.group)), name_(name) {}
   void wait() override {
     if (done_) return;
-    const WaitMark mark(place_.progress.get(), place_.group, number_, name_);
+    const watchdog::ScopedWait waiting(*place_.progress, place_.group, number_, name_);
     complete();
     done_ = true;
   }
@@ -254,7 +255,8 @@ class ReduceScatter final : public Pending {
 class MpiCommunicator final : public Communicator {
  public:
   /// `key` is the group's on every rank; the communicator is freed at the end unless it is all ranks.
-  MpiCommunicator(MPI_Comm comm, std::shared_ptr<ProgressTable> progress, std::uint64_t key, std::int64_t longest)
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<watchdog::ProgressTable> progress, std::uint64_t key,
+                  std::int64_t longest)
       : comm_(comm), key_(key), longest_(longest) {
     check_mpi(MPI_Comm_rank(comm_, &rank_), "rank");
     check_mpi(MPI_Comm_size(comm_, &size_), "size");
@@ -326,7 +328,7 @@ class MpiCommunicator final : public Communicator {
     MPI_Comm part = MPI_COMM_NULL;
     const std::int64_t number = place_.progress->reach(place_.group);
     {
-      const WaitMark here(place_.progress.get(), place_.group, number, "split");
+      const watchdog::ScopedWait here(*place_.progress, place_.group, number, "split");
       check_mpi(MPI_Comm_split(comm_, color, key, &part), "split");
     }
     // Equal on all ranks of the part, and unlike that of any other part, as far as 64 bits go.
@@ -336,21 +338,19 @@ class MpiCommunicator final : public Communicator {
                                              longest_);
   }
 
-  bool watch(double seconds, const std::function<void(const Stall&)>& lost) override {
+  bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
     if (watchdog_) end_watch();
     int provided = MPI_THREAD_SINGLE;
     check_mpi(MPI_Query_thread(&provided), "threads");
     if (provided < MPI_THREAD_MULTIPLE) return false;
     if (seconds <= 0) return true;
     const Blocking here(place_, "start of the watchdog");
-    watchdog_ = std::make_unique<Watchdog>(mpi_channel(comm_), *place_.progress, rank_, seconds, lost);
+    watchdog_ = std::make_unique<watchdog::Watchdog>(mpi_channel(comm_), *place_.progress, rank_, seconds, on_stall);
     return true;
   }
-  void at_step(std::int64_t step) override { place_.progress->at_step(step); }
+  watchdog::ProgressTable& progress() override { return *place_.progress; }
   const GroupProgress& group_progress_of() const { return place_; }
   double watched() const { return watchdog_ ? watchdog_->timeout() : 0; }
-  void own_work(bool begins) override { place_.progress->own_work(begins); }
-  void watch_work(const WatchedWork* work) override { place_.progress->watch_work(work); }
 
  private:
   /// The ranks of a communicator, as the whole job numbers them.
@@ -365,7 +365,7 @@ class MpiCommunicator final : public Communicator {
     check_mpi(MPI_Group_free(&all), "group");
     return members;
   }
-  /// The others are waited for under watch.
+  /// The barrier comes first, so that the watchdogs watch the wait for the other ranks.
   void end_watch() noexcept {
     try {
       barrier();
@@ -405,7 +405,7 @@ class MpiCommunicator final : public Communicator {
   int tag_ = 0;                        // of the last reduce-scatter: their pieces must not meet
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
   GroupProgress place_;
-  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<watchdog::Watchdog> watchdog_;
 };
 
 }  // namespace
@@ -431,7 +431,8 @@ GroupProgress group_progress(const Communicator& group) {
 
 std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message) {
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler");
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, std::make_shared<ProgressTable>(), 0, longest_message);
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, std::make_shared<watchdog::ProgressTable>(), 0,
+                                           longest_message);
 }
 
 }  // namespace fp8::comm

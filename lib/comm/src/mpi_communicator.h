@@ -7,7 +7,7 @@
 #include <string>
 
 #include "fp8/comm/comm.h"
-#include "progress_table.h"
+#include "fp8/watchdog/progress_table.h"
 
 namespace fp8::comm {
 
@@ -17,15 +17,15 @@ inline constexpr std::int64_t kLongestMessage = std::numeric_limits<int>::max();
 /// All ranks of an initialized MPI, its errors returned instead of aborting.
 std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message = kLongestMessage);
 
-/// The timeout of the watchdog over a communicator, seconds; 0: there is none.
+/// The timeout of the watchdog of a communicator in seconds; 0 if it has none.
 double watched_seconds(const Communicator& group);
 
-/// Where the collectives of a communicator stand, and the number of its group there.
+/// The progress table of a communicator, and the index of its group in the table.
 struct GroupProgress {
-  std::shared_ptr<ProgressTable> progress;  ///< null for a communicator without MPI
+  std::shared_ptr<watchdog::ProgressTable> progress;  ///< null for a communicator without MPI
   std::size_t group = 0;
 };
-/// For a carrier of further collectives of these ranks, which one watchdog then sees all.
+/// For other collectives of the same ranks, such as those of NCCL, which the same watchdog then watches.
 GroupProgress group_progress(const Communicator& group);
 
 /// Throws Error `MPI collective: reason` unless `status` is MPI_SUCCESS.

@@ -7,7 +7,7 @@
 #include "cuda.h"
 #include "fp8/device/cuda.h"
 #include "fp8/device/magnitudes.h"
-#include "in_flight_queue.h"
+#include "fp8/watchdog/in_flight_queue.h"
 #include "mpi_communicator.h"
 #include "nccl_library.h"
 
@@ -49,10 +49,11 @@ class NcclCommunicator final : public Communicator {
       FP8_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
       FP8_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
     });
-    // The watchdog of the host's collectives sees these too.
+    // The watchdog of the host communicator watches these collectives too.
     if (const GroupProgress place = group_progress(host_); place.progress != nullptr)
-      queue_.emplace(place.progress, place.group,
-                     InFlightQueue::Device{[this] { check_state(); }, [this] { (void)nccl_.CommAbort(comm_); }});
+      queue_.emplace(
+          place.progress, place.group,
+          watchdog::InFlightQueue::Device{[this] { check_state(); }, [this] { (void)nccl_.CommAbort(comm_); }});
   }
   NcclCommunicator(std::unique_ptr<Communicator> host, const device::Context& ctx) : NcclCommunicator(*host, ctx) {
     owned_ = std::move(host);
@@ -133,11 +134,10 @@ class NcclCommunicator final : public Communicator {
     return std::make_unique<NcclCommunicator>(host_.split(color, key), ctx_);
   }
 
-  bool watch(double seconds, const std::function<void(const Stall&)>& lost) override {
-    return host_.watch(seconds, lost);
+  bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
+    return host_.watch(seconds, on_stall);
   }
-  void at_step(std::int64_t step) override { host_.at_step(step); }
-  void own_work(bool begins) override { host_.own_work(begins); }
+  watchdog::ProgressTable& progress() override { return host_.progress(); }
 
  private:
   // Gives the device a collective that `body` puts on a stream.
@@ -164,7 +164,7 @@ class NcclCommunicator final : public Communicator {
     nccl_.check(ended, name);
   }
   void check_state() const {
-    FP8_CUDA(cudaSetDevice(ctx_.stream->index));  // the watchdog's thread has the first one
+    FP8_CUDA(cudaSetDevice(ctx_.stream->index));  // the current device of the watchdog's thread is device 0
     ncclResult_t error = ncclSuccess;
     nccl_.check(nccl_.CommGetAsyncError(comm_, &error), "state");
     nccl_.check(error, "work");
@@ -183,7 +183,7 @@ class NcclCommunicator final : public Communicator {
   const Nccl& nccl_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  std::optional<InFlightQueue> queue_;  // none without MPI: nobody else waits
+  std::optional<watchdog::InFlightQueue> queue_;  // none without MPI: nobody else waits
 };
 
 }  // namespace

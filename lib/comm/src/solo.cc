@@ -1,19 +1,19 @@
-// A group of one: every collective is the identity or a copy. Its watchdog sees work that makes no progress.
+// A group of one rank: every collective is the identity or a copy. Its watchdog only detects work without progress.
 #include <bit>
 #include <cstring>
 
 #include "blocks.h"
 #include "fp8/comm/comm.h"
-#include "watchdog.h"
+#include "fp8/watchdog/watchdog.h"
 
 namespace fp8::comm {
 namespace {
 
-// To nobody.
-class NoChannel final : public Channel {
+// The channel of a rank without peers.
+class NoChannel final : public watchdog::Channel {
  public:
-  void send(int, const Message&) override {}
-  std::optional<std::pair<int, Message>> receive() override { return std::nullopt; }
+  void send(int, const watchdog::Message&) override {}
+  std::optional<std::pair<int, watchdog::Message>> receive() override { return std::nullopt; }
 };
 
 class Solo final : public Communicator {
@@ -40,12 +40,13 @@ class Solo final : public Communicator {
     return {};
   }
   std::unique_ptr<Communicator> split(int, int) override { return solo(); }
-  bool watch(double seconds, const std::function<void(const Stall&)>& lost) override {
+  bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
     watchdog_.reset();
-    if (seconds > 0) watchdog_ = std::make_unique<Watchdog>(std::make_unique<NoChannel>(), progress_, 0, seconds, lost);
+    if (seconds > 0)
+      watchdog_ = std::make_unique<watchdog::Watchdog>(std::make_unique<NoChannel>(), progress_, 0, seconds, on_stall);
     return true;
   }
-  void watch_work(const WatchedWork* work) override { progress_.watch_work(work); }
+  watchdog::ProgressTable& progress() override { return progress_; }
 
  private:
   static void refuse_amax(Reduce op) {
@@ -54,8 +55,8 @@ class Solo final : public Communicator {
   static void copy(const void* from, void* to, std::int64_t bytes) {
     if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
-  ProgressTable progress_;
-  std::unique_ptr<Watchdog> watchdog_;
+  watchdog::ProgressTable progress_;
+  std::unique_ptr<watchdog::Watchdog> watchdog_;
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(World, LongMessagesTravelInPieces) {
 TEST(World, UnderWatchItDoesAllOfItToo) {
   if (!launched()) GTEST_SKIP() << "needs MPI";
   const std::unique_ptr<Communicator> group = mpi_world();
-  EXPECT_TRUE(group->watch(60, [](const Stall& s) { ADD_FAILURE() << s.message(); }));
+  EXPECT_TRUE(group->watch(60, [](const watchdog::Stall& s) { ADD_FAILURE() << s.message(); }));
   for (int i = 0; i < 20; ++i) check_communicator(*group);
 }
 
@@ -49,12 +49,12 @@ TEST(World, AWatchdogNamesTheLateRankOnce) {
   std::atomic<bool> over = false;
   std::mutex mutex;
   std::string heard;
-  EXPECT_TRUE(group->watch(1, [&](const Stall& s) {
+  EXPECT_TRUE(group->watch(1, [&](const watchdog::Stall& s) {
     const std::lock_guard lock(mutex);
     if (!over) heard += s.message() + "\n";
     over = true;
   }));
-  group->at_step(3);
+  group->progress().set_step(3);
   group->barrier();
   const auto start = std::chrono::steady_clock::now();
   const auto after = [&](double seconds) {
@@ -76,7 +76,7 @@ TEST(World, AWatchdogNamesTheLateRankOnce) {
 TEST(World, AWatchdogWaitsForWorkOfARankAlone) {
   if (!launched() || world()->size() < 2) GTEST_SKIP() << "needs two ranks";
   const std::unique_ptr<Communicator> group = mpi_world();
-  EXPECT_TRUE(group->watch(1, [](const Stall& s) { ADD_FAILURE() << s.message(); }));
+  EXPECT_TRUE(group->watch(1, [](const watchdog::Stall& s) { ADD_FAILURE() << s.message(); }));
   agree(*group, [&] {
     if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1800));
   });

@@ -104,7 +104,7 @@ std::optional<std::string> Journal::write_log() {
 
 void Journal::emit(const json::Value& record) {
   if (!writes_) return;
-  const comm::OwnWork own(host_comm_);
+  const watchdog::LocalWork local(host_comm_.progress());
   if (unwritten_.size() < kMostUnwritten) {
     unwritten_ += json::dump(record) + "\n";
   } else {
@@ -124,7 +124,7 @@ void Journal::emit(const json::Value& record) {
 
 void Journal::warn(std::int64_t step, const std::string& message) {
   if (!writes_) return;
-  const comm::OwnWork own(host_comm_);
+  const watchdog::LocalWork local(host_comm_.progress());
   json::Value record = json::object({{"type", "warning"}});
   if (step >= 0) record.as_object().set("step", step);
   record.as_object().set("message", message);
@@ -138,20 +138,20 @@ void Journal::warn(std::int64_t step, const std::string& message) {
 
 void Journal::close() {
   if (!log_failing_) return;
-  const comm::OwnWork own(host_comm_);
+  const watchdog::LocalWork local(host_comm_.progress());
   const auto waiting = std::count(unwritten_.begin(), unwritten_.end(), '\n') - (unwritten_.starts_with('\n') ? 1 : 0);
   if (hooks_.warning) hooks_.warning(log_.path() + ": lacks the last " + std::to_string(waiting + lost_) + " records");
 }
 
 void Journal::note(const std::string& text) const {
   if (!writes_ || !hooks_.note) return;
-  const comm::OwnWork own(host_comm_);
+  const watchdog::LocalWork local(host_comm_.progress());
   hooks_.note(text);
 }
 
 void Journal::progress(const std::string& text) const {
   if (!writes_ || !hooks_.progress) return;
-  const comm::OwnWork own(host_comm_);
+  const watchdog::LocalWork local(host_comm_.progress());
   hooks_.progress(text);
 }
 

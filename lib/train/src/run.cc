@@ -243,7 +243,7 @@ void report_profile(RunState& state, const RunContext& run) {
 
 void train_step(RunState& state, const RunContext& run) {
   const RunConfig& c = run.config();
-  run.device.device_comm().at_step(state.position.step + 1);
+  run.device.device_comm().progress().set_step(state.position.step + 1);
   state.evaluation.reset();
   StepEnvironment env{state.model, run.host_comm, run.device.device_comm(), state.scalars, c};
   state.profiler.begin_step(state.position.step + 1);

@@ -94,13 +94,13 @@ bool waits_for_confirmation(const SaveState& s) { return s.phase == SavePhase::u
 // Starts a task of this rank. The watchdog ends the run when the task is waited for and finishes no piece.
 void start_task(SaveState& s, std::string task, Worker::Work work) {
   s.task = std::move(task);
-  const comm::WatchedWork watched(s.host_comm, s.task, s.worker.pieces());
+  const watchdog::WatchedWork watched(s.host_comm.progress(), s.task, s.worker.pieces());
   s.worker.start(s.async, std::move(work));
 }
 
 // Waits for the task.
 std::string task_result(SaveState& s) {
-  const comm::WatchedWork watched(s.host_comm, s.task, s.worker.pieces());
+  const watchdog::WatchedWork watched(s.host_comm.progress(), s.task, s.worker.pieces());
   return s.worker.result();
 }
 
@@ -112,7 +112,7 @@ void make_folder(SaveState& s) {
   s.folder = path + ".tmp";
   comm::agree(s.host_comm, [&] {
     if (s.host_comm.rank() != 0) return;
-    const comm::WatchedWork watched(s.host_comm, "making " + s.folder, s.worker.pieces());
+    const watchdog::WatchedWork watched(s.host_comm.progress(), "making " + s.folder, s.worker.pieces());
     ckpt::check_space(s.policy.run, static_cast<std::uint64_t>(bytes));
     (void)ckpt::begin_folder(path);
   });

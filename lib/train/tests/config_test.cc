@@ -8,7 +8,7 @@
 
 #include "fp8/cli/command.h"
 #include "fp8/train/flags.h"
-#include "fp8/train/main.h"
+#include "fp8/train/mpi_session.h"
 #include "helpers.h"
 
 namespace fp8::train {

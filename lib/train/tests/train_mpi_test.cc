@@ -174,6 +174,10 @@ class Faulty final : public comm::Communicator {
     return r;
   }
   std::unique_ptr<Communicator> split(int color, int key) override { return good_.split(color, key); }
+  bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
+    return good_.watch(seconds, on_stall);
+  }
+  watchdog::ProgressTable& progress() override { return good_.progress(); }
 
  private:
   comm::Communicator& good_;

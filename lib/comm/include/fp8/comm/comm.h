@@ -3,7 +3,6 @@
 /// point messages between tools: those meet in files and pipes.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -13,11 +12,11 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "fp8/base/error.h"
 #include "fp8/device/device.h"
+#include "fp8/watchdog/stall_detector.h"
 
 namespace fp8::comm {
 
@@ -56,22 +55,6 @@ class Request {
   std::unique_ptr<Operation> op_;
 };
 
-/// Why a watchdog ends a job: who is missing from which collective.
-struct Stall {
-  std::vector<int> ranks;  ///< of the job; empty: everyone is there, and yet the collective does not end
-  std::string collective;  ///< its name, as "all-reduce"
-  std::int64_t count = 0;  ///< how many-th collective of its group it is, from 1
-  std::int64_t step = -1;  ///< as at_step() told; -1: none
-  double seconds = 0;      ///< the timeout
-  bool answers = true;     ///< whether the processes of `ranks` answer; one that was stopped does not
-  std::string error;       ///< instead of all this: a message about this rank alone
-
-  /// As a line for people: "rank 1 did not reach all-reduce 1234 (step 17) within 5 s".
-  std::string message() const;
-};
-
-class WatchedWork;
-
 /// A group of ranks. Every member must make the same calls in the same order.
 class Communicator {
  public:
@@ -107,58 +90,17 @@ class Communicator {
   /// The ranks of the same `color` (from 0), ordered by `key`; collective. Must not outlive the Session.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
-  /// Begins to watch the collectives of these ranks and of their parts from a thread of its own, until the communicator
-  /// is gone. When this rank waits in one of them for `seconds`, all ranks are asked where they are: one that does not
-  /// answer, or computes and has not come, is missing, and `lost` is called from that thread, on the lowest rank that
-  /// waits; it should end the job (abort_all). A rank inside OwnWork is waited for as long as its process answers, and
-  /// `lost` is called on a rank inside WatchedWork that makes no progress for `seconds`. Time in which this process
-  /// itself was stopped does not count. Collective. False, and nothing is watched, where the library cannot (MPI
-  /// without MPI_THREAD_MULTIPLE).
-  virtual bool watch(double /*seconds*/, const std::function<void(const Stall&)>& /*lost*/) { return true; }
-  /// The step that a watchdog's messages name.
-  virtual void at_step(std::int64_t) {}
-  /// See OwnWork.
-  virtual void own_work(bool /*begins*/) {}
-  /// See WatchedWork: where it begins; null where it ends.
-  virtual void watch_work(const WatchedWork* /*work*/) {}
-};
-
-/// For as long as it lives this rank works by itself, on files or a decision, however long that takes, and calls no
-/// collective; a watchdog then asks no more than that its process runs. agree() holds one around its body.
-class OwnWork {
- public:
-  /// Of this rank of a group.
-  explicit OwnWork(Communicator& group) : group_(group) { group_.own_work(true); }
-  ~OwnWork() { group_.own_work(false); }
-  OwnWork(const OwnWork&) = delete;
-  OwnWork& operator=(const OwnWork&) = delete;
-
- private:
-  Communicator& group_;
-};
-
-/// OwnWork that must make progress: the watchdog of a rank ends the job when the count stays the same for the timeout
-/// of Communicator::watch(). One at a time.
-class WatchedWork {
- public:
-  /// `what` is its name in messages, as "writing step-00000004"; `count`, of pieces done, outlives this.
-  WatchedWork(Communicator& group, std::string what, const std::atomic<std::uint64_t>& count)
-      : own_(group), group_(group), what_(std::move(what)), count_(count) {
-    group_.watch_work(this);
-  }
-  ~WatchedWork() { group_.watch_work(nullptr); }
-  WatchedWork(const WatchedWork&) = delete;
-  WatchedWork& operator=(const WatchedWork&) = delete;
-  /// Its name in messages.
-  const std::string& what() const { return what_; }
-  /// Pieces done so far.
-  std::uint64_t count() const { return count_; }
-
- private:
-  OwnWork own_;
-  Communicator& group_;
-  std::string what_;
-  const std::atomic<std::uint64_t>& count_;
+  /// Starts a watchdog thread (fp8/watchdog/watchdog.h) for the collectives of these ranks and of their splits, which
+  /// runs until the communicator is destroyed. When a collective does not end on this rank within `seconds`, the
+  /// watchdogs of all ranks are queried; a rank that does not answer, or computes and has not reached the collective,
+  /// is missing, and the lowest rank that waits calls `on_stall` on its watchdog thread, which should end the job
+  /// (abort_all). A rank in LocalWork is only required to answer. A rank in WatchedWork calls `on_stall` if the work
+  /// makes no progress for `seconds`. Time in which this process was stopped does not count. 0 s: stops the watchdog.
+  /// Collective. Returns false, and watches nothing, if MPI lacks MPI_THREAD_MULTIPLE.
+  virtual bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) = 0;
+  /// The table that the watchdog reads: for the step in its messages, LocalWork and WatchedWork. Communicators made by
+  /// split() share it.
+  virtual watchdog::ProgressTable& progress() = 0;
 };
 
 /// A group of one, without MPI.
@@ -182,26 +124,6 @@ class Session {
  private:
   std::unique_ptr<Communicator> world_;
   bool mpi_ = false;
-};
-
-/// Watches this rank from before MPI is initialized until its watchdog begins (Communicator::watch): a rank that does
-/// not start, or is stopped then, would make the others wait forever. When the rank is still at the same point after
-/// `seconds`, `lost` is called from a thread of its own; it should end the job (abort_all). Ranks call a tenth of a
-/// second apart, so that one of them speaks. Time in which this process itself was stopped does not count. Does nothing
-/// where launched() is false or `seconds` is 0. Throws Error where there is no thread.
-class StartWatch {
- public:
-  /// At `point`, which a message names: "MPI_Init".
-  StartWatch(double seconds, const char* point, std::function<void(const Stall&)> lost);
-  ~StartWatch();
-  StartWatch(const StartWatch&) = delete;
-  StartWatch& operator=(const StartWatch&) = delete;
-  /// The rank has come to another point; `seconds` begin again.
-  void at(const char* point);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 /// Whether this process was started by mpirun or srun as one of several.
@@ -240,7 +162,7 @@ template <class Body>
 void agree(Communicator& world, Body&& body) {
   std::optional<Error> mine;
   try {
-    const OwnWork own(world);
+    const watchdog::LocalWork local(world.progress());
     body();
   } catch (const Error& e) {
     mine = e;

@@ -1,10 +1,10 @@
-// One piece of work at a time, handed over under a lock.
-#include "timed_call.h"
+// The caller passes one call at a time to the thread, under the mutex.
+#include "fp8/watchdog/timed_call.h"
 
 #include <chrono>
 #include <utility>
 
-namespace fp8::comm {
+namespace fp8::watchdog {
 
 TimedCall::~TimedCall() {
   {
@@ -15,18 +15,18 @@ TimedCall::~TimedCall() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool TimedCall::free_soon(std::unique_lock<std::mutex>& lock) {
-  return changed_.wait_for(lock, std::chrono::duration<double>(patience_), [this] { return !busy_; });
+bool TimedCall::wait_until_idle(std::unique_lock<std::mutex>& lock) {
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds_), [this] { return !busy_; });
 }
 
-bool TimedCall::run(std::function<void()> work) {
+bool TimedCall::run(std::function<void()> call) {
   std::unique_lock lock(mutex_);
-  if (!free_soon(lock)) return false;
-  work_ = std::move(work);
+  if (!wait_until_idle(lock)) return false;
+  call_ = std::move(call);
   busy_ = true;
   if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
   changed_.notify_all();
-  return free_soon(lock);
+  return wait_until_idle(lock);
 }
 
 void TimedCall::loop() {
@@ -34,13 +34,13 @@ void TimedCall::loop() {
   for (;;) {
     changed_.wait(lock, [this] { return busy_ || stop_; });
     if (!busy_) return;
-    const std::function<void()> work = std::exchange(work_, {});
+    const std::function<void()> call = std::exchange(call_, {});
     lock.unlock();
-    work();
+    call();
     lock.lock();
     busy_ = false;
     changed_.notify_all();
   }
 }
 
-}  // namespace fp8::comm
+}  // namespace fp8::watchdog

@@ -1,4 +1,4 @@
-/// A job that is played in one thread: ranks with their tables and watchdogs, and the messages between these.
+/// A job simulated in one thread: ranks with progress tables and stall detectors, and the messages between them.
 #pragma once
 
 #include <deque>
@@ -7,14 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "stall_detector.h"
+#include "fp8/watchdog/stall_detector.h"
 
-namespace fp8::comm {
+namespace fp8::watchdog {
 
 inline constexpr double kTimeout = 10;
 inline constexpr std::uint64_t kAll = 0, kPart = 7;
 
-/// The ranks of a job, their tables, and the messages between them.
 class Job {
  public:
   explicit Job(int size) {
@@ -31,28 +30,28 @@ class Job {
   }
   /// The rank reaches the next collective and waits in it.
   void wait(int rank, const char* name = "all-reduce", std::size_t group = 0) {
-    progress(rank).wait(group, progress(rank).reach(group), name);
+    progress(rank).begin_wait(group, progress(rank).reach(group), name);
   }
-  /// From now on the rank neither works nor answers; or it does again.
+  /// Stops the process of a rank, or continues it: a stopped rank neither works nor answers.
   void stop(int rank, bool stopped = true) { ranks_[static_cast<std::size_t>(rank)]->stopped = stopped; }
-  /// Lets time go by, or until somebody speaks; returns seconds.
+  /// Simulates `seconds`, or less if a rank reports a stall; returns the simulated seconds.
   double run(double seconds) {
-    const double pace = ranks_.front()->detector.pace();
+    const double interval = ranks_.front()->detector.interval();
     double at = 0;
-    for (; at < seconds && heard_.empty(); at += pace) {
+    for (; at < seconds && reports_.empty(); at += interval) {
       for (const auto& r : ranks_) {
-        r->gone_by += pace;
+        r->unpolled += interval;
         if (r->stopped) continue;
-        r->detector.tick(r->gone_by);
-        r->gone_by = 0;
+        r->detector.poll(r->unpolled);
+        r->unpolled = 0;
       }
     }
     return at;
   }
-  /// What was said, as "rank: words"; empty: nothing.
-  std::string heard() const {
+  /// The reports, one line each, as "rank: message".
+  std::string reports() const {
     std::string text;
-    for (const std::string& h : heard_) text += (text.empty() ? "" : "\n") + h;
+    for (const std::string& r : reports_) text += (text.empty() ? "" : "\n") + r;
     return text;
   }
 
@@ -60,7 +59,7 @@ class Job {
   struct Rank final : Channel {
     Rank(Job& j, int n)
         : job(j), number(n), detector(*progress, *this, n, kTimeout, [this](const Stall& s) {
-            job.heard_.push_back(std::to_string(number) + ": " + s.message());
+            job.reports_.push_back(std::to_string(number) + ": " + s.message());
           }) {}
     void send(int rank, const Message& message) override {
       job.ranks_[static_cast<std::size_t>(rank)]->inbox.emplace_back(number, message);
@@ -76,11 +75,11 @@ class Job {
     std::shared_ptr<ProgressTable> progress = std::make_shared<ProgressTable>();
     std::deque<std::pair<int, Message>> inbox;
     bool stopped = false;
-    double gone_by = 0;
+    double unpolled = 0;
     StallDetector detector;
   };
   std::vector<std::unique_ptr<Rank>> ranks_;
-  std::vector<std::string> heard_;
+  std::vector<std::string> reports_;
 };
 
-}  // namespace fp8::comm
+}  // namespace fp8::watchdog

@@ -1,4 +1,5 @@
-/// Shared by the mains of tools that use MPI: the MPI session, errors of all ranks, and the watchdog.
+/// The body of a tool that may run under mpirun: the MPI session, errors of all ranks, and the watchdog. The functions
+/// are called by main() only, and print errors and end the job as a main() does.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// MPI session, errors and watchdog of tools that may run under mpirun.
-#include "fp8/train/main.h"
+// The two threads of a watchdog (fp8/watchdog/watchdog.h) are started here, and errors end the process or the job.
+#include "fp8/train/mpi_session.h"
 
 #include <omp.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "fp8/gemm/gemm.h"
 #include "fp8/h5/reader.h"
 #include "fp8/train/flags.h"
+#include "fp8/watchdog/watchdog.h"
 
 namespace fp8::train {
 namespace {
@@ -30,9 +31,9 @@ void share_cores() {
   omp_set_num_threads(std::max(1, all / static_cast<int>(*ranks)));
 }
 
-// Called by the watchdog when a rank is lost.
-std::function<void(const comm::Stall&)> lost_rank(const std::string& tool) {
-  return [tool](const comm::Stall& stall) {
+// The action of a watchdog: prints the stall and ends the job.
+std::function<void(const watchdog::Stall&)> end_stalled_job(const std::string& tool) {
+  return [tool](const watchdog::Stall& stall) {
     cli::print_error(tool, stall.message());
     comm::abort_all(static_cast<int>(Exit::no));
   };
@@ -42,12 +43,14 @@ std::function<void(const comm::Stall&)> lost_rank(const std::string& tool) {
 
 int run_ranks(const std::string& tool, std::int64_t timeout, const std::function<int(comm::Communicator&)>& body) {
   share_cores();
-  std::optional<comm::StartWatch> start(std::in_place, static_cast<double>(timeout), "MPI_Init", lost_rank(tool));
+  std::optional<watchdog::StartupWatch> startup;
+  if (comm::launched() && timeout > 0)
+    startup.emplace(static_cast<double>(timeout), comm::job_rank(), "MPI_Init", end_stalled_job(tool));
   comm::Session session;  // outside the try block: finalizing waits for the other ranks
   comm::Communicator& host_comm = session.world();
-  start->at("the first exchange");
+  if (startup) startup->enter("the first exchange");
   watch_ranks(host_comm, tool, timeout);
-  start.reset();
+  startup.reset();
   if (host_comm.size() == 1) return body(host_comm);
   const auto end_job = [&](const std::string& message, int status) {
     cli::print_error(tool, "rank " + std::to_string(host_comm.rank()) + ": " + message);
@@ -68,7 +71,7 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
 }
 
 void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds) {
-  const bool can = host_comm.watch(static_cast<double>(seconds), lost_rank(tool));
+  const bool can = host_comm.watch(static_cast<double>(seconds), end_stalled_job(tool));
   if (!can && seconds > 0 && host_comm.rank() == 0)
     cli::print_note(tool,
                     flag_name("timeout") + ": this MPI has no MPI_THREAD_MULTIPLE, so lost ranks are not detected");

@@ -1,0 +1,2 @@
+about := Detects ranks missing from a collective and work without progress; messages between ranks go through an interface
+deps  := base

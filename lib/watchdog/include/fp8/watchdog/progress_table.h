@@ -1,0 +1,154 @@
+/// The collectives and the local work of this process, for its watchdog. The threads that call collectives write to the
+/// table, the thread of the watchdog reads it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fp8::watchdog {
+
+/// A collective that this rank has reached and that has not ended.
+struct PendingCollective {
+  std::uint64_t group = 0;    ///< key of the group of ranks, equal on all its ranks
+  std::int64_t number = 0;    ///< sequence number in the group, from 1
+  const char* name = "";      ///< as in messages, static storage
+  std::uint64_t wait_id = 0;  ///< differs between any two waits of the host; 0 for a collective of a device
+  bool operator==(const PendingCollective&) const = default;
+};
+
+/// A source of collectives that end without a wait of the host, such as those of NCCL. The thread of the watchdog calls
+/// it while it holds the lock of the progress table.
+class AsyncCollectives {
+ public:
+  virtual ~AsyncCollectives() = default;
+  /// The oldest collective that has begun on the device and has not ended. Throws Error for an asynchronous error
+  /// (ncclCommGetAsyncError).
+  virtual std::optional<PendingCollective> oldest() = 0;
+  /// The number of collectives of a group that have begun on the device of this rank; none for a group of another
+  /// source.
+  virtual std::optional<std::int64_t> reached(std::uint64_t group) = 0;
+  /// Aborts the collectives that have not ended, so that they do not block the end of the job (ncclCommAbort).
+  virtual void abort() noexcept = 0;
+};
+
+class WatchedWork;
+
+/// What this process waits for and works on. May be used by any thread.
+class ProgressTable {
+ public:
+  /// Adds a group of ranks, given by their numbers in the job; returns the index of the group in this table.
+  std::size_t add_group(std::uint64_t key, std::vector<int> members);
+  /// Adds a group of the same ranks, whose collectives are counted separately; returns its index and its key.
+  std::pair<std::size_t, std::uint64_t> add_derived_group(std::size_t group);
+  /// Counts a collective of a group, which this rank has reached; returns its sequence number, from 1.
+  std::int64_t reach(std::size_t group);
+  /// This rank begins to wait for a collective that it has reached; see ScopedWait.
+  void begin_wait(std::size_t group, std::int64_t number, const char* name);
+  void end_wait();
+  /// LocalWork begins or ends; may be nested.
+  void begin_local_work();
+  void end_local_work();
+  /// Sets the current WatchedWork; null if there is none.
+  void set_watched_work(const WatchedWork* work);
+  /// Sets the training step that messages contain.
+  void set_step(std::int64_t step);
+  /// Adds a source, which is read until it is removed.
+  void add_source(AsyncCollectives* source);
+  /// Removes a source.
+  void remove_source(AsyncCollectives* source);
+
+  /// The state of a WatchedWork.
+  struct WorkProgress {
+    std::string name;         ///< as in messages
+    std::uint64_t count = 0;  ///< pieces done
+    bool operator==(const WorkProgress&) const = default;
+  };
+  /// The state of the table at one time.
+  struct Snapshot {
+    std::optional<PendingCollective> pending;
+    std::vector<int> members;  ///< ranks of the group of `pending`
+    bool local_work = false;
+    std::int64_t step = -1;  ///< -1: none
+    std::optional<WorkProgress> work = {};
+  };
+  /// The current state. Throws the Error of AsyncCollectives::oldest().
+  Snapshot snapshot() const;
+  /// The number of collectives of the group with this key that this rank has reached.
+  std::int64_t reached(std::uint64_t key) const;
+  /// Calls AsyncCollectives::abort() of all sources.
+  void abort() noexcept;
+
+ private:
+  struct Group {
+    std::uint64_t key;
+    std::vector<int> members;
+    std::int64_t reached = 0;
+    std::uint64_t derived = 0;  // number of groups derived from this one
+  };
+  const Group* find(std::uint64_t key) const;
+
+  mutable std::mutex mutex_;
+  std::vector<Group> groups_;
+  std::optional<PendingCollective> pending_;
+  std::uint64_t last_wait_id_ = 0;
+  int local_work_ = 0;
+  const WatchedWork* work_ = nullptr;
+  std::int64_t step_ = -1;
+  std::vector<AsyncCollectives*> sources_;
+};
+
+/// Calls begin_wait() of a table now, and end_wait() in the destructor.
+class ScopedWait {
+ public:
+  ScopedWait(ProgressTable& table, std::size_t group, std::int64_t number, const char* name) : table_(table) {
+    table_.begin_wait(group, number, name);
+  }
+  ~ScopedWait() { table_.end_wait(); }
+  ScopedWait(const ScopedWait&) = delete;
+  ScopedWait& operator=(const ScopedWait&) = delete;
+
+ private:
+  ProgressTable& table_;
+};
+
+/// Work of this rank without collectives, such as reading a file, that may take any time. While it exists, other ranks
+/// report this rank only if its process does not answer.
+class LocalWork {
+ public:
+  explicit LocalWork(ProgressTable& table) : table_(table) { table_.begin_local_work(); }
+  ~LocalWork() { table_.end_local_work(); }
+  LocalWork(const LocalWork&) = delete;
+  LocalWork& operator=(const LocalWork&) = delete;
+
+ private:
+  ProgressTable& table_;
+};
+
+/// LocalWork that must make progress: the watchdog of this rank reports a stall if the number of finished pieces stays
+/// the same for the timeout. At most one exists at a time.
+class WatchedWork {
+ public:
+  /// `name` is used in messages, as "writing step-00000004"; `count` is the number of pieces done, and outlives this.
+  WatchedWork(ProgressTable& table, std::string name, const std::atomic<std::uint64_t>& count)
+      : local_(table), table_(table), name_(std::move(name)), count_(count) {
+    table_.set_watched_work(this);
+  }
+  ~WatchedWork() { table_.set_watched_work(nullptr); }
+  WatchedWork(const WatchedWork&) = delete;
+  WatchedWork& operator=(const WatchedWork&) = delete;
+  const std::string& name() const { return name_; }
+  std::uint64_t count() const { return count_; }
+
+ private:
+  LocalWork local_;
+  ProgressTable& table_;
+  std::string name_;
+  const std::atomic<std::uint64_t>& count_;
+};
+
+}  // namespace fp8::watchdog

@@ -1,0 +1,99 @@
+/// The decision of a watchdog. When this rank has waited too long for a collective, the detector queries the other
+/// ranks, and reports those that have not reached the collective or do not answer. It also reports WatchedWork of this
+/// rank that makes no progress. It has no thread, clock or MPI: messages go through a Channel, and the caller passes
+/// the elapsed time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fp8/watchdog/progress_table.h"
+
+namespace fp8::watchdog {
+
+/// Why a job must end: the ranks that are missing from a collective, or an error of this rank.
+struct Stall {
+  std::vector<int> ranks;   ///< of the job; empty: all ranks have reached the collective, but it does not end
+  std::string collective;   ///< its name, as "all-reduce"
+  std::int64_t number = 0;  ///< its sequence number in its group, from 1
+  std::int64_t step = -1;   ///< of ProgressTable::set_step(); -1: none
+  double timeout = 0;       ///< seconds
+  bool responding = true;   ///< whether the processes of `ranks` answer; a stopped process does not
+  std::string error;        ///< the whole message, if the stall concerns this rank only
+
+  /// One line, as "rank 1 did not reach all-reduce 1234 (step 17) within 5 s".
+  std::string message() const;
+};
+
+/// What a rank does at the time of a query.
+enum class Activity : std::uint8_t { computing, local_work, waiting };
+
+/// A message between two detectors, sent as its bytes.
+struct Message {
+  std::int64_t is_query = 0;  ///< 1: a query; 0: a reply
+  std::int64_t group = 0;     ///< bits of the group's key
+  std::int64_t reached = 0;   ///< reply: collectives of the group that the sender has reached
+  std::int64_t activity = 0;  ///< reply: an Activity
+};
+
+/// Carries messages between the ranks of a job, independently of their collectives. Used by one thread.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  /// Sends without blocking, whatever the other rank does.
+  virtual void send(int rank, const Message& message) = 0;
+  /// The next message that has arrived, and its sender; none if there is none.
+  virtual std::optional<std::pair<int, Message>> receive() = 0;
+};
+
+/// The detector of one rank. Used by one thread.
+class StallDetector {
+ public:
+  /// For the rank with this number. Calls `on_stall`, which should not return, when this rank has waited `timeout`
+  /// seconds. `table` and `channel` outlive it.
+  StallDetector(ProgressTable& table, Channel& channel, int rank, double timeout,
+                std::function<void(const Stall&)> on_stall);
+  /// Seconds between two calls of poll().
+  double interval() const { return interval_; }
+  /// Answers queries and checks this rank. `elapsed` is the time since the last call in seconds; at most twice the
+  /// interval is counted, because a longer pause means that this process was stopped.
+  void poll(double elapsed);
+  /// Answers the queries that have arrived.
+  void answer_queries();
+
+ private:
+  struct Peer {
+    std::optional<Message> reply;   // the last one about the pending collective
+    bool query_sent = false;        // and not answered yet
+    double unanswered_seconds = 0;  // since the query was sent
+    double late_seconds = 0;        // for which this rank has waited for the peer, outside the peer's LocalWork
+  };
+  bool has_reached(const Peer& p) const;
+  bool has_activity(const Peer& p, Activity activity) const;
+  bool is_silent(const Peer& p) const;
+  void query_peers(double elapsed);
+  bool work_is_stuck(const ProgressTable::Snapshot& now, double elapsed);
+  void check_collective(const ProgressTable::Snapshot& now, double elapsed);
+  std::optional<Stall> find_stall(const ProgressTable::Snapshot& now) const;
+  bool is_reporter() const;
+  void report_error(const std::string& message);
+
+  ProgressTable& table_;
+  Channel& channel_;
+  int rank_;
+  double timeout_, interval_;
+  std::function<void(const Stall&)> on_stall_;
+  std::optional<PendingCollective> pending_;
+  std::map<int, Peer> peers_;  // the other ranks of the group of pending_
+  double waited_ = 0;          // seconds for pending_
+  double stalled_ = 0;         // seconds since find_stall() found a stall
+  std::optional<ProgressTable::WorkProgress> work_;
+  double work_idle_ = 0;  // seconds in which work_ did not change
+};
+
+}  // namespace fp8::watchdog

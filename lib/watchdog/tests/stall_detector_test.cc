@@ -1,0 +1,159 @@
+// Stall detectors of a simulated job, whose ranks wait, compute, stop and continue: the reported ranks, the reporting
+// rank and the time of the report are exact.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <optional>
+
+#include "fp8_test.h"
+#include "simulated_job.h"
+
+namespace fp8::watchdog {
+namespace {
+
+TEST(StallDetector, NamesARankThatWasStopped) {
+  for (const int lost : {0, 1, 2}) {
+    Job job(3);
+    for (int r = 0; r < 3; ++r) {
+      job.progress(r).set_step(17);
+      if (r != lost) job.wait(r);
+    }
+    job.stop(lost);
+    const double seconds = job.run(100);
+    EXPECT_GT(seconds, kTimeout / 2);
+    EXPECT_LE(seconds, kTimeout + 1);
+    EXPECT_EQ(job.reports(), std::to_string(lost == 0 ? 1 : 0) + ": rank " + std::to_string(lost) +
+                                 " did not answer in all-reduce 1 (step 17) within 10 s");
+  }
+}
+
+TEST(StallDetector, NamesARankThatDoesNotReachTheCollective) {
+  Job job(4);
+  for (const int r : {0, 1, 3}) {
+    for (int i = 0; i < 4; ++i) (void)job.progress(r).reach(0);
+    job.wait(r, "reduce-scatter");
+  }
+  const double seconds = job.run(100);
+  EXPECT_GE(seconds, kTimeout);
+  EXPECT_LE(seconds, kTimeout + 1);
+  EXPECT_EQ(job.reports(), "0: rank 2 did not reach reduce-scatter 5 within 10 s");
+}
+
+TEST(StallDetector, NamesSeveral) {
+  Job job(4);
+  job.wait(2), job.wait(3);
+  job.stop(0), job.stop(1);
+  job.run(100);
+  EXPECT_EQ(job.reports(), "2: ranks 0, 1 did not answer in all-reduce 1 within 10 s");
+}
+
+TEST(StallDetector, NamesARankThatStopsInsideACollective) {
+  Job job(3);
+  for (int r = 0; r < 3; ++r) job.wait(r);
+  job.run(kTimeout / 2 + 1);
+  job.stop(2);
+  job.run(100);
+  EXPECT_EQ(job.reports(), "0: rank 2 did not answer in all-reduce 1 within 10 s");
+}
+
+TEST(StallDetector, ReportsNoLateRankThatComesInTime) {
+  Job job(3);
+  for (int i = 1; i <= 5; ++i) {
+    job.wait(0), job.wait(1);
+    job.run(kTimeout - 1);
+    job.wait(2);
+    job.run(1);
+    for (int r = 0; r < 3; ++r) job.progress(r).end_wait();
+    job.run(1);
+  }
+  EXPECT_EQ(job.reports(), "");
+}
+
+TEST(StallDetector, LocalWorkMayTakeLong) {
+  Job job(3);
+  job.wait(1), job.wait(2);
+  job.progress(0).begin_local_work();
+  job.run(50 * kTimeout);
+  EXPECT_EQ(job.reports(), "");
+  job.stop(0);
+  EXPECT_LE(job.run(100), kTimeout + 1) << "its process must answer";
+  EXPECT_EQ(job.reports(), "1: rank 0 did not answer in all-reduce 1 within 10 s");
+}
+
+TEST(StallDetector, AfterLocalWorkARankHasHalfATimeoutToReachTheCollective) {
+  Job job(2);
+  job.wait(0);
+  job.progress(1).begin_local_work();
+  job.run(5 * kTimeout);
+  job.progress(1).end_local_work();
+  job.run(kTimeout / 2 - 1);
+  EXPECT_EQ(job.reports(), "");
+  EXPECT_LE(job.run(100), 3);
+  EXPECT_EQ(job.reports(), "0: rank 1 did not reach all-reduce 1 within 10 s");
+}
+
+TEST(StallDetector, NamesWorkWithoutProgress) {
+  std::atomic<std::uint64_t> pieces = 0;
+  Job job(3);
+  job.wait(0), job.wait(2);
+  const LocalWork local(job.progress(1));
+  std::optional<WatchedWork> work(std::in_place, job.progress(1), "writing x", pieces);
+  for (int i = 0; i < 20; ++i) {  // slow
+    job.run(kTimeout - 1);
+    ++pieces;
+  }
+  EXPECT_EQ(job.reports(), "");
+  work.reset();
+  job.run(5 * kTimeout);
+  EXPECT_EQ(job.reports(), "") << "no work that must make progress";
+  work.emplace(job.progress(1), "writing x", pieces);
+  job.stop(1);
+  job.run(kTimeout / 4);  // the time in which a process is stopped does not count
+  job.stop(1, false);
+  job.run(kTimeout - 1);
+  EXPECT_EQ(job.reports(), "");
+  EXPECT_LE(job.run(100), 3);
+  EXPECT_EQ(job.reports(), "1: rank 1: writing x: no progress within 10 s");
+}
+
+TEST(StallDetector, AJobThatWasStoppedAsAWholeContinues) {
+  Job job(3);
+  job.wait(0), job.wait(2);
+  job.run(kTimeout / 2 - 1);
+  for (int r = 0; r < 3; ++r) job.stop(r);
+  job.run(20 * kTimeout);
+  for (int r = 0; r < 3; ++r) job.stop(r, false);
+  job.run(2);
+  job.wait(1);
+  job.run(1);
+  EXPECT_EQ(job.reports(), "");
+}
+
+TEST(StallDetector, NamesRanksInDifferentCollectives) {
+  Job job(3);
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(job.progress(r).add_group(kPart, {0, 1}), 1u);
+  job.wait(0, "all-reduce"), job.wait(2, "all-reduce");
+  job.wait(1, "all-gather", 1);
+  job.run(100);
+  EXPECT_EQ(job.reports(),
+            "0: rank 1 did not reach all-reduce 1 within 10 s\n1: rank 0 did not reach all-gather 1 within 10 s");
+}
+
+TEST(StallDetector, NamesOnlyMembersOfTheGroup) {
+  Job job(4);
+  for (int r = 0; r < 4; ++r) job.progress(r).add_group(kPart, {1, 3});
+  job.wait(3, "all-gather", 1);
+  job.stop(0), job.stop(1);
+  job.run(100);
+  EXPECT_EQ(job.reports(), "3: rank 1 did not answer in all-gather 1 within 10 s");
+}
+
+TEST(StallDetector, NamesACollectiveThatAllHaveReachedAndThatDoesNotEnd) {
+  Job job(2);
+  job.wait(0, "all-gather"), job.wait(1, "all-gather");
+  EXPECT_GE(job.run(100), kTimeout);
+  EXPECT_EQ(job.reports(), "0: all-gather 1 did not end within 10 s, although every rank has reached it");
+}
+
+}  // namespace
+}  // namespace fp8::watchdog
