@@ -8,7 +8,7 @@ until_saved() { # FOLDER: waits at most a minute for the checkpoint of step 20
   tries=0
   until grep -qs '"type":"checkpoint","step":20' "$1/log.jsonl" || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
 }
-held="another fp8-step is at work there: host $(uname -n), process"
+held="another fp8-step uses this folder: host $(uname -n), process"
 since='since 20[0-9-]*T[0-9:]*Z; wait for its end, or use another --out'
 # second NAME COMMAND...: passes if the command gives status 2 within 5 s and one line that names $pid
 second() {
@@ -61,9 +61,9 @@ for try in 1 2 3 4 5 6; do
     echo $! >$job.pid
   done
   tries=0
-  until grep -qs 'is at work there' ./?.err || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
+  until grep -qs 'uses this folder' ./?.err || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
   until_saved run
-  grep -q 'is at work there' a.err && loser=a winner=b || loser=b winner=a
+  grep -q 'uses this folder' a.err && loser=a winner=b || loser=b winner=a
   kill -USR1 "$(cat $winner.pid)"
   wait "$(cat $winner.pid)"
   [ $? = 75 ] || bad="$bad $try:winner"

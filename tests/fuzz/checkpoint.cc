@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)checkpoint.tokenizer();
     checkpoint.verify();
     if (!checkpoint.train().is_null()) {
-      const ckpt::Counters at = ckpt::counters_of(checkpoint);
+      const ckpt::Position at = ckpt::position_of(checkpoint);
       fuzz::require(at.updates >= 0 && at.updates <= at.step && at.tokens >= at.step, "counters agree");
     }
     (void)hf::parse_config(checkpoint.config(), path);

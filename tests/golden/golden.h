@@ -78,7 +78,7 @@ class Model {
       : source_(folder),
         device_(device),
         comm_(comm::solo()),
-        model_(device_.context(), *comm_, layout(compute, recipe, emulate, accumulation),
+        model_(device_.context(), *comm_, spec_of(compute, recipe, emulate, accumulation),
                device::Arena(std::size_t{device == device::DeviceType::host ? 64U : 512U} << 20, device)) {
     test::fill_masters(model_, [&](int number, std::int64_t begin, std::int64_t end) {
       const model::Parameter& p = store().table()[static_cast<std::size_t>(number)];
@@ -135,13 +135,13 @@ class Model {
   }
 
  private:
-  train::ModelLayout layout(DType compute, const quant::Recipe* recipe, bool emulate,
-                            gemm::Accumulation accumulation) const {
-    train::ModelLayout layout{source_.config(), model::parameter_table(source_.config()), {}};
-    for (model::Parameter& p : layout.table) p.fp8 = p.fp8 && recipe != nullptr;
-    layout.store.compute = compute;
-    layout.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}, accumulation};
-    return layout;
+  train::ModelSpec spec_of(DType compute, const quant::Recipe* recipe, bool emulate,
+                           gemm::Accumulation accumulation) const {
+    train::ModelSpec spec{source_.config(), model::parameter_table(source_.config()), {}};
+    for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr;
+    spec.store.compute = compute;
+    spec.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}, accumulation};
+    return spec;
   }
   model::Batch here(const model::Batch& batch) const {
     return {tensor::to_device(model_.ctx, batch.tokens, "activations"),

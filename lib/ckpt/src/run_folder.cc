@@ -34,7 +34,7 @@ std::vector<std::string> folders_in(const std::string& run) {
 
 }  // namespace
 
-Counters counters_of(const Checkpoint& checkpoint) {
+Position position_of(const Checkpoint& checkpoint) {
   const std::string what = checkpoint.path() + ": /train";
   if (!checkpoint.train().is_object()) throw Error(checkpoint.path() + ": has no /train, so it is not a step of a run");
   const json::Object& train = checkpoint.train().as_object();
@@ -43,7 +43,7 @@ Counters counters_of(const Checkpoint& checkpoint) {
     if (n < 0) throw Error(what + ": " + key + " is " + std::to_string(n) + ", which is below 0");
     return n;
   };
-  const Counters c{counter("step"), counter("updates"), counter("tokens")};
+  const Position c{counter("step"), counter("updates"), counter("tokens")};
   if (c.updates > c.step)
     throw Error(what + ": " + std::to_string(c.updates) + " updates in " + std::to_string(c.step) + " steps");
   if (c.step == 0 ? c.tokens != 0 : c.tokens == 0 || c.tokens % c.step != 0)
@@ -80,7 +80,7 @@ std::vector<StepFolder> list_steps(const std::string& run) {
 Checkpoint open_step(const StepFolder& folder) {
   Checkpoint checkpoint = Checkpoint::open(folder.path);
   // A folder under another step's name is complete, but does not match its name.
-  if (const std::int64_t held = counters_of(checkpoint).step; held != folder.step)
+  if (const std::int64_t held = position_of(checkpoint).step; held != folder.step)
     throw Error(folder.path + ": /train: step " + std::to_string(held) + " differs from the step in its name");
   return checkpoint;
 }

@@ -64,7 +64,7 @@ TEST_F(RunFolder, forged_counters_are_refused) {
     w.commit();
     const Checkpoint forged = Checkpoint::open(path);
     forged.verify();
-    const std::string said = error_of([&] { (void)counters_of(forged); }), where = path + ": /train: ";
+    const std::string said = error_of([&] { (void)position_of(forged); }), where = path + ": /train: ";
     return said.starts_with(where) ? said.substr(where.size()) : said;
   };
   EXPECT_EQ(refusal(R"({"step":3,"updates":2,"tokens":48})"), "no error");

@@ -128,8 +128,8 @@ void MicroBatch::head_forward_backward(const View& x, const View& losses, float 
   const UnitWeights w = weights.unshard(ctx, head_unit, Pass::forward), home = unshard_home(Pass::forward);
   const UnitWeights wb = weights.unshard(ctx, head_unit, Pass::backward), home_b = unshard_home(Pass::backward);
   weights.prefetch(head_unit - 1);
-  const UnitGradients g = weights.gradients(head_unit);
-  const UnitGradients gh = head_home == head_unit ? g : weights.gradients(head_home);
+  const UnitGradients g = weights.gradient_buffers(head_unit);
+  const UnitGradients gh = head_home == head_unit ? g : weights.gradient_buffers(head_home);
   clear_accumulated(ctx, g, {Slot::final_norm});
   final_norm(w, x, n, rstd);
   const View targets = batch.targets.reshaped({env.rows()});
@@ -155,7 +155,7 @@ void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, 
   const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
   weights.prefetch(unit - 1);
   if (recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, x, kept);
-  const UnitGradients g = weights.gradients(unit);
+  const UnitGradients g = weights.gradient_buffers(unit);
   clear_accumulated(ctx, g,
                     {Slot::input_norm, Slot::qkv_bias, Slot::q_norm, Slot::k_norm, Slot::o_bias, Slot::post_norm,
                      Slot::gate_up_bias, Slot::down_bias});
@@ -164,7 +164,7 @@ void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, 
 }
 
 void MicroBatch::backward_embedding(const View& dres) {
-  const UnitGradients g = weights.gradients(0);
+  const UnitGradients g = weights.gradient_buffers(0);
   if (head_home != 0) clear_accumulated(ctx, g, {Slot::embedding});
   if (!g.of(Slot::embedding).empty())
     ops::embedding_backward(ctx, batch.tokens.reshaped({env.rows()}), dres, g.of(Slot::embedding));

@@ -87,7 +87,7 @@ ckpt::Checkpoint open_checkpoint(const std::string& path) {
   if (is_token_file(path)) throw Error(path + ": a token file, not a checkpoint");
   ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(path);
   if (checkpoint.kind() == ckpt::FileKind::training)
-    (void)ckpt::counters_of(checkpoint);  // digests do not cover validity
+    (void)ckpt::position_of(checkpoint);  // digests do not cover validity
   return checkpoint;
 }
 

@@ -235,7 +235,7 @@ class MemorySource final : public WeightSource {
     }
     return w;
   }
-  UnitGradients gradients(int unit) override {
+  UnitGradients gradient_buffers(int unit) override {
     UnitGradients g;
     g.accumulate = accumulate;
     for (int s = 0; s < kSlots; ++s)

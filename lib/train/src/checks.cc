@@ -89,7 +89,7 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
                                                     const ckpt::Checkpoint& recorded) {
   std::vector<model::Parameter> table = model::parameter_table(model);
   check_trainable(checkpoint, table);
-  model::LinearPrecisionOptions precisions = precision.precisions;
+  model::LinearPrecisionOptions precisions = precision.selection;
   precisions.recipe = precision.recipe_or_null();
   model::assign_precisions(table, precisions);
   if (precisions.filters.empty() && !precisions.auto_filter && !precisions.lm_head)

@@ -16,7 +16,7 @@ constexpr int kFirstFp8 = 89;  // lowest compute capability with FP8 GEMMs
 std::string why_not_cuda(int devices, int index) {
   if (devices == 0) return device::why_no_cuda();
   if (index < devices) return {};
-  return std::to_string(devices) + " GPUs serve as many ranks, and there are more on this machine";
+  return std::to_string(devices) + " GPUs for more ranks on this machine; each rank needs a GPU of its own";
 }
 
 struct Choice {

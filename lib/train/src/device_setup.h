@@ -23,7 +23,7 @@ int gpu_of(int local_rank, int devices);
 // if no two are. A rank without a GPU has an empty card.
 std::string why_shared(std::span<const std::string> cards);
 
-// See the top of this file.
+// The device of this rank and its communicator.
 class DeviceSetup {
  public:
   // Opens the device `wanted`; by default a GPU if every rank has one, otherwise the host. All ranks use the same type

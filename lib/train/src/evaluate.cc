@@ -34,21 +34,21 @@ void emit_lines(Journal& journal, const std::string& lines) {
 
 // What an evaluation consists of, found before memory is allocated.
 struct EvalSetup {
-  ModelLayout layout;
+  ModelSpec model_spec;
   std::int64_t length = 0;
   std::string note;  // for the user; may be empty
 };
 
 EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
   EvalSetup s;
-  s.layout.config = config_of(checkpoint, "scored");
-  s.length = resolved_length(config.seq_length, s.layout.config);
+  s.model_spec.config = config_of(checkpoint, "scored");
+  s.length = resolved_length(config.seq_length, s.model_spec.config);
   check_micro_batch(config.batch_size, s.length);
-  s.layout.table =
-      active_table(table_with_precisions(s.layout.config, config.precision, checkpoint, checkpoint), config.precision);
-  s.layout.store = store_options(config.precision, nullptr);
-  s.layout.store.training = false;
-  check_vocabulary(tokens, s.layout.config);
+  s.model_spec.table = active_table(
+      table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
+  s.model_spec.store = store_options(config.precision, nullptr);
+  s.model_spec.store.training = false;
+  check_vocabulary(tokens, s.model_spec.config);
   s.note = check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer);
   return s;
 }
@@ -76,8 +76,9 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   const EvaluationSize size{sampler->samples(), std::min(config.batch_size, sampler->samples()), setup.length};
   std::optional<ShardedModel> model;
   comm::agree(host_comm, [&] {
-    const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), setup.layout, size.batch, size.length);
-    model.emplace(device.context(), device.device_comm(), setup.layout, plan.allocate(device.type()));
+    const MemoryPlan plan =
+        plan_memory(device.context(), device.device_comm(), setup.model_spec, size.batch, size.length);
+    model.emplace(device.context(), device.device_comm(), setup.model_spec, plan.allocate(device.type()));
   });
   if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
   EachSamples each;
@@ -90,8 +91,8 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   }
   const LossSum sum =
       evaluate_samples(*model, host_comm, *sampler, size,
-                       planned_forward(setup.layout.config, setup.layout.table, config.precision), each);
-  if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
+                       planned_forward(setup.model_spec.config, setup.model_spec.table, config.precision), each);
+  if (sum.targets == 0) throw comm::AgreedError(config.data + ": all targets are masked, so there is no loss");
   journal.emit(eval_record(-1, sum, config.precision, device.type()));
   journal.rethrow();
 }

@@ -162,7 +162,7 @@ Flag timeout_flag(std::string group) {
   return f;
 }
 
-void add_running(std::vector<Flag>& flags) {
+void add_sharding(std::vector<Flag>& flags) {
   const std::string g = "Sharding and memory";
   flags.push_back(
       {.name = "zero",
@@ -176,6 +176,9 @@ void add_running(std::vector<Flag>& flags) {
                          "with --zero 3: reshard weights after forward and gather them again for backward", g));
   flags.push_back(choice("recompute", "none", {"none", "selective", "full"},
                          "activations that backward recomputes instead of keeping them", g));
+}
+
+void add_saving_and_reports(std::vector<Flag>& flags) {
   const std::string s = "Saving and watching";
   flags.push_back(path("out", "FOLDER", "folder for checkpoints and log.jsonl; an unfinished run in it is resumed", s));
   flags.push_back({.name = "save-every",
@@ -239,9 +242,9 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   p.recipe = a.text("recipe");
   if (a.has("power-of-2-scales")) p.power_of_2 = a.flag("power-of-2-scales");
   p.fp8_all_gather = a.flag("fp8-all-gather");
-  p.precisions.filters = a.list("filter");
-  p.precisions.auto_filter = a.flag("auto-filter");
-  p.precisions.lm_head = a.flag("fp8-lm-head");
+  p.selection.filters = a.list("filter");
+  p.selection.auto_filter = a.flag("auto-filter");
+  p.selection.lm_head = a.flag("fp8-lm-head");
   p.emulate = a.flag("emulate");
   for (const auto accumulation : {gemm::Accumulation::f32, gemm::Accumulation::hopper, gemm::Accumulation::ada})
     if (a.text("accumulate") == name_of(accumulation)) p.accumulation = accumulation;
@@ -275,7 +278,7 @@ T or_zero(const cli::Arguments& a, const char* name, T (cli::Arguments::*get)(st
   return a.has_value(name) ? (a.*get)(name) : T{};
 }
 
-void check_both(const cli::Arguments& a, const char* one, const char* other) {
+void check_exclusive(const cli::Arguments& a, const char* one, const char* other) {
   if (a.has(one) && a.has(other)) throw Error(flag_name(one) + ": contradicts " + flag_name(other));
 }
 
@@ -294,13 +297,14 @@ cli::Command step_command() {
   add_data(c.flags);
   add_precision(c.flags);
   add_optimizer(c.flags);
-  add_running(c.flags);
+  add_sharding(c.flags);
+  add_saving_and_reports(c.flags);
   return c;
 }
 
 RunConfig step_config(const cli::Arguments& a) {
-  check_both(a, "steps", "epochs");
-  check_both(a, "warmup-steps", "warmup-ratio");
+  check_exclusive(a, "steps", "epochs");
+  check_exclusive(a, "warmup-steps", "warmup-ratio");
   RunConfig c;
   c.data = a.text("data");
   c.out = a.text("out");

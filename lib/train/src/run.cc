@@ -42,7 +42,7 @@ struct RunContext {
 
 // What steps change. Not movable: the model and the saves refer to themselves.
 struct RunState {
-  RunState(const RunContext& run, const ModelLayout& layout, device::Buffer step_scalars);
+  RunState(const RunContext& run, const ModelSpec& spec, device::Buffer step_scalars);
 
   device::Buffer scalars;  // one StepScalars, on the device
   Profiler profiler;
@@ -61,7 +61,7 @@ json::Value mesh_of(const comm::Communicator& host_comm) {
 }
 
 MemoryPlan plan_of(const RunSetup& s, const DeviceSetup& device) {
-  return plan_memory(device.context(), device.device_comm(), s.layout, s.config.batch_size, s.config.seq_length);
+  return plan_memory(device.context(), device.device_comm(), s.model_spec, s.config.batch_size, s.config.seq_length);
 }
 
 // The context of a device with the profile that operations are recorded in.
@@ -74,10 +74,10 @@ SavePolicy save_policy(const RunConfig& c) {
   return {c.out, c.save_every, c.keep, c.milestone_every, c.keep_best, c.save_seconds, c.rolling};
 }
 
-RunState::RunState(const RunContext& run, const ModelLayout& layout, device::Buffer step_scalars)
+RunState::RunState(const RunContext& run, const ModelSpec& spec, device::Buffer step_scalars)
     : scalars(std::move(step_scalars)),
       profiler(run.config()),
-      model(with_profile(run.device.context(), profiler.profile()), run.device.device_comm(), layout,
+      model(with_profile(run.device.context(), profiler.profile()), run.device.device_comm(), spec,
             run.plan.allocate(run.device.type())),
       batches(run.config().grad_accumulation, run.config().batch_size, run.config().seq_length),
       position(run.setup.position),
@@ -86,11 +86,11 @@ RunState::RunState(const RunContext& run, const ModelLayout& layout, device::Buf
 // Allocates all memory of the run.
 void allocate_state(const RunContext& run, std::optional<RunState>& state) {
   device::Buffer scalars(sizeof(StepScalars), run.device.type(), "scalars of a step");
-  ModelLayout layout = run.setup.layout;
-  layout.store.fp8.options.counts = &scalars_in(scalars)->casts;
+  ModelSpec spec = run.setup.model_spec;
+  spec.store.fp8.options.counts = &scalars_in(scalars)->casts;
   // What is on a device is saved from a copy in host memory.
-  layout.snapshot = layout.snapshot || run.device.type() != device::DeviceType::host;
-  state.emplace(run, layout, std::move(scalars));
+  spec.snapshot = spec.snapshot || run.device.type() != device::DeviceType::host;
+  state.emplace(run, spec, std::move(scalars));
 }
 
 RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Communicator& host_comm, const Hooks& hooks,
@@ -138,7 +138,7 @@ void evaluate(RunState& state, const RunContext& run) {
       c.eval_batches > 0 ? std::min(sampler.samples(), c.eval_batches * round) : sampler.samples();
   const LossSum sum =
       evaluate_samples(state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
-                       planned_forward(run.setup.layout.config, run.setup.layout.table, c.precision), {});
+                       planned_forward(run.setup.model_spec.config, run.setup.model_spec.table, c.precision), {});
   json::Value record = eval_record(state.position.step, sum, c.precision, run.device.type());
   record.as_object().set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   run.journal.emit(record);
@@ -166,7 +166,7 @@ void save(RunState& state, const RunContext& run, bool last) {
   const RunConfig& c = run.config();
   const std::int64_t step = state.position.step;
   run.journal.progress("saving step " + std::to_string(step));
-  Documents documents{hf::to_json(run.setup.layout.config),
+  Documents documents{hf::to_json(run.setup.model_spec.config),
                       train_document(state, run),
                       run.provenance,
                       mesh_of(run.host_comm),
@@ -181,7 +181,7 @@ void save(RunState& state, const RunContext& run, bool last) {
   if (!last) return;
   finish_save(state.saves, true);
   if (!state.saves.failure.empty())
-    throw comm::AgreedError(state.saves.failure + "; the last step is lost, what was saved before is not");
+    throw comm::AgreedError(state.saves.failure + "; the last step is not saved, earlier checkpoints are unchanged");
 }
 
 // What a rank finds at the end of a step and all ranks act on; as numbers for one reduction.
@@ -206,14 +206,14 @@ void record_step(RunState& state, const RunContext& run, const StepResult& r, st
   if (step % c.log_every != 0 && step != run.setup.last_step && !r.skipped && !r.masked) return;
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write record", 0);
   const auto parameters =
-      static_cast<double>(model::matmul_parameter_count(run.setup.layout.config, run.setup.layout.table));
+      static_cast<double>(model::matmul_parameter_count(run.setup.model_spec.config, run.setup.model_spec.table));
   run.journal.emit(
       step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), parameters, memory_peak));
 }
 
 void print_step(const RunState& state, const RunContext& run, const StepResult& r) {
   const std::string step = "step " + std::to_string(state.position.step);
-  if (r.masked) run.journal.note(step + ": no token of the batch carries loss; nothing is updated");
+  if (r.masked) run.journal.note(step + ": all targets of the batch are masked; nothing is updated");
   const double tokens_per_s = static_cast<double>(run.setup.tokens_per_step()) / r.seconds;
   run.journal.progress(step + "/" + std::to_string(run.setup.last_step) + "  loss " + format_short(r.loss, 5) + "  " +
                        human_count(static_cast<std::uint64_t>(tokens_per_s)) + " tokens/s");
@@ -224,8 +224,8 @@ void report_profile(RunState& state, const RunContext& run) {
   const RunConfig& c = run.config();
   Profiler& profiler = state.profiler;
   const Limits limits =
-      probe_limits(c.precision.activations, c.batch_size * c.seq_length, 2 * run.setup.layout.config.intermediate_size,
-                   run.setup.layout.config.hidden_size);
+      probe_limits(c.precision.activations, c.batch_size * c.seq_length,
+                   2 * run.setup.model_spec.config.intermediate_size, run.setup.model_spec.config.hidden_size);
   const std::string path = c.out + "/" + profiler.file_name();
   run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits));
   const std::vector<std::string> lines =
@@ -287,7 +287,7 @@ void train_steps(RunState& state, const RunContext& run) {
 }
 
 std::string plan_text(const RunSetup& setup, const MemoryPlan& plan) {
-  return "linears:\n" + precision_table(setup.layout.config, setup.layout.table) + "memory:\n" + plan.to_text();
+  return "linears:\n" + precision_table(setup.model_spec.config, setup.model_spec.table) + "memory:\n" + plan.to_text();
 }
 
 void announce(const RunContext& run) {
@@ -296,8 +296,8 @@ void announce(const RunContext& run) {
   if (s.resuming) run.journal.note("resuming from " + s.source);
   for (const std::string& note : s.notes)
     if (!note.empty()) run.journal.note(note);
-  run.journal.emit(run_record(s.config, s.layout.config, s.layout.table, run.plan, run.device, mesh_of(run.host_comm),
-                              s.settings, s.tokens_per_step(), s.position.step));
+  run.journal.emit(run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
+                              mesh_of(run.host_comm), s.settings, s.tokens_per_step(), s.position.step));
 }
 
 json::Value end_record(const Position& at, const std::string& reason) {

@@ -26,8 +26,8 @@ void RunFolder::lock() {
 
 void RunFolder::lock_here() {
   if (const auto holder = lock_.take(path_ + "/.lock"))
-    throw Error(path_ + ": another fp8-step is at work there" + (holder->empty() ? "" : ": " + *holder) +
-                "; wait for its end, or use another " + flag_name("out"));
+    throw Error(path_ + ": another fp8-step uses this folder" + (holder->empty() ? "" : ": " + *holder) +
+                "; wait until it ends, or use another " + flag_name("out"));
   locked_ = true;
   if (!lock_.unlockable().empty() && hooks_.warning)
     hooks_.warning(path_ + ": its file system cannot lock files (" + lock_.unlockable() +
@@ -41,7 +41,7 @@ void RunFolder::make() {
     if (!locked_) {
       lock_here();
       if (!ckpt::list_steps(path_).empty())
-        throw Error(path_ + ": another run was begun there meanwhile; the same command goes on with it");
+        throw Error(path_ + ": another run has meanwhile begun in this folder; the same command resumes it");
     }
     for (const std::string& removed : ckpt::cleanup_tmp(path_))
       if (hooks_.note) hooks_.note(removed + ": left over from an interrupted save, removed");
@@ -64,12 +64,12 @@ Sources::Sources(comm::Communicator& host_comm, const RunConfig& config, Journal
 
 // Selects the newest checkpoint that can be opened. On rank 0.
 void Sources::open_newest() {
-  while (!step_) {
+  while (!selected_) {
     if (left_.empty()) throw Error(ckpt::all_damaged(out_, newest_reason_));
     const ckpt::StepFolder folder = left_.back();
     left_.pop_back();
     try {
-      step_.emplace(ckpt::open_step(folder));
+      selected_.emplace(ckpt::open_step(folder));
     } catch (const Error& e) {
       pass_over(folder.path, e.what());
     }
@@ -78,9 +78,9 @@ void Sources::open_newest() {
 
 // Opens on all ranks what rank 0 has selected.
 void Sources::share() {
-  const std::string path = host_comm_.all_gather(step_ ? step_->path() : "")[0];
+  const std::string path = host_comm_.all_gather(selected_ ? selected_->path() : "")[0];
   comm::agree(host_comm_, [&] {
-    if (host_comm_.rank() != 0 && !path.empty()) step_.emplace(model::open_checkpoint(path));
+    if (host_comm_.rank() != 0 && !path.empty()) selected_.emplace(model::open_checkpoint(path));
   });
 }
 
@@ -91,8 +91,8 @@ void Sources::pass_over(const std::string& path, const std::string& reason) {
 
 void Sources::refuse(const std::string& reason) {
   if (!resuming()) throw comm::AgreedError(reason);
-  pass_over(step_->path(), reason);
-  step_.reset();
+  pass_over(selected_->path(), reason);
+  selected_.reset();
   comm::agree(host_comm_, [&] {
     if (host_comm_.rank() == 0) open_newest();
   });

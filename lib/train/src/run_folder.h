@@ -41,8 +41,8 @@ class Sources {
   Sources(comm::Communicator& host_comm, const RunConfig& config, Journal& journal);
   const ckpt::Checkpoint& model() const { return *model_; }
   // What to start from: the selected checkpoint, or MODEL if the run has none.
-  const ckpt::Checkpoint& start() const { return step_ ? *step_ : *model_; }
-  bool resuming() const { return step_.has_value(); }
+  const ckpt::Checkpoint& start() const { return selected_ ? *selected_ : *model_; }
+  bool resuming() const { return selected_.has_value(); }
   // The selected checkpoint is damaged for `reason`: selects the next. Throws AgreedError if there is none.
   void refuse(const std::string& reason);
 
@@ -54,9 +54,10 @@ class Sources {
   comm::Communicator& host_comm_;
   const std::string& out_;
   Journal& journal_;
-  std::vector<ckpt::StepFolder> left_;  // not yet tried, oldest first; on rank 0
-  std::string newest_reason_;           // why the newest is damaged
-  std::optional<ckpt::Checkpoint> model_, step_;
+  std::vector<ckpt::StepFolder> left_;        // not yet tried, oldest first; on rank 0
+  std::string newest_reason_;                 // why the newest is damaged
+  std::optional<ckpt::Checkpoint> model_;     // MODEL
+  std::optional<ckpt::Checkpoint> selected_;  // in the folder of the run
 };
 
 }  // namespace fp8::train

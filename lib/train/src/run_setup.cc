@@ -28,7 +28,7 @@ void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch
 // Checks that the run of checkpoint `c` continues with the same settings, and reads its position.
 void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model) {
   const std::string what = c.path() + ": /train";
-  s.position = ckpt::counters_of(c);
+  s.position = ckpt::position_of(c);
   const json::Value* settings = c.train().as_object().find("settings");
   if (settings == nullptr || !settings->is_object())
     throw Error(what + ": has no settings, so the run cannot be resumed");
@@ -36,7 +36,7 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
     if (!settings->as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
   check_same_settings(*settings, s.settings, s.config.out);
-  if (!hf::same_model(s.layout.config, config_of(model, "trained")))
+  if (!hf::same_model(s.model_spec.config, config_of(model, "trained")))
     throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
   const auto [step, updates, tokens] = s.position;
   if (step > 0 && tokens / step != s.tokens_per_step())
@@ -45,14 +45,14 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   check_moments(c, s.table);
 }
 
-ModelLayout layout_of(const RunConfig& c, const hf::ModelConfig& model, std::vector<model::Parameter> active) {
-  ModelLayout layout{model, std::move(active), store_options(c.precision, nullptr), c.recompute, c.async_save};
-  layout.store.master = c.master;
-  layout.store.moments = c.moments;
-  layout.store.zero = c.zero;
-  layout.store.reshard_after_forward = c.reshard_after_forward;
-  layout.store.accumulation = c.grad_accumulation > 1;
-  return layout;
+ModelSpec model_spec_of(const RunConfig& c, const hf::ModelConfig& model, std::vector<model::Parameter> active) {
+  ModelSpec spec{model, std::move(active), store_options(c.precision, nullptr), c.recompute, c.async_save};
+  spec.store.master = c.master;
+  spec.store.moments = c.moments;
+  spec.store.zero = c.zero;
+  spec.store.reshard_after_forward = c.reshard_after_forward;
+  spec.store.several_micro_batches = c.grad_accumulation > 1;
+  return spec;
 }
 
 // FP8 GEMMs of a step on this rank.
@@ -60,8 +60,8 @@ gemm::Count planned_gemms(const RunSetup& s) {
   const RunConfig& c = s.config;
   const quant::Recipe* recipe = c.precision.recipe_or_null();
   if (recipe == nullptr) return {};
-  gemm::Count planned = model::planned_fp8(s.layout.config, s.layout.table, *recipe, c.batch_size * c.seq_length,
-                                           c.recompute, c.precision.activations, true);
+  gemm::Count planned = model::planned_fp8(s.model_spec.config, s.model_spec.table, *recipe,
+                                           c.batch_size * c.seq_length, c.recompute, c.precision.activations, true);
   planned.gemms *= c.grad_accumulation;
   return planned;
 }
@@ -86,7 +86,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch);
   resolve_steps(s.config, sampler.samples(), s.global_batch);
   s.table = table_with_precisions(model, config.precision, checkpoint, sources.model());
-  s.layout = layout_of(s.config, model, active_table(s.table, config.precision));
+  s.model_spec = model_spec_of(s.config, model, active_table(s.table, config.precision));
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
   if (s.resuming) resume_from(s, checkpoint, sources.model());
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;

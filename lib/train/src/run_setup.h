@@ -21,7 +21,7 @@ struct RunInputs {
 // What a run consists of, found before anything is written. Equal on every rank.
 struct RunSetup {
   RunConfig config;                     // resolved: steps, sequence length, schedule
-  ModelLayout layout;                   // precisions as they run
+  ModelSpec model_spec;                 // precisions as they run
   std::vector<model::Parameter> table;  // precisions under FP8, which checkpoints record
   std::string source;                   // checkpoint to load: MODEL, or the newest of the run
   bool resuming = false;

@@ -57,9 +57,9 @@ bool is_rolling(const json::Value& train) {
 }
 
 // Calls `found` with the step and the /train of each readable checkpoint of a run up to `step`.
-void each_train(const std::string& run, std::int64_t step,
+void each_train(const std::string& run_folder, std::int64_t step,
                 const std::function<void(std::int64_t, const json::Value&)>& found) {
-  for (const ckpt::StepFolder& folder : ckpt::list_steps(run)) {
+  for (const ckpt::StepFolder& folder : ckpt::list_steps(run_folder)) {
     if (folder.step > step) continue;  // of an earlier start that went further
     try {
       found(folder.step, ckpt::Checkpoint::open(folder.path).train());
@@ -87,9 +87,9 @@ std::vector<ckpt::FileEntry> entries_of(const std::vector<std::string>& texts) {
   return entries;
 }
 
-std::string path_of(const SaveState& s, std::int64_t step) { return s.policy.run + "/" + ckpt::step_name(step); }
+std::string path_of(const SaveState& s, std::int64_t step) { return s.policy.run_folder + "/" + ckpt::step_name(step); }
 
-bool waits_for_confirmation(const SaveState& s) { return s.phase == SavePhase::unconfirmed && !s.confirmed; }
+bool waits_for_confirmation(const SaveState& s) { return s.phase == SavePhase::committed && !s.confirmed; }
 
 // Starts a task of this rank. The watchdog ends the run when the task is waited for and finishes no piece.
 void start_task(SaveState& s, std::string task, Worker::Work work) {
@@ -113,42 +113,47 @@ void make_folder(SaveState& s) {
   comm::agree(s.host_comm, [&] {
     if (s.host_comm.rank() != 0) return;
     const watchdog::WatchedWork watched(s.host_comm.progress(), "making " + s.folder, s.worker.pieces());
-    ckpt::check_space(s.policy.run, static_cast<std::uint64_t>(bytes));
+    ckpt::check_space(s.policy.run_folder, static_cast<std::uint64_t>(bytes));
     (void)ckpt::begin_folder(path);
   });
   s.folder = s.host_comm.all_gather(s.folder)[0];
 }
 
-void start_writing(SaveState& s, const Context& ctx, Snapshot* snapshot) {
+// Every rank starts to write its file.
+void enter_writing(SaveState& s, const Context& ctx, Snapshot* snapshot) {
   if (snapshot != nullptr) snapshot->copy(ctx, s.content->store);
   comm::agree(s.host_comm, [&] {
     start_task(
         s, "writing " + s.folder,
         [tensors = snapshot != nullptr ? snapshot->tensors() : state_tensors(s.content->store), &content = *s.content,
-         folder = s.folder, rank = s.host_comm.rank(), ranks = s.host_comm.size()](const PieceRunner& run) {
+         folder = s.folder, rank = s.host_comm.rank(), ranks = s.host_comm.size()](const PieceRunner& runner) {
           return json::dump(
-              ckpt::to_json(write_shard(tensors, content.table, content.documents, folder, rank, ranks, run)));
+              ckpt::to_json(write_shard(tensors, content.table, content.documents, folder, rank, ranks, runner)));
         });
   });
+  s.phase = SavePhase::writing;
 }
 
-// When every rank has written its file, rank 0 makes the files a checkpoint.
-void start_commit(SaveState& s) {
+// Waits until every rank has written its file; then rank 0 starts to make the files a checkpoint.
+void enter_committing(SaveState& s) {
   std::string entry;
   comm::agree(s.host_comm, [&] { entry = task_result(s); });
   const std::vector<std::string> texts = s.host_comm.all_gather(entry);
   comm::agree(s.host_comm, [&] {
     if (s.host_comm.rank() != 0) return;
+    // The commit is one piece, which cannot be cancelled: it writes the manifest and renames the folder.
     start_task(s, "committing " + s.folder, [&s, entries = entries_of(texts)](const PieceRunner&) -> std::string {
       ckpt::commit_folder(s.folder, path_of(s, s.content->step), ckpt::FileKind::training, s.content->documents.mesh,
                           entries);
       return "";
     });
   });
+  s.phase = SavePhase::committing;
 }
 
-void finish_commit(SaveState& s) {
-  s.idle_since = Clock::now();
+// Waits for the commit and records the checkpoint.
+void enter_committed(SaveState& s) {
+  s.last_save_at = Clock::now();
   comm::agree(s.host_comm, [&] { (void)task_result(s); });
   const std::int64_t step = s.content->step;
   if (s.content->evaluation) s.evaluations.insert_or_assign(step, *s.content->evaluation);
@@ -159,10 +164,11 @@ void finish_commit(SaveState& s) {
                                {"path", path_of(s, step)},
                                {"seconds", seconds_since(s.begun)},
                                {"wait_s", std::exchange(s.waited, 0)}}));
+  s.phase = SavePhase::committed;
 }
 
 // Removes older checkpoints, now that the save is committed and confirmed. On rank 0.
-void prune(SaveState& s, const PieceRunner& run) {
+void prune(SaveState& s, const PieceRunner& runner) {
   const std::int64_t step = s.content->step;
   std::int64_t best = -1;
   if (s.policy.keep_best) {
@@ -178,22 +184,30 @@ void prune(SaveState& s, const PieceRunner& run) {
     return other > step || other == best || divides(s.policy.milestones, other) ||
            (s.policy.rolling && !s.rolling.contains(other));
   };
-  ckpt::prune(s.policy.run, keep, stays, run);
+  ckpt::prune(s.policy.run_folder, keep, stays, runner);
 }
 
-void start_pruning(SaveState& s) {
+// Rank 0 starts to remove older checkpoints.
+void enter_pruning(SaveState& s) {
   comm::agree(s.host_comm, [&] {
     if (s.host_comm.rank() != 0) return;
-    start_task(s, "removing checkpoints of " + s.policy.run, [&s](const PieceRunner& run) -> std::string {
-      prune(s, run);
+    start_task(s, "removing checkpoints of " + s.policy.run_folder, [&s](const PieceRunner& runner) -> std::string {
+      prune(s, runner);
       return "";
     });
   });
+  s.phase = SavePhase::pruning;
+}
+
+// Waits for the removal.
+void enter_idle(SaveState& s) {
+  comm::agree(s.host_comm, [&] { (void)task_result(s); });
+  s.phase = SavePhase::idle;
 }
 
 void save_failed(SaveState& s, const comm::AgreedError& error) {
   s.phase = SavePhase::idle;
-  s.idle_since = Clock::now();
+  s.last_save_at = Clock::now();
   s.failure = error.what();
   s.diverged = error.code() == Exit::diverged;
   s.retry_at = s.newest_step + s.retry_gap;
@@ -211,25 +225,20 @@ void save_failed(SaveState& s, const comm::AgreedError& error) {
   s.journal.warn(s.newest_step, "step " + std::to_string(s.content->step) + " is not saved: " + s.failure);
 }
 
-// Waits for the task under way and starts the next one.
+// Waits for the task of this phase and enters the next one.
 void next_phase(SaveState& s) {
   try {
     switch (s.phase) {
       case SavePhase::writing:
-        start_commit(s);
-        s.phase = SavePhase::committing;
-        break;
+        return enter_committing(s);
       case SavePhase::committing:
-        finish_commit(s);
-        s.phase = SavePhase::unconfirmed;
-        break;
-      case SavePhase::unconfirmed:
-        start_pruning(s);
-        s.phase = SavePhase::pruning;
-        break;
-      default:
-        comm::agree(s.host_comm, [&] { (void)task_result(s); });
-        s.phase = SavePhase::idle;
+        return enter_committed(s);
+      case SavePhase::committed:
+        return enter_pruning(s);
+      case SavePhase::pruning:
+        return enter_idle(s);
+      case SavePhase::idle:
+        return;
     }
   } catch (const comm::AgreedError& e) {
     if (s.phase == SavePhase::writing || s.phase == SavePhase::committing) return save_failed(s, e);
@@ -247,7 +256,7 @@ json::Value to_json(const SavedEvaluation& e) {
 SaveState::SaveState(comm::Communicator& comm, Journal& records, SavePolicy when, std::int64_t step)
     : host_comm(comm), journal(records), policy(std::move(when)), newest_step(step) {
   if (host_comm.rank() != 0 || (!policy.keep_best && !policy.rolling)) return;
-  each_train(policy.run, step, [&](std::int64_t of, const json::Value& train) {
+  each_train(policy.run_folder, step, [&](std::int64_t of, const json::Value& train) {
     if (const auto e = evaluation_of(train); e && policy.keep_best) evaluations.emplace(of, *e);
     if (is_rolling(train)) rolling.insert(of);
   });
@@ -258,7 +267,7 @@ bool save_due(const SaveState& s, std::int64_t step) {
 }
 
 bool save_interval_over(const SaveState& s) {
-  return s.policy.seconds > 0 && seconds_since(s.idle_since) >= s.policy.seconds;
+  return s.policy.seconds > 0 && seconds_since(s.last_save_at) >= s.policy.seconds;
 }
 
 void start_save(SaveState& s, SaveContent content, const Context& ctx, Snapshot* snapshot, bool async) {
@@ -274,13 +283,12 @@ void start_save(SaveState& s, SaveContent content, const Context& ctx, Snapshot*
   s.content.emplace(std::move(content));
   try {
     make_folder(s);
-    start_writing(s, ctx, snapshot);
-    s.phase = SavePhase::writing;
+    enter_writing(s, ctx, snapshot);
   } catch (const comm::AgreedError& e) {
     return save_failed(s, e);
   }
   if (!s.async) finish_save(s);
-  s.idle_since = Clock::now();
+  s.last_save_at = Clock::now();
 }
 
 void advance_save(SaveState& s, std::int64_t step, bool any_rank_busy, bool finite) {

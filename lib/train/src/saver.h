@@ -28,7 +28,7 @@ inline constexpr const char* kRolling = "rolling";
 
 // When to save and which checkpoints to keep.
 struct SavePolicy {
-  std::string run;                                   // folder
+  std::string run_folder;                            // path
   std::int64_t every = 0, keep = 0, milestones = 0;  // 0: no
   bool keep_best = false;
   double seconds = 0;    // between two saves, by rank 0's clock; 0: no limit
@@ -46,11 +46,11 @@ struct SaveContent {
 
 // What a save is doing. Ranks change it together.
 enum class SavePhase : std::uint8_t {
-  idle,         // no save is under way
-  writing,      // every rank writes its file
-  committing,   // rank 0 writes the manifest
-  unconfirmed,  // committed; a later step with finite loss and gradient will show that the weights are good
-  pruning,      // rank 0 removes older checkpoints
+  idle,        // no save is in progress
+  writing,     // every rank writes its file
+  committing,  // rank 0 writes the manifest
+  committed,   // older checkpoints are kept until the new weights are confirmed, see SaveState::confirmed
+  pruning,     // rank 0 removes older checkpoints
 };
 
 // The saves of a run. Functions below change it; equal on all ranks unless it says otherwise.
@@ -67,13 +67,13 @@ struct SaveState {
   std::map<std::int64_t, SavedEvaluation> evaluations;  // of committed checkpoints, by step; rank 0's
   std::set<std::int64_t> rolling;                       // steps of the rolling checkpoints; rank 0's
 
-  std::int64_t newest_step = 0;                 // of the run
-  std::int64_t retry_at = 0, retry_gap = 1;     // steps; retry_at 0: there is nothing to retry
-  Clock::time_point idle_since = Clock::now();  // start or end of the last save
+  std::int64_t newest_step = 0;                   // of the run
+  std::int64_t retry_at = 0, retry_gap = 1;       // steps; retry_at 0: there is nothing to retry
+  Clock::time_point last_save_at = Clock::now();  // start or end of the last save
 
   SavePhase phase = SavePhase::idle;
   bool async = false;                  // the save is written in the background
-  bool confirmed = false;              // a later step was finite
+  bool confirmed = false;              // a later step had finite loss and gradient, so its weights are good
   std::optional<SaveContent> content;  // of the save under way, or of the last one
   std::string folder;                  // temporary
   Clock::time_point begun;
@@ -90,13 +90,14 @@ struct SaveState {
 bool save_due(const SaveState& s, std::int64_t step);
 // Whether the time between two saves is over on this rank's clock.
 bool save_interval_over(const SaveState& s);
-// Finishes the save before and starts one. With a snapshot, which outlives the save, copies the state first; with
-// `async` too, only starts the writing. A save that fails leaves earlier checkpoints as they are, is a warning, and is
+// Finishes the previous save and starts one. With a snapshot, which outlives the save, the state is copied to it first.
+// With a snapshot and `async`, the save is written in the background; otherwise it is committed when this returns. A
+// save that fails leaves earlier checkpoints as they are, is a warning, and is
 // due again at the next step, then after two, four and so on. Collective.
 void start_save(SaveState& s, SaveContent content, const Context& ctx, Snapshot* snapshot, bool async = true);
-// At the end of a step: does what comes next in the save when no rank is busy, without waiting. `finite` tells that the
-// step's loss and gradient are finite, which confirms the weights of a save before it: older checkpoints may be
-// removed. Collective.
+// At the end of step `step`: if no rank runs a task of the save, enters the next phase, for which the ranks
+// communicate; a synchronous save is finished. `finite`: the loss and the gradient of the step are finite, which
+// confirms the weights of an earlier save. Collective.
 void advance_save(SaveState& s, std::int64_t step, bool any_rank_busy, bool finite);
 // Makes a save that is due at `step` due at the next one instead, because its weights are in doubt.
 void postpone_save(SaveState& s, std::int64_t step);

@@ -34,18 +34,18 @@ std::size_t program_bytes(device::DeviceType device, DType type) {
 
 }  // namespace
 
-ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelLayout& layout,
+ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
                            device::Arena memory)
     : arena(std::move(memory)),
       ctx{at.device, at.stream, &arena, arena.dry(), at.profile},
-      decoder(layout.config, {layout.store.compute, layout.recompute}),
-      store(ctx, device_comm, layout.config, layout.table, layout.store) {
-  if (layout.snapshot) snapshot.emplace(ctx, store);
+      decoder(spec.config, {spec.store.compute, spec.recompute}),
+      store(ctx, device_comm, spec.config, spec.table, spec.store) {
+  if (spec.snapshot) snapshot.emplace(ctx, store);
 }
 
-MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelLayout& layout,
+MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
                        std::int64_t sequences, std::int64_t length) {
-  ShardedModel dry(at, device_comm, layout, device::Arena());
+  ShardedModel dry(at, device_comm, spec, device::Arena());
   const Context& ctx = dry.ctx;
   std::int32_t unread = 0;
   const View tokens = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {sequences, length});
@@ -53,11 +53,11 @@ MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const
                            sequences, length};
   const View losses = tensor::allocate(ctx, DType::f32, {sequences * length}, "activations");
   dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses);
-  if (layout.store.training) {
+  if (spec.store.training) {
     dry.store.begin_micro_batch(0, 1);
     dry.decoder.forward_backward(ctx, dry.engine, dry.store, batch, 1, losses);
   }
-  return {dry.arena.peak(), dry.engine.scratch_bytes(), program_bytes(ctx.device, layout.store.compute),
+  return {dry.arena.peak(), dry.engine.scratch_bytes(), program_bytes(ctx.device, spec.store.compute),
           dry.arena.usage_at_peak()};
 }
 

@@ -33,8 +33,9 @@ struct OwnRows {
   View to;
   std::int64_t loaded = 0;  // rows that verification has read into `to`
 
-  // Memory for rows [begin, end), stored as `type`; empty unless all of them are own rows and need no conversion.
-  std::span<std::byte> buffer_for(DType type, std::int64_t begin, std::int64_t end) {
+  // Where verification reads rows [begin, end), which are stored as `type`; empty unless all of them are own rows and
+  // need no conversion.
+  std::span<std::byte> destination_of(DType type, std::int64_t begin, std::int64_t end) {
     if (to.device != device::DeviceType::host || type != to.dtype || begin < rows.begin || end > rows.end) return {};
     loaded += end - begin;
     return bytes_of(to.rows(begin - rows.begin, end - rows.begin));
@@ -134,7 +135,7 @@ std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_co
   OwnTensors own = own_tensors(model.store, moments);
   const auto destination = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
     const auto it = own.find(meta.name);
-    return it == own.end() ? std::span<std::byte>() : it->second.buffer_for(meta.dtype, begin, end);
+    return it == own.end() ? std::span<std::byte>() : it->second.destination_of(meta.dtype, begin, end);
   };
   if (auto reason = first_reason(host_comm, [&] { verify_share(host_comm, checkpoint, destination); })) return reason;
   const auto read = [&] {
@@ -154,8 +155,8 @@ std::uint64_t shard_bytes(const std::vector<StateTensor>& tensors) {
 
 ckpt::FileEntry write_shard(const std::vector<StateTensor>& tensors, const std::vector<model::Parameter>& table,
                             const Documents& documents, const std::string& folder, int rank, int ranks,
-                            const PieceRunner& run) {
-  ckpt::ShardWriter writer(folder, rank, ranks, ckpt::FileKind::training, run);
+                            const PieceRunner& runner) {
+  ckpt::ShardWriter writer(folder, rank, ranks, ckpt::FileKind::training, runner);
   if (rank == 0) {
     writer.document("config", documents.config);
     writer.document("train", documents.train);

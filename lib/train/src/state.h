@@ -13,8 +13,7 @@
 
 namespace fp8::train {
 
-// Position of a run, as /train holds it.
-using Position = ckpt::Counters;
+using ckpt::Position;
 
 // The checkpoint's configuration. Throws Error if the checkpoint is quantized; `used` ("trained", "scored") says for
 // what.
@@ -49,9 +48,9 @@ std::uint64_t shard_bytes(const std::vector<StateTensor>& tensors);
 
 // Writes the file of rank `rank` of `ranks` of a checkpoint to `folder`, with the precisions of `table`; `tensors` may
 // be a snapshot. Throws Error of status diverged for a value that ckpt::values_of() forbids. Writes and reads back
-// through `run`. Not collective; any thread.
+// through `runner`. Not collective; any thread.
 ckpt::FileEntry write_shard(const std::vector<StateTensor>& tensors, const std::vector<model::Parameter>& table,
                             const Documents& documents, const std::string& folder, int rank, int ranks,
-                            const PieceRunner& run);
+                            const PieceRunner& runner);
 
 }  // namespace fp8::train

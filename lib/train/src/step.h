@@ -11,11 +11,11 @@ namespace fp8::train {
 
 // Results of a step.
 struct StepResult {
-  double loss = 0;          // mean over the targets of the global batch, nats; NaN if it has none
-  double grad_norm = 0;     // before clipping; NaN if there is no target
+  double loss = 0;          // mean over the targets of the global batch, nats; NaN if all are masked
+  double grad_norm = 0;     // before clipping; NaN if all targets are masked
   double lr = 0;            // used for the update
   bool skipped = false;     // not finite: nothing was updated
-  bool masked = false;      // no target in the global batch: nothing was computed or updated
+  bool masked = false;      // all targets of the global batch are masked: nothing was computed or updated
   bool replayed = false;    // computed twice with equal results
   gemm::Counts gemms;       // this rank's
   quant::CastCounts casts;  // of all ranks
@@ -45,7 +45,7 @@ struct StepEnvironment {
 class MicroBatches {
  public:
   MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length);
-  // Reads this rank's part of a step; returns the number of targets that have a loss.
+  // Reads this rank's part of a step; returns the number of targets that are not masked.
   std::int64_t read(const data::Sampler& sampler, std::int64_t step, std::int64_t first);
   // Micro-batch i on the context's device, in memory from its arena.
   model::Batch batch(const Context& ctx, std::int64_t i) const;
@@ -82,7 +82,7 @@ void check_same_bits(comm::Communicator& host_comm, const std::vector<model::Par
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
                     const gemm::Count& planned);
 
-// Sum of losses and number of targets, over all samples and ranks.
+// Sum of losses and number of targets, over all sequences and ranks.
 struct LossSum {
   double loss = 0;
   std::int64_t targets = 0;
@@ -94,18 +94,18 @@ using PlannedForward = std::function<std::int64_t(std::int64_t rows)>;
 PlannedForward planned_forward(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
                                const PrecisionConfig& precision);
 
-// Samples of an evaluation.
+// Sequences of an evaluation.
 struct EvaluationSize {
   std::int64_t samples = 0;  // from the beginning of the file
   std::int64_t batch = 0;    // on each rank at a time
-  std::int64_t length = 0;   // tokens of a sample
+  std::int64_t length = 0;   // tokens of a sequence
 };
 
-// Called on every rank, round after round, with the index of the first sample of this rank's part of the round, their
+// Called on every rank, round after round, with the index of the first sequence of this rank's part of the round, their
 // number, and their losses [count, T]. May be empty.
 using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
 
-// Evaluates samples in file order. Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`. Collective.
+// Evaluates sequences in file order. Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`. Collective.
 LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
                          const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each);
 

@@ -157,7 +157,7 @@ void ParameterStore::allocate_buffers(const Context& ctx) {
       Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
       if (r.slot[i].empty())
         r.slot[i] = matrix(ctx, DType::f32, s.extent.rows, s.extent.cols, vector, "gradient buffers");
-      if (options_.accumulation && !whole_gradients && r.incoming[i].empty() && s.own_rows > 0)
+      if (options_.several_micro_batches && !whole_gradients && r.incoming[i].empty() && s.own_rows > 0)
         r.incoming[i] = matrix(ctx, DType::f32, s.own_rows, s.extent.cols, vector, "gradient buffers");
     }
   }
@@ -261,7 +261,7 @@ void ParameterStore::begin_micro_batch(int index, int count) {
   micro_count_ = count;
 }
 
-UnitGradients ParameterStore::gradients(int unit) {
+UnitGradients ParameterStore::gradient_buffers(int unit) {
   UnitGradients out;
   const auto& slots = slots_[static_cast<std::size_t>(unit)];
   const bool alone = device_comm_.size() == 1;

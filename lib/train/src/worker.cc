@@ -1,4 +1,4 @@
-// A background task hands each of its pieces to the idle thread, or runs it itself once somebody waits.
+// An asynchronous task runs its pieces on a thread of low priority, and on its own thread once result() waits for it.
 #include "worker.h"
 
 #include <sched.h>
@@ -21,13 +21,13 @@ void lower_priority() {
 
 }  // namespace
 
-IdleThread::IdleThread()
+LowPriorityThread::LowPriorityThread()
     : thread_([this] {
         lower_priority();
         loop();
       }) {}
 
-IdleThread::~IdleThread() {
+LowPriorityThread::~LowPriorityThread() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -36,7 +36,7 @@ IdleThread::~IdleThread() {
   thread_.join();
 }
 
-void IdleThread::run(const std::function<void()>& piece) {
+void LowPriorityThread::run(const std::function<void()>& piece) {
   std::unique_lock lock(mutex_);
   piece_ = &piece;
   changed_.notify_all();
@@ -44,7 +44,7 @@ void IdleThread::run(const std::function<void()>& piece) {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void IdleThread::loop() {
+void LowPriorityThread::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return piece_ != nullptr || stop_; });
@@ -71,7 +71,7 @@ Worker::~Worker() {
 void Worker::run_piece(const std::function<void()>& piece) {
   if (cancelled_) throw Error("given up");
   if (!awaited_) {
-    idle_->run(piece);
+    low_priority_->run(piece);
   } else {
     piece();
   }
@@ -96,7 +96,7 @@ void Worker::start(bool async, Work work) {
   awaited_ = !async;
   if (!async) return run(work);
   try {
-    if (!idle_) idle_.emplace();  // kept, because its end would have to be waited for
+    if (!low_priority_) low_priority_.emplace();  // kept, because its end would have to be waited for
     thread_ = std::thread([this, task = std::move(work)] { run(task); });
   } catch (const std::system_error& e) {
     throw Error(std::string("no thread for an asynchronous save: ") + e.code().message());

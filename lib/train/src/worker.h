@@ -18,13 +18,13 @@
 namespace fp8::train {
 
 // A thread of the lowest priority (SCHED_IDLE) that runs pieces for another thread.
-class IdleThread {
+class LowPriorityThread {
  public:
   // Throws std::system_error when no thread can be created.
-  IdleThread();
-  ~IdleThread();
-  IdleThread(const IdleThread&) = delete;
-  IdleThread& operator=(const IdleThread&) = delete;
+  LowPriorityThread();
+  ~LowPriorityThread();
+  LowPriorityThread(const LowPriorityThread&) = delete;
+  LowPriorityThread& operator=(const LowPriorityThread&) = delete;
   // Runs `piece` on the thread, waits for its end and throws what it throws.
   void run(const std::function<void()>& piece);
 
@@ -43,9 +43,9 @@ class IdleThread {
 // thread but not raise it, so there is a thread for each. All members are called from one thread.
 class Worker {
  public:
-  // A task returns a text, or throws Error. Everything in it that takes long, but the commit, goes through `run`, which
-  // throws Error when the task is cancelled.
-  using Work = std::function<std::string(const PieceRunner& run)>;
+  // A task returns a text, or throws Error. It runs each of its long operations by `runner`, which throws Error when
+  // the task is cancelled. Operations outside of `runner` are not counted in pieces() and cannot be cancelled.
+  using Work = std::function<std::string(const PieceRunner& runner)>;
   Worker() = default;
   // Cancels the task and waits for its end.
   ~Worker();
@@ -64,7 +64,7 @@ class Worker {
  private:
   void run(const Work& work);
   void run_piece(const std::function<void()>& piece);
-  std::optional<IdleThread> idle_;  // from the first asynchronous task on
+  std::optional<LowPriorityThread> low_priority_;  // from the first asynchronous task on
   std::thread thread_;
   std::atomic<bool> cancelled_ = false, ended_ = false, awaited_ = false;
   std::atomic<std::uint64_t> pieces_ = 0;

@@ -137,8 +137,8 @@ TEST(Flags, EachReachesItsField) {
   EXPECT_EQ(c.precision.power_of_2, false);
   EXPECT_FALSE(c.precision.power_of_2_scales());
   EXPECT_EQ(c.precision.fp8_all_gather, false);
-  EXPECT_EQ(c.precision.precisions.filters, (std::vector<std::string>{"a*", "b"}));
-  EXPECT_TRUE(c.precision.precisions.auto_filter && c.precision.precisions.lm_head && c.precision.emulate);
+  EXPECT_EQ(c.precision.selection.filters, (std::vector<std::string>{"a*", "b"}));
+  EXPECT_TRUE(c.precision.selection.auto_filter && c.precision.selection.lm_head && c.precision.emulate);
   EXPECT_TRUE(store_options(c.precision, nullptr).fp8.options.emulate);
   EXPECT_EQ(store_options(c.precision, nullptr).fp8.accumulation, gemm::Accumulation::ada);
   EXPECT_EQ(c.optimizer.beta1, 0.8f);

@@ -45,8 +45,8 @@ inline float odd_value(int number, std::int64_t i) {
 inline float whole_value(int number, std::int64_t i) { return static_cast<float>((i * 5 + number * 3) % 7 - 3); }
 
 /// Bytes of a model alone, without those of a step, from a dry run.
-inline std::size_t model_bytes(comm::Communicator& device_comm, const ModelLayout& layout) {
-  const ShardedModel dry({}, device_comm, layout, device::Arena());
+inline std::size_t model_bytes(comm::Communicator& device_comm, const ModelSpec& spec) {
+  const ShardedModel dry({}, device_comm, spec, device::Arena());
   return dry.arena.peak();
 }
 
@@ -54,9 +54,9 @@ inline std::size_t model_bytes(comm::Communicator& device_comm, const ModelLayou
 struct Kit : ShardedModel {
   Kit(comm::Communicator& device_comm, const hf::ModelConfig& config, const std::vector<model::Parameter>& table,
       const StoreOptions& options, model::Recompute recompute = model::Recompute::none)
-      : Kit(device_comm, ModelLayout{config, table, options, recompute}) {}
-  Kit(comm::Communicator& device_comm, const ModelLayout& layout)
-      : Kit(device_comm, layout, model_bytes(device_comm, layout)) {}
+      : Kit(device_comm, ModelSpec{config, table, options, recompute}) {}
+  Kit(comm::Communicator& device_comm, const ModelSpec& spec)
+      : Kit(device_comm, spec, model_bytes(device_comm, spec)) {}
 
   /// Fills every master: `value(parameter, element)`.
   void fill(float (*value)(int, std::int64_t)) {
@@ -72,8 +72,8 @@ struct Kit : ShardedModel {
 
  private:
   static constexpr std::size_t kForSteps = std::size_t{4} << 20;
-  Kit(comm::Communicator& device_comm, const ModelLayout& layout, std::size_t bytes)
-      : ShardedModel({}, device_comm, layout, device::Arena(bytes + kForSteps, device::DeviceType::host)),
+  Kit(comm::Communicator& device_comm, const ModelSpec& spec, std::size_t bytes)
+      : ShardedModel({}, device_comm, spec, device::Arena(bytes + kForSteps, device::DeviceType::host)),
         planned(bytes) {}
 };
 

@@ -194,10 +194,10 @@ TEST_F(Run, ABatchWithoutTargetsUpdatesNothing) {
     EXPECT_FALSE(records_[i].as_object().at("skipped").as_bool());
     EXPECT_TRUE(records_[i].as_object().at("masked").as_bool());
   }
-  EXPECT_NE(notes_.find("step 12: no token of the batch carries loss; nothing is updated\n"), std::string::npos);
+  EXPECT_NE(notes_.find("step 12: all targets of the batch are masked; nothing is updated\n"), std::string::npos);
   const ckpt::Checkpoint before = ckpt::Checkpoint::open(at("m.h5")),
                          after = ckpt::Checkpoint::open(at("run/step-00000012"));
-  EXPECT_EQ(ckpt::counters_of(after).updates, 0);
+  EXPECT_EQ(ckpt::position_of(after).updates, 0);
   for (const ckpt::TensorMeta& meta : before.tensors("weights/")) {
     std::vector<std::byte> one(meta.bytes()), other(meta.bytes());
     before.read(meta.name, one), after.read(meta.name, other);
@@ -240,15 +240,15 @@ TEST_F(Run, PrecisionsFollowFromTheModelAndTheFlagsOfThisStart) {
         .at("weights/model.layers.0.mlp.down_proj.weight")
         .precision;
   };
-  config_.until_step = 1, config_.precision.precisions.filters = {"*"};
+  config_.until_step = 1, config_.precision.selection.filters = {"*"};
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(recorded(1), "bf16");
-  config_.until_step = 2, config_.precision.precisions.filters = {"*down_proj"};
+  config_.until_step = 2, config_.precision.selection.filters = {"*down_proj"};
   config_.precision.precision = Precision::fp8;
   EXPECT_EQ(go(), Exit::done);
   const int filtered = in_fp8();
   EXPECT_EQ(recorded(2), "bf16");
-  config_.until_step = 3, config_.precision.precisions.filters = {};
+  config_.until_step = 3, config_.precision.selection.filters = {};
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(recorded(3), "fp8");
   EXPECT_EQ(in_fp8(), filtered + 3);
@@ -353,7 +353,7 @@ TEST_F(Run, TargetsThatDoNotCountHaveNoLoss) {
   EvalConfig eval;
   eval.model = at("m.h5"), eval.data = at("none.h5"), eval.seq_length = 8;
   EXPECT_EQ(error_of([&] { evaluate(eval, *comm::solo(), {}); }),
-            at("none.h5") + ": no token of it counts as a target, so it has no loss");
+            at("none.h5") + ": all targets are masked, so there is no loss");
   config_.eval_data = at("none.h5"), config_.eval_every = 2, config_.keep_best = true, config_.save_every = 2;
   config_.until_step = 2;
   EXPECT_EQ(go(), Exit::done);

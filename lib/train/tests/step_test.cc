@@ -33,7 +33,7 @@ class Step : public FolderTest {
     config.precision.activations = way.activations;
     const device::Buffer scalars(sizeof(StepScalars), device::DeviceType::host, "numbers");
     StoreOptions options = store_options(config.precision, &scalars_in(scalars)->casts);
-    options.accumulation = way.micro_batches > 1;
+    options.several_micro_batches = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
     Kit kit(*one, model, table, options, way.recompute);
@@ -65,7 +65,7 @@ class Step : public FolderTest {
     config.precision.fp8_all_gather = way.codes;
     const device::Buffer scalars(sizeof(StepScalars), device::DeviceType::host, "numbers");
     StoreOptions options = store_options(config.precision, &scalars_in(scalars)->casts);
-    options.accumulation = way.micro_batches > 1;
+    options.several_micro_batches = way.micro_batches > 1;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
     Kit kit(*one, model, table, options, way.recompute);

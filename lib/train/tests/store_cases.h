@@ -130,7 +130,7 @@ inline void check_gathers(comm::Communicator& device_comm, const StoreCase& c) {
 inline void give_gradients(ParameterStore& store, int units, float factor, int micro, int count) {
   store.begin_micro_batch(micro, count);
   for (int unit = units - 1; unit >= 0; --unit) {
-    const model::UnitGradients g = store.gradients(unit);
+    const model::UnitGradients g = store.gradient_buffers(unit);
     for (std::size_t n = 0; n < store.table().size(); ++n) {
       const model::Parameter& p = store.table()[n];
       if (p.unit != unit) continue;
@@ -149,7 +149,7 @@ inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c
   SCOPED_TRACE(c.name + ", " + std::to_string(micro_batches) + " micro-batches");
   const hf::ModelConfig config = small_model(c.tied);
   StoreOptions options = c.options;
-  options.accumulation = micro_batches > 1;
+  options.several_micro_batches = micro_batches > 1;
   Kit kit(device_comm, config, small_table(config, c.lm_head), options);
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;

@@ -5,7 +5,7 @@
 
 namespace fp8 {
 
-/// A target without loss, as PyTorch's ignore_index.
+/// A masked target, which has no loss, as PyTorch's ignore_index.
 inline constexpr std::int32_t kIgnoredTarget = -100;
 
 }  // namespace fp8

@@ -25,7 +25,7 @@ struct StepFolder {
 };
 
 /// Position of a run when it was saved, from /train.
-struct Counters {
+struct Position {
   std::int64_t step = 0;     ///< batches seen, from 0
   std::int64_t updates = 0;  ///< updates applied: steps that were not skipped, at most `step`
   std::int64_t tokens = 0;   ///< tokens seen, the same number in every step
@@ -33,7 +33,7 @@ struct Counters {
 
 /// The counters of a checkpoint, from which a sampler's position follows. Throws Error `path: /train: reason` if one is
 /// missing, not an integer, out of range, or inconsistent with the others.
-Counters counters_of(const Checkpoint& checkpoint);
+Position position_of(const Checkpoint& checkpoint);
 
 /// `step-%08d`.
 std::string step_name(std::int64_t step);

@@ -19,7 +19,7 @@ enum class Recompute : std::uint8_t { none, selective, full };
 /// One micro-batch.
 struct Batch {
   View tokens;             ///< i32 [B, T]
-  View targets;            ///< i32 [B, T]; kIgnoredTarget has no loss
+  View targets;            ///< i32 [B, T]; kIgnoredTarget: masked
   std::int64_t sequences;  ///< B
   std::int64_t length;     ///< T
   /// M.

@@ -46,7 +46,7 @@ class WeightSource {
   /// scope. Those of a layer end also when another layer is unsharded, since layers may share buffers.
   virtual UnitWeights unshard(const Context& ctx, int unit, Pass pass) = 0;
   /// Memory for the gradients of a unit; valid until gradients_done().
-  virtual UnitGradients gradients(int unit) = 0;
+  virtual UnitGradients gradient_buffers(int unit) = 0;
   /// The gradients of a unit are complete for this micro-batch.
   virtual void gradients_done(int unit) = 0;
 };

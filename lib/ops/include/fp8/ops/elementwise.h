@@ -29,7 +29,7 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
 /// db f32 [N] += column sums of dy [M, N] (any row stride), deterministic.
 void bias_backward(const Context& ctx, const View& dy, const View& db);
 
-/// Cross-entropy of one block of logits [m, V] against targets i32 [m] (kIgnoredTarget: no loss): losses f32 [m] in
+/// Cross-entropy of one block of logits [m, V] against targets i32 [m] (kIgnoredTarget: masked): losses f32 [m] in
 /// nats (0 where ignored). With `backward` the logits are overwritten with their gradient, (softmax - onehot) *
 /// gradient_scale, 0 where ignored. A target that is no token is an Error on the host, and NaN in its row on a device.
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,

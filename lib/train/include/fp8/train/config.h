@@ -23,7 +23,7 @@ enum class Precision : std::uint8_t { fp32, bf16, fp8 };
 /// fp32, bf16, fp8.
 std::string_view name_of(Precision p);
 
-/// Precision of GEMMs and activations, of a run or an evaluation.
+/// How a run or an evaluation computes.
 struct PrecisionConfig {
   Precision precision = Precision::bf16;                      ///< of GEMMs of linear layers
   dtype::DType activations = dtype::DType::bf16;              ///< f32 with fp32
@@ -32,7 +32,7 @@ struct PrecisionConfig {
   std::optional<bool> fp8_all_gather;                         ///< nothing: if the recipe allows it
   bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
-  model::LinearPrecisionOptions precisions;                   ///< selection of linears for FP8
+  model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
@@ -48,7 +48,7 @@ struct RunConfig {
   std::int64_t seq_length = 0;                             ///< T; 0: the model's max_position_embeddings, 1024 at most
   std::int64_t batch_size = 8;                             ///< sequences per rank and micro-batch
   std::int64_t grad_accumulation = 1;                      ///< micro-batches per rank and step
-  data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order in which samples are read
+  data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order in which sequences are read
   std::int64_t steps = 0;                                  ///< of the whole run; 0: from epochs
   double epochs = 0;                                       ///< passes over the data, when steps is 0
   std::int64_t until_step = 0;                             ///< stop after this step; 0: after the last
@@ -82,7 +82,7 @@ struct RunConfig {
   json::Value flags;                 ///< resolved flags, for the first record
 };
 
-/// How parameters are kept with a precision; casts are counted in `counts`, which may be null.
+/// The options of a ParameterStore for a precision; casts are counted in `counts`, which may be null.
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts);
 
 /// The settings that may not change when a run is resumed, by name.

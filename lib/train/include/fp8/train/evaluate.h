@@ -20,7 +20,7 @@ struct EvalConfig {
   bool per_token = false;                    ///< a record for every sequence
 };
 
-/// Loss of a checkpoint over all whole samples of a token file, in file order: with per_token {"type":"sequence"}
+/// Loss of a checkpoint over all whole sequences of a token file, in file order: with per_token {"type":"sequence"}
 /// records, then {"type":"eval"}. Ranks share the work; records go to the hook of rank 0. Throws as run().
 void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hooks& hooks);
 

@@ -16,7 +16,7 @@
 namespace fp8::train {
 
 /// What a ShardedModel consists of. Activations have the type StoreOptions::compute.
-struct ModelLayout {
+struct ModelSpec {
   hf::ModelConfig config;                               ///< sizes
   std::vector<model::Parameter> table;                  ///< parameters with their compute precisions
   StoreOptions store;                                   ///< how parameters are kept and gathered
@@ -46,18 +46,18 @@ struct MemoryPlan {
   device::Arena allocate(device::DeviceType device) const;
 };
 
-/// Assembles `layout` dry on the device of `at` and runs one micro-batch of [sequences, length] tokens, forward and
+/// Assembles `spec` dry on the device of `at` and runs one micro-batch of [sequences, length] tokens, forward and
 /// backward when training, without computing. Throws Error naming a GEMM or an attention that the library of the device
 /// does not offer. Host memory of a run on a GPU is not in the plan.
-MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelLayout& layout,
+MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
                        std::int64_t sequences, std::int64_t length);
 
-/// See the top of this file.
+/// The model on one rank.
 struct ShardedModel {
-  /// Assembles `layout` on the device of `at` in the arena `memory`, or dry when `memory` is dry. Master weights are
+  /// Assembles `spec` on the device of `at` in the arena `memory`, or dry when `memory` is dry. Master weights are
   /// undefined, moments zero. `device_comm` moves memory of that device between the ranks and outlives the model. Not
   /// collective.
-  ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelLayout& layout, device::Arena memory);
+  ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec, device::Arena memory);
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;
 
@@ -66,7 +66,7 @@ struct ShardedModel {
   gemm::Engine engine;               ///< with the counts of GEMMs that ran
   model::Decoder decoder;            ///< forward and backward
   ParameterStore store;              ///< this rank's parameters
-  std::optional<Snapshot> snapshot;  ///< as the layout says
+  std::optional<Snapshot> snapshot;  ///< as the spec says
 };
 
 }  // namespace fp8::train

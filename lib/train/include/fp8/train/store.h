@@ -24,15 +24,15 @@ using tensor::View;
 
 /// How parameters are kept and gathered.
 struct StoreOptions {
-  DType compute = DType::bf16;        ///< format of activations and of weights outside FP8
-  linear::LinearPrecision fp8;        ///< recipe of FP8 linears; null: there are none
-  bool fp8_all_gather = true;         ///< FP8 all-gather, if the recipe allows it
-  DType master = DType::f32;          ///< f32 or bf16
-  DType moments = DType::f32;         ///< f32 or bf16
-  int zero = 3;                       ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
-  bool reshard_after_forward = true;  ///< with zero 3: gather again for backward
-  bool accumulation = false;          ///< several micro-batches per step
-  bool training = true;               ///< false: only weights, for evaluation
+  DType compute = DType::bf16;         ///< format of activations and of weights outside FP8
+  linear::LinearPrecision fp8;         ///< recipe of FP8 linears; null: there are none
+  bool fp8_all_gather = true;          ///< FP8 all-gather, if the recipe allows it
+  DType master = DType::f32;           ///< f32 or bf16
+  DType moments = DType::f32;          ///< f32 or bf16
+  int zero = 3;                        ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
+  bool reshard_after_forward = true;   ///< with zero 3: gather again for backward
+  bool several_micro_batches = false;  ///< per step, whose gradients are summed
+  bool training = true;                ///< false: only weights, for evaluation
 };
 
 /// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
@@ -59,7 +59,7 @@ struct GradientTrace {
   std::vector<Entry> summed;  ///< own rows, after the sum
 };
 
-/// See the top of this file.
+/// The parameters of one rank, from which the decoder gets weights and to which it gives gradients.
 class ParameterStore final : public model::WeightSource {
  public:
   /// Allocates all memory from the context's arena and zeroes the moments. `device_comm` moves memory of the context's
@@ -90,7 +90,7 @@ class ParameterStore final : public model::WeightSource {
 
   void prefetch(int unit) override;
   model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
-  model::UnitGradients gradients(int unit) override;
+  model::UnitGradients gradient_buffers(int unit) override;
   void gradients_done(int unit) override;
 
  private:
@@ -116,7 +116,7 @@ class ParameterStore final : public model::WeightSource {
   /// Whole gradients of one unit, being computed or reduced.
   struct Reducing {
     std::array<View, kSlots> slot;
-    std::array<View, kSlots> incoming;  // own rows of micro-batches after the first; empty without accumulation
+    std::array<View, kSlots> incoming;  // own rows of micro-batches after the first; empty with one micro-batch
     int unit = -1;                      // being reduced
     bool add = false;
     std::vector<comm::Request> requests;
