@@ -123,7 +123,7 @@ $O/test/forge: $O/tests/fault/forge.o $(fault.libs)
 $(eval $(call load,tests/fuzz))
 fuzz_shared  := replay hdf5_repair
 fuzz_targets := $(filter-out $(fuzz_shared),$(notdir $(basename $(wildcard tests/fuzz/*.cc))))
-$(call objs,tests/fuzz): INC := $(fuzz.inc) -Ilib/ckpt/src -Itests/support
+$(call objs,tests/fuzz): INC := $(fuzz.inc) -Ilib/ckpt/src -Ilib/log/src -Itests/support
 define fuzz_rules # $1 = target
 $O/test/fuzz_$1_test: $(fuzz_shared:%=$O/tests/fuzz/%.o)
 $O/test/fuzz_$1_test: LD := $(fuzz.ld) $(gtest.lib)

@@ -17,14 +17,14 @@ ok "the f32 weights are equal to the bf16 weights" fp8-info llama3.h5 --diff f32
 ok "f32 converts back to equal bf16 weights" sh -c 'fp8-convert f32.h5 --dtype bf16 -o back.h5 && fp8-info llama3.h5 --diff back.h5'
 says "the format is stored in the checkpoint" 'model.norm.weight +float32' fp8-info f32.h5
 
-says "--filter is the reason of a filtered weight" 'down_proj.* bf16 .*--filter \*down\*' fp8-convert hf -o f.h5 --filter '*down*'
-is "--filter excludes two linears" "$(grep -c -e '--filter' out)" 2
-says "a filter may name the module" 'lm_head.weight .*--filter lm_head' fp8-convert hf -n -o x.h5 --fp8-lm-head --filter lm_head
+says "the filter is the reason of a filtered weight" 'down_proj.* bf16 .* filter \*down\*' fp8-convert hf -o f.h5 --filter '*down*'
+is "--filter excludes two linears" "$(grep -c ' filter ' out)" 2
+says "a filter may name the module" 'lm_head.weight .* filter lm_head' fp8-convert hf -n -o x.h5 --fp8-lm-head --filter lm_head
 says "--fp8-lm-head makes the head FP8" 'lm_head.weight +256x64 +fp8' fp8-convert hf -n -o x.h5 --fp8-lm-head
 says "converting a checkpoint again keeps its precisions" '14 of 21|12 of 21' sh -c 'fp8-convert f.h5 -o g.h5 && fp8-info g.h5'
 is "the number of FP8 weights is unchanged" "$(fp8-info g.h5 | sed -n 's/^fp8 *//p')" "12 of 21 weights eligible"
 says "--auto-filter excludes small layers" 'too small to gain' fp8-convert hf -n -o x.h5 --auto-filter --recipe rowwise
-says "a filter that matches no tensor is refused" '^fp8-convert: --filter \*.w1: matches no tensor' fp8-convert hf -o x.h5 --filter '*.w1'
+says "a filter that matches no tensor is refused" '^fp8-convert: filter \*.w1: matches no tensor' fp8-convert hf -o x.h5 --filter '*.w1'
 says "--recipe without --auto-filter is refused" '^fp8-convert: --recipe: ' fp8-convert hf -o x.h5 --recipe rowwise
 says "a shape that is not a multiple of 16 is listed as a reason" '170 rows are not a multiple of 16' sh -c 'fp8-init tiny --set intermediate_size=170 -o odd.h5 >/dev/null && fp8-convert odd.h5 -o x.h5 -n'
 

@@ -52,7 +52,7 @@ says "the output is a table with a line per weight" '^model.layers.0.self_attn.q
 seen "the table ends with a total" '^14 of 21 weights would be quantized, 245 KiB before, 155 KiB now'
 status "a dry run writes nothing" 1 test -e x.h5
 says "--filter excludes weights" '^10 of 21 weights quantized' fp8-quantize bf16.h5 -o f.h5 --scaling tensor --filter '*.k_proj' --filter '*.v_proj.weight'
-says "the filter is the reason of an excluded weight" '^weights/model.layers.1.self_attn.k_proj.weight +bfloat16 +32x64 +bf16 .*--filter \*.k_proj' fp8-info f.h5
+says "the filter is the reason of an excluded weight" '^weights/model.layers.1.self_attn.k_proj.weight +bfloat16 +32x64 +bf16 .* filter \*.k_proj' fp8-info f.h5
 ok "fp8-quantize works in a pipe" sh -c 'fp8-init tiny -o tiny.h5 | fp8-quantize - --scaling row --json -o p.h5 | fp8-quantize - --dequantize --json -o r.h5 | fp8-info - >info'
 is "fp8-info in the pipe shows the last checkpoint and its provenance" "$(grep -c '^made by' info) $(sed -n 's/^path *//p' info)" "3 r.h5"
 
@@ -74,14 +74,14 @@ refuses() { # NAME REGEX COMMAND...
   is "$name gives one line" "$(awk 'END { print NR }' err)" 1
   seen "$name is named in the message" "^fp8-quantize: $pattern"
 }
-refuses "quantized input" 'q.h5: already quantized; use the checkpoint that it was made from, or dequantize it first \(--dequantize\)' fp8-quantize q.h5 -o x.h5 --scaling row
+refuses "quantized input" 'q.h5: already quantized; use the checkpoint that it was made from, or dequantize it first \(use --dequantize\)' fp8-quantize q.h5 -o x.h5 --scaling row
 refuses "--dequantize of unquantized input" 'f32.h5: not quantized' fp8-quantize f32.h5 -o x.h5 --dequantize
 refuses "a missing --scaling" '--scaling: needed' fp8-quantize f32.h5 -o x.h5
 refuses "an unknown scaling" "--scaling: 'block' is not one of tensor, row" fp8-quantize f32.h5 -o x.h5 --scaling block
 refuses "a missing output" '--output: needed' fp8-quantize f32.h5 --scaling row
 refuses "--format with --dequantize" '--format: not together with --dequantize' fp8-quantize q.h5 -o x.h5 --dequantize --format e4m3
 refuses "--dtype without --dequantize" '--dtype: only with --dequantize' fp8-quantize f32.h5 -o x.h5 --scaling row --dtype bf16
-refuses "a filter that matches no tensor" '--filter \*.w1: matches no tensor' fp8-quantize f32.h5 -o x.h5 --scaling row --filter '*.w1'
+refuses "a filter that matches no tensor" 'filter \*.w1: matches no tensor' fp8-quantize f32.h5 -o x.h5 --scaling row --filter '*.w1'
 refuses "a filter that excludes all weights" 'f32.h5: nothing to quantize' fp8-quantize f32.h5 -o x.h5 --scaling row --filter '*'
 refuses "an output that exists" 'q.h5: exists' fp8-quantize f32.h5 -o q.h5 --scaling row
 refuses "a Hugging Face folder" '.*: a Hugging Face folder, not a checkpoint' fp8-quantize "$golden/llama3/hf" -o x.h5 --scaling row

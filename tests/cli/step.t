@@ -70,7 +70,7 @@ refused "--min-lr above --lr is refused" '--min-lr: above --lr' $full --min-lr 1
 refused "--eval-every without --eval-data is refused" '--eval-every: needs --eval-data' $full --eval-every 1
 refused "--decay-steps longer than the run is refused" '--decay-steps: more than the steps after warmup' $full --schedule wsd --warmup-steps 1 --decay-steps 2
 refused "--decay-steps with another schedule than wsd is refused" '--decay-steps: only with --schedule wsd' $full --decay-steps 1
-refused "a filter that matches no tensor is refused" '--filter nothing: matches no tensor' $full --precision fp8 --filter nothing
+refused "a filter that matches no tensor is refused" 'filter nothing: matches no tensor' $full --precision fp8 --filter nothing
 refused "a batch of too many tokens is refused" '--batch-size: [0-9]+ sequences of 16 tokens' $full --batch-size 99999999999999
 refused "a batch larger than the memory is refused" 'out of memory: .* on each rank: activations .*; use a smaller --batch-size' $full --seq-length 512 --batch-size 4194303
 refused "a step larger than the memory is refused" 'out of memory: the tokens of a step' $full --grad-accumulation 10000000000000

@@ -36,7 +36,7 @@ printf '{"text": "ab", "id": 1}\n{"text": "\\u00e9"}\n' >x.jsonl
 says "JSON Lines are tokenized" '"tokens":4,"documents":2' fp8-tokenize x.jsonl -o x.h5 --json
 says "--eos appends its id to each document" '"tokens":6,"documents":2,"vocab_size":257' \
   fp8-tokenize x.jsonl -o eos.h5 --eos 256 --vocab-size 257 --json
-says "--eos beyond the vocabulary is refused" '^fp8-tokenize: --eos: 256 is not below' fp8-tokenize x.jsonl -o y.h5 --eos 256
+says "--eos beyond the vocabulary is refused" '^fp8-tokenize: end-of-document id 256 is not below' fp8-tokenize x.jsonl -o y.h5 --eos 256
 printf '{"text": "ab"}\n{"prompt": "c"}\n' >bad.jsonl
 says "a record without text is refused with its line" '^fp8-tokenize: bad.jsonl: line 2' fp8-tokenize bad.jsonl -o y.h5
 printf '{"text": "ab"' >torn.jsonl
@@ -44,14 +44,14 @@ says "an incomplete record is refused with its line" '^fp8-tokenize: torn.jsonl:
 
 printf '\001\000\054\001' >ids.u16
 says "a file of u16 ids is read" '^ids.h5: 2 tokens in 1 document, vocabulary 301$' fp8-tokenize ids.u16 --vocab-size 301 -o ids.h5
-says "ids without --vocab-size are refused" '^fp8-tokenize: --vocab-size: needed' fp8-tokenize ids.u16 -o y.h5
+says "ids without --vocab-size are refused" '^fp8-tokenize: ids.u16: ids need a vocabulary size \(use --vocab-size\)$' fp8-tokenize ids.u16 -o y.h5
 says "an id beyond the vocabulary is named with its index" '^fp8-tokenize: ids.u16: token 1 is 300, not below' \
   fp8-tokenize ids.u16 --vocab-size 300 -o y.h5
 says "a file with half an id is refused" 'not a multiple of 2 bytes$' fp8-tokenize text.txt bad.jsonl torn.jsonl --from u16 --vocab-size 65536 -o y.h5
 says "a text with --from llmc is refused" '^fp8-tokenize: text.txt: not an llm.c file' \
   fp8-tokenize text.txt --from llmc --vocab-size 50257 -o y.h5
 cp ids.u16 ids.bin
-says "a file name in .bin without --from is refused" '^fp8-tokenize: ids.bin: .*state its format' fp8-tokenize ids.bin -o y.h5
+says "a file name in .bin without --from is refused" '^fp8-tokenize: ids.bin: .*state its format \(use --from u16, u32 or text\)$' fp8-tokenize ids.bin -o y.h5
 {
   # 20240520, version 1, 2 tokens, 253 further numbers
   printf '\210\330\064\001\001\000\000\000\002\000\000\000'
@@ -67,7 +67,7 @@ is "standard input is tokenized" "$(fp8-tokenize - -o pipe.h5 --json <text.txt)"
 ok "standard input gives an equal file" cmp data.h5 pipe.h5
 gzip -c text.txt | fp8-tokenize - -o packed.h5 >out 2>err
 is "compressed standard input is refused" "$? $(cat err)" \
-  "2 fp8-tokenize: standard input: compressed by gzip; give the output of gzip -dc; --from text takes any bytes"
+  "2 fp8-tokenize: standard input: compressed by gzip; give the output of gzip -dc (use --from text to read any bytes)"
 is "JSON Lines from standard input are tokenized" "$(fp8-tokenize - --from jsonl -o pipe2.h5 <x.jsonl)" \
   'pipe2.h5: 4 tokens in 2 documents, vocabulary 256'
 fp8-tokenize text.txt -o full.h5 >/dev/full 2>err

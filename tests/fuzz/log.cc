@@ -1,6 +1,7 @@
 // Logs of runs: an accepted log is summarized and compared with itself; a memory limit does not change the summary.
 #include <span>
 
+#include "../../lib/log/tests/parse_run.h"
 #include "fp8/json/json.h"
 #include "fp8/log/compare.h"
 #include "fuzz.h"

@@ -17,6 +17,7 @@
 #include "fp8/quant/quantize.h"
 #include "fp8/quant/recipe.h"
 #include "fp8/quant/scale.h"
+#include "fp8_codes.h"
 
 namespace fp8 {
 namespace {

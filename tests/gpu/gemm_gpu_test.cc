@@ -13,6 +13,7 @@
 #include "../../lib/gemm/tests/modes.h"
 #include "fp8/device/arena.h"
 #include "fp8/dtype/convert.h"
+#include "fp8_codes.h"
 #include "fp8_test.h"
 
 namespace fp8::gemm::testing {

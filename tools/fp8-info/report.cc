@@ -15,7 +15,7 @@
 namespace fp8::info {
 namespace {
 
-using Rows = std::vector<std::vector<std::string>>;
+using TableRows = std::vector<std::vector<std::string>>;
 
 std::string count_text(std::int64_t n, const char* one) { return std::to_string(n) + " " + one + (n == 1 ? "" : "s"); }
 
@@ -68,16 +68,16 @@ std::string train_text(const json::Value& train) {
   return out.empty() ? "yes" : out;
 }
 
-Rows summary(const json::Object& r) {
+TableRows summary(const json::Object& r) {
   const json::Array& tensors = r.at("tensors").as_array();
   const auto bytes = r.at("bytes").as_uint();
-  Rows rows = {{"path", r.at("path").as_string()},
-               {"kind", r.at("kind").as_string() + ", format version " + std::to_string(r.at("version").as_int()) +
-                            ", " + count_text(r.at("files").as_int(), "file")},
-               {"model", model_text(r.at("config"))},
-               {"parameters", std::to_string(r.at("parameters").as_int()) + ", " + human_bytes(bytes) + " in " +
-                                  count_text(static_cast<std::int64_t>(tensors.size()), "tensor")},
-               {"fp8", precisions_text(tensors)}};
+  TableRows rows = {{"path", r.at("path").as_string()},
+                    {"kind", r.at("kind").as_string() + ", format version " + std::to_string(r.at("version").as_int()) +
+                                 ", " + count_text(r.at("files").as_int(), "file")},
+                    {"model", model_text(r.at("config"))},
+                    {"parameters", std::to_string(r.at("parameters").as_int()) + ", " + human_bytes(bytes) + " in " +
+                                       count_text(static_cast<std::int64_t>(tensors.size()), "tensor")},
+                    {"fp8", precisions_text(tensors)}};
   if (!r.at("train").is_null()) rows.push_back({"train", train_text(r.at("train"))});
   const json::Value& id = r.at("tokenizer_id");
   rows.push_back({"tokenizer", r.at("tokenizer").as_bool() ? "tokenizer.json"
@@ -94,7 +94,7 @@ Rows summary(const json::Object& r) {
   return rows;
 }
 
-std::string summary_text(Rows rows) {
+std::string summary_text(TableRows rows) {
   std::string out;
   for (std::vector<std::string>& row : rows) {
     row[0].resize(12, ' ');
@@ -132,7 +132,7 @@ std::string tensors_text(const json::Array& tensors) {
                        [&](const json::Value& t) { return t.as_object().contains(key); });
   };
   const bool statistics = any_with("absmax"), values = any_with("value");
-  Rows rows(1, {"tensor", "dtype", "shape", "precision"});
+  TableRows rows(1, {"tensor", "dtype", "shape", "precision"});
   if (values) rows[0].emplace_back("value");
   if (statistics) rows[0].insert(rows[0].end(), {"mean", "rms", "absmax", "nonfinite"});
   rows[0].emplace_back("reason");
@@ -183,7 +183,7 @@ json::Value distance_record(const std::string& a, const std::string& b, const mo
 }
 
 std::string distance_text(const std::string& a, const std::string& b, const model::Distance& distance) {
-  Rows rows = {{"tensor", "max_abs", "relative_l2", "note"}};
+  TableRows rows = {{"tensor", "max_abs", "relative_l2", "note"}};
   std::size_t different = 0;
   for (const model::TensorDistance& t : distance.tensors) {
     different += t.equal ? 0U : 1U;

@@ -9,7 +9,7 @@
 namespace {
 
 using namespace fp8;
-using Rows = std::vector<std::vector<std::string>>;
+using TableRows = std::vector<std::vector<std::string>>;
 
 cli::Command command() {
   cli::Command c;
@@ -73,7 +73,7 @@ std::string sentence(std::size_t done, std::int64_t all, const std::string& what
 
 void print_table(cli::Output& out, const model::QuantizeReport& report, const model::QuantizeOptions& options) {
   const bool by_row = options.scaling == quant::Granularity::row;
-  Rows rows = {{"weight", "shape", "SQNR dB", "saturated", "underflow", by_row ? "least scale" : "scale"}};
+  TableRows rows = {{"weight", "shape", "SQNR dB", "saturated", "underflow", by_row ? "least scale" : "scale"}};
   if (by_row) rows.front().emplace_back("greatest scale");
   for (const model::QuantizedTensor& t : report.tensors) {
     rows.push_back({t.name, shape_text(t.shape), t.sqnr_db ? format_short(*t.sqnr_db, 4) : "exact",
@@ -111,7 +111,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
 }
 
 void print_table(cli::Output& out, const model::DequantizeReport& report, const model::DequantizeOptions& options) {
-  Rows rows = {{"weight", "shape", "codes", "scales"}};
+  TableRows rows = {{"weight", "shape", "codes", "scales"}};
   for (const model::DequantizedTensor& t : report.tensors) {
     rows.push_back({t.name, shape_text(t.shape), std::string(dtype::name_of(t.format)), std::to_string(t.scales)});
   }

@@ -102,7 +102,10 @@ data::ChatOptions options_of(const cli::Arguments& a) {
   o.skip_bad = a.real("skip-bad");
   if (a.has("eval-share")) o.eval_share = a.real("eval-share");
   o.waiting = cli::waiting_note(kName, a.flag("quiet"));
-  if (!a.flag("quiet")) o.note = [](const std::string& text) { cli::print_note(kName, text); };
+  if (!a.flag("quiet")) {
+    o.note = [](const std::string& text) { cli::print_note(kName, text); };
+    o.guessed = [](const std::string& text) { cli::print_note(kName, text + " (--from and --columns change this)"); };
+  }
   return o;
 }
 

@@ -18,7 +18,9 @@
 namespace fp8 {
 namespace {
 
-[[noreturn]] void throw_exists(const std::string& path) { throw Error(path + ": exists (use --force to replace it)"); }
+[[noreturn]] void throw_exists(const std::string& path) {
+  throw Error(path + ": exists", {{"force", "to replace it"}});
+}
 
 // lstat; false if the path does not exist.
 bool status_of(const std::string& path, struct stat& s) {
@@ -79,7 +81,8 @@ AtomicFile::AtomicFile(const std::string& target, bool force) : target_(target),
     lock_ = File::create_exclusive(temporary);
     (void)try_lock(lock_.fd());  // without locks, remove_leftovers() removes nothing
   } catch (const Error& e) {
-    throw Error(target + std::string(e.what()).substr(temporary.size()));  // the user gave only the target
+    throw Error(target + std::string(e.what()).substr(temporary.size()), e.code(),
+                e.hints());  // the user gave only the target
   }
   temporary_ = temporary;
 }

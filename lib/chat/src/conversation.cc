@@ -99,7 +99,8 @@ void check_role(const std::string& role, std::size_t number, std::size_t turn, c
   if (role == schema.system_role) throw Error(where + "a system message after the first message");
   if (role != schema.user_role && role != schema.assistant_role) {
     throw Error(where + "the role " + quoted(role) + " is not known (" + schema.user_role + ", " +
-                schema.assistant_role + " and " + schema.system_role + " are; --columns names others)");
+                    schema.assistant_role + " and " + schema.system_role + " are)",
+                {{"columns", "to name others"}});
   }
   throw Error(where + (turn == 0 ? "the first turn is not the user's" : "user and assistant do not alternate"));
 }
@@ -151,13 +152,13 @@ Columns::Columns(std::string_view assignments) {
     assignments.remove_prefix(std::min(comma + 1, assignments.size()));
     const std::size_t equal = one.find('=');
     if (equal == std::string_view::npos || equal + 1 == one.size()) {
-      throw Error("--columns: " + quoted(one) + " is not NAME=COLUMN");
+      throw Error("columns: " + quoted(one) + " is not NAME=COLUMN");
     }
     const std::string_view name = one.substr(0, equal);
     if (std::ranges::find(kNames, name) == kNames.end()) {
       std::string known;
       for (const std::string_view n : kNames) known += (known.empty() ? "" : ", ") + std::string(n);
-      throw Error("--columns: " + quoted(name) + " is not a name (" + known + ")");
+      throw Error("columns: " + quoted(name) + " is not a name (" + known + ")");
     }
     names_.insert_or_assign(std::string(name), std::string(one.substr(equal + 1)));
   }

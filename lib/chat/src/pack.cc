@@ -23,7 +23,7 @@ void append(const Document& document, Row& row) {
 
 Packer::Packer(std::size_t length, std::uint32_t padding, std::function<void(Row)> deliver)
     : length_(length), padding_(padding), deliver_(std::move(deliver)) {
-  if (length_ < 2) throw Error("--pack: at least 2 tokens are needed");
+  if (length_ < 2) throw Error("packed sequences need at least 2 tokens");
 }
 
 void Packer::add(Document document) {

@@ -131,7 +131,7 @@ Template read_template(const std::string& name_or_path) {
   if (is_path) return parse_template(json::parse_file(name_or_path, kLimits), name_or_path);
   const std::vector<std::string> names = template_names();
   if (std::ranges::find(names, name_or_path) == names.end()) {
-    throw Error("--template: " + name_or_path + " is neither a file nor a template (" + joined(names) + ")");
+    throw Error(name_or_path + ": neither a file nor a template (" + joined(names) + ")");
   }
   const std::string path = (fs::path(share_folder("templates")) / (name_or_path + ".json")).string();
   return parse_template(json::parse_file(path, kLimits), path);

@@ -71,7 +71,7 @@ TEST(Conversation, columns_and_roles_can_be_named) {
   const Columns roles("messages=m,role_tag=r,content_tag=c,user_tag=U,assistant_tag=A,system_tag=S");
   EXPECT_EQ(shown(conversation_of(R"({"m":[{"r":"S","c":"s"},{"r":"U","c":"a"},{"r":"A","c":"b"}]})", roles)),
             "s:a>b|");
-  EXPECT_HOLDS(error_of([] { Columns("promt=q"); }), "--columns: \"promt\" is not a name (prompt, query, ");
+  EXPECT_HOLDS(error_of([] { Columns("promt=q"); }), "columns: \"promt\" is not a name (prompt, query, ");
   EXPECT_HOLDS(error_of([] { Columns("prompt"); }), "is not NAME=COLUMN");
   EXPECT_HOLDS(error_of([] { Columns("prompt="); }), "is not NAME=COLUMN");
 }

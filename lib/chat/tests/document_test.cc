@@ -103,7 +103,7 @@ TEST_F(Chat, templates_that_are_refused) {
             "form: system: {content} must be there once");
   ASSERT_EQ(::setenv("FP8_SHARE", "share", 1), 0);
   EXPECT_EQ(error_of([] { read_template("llama9"); }),
-            "--template: llama9 is neither a file nor a template (chatml, llama2, llama3, mistral, qwen)");
+            "llama9: neither a file nor a template (chatml, llama2, llama3, mistral, qwen)");
   EXPECT_EQ(read_template("chatml").tokens.size(), 2U);
 }
 
@@ -158,7 +158,7 @@ TEST_F(Chat, packing_takes_the_longest_that_fits) {
   EXPECT_EQ(spans_of(rows[2].mask), (Spans{{1, 3}})) << "the first token of a document is no target";
   EXPECT_HOLDS(error_of([&] { packer.add(document(10, 0)); }), "wrong length");
   EXPECT_HOLDS(error_of([&] { packer.add(document(0, 0)); }), "wrong length");
-  EXPECT_HOLDS(error_of([] { Packer(1, 0, {}); }), "--pack");
+  EXPECT_HOLDS(error_of([] { Packer(1, 0, {}); }), "packed sequences need at least 2 tokens");
 }
 
 TEST_F(Chat, packing_works_in_groups_of_1000_records) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -17,8 +16,8 @@
 #include <string_view>
 
 #include "broken_pipe.h"
+#include "fp8/base/clock.h"
 #include "fp8/base/cpu.h"
-#include "fp8/base/error.h"
 #include "fp8/base/folders.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
@@ -62,7 +61,7 @@ int guarded(const std::string& tool, bool aloud, const std::function<int()>& wor
   } catch (const BrokenPipe&) {
     return 0;
   } catch (const Error& e) {
-    return complain(e.what(), static_cast<int>(e.code()));
+    return complain(error_message(e), static_cast<int>(e.code()));
   } catch (const std::bad_alloc&) {
     return complain("out of memory", kBad);
   } catch (const std::exception& e) {
@@ -94,17 +93,22 @@ void clear_leftovers(const Command& command, const Arguments& arguments) {
 }
 
 // Prints how long the tool ran, its peak memory and the version, for --verbose.
-void print_usage(const std::string& tool, std::chrono::steady_clock::time_point start,
-                 const std::vector<std::string>& versions) {
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+void print_usage(const std::string& tool, Clock::time_point start, const std::vector<std::string>& versions) {
   rusage usage{};
-  std::string text = format_short(seconds, 3) + " s";
+  std::string text = format_short(seconds_since(start), 3) + " s";
   if (::getrusage(RUSAGE_SELF, &usage) == 0)
     text += ", peak memory " + human_bytes(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024);
   print_note(tool, text + "; " + version_text(tool, versions) + ", " + std::string(name_of(cpu_isa())));
 }
 
 }  // namespace
+
+std::string error_message(const Error& error) {
+  std::string flags;
+  for (const Hint& hint : error.hints())
+    flags += (flags.empty() ? " (use --" : ", or --") + hint.setting + (hint.text.empty() ? "" : " ") + hint.text;
+  return error.what() + (flags.empty() ? flags : flags + ")");
+}
 
 void print_error(const std::string& tool, const std::string& message) {
   constexpr std::size_t kLongest = 8192;  // longer than two paths; longer messages contain file content
@@ -129,7 +133,7 @@ std::function<void(const std::string& path)> waiting_note(const std::string& too
 
 int run(int argc, char** argv, const Command& command, const std::function<int(const Arguments&)>& body,
         const std::vector<std::string>& versions) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   hold_standard_descriptors();
   (void)std::signal(SIGPIPE, SIG_IGN);
   (void)std::signal(SIGXFSZ, SIG_IGN);

@@ -116,6 +116,13 @@ TEST(Run, ErrorsAreOneSafeLine) {
   EXPECT_EQ(o.err, "fp8-sample: MODEL: needed (see --help)\n");
 }
 
+TEST(Run, HintsOfErrorsAreFlags) {
+  EXPECT_EQ(error_message(Error("x: damaged")), "x: damaged");
+  EXPECT_EQ(error_message(Error("x: exists", {{"force", "to replace it"}})), "x: exists (use --force to replace it)");
+  EXPECT_EQ(error_message(Error("no format", {{"from", "u16"}, {"vocab-size", ""}})),
+            "no format (use --from u16, or --vocab-size)");
+}
+
 TEST(Run, OnlyRank0PrintsErrorsOfTheCommandLine) {
   const auto as_rank = [](const char* rank) { return [rank] { ::setenv("OMPI_COMM_WORLD_RANK", rank, 1); }; };
   Outcome o = outcome({"--bad"}, fine, as_rank("1"));

@@ -183,7 +183,7 @@ class NcclCommunicator final : public Communicator {
   const Nccl& nccl_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  std::optional<watchdog::InFlightQueue> queue_;  // none without MPI: nobody else waits
+  std::optional<watchdog::InFlightQueue> queue_;  // none without MPI: there are no other ranks
 };
 
 }  // namespace

@@ -25,9 +25,9 @@ struct Nccl {
   decltype(&ncclBroadcast) Broadcast;
   decltype(&ncclReduce) Reduce;
 
-  /// Loads them on the first call; throws Error that says what to install.
+  /// Loads them on the first call; throws Error that names what to install.
   static const Nccl& get();
-  /// Throws Error "NCCL all-gather: what NCCL says" unless the result is success.
+  /// Throws Error "NCCL all-gather: message of NCCL" unless the result is success.
   void check(ncclResult_t result, const std::string& what) const;
 };
 

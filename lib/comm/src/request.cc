@@ -1,4 +1,4 @@
-// The life of a collective under way: waited for exactly once, also when its owner goes away.
+// A collective is waited for exactly once, at the latest by the destructor.
 #include "fp8/comm/comm.h"
 
 namespace fp8::comm {
@@ -16,7 +16,7 @@ Request::~Request() {
   try {
     wait();
   } catch (...) {
-    // Nobody is left to hear of it. Whatever broke this collective breaks the next one too, and that one is waited for.
+    // A destructor cannot report it. The same failure also breaks the next collective, which reports it.
   }
 }
 

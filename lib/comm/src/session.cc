@@ -1,4 +1,4 @@
-// From the environment that mpirun or srun leaves to a communicator, and the end of a job.
+// Ranks by the environment of mpirun or srun, the life of MPI, and the end of a job.
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
-/// Whether the variable says one process, so that MPI would have nobody to talk to.
+/// Whether the variable is 1: a job of one process.
 bool says_one(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && std::string_view(value) == "1";
@@ -73,8 +73,8 @@ Session::~Session() {
   const double watched = watched_seconds(*world_);
   world_.reset();
   if (!mpi_) return;
-  // A watchdog speaks MPI, so it is gone by now. A rank that is lost from here on makes the others wait forever, unless
-  // a signal ends them.
+  // The watchdog uses MPI, so it has ended. A rank that is lost from here on would make the others wait forever; the
+  // alarm ends them.
   if (watched > 0) ::alarm(static_cast<unsigned>(std::min(1e9, std::ceil(watched))));
   // A destructor cannot report; a rank that is lost here makes mpirun end the job with a status of its own.
   MPI_Finalize();

@@ -1,4 +1,4 @@
-/// What every Communicator must do, whatever carries it. The programs for one process, for MPI and for NCCL run these
+/// Cases that every Communicator must pass. The programs for one process, for MPI and for NCCL run these
 /// same cases.
 #pragma once
 
@@ -73,7 +73,7 @@ inline void check_reductions(Communicator& group, const Context& ctx) {
   }
 }
 
-/// An amax is NaN if any rank says so, else infinity, else the largest; the sign of a zero goes.
+/// An amax is NaN if the value of any rank is, else infinity, else the largest; the sign of a zero goes.
 inline void check_amax(Communicator& group, const Context& ctx) {
   const bool last = group.rank() == group.size() - 1;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -212,7 +212,7 @@ std::string agreed(Communicator& group, Fails fails, Message message, Exit code 
   }
 }
 
-/// One decision: the lowest failing rank's words and code reach all.
+/// All ranks throw the error of the lowest failing rank.
 inline void check_agreement(Communicator& group) {
   const int size = group.size(), last = size - 1;
   const auto everyone = [](int) { return true; };
@@ -227,6 +227,14 @@ inline void check_agreement(Communicator& group) {
   EXPECT_EQ(agreed(
                 group, [&](int r) { return r == last; }, numbered, Exit::again),
             size > 1 ? "rank " + std::to_string(last) + ": " + of_last : of_last);
+  try {
+    agree(group, [] { throw Error("x.h5: exists", {{"force", "to replace it"}, {"output", ""}}); });
+    ADD_FAILURE() << "no error";
+  } catch (const AgreedError& e) {
+    ASSERT_EQ(e.hints().size(), 2u);
+    EXPECT_EQ(e.hints()[0].setting + ": " + e.hints()[0].text, "force: to replace it");
+    EXPECT_EQ(e.hints()[1].setting + ": " + e.hints()[1].text, "output: ");
+  }
   EXPECT_THROW(agree(group, [] { throw std::bad_alloc(); }), AgreedError);
   EXPECT_THROW(agree(group, [] { throw std::runtime_error("odd"); }), AgreedError);
 }
@@ -244,7 +252,7 @@ inline void check_split(Communicator& group) {
   EXPECT_EQ(sum[0], expected);
 }
 
-/// All of the above; the context says where the communicator's floats and blocks lie.
+/// All of the above; the context has the device of the communicator's floats and blocks.
 inline void check_communicator(Communicator& group, const Context& ctx = {}) {
   ASSERT_EQ(group.device(), ctx.device);
   check_reductions(group, ctx);

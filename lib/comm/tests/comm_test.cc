@@ -1,4 +1,4 @@
-// A group of one without MPI, and how a process learns whether it is one of several.
+// A group of one rank without MPI, and launched() under the environments of launchers.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

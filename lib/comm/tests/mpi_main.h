@@ -1,4 +1,4 @@
-/// The main of a test program under mpirun: rank 0 tells how the tests go, the others speak only of failures, and all
+/// The main of a test program under mpirun: rank 0 prints the progress of the tests, the others print failures, and all
 /// ranks end with the same status. Include it once, after the tests.
 #pragma once
 

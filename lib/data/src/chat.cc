@@ -33,6 +33,7 @@ struct Outcome {
   std::optional<chat::Document> document = {};
   std::string reason = {};   // without the place
   std::string message = {};  // with it
+  std::vector<Hint> hints = {};
 };
 
 // Renders records. Called by several threads at once.
@@ -62,12 +63,14 @@ class Renderer {
     }
     try {
       if (!value.is_object()) throw Error("the record is not an object");
-      if (!batch.schema) throw Error("none of the columns of alpaca, sharegpt and messages (--columns names others)");
+      if (!batch.schema)
+        throw Error("none of the columns of alpaca, sharegpt and messages", {{"columns", "to name others"}});
       const chat::Conversation conversation = chat::read_conversation(value, *batch.schema);
       out.document = chat::assemble(renderer_.render(conversation, encoder), options_.mask, cutoff_);
     } catch (const Error& e) {
       out.reason = e.what();
       out.message = batch.name + ": line " + std::to_string(record.line) + ": " + e.what();
+      out.hints = e.hints();
     }
     return out;
   }
@@ -81,7 +84,7 @@ class Renderer {
 // Counts rows and passes them on.
 class Delivery {
  public:
-  Delivery(const ChatOptions& options, const Rows& rows, ChatSummary& summary, bool eval)
+  Delivery(const ChatOptions& options, const RowCallback& rows, ChatSummary& summary, bool eval)
       : options_(options), rows_(rows), summary_(summary), eval_(eval) {}
   void deliver(const chat::Row& row) {
     ++summary_.sequences;
@@ -95,7 +98,7 @@ class Delivery {
 
  private:
   const ChatOptions& options_;
-  const Rows& rows_;
+  const RowCallback& rows_;
   ChatSummary& summary_;
   bool eval_;
 };
@@ -131,7 +134,8 @@ class RowMaker {
 // Takes outcomes in order: counts, refuses, and passes documents on.
 class Consumer {
  public:
-  Consumer(const ChatOptions& options, std::optional<std::size_t> cutoff, std::uint32_t padding, const Rows& rows)
+  Consumer(const ChatOptions& options, std::optional<std::size_t> cutoff, std::uint32_t padding,
+           const RowCallback& rows)
       : options_(options),
         cutoff_(cutoff),
         train_(options, padding, Delivery(options, rows, summaries_.train, false)),
@@ -183,12 +187,13 @@ class Consumer {
     if (cutoff_ && document.whole > *cutoff_ && options_.too_long != TooLong::cut) {
       if (options_.too_long == TooLong::drop) return "too long";
       throw Error(origin.name + ": line " + std::to_string(origin.line) + ": " + std::to_string(document.whole) +
-                  " tokens, more than " + std::to_string(*cutoff_) + " (--too-long cut or drop accepts it)");
+                      " tokens, more than " + std::to_string(*cutoff_),
+                  {{"too-long", "cut or drop"}});
     }
     return document.ids.empty() ? "no tokens" : nullptr;
   }
   void refuse(const Outcome& outcome, ChatSummary& summary) {
-    if (options_.skip_bad <= 0) throw Error(outcome.message);
+    if (options_.skip_bad <= 0) throw Error(outcome.message, outcome.hints);
     if (bad_++ == 0) first_bad_ = outcome.message;
     if (options_.note && bad_ <= kNotedBad) options_.note(outcome.message + "; left out");
     count_dropped(outcome.reason, summary);
@@ -203,8 +208,9 @@ class Consumer {
       options_.note(std::to_string(bad_ - kNotedBad) + " more bad records were left out");
     }
     if (static_cast<double>(bad_) <= options_.skip_bad * static_cast<double>(records_)) return;
-    throw Error("--skip-bad: " + std::to_string(bad_) + " of " + std::to_string(records_) +
-                " records are bad, more than this share; the first: " + first_bad_);
+    throw Error(std::to_string(bad_) + " of " + std::to_string(records_) +
+                    " records are bad, more than the share that may be left out; the first: " + first_bad_,
+                {{"skip-bad", "with a larger share"}});
   }
   [[noreturn]] void throw_nothing_left() const {
     const std::string input = options_.inputs.size() != 1 ? "the inputs"
@@ -225,7 +231,7 @@ class Consumer {
   bool stopped_ = false;
 };
 
-// Sets the schema of an input by the first record that has the columns of a known format, and says so.
+// Sets the schema of an input by the first record that has the columns of a known format.
 void guess(Batch& batch, const ChatOptions& options) {
   for (const json::Record& record : batch.records) {
     try {
@@ -236,9 +242,9 @@ void guess(Batch& batch, const ChatOptions& options) {
     if (!batch.schema) continue;
     const chat::Schema& schema = *batch.schema;
     const bool alpaca = schema.format == chat::Format::alpaca;
-    if (options.note) {
-      options.note(batch.name + ": read as " + std::string(name_of(schema.format)) + ", column \"" +
-                   (alpaca ? schema.response : schema.messages) + "\" (--from and --columns change this)");
+    if (options.guessed) {
+      options.guessed(batch.name + ": read as " + std::string(name_of(schema.format)) + ", column \"" +
+                      (alpaca ? schema.response : schema.messages) + "\"");
     }
     return;
   }
@@ -247,7 +253,7 @@ void guess(Batch& batch, const ChatOptions& options) {
 void read_input(const std::string& path, const ChatOptions& options, OrderedTasks<Batch, std::vector<Outcome>>& tasks,
                 const Consumer& consumer) {
   json::RecordReader reader(path, options.layout, options.waiting);
-  refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), "");
+  refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), {});
   std::optional<chat::Schema> schema;
   if (options.format) schema = chat::schema_of(*options.format, options.columns);
   json::read_batches(
@@ -267,13 +273,13 @@ void check(const ChatOptions& options) {
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1) {
     throw Error("standard input: can be read only once");
   }
-  if (options.cutoff && *options.cutoff < 1) throw Error("--cutoff: at least 1 token is needed");
-  if (options.pack && *options.pack < 2) throw Error("--pack: at least 2 tokens are needed");
+  if (options.cutoff && *options.cutoff < 1) throw Error("a cutoff needs at least 1 token");
+  if (options.pack && *options.pack < 2) throw Error("packed sequences need at least 2 tokens");
 }
 
 }  // namespace
 
-ChatSummaries read_conversations(const ChatOptions& options, const Rows& rows) {
+ChatSummaries read_conversations(const ChatOptions& options, const RowCallback& rows) {
   check(options);
   std::optional<std::size_t> cutoff;
   if (options.cutoff) cutoff = static_cast<std::size_t>(*options.cutoff);

@@ -40,7 +40,8 @@ class RowFile {
     return uncounted;
   }
   void finish() {
-    if (info_.tokens == 0) throw Error(path_ + ": no document is left for this file; give another --eval-share");
+    if (info_.tokens == 0)
+      throw Error(path_ + ": no document is left for this file", {{"eval-share", "with another share"}});
     if (writer_) writer_->finish();
   }
 
@@ -49,8 +50,9 @@ class RowFile {
     const auto ids = std::span(row.ids).subspan(begin, length);
     const auto beyond = std::ranges::find_if(ids, [&](std::uint32_t id) { return id >= info_.vocab_size; });
     if (beyond != ids.end()) {
-      throw Error("--vocab-size: the tokenizer gives the id " + std::to_string(*beyond) + ", which is not below " +
-                  std::to_string(info_.vocab_size));
+      throw Error("the tokenizer gives the id " + std::to_string(*beyond) +
+                      ", which is not below the vocabulary size " + std::to_string(info_.vocab_size),
+                  {{"vocab-size", ""}});
     }
     info_.tokens += static_cast<std::int64_t>(length);
     ++info_.documents;

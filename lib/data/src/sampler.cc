@@ -60,8 +60,9 @@ Sampler::Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, 
   const std::int64_t n = tokens.info().tokens;
   if (const std::optional<std::int64_t> packed = tokens.info().sequence_length) {
     if (sequence_length != *packed) {
-      throw Error("--seq-length: " + std::to_string(sequence_length) + ", but " + tokens.path() +
-                  " holds packed sequences of " + std::to_string(*packed) + " tokens");
+      throw Error("sequence length " + std::to_string(sequence_length) + ", but " + tokens.path() +
+                      " holds packed sequences of " + std::to_string(*packed) + " tokens",
+                  {{"seq-length", std::to_string(*packed)}});
     }
     samples_ = n / sequence_length;
     return;

@@ -78,7 +78,8 @@ void Sink::check(std::span<const std::uint32_t> tokens) const {
   const auto bad = std::find_if(tokens.begin(), tokens.end(), [&](auto id) { return id >= info_.vocab_size; });
   if (bad == tokens.end()) return;
   throw Error(name_ + ": token " + std::to_string(position_ + (bad - tokens.begin())) + " is " + std::to_string(*bad) +
-              ", not below the vocabulary size " + std::to_string(info_.vocab_size) + " (--vocab-size)");
+                  ", not below the vocabulary size " + std::to_string(info_.vocab_size),
+              {{"vocab-size", ""}});
 }
 
 void Sink::put(std::span<const std::uint32_t> tokens) {

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
-#include "fp8/base/error.h"
 #include "fp8/base/text.h"
 
 namespace fp8::data {
@@ -18,17 +18,18 @@ struct Format {
   std::size_t offset;
   std::string_view magic;
   const char* advice;
+  bool ids = false;  // the advice makes a file of ids
 };
 
 constexpr std::string_view kParquet = "PAR1";
 
 constexpr std::array<Format, 10> kFormats = {{
-    {0, "\x93NUMPY"sv, "a NumPy array; write its ids without the header (numpy's tofile) and give --from u16 or u32"},
+    {0, "\x93NUMPY"sv, "a NumPy array; write its ids without the header (numpy's tofile)", true},
     {0, "\x1F\x8B"sv, "compressed by gzip; give the output of gzip -dc"},
     {0, "\x28\xB5\x2F\xFD"sv, "compressed by zstd; give the output of zstd -dc"},
     {0, "PK\x03\x04"sv, "a zip archive; give the files in it"},
     {0, "PK\x05\x06"sv, "a zip archive; give the files in it"},
-    {0, "fp8-tokens 1 "sv, "already a token file; use it as fp8-step --data"},
+    {0, "fp8-tokens 1 "sv, "already a token file, which fp8-step reads"},
     {0, "fp8-checkpoint 1 "sv, "a checkpoint, not text"},
     {0, "\x89HDF\r\n\x1A\n"sv, "an HDF5 file; write the text in it as JSON Lines, or its ids as raw integers"},
     {0, kParquet, "a Parquet file; make JSON Lines of it: "},
@@ -72,20 +73,21 @@ std::string parquet_command(const std::string& name) {
 
 }  // namespace
 
-void refuse_known_formats(const std::string& name, std::span<const std::byte> head, const char* offer) {
+void refuse_known_formats(const std::string& name, std::span<const std::byte> head, std::vector<Hint> hints) {
   const auto found = std::ranges::find_if(kFormats, [&](const Format& f) { return has(f, text_of(head)); });
   if (found == kFormats.end()) return;
   if (found->magic == kParquet) throw Error(name + ": " + found->advice + parquet_command(name));
-  throw Error(name + ": " + found->advice + offer);
+  if (found->ids) hints.insert(hints.begin(), {"from", "u16 or u32 for the ids"});
+  throw Error(name + ": " + found->advice, std::move(hints));
 }
 
 void check_text(const std::string& name, std::span<const std::byte> head) {
-  refuse_known_formats(name, head, kOfferText);
+  refuse_known_formats(name, head, {kAnyBytes});
   const std::string_view text = text_of(head);
-  const char* const instead = "; give --from u16 or u32 if these are ids; --from text takes any bytes";
+  const std::vector<Hint> hints{{"from", "u16 or u32 for ids"}, kAnyBytes};
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
-    throw Error(name + ": not text: byte " + std::to_string(nul) + " is NUL" + instead);
-  if (!valid_utf8(without_cut_sequence(text))) throw Error(name + ": not text: not UTF-8" + instead);
+    throw Error(name + ": not text: byte " + std::to_string(nul) + " is NUL", hints);
+  if (!valid_utf8(without_cut_sequence(text))) throw Error(name + ": not text: not UTF-8", hints);
 }
 
 }  // namespace fp8::data

@@ -4,19 +4,21 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "fp8/base/error.h"
 
 namespace fp8::data {
 
 // Number of bytes examined.
 constexpr std::size_t kHeadBytes = std::size_t{1} << 16;
 
-// End of a message where --from text would accept the input.
-inline constexpr const char* kOfferText = "; --from text takes any bytes";
+// Hint of a message about an input that could be read as text.
+inline const Hint kAnyBytes{"from", "text to read any bytes"};
 
-// Throws Error `name: reason, and a hint` if `head`, the first bytes of an input, is of a known file format other than
-// text. The message ends in `offer`, unless it contains a command
-// that converts the input.
-void refuse_known_formats(const std::string& name, std::span<const std::byte> head, const char* offer);
+// Throws Error `name: reason` with `hints` if `head`, the first bytes of an input, is of a known file format other than
+// text. Without hints if the message contains a command that converts the input.
+void refuse_known_formats(const std::string& name, std::span<const std::byte> head, std::vector<Hint> hints);
 
 // As refuse_known_formats(); also throws if `head` contains a NUL byte or is not UTF-8; the last sequence may be
 // incomplete.

@@ -87,7 +87,7 @@ void append_as(std::span<const std::uint32_t> tokens, Spool& spool) {
 
 DType token_type(std::int64_t vocab_size) {
   if (vocab_size < 1 || vocab_size > kMaxVocabSize) {
-    throw Error("--vocab-size: " + std::to_string(vocab_size) + " is not from 1 to " + std::to_string(kMaxVocabSize));
+    throw Error("vocabulary size " + std::to_string(vocab_size) + " is not from 1 to " + std::to_string(kMaxVocabSize));
   }
   return vocab_size <= 256 ? DType::u8 : vocab_size <= 65536 ? DType::u16 : DType::u32;
 }
@@ -155,7 +155,7 @@ TokenWriter::TokenWriter(const std::string& path, const TokenInfo& info, bool fo
     throw Error("tokenizer: \"" + *info.tokenizer + "\" is not a digest");
   }
   if (info.eos && (*info.eos < 0 || *info.eos >= info.vocab_size)) {
-    throw Error("--eos: " + std::to_string(*info.eos) + " is not below the vocabulary size " +
+    throw Error("end-of-document id " + std::to_string(*info.eos) + " is not below the vocabulary size " +
                 std::to_string(info.vocab_size));
   }
   state_ = std::make_unique<State>(path, info.vocab_size, info.mask, force);

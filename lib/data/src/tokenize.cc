@@ -93,7 +93,7 @@ std::vector<Text> parse_texts(const RecordBatch& batch, const std::string& colum
 
 void read_json(const std::string& path, json::Layout layout, const std::string& column, TextSink& sink) {
   json::RecordReader reader(path, layout, sink.waiting());
-  refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), kOfferText);
+  refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), {kAnyBytes});
   OrderedTasks<RecordBatch, std::vector<Text>> batches(
       [&](const RecordBatch& batch) { return parse_texts(batch, column); },
       [&](const std::vector<Text>& texts) {
@@ -126,15 +126,15 @@ Source recognize(const std::string& path) {
   if (has_llmc_magic(head)) return Source::llmc;
   const std::string extension = fs::path(path).extension().string();
   const bool jsonl = extension == ".jsonl" || extension == ".ndjson";
-  if (jsonl) refuse_known_formats(path, head, kOfferText);
+  if (jsonl) refuse_known_formats(path, head, {kAnyBytes});
   if (jsonl) return Source::jsonl;
   if (extension == ".u16") return Source::u16;
   if (extension == ".u32") return Source::u32;
   if ((extension == ".bin" || extension == ".idx") && is_megatron(path)) return Source::megatron;
-  if (extension == ".bin") throw Error(path + ": not an llm.c file; state its format: --from u16, u32 or text");
+  if (extension == ".bin") throw Error(path + ": not an llm.c file; state its format", {{"from", "u16, u32 or text"}});
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   if (extension == ".json" && json::begins_array(text, path)) return Source::json;
-  if (extension == ".json") throw Error(path + ": state its format: --from jsonl (an object a line) or text");
+  if (extension == ".json") throw Error(path + ": state its format", {{"from", "jsonl (an object a line) or text"}});
   check_text(path, head);
   return Source::text;
 }
@@ -181,8 +181,8 @@ std::optional<std::string> tokenizer_of(const TokenizeOptions& options, const st
   const auto text = std::ranges::find_if(sources, [](Source s) { return !holds_ids(s); });
   if (text != sources.end() && options.encode_with.empty() && options.tokenizer.value_or("bytes") != "bytes") {
     const std::string& input = options.inputs.at(static_cast<std::size_t>(text - sources.begin()));
-    throw Error("--tokenizer: names the tokenizer of ids, but " + shown(input) +
-                " holds text, which becomes bytes; give ids (--from u16 or u32), or --tokenizer bytes");
+    throw Error("a tokenizer of ids is named, but " + shown(input) + " holds text, which becomes bytes",
+                {{"from", "u16 or u32 for ids"}, {"tokenizer", "bytes"}});
   }
   if (options.tokenizer) return options.tokenizer;
   return std::ranges::any_of(sources, holds_ids) ? std::nullopt : std::optional<std::string>("bytes");
@@ -202,16 +202,17 @@ TokenInfo tokenize(const TokenizeOptions& options) {
   const std::vector<Source> sources = recognize_all(options);
   const auto ids = std::find_if(sources.begin(), sources.end(), holds_ids);
   if (ids != sources.end() && !options.vocab_size) {
-    throw Error("--vocab-size: needed for the ids in " +
-                options.inputs.at(static_cast<std::size_t>(ids - sources.begin())));
+    throw Error(options.inputs.at(static_cast<std::size_t>(ids - sources.begin())) + ": ids need a vocabulary size",
+                {{"vocab-size", ""}});
   }
   std::optional<token::Tokenizer> tokenizer;
   if (!options.encode_with.empty() && !std::ranges::all_of(sources, holds_ids)) tokenizer.emplace(options.encode_with);
   const std::int64_t vocab_size = options.vocab_size.value_or(tokenizer ? tokenizer->vocab_size() : 256);
   token_type(vocab_size);
   if (options.eos && (*options.eos < 0 || *options.eos >= vocab_size)) {
-    throw Error("--eos: " + std::to_string(*options.eos) + " is not below the vocabulary size " +
-                std::to_string(vocab_size) + " (--vocab-size)");
+    throw Error("end-of-document id " + std::to_string(*options.eos) + " is not below the vocabulary size " +
+                    std::to_string(vocab_size),
+                {{"vocab-size", ""}});
   }
   Sink sink(options, vocab_size, tokenizer_of(options, sources));
   TextSink text(tokenizer ? &*tokenizer : nullptr, options.special, sink);

@@ -26,7 +26,7 @@ class ChatFile : public test::FolderTest {
     o.inputs = std::move(inputs);
     o.tokenizer = &tokenizer_;
     o.form = "share/templates/llama3.json";
-    o.note = [this](const std::string& text) { notes_.push_back(text); };
+    o.note = o.guessed = [this](const std::string& text) { notes_.push_back(text); };
     return o;
   }
   ChatFiles files(bool dry = false) {
@@ -97,7 +97,7 @@ TEST_F(ChatFile, packed_sequences_are_samples) {
   }
   EXPECT_EQ(counted, made.targets);
   EXPECT_HOLDS(error_of([&] { Sampler(file, SamplerKind::sequential, 0, 128, 1); }),
-               "--seq-length: 128, but " + at("out.h5") + " holds packed sequences of 256 tokens");
+               "sequence length 128, but " + at("out.h5") + " holds packed sequences of 256 tokens");
 }
 
 TEST_F(ChatFile, a_share_is_for_evaluation) {
@@ -136,7 +136,7 @@ TEST_F(ChatFile, bad_records_are_errors_or_left_out) {
   EXPECT_HOLDS(notes_.back(), "x.jsonl: line 4: the record is not an object; left out");
   o.skip_bad = 0.3;
   EXPECT_HOLDS(refusal(o),
-               "--skip-bad: 2 of 5 records are bad, more than this share; the first: " + at("x.jsonl: line 2"));
+               "2 of 5 records are bad, more than the share that may be left out; the first: " + at("x.jsonl: line 2"));
   o.skip_bad = 1;
   o.inputs = {write("y.jsonl", "1\n{}\n")};
   EXPECT_EQ(
@@ -181,14 +181,14 @@ TEST_F(ChatFile, too_long_conversations) {
   EXPECT_EQ(made.dropped.at("too long"), 1);
   o.too_long = TooLong::error;
   EXPECT_HOLDS(refusal(o), "x.jsonl: line 2: 5");
-  EXPECT_HOLDS(refusal(o), " tokens, more than 100 (--too-long cut or drop accepts it)");
+  EXPECT_HOLDS(refusal(o), " tokens, more than 100");
   o.pack = 50;
   EXPECT_HOLDS(refusal(o), "more than 49");
   o.too_long = TooLong::drop;
   o.cutoff = o.pack = 2;
   EXPECT_HOLDS(refusal(o), "no conversation is left, all 2 records were left out; the first: too long");
   o.cutoff = 0;
-  EXPECT_EQ(refusal(o), "--cutoff: at least 1 token is needed");
+  EXPECT_EQ(refusal(o), "a cutoff needs at least 1 token");
 }
 
 TEST_F(ChatFile, the_format_is_guessed_and_noted) {
@@ -197,15 +197,14 @@ TEST_F(ChatFile, the_format_is_guessed_and_noted) {
   o.skip_bad = 0.5;
   tokenize_conversations(o, files());
   ASSERT_EQ(notes_.size(), 2U);
-  EXPECT_EQ(notes_[0], at("x") + ": read as sharegpt, column \"conversations\" (--from and --columns change this)");
+  EXPECT_EQ(notes_[0], at("x") + ": read as sharegpt, column \"conversations\"");
   EXPECT_EQ(notes_[1], at("x") + ": line 1: \"conversations\" is missing; left out");
   o.skip_bad = 0;
   o.format = chat::Format::messages;
   EXPECT_EQ(refusal(o), at("x") + ": line 1: \"messages\" is missing");
   o.inputs = {write("y", R"({"text":"a"})")};
   o.format.reset();
-  EXPECT_EQ(refusal(o),
-            at("y") + ": line 1: none of the columns of alpaca, sharegpt and messages (--columns names others)");
+  EXPECT_EQ(refusal(o), at("y") + ": line 1: none of the columns of alpaca, sharegpt and messages");
 }
 
 TEST_F(ChatFile, order_and_errors_do_not_depend_on_threads) {
@@ -241,7 +240,7 @@ TEST_F(ChatFile, hostile_inputs) {
   ChatFiles small = files();
   small.vocab_size = 300;
   EXPECT_HOLDS(error_of([&] { tokenize_conversations(o, small); }),
-               "--vocab-size: the tokenizer gives the id 2000, which is not below 300");
+               "the tokenizer gives the id 2000, which is not below the vocabulary size 300");
 }
 
 TEST_F(ChatFile, reading_ends_when_no_more_documents_are_wanted) {

@@ -129,11 +129,11 @@ TEST(Tokens, writer_refuses_and_leaves_nothing) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{});
   EXPECT_NE(error_of([&] { TokenWriter(path, 256, std::nullopt, false, false).finish(); }).find("no tokens"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { TokenWriter(path, 256, 256, false, false); }).find("--eos: 256 is not below"),
+  EXPECT_NE(error_of([&] { TokenWriter(path, 256, 256, false, false); }).find("end-of-document id 256 is not below"),
             std::string::npos);
   EXPECT_EQ(folder.names(), std::vector<std::string>{});
   folder.write("t.h5", "precious");
-  EXPECT_NE(error_of([&] { TokenWriter(path, 256, std::nullopt, false, false); }).find("--force"), std::string::npos);
+  EXPECT_NE(error_of([&] { TokenWriter(path, 256, std::nullopt, false, false); }).find(": exists"), std::string::npos);
   TokenWriter writer(path, 256, std::nullopt, false, true);
   writer.append(std::array{1U});
   writer.finish();

@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "fp8_codes.h"
+
 namespace fp8::dtype {
 namespace {
 

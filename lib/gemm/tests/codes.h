@@ -10,6 +10,7 @@
 
 #include "fp8/device/philox.h"
 #include "fp8/gemm/gemm.h"
+#include "fp8_codes.h"
 
 namespace fp8::gemm::testing {
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -55,14 +56,10 @@ TensorInfo parse_entry(const std::string& path, const std::string& name, const j
   return t;
 }
 
-std::map<std::string, std::string> parse_metadata(const std::string& path, const json::Value& value) {
+void check_metadata(const std::string& path, const json::Value& value) {
   if (!value.is_object()) throw Error(path + ": __metadata__ is not an object");
-  std::map<std::string, std::string> out;
-  for (const auto& [key, text] : value.as_object()) {
+  for (const auto& [key, text] : value.as_object())
     if (!text.is_string()) throw Error(path + ": __metadata__ must map text to text");
-    out.emplace(key, text.as_string());
-  }
-  return out;
 }
 
 std::string read_header(const File& file, std::uint64_t file_size) {
@@ -109,7 +106,6 @@ struct SafetensorsFile::State {
   std::uint64_t data_begin = 0;
   std::vector<TensorInfo> tensors;
   std::map<std::string, std::size_t, std::less<>> by_name;
-  std::map<std::string, std::string> metadata;
 };
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : state_(std::make_unique<State>()) {
@@ -125,7 +121,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : state_(std::make_uni
   const json::Value parsed = json::parse(header, path + ": header", {.max_depth = 8, .max_bytes = kMaxHeader});
   for (const auto& [name, value] : parsed.as_object()) {
     if (name == "__metadata__") {
-      state_->metadata = parse_metadata(path, value);
+      check_metadata(path, value);
     } else {
       state_->tensors.push_back(parse_entry(path, name, value));
     }
@@ -140,7 +136,6 @@ SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = defaul
 
 const std::string& SafetensorsFile::path() const { return state_->file.path(); }
 const std::vector<TensorInfo>& SafetensorsFile::tensors() const { return state_->tensors; }
-const std::map<std::string, std::string>& SafetensorsFile::metadata() const { return state_->metadata; }
 
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {
   const auto found = state_->by_name.find(name);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "fp8/base/file.h"
 #include "fp8_test.h"
 #include "safetensors_text.h"
 
@@ -19,7 +20,6 @@ using test::TemporaryFolder;
 TEST(Safetensors, reads_what_transformers_wrote) {
   const SafetensorsFile file("tests/golden/models/llama3/hf/model.safetensors");
   EXPECT_EQ(file.tensors().size(), 21U);
-  EXPECT_EQ(file.metadata().at("format"), "pt");
   const TensorInfo* t = file.find("model.layers.1.mlp.down_proj.weight");
   ASSERT_NE(t, nullptr);
   EXPECT_EQ(t->dtype, "BF16");
@@ -51,7 +51,7 @@ TEST(Safetensors, writes_by_size_then_name_and_reads_back) {
   writer.finish();
 
   const SafetensorsFile file(path);
-  EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"}}));
+  EXPECT_NE(read_text_file(path, 1 << 20).find(R"("__metadata__":{"format":"pt"})"), std::string::npos);
   ASSERT_EQ(file.tensors().size(), 5U);
   EXPECT_TRUE(file.find("a")->shape.empty());
   EXPECT_EQ(file.find("a")->elements(), 1);

@@ -149,11 +149,4 @@ Run read_run(const std::string& path, const Wanted& wanted) {
   return collector.release();
 }
 
-Run parse_run(std::string_view text, const std::string& path, const Wanted& wanted) {
-  Collector collector(path, path, wanted);
-  collector.take(read_piece(text, wanted));
-  collector.finish();
-  return collector.release();
-}
-
 }  // namespace fp8::log

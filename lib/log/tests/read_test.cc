@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "fp8/log/run.h"
+#include "parse_run.h"
 #include "run_text.h"
 
 namespace fp8::log {

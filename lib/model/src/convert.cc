@@ -114,11 +114,11 @@ void check_format(const Source& source, const SourceTensor& t) {
 void check_source(const Source& source, const std::vector<Parameter>& table, const ConvertOptions& options) {
   if (const ckpt::Checkpoint* c = source.checkpoint()) {
     if (c->kind() == ckpt::FileKind::quantized) {
-      throw Error(source.path() + ": quantized; dequantize it first: fp8-quantize " + source.path() +
-                  " --dequantize -o model.h5");
+      throw Error(source.path() + ": quantized; dequantize it with fp8-quantize first");
     }
     if (c->world() > 1 && !options.merge) {
-      throw Error(source.path() + ": sharded over " + std::to_string(c->world()) + " files (use --merge for one file)");
+      throw Error(source.path() + ": sharded over " + std::to_string(c->world()) + " files",
+                  {{"merge", "for one file"}});
     }
   }
   check_tensors(source.path(), table, needed_names(source), [&](const std::string& name) {

@@ -87,12 +87,12 @@ bool too_small(const quant::Recipe& recipe, std::int64_t n, std::int64_t k) {
 // Why a linear stays in bf16; empty if it does not.
 std::string reason_against(const Parameter& p, const LinearPrecisionOptions& options, const quant::Recipe& recipe) {
   for (const std::string& filter : options.filters) {
-    if (filter_matches(filter, p.name)) return "--filter " + filter;
+    if (filter_matches(filter, p.name)) return "filter " + filter;
   }
   if (p.role == ParameterRole::head && !options.lm_head) return "LM head";
   if (p.rows() % kAlignment != 0) return std::to_string(p.rows()) + " rows are not a multiple of 16";
   if (p.cols() % kAlignment != 0) return std::to_string(p.cols()) + " columns are not a multiple of 16";
-  if (options.auto_filter && too_small(recipe, p.rows(), p.cols())) return "too small to gain (--auto-filter)";
+  if (options.auto_filter && too_small(recipe, p.rows(), p.cols())) return "too small to gain (auto-filter)";
   return {};
 }
 
@@ -102,7 +102,7 @@ void check_filters(const std::vector<Parameter>& table, const LinearPrecisionOpt
         std::any_of(table.begin(), table.end(), [&](const Parameter& p) { return filter_matches(filter, p.name); });
     // A tied model has no tensor lm_head.weight, but a filter may still exclude its head.
     if (!used && !filter_matches(filter, "lm_head.weight")) {
-      throw Error("--filter " + filter + ": matches no tensor of the model");
+      throw Error("filter " + filter + ": matches no tensor of the model");
     }
   }
 }

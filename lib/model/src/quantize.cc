@@ -20,7 +20,7 @@ void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& 
   std::vector<Parameter> filtered = table;
   assign_precisions(filtered, {.filters = filters});
   for (std::size_t i = 0; i < table.size(); ++i) {
-    if (!filtered[i].reason.starts_with("--filter ")) continue;
+    if (!filtered[i].reason.starts_with("filter ")) continue;
     table[i].fp8 = false;
     table[i].reason = filtered[i].reason;
   }
@@ -28,8 +28,8 @@ void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& 
 
 std::vector<Parameter> table_of(const ckpt::Checkpoint& source, const QuantizeOptions& options) {
   if (source.kind() == ckpt::FileKind::quantized) {
-    throw Error(source.path() +
-                ": already quantized; use the checkpoint that it was made from, or dequantize it first (--dequantize)");
+    throw Error(source.path() + ": already quantized; use the checkpoint that it was made from, or dequantize it first",
+                {{"dequantize", ""}});
   }
   std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
   check_weights(source, table);

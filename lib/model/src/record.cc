@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
@@ -29,6 +30,9 @@ std::string quoted(const std::string& word) {
   }
   return out + "'";
 }
+
+// Hint of a message about standard input without a checkpoint record.
+const std::vector<Hint> kNeedsJson{{"json", "with the previous tool of the pipe"}};
 
 }  // namespace
 
@@ -59,11 +63,9 @@ std::string resolve_checkpoint_argument(const std::string& argument, int fd) {
       path = record.get_string("path", "standard input: checkpoint record");
     }
   } catch (const Error& e) {
-    throw Error(std::string(e.what()) +
-                " (a checkpoint record was expected; does the previous tool of the pipe need --json?)");
+    throw Error(std::string(e.what()) + " (a checkpoint record was expected)", kNeedsJson);
   }
-  if (!path)
-    throw Error("standard input: no record names a checkpoint (does the previous tool of the pipe need --json?)");
+  if (!path) throw Error("standard input: no record names a checkpoint", kNeedsJson);
   if (path->find('\0') != std::string::npos) throw Error("standard input: the path of the record has a NUL character");
   return *path;
 }

@@ -11,6 +11,7 @@
 
 #include "fp8/dtype/convert.h"
 #include "fp8/h5/reader.h"
+#include "fp8_codes.h"
 #include "fp8_test.h"
 
 namespace fp8::model {

@@ -126,8 +126,7 @@ TEST_F(Initialize, EqualArgumentsGiveEqualBytes) {
 
 TEST_F(Initialize, RefusesInvalidOptionsAndOutputs) {
   initialize(small(), at("a.h5"), {});
-  EXPECT_EQ(error_of([&] { initialize(small(), at("a.h5"), {}); }),
-            at("a.h5") + ": exists (use --force to replace it)");
+  EXPECT_EQ(error_of([&] { initialize(small(), at("a.h5"), {}); }), at("a.h5") + ": exists");
   initialize(small(), at("a.h5"), {.seed = 9, .force = true});
   EXPECT_NE(error_of([&] { initialize(small(), at("no/a.h5"), {}); }), "no error");
   EXPECT_EQ(error_of([&] { initialize(small(), at("b.h5"), {.dtype = dtype::DType::e4m3}); }),

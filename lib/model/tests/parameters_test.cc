@@ -111,11 +111,11 @@ TEST(Precision, DefaultsAndReasons) {
 TEST(Precision, FilterNamesTensorsOrModules) {
   std::vector<Parameter> table = parameter_table(small());
   assign_precisions(table, {.filters = {"*.down_proj", "model.layers.1.mlp.up*"}});
-  EXPECT_EQ(find(table, "model.layers.0.mlp.down_proj.weight").reason, "--filter *.down_proj");
+  EXPECT_EQ(find(table, "model.layers.0.mlp.down_proj.weight").reason, "filter *.down_proj");
   EXPECT_TRUE(find(table, "model.layers.0.mlp.up_proj.weight").fp8);
   EXPECT_FALSE(find(table, "model.layers.1.mlp.up_proj.weight").fp8);
   EXPECT_EQ(error_of([&] { assign_precisions(table, {.filters = {"*.w1"}}); }),
-            "--filter *.w1: matches no tensor of the model");
+            "filter *.w1: matches no tensor of the model");
 }
 
 TEST(Precision, AHeadOfATiedModelMayBeFiltered) {
@@ -146,7 +146,7 @@ TEST(Precision, AutoFilterDependsOnTheRecipe) {
   assign_precisions(table, {.recipe = &quant::find_recipe("tensorwise"), .auto_filter = true});
   EXPECT_TRUE(find(table, "model.layers.0.self_attn.k_proj.weight").fp8);
   assign_precisions(table, {.recipe = &quant::find_recipe("rowwise"), .auto_filter = true});
-  EXPECT_EQ(find(table, "model.layers.0.self_attn.k_proj.weight").reason, "too small to gain (--auto-filter)");
+  EXPECT_EQ(find(table, "model.layers.0.self_attn.k_proj.weight").reason, "too small to gain (auto-filter)");
   EXPECT_TRUE(find(table, "model.layers.0.mlp.up_proj.weight").fp8);
 
   config.head_dim = 256;  // k and v 512

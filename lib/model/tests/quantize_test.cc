@@ -198,9 +198,9 @@ TEST_F(Quantize, FilteredWeightsAreCopied) {
   const ckpt::TensorMeta& up = q.at(std::string("weights/") + kUp);
   EXPECT_EQ(up.dtype, DType::f32);
   EXPECT_EQ(up.precision, "bf16");
-  EXPECT_EQ(up.reason, "--filter *.mlp.*");
+  EXPECT_EQ(up.reason, "filter *.mlp.*");
   EXPECT_EQ(error_of([&] { quantize(model(), at("x.h5"), {.filters = {"*.w1"}}); }),
-            "--filter *.w1: matches no tensor of the model");
+            "filter *.w1: matches no tensor of the model");
   EXPECT_EQ(error_of([&] { quantize(model(), at("x.h5"), {.filters = {"*"}}); }),
             model() + ": nothing to quantize: no weight in it has precision fp8");
 }
@@ -299,13 +299,12 @@ TEST_F(Quantize, NamesANonFiniteWeight) {
 TEST_F(Quantize, RefusesInvalidSourcesAndOutputs) {
   write(model(), ckpt::FileKind::model, small_model());
   quantize(model(), out(), {});
-  EXPECT_EQ(
-      error_of([&] { quantize(out(), back(), {}); }),
-      out() + ": already quantized; use the checkpoint that it was made from, or dequantize it first (--dequantize)");
+  EXPECT_EQ(error_of([&] { quantize(out(), back(), {}); }),
+            out() + ": already quantized; use the checkpoint that it was made from, or dequantize it first");
   EXPECT_EQ(error_of([&] { dequantize(model(), back(), {}); }),
             model() + ": not quantized (its kind is model), so there is nothing to dequantize");
-  EXPECT_EQ(error_of([&] { quantize(model(), out(), {}); }), out() + ": exists (use --force to replace it)");
-  EXPECT_EQ(error_of([&] { dequantize(out(), model(), {}); }), model() + ": exists (use --force to replace it)");
+  EXPECT_EQ(error_of([&] { quantize(model(), out(), {}); }), out() + ": exists");
+  EXPECT_EQ(error_of([&] { dequantize(out(), model(), {}); }), model() + ": exists");
   EXPECT_EQ(error_of([&] { quantize(model(), back(), {.format = DType::bf16}); }), "bfloat16: not an FP8 format");
   EXPECT_EQ(error_of([&] { dequantize(out(), back(), {.dtype = DType::f16}); }), "dtype: weights are f32 or bf16");
   Tensors tensors = small_model();

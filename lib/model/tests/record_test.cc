@@ -53,7 +53,7 @@ TEST(Record, APathIsReturnedUnchanged) { EXPECT_EQ(resolve_checkpoint_argument("
 TEST(Record, OtherInputIsRefused) {
   EXPECT_NE(error_of([] { resolved(""); }).find("standard input: no record names a checkpoint"), std::string::npos);
   EXPECT_NE(error_of([] { resolved("{\"type\":\"step\"}\n"); }).find("no record names"), std::string::npos);
-  EXPECT_NE(error_of([] { resolved("linear  shape\n"); }).find("--json?"), std::string::npos);
+  EXPECT_NE(error_of([] { resolved("linear  shape\n"); }).find("a checkpoint record was expected"), std::string::npos);
   EXPECT_NE(error_of([] { resolved("{\"type\":\"checkpoint\"}\n"); }).find("\"path\""), std::string::npos);
 }
 

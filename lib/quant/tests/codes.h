@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "fp8_codes.h"
 #include "matrices.h"
 
 namespace fp8::quant {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp8/quant/scale.h"
+#include "fp8_codes.h"
 #include "matrices.h"
 
 namespace fp8::quant {

@@ -60,10 +60,10 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   try {
     status = body(host_comm);
   } catch (const comm::AgreedError& e) {
-    if (host_comm.rank() == 0) cli::print_error(tool, e.what());
+    if (host_comm.rank() == 0) cli::print_error(tool, cli::error_message(e));
     status = static_cast<int>(e.code());
   } catch (const Error& e) {
-    end_job(e.what(), static_cast<int>(e.code()));
+    end_job(cli::error_message(e), static_cast<int>(e.code()));
   } catch (const std::exception& e) {
     end_job(std::string("internal error: ") + e.what(), static_cast<int>(Exit::bad));
   }

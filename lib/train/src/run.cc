@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 
 #include "checks.h"
@@ -129,7 +128,7 @@ std::string last_checkpoint(const std::string& run) {
 }
 
 void evaluate(RunState& state, const RunContext& run) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   const RunConfig& c = run.config();
   const data::TokenFile& tokens = *run.inputs.eval_tokens;
   const data::Sampler sampler(tokens, data::SamplerKind::sequential, 0, c.seq_length, 1);
@@ -140,7 +139,7 @@ void evaluate(RunState& state, const RunContext& run) {
       evaluate_samples(state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
                        planned_forward(run.setup.model_spec.config, run.setup.model_spec.table, c.precision), {});
   json::Value record = eval_record(state.position.step, sum, c.precision, run.device.type());
-  record.as_object().set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  record.as_object().set("seconds", seconds_since(start));
   run.journal.emit(record);
   state.evaluation =
       SavedEvaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets, tokens.digest()};

@@ -3,11 +3,11 @@
 // crate. Ranks agree on everything here; only the caller's thread communicates with them.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "fp8/base/clock.h"
 #include "records.h"
 #include "state.h"
 #include "worker.h"
@@ -53,10 +53,8 @@ enum class SavePhase : std::uint8_t {
   pruning,     // rank 0 removes older checkpoints
 };
 
-// The saves of a run. Functions below change it; equal on all ranks unless it says otherwise.
+// The saves of a run. Functions below change it; equal on all ranks unless noted otherwise.
 struct SaveState {
-  using Clock = std::chrono::steady_clock;
-
   // `journal` outlives the state. The run is at `step`; rank 0 reads which checkpoints up to there are rolling and,
   // with keep_best, their evaluations.
   SaveState(comm::Communicator& host_comm, Journal& journal, SavePolicy policy, std::int64_t step = 0);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fp8 {
 
@@ -18,17 +20,28 @@ enum class Exit : std::uint8_t {
   again = 75,       ///< stopped on request, checkpoint saved: run again
 };
 
-/// One line that describes the error, as `path: reason` or `--flag: reason`, without the tool's name and without a
-/// newline.
+/// A setting that can be changed to avoid an error. Libraries do not know how a tool spells it; cli::error_message()
+/// appends it to the message as a flag.
+struct Hint {
+  std::string setting;  ///< its name in a config file, as "vocab-size"
+  std::string text;     ///< the values, the reason, or both, as "u16 or u32 for ids"; may be empty
+};
+
+/// One line that describes the error, as `path: reason`, without the tool's name and without a newline.
 class Error : public std::runtime_error {
  public:
   /// `message` is shown to the user behind the tool's name; `code` is the exit status.
-  explicit Error(const std::string& message, Exit code = Exit::bad) : std::runtime_error(message), code_(code) {}
+  explicit Error(const std::string& message, Exit code = Exit::bad, std::vector<Hint> hints = {})
+      : std::runtime_error(message), code_(code), hints_(std::move(hints)) {}
+  /// With status Exit::bad.
+  Error(const std::string& message, std::vector<Hint> hints) : Error(message, Exit::bad, std::move(hints)) {}
   /// Exit status of the tool.
   Exit code() const { return code_; }
+  const std::vector<Hint>& hints() const { return hints_; }
 
  private:
   Exit code_;
+  std::vector<Hint> hints_;
 };
 
 /// Throws Error with `path: reason: strerror(errno_value)`.

@@ -20,12 +20,12 @@
 
 namespace fp8::comm {
 
-/// How values of several ranks become one. `amax`: largest of non-negative floats, where NaN beats everything.
+/// A reduction over ranks. `amax`: the largest of non-negative floats, where NaN counts as the largest.
 enum class Reduce : std::uint8_t { sum, max, min, amax };
 
-/// A collective under way. Buffers must stay alive and untouched until wait(); the destructor waits, and drops the
-/// error if there is one. That cannot hang behind an exception on this rank alone: the other ranks still reach what
-/// this one has already started.
+/// A collective that was started. Buffers must stay alive and unchanged until wait(); the destructor waits, and ignores
+/// an error. It does not hang if only this rank throws, because the other ranks also reach a collective that this rank
+/// has started.
 class Request {
  public:
   /// What an implementation provides.
@@ -37,13 +37,13 @@ class Request {
     /// Lets a pending collective progress without blocking; true when done.
     virtual bool test() = 0;
   };
-  /// Nothing under way.
+  /// Without a collective.
   Request() = default;
-  /// Of `op`, which has been started.
+  /// For `op`, which was started.
   explicit Request(std::unique_ptr<Operation> op) : op_(std::move(op)) {}
-  /// Takes over what the other has under way.
+  /// Takes the collective of the other.
   Request(Request&&) noexcept = default;
-  /// Waits for its own, then takes over the other's.
+  /// Waits for its own collective, then takes the other's.
   Request& operator=(Request&& other) noexcept;
   ~Request();
   /// Blocks until done. A default-made or already waited request returns at once.
@@ -63,7 +63,7 @@ class Communicator {
   virtual int rank() const = 0;
   /// How many ranks.
   virtual int size() const = 0;
-  /// Where the floats of all_reduce and the blocks of gathers and scatters lie.
+  /// Device of the floats of all_reduce and of the blocks of gathers and scatters.
   virtual device::DeviceType device() const { return device::DeviceType::host; }
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
@@ -72,7 +72,7 @@ class Communicator {
   virtual void all_reduce(std::span<float> values, Reduce op) = 0;
   /// As above; Reduce::amax is not offered for doubles.
   virtual void all_reduce(std::span<double> values, Reduce op) = 0;
-  /// Sums of doubles on device(), in place; on a device it only takes its turn.
+  /// Sums of doubles on device(), in place; on a GPU the host does not wait for it.
   virtual void sum_here(std::span<double> values) { all_reduce(values, Reduce::sum); }
   /// As above; Reduce::amax is not offered for integers.
   virtual void all_reduce(std::span<std::int64_t> values, Reduce op) = 0;
@@ -109,7 +109,7 @@ std::unique_ptr<Communicator> solo();
 /// Life of MPI in this process: initialized on construction, finalized on destruction. Only one per process. A process
 /// that was not started by mpirun or srun as one of several is a group of one and MPI is not touched. Finalizing waits
 /// for the other ranks, so an exception that they do not share must not pass a Session: main keeps the Session outside
-/// its try block, lets AgreedError end the program in good order, and ends the job by abort_all() after any other.
+/// its try block, returns a status after an AgreedError, and ends the job by abort_all() after any other.
 class Session {
  public:
   /// Initializes MPI when launched(). Throws Error when that fails.
@@ -129,21 +129,21 @@ class Session {
 /// Whether this process was started by mpirun or srun as one of several.
 bool launched();
 
-/// This process's number in its job, from 0, as mpirun or srun tells before MPI is initialized; 0 without them.
+/// This process's number in its job, from 0, by the environment of mpirun or srun; 0 without them.
 int job_rank();
 
-/// This process's number among those of its job on this machine, from 0, as mpirun or srun tells; 0 without them.
+/// This process's number among those of its job on this machine, from 0, by the same environment; 0 without them.
 int local_rank();
 
 /// Text like "Open MPI 4.1.4" of the library in use, without initializing it.
 std::string library_version();
 
-/// Ends the whole job at once with this exit status, from one rank, whatever the others are doing. Outside MPI ends
+/// Ends the whole job at once with this exit status, from one rank, without waiting for others. Outside MPI ends
 /// this process. Destructors do not run and nothing is flushed.
 [[noreturn]] void abort_all(int status);
 
 /// An Error that every rank of the job throws at the same point, with the same message and code: the job can end in
-/// good order, and rank 0 speaks.
+/// good order, and rank 0 prints the message.
 class AgreedError : public Error {
  public:
   using Error::Error;
@@ -155,7 +155,7 @@ class AgreedError : public Error {
 template <class Body>
 void agree(Communicator& world, Body&& body);
 
-/// The collective part of agree(): `mine` is empty where all is well. Throws as agree() says.
+/// The collective part of agree(): `mine` is the error of this rank. Throws as agree() does.
 void agree_on(Communicator& world, const std::optional<Error>& mine);
 
 template <class Body>

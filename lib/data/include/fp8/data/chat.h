@@ -33,19 +33,21 @@ struct Origin {
 
 /// Options of read_conversations().
 struct ChatOptions {
-  std::vector<std::string> inputs = {};                  ///< paths; `-` is standard input
-  std::optional<chat::Format> format = {};               ///< of all records; nothing: guessed for each input
-  json::Layout layout = json::Layout::by_content;        ///< of all inputs
-  chat::Columns columns = {};                            ///< names that differ from the format's
-  const token::Tokenizer* tokenizer = nullptr;           ///< must be set
-  std::string form = {};                                 ///< template: a name or a path
-  chat::Mask mask = chat::Mask::assistant;               ///< tokens that count
-  std::optional<std::int64_t> cutoff = {};               ///< most tokens of a document, at least 1
-  TooLong too_long = TooLong::cut;                       ///< what happens to longer ones
-  std::optional<std::int64_t> pack = {};                 ///< length of packed sequences, at least 2
-  double skip_bad = 0;                                   ///< largest share of bad records that are left out
-  double eval_share = 0;                                 ///< share of the records that are for evaluation
-  std::function<void(const std::string&)> note = {};     ///< called with messages for the user; may be empty
+  std::vector<std::string> inputs = {};               ///< paths; `-` is standard input
+  std::optional<chat::Format> format = {};            ///< of all records; nothing: guessed for each input
+  json::Layout layout = json::Layout::by_content;     ///< of all inputs
+  chat::Columns columns = {};                         ///< names that differ from the format's
+  const token::Tokenizer* tokenizer = nullptr;        ///< must be set
+  std::string form = {};                              ///< template: a name or a path
+  chat::Mask mask = chat::Mask::assistant;            ///< tokens that count
+  std::optional<std::int64_t> cutoff = {};            ///< most tokens of a document, at least 1
+  TooLong too_long = TooLong::cut;                    ///< what happens to longer ones
+  std::optional<std::int64_t> pack = {};              ///< length of packed sequences, at least 2
+  double skip_bad = 0;                                ///< largest share of bad records that are left out
+  double eval_share = 0;                              ///< share of the records that are for evaluation
+  std::function<void(const std::string&)> note = {};  ///< called with messages for the user; may be empty
+  /// Called with a message that names the format and the column that were guessed for an input; may be empty.
+  std::function<void(const std::string&)> guessed = {};
   std::function<void(std::int64_t)> progress = {};       ///< called periodically with the token count; may be empty
   std::function<void(const std::string&)> waiting = {};  ///< for inputs that are pipes, see File::open_read()
   /// Called with each document before it is packed; false ends the reading. May be empty.
@@ -71,13 +73,13 @@ struct ChatSummaries {
 };
 
 /// Receives rows in order: documents, or packed sequences. `eval`: for evaluation.
-using Rows = std::function<void(const chat::Row&, bool eval)>;
+using RowCallback = std::function<void(const chat::Row&, bool eval)>;
 
 /// Reads all inputs and passes their documents to `rows`. Record i is for evaluation if it is the one that a fixed hash
 /// picks among each 1 / eval_share records, so that the choice depends on nothing else. Throws Error
 /// `input: line N: reason` for a bad record if skip_bad is 0, and if more than that share of the records were bad;
 /// Error if nothing is left, or an input is not JSON.
-ChatSummaries read_conversations(const ChatOptions& options, const Rows& rows);
+ChatSummaries read_conversations(const ChatOptions& options, const RowCallback& rows);
 
 /// Token files for rows.
 struct ChatFiles {

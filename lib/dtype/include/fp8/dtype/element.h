@@ -52,19 +52,10 @@ FP8_HD inline Bf16 from_float<Bf16>(float v) {
   return to_bf16(v);
 }
 
-/// E4M3FN code of v: saturates at +-448, rounded to nearest even; NaN gives 0x7F with v's sign; the sign of zero is
-/// kept.
-FP8_HD inline std::uint8_t to_e4m3(float v);
-/// E5M2 code of v: saturates at +-57344 (also infinity), rounded to nearest even; NaN gives 0x7F with v's sign.
-FP8_HD inline std::uint8_t to_e5m2(float v);
 /// Value of an E4M3FN code; 0x7F and 0xFF are NaN.
 FP8_HD inline float from_e4m3(std::uint8_t code);
 /// Value of an E5M2 code; infinities and NaN as IEEE.
 FP8_HD inline float from_e5m2(std::uint8_t code);
-/// v rounded to the E4M3FN grid as to_e4m3 does, as a float: equals from_e4m3(to_e4m3(v)).
-FP8_HD inline float round_to_e4m3(float v);
-/// v rounded to the E5M2 grid as to_e5m2 does, as a float.
-FP8_HD inline float round_to_e5m2(float v);
 /// Value of an E8M0 code: 2^(code - 127), subnormal 2^-127 at code 0; 0xFF is NaN.
 FP8_HD inline float from_e8m0(std::uint8_t code);
 /// E8M0 code of the smallest power of two >= v (v >= 0), 2^-127 to 2^127: 0 gives 0x00, infinity 0xFE, NaN 0xFF.

@@ -83,7 +83,7 @@ FP8_HD inline std::uint32_t code_bits(float v) {
   return (nan ? 0x7Fu : magnitude_code<Grid>(a)) | sign;
 }
 
-/// As code_of(), narrowed to a byte.
+/// As code_bits(), narrowed to a byte.
 template <class Grid>
 FP8_HD inline std::uint8_t encode(float v) {
   return static_cast<std::uint8_t>(code_bits<Grid>(v));
@@ -105,11 +105,6 @@ FP8_HD inline std::uint16_t decode_to_bf16(std::uint8_t code) {
   const U finite = m < (1u << kFraction) ? subnormal : normal;
   return static_cast<U>((m >= kInfinity ? special : finite) | sign);
 }
-
-FP8_HD inline std::uint8_t to_e4m3(float v) { return encode<E4m3Grid>(v); }
-FP8_HD inline std::uint8_t to_e5m2(float v) { return encode<E5m2Grid>(v); }
-FP8_HD inline float round_to_e4m3(float v) { return round_to_grid<E4m3Grid>(v); }
-FP8_HD inline float round_to_e5m2(float v) { return round_to_grid<E5m2Grid>(v); }
 
 FP8_HD inline float from_e4m3(std::uint8_t code) {
   const std::uint32_t sign = (code & 0x80u) << 24, m = code & 0x7Fu;

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,8 +48,6 @@ class SafetensorsFile {
   const std::vector<TensorInfo>& tensors() const;
   /// The entry called `name`, or null.
   const TensorInfo* find(std::string_view name) const;
-  /// `__metadata__`.
-  const std::map<std::string, std::string>& metadata() const;
   /// Reads out.size() bytes of a tensor's data from its byte `offset` on. Throws Error if the range exceeds the tensor
   /// or cannot be read.
   void read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const;

@@ -92,9 +92,6 @@ struct Wanted {
 /// reason` for a line that is not JSON or not a record.
 Run read_run(const std::string& path, const Wanted& wanted);
 
-/// Parses a log in memory like read_run(); `path` is its name in the run and in errors.
-Run parse_run(std::string_view text, const std::string& path, const Wanted& wanted);
-
 /// The log file of a run: log.jsonl in a folder, else `path`. Throws Error when a folder has none.
 std::string log_file(const std::string& path);
 

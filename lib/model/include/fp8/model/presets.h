@@ -20,7 +20,7 @@ json::Value read_model_config(const std::string& preset_or_path);
 
 /// Sets `key=value` in a configuration. The value is JSON, or a string if it does not parse as JSON. The key must exist
 /// in the configuration or be one that hf::parse_config reads; a dot selects a key of an object
-/// (rope_parameters.rope_theta). Throws Error `--set ...` for any other.
+/// (rope_parameters.rope_theta). Throws Error for any other.
 void set_config_key(json::Value& config, std::string_view assignment);
 
 }  // namespace fp8::model
