@@ -17,9 +17,8 @@ namespace fp8::data {
 namespace {
 
 namespace fs = std::filesystem;
-using std::string_view_literals::operator""sv;
 
-constexpr std::string_view kMagic = "MMIDIDX\0\0"sv;
+constexpr std::string_view kMagic = {"MMIDIDX\0\0", 9};
 constexpr std::size_t kHeader = 9 + 8 + 1 + 8 + 8;       // magic, version, type, sequences, documents
 constexpr std::size_t kEntries = std::size_t{1} << 14U;  // entries of the index read at a time
 
