@@ -36,7 +36,7 @@ is "another global batch is refused" "$? $(grep '^fp8-step: ' err)" "2 fp8-step:
 printf '\001' | dd of=moving/step-00000005/rank-00001-of-00002.h5 bs=1 seek=100000 conv=notrunc 2>/dev/null
 rm -r moving/step-00000006 && mkdir moving/step-00000006.tmp
 mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 6 --lr 1e-2 --batch-size 3 --precision fp32 --out moving >out 2>err </dev/null
-is "a damaged shard: the run resumes from the checkpoint before" "$? $(story out)" "0 run step5 step6 checkpoint6 end6 "
+is "a damaged shard: the run resumes from the checkpoint before" "$? $(story out)" "0 run warning step5 step6 checkpoint6 end6 "
 is "a damaged shard gives one line" "$(grep -c '^fp8-step: moving/step-00000005: damaged, trying an older one: moving/step-00000005/rank-00001-of-00002.h5' err)" 1
 is "a temporary folder is removed with one line" "$(grep -c '^fp8-step: moving/step-00000006.tmp: left over' err) $(ls -d moving/*.tmp 2>/dev/null)" "1 "
 mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 6 --lr 1e-2 --batch-size 3 --precision fp32 --out moving >out 2>err </dev/null
