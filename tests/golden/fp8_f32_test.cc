@@ -19,7 +19,8 @@ struct Distance {
 struct FirstBatch {
   explicit FirstBatch(const std::string& token_file) : tokens(kSequences * kLength), targets(tokens.size()) {
     const data::TokenFile file(token_file);
-    data::Sampler(file, data::SamplerKind::sequential, 0, kLength, kSequences).batch(0, 0, kSequences, tokens, targets);
+    data::Sampler(file, data::SamplerKind::sequential, 0, kLength, kSequences, data::DocumentMode::joined)
+        .batch(0, 0, kSequences, tokens, targets);
   }
   std::vector<std::int32_t> tokens, targets;
 };

@@ -23,11 +23,21 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
+// Pairs of a token and one up to itself, of n tokens.
+std::int64_t pairs_of(std::int64_t n) { return n * (n + 1) / 2; }
+
 }  // namespace
 
 std::optional<SamplerKind> parse_sampler(std::string_view name) {
   if (name == "sequential") return SamplerKind::sequential;
   if (name == "shuffle") return SamplerKind::shuffle;
+  return std::nullopt;
+}
+
+std::optional<DocumentMode> parse_documents(std::string_view name) {
+  if (name == "auto") return DocumentMode::automatic;
+  if (name == "joined") return DocumentMode::joined;
+  if (name == "separate") return DocumentMode::separate;
   return std::nullopt;
 }
 
@@ -52,18 +62,26 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key) {
 }
 
 Sampler::Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, std::int64_t sequence_length,
-                 std::int64_t global_batch)
+                 std::int64_t global_batch, DocumentMode documents)
     : tokens_(&tokens), kind_(kind), seed_(seed), sequence_length_(sequence_length), global_batch_(global_batch) {
   if (sequence_length < 1) throw Error("sequence length: must be positive");
   if (global_batch < 1) throw Error("global batch: must be positive");
   checked_mul(sequence_length, global_batch, "tokens in a step");
-  const std::int64_t n = tokens.info().tokens;
-  if (const std::optional<std::int64_t> packed = tokens.info().sequence_length) {
-    if (sequence_length != *packed) {
-      throw Error("sequence length " + std::to_string(sequence_length) + ", but " + tokens.path() +
-                      " holds packed sequences of " + std::to_string(*packed) + " tokens",
-                  {{"seq-length", std::to_string(*packed)}});
-    }
+  const TokenInfo& info = tokens.info();
+  const std::int64_t n = info.tokens;
+  if (info.sequence_length && sequence_length != *info.sequence_length) {
+    throw Error("sequence length " + std::to_string(sequence_length) + ", but " + tokens.path() +
+                    " holds packed sequences of " + std::to_string(*info.sequence_length) + " tokens",
+                {{"seq-length", std::to_string(*info.sequence_length)}});
+  }
+  const bool separate = documents == DocumentMode::separate ||
+                        (documents == DocumentMode::automatic && (info.mask || info.sequence_length));
+  if (separate) {
+    offsets_ = tokens.documents();
+    info.sequence_length ? separate_packed() : separate_single();
+    return;
+  }
+  if (info.sequence_length) {
     samples_ = n / sequence_length;
     return;
   }
@@ -73,6 +91,41 @@ Sampler::Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, 
                 std::to_string(checked_add(sequence_length, std::int64_t{1}, "sequence length")));
   }
   samples_ = (n - 1) / sequence_length;
+}
+
+// Samples are packed sequences. A document that crosses the end of one, which no tool of this suite writes, is a
+// document in each.
+void Sampler::separate_packed() {
+  const std::int64_t t = sequence_length_;
+  samples_ = tokens_->info().tokens / t;
+  std::int64_t count = 0;  // documents of the sequence so far
+  for (std::size_t i = 0; i + 1 < offsets_.size(); ++i) {
+    for (std::int64_t begin = offsets_[i]; begin < offsets_[i + 1];) {
+      const std::int64_t end = std::min(offsets_[i + 1], (begin / t + 1) * t);
+      count = begin % t == 0 ? 1 : count + 1;
+      most_documents_ = std::max(most_documents_, count);
+      longest_ = std::max(longest_, end - begin);
+      begin = end;
+    }
+  }
+}
+
+// Samples are documents. The last token of a document that is one token longer than a sample is only a target.
+void Sampler::separate_single() {
+  const std::int64_t t = sequence_length_;
+  std::vector<std::int64_t> first;
+  most_documents_ = 1;
+  for (std::size_t i = 0; i + 1 < offsets_.size(); ++i) {
+    const std::int64_t n = offsets_[i + 1] - offsets_[i], samples = n < 2 ? 1 : (n - 2) / t + 1;
+    const std::int64_t last = std::min(t, n - (samples - 1) * t), rest = t - last;  // tokens, padding of the last one
+    first.push_back(samples_);
+    samples_ += samples;
+    split_ += samples > 1 ? 1 : 0;
+    padding_ += rest;
+    if (rest > 0) most_documents_ = 2;
+    longest_ = std::max({longest_, samples > 1 ? t : last, rest});
+  }
+  if (split_ > 0) first_sample_ = std::move(first);
 }
 
 std::int64_t Sampler::sample_index(std::int64_t step, std::int64_t position) const {
@@ -85,11 +138,65 @@ std::int64_t Sampler::sample_index(std::int64_t step, std::int64_t position) con
   return static_cast<std::int64_t>(permute(index, n, mix(mix(seed_) ^ epoch)));
 }
 
-void Sampler::sample(std::int64_t sample, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const {
+Sampler::Range Sampler::range_of(std::int64_t sample) const {
+  const std::int64_t t = sequence_length_;
+  if (tokens_->info().sequence_length) return {sample * t, t};
+  std::int64_t document = sample, piece = 0;
+  if (!first_sample_.empty()) {
+    document = std::upper_bound(first_sample_.begin(), first_sample_.end(), sample) - first_sample_.begin() - 1;
+    piece = sample - first_sample_[static_cast<std::size_t>(document)];
+  }
+  const std::int64_t first = offsets_[static_cast<std::size_t>(document)] + piece * t;
+  return {first, std::min(t, offsets_[static_cast<std::size_t>(document) + 1] - first)};
+}
+
+// Excludes targets, which are the tokens from `first` on, by the file's mask.
+void Sampler::mask_targets(std::int64_t first, std::span<std::int32_t> targets) const {
+  if (!tokens_->info().mask) return;
+  std::array<std::uint8_t, 4096> counts{};
+  for (std::size_t i = 0; i < targets.size(); i += counts.size()) {
+    const auto piece = std::span(counts).first(std::min(counts.size(), targets.size() - i));
+    tokens_->read_mask(first + static_cast<std::int64_t>(i), piece);
+    for (std::size_t j = 0; j < piece.size(); ++j)
+      if (piece[j] == 0) targets[i + j] = kIgnoredTarget;
+  }
+}
+
+std::int64_t Sampler::read_separate(std::int64_t sample, std::span<std::int32_t> inputs,
+                                    std::span<std::int32_t> targets, std::span<std::int32_t> starts) const {
+  const auto [first, count] = range_of(sample);
+  const auto used = static_cast<std::size_t>(count);
+  const std::int64_t end = first + count;
+  tokens_->read(first, inputs.first(used));
+  std::fill(inputs.begin() + count, inputs.end(), 0);
+  const auto following = static_cast<std::size_t>(std::min(count, tokens_->info().tokens - first - 1));
+  std::fill(targets.begin(), targets.end(), kIgnoredTarget);
+  tokens_->read(first + 1, targets.first(following));
+  mask_targets(first + 1, targets.first(following));
+  if (tokens_->info().sequence_length) targets.back() = kIgnoredTarget;  // nothing follows a packed sequence
+  std::int64_t pairs = pairs_of(sequence_length_ - count);
+  auto next = std::upper_bound(offsets_.begin(), offsets_.end(), first);  // end of the first document
+  for (std::int64_t begin = first; begin < end; ++next) {
+    const std::int64_t stop = std::min(end, *next);
+    if (stop == *next) targets[static_cast<std::size_t>(stop - first - 1)] = kIgnoredTarget;
+    if (!starts.empty())
+      std::fill(starts.begin() + (begin - first), starts.begin() + (stop - first),
+                static_cast<std::int32_t>(begin - first));
+    pairs += pairs_of(stop - begin);
+    begin = stop;
+  }
+  if (!starts.empty()) std::fill(starts.begin() + count, starts.end(), static_cast<std::int32_t>(count));
+  return pairs;
+}
+
+std::int64_t Sampler::sample(std::int64_t sample, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
+                             std::span<std::int32_t> starts) const {
   if (sample < 0 || sample >= samples_) throw Error("sampler: no sample " + std::to_string(sample));
-  if (std::cmp_not_equal(inputs.size(), sequence_length_) || targets.size() != inputs.size()) {
+  if (std::cmp_not_equal(inputs.size(), sequence_length_) || targets.size() != inputs.size() ||
+      (!starts.empty() && (!separate() || starts.size() != inputs.size()))) {
     throw Error("sampler: buffers of the wrong size");
   }
+  if (separate()) return read_separate(sample, inputs, targets, starts);
   const std::int64_t first = sample * sequence_length_;
   tokens_->read(first, inputs);
   if (tokens_->info().sequence_length) {  // nothing follows a packed sequence
@@ -97,29 +204,27 @@ void Sampler::sample(std::int64_t sample, std::span<std::int32_t> inputs, std::s
     targets = targets.first(targets.size() - 1);
   }
   tokens_->read(first + 1, targets);
-  if (!tokens_->info().mask) return;
-  std::array<std::uint8_t, 4096> counts{};
-  for (std::size_t i = 0; i < targets.size(); i += counts.size()) {
-    const auto piece = std::span(counts).first(std::min(counts.size(), targets.size() - i));
-    tokens_->read_mask(first + 1 + static_cast<std::int64_t>(i), piece);
-    for (std::size_t j = 0; j < piece.size(); ++j)
-      if (piece[j] == 0) targets[i + j] = kIgnoredTarget;
-  }
+  mask_targets(first + 1, targets);
+  return pairs_of(sequence_length_);
 }
 
-void Sampler::batch(std::int64_t step, std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
-                    std::span<std::int32_t> targets) const {
+std::int64_t Sampler::batch(std::int64_t step, std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
+                            std::span<std::int32_t> targets, std::span<std::int32_t> starts) const {
   if (first < 0 || count < 0 || first > global_batch_ || count > global_batch_ - first) {
     throw Error("sampler: position out of range");
   }
-  if (std::cmp_not_equal(inputs.size(), count * sequence_length_) || targets.size() != inputs.size()) {
+  if (std::cmp_not_equal(inputs.size(), count * sequence_length_) || targets.size() != inputs.size() ||
+      (!starts.empty() && starts.size() != inputs.size())) {
     throw Error("sampler: buffers of the wrong size");
   }
   const auto row = static_cast<std::size_t>(sequence_length_);
+  std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::size_t at = static_cast<std::size_t>(i) * row;
-    sample(sample_index(step, first + i), inputs.subspan(at, row), targets.subspan(at, row));
+    pairs += sample(sample_index(step, first + i), inputs.subspan(at, row), targets.subspan(at, row),
+                    starts.empty() ? starts : starts.subspan(at, row));
   }
+  return pairs;
 }
 
 }  // namespace fp8::data

@@ -148,11 +148,15 @@ TokenFile& TokenFile::operator=(TokenFile&&) noexcept = default;
 const std::string& TokenFile::path() const { return state_->path; }
 const TokenInfo& TokenFile::info() const { return state_->info; }
 const std::string& TokenFile::digest() const { return state_->reader.stated_digest(); }
-std::int64_t TokenFile::document(std::int64_t i) const {
-  if (i < 0 || i > info().documents) throw Error(path() + ": no document " + std::to_string(i));
-  std::uint64_t offset = 0;
-  state_->read_documents(i, {&offset, 1});
-  return static_cast<std::int64_t>(offset);
+std::vector<std::int64_t> TokenFile::documents() const {
+  std::vector<std::int64_t> offsets;
+  std::vector<std::uint64_t> piece;
+  for (std::int64_t i = 0; i <= info().documents; i += kPiece) {
+    piece.resize(static_cast<std::size_t>(std::min(kPiece, info().documents + 1 - i)));
+    state_->read_documents(i, piece);
+    offsets.insert(offsets.end(), piece.begin(), piece.end());
+  }
+  return offsets;
 }
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {

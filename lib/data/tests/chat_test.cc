@@ -69,7 +69,7 @@ TEST_F(ChatFile, documents_and_masks_are_those_of_the_rows) {
     if (begin < static_cast<std::int32_t>(mask.size())) mask[static_cast<std::size_t>(begin)] = 0;
   }
   EXPECT_EQ(Ids(counts.begin(), counts.end()), mask);
-  for (std::size_t i = 0; i < bounds.size(); ++i) EXPECT_EQ(file.document(static_cast<std::int64_t>(i)), bounds[i]);
+  EXPECT_EQ(file.documents(), std::vector<std::int64_t>(bounds.begin(), bounds.end()));
 }
 
 TEST_F(ChatFile, packed_sequences_are_samples) {
@@ -82,12 +82,17 @@ TEST_F(ChatFile, packed_sequences_are_samples) {
   EXPECT_EQ(file.info().sequence_length, 256);
   EXPECT_EQ(made.sequences, static_cast<std::int64_t>(rows.size()));
   EXPECT_EQ(file.info().documents, made.documents + made.sequences) << "padding is a document of its own";
-  const Sampler sampler(file, SamplerKind::sequential, 0, 256, 1);
+  const Sampler sampler(file, SamplerKind::sequential, 0, 256, 1, DocumentMode::automatic);
   EXPECT_EQ(sampler.samples(), made.sequences);
-  Ids inputs(256), targets(256);
+  Ids inputs(256), targets(256), starts(256);
   std::int64_t counted = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    sampler.sample(static_cast<std::int64_t>(i), inputs, targets);
+    sampler.sample(static_cast<std::int64_t>(i), inputs, targets, starts);
+    Ids expected;
+    for (const std::size_t length : rows[i].lengths)
+      expected.insert(expected.end(), length, static_cast<std::int32_t>(expected.size()));
+    expected.resize(256, static_cast<std::int32_t>(expected.size()));
+    EXPECT_EQ(starts, expected) << "padding is a document of its own";
     EXPECT_EQ(inputs, Ids(rows[i].ids.begin(), rows[i].ids.end()));
     EXPECT_EQ(targets.back(), kIgnoredTarget);
     for (std::size_t t = 0; t + 1 < 256; ++t) {
@@ -96,7 +101,7 @@ TEST_F(ChatFile, packed_sequences_are_samples) {
     counted += 256 - std::ranges::count(targets, kIgnoredTarget);
   }
   EXPECT_EQ(counted, made.targets);
-  EXPECT_HOLDS(error_of([&] { Sampler(file, SamplerKind::sequential, 0, 128, 1); }),
+  EXPECT_HOLDS(error_of([&] { Sampler(file, SamplerKind::sequential, 0, 128, 1, DocumentMode::joined); }),
                "sequence length 128, but " + at("out.h5") + " holds packed sequences of 256 tokens");
 }
 

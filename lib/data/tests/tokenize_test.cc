@@ -50,9 +50,7 @@ class Tokenize : public test::FolderTest {
     const TokenFile file(options.output, true);
     made.ids.resize(static_cast<std::size_t>(file.info().tokens));
     file.read(0, made.ids);
-    for (std::int64_t i = 0; i <= file.info().documents; ++i) {
-      made.documents.push_back(static_cast<std::int32_t>(file.document(i)));
-    }
+    for (const std::int64_t bound : file.documents()) made.documents.push_back(static_cast<std::int32_t>(bound));
     EXPECT_EQ(made.info.tokens, file.info().tokens);
     EXPECT_EQ(made.info.documents, file.info().documents);
     return made;

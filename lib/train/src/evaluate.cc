@@ -67,7 +67,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
     check_precision(config.precision);
     checkpoint.emplace(model::open_checkpoint(config.model));
     setup = resolve(config, *checkpoint, *tokens);
-    sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1);
+    sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, data::DocumentMode::joined);
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
   });
   check_same_on_all_ranks(host_comm, shared);

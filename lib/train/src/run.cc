@@ -103,7 +103,7 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
       journal,
       inputs,
       plan_of(s, device),
-      data::Sampler(*inputs.tokens, c.sampler, c.seed, c.seq_length, s.global_batch),
+      data::Sampler(*inputs.tokens, c.sampler, c.seed, c.seq_length, s.global_batch, data::DocumentMode::joined),
       s.resuming ? start.provenance() : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
       start.tokenizer()};
 }
@@ -131,7 +131,7 @@ void evaluate(RunState& state, const RunContext& run) {
   const Clock::time_point start = Clock::now();
   const RunConfig& c = run.config();
   const data::TokenFile& tokens = *run.inputs.eval_tokens;
-  const data::Sampler sampler(tokens, data::SamplerKind::sequential, 0, c.seq_length, 1);
+  const data::Sampler sampler(tokens, data::SamplerKind::sequential, 0, c.seq_length, 1, data::DocumentMode::joined);
   const std::int64_t round = c.batch_size * run.host_comm.size();
   const std::int64_t samples =
       c.eval_batches > 0 ? std::min(sampler.samples(), c.eval_batches * round) : sampler.samples();

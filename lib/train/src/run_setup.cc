@@ -83,7 +83,8 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   check_micro_batch(config.batch_size, s.config.seq_length);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},
                                "global batch");
-  const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch);
+  const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch,
+                              data::DocumentMode::joined);
   resolve_steps(s.config, sampler.samples(), s.global_batch);
   s.table = table_with_precisions(model, config.precision, checkpoint, sources.model());
   s.model_spec = model_spec_of(s.config, model, active_table(s.table, config.precision));
@@ -94,7 +95,8 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   if (inputs.eval_tokens) {
     check_vocabulary(*inputs.eval_tokens, model);
     s.notes.push_back(check_tokenizer(*inputs.eval_tokens, checkpoint, known, config.any_tokenizer));
-    (void)data::Sampler(*inputs.eval_tokens, data::SamplerKind::sequential, 0, s.config.seq_length, 1);
+    (void)data::Sampler(*inputs.eval_tokens, data::SamplerKind::sequential, 0, s.config.seq_length, 1,
+                        data::DocumentMode::joined);
   }
   return s;
 }

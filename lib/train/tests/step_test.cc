@@ -38,7 +38,8 @@ class Step : public FolderTest {
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
     Kit kit(*one, model, table, options, way.recompute);
     kit.fill(odd_value);
-    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
+    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
+                                data::DocumentMode::joined);
     MicroBatches batches(way.micro_batches, 2, 16);
     const std::int64_t targets = batches.read(sampler, 0, 0);
     StepEnvironment env{kit, *one, *one, scalars, config};
@@ -78,7 +79,8 @@ class Step : public FolderTest {
     gemm::Count planned =
         model::planned_fp8(model, table, *config.precision.recipe_or_null(), 32, way.recompute, way.activations, true);
     planned.gemms *= way.micro_batches;
-    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches);
+    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
+                                data::DocumentMode::joined);
     MicroBatches batches(way.micro_batches, 2, 16);
     const std::string before = state_of(kit.store);
     StepEnvironment env{kit, *one, *one, scalars, config};
@@ -101,7 +103,7 @@ class Step : public FolderTest {
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
     Kit kit(*one, model, table, options);
     kit.fill(odd_value);
-    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 1);
+    const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 1, data::DocumentMode::joined);
     const PlannedForward planned = planned_forward(model, table, precision);
     const PlannedForward other = [&](std::int64_t rows) { return planned(rows) + excess; };
     const LossSum sum = evaluate_samples(kit, *one, sampler, {5, 2, 16}, other, {});

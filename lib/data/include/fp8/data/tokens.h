@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp8/dtype/dtype.h"
 
@@ -87,8 +88,8 @@ class TokenFile {
   const TokenInfo& info() const;
   /// The digest in the user block; equal tokens give an equal digest.
   const std::string& digest() const;
-  /// First token of document `i`, 0 <= i <= documents; for i = documents the number of tokens.
-  std::int64_t document(std::int64_t i) const;
+  /// First token of each document, then the number of tokens.
+  std::vector<std::int64_t> documents() const;
   /// Tokens [first, first + out.size()) as int32. Throws Error if the range is past the end, with the number of a
   /// damaged block, or with the position of an id that is not below vocab_size.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
