@@ -106,7 +106,7 @@ class Model {
     const device::Scope scope(model_.arena);
     const View out = tensor::allocate(model_.ctx, store().shards().front().compute_weight.dtype,
                                       {batch.rows(), config().vocab_size}, "activations");
-    model_.decoder.logits(model_.ctx, model_.engine, model_.store, here(batch), out);
+    model_.decoder.logits(model_.ctx, model_.engine, model_.store, train::on_device(model_.ctx, batch), out);
     return values_of(out);
   }
   /// Returns the losses [M]; the store then has the gradients of scale times their sum.
@@ -114,8 +114,8 @@ class Model {
     const device::Scope scope(model_.arena);
     const View losses = tensor::allocate(model_.ctx, DType::f32, {batch.rows()}, "activations");
     model_.store.begin_micro_batch(0, 1);
-    model_.decoder.forward_backward(model_.ctx, model_.engine, model_.store, here(batch), static_cast<float>(scale),
-                                    losses);
+    model_.decoder.forward_backward(model_.ctx, model_.engine, model_.store, train::on_device(model_.ctx, batch),
+                                    static_cast<float>(scale), losses);
     model_.store.finish_gradients(model_.ctx);
     return values_of(losses);
   }
@@ -142,10 +142,6 @@ class Model {
     spec.store.compute = compute;
     spec.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}, accumulation};
     return spec;
-  }
-  model::Batch here(const model::Batch& batch) const {
-    return {tensor::to_device(model_.ctx, batch.tokens, "activations"),
-            tensor::to_device(model_.ctx, batch.targets, "activations"), batch.sequences, batch.length};
   }
   hf::Folder source_;
   device::Device device_;

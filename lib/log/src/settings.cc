@@ -131,7 +131,7 @@ std::optional<Settings> settings_of(const json::Object& record) {
       count_of(config, "batch-size") * std::max<std::int64_t>(1, count_of(config, "grad-accumulation"));
   if (ranks > 0) s.values.set("ranks", ranks);
   if (ranks > 0 && batch > 0) s.values.set(kGlobalBatch, ranks * batch);
-  for (const std::string_view name : {"device", "cpu_isa", "version"}) {
+  for (const std::string_view name : {"documents", "device", "cpu_isa", "version"}) {
     if (const json::Value* value = record.find(name)) s.values.set(name, *value);
   }
   s.model_digest = text_of(fixed, kModel);

@@ -32,7 +32,7 @@ struct MicroBatch {
   MicroBatch(const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
              const hf::ModelConfig& config, DType activation)
       : ctx(context),
-        env{config, activation, engine, b.sequences, b.length, {}, {}},
+        env{config, activation, engine, b.sequences, b.length, b.documents, {}, {}},
         weights(source),
         batch(b),
         head_unit(static_cast<int>(config.num_hidden_layers) + 1),

@@ -47,7 +47,8 @@ float eps_of(const LayerEnvironment& env) { return static_cast<float>(env.config
 // Counts the GEMMs of attention over `q`, `passes` times those of a forward pass.
 void count_attention(const Context& ctx, const LayerEnvironment& env, const View& q, double passes) {
   if (ctx.dry) return;
-  env.engine.count_other(gemm::kind_of(env.activation, env.activation), passes * ops::attention_flops(q));
+  env.engine.count_other(gemm::kind_of(env.activation, env.activation),
+                         passes * ops::attention_flops(q, env.documents));
 }
 
 void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
@@ -63,7 +64,8 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
   const Heads x = split(kept.qkv, env);
   ops::rope(ctx, x.q, env.cos, env.sin, false);
   ops::rope(ctx, x.k, env.cos, env.sin, false);
-  ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), {}, heads_of(kept.attention, env, 0, h), kept.lse);
+  ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents, heads_of(kept.attention, env, 0, h),
+                         kept.lse);
   count_attention(ctx, env, x.q, 1);
 }
 
@@ -74,7 +76,7 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   const std::int64_t h = env.config.num_attention_heads, kv = env.config.num_key_value_heads;
   const Heads x = split(kept.qkv, env), dx = split(dqkv, env);
   ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(kept.attention, env, 0, h), kept.lse,
-                          heads_of(d_attention, env, 0, h), env.attention_scale(), {}, dx.q, dx.k, dx.v);
+                          heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v);
   count_attention(ctx, env, x.q, ops::kAttentionBackward);
   ops::rope(ctx, dx.q, env.cos, env.sin, true);
   ops::rope(ctx, dx.k, env.cos, env.sin, true);

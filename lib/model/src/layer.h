@@ -11,6 +11,7 @@ struct LayerEnvironment {
   dtype::DType activation;
   gemm::Engine& engine;
   std::int64_t sequences, length;  // B, T
+  ops::Documents documents;        // empty: attention crosses their bounds
   View cos, sin;                   // f32 [T, D/2]
 
   std::int64_t rows() const { return sequences * length; }

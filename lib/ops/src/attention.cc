@@ -56,9 +56,11 @@ void backward_on_device(const Context& ctx, const View& q, const View& k, const 
 
 }  // namespace
 
-double attention_flops(const View& q) {
+double attention_flops(const View& q, const Documents& documents) {
   const auto positions = static_cast<double>(q.shape[1]);
-  return 2.0 * static_cast<double>(q.shape[0] * q.shape[2] * q.shape[3]) * positions * (positions + 1);
+  const double pairs = documents.pairs > 0 ? static_cast<double>(documents.pairs)
+                                           : static_cast<double>(q.shape[0]) * positions * (positions + 1) / 2;
+  return 4.0 * static_cast<double>(q.shape[2] * q.shape[3]) * pairs;
 }
 
 AttentionShape::AttentionShape(const View& q, const View& k, const View& v, const View& out, const View& lse,
@@ -92,7 +94,8 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
                        const Documents& documents, const View& out, const View& lse) {
   const AttentionShape shape(q, k, v, out, lse, documents);
   need_device(ctx, kOp, q, k, v, out, lse, documents.start);
-  const device::Timer timer(ctx, device::Work::attention, "attention", bytes_of(q, k, v, out, lse), attention_flops(q));
+  const device::Timer timer(ctx, device::Work::attention, "attention", bytes_of(q, k, v, out, lse),
+                            attention_flops(q, documents));
   if (ctx.device == device::DeviceType::cuda) return forward_on_device(ctx, q, k, v, scale, documents, out, lse);
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
@@ -119,7 +122,7 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   need_device(ctx, kOp, q, k, v, out, lse, dout, dq, dk, dv, documents.start);
   const device::Timer timer(ctx, device::Work::attention, "attention backward",
                             bytes_of(q, k, v, out, lse, dout) + bytes_of(dq, dk, dv),
-                            kAttentionBackward * attention_flops(q));
+                            kAttentionBackward * attention_flops(q, documents));
   if (ctx.device == device::DeviceType::cuda)
     return backward_on_device(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv);
   need(ctx.arena != nullptr, kOp, "needs an arena");

@@ -2,6 +2,7 @@
 #include "checks.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fp8/model/convert.h"
 #include "fp8/model/record.h"
@@ -12,6 +13,7 @@ namespace fp8::train {
 namespace {
 
 constexpr std::int64_t kDefaultLength = 1024;
+constexpr double kMuchPadding = 0.1;  // share of all tokens
 
 // Whether the model is as fp8-init made it, so that no tokenizer has been used with it.
 bool untrained(const ckpt::Checkpoint& model) {
@@ -76,6 +78,23 @@ std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoin
                 "); make it again with the model's, or give " + flag_name("any-tokenizer"));
   if (known || untrained(model)) return "";
   return model.path() + ": has no tokenizer to compare with that of " + tokens.path() + " (" + *made_with + ")";
+}
+
+std::vector<std::string> document_notes(const data::TokenFile& tokens, const data::Sampler& sampler) {
+  std::string split, padded;
+  const std::int64_t length = sampler.tokens_per_sample();
+  if (sampler.split_documents() > 0)
+    split = tokens.path() + ": " + std::to_string(sampler.split_documents()) + " of " +
+            std::to_string(tokens.info().documents) + " documents are longer than " + std::to_string(length) +
+            " tokens and are split";
+  const double share = static_cast<double>(sampler.padding()) / static_cast<double>(sampler.samples() * length);
+  if (share > kMuchPadding)
+    padded = tokens.path() + ": each document is a sequence of its own, so " +
+             std::to_string(std::lround(100 * share)) + " % of the tokens are padding" +
+             (tokens.info().mask
+                  ? "; fp8-tokenize --pack " + std::to_string(length) + " puts several conversations into a sequence"
+                  : "");
+  return {split, padded};
 }
 
 std::int64_t resolved_length(std::int64_t asked, const hf::ModelConfig& model) {

@@ -1,6 +1,7 @@
 // Checks that a run and an evaluation share. Private to the crate. Each throws Error that names what is wrong.
 #pragma once
 
+#include "fp8/data/sampler.h"
 #include "fp8/data/tokens.h"
 #include "state.h"
 
@@ -26,6 +27,9 @@ std::optional<std::string> tokenizer_of(const ckpt::Checkpoint& model, bool any)
 // the user if a tokenizer is not known; otherwise an empty text.
 std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoint& model,
                             const std::optional<std::string>& known, bool any);
+
+// Notes for the user on documents that the sampler splits and on padding that it adds; each may be empty.
+std::vector<std::string> document_notes(const data::TokenFile& tokens, const data::Sampler& sampler);
 
 // Sequence length in tokens: `asked`; for 0 the model's context, 1024 at most. Throws Error if the model's attention
 // window is shorter.

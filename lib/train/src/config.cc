@@ -72,6 +72,7 @@ json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, c
                        {"seq-length", config.seq_length},
                        {"global batch (ranks x --batch-size x --grad-accumulation)", global_batch},
                        {"sampler", config.sampler == data::SamplerKind::shuffle ? "shuffle" : "sequential"},
+                       {"documents", config.documents == data::DocumentMode::separate ? "separate" : "joined"},
                        {"seed", config.seed},
                        {"lr", s.lr},
                        {"schedule", std::string(optim::schedule_names()[static_cast<std::size_t>(s.kind)])},

@@ -36,7 +36,7 @@ void emit_lines(Journal& journal, const std::string& lines) {
 struct EvalSetup {
   ModelSpec model_spec;
   std::int64_t length = 0;
-  std::string note;  // for the user; may be empty
+  std::vector<std::string> notes;  // for the user; each may be empty
 };
 
 EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
@@ -44,12 +44,12 @@ EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, 
   s.model_spec.config = config_of(checkpoint, "scored");
   s.length = resolved_length(config.seq_length, s.model_spec.config);
   check_micro_batch(config.batch_size, s.length);
-  s.model_spec.table = active_table(
-      table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
+  s.model_spec.table =
+      active_table(table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
   s.model_spec.store = store_options(config.precision, nullptr);
   s.model_spec.store.training = false;
   check_vocabulary(tokens, s.model_spec.config);
-  s.note = check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer);
+  s.notes = {check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer)};
   return s;
 }
 
@@ -67,17 +67,19 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
     check_precision(config.precision);
     checkpoint.emplace(model::open_checkpoint(config.model));
     setup = resolve(config, *checkpoint, *tokens);
-    sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, data::DocumentMode::joined);
+    sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, config.documents);
+    for (std::string& note : document_notes(*tokens, *sampler)) setup.notes.push_back(std::move(note));
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
   });
   check_same_on_all_ranks(host_comm, shared);
-  if (!setup.note.empty()) journal.note(setup.note);
+  for (const std::string& note : setup.notes)
+    if (!note.empty()) journal.note(note);
   const DeviceSetup device(config.device, config.precision, host_comm);
   const EvaluationSize size{sampler->samples(), std::min(config.batch_size, sampler->samples()), setup.length};
   std::optional<ShardedModel> model;
   comm::agree(host_comm, [&] {
-    const MemoryPlan plan =
-        plan_memory(device.context(), device.device_comm(), setup.model_spec, size.batch, size.length);
+    const BatchShape shape{size.batch, size.length, sampler->bounds(size.batch)};
+    const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), setup.model_spec, shape, shape);
     model.emplace(device.context(), device.device_comm(), setup.model_spec, plan.allocate(device.type()));
   });
   if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
@@ -92,8 +94,10 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   const LossSum sum =
       evaluate_samples(*model, host_comm, *sampler, size,
                        planned_forward(setup.model_spec.config, setup.model_spec.table, config.precision), each);
-  if (sum.targets == 0) throw comm::AgreedError(config.data + ": all targets are masked, so there is no loss");
-  journal.emit(eval_record(-1, sum, config.precision, device.type()));
+  if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
+  json::Value record = eval_record(-1, sum, config.precision, device.type());
+  record.as_object().set("documents", sampler->separate() ? "separate" : "joined");
+  journal.emit(record);
   journal.rethrow();
 }
 

@@ -107,6 +107,13 @@ void add_precision(std::vector<Flag>& flags) {
                          "sums of FP8 products on a CPU (hopper, ada: with the bits of an H100, an RTX 4060)", g));
 }
 
+Flag documents_flag(const std::string& group) {
+  return choice("documents", "auto", {"auto", "joined", "separate"},
+                "documents in a sequence: separate ones do not attend to each other (auto: separate if the file has a "
+                "mask or packed sequences, otherwise joined)",
+                group);
+}
+
 Flag any_tokenizer_flag(const std::string& group) {
   return toggle("any-tokenizer", "", "accept data made with another tokenizer than the model's", group);
 }
@@ -120,6 +127,7 @@ void add_data(std::vector<Flag>& flags) {
   flags.push_back(whole("batch-size", "8", 1, "sequences in a micro-batch of one rank", g));
   flags.push_back(whole("grad-accumulation", "1", 1, "micro-batches that each rank computes per step", g));
   flags.push_back(choice("sampler", "shuffle", {"shuffle", "sequential"}, "order in which sequences are read", g));
+  flags.push_back(documents_flag(g));
   flags.push_back(
       whole("steps", "", 1, "optimizer steps of the whole run, and length of the learning rate schedule", g));
   flags.push_back(
@@ -314,6 +322,7 @@ RunConfig step_config(const cli::Arguments& a) {
   c.batch_size = a.integer("batch-size");
   c.grad_accumulation = a.integer("grad-accumulation");
   c.sampler = *data::parse_sampler(a.text("sampler"));
+  c.documents = *data::parse_documents(a.text("documents"));
   c.steps = or_zero(a, "steps", &cli::Arguments::integer);
   c.epochs = or_zero(a, "epochs", &cli::Arguments::real);
   c.until_step = or_zero(a, "until-step", &cli::Arguments::integer);
@@ -360,6 +369,7 @@ cli::Command eval_command() {
   c.flags.push_back(any_tokenizer_flag(g));
   c.flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
   c.flags.push_back(whole("batch-size", "8", 1, "sequences in a batch of one rank", g));
+  c.flags.push_back(documents_flag(g));
   c.flags.push_back(toggle("per-token", "", "print a record with the loss of every token for each sequence", g));
   c.flags.push_back(timeout_flag(g));
   add_precision(c.flags);
@@ -372,6 +382,7 @@ EvalConfig eval_config(const cli::Arguments& a) {
   c.any_tokenizer = a.flag("any-tokenizer");
   c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
   c.batch_size = a.integer("batch-size");
+  c.documents = *data::parse_documents(a.text("documents"));
   c.precision = precision_of(a);
   c.device = device_of(a);
   c.per_token = a.flag("per-token");

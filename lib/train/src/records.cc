@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -186,6 +187,7 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        {"first_step", first_step + 1},
                        {"steps", config.steps},
                        {"tokens_per_step", tokens_per_step},
+                       {"documents", settings.as_object().at("documents")},
                        {"precision", std::string(name_of(config.precision.precision))},
                        {"recipe", recipe_of(config.precision)},
                        {"emulated", emulated(config.precision, work.type())},
@@ -199,7 +201,9 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
 
 json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,
                         std::int64_t tokens_per_step, double matmul_parameters, std::int64_t memory_peak_bytes) {
-  const double tokens_per_s = static_cast<double>(tokens_per_step) / r.seconds;
+  // A step that computed nothing has no speed.
+  const double tokens_per_s =
+      r.masked ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(tokens_per_step) / r.seconds;
   json::Value v = json::object({{"type", "step"},
                                 {"step", after.step},
                                 {"tokens", after.tokens},

@@ -32,7 +32,6 @@ struct RunContext {
   Journal& journal;
   const RunInputs& inputs;
   MemoryPlan plan;
-  data::Sampler sampler;
   json::Value provenance;                // for checkpoints, as the next
   std::optional<std::string> tokenizer;  // text of tokenizer.json
 
@@ -60,7 +59,8 @@ json::Value mesh_of(const comm::Communicator& host_comm) {
 }
 
 MemoryPlan plan_of(const RunSetup& s, const DeviceSetup& device) {
-  return plan_memory(device.context(), device.device_comm(), s.model_spec, s.config.batch_size, s.config.seq_length);
+  return plan_memory(device.context(), device.device_comm(), s.model_spec, s.shape(*s.sampler),
+                     s.shape(s.eval_sampler ? *s.eval_sampler : *s.sampler));
 }
 
 // The context of a device with the profile that operations are recorded in.
@@ -78,7 +78,8 @@ RunState::RunState(const RunContext& run, const ModelSpec& spec, device::Buffer 
       profiler(run.config()),
       model(with_profile(run.device.context(), profiler.profile()), run.device.device_comm(), spec,
             run.plan.allocate(run.device.type())),
-      batches(run.config().grad_accumulation, run.config().batch_size, run.config().seq_length),
+      batches(run.config().grad_accumulation, run.config().batch_size, run.config().seq_length,
+              run.setup.sampler->separate()),
       position(run.setup.position),
       saves(run.host_comm, run.journal, save_policy(run.config()), position.step) {}
 
@@ -103,7 +104,6 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
       journal,
       inputs,
       plan_of(s, device),
-      data::Sampler(*inputs.tokens, c.sampler, c.seed, c.seq_length, s.global_batch, data::DocumentMode::joined),
       s.resuming ? start.provenance() : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
       start.tokenizer()};
 }
@@ -130,8 +130,7 @@ std::string last_checkpoint(const std::string& run) {
 void evaluate(RunState& state, const RunContext& run) {
   const Clock::time_point start = Clock::now();
   const RunConfig& c = run.config();
-  const data::TokenFile& tokens = *run.inputs.eval_tokens;
-  const data::Sampler sampler(tokens, data::SamplerKind::sequential, 0, c.seq_length, 1, data::DocumentMode::joined);
+  const data::Sampler& sampler = *run.setup.eval_sampler;
   const std::int64_t round = c.batch_size * run.host_comm.size();
   const std::int64_t samples =
       c.eval_batches > 0 ? std::min(sampler.samples(), c.eval_batches * round) : sampler.samples();
@@ -141,8 +140,8 @@ void evaluate(RunState& state, const RunContext& run) {
   json::Value record = eval_record(state.position.step, sum, c.precision, run.device.type());
   record.as_object().set("seconds", seconds_since(start));
   run.journal.emit(record);
-  state.evaluation =
-      SavedEvaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets, tokens.digest()};
+  state.evaluation = SavedEvaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets,
+                                     run.inputs.eval_tokens->digest()};
 }
 
 // The document /train of a checkpoint.
@@ -246,7 +245,7 @@ void train_step(RunState& state, const RunContext& run) {
   state.evaluation.reset();
   StepEnvironment env{state.model, run.host_comm, run.device.device_comm(), state.scalars, c};
   state.profiler.begin_step(state.position.step + 1);
-  const StepResult r = run_step(env, run.sampler, state.batches, state.position, run.setup.planned);
+  const StepResult r = run_step(env, *run.setup.sampler, state.batches, state.position, run.setup.planned);
   ++state.position.step;
   state.position.updates += r.skipped || r.masked ? 0 : 1;
   state.position.tokens += run.setup.tokens_per_step();

@@ -29,13 +29,14 @@ void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch
 void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model) {
   const std::string what = c.path() + ": /train";
   s.position = ckpt::position_of(c);
-  const json::Value* settings = c.train().as_object().find("settings");
-  if (settings == nullptr || !settings->is_object())
-    throw Error(what + ": has no settings, so the run cannot be resumed");
+  const json::Value* found = c.train().as_object().find("settings");
+  if (found == nullptr || !found->is_object()) throw Error(what + ": has no settings, so the run cannot be resumed");
+  json::Value settings = *found;
+  if (!settings.as_object().contains("documents")) settings.as_object().set("documents", "joined");  // earlier versions
   for (const auto& [key, value] : s.settings.as_object()) {
-    if (!settings->as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
+    if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
-  check_same_settings(*settings, s.settings, s.config.out);
+  check_same_settings(settings, s.settings, s.config.out);
   if (!hf::same_model(s.model_spec.config, config_of(model, "trained")))
     throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
   const auto [step, updates, tokens] = s.position;
@@ -83,9 +84,10 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   check_micro_batch(config.batch_size, s.config.seq_length);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},
                                "global batch");
-  const data::Sampler sampler(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch,
-                              data::DocumentMode::joined);
-  resolve_steps(s.config, sampler.samples(), s.global_batch);
+  s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);
+  s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
+  for (std::string& note : document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
+  resolve_steps(s.config, s.sampler->samples(), s.global_batch);
   s.table = table_with_precisions(model, config.precision, checkpoint, sources.model());
   s.model_spec = model_spec_of(s.config, model, active_table(s.table, config.precision));
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
@@ -95,8 +97,9 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   if (inputs.eval_tokens) {
     check_vocabulary(*inputs.eval_tokens, model);
     s.notes.push_back(check_tokenizer(*inputs.eval_tokens, checkpoint, known, config.any_tokenizer));
-    (void)data::Sampler(*inputs.eval_tokens, data::SamplerKind::sequential, 0, s.config.seq_length, 1,
-                        data::DocumentMode::joined);
+    s.eval_sampler.emplace(*inputs.eval_tokens, data::SamplerKind::sequential, 0, s.config.seq_length, 1,
+                           config.documents);
+    for (std::string& note : document_notes(*inputs.eval_tokens, *s.eval_sampler)) s.notes.push_back(std::move(note));
   }
   return s;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fp8/base/checked.h"
+#include "fp8/data/sampler.h"
 #include "fp8/data/tokens.h"
 #include "fp8/train/sharded_model.h"
 #include "run_folder.h"
@@ -27,11 +28,16 @@ struct RunSetup {
   bool resuming = false;
   Position position;
   std::int64_t global_batch = 0, last_step = 0;
-  json::Value settings;                  // those that may not change when the run is resumed
-  std::optional<std::string> tokenizer;  // identifier for checkpoints without a tokenizer.json
-  std::vector<std::string> notes;        // for the user
-  gemm::Count planned;                   // FP8 GEMMs of a step on this rank
+  std::optional<data::Sampler> sampler, eval_sampler;  // the second if there is data for evaluation
+  json::Value settings;                                // those that may not change when the run is resumed
+  std::optional<std::string> tokenizer;                // identifier for checkpoints without a tokenizer.json
+  std::vector<std::string> notes;                      // for the user
+  gemm::Count planned;                                 // FP8 GEMMs of a step on this rank
 
+  // Shape of a micro-batch, or of a batch of an evaluation.
+  BatchShape shape(const data::Sampler& samples) const {
+    return {config.batch_size, config.seq_length, samples.bounds(config.batch_size)};
+  }
   std::int64_t tokens_per_step() const { return checked_mul(global_batch, config.seq_length, "tokens of a step"); }
 };
 

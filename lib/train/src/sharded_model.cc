@@ -43,17 +43,36 @@ ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, c
   if (spec.snapshot) snapshot.emplace(ctx, store);
 }
 
+model::Batch on_device(const Context& ctx, const model::Batch& batch) {
+  const auto copy = [&](const View& v) { return v.empty() ? View{} : tensor::to_device(ctx, v, "activations"); };
+  model::Batch there = batch;
+  there.tokens = copy(batch.tokens);
+  there.targets = copy(batch.targets);
+  there.documents.start = copy(batch.documents.start);
+  return there;
+}
+
 MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                       std::int64_t sequences, std::int64_t length) {
+                       const BatchShape& trained, const BatchShape& evaluated) {
   ShardedModel dry(at, device_comm, spec, device::Arena());
   const Context& ctx = dry.ctx;
   std::int32_t unread = 0;
-  const View tokens = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {sequences, length});
-  const model::Batch batch{tensor::to_device(ctx, tokens, "activations"), tensor::to_device(ctx, tokens, "activations"),
-                           sequences, length};
-  const View losses = tensor::allocate(ctx, DType::f32, {sequences * length}, "activations");
-  dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses);
+  const auto batch_of = [&](const BatchShape& shape) {
+    const View v = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {shape.sequences, shape.length});
+    const auto [count, longest] = shape.documents;
+    return on_device(ctx, {v, v, shape.sequences, shape.length, {count > 0 ? v : View{}, count, longest}});
+  };
+  const auto losses_of = [&](const BatchShape& shape) {
+    return tensor::allocate(ctx, DType::f32, {shape.sequences * shape.length}, "activations");
+  };
+  {
+    const device::Scope scope(*ctx.arena);
+    const model::Batch batch = batch_of(evaluated);
+    dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses_of(evaluated));
+  }
   if (spec.store.training) {
+    const model::Batch batch = batch_of(trained);
+    const View losses = losses_of(trained);
     dry.store.begin_micro_batch(0, 1);
     dry.decoder.forward_backward(ctx, dry.engine, dry.store, batch, 1, losses);
   }

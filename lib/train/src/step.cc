@@ -32,9 +32,7 @@ void clear(const StepEnvironment& env) {
                      sizeof none);
 }
 
-View int_view(std::vector<std::int32_t>& v, std::int64_t rows, std::int64_t cols) {
-  return tensor::make_view(v.data(), DType::i32, device::DeviceType::host, {rows, cols});
-}
+std::span<std::int32_t> ints_of(const View& v) { return {v.as<std::int32_t>(), static_cast<std::size_t>(v.size())}; }
 
 std::int64_t count_targets(std::span<const std::int32_t> targets) {
   return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), kIgnoredTarget);
@@ -132,32 +130,46 @@ void check_same_bits(comm::Communicator& host_comm, const std::vector<model::Par
   });
 }
 
-MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length)
+MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length, bool separate)
     : count_(count), sequences_(sequences), length_(length) {
   const std::int64_t rows = checked_mul(count, sequences, "sequences of a step");
-  const std::int64_t tokens =
-      checked_mul(checked_mul(rows, length, "tokens of a step"), std::int64_t{8}, "tokens of a step") / 8;
+  const std::int64_t bytes =
+      checked_mul(checked_mul(rows, length, "tokens of a step"), std::int64_t{separate ? 12 : 8}, "tokens of a step");
   try {
     tokens_ = tensor::Tensor(DType::i32, {rows, length});
     targets_ = tensor::Tensor(DType::i32, {rows, length});
+    if (!separate) return;
+    starts_ = tensor::Tensor(DType::i32, {rows, length});
+    pairs_.resize(static_cast<std::size_t>(count));
   } catch (const Error&) {
-    throw Error("out of memory: the tokens of a step, " + human_bytes(8 * static_cast<std::uint64_t>(tokens)) +
+    throw Error("out of memory: the tokens of a step, " + human_bytes(static_cast<std::uint64_t>(bytes)) +
                 "; use a smaller " + flag_name("batch-size") + ", " + flag_name("seq-length") + " or " +
                 flag_name("grad-accumulation"));
   }
 }
 
 std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step, std::int64_t first) {
-  const auto n = static_cast<std::size_t>(tokens_.view().size());
-  const std::span targets(targets_.as<std::int32_t>(), n);
-  sampler.batch(step, first, count_ * sequences_, std::span(tokens_.as<std::int32_t>(), n), targets);
-  return count_targets(targets);
+  bounds_ = sampler.bounds(sequences_);
+  for (std::int64_t i = 0; i < count_; ++i) {
+    const auto part = [&](const tensor::Tensor& t) {
+      return t.view().empty() ? std::span<std::int32_t>() : ints_of(rows_of(t, i));
+    };
+    const std::int64_t pairs =
+        sampler.batch(step, first + i * sequences_, sequences_, part(tokens_), part(targets_), part(starts_));
+    if (!pairs_.empty()) pairs_[static_cast<std::size_t>(i)] = pairs;
+  }
+  return count_targets(ints_of(targets_.view()));
+}
+
+View MicroBatches::rows_of(const tensor::Tensor& t, std::int64_t i) const {
+  return t.view().rows(i * sequences_, (i + 1) * sequences_);
 }
 
 model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
-  const std::int64_t first = i * sequences_, end = first + sequences_;
-  return {tensor::to_device(ctx, tokens_.view().rows(first, end), "activations"),
-          tensor::to_device(ctx, targets_.view().rows(first, end), "activations"), sequences_, length_};
+  model::Batch batch{rows_of(tokens_, i), rows_of(targets_, i), sequences_, length_};
+  if (!starts_.view().empty())
+    batch.documents = {rows_of(starts_, i), bounds_.count, bounds_.longest, pairs_[static_cast<std::size_t>(i)]};
+  return on_device(ctx, batch);
 }
 
 StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
@@ -210,38 +222,66 @@ PlannedForward planned_forward(const hf::ModelConfig& model, const std::vector<m
   };
 }
 
+namespace {
+
+// Host memory for the samples of one round of an evaluation on this rank.
+class EvaluationBatch {
+ public:
+  EvaluationBatch(const EvaluationSize& size, bool separate)
+      : length_(size.length),
+        tokens_(DType::i32, {size.batch, size.length}),
+        targets_(DType::i32, {size.batch, size.length}) {
+    if (separate) starts_ = tensor::Tensor(DType::i32, {size.batch, size.length});
+  }
+  // Reads samples [first, first + count); returns the number of their targets. Sample 0 without its targets fills up
+  // `rows` samples.
+  std::int64_t read(const data::Sampler& sampler, std::int64_t first, std::int64_t count, std::int64_t rows) {
+    rows_ = rows;
+    bounds_ = sampler.bounds(rows);
+    pairs_ = 0;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const auto row = [&](const tensor::Tensor& t) { return ints_of(t.view().rows(i, i + 1)); };
+      pairs_ += sampler.sample(i < count ? first + i : 0, row(tokens_), row(targets_),
+                               starts_.view().empty() ? std::span<std::int32_t>() : row(starts_));
+      if (i >= count) std::ranges::fill(row(targets_), kIgnoredTarget);
+    }
+    return count_targets(ints_of(targets_.view().rows(0, rows)));
+  }
+  model::Batch batch(const Context& ctx) const {
+    model::Batch batch{tokens_.view().rows(0, rows_), targets_.view().rows(0, rows_), rows_, length_};
+    if (!starts_.view().empty())
+      batch.documents = {starts_.view().rows(0, rows_), bounds_.count, bounds_.longest, pairs_};
+    return on_device(ctx, batch);
+  }
+
+ private:
+  std::int64_t length_, rows_ = 0, pairs_ = 0;
+  tensor::Tensor tokens_, targets_, starts_;  // i32 [batch, length]; starts_ may be empty
+  data::DocumentBounds bounds_;
+};
+
+}  // namespace
+
 LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
                          const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each) {
   const auto [samples, batch, length] = size;
   const Context& ctx = model.ctx;
   const gemm::Counts before = model.engine.counts();
   std::int64_t gemms = 0;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * length)), targets(tokens.size());
-  const auto row = static_cast<std::size_t>(length);
+  EvaluationBatch read(size, sampler.separate());
   LossSum sum;
   for (std::int64_t round = 0; round < samples; round += batch * host_comm.size()) {
     const std::int64_t first = std::min(samples, round + host_comm.rank() * batch),
                        count = std::min(samples - first, batch);
-    std::fill(tokens.begin(), tokens.end(), 0);
-    std::fill(targets.begin(), targets.end(), kIgnoredTarget);
-    comm::agree(host_comm, [&] {
-      for (std::int64_t i = 0; i < count; ++i) {
-        const auto at = static_cast<std::size_t>(i) * row;
-        sampler.sample(first + i, std::span(tokens).subspan(at, row), std::span(targets).subspan(at, row));
-      }
-    });
     // Weights are gathered from all ranks, so a rank without samples runs one that has no targets.
     const std::int64_t rows = std::max<std::int64_t>(count, host_comm.size() > 1 ? 1 : 0);
+    comm::agree(host_comm, [&] { sum.targets += read.read(sampler, first, count, rows); });
     gemms += planned(rows * length);
     const device::Scope scope(model.arena);
     const View losses = tensor::allocate(ctx, DType::f32, {rows * length}, "activations");
-    model.decoder.forward(ctx, model.engine, model.store,
-                          {tensor::to_device(ctx, int_view(tokens, rows, length), "activations"),
-                           tensor::to_device(ctx, int_view(targets, rows, length), "activations"), rows, length},
-                          losses);
+    model.decoder.forward(ctx, model.engine, model.store, read.batch(ctx), losses);
     const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
     sum.loss += sum_of(of_tokens);
-    sum.targets += count_targets(std::span(targets).first(static_cast<std::size_t>(count) * row));
     if (each) each(first, count, of_tokens.data());
   }
   check_planned(host_comm, model.engine.counts() - before, gemms, "the evaluation");

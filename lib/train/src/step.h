@@ -44,8 +44,10 @@ struct StepEnvironment {
 // Host memory for one rank's micro-batches, and views of them.
 class MicroBatches {
  public:
-  MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length);
-  // Reads this rank's part of a step; returns the number of targets that are not masked.
+  // `separate`: with the starts of documents, see data::Sampler.
+  MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length, bool separate);
+  // Reads this rank's part of a step from a sampler that is as `separate`; returns the number of targets that have a
+  // loss.
   std::int64_t read(const data::Sampler& sampler, std::int64_t step, std::int64_t first);
   // Micro-batch i on the context's device, in memory from its arena.
   model::Batch batch(const Context& ctx, std::int64_t i) const;
@@ -53,7 +55,10 @@ class MicroBatches {
 
  private:
   std::int64_t count_, sequences_, length_;
-  tensor::Tensor tokens_, targets_;  // i32 [count x sequences, length]
+  View rows_of(const tensor::Tensor& t, std::int64_t i) const;  // of micro-batch i
+  tensor::Tensor tokens_, targets_, starts_;                    // i32 [count x sequences, length]; starts_ may be empty
+  data::DocumentBounds bounds_;                                 // of a micro-batch
+  std::vector<std::int64_t> pairs_;  // of each micro-batch with starts, see data::Sampler::batch()
 };
 
 // Results of forward and backward.

@@ -128,6 +128,8 @@ TEST(Flags, EachReachesItsField) {
                             "bf16",
                             "--schedule",
                             "wsd",
+                            "--documents",
+                            "joined",
                             "--decay-steps",
                             "5",
                             "-n"});
@@ -144,6 +146,7 @@ TEST(Flags, EachReachesItsField) {
   EXPECT_EQ(c.optimizer.beta1, 0.8f);
   EXPECT_EQ(c.optimizer.beta2, 0.9f);
   EXPECT_EQ(c.zero, 1);
+  EXPECT_EQ(c.documents, data::DocumentMode::joined);
   EXPECT_FALSE(c.reshard_after_forward);
   EXPECT_EQ(c.recompute, model::Recompute::selective);
   EXPECT_EQ(c.master, DType::bf16);

@@ -193,6 +193,8 @@ TEST_F(Run, ABatchWithoutTargetsUpdatesNothing) {
   for (std::size_t i = 1; i <= 12; ++i) {
     EXPECT_FALSE(records_[i].as_object().at("skipped").as_bool());
     EXPECT_TRUE(records_[i].as_object().at("masked").as_bool());
+    for (const char* speed : {"tokens_per_s", "model_tflops"})
+      EXPECT_TRUE(std::isnan(records_[i].as_object().at(speed).as_double())) << speed;
   }
   EXPECT_NE(notes_.find("step 12: all targets of the batch are masked; nothing is updated\n"), std::string::npos);
   const ckpt::Checkpoint before = ckpt::Checkpoint::open(at("m.h5")),
@@ -203,6 +205,90 @@ TEST_F(Run, ABatchWithoutTargetsUpdatesNothing) {
     before.read(meta.name, one), after.read(meta.name, other);
     EXPECT_TRUE(one == other) << meta.name;
   }
+}
+
+// A file of documents of these lengths with a mask; `counts(i)`: whether the tokens of document i count.
+void write_documents(const std::string& path, const std::vector<std::size_t>& lengths, bool (*counts)(std::size_t)) {
+  data::TokenWriter writer(path, 64, std::nullopt, true, true);
+  std::uint32_t next = 1;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    std::vector<std::uint32_t> ids(lengths[i]);
+    for (std::uint32_t& id : ids) id = next = next * 37 % 61;
+    writer.append(ids, std::vector<std::uint8_t>(ids.size(), counts(i) ? 1 : 0));
+    writer.end_document();
+  }
+  (void)writer.finish();
+}
+
+TEST_F(Run, DocumentsAreSeparateIfTheDataHasAMask) {
+  write_documents(at("data.h5"), {20, 3, 9, 2, 5, 7}, [](std::size_t) { return true; });
+  const auto setting = [&] {
+    EXPECT_EQ(go(), Exit::done);
+    const json::Object& run = records_.front().as_object();
+    EXPECT_EQ(run.at("settings").as_object().at("documents"), run.at("documents"));
+    return run.get_string("documents", "run");
+  };
+  EXPECT_EQ(setting(), "separate");
+  EXPECT_NE(notes_.find("data.h5: 1 of 6 documents are longer than 8 tokens and are split\n"), std::string::npos);
+  EXPECT_NE(notes_.find("data.h5: each document is a sequence of its own, so 30 % of the tokens are padding; "
+                        "fp8-tokenize --pack 8 puts several conversations into a sequence\n"),
+            std::string::npos)
+      << notes_;
+  const std::string plain = losses();
+  for (const auto recompute : {model::Recompute::selective, model::Recompute::full}) {
+    config_.recompute = recompute, config_.out = at("again" + std::to_string(static_cast<int>(recompute)));
+    EXPECT_EQ(setting(), "separate");
+    EXPECT_EQ(losses(), plain);
+  }
+  config_.recompute = model::Recompute::none;
+  config_.out = at("twice"), config_.paranoid = 1;
+  EXPECT_EQ(setting(), "separate");
+  EXPECT_EQ(losses(), plain);
+  config_.documents = data::DocumentMode::joined, config_.out = at("joined");
+  EXPECT_EQ(setting(), "joined");
+  EXPECT_NE(losses(), plain);
+  config_.out = at("run"), config_.steps = 6;
+  EXPECT_NE(refusal().find("--documents (\"separate\", now \"joined\")"), std::string::npos);
+}
+
+// The batch of both documents has the loss and the gradient of the one with targets.
+TEST_F(Run, ASequenceWithoutTargetsHasNoWeight) {
+  config_.precision.precision = Precision::fp32, config_.precision.activations = DType::f32;
+  config_.steps = 1, config_.sampler = data::SamplerKind::sequential;
+  std::vector<double> found;
+  for (const std::vector<std::size_t>& lengths : {std::vector<std::size_t>{6}, std::vector<std::size_t>{6, 9, 4}}) {
+    write_documents(at("data.h5"), lengths, [](std::size_t i) { return i == 0; });
+    config_.batch_size = static_cast<std::int64_t>(lengths.size()),
+    config_.out = at("run" + std::to_string(lengths.size()));
+    EXPECT_EQ(go(), Exit::done);
+    for (const char* field : {"loss", "grad_norm"}) found.push_back(records_[1].as_object().get_double(field, "step"));
+  }
+  EXPECT_NEAR(found[2], found[0], 1e-6);
+  EXPECT_NEAR(found[3], found[1], 1e-5 * found[1]);
+}
+
+TEST_F(Run, EvaluationsUseTheMasksOfTheirData) {
+  write_documents(at("eval.h5"), {6, 30, 2, 9}, [](std::size_t i) { return i != 1; });
+  config_.eval_data = at("eval.h5"), config_.eval_every = 4;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(records_.front().as_object().get_string("documents", "run"), "joined");
+  const auto eval = std::find_if(records_.begin(), records_.end(),
+                                 [](const json::Value& r) { return r.as_object().get_string("type", "") == "eval"; });
+  ASSERT_NE(eval, records_.end());
+  EXPECT_EQ(eval->as_object().get_int("tokens", "eval"), 5 + 1 + 8);
+  EvalConfig scored;
+  scored.model = at("run/step-00000004"), scored.data = at("eval.h5"), scored.seq_length = 8, scored.per_token = true;
+  std::vector<json::Value> all;
+  Hooks hooks;
+  hooks.record = [&](const json::Value& r) { all.push_back(r); };
+  hooks.note = hooks.progress = [](const std::string&) {};
+  const auto one = comm::solo();
+  evaluate(scored, *one, hooks);
+  ASSERT_EQ(all.size(), 1U + 4U + 1U + 1U + 1U);  // 29 targets are four pieces
+  EXPECT_EQ(all.back().as_object().get_int("tokens", "eval"), 5 + 1 + 8);
+  EXPECT_EQ(all.back().as_object().get_string("documents", "eval"), "separate");
+  EXPECT_NEAR(all.back().as_object().get_double("loss", "eval"), eval->as_object().get_double("loss", "eval"), 1e-5);
+  EXPECT_EQ(all[1].as_object().at("losses").as_array().size(), 8U);
 }
 
 // The update of the first step makes weights of 1e30, with which later steps are not finite: only the first step is

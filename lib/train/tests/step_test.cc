@@ -40,7 +40,7 @@ class Step : public FolderTest {
     kit.fill(odd_value);
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
                                 data::DocumentMode::joined);
-    MicroBatches batches(way.micro_batches, 2, 16);
+    MicroBatches batches(way.micro_batches, 2, 16, false);
     const std::int64_t targets = batches.read(sampler, 0, 0);
     StepEnvironment env{kit, *one, *one, scalars, config};
     const Computed first = compute(env, batches, targets, true);
@@ -81,7 +81,7 @@ class Step : public FolderTest {
     planned.gemms *= way.micro_batches;
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
                                 data::DocumentMode::joined);
-    MicroBatches batches(way.micro_batches, 2, 16);
+    MicroBatches batches(way.micro_batches, 2, 16, false);
     const std::string before = state_of(kit.store);
     StepEnvironment env{kit, *one, *one, scalars, config};
     planned.gemms += excess;

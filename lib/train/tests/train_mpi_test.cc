@@ -5,8 +5,11 @@
 
 #include "../../comm/tests/mpi_main.h"
 #include "fp8/ckpt/run_folder.h"
+#include "fp8/h5/reader.h"
+#include "fp8/model/convert.h"
 #include "fp8/model/describe.h"
 #include "fp8/model/initialize.h"
+#include "fp8/train/evaluate.h"
 #include "fp8/train/run.h"
 #include "saver.h"
 #include "store_cases.h"
@@ -236,6 +239,83 @@ TEST(Run, AStepThatDiffersWhenComputedTwiceIsNotSaved) {
     for (const auto& step : kept) ckpt::Checkpoint::open(step.path).verify();
     world().barrier();
   }
+}
+
+/// tests/golden/chat/packed-loss.h5 as token files: documents in one packed sequence, and one each.
+struct PackedFiles {
+  std::optional<test::TemporaryFolder> own;  // of rank 0
+  std::string folder;
+  static constexpr std::size_t kLength = 120;
+  const h5::Reader reference{"tests/golden/chat/packed-loss.h5"};
+
+  PackedFiles() {
+    comm::agree(world(), [&] {
+      if (world().rank() != 0) return;
+      own.emplace();
+      (void)model::convert("tests/golden/models/llama3/hf", own->path() + "/m.h5", {});
+      write(own->path() + "/packed.h5", true);
+      write(own->path() + "/each.h5", false);
+    });
+    folder = world().all_gather(own ? own->path() : "")[0];
+  }
+  ~PackedFiles() { world().barrier(); }
+  PackedFiles(const PackedFiles&) = delete;
+  PackedFiles& operator=(const PackedFiles&) = delete;
+
+  void write(const std::string& path, bool packed) const {
+    data::TokenInfo info;
+    info.vocab_size = 256, info.mask = true;
+    if (packed) info.sequence_length = kLength;
+    data::TokenWriter writer(path, info, false);
+    std::vector<std::uint32_t> padding(kLength);
+    for (int k = 0; k < 3; ++k) {
+      const std::string document = "documents/" + std::to_string(k);
+      const auto ids = reference.read_as<std::int32_t>(document + "/tokens");
+      writer.append(std::vector<std::uint32_t>(ids.begin(), ids.end()),
+                    reference.read_as<std::uint8_t>(document + "/mask"));
+      writer.end_document();
+      padding.resize(padding.size() - ids.size());
+    }
+    if (packed) writer.append(padding, std::vector<std::uint8_t>(padding.size()));
+    (void)writer.finish();
+  }
+  double value(const char* name) const { return reference.read_as<double>(name).at(0); }
+};
+
+// One, two and three ranks, whose documents have different numbers of targets: the loss of a step and of an evaluation
+// is the mean over all targets, packed or not.
+TEST(Run, PackedDocumentsHaveTheLossOfDocumentsAlone) {
+  const PackedFiles files;
+  for (int ranks = 1; ranks <= std::min(3, world().size()); ++ranks) {
+    const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
+    if (world().rank() >= ranks) continue;
+    for (const char* name : {"packed", "each"}) {
+      SCOPED_TRACE(std::string(name) + " on " + std::to_string(ranks));
+      std::vector<json::Value> records;
+      Hooks hooks;
+      hooks.record = [&](const json::Value& r) { records.push_back(r); };
+      RunConfig c;
+      c.model = files.folder + "/m.h5", c.data = files.folder + "/" + name + ".h5";
+      c.out = files.folder + "/" + name + std::to_string(ranks);
+      c.seq_length = PackedFiles::kLength, c.batch_size = 1, c.steps = 1, c.flags = json::object({});
+      c.grad_accumulation = std::string_view(name) == "each" && ranks != 3 ? 3 : 1;
+      c.sampler = data::SamplerKind::sequential;
+      c.precision.precision = Precision::fp32, c.precision.activations = DType::f32;
+      EXPECT_EQ(run(c, *group, hooks), Exit::done);
+      if (group->rank() == 0) {
+        const json::Object& step = records.at(1).as_object();
+        EXPECT_NEAR(step.get_double("loss", "step"), files.value("loss"), 1e-6);
+        EXPECT_NEAR(step.get_double("grad_norm", "step"), files.value("grad_norm"), 2e-5 * files.value("grad_norm"));
+      }
+      EvalConfig e;
+      e.model = c.model, e.data = c.data, e.seq_length = c.seq_length, e.batch_size = 2, e.precision = c.precision;
+      evaluate(e, *group, hooks);
+      if (group->rank() == 0) {
+        EXPECT_NEAR(records.back().as_object().get_double("loss", "eval"), files.value("loss"), 1e-6);
+      }
+    }
+  }
+  world().barrier();
 }
 
 }  // namespace

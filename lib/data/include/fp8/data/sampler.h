@@ -59,6 +59,8 @@ class Sampler {
   /// Samples in the file, one epoch: floor((tokens - 1) / T) of joined documents, tokens / T of packed sequences, or
   /// for each separate document max(1, ceil((its tokens - 1) / T)).
   std::int64_t samples() const { return samples_; }
+  /// Tokens of a sample: T.
+  std::int64_t tokens_per_sample() const { return sequence_length_; }
   /// Tokens per step: G x T.
   std::int64_t tokens_per_step() const { return global_batch_ * sequence_length_; }
   /// Whether documents are separate.

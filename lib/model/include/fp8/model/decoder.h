@@ -9,6 +9,7 @@
 #include "fp8/gemm/gemm.h"
 #include "fp8/hf/config.h"
 #include "fp8/model/weights.h"
+#include "fp8/ops/attention.h"
 
 namespace fp8::model {
 
@@ -22,6 +23,9 @@ struct Batch {
   View targets;            ///< i32 [B, T]; kIgnoredTarget: masked
   std::int64_t sequences;  ///< B
   std::int64_t length;     ///< T
+  /// Documents that do not attend to each other, if there are several in a sequence. Rotary positions count from the
+  /// beginning of the sequence: only their differences matter.
+  ops::Documents documents{};
   /// M.
   std::int64_t rows() const { return sequences * length; }
 };

@@ -48,17 +48,18 @@ struct RunConfig {
   std::int64_t seq_length = 0;                             ///< T; 0: the model's max_position_embeddings, 1024 at most
   std::int64_t batch_size = 8;                             ///< sequences per rank and micro-batch
   std::int64_t grad_accumulation = 1;                      ///< micro-batches per rank and step
-  data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order in which sequences are read
-  std::int64_t steps = 0;                                  ///< of the whole run; 0: from epochs
-  double epochs = 0;                                       ///< passes over the data, when steps is 0
-  std::int64_t until_step = 0;                             ///< stop after this step; 0: after the last
-  std::uint64_t seed = 0;                                  ///< of the sampler and of stochastic rounding
-  PrecisionConfig precision;                               ///< of GEMMs and activations
-  std::optional<device::DeviceType> device;                ///< nothing: a GPU if every rank has one, otherwise the CPU
-  optim::Settings optimizer;                               ///< AdamW
-  optim::Schedule schedule;                                ///< without its number of steps
-  double warmup_ratio = 0;                                 ///< of steps, when schedule.warmup is 0
-  double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
+  data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order in which samples are read
+  data::DocumentMode documents = data::DocumentMode::automatic;  ///< whether samples cross documents
+  std::int64_t steps = 0;                                        ///< of the whole run; 0: from epochs
+  double epochs = 0;                                             ///< passes over the data, when steps is 0
+  std::int64_t until_step = 0;                                   ///< stop after this step; 0: after the last
+  std::uint64_t seed = 0;                                        ///< of the sampler and of stochastic rounding
+  PrecisionConfig precision;                                     ///< of GEMMs and activations
+  std::optional<device::DeviceType> device;  ///< nothing: a GPU if every rank has one, otherwise the CPU
+  optim::Settings optimizer;                 ///< AdamW
+  optim::Schedule schedule;                  ///< without its number of steps
+  double warmup_ratio = 0;                   ///< of steps, when schedule.warmup is 0
+  double clip = 1;                           ///< largest norm of the gradient; 0: no clipping
   dtype::DType master = dtype::DType::f32, moments = dtype::DType::f32;  ///< formats of storage
   int zero = 3;                                                          ///< stage of sharding
   bool reshard_after_forward = true;                                     ///< with stage 3

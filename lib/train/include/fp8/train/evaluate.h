@@ -11,10 +11,11 @@ namespace fp8::train {
 
 /// An evaluation.
 struct EvalConfig {
-  std::string model, data;                   ///< paths
-  std::int64_t seq_length = 0;               ///< T; 0: as in RunConfig
-  std::int64_t batch_size = 8;               ///< sequences at a time on each rank
-  PrecisionConfig precision;                 ///< of GEMMs and activations
+  std::string model, data;                                       ///< paths
+  std::int64_t seq_length = 0;                                   ///< T; 0: as in RunConfig
+  std::int64_t batch_size = 8;                                   ///< sequences at a time on each rank
+  data::DocumentMode documents = data::DocumentMode::automatic;  ///< whether samples cross documents
+  PrecisionConfig precision;                                     ///< of GEMMs and activations
   std::optional<device::DeviceType> device;  ///< nothing: a GPU if every rank has one, otherwise the CPU
   bool any_tokenizer = false;                ///< as in RunConfig
   bool per_token = false;                    ///< a record for every sequence

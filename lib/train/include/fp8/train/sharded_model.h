@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8/data/sampler.h"
 #include "fp8/device/arena.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/json/value.h"
@@ -46,11 +47,22 @@ struct MemoryPlan {
   device::Arena allocate(device::DeviceType device) const;
 };
 
-/// Assembles `spec` dry on the device of `at` and runs one micro-batch of [sequences, length] tokens, forward and
-/// backward when training, without computing. Throws Error naming a GEMM or an attention that the library of the device
-/// does not offer. Host memory of a run on a GPU is not in the plan.
+/// Sizes of a batch on one rank.
+struct BatchShape {
+  std::int64_t sequences = 0;      ///< B
+  std::int64_t length = 0;         ///< T
+  data::DocumentBounds documents;  ///< 0 if documents are joined
+};
+
+/// The batch with its views copied to the device of `ctx`, in memory from its arena.
+model::Batch on_device(const Context& ctx, const model::Batch& batch);
+
+/// Assembles `spec` dry on the device of `at` and runs a forward pass over a batch of the shape `evaluated` and, when
+/// training, forward and backward of a micro-batch of the shape `trained`, without computing. Throws Error naming a
+/// GEMM or an attention that the library of the device does not offer. Host memory of a run on a GPU is not in the
+/// plan.
 MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                       std::int64_t sequences, std::int64_t length);
+                       const BatchShape& trained, const BatchShape& evaluated);
 
 /// The model on one rank.
 struct ShardedModel {
