@@ -57,6 +57,9 @@ def cases(lengths: tuple[int, ...], threads: int, peer: bool, quick: bool, nativ
             if threads != 2:
                 found.append(Case(precision, t, ("--precision", precision), 1, 2))
             found.append(Case(precision, t, ("--precision", precision), 2, 1))
+        packed = ("--precision", "bf16", "--data", f"packed-{t}.h5")
+        for documents in ("separate", "joined"):
+            found.append(Case(f"bf16 packed {documents}", t, (*packed, "--documents", documents), 1, threads))
     return found
 
 
@@ -76,6 +79,19 @@ class Workspace:
         (folder / "tokens.u16").write_bytes(ids.tobytes())
         self._tool("fp8-tokenize", "tokens.u16", "--from", "u16", "--vocab-size", str(self.config["vocab_size"]), "-o", "tokens.h5", "-f", "-q")
         self._tool("fp8-init", "config.json", "-o", "model.h5", "-f", "-q")
+
+    def pack(self, length: int) -> None:
+        """Makes packed-LENGTH.h5: conversations of random words, several in each sequence of this length."""
+        draw, words = random.Random(2), "the cat saw a dog near an old house and ran away from it at once".split()
+
+        def text() -> str:
+            return " ".join(draw.choices(words, k=draw.randrange(2, max(3, length // 12))))
+
+        lines = [json.dumps({"instruction": text(), "output": text()}) for _ in range(4096)]
+        (self.folder / "chat.jsonl").write_text("\n".join(lines) + "\n")
+        tokenizer = Path(__file__).resolve().parents[1] / "golden" / "chat" / "llama3"
+        self._tool("fp8-tokenize", "chat.jsonl", "--tokenizer", str(tokenizer), "--template", "llama3", "--pack", str(length), "-o",
+                   f"packed-{length}.h5", "-f", "-q")
 
     def _tool(self, name: str, *arguments: str) -> None:
         done = subprocess.run([self.programs / name, *arguments], cwd=self.folder, capture_output=True, text=True)

@@ -36,6 +36,8 @@ RATIOS = [
     ("bf16 2x1", "bf16 1x2", 512, 0.9),
     ("bf16 2x1", "bf16 1x2", 64, None),
     ("fp8 2x1", "fp8 1x2", 512, 0.9),
+    ("bf16 packed separate {all}", "bf16 packed joined {all}", 512, 0.95),
+    ("bf16 packed separate {all}", "bf16 packed joined {all}", 64, 0.95),
 ]
 
 
@@ -153,6 +155,8 @@ def main() -> None:
     if chosen:
         space = Workspace(folder, programs, peer_python, quick)
         result["model"] = space.config
+        for t in sorted({c.length for c in chosen if "packed" in c.what}):
+            space.pack(t)
         runs, matmuls = run_rounds(space, chosen, rounds, quick)
         fastest = {key: min(m[key] for m in matmuls) for key in matmuls[0]}
         peaks = {t: kernels.peak(fastest, space.config, BATCH * t) for t in lengths}

@@ -53,6 +53,8 @@ says "for evaluation too" '3 documents' fp8-info two-eval.h5
 ok "a packed file" fp8-tokenize openai.jsonl "${llama3[@]}" --pack 128 -o p.h5
 fp8-init "$SRC/tests/golden/models/llama3/hf/config.json" -o m.h5 --set vocab_size=2009 >out 2>err
 says "is read in its sequences" '"type":"eval"' fp8-eval m.h5 --data p.h5 --seq-length 128 --any-tokenizer
+is "with documents apart" "$(grep -o '"documents":"[a-z]*"' out)" '"documents":"separate"'
+says "or joined" '"documents":"joined"' fp8-eval m.h5 --data p.h5 --seq-length 128 --any-tokenizer --documents joined
 says "and in no others" 'sequence length 64, but p.h5 holds packed sequences of 128 tokens \(use --seq-length 128\)' fp8-eval m.h5 --data p.h5 --seq-length 64 --any-tokenizer
 
 # Examples.

@@ -65,6 +65,10 @@ std::string train_text(const json::Value& train) {
     const std::string value = text_of(train.as_object(), key);
     if (!value.empty()) out += (out.empty() ? "" : ", ") + std::string(key) + " " + value;
   }
+  const json::Value* settings = train.as_object().find("settings");
+  const std::string documents =
+      settings != nullptr && settings->is_object() ? text_of(settings->as_object(), "documents") : "";
+  if (!documents.empty()) out += (out.empty() ? "" : ", ") + documents + " documents";
   return out.empty() ? "yes" : out;
 }
 
@@ -210,13 +214,15 @@ json::Value tokens_record(const std::string& path, const data::TokenInfo& info) 
                        {"vocab_size", info.vocab_size},
                        {"eos", info.eos ? json::Value(*info.eos) : json::Value()},
                        {"mask", info.mask},
+                       {"sequence_length", info.sequence_length ? json::Value(*info.sequence_length) : json::Value()},
                        {"tokenizer", info.tokenizer ? json::Value(*info.tokenizer) : json::Value()}});
 }
 
 std::string tokens_text(const std::string& path, const data::TokenInfo& info) {
   return terminal_safe(path) + ": a token file, not a checkpoint: " + count_text(info.tokens, "token") + ", " +
          count_text(info.documents, "document") + ", vocabulary " + std::to_string(info.vocab_size) +
-         (info.mask ? ", with a mask" : "") + "\n";
+         (info.mask ? ", with a mask" : "") +
+         (info.sequence_length ? ", packed into sequences of " + std::to_string(*info.sequence_length) : "") + "\n";
 }
 
 }  // namespace fp8::info

@@ -38,6 +38,7 @@ std::vector<Line> lines() {
   return {{"precision", precision_text, ""},
           {"steps", steps_text, ""},
           {"tokens", tokens_text, ""},
+          {"documents", [](const Summary& s) { return s.documents.empty() ? "joined" : s.documents; }, "joined"},
           {"loss, last part", [](const Summary& s) { return loss_text(s.mean_loss_last); }, ""},
           {"final loss", [](const Summary& s) { return loss_text(s.final_loss); }, ""},
           {"best loss", [](const Summary& s) { return loss_text(s.best_loss); }, ""},

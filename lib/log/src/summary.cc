@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp8/log/settings.h"
 #include "statistics.h"
 
 namespace fp8::log {
@@ -71,6 +72,8 @@ Summary summarize(const Run& run) {
     s.recipe = run.phases.back().recipe;
     s.emulated = run.phases.back().emulated;
   }
+  if (const json::Value documents = setting_value(run, "documents"); documents.is_string())
+    s.documents = documents.as_string();
   const Values skipped = run.find("skipped");
   for (std::size_t i = 0; i < skipped.size(); ++i) s.skipped += skipped[i] > 0 ? 1 : 0;
   s.checkpoints = static_cast<std::int64_t>(run.checkpoints.size());
@@ -110,6 +113,7 @@ json::Value record(const Summary& s) {
                        {"precision", text_or_null(s.precision)},
                        {"recipe", text_or_null(s.recipe)},
                        {"emulated", or_null(s.emulated)},
+                       {"documents", text_or_null(s.documents)},
                        {"phases", std::move(phases)},
                        {"skipped", s.skipped},
                        {"checkpoints", s.checkpoints},

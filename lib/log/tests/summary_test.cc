@@ -93,14 +93,23 @@ TEST(Summary, MissingValuesAreNull) {
   const json::Value value = record(summarize(run_of(step(1, 8, "null"))));
   const json::Object& r = value.as_object();
   EXPECT_EQ(r.at("type").as_string(), "summary");
-  for (const char* key : {"final_loss", "best_loss", "mean_loss_last", "eval_loss", "tokens_per_s", "tokens_per_s_p10",
-                          "tokens_per_s_p90", "data_wait_share", "memory_peak_bytes", "fp8_flop_share",
-                          "fp8_flop_share_total", "precision", "recipe", "emulated", "reason", "planned_steps"}) {
+  for (const char* key :
+       {"final_loss", "best_loss", "mean_loss_last", "eval_loss", "tokens_per_s", "tokens_per_s_p10",
+        "tokens_per_s_p90", "data_wait_share", "memory_peak_bytes", "fp8_flop_share", "fp8_flop_share_total",
+        "precision", "recipe", "emulated", "documents", "reason", "planned_steps"}) {
     EXPECT_TRUE(r.at(key).is_null()) << key;
   }
   EXPECT_EQ(r.at("steps").as_int(), 1);
   EXPECT_EQ(r.at("tokens").as_int(), 8);
   EXPECT_FALSE(r.at("finished").as_bool());
+}
+
+// Of the run record, where "auto" is resolved.
+TEST(Summary, DocumentsAreThoseOfTheLastStart) {
+  const std::string run = R"({"type":"run","config":{"documents":"auto"},"documents":"joined"})",
+                    last = R"({"type":"run","config":{"documents":"auto"},"documents":"separate"})";
+  EXPECT_EQ(summarize(run_of(run + "\n" + step(1, 8, "2.0"))).documents, "joined");
+  EXPECT_EQ(summarize(run_of(run + "\n" + step(1, 8, "2.0") + last + "\n" + step(2, 16, "2.0"))).documents, "separate");
 }
 
 TEST(Summary, RunWithoutSteps) {

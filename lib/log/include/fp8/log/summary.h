@@ -35,6 +35,7 @@ struct Summary {
   std::string precision{};                       ///< of the last step; empty when the log lacks it
   std::string recipe{};                          ///< of the last step; empty for other precisions than FP8
   std::optional<bool> emulated{};                ///< of the last step
+  std::string documents{};                       ///< joined or separate, at the last start; empty when the log lacks it
   std::vector<std::pair<std::int64_t, Phase>> phases{};  ///< number of the first step, and the phase
   std::int64_t skipped = 0;                              ///< steps whose update was skipped
   std::int64_t checkpoints = 0;                          ///< saves that no resumed run replaced
