@@ -40,6 +40,18 @@ says "the provenance names fp8-convert" 'made by +fp8-convert .*fp8-convert - -o
 
 ok "a folder with a tokenizer is converted" sh -c 'echo "{}" >hf/tokenizer.json && fp8-convert hf -o tok.h5'
 says "fp8-info shows the tokenizer" 'tokenizer +tokenizer.json' fp8-info tok.h5
+says "fp8-info lists the other files" '^files +generation_config.json$' fp8-info tok.h5
+printf '{{ x }}' >hf/chat_template.jinja && ln -s /etc hf/special_tokens_map.json
+says "a folder among the files is refused" '^fp8-convert: hf/special_tokens_map.json: not a regular file' fp8-convert hf -o x.h5
+rm hf/special_tokens_map.json
+ok "a chat template is kept" fp8-convert hf -f -o tok.h5
+says "in the file" '^files +chat_template.jinja, generation_config.json$' fp8-info tok.h5
+ok "a step keeps the files" sh -c 'fp8-tokenize hf/config.json --from text -o some.h5 && fp8-step tok.h5 --data some.h5 --any-tokenizer --seq-length 8 --batch-size 1 --steps 1 --out kept'
+says "in its checkpoint" '^files +chat_template.jinja, generation_config.json$' fp8-info kept/step-00000001
+ok "a merge keeps them" fp8-convert kept/step-00000001 --merge -o merged.h5
+says "in its output" '^files +chat_template.jinja, generation_config.json$' fp8-info merged.h5
+ok "quantization keeps them" fp8-quantize merged.h5 --scaling tensor -o quantized.h5
+says "in its output too" '^files +chat_template.jinja, generation_config.json$' fp8-info quantized.h5
 says "a mixture of experts is refused in one line" '^fp8-convert: [^ ]*: mixture-of-experts models' fp8-convert "$golden/mixtral/hf" -o x.h5
 says "a missing source is refused" '^fp8-convert: none: ' fp8-convert none -o x.h5
 says "a token file as source is refused" 'a token file, not a checkpoint' sh -c 'fp8-tokenize hf/config.json --from text -o t.h5 >/dev/null && fp8-convert t.h5 -o x.h5'

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "fp8/base/file_name.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/hf/config.h"
 #include "fuzz.h"
@@ -22,6 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         checkpoint.read_rows_as_f32(t.name, 0, t.rows(), values);
     }
     (void)checkpoint.tokenizer();
+    for (const auto& [name, text] : checkpoint.huggingface())
+      fuzz::require(is_bare_name(name), "names of files are bare");
     checkpoint.verify();
     if (!checkpoint.train().is_null()) {
       const ckpt::Position at = ckpt::position_of(checkpoint);

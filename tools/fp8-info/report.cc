@@ -87,6 +87,10 @@ TableRows summary(const json::Object& r) {
   rows.push_back({"tokenizer", r.at("tokenizer").as_bool() ? "tokenizer.json"
                                : id.is_null()              ? "none"
                                                            : id.as_string()});
+  std::string files;
+  for (const json::Value& name : r.at("huggingface").as_array())
+    files += (files.empty() ? "" : ", ") + name.as_string();
+  if (!files.empty()) rows.push_back({"files", files});
   if (r.contains("verified")) rows.push_back({"verified", "every byte"});
   if (r.at("provenance").is_array()) {
     for (const json::Value& entry : r.at("provenance").as_array()) {

@@ -9,6 +9,7 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/digest.h"
 #include "fp8/base/file.h"
+#include "fp8/base/file_name.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/h5/reader.h"
 #include "fp8/h5/user_block.h"
@@ -20,11 +21,13 @@ namespace {
 
 constexpr std::uint64_t kMaxDocument = std::uint64_t{1} << 28;
 constexpr std::uint64_t kMaxTokenizer = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxText = std::uint64_t{1} << 26;
 constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
 constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
 
 bool is_document(std::string_view name) {
-  return name == "config" || name == "train" || name == "provenance" || name == "tokenizer";
+  return name == "config" || name == "train" || name == "provenance" || name == "tokenizer" ||
+         name.starts_with(kHuggingFace);
 }
 
 // The metadata of a dataset, with its shape in the file. Earlier programs wrote the attribute `precision` as `fate`.
@@ -218,6 +221,18 @@ std::optional<std::string> Checkpoint::tokenizer() const {
 std::optional<std::string> Checkpoint::tokenizer_id() const {
   std::string id = h5::text_or_empty(state_->file(0).group(""), "tokenizer");
   return id.empty() ? std::nullopt : std::optional(std::move(id));
+}
+
+std::map<std::string, std::string> Checkpoint::huggingface() const {
+  const h5::Reader& reader = state_->file(0);
+  std::map<std::string, std::string> files;
+  for (const h5::Entry& entry : reader.list()) {
+    if (!entry.name.starts_with(kHuggingFace)) continue;
+    const std::string file = entry.name.substr(kHuggingFace.size());
+    if (!is_bare_name(file)) throw Error(reader.path() + ": /" + entry.name + ": not a file name");
+    files[file] = reader.read_text(entry.name, kMaxText);
+  }
+  return files;
 }
 
 const std::vector<TensorMeta>& Checkpoint::tensors() const { return state_->metas; }

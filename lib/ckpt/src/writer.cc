@@ -7,6 +7,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/file_name.h"
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/h5/user_block.h"
 #include "fp8/h5/writer.h"
@@ -28,6 +29,13 @@ void write_document(h5::Writer& writer, const std::string& name, const json::Val
   if (name != "config" && name != "train" && name != "provenance")
     throw Error(name + ": not a document of a checkpoint");
   writer.text(name, json::dump(value));
+}
+
+void write_files(h5::Writer& writer, const std::map<std::string, std::string>& files) {
+  for (const auto& [name, text] : files) {
+    if (!is_bare_name(name)) throw Error(name + ": not a file name");
+    writer.text(std::string(kHuggingFace) + name, text);
+  }
 }
 
 // Reports the invalid tensors of a finished file.
@@ -65,6 +73,8 @@ void ModelWriter::document(const std::string& name, const json::Value& value) {
 }
 void ModelWriter::tokenizer(std::string_view text) { state_->writer.text("tokenizer", text); }
 void ModelWriter::tokenizer_id(const std::string& id) { state_->writer.attribute("", "tokenizer", id); }
+
+void ModelWriter::huggingface(const std::map<std::string, std::string>& files) { write_files(state_->writer, files); }
 
 void ModelWriter::begin_tensor(const TensorMeta& meta) {
   state_->writer.begin_dataset(meta.name, meta.dtype, meta.shape, attributes_of(meta), values_of(meta.name));
@@ -124,6 +134,11 @@ void ShardWriter::tokenizer_id(const std::string& id) {
   state_->writer.attribute("", "tokenizer", id);
 }
 
+void ShardWriter::huggingface(const std::map<std::string, std::string>& files) {
+  if (state_->rank != 0) throw Error(state_->path() + ": documents belong to rank 0");
+  write_files(state_->writer, files);
+}
+
 void ShardWriter::begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end) {
   if (begin < 0 || end <= begin || end > meta.rows())
     throw Error(state_->path() + ": /" + meta.name + ": has no rows " + std::to_string(begin) + " to " +
@@ -176,9 +191,10 @@ void copy_tensor(const Checkpoint& source, const std::string& name, ModelWriter&
   target.end_tensor();
 }
 
-void copy_tokenizer(const Checkpoint& source, ModelWriter& target) {
+void copy_texts(const Checkpoint& source, ModelWriter& target) {
   if (const std::optional<std::string> text = source.tokenizer()) target.tokenizer(*text);
   if (const std::optional<std::string> id = source.tokenizer_id()) target.tokenizer_id(*id);
+  target.huggingface(source.huggingface());
 }
 
 void copy_unknown(const Checkpoint& source, ModelWriter& target) {

@@ -22,6 +22,7 @@ TEST_F(Checkpoints, a_single_file_reads_back) {
   EXPECT_EQ(c.config(), config());
   EXPECT_TRUE(c.train().is_null());
   EXPECT_EQ(c.tokenizer(), "{\"model\":{}}");
+  EXPECT_EQ(c.huggingface(), texts());
   ASSERT_EQ(c.provenance().as_array().size(), 1U);
   EXPECT_EQ(c.provenance().as_array()[0].as_object().at("command").as_string(), "fp8-init tiny");
   EXPECT_EQ(c.tensors().size(), samples().size());
@@ -63,6 +64,14 @@ TEST_F(Checkpoints, a_digest_changes_with_the_content) {
   EXPECT_EQ(digests.size(), 4U);
 }
 
+TEST_F(Checkpoints, names_of_files_are_bare) {
+  for (const char* name : {"", ".", "..", "a/b", "../up", "/root"}) {
+    ModelWriter w(at("m.h5"), FileKind::model, true);
+    EXPECT_NE(error_of([&] { w.huggingface({{name, "x"}}); }).find("not a file name"), std::string::npos) << name;
+  }
+  EXPECT_FALSE(std::filesystem::exists(at("m.h5")));
+}
+
 TEST_F(Checkpoints, any_number_of_ranks_reads_back_as_whole_tensors) {
   for (const std::int64_t world : {1, 2, 3, 4, 9}) {
     const std::string path = at("step-0000000" + std::to_string(world));
@@ -74,6 +83,7 @@ TEST_F(Checkpoints, any_number_of_ranks_reads_back_as_whole_tensors) {
     EXPECT_EQ(c.mesh().as_object().at("dp_shard").as_int(), world);
     EXPECT_EQ(c.train().as_object().at("step").as_int(), 3);
     EXPECT_EQ(c.tokenizer(), std::nullopt);
+    EXPECT_EQ(c.huggingface(), texts());
     EXPECT_TRUE(c.provenance().as_array().empty());
     expect_samples(c);
     c.verify();
@@ -146,6 +156,7 @@ TEST_F(Checkpoints, resharding_keeps_every_byte) {
       ShardWriter w(temporary, rank, world, source.kind());
       if (rank == 0) w.document("config", source.config());
       if (rank == 0) w.document("train", source.train());
+      if (rank == 0) w.huggingface(source.huggingface());
       for (const Sample& s : samples()) {
         const std::int64_t begin = first_row(s.meta.rows(), rank, world);
         const std::int64_t end = first_row(s.meta.rows(), rank + 1, world);

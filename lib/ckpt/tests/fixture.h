@@ -62,6 +62,13 @@ inline const json::Value& config() {
   return value;
 }
 
+/// Files of /huggingface.
+inline const std::map<std::string, std::string>& texts() {
+  static const std::map<std::string, std::string> value{{"chat_template.jinja", "{{ messages }}"},
+                                                        {"tokenizer_config.json", "{\"eos_token\": \"</s>\"}"}};
+  return value;
+}
+
 /// /train of a step.
 inline json::Value train_of(std::int64_t step) {
   return json::object({{"step", step}, {"updates", step}, {"tokens", 16 * step}});
@@ -71,6 +78,7 @@ inline void write_model(const std::string& path, FileKind kind = FileKind::model
   ModelWriter w(path, kind, force);
   w.document("config", config());
   w.tokenizer("{\"model\":{}}");
+  w.huggingface(texts());
   w.document("provenance", append_provenance({}, "fp8-init", "0.1.0", "fp8-init tiny"));
   if (kind == FileKind::training) w.document("train", train_of(3));
   for (const Sample& s : samples()) w.tensor(s.meta, s.bytes);
@@ -89,6 +97,7 @@ inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, st
   if (rank == 0) {
     w.document("config", config());
     w.document("train", train_of(step));
+    w.huggingface(texts());
   }
   for (const Sample& s : samples(run)) {
     const std::int64_t begin = first_row(s.meta.rows(), rank, world);

@@ -2,6 +2,7 @@
 #include "fp8/hf/folder.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -10,6 +11,7 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/file_name.h"
 #include "fp8/base/text.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/json/json.h"
@@ -19,6 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxTokenizer = std::uint64_t{256} << 20U;
+constexpr std::uint64_t kMaxText = std::uint64_t{16} << 20U;
+constexpr std::array kTexts{"tokenizer_config.json",  "special_tokens_map.json", "added_tokens.json",
+                            "generation_config.json", "chat_template.jinja",     "chat_template.json"};
 constexpr std::size_t kPiece = std::size_t{1} << 20U;
 constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
 constexpr json::Limits kIndexLimits{.max_depth = 8, .max_bytes = std::size_t{256} << 20U};
@@ -31,11 +36,6 @@ bool exists(const std::string& path) {
 void require_regular(const std::string& path) {
   std::error_code ignored;
   if (exists(path) && !fs::is_regular_file(path, ignored)) throw Error(path + ": not a regular file");
-}
-
-bool is_bare_name(const std::string& name) {
-  return !name.empty() && name != "." && name.find("..") == std::string::npos &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
 }
 
 // Tensor to shard file, as in the index.
@@ -121,6 +121,17 @@ std::optional<std::string> Folder::tokenizer() const {
   if (!exists(file)) return std::nullopt;
   require_regular(file);
   return read_text_file(file, kMaxTokenizer);
+}
+
+std::map<std::string, std::string> Folder::texts() const {
+  std::map<std::string, std::string> files;
+  for (const char* name : kTexts) {
+    const std::string file = path_ + "/" + name;
+    if (!exists(file)) continue;
+    require_regular(file);
+    files[name] = read_text_file(file, kMaxText);
+  }
+  return files;
 }
 
 const Folder::Entry* Folder::find(std::string_view name) const {

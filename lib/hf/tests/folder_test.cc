@@ -30,6 +30,8 @@ TEST(Folder, opens_the_golden_models) {
     EXPECT_EQ(folder.find("model.embed_tokens.weight")->info->shape.front(), folder.config().vocab_size) << name;
     EXPECT_EQ(folder.find("lm_head.weight") == nullptr, folder.config().tie_word_embeddings) << name;
     EXPECT_FALSE(folder.tokenizer());
+    EXPECT_EQ(folder.texts().size(), 1U) << name;
+    EXPECT_TRUE(folder.texts().contains("generation_config.json")) << name;
   }
 }
 
@@ -55,9 +57,14 @@ TEST(Folder, reads_shards_through_the_index) {
   folder.write("b.safetensors", safetensors(kTwo, kHalves));
   folder.write("model.safetensors.index.json", index_of(R"("one":"a.safetensors","two":"b.safetensors")"));
   folder.write("tokenizer.json", "{}");
+  folder.write("chat_template.jinja", "{{ x }}");
+  folder.write("generation_config.json", "{}");
+  folder.write("other.json", "{}");
   const Folder model(folder.path());
   ASSERT_EQ(model.tensors().size(), 2U);
   EXPECT_EQ(model.tokenizer(), "{}");
+  EXPECT_EQ(model.texts(),
+            (std::map<std::string, std::string>{{"chat_template.jinja", "{{ x }}"}, {"generation_config.json", "{}"}}));
   EXPECT_EQ(model.find("two")->shard->path(), folder.at("b.safetensors"));
   std::array<float, 4> out{};
   model.read_rows_f32(*model.find("two"), 0, 2, out);

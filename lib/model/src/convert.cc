@@ -187,8 +187,9 @@ std::vector<std::string> write_output(const Source& source, const std::string& o
   writer.document("provenance",
                   with_origin(checkpoint != nullptr ? checkpoint->provenance() : json::Value(), options.origin));
   if (training) writer.document("train", checkpoint->train());
-  if (checkpoint != nullptr) ckpt::copy_tokenizer(*checkpoint, writer);
+  if (checkpoint != nullptr) ckpt::copy_texts(*checkpoint, writer);
   if (const std::optional<std::string> tokenizer = source.folder_tokenizer()) writer.tokenizer(*tokenizer);
+  writer.huggingface(source.folder_texts());
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (options.progress) options.progress(table[i].name, i, count);
     copy_weight(source, table[i], output_type(*source.find(table[i].name), options), writer);

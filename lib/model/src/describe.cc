@@ -212,6 +212,9 @@ json::Value describe(const ckpt::Checkpoint& checkpoint, bool with_statistics, c
   record.set("tensors", std::move(tensors));
   record.set("train", checkpoint.train());
   record.set("tokenizer", checkpoint.tokenizer().has_value());
+  json::Array files;
+  for (const auto& [name, text] : checkpoint.huggingface()) files.emplace_back(name);
+  record.set("huggingface", std::move(files));
   record.set("tokenizer_id", checkpoint.tokenizer_id() ? json::Value(*checkpoint.tokenizer_id()) : json::Value());
   record.set("provenance", checkpoint.provenance());
   return record;

@@ -42,6 +42,10 @@ const SourceTensor* Source::find(std::string_view name) const {
 
 std::optional<std::string> Source::folder_tokenizer() const { return folder_ ? folder_->tokenizer() : std::nullopt; }
 
+std::map<std::string, std::string> Source::folder_texts() const {
+  return folder_ ? folder_->texts() : std::map<std::string, std::string>();
+}
+
 void Source::read_rows(const SourceTensor& tensor, std::int64_t begin, std::int64_t end, dtype::DType type,
                        std::span<std::byte> out, std::vector<float>& scratch) const {
   const hf::Folder::Entry* entry = folder_ ? folder_->find(tensor.name) : nullptr;

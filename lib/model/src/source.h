@@ -1,6 +1,7 @@
 /// Source of a conversion: one interface to a Hugging Face folder or a checkpoint. Private to this crate.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,6 +41,8 @@ class Source {
   const ckpt::Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   /// Text of a folder's tokenizer.json, if it has one.
   std::optional<std::string> folder_tokenizer() const;
+  /// Texts of the other files that are kept with a folder's model; empty for a checkpoint.
+  std::map<std::string, std::string> folder_texts() const;
 
   /// Rows [begin, end) of a weight, converted to `type` (f32 or bf16; exact where the weight is already `type`), into
   /// `out` of exactly their bytes. `scratch` is reused between calls.

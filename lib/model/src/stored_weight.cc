@@ -45,7 +45,7 @@ std::optional<ckpt::ModelWriter> start_output(const ckpt::Checkpoint& source, co
   ckpt::ModelWriter writer(target.path, target.kind, target.force);
   writer.document("config", target.config);
   writer.document("provenance", with_origin(source.provenance(), target.origin));
-  ckpt::copy_tokenizer(source, writer);
+  ckpt::copy_texts(source, writer);
   return writer;
 }
 

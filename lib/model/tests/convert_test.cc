@@ -65,6 +65,7 @@ class Convert : public test::FolderTest {
         writer.document("train", json::object({{"step", 2}, {"updates", 2}, {"tokens", 32}}));
         writer.document("provenance", with_origin(nullptr, {"fp8-step", "1", "fp8-step"}));
         writer.tokenizer("{}");
+        writer.huggingface({{"generation_config.json", "{}"}});
       }
       for (const auto& [name, shape] : shapes(config())) {
         for (const char* section : {"weights/", "optimizer/m/", "optimizer/v/", "extra/"}) {
@@ -228,12 +229,18 @@ TEST_F(Convert, ADifferentHeadInATiedModelIsRefused) {
             place + ": lm_head.weight differs from the embedding, though tie_word_embeddings is true");
 }
 
-TEST_F(Convert, TokenizerIsCopied) {
+TEST_F(Convert, TokenizerAndOtherTextsAreCopied) {
   const std::string place = folder(config(), shapes(config()));
+  const std::map<std::string, std::string> texts{{"tokenizer_config.json", "{\"eos_token\":\"</s>\"}"},
+                                                 {"generation_config.json", "{\"do_sample\":true}"},
+                                                 {"chat_template.jinja", "{{ bos_token }}"}};
   test::write_file(place + "/tokenizer.json", "{\"model\":1}");
+  test::write_file(place + "/notes.txt", "not kept");
+  for (const auto& [name, text] : texts) test::write_file(place + "/" + name, text);
   convert(place, out(), {});
   convert(out(), at("b.h5"), {});
   EXPECT_EQ(ckpt::Checkpoint::open(at("b.h5")).tokenizer(), "{\"model\":1}");
+  EXPECT_EQ(ckpt::Checkpoint::open(at("b.h5")).huggingface(), texts);
 }
 
 TEST_F(Convert, ShardsNeedMerge) {
@@ -251,6 +258,7 @@ TEST_F(Convert, MergeKeepsTheWholeTrainingState) {
   EXPECT_EQ(c.kind(), ckpt::FileKind::training);
   EXPECT_EQ(c.train(), json::object({{"step", 2}, {"updates", 2}, {"tokens", 32}}));
   EXPECT_EQ(c.tokenizer(), "{}");
+  EXPECT_EQ(c.huggingface(), (std::map<std::string, std::string>{{"generation_config.json", "{}"}}));
   EXPECT_EQ(c.provenance().as_array().size(), 2U);
   EXPECT_EQ(c.tensors().size(), 4 * shapes(config()).size());
   std::vector<float> norm(16, 1.0F);

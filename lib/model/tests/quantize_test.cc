@@ -71,6 +71,7 @@ class Quantize : public test::FolderTest {
     writer.document("config", small_config());
     writer.document("provenance", with_origin(nullptr, {"test", "1", "test"}));
     writer.tokenizer("{\"model\":1}");
+    writer.huggingface({{"chat_template.jinja", "{{ x }}"}});
     for (const auto& [name, t] : tensors) {
       ckpt::TensorMeta meta;
       meta.name = name;
@@ -115,6 +116,7 @@ TEST_F(Quantize, CastsFp8WeightsAndCopiesTheRest) {
   EXPECT_EQ(q.kind(), ckpt::FileKind::quantized);
   EXPECT_EQ(q.config(), small_config());
   EXPECT_EQ(q.tokenizer(), "{\"model\":1}");
+  EXPECT_EQ(q.huggingface().at("chat_template.jinja"), "{{ x }}");
   ASSERT_EQ(q.provenance().as_array().size(), 2U);
   EXPECT_EQ(q.provenance().as_array()[1].as_object().at("tool").as_string(), "fp8-quantize");
   EXPECT_EQ(report.tensors.size(), 8U);

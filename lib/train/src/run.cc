@@ -32,8 +32,9 @@ struct RunContext {
   Journal& journal;
   const RunInputs& inputs;
   MemoryPlan plan;
-  json::Value provenance;                // for checkpoints, as the next
-  std::optional<std::string> tokenizer;  // text of tokenizer.json
+  json::Value provenance;                          // for checkpoints, as the next
+  std::optional<std::string> tokenizer;            // text of tokenizer.json
+  std::map<std::string, std::string> huggingface;  // see ckpt::Checkpoint::huggingface()
 
   const RunConfig& config() const { return setup.config; }
 };
@@ -105,7 +106,8 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
       inputs,
       plan_of(s, device),
       s.resuming ? start.provenance() : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
-      start.tokenizer()};
+      start.tokenizer(),
+      start.huggingface()};
 }
 
 // Names the newest checkpoint of a run in a message.
@@ -169,7 +171,8 @@ void save(RunState& state, const RunContext& run, bool last) {
                       run.provenance,
                       mesh_of(run.host_comm),
                       run.tokenizer,
-                      run.setup.tokenizer};
+                      run.setup.tokenizer,
+                      run.huggingface};
   const bool from_copy = state.model.snapshot && (!last || run.device.type() != device::DeviceType::host);
   start_save(
       state.saves,

@@ -163,6 +163,7 @@ ckpt::FileEntry write_shard(const std::vector<StateTensor>& tensors, const std::
     writer.document("provenance", documents.provenance);
     if (documents.tokenizer) writer.tokenizer(*documents.tokenizer);
     if (documents.tokenizer_id) writer.tokenizer_id(*documents.tokenizer_id);
+    writer.huggingface(documents.huggingface);
   }
   for (const StateTensor& t : tensors) {
     ckpt::TensorMeta meta{t.name, t.values.dtype, t.shape, {}, {}, {}};

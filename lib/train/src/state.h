@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "fp8/ckpt/checkpoint.h"
@@ -39,8 +40,9 @@ std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_co
 // What a save writes besides the tensors.
 struct Documents {
   json::Value config, train, provenance, mesh;
-  std::optional<std::string> tokenizer = {};     // text of tokenizer.json
-  std::optional<std::string> tokenizer_id = {};  // if there is no tokenizer.json
+  std::optional<std::string> tokenizer = {};            // text of tokenizer.json
+  std::optional<std::string> tokenizer_id = {};         // if there is no tokenizer.json
+  std::map<std::string, std::string> huggingface = {};  // see ckpt::Checkpoint::huggingface()
 };
 
 // Upper bound of the bytes that write_shard() writes.

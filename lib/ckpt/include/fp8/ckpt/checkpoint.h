@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,9 @@ class Checkpoint {
   std::optional<std::string> tokenizer() const;
   /// Attribute `tokenizer` of the root: identifier of the training data's tokenizer, if no tokenizer.json is stored.
   std::optional<std::string> tokenizer_id() const;
+
+  /// Texts of other files of the Hugging Face folder that the model came from, by file name.
+  std::map<std::string, std::string> huggingface() const;
 
   /// All tensors, sorted by name.
   const std::vector<TensorMeta>& tensors() const;

@@ -1,5 +1,6 @@
 /// Metadata of a tensor, and the names of a checkpoint's sections. A tensor is any dataset except the four documents
-/// (config, train, provenance, tokenizer at the root); the first part of its name is its section.
+/// (config, train, provenance, tokenizer at the root) and the texts in /huggingface; the first part of its name is its
+/// section.
 #pragma once
 
 #include "fp8/h5/types.h"
@@ -29,6 +30,9 @@ inline constexpr std::string_view kScales = "scales/";        ///< factors of th
 inline constexpr std::string_view kMomentM = "optimizer/m/";  ///< first moments
 inline constexpr std::string_view kMomentV = "optimizer/v/";  ///< second moments
 inline constexpr std::string_view kFp8 = "fp8/";              ///< state of the delayed recipe
+
+/// Prefix of the texts of files of a Hugging Face folder, followed by the file's name.
+inline constexpr std::string_view kHuggingFace = "huggingface/";
 
 /// Whether a tensor's name is in a section that this version defines.
 bool is_known_section(std::string_view name);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 
@@ -35,6 +36,9 @@ class ModelWriter {
   void tokenizer(std::string_view text);
   /// Identifier of the tokenizer of a model without a tokenizer.json: "bytes", or a digest (fp8-tokens(5)).
   void tokenizer_id(const std::string& id);
+  /// Texts of other files of a Hugging Face folder, by file name. Throws Error unless the names are
+  /// bare, see is_bare_name().
+  void huggingface(const std::map<std::string, std::string>& files);
   /// Begins a tensor; its bytes follow by write() in storage order.
   void begin_tensor(const TensorMeta& meta);
   /// The next bytes of the tensor, in pieces of any size.
@@ -88,6 +92,8 @@ class ShardWriter {
   void tokenizer(std::string_view text);
   /// As in ModelWriter; rank 0 only.
   void tokenizer_id(const std::string& id);
+  /// As in ModelWriter; rank 0 only.
+  void huggingface(const std::map<std::string, std::string>& files);
   /// Begins rows [begin, end) of `meta`, begin < end (begin = 0, end = 1 for a scalar).
   void begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end);
   /// The next bytes of the block, in pieces of any size.
@@ -119,8 +125,9 @@ void commit_folder(const std::string& temporary, const std::string& final_path, 
 class Checkpoint;
 /// Copies the tensor `name` from `source` to `target` in pieces, with all attributes.
 void copy_tensor(const Checkpoint& source, const std::string& name, ModelWriter& target);
-/// Copies the text of tokenizer.json, or the tokenizer's identifier if there is none.
-void copy_tokenizer(const Checkpoint& source, ModelWriter& target);
+/// Copies the text of tokenizer.json, or the tokenizer's identifier if there is none, and the texts of other files of a
+/// Hugging Face folder.
+void copy_texts(const Checkpoint& source, ModelWriter& target);
 /// Copies every tensor of a section that this version does not define.
 void copy_unknown(const Checkpoint& source, ModelWriter& target);
 

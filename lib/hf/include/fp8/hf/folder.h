@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +33,10 @@ class Folder {
   const ModelConfig& config() const { return config_; }
   /// Bytes of tokenizer.json, if the folder contains one (at most 256 MiB).
   std::optional<std::string> tokenizer() const;
+  /// Bytes of the files that a use of the model needs besides weights, configuration and tokenizer, by name, as far as
+  /// the folder contains them: tokenizer_config.json, special_tokens_map.json, added_tokens.json,
+  /// generation_config.json, chat_template.jinja and chat_template.json (at most 16 MiB each).
+  std::map<std::string, std::string> texts() const;
 
   /// A tensor and the shard that holds it.
   struct Entry {
