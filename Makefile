@@ -234,7 +234,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(datadir)/fp8 $(datadir)/bash-completion/completions
 	install -m 755 $(programs) $(DESTDIR)$(PREFIX)/bin
 	for s in 1 5 7; do install -d $(datadir)/man/man$$s && install -m 644 man/man$$s/*.$$s $(datadir)/man/man$$s; done
-	for d in presets plans templates text; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
+	for d in presets plans templates text tokenizers/shakespeare; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
 	for t in $(TOOLS); do $O/bin/$$t --completion bash >$(datadir)/bash-completion/completions/$$t || exit 1; done
 uninstall:
 	rm -f $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%) $(TOOLS:%=$(datadir)/bash-completion/completions/%) $(patsubst man/%,$(datadir)/man/%,$(wildcard man/man?/*))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every example of every manual page and compares the output with the page. An example is a literal block with lines
-`$ command`, in any section. Each page gets a new folder with text.txt (the head of share/text), tokenizer.json (byte-level,
-1000 tokens), llama3/ (a Hugging Face folder) and the files of tests/man/fixtures. On a page, a line `...` matches any
+`$ command`, in any section. Each page gets a new folder with text.txt (the head of share/text), tokenizer.json (of
+share/tokenizers/shakespeare), llama3/ (a Hugging Face folder) and the files of tests/man/fixtures. On a page, a line `...` matches any
 number of lines, and `...` at the end of a line matches the rest of the line."""
 
 import concurrent.futures
@@ -39,7 +39,7 @@ def fill(folder: Path) -> None:
     text = (SRC / "share/text/tinyshakespeare.txt").read_bytes()[:20000]
     (folder / "text.txt").write_bytes(text)
     shutil.copytree(SRC / "tests/golden/models/llama3/hf", folder / "llama3")
-    shutil.copy(SRC / "tests/golden/tokenizers/gpt2/tokenizer.json", folder)
+    shutil.copy(SRC / "share/tokenizers/shakespeare/tokenizer.json", folder)
     fixtures = SRC / "tests/man/fixtures"
     if fixtures.is_dir():
         shutil.copytree(fixtures, folder, dirs_exist_ok=True)
