@@ -33,6 +33,7 @@ class Run : public FolderTest {
     Hooks hooks;
     hooks.record = [&](const json::Value& r) { records_.push_back(r); };
     hooks.note = [&](const std::string& text) { notes_ += text + "\n"; };
+    hooks.warning = hooks.note;
     hooks.progress = [](const std::string&) {};
     hooks.stop_requested = [&] { return ++asked == stop_after; };
     const auto one = comm::solo();
