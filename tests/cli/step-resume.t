@@ -80,6 +80,31 @@ for words in "--steps 5" "--precision bf16" "--precision fp32" "--recipe rowwise
 done
 ok "the run resumes with a copy of the model" fp8-step moved.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --steps $((at + 1))
 
+# --- settings that change by name: the same bits as without a stop, once, and shown
+go3() { fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --lr 1e-2 --steps 9 -q "$@"; }
+ok "a run of three steps is made" go3 --out part --until-step 3
+cp -r part whole && cp -r part wrong
+new="--lr 1e-3 --batch-size 6 --clip 1.0 --seq-length 16"
+ok "--change changes settings of a run" go3 --out whole --change lr,batch $new
+is "the run record lists the changes" "$(head -1 out | grep -o '"changed":.*')" \
+  '"changed":[{"name":"batch","old":4,"new":6},{"name":"lr","old":0.01,"new":0.001}]}'
+go3 --out part --change lr,batch $new --until-step 6 >log6 2>err && go3 --out part --change lr,batch $new >log9 2>err
+result $? "the changed run stops and resumes"
+is "the second start changes nothing" "$(head -1 log9 | grep -c changed)" 0
+cmp whole/step-00000009/rank-00000-of-00001.h5 part/step-00000009/rank-00000-of-00001.h5
+result $? "the resumed run has the bits of the one that was not stopped"
+says "fp8-log shows the changes" '^changed +from step 4: batch 4 to 6, lr 0.01 to 0.001$' fp8-log part
+says "a plot marks the changes" 'lr 0.01 to 0.001' sh -c 'fp8-log --plot loss part -o changed.svg && cat changed.svg'
+ok "other data begins at its first sample" go3 --out wrong --change data,lr --data d2.h5 --lr 1e-3
+says "the checkpoint has the position" '"base":\{"step":3,"tokens":192,"sample":0\}' strings -n 8 wrong/step-00000009/rank-00000-of-00001.h5
+says "an unknown name is refused with the list" "^fp8-step: --change: 'rate' is not one of data, seq-length, batch, " go3 --out wrong --change rate
+says "a difference that is not named is refused" 'or --change clip to go on with the new ones$' go3 --out part --change lr,batch $new --clip 2 --steps 12
+says "a change of precision prints a note" '^fp8-step: from step 10 on: precision fp8 \(was bf16\), recipe rowwise' \
+  fp8-step m.h5 --data d.h5 --out part $new --steps 10 --precision fp8 --recipe rowwise
+says "--recipe without fp8 prints a note" '^fp8-step: --recipe, --fp8-all-gather: no effect without --precision fp8' \
+  fp8-step m.h5 --data d.h5 --seq-length 16 --out note --steps 1 --recipe rowwise --no-fp8-all-gather
+says "fp8-eval prints it too" '^fp8-eval: --recipe: no effect without --precision fp8' fp8-eval m.h5 --data d.h5 --recipe rowwise
+
 # --- damaged checkpoints
 cp -r a1 damaged
 printf '\001' | dd of=damaged/run/step-00000004/rank-00000-of-00001.h5 bs=1 seek=300000 conv=notrunc 2>/dev/null

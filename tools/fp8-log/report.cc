@@ -7,6 +7,7 @@
 
 #include "cells.h"
 #include "fp8/base/text.h"
+#include "fp8/json/json.h"
 
 namespace fp8::report {
 namespace {
@@ -23,6 +24,26 @@ std::string state_text(const Summary& s) {
   return s.reason.empty() ? "ended" : terminal_safe(s.reason);
 }
 
+// The settings that resumed starts changed, without those that the row of the precision shows.
+std::string changes_text(const Summary& s) {
+  constexpr std::size_t kDigits = 8, kMost = 200;
+  const auto value = [](const log::Change& change, const json::Value& v) {
+    if (v.is_null()) return std::string("not set");
+    if (!v.is_string()) return json::dump(v);
+    return change.name == "data" ? v.as_string().substr(0, kDigits) : v.as_string();
+  };
+  std::string text;
+  std::int64_t last = -1;
+  for (const auto& [step, change] : s.changes) {
+    if (change.name == "precision" || change.name == "recipe") continue;
+    if (step != last) text += (text.empty() ? "from step " : "; from step ") + std::to_string(step) + ":";
+    if (step == last) text += ",";
+    text += " " + change.name + " " + value(change, change.old) + " to " + value(change, change.now);
+    last = step;
+  }
+  return text.empty() ? "-" : terminal_safe(excerpt(text, kMost));
+}
+
 std::string tokens_text(const Summary& s) {
   return s.tokens ? human_count(static_cast<std::uint64_t>(*s.tokens)) : "-";
 }
@@ -36,6 +57,7 @@ struct Line {
 
 std::vector<Line> lines() {
   return {{"precision", precision_text, ""},
+          {"changed", changes_text, "-"},
           {"steps", steps_text, ""},
           {"tokens", tokens_text, ""},
           {"documents", [](const Summary& s) { return s.documents.empty() ? "joined" : s.documents; }, "joined"},

@@ -37,6 +37,9 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   json::Value all_flags = flags;
   all_flags.as_object().set("print-config", print);
   all_flags.as_object().set("dry-run", given.flag("dry-run"));
+  json::Array change;
+  for (const std::string& names : given.list("change")) change.emplace_back(names);
+  all_flags.as_object().set("change", std::move(change));
   train::check_same_flags(host_comm, all_flags, given.positional("model"));
   cli::Output out;
   if (print) {

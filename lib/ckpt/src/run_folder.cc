@@ -38,17 +38,23 @@ Position position_of(const Checkpoint& checkpoint) {
   const std::string what = checkpoint.path() + ": /train";
   if (!checkpoint.train().is_object()) throw Error(checkpoint.path() + ": has no /train, so it is not a step of a run");
   const json::Object& train = checkpoint.train().as_object();
-  const auto counter = [&](const char* key) {
-    const std::int64_t n = train.get_int(key, what);
-    if (n < 0) throw Error(what + ": " + key + " is " + std::to_string(n) + ", which is below 0");
+  const auto counter = [](const json::Object& object, const char* key, const std::string& where) {
+    const std::int64_t n = object.get_int(key, where);
+    if (n < 0) throw Error(where + ": " + key + " is " + std::to_string(n) + ", which is below 0");
     return n;
   };
-  const Position c{counter("step"), counter("updates"), counter("tokens")};
+  Position c{counter(train, "step", what), counter(train, "updates", what), counter(train, "tokens", what)};
+  if (const json::Value* base = train.find("base")) {
+    const std::string where = what + ": base";
+    if (!base->is_object()) throw Error(where + ": is no object");
+    const json::Object& o = base->as_object();
+    c.base = {counter(o, "step", where), counter(o, "tokens", where), counter(o, "sample", where)};
+  }
   if (c.updates > c.step)
     throw Error(what + ": " + std::to_string(c.updates) + " updates in " + std::to_string(c.step) + " steps");
-  if (c.step == 0 ? c.tokens != 0 : c.tokens == 0 || c.tokens % c.step != 0)
-    throw Error(what + ": " + std::to_string(c.tokens) + " tokens in " + std::to_string(c.step) +
-                " steps of equal size");
+  const std::int64_t steps = c.step - c.base.step, tokens = c.tokens - c.base.tokens;
+  if (steps < 0 || (steps == 0 ? tokens != 0 : tokens <= 0 || tokens % steps != 0))
+    throw Error(what + ": " + std::to_string(tokens) + " tokens in " + std::to_string(steps) + " steps of equal size");
   return c;
 }
 

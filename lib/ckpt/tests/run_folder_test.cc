@@ -76,6 +76,17 @@ TEST_F(RunFolder, forged_counters_are_refused) {
   EXPECT_EQ(refusal(R"({"step":3,"updates":3,"tokens":49})"), "49 tokens in 3 steps of equal size");
   EXPECT_EQ(refusal(R"({"step":3,"updates":3,"tokens":0})"), "0 tokens in 3 steps of equal size");
   EXPECT_EQ(refusal(R"({"step":0,"updates":0,"tokens":8})"), "8 tokens in 0 steps of equal size");
+  const auto based = [&](const std::string& base) {
+    return refusal(R"({"step":5,"updates":5,"tokens":80,"base":)" + base + "}");
+  };
+  EXPECT_EQ(based(R"({"step":3,"tokens":30,"sample":6})"), "no error");
+  EXPECT_EQ(based(R"({"step":5,"tokens":80,"sample":0})"), "no error");
+  EXPECT_EQ(based(R"({"step":3,"tokens":31,"sample":6})"), "49 tokens in 2 steps of equal size");
+  EXPECT_EQ(based(R"({"step":3,"tokens":90,"sample":6})"), "-10 tokens in 2 steps of equal size");
+  EXPECT_EQ(based(R"({"step":6,"tokens":80,"sample":6})"), "0 tokens in -1 steps of equal size");
+  EXPECT_EQ(based(R"({"step":3,"tokens":30,"sample":-6})"), "base: sample is -6, which is below 0");
+  EXPECT_EQ(based("7"), "base: is no object");
+  EXPECT_HOLDS(based(R"({"step":3,"tokens":30})"), "\"sample\"");
   EXPECT_HOLDS(refusal(R"({"step":3.0,"updates":3,"tokens":48})"), "\"step\"");
   EXPECT_HOLDS(refusal(R"({"step":3,"updates":1e300,"tokens":48})"), "\"updates\"");
   EXPECT_HOLDS(refusal(R"({"step":3,"updates":3,"tokens":99999999999999999999})"), "\"tokens\"");

@@ -129,8 +129,9 @@ void Sampler::separate_single() {
 }
 
 std::int64_t Sampler::sample_index(std::int64_t step, std::int64_t position) const {
-  if (step < 0 || position < 0 || position >= global_batch_) throw Error("sampler: position out of range");
-  const std::int64_t at = checked_add(checked_mul(step, global_batch_, "step"), position, "step");
+  if (step < start_.step || position < 0 || position >= global_batch_) throw Error("sampler: position out of range");
+  const std::int64_t first = checked_add(start_.sample, checked_mul(step - start_.step, global_batch_, "step"), "step");
+  const std::int64_t at = checked_add(first, position, "step");
   const auto n = static_cast<std::uint64_t>(samples_);
   const std::uint64_t epoch = static_cast<std::uint64_t>(at) / n;
   const std::uint64_t index = static_cast<std::uint64_t>(at) % n;

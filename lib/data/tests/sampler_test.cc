@@ -145,6 +145,19 @@ TEST(Sampler, ranks_and_micro_batches_cover_the_step) {
   }
 }
 
+TEST(Sampler, a_start_continues_with_another_batch) {
+  const Counting data(101);  // 10 samples
+  const Sampler before(data.file(), SamplerKind::shuffle, 3, 10, 4),
+      after(data.file(), SamplerKind::shuffle, 3, 10, 6, {2, 8});
+  std::vector<std::int64_t> one, other;
+  for (std::int64_t at = 0; at < 26; ++at) {
+    one.push_back(before.sample_index(at / 4, at % 4));
+    other.push_back(at < 8 ? one.back() : after.sample_index(2 + (at - 8) / 6, (at - 8) % 6));
+  }
+  EXPECT_EQ(one, other);
+  EXPECT_NE(error_of([&] { (void)after.sample_index(1, 0); }).find("out of range"), std::string::npos);
+}
+
 TEST(Sampler, refuses_positions_out_of_range) {
   const Counting data(50);
   const Sampler sampler(data.file(), SamplerKind::sequential, 0, 4, 2, DocumentMode::joined);

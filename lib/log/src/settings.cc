@@ -28,6 +28,18 @@ std::string text_of(const json::Object* object, std::string_view key) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
+std::vector<Change> changes_of(const json::Object& record) {
+  std::vector<Change> changes;
+  const json::Value* list = record.find("changed");
+  if (list == nullptr || !list->is_array()) return changes;
+  for (const json::Value& entry : list->as_array()) {
+    if (!entry.is_object()) continue;
+    const json::Value *old = entry.as_object().find("old"), *now = entry.as_object().find("new");
+    if (old != nullptr && now != nullptr) changes.push_back({text_of(&entry.as_object(), "name"), *old, *now});
+  }
+  return changes;
+}
+
 bool same(const json::Value& a, const json::Value& b) {
   return a.is_number() && b.is_number() ? a.as_double() == b.as_double() : a == b;
 }
@@ -139,6 +151,7 @@ std::optional<Settings> settings_of(const json::Object& record) {
   if (fixed != nullptr) {
     for (const auto& [name, value] : *fixed) s.fixed.push_back(name);
   }
+  s.changed = changes_of(record);
   return s;
 }
 

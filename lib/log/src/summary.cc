@@ -74,6 +74,9 @@ Summary summarize(const Run& run) {
   }
   if (const json::Value documents = setting_value(run, "documents"); documents.is_string())
     s.documents = documents.as_string();
+  for (const Settings& settings : run.settings) {
+    for (const Change& change : settings.changed) s.changes.emplace_back(settings.step, change);
+  }
   const Values skipped = run.find("skipped");
   for (std::size_t i = 0; i < skipped.size(); ++i) s.skipped += skipped[i] > 0 ? 1 : 0;
   s.checkpoints = static_cast<std::int64_t>(run.checkpoints.size());
@@ -91,6 +94,10 @@ json::Value record(const Summary& s) {
                                    {"precision", text_or_null(phase.precision)},
                                    {"recipe", text_or_null(phase.recipe)},
                                    {"emulated", or_null(phase.emulated)}}));
+  }
+  json::Array changes;
+  for (const auto& [step, change] : s.changes) {
+    changes.push_back(json::object({{"step", step}, {"name", change.name}, {"old", change.old}, {"new", change.now}}));
   }
   return json::object({{"type", "summary"},
                        {"path", s.path},
@@ -115,6 +122,7 @@ json::Value record(const Summary& s) {
                        {"emulated", or_null(s.emulated)},
                        {"documents", text_or_null(s.documents)},
                        {"phases", std::move(phases)},
+                       {"changes", std::move(changes)},
                        {"skipped", s.skipped},
                        {"checkpoints", s.checkpoints},
                        {"restarts", s.restarts},

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fp8/json/json.h"
 #include "run_text.h"
 #include "statistics.h"
 
@@ -87,6 +88,25 @@ TEST(Summary, Fields) {
   EXPECT_EQ(s.emulated, true);
   EXPECT_EQ(s.skipped, 1);
   EXPECT_FALSE(s.finished);
+}
+
+TEST(Summary, ListsChangedSettings) {
+  const auto start = [](const std::string& lr, const std::string& changed) {
+    return R"({"type":"run","config":{"lr":)" + lr + "}" + changed + "}\n";
+  };
+  const std::string lr = R"(,"changed":[{"name":"lr","old":0.5,"new":0.25},{"name":1},3])";
+  const std::string text = start("0.5", "") + step(1, 8, "3") + step(2, 16, "3") + start("0.25", lr) + step(3, 24, "2");
+  const Summary once = summarize(run_of(text)), again = summarize(run_of(text + start("0.25", "") + step(4, 32, "1"))),
+                repeated = summarize(run_of(text + start("0.25", lr) + step(3, 24, "2"))),
+                undone = summarize(run_of(text + start("0.5", "") + step(3, 24, "2")));
+  const Change change{"lr", 0.5, 0.25};
+  for (const Summary* s : {&once, &again, &repeated}) {
+    ASSERT_EQ(s->changes.size(), 1U);
+    EXPECT_EQ(s->changes[0], (std::pair<std::int64_t, Change>{3, change}));
+  }
+  EXPECT_TRUE(undone.changes.empty());
+  const json::Value listed = record(once).as_object().at("changes");
+  EXPECT_EQ(json::dump(listed), R"([{"step":3,"name":"lr","old":0.5,"new":0.25}])");
 }
 
 TEST(Summary, MissingValuesAreNull) {

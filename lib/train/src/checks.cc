@@ -35,6 +35,12 @@ void check_precision(const PrecisionConfig& precision) {
                 flag_name("precision") + " fp8");
 }
 
+std::string note_of_unused(const PrecisionConfig& precision) {
+  std::string flags;
+  for (const std::string& flag : precision.without_effect) flags += (flags.empty() ? "" : ", ") + flag;
+  return flags.empty() ? "" : flags + ": no effect without " + flag_name("precision") + " fp8";
+}
+
 void check_settings(const RunConfig& c) {
   check_precision(c.precision);
   if (c.schedule.min_lr > c.schedule.lr) throw Error(flag_name("min-lr") + ": above " + flag_name("lr"));

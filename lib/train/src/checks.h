@@ -10,6 +10,9 @@ namespace fp8::train {
 // Throws Error if precision, activations and accumulation contradict each other.
 void check_precision(const PrecisionConfig& precision);
 
+// A note that names the flags which have no effect with this precision; empty if there are none.
+std::string note_of_unused(const PrecisionConfig& precision);
+
 // Throws Error if settings of a run contradict each other.
 void check_settings(const RunConfig& config);
 

@@ -1,6 +1,7 @@
 // Names, defaults and comparison of settings.
 #include "fp8/train/config.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -23,6 +24,10 @@ double as_typed(float x) {
 
 // The name of a storage format in settings.
 std::string flag_value(dtype::DType stored) { return stored == dtype::DType::bf16 ? "bf16" : "fp32"; }
+
+constexpr std::array<std::string_view, 17> kChangeable = {
+    "data",        "seq-length",   "batch", "sampler", "seed", "lr",     "schedule", "warmup", "min-lr",
+    "decay-steps", "weight-decay", "betas", "eps",     "clip", "master", "moments",  "steps"};
 
 // A setting as a message names it: its flag, or a description, which has spaces.
 std::string spelled(const std::string& key) { return key.find(' ') == std::string::npos ? flag_name(key) : key; }
@@ -54,6 +59,11 @@ bool PrecisionConfig::power_of_2_scales() const {
   return r != nullptr && power_of_2.value_or(r->power_of_2);
 }
 
+json::Value phase_of(const PrecisionConfig& p) {
+  return json::object({{"precision", std::string(name_of(p.precision))},
+                       {"recipe", p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value()}});
+}
+
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts) {
   StoreOptions o;
   o.compute = precision.activations;
@@ -70,7 +80,7 @@ json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, c
   return json::object({{"model", model_digest},
                        {"data", data_digest},
                        {"seq-length", config.seq_length},
-                       {"global batch (ranks x --batch-size x --grad-accumulation)", global_batch},
+                       {kGlobalBatch, global_batch},
                        {"sampler", config.sampler == data::SamplerKind::shuffle ? "shuffle" : "sequential"},
                        {"documents", config.documents == data::DocumentMode::separate ? "separate" : "joined"},
                        {"seed", config.seed},
@@ -102,11 +112,39 @@ std::string first_difference(const json::Value& one, const json::Value& other, c
   return of_absent;
 }
 
-void check_same_settings(const json::Value& before, const json::Value& now, const std::string& path) {
-  const std::string difference = first_difference(before, now, ", now ");
-  if (difference.empty()) return;
+std::string setting_name(const std::string& name) {
+  if (name == kGlobalBatch || name == "global-batch" || name == "batch-size" || name == "grad-accumulation")
+    return "batch";
+  return name == "warmup-steps" || name == "warmup-ratio" ? "warmup" : name;
+}
+
+std::span<const std::string_view> changeable_settings() { return kChangeable; }
+
+std::vector<SettingChange> changed_settings(const json::Value& before, const json::Value& now,
+                                            const std::vector<std::string>& change, const std::string& path) {
+  json::Value fixed = json::object({});
+  std::vector<SettingChange> changed;
+  for (const auto& [key, value] : now.as_object()) {
+    if (std::find(change.begin(), change.end(), setting_name(key)) == change.end()) {
+      fixed.as_object().set(key, value);
+      continue;
+    }
+    const json::Value* old = before.as_object().find(key);
+    if (old != nullptr && *old != value) changed.push_back({key == kGlobalBatch ? "batch" : key, *old, value});
+  }
+  const std::string difference = first_difference(before, fixed, ", now ");
+  if (difference.empty()) return changed;
+  std::string remedy;
+  for (const auto& [key, value] : fixed.as_object()) {
+    const json::Value* old = before.as_object().find(key);
+    if (key == "model" || old == nullptr || *old == value) continue;
+    const std::string name = setting_name(key);
+    if (("," + remedy + ",").find("," + name + ",") == std::string::npos) remedy += (remedy.empty() ? "" : ",") + name;
+  }
+  const bool other_model = difference == "MODEL";
   throw Error(path + ": this run was started with another " + difference + "; use another " + flag_name("out") +
-              ", or the same settings to resume");
+              ", or the same settings to resume" +
+              (other_model ? "" : ", or " + flag_name("change") + " " + remedy + " to go on with the new ones"));
 }
 
 void check_same_on_all_ranks(comm::Communicator& host_comm, const json::Value& mine) {

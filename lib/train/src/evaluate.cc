@@ -36,7 +36,7 @@ void emit_lines(Journal& journal, const std::string& lines) {
 struct EvalSetup {
   ModelSpec model_spec;
   std::int64_t length = 0;
-  std::vector<std::string> notes;  // for the user; each may be empty
+  std::vector<std::string> notes;  // for the user; some may be empty
 };
 
 EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
@@ -49,7 +49,8 @@ EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, 
   s.model_spec.store = store_options(config.precision, nullptr);
   s.model_spec.store.training = false;
   check_vocabulary(tokens, s.model_spec.config);
-  s.notes = {check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer)};
+  s.notes = {note_of_unused(config.precision),
+             check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer)};
   return s;
 }
 

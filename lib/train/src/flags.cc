@@ -1,6 +1,8 @@
 // Flags of fp8-step and fp8-eval.
 #include "fp8/train/flags.h"
 
+#include <algorithm>
+
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 
@@ -216,6 +218,12 @@ void add_saving_and_reports(std::vector<Flag>& flags) {
   print.in_config = false;
   flags.push_back(config);
   flags.push_back(print);
+  flags.push_back({.name = "change",
+                   .kind = FlagKind::list,
+                   .metavar = "NAME,...",
+                   .help = "settings that may differ from those of the run in --out, such as lr,batch,data",
+                   .group = s,
+                   .in_config = false});
   flags.push_back(cli::dry_run_flag());
 }
 
@@ -241,6 +249,23 @@ void read_profile(const std::string& steps, RunConfig& c) {
   c.profile_last = *last;
 }
 
+std::vector<std::string> read_changes(const std::vector<std::string>& lists) {
+  const auto known = changeable_settings();
+  std::vector<std::string> names;
+  for (const std::string& list : lists) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      names.push_back(setting_name(list.substr(begin, end - begin)));
+      begin = end + 1;
+      if (std::find(known.begin(), known.end(), names.back()) != known.end()) continue;
+      std::string all;
+      for (const std::string_view name : known) all += (all.empty() ? "" : ", ") + std::string(name);
+      throw Error(flag_name("change") + ": '" + excerpt(names.back()) + "' is not one of " + all);
+    }
+  }
+  return names;
+}
+
 PrecisionConfig precision_of(const cli::Arguments& a) {
   PrecisionConfig p;
   const std::string name = a.text("precision");
@@ -256,6 +281,10 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   p.emulate = a.flag("emulate");
   for (const auto accumulation : {gemm::Accumulation::f32, gemm::Accumulation::hopper, gemm::Accumulation::ada})
     if (a.text("accumulate") == name_of(accumulation)) p.accumulation = accumulation;
+  if (p.precision != Precision::fp8) {
+    for (const char* flag : {"recipe", "power-of-2-scales", "fp8-all-gather", "emulate"})
+      if (a.has(flag)) p.without_effect.push_back(flag_name(flag));
+  }
   return p;
 }
 
@@ -327,6 +356,7 @@ RunConfig step_config(const cli::Arguments& a) {
   c.epochs = or_zero(a, "epochs", &cli::Arguments::real);
   c.until_step = or_zero(a, "until-step", &cli::Arguments::integer);
   c.seed = static_cast<std::uint64_t>(a.integer("seed"));
+  c.change = read_changes(a.list("change"));
   c.precision = precision_of(a);
   c.device = device_of(a);
   read_betas(a.text("betas"), c.optimizer);

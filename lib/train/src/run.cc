@@ -149,13 +149,14 @@ void evaluate(RunState& state, const RunContext& run) {
 // The document /train of a checkpoint.
 json::Value train_document(const RunState& state, const RunContext& run) {
   const RunConfig& c = run.config();
-  const json::Value recipe = c.precision.precision == Precision::fp8 ? json::Value(c.precision.recipe) : json::Value();
-  json::Value train = json::object(
-      {{"step", state.position.step},
-       {"updates", state.position.updates},
-       {"tokens", state.position.tokens},
-       {"phase", json::object({{"precision", std::string(name_of(c.precision.precision))}, {"recipe", recipe}})},
-       {"settings", run.setup.settings}});
+  json::Value train = json::object({{"step", state.position.step},
+                                    {"updates", state.position.updates},
+                                    {"tokens", state.position.tokens},
+                                    {"phase", phase_of(c.precision)},
+                                    {"settings", run.setup.settings}});
+  if (const ckpt::PositionBase& base = state.position.base; base != ckpt::PositionBase{})
+    train.as_object().set("base",
+                          json::object({{"step", base.step}, {"tokens", base.tokens}, {"sample", base.sample}}));
   if (c.rolling && state.position.step < run.setup.last_step) train.as_object().set(kRolling, true);
   if (c.keep_best && state.evaluation) train.as_object().set("evaluation", to_json(*state.evaluation));
   return train;
@@ -297,8 +298,15 @@ void announce(const RunContext& run) {
   if (s.resuming) run.journal.note("resuming from " + s.source);
   for (const std::string& note : s.notes)
     if (!note.empty()) run.journal.note(note);
-  run.journal.emit(run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
-                              mesh_of(run.host_comm), s.settings, s.tokens_per_step(), s.position.step));
+  json::Value record = run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
+                                  mesh_of(run.host_comm), s.settings, s.tokens_per_step(), s.position.step);
+  if (!s.changes.empty()) {
+    json::Array changed;
+    for (const SettingChange& c : s.changes)
+      changed.push_back(json::object({{"name", c.name}, {"old", c.old}, {"new", c.value}}));
+    record.as_object().set("changed", std::move(changed));
+  }
+  run.journal.emit(record);
 }
 
 json::Value end_record(const Position& at, const std::string& reason) {

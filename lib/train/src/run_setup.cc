@@ -5,17 +5,20 @@
 #include <cmath>
 
 #include "checks.h"
+#include "fp8/base/text.h"
 #include "fp8/data/sampler.h"
+#include "fp8/json/json.h"
 #include "fp8/train/flags.h"
 
 namespace fp8::train {
 namespace {
 
-// Number of steps, warmup and length of the schedule.
-void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch) {
-  if (c.steps == 0 && c.epochs > 0)
-    c.steps = std::max<std::int64_t>(
-        1, std::llround(c.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
+// Number of steps, warmup and length of the schedule. Epochs are those of the samples from `base` on.
+void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch, const ckpt::PositionBase& base) {
+  if (c.steps == 0 && c.epochs > 0) {
+    const double left = c.epochs * static_cast<double>(samples) - static_cast<double>(base.sample);
+    c.steps = base.step + std::max<std::int64_t>(1, std::llround(left / static_cast<double>(global_batch)));
+  }
   if (c.steps == 0) throw Error(flag_name("steps") + ": needed (or " + flag_name("epochs") + ")");
   if (c.profile_last > c.steps)
     throw Error(flag_name("profile") + ": the run has only " + std::to_string(c.steps) + " steps");
@@ -25,7 +28,56 @@ void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch
     throw Error(flag_name("decay-steps") + ": more than the steps after warmup");
 }
 
-// Checks that the run of checkpoint `c` continues with the same settings, and reads its position.
+bool changed(const RunSetup& s, std::initializer_list<std::string_view> names) {
+  return std::any_of(s.changes.begin(), s.changes.end(), [&](const SettingChange& c) {
+    return std::find(names.begin(), names.end(), c.name) != names.end();
+  });
+}
+
+// The position in the samples after a change: the samples seen so far with another batch, the first one with other data
+// or another order. `before`: the settings of checkpoint `c`.
+void move_base(RunSetup& s, const json::Object& before, const std::string& what) {
+  Position& at = s.position;
+  const json::Object& now = s.settings.as_object();
+  const std::int64_t batch = before.get_int(kGlobalBatch, what), length = before.get_int("seq-length", what);
+  const std::int64_t steps = at.step - at.base.step, tokens = at.tokens - at.base.tokens;
+  const std::int64_t each = checked_mul(batch, length, what);
+  if (steps > 0 && tokens / steps != each)
+    throw Error(what + ": " + std::to_string(tokens) + " tokens in " + std::to_string(steps) + " steps, which have " +
+                std::to_string(each) + " each");
+  if (changed(s, {"data", "seq-length", "sampler", "seed", "documents"})) {
+    at.base = {at.step, at.tokens, 0};
+  } else if (now.at(kGlobalBatch) != before.at(kGlobalBatch)) {
+    at.base = {at.step, at.tokens, checked_add(at.base.sample, checked_mul(steps, batch, what), what)};
+  }
+}
+
+// Adds precision and recipe to the changes, if they are not those of the checkpoint.
+void note_phase(RunSetup& s, const ckpt::Checkpoint& c) {
+  const json::Value* phase = c.train().as_object().find("phase");
+  if (phase == nullptr || !phase->is_object()) return;
+  const json::Value now = phase_of(s.config.precision);
+  for (const auto& [name, value] : now.as_object()) {
+    const json::Value* old = phase->as_object().find(name);
+    if (old != nullptr && *old != value) s.changes.push_back({name, *old, value});
+  }
+}
+
+// The changes in one line: "from step 11 on: lr 0.0003 (was 0.001), clip 0.5 (was 1.0)"; empty if there are none.
+std::string note_of_changes(const RunSetup& s) {
+  std::string text;
+  const auto shown = [](const json::Value& v) {
+    return v.is_null() ? std::string("not set") : v.is_string() ? excerpt(v.as_string()) : json::dump(v);
+  };
+  for (const SettingChange& c : s.changes) {
+    text += (text.empty() ? "" : ", ") + c.name;
+    if (c.name != "data") text += " " + shown(c.value) + " (was " + shown(c.old) + ")";
+  }
+  return text.empty() ? "" : "from step " + std::to_string(s.position.step + 1) + " on: " + text;
+}
+
+// Checks that the run of checkpoint `c` continues with the same settings but for changes that were requested, and reads
+// its position.
 void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model) {
   const std::string what = c.path() + ": /train";
   s.position = ckpt::position_of(c);
@@ -36,14 +88,13 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   for (const auto& [key, value] : s.settings.as_object()) {
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
-  check_same_settings(settings, s.settings, s.config.out);
+  s.changes = changed_settings(settings, s.settings, s.config.change, s.config.out);
   if (!hf::same_model(s.model_spec.config, config_of(model, "trained")))
     throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
-  const auto [step, updates, tokens] = s.position;
-  if (step > 0 && tokens / step != s.tokens_per_step())
-    throw Error(what + ": " + std::to_string(tokens) + " tokens in " + std::to_string(step) + " steps, which have " +
-                std::to_string(s.tokens_per_step()) + " each");
+  move_base(s, settings.as_object(), what);
   check_moments(c, s.table);
+  note_phase(s, c);
+  s.notes.push_back(note_of_changes(s));
 }
 
 ModelSpec model_spec_of(const RunConfig& c, const hf::ModelConfig& model, std::vector<model::Parameter> active) {
@@ -78,7 +129,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   const hf::ModelConfig model = config_of(checkpoint, "trained");
   check_vocabulary(tokens, model);
   const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
-  s.notes = {check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
+  s.notes = {note_of_unused(config.precision), check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.config.seq_length = resolved_length(config.seq_length, model);
   check_micro_batch(config.batch_size, s.config.seq_length);
@@ -87,11 +138,14 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);
   s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
   for (std::string& note : document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
-  resolve_steps(s.config, s.sampler->samples(), s.global_batch);
   s.table = table_with_precisions(model, config.precision, checkpoint, sources.model());
   s.model_spec = model_spec_of(s.config, model, active_table(s.table, config.precision));
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
   if (s.resuming) resume_from(s, checkpoint, sources.model());
+  if (!s.resuming && !config.change.empty())
+    s.notes.push_back(flag_name("change") + ": " + config.out + " has no checkpoint, so nothing changes");
+  resolve_steps(s.config, s.sampler->samples(), s.global_batch, s.position.base);
+  s.sampler->begin_at({s.position.base.step, s.position.base.sample});
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
   s.planned = planned_gemms(s);
   if (inputs.eval_tokens) {

@@ -29,7 +29,8 @@ struct RunSetup {
   Position position;
   std::int64_t global_batch = 0, last_step = 0;
   std::optional<data::Sampler> sampler, eval_sampler;  // the second if there is data for evaluation
-  json::Value settings;                                // those that may not change when the run is resumed
+  json::Value settings;                                // those that may not change unless RunConfig::change names them
+  std::vector<SettingChange> changes;                  // since the checkpoint, with precision and recipe
   std::optional<std::string> tokenizer;                // identifier for checkpoints without a tokenizer.json
   std::vector<std::string> notes;                      // for the user
   gemm::Count planned;                                 // FP8 GEMMs of a step on this rank

@@ -195,18 +195,46 @@ RunConfig settings() {
   return c;
 }
 
+TEST(Flags, ChangesAreNamedByFlags) {
+  const std::vector<std::string> all = {"batch", "batch", "warmup", "lr", "seq-length"};
+  EXPECT_EQ(read({"--change", "batch-size,grad-accumulation", "--change", "warmup-ratio,lr,seq-length"}).change, all);
+  EXPECT_TRUE(read({}).change.empty());
+  const std::string list =
+      "is not one of data, seq-length, batch, sampler, seed, lr, schedule, warmup, min-lr, decay-steps, weight-decay, "
+      "betas, eps, clip, master, moments, steps";
+  for (const char* name : {"rate", "model", "", "zero"})
+    EXPECT_EQ(refusal({"--change=lr," + std::string(name)}), "--change: '" + std::string(name) + "' " + list);
+  const json::Value fixed = fixed_settings(RunConfig(), 8, "m", "d");
+  for (const auto& [key, value] : fixed.as_object()) {
+    const auto known = changeable_settings();
+    EXPECT_EQ(std::find(known.begin(), known.end(), setting_name(key)) != known.end(), key != "model") << key;
+  }
+}
+
+TEST(Flags, ThoseOfFp8AreNamedWithoutIt) {
+  const std::vector<std::string> words = {"--recipe", "rowwise", "--no-fp8-all-gather", "--emulate"},
+                                 flags = {"--recipe", "--fp8-all-gather", "--emulate"};
+  EXPECT_EQ(read(words).precision.without_effect, flags);
+  EXPECT_TRUE(read({"--precision", "fp8", "--recipe", "rowwise"}).precision.without_effect.empty());
+  EXPECT_TRUE(read({}).precision.without_effect.empty());
+}
+
 std::string difference(const std::function<void(RunConfig&)>& change, std::int64_t batch = 8,
                        const std::string& model = "m", const std::string& data = "d") {
   RunConfig now = settings();
   change(now);
   return error_of([&] {
-    check_same_settings(fixed_settings(settings(), 8, "m", "d"), fixed_settings(now, batch, model, data), "run");
+    (void)changed_settings(fixed_settings(settings(), 8, "m", "d"), fixed_settings(now, batch, model, data), {}, "run");
   });
 }
 
 TEST(Resume, SettingsThatMayNotChangeAreNamed) {
   const auto refused = [](const std::string& what) {
-    return "run: this run was started with another " + what + "; use another --out, or the same settings to resume";
+    const std::string name = what.starts_with("global") ? "batch"
+                             : what.starts_with("--")   ? setting_name(what.substr(2, what.find(' ') - 2))
+                                                        : "";
+    return "run: this run was started with another " + what + "; use another --out, or the same settings to resume" +
+           (name.empty() ? "" : ", or --change " + name + " to go on with the new ones");
   };
   const auto nothing = [](RunConfig&) {};
   EXPECT_EQ(difference(nothing), "no error");
@@ -236,6 +264,17 @@ TEST(Resume, SettingsThatMayNotChangeAreNamed) {
               c.reshard_after_forward = false, c.keep = 1, c.log_every = 5, c.eval_every = 2, c.eval_data = "x";
             }),
             "no error");
+  const RunConfig first = settings();
+  RunConfig now = first;
+  now.schedule.lr = 1e-3, now.clip = 0;
+  const json::Value before = fixed_settings(first, 8, "m", "d"), after = fixed_settings(now, 16, "m", "d");
+  EXPECT_HOLDS(error_of([&] { (void)changed_settings(before, after, {"clip"}, "run"); }), "or --change batch,lr to");
+  const std::vector<SettingChange> changed = changed_settings(before, after, {"clip", "lr", "batch", "eps"}, "run");
+  ASSERT_EQ(changed.size(), 3U);
+  EXPECT_EQ(changed[0].name + changed[1].name + changed[2].name, "batchlrclip");
+  EXPECT_EQ(changed[0].old, json::Value(8));
+  EXPECT_EQ(changed[0].value, json::Value(16));
+  EXPECT_TRUE(changed_settings(before, before, {"lr"}, "run").empty());
   // The warmup of a ratio follows --steps, which may change.
   RunConfig ratio = settings(), longer = settings();
   ratio.warmup_ratio = longer.warmup_ratio = 0.1;

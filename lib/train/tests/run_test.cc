@@ -108,6 +108,59 @@ TEST_F(Run, StopsOnRequestAndResumes) {
   EXPECT_EQ(records_.front().as_object().get_int("first_step", "run"), 3);
 }
 
+// A change takes effect once, keeps the moments, and moves the position in the data as documented.
+TEST_F(Run, SettingsThatAreNamedChange) {
+  EXPECT_EQ(go(2), Exit::again);
+  std::filesystem::copy(at("run"), at("stopped"), std::filesystem::copy_options::recursive);
+  config_.schedule.lr = 1e-2, config_.batch_size = 3, config_.steps = 6;
+  EXPECT_HOLDS(refusal(), "or --change batch,lr to go on with the new ones");
+  config_.change = {"lr", "batch"};
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(json::dump(records_.front().as_object().at("changed")),
+            R"([{"name":"batch","old":2,"new":3},{"name":"lr","old":0.001,"new":0.01}])");
+  EXPECT_NE(notes_.find("from step 3 on: batch 3 (was 2), lr 0.01 (was 0.001)\n"), std::string::npos) << notes_;
+  EXPECT_EQ(records_.back().as_object().get_int("tokens", "end"), 2 * 2 * 8 + 4 * 3 * 8);
+  const ckpt::Position counters = ckpt::position_of(ckpt::Checkpoint::open(at("run/step-00000006")));
+  EXPECT_EQ(counters.base, (ckpt::PositionBase{2, 32, 4}));
+  // Stopped on the way, and resumed by the same command or without --change: the same bits, and no change.
+  for (const std::vector<std::string>& change : {config_.change, std::vector<std::string>{}}) {
+    config_.out = at(change.empty() ? "plain" : "again");
+    std::filesystem::copy(at("stopped"), config_.out, std::filesystem::copy_options::recursive);
+    config_.change = {"lr", "batch"};
+    EXPECT_EQ(go(2), Exit::again);
+    config_.change = change;
+    EXPECT_EQ(go(), Exit::done);
+    EXPECT_FALSE(records_.front().as_object().contains("changed"));
+    for (const char* name : {"/step-00000006/rank-00000-of-00001.h5", "/step-00000006/manifest.json"})
+      EXPECT_TRUE(read_file(at("run") + name) == read_file(config_.out + name)) << name;
+  }
+}
+
+// Sample 0 of other data, and another precision, which needs no name.
+TEST_F(Run, OtherDataBeginsAtItsFirstSample) {
+  EXPECT_EQ(go(2), Exit::again);
+  write_tokens(at("other.h5"), 700, 64);
+  config_.data = at("other.h5"), config_.change = {"data"}, config_.sampler = data::SamplerKind::shuffle;
+  config_.precision.precision = Precision::fp8;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(ckpt::position_of(ckpt::Checkpoint::open(at("run/step-00000004"))).base, (ckpt::PositionBase{2, 32, 0}));
+  EXPECT_NE(notes_.find("from step 3 on: data, precision fp8 (was bf16), recipe tensorwise (was not set)\n"),
+            std::string::npos)
+      << notes_;
+  config_.out = at("fresh"), config_.steps = 1;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_NE(notes_.find("--change: " + at("fresh") + " has no checkpoint, so nothing changes\n"), std::string::npos);
+}
+
+// Epochs count the samples from the change on.
+TEST_F(Run, EpochsFollowAChangedBatch) {
+  config_.steps = 0, config_.epochs = 1, config_.batch_size = 31;  // 124 samples of 8 tokens: 4 steps
+  EXPECT_EQ(go(2), Exit::again);
+  config_.batch_size = 62, config_.change = {"batch"};
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(story(), "run, step 3, checkpoint 3, end 3, ");
+}
+
 TEST_F(Run, ARequestAtTheLastStepIsNoInterruption) { EXPECT_EQ(go(4), Exit::done); }
 
 TEST_F(Run, AFailedStandardOutputEndsItWithACheckpoint) {
@@ -383,7 +436,7 @@ TEST_F(Run, AForgedStepIsNotResumed) {
   EXPECT_EQ(said([](Forged& f) { f.train.as_object().find("settings")->as_object().set("lr", -1.0); }),
             at("forged") +
                 ": this run was started with another --lr (-1.0, now 0.001); use another --out, or the "
-                "same settings to resume");
+                "same settings to resume, or --change lr to go on with the new ones");
   const auto tensor = [&](const std::string& name, const std::function<void(ckpt::TensorMeta&)>& change) {
     return said([&](Forged& f) {
       f.tensor = [=](ckpt::TensorMeta& m) {

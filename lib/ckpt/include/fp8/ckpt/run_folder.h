@@ -24,11 +24,22 @@ struct StepFolder {
   bool operator==(const StepFolder&) const = default;
 };
 
+/// Where the batch or the data of a run last changed. Zeros: nowhere.
+struct PositionBase {
+  std::int64_t step = 0;    ///< steps before the change
+  std::int64_t tokens = 0;  ///< tokens before the change
+  std::int64_t sample = 0;  ///< position in the sequence of samples after it, from 0
+
+  /// Memberwise.
+  bool operator==(const PositionBase&) const = default;
+};
+
 /// Position of a run when it was saved, from /train.
 struct Position {
   std::int64_t step = 0;     ///< batches seen, from 0
   std::int64_t updates = 0;  ///< updates applied: steps that were not skipped, at most `step`
-  std::int64_t tokens = 0;   ///< tokens seen, the same number in every step
+  std::int64_t tokens = 0;   ///< tokens seen, the same number in every step after the base
+  PositionBase base{};       ///< /train member "base"; zeros without it
 };
 
 /// The counters of a checkpoint, from which a sampler's position follows. Throws Error `path: /train: reason` if one is

@@ -46,6 +46,13 @@ struct DocumentBounds {
 /// even number of bits that covers n, repeated until the result is below n. O(1) memory, a few repetitions on average.
 std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key);
 
+/// A step and the position in the run's sequence of samples at which it begins. A run whose batch or data changed has
+/// another one than (0, 0).
+struct SamplerStart {
+  std::int64_t step = 0;    ///< from 0
+  std::int64_t sample = 0;  ///< position of its first sample: epoch x samples + place in the epoch
+};
+
 /// Samples of one token file, which must outlive this. With separate documents the bounds of all documents are kept in
 /// memory, 8 bytes each.
 class Sampler {
@@ -55,6 +62,8 @@ class Sampler {
   /// tokens.
   Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, std::int64_t sequence_length,
           std::int64_t global_batch, DocumentMode documents);
+  /// Steps begin at `start`; earlier ones have no samples.
+  void begin_at(SamplerStart start) { start_ = start; }
 
   /// Samples in the file, one epoch: floor((tokens - 1) / T) of joined documents, tokens / T of packed sequences, or
   /// for each separate document max(1, ceil((its tokens - 1) / T)).
@@ -100,6 +109,7 @@ class Sampler {
   std::uint64_t seed_;
   std::int64_t sequence_length_;
   std::int64_t global_batch_;
+  SamplerStart start_;
   std::int64_t samples_ = 0;
   // With separate documents:
   std::vector<std::int64_t> offsets_;       // first tokens of the documents, then the number of tokens

@@ -16,6 +16,16 @@ namespace fp8::log {
 
 struct Run;
 
+/// A setting that a resumed run changed, as its run record lists it.
+struct Change {
+  std::string name{};  ///< of the flag; "batch" for the global batch
+  json::Value old{};   ///< before
+  json::Value now{};   ///< from then on
+
+  /// Memberwise.
+  bool operator==(const Change&) const = default;
+};
+
 /// Settings that apply from a step on.
 struct Settings {
   std::int64_t step = 0;             ///< number of the first step with these settings; 0 at the beginning of the run
@@ -23,6 +33,7 @@ struct Settings {
   std::string model_digest{};        ///< digest of MODEL; empty when the log lacks it
   std::string data_digest{};         ///< digest of the token file; empty when the log lacks it
   std::vector<std::string> fixed{};  ///< names of values that a resumed run may not change, as the log lists them
+  std::vector<Change> changed{};     ///< what the start of the run at `step` changed
 };
 
 /// What a gate checks: settings that a resumed run may not change, except the seed, and the number of steps. Logs that

@@ -36,13 +36,14 @@ struct Summary {
   std::string recipe{};                          ///< of the last step; empty for other precisions than FP8
   std::optional<bool> emulated{};                ///< of the last step
   std::string documents{};                       ///< joined or separate, at the last start; empty when the log lacks it
-  std::vector<std::pair<std::int64_t, Phase>> phases{};  ///< number of the first step, and the phase
-  std::int64_t skipped = 0;                              ///< steps whose update was skipped
-  std::int64_t checkpoints = 0;                          ///< saves that no resumed run replaced
-  std::int64_t restarts = 0;                             ///< number of restarts
-  std::int64_t warnings = 0;                             ///< number of warning records
-  bool finished = false;                                 ///< whether the log ends with an end record
-  std::string reason{};                                  ///< reason in the end record
+  std::vector<std::pair<std::int64_t, Phase>> phases{};    ///< number of the first step, and the phase
+  std::vector<std::pair<std::int64_t, Change>> changes{};  ///< number of the first step with it, and the change
+  std::int64_t skipped = 0;                                ///< steps whose update was skipped
+  std::int64_t checkpoints = 0;                            ///< saves that no resumed run replaced
+  std::int64_t restarts = 0;                               ///< number of restarts
+  std::int64_t warnings = 0;                               ///< number of warning records
+  bool finished = false;                                   ///< whether the log ends with an end record
+  std::string reason{};                                    ///< reason in the end record
 };
 
 /// Fields that summarize() reads.

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp8/comm/comm.h"
@@ -33,6 +35,7 @@ struct PrecisionConfig {
   bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
+  std::vector<std::string> without_effect;                    ///< flags that were given and need precision fp8
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
@@ -54,7 +57,8 @@ struct RunConfig {
   double epochs = 0;                                             ///< passes over the data, when steps is 0
   std::int64_t until_step = 0;                                   ///< stop after this step; 0: after the last
   std::uint64_t seed = 0;                                        ///< of the sampler and of stochastic rounding
-  PrecisionConfig precision;                                     ///< of GEMMs and activations
+  std::vector<std::string> change;           ///< settings that may change on resuming, by setting_name()
+  PrecisionConfig precision;                 ///< of GEMMs and activations
   std::optional<device::DeviceType> device;  ///< nothing: a GPU if every rank has one, otherwise the CPU
   optim::Settings optimizer;                 ///< AdamW
   optim::Schedule schedule;                  ///< without its number of steps
@@ -83,10 +87,16 @@ struct RunConfig {
   json::Value flags;                 ///< resolved flags, for the first record
 };
 
+/// {"precision", "recipe"}; the recipe is null unless fp8.
+json::Value phase_of(const PrecisionConfig& precision);
+
 /// The options of a ParameterStore for a precision; casts are counted in `counts`, which may be null.
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts);
 
-/// The settings that may not change when a run is resumed, by name.
+/// The name of the global batch among the settings, as messages state it.
+inline constexpr const char* kGlobalBatch = "global batch (ranks x --batch-size x --grad-accumulation)";
+
+/// The settings that may not change when a run is resumed, unless RunConfig::change names them, by name.
 json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, const std::string& model_digest,
                            const std::string& data_digest);
 
@@ -94,8 +104,23 @@ json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, c
 /// values. Empty if none differs. Settings that `one` lacks are not compared.
 std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint);
 
-/// Throws Error naming the first setting that differs.
-void check_same_settings(const json::Value& before, const json::Value& now, const std::string& path);
+/// The name in --change of a setting or flag: "batch" for all that determine the global batch, "warmup" for both forms
+/// of the warmup, else `name`.
+std::string setting_name(const std::string& name);
+
+/// The names that --change accepts, which are all settings but MODEL, and steps, which may change without it.
+std::span<const std::string_view> changeable_settings();
+
+/// A setting with another value than the run's checkpoint has.
+struct SettingChange {
+  std::string name;        ///< of the flag; "batch" for the global batch
+  json::Value old, value;  ///< before and now; digests of data
+};
+
+/// The settings of a run that differ from those of its checkpoint, `before`. Throws Error naming the first one that
+/// `change` does not name; `path` is the folder of the run.
+std::vector<SettingChange> changed_settings(const json::Value& before, const json::Value& now,
+                                            const std::vector<std::string>& change, const std::string& path);
 
 /// Throws AgreedError naming the first rank whose settings differ from rank 0's, and the first such setting.
 /// Collective.
