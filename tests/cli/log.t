@@ -241,6 +241,31 @@ is "the csv has one line per step and a header" "$(wc -l <runs.csv)" 25
 is "the csv has a header" "$(head -1 runs.csv | cut -d, -f1-6)" run,step,tokens,precision,recipe,loss
 is "--export without -o writes to standard output" "$(fp8-log run-a.jsonl run-b.jsonl --export csv | cksum)" "$(cksum <runs.csv)"
 says "--export prometheus prints metrics" '^fp8_loss\{run="run-b"\} 2\.209652$' fp8-log run-a.jsonl run-b.jsonl --export prometheus
+says "--export prometheus has base units" '^fp8_step_seconds\{run="run-b"\} [0-9.]+$' cat out
+fp8-log run-a.jsonl run-b.jsonl --export prometheus >runs.prom
+python3 - runs.prom <<'EOF'
+# The rules of OpenMetrics 1.0 and of the text format 0.0.4 for gauges: HELP and TYPE once before the samples of a name, which are together,
+# numbers, unique labels, and the last line # EOF.
+import re, sys
+name, seen, samples = None, set(), set()
+lines = open(sys.argv[1], encoding="utf-8").read().split("\n")
+assert lines[-2:] == ["# EOF", ""], lines[-2:]
+for line in lines[:-2]:
+    if match := re.fullmatch(r"# HELP (\w+) ([^\\\"]|\\[\\n\"])*", line):
+        name = match[1]
+        assert name not in seen and re.fullmatch(r"fp8_(?!fp8_)[a-z0-9_]+", name), line
+        assert not name.endswith(("_count", "_sum", "_bucket", "_created", "_info", "_total", "_s", "_share", "_tflops")), line
+        seen.add(name)
+    elif line.startswith("# "):
+        assert line == f"# TYPE {name} gauge", line
+    else:
+        match = re.fullmatch(r'(\w+)\{run="((?:[^\\"\n]|\\[\\n"])*)"\} (-?[0-9.]+(?:e[-+][0-9]+)?)', line)
+        assert match and match[1] == name and (name, match[2]) not in samples, line
+        float(match[3])
+        samples.add((name, match[2]))
+assert {"fp8_loss", "fp8_eval_loss", "fp8_memory_peak_bytes", "fp8_tokens_per_second"} <= seen, seen
+EOF
+result $? "--export prometheus follows the rules of OpenMetrics"
 mkdir -p x/run y/run
 cp run-a.jsonl x/run/log.jsonl
 cp run-b.jsonl y/run/log.jsonl
@@ -318,6 +343,9 @@ END
 says "the view is redrawn in place on a terminal" "$(printf '\033')\[J" script -qec "fp8-log --follow run-a.jsonl" /dev/null
 says "the view on a terminal has the loss curve" '^loss .* run-a' script -qec "fp8-log --follow run-a.jsonl" /dev/null
 says "--follow of a damaged log names the line" '^fp8-log: bad1.jsonl: line 2 column 1: ' sh -c '{ head -1 run-a.jsonl; echo x y; head -2 run-a.jsonl | tail -1; } >bad1.jsonl; fp8-log --follow bad1.jsonl'
+mkdir -p named/run-x && cp run-a.jsonl named/run-x/log.jsonl
+says "--follow names the run by its folder" '^run-x: step 12 of 12' fp8-log --follow named/run-x
+says "--follow of a log in this folder too" '^run-x: step 12 of 12' sh -c 'cd named/run-x && fp8-log --follow log.jsonl'
 says "--follow of two runs is refused" '^fp8-log: --follow: needs one run, found 2$' fp8-log --follow run-a.jsonl run-b.jsonl
 says "--interval without --follow is refused" '^fp8-log: --interval: only with --follow$' fp8-log run-a.jsonl --interval 3
 says "--follow with --compare is refused" '^fp8-log: --follow: not together with --compare$' fp8-log --follow --compare run-a.jsonl run-b.jsonl

@@ -9,7 +9,7 @@ until_saved() { # FOLDER: waits at most a minute for the checkpoint of step 20
   until grep -qs '"type":"checkpoint","step":20' "$1/log.jsonl" || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
 }
 held="another fp8-step uses this folder: host $(uname -n), process"
-since='since 20[0-9-]*T[0-9:]*Z; wait until it ends, or use another --out'
+since='since 20[0-9-]*T[0-9:.]*Z; wait until it ends, or use another --out'
 # second NAME COMMAND...: passes if the command gives status 2 within 5 s and one line that names $pid
 second() {
   name=$1

@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
-#include <ctime>
 #include <system_error>
 #include <thread>
 
 #include "fp8/base/error.h"
+#include "fp8/base/utc.h"
 
 namespace fp8 {
 namespace {
@@ -25,12 +25,8 @@ constexpr int kPauses = 20;
 std::string this_process() {
   std::array<char, HOST_NAME_MAX + 1> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) throw_errno("host name", "", errno);
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  std::array<char, 32> text{};
-  if (::gmtime_r(&now, &utc) == nullptr || std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
-    throw Error("time: cannot be written as a date");
-  return std::string("host ") + host.data() + ", process " + std::to_string(::getpid()) + ", since " + text.data();
+  return std::string("host ") + host.data() + ", process " + std::to_string(::getpid()) + ", since " +
+         utc_text(std::chrono::system_clock::now());
 }
 
 }  // namespace

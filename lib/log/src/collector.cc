@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fp8/base/error.h"
+#include "fp8/base/utc.h"
 #include "statistics.h"
 
 namespace fp8::log {
@@ -80,7 +81,7 @@ bool Collector::event(const json::Object& record) {
   } else if (type == "eval") {
     const std::int64_t step = record.contains("step") ? needed_count(record, "step") : 0;
     const double loss = number_or_nan(record, "loss"), seconds = number_or_nan(record, "seconds");
-    run_.evaluations.emplace(step, Evaluation{loss, seconds});
+    run_.evaluations.emplace(step, Evaluation{loss, seconds, parse_utc(text_or_empty(record, "time")).value_or(kNan)});
   } else if (type == "checkpoint") {
     const double seconds = number_or_nan(record, "seconds");
     const double waited = record.contains("wait_s") ? number_or_nan(record, "wait_s") : seconds;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fp8/base/error.h"
+#include "fp8/base/utc.h"
 #include "fp8/json/flat.h"
 #include "fp8/json/json.h"
 #include "statistics.h"
@@ -38,7 +39,7 @@ struct Layout {
     std::string name;
     bool wanted;
   };
-  std::size_t type = kNowhere, step = kNowhere, tokens = kNowhere;
+  std::size_t type = kNowhere, step = kNowhere, tokens = kNowhere, time = kNowhere;
   std::size_t precision = kNowhere, recipe = kNowhere, emulated = kNowhere;
   std::vector<DeviceType> places;  // members that may be metrics
 
@@ -49,6 +50,7 @@ struct Layout {
       if (key == "type") type = at;
       if (key == "step") step = at;
       if (key == "tokens") tokens = at;
+      if (key == "time") time = at;
       if (key == "precision") precision = at;
       if (key == "recipe") recipe = at;
       if (key == "emulated") emulated = at;
@@ -179,7 +181,15 @@ class PieceReader {
     }
   }
 
+  // Makes a number of the time of the record: seconds since 1970 in UTC.
+  void read_time() {
+    if (layout_.time == kNowhere || scalars_[layout_.time].type != Type::string) return;
+    const std::optional<double> seconds = parse_utc(scalars_[layout_.time].text);
+    if (seconds) scalars_[layout_.time] = {.type = Type::real, .number = *seconds};
+  }
+
   void add(std::int64_t step, std::int64_t tokens) {
+    read_time();
     if (!fits(step)) open_block();
     open_->steps.push_back(step);
     open_->tokens.push_back(tokens);

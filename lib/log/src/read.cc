@@ -98,6 +98,7 @@ std::string run_name(const std::string& path) {
   std::string text = path;
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   std::filesystem::path p(text);
+  if (p == kLogFile) p = "./" + text;
   if (p.filename() == kLogFile && !p.parent_path().filename().empty()) p = p.parent_path();
   if (p.filename() == "." || p.filename() == "..") {
     std::error_code failed;

@@ -1,6 +1,8 @@
 // CSV and Prometheus text.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 
 #include "fp8/base/text.h"
 #include "fp8/log/export.h"
@@ -52,14 +54,36 @@ void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink&
   sink(piece);
 }
 
-// A name that Prometheus accepts: letters, digits and underscores.
-std::string prometheus_name(const std::string& metric) {
-  std::string name = "fp8_";
+// A metric as Prometheus has it: in base units, with a name of letters, digits and underscores.
+struct Exported {
+  std::string name;
+  double factor = 1;  // from the unit of the log
+};
+
+Exported exported(const std::string& metric) {
+  struct Unit {
+    std::string_view suffix, replacement;
+    double factor;
+  };
+  constexpr std::array<Unit, 5> kUnits = {{{"_per_s", "_per_second", 1},
+                                           {"_s", "_seconds", 1},
+                                           {"_share", "_ratio", 1},
+                                           {"_share_total", "_total_ratio", 1},
+                                           {"_tflops", "_flops_per_second", 1e12}}};
+  Exported e;
+  if (!metric.starts_with("fp8_")) e.name = "fp8_";
   for (const char c : metric) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    name += plain ? c : '_';
+    e.name += plain ? c : '_';
   }
-  return name;
+  if (metric == "time") return {"fp8_time_seconds"};
+  for (const Unit& unit : kUnits) {
+    if (!e.name.ends_with(unit.suffix)) continue;
+    e.name.replace(e.name.size() - unit.suffix.size(), unit.suffix.size(), unit.replacement);
+    e.factor = unit.factor;
+    break;
+  }
+  return e;
 }
 
 std::string prometheus_label(const std::string& text) {
@@ -71,16 +95,33 @@ std::string prometheus_label(const std::string& text) {
   return out;
 }
 
-// Appends a gauge with one line per run that has a value.
-template <typename Value>
-void gauge(const std::string& name, const std::string& help, std::span<const Run> runs, std::string& out, Value value) {
-  std::string lines;
-  for (const Run& run : runs) {
-    const std::string text = number(value(run));
-    if (!text.empty()) lines += name + "{run=\"" + prometheus_label(run.name) + "\"} " + text + "\n";
+// Gauges, each with one line per run that has a value.
+class Gauges {
+ public:
+  explicit Gauges(std::span<const Run> runs) : runs_(runs) {}
+
+  // Adds a gauge. Another one of the same name gets a number.
+  template <typename Value>
+  void add(std::string name, const std::string& help, Value value) {
+    std::string lines;
+    const std::string base = name;
+    for (int n = 2; names_.contains(name); ++n) name = base + "_" + std::to_string(n);
+    for (const Run& run : runs_) {
+      const std::string text = number(value(run));
+      if (!text.empty()) lines += name + "{run=\"" + prometheus_label(run.name) + "\"} " + text + "\n";
+    }
+    if (lines.empty()) return;
+    names_.insert(name);
+    text_ += "# HELP " + name + " " + help + "\n# TYPE " + name + " gauge\n" + lines;
   }
-  if (!lines.empty()) out += "# HELP " + name + " " + help + "\n# TYPE " + name + " gauge\n" + lines;
-}
+
+  std::string text() const { return text_ + "# EOF\n"; }
+
+ private:
+  std::span<const Run> runs_;
+  std::set<std::string> names_;
+  std::string text_;
+};
 
 }  // namespace
 
@@ -93,22 +134,26 @@ void write_csv(std::span<const Run> runs, const Sink& sink) {
 }
 
 std::string prometheus(std::span<const Run> runs) {
-  std::string out;
-  gauge("fp8_step", "Updates completed.", runs, out,
-        [](const Run& r) { return r.steps.empty() ? 0 : static_cast<double>(r.steps.back()); });
-  gauge("fp8_tokens", "Tokens seen.", runs, out, [](const Run& r) {
+  Gauges gauges(runs);
+  gauges.add("fp8_step", "Updates completed.",
+             [](const Run& r) { return r.steps.empty() ? 0 : static_cast<double>(r.steps.back()); });
+  gauges.add("fp8_tokens", "Tokens seen.", [](const Run& r) {
     return r.tokens.empty() || r.tokens.back() < 0 ? NAN : static_cast<double>(r.tokens.back());
   });
-  gauge("fp8_finished", "Whether the log has an end record.", runs, out,
-        [](const Run& r) { return r.finished ? 1.0 : 0.0; });
+  gauges.add("fp8_finished", "Whether the log has an end record.", [](const Run& r) { return r.finished ? 1.0 : 0.0; });
+  gauges.add("fp8_eval_loss", "Loss of the last evaluation in nats.",
+             [](const Run& r) { return r.evaluations.empty() ? NAN : r.evaluations.rbegin()->second.loss; });
+  gauges.add("fp8_eval_step", "Step of the last evaluation.", [](const Run& r) {
+    return r.evaluations.empty() ? NAN : static_cast<double>(r.evaluations.rbegin()->first);
+  });
   for (const std::string& metric : metrics_of(runs)) {
-    gauge(prometheus_name(metric), "Field " + prometheus_label(metric) + " of the last step.", runs, out,
-          [&](const Run& r) {
-            const Series<double>* values = r.find(metric);
-            return values == nullptr || values->empty() ? NAN : values->back();
-          });
+    const Exported to = exported(metric);
+    gauges.add(to.name, "Field " + prometheus_label(metric) + " of the last step.", [&](const Run& r) {
+      const Series<double>* values = r.find(metric);
+      return values == nullptr || values->empty() ? NAN : to.factor * values->back();
+    });
   }
-  return out;
+  return gauges.text();
 }
 
 }  // namespace fp8::log

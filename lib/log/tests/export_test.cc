@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sstream>
 
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
@@ -105,6 +106,27 @@ TEST(TensorBoard, Records) {
   EXPECT_TRUE(rest.empty());
 }
 
+// The wall time is that of the record where it has one, and goes on from there.
+TEST(TensorBoard, WallTimeIsThatOfTheRecord) {
+  const Log run = run_of(R"({"type":"step","step":1,"step_s":2,"time":"1970-01-01T00:01:00.500Z"})"
+                         "\n"
+                         R"({"type":"eval","step":1,"loss":4,"time":"1970-01-01T00:01:03.000Z"})"
+                         "\n"
+                         R"({"type":"step","step":2,"step_s":2,"time":"soon"})"
+                         "\n");
+  const std::string file = gathered([&](const Sink& sink) { write_tensorboard(run, sink); });
+  std::string_view rest = file;
+  std::string times;
+  for (std::ignore = next_record(rest); !rest.empty();) {
+    const std::string data = next_record(rest);
+    double time = 0;
+    std::memcpy(&time, data.data() + 1, sizeof time);
+    times += std::to_string(time).substr(0, 4) + " ";
+    EXPECT_EQ(data.find("time"), std::string::npos);
+  }
+  EXPECT_EQ(times, "60.5 63.0 65.0 ");
+}
+
 // The events of a trace as "phase name begin duration", in order, without thread names and curves.
 std::vector<std::string> events_of(const std::vector<Log>& runs) {
   const json::Value file = json::parse(gathered([&](const Sink& sink) { write_trace(runs, sink); }), "trace");
@@ -180,7 +202,25 @@ TEST(Prometheus, LastStepOfEachRun) {
             "fp8_loss{run=\"a\\\"b\"} 2.5\n"
             "# HELP fp8_x_y Field x-y of the last step.\n"
             "# TYPE fp8_x_y gauge\n"
-            "fp8_x_y{run=\"run\"} 1\n");
+            "fp8_x_y{run=\"run\"} 1\n"
+            "# EOF\n");
+}
+
+TEST(Prometheus, BaseUnitsAndEvaluation) {
+  const Log run = run_of(
+      R"({"type":"step","step":1,"x_s":2,"tokens_per_s":3,"model_tflops":0.25,"fp8_flop_share":0.5,"a_share_total":1,)"
+      R"("memory_peak_bytes":9,"x-s":4,"x.s":5,"time":"1970-01-02T00:00:00.500Z"})"
+      "\n"
+      R"({"type":"eval","step":1,"loss":1.5})"
+      "\n");
+  std::string values;
+  std::istringstream lines(prometheus({&run, 1}));
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("#")) values += line.substr(4, line.find('{') - 4) + line.substr(line.find('}') + 1) + ",";
+  EXPECT_EQ(values,
+            "step 1,finished 0,eval_loss 1.5,eval_step 1,x_seconds 2,tokens_per_second 3,model_flops_per_second "
+            "250000000000,flop_ratio 0.5,a_total_ratio 1,memory_peak_bytes 9,x_seconds_2 4,x_seconds_3 5,"
+            "time_seconds 86400.5,");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Reading logs: columns, resumed runs, incomplete lines, errors.
 #include <cmath>
+#include <filesystem>
 #include <random>
 #include <sstream>
 
@@ -332,7 +333,7 @@ TEST(RunName, IsTheLastPathComponent) {
   EXPECT_EQ(run_name("runs/fp8//"), "fp8");
   EXPECT_EQ(run_name("runs/fp8.jsonl"), "fp8");
   EXPECT_EQ(run_name("runs/fp8/log.jsonl"), "fp8");
-  EXPECT_EQ(run_name("log.jsonl"), "log");
+  EXPECT_EQ(run_name("log.jsonl"), std::filesystem::current_path().filename().string());
   EXPECT_EQ(run_name("-"), "stdin");
   EXPECT_EQ(run_name("/"), "/");
 }

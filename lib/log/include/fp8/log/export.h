@@ -22,13 +22,17 @@ using Sink = std::function<void(std::string_view)>;
 void write_csv(std::span<const Run> runs, const Sink& sink);
 
 /// Writes an event file with one scalar per metric and step, tagged with the metric's name, and "eval/loss" for
-/// evaluations. The wall time of an event is the sum of step_s so far, from 0. Values are rounded to f32, the type of
-/// the format.
+/// evaluations. The wall time of an event is the time of its record; where the log lacks it, that of the event before
+/// plus step_s, from 0. Values are rounded to f32, the type of the format.
 /// Source: TensorFlow's record framing (u64 length, masked CRC-32C of it, data, masked CRC-32C) and event.proto.
 void write_tensorboard(const Run& run, const Sink& sink);
 
-/// Returns the metrics of the last step of each run as gauges fp8_<metric>{run="..."}, with fp8_step, fp8_tokens and
-/// fp8_finished, for the text-file collector of node_exporter. Names are escaped by terminal_safe().
+/// Returns the metrics of the last step of each run as gauges fp8_<metric>{run="..."}, with fp8_step, fp8_tokens,
+/// fp8_finished, and fp8_eval_loss and fp8_eval_step of the last evaluation. Names and values are in base units: _s
+/// becomes _seconds, _share _ratio, _tflops _flops_per_second; a metric that begins with fp8_ gets no second prefix.
+/// The text is read by the text-file collector of node_exporter and by parsers of OpenMetrics. Names are escaped by
+/// terminal_safe().
+/// Source: Prometheus text format 0.0.4; OpenMetrics 1.0.0.
 std::string prometheus(std::span<const Run> runs);
 
 /// Writes a timeline for chrome://tracing and Perfetto, one process per run: bars for steps, waits for data, saves,

@@ -36,6 +36,7 @@ struct Phase {
 struct Evaluation {
   double loss = 0;     ///< nats per token; NaN when not finite
   double seconds = 0;  ///< duration; NaN when the log lacks it
+  double time = 0;     ///< seconds since 1970 in UTC, at its end; NaN when the log lacks it
 };
 
 /// A saved checkpoint.
@@ -84,12 +85,12 @@ struct Wanted {
 };
 
 /// Reads the log of a run: a folder that contains log.jsonl, a file, or "-" for standard input. Booleans count as 0 and
-/// 1. A step record whose number is not above the last one replaces all records from that step on (the run was
-/// resumed). An incomplete line at the end or before a `run` record is ignored. Records of unknown type, unknown fields
-/// and missing fields are no errors. Long logs are parsed in pieces on all processors; the result does not depend on
-/// their number. Memory: `wanted.memory`, some MiB per processor, and about 50 bytes per evaluation, save and phase.
-/// Throws Error `path: reason` when the log cannot be read or contains no record of a run, and `path: line L ...:
-/// reason` for a line that is not JSON or not a record.
+/// 1, and the time of a step as seconds since 1970 in UTC. A step record whose number is not above the last one
+/// replaces all records from that step on (the run was resumed). An incomplete line at the end or before a `run` record
+/// is ignored. Records of unknown type, unknown fields and missing fields are no errors. Long logs are parsed in pieces
+/// on all processors; the result does not depend on their number. Memory: `wanted.memory`, some MiB per processor, and
+/// about 50 bytes per evaluation, save and phase. Throws Error `path: reason` when the log cannot be read or contains
+/// no record of a run, and `path: line L ...: reason` for a line that is not JSON or not a record.
 Run read_run(const std::string& path, const Wanted& wanted);
 
 /// The log file of a run: log.jsonl in a folder, else `path`. Throws Error when a folder has none.
