@@ -50,6 +50,23 @@ refused "--out in a folder without write permission is refused" '/proc/x: cannot
 refused "--out of a device is refused" '/dev/null: exists and is not a folder' m.h5 --data d.h5 --steps 2 --out /dev/null
 is "the file at --out is unchanged" "$(cat afile)" here
 
+# --- a terminal, where nothing else started the process: lines instead of JSON, which never share a line with progress
+on_terminal() { script -qec "$*" /dev/null; }
+tiny="m512.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --eval-data d300.h5 --eval-every 2 --any-tokenizer"
+on_terminal fp8-step $tiny --precision fp8 --out seen >seen.log
+is "a terminal shows a line a step" "$(tr '\r' '\n' <seen.log | grep -Ec '^(.\[K)?step [12]  loss [0-9.]+  grad norm .* tokens/s  FP8 [0-9.]+ %$')" 2
+says "a terminal shows evaluations" 'evaluation after step 2  loss [0-9.]+  perplexity [0-9.]+' cat seen.log
+says "a terminal shows saves" 'saved seen/step-00000002  [0-9.e-]+ s' cat seen.log
+says "the end says what was done" 'fp8-step: 2 steps, 64 tokens in [0-9.e-]+ s; loss [0-9.]+, [0-9.]+ on d300.h5; saved seen/step-00000002' cat seen.log
+says "a terminal shows the remaining time" 'step 1/2  loss .*  ETA [0-9.e-]+ s' cat seen.log
+is "no record shares a line with progress" "$(on_terminal fp8-step $tiny --json --out json | tr '\r' '\n' | grep -Ec '^(.\[K)?\{"type"')" "$(wc -l <json/log.jsonl)"
+on_terminal env OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 fp8-step $tiny -q --out started >started.log
+is "a process that mpirun started prints JSON" "$(tr -d '\r' <started.log | grep -c '^{"type"') $(tr -d '\r' <started.log | grep -vc '^{"type"')" "$(wc -l <json/log.jsonl) 0"
+is "log.jsonl has the same records in every case" "$(sed 's/"type":"\([a-z]*\)".*/\1/' seen/log.jsonl)" "$(sed 's/"type":"\([a-z]*\)".*/\1/' json/log.jsonl)"
+says "fp8-eval prints a line on a terminal" 'evaluation  loss [0-9.]+  perplexity [0-9.]+  20 k tokens' on_terminal fp8-eval m.h5 --data d.h5 --seq-length 16
+is "every record has its time, in order" "$(grep -Ec '"time":"20[0-9]{2}-[0-9-]*T[0-9:]*\.[0-9]{3}Z"\}$' json/log.jsonl) $(grep -o '"time":"[^"]*"' json/log.jsonl | sort -c && echo sorted)" "$(wc -l <json/log.jsonl) sorted"
+says "fp8-log reads the time of the steps" '^json,2,.*,[1-9][0-9]{9}(\.[0-9]+)?$' fp8-log json --export csv
+
 # --- values out of range
 for words in "--seq-length 0" "--seq-length -3" "--seq-length 1.5" "--batch-size 0" "--grad-accumulation 0" "--steps 0" "--steps 1e3x" \
   "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \

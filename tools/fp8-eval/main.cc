@@ -1,10 +1,12 @@
 // fp8-eval: evaluates a checkpoint; under mpirun the ranks share the work. See fp8-eval(1).
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
 #include "fp8/train/mpi_session.h"
+#include "fp8/train/readable.h"
 
 namespace {
 
@@ -20,9 +22,14 @@ int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm:
   });
   config.model = host_comm.all_gather(named)[0];
   cli::Output out;
-  cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0);
+  const bool lines = cli::stdout_is_terminal() && !arguments.flag("json");
+  cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0, "fp8-eval");
   train::Hooks hooks;
-  hooks.record = [&](const json::Value& record) { out.json(record); };
+  hooks.record = [&](const json::Value& record) {
+    progress.done();
+    if (!lines) return out.json(record);
+    out.line(terminal_safe(train::readable(record)));
+  };
   hooks.note = [&](const std::string& text) {
     progress.done();
     if (!arguments.flag("quiet")) cli::print_note("fp8-eval", text);

@@ -20,20 +20,6 @@
 namespace fp8::report {
 namespace {
 
-// "45 s", "6 min 10 s", "3 h 12 min", "2 d 4 h".
-std::string duration_text(double seconds) {
-  constexpr double kMost = 1e9;
-  if (seconds < 10) return format_short(seconds, 2) + " s";
-  const auto s = static_cast<std::int64_t>(std::min(seconds, kMost));
-  const auto pair = [](std::int64_t a, const char* of_a, std::int64_t b, const char* of_b) {
-    return std::to_string(a) + of_a + (b > 0 ? " " + std::to_string(b) + of_b : "");
-  };
-  if (s < 60) return std::to_string(s) + " s";
-  if (s < 3600) return pair(s / 60, " min", s % 60, " s");
-  if (s < 86400) return pair(s / 3600, " h", s % 3600 / 60, " min");
-  return pair(s / 86400, " d", s % 86400 / 3600, " h");
-}
-
 std::string counted(std::size_t n, const std::string& what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
@@ -55,13 +41,13 @@ std::vector<std::string> facts(const log::Run& run, double silent) {
   if (p.eval_loss) all.push_back("evaluation " + loss_text(*p.eval_loss));
   if (p.tokens_per_s)
     all.push_back(human_count(static_cast<std::uint64_t>(std::max(*p.tokens_per_s, 0.0))) + " tokens/s");
-  if (p.step_s) all.push_back(duration_text(*p.step_s) + "/step");
-  if (p.seconds_left && !run.finished) all.push_back(duration_text(*p.seconds_left) + " left");
+  if (p.step_s) all.push_back(human_seconds(*p.step_s) + "/step");
+  if (p.seconds_left && !run.finished) all.push_back(human_seconds(*p.seconds_left) + " left");
   if (!run.restarts.empty()) all.push_back(counted(run.restarts.size(), "restart"));
   if (p.checkpoint) all.push_back("saved at " + std::to_string(*p.checkpoint));
   if (run.warnings > 0) all.push_back(counted(static_cast<std::size_t>(run.warnings), "warning"));
   if (run.finished) all.push_back(run.reason.empty() ? "ended" : "ended: " + terminal_safe(run.reason));
-  if (!run.finished && silent > kLongSilence) all.push_back("no record for " + duration_text(silent));
+  if (!run.finished && silent > kLongSilence) all.push_back("no record for " + human_seconds(silent));
   return all;
 }
 
@@ -153,7 +139,8 @@ void follow(const std::string& path, double interval) {
     const double silent = seconds_since(news);
     if (in_place) return screen.show(run == nullptr ? terminal_safe(path) + ": no log yet\n" : screen_of(*run, silent));
     if (run == nullptr) return out.line(terminal_safe(path) + ": no log yet");
-    out.line(joined(facts(*run, silent), ", ") + (at_end && !run->finished ? ", no end record" : ""));
+    out.line((path == "-" ? "" : terminal_safe(run->name) + ": ") + joined(facts(*run, silent), ", ") +
+             (at_end && !run->finished ? ", no end record" : ""));
   };
   const double look = std::min(kLook, interval);
   for (Clock::time_point shown{}; !follower.ended();) {

@@ -6,6 +6,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/signals.h"
+#include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/cli/signals.h"
@@ -13,6 +14,7 @@
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
 #include "fp8/train/mpi_session.h"
+#include "fp8/train/readable.h"
 
 namespace {
 
@@ -62,9 +64,15 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   config.tool_version = origin.version;
   config.command = origin.command;
   const bool quiet = given.flag("quiet");
-  cli::Progress progress(quiet || host_comm.rank() != 0);
+  const bool lines = cli::stdout_is_terminal() && !given.flag("json");
+  cli::Progress progress(quiet || host_comm.rank() != 0, "fp8-step");
   train::Hooks hooks;
-  hooks.record = [&](const json::Value& record) { out.json(record); };
+  hooks.record = [&](const json::Value& record) {
+    progress.done();
+    if (!lines) return out.json(record);
+    const std::string line = train::readable(record);
+    if (!line.empty()) out.line(terminal_safe(line));
+  };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
   hooks.warning = [&](const std::string& text) {
     progress.done();

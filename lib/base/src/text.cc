@@ -146,6 +146,19 @@ std::string human_count(std::uint64_t count) {
   return human(count, 1000, "", kUnits);
 }
 
+std::string human_seconds(double seconds) {
+  constexpr double kMost = 1e9;
+  if (seconds < 10) return format_short(seconds, 2) + " s";
+  const auto s = static_cast<std::int64_t>(std::min(seconds, kMost));
+  const auto pair = [](std::int64_t a, const char* of_a, std::int64_t b, const char* of_b) {
+    return std::to_string(a) + of_a + (b > 0 ? " " + std::to_string(b) + of_b : "");
+  };
+  if (s < 60) return std::to_string(s) + " s";
+  if (s < 3600) return pair(s / 60, " min", s % 60, " s");
+  if (s < 86400) return pair(s / 3600, " h", s % 3600 / 60, " min");
+  return pair(s / 86400, " d", s % 86400 / 3600, " h");
+}
+
 bool glob_match(std::string_view pattern, std::string_view name) {
   // Greedy: on a mismatch only the latest star has to match one more byte.
   std::size_t p = 0;

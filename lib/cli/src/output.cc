@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -64,15 +65,26 @@ void Output::line(std::string_view line) { text(std::string(line) + '\n'); }
 
 void Output::json(const json::Value& value) { line(json::dump(value)); }
 
-Progress::Progress(bool quiet) : shown_(!quiet && ::isatty(2) == 1 && !dumb_terminal()) {}
+Progress::Progress(bool quiet, std::string tool, std::chrono::milliseconds interval)
+    : in_place_(::isatty(2) == 1 && !dumb_terminal()), tool_(std::move(tool)), interval_(interval) {
+  shown_ = !quiet && (in_place_ || !tool_.empty());
+  if (!in_place_) last_ = std::chrono::steady_clock::now();
+}
 
 Progress::~Progress() { done(); }
 
 void Progress::update(std::string_view text) {
   if (!shown_) return;
   const auto now = std::chrono::steady_clock::now();
-  if (dirty_ && now - last_ < std::chrono::milliseconds(100)) return;
+  if (in_place_ ? dirty_ && now - last_ < std::chrono::milliseconds(100) : now - last_ < interval_) return;
   last_ = now;
+  if (in_place_) return overwrite(text);
+  const std::string line = terminal_safe(tool_ + ": " + std::string(text)) + "\n";
+  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // a failure cannot be reported
+  (void)std::fflush(stderr);
+}
+
+void Progress::overwrite(std::string_view text) {
   dirty_ = true;
   // One column stays free: a full line would wrap.
   const std::string safe = terminal_safe(text);
@@ -88,9 +100,12 @@ void Progress::done() {
   (void)std::fflush(stderr);
 }
 
-Style Style::for_stdout() {
-  return {::isatty(1) == 1 && !is_set("NO_COLOR") && !dumb_terminal() && !is_set("OMPI_COMM_WORLD_SIZE")};
+bool stdout_is_terminal() {
+  constexpr std::array kOfLaunchers = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "SLURM_STEP_ID"};
+  return ::isatty(1) == 1 && std::none_of(kOfLaunchers.begin(), kOfLaunchers.end(), is_set);
 }
+
+Style Style::for_stdout() { return {stdout_is_terminal() && !is_set("NO_COLOR") && !dumb_terminal()}; }
 
 std::string Style::bold(std::string_view text) const { return painted(on, "1", text); }
 std::string Style::dim(std::string_view text) const { return painted(on, "2", text); }

@@ -45,6 +45,20 @@ TEST(Progress, IsSilentWhenQuiet) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST(Progress, WritesALineFromTimeToTimeWithoutATerminal) {
+  testing::internal::CaptureStderr();
+  {
+    Progress now(false, "fp8-x", std::chrono::milliseconds(0)), later(false, "fp8-x"), quiet(true, "fp8-x");
+    EXPECT_TRUE(now.shown());
+    now.update("1 of 2");
+    now.done();
+    now.update("2 of 2\x1b[J");
+    later.update("never");
+    quiet.update("never");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "fp8-x: 1 of 2\nfp8-x: 2 of 2\\x1b[J\n");
+}
+
 TEST(TerminalColumns, InBounds) {
   EXPECT_GE(terminal_columns(), 40);
   EXPECT_LE(terminal_columns(), 200);

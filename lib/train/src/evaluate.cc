@@ -5,6 +5,7 @@
 
 #include "checks.h"
 #include "device_setup.h"
+#include "fp8/base/clock.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
@@ -84,14 +85,17 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
     model.emplace(device.context(), device.device_comm(), setup.model_spec, plan.allocate(device.type()));
   });
   if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
-  EachSamples each;
-  if (config.per_token) {
-    each = [&](std::int64_t first, std::int64_t count, const float* losses) {
+  const auto start = Clock::now();
+  const EachSamples each = [&](std::int64_t first, std::int64_t count, const float* losses) {
+    if (config.per_token) {
       for (const std::string& lines : host_comm.all_gather(sequence_records(first, count, size.length, losses)))
         emit_lines(journal, lines);
-      hooks.progress(std::to_string(first + count) + "/" + std::to_string(size.samples) + " sequences");
-    };
-  }
+    }
+    // Rank 0, which shows it, has the first samples of a round.
+    const std::int64_t done = std::min(first + size.batch * host_comm.size(), size.samples);
+    journal.progress(std::to_string(done) + "/" + std::to_string(size.samples) + " sequences", seconds_since(start),
+                     done, size.samples - done);
+  };
   const LossSum sum =
       evaluate_samples(*model, host_comm, *sampler, size,
                        planned_forward(setup.model_spec.config, setup.model_spec.table, config.precision), each);

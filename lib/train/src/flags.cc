@@ -172,6 +172,12 @@ Flag timeout_flag(std::string group) {
   return f;
 }
 
+Flag json_on_terminals() {
+  Flag f = cli::json_flag();
+  f.help = "print JSON Lines on a terminal too, instead of a readable line for each record";
+  return f;
+}
+
 void add_sharding(std::vector<Flag>& flags) {
   const std::string g = "Sharding and memory";
   flags.push_back(
@@ -225,6 +231,7 @@ void add_saving_and_reports(std::vector<Flag>& flags) {
                    .group = s,
                    .in_config = false});
   flags.push_back(cli::dry_run_flag());
+  flags.push_back(json_on_terminals());
 }
 
 dtype::DType stored(const std::string& name) { return name == "bf16" ? dtype::DType::bf16 : dtype::DType::f32; }
@@ -402,6 +409,7 @@ cli::Command eval_command() {
   c.flags.push_back(documents_flag(g));
   c.flags.push_back(toggle("per-token", "", "print a record with the loss of every token for each sequence", g));
   c.flags.push_back(timeout_flag(g));
+  c.flags.push_back(json_on_terminals());
   add_precision(c.flags);
   return c;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -14,6 +15,7 @@
 
 #include "fp8/base/cpu.h"
 #include "fp8/base/text.h"
+#include "fp8/base/utc.h"
 #include "fp8/json/json.h"
 #include "fp8/model/convert.h"
 
@@ -106,14 +108,16 @@ std::optional<std::string> Journal::write_log() {
 void Journal::emit(const json::Value& record) {
   if (!writes_) return;
   const watchdog::LocalWork local(host_comm_.progress());
+  json::Value timed = record;
+  timed.as_object().set("time", utc_text(std::chrono::system_clock::now()));
   if (unwritten_.size() < kMostUnwritten) {
-    unwritten_ += json::dump(record) + "\n";
+    unwritten_ += json::dump(timed) + "\n";
   } else {
     ++lost_;
   }
   const std::optional<std::string> problem = write_log();
   try {
-    if (!output_failure_ && hooks_.record) hooks_.record(record);
+    if (!output_failure_ && hooks_.record) hooks_.record(timed);
   } catch (...) {
     output_failure_ = std::current_exception();
   }
@@ -154,6 +158,11 @@ void Journal::progress(const std::string& text) const {
   if (!writes_ || !hooks_.progress) return;
   const watchdog::LocalWork local(host_comm_.progress());
   hooks_.progress(text);
+}
+
+void Journal::progress(const std::string& text, double seconds, std::int64_t done, std::int64_t left) const {
+  const double rest = seconds * static_cast<double>(left) / static_cast<double>(std::max<std::int64_t>(done, 1));
+  progress(left > 0 && done > 0 ? text + "  ETA " + human_seconds(rest) : text);
 }
 
 void Journal::rethrow() const {

@@ -27,6 +27,8 @@ class Journal {
   void close();
   void note(const std::string& text) const;
   void progress(const std::string& text) const;
+  // "TEXT  ETA 3 min 20 s": the time that `left` more units take, if `done` took `seconds`.
+  void progress(const std::string& text, double seconds, std::int64_t done, std::int64_t left) const;
   bool failed() const { return output_failure_ != nullptr; }
   // Throws AgreedError for a failed write; a reader that went away is no error.
   void rethrow() const;

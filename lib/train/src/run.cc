@@ -51,6 +51,8 @@ struct RunState {
   std::optional<SavedEvaluation> evaluation;  // of the last step
   SaveState saves;                            // after the model, so that a save ends before what it reads is destroyed
   int skips_in_a_row = 0;
+  Clock::time_point start = Clock::now();  // of the first step
+  double last_loss = NAN;                  // of the last step
   // Equal on all ranks.
   bool stop_requested = false, output_failed = false, save_interval_over = false;
 };
@@ -130,6 +132,7 @@ std::string last_checkpoint(const std::string& run) {
 }
 
 void evaluate(RunState& state, const RunContext& run) {
+  run.journal.progress("evaluating after step " + std::to_string(state.position.step));
   const Clock::time_point start = Clock::now();
   const RunConfig& c = run.config();
   const data::Sampler& sampler = *run.setup.eval_sampler;
@@ -217,8 +220,10 @@ void print_step(const RunState& state, const RunContext& run, const StepResult& 
   const std::string step = "step " + std::to_string(state.position.step);
   if (r.masked) run.journal.note(step + ": all targets of the batch are masked; nothing is updated");
   const double tokens_per_s = static_cast<double>(run.setup.tokens_per_step()) / r.seconds;
+  const std::int64_t done = state.position.step - run.setup.position.step;
   run.journal.progress(step + "/" + std::to_string(run.setup.last_step) + "  loss " + format_short(r.loss, 5) + "  " +
-                       human_count(static_cast<std::uint64_t>(tokens_per_s)) + " tokens/s");
+                           human_count(static_cast<std::uint64_t>(tokens_per_s)) + " tokens/s",
+                       seconds_since(state.start), done, run.setup.last_step - state.position.step);
 }
 
 // Prints the table of the profiled steps and writes the operations of all ranks to a file of the run. Collective.
@@ -251,6 +256,7 @@ void train_step(RunState& state, const RunContext& run) {
   state.profiler.begin_step(state.position.step + 1);
   const StepResult r = run_step(env, *run.setup.sampler, state.batches, state.position, run.setup.planned);
   ++state.position.step;
+  state.last_loss = r.loss;
   state.position.updates += r.skipped || r.masked ? 0 : 1;
   state.position.tokens += run.setup.tokens_per_step();
   if (!r.masked) state.skips_in_a_row = r.skipped ? state.skips_in_a_row + 1 : 0;
@@ -323,6 +329,19 @@ void end_with_error(RunState& state, const RunContext& run, const comm::AgreedEr
   run.journal.close();
 }
 
+// What a start of the run did, in one line.
+std::string summary_of(const RunState& state, const RunContext& run) {
+  const Position &from = run.setup.position, &to = state.position;
+  const std::string path = run.config().out + "/" + ckpt::step_name(to.step);
+  const std::int64_t steps = to.step - from.step;
+  return std::to_string(steps) + (steps == 1 ? " step, " : " steps, ") +
+         human_count(static_cast<std::uint64_t>(to.tokens - from.tokens)) + " tokens in " +
+         human_seconds(seconds_since(state.start)) + "; loss " +
+         (std::isfinite(state.last_loss) ? format_short(state.last_loss, 5) : "not finite") +
+         (state.evaluation ? ", " + format_short(state.evaluation->loss, 5) + " on " + run.config().eval_data : "") +
+         (state.skips_in_a_row > 0 ? "" : "; saved " + path);
+}
+
 // The last record, and the status of the run. Collective.
 Exit end_run(RunState& state, const RunContext& run) {
   finish_save(state.saves);
@@ -339,6 +358,7 @@ Exit end_run(RunState& state, const RunContext& run) {
                           ? "the last steps were skipped, so nothing of them is saved; " + last_checkpoint(out)
                           : out + "/" + ckpt::step_name(step) + " is saved, and the same command goes on from it"));
   run.journal.emit(end_record(state.position, reason));
+  run.journal.note(summary_of(state, run));
   run.journal.close();
   std::int64_t failed = run.journal.failed() ? 1 : 0;
   run.host_comm.all_reduce(std::span<std::int64_t>(&failed, 1), comm::Reduce::max);

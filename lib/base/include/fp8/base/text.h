@@ -46,6 +46,9 @@ std::string human_bytes(std::uint64_t bytes);
 /// A count for display, in powers of 1000 with three significant digits: "999", "1.5 k", "124 M".
 std::string human_count(std::uint64_t count);
 
+/// A duration for display: "4.5 s", "45 s", "6 min 10 s", "3 h 12 min", "2 d 4 h".
+std::string human_seconds(double seconds);
+
 /// Whether the whole of `name` matches `pattern`, where `*` matches any run of characters, dots and slashes included,
 /// and `?` matches one byte. No character classes, no escapes. At most |pattern| x |name| steps.
 bool glob_match(std::string_view pattern, std::string_view name);

@@ -27,11 +27,13 @@ class Output {
   int fd_;
 };
 
-/// A progress line on standard error, overwritten in place. Silent when quiet or when standard error is not a terminal.
+/// Progress on standard error. On a terminal it is one line, overwritten in place. Elsewhere it is silent, unless the
+/// tool is long-running: then a line of its own at most every `interval`. Silent when quiet.
 class Progress {
  public:
-  /// `quiet` is the tool's --quiet.
-  explicit Progress(bool quiet);
+  /// `quiet` is the tool's --quiet; `tool` is the name of a long-running tool, before each line of its own. The first
+  /// of these comes `interval` after this call.
+  explicit Progress(bool quiet, std::string tool = "", std::chrono::milliseconds interval = std::chrono::seconds(30));
   /// Erases the line.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -39,23 +41,29 @@ class Progress {
 
   /// Whether progress is shown.
   bool shown() const { return shown_; }
-  /// Shows `text`, cut to the width of the terminal, at most ten times a second.
+  /// Shows `text`: on a terminal cut to its width, at most ten times a second; elsewhere as a line when it is time.
   void update(std::string_view text);
   /// Erases the line and moves the cursor to the first column.
   void done();
 
  private:
-  bool shown_;
+  void overwrite(std::string_view text);
+  bool shown_, in_place_;
   bool dirty_ = false;
+  std::string tool_;
+  std::chrono::milliseconds interval_;
   std::chrono::steady_clock::time_point last_{};
 };
+
+/// Whether standard output is a terminal of the user. Under mpirun and srun it is not: a redirected output looks like a
+/// terminal there.
+bool stdout_is_terminal();
 
 /// Terminal colours; disabled where unsupported.
 struct Style {
   bool on = false;  ///< whether text is coloured
 
-  /// For standard output: on if it is a terminal and neither NO_COLOR nor TERM=dumb is set. Always off under mpirun,
-  /// where a redirected output looks like a terminal.
+  /// For standard output: on if stdout_is_terminal() and neither NO_COLOR nor TERM=dumb is set.
   static Style for_stdout();
 
   /// `text` in bold.

@@ -1,0 +1,54 @@
+// Lines for records.
+#include "fp8/train/readable.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fp8/base/text.h"
+
+namespace fp8::train {
+namespace {
+
+double number(const json::Object& record, const char* key) { return record.get_double_or(key, NAN, "record"); }
+
+std::string shown(double value, int digits) { return std::isfinite(value) ? format_short(value, digits) : "-"; }
+
+std::string step_line(const json::Object& r) {
+  std::string text = "step " + std::to_string(r.get_int("step", "record")) + "  loss " + shown(number(r, "loss"), 5);
+  const json::Value* masked = r.find("masked");
+  if (masked != nullptr) return text + "  no targets";
+  text += "  grad norm " + shown(number(r, "grad_norm"), 3) + "  lr " + shown(number(r, "lr"), 3) + "  " +
+          human_count(static_cast<std::uint64_t>(std::max(0.0, number(r, "tokens_per_s")))) + " tokens/s";
+  if (number(r, "fp8_flop_share") > 0) text += "  FP8 " + shown(100 * number(r, "fp8_flop_share"), 3) + " %";
+  return text + (r.at("skipped").as_bool() ? "  skipped" : "");
+}
+
+std::string eval_line(const json::Object& r) {
+  const std::string at = r.contains("step") ? " after step " + std::to_string(r.get_int("step", "record")) : "";
+  return "evaluation" + at + "  loss " + shown(number(r, "loss"), 5) + "  perplexity " +
+         shown(number(r, "perplexity"), 5) + "  " +
+         human_count(static_cast<std::uint64_t>(r.get_int("tokens", "record"))) + " tokens";
+}
+
+std::string sequence_line(const json::Object& r) {
+  double sum = 0;
+  const json::Array& losses = r.get_array("losses", "record");
+  for (const json::Value& loss : losses) sum += loss.as_double();
+  return "sequence " + std::to_string(r.get_int("index", "record")) + "  mean loss " +
+         shown(losses.empty() ? NAN : sum / static_cast<double>(losses.size()), 5);
+}
+
+}  // namespace
+
+std::string readable(const json::Value& record) {
+  const json::Object& r = record.as_object();
+  const std::string type = r.get_string("type", "record");
+  if (type == "step") return step_line(r);
+  if (type == "eval") return eval_line(r);
+  if (type == "sequence") return sequence_line(r);
+  if (type == "checkpoint")
+    return "saved " + r.get_string("path", "record") + "  " + human_seconds(number(r, "seconds"));
+  return "";
+}
+
+}  // namespace fp8::train
