@@ -229,15 +229,26 @@ device-bundle:
 	@$(MAKE) --no-print-directory O=$O/device MARCH=$(if $(x86),x86-64-v3) CUDA=1 all $O/device/test/gpu_test
 	@O=$(abspath $O)/device tests/gpu/bundle $(or $(BUNDLE),$O/device-bundle)
 
+# Installed programs are stripped; STRIP= installs them as built.
+STRIP   ?= $(shell $(CXX) -print-prog-name=strip)
 datadir := $(DESTDIR)$(PREFIX)/share
+bash_completions := $(datadir)/bash-completion/completions
+zsh_completions  := $(datadir)/zsh/site-functions
+fish_completions := $(datadir)/fish/vendor_completions.d
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(datadir)/fp8 $(datadir)/bash-completion/completions
+	install -d $(DESTDIR)$(PREFIX)/bin $(datadir)/fp8 $(bash_completions) $(zsh_completions) $(fish_completions)
 	install -m 755 $(programs) $(DESTDIR)$(PREFIX)/bin
+	$(if $(STRIP),$(STRIP) $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%))
 	for s in 1 5 7; do install -d $(datadir)/man/man$$s && install -m 644 man/man$$s/*.$$s $(datadir)/man/man$$s; done
 	for d in presets plans templates text tokenizers/shakespeare; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
-	for t in $(TOOLS); do $O/bin/$$t --completion bash >$(datadir)/bash-completion/completions/$$t || exit 1; done
+	for t in $(TOOLS); do \
+	  $O/bin/$$t --completion bash >$(bash_completions)/$$t && $O/bin/$$t --completion zsh >$(zsh_completions)/_$$t && \
+	  $O/bin/$$t --completion fish >$(fish_completions)/$$t.fish || exit 1; \
+	done
+	ln -sf fp8-step $(bash_completions)/mpirun && ln -sf fp8-step.fish $(fish_completions)/mpirun.fish
 uninstall:
-	rm -f $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%) $(TOOLS:%=$(datadir)/bash-completion/completions/%) $(patsubst man/%,$(datadir)/man/%,$(wildcard man/man?/*))
+	rm -f $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%) $(TOOLS:%=$(bash_completions)/%) $(TOOLS:%=$(zsh_completions)/_%) \
+	  $(TOOLS:%=$(fish_completions)/%.fish) $(bash_completions)/mpirun $(fish_completions)/mpirun.fish $(patsubst man/%,$(datadir)/man/%,$(wildcard man/man?/*))
 	rm -rf $(datadir)/fp8
 dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD

@@ -45,6 +45,12 @@ for tool in $tools; do
 
   ok "$tool --completion bash" "$tool" --completion bash
   ok "$tool: bash accepts the completion script" bash -n out
+  for shell in zsh fish; do
+    ok "$tool --completion $shell" "$tool" --completion $shell
+    cp out completion
+    command -v $shell >/dev/null || continue
+    ok "$tool: $shell accepts the completion script" $shell -n completion
+  done
   status "$tool: --completion of an unknown shell gives status 2" 2 "$tool" --completion teletype
 
   for word in --help --version "--completion=bash"; do

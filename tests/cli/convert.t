@@ -28,6 +28,20 @@ says "a filter that matches no tensor is refused" '^fp8-convert: filter \*.w1: m
 says "--recipe without --auto-filter is refused" '^fp8-convert: --recipe: ' fp8-convert hf -o x.h5 --recipe rowwise
 says "a shape that is not a multiple of 16 is listed as a reason" '170 rows are not a multiple of 16' sh -c 'fp8-init tiny --set intermediate_size=170 -o odd.h5 >/dev/null && fp8-convert odd.h5 -o x.h5 -n'
 
+says "a filter that would match as the end of a name is completed" "^fp8-convert: filter q_proj: matches no tensor of the model \(use --filter '\*.q_proj'\)$" \
+  fp8-convert hf -o x.h5 --filter q_proj
+says "the completed filter matches" '[*].q_proj' fp8-convert hf -n -o x.h5 --filter '*.q_proj'
+says "a safetensors file alone is refused with what to do" '^fp8-convert: hf/model.safetensors: a safetensors file, not a checkpoint: give its folder, ' \
+  fp8-convert hf/model.safetensors -o x.h5
+says "fp8-info refuses it too" '^fp8-info: hf/model.safetensors: a safetensors file' fp8-info hf/model.safetensors
+fp8-tokenize "$SRC/README.md" -o d.h5 >out 2>err
+fp8-step llama3.h5 --data d.h5 --out run --steps 1 --seq-length 16 -q >out 2>err
+ok "--weights-only of a training checkpoint succeeds" fp8-convert run/step-00000001 --weights-only --merge -o weights.h5
+is "the output is a model of weights alone" "$(fp8-info weights.h5 --json | grep -o '"kind":"[a-z]*"\|optimizer' | sort -u)" '"kind":"model"'
+is "its weights are those of the checkpoint" "$(fp8-info run/step-00000001 --diff weights.h5 | grep -Ec '^weights/[a-z0-9_.]+ +0 +0$')" 21
+says "the name of a preset is refused with what to do" '^fp8-step: tiny: no such file; it is the name of a preset, .*: fp8-init tiny -o tiny.h5$' \
+  fp8-step tiny --data d.h5 --out x --steps 1
+
 fp8-init tiny -o tiny.h5 >record 2>err
 ok "the source can be a record on standard input" sh -c 'fp8-convert - -o p.h5 <record'
 ok "fp8-init, fp8-convert and fp8-info work in a pipe" sh -c 'fp8-init tiny -f -o tiny.h5 | fp8-convert - -o q.h5 --json | fp8-info - >out2 && grep -q "^path *q.h5" out2'

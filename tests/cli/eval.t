@@ -4,10 +4,12 @@
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 data="--data d.h5 --seq-length 32"
+# eval_ WORDS: the records without their times
+eval_() { fp8-eval "$@" | sed 's/,"time":"[^"]*"}$/}/'; }
 
 ok "a run to evaluate" fp8-step m.h5 --data d.h5 --out run --steps 20 --seq-length 32 --batch-size 8 --lr 3e-3 --precision fp32 --eval-data d.h5 --eval-every 20
 cp out run.log
-fp8-eval run/step-00000020 $data --precision fp32 >whole 2>err
+eval_ run/step-00000020 $data --precision fp32 >whole 2>err
 result $? "fp8-eval evaluates a checkpoint"
 is "it prints one record and no message" "$(wc -l <whole)$(cat err)" 1
 says "the record has all documented fields" '^\{"type":"eval","tokens":19968,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp32","recipe":null,"emulated":false\}$' cat whole
@@ -19,14 +21,14 @@ is "the loss is lower than that of the initial model" "$(field loss fresh | awk 
 is "the loss of an initial model is near ln 256" "$(field loss fresh | awk '{ print ($1 > 5.4 && $1 < 5.7) }')" 1
 
 # --- losses per token
-fp8-eval run/step-00000020 $data --precision fp32 --per-token >each 2>err
+eval_ run/step-00000020 $data --precision fp32 --per-token >each 2>err
 result $? "--per-token succeeds"
 is "--per-token prints a record per sequence, then the total" "$(grep -c '^{"type":"sequence"' each) $(tail -1 each)" "624 $(cat whole)"
 is "the sequences are in order" "$(field index each)" "$(seq 0 623)"
 is "each record has one loss per token" "$(sed -n 's/.*"losses":\[\(.*\)\]}/\1/p' each | awk -F, '{ print NF }' | sort -u)" 32
 is "the mean of the token losses is the loss" "$(sed -n 's/.*"losses":\[\(.*\)\]}/\1/p' each | tr ',' '\n' | awk -v l="$loss" '{ s += $1 } END { d = s / NR / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
 for b in 1 7 1000; do
-  fp8-eval run/step-00000020 $data --precision fp32 --per-token --batch-size $b >other 2>err
+  eval_ run/step-00000020 $data --precision fp32 --per-token --batch-size $b >other 2>err
   is "--batch-size $b gives the same losses" "$(paste -d' ' other each | sed 's/[^0-9.e+-]\{1,\}/ /g' | awk '{ n = NF / 2; for (i = 1; i <= n; i++) { d = $i - $(i + n); if (d > 1e-5 || d < -1e-5) bad = 1 } } END { print bad + 0 }')" 0
 done
 fp8-eval run/step-00000020 --data d.h5 --precision fp32 >long 2>err
@@ -42,12 +44,12 @@ done
 for accumulate in hopper ada; do
   fp8-eval run/step-00000020 $data --precision fp8 --accumulate $accumulate >scored 2>err
   is "FP8 with --accumulate $accumulate: the loss is near that of fp32" "$? $(field loss scored | awk -v l="$loss" '{ d = $1 - l; print (d < 0.02 && d > -0.02 && d != 0) }')" "0 1"
-  says "the record states --accumulate $accumulate" "\"emulated\":true,\"accumulate\":\"$accumulate\"\}$" cat scored
+  says "the record states --accumulate $accumulate" "\"emulated\":true,\"accumulate\":\"$accumulate\",\"time\":" cat scored
   cp scored $accumulate.scored
 done
 [ "$(field loss hopper.scored)" != "$(field loss ada.scored)" ]
 result $? "the losses of hopper and ada differ"
-says "the record states precision, recipe and emulation" '"precision":"fp8","recipe":"tensorwise","emulated":true\}$' fp8-eval run/step-00000020 $data --precision fp8
+says "the record states precision, recipe and emulation" '"precision":"fp8","recipe":"tensorwise","emulated":true,"time":"20[0-9TZ:.-]*"\}$' fp8-eval run/step-00000020 $data --precision fp8
 fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >out 2>err
 status "FP8 on a model without an eligible linear gives status 3" 3 fp8-eval odd.h5 $data --precision fp8
 is "the error is one line" "$(wc -l <err)" 1

@@ -1,5 +1,6 @@
 #!/bin/sh
 # make install puts programs, manual pages, completions and presets where Debian expects them; make uninstall removes them.
+# shellcheck disable=SC2086 # lists of words on purpose
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
 
@@ -17,10 +18,15 @@ umask 022
 ok "make install" install install
 tools=$(cd "$SRC/tools" && for t in */crate.mk; do echo "${t%/*}"; done)
 is "the installed programs are those of tools/" "$(ls "$usr/bin")" "$tools"
-is "each program has a completion file" "$(ls "$usr/share/bash-completion/completions")" "$tools"
+share=$usr/share
+is "each program has a completion file for bash" "$(ls "$share/bash-completion/completions")" "$(printf '%s\n' $tools mpirun)"
+is "each program has a completion file for zsh" "$(ls "$share/zsh/site-functions")" "$(printf '_%s\n' $tools)"
+is "each program has a completion file for fish" "$(ls "$share/fish/vendor_completions.d")" "$(printf '%s.fish\n' $tools mpirun)"
+is "after mpirun bash loads the completion of fp8-step" "$(cat "$share/bash-completion/completions/mpirun")" "$(fp8-step --completion bash)"
 for tool in $tools; do
   is "$tool has mode 755" "$(stat -c %a "$usr/bin/$tool")" 755
-  ok "$tool is the built program" cmp "$usr/bin/$tool" "$BIN/$tool"
+  is "$tool has no symbol table" "$(readelf -S "$usr/bin/$tool" | grep -c ' \.symtab')" 0
+  is "$tool runs" "$("$usr/bin/$tool" --version)" "$("$tool" --version)"
   is "$tool: the completion file is the output of --completion" "$(cat "$usr/share/bash-completion/completions/$tool")" "$("$tool" --completion bash)"
 done
 ok "the installed manual pages are those of man/" diff -r "$SRC/man" "$usr/share/man"
@@ -33,6 +39,10 @@ ok "the installed fp8-init finds the installed presets" env -u FP8_SHARE "$usr/b
 ok "fp8-init makes the preset from the source tree" fp8-init tiny -o again.h5
 ok "the installed fp8-init finds the presets when called through a link" sh -c "cd / && ln -s '$usr/bin/fp8-init' '$work/link' && env -u FP8_SHARE '$work/link' only-here -n -o x.h5"
 
+ok "make install STRIP=" make --no-print-directory -C "$SRC" install O="$O" PREFIX=/usr DESTDIR="$root" STRIP=
+for tool in $tools; do
+  ok "with STRIP= $tool is the built program" cmp "$usr/bin/$tool" "$BIN/$tool"
+done
 ok "make uninstall" install uninstall
 is "make uninstall removes all files" "$(find "$root" ! -type d)" ""
 ok "a second make uninstall succeeds" install uninstall

@@ -67,6 +67,10 @@ says "fp8-eval prints a line on a terminal" 'evaluation  loss [0-9.]+  perplexit
 is "every record has its time, in order" "$(grep -Ec '"time":"20[0-9]{2}-[0-9-]*T[0-9:]*\.[0-9]{3}Z"\}$' json/log.jsonl) $(grep -o '"time":"[^"]*"' json/log.jsonl | sort -c && echo sorted)" "$(wc -l <json/log.jsonl) sorted"
 says "fp8-log reads the time of the steps" '^json,2,.*,[1-9][0-9]{9}(\.[0-9]+)?$' fp8-log json --export csv
 
+# --- counts
+ok "counts may have units" fp8-step m.h5 --data d.h5 --out units --seq-length 16 --batch-size 2 --steps 1e3 --save-every 1k --until-step 1 --json -q
+is "the run record has plain numbers" "$(head -1 out | grep -o '"steps":[0-9]*\|"save-every":[0-9]*' | tr '\n' ' ')" '"steps":1000 "save-every":1000 "steps":1000 '
+
 # --- values out of range
 for words in "--seq-length 0" "--seq-length -3" "--seq-length 1.5" "--batch-size 0" "--grad-accumulation 0" "--steps 0" "--steps 1e3x" \
   "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \

@@ -17,6 +17,12 @@ for ranks in 2 3; do
   result $? "$ranks ranks, --async-save: the files are those of synchronous saves"
 done
 
+# --- one file of the weights alone
+ok "fp8-convert --weights-only accepts a checkpoint of several files" fp8-convert 3.false/run/step-00000005 --weights-only -o weights.h5
+is "the file is a model" "$(fp8-info weights.h5 --json | grep -o '"kind":"[a-z]*"' | head -1)" '"kind":"model"'
+is "its weights are those of the checkpoint" "$(fp8-info 3.false/run/step-00000005 --diff weights.h5 | grep -Ec '^weights/[a-z0-9_.]+ +0 +0$')" 21
+says "without it the message names it" 'use --merge for one file, or --weights-only' fp8-convert 3.false/run/step-00000005 -o x.h5
+
 # --- SIGKILL during a save
 # begin FOLDER FLAGS: starts a job of two ranks, $job, with process ids in pid0 and pid1 and records in log
 begin() {

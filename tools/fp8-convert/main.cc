@@ -41,6 +41,7 @@ cli::Command command() {
        .choices = recipes},
       {.name = "fp8-lm-head", .help = "make the LM head FP8-eligible too"},
       {.name = "merge", .help = "accept a sharded checkpoint; keep the optimizer state of a training checkpoint"},
+      {.name = "weights-only", .help = "write the weights alone, also of a sharded training checkpoint"},
       cli::json_flag(),
       cli::dry_run_flag(),
       cli::force_flag(),
@@ -61,6 +62,7 @@ model::ConvertOptions options_of(const cli::Arguments& arguments) {
                                                        .auto_filter = arguments.flag("auto-filter"),
                                                        .lm_head = arguments.flag("fp8-lm-head")};
   }
+  options.weights_only = arguments.flag("weights-only");
   options.merge = arguments.flag("merge");
   options.force = arguments.flag("force");
   options.dry_run = arguments.flag("dry-run");

@@ -14,13 +14,24 @@ namespace {
 
 using namespace fp8;
 
+// Names of the presets for completions; none if they are not installed, which only a use of one reports.
+std::vector<std::string> presets() {
+  try {
+    return model::preset_names();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-init";
   c.about = "make a new checkpoint from a model preset or a config.json";
   c.example = "fp8-init tiny --seed 1 -o model.h5";
-  c.positionals = {
-      {.name = "model", .metavar = "PRESET|CONFIG.json", .help = "name of a preset or path of a configuration file"}};
+  c.positionals = {{.name = "model",
+                    .metavar = "PRESET|CONFIG.json",
+                    .help = "name of a preset or path of a configuration file",
+                    .suggestions = presets()}};
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "seed",

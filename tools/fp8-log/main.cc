@@ -21,6 +21,13 @@ using namespace fp8;
 
 constexpr int kPlotRows = 20;
 
+// Fields of step records and, with eval_loss, what else can be plotted; completions offer them.
+std::vector<std::string> metrics() {
+  return {"loss",           "eval_loss",       "grad_norm",       "lr",
+          "step_s",         "tokens_per_s",    "data_wait_s",     "model_tflops",
+          "fp8_flop_share", "saturated_share", "underflow_share", "memory_peak_bytes"};
+}
+
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-log";
@@ -52,7 +59,11 @@ cli::Command command() {
        .kind = cli::FlagKind::text,
        .metavar = "NAME",
        .help = "sort the table by loss, gap, tokens_per_s, a setting that differs, ...; -NAME: in decreasing order"},
-      {.name = "plot", .kind = cli::FlagKind::text, .metavar = "METRIC", .help = "plot a field of the step records"},
+      {.name = "plot",
+       .kind = cli::FlagKind::text,
+       .metavar = "METRIC",
+       .help = "plot a field of the step records",
+       .suggestions = metrics()},
       {.name = "export",
        .kind = cli::FlagKind::choice,
        .metavar = "FORMAT",

@@ -2,6 +2,7 @@
 #include "fp8/cli/command.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "flags.h"
 #include "fp8/base/error.h"
@@ -34,8 +35,26 @@ bool offers_no(const Flag& flag) {
   return on_by_default(flag) || (flag.kind == FlagKind::toggle && flag.default_text == "auto");
 }
 
+std::optional<std::int64_t> parse_count(std::string_view text) {
+  if (const auto plain = parse_int64(text)) return plain;
+  constexpr double kExact = 9007199254740992;  // 2^53: below it every integer is a double
+  const double unit = text.ends_with('k') ? 1e3 : text.ends_with('M') ? 1e6 : text.ends_with('G') ? 1e9 : 1;
+  if (unit > 1) text.remove_suffix(1);
+  if (unit == 1 && text.find_first_of("eE") == std::string_view::npos) return std::nullopt;
+  if (unit > 1 && text.find_first_of("eE") != std::string_view::npos) return std::nullopt;
+  const auto number = parse_double(text);
+  if (!number) return std::nullopt;
+  const double value = *number * unit, whole = std::round(value);
+  // The product of a decimal fraction and the unit may be off by a rounding: 1.001k.
+  if (std::abs(value) >= kExact || std::abs(value - whole) > 1e-12 * std::abs(whole)) return std::nullopt;
+  return static_cast<std::int64_t>(whole);
+}
+
 std::optional<Interval> parse_interval(std::string_view text) {
   constexpr std::int64_t kMost = 1'000'000'000'000;
+  if (!text.ends_with('M')) {  // 2M would differ from 2m by its case alone
+    if (const auto count = parse_count(text); count && *count >= 0 && *count <= kMost) return Interval{*count, 0};
+  }
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const auto number = parse_int64(text.substr(0, digits));
   const std::string_view unit = text.substr(digits);
@@ -49,8 +68,8 @@ std::optional<Interval> parse_interval(std::string_view text) {
 void check_value(const Flag& flag, const std::string& value, const std::string& label) {
   const std::string quoted = "'" + value + "'";
   if (flag.kind == FlagKind::integer) {
-    const auto number = parse_int64(value);
-    if (!number) throw Error(label + ": " + quoted + " is not a whole number");
+    const auto number = parse_count(value);
+    if (!number) throw Error(label + ": " + quoted + " is not a whole number, as 1000, 1e3 or 1k");
     check_range(flag, static_cast<double>(*number), value, label);
   } else if (flag.kind == FlagKind::real) {
     const auto number = parse_double(value);
@@ -79,7 +98,7 @@ Command with_common(Command command) {
        .kind = FlagKind::choice,
        .metavar = "SHELL",
        .help = "print a completion script and exit",
-       .choices = {"bash"}},
+       .choices = completion_shells()},
   };
   for (const Flag& row : rows) {
     if (find_flag(command.flags, row.name) == nullptr) command.flags.push_back(common(row));

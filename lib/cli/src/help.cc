@@ -1,6 +1,5 @@
-// Help and completions, generated from the flag table alone.
+// Help, generated from the flag table alone.
 #include <algorithm>
-#include <cctype>
 
 #include "flags.h"
 #include "fp8/cli/command.h"
@@ -80,30 +79,6 @@ std::vector<std::string> groups_of(const Command& command) {
   return groups;
 }
 
-// The forms of a flag in completions and help: `-o`, `--output`; `--no-name` if a toggle is not off by default.
-std::vector<std::string> spellings(const Flag& flag) {
-  std::vector<std::string> all;
-  if (flag.letter != 0) all.push_back(std::string("-") + flag.letter);
-  all.push_back("--" + flag.name);
-  if (offers_no(flag)) all.push_back("--no-" + flag.name);
-  return all;
-}
-
-std::string joined(const std::vector<std::string>& words, const std::string& separator) {
-  std::string text;
-  for (const std::string& w : words) text += (text.empty() ? "" : separator) + w;
-  return text;
-}
-
-// The bash command that completes the value of a flag; empty if there is none.
-std::string completer(const Flag& flag) {
-  if (flag.kind == FlagKind::path) return "mapfile -t COMPREPLY < <(compgen -f -- \"$word\")";
-  if (flag.kind == FlagKind::choice) {
-    return "mapfile -t COMPREPLY < <(compgen -W '" + joined(flag.choices, " ") + "' -- \"$word\")";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string help(const Command& command, int columns) {
@@ -121,41 +96,6 @@ std::string help(const Command& command, int columns) {
     }
   }
   return out;
-}
-
-std::string bash_completion(const Command& command) {
-  std::string function = "_" + command.name;
-  std::replace_if(
-      function.begin(), function.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-  std::string cases;
-  std::vector<std::string> all;
-  for (const Flag& f : command.flags) {
-    const std::vector<std::string> words = spellings(f);
-    all.insert(all.end(), words.begin(), words.end());
-    if (f.kind == FlagKind::toggle) continue;
-    const std::string action = completer(f);
-    cases += "    " + joined(words, " | ") + ")\n" + (action.empty() ? "" : "      " + action + "\n") +
-             "      return\n      ;;\n";
-  }
-  return "# Completion of " + command.name + " for bash.\n" + function + "() {\n" +
-         "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
-         "  COMPREPLY=()\n"
-         "  # bash makes a word of the = in --name=value\n"
-         "  if [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
-         "  if [[ $word == = ]]; then word=; before=${COMP_WORDS[COMP_CWORD - 1]}; fi\n"
-         "  case $before in\n" +
-         cases +
-         "  esac\n"
-         "  if [[ $word == -* ]]; then\n"
-         "    mapfile -t COMPREPLY < <(compgen -W '" +
-         joined(all, " ") +
-         "' -- \"$word\")\n"
-         "  else\n"
-         "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
-         "  fi\n"
-         "}\n"
-         "complete -o filenames -F " +
-         function + " " + command.name + "\n";
 }
 
 }  // namespace fp8::cli

@@ -167,7 +167,10 @@ Arguments parse(const Command& command, std::span<const std::string> words) {
     auto& values = arguments.given_[flag->name].values;
     if (flag->kind != FlagKind::toggle) check_value(*flag, given.value(), "--" + flag->name);
     if (flag->kind != FlagKind::list) values.clear();
-    values.push_back(flag->kind != FlagKind::toggle ? given.value() : off ? "off" : "on");
+    values.push_back(flag->kind == FlagKind::integer  ? std::to_string(*parse_count(given.value()))
+                     : flag->kind != FlagKind::toggle ? given.value()
+                     : off                            ? "off"
+                                                      : "on");
   }
   std::vector<std::string> positionals = result.unmatched();
   std::vector<std::string> rest = speller.rest();

@@ -46,7 +46,7 @@ bool speaks() {
 std::string information(const Command& command, const Arguments& arguments, const std::vector<std::string>& versions) {
   if (arguments.flag("help")) return help(command, std::min(terminal_columns(), 100));
   if (arguments.flag("version")) return version_text(command.name, versions) + "\n";
-  if (arguments.has("completion")) return bash_completion(command);
+  if (arguments.has("completion")) return completion(command, arguments.text("completion"));
   return "";
 }
 

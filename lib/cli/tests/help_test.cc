@@ -48,18 +48,40 @@ TEST(Help, CommonFlagsOnce) {
   EXPECT_EQ(once.flags.size(), twice.flags.size());
 }
 
-// Runs the script in bash with the given words and returns the completions, in order.
-std::string offered(const std::string& words) {
+// The output of a shell that runs `script`; "no SHELL" if there is none.
+std::string printed(const std::string& shell, const std::string& script) {
   const test::TemporaryFolder folder;
-  const std::string path = folder.write(
-      "completion", bash_completion(sample()) + "COMP_WORDS=(" + words +
-                        ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_fp8_sample\necho \"${COMPREPLY[*]}\"\n");
+  const std::string path = folder.write("completion", script);
+  FILE* pipe = ::popen(("command -v " + shell + " >/dev/null || { echo no " + shell + "; exit; }; cd " + folder.path() +
+                        " && " + shell + " " + path + " 2>&1")
+                           .c_str(),
+                       "r");
+  if (pipe == nullptr) return "no " + shell + "\n";
   std::string out;
-  FILE* pipe = ::popen(("bash " + path).c_str(), "r");
-  if (pipe == nullptr) return "no bash";
   for (int c = 0; (c = std::fgetc(pipe)) != EOF;) out += static_cast<char>(c);
   ::pclose(pipe);
   return out;
+}
+
+// A command that mpirun starts, with suggestions.
+Command launched() {
+  Command c = sample();
+  c.launched = true;
+  c.flags.push_back(
+      {.name = "plot", .kind = FlagKind::text, .metavar = "X", .help = "a [b]: 'c'", .suggestions = {"loss", "lr"}});
+  c.positionals[0].suggestions = {"tiny", "demo"};
+  return c;
+}
+
+// Runs the script in bash with the given words and returns the completions, in order.
+std::string offered(const std::string& words, const std::string& function = "_fp8_sample") {
+  return printed("bash", completion(launched(), "bash") + "COMP_WORDS=(" + words +
+                             ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n" + function + "\necho \"${COMPREPLY[*]}\"\n");
+}
+
+// The completions that fish offers for a line, without descriptions.
+std::string in_fish(const std::string& line) {
+  return printed("fish", completion(launched(), "fish") + "complete -C '" + line + "' | string split -f 1 \\t\n");
 }
 
 TEST(Completion, OffersFlagsAndChoices) {
@@ -72,6 +94,47 @@ TEST(Completion, OffersFlagsAndChoices) {
   EXPECT_EQ(offered("fp8-sample --steps ''"), "\n");
   EXPECT_EQ(offered("fp8-sample -o /etc/host"), offered("fp8-sample /etc/host"));
   EXPECT_NE(offered("fp8-sample /etc/host"), "\n");
+  EXPECT_EQ(offered("fp8-sample --plot l"), "loss lr\n");
+  EXPECT_EQ(offered("fp8-sample tin"), "tiny\n");
+}
+
+TEST(Completion, WorksAfterMpirun) {
+  const std::string function = "_fp8_launched";
+  EXPECT_EQ(offered("mpirun -n 2 fp8-sample --recipe r", function), "rowwise\n");
+  EXPECT_EQ(offered("mpirun -n 2 ./bin/fp8-sample m.h5 --st", function), "--steps\n");
+  EXPECT_NE((" " + offered("mpirun -n 2 bas", function)).find(" bash"), std::string::npos);
+  EXPECT_EQ(completion(sample(), "bash").find("mpirun"), std::string::npos);
+}
+
+TEST(Completion, OfFishOffersTheSame) {
+  if (in_fish("") == "no fish\n") GTEST_SKIP() << "fish is not installed";
+  EXPECT_EQ(in_fish("fp8-sample --recipe "), "rowwise\ntensorwise\n");
+  EXPECT_EQ(in_fish("fp8-sample --st"), "--steps\n");
+  EXPECT_EQ(in_fish("fp8-sample --no"), "--no-all-gather\n");
+  EXPECT_EQ(in_fish("fp8-sample --plot l"), "loss\nlr\n");
+  EXPECT_EQ(in_fish("fp8-sample tin"), "tiny\n");
+}
+
+// The specifications that the script of zsh gives to _arguments.
+TEST(Completion, OfZshNamesTheSame) {
+  const std::string script = completion(launched(), "zsh");
+  for (const char* spec : {"'-o+[where the result goes]:FILE:_files'", "'--output=[where the result goes]:FILE:_files'",
+                           "'--emulate[", "'--no-all-gather[", "'--recipe=[how to scale]:NAME:(tensorwise rowwise)'",
+                           "'*--filter=[what to leave out]:GLOB: '", "'--plot=[a \\[b\\]\\: '\\''c'\\'']:X:(loss lr)'",
+                           "#compdef fp8-sample mpirun mpiexec\n"})
+    EXPECT_NE(script.find(spec), std::string::npos) << spec << "\n" << script;
+  const std::string run = R"(
+function _arguments { print -rl -- "$@" }
+function compdef { print compdef "$@" }
+source ./script
+_fp8_sample
+)";
+  const std::string out = printed("zsh", "cat >script <<'END_OF_SCRIPT'\n" + script + "END_OF_SCRIPT\n" + run);
+  if (out == "no zsh\n") GTEST_SKIP() << "zsh is not installed";
+  EXPECT_NE(out.find("compdef _fp8_sample fp8-sample\ncompdef _fp8_launched mpirun mpiexec\n-s\n-S\n-o+["),
+            std::string::npos)
+      << out;
+  EXPECT_NE(out.find("\n--plot=[a \\[b\\]\\: 'c']:X:(loss lr)\n"), std::string::npos) << out;
 }
 
 }  // namespace

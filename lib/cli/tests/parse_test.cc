@@ -3,12 +3,19 @@
 
 #include <stdexcept>
 
+#include "fp8/json/json.h"
 #include "helpers.h"
 
 namespace fp8::cli {
 namespace {
 
 using Words = std::vector<std::string>;
+
+Command with_interval() {
+  Command c = sample();
+  c.flags.push_back({.name = "every", .kind = FlagKind::interval, .metavar = "N|TIME", .help = "how often"});
+  return c;
+}
 
 TEST(Parse, DefaultsWhenNothingIsGiven) {
   const Arguments a = read({"m"});
@@ -69,9 +76,27 @@ TEST(Parse, NumbersAreWhole) {
   for (const char* bad : {"1e-3x", "+-3", "nan", "inf", "", " 1", "+1", "0x1", "1e999"}) {
     EXPECT_EQ(refusal({"--lr=" + std::string(bad)}), "--lr: '" + std::string(bad) + "' is not a number");
   }
-  for (const char* bad : {"1.0", "1e3", "99999999999999999999", "five"}) {
-    EXPECT_EQ(refusal({"--steps", bad}), "--steps: '" + std::string(bad) + "' is not a whole number");
+  for (const char* bad : {"1.0", "1.5", "1e-3", "99999999999999999999", "five", "k", "1K", "1m", "1e3k", "1.0005k",
+                          "1e16", "1kk", "1 k", "nank", "0x1k"}) {
+    EXPECT_EQ(refusal({"--steps", bad}),
+              "--steps: '" + std::string(bad) + "' is not a whole number, as 1000, 1e3 or 1k");
   }
+}
+
+TEST(Parse, CountsHaveExponentsAndUnits) {
+  const auto steps = [](const std::string& text) { return read({"m", "--steps=" + text}).integer("steps"); };
+  EXPECT_EQ(steps("1e3"), 1000);
+  EXPECT_EQ(steps("2.5e3"), 2500);
+  EXPECT_EQ(steps("10k"), 10'000);
+  EXPECT_EQ(steps("1.001k"), 1001);
+  EXPECT_EQ(steps("2M"), 2'000'000);
+  EXPECT_EQ(steps("1.5G"), 1'500'000'000);
+  EXPECT_EQ(read({"m", "--margin=-2k"}).integer("margin"), -2000);
+  EXPECT_EQ(refusal({"--steps", "0k"}), "--steps: 0k is below 1");
+  EXPECT_EQ(read({"m", "--every", "2k"}, with_interval()).interval("every").count, 2000);
+  EXPECT_EQ(read({"m", "--every", "2m"}, with_interval()).interval("every").seconds, 120);
+  EXPECT_HOLDS(error_of([] { (void)read({"m", "--every", "2M"}, with_interval()); }), "is neither a whole number nor");
+  EXPECT_EQ(json::dump(resolved(sample(), read({"m", "--steps", "1k"})).as_object().at("steps")), "1000");
 }
 
 TEST(Parse, RangesAndChoices) {

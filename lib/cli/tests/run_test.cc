@@ -97,8 +97,9 @@ TEST(Run, PrintsHelpVersionAndCompletion) {
   EXPECT_NE(o.out.find(", HDF5 1.10.8, oneDNN 2.7\n"), std::string::npos);
   o = outcome({"--completion", "bash"}, never);
   EXPECT_EQ(o.status, 0);
-  EXPECT_EQ(o.out, bash_completion(sample()));
-  EXPECT_EQ(outcome({"--completion", "fish"}, never).err, "fp8-sample: --completion: 'fish' is not one of bash\n");
+  EXPECT_EQ(o.out, completion(sample(), "bash"));
+  EXPECT_EQ(outcome({"--completion", "tcsh"}, never).err,
+            "fp8-sample: --completion: 'tcsh' is not one of bash, zsh, fish\n");
 }
 
 TEST(Run, ErrorsAreOneSafeLine) {

@@ -116,9 +116,9 @@ void check_source(const Source& source, const std::vector<Parameter>& table, con
     if (c->kind() == ckpt::FileKind::quantized) {
       throw Error(source.path() + ": quantized; dequantize it with fp8-quantize first");
     }
-    if (c->world() > 1 && !options.merge) {
+    if (c->world() > 1 && !options.merge && !options.weights_only) {
       throw Error(source.path() + ": sharded over " + std::to_string(c->world()) + " files",
-                  {{"merge", "for one file"}});
+                  {{"merge", "for one file"}, {"weights-only", ""}});
     }
   }
   check_tensors(source.path(), table, needed_names(source), [&](const std::string& name) {
@@ -269,8 +269,8 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
   }
   const Source source(source_path);
   const std::vector<Parameter> table = table_with_precisions(source, options);
-  const bool training =
-      options.merge && source.checkpoint() != nullptr && source.checkpoint()->kind() == ckpt::FileKind::training;
+  const bool training = options.merge && !options.weights_only && source.checkpoint() != nullptr &&
+                        source.checkpoint()->kind() == ckpt::FileKind::training;
   ConvertReport report;
   report.kind = ckpt::name_of(training ? ckpt::FileKind::training : ckpt::FileKind::model);
   report.linears = linear_rows(source.config(), table);

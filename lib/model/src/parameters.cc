@@ -102,7 +102,12 @@ void check_filters(const std::vector<Parameter>& table, const LinearPrecisionOpt
         std::any_of(table.begin(), table.end(), [&](const Parameter& p) { return filter_matches(filter, p.name); });
     // A tied model has no tensor lm_head.weight, but a filter may still exclude its head.
     if (!used && !filter_matches(filter, "lm_head.weight")) {
-      throw Error("filter " + filter + ": matches no tensor of the model");
+      const std::string wider = "*." + filter;
+      const bool ends =
+          std::any_of(table.begin(), table.end(), [&](const Parameter& p) { return filter_matches(wider, p.name); });
+      std::vector<Hint> hints;
+      if (ends) hints.push_back({"filter", "'" + wider + "'"});
+      throw Error("filter " + filter + ": matches no tensor of the model", std::move(hints));
     }
   }
 }

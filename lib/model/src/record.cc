@@ -1,6 +1,7 @@
 // Records in pipes, provenance, and the distinction of checkpoints from other files.
 #include "fp8/model/record.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "fp8/hf/folder.h"
 #include "fp8/hf/tokenizer.h"
 #include "fp8/json/json.h"
+#include "fp8/model/presets.h"
 
 namespace fp8::model {
 namespace {
@@ -33,6 +35,19 @@ std::string quoted(const std::string& word) {
 
 // Hint of a message about standard input without a checkpoint record.
 const std::vector<Hint> kNeedsJson{{"json", "with the previous tool of the pipe"}};
+
+// Throws Error if `path`, which does not exist, is the name of a preset.
+void refuse_preset(const std::string& path) {
+  std::vector<std::string> presets;
+  try {
+    presets = preset_names();
+  } catch (const Error&) {
+    return;  // not installed
+  }
+  if (std::find(presets.begin(), presets.end(), path) != presets.end())
+    throw Error(path + ": no such file; it is the name of a preset, whose model fp8-init makes: fp8-init " + path +
+                " -o " + path + ".h5");
+}
 
 }  // namespace
 
@@ -87,6 +102,10 @@ ckpt::Checkpoint open_checkpoint(const std::string& path) {
     }
   }
   if (is_token_file(path)) throw Error(path + ": a token file, not a checkpoint");
+  if (path.ends_with(".safetensors"))
+    throw Error(path +
+                ": a safetensors file, not a checkpoint: give its folder, which has the config.json, to fp8-convert");
+  if (!fs::exists(path, ignored)) refuse_preset(path);
   ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(path);
   if (checkpoint.kind() == ckpt::FileKind::training)
     (void)ckpt::position_of(checkpoint);  // digests do not cover validity

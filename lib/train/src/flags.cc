@@ -228,6 +228,7 @@ void add_saving_and_reports(std::vector<Flag>& flags) {
                    .kind = FlagKind::list,
                    .metavar = "NAME,...",
                    .help = "settings that may differ from those of the run in --out, such as lr,batch,data",
+                   .suggestions = {changeable_settings().begin(), changeable_settings().end()},
                    .group = s,
                    .in_config = false});
   flags.push_back(cli::dry_run_flag());
@@ -338,6 +339,7 @@ cli::Command step_command() {
   c.positionals = {{.name = "model",
                     .metavar = "MODEL",
                     .help = "checkpoint whose weights to start from; -: read a checkpoint record from standard input"}};
+  c.launched = true;
   add_data(c.flags);
   add_precision(c.flags);
   add_optimizer(c.flags);
@@ -401,6 +403,7 @@ cli::Command eval_command() {
   c.positionals = {{.name = "model",
                     .metavar = "CHECKPOINT",
                     .help = "checkpoint to evaluate; -: read a checkpoint record from standard input"}};
+  c.launched = true;
   const std::string g = "Data";
   c.flags.push_back(path("data", "FILE", "token file, from fp8-tokenize(1)", g));
   c.flags.push_back(any_tokenizer_flag(g));

@@ -504,9 +504,11 @@ TEST_F(Saving, RecordsAreBufferedUntilTheLogCanBeWritten) {
     Journal journal(hooks_, *one_);
     journal.open(at("run"));
     const auto emit = [&](int i) {
-      const json::Value record = json::object({{"type", "step"}, {"step", i}});
-      journal.emit(record);
-      return json::dump(record) + "\n";
+      journal.emit(json::object({{"type", "step"}, {"step", i}}));
+      for (const json::Value& record : records_)  // with its time
+        if (record.as_object().find("step") != nullptr && record.as_object().get_int("step", "record") == i)
+          return json::dump(record) + "\n";
+      return std::string("no record");
     };
     wanted += emit(1);
     {

@@ -14,7 +14,7 @@ namespace fp8::cli {
 enum class FlagKind : std::uint8_t {
   toggle,    ///< no value: `--name`, and `--no-name` for its opposite
   text,      ///< any text
-  integer,   ///< a whole number within min and max
+  integer,   ///< a whole number within min and max; also as 1e3, 10k, 2M or 1.5G
   interval,  ///< a whole number from 0, as an integer, or a time: 90s, 30m, 2h
   real,      ///< a finite number within min and max
   choice,    ///< one of `choices`
@@ -24,27 +24,29 @@ enum class FlagKind : std::uint8_t {
 
 /// One flag.
 struct Flag {
-  std::string name{};                  ///< without dashes; also its name in a config file
-  char letter = 0;                     ///< single-letter form, 0 for none
-  FlagKind kind = FlagKind::toggle;    ///< type of the value
-  std::string metavar{};               ///< placeholder of the value in the help: N, FILE; empty for a toggle
-  std::string default_text{};          ///< value if not given; empty for no value. Of a toggle: "on", empty, or
-                                       ///< "auto": neither on nor off unless given
-  std::string help{};                  ///< one sentence without a full stop
-  std::vector<std::string> choices{};  ///< of Kind::choice
-  std::string group{};                 ///< heading in the help; empty for the first group
-  std::optional<double> min{};         ///< least legal number
-  std::optional<double> max{};         ///< greatest legal number
-  bool in_config = true;               ///< whether a config file may set it
+  std::string name{};                      ///< without dashes; also its name in a config file
+  char letter = 0;                         ///< single-letter form, 0 for none
+  FlagKind kind = FlagKind::toggle;        ///< type of the value
+  std::string metavar{};                   ///< placeholder of the value in the help: N, FILE; empty for a toggle
+  std::string default_text{};              ///< value if not given; empty for no value. Of a toggle: "on", empty, or
+                                           ///< "auto": neither on nor off unless given
+  std::string help{};                      ///< one sentence without a full stop
+  std::vector<std::string> choices{};      ///< of Kind::choice
+  std::vector<std::string> suggestions{};  ///< likely values of other kinds, for completions
+  std::string group{};                     ///< heading in the help; empty for the first group
+  std::optional<double> min{};             ///< least legal number
+  std::optional<double> max{};             ///< greatest legal number
+  bool in_config = true;                   ///< whether a config file may set it
 };
 
 /// A positional argument.
 struct Positional {
-  std::string name{};     ///< lower case, for Arguments::positionals
-  std::string metavar{};  ///< upper case, as shown in the help
-  std::string help{};     ///< one sentence without a full stop
-  bool required = true;   ///< whether it must be given
-  bool repeated = false;  ///< whether it takes all remaining words; only for the last one
+  std::string name{};                      ///< lower case, for Arguments::positionals
+  std::string metavar{};                   ///< upper case, as shown in the help
+  std::string help{};                      ///< one sentence without a full stop
+  bool required = true;                    ///< whether it must be given
+  bool repeated = false;                   ///< whether it takes all remaining words; only for the last one
+  std::vector<std::string> suggestions{};  ///< likely values besides files, for completions
 };
 
 /// A tool's command line.
@@ -56,6 +58,7 @@ struct Command {
   std::vector<Flag> flags{};              ///< in the order of the help
   std::vector<Positional> positionals{};  ///< in their order
   bool takes_command = false;             ///< the words after `--` are a command to run, see Arguments::rest
+  bool launched = false;                  ///< mpirun starts it: completions also work after mpirun and its flags
 };
 
 /// `command` with the flags that every tool has: help, version, quiet, verbose, completion. Idempotent.
@@ -73,7 +76,12 @@ Flag json_flag();
 /// The help text, wrapped to `columns` (at least 60): example, usage, arguments, flags by group.
 std::string help(const Command& command, int columns = 80);
 
-/// A completion script for bash, for this tool alone.
-std::string bash_completion(const Command& command);
+/// Shells for which there are completions: bash, zsh, fish.
+std::vector<std::string> completion_shells();
+
+/// A completion script of the tool for one of completion_shells(): flags, choices, suggestions and files; of a launched
+/// command also after mpirun and its flags. The script of bash and fish can be sourced; that of zsh can be sourced
+/// after compinit, or be a file of $fpath.
+std::string completion(const Command& command, std::string_view shell);
 
 }  // namespace fp8::cli

@@ -20,12 +20,13 @@ namespace fp8::model {
 struct ConvertOptions {
   std::optional<dtype::DType> dtype{};  ///< of the weights: f32 or bf16; nothing: as stored (f16 becomes f32, exactly)
   std::optional<LinearPrecisionOptions>
-      precisions{};         ///< nothing: keep the precisions that a checkpoint records; defaults for a folder
-  bool merge = false;       ///< merge all shards, keep the optimizer state
-  bool force = false;       ///< replace an output that exists
-  bool dry_run = false;     ///< check everything, write nothing
-  Origin origin{};          ///< for /provenance
-  ProgressSink progress{};  ///< may be empty
+      precisions{};           ///< nothing: keep the precisions that a checkpoint records; defaults for a folder
+  bool merge = false;         ///< merge all shards, keep the optimizer state
+  bool weights_only = false;  ///< merge all shards, write no optimizer state and no /train
+  bool force = false;         ///< replace an output that exists
+  bool dry_run = false;       ///< check everything, write nothing
+  Origin origin{};            ///< for /provenance
+  ProgressSink progress{};    ///< may be empty
 };
 
 /// A row of the table of linears, which includes the LM head, even if tied to the embedding.
@@ -53,8 +54,8 @@ struct ConvertReport {
 
 /// Converts `source` (a Hugging Face folder or a checkpoint) to the single file `output`. Throws Error, and leaves no
 /// output, for missing, unexpected and mis-shaped tensors (named), for a quantized checkpoint, and for several shards
-/// without `merge`. With `merge` a training checkpoint stays one, optimizer state and /train included; without, only
-/// its weights are written. Deterministic.
+/// without `merge` or `weights_only`. With `merge` alone a training checkpoint stays one, optimizer state and /train
+/// included; else only its weights are written. Deterministic.
 ConvertReport convert(const std::string& source, const std::string& output, const ConvertOptions& options);
 
 /// Throws Error unless the checkpoint's weights are exactly those of `table`, in name and shape.
