@@ -34,12 +34,12 @@ done
 is "the guesses and the counts are on standard error" "$(sed 's/ (.*//' err)" "fp8-tokenize: alpaca.json: read as alpaca, column \"output\"
 fp8-tokenize: sharegpt.jsonl: read as sharegpt, column \"conversations\"
 fp8-tokenize: openai.jsonl: read as messages, column \"messages\"
-fp8-tokenize: 37 documents, 5376 tokens, 1627 targets, 12 cut, 0 dropped; packed into 21 sequences with 213 tokens of padding"
+fp8-tokenize: 37 documents, 5376 tokens, 1627 targets, 12 cut, 0 left out; packed into 21 sequences with 213 tokens of padding"
 is "through a pipe, in silence" "$(fp8-tokenize - "${llama3[@]}" --json -q <openai.jsonl 2>&1 | wc -l)" 12
 is "one processor, the same" "$(taskset -c 0 fp8-tokenize openai.jsonl "${llama3[@]}" --json -q | cksum)" "$(fp8-tokenize openai.jsonl "${llama3[@]}" --json -q | cksum)"
 
 # Files.
-says "a token file" '^c.h5: 25 documents, 2100 tokens, 680 targets, 10 cut, 0 dropped$' fp8-tokenize alpaca.json openai.jsonl "${llama3[@]}" --cutoff 128 -o c.h5
+says "a token file" '^c.h5: 25 documents, 2100 tokens, 680 targets, 10 cut, 0 left out$' fp8-tokenize alpaca.json openai.jsonl "${llama3[@]}" --cutoff 128 -o c.h5
 says "has a mask" 'with a mask' fp8-info c.h5
 is "a record" "$(fp8-tokenize alpaca.json openai.jsonl "${llama3[@]}" --cutoff 128 -o d.h5 --json -q)" \
   '{"type":"tokens","path":"d.h5","tokens":2100,"documents":25,"vocab_size":2009,"targets":680,"records":25,"cut":10,"dropped":{},"sequences":25,"padding":0}'
@@ -98,9 +98,14 @@ sys.exit(wrong)
 EOF
 is "the bad records of the reference" $? 0
 bad=$golden/data/bad/openai-cut-off.jsonl
-says "are counted" '2 documents.* 1 dropped \(not valid JSON: 1\)$' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.4 -o b.h5
+says "are counted" '2 documents.* 1 left out \(not valid JSON: 1\)$' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.4 -o b.h5
 says "and named" 'openai-cut-off.jsonl: line 2 column .*; left out$' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.4 -o b.h5 -f
 says "up to a share" '^fp8-tokenize: 1 of 3 records are bad, .* \(use --skip-bad with a larger share\)' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.3 -o x.h5
+{ printf '{"messages":[{"role":"user"}]}\n{"messages":[1]}\n{"messages":7}\n{"other":1}\n{bad\n'; cat openai.jsonl; } >many.jsonl
+says "at most three reasons" ' 5 left out \((.{1,90}: 1, ){2}.{1,90}: 1, other reasons: 2\)$' fp8-tokenize many.jsonl "${llama3[@]}" --skip-bad 0.9 -o b.h5 -f
+says "conversations without --template" '^fp8-tokenize: openai.jsonl: line 1: "text" is missing \(use --template for conversations, which have "messages"\)$' \
+  fp8-tokenize openai.jsonl -o x.h5
+says "text with --template" '^fp8-tokenize: plain.txt: text, which holds no conversations for --template' fp8-tokenize plain.txt "${llama3[@]}" -o x.h5
 printf 'PAR1' >x.parquet
 says "Parquet" '^fp8-tokenize: x.parquet: a Parquet file; make JSON Lines of it: python3 -c "import pandas; ' fp8-tokenize x.parquet "${llama3[@]}" -o x.h5
 says "too long" '^fp8-tokenize: openai.jsonl: line 3: 77 tokens, more than 50 ' fp8-tokenize openai.jsonl "${llama3[@]}" --cutoff 50 --too-long error -o x.h5

@@ -60,6 +60,9 @@ says "--encode without --tokenizer is refused" '^fp8-tokenize: --tokenizer: need
 says "--encode with --decode is refused" '^fp8-tokenize: --encode: not with --decode$' fp8-tokenize x.jsonl --tokenizer "$llama3" --encode --decode
 says "--encode with -o is refused" '^fp8-tokenize: --output: not with' fp8-tokenize x.jsonl --tokenizer "$llama3" --encode -o y.h5
 says "a record without text is refused" '^fp8-tokenize: empty.jsonl: line 1: "text" is missing$' fp8-tokenize empty.jsonl --tokenizer "$llama3" --encode
+{ echo '{"text":"one"}' && echo '{}' && echo '{"text":"three"}'; } >second.jsonl
+status "an error in the second record gives status 2" 2 fp8-tokenize second.jsonl --tokenizer "$llama3" --encode
+is "the lines before it are printed" "$(grep -c '^{"ids":' out) $(cat err)" '1 fp8-tokenize: second.jsonl: line 2: "text" is missing'
 says "a negative id is refused" '^fp8-tokenize: negative.jsonl: line 1: an id is not' fp8-tokenize negative.jsonl --tokenizer "$llama3" --decode
 
 # A randomly damaged tokenizer.json either loads or is refused in one line.

@@ -241,7 +241,7 @@ is "the csv has one line per step and a header" "$(wc -l <runs.csv)" 25
 is "the csv has a header" "$(head -1 runs.csv | cut -d, -f1-6)" run,step,tokens,precision,recipe,loss
 is "--export without -o writes to standard output" "$(fp8-log run-a.jsonl run-b.jsonl --export csv | cksum)" "$(cksum <runs.csv)"
 says "--export prometheus prints metrics" '^fp8_loss\{run="run-b"\} 2\.209652$' fp8-log run-a.jsonl run-b.jsonl --export prometheus
-says "--export prometheus has base units" '^fp8_step_seconds\{run="run-b"\} [0-9.]+$' cat out
+says "--export prometheus has base units" '^fp8_step_seconds\{run="run-b"\} [0-9.]+$' fp8-log run-b.jsonl --export prometheus
 fp8-log run-a.jsonl run-b.jsonl --export prometheus >runs.prom
 python3 - runs.prom <<'EOF'
 # The rules of OpenMetrics 1.0 and of the text format 0.0.4 for gauges: HELP and TYPE once before the samples of a name, which are together,
@@ -312,21 +312,21 @@ view=$!
 shown '^new: no log yet$'
 mkdir new
 head -1 run-a.jsonl >new/log.jsonl
-shown '^no step yet$'
+shown '^new: no step yet$'
 sed -n 2,4p run-a.jsonl >>new/log.jsonl
-shown '^step 3 of 12 \(25 %\), loss 2.6068, 19.9 k tokens/s, 0.21 s/step, 1.9 s left$'
+shown '^new: step 3 of 12 \(25 %\), loss 2.6068, 19.9 k tokens/s, 0.21 s/step, 1.9 s left$'
 sed -n 5p run-a.jsonl | head -c 30 >>new/log.jsonl
 sleep 0.2
 sed -n 5p run-a.jsonl | tail -c +31 >>new/log.jsonl
-shown '^step 4 of 12 '
+shown '^new: step 4 of 12 '
 { printf '{"type":"st\n' && sleep 0.2 && sed -n '1p;3,6p' run-a.jsonl; } >>new/log.jsonl
-shown '^step 5 of 12 .* 1 restart$'
+shown '^new: step 5 of 12 .* 1 restart$'
 head -3 run-a.jsonl >new/log.jsonl
-shown '^step 2 of 12 \(16 %\), loss [0-9.]*, [^r]*$'
+shown '^new: step 2 of 12 \(16 %\), loss [0-9.]*, [^r]*$'
 cp run-a.jsonl other && mv other new/log.jsonl
 wait "$view"
 is "the view ends with the run, with status 0 and no message" "$?$(cat live.err)" 0
-is "the view ends with the last state" "$(tail -1 live)" \
+is "the view ends with the last state" "$(tail -1 live | cut -d" " -f2-)" \
   "step 12 of 12 (100 %), loss 2.2039, evaluation 2.2539, 19.6 k tokens/s, 0.21 s/step, saved at 12, ended: done"
 says "a pipe is followed to its end" '^step 6 of 12 .*, no end record$' sh -c "head -8 run-a.jsonl | fp8-log --follow"
 sed 's/"reason":"done"/"reason":"until-step"/; s/"steps":12/"steps":24/' run-a.jsonl >phase.jsonl
@@ -346,6 +346,8 @@ says "--follow of a damaged log names the line" '^fp8-log: bad1.jsonl: line 2 co
 mkdir -p named/run-x && cp run-a.jsonl named/run-x/log.jsonl
 says "--follow names the run by its folder" '^run-x: step 12 of 12' fp8-log --follow named/run-x
 says "--follow of a log in this folder too" '^run-x: step 12 of 12' sh -c 'cd named/run-x && fp8-log --follow log.jsonl'
+says "a plot of evaluations that do not exist names the flags" '^fp8-log: eval_loss: no run has evaluations, see eval-every in fp8-step\(1\)$' \
+  sh -c 'grep -v eval run-a.jsonl >none.jsonl; fp8-log none.jsonl --plot eval_loss'
 says "--follow of two runs is refused" '^fp8-log: --follow: needs one run, found 2$' fp8-log --follow run-a.jsonl run-b.jsonl
 says "--interval without --follow is refused" '^fp8-log: --interval: only with --follow$' fp8-log run-a.jsonl --interval 3
 says "--follow with --compare is refused" '^fp8-log: --follow: not together with --compare$' fp8-log --follow --compare run-a.jsonl run-b.jsonl

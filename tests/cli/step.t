@@ -23,7 +23,7 @@ refused "the folder of a run as model is refused" 'run: the folder of a run, not
 refused "a Hugging Face folder as model is refused" 'hf: a Hugging Face folder, not a checkpoint: .*fp8-convert' hf --data d.h5 $base
 refused "a mixture of experts as model is refused" '.*mixtral/hf: ' "$golden/mixtral/hf" --data d.h5 $base
 refused "a text as model is refused" 'text.txt: not a checkpoint' text.txt --data d.h5 $base
-refused "a safetensors file as model is refused" 'hf/model.safetensors: not a checkpoint' hf/model.safetensors --data d.h5 $base
+refused "a safetensors file as model is refused" 'hf/model.safetensors: a safetensors file, not a checkpoint: give its folder' hf/model.safetensors --data d.h5 $base
 refused "an empty file as model is refused" 'empty.h5: not a checkpoint' empty.h5 --data d.h5 $base
 refused "a truncated model is refused" 'short.h5: truncated: 100000 bytes of' short.h5 --data d.h5 $base
 refused "a model with a changed byte is refused" 'flipped.h5: /weights/.*: damaged' flipped.h5 --data d.h5 $base

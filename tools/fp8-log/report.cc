@@ -72,6 +72,7 @@ std::vector<Line> lines() {
           {"linears in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share); }, "-"},
           {"all FLOPs in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share_total); }, "-"},
           {"steps skipped", [](const Summary& s) { return std::to_string(s.skipped); }, ""},
+          {"steps without targets", [](const Summary& s) { return std::to_string(s.masked); }, "0"},
           {"checkpoints", [](const Summary& s) { return std::to_string(s.checkpoints); }, ""},
           {"restarts", [](const Summary& s) { return std::to_string(s.restarts); }, ""},
           {"warnings", [](const Summary& s) { return std::to_string(s.warnings); }, "0"},

@@ -1,6 +1,7 @@
 // Conversations: options, JSON Lines for scripts, examples and the summary.
 #include "chat.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
@@ -68,6 +69,10 @@ void check(const cli::Arguments& a) {
   }
   for (const std::string kind : {"text", "u16", "u32", "llmc", "megatron"}) {
     if (a.text("from") == kind) throw Error("--from: " + kind + " holds no conversations for --template");
+  }
+  for (const std::string& file : a.positionals("files")) {
+    if (file.ends_with(".txt") && a.text("from") == "auto")
+      throw Error(file + ": text, which holds no conversations for --template; give JSON or JSON Lines (or --from)");
   }
   if (!a.has("tokenizer") || a.text("tokenizer") == "bytes") {
     throw Error("--tokenizer: needed for --template: a tokenizer.json or the folder that holds one");
@@ -163,17 +168,26 @@ json::Value record(const std::string& path, const data::ChatSummary& s, std::int
                        {"padding", s.padding}});
 }
 
-// The counts as text: `12 documents, 3406 tokens, 812 targets, 1 cut, 2 dropped (not valid JSON: 2)`.
+// The counts as text: `12 documents, 3406 tokens, 812 targets, 1 cut, 2 left out (not valid JSON: 2)`.
 std::string counts(const data::ChatSummary& s, bool packed) {
-  std::int64_t dropped = 0;
+  constexpr std::size_t kReasons = 3;  // that are named, the most frequent ones
+  std::int64_t dropped = 0, others = 0;
   std::string reasons;
-  for (const auto& [reason, count] : s.dropped) {
+  std::vector<std::pair<std::int64_t, std::string>> by_count;
+  for (const auto& [reason, count] : s.dropped) by_count.emplace_back(-count, reason);
+  std::sort(by_count.begin(), by_count.end());
+  for (std::size_t i = 0; i < by_count.size(); ++i) {
+    const std::int64_t count = -by_count[i].first;
     dropped += count;
-    reasons += (reasons.empty() ? " (" : ", ") + terminal_safe(reason) + ": " + std::to_string(count);
+    if (i >= kReasons) others += count;
+    if (i < kReasons)
+      reasons +=
+          (reasons.empty() ? " (" : ", ") + terminal_safe(excerpt(by_count[i].second)) + ": " + std::to_string(count);
   }
+  if (others > 0) reasons += ", other reasons: " + std::to_string(others);
   std::string text = std::to_string(s.documents) + (s.documents == 1 ? " document, " : " documents, ") +
                      std::to_string(s.tokens) + " tokens, " + std::to_string(s.targets) + " targets, " +
-                     std::to_string(s.cut) + " cut, " + std::to_string(dropped) + " dropped" +
+                     std::to_string(s.cut) + " cut, " + std::to_string(dropped) + " left out" +
                      (reasons.empty() ? "" : reasons + ")");
   if (packed) {
     text += "; packed into " + std::to_string(s.sequences) + " sequences with " + std::to_string(s.padding) +
@@ -206,6 +220,8 @@ void write_files(const cli::Arguments& a, const data::ChatOptions& options, cons
   if (options.eval_share > 0) files.eval_output = eval_path(files.output);
   const auto [train, eval] = data::tokenize_conversations(options, files);
   const bool packed = options.pack.has_value();
+  if (train.targets == 0)
+    cli::print_note(kName, files.output + ": no token counts as a target, so nothing can be trained on it");
   cli::Output out;
   if (a.flag("json")) {
     json::Value value = record(files.output, train, files.vocab_size);

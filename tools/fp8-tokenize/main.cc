@@ -30,7 +30,7 @@ void check_no_chat(const cli::Arguments& arguments) {
   }
   const std::string from = arguments.text("from");
   if (from == "alpaca" || from == "sharegpt" || from == "messages") {
-    throw Error("--template: needed for --from " + from);
+    throw Error("--template: needed for --from " + from + ", as --template chatml");
   }
 }
 

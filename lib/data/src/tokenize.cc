@@ -86,6 +86,10 @@ std::vector<Text> parse_texts(const RecordBatch& batch, const std::string& colum
     std::string where = batch.name + ": line " + std::to_string(record.line);
     const json::Value value = json::parse(record, batch.name);
     if (!value.is_object()) throw Error(where + ": not an object with \"" + column + "\"");
+    for (const char* key : {"messages", "conversations", "instruction"})
+      if (!value.as_object().contains(column) && value.as_object().contains(key))
+        throw Error(where + ": \"" + column + "\" is missing",
+                    {{"template", "for conversations, which have \"" + std::string(key) + "\""}});
     texts.push_back({value.as_object().get_string(column, where), std::move(where)});
   }
   return texts;

@@ -33,6 +33,7 @@ void check_metric(std::span<const Run> runs, const std::string& metric) {
   }
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + excerpt(name);
+  if (metric == kEvalLoss) throw Error(metric + ": no run has evaluations, see eval-every in fp8-step(1)");
   throw Error("no metric \"" + excerpt(metric) + "\"; available: " + (list.empty() ? "none" : list));
 }
 

@@ -34,8 +34,8 @@ json::Value text_or_null(const std::string& text) { return text.empty() ? json::
 
 std::vector<std::string> summary_metrics() {
   return {
-      "loss",   "step_s", "data_wait_s", "tokens_per_s", "memory_peak_bytes", "fp8_flop_share", "fp8_flop_share_total",
-      "skipped"};
+      "loss",    "step_s", "data_wait_s", "tokens_per_s", "memory_peak_bytes", "fp8_flop_share", "fp8_flop_share_total",
+      "skipped", "masked"};
 }
 
 std::size_t last_part(std::size_t n) {
@@ -79,6 +79,8 @@ Summary summarize(const Run& run) {
   }
   const Values skipped = run.find("skipped");
   for (std::size_t i = 0; i < skipped.size(); ++i) s.skipped += skipped[i] > 0 ? 1 : 0;
+  const Values masked = run.find("masked");
+  for (std::size_t i = 0; i < masked.size(); ++i) s.masked += masked[i] > 0 ? 1 : 0;
   s.checkpoints = static_cast<std::int64_t>(run.checkpoints.size());
   s.restarts = static_cast<std::int64_t>(run.restarts.size());
   s.warnings = run.warnings;
@@ -124,6 +126,7 @@ json::Value record(const Summary& s) {
                        {"phases", std::move(phases)},
                        {"changes", std::move(changes)},
                        {"skipped", s.skipped},
+                       {"masked", s.masked},
                        {"checkpoints", s.checkpoints},
                        {"restarts", s.restarts},
                        {"warnings", s.warnings},

@@ -90,6 +90,13 @@ TEST(Summary, Fields) {
   EXPECT_FALSE(s.finished);
 }
 
+TEST(Summary, CountsStepsWithoutTargets) {
+  const std::string masked = R"({"type":"step","step":2,"tokens":16,"loss":null,"masked":true})";
+  const Summary s = summarize(run_of(step(1, 8, "2") + masked + "\n" + step(3, 24, "1")));
+  EXPECT_EQ(s.masked, 1);
+  EXPECT_EQ(record(s).as_object().at("masked").as_int(), 1);
+}
+
 TEST(Summary, ListsChangedSettings) {
   const auto start = [](const std::string& lr, const std::string& changed) {
     return R"({"type":"run","config":{"lr":)" + lr + "}" + changed + "}\n";

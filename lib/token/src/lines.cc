@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -25,21 +26,35 @@ struct Batch {
 // Converts one record; `where` names it in messages. Appends a line to the text.
 using Convert = std::function<void(const json::Object& record, const std::string& where, std::string& out)>;
 
-std::string convert_all(const Batch& batch, const Convert& convert) {
-  std::string out;
+// Lines, and the error that ended them.
+struct Converted {
+  std::string lines;
+  std::optional<Error> error;
+};
+
+Converted convert_all(const Batch& batch, const Convert& convert) {
+  Converted out;
   for (const json::Record& record : batch.records) {
     const std::string where = batch.name + ": line " + std::to_string(record.line);
-    const json::Value value = json::parse(record, batch.name);
-    if (!value.is_object()) throw Error(where + ": not an object");
-    convert(value.as_object(), where, out);
+    try {
+      const json::Value value = json::parse(record, batch.name);
+      if (!value.is_object()) throw Error(where + ": not an object");
+      convert(value.as_object(), where, out.lines);
+    } catch (const Error& e) {
+      out.error = e;
+      break;
+    }
   }
   return out;
 }
 
-// Passes the lines that `work` makes of all records to `write`, in their order.
+// Passes the lines that `work` makes of all records to `write`, in their order, up to the first error, which is thrown.
 void convert_inputs(const std::vector<std::string>& inputs, const std::function<void(std::string_view)>& write,
-                    const std::function<std::string(Batch)>& work) {
-  OrderedTasks<Batch, std::string> batches(work, [&](const std::string& lines) { write(lines); });
+                    const std::function<Converted(Batch)>& work) {
+  OrderedTasks<Batch, Converted> batches(work, [&](const Converted& converted) {
+    write(converted.lines);
+    if (converted.error) throw *converted.error;
+  });
   for (const std::string& input : inputs) {
     json::RecordReader reader(input, json::Layout::lines);
     json::read_batches(

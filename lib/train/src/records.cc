@@ -210,7 +210,7 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
 
 json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,
                         std::int64_t tokens_per_step, double matmul_parameters, std::int64_t memory_peak_bytes) {
-  // A step that computed nothing has no speed.
+  // A step without targets computes nothing, so it has no rate.
   const double tokens_per_s =
       r.masked ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(tokens_per_step) / r.seconds;
   json::Value v = json::object({{"type", "step"},

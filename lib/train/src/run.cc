@@ -219,7 +219,7 @@ void record_step(RunState& state, const RunContext& run, const StepResult& r, st
 void print_step(const RunState& state, const RunContext& run, const StepResult& r) {
   const std::string step = "step " + std::to_string(state.position.step);
   if (r.masked) run.journal.note(step + ": all targets of the batch are masked; nothing is updated");
-  const double tokens_per_s = static_cast<double>(run.setup.tokens_per_step()) / r.seconds;
+  const double tokens_per_s = r.masked ? 0 : static_cast<double>(run.setup.tokens_per_step()) / r.seconds;
   const std::int64_t done = state.position.step - run.setup.position.step;
   run.journal.progress(step + "/" + std::to_string(run.setup.last_step) + "  loss " + format_short(r.loss, 5) + "  " +
                            human_count(static_cast<std::uint64_t>(tokens_per_s)) + " tokens/s",
@@ -357,6 +357,9 @@ Exit end_run(RunState& state, const RunContext& run) {
                      (state.skips_in_a_row > 0
                           ? "the last steps were skipped, so nothing of them is saved; " + last_checkpoint(out)
                           : out + "/" + ckpt::step_name(step) + " is saved, and the same command goes on from it"));
+  if (state.position.updates == run.setup.position.updates)
+    run.journal.warn(step, "no step since step " + std::to_string(run.setup.position.step) +
+                               " changed the weights: every one was skipped or had no targets");
   run.journal.emit(end_record(state.position, reason));
   run.journal.note(summary_of(state, run));
   run.journal.close();

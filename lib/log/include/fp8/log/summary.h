@@ -39,6 +39,7 @@ struct Summary {
   std::vector<std::pair<std::int64_t, Phase>> phases{};    ///< number of the first step, and the phase
   std::vector<std::pair<std::int64_t, Change>> changes{};  ///< number of the first step with it, and the change
   std::int64_t skipped = 0;                                ///< steps whose update was skipped
+  std::int64_t masked = 0;                                 ///< steps without targets, which updated nothing
   std::int64_t checkpoints = 0;                            ///< saves that no resumed run replaced
   std::int64_t restarts = 0;                               ///< number of restarts
   std::int64_t warnings = 0;                               ///< number of warning records
