@@ -181,23 +181,121 @@ TEST(Tensors, MatchInEveryCaseAndMode) {
   EXPECT_GE(checked, 26 * 8) << "one case has only the defaults of the recipes";
 }
 
-// Blocks of 32 along the columns, computed with the functions of crate dtype: the exponent rounded up, then the codes.
-void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_name, const std::string& prefix) {
-  const Tensor x = load(file, x_name, DType::f32);
-  const auto codes = file.read_as<std::uint8_t>(prefix + "_codes"),
-             exponents = file.read_as<std::uint8_t>(prefix + "_scale");
-  ASSERT_EQ(codes.size(), exponents.size() * 32);
-  for (std::size_t b = 0; b < exponents.size(); ++b) {
-    const Tensor amax(DType::f32, {1});
-    float* const block = x.as<float>() + 32 * b;
-    const View row = tensor::make_view(block, DType::f32, device::DeviceType::host, {1, 32});
-    quant::amax({}, row, Granularity::tensor, ContractionAxis::last, amax.view());
-    const std::uint8_t exponent = dtype::to_e8m0_round_up(*amax.as<float>() * (1.0f / dtype::max_of(format)));
-    ASSERT_EQ(exponent, exponents[b]) << prefix << " block " << b;
-    const float scale = exponent == 0xFF ? NAN : dtype::from_e8m0(static_cast<std::uint8_t>(254 - exponent));
-    for (std::size_t i = 0; i < 32; ++i)
-      ASSERT_TRUE(same_code(format, encode(format, block[i] * scale), codes[32 * b + i])) << prefix << " block " << b;
+// Value (r, c) of a view.
+float element(const View& v, std::int64_t r, std::int64_t c) {
+  const std::int64_t at = r * v.stride[0] + c * v.stride[1];
+  return v.dtype == DType::f32 ? v.as<float>()[at] : dtype::to_float(v.as<Bf16>()[at]);
+}
+
+// How a stored matrix was cast with blocks.
+struct BlockMode {
+  std::string name;
+  Granularity granularity;
+  ContractionAxis contract;
+};
+const BlockMode kBlockModes[] = {{"1x128", Granularity::row128, ContractionAxis::last},
+                                 {"128x1", Granularity::row128, ContractionAxis::first},
+                                 {"128x128", Granularity::square128, ContractionAxis::last},
+                                 {"128x128", Granularity::square128, ContractionAxis::first}};
+
+// Expected results of a cast with blocks.
+struct BlockValues {
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scale;  // what x is multiplied by
+  bool inverse = false;      // `scale` is its reciprocal
+};
+
+// Compares quantize() with stored codes and scales, which are row-major.
+void check_blocks(const View& x, const quant::Cast& cast, ContractionAxis contract, bool power_of_2,
+                  const BlockValues& expected) {
+  device::Arena arena(std::size_t{4} << 20, device::DeviceType::host);
+  const device::Context context{.arena = &arena};
+  const quant::BlockExtent block = quant::block_extent(cast.granularity);
+  const bool last = contract == ContractionAxis::last;
+  const std::int64_t along = last ? block.along : block.across, down = last ? block.across : block.along;
+  for (const bool fold : {false, true}) {
+    const device::Scope scope(arena);
+    const auto q = quant::quantize(context, x, cast, contract, {.power_of_2 = power_of_2, .fold = fold});
+    const std::int64_t across = q.scale.shape[1];
+    ASSERT_EQ(static_cast<std::size_t>(q.scale.size()), expected.scale.size());
+    for (std::int64_t r = 0; r < q.scale.shape[0]; ++r)
+      for (std::int64_t c = 0; c < across; ++c) {
+        const float stored = expected.scale[static_cast<std::size_t>(r * across + c)];
+        const View& mine = expected.inverse ? q.inverse_scale : q.scale;
+        ASSERT_TRUE(same(element(mine, r, c), stored)) << "scale " << r << ' ' << c;
+      }
+    const std::int64_t cols = x.shape[1];
+    const View values = quant::dequantize(context, q);
+    ASSERT_EQ(static_cast<std::size_t>(q.codes.size()), expected.codes.size());
+    for (std::int64_t r = 0; r < x.shape[0]; ++r)
+      for (std::int64_t c = 0; c < cols; ++c) {
+        const float code = decode(cast.format, expected.codes[static_cast<std::size_t>(r * cols + c)]);
+        if (q.folded) {
+          const float scale = element(q.scale, r / down, c / along);
+          ASSERT_TRUE(same(element(values, r, c), code / scale)) << r << ' ' << c;
+        } else {
+          ASSERT_TRUE(same(element(q.codes, r, c), code)) << r << ' ' << c;
+        }
+      }
   }
+}
+
+BlockValues block_values(const h5::Reader& file, const std::string& prefix, const std::string& scale) {
+  return {file.read_as<std::uint8_t>(prefix + "codes"), file.read_as<float>(prefix + scale), scale == "scale_inv"};
+}
+
+TEST(Blockwise, MatchesTransformerEngineInEveryCase) {
+  const h5::Reader file = golden("blockwise.h5");
+  int cases = 0, checked = 0, tiles = 0;
+  for (const std::string& name : file.groups()) {
+    if (file.find(name + "/x") == nullptr) continue;
+    ++cases;
+    const Tensor x = load(file, name + "/x", file.at(name + "/x").dtype);
+    for (const BlockMode& mode : kBlockModes) {
+      const quant::Cast cast{DType::e4m3, mode.granularity};
+      for (const std::string variant : {"/te_pow2_", "/te_"}) {
+        const std::string prefix = name + variant + mode.name + "_";
+        SCOPED_TRACE(prefix);
+        if (file.find(prefix + "codes") == nullptr) continue;
+        check_blocks(x.view(), cast, mode.contract, variant == "/te_pow2_", block_values(file, prefix, "scale"));
+        ++checked;
+      }
+      // NaN does not enter the amax.
+      const std::string prefix = name + "/" + mode.name + "_nan_ignored_";
+      SCOPED_TRACE(prefix);
+      if (file.find(prefix + "codes") == nullptr) continue;
+      check_blocks(x.view(), cast, mode.contract, true, block_values(file, prefix, "scale"));
+      ++tiles;
+    }
+  }
+  EXPECT_GT(cases, 1);
+  EXPECT_EQ(checked, 68);
+  EXPECT_EQ(tiles, 4);
+}
+
+TEST(Blockwise, ScalesMatchForEveryAmax) {
+  const h5::Reader file = golden("scales.h5");
+  const auto amax = file.read_as<float>("amax");
+  for (const bool power_of_2 : {false, true})
+    for (const std::string type : {"bf16", "f32"}) {
+      const auto scale =
+          file.read_as<float>("te_blockwise/e4m3_scale" + std::string(power_of_2 ? "_pow2_" : "_") + type);
+      ASSERT_EQ(scale.size(), amax.size());
+      const quant::BlockRule rule = type == "f32" ? quant::block_rule<float>(Granularity::row128, 448.0f, power_of_2)
+                                                  : quant::block_rule<Bf16>(Granularity::row128, 448.0f, power_of_2);
+      for (std::size_t i = 0; i < amax.size(); ++i)
+        ASSERT_TRUE(std::isnan(amax[i]) || same(rule(amax[i]).scale, scale[i])) << std::hexfloat << amax[i];
+    }
+}
+
+// Blocks of 32 along the columns: the exponent rounded up, then the codes.
+void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_name, const std::string& prefix) {
+  const DType type = file.at(x_name).dtype;
+  const Tensor x = load(file, x_name, type == DType::bf16 ? type : DType::f32);
+  const auto exponents = file.read_as<std::uint8_t>(prefix + "_scale");
+  BlockValues expected{file.read_as<std::uint8_t>(prefix + "_codes"), {}, true};
+  for (const std::uint8_t exponent : exponents) expected.scale.push_back(dtype::from_e8m0(exponent));
+  check_blocks(x.view(), {format, Granularity::row32}, ContractionAxis::last, false, expected);
 }
 
 TEST(MxBlocks, MatchWithExponentsRoundedUp) {

@@ -52,7 +52,9 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contractio
   if (!unit_columns(x)) return amax(ctx, x.transposed(), granularity, flipped(contract), out);
   const bool per_row = contract == ContractionAxis::last;
   const std::int64_t expected = granularity == Granularity::tensor ? 1 : x.shape[per_row ? 0 : 1];
-  if (granularity == Granularity::none || out.size() != expected || !out.contiguous())
+  if (granularity != Granularity::tensor && granularity != Granularity::row)
+    throw Error("amax: expected one amax for the matrix or one for each row");
+  if (out.size() != expected || !out.contiguous())
     throw Error("amax: the result has " + std::to_string(out.size()) + " elements, not " + std::to_string(expected));
   const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
   if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out);

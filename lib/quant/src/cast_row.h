@@ -22,12 +22,24 @@ struct RowCounts {
   }
 };
 
+/// Scales of several elements, and what their codes are multiplied by. Each product of a code and its multiplier is
+/// exact in BF16, or not finite.
+struct BlockFactors {
+  const float* scale;  ///< one per block or per element
+  const float* fold;   ///< multipliers of the codes, as many; 1 leaves a code unchanged
+  bool fits;           ///< scales are positive, and no |x| * scale exceeds the largest value; x may be NaN
+};
+
 /// Casts of n elements of type T to one FP8 format: out[i] = x[i] * scale, rounded to the format.
 template <class T>
 struct GridLoops {
   RowCounts (*bf16)(const T* x, float scale, Bf16* out, std::int64_t n);                ///< values as BF16
   RowCounts (*bytes)(const T* x, float scale, std::uint8_t* out, std::int64_t n);       ///< codes
   RowCounts (*bf16_scales)(const T* x, const float* scale, Bf16* out, std::int64_t n);  ///< n <= 2^31 scales
+  /// Values times multipliers as BF16, with factors for each `block` elements.
+  RowCounts (*blocks)(const T* x, std::int64_t block, const BlockFactors& factors, Bf16* out, std::int64_t n);
+  /// Values times multipliers as BF16, with factors for each element.
+  RowCounts (*columns)(const T* x, const BlockFactors& factors, Bf16* out, std::int64_t n);
 };
 
 /// Loops over n elements of type T.
@@ -35,8 +47,14 @@ template <class T>
 struct RowLoops {
   Magnitude<T> (*amax)(const T* x, std::int64_t n);                      ///< bits of the largest magnitude; 0 if n = 0
   void (*amax_into)(const T* x, Magnitude<T>* largest, std::int64_t n);  ///< largest[i] = max(largest[i], |x[i]|)
-  GridLoops<T> e4m3;                                                     ///< to E4M3
-  GridLoops<T> e5m2;                                                     ///< to E5M2
+  /// As amax_into, but NaN elements are skipped.
+  void (*amax_into_but_nan)(const T* x, Magnitude<T>* largest, std::int64_t n);
+  /// largest[b] = bits of the largest magnitude of block b of `block` elements, the last one perhaps shorter.
+  void (*amax_of_blocks)(const T* x, std::int64_t block, Magnitude<T>* largest, std::int64_t n);
+  /// As amax_of_blocks, but NaN elements are skipped.
+  void (*amax_of_blocks_but_nan)(const T* x, std::int64_t block, Magnitude<T>* largest, std::int64_t n);
+  GridLoops<T> e4m3;  ///< to E4M3
+  GridLoops<T> e5m2;  ///< to E5M2
 };
 
 /// Loops of one instruction set.

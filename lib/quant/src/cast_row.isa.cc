@@ -42,18 +42,67 @@ void amax_onto(const T* x, Magnitude<T>* largest, std::int64_t n) {
   }
 }
 
+// Bits of |v|, or 0 for NaN.
+template <class T>
+inline Magnitude<T> magnitude_but_nan(T v) {
+  constexpr auto kInfinity = static_cast<Magnitude<T>>(0x7F800000u >> (sizeof(T) == 2 ? 16 : 0));
+  const Magnitude<T> bits = magnitude_bits(v);
+  return bits <= kInfinity ? bits : Magnitude<T>{0};
+}
+
+// amax_onto() that skips NaN.
+template <class T>
+void amax_onto_but_nan(const T* x, Magnitude<T>* largest, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const Magnitude<T> have = largest[i], is = magnitude_but_nan(x[i]);
+    largest[i] = have < is ? is : have;
+  }
+}
+
+// largest[b] = bits of the largest magnitude of block b; 0 in place of NaN if they are skipped.
+template <class T, bool kSkipNan>
+void amax_of_blocks(const T* x, std::int64_t block, Magnitude<T>* largest, std::int64_t n) {
+  for (std::int64_t begin = 0; begin < n; begin += block) {
+    const std::int64_t end = std::min(n, begin + block);
+    Magnitude<T> of_block = 0;
+#pragma omp simd reduction(max : of_block)
+    for (std::int64_t i = begin; i < end; ++i)
+      of_block = std::max(of_block, kSkipNan ? magnitude_but_nan(x[i]) : magnitude_bits(x[i]));
+    *largest++ = of_block;
+  }
+}
+
+// A scale, and the multiplier of its codes.
+struct FoldedScale {
+  float scale, fold;
+};
+// The same for each element.
+struct FoldedScales {
+  const float *scale, *fold;
+};
+
 // The scale of element i.
-inline float scale_at(OneScale scale, std::int64_t) { return scale.scale; }
-inline float scale_at(const float* scale, std::int64_t i) { return scale[i]; }
+inline OneScale scale_at(OneScale scale, std::int64_t) { return scale; }
+inline OneScale scale_at(const float* scale, std::int64_t i) { return {scale[i]}; }
+inline FoldedScale scale_at(FoldedScale scale, std::int64_t) { return scale; }
+inline FoldedScale scale_at(const FoldedScales& scale, std::int64_t i) { return {scale.scale[i], scale.fold[i]}; }
+
+// The upper half of a float.
+inline std::uint16_t upper_half(float v) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(v) >> 16); }
 
 // v rounded to the format, as BF16.
 template <class Grid>
-inline void store(float v, Bf16& out) {
-  out.bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(dtype::round_to_grid<Grid>(v)) >> 16);
+inline void store(float v, OneScale, Bf16& out) {
+  out.bits = upper_half(dtype::round_to_grid<Grid>(v));
+}
+template <class Grid>
+inline void store(float v, FoldedScale scale, Bf16& out) {
+  out.bits = upper_half(dtype::round_to_grid<Grid>(v) * scale.fold);
 }
 // The code of v.
 template <class Grid>
-inline void store(float v, Code& out) {
+inline void store(float v, OneScale, Code& out) {
   out.bits = static_cast<std::uint16_t>(dtype::code_bits<Grid>(v));
 }
 
@@ -63,43 +112,52 @@ RowCounts cast_counting(const T* x, Scale scale, Out* out, std::int64_t n) {
   std::int32_t saturated = 0, underflowed = 0;
 #pragma omp simd reduction(+ : saturated, underflowed)
   for (std::int64_t i = 0; i < n; ++i) {
-    const float from = dtype::to_float(x[i]), v = from * scale_at(scale, i);
-    store<Grid>(v, out[i]);
+    const auto of_element = scale_at(scale, i);
+    const float from = dtype::to_float(x[i]), v = from * of_element.scale;
+    store<Grid>(v, of_element, out[i]);
     saturated += saturates<Grid>(v) ? 1 : 0;
     underflowed += underflows<Grid>(v, from) ? 1 : 0;
   }
   return {saturated, underflowed};
 }
 
-// The bits that store<Grid>(a, Out) stores, for a magnitude that does not exceed the largest value.
+// The bits that store<Grid>(a, scale, Out) stores, for a magnitude that does not exceed the largest value.
 template <class Grid, class Out>
-inline std::uint32_t unsaturated(float a) {
+inline std::uint32_t unsaturated(float a, OneScale) {
   if constexpr (std::is_same_v<Out, Bf16>) return dtype::rounded_magnitude<Grid>(a) >> 16;
   return dtype::magnitude_code<Grid>(a);
+}
+template <class Grid, class Out>
+inline std::uint32_t unsaturated(float a, FoldedScale scale) {
+  static_assert(std::is_same_v<Out, Bf16>);
+  return upper_half(std::bit_cast<float>(dtype::rounded_magnitude<Grid>(a)) * scale.fold);
 }
 
 // Distance of the sign bit of Out from that of BF16.
 template <class Out>
 constexpr int kSignShift = std::is_same_v<Out, Bf16> ? 0 : 8;
 
-// cast_counting without counts, for x and a positive scale of which no product exceeds the largest value.
-template <class Grid, class Out>
-void cast_unsaturated(const float* x, float scale, Out* out, std::int64_t n) {
+// cast_counting without counts, for x and positive scales of which no product exceeds the largest value.
+template <class Grid, class T, class Scale, class Out>
+void cast_unsaturated(const T* x, Scale scale, Out* out, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t sign = (std::bit_cast<std::uint32_t>(x[i]) >> 16) & 0x8000u;
-    const float a = from_magnitude(magnitude_bits(x[i])) * scale;
-    out[i].bits = static_cast<std::uint16_t>(unsaturated<Grid, Out>(a) | (sign >> kSignShift<Out>));
+    const auto of_element = scale_at(scale, i);
+    const float from = dtype::to_float(x[i]);
+    const std::uint32_t sign = (std::bit_cast<std::uint32_t>(from) >> 16) & 0x8000u;
+    const float a = from_magnitude(magnitude_bits(from)) * of_element.scale;
+    out[i].bits = static_cast<std::uint16_t>(unsaturated<Grid, Out>(a, of_element) | (sign >> kSignShift<Out>));
   }
 }
-// The same, two elements at a time: a BF16 in the upper half of a word is a float.
-template <class Grid, class Out>
-void cast_unsaturated(const Bf16* x, float scale, Out* out, std::int64_t n) {
+// The same with one scale, two elements at a time: a BF16 in the upper half of a word is a float.
+template <class Grid, class Scale, class Out>
+void cast_pairs(const Bf16* x, Scale scale, Out* out, std::int64_t n) {
   static_assert(std::endian::native == std::endian::little && sizeof(Out) == 2);
   const auto both = [scale](std::uint32_t pair) {
     const std::uint32_t signs = pair & 0x80008000u, magnitudes = pair & 0x7FFF7FFFu;
-    const std::uint32_t first = unsaturated<Grid, Out>(std::bit_cast<float>(magnitudes << 16) * scale);
-    const std::uint32_t second = unsaturated<Grid, Out>(std::bit_cast<float>(magnitudes & 0xFFFF0000u) * scale);
+    const float low = std::bit_cast<float>(magnitudes << 16), high = std::bit_cast<float>(magnitudes & 0xFFFF0000u);
+    const std::uint32_t first = unsaturated<Grid, Out>(low * scale.scale, scale);
+    const std::uint32_t second = unsaturated<Grid, Out>(high * scale.scale, scale);
     return first | (second << 16) | (signs >> kSignShift<Out>);
   };
 #pragma omp simd
@@ -110,6 +168,14 @@ void cast_unsaturated(const Bf16* x, float scale, Out* out, std::int64_t n) {
     std::memcpy(out + 2 * i, &pair, sizeof pair);
   }
   if (n % 2 != 0) out[n - 1].bits = static_cast<std::uint16_t>(both(x[n - 1].bits));
+}
+// One scale: the faster of the two.
+template <class Grid, class T, class Scale, class Out>
+void cast_with_one(const T* x, Scale scale, Out* out, std::int64_t n) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    cast_pairs<Grid>(x, scale, out, n);
+  else
+    cast_unsaturated<Grid>(x, scale, out, n);
 }
 
 inline bool is_zero(float v) { return v == 0; }
@@ -131,7 +197,7 @@ template <class Grid, class T, class Out>
 RowCounts cast_piece(const T* x, OneScale scale, Out* out, std::int64_t n) {
   const bool fits = scale.scale > 0 && from_magnitude(amax_of(x, n)) * scale.scale <= Grid::kMax;
   if (!fits) return cast_counting<Grid>(x, scale, out, n);
-  cast_unsaturated<Grid>(x, scale.scale, out, n);
+  cast_with_one<Grid>(x, scale, out, n);
   return {.saturated = 0, .underflowed = count_zeros(out, n) - count_zeros(x, n)};
 }
 
@@ -159,11 +225,54 @@ RowCounts cast_bytes(const T* x, float scale, std::uint8_t* out, std::int64_t n)
   return counts;
 }
 
+// Zeros of out[0, n) less those of x[0, n).
+template <class T>
+std::int64_t new_zeros(const T* x, const Bf16* out, std::int64_t n) {
+  std::int64_t zeros = 0;
+  for (std::int64_t begin = 0; begin < n; begin += kCastPiece) {
+    const std::int64_t length = std::min(kCastPiece, n - begin);
+    zeros += count_zeros(out + begin, length) - count_zeros(x + begin, length);
+  }
+  return zeros;
+}
+
+// See GridLoops::blocks.
 template <class Grid, class T>
-constexpr GridLoops<T> kGrid{cast_bf16<Grid, T>, cast_bytes<Grid, T>, cast_counting<Grid, T, const float*, Bf16>};
+RowCounts cast_blocks(const T* x, std::int64_t block, const BlockFactors& factors, Bf16* out, std::int64_t n) {
+  RowCounts counts;
+  for (std::int64_t begin = 0, b = 0; begin < n; begin += block, ++b) {
+    const std::int64_t length = std::min(block, n - begin);
+    const FoldedScale scale{factors.scale[b], factors.fold[b]};
+    if (factors.fits)
+      cast_with_one<Grid>(x + begin, scale, out + begin, length);
+    else
+      counts += cast_counting<Grid>(x + begin, scale, out + begin, length);
+  }
+  if (factors.fits) counts.underflowed = new_zeros(x, out, n);
+  return counts;
+}
+
+// See GridLoops::columns.
+template <class Grid, class T>
+RowCounts cast_columns(const T* x, const BlockFactors& factors, Bf16* out, std::int64_t n) {
+  const FoldedScales scales{factors.scale, factors.fold};
+  if (!factors.fits) return cast_counting<Grid>(x, scales, out, n);
+  cast_unsaturated<Grid>(x, scales, out, n);
+  return {.saturated = 0, .underflowed = new_zeros(x, out, n)};
+}
+
+template <class Grid, class T>
+constexpr GridLoops<T> kGrid{cast_bf16<Grid, T>, cast_bytes<Grid, T>, cast_counting<Grid, T, const float*, Bf16>,
+                             cast_blocks<Grid, T>, cast_columns<Grid, T>};
 
 template <class T>
-constexpr RowLoops<T> kRow{amax_of<T>, amax_onto<T>, kGrid<dtype::E4m3Grid, T>, kGrid<dtype::E5m2Grid, T>};
+constexpr RowLoops<T> kRow{amax_of<T>,
+                           amax_onto<T>,
+                           amax_onto_but_nan<T>,
+                           amax_of_blocks<T, false>,
+                           amax_of_blocks<T, true>,
+                           kGrid<dtype::E4m3Grid, T>,
+                           kGrid<dtype::E5m2Grid, T>};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cast_block.h"
 #include "cuda.h"
 #include "fp8/device/profile.h"
 #include "fp8/dtype/convert.h"
@@ -73,19 +74,62 @@ CastCounts cast_bf16(const Context& ctx, const View& x, Granularity granularity,
   return cast_rows<Grid>(rows, out, [&](std::int64_t) -> const float* { return scale; });
 }
 
-// Row-major codes divided by their scales: one in all, one per row with `by_row`, else one per column.
-View dequantize_rows(const Context& ctx, const Quantized& q, const View& codes, bool by_row) {
-  const std::int64_t rows = codes.shape[0], cols = codes.shape[1];
+// The transpose: the same memory for the GEMM that contracts the other dimension of the transposed source.
+Quantized transposed(Quantized q) {
+  q.codes = q.codes.transposed();
+  q.contract = flipped(q.contract);
+  for (View* scale : {&q.scale, &q.inverse_scale})
+    if (scale->rank == 2) *scale = scale->transposed();
+  return q;
+}
+
+// Elements of one row that share a scale, and those of one column; scales along both dimensions of a matrix.
+struct ScaleGrid {
+  std::int64_t along, down;         // elements; 0: all
+  std::int64_t stride_c, stride_r;  // between scales
+};
+
+ScaleGrid scale_grid(const Quantized& q) {
+  const bool last = q.contract == ContractionAxis::last;
+  if (q.granularity == Granularity::tensor) return {0, 0, 0, 0};
+  if (q.granularity == Granularity::row) return last ? ScaleGrid{0, 1, 0, 1} : ScaleGrid{1, 0, 1, 0};
+  const BlockExtent block = block_extent(q.granularity);
+  return {last ? block.along : block.across, last ? block.across : block.along, q.scale.stride[1], q.scale.stride[0]};
+}
+
+// Row r of codes divided by their scales.
+void dequantize_row(const Bf16* from, const float* scale, const ScaleGrid& grid, std::int64_t cols, float* to) {
+  if (grid.along == 1 && grid.stride_c == 1) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < cols; ++c) to[c] = dtype::to_float(from[c]) / scale[c];
+    return;
+  }
+  const std::int64_t step = grid.along == 0 ? cols : grid.along;
+  for (std::int64_t begin = 0, b = 0; begin < cols; begin += step, ++b) {
+    const float by = scale[b * grid.stride_c];
+    const std::int64_t end = std::min(cols, begin + step);
+#pragma omp simd
+    for (std::int64_t c = begin; c < end; ++c) to[c] = dtype::to_float(from[c]) / by;
+  }
+}
+
+// Row-major codes divided by their scales.
+View dequantize_rows(const Context& ctx, const Quantized& q) {
+  const std::int64_t rows = q.codes.shape[0], cols = q.codes.shape[1];
   const View out = tensor::allocate(ctx, DType::f32, {rows, cols}, "scratch");
   if (ctx.dry) return out;
-  const device::Timer timer(ctx, device::Work::cast, "dequantize", tensor::bytes_of(codes, out), flops_of(codes, 1));
-  const float* const scale = q.scale.as<float>();
-  const bool one = q.granularity == Granularity::tensor;
-#pragma omp parallel for if (codes.size() >= kParallelElements)
+  const device::Timer timer(ctx, device::Work::cast, "dequantize", tensor::bytes_of(q.codes, out),
+                            flops_of(q.codes, 1));
+  const ScaleGrid grid = scale_grid(q);
+#pragma omp parallel for if (q.codes.size() >= kParallelElements)
   for (std::int64_t r = 0; r < rows; ++r) {
-    const Bf16* const from = codes.as<Bf16>() + r * codes.stride[0];
+    const Bf16* const from = q.codes.as<Bf16>() + r * q.codes.stride[0];
     float* const to = out.as<float>() + r * cols;
-    for (std::int64_t c = 0; c < cols; ++c) to[c] = dtype::to_float(from[c]) / scale[one ? 0 : by_row ? r : c];
+    const std::int64_t down = grid.down == 0 ? 0 : r / grid.down;
+    if (q.folded)
+      dtype::convert(std::span(from, static_cast<std::size_t>(cols)), std::span(to, static_cast<std::size_t>(cols)));
+    else
+      dequantize_row(from, q.scale.as<float>() + down * grid.stride_r, grid, cols, to);
   }
   return out;
 }
@@ -98,14 +142,9 @@ Quantized high_precision(const View& x, ContractionAxis contract) {
 QuantizedPair quantize_both_on_device(const Context& ctx, const View& x, const CastPair& casts,
                                       const CastOptions& options) {
   if (!unit_columns(x)) {
-    QuantizedPair pair =
+    const QuantizedPair pair =
         quantize_both_on_device(ctx, x.transposed(), {.last = casts.first, .first = casts.last}, options);
-    std::swap(pair.last, pair.first);
-    for (Quantized* q : {&pair.last, &pair.first}) {
-      q->codes = q->codes.transposed();
-      q->contract = flipped(q->contract);
-    }
-    return pair;
+    return {.last = transposed(pair.first), .first = transposed(pair.last)};
   }
   int layouts = 0;
   for (const Cast& cast : {casts.last, casts.first}) {
@@ -133,30 +172,31 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
                    const CastOptions& options) {
   require_matrix(ctx, x, "quantize");
   if (!cast.fp8()) return high_precision(x, contract);
-  if (!unit_columns(x)) {
-    Quantized q = quantize(ctx, x.transposed(), cast, flipped(contract), options);
-    q.codes = q.codes.transposed();
-    q.contract = contract;
-    return q;
-  }
+  if (!unit_columns(x)) return transposed(quantize(ctx, x.transposed(), cast, flipped(contract), options));
   if (on_device(ctx)) {
     dtype::max_of(cast.format);  // throws unless FP8
     const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
     return contract == ContractionAxis::last ? cuda::quantize(ctx, x, {.last = cast, .first = {}}, options).last
                                              : cuda::quantize(ctx, x, {.last = {}, .first = cast}, options).first;
   }
+  const bool blocks = block_extent(cast.granularity).along > 0;
   const std::int64_t count =
       cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
+  const auto scales = [&] {
+    return blocks ? allocate_block_scales(ctx, x.shape[0], x.shape[1], cast.granularity, contract)
+                  : tensor::allocate(ctx, DType::f32, {count}, kCategory);
+  };
   Quantized q{.codes = tensor::allocate(ctx, DType::bf16, {x.shape[0], x.shape[1]}, kCategory),
               .format = cast.format,
               .granularity = cast.granularity,
               .contract = contract,
-              .scale = tensor::allocate(ctx, DType::f32, {count}, kCategory),
-              .inverse_scale = tensor::allocate(ctx, DType::f32, {count}, kCategory)};
+              .scale = scales(),
+              .inverse_scale = scales()};
   const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
   CastCounts counts;
+  if (blocks && !ctx.dry) counts = cast_blocks(x, q, options);
   dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
-    if (ctx.dry) return;
+    if (ctx.dry || blocks) return;
     dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
       counts = cast_bf16<Grid, T>(ctx, x, cast.granularity, contract, options.power_of_2, q.scale, q.codes.as<Bf16>());
     });
@@ -252,10 +292,7 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
 View dequantize(const Context& ctx, const Quantized& q) {
   require_matrix(ctx, q.codes, "dequantize");
   if (on_device(ctx)) throw Error("dequantize: not available on a GPU");
-  const bool by_row = q.granularity == Granularity::row && q.contract == ContractionAxis::last;
-  if (unit_columns(q.codes)) return dequantize_rows(ctx, q, q.codes, by_row);
-  const bool by_column = q.granularity == Granularity::row && !by_row;
-  return dequantize_rows(ctx, q, q.codes.transposed(), by_column).transposed();
+  return unit_columns(q.codes) ? dequantize_rows(ctx, q) : dequantize_rows(ctx, transposed(q)).transposed();
 }
 
 }  // namespace fp8::quant

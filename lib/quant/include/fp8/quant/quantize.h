@@ -36,10 +36,15 @@ struct Quantized {
   dtype::DType format = dtype::DType::bf16;          ///< e4m3 or e5m2; the source's format with Granularity::none
   Granularity granularity = Granularity::none;       ///< none: codes is the high-precision matrix itself
   ContractionAxis contract = ContractionAxis::last;  ///< dimension that its GEMM contracts
-  /// Factors of x, f32: [1] for tensor; for row, one for each index of the dimension that is not contracted; empty for
-  /// none.
+  /// Factors of x, f32. Empty for none; [1] for tensor; for row, one for each index of the dimension that is not
+  /// contracted. For blocks two dimensions, one scale for each block of block_extent(), in the order of the matrix:
+  ///   row128, row32  [rows, ceil(cols / along)] or, contracting the first dimension, [ceil(rows / along), cols];
+  ///                  adjacent along the dimension that is not contracted, without gaps
+  ///   square128      [ceil(rows / 128), ceil(cols / 128)]; adjacent along the contracted dimension, the other stride a
+  ///                  multiple of 4 (on the host, codes for both GEMMs share the layout of the last dimension)
   View scale;
-  View inverse_scale;  ///< f32 reciprocals of scale
+  View inverse_scale;   ///< f32 reciprocals of scale, same layout
+  bool folded = false;  ///< codes are multiplied by their inverse scales: they approximate x itself
 };
 
 /// Options of a cast.
@@ -47,14 +52,19 @@ struct CastOptions {
   bool power_of_2 = false;       ///< round scales down to powers of two
   CastCounts* counts = nullptr;  ///< added to if not null; on the matrix's device
   bool emulate = false;          ///< on a device: codes as bf16, for chips without FP8; always so on the host
+  /// Multiply the codes of blocks by their inverse scales where that is exact: on the host, if scales are powers of two
+  /// and every product is zero or a normal BF16. Quantized::folded tells whether it was done.
+  bool fold = false;
 };
 
 /// The casts of one matrix for two GEMMs, by the dimension that each contracts.
 struct CastPair {
   Cast last;   ///< for the GEMM that contracts the last dimension
   Cast first;  ///< for the GEMM that contracts the first dimension
-  /// Whether both GEMMs use the same codes: same format, one scale for the tensor.
-  bool shared() const { return last == first && last.granularity == Granularity::tensor; }
+  /// Whether both GEMMs use the same codes: same format, and scales that do not depend on the contracted dimension.
+  bool shared() const {
+    return last == first && (last.granularity == Granularity::tensor || last.granularity == Granularity::square128);
+  }
 };
 
 /// One matrix quantized for two GEMMs.
@@ -69,7 +79,8 @@ struct QuantizedPair {
 void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out);
 
 /// Quantizes x [rows, cols] (f32 or bf16) for the GEMM that contracts `contract`. Memory from the arena, category "fp8
-/// codes". With Granularity::none the result refers to x. Deterministic for any number of threads.
+/// codes". With Granularity::none the result refers to x. Blocks of 128 follow ScaleRule::blockwise, those of 32
+/// ScaleRule::mx, and the other granularities ScaleRule::torchao. Deterministic for any number of threads.
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
                    const CastOptions& options);
 
@@ -93,7 +104,8 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, ContractionAxis contract,
                      const View& scale, const View& inverse_scale, bool emulate = false);
 
-/// codes / scale in f32, each rounded once, with the layout of the codes; memory from the arena, category "scratch".
+/// codes / scale in f32 (folded codes as they are), each rounded once, with the layout of the codes; memory from the
+/// arena, category "scratch".
 /// For GEMMs in f32 with the bits of PyTorch's emulation. Host only. Source: torchao float8_ops.py, float8_mm with
 /// emulate.
 View dequantize(const Context& ctx, const Quantized& q);

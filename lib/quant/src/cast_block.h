@@ -1,0 +1,16 @@
+/// Casts with one scale for each block of elements, on the host. Private to this crate.
+#pragma once
+
+#include "fp8/quant/quantize.h"
+
+namespace fp8::quant {
+
+/// Memory for the scales of the blocks of a matrix [rows, cols] in the layout of Quantized::scale, f32.
+View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t cols, Granularity granularity,
+                           ContractionAxis contract);
+
+/// Casts x, a matrix with unit column stride, into q.codes and q.scale, sets q.inverse_scale and, with options.fold,
+/// q.folded. Deterministic for any number of threads.
+CastCounts cast_blocks(const View& x, Quantized& q, const CastOptions& options);
+
+}  // namespace fp8::quant
