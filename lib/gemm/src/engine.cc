@@ -1,9 +1,12 @@
 // Validates operands, then dispatches to oneDNN (host.cc) or cuBLASLt (cublaslt.cu), and counts.
+#include <algorithm>
 #include <string>
 
+#include "blocks.h"
 #include "cuda.h"
 #include "device_plan.h"
 #include "fp8/base/error.h"
+#include "fp8/base/round.h"
 #include "fp8/device/profile.h"
 #include "fp8/gemm/gemm.h"
 #include "host.h"
@@ -15,12 +18,25 @@ using device::DeviceType;
 
 std::string name_of(DeviceType device) { return device == DeviceType::host ? "the host" : "the GPU"; }
 
+// Scales for blocks on the host; device_plan.cc checks those on a device. `outer` is the dimension not contracted.
+void check_host_blocks(const std::string& n, const Operand& o, std::int64_t outer) {
+  const View& s = o.inverse_scale;
+  const BlockSides sides = sides_of(o.blocks);
+  const std::int64_t k = o.matrix.shape[0] * o.matrix.shape[1] / std::max<std::int64_t>(outer, 1);
+  if (!is_fp8(o.format) || o.matrix.dtype != DType::bf16) refuse(n + ": scales for blocks need FP8 values as bfloat16");
+  const bool fits = s.dtype == DType::f32 && s.rank == 2 && s.shape[0] == divide_up(outer, sides.across) &&
+                    (outer == 0 || s.shape[1] == divide_up(k, sides.along));
+  if (!fits || (s.empty() && o.matrix.size() > 0))
+    refuse(n + " " + shape_of(o.matrix) + ": scales for blocks have a wrong type or shape");
+}
+
 void check_scales(const std::string& n, const Operand& o, DeviceType device, std::int64_t scales) {
   const View& s = o.inverse_scale;
-  if (o.blocks != ScaleBlocks::none && !is_codes(o)) refuse(n + ": block scales need FP8 codes on a GPU");
-  if (s.empty()) return;
-  if (s.device != device) refuse(n + "'s inverse scales are not on " + name_of(device));
-  if (o.blocks != ScaleBlocks::none) return;  // device_plan.cc checks their layout
+  const bool blocks = o.blocks != ScaleBlocks::none;
+  if (blocks && device == DeviceType::cuda && !is_codes(o)) refuse(n + ": block scales need FP8 codes on a GPU");
+  if (!s.empty() && s.device != device) refuse(n + "'s inverse scales are not on " + name_of(device));
+  if (blocks && device == DeviceType::host) check_host_blocks(n, o, scales);
+  if (blocks || s.empty()) return;
   if (s.dtype != DType::f32 || !s.contiguous()) refuse(n + "'s inverse scales must be contiguous float32");
   if (s.size() != 1 && s.size() != scales) {
     refuse(n + " " + shape_of(o.matrix) + " has " + std::to_string(s.size()) + " inverse scales, neither 1 nor " +
@@ -79,6 +95,12 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Matmu
   if (device == DeviceType::cuda) refuse("emulated accumulation of a tensor core is available on the host only");
   if (kind_of(a.format, b.format) == OperandKind::fp8 && a.matrix.dtype != DType::bf16)
     refuse("emulated accumulation of a tensor core needs FP8 codes, stored as bfloat16");
+  if (a.blocks == ScaleBlocks::row32 || b.blocks == ScaleBlocks::row32)
+    refuse("emulated accumulation of a tensor core: this chip has no GEMM with scales for 1x32");
+  if ((a.blocks == ScaleBlocks::none) != (b.blocks == ScaleBlocks::none))
+    refuse("emulated accumulation of a tensor core needs scales for blocks of both operands, or of none");
+  if (a.blocks != ScaleBlocks::none && options.fast_accumulation)
+    refuse("fast accumulation is not supported with scales for blocks of 128");
 }
 
 // The kind of work of a GEMM in profiles.

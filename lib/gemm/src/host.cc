@@ -1,6 +1,7 @@
 // A GEMM without scales and bias is one oneDNN call that writes C. Others are computed in tiles of C whose f32 sums are
 // still in the cache when the epilogue reads them. The scales of oneDNN 2.6 are not used: row scales run in a reference
-// loop 1000 times slower, others in slower kernels, and none rounds after each multiplication.
+// loop 1000 times slower, others in slower kernels, and none rounds after each multiplication. With scales for blocks
+// both operands are multiplied in f32.
 #include "host.h"
 
 #include <algorithm>
@@ -44,13 +45,43 @@ HostGemm::HostGemm(HostBf16 bf16)
     : upcast_(bf16 == HostBf16::upcast || (bf16 == HostBf16::detect && !PlanCache::fast_bf16())) {}
 
 std::size_t HostGemm::scratch_bytes() const {
-  return scratchpad_.bytes() + sums_.bytes() + a_.bytes() + b_.bytes() + tensor_core_.scratch_bytes();
+  return scratchpad_.bytes() + sums_.bytes() + a_.bytes() + b_.bytes() + dense_a_.bytes() + dense_b_.bytes() +
+         tensor_core_.scratch_bytes();
 }
 
 void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   if (c.size() == 0) return;
   if (options.accumulation != Accumulation::f32 && kind_of(a.format, b.format) == OperandKind::fp8)
     return tensor_core_.run(dry, a, b, c, options);
+  if (a.blocks == ScaleBlocks::none && b.blocks == ScaleBlocks::none) return run_dense(dry, a, b, c, options);
+  run_dense(dry, dequantized(dry, a, false, dense_a_), dequantized(dry, b, true, dense_b_), c, options);
+}
+
+// The operand in f32, multiplied by the inverse scales of its blocks if it has blocks.
+Operand HostGemm::dequantized(bool dry, const Operand& o, bool columns, Scratch& scratch) {
+  Operand out = o;
+  if (o.blocks == ScaleBlocks::none) {
+    out.matrix = upcast(dry, o.matrix, scratch);
+    return out;
+  }
+  const BlockScales from(o, columns);
+  const bool by_rows = from.codes.stride[1] == 1;
+  const std::int64_t rows = from.codes.shape[by_rows ? 0 : 1], length = from.codes.shape[by_rows ? 1 : 0];
+  const std::int64_t stride = length == 1 ? 1 : row_stride(length);
+  View to = tensor::make_view(nullptr, DType::f32, device::DeviceType::host, {rows, stride}).columns(0, length);
+  if (!by_rows) to = to.transposed();
+  scratch.need(static_cast<std::size_t>(rows * stride) * sizeof(float));
+  if (!dry) {
+    to.data = scratch.memory();
+    dequantize(from, to);
+  }
+  out.matrix = columns ? to.transposed() : to;
+  out.inverse_scale = {};
+  out.blocks = ScaleBlocks::none;
+  return out;
+}
+
+void HostGemm::run_dense(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   const View &left = a.matrix, &right = b.matrix;
   const Epilogue epilogue = epilogue_of(a, b, options);
   const bool scaled = epilogue.scale_a != nullptr || epilogue.scale_b != nullptr;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "blocks.h"
 #include "epilogue.h"
 #include "fp8/gemm/gemm.h"
 #include "plan.h"
@@ -23,6 +24,8 @@ class HostGemm {
   std::size_t scratch_bytes() const;
 
  private:
+  void run_dense(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
+  Operand dequantized(bool dry, const Operand& o, bool columns, Scratch& scratch);
   View upcast(bool dry, const View& v, Scratch& scratch);
   View contiguous_row(bool dry, const View& v, Scratch& scratch);
   void multiply(bool dry, const View& a, const View& b, const View& c, bool accumulate);
@@ -33,7 +36,7 @@ class HostGemm {
   PlanCache plans_;
   TensorCoreGemm tensor_core_{tensor_core_kernels()};
   Scratch scratchpad_{device::DeviceType::host}, sums_{device::DeviceType::host}, a_{device::DeviceType::host},
-      b_{device::DeviceType::host};
+      b_{device::DeviceType::host}, dense_a_{device::DeviceType::host}, dense_b_{device::DeviceType::host};
 };
 
 }  // namespace fp8::gemm

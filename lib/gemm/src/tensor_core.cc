@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "blocks.h"
 #include "fp8/base/round.h"
 #include "fp8/dtype/element.h"
 
@@ -79,6 +80,14 @@ void replace_special(const CodeMatrix& a, const CodeMatrix& b, float* sums, std:
   }
 }
 
+// The inverse scales of `count` outer indices from `begin` on, for each chain: to [chains, stride], zero past the end.
+void collect_scales(const BlockScales& from, std::int64_t begin, std::int64_t count, std::int64_t stride, float* to) {
+  const std::int64_t chains = from.scales.shape[1];
+  std::fill_n(to, chains * stride, 0.0f);
+  for (std::int64_t chain = 0; chain < chains; ++chain)
+    for (std::int64_t i = 0; i < count; ++i) to[chain * stride + i] = from.at(begin + i, chain * kSlowChain);
+}
+
 }  // namespace
 
 // A tile of C and its memory.
@@ -86,9 +95,10 @@ struct TensorCoreGemm::Tile {
   CodeMatrix a, b;  // the operands of this tile
   float* sums;      // [rows up to a multiple of kRowsAtOnce, stride]
   std::int64_t stride;
+  ChainScales scales;  // of all its rows and columns
 };
 
-std::size_t TensorCoreGemm::scratch_bytes() const { return a_.bytes() + b_.bytes() + sums_.bytes(); }
+std::size_t TensorCoreGemm::scratch_bytes() const { return a_.bytes() + b_.bytes() + sums_.bytes() + scales_.bytes(); }
 
 // Computes the sums of a tile.
 void TensorCoreGemm::sum(const Tile& tile, const TensorCoreLoops& loops, bool fast) {
@@ -114,7 +124,13 @@ void TensorCoreGemm::sum(const Tile& tile, const TensorCoreLoops& loops, bool fa
     for (std::int64_t j = 0; j < panels; ++j) {
       for (std::int64_t i = 0; i < groups; ++i) {
         const std::int64_t begin = i * kMostRows, n = std::min(kMostRows, rows - begin);
-        loops.sums(a + begin * a_bytes, rows, n, b + j * piece * b_bytes, count, fast,
+        ChainScales scales = tile.scales;
+        if (scales.a != nullptr) {
+          const std::int64_t chain = first * loops.block / kSlowChain;
+          scales.a += chain * scales.a_stride + begin;
+          scales.b += chain * scales.b_stride + j * kernels_.panel;
+        }
+        loops.sums(a + begin * a_bytes, rows, n, b + j * piece * b_bytes, count, fast, scales,
                    tile.sums + begin * tile.stride + j * kernels_.panel, tile.stride);
       }
     }
@@ -133,14 +149,25 @@ void TensorCoreGemm::run(bool dry, const Operand& a, const Operand& b, const Vie
   a_.need(bytes(kDepth / loops.block * rows, loops.a_bytes));
   b_.need(bytes(kDepth / loops.block * (columns / kernels_.panel), loops.b_bytes));
   sums_.need(bytes(rows * stride, sizeof(float)));
+  const bool blocks = a.blocks != ScaleBlocks::none;
+  const std::int64_t chains = blocks ? divide_up(left.depth, kSlowChain) : 0;
+  scales_.need(bytes(chains * (rows + columns), sizeof(float)));
   if (dry) return;
   auto* const sums = reinterpret_cast<float*>(sums_.memory());
-  Epilogue epilogue = epilogue_of(a, b, options);
+  auto* const scales = blocks ? reinterpret_cast<float*>(scales_.memory()) : nullptr;
+  float* const scales_b = blocks ? scales + chains * rows : nullptr;
+  Epilogue epilogue =
+      blocks ? Epilogue{.bias = options.bias, .accumulate = options.accumulate} : epilogue_of(a, b, options);
   epilogue.product_of_scales = true;
   for (std::int64_t i = 0; i < left.outer; i += kTileSide) {
     for (std::int64_t j = 0; j < right.outer; j += kTileSide) {
       const std::int64_t i_end = std::min(left.outer, i + kTileSide), j_end = std::min(right.outer, j + kTileSide);
-      sum({outer_part(left, i, i_end), outer_part(right, j, j_end), sums, stride}, loops, options.fast_accumulation);
+      if (blocks) {
+        collect_scales(BlockScales(a, false), i, i_end - i, rows, scales);
+        collect_scales(BlockScales(b, true), j, j_end - j, columns, scales_b);
+      }
+      sum({outer_part(left, i, i_end), outer_part(right, j, j_end), sums, stride, {scales, rows, scales_b, columns}},
+          loops, options.fast_accumulation);
       finish(sums, stride, epilogue.shifted(i, j, j_end - j), c.rows(i, i_end).columns(j, j_end));
     }
   }

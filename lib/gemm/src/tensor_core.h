@@ -17,7 +17,7 @@ class TensorCoreGemm {
   /// With the loops of an instruction set.
   explicit TensorCoreGemm(const TensorCoreKernels& kernels) : kernels_(kernels) {}
   /// C = A B as Engine::matmul, if options.accumulation is not f32; if `dry`, only records its scratch.
-  ///   a, b  FP8 values as bf16
+  ///   a, b  FP8 values as bf16; both with scales for blocks of 128, or neither
   void run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   /// Bytes of scratch that the calls so far need.
   std::size_t scratch_bytes() const;
@@ -27,7 +27,8 @@ class TensorCoreGemm {
   void sum(const Tile& tile, const TensorCoreLoops& loops, bool fast);
 
   const TensorCoreKernels& kernels_;
-  Scratch a_{device::DeviceType::host}, b_{device::DeviceType::host}, sums_{device::DeviceType::host};
+  Scratch a_{device::DeviceType::host}, b_{device::DeviceType::host}, sums_{device::DeviceType::host},
+      scales_{device::DeviceType::host};
 };
 
 }  // namespace fp8::gemm

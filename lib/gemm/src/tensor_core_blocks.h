@@ -169,22 +169,40 @@ bool pack_b(const CodeMatrix& b, std::int64_t begin, std::int64_t first, std::in
   return special;
 }
 
+/// c[row] = the chain (fast), or c[row] plus the chain, times its scales if there are any, for one chain of a panel.
+template <int kPanel>
+void end_chain(const float (*chain)[kPanel], std::int64_t rows, bool fast, const float* scale_a, const float* scale_b,
+               float* c, std::int64_t stride) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* const to = c + row * stride;
+    if (fast) {
+      for (int j = 0; j < kPanel; ++j) to[j] = chain[row][j];
+    } else if (scale_a == nullptr) {
+      for (int j = 0; j < kPanel; ++j) to[j] = to[j] + chain[row][j];
+    } else {
+      for (int j = 0; j < kPanel; ++j) to[j] = to[j] + scale_a[row] * scale_b[j] * chain[row][j];
+    }
+  }
+}
+
 /// See TensorCoreLoops. Path::add_block() continues accumulators [rows, panel] by one block.
 template <class Path, int kBlock>
 void sums(const std::byte* a, std::int64_t a_stride, std::int64_t rows, const std::byte* b, std::int64_t blocks,
-          bool fast, float* c, std::int64_t stride) {
+          bool fast, const ChainScales& scales, float* c, std::int64_t stride) {
   const auto* const left = reinterpret_cast<const BlockA<kBlock>*>(a);
   const auto* const right = reinterpret_cast<const BlockB<kBlock, Path::kPanel>*>(b);
   const std::int64_t length = fast ? blocks : kSlowChain / kBlock;
   alignas(64) float chain[kMostRows][Path::kPanel];
+  const float *scale_a = scales.a, *scale_b = scales.b;
   for (std::int64_t begin = 0; begin < blocks; begin += length) {
     for (std::int64_t row = 0; row < rows; ++row)
       for (int j = 0; j < Path::kPanel; ++j) chain[row][j] = fast ? c[row * stride + j] : 0.0f;
     for (std::int64_t i = begin; i < std::min(blocks, begin + length); ++i)
       Path::add_block(left + i * a_stride, rows, right[i], chain[0], Path::kPanel);
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (int j = 0; j < Path::kPanel; ++j)
-        c[row * stride + j] = fast ? chain[row][j] : c[row * stride + j] + chain[row][j];
+    end_chain<Path::kPanel>(chain, rows, fast, scale_a, scale_b, c, stride);
+    if (scale_a == nullptr) continue;
+    scale_a += scales.a_stride;
+    scale_b += scales.b_stride;
   }
 }
 

@@ -5,8 +5,9 @@
 ///  - Each product and c are truncated toward zero to multiples of 2^(E-13), and added exactly.
 ///  - The sum, truncated toward zero to 14 significant bits, is the next c. The first c is +0.
 /// With slow accumulation, every 128 products are a separate chain, and the results of chains are added in f32, rounded
-/// to nearest. NaN and infinities, scales, tiles and threads are in tensor_core.cc. Private to this crate. Source: F.
-/// A. Khattak, M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", ACM TACO 23(3), 2026, arXiv:2512.07004.
+/// to nearest; with scales for blocks, each result is multiplied by its scale before. NaN and infinities, other scales,
+/// tiles and threads are in tensor_core.cc. Private to this crate. Source: F. A. Khattak, M. Mikaitis, "Accurate Models
+/// of NVIDIA Tensor Cores", ACM TACO 23(3), 2026, arXiv:2512.07004.
 #pragma once
 
 #include <array>
@@ -33,6 +34,14 @@ struct CodeMatrix {
   int least;                    ///< exponent of the format's smallest normal: -6 (E4M3), -14 (E5M2)
 };
 
+/// Inverse scales of chains, for operands with scales for blocks of kSlowChain; null without.
+struct ChainScales {
+  const float* a = nullptr;   ///< [chains, rows], for the rows of A
+  std::int64_t a_stride = 0;  ///< elements between chains
+  const float* b = nullptr;   ///< [chains, panel], for the columns of B
+  std::int64_t b_stride = 0;  ///< elements between chains
+};
+
 /// Loops for one length of a block. Packed operands are whole blocks, padded with positive zeros. NaN and infinities
 /// are packed as zeros.
 struct TensorCoreLoops {
@@ -48,9 +57,10 @@ struct TensorCoreLoops {
   bool (*pack_b)(const CodeMatrix& b, std::int64_t begin, std::int64_t first, std::int64_t blocks, std::byte* to);
   /// Continues the sums c [rows, panel], rows `stride` floats apart, by `blocks` blocks: a [blocks, a_stride] from the
   /// first row on, b [blocks]. `rows` is a multiple of kRowsAtOnce and at most kMostRows. Fast: c is the accumulator.
-  /// Slow: c is the sum of the previous chains, and `blocks` begins a chain.
+  /// Slow: c is the sum of the previous chains, and `blocks` begins a chain. Scales, only if slow: the result of a
+  /// chain is multiplied by the product of its two scales, rounded to f32, before it is added.
   void (*sums)(const std::byte* a, std::int64_t a_stride, std::int64_t rows, const std::byte* b, std::int64_t blocks,
-               bool fast, float* c, std::int64_t stride);
+               bool fast, const ChainScales& scales, float* c, std::int64_t stride);
 };
 
 /// Loops of one instruction set.

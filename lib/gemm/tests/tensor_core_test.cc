@@ -254,6 +254,48 @@ TEST(TensorCore, ScalesBiasAndAccumulation) {
       }
 }
 
+// With scales for blocks of 128 every block is a chain, which is scaled before it is added; every path and layout.
+TEST(TensorCore, ChainsOfBlocksAreScaled) {
+  for (const std::int64_t k : {std::int64_t{40}, std::int64_t{128}, std::int64_t{700}})
+    for (const auto& [blocks_a, blocks_b] :
+         {std::pair{ScaleBlocks::row128, ScaleBlocks::square128}, std::pair{ScaleBlocks::row128, ScaleBlocks::row128},
+          std::pair{ScaleBlocks::square128, ScaleBlocks::row128}})
+      for (const Accumulation accumulation : {Accumulation::hopper, Accumulation::ada}) {
+        const bool wide_a = blocks_a == ScaleBlocks::square128, wide_b = blocks_b == ScaleBlocks::square128;
+        const std::int64_t m = wide_a ? 131 : wide_b ? 6 : 70, n = wide_b ? 131 : wide_a ? 6 : 35;
+        const std::int64_t chains = (k + 127) / 128;
+        const Matrix a = coded(DType::e4m3, OperandKind::any_finite, m, k, Layout::transposed, 11);
+        const Matrix b = coded(DType::e4m3, OperandKind::any_finite, k, n, Layout::rows, 12);
+        const auto count = [](ScaleBlocks blocks, std::int64_t outer) {
+          return blocks == ScaleBlocks::square128 ? (outer + 127) / 128 : outer;
+        };
+        const Tensor of_a = odd_scales(count(blocks_a, m) * chains, 1.7f);
+        const Tensor of_b = odd_scales(count(blocks_b, n) * chains, 1.1f);
+        const View scales_a = of_a.view().reshaped({chains, count(blocks_a, m)}).transposed();
+        const View scales_b = of_b.view().reshaped({count(blocks_b, n), chains});
+        const Case c{DType::e4m3, DType::e4m3, accumulation, true};
+        const auto part = [](const std::vector<float>& v, std::int64_t chain) {
+          const auto begin = v.begin() + chain * 128;
+          return std::vector<float>(begin, v.end() - begin > 128 ? begin + 128 : v.end());
+        };
+        for (const Path& path : paths()) {
+          const Tensor out =
+              product(*path.kernels, {a.view, c.format_a, scales_a, blocks_a}, {b.view, c.format_b, scales_b, blocks_b},
+                      {c.format_a, c.format_b, accumulation, false});
+          for (std::int64_t i = 0; i < m * n; i += 17) {
+            const std::vector<float> row = line(a.view, i / n, true), column = line(b.view, i % n, false);
+            float want = 0;
+            for (std::int64_t chain = 0; chain < chains; ++chain) {
+              const float alpha = get(scales_a, wide_a ? i / n / 128 : i / n, chain) *
+                                  get(scales_b, wide_b ? i % n / 128 : i % n, chain);
+              want += alpha * rule(part(row, chain), part(column, chain), c);
+            }
+            ASSERT_EQ(out.as<float>()[i], want) << path.name << ", K = " << k << ", element " << i;
+          }
+        }
+      }
+}
+
 // Other GEMMs accumulate in f32; FP8 values stored as f32 are refused.
 TEST(TensorCore, OnlyFp8Gemms) {
   const Matrix a = integers(DType::bf16, 20, 200, Layout::rows, 1), b = integers(DType::bf16, 200, 30, Layout::rows, 2);

@@ -21,6 +21,29 @@ const quant::Recipe& recipe_of(const LinearPrecision& precision) {
   return precision.recipe != nullptr ? *precision.recipe : kHighPrecision;
 }
 
+// Options of the casts of a layer. Codes are multiplied by the scales of their blocks where the GEMM needs no scales.
+quant::CastOptions cast_options(const LinearPrecision& precision) {
+  quant::CastOptions options = precision.options;
+  options.fold = precision.accumulation == gemm::Accumulation::f32;
+  return options;
+}
+
+gemm::ScaleBlocks blocks_of(quant::Granularity granularity) {
+  switch (granularity) {
+    case quant::Granularity::row128:
+      return gemm::ScaleBlocks::row128;
+    case quant::Granularity::square128:
+      return gemm::ScaleBlocks::square128;
+    case quant::Granularity::row32:
+      return gemm::ScaleBlocks::row32;
+    case quant::Granularity::none:
+    case quant::Granularity::tensor:
+    case quant::Granularity::row:
+      break;
+  }
+  return gemm::ScaleBlocks::none;
+}
+
 // An operand of the engine. With f32 activations and f32 accumulation on the host, FP8 values are divided by their
 // scale in f32 before the GEMM, like in PyTorch's emulation: scaling the sums of codes differs in the last digits, and
 // a rounding tie turns that into another code in a later layer. Memory from the arena.
@@ -29,7 +52,10 @@ gemm::Operand operand(const Call& call, const Quantized& q) {
                               call.precision.accumulation == gemm::Accumulation::f32;
   if (emulates_torch && call.ctx.device == device::DeviceType::host)
     return {quant::dequantize(call.ctx, q), q.format, {}};
-  return {q.codes, q.format, q.inverse_scale};
+  if (q.folded) return {q.codes, q.format, {}};
+  const gemm::ScaleBlocks blocks = blocks_of(q.granularity);
+  const bool turned = blocks != gemm::ScaleBlocks::none && q.contract == ContractionAxis::first;
+  return {q.codes, q.format, turned ? q.inverse_scale.transposed() : q.inverse_scale, blocks};
 }
 
 gemm::Operand transposed(gemm::Operand o) {
@@ -65,7 +91,7 @@ class Input {
   Input(const Context& ctx, const Weight& weight, const View& x, const Cast& cast, ContractionAxis contract)
       : high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
     if (std::ranges::any_of(weight.operands, [](const Operand& o) { return o.part.fp8; }))
-      fp8_ = quant::quantize(ctx, x, cast, contract, weight.precision.options);
+      fp8_ = quant::quantize(ctx, x, cast, contract, cast_options(weight.precision));
   }
   const Quantized& of(const Part& part) const { return part.fp8 ? fp8_ : high_; }
 
@@ -81,7 +107,7 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
   for (const Part& part : parts_of_gemms(parts, precision.recipe != nullptr)) {
     const Cast cast = part.fp8 ? weight_cast(*precision.recipe, pass) : Cast{};
     w.operands.push_back({part, quant::quantize(ctx, matrix.rows(part.begin, part.end), cast, weight_contraction(pass),
-                                                precision.options)});
+                                                cast_options(precision))});
   }
   return w;
 }
@@ -145,8 +171,9 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   const quant::CastPair dy_casts{want_dx ? recipe.dgrad.dy : Cast{}, want_dw ? recipe.wgrad.dy : Cast{}};
   for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
-    const quant::QuantizedPair dy_codes = quant::quantize_both(
-        ctx, dy.columns(w.part.begin, w.part.end), w.part.fp8 ? dy_casts : quant::CastPair{}, weight.precision.options);
+    const quant::QuantizedPair dy_codes =
+        quant::quantize_both(ctx, dy.columns(w.part.begin, w.part.end), w.part.fp8 ? dy_casts : quant::CastPair{},
+                             cast_options(weight.precision));
     if (want_dx) dgrad(call, dy_codes.last, w, dx, &w != weight.operands.data());
     if (want_dw)
       wgrad(call, dy_codes.first, input.of(w.part), gradients.dw.rows(w.part.begin, w.part.end), gradients.accumulate);

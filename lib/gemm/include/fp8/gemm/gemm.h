@@ -27,8 +27,10 @@ enum class GemmRole : std::uint8_t { forward, dgrad, wgrad, other };
 enum class OperandKind : std::uint8_t { f32, bf16, fp8 };
 
 /// Blocks of elements that share an inverse scale, and the layout of these scales. `outer` is a row of A or a column of
-/// B, K the contracted dimension; all addresses are multiples of 16 bytes. Only for FP8 codes on a device, and not
-/// square128 for both operands. Source: cuBLAS 13.1, "Narrow Precision Data Types Usage".
+/// B, K the contracted dimension. On a device only for FP8 codes, in the layouts below with addresses that are
+/// multiples of 16 bytes, and not square128 for both operands. On the host for FP8 values stored as bf16, with scales
+/// in f32 of these shapes (row32: [outer, ceil(K/32)]) and any strides. Source: cuBLAS 13.1, "Narrow Precision Data
+/// Types Usage".
 enum class ScaleBlocks : std::uint8_t {
   none,       ///< no blocks: one scale for all elements, or one for each outer index
   row128,     ///< 1 x 128 along K, f32 [outer, ceil(K/128)], stride [1, outer]; compute capability 9.0
@@ -110,11 +112,15 @@ class Engine {
   /// accumulating). With ctx.dry nothing is computed or counted. The arena is not used. f32 sums are multiplied by A's
   /// inverse scale, then by B's, and then C and bias are added. Deterministic for a given number of threads. Throws
   /// Error if shapes or formats do not match.
+  /// With scales for blocks, the host multiplies the codes by them in f32, and these products in f32.
   /// With another Accumulation than f32, sums are multiplied by the product of the two inverse scales, rounded to f32;
   /// the result does not depend on the number of threads, and is NaN or infinite exactly if the IEEE sum of products
-  /// is. On a device A and B may both be FP8 codes, but not both e5m2; then rows of C begin at, and have lengths that
-  /// are, multiples of 16 bytes, and fast accumulation is that of the tensor cores. If chip or library do not support a
-  /// call, Error names the reason, also in a dry run if ctx has a stream. Deterministic for one chip and library.
+  /// is. If both operands have scales for blocks of 128, each block of K is one chain without fast accumulation; its
+  /// result is multiplied by the product of the two inverse scales, rounded to f32, and added in f32, in K's order.
+  /// Blocks of 32 are refused. On a device A and B may both be FP8 codes, but not both e5m2; then rows of C begin at,
+  /// and have lengths that are, multiples of 16 bytes, and fast accumulation is that of the tensor cores. If chip or
+  /// library do not support a call, Error names the reason, also in a dry run if ctx has a stream. Deterministic for
+  /// one chip and library.
   void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
 
   /// Adds `flops` of matrix multiplication outside of this engine, as in attention, to counts() of GemmRole::other; the
