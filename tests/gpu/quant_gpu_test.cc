@@ -10,7 +10,9 @@ using dtype::DType;
 using tensor::Tensor;
 
 constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
-    kRowE4m3{DType::e4m3, Granularity::row}, kRowE5m2{DType::e5m2, Granularity::row};
+    kRowE4m3{DType::e4m3, Granularity::row}, kRowE5m2{DType::e5m2, Granularity::row},
+    kRow128{DType::e4m3, Granularity::row128}, kSquare128{DType::e4m3, Granularity::square128},
+    kRow32{DType::e4m3, Granularity::row32};
 
 // A copy of a Quantized on the host with the same strides, and its memory.
 struct HostCopy {
@@ -21,11 +23,16 @@ struct HostCopy {
     const std::int64_t span =
         by_row ? there.codes.shape[0] * there.codes.stride[0] : there.codes.shape[1] * there.codes.stride[1];
     bring(gpu, there.codes, {span}, codes, q.codes);
-    bring(gpu, there.scale, {there.scale.size()}, scale, q.scale);
-    bring(gpu, there.inverse_scale, {there.scale.size()}, inverse_scale, q.inverse_scale);
+    bring(gpu, there.scale, {elements(there.scale)}, scale, q.scale);
+    bring(gpu, there.inverse_scale, {elements(there.scale)}, inverse_scale, q.inverse_scale);
   }
 
  private:
+  // Elements from the first to the last, with gaps.
+  static std::int64_t elements(const View& v) {
+    if (v.rank != 2) return v.size();
+    return (v.shape[0] - 1) * v.stride[0] + (v.shape[1] - 1) * v.stride[1] + 1;
+  }
   static void bring(test::Gpu& gpu, const View& from, tensor::Shape span, Tensor& memory, View& to) {
     memory = Tensor(from.dtype, span);
     gpu.get(from, memory.view());
@@ -38,14 +45,17 @@ void check(test::Gpu& gpu, const Matrix& x, const CastPair& casts, bool emulate)
   const device::Scope scope(gpu.arena());
   Host host;
   CastCounts expected;
-  const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {true, &expected});
+  const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {true, &expected, false, emulate});
   const Tensor counts(DType::i64, {3}), got(DType::i64, {3});
   const View there = gpu.put(counts.view());
   const QuantizedPair both =
       quantize_both(gpu.context(), gpu.put(x.view), casts, {true, static_cast<CastCounts*>(there.data), emulate});
-  const auto same = emulate ? expect_emulated : expect_same;
-  same(HostCopy(gpu, both.last).q, on_host.last);
-  if (casts.first.fp8()) same(HostCopy(gpu, both.first).q, on_host.first);
+  const auto compare = [&](const Quantized& there, const Quantized& here) {
+    const auto same = !emulate ? expect_same : here.folded ? expect_folded : expect_emulated;
+    same(HostCopy(gpu, there).q, here);
+  };
+  compare(both.last, on_host.last);
+  if (casts.first.fp8()) compare(both.first, on_host.first);
   gpu.get(there, got.view());
   EXPECT_EQ(got.as<std::int64_t>()[0], expected.elements);
   EXPECT_EQ(got.as<std::int64_t>()[1], expected.saturated);
@@ -68,6 +78,22 @@ TEST(QuantGpu, CodesScalesAndCountsMatchTheHost) {
            {CastPair{kTensorE5m2, kTensorE5m2}, CastPair{kRowE4m3, kRowE5m2}, CastPair{kTensorE4m3, kTensorE5m2},
             CastPair{kRowE4m3, kTensorE4m3}, CastPair{kRowE4m3, {}}})
         for (const bool emulate : {false, true}) {
+          SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + (emulate ? ", emulated" : ""));
+          check(gpu, Matrix(type, rows, cols), casts, emulate);
+          check(gpu, Matrix(type, rows, cols, Layout::strided_rows), casts, emulate);
+        }
+}
+
+TEST(QuantGpu, BlocksMatchTheHost) {
+  FP8_NEED_GPU();
+  test::Gpu gpu;
+  for (const auto& [rows, cols] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {33, 16}, {128, 128}, {129, 257}, {260, 8}, {1000, 1030}})
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const CastPair& casts :
+           {CastPair{kRow128, kRow128}, CastPair{kSquare128, kSquare128}, CastPair{kRow32, kRow32}})
+        for (const bool emulate : {false, true}) {
+          if (!emulate && casts.last == kRow32) continue;  // always emulated
           SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + (emulate ? ", emulated" : ""));
           check(gpu, Matrix(type, rows, cols), casts, emulate);
           check(gpu, Matrix(type, rows, cols, Layout::strided_rows), casts, emulate);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cast_block.h"
 #include "cast_element.h"
 #include "fp8/base/round.h"
 #include "fp8/device/kernel.h"
@@ -111,25 +112,103 @@ __global__ void scale_kernel(const F* amax, std::int64_t n, F max, bool power_of
 
 // --- casts ---
 
+// Position of the scale of an element: one in all, one per line, or one per block of 2^k elements.
+struct ScaleGrid {
+  std::int64_t line_stride = 0, along_stride = 0;  // between scales; 0: the same scale
+  int line_shift = 0, along_shift = 0;             // log2 of the elements of a block across and along lines
+  __device__ std::int64_t at(std::int64_t line, std::int64_t i) const {
+    return (line >> line_shift) * line_stride + (i >> along_shift) * along_stride;
+  }
+};
+
 // Casts to codes that are adjacent along a line, which is a row or a column of the source.
 template <class Grid>
 struct Target {
   using Format = Grid;
   std::uint8_t* codes;  // null: not wanted
   std::int64_t stride;  // bytes from one line to the next; bytes past the end of a line become zero
-  const float* scale;   // one per line, or one in all
-  bool one;             // one in all
-  __device__ std::uint8_t code(float v, std::int64_t line, unsigned& saturated, unsigned& underflowed) const {
-    const float scaled = v * scale[one ? 0 : line];
+  const float* scale;
+  ScaleGrid grid;
+  __device__ std::uint8_t code(float v, std::int64_t line, std::int64_t i, unsigned& saturated,
+                               unsigned& underflowed) const {
+    const float scaled = v * scale[grid.at(line, i)];
     saturated += saturates<Grid>(scaled) ? 1u : 0u;
     underflowed += underflows<Grid>(scaled, v) ? 1u : 0u;
     return dtype::encode<Grid>(scaled);
   }
-  __device__ std::uint8_t code(std::uint8_t v, std::int64_t, unsigned&, unsigned&) const { return v; }
+  __device__ std::uint8_t code(std::uint8_t v, std::int64_t, std::int64_t, unsigned&, unsigned&) const { return v; }
 };
 
 inline constexpr int kTile = 128;              // rows and columns of a block
 inline constexpr int kTileStride = kTile + 4;  // bytes of a column in shared memory; avoids bank conflicts
+
+// --- scales of blocks ---
+
+inline constexpr int kLeastBlock = 32;
+inline constexpr int kTileBlocks = kTile / kLeastBlock;
+
+// Scales for the blocks of lines along the contracted dimension; scale null: not wanted.
+struct BlockScales {
+  float *scale = nullptr, *inverse = nullptr;
+  ScaleGrid grid{};
+  BlockRule rule{};
+  __device__ unsigned magnitude(float v) const {
+    const unsigned bits = magnitude_bits(v);
+    return !rule.mx && bits > 0x7F800000u ? 0u : bits;  // only mx propagates NaN
+  }
+  // Index, in shared memory, of the amax of element `i` of a line of the tile.
+  __device__ int slot(int line, int i) const {
+    return (line >> grid.line_shift) * kTileBlocks + (i >> grid.along_shift);
+  }
+  // Stores the scales of a tile that begins at (first_line, first_i) of `lines` lines of `length` elements.
+  __device__ void store(const unsigned* amaxes, std::int64_t first_line, std::int64_t lines, std::int64_t first_i,
+                        std::int64_t length) const {
+    const int down = kTile >> grid.line_shift, across = kTile >> grid.along_shift;
+    for (int t = static_cast<int>(threadIdx.x); t < down * across; t += kCastThreads) {
+      const int line = t / across << grid.line_shift, i = t % across << grid.along_shift;
+      if (first_line + line >= lines || first_i + i >= length) continue;
+      const ScaleFactors f = rule(from_magnitude(amaxes[slot(line, i)]));
+      const std::int64_t at = grid.at(first_line + line, first_i + i);
+      scale[at] = f.scale;
+      inverse[at] = f.inverse;
+    }
+  }
+};
+
+// Scales of the blocks of a tile, of which every block is a part, by rows, by columns, or both.
+template <class T>
+__global__ void block_scale_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride,
+                                   BlockScales row, BlockScales column) {
+  __shared__ unsigned of_row[kTile * kTileBlocks], of_column[kTile * kTileBlocks];
+  for (int t = static_cast<int>(threadIdx.x); t < kTile * kTileBlocks; t += kCastThreads) of_row[t] = of_column[t] = 0;
+  __syncthreads();
+  constexpr int kGroups = kTile / kPiece, kStep = kCastThreads / kGroups;
+  const int group = static_cast<int>(threadIdx.x) % kGroups, lane = static_cast<int>(threadIdx.x) / kGroups;
+  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kTile;
+  const std::int64_t first_col = static_cast<std::int64_t>(blockIdx.x) * kTile, c = first_col + group * kPiece;
+  const bool packed = device::packs(x, stride);
+  unsigned of_lane[kPiece] = {};
+  for (int i = lane; i < kTile; i += kStep) {
+    const std::int64_t r = first_row + i;
+    Piece<T> piece;
+    piece.load(x + (r < rows ? r * stride : 0), c, r < rows ? cols : 0, packed);
+    unsigned largest = 0;
+    for (int k = 0; k < kPiece; ++k) {
+      largest = LargestBits{}(largest, row.magnitude(piece.at[k]));
+      of_lane[k] = LargestBits{}(of_lane[k], column.magnitude(piece.at[k]));
+    }
+    if (row.scale != nullptr) atomicMax(of_row + row.slot(i, group * kPiece), largest);
+    if (column.scale == nullptr || i >> column.grid.along_shift == (i + kStep) >> column.grid.along_shift) continue;
+    for (int k = 0; k < kPiece; ++k) {  // the last row of this thread in the block
+      atomicMax(of_column + column.slot(group * kPiece + k, i), of_lane[k]);
+      of_lane[k] = 0;
+    }
+  }
+  __syncthreads();
+  if (row.scale != nullptr) row.store(of_row, first_row, rows, first_col, cols);
+  if (column.scale != nullptr) column.store(of_column, first_col, cols, first_row, rows);
+}
+static_assert(kLeastBlock % kPiece == 0 && kTile % kLeastBlock == 0, "a piece is a part of a block");
 
 // Stores kPiece bytes of a line from `at` on, as one 8-byte store if that is aligned and within the line.
 __device__ inline void store_piece(std::uint8_t* line, std::int64_t at, std::int64_t stride,
@@ -166,15 +245,15 @@ __global__ void cast_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
     std::uint8_t codes[kPiece];
     if (row.codes != nullptr && r < rows) {
       for (int k = 0; k < kPiece; ++k)
-        codes[k] = c + k < cols ? row.code(piece.at[k], r, saturated, underflowed) : std::uint8_t{0};
+        codes[k] = c + k < cols ? row.code(piece.at[k], r, c + k, saturated, underflowed) : std::uint8_t{0};
       store_piece(row.codes + r * row.stride, c, row.stride, codes);
     }
     if (column.codes == nullptr) continue;
     for (int k = 0; k < kPiece; ++k) {
       const bool inside = r < rows && c + k < cols;
       const std::uint8_t code = !inside        ? std::uint8_t{0}
-                                : counted_once ? column.code(piece.at[k], c + k, ignored, ignored)
-                                               : column.code(piece.at[k], c + k, saturated, underflowed);
+                                : counted_once ? column.code(piece.at[k], c + k, r, ignored, ignored)
+                                               : column.code(piece.at[k], c + k, r, saturated, underflowed);
       across[(group * kPiece + k) * kTileStride + i] = code;
     }
   }
@@ -209,6 +288,21 @@ __global__ void upcast_kernel(const std::uint8_t* codes, std::int64_t n, T* out)
   out[i] = dtype::from_float<T>(v);
 }
 
+// Values of codes times the inverse scales of their blocks, for `n` bytes in lines of `stride`; 0 in the padding.
+template <class Grid, class T>
+__global__ void fold_kernel(const std::uint8_t* codes, std::int64_t n, std::int64_t stride, std::int64_t length,
+                            const float* inverse, ScaleGrid grid, T* out) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const std::int64_t line = i / stride, at = i % stride;
+  if (at >= length) {
+    out[i] = dtype::from_float<T>(0.0f);
+    return;
+  }
+  const float v = std::is_same_v<Grid, dtype::E4m3Grid> ? dtype::from_e4m3(codes[i]) : dtype::from_e5m2(codes[i]);
+  out[i] = dtype::from_float<T>(v * inverse[grid.at(line, at)]);
+}
+
 // --- launches ---
 
 // Amaxes as f32 views; empty: not wanted.
@@ -240,13 +334,13 @@ void launch_scales(const Launcher& launch, const View& amax, dtype::DType format
          inverse_scales.as<float>());
 }
 
-// One layout of codes; `codes` null: not wanted. `scale`: one in all, or one per line.
+// One layout of codes; `codes` null: not wanted.
 struct CodeLayout {
   std::uint8_t* codes = nullptr;
   std::int64_t stride = 0;
   dtype::DType format = dtype::DType::e4m3;
   const float* scale = nullptr;
-  bool one = true;
+  ScaleGrid grid{};
 };
 
 // Blocks that cover the matrix and the padding of the codes, which becomes zero.
@@ -265,8 +359,8 @@ void launch_cast(const Launcher& launch, const View& x, const CodeLayout& by_row
       dtype::with_fp8_grid(by_column.format, [&]<class C>() {
         launch("cast", cast_grid(x, by_row, by_column), dim3(kCastThreads), cast_kernel<T, Target<R>, Target<C>>,
                x.as<T>(), x.shape[0], x.shape[1], x.stride[0],
-               Target<R>{by_row.codes, by_row.stride, by_row.scale, by_row.one},
-               Target<C>{by_column.codes, by_column.stride, by_column.scale, by_column.one}, counted_once,
+               Target<R>{by_row.codes, by_row.stride, by_row.scale, by_row.grid},
+               Target<C>{by_column.codes, by_column.stride, by_column.scale, by_column.grid}, counted_once,
                reinterpret_cast<unsigned long long*>(counts));
       });
     });
@@ -280,7 +374,7 @@ void launch_repack(const Launcher& launch, const View& codes, const CodeLayout& 
   using Any = Target<dtype::E4m3Grid>;
   launch("codes", cast_grid(codes, by_row, by_column), dim3(kCastThreads), cast_kernel<std::uint8_t, Any, Any>,
          codes.as<std::uint8_t>(), codes.shape[0], codes.shape[1], codes.stride[0],
-         Any{by_row.codes, by_row.stride, nullptr, true}, Any{by_column.codes, by_column.stride, nullptr, true}, true,
+         Any{by_row.codes, by_row.stride, nullptr, {}}, Any{by_column.codes, by_column.stride, nullptr, {}}, true,
          static_cast<unsigned long long*>(nullptr));
 }
 
@@ -295,17 +389,38 @@ inline View allocate_codes(const Context& ctx, std::int64_t rows, std::int64_t c
   return tensor::allocate(ctx, dtype::DType::u8, {cols, round_up(rows, 16)}, kCategory).columns(0, rows).transposed();
 }
 
+inline bool has_blocks(const Quantized& q) { return block_extent(q.granularity).along > 0; }
+
 // An empty result for a cast with Granularity::none.
 inline Quantized allocate_quantized(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract) {
   if (!cast.fp8()) return {};
   const std::int64_t count =
       cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
+  const auto scales = [&] {
+    return block_extent(cast.granularity).along > 0
+               ? allocate_block_scales(ctx, x.shape[0], x.shape[1], cast.granularity, contract)
+               : tensor::allocate(ctx, dtype::DType::f32, {count}, kCategory);
+  };
   return {.codes = allocate_codes(ctx, x.shape[0], x.shape[1], contract),
           .format = cast.format,
           .granularity = cast.granularity,
           .contract = contract,
-          .scale = tensor::allocate(ctx, dtype::DType::f32, {count}, kCategory),
-          .inverse_scale = tensor::allocate(ctx, dtype::DType::f32, {count}, kCategory)};
+          .scale = scales(),
+          .inverse_scale = scales()};
+}
+
+inline int log2_of(std::int64_t power) { return std::countr_zero(static_cast<std::uint64_t>(power)); }
+
+// Scales of lines along the contracted dimension.
+inline ScaleGrid scale_grid(const Quantized& q) {
+  if (q.granularity == Granularity::tensor) return {};
+  if (!has_blocks(q)) return {.line_stride = 1};
+  const BlockExtent block = block_extent(q.granularity);
+  const bool last = q.contract == ContractionAxis::last;
+  return {.line_stride = q.scale.stride[last ? 0 : 1],
+          .along_stride = q.scale.stride[last ? 1 : 0],
+          .line_shift = log2_of(block.across),
+          .along_shift = log2_of(block.along)};
 }
 
 inline CodeLayout layout_of(const Quantized& q) {
@@ -314,13 +429,31 @@ inline CodeLayout layout_of(const Quantized& q) {
           .stride = q.codes.stride[q.contract == ContractionAxis::last ? 0 : 1],
           .format = q.format,
           .scale = q.scale.as<float>(),
-          .one = q.granularity == Granularity::tensor};
+          .grid = scale_grid(q)};
 }
 
 // The result among `amaxes` for a granularity and contracted dimension.
 inline View& amax_for(Amaxes& amaxes, Granularity granularity, ContractionAxis contract) {
   if (granularity == Granularity::tensor) return amaxes.all;
   return contract == ContractionAxis::last ? amaxes.of_row : amaxes.of_column;
+}
+
+// Scales of the casts with blocks.
+template <class Launcher>
+void launch_block_scales(const Launcher& launch, const View& x, const QuantizedPair& pair, bool power_of_2) {
+  dtype::with_float_type(x.dtype, "scale", [&]<class T>() {
+    const auto scales = [&](const Quantized& q) {
+      if (q.codes.empty() || !has_blocks(q)) return BlockScales{};
+      return BlockScales{.scale = q.scale.as<float>(),
+                         .inverse = q.inverse_scale.as<float>(),
+                         .grid = scale_grid(q),
+                         .rule = block_rule<T>(q.granularity, dtype::max_of(q.format), power_of_2)};
+    };
+    const BlockScales row = scales(pair.last), column = scales(pair.first);
+    if (x.size() == 0 || (row.scale == nullptr && column.scale == nullptr)) return;
+    launch("block scales", dim3(blocks_for(x.shape[1], kTile), blocks_for(x.shape[0], kTile)), dim3(kCastThreads),
+           block_scale_kernel<T>, x.as<T>(), x.shape[0], x.shape[1], x.stride[0], row, column);
+  });
 }
 
 template <class Launcher>
@@ -331,23 +464,31 @@ void amax_cuda(const Context& ctx, const View& x, Granularity granularity, Contr
   launch_amax(Launcher(ctx), x, amaxes);
 }
 
-// Amaxes, scales and codes into the memory of `pair`.
+// Amaxes and scales of the casts without blocks.
 template <class Launcher>
-void quantize_into(const Launcher& launch, const View& x, const QuantizedPair& pair, bool shared,
-                   const CastOptions& options) {
+void scales_into(const Launcher& launch, const View& x, const QuantizedPair& pair, bool power_of_2) {
+  const auto wanted = [](const Quantized& q) { return !q.codes.empty() && !has_blocks(q); };
+  if (!wanted(pair.last) && !wanted(pair.first)) return;
   Amaxes amaxes;
   for (const Quantized* q : {&pair.last, &pair.first})
-    if (!q->codes.empty()) amax_for(amaxes, q->granularity, q->contract) = q->scale;
+    if (wanted(*q)) amax_for(amaxes, q->granularity, q->contract) = q->scale;
   launch_amax(launch, x, amaxes);
-  const bool both = !pair.last.codes.empty() && !pair.first.codes.empty();
   // If both have one scale in all, the amax was written to the scale of `first` only.
-  const bool one_amax =
-      both && pair.last.granularity == Granularity::tensor && pair.first.granularity == Granularity::tensor;
+  const bool one_amax = wanted(pair.last) && wanted(pair.first) && pair.last.granularity == Granularity::tensor &&
+                        pair.first.granularity == Granularity::tensor;
   const auto scale = [&](const Quantized& q, const View& amax) {
-    if (!q.codes.empty()) launch_scales(launch, amax, q.format, options.power_of_2, q.scale, q.inverse_scale);
+    if (wanted(q)) launch_scales(launch, amax, q.format, power_of_2, q.scale, q.inverse_scale);
   };
   scale(pair.last, one_amax ? pair.first.scale : pair.last.scale);
   scale(pair.first, pair.first.scale);
+}
+
+// Scales and codes into the memory of `pair`.
+template <class Launcher>
+void quantize_into(const Launcher& launch, const View& x, const QuantizedPair& pair, bool shared,
+                   const CastOptions& options) {
+  scales_into(launch, x, pair, options.power_of_2);
+  launch_block_scales(launch, x, pair, options.power_of_2);
   launch_cast(launch, x, layout_of(pair.last), layout_of(pair.first), shared, options.counts);
 }
 
@@ -367,14 +508,41 @@ View upcast_cuda(const Context& ctx, const View& codes, dtype::DType format) {
   return out;
 }
 
+// Codes with scales for blocks as BF16 values times inverse scales, or in f32 if these are not powers of two; zero in
+// the padding.
+template <class Launcher>
+void fold_cuda(const Context& ctx, Quantized& q, bool power_of_2) {
+  const bool last = q.contract == ContractionAxis::last;
+  const std::int64_t lines = q.codes.shape[last ? 0 : 1], length = q.codes.shape[last ? 1 : 0];
+  const std::int64_t stride = q.codes.stride[last ? 0 : 1], n = lines * stride;
+  const auto* const codes = q.codes.as<std::uint8_t>();
+  q.codes.dtype = power_of_2 || q.granularity == Granularity::row32 ? dtype::DType::bf16 : dtype::DType::f32;
+  q.codes.data = ctx.arena->allocate(static_cast<std::size_t>(n) * dtype::size_of(q.codes.dtype), kCategory);
+  q.folded = true;
+  if (ctx.dry || n == 0) return;
+  dtype::with_fp8_grid(q.format, [&]<class Grid>() {
+    dtype::with_float_type(q.codes.dtype, "fold", [&]<class T>() {
+      const Launcher launch(ctx);
+      launch("fold", dim3(blocks_for(n, kCastThreads)), dim3(kCastThreads), fold_kernel<Grid, T>, codes, n, stride,
+             length, q.inverse_scale.as<float>(), scale_grid(q), q.codes.as<T>());
+    });
+  });
+}
+
 template <class Launcher>
 QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
   QuantizedPair pair{.last = allocate_quantized(ctx, x, casts.last, ContractionAxis::last),
                      .first = allocate_quantized(ctx, x, casts.first, ContractionAxis::first)};
   if (!ctx.dry && (casts.last.fp8() || casts.first.fp8()))
     quantize_into(Launcher(ctx), x, pair, casts.shared(), options);
-  for (Quantized* q : {&pair.last, &pair.first})
-    if (options.emulate && !q->codes.empty()) q->codes = upcast_cuda<Launcher>(ctx, q->codes, q->format);
+  for (Quantized* q : {&pair.last, &pair.first}) {
+    const bool emulate = options.emulate || q->granularity == Granularity::row32;
+    if (!emulate || q->codes.empty()) continue;
+    if (has_blocks(*q))
+      fold_cuda<Launcher>(ctx, *q, options.power_of_2);
+    else
+      q->codes = upcast_cuda<Launcher>(ctx, q->codes, q->format);
+  }
   return pair;
 }
 
@@ -383,8 +551,8 @@ void cast_to_bytes_cuda(const Context& ctx, const View& x, dtype::DType format, 
                         CastCounts* counts) {
   if (ctx.dry) return;
   launch_cast(Launcher(ctx), x,
-              {.codes = codes.as<std::uint8_t>(), .stride = x.shape[1], .format = format, .scale = scale, .one = true},
-              {}, false, counts);
+              {.codes = codes.as<std::uint8_t>(), .stride = x.shape[1], .format = format, .scale = scale}, {}, false,
+              counts);
 }
 
 template <class Launcher>

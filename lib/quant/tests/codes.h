@@ -11,14 +11,27 @@
 
 namespace fp8::quant {
 
-/// Expects the scales of two casts to have the same bits.
+/// Expects the scales of two casts to have the same bits. Those of blocks of a device have the layout of cuBLASLt.
 inline void expect_same_scales(const Quantized& device, const Quantized& host) {
   ASSERT_EQ(device.codes.shape, host.codes.shape);
   ASSERT_EQ(device.format, host.format);
   ASSERT_EQ(device.scale.size(), host.scale.size());
+  ASSERT_EQ(device.scale.rank, host.scale.rank);
+  const bool blocks = host.scale.rank == 2, by_row = device.contract == ContractionAxis::last;
+  const std::int64_t inner = blocks ? host.scale.shape[1] : 1;
+  const auto at = [&](const View& v, std::int64_t i) {
+    return v.as<float>()[blocks ? i / inner * v.stride[0] + i % inner * v.stride[1] : i];
+  };
   for (std::int64_t i = 0; i < host.scale.size(); ++i) {
-    ASSERT_TRUE(same(device.scale.as<float>()[i], host.scale.as<float>()[i])) << i;
-    ASSERT_TRUE(same(device.inverse_scale.as<float>()[i], host.inverse_scale.as<float>()[i])) << i;
+    ASSERT_TRUE(same(at(device.scale, i), at(host.scale, i))) << i;
+    ASSERT_TRUE(same(at(device.inverse_scale, i), at(host.inverse_scale, i))) << i;
+  }
+  if (!blocks) return;
+  const std::size_t outer = by_row ? 0 : 1, along = 1 - outer;
+  const bool squares = device.granularity == Granularity::square128;
+  for (const View& v : {device.scale, device.inverse_scale}) {
+    EXPECT_EQ(v.stride[outer], squares ? (v.shape[along] + 3) / 4 * 4 : 1);
+    EXPECT_EQ(v.stride[along], squares ? 1 : v.shape[outer]);
   }
 }
 
@@ -49,6 +62,18 @@ inline void expect_same(const Quantized& device, const Quantized& host) {
     else
       ASSERT_EQ(code, e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v));
   });
+}
+
+/// Expects the host's values times their scales, as BF16 or f32; `host` is folded.
+inline void expect_folded(const Quantized& device, const Quantized& host) {
+  expect_same_scales(device, host);
+  EXPECT_TRUE(device.folded);
+  const auto value = [&](float got, dtype::Bf16 wanted) { ASSERT_TRUE(same(got, dtype::to_float(wanted))); };
+  if (device.codes.dtype == dtype::DType::f32)
+    for_each_code<float>(device, host, value);
+  else
+    for_each_code<dtype::Bf16>(device, host,
+                               [&](dtype::Bf16 got, dtype::Bf16 wanted) { value(dtype::to_float(got), wanted); });
 }
 
 /// Expects the host's BF16 values.

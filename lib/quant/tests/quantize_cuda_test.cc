@@ -58,6 +58,88 @@ TEST(QuantizeCuda, CodesScalesAndCountsEqualTheHosts) {
         }
 }
 
+constexpr Cast kRow128{DType::e4m3, Granularity::row128}, kSquare128{DType::e4m3, Granularity::square128},
+    kRow32{DType::e4m3, Granularity::row32}, kRow32E5m2{DType::e5m2, Granularity::row32};
+
+constexpr Size kBlockSizes[] = {{1, 1}, {33, 16}, {128, 128}, {129, 257}, {40, 600}, {300, 31}};
+
+// Codes and scales of 128-blocks are those of the host, also beside a cast without blocks.
+TEST(QuantizeCuda, BlocksEqualTheHosts) {
+  for (const Size size : kBlockSizes)
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const CastPair& casts :
+           {CastPair{kRow128, kRow128}, CastPair{kSquare128, kSquare128}, CastPair{kRow128, kTensorE5m2},
+            CastPair{kRowE4m3, kSquare128}, CastPair{{}, kRow128}})
+        for (const bool power_of_2 : {false, true}) {
+          Matrix x(type, size.rows, size.cols, Layout::strided_rows);
+          x.set(size.rows / 2, size.cols / 2, std::numeric_limits<float>::quiet_NaN());
+          x.set(size.rows - 1, size.cols - 1, -std::numeric_limits<float>::infinity());
+          Host host;
+          Device device;
+          CastCounts counts, expected;
+          const QuantizedPair on_host =
+              quantize_both(host.context, x.view, casts, {.power_of_2 = power_of_2, .counts = &expected});
+          const QuantizedPair bytes =
+              quantize_cuda<Launcher>(device.context, x.view, casts, {.power_of_2 = power_of_2, .counts = &counts});
+          if (casts.last.fp8()) expect_same(bytes.last, on_host.last);
+          if (casts.first.fp8()) expect_same(bytes.first, on_host.first);
+          EXPECT_EQ(counts.elements, expected.elements);
+          EXPECT_EQ(counts.underflowed, expected.underflowed);
+          EXPECT_EQ(counts.saturated, expected.saturated);
+        }
+}
+
+// Blocks of 32, and others on request, become values times their scales: what the host folds.
+TEST(QuantizeCuda, EmulatedBlocksEqualTheHosts) {
+  for (const Size size : kBlockSizes)
+    for (const CastPair& casts : {CastPair{kRow128, kRow128}, CastPair{kSquare128, kSquare128},
+                                  CastPair{kRow32, kRow32E5m2}, CastPair{kRow32, {}}}) {
+      const Matrix x(DType::bf16, size.rows, size.cols);
+      Host host;
+      Device device;
+      device::Arena dry_arena;
+      const CastOptions options{.power_of_2 = true, .emulate = casts.last.granularity != Granularity::row32};
+      const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {.power_of_2 = true, .fold = true});
+      const QuantizedPair emulated = quantize_cuda<Launcher>(device.context, x.view, casts, options);
+      ASSERT_TRUE(on_host.last.folded);
+      expect_folded(emulated.last, on_host.last);
+      if (casts.first.fp8()) expect_folded(emulated.first, on_host.first);
+      Context dry = device.context.with(dry_arena);
+      dry.dry = true;
+      quantize_cuda<Launcher>(dry, x.view, casts, options);
+      EXPECT_EQ(dry_arena.peak(), device.arena.peak());
+    }
+}
+
+// Without powers of two the products are f32.
+TEST(QuantizeCuda, EmulatedBlocksInF32) {
+  const Matrix x(DType::bf16, 129, 257);
+  Host host;
+  Device device;
+  const Quantized on_host = quantize(host.context, x.view, kRow128, ContractionAxis::last, {}),
+                  emulated = quantize_cuda<Launcher>(device.context, x.view, {kRow128, {}}, {.emulate = true}).last;
+  expect_same_scales(emulated, on_host);
+  ASSERT_EQ(emulated.codes.dtype, DType::f32);
+  for (std::int64_t r = 0; r < 129; ++r)
+    for (std::int64_t c = 0; c < 257; ++c) {
+      const float inverse =
+          on_host.inverse_scale.as<float>()[r * on_host.scale.stride[0] + c / 128 * on_host.scale.stride[1]];
+      const float code = dtype::to_float(on_host.codes.as<Bf16>()[r * 257 + c]);
+      ASSERT_EQ(emulated.codes.as<float>()[r * emulated.codes.stride[0] + c], code * inverse);
+    }
+}
+
+// A NaN makes a block of 32 NaN, and only that one.
+TEST(QuantizeCuda, NanInABlockOf32) {
+  Matrix x(DType::bf16, 40, 80);
+  x.set(3, 40, std::numeric_limits<float>::quiet_NaN());
+  Device device;
+  const Quantized q = quantize_cuda<Launcher>(device.context, x.view, {kRow32, {}}, {}).last;
+  for (std::int64_t r = 0; r < 40; ++r)
+    for (std::int64_t c = 0; c < 80; ++c)
+      ASSERT_EQ(std::isnan(dtype::to_float(q.codes.as<Bf16>()[r * q.codes.stride[0] + c])), r == 3 && c / 32 == 1);
+}
+
 TEST(QuantizeCuda, OneLayoutEqualsThatOfAPair) {
   const Matrix x(DType::bf16, 40, 75);
   for (const Cast& cast : {kTensorE4m3, kRowE5m2})

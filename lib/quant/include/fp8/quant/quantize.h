@@ -31,7 +31,8 @@ struct CastCounts {
 struct Quantized {
   /// [rows, cols] as the source. Host: bf16 values of the codes, row-major (column-major if the source is). Device: u8,
   /// stride 1 along the contracted dimension and a multiple of 16 along the other, zero padding. Device, emulated: bf16
-  /// values of these bytes, same strides.
+  /// values of these bytes, same strides; for blocks folded, and f32 unless scales are powers of two. Blocks of 32 are
+  /// always emulated.
   View codes;
   dtype::DType format = dtype::DType::bf16;          ///< e4m3 or e5m2; the source's format with Granularity::none
   Granularity granularity = Granularity::none;       ///< none: codes is the high-precision matrix itself
@@ -53,7 +54,8 @@ struct CastOptions {
   CastCounts* counts = nullptr;  ///< added to if not null; on the matrix's device
   bool emulate = false;          ///< on a device: codes as bf16, for chips without FP8; always so on the host
   /// Multiply the codes of blocks by their inverse scales where that is exact: on the host, if scales are powers of two
-  /// and every product is zero or a normal BF16. Quantized::folded tells whether it was done.
+  /// and every product is zero or a normal BF16. Quantized::folded tells whether it was done. Emulated codes on a
+  /// device are always folded; below 2^-126 they are rounded to subnormal BF16.
   bool fold = false;
 };
 
