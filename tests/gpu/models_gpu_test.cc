@@ -39,10 +39,10 @@ void check_recipe(const std::string& name, const quant::Recipe& recipe, bool emu
   EXPECT_EQ(again, got) << "a second run must have equal bits";
 }
 
-// Only compute capability 9.0 has GEMMs with row scales.
+// Only compute capability 9.0 has GEMMs with scales for rows or for blocks of 128.
 bool native(const quant::Recipe& recipe, int capability) {
-  const bool rows = recipe.forward.x.granularity == quant::Granularity::row;
-  return rows ? capability == 90 : capability >= 89;
+  const bool tensor = recipe.forward.x.granularity == quant::Granularity::tensor;
+  return !recipe.emulated_everywhere() && (tensor ? capability >= 89 : capability == 90);
 }
 
 TEST(ModelsGpu, MatchTheHostWithEveryRecipe) {

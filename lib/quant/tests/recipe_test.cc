@@ -54,9 +54,38 @@ TEST(Recipes, RowwiseWithGwHpKeepsWgradInHighPrecision) {
   EXPECT_EQ(r.fp8_gemms(), 2);
 }
 
+TEST(Recipes, BlockwiseSharesTheCodesOfTheWeightOnly) {
+  const Recipe& r = find_recipe("blockwise");
+  EXPECT_EQ(r.forward.w, (Cast{DType::e4m3, Granularity::square128}));
+  EXPECT_TRUE((CastPair{r.forward.w, r.dgrad.w}.shared()));
+  for (const CastPair& c : {CastPair{r.forward.x, r.wgrad.x}, dy_of(r)}) {
+    EXPECT_EQ(c.last, (Cast{DType::e4m3, Granularity::row128}));
+    EXPECT_EQ(c.first, c.last);
+    EXPECT_FALSE(c.shared());
+  }
+  EXPECT_EQ(r.scale_rule, ScaleRule::blockwise);
+  EXPECT_TRUE(r.power_of_2);
+  EXPECT_FALSE(r.fast_accumulation);
+  EXPECT_FALSE(r.emulated_everywhere());
+  EXPECT_EQ(r.fp8_gemms(), 3);
+}
+
+TEST(Recipes, Mxfp8CastsEachMatrixTwiceInBlocksOf32) {
+  const Recipe& r = find_recipe("mxfp8");
+  for (const CastPair& c : {CastPair{r.forward.x, r.wgrad.x}, CastPair{r.forward.w, r.dgrad.w}, dy_of(r)}) {
+    EXPECT_EQ(c.last, (Cast{DType::e4m3, Granularity::row32}));
+    EXPECT_EQ(c.first, c.last);
+    EXPECT_FALSE(c.shared());
+  }
+  EXPECT_EQ(r.scale_rule, ScaleRule::mx);
+  EXPECT_TRUE(r.emulated_everywhere());
+  EXPECT_FALSE(find_recipe("tensorwise").emulated_everywhere());
+  EXPECT_EQ(r.fp8_gemms(), 3);
+}
+
 TEST(Recipes, AnUnknownNameIsRefusedWithAListOfAll) {
   EXPECT_EQ(test::error_of([] { find_recipe("rowise"); }),
-            "recipe 'rowise': unknown; one of tensorwise, rowwise, rowwise_with_gw_hp");
+            "recipe 'rowise': unknown; one of tensorwise, rowwise, rowwise_with_gw_hp, blockwise, mxfp8");
 }
 
 TEST(Scale, OfSimpleAmaxes) {

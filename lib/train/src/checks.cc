@@ -33,6 +33,11 @@ void check_precision(const PrecisionConfig& precision) {
   if (precision.precision != Precision::fp8 && precision.accumulation != gemm::Accumulation::f32)
     throw Error(flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) + " needs " +
                 flag_name("precision") + " fp8");
+  const quant::Recipe* recipe = precision.recipe_or_null();
+  if (recipe != nullptr && recipe->scale_rule == quant::ScaleRule::mx &&
+      precision.accumulation != gemm::Accumulation::f32)
+    throw Error(flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) + ": this chip has no " +
+                "GEMM of " + flag_name("recipe") + " " + precision.recipe);
 }
 
 std::string note_of_unused(const PrecisionConfig& precision) {

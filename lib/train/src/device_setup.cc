@@ -55,7 +55,9 @@ std::string why_shared(std::span<const std::string> cards) {
 }
 
 void check_fp8(const PrecisionConfig& precision, DeviceType device, int capability, const std::string& name) {
-  const bool native = precision.precision == Precision::fp8 && !precision.emulate && device == DeviceType::cuda;
+  const quant::Recipe* recipe = precision.recipe_or_null();
+  const bool native =
+      recipe != nullptr && !precision.emulate && !recipe->emulated_everywhere() && device == DeviceType::cuda;
   if (native && capability < kFirstFp8)
     throw Error(flag_name("precision") + " fp8: " + name + " has no FP8 matmul: " + flag_name("emulate") +
                 " multiplies FP8 values as bf16, " + flag_name("device") + " cpu does so too, and " +

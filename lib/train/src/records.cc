@@ -24,9 +24,10 @@ namespace {
 
 constexpr std::size_t kMostUnwritten = std::size_t{16} << 20;  // bytes of buffered records
 
-// FP8 is emulated on the host, and on a GPU on request; without the request a GPU without FP8 is an error.
+// FP8 is emulated on the host, and on a GPU on request or by the recipe; otherwise a GPU without FP8 is an error.
 bool emulated(const PrecisionConfig& p, device::DeviceType device) {
-  return p.precision == Precision::fp8 && (device == device::DeviceType::host || p.emulate);
+  const quant::Recipe* recipe = p.recipe_or_null();
+  return recipe != nullptr && (device == device::DeviceType::host || p.emulate || recipe->emulated_everywhere());
 }
 
 json::Value recipe_of(const PrecisionConfig& p) {

@@ -73,6 +73,9 @@ struct Recipe {
 
   /// FP8 GEMMs of one linear layer in one forward and backward: 3, or 2 if wgrad is computed in high precision.
   int fp8_gemms() const;
+
+  /// Whether its GEMMs multiply FP8 values as bf16 on every device: those with MX blocks, which Hopper does not have.
+  bool emulated_everywhere() const;
 };
 
 /// Every recipe, the default first.
