@@ -22,7 +22,7 @@ sys.exit(status)' "$to" "$@"
 
 fp8-convert "$golden/llama3/hf" -o bf16.h5 >/dev/null 2>err
 fp8-convert bf16.h5 --dtype f32 -o f32.h5 >/dev/null 2>err
-for scaling in tensor row; do
+for scaling in tensor row block mx; do
   for format in e4m3 e5m2; do
     q=q-$scaling-$format
     ok "--scaling $scaling --format $format succeeds" fp8-quantize f32.h5 -o $q.h5 --scaling $scaling --format $format --power-of-2-scales --json
@@ -39,6 +39,9 @@ done
 says "--scaling tensor stores one scale per weight" '^scales/model.layers.0.mlp.up_proj.weight +float32 +1 ' fp8-info q-tensor-e4m3.h5
 seen "e4m3 codes have the type float8_e4m3fn" '^weights/model.layers.0.mlp.up_proj.weight +float8_e4m3fn +176x64 +fp8'
 says "--scaling row stores one scale per row" '^scales/model.layers.0.mlp.up_proj.weight +float32 +176( |$)' fp8-info q-row-e5m2.h5
+says "--scaling block stores one scale per block of 128x128" '^scales/model.layers.0.mlp.up_proj.weight +float32 +2x1( |$)' fp8-info q-block-e4m3.h5
+says "--scaling mx stores E8M0 scales, one per block of 32" '^scales/model.layers.0.mlp.up_proj.weight +float8_e8m0fnu +176x2( |$)' fp8-info q-mx-e4m3.h5
+fp8-info q-row-e5m2.h5 >out
 seen "e5m2 codes have the type float8_e5m2" '^weights/model.layers.0.mlp.up_proj.weight +float8_e5m2 +176x64 +fp8'
 seen "fp8-info shows the kind" '^kind +quantized'
 seen "the provenance names fp8-quantize" 'made by +fp8-quantize .*fp8-quantize f32.h5 -o q-row-e5m2.h5 --scaling row --format e5m2'
@@ -77,7 +80,7 @@ refuses() { # NAME REGEX COMMAND...
 refuses "quantized input" 'q.h5: already quantized; use the checkpoint that it was made from, or dequantize it first \(use --dequantize\)' fp8-quantize q.h5 -o x.h5 --scaling row
 refuses "--dequantize of unquantized input" 'f32.h5: not quantized' fp8-quantize f32.h5 -o x.h5 --dequantize
 refuses "a missing --scaling" '--scaling: needed' fp8-quantize f32.h5 -o x.h5
-refuses "an unknown scaling" "--scaling: 'block' is not one of tensor, row" fp8-quantize f32.h5 -o x.h5 --scaling block
+refuses "an unknown scaling" "--scaling: 'column' is not one of tensor, row, block, mx" fp8-quantize f32.h5 -o x.h5 --scaling column
 refuses "a missing output" '--output: needed' fp8-quantize f32.h5 --scaling row
 refuses "--format with --dequantize" '--format: not together with --dequantize' fp8-quantize q.h5 -o x.h5 --dequantize --format e4m3
 refuses "--dtype without --dequantize" '--dtype: only with --dequantize' fp8-quantize f32.h5 -o x.h5 --scaling row --dtype bf16

@@ -24,8 +24,8 @@ cli::Command command() {
       {.name = "scaling",
        .kind = cli::FlagKind::choice,
        .metavar = "HOW",
-       .help = "one scale per weight (tensor) or per row of it; required without --dequantize",
-       .choices = {"tensor", "row"}},
+       .help = "one scale per weight (tensor), row, 128x128 (block) or 1x32 (mx); required without --dequantize",
+       .choices = {"tensor", "row", "block", "mx"}},
       {.name = "format",
        .kind = cli::FlagKind::choice,
        .metavar = "TYPE",
@@ -72,14 +72,14 @@ std::string sentence(std::size_t done, std::int64_t all, const std::string& what
 }
 
 void print_table(cli::Output& out, const model::QuantizeReport& report, const model::QuantizeOptions& options) {
-  const bool by_row = options.scaling == quant::Granularity::row;
-  TableRows rows = {{"weight", "shape", "SQNR dB", "saturated", "underflow", by_row ? "least scale" : "scale"}};
-  if (by_row) rows.front().emplace_back("greatest scale");
+  const bool many = options.scaling != quant::Granularity::tensor;
+  TableRows rows = {{"weight", "shape", "SQNR dB", "saturated", "underflow", many ? "least scale" : "scale"}};
+  if (many) rows.front().emplace_back("greatest scale");
   for (const model::QuantizedTensor& t : report.tensors) {
     rows.push_back({t.name, shape_text(t.shape), t.sqnr_db ? format_short(*t.sqnr_db, 4) : "exact",
                     format_short(t.saturated_share, 3), format_short(t.underflow_share, 3),
                     format_short(static_cast<double>(t.scale_min), 4)});
-    if (by_row) rows.back().push_back(format_short(static_cast<double>(t.scale_max), 4));
+    if (many) rows.back().push_back(format_short(static_cast<double>(t.scale_max), 4));
   }
   out.text(cli::table(rows));
   out.line(sentence(report.tensors.size(), report.weights, options.dry_run ? "would be quantized" : "quantized",
@@ -163,10 +163,16 @@ int run(const cli::Arguments& arguments, const model::Origin& origin, Options op
   return static_cast<int>(Exit::done);
 }
 
+quant::Granularity scaling_of(const std::string& name) {
+  if (name == "row") return quant::Granularity::row;
+  if (name == "block") return quant::Granularity::square128;
+  return name == "mx" ? quant::Granularity::row32 : quant::Granularity::tensor;
+}
+
 int quantize(const cli::Arguments& arguments, const model::Origin& origin) {
   refuse(arguments, {"dtype"}, "only with --dequantize");
   model::QuantizeOptions options;
-  options.scaling = arguments.text("scaling") == "row" ? quant::Granularity::row : quant::Granularity::tensor;
+  options.scaling = scaling_of(arguments.text("scaling"));
   options.format = arguments.text("format") == "e5m2" ? dtype::DType::e5m2 : dtype::DType::e4m3;
   options.power_of_2 = arguments.flag("power-of-2-scales");
   options.filters = arguments.list("filter");

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "fp8/base/error.h"
+#include "fp8/base/round.h"
+#include "fp8/device/arena.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/quant/scale.h"
 #include "fp8/tensor/tensor.h"
@@ -22,18 +25,23 @@ View view_of(void* data, DType type, std::int64_t rows, std::int64_t cols) {
   return tensor::make_view(data, type, device::DeviceType::host, {rows, cols});
 }
 
+// Largest magnitude of each row of a piece; throws where one is not finite.
+void amaxes_of_piece(const StoredMatrix& x, std::int64_t begin, const View& piece, float* amaxes) {
+  const std::int64_t rows = piece.shape[0];
+  quant::amax({}, piece, quant::Granularity::row, quant::ContractionAxis::last,
+              tensor::make_view(amaxes, DType::f32, device::DeviceType::host, {rows}));
+  const float* const bad = std::find_if(amaxes, amaxes + rows, [](float a) { return !std::isfinite(a); });
+  if (bad != amaxes + rows) {
+    throw Error(x.name + ": row " + std::to_string(begin + (bad - amaxes)) +
+                " holds NaN or infinity, which has no FP8 code");
+  }
+}
+
 // Largest magnitude of each row; throws where one is not finite.
 std::vector<float> amaxes(const StoredMatrix& x) {
   std::vector<float> amax(to_size(x.rows));
   for_pieces(x, [&](std::int64_t begin, std::int64_t rows, std::span<std::byte> bytes) {
-    float* const of_piece = amax.data() + begin;
-    quant::amax({}, view_of(bytes.data(), x.dtype, rows, x.cols), quant::Granularity::row, quant::ContractionAxis::last,
-                tensor::make_view(of_piece, DType::f32, device::DeviceType::host, {rows}));
-    const float* const bad = std::find_if(of_piece, of_piece + rows, [](float a) { return !std::isfinite(a); });
-    if (bad != of_piece + rows) {
-      throw Error(x.name + ": row " + std::to_string(begin + (bad - of_piece)) +
-                  " holds NaN or infinity, which has no FP8 code");
-    }
+    amaxes_of_piece(x, begin, view_of(bytes.data(), x.dtype, rows, x.cols), amax.data() + begin);
   });
   return amax;
 }
@@ -51,14 +59,19 @@ quant::CastCounts cast_piece(const View& x, DType format, std::span<const float>
   return counts;
 }
 
-// values[i] becomes values[i] times the inverse scale of its row.
-void scale_rows(std::span<float> values, std::int64_t rows, std::span<const float> inverse) {
-  const std::int64_t cols = static_cast<std::int64_t>(values.size()) / rows;
+// values[i] becomes values[i] times its factor, for rows from `first` on.
+void multiply(std::span<float> values, std::int64_t first, std::int64_t cols, std::span<const float> factors,
+              const FactorGrid& grid) {
+  const std::int64_t rows = static_cast<std::int64_t>(values.size()) / std::max<std::int64_t>(1, cols);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const float scale = inverse[inverse.size() == 1 ? 0 : to_size(r)];
+    const float* const of_row = factors.data() + (first + r) / grid.down * grid.cols;
     float* const row = values.data() + r * cols;
+    for (std::int64_t begin = 0; begin < cols; begin += grid.along) {
+      const float factor = of_row[begin / grid.along];
+      const std::int64_t end = std::min(cols, begin + grid.along);
 #pragma omp simd
-    for (std::int64_t c = 0; c < cols; ++c) row[c] *= scale;
+      for (std::int64_t c = begin; c < end; ++c) row[c] *= factor;
+    }
   }
 }
 
@@ -89,9 +102,26 @@ std::span<const std::uint8_t> as_codes(const std::span<std::byte> bytes) {
   return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
 }
 
-}  // namespace
+// Adds to `result` what a piece from row `begin` on loses: x as stored, and its codes.
+class Losses {
+ public:
+  void add(const StoredMatrix& x, const CastRule& rule, std::int64_t begin, std::span<const std::byte> bytes,
+           std::span<std::byte> codes, const FactorGrid& grid, CastResult& result) {
+    before_.resize(codes.size());
+    after_.resize(codes.size());
+    dtype::to_floats(x.dtype, bytes.data(), before_);
+    dtype::decode_fp8(rule.format, as_codes(codes), std::span<float>(after_));
+    multiply(after_, begin, x.cols, result.inverse_scales, grid);
+    add_sums(before_, after_, static_cast<std::int64_t>(codes.size()) / x.cols, result);
+  }
 
-CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write) {
+ private:
+  std::vector<float> before_, after_;
+};
+
+// One scale in all, or one per row: amaxes first.
+CastResult cast_with_amaxes(const StoredMatrix& x, const CastRule& rule, const FactorGrid& grid,
+                            const WriteBytes& write) {
   std::vector<float> scales = amaxes(x);
   if (rule.scaling == quant::Granularity::tensor) {
     scales = {scales.empty() ? 0.0F : *std::max_element(scales.begin(), scales.end())};
@@ -102,30 +132,82 @@ CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteB
     result.inverse_scales.push_back(1.0F / s);
   }
   std::vector<std::byte> codes;
-  std::vector<float> before, after;
+  Losses losses;
   for_pieces(x, [&](std::int64_t begin, std::int64_t rows, std::span<std::byte> bytes) {
     codes.resize(to_size(rows * x.cols));
     result.counts += cast_piece(view_of(bytes.data(), x.dtype, rows, x.cols), rule.format,
                                 scales_of(scales, begin, rows), view_of(codes.data(), DType::u8, rows, x.cols));
     write(codes);
-    before.resize(codes.size());
-    after.resize(codes.size());
-    dtype::to_floats(x.dtype, bytes.data(), before);
-    dtype::decode_fp8(rule.format, as_codes(codes), std::span<float>(after));
-    scale_rows(after, rows, scales_of(result.inverse_scales, begin, rows));
-    add_sums(before, after, rows, result);
+    losses.add(x, rule, begin, bytes, codes, grid, result);
   });
   return result;
 }
 
-void uncast_matrix(const StoredMatrix& codes, std::span<const float> inverse_scales, dtype::DType type,
+// A scale per block: the casts of training, whose codes are BF16 values, one piece of whole blocks at a time.
+CastResult cast_by_blocks(const StoredMatrix& x, const CastRule& rule, const FactorGrid& grid,
+                          const WriteBytes& write) {
+  CastResult result;
+  result.inverse_scales.resize(to_size(grid.rows * grid.cols));
+  const quant::CastOptions options{.power_of_2 = rule.power_of_2, .counts = &result.counts};
+  const auto cast = [&](const device::Context& ctx, const View& piece) {
+    return quant::quantize(ctx, piece, {rule.format, rule.scaling}, quant::ContractionAxis::last, options);
+  };
+  std::optional<device::Arena> arena;
+  std::vector<std::byte> codes;
+  std::vector<float> amax;
+  Losses losses;
+  for_pieces(
+      x,
+      [&](std::int64_t begin, std::int64_t rows, std::span<std::byte> bytes) {
+        const View piece = view_of(bytes.data(), x.dtype, rows, x.cols);
+        amax.resize(to_size(rows));
+        amaxes_of_piece(x, begin, piece, amax.data());
+        if (!arena) {  // the first piece is the largest
+          device::Arena plan;
+          cast({.arena = &plan, .dry = true}, piece);
+          arena.emplace(plan.peak(), device::DeviceType::host);
+        }
+        const device::Context ctx{.arena = &*arena};
+        const device::Scope scope(*arena);
+        const quant::Quantized q = cast(ctx, piece);
+        for (std::int64_t r = 0; r < q.inverse_scale.shape[0]; ++r)
+          for (std::int64_t c = 0; c < grid.cols; ++c)
+            result.inverse_scales[to_size((begin / grid.down + r) * grid.cols + c)] =
+                q.inverse_scale.as<float>()[r * q.inverse_scale.stride[0] + c * q.inverse_scale.stride[1]];
+        codes.resize(to_size(rows * x.cols));
+        const float one = 1;
+        quant::cast_to_bytes({}, q.codes, rule.format, &one, view_of(codes.data(), DType::u8, rows, x.cols), nullptr);
+        write(codes);
+        losses.add(x, rule, begin, bytes, codes, grid, result);
+      },
+      grid.down);
+  return result;
+}
+
+}  // namespace
+
+FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64_t cols) {
+  const quant::BlockExtent block = quant::block_extent(scaling);
+  const auto most = [](std::int64_t n) { return std::max<std::int64_t>(1, n); };
+  if (scaling == quant::Granularity::tensor) return {1, 1, most(rows), most(cols)};
+  if (block.along == 0) return {rows, 1, 1, most(cols)};
+  return {divide_up(rows, block.across), divide_up(cols, block.along), block.across, block.along};
+}
+
+CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write) {
+  const FactorGrid grid = factor_grid(rule.scaling, x.rows, x.cols);
+  const bool blocks = quant::block_extent(rule.scaling).along > 0;
+  return blocks ? cast_by_blocks(x, rule, grid, write) : cast_with_amaxes(x, rule, grid, write);
+}
+
+void uncast_matrix(const StoredMatrix& codes, std::span<const float> factors, const FactorGrid& grid, dtype::DType type,
                    const WriteBytes& write) {
   std::vector<float> values;
   std::vector<std::byte> out;
-  for_pieces(codes, [&](std::int64_t begin, std::int64_t rows, std::span<std::byte> bytes) {
+  for_pieces(codes, [&](std::int64_t begin, std::int64_t, std::span<std::byte> bytes) {
     values.resize(bytes.size());
     dtype::decode_fp8(codes.dtype, as_codes(bytes), std::span<float>(values));
-    scale_rows(values, rows, scales_of(inverse_scales, begin, rows));
+    multiply(values, begin, codes.cols, factors, grid);
     const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
     if (bad != values.end()) {
       throw Error(codes.name + ": row " + std::to_string(begin + (bad - values.begin()) / codes.cols) +

@@ -31,38 +31,53 @@ struct StoredMatrix {
 };
 
 /// Calls visit(first row, number of rows, their bytes) for pieces that cover the matrix; visit may modify the bytes.
+/// Pieces begin at multiples of `together` rows.
 template <class Visit>
-void for_pieces(const StoredMatrix& m, const Visit& visit) {
+void for_pieces(const StoredMatrix& m, const Visit& visit, std::int64_t together = 1) {
   std::vector<std::byte> bytes;
-  for_pieces(m.rows, m.cols, [&](std::int64_t begin, std::int64_t end) {
-    bytes.resize(static_cast<std::size_t>((end - begin) * m.cols) * dtype::size_of(m.dtype));
-    m.read(begin, end, bytes);
-    visit(begin, end - begin, std::span(bytes));
-  });
+  for_pieces(
+      m.rows, m.cols,
+      [&](std::int64_t begin, std::int64_t end) {
+        bytes.resize(static_cast<std::size_t>((end - begin) * m.cols) * dtype::size_of(m.dtype));
+        m.read(begin, end, bytes);
+        visit(begin, end - begin, std::span(bytes));
+      },
+      together);
 }
 
 /// How a matrix is cast.
 struct CastRule {
   dtype::DType format = dtype::DType::e4m3;                 ///< e4m3 or e5m2
-  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, or row: one scale per row
-  bool power_of_2 = false;                                  ///< scales rounded down to powers of two
+  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, row, square128, or row32
+  bool power_of_2 = false;                                  ///< scales rounded down to powers of two; row32 always
 };
+
+/// Which factor multiplies the code (r, c): [r / down, c / along] of a grid [rows, cols].
+struct FactorGrid {
+  std::int64_t rows, cols;   ///< number of factors in each dimension
+  std::int64_t down, along;  ///< codes that share a factor in each dimension
+};
+
+/// The factors of a weight [rows, cols]: one (tensor), one per row, one per 128x128 (square128), or one per 32 of a row
+/// (row32).
+FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64_t cols);
 
 /// Results of a cast besides the codes.
 struct CastResult {
-  std::vector<float> inverse_scales;  ///< factors of the codes: one, or one per row
+  std::vector<float> inverse_scales;  ///< factors of the codes, a factor_grid() by rows
   quant::CastCounts counts;           ///< of all elements
   double signal = 0;                  ///< sum of x^2
   double noise = 0;                   ///< sum of (x - code times inverse scale)^2
 };
 
-/// Reads the matrix twice, in pieces, and passes its codes to `write` in the second pass. Throws Error that names the
-/// matrix when an element is not finite. Deterministic, independent of the number of threads.
+/// Reads the matrix twice, in pieces, and passes its codes to `write` in the second pass; for the blocks of square128
+/// and row32, whose amaxes are those of a piece, only once. Throws Error that names the matrix when an element is not
+/// finite. Deterministic, independent of the number of threads.
 CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write);
 
-/// Passes codes times `inverse_scales` (one, or one per row), multiplied in f32 and rounded to `type` (f32 or bf16), to
-/// `write`. Throws Error that names the matrix when a result is not finite.
-void uncast_matrix(const StoredMatrix& codes, std::span<const float> inverse_scales, dtype::DType type,
+/// Passes codes times `factors`, a grid by rows, multiplied in f32 and rounded to `type` (f32 or bf16), to `write`.
+/// Throws Error that names the matrix when a result is not finite.
+void uncast_matrix(const StoredMatrix& codes, std::span<const float> factors, const FactorGrid& grid, dtype::DType type,
                    const WriteBytes& write);
 
 }  // namespace fp8::model

@@ -7,6 +7,7 @@
 #include "fp8/dtype/convert.h"
 #include "fp8/model/convert.h"
 #include "fp8/model/quantize.h"
+#include "fp8/quant/scale.h"
 #include "stored_weight.h"
 
 namespace fp8::model {
@@ -18,15 +19,21 @@ bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) { return is_fp
 
 std::string scales_name(const Parameter& p) { return std::string(ckpt::kScales) + p.name; }
 
-// Throws unless a weight has one scale or one per row.
-void check_scales(const ckpt::Checkpoint& source, const Parameter& p) {
+// The factors of a weight by the type and shape of its scales; throws unless they are one, one per row or per block.
+FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p) {
+  using quant::Granularity;
   const ckpt::TensorMeta* meta = source.find(scales_name(p));
   if (meta == nullptr) throw Error(source.path() + ": /" + stored_name(p) + ": FP8 codes without scales");
-  const bool fits = meta->shape == std::vector<std::int64_t>{1} || meta->shape == std::vector{p.rows()};
-  if (meta->dtype != DType::f32 || !fits || p.shape.size() != 2) {
-    throw Error(source.path() + ": /" + meta->name + ": expected one float32 scale or one for each of the " +
-                std::to_string(p.rows()) + " rows of the codes");
+  for (const Granularity scaling :
+       {Granularity::tensor, Granularity::row, Granularity::square128, Granularity::row32}) {
+    const FactorGrid grid = factor_grid(scaling, p.rows(), p.cols());
+    std::vector<std::int64_t> shape{grid.rows};
+    if (quant::block_extent(scaling).along > 0) shape.push_back(grid.cols);
+    const DType type = scaling == Granularity::row32 ? DType::e8m0 : DType::f32;
+    if (p.shape.size() == 2 && meta->dtype == type && meta->shape == shape) return grid;
   }
+  throw Error(source.path() + ": /" + meta->name + ": expected one float32 scale or one for each of the " +
+              std::to_string(p.rows()) + " rows of the codes, or for each block of 128x128, or E8M0 for each of 1x32");
 }
 
 void check_source(const ckpt::Checkpoint& source, const std::vector<Parameter>& table) {
@@ -37,7 +44,7 @@ void check_source(const ckpt::Checkpoint& source, const std::vector<Parameter>& 
       check_float(source, p);
       continue;
     }
-    check_scales(source, p);
+    grid_of(source, p);
     ++scaled;
   }
   for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kScales)) {
@@ -63,8 +70,10 @@ std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
 
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& p) {
   const ckpt::TensorMeta& meta = source.at(scales_name(p));
-  std::vector<float> scales(static_cast<std::size_t>(meta.rows()));
-  source.read(meta.name, std::as_writable_bytes(std::span(scales)));
+  std::vector<std::byte> stored(static_cast<std::size_t>(meta.bytes()));
+  source.read(meta.name, stored);
+  std::vector<float> scales(stored.size() / dtype::size_of(meta.dtype));
+  dtype::to_floats(meta.dtype, stored.data(), scales);
   const auto bad = std::find_if(scales.begin(), scales.end(), [](float s) { return !(std::isfinite(s) && s > 0); });
   if (bad != scales.end()) {
     throw Error(source.path() + ": /" + meta.name + ": scale " + std::to_string(bad - scales.begin()) +
@@ -79,7 +88,7 @@ DequantizedTensor uncast_weight(const ckpt::Checkpoint& source, const Parameter&
   const StoredMatrix codes = stored_matrix(source, p);
   const std::vector<float> scales = read_scales(source, p);
   if (writer != nullptr) writer->begin_tensor(meta_in_output(source, p, type));
-  uncast_matrix(codes, scales, type, [&](std::span<const std::byte> bytes) {
+  uncast_matrix(codes, scales, grid_of(source, p), type, [&](std::span<const std::byte> bytes) {
     if (writer != nullptr) writer->write(bytes);
   });
   if (writer != nullptr) writer->end_tensor();

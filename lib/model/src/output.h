@@ -15,10 +15,12 @@ namespace fp8::model {
 /// Elements per piece.
 inline constexpr std::int64_t kPieceElements = std::int64_t{1} << 20U;
 
-/// Calls visit(begin, end) for ranges of rows that cover a matrix, each of at most kPieceElements elements or one row.
+/// Calls visit(begin, end) for ranges of rows that cover a matrix, each of at most kPieceElements elements or
+/// `together` rows, beginning at a multiple of `together`.
 template <class Visit>
-void for_pieces(std::int64_t rows, std::int64_t cols, const Visit& visit) {
-  const std::int64_t step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, cols));
+void for_pieces(std::int64_t rows, std::int64_t cols, const Visit& visit, std::int64_t together = 1) {
+  const std::int64_t most = kPieceElements / std::max<std::int64_t>(1, cols) / together;
+  const std::int64_t step = std::max<std::int64_t>(1, most) * together;
   for (std::int64_t begin = 0; begin < rows; begin += step) visit(begin, std::min(rows, begin + step));
 }
 

@@ -8,7 +8,9 @@
 #include "cast_matrix.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
+#include "fp8/dtype/element.h"
 #include "fp8/model/convert.h"
+#include "fp8/quant/scale.h"
 #include "stored_weight.h"
 
 namespace fp8::model {
@@ -54,6 +56,23 @@ QuantizedTensor summary_of(const Parameter& p, const CastResult& cast) {
   return t;
 }
 
+bool micro_blocks(quant::Granularity scaling) { return scaling == quant::Granularity::row32; }
+
+// Writes the factors of a weight's codes: f32, or E8M0 for blocks of 32, whose factors are powers of two.
+void write_factors(const Parameter& p, quant::Granularity scaling, std::span<const float> factors,
+                   ckpt::ModelWriter& writer) {
+  const FactorGrid grid = factor_grid(scaling, p.rows(), p.cols());
+  ckpt::TensorMeta meta;
+  meta.name = std::string(ckpt::kScales) + p.name;
+  meta.shape = {grid.rows};
+  if (quant::block_extent(scaling).along > 0) meta.shape.push_back(grid.cols);
+  if (!micro_blocks(scaling)) return writer.tensor(meta, std::as_bytes(factors));
+  std::vector<std::uint8_t> codes;
+  for (const float f : factors) codes.push_back(dtype::to_e8m0_round_up(f));
+  meta.dtype = dtype::DType::e8m0;
+  writer.tensor(meta, std::as_bytes(std::span(codes)));
+}
+
 // Casts one weight; a null writer writes nothing.
 QuantizedTensor cast_weight(const ckpt::Checkpoint& source, const Parameter& p, const QuantizeOptions& options,
                             ckpt::ModelWriter* writer) {
@@ -64,10 +83,7 @@ QuantizedTensor cast_weight(const ckpt::Checkpoint& source, const Parameter& p, 
   });
   if (writer != nullptr) {
     writer->end_tensor();
-    ckpt::TensorMeta scales;
-    scales.name = std::string(ckpt::kScales) + p.name;
-    scales.shape = {static_cast<std::int64_t>(cast.inverse_scales.size())};
-    writer->tensor(scales, std::as_bytes(std::span(cast.inverse_scales)));
+    write_factors(p, options.scaling, cast.inverse_scales, *writer);
   }
   return summary_of(p, cast);
 }
@@ -82,14 +98,17 @@ void copy_weight(const ckpt::Checkpoint& source, const Parameter& p, ckpt::Model
 
 // Bytes of a weight that is cast, with its scales.
 std::uint64_t cast_bytes(const Parameter& p, const QuantizeOptions& options) {
-  const std::int64_t scales = options.scaling == quant::Granularity::tensor ? 1 : p.rows();
-  return static_cast<std::uint64_t>(p.size()) + static_cast<std::uint64_t>(scales) * sizeof(float);
+  const FactorGrid grid = factor_grid(options.scaling, p.rows(), p.cols());
+  const std::uint64_t each = micro_blocks(options.scaling) ? 1 : sizeof(float);
+  return static_cast<std::uint64_t>(p.size()) + static_cast<std::uint64_t>(grid.rows * grid.cols) * each;
 }
 
 }  // namespace
 
 QuantizeReport quantize(const std::string& source_path, const std::string& output, const QuantizeOptions& options) {
   dtype::max_of(options.format);  // throws unless FP8
+  if (options.scaling == quant::Granularity::none || options.scaling == quant::Granularity::row128)
+    throw Error("quantize: weights have one scale, one per row, or one per block of 128x128 or 1x32");
   const ckpt::Checkpoint source = open_checkpoint(source_path);
   const std::vector<Parameter> table = table_of(source, options);
   QuantizeReport report;

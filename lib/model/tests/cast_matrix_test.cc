@@ -116,7 +116,8 @@ TEST_F(Pieces, GiveTheSameBits) {
   EXPECT_EQ(result.noise, noise);
 
   std::vector<std::byte> back;
-  uncast_matrix(in_memory(codes, kRows, kCols, DType::e4m3), result.inverse_scales, DType::f32, append_to(back));
+  uncast_matrix(in_memory(codes, kRows, kCols, DType::e4m3), result.inverse_scales,
+                factor_grid(quant::Granularity::tensor, kRows, kCols), DType::f32, append_to(back));
   ASSERT_EQ(back.size(), x.size());
   for (std::size_t i = 0; i < codes.size(); ++i) {
     float v = 0;
@@ -162,6 +163,49 @@ TEST(CastMatrix, ZerosHaveAFiniteScale) {
     for (const float s : result.inverse_scales) EXPECT_EQ(s, 1.0F / (448.0F / 1e-12F));
     EXPECT_EQ(result.noise, 0);
   }
+}
+
+// Blocks against casts of the whole matrix, of more rows than a piece has; back to values.
+TEST(CastMatrix, BlocksEqualACastOfTheWholeMatrix) {
+  const std::int64_t rows = 9001, cols = 200;
+  std::vector<float> values(static_cast<std::size_t>(rows * cols));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::ldexp(static_cast<float>(i * 7919 % 2003) - 1001.0F, static_cast<int>(i / 997 % 9));
+  const std::vector<std::byte> x = bytes_of(values);
+  for (const quant::Granularity scaling : {quant::Granularity::square128, quant::Granularity::row32})
+    for (const DType format : {DType::e4m3, DType::e5m2})
+      for (const bool power_of_2 : {false, true}) {
+        device::Arena arena(std::size_t{16} << 20, device::DeviceType::host);
+        const device::Context ctx{.arena = &arena};
+        quant::CastCounts counts;
+        const auto view = tensor::make_view(values.data(), DType::f32, device::DeviceType::host, {rows, cols});
+        const quant::Quantized q = quant::quantize(ctx, view, {format, scaling}, quant::ContractionAxis::last,
+                                                   {.power_of_2 = power_of_2, .counts = &counts});
+        std::vector<std::byte> codes, back;
+        const CastResult result =
+            cast_matrix(in_memory(x, rows, cols, DType::f32), {format, scaling, power_of_2}, append_to(codes));
+        const FactorGrid grid = factor_grid(scaling, rows, cols);
+        uncast_matrix(in_memory(codes, rows, cols, format), result.inverse_scales, grid, DType::f32, append_to(back));
+        std::vector<float> decoded(codes.size()), undone(codes.size());
+        dtype::decode_fp8(format, {reinterpret_cast<const std::uint8_t*>(codes.data()), codes.size()},
+                          std::span<float>(decoded));
+        std::memcpy(undone.data(), back.data(), back.size());
+        for (std::int64_t i = 0; i < rows * cols; ++i) {
+          const std::int64_t r = i / cols, c = i % cols;
+          const float inverse =
+              q.inverse_scale
+                  .as<float>()[r / grid.down * q.inverse_scale.stride[0] + c / grid.along * q.inverse_scale.stride[1]];
+          const auto at = static_cast<std::size_t>(i);
+          ASSERT_EQ(result.inverse_scales[static_cast<std::size_t>(r / grid.down * grid.cols + c / grid.along)],
+                    inverse);
+          ASSERT_EQ(decoded[at], dtype::to_float(q.codes.as<dtype::Bf16>()[i]));
+          ASSERT_EQ(undone[at], decoded[at] * inverse);
+        }
+        EXPECT_EQ(result.counts.elements, counts.elements);
+        EXPECT_EQ(result.counts.saturated, counts.saturated);
+        EXPECT_EQ(result.counts.underflowed, counts.underflowed);
+        EXPECT_GT(result.signal, 300 * result.noise) << "25 dB";
+      }
 }
 
 TEST(CastMatrix, ARowWiderThanAPiece) {

@@ -290,7 +290,8 @@ TEST_F(Quantize, NamesANonFiniteWeight) {
     std::memcpy(tensors[std::string("weights/") + kUp].bytes.data() + 4 * (3 * 16 + 5), &poison, 4);
     write(model(), ckpt::FileKind::model, tensors);
     const std::string wanted = model() + ": /weights/" + kUp + ": holds a value that is not finite";
-    for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::row}) {
+    for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::row,
+                                             quant::Granularity::square128, quant::Granularity::row32}) {
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling}); }), wanted);
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling, .dry_run = true}); }), wanted);
     }
@@ -337,8 +338,9 @@ TEST_F(Quantize, DryRunReportsTheSameAndWritesNothing) {
 TEST_F(Quantize, CodesAndScalesThatDoNotMatch) {
   const std::string codes = std::string("weights/") + kUp, scales = std::string("scales/") + kUp;
   EXPECT_EQ(refusal([&](Tensors& t) { t.erase(scales); }), out() + ": /" + codes + ": FP8 codes without scales");
-  const std::string shape =
-      out() + ": /" + scales + ": expected one float32 scale or one for each of the 32 rows of the codes";
+  const std::string shape = out() + ": /" + scales +
+                            ": expected one float32 scale or one for each of the 32 rows of the codes, or for each "
+                            "block of 128x128, or E8M0 for each of 1x32";
   EXPECT_EQ(refusal([&](Tensors& t) {
               t[scales].shape = {31};
               t[scales].bytes.resize(31 * 4);

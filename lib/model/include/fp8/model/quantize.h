@@ -17,14 +17,16 @@ namespace fp8::model {
 
 /// Options of quantize().
 struct QuantizeOptions {
-  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor: one scale per weight; row: one scale per row
-  dtype::DType format = dtype::DType::e4m3;                 ///< of the codes: e4m3 or e5m2
-  bool power_of_2 = false;                                  ///< scales rounded down to powers of two
-  std::vector<std::string> filters{};                       ///< name globs of weights that are copied unchanged
-  bool force = false;                                       ///< replace an output that exists
-  bool dry_run = false;                                     ///< cast everything, write nothing
-  Origin origin{};                                          ///< for /provenance
-  ProgressSink progress{};                                  ///< may be empty
+  /// One scale per weight (tensor), row (row), block of 128x128 (square128, as recipe blockwise), or block of 1x32
+  /// (row32, as recipe mxfp8).
+  quant::Granularity scaling = quant::Granularity::tensor;
+  dtype::DType format = dtype::DType::e4m3;  ///< of the codes: e4m3 or e5m2
+  bool power_of_2 = false;                   ///< scales rounded down to powers of two; row32 always
+  std::vector<std::string> filters{};        ///< name globs of weights that are copied unchanged
+  bool force = false;                        ///< replace an output that exists
+  bool dry_run = false;                      ///< cast everything, write nothing
+  Origin origin{};                           ///< for /provenance
+  ProgressSink progress{};                   ///< may be empty
 };
 
 /// Result of casting one weight x; y is its codes times their scales.
@@ -48,11 +50,11 @@ struct QuantizeReport {
 
 /// Casts the weights of `source` whose compute precision is fp8 and writes the checkpoint `output`, of kind quantized,
 /// as one file: codes in /weights, and in /scales the factors of the codes, the f32 reciprocals of the scales used in
-/// the cast. Everything else is copied: other weights, configuration, tokenizer, unknown datasets; of a training
-/// checkpoint only the weights. Throws Error, and leaves no output, when the source is already quantized, its weights
-/// do not match its configuration, no weight is to be cast, or a weight to be cast holds NaN or infinity (named).
-/// Deterministic, independent of the number of threads.
-/// Source: torchao float8_utils (scale rule, saturating cast).
+/// the cast (E8M0 for row32, else f32). Everything else is copied: other weights, configuration, tokenizer, unknown
+/// datasets; of a training checkpoint only the weights. Throws Error, and leaves no output, when the source is already
+/// quantized, its weights do not match its configuration, no weight is to be cast, or a weight to be cast holds NaN or
+/// infinity (named). Deterministic, independent of the number of threads. Source: torchao float8_utils (scale rule,
+/// saturating cast); for blocks as in quant.
 QuantizeReport quantize(const std::string& source, const std::string& output, const QuantizeOptions& options);
 
 /// Options of dequantize().
