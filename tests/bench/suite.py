@@ -33,6 +33,8 @@ RATIOS = [
     ("fp8 {all}", "torch fp8 compiled {all}", 64, 1.7),
     ("fp8 {all}", "bf16 {all}", 512, 0.8),
     ("fp8 {all}", "bf16 {all}", 64, 0.8),
+    ("fp8 blockwise {all}", "bf16 {all}", 512, 0.7),
+    ("fp8 mxfp8 {all}", "bf16 {all}", 512, 0.7),
     ("bf16 2x1", "bf16 1x2", 512, 0.9),
     ("bf16 2x1", "bf16 1x2", 64, None),
     ("fp8 2x1", "fp8 1x2", 512, 0.9),

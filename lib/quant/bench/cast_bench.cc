@@ -38,7 +38,7 @@ struct Setup {
       : rows(state.range(0)),
         cols(state.range(1)),
         x(DType::bf16, {rows, cols}),
-        arena(static_cast<std::size_t>(rows * cols) * 2 + (1 << 20), device::DeviceType::host) {
+        arena(static_cast<std::size_t>(rows * cols) * 3 + (1 << 20), device::DeviceType::host) {
     context.arena = &arena;
     auto* const elements = x.as<Bf16>();
     for (std::int64_t i = 0; i < rows * cols; ++i)
@@ -118,6 +118,17 @@ void quantize_all(benchmark::State& state, Granularity granularity, ContractionA
   });
 }
 
+// Scales of blocks, folded into the codes.
+void quantize_blocks(benchmark::State& state, Granularity granularity, ContractionAxis contract) {
+  Setup setup(state);
+  const Cast cast{DType::e4m3, granularity};
+  compare(state, setup.elements() * 6, [&] {
+    const device::Scope scope(setup.arena);
+    benchmark::DoNotOptimize(
+        quantize(setup.context, setup.x.view(), cast, contract, {.power_of_2 = true, .fold = true}));
+  });
+}
+
 void shapes(benchmark::internal::Benchmark* b) {
   // Fits the L2 cache, the L3 cache, neither.
   b->Args({256, 1024})
@@ -135,6 +146,11 @@ BENCHMARK(amax_tensor)->Apply(shapes);
 BENCHMARK_CAPTURE(quantize_all, tensor, Granularity::tensor, ContractionAxis::last)->Apply(shapes);
 BENCHMARK_CAPTURE(quantize_all, per_row, Granularity::row, ContractionAxis::last)->Apply(shapes);
 BENCHMARK_CAPTURE(quantize_all, per_column, Granularity::row, ContractionAxis::first)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, row128_last, Granularity::row128, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, row128_first, Granularity::row128, ContractionAxis::first)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, square128, Granularity::square128, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, row32_last, Granularity::row32, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, row32_first, Granularity::row32, ContractionAxis::first)->Apply(shapes);
 
 }  // namespace
 }  // namespace fp8::quant

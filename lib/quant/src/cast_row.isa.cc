@@ -82,28 +82,34 @@ struct FoldedScales {
   const float *scale, *fold;
 };
 
-// The scale of element i.
-inline OneScale scale_at(OneScale scale, std::int64_t) { return scale; }
-inline OneScale scale_at(const float* scale, std::int64_t i) { return {scale[i]}; }
-inline FoldedScale scale_at(FoldedScale scale, std::int64_t) { return scale; }
-inline FoldedScale scale_at(const FoldedScales& scale, std::int64_t i) { return {scale.scale[i], scale.fold[i]}; }
+// The scale of element i, and the multiplier of its code. Floats, because GCC does not vectorize loops with structs.
+inline float scale_at(OneScale scale, std::int64_t) { return scale.scale; }
+inline float scale_at(const float* scale, std::int64_t i) { return scale[i]; }
+inline float scale_at(FoldedScale scale, std::int64_t) { return scale.scale; }
+inline float scale_at(FoldedScales scale, std::int64_t i) { return scale.scale[i]; }
+inline float fold_at(FoldedScale scale, std::int64_t) { return scale.fold; }
+inline float fold_at(FoldedScales scale, std::int64_t i) { return scale.fold[i]; }
+// Whether codes have multipliers.
+template <class Scale>
+constexpr bool kFolds = std::is_same_v<Scale, FoldedScale> || std::is_same_v<Scale, FoldedScales>;
 
 // The upper half of a float.
 inline std::uint16_t upper_half(float v) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(v) >> 16); }
 
 // v rounded to the format, as BF16.
 template <class Grid>
-inline void store(float v, OneScale, Bf16& out) {
+inline void store(float v, Bf16& out) {
   out.bits = upper_half(dtype::round_to_grid<Grid>(v));
-}
-template <class Grid>
-inline void store(float v, FoldedScale scale, Bf16& out) {
-  out.bits = upper_half(dtype::round_to_grid<Grid>(v) * scale.fold);
 }
 // The code of v.
 template <class Grid>
-inline void store(float v, OneScale, Code& out) {
+inline void store(float v, Code& out) {
   out.bits = static_cast<std::uint16_t>(dtype::code_bits<Grid>(v));
+}
+// v rounded to the format and multiplied, as BF16.
+template <class Grid>
+inline void store_folded(float v, float fold, Bf16& out) {
+  out.bits = upper_half(dtype::round_to_grid<Grid>(v) * fold);
 }
 
 // out[i] = x[i] * scale[i], rounded to the format, with counts; at most 2^31 elements.
@@ -112,25 +118,27 @@ RowCounts cast_counting(const T* x, Scale scale, Out* out, std::int64_t n) {
   std::int32_t saturated = 0, underflowed = 0;
 #pragma omp simd reduction(+ : saturated, underflowed)
   for (std::int64_t i = 0; i < n; ++i) {
-    const auto of_element = scale_at(scale, i);
-    const float from = dtype::to_float(x[i]), v = from * of_element.scale;
-    store<Grid>(v, of_element, out[i]);
+    const float from = dtype::to_float(x[i]), v = from * scale_at(scale, i);
+    if constexpr (kFolds<Scale>)
+      store_folded<Grid>(v, fold_at(scale, i), out[i]);
+    else
+      store<Grid>(v, out[i]);
     saturated += saturates<Grid>(v) ? 1 : 0;
     underflowed += underflows<Grid>(v, from) ? 1 : 0;
   }
   return {saturated, underflowed};
 }
 
-// The bits that store<Grid>(a, scale, Out) stores, for a magnitude that does not exceed the largest value.
+// The bits that store<Grid>(a, Out) stores, for a magnitude that does not exceed the largest value.
 template <class Grid, class Out>
-inline std::uint32_t unsaturated(float a, OneScale) {
+inline std::uint32_t unsaturated(float a) {
   if constexpr (std::is_same_v<Out, Bf16>) return dtype::rounded_magnitude<Grid>(a) >> 16;
   return dtype::magnitude_code<Grid>(a);
 }
-template <class Grid, class Out>
-inline std::uint32_t unsaturated(float a, FoldedScale scale) {
-  static_assert(std::is_same_v<Out, Bf16>);
-  return upper_half(std::bit_cast<float>(dtype::rounded_magnitude<Grid>(a)) * scale.fold);
+// The same for store_folded().
+template <class Grid>
+inline std::uint32_t unsaturated_folded(float a, float fold) {
+  return std::bit_cast<std::uint32_t>(std::bit_cast<float>(dtype::rounded_magnitude<Grid>(a)) * fold) >> 16;
 }
 
 // Distance of the sign bit of Out from that of BF16.
@@ -142,22 +150,31 @@ template <class Grid, class T, class Scale, class Out>
 void cast_unsaturated(const T* x, Scale scale, Out* out, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    const auto of_element = scale_at(scale, i);
     const float from = dtype::to_float(x[i]);
     const std::uint32_t sign = (std::bit_cast<std::uint32_t>(from) >> 16) & 0x8000u;
-    const float a = from_magnitude(magnitude_bits(from)) * of_element.scale;
-    out[i].bits = static_cast<std::uint16_t>(unsaturated<Grid, Out>(a, of_element) | (sign >> kSignShift<Out>));
+    const float a = from_magnitude(magnitude_bits(from)) * scale_at(scale, i);
+    std::uint32_t magnitude;
+    if constexpr (kFolds<Scale>)
+      magnitude = unsaturated_folded<Grid>(a, fold_at(scale, i));
+    else
+      magnitude = unsaturated<Grid, Out>(a);
+    out[i].bits = static_cast<std::uint16_t>(magnitude | (sign >> kSignShift<Out>));
   }
 }
 // The same with one scale, two elements at a time: a BF16 in the upper half of a word is a float.
 template <class Grid, class Scale, class Out>
 void cast_pairs(const Bf16* x, Scale scale, Out* out, std::int64_t n) {
   static_assert(std::endian::native == std::endian::little && sizeof(Out) == 2);
-  const auto both = [scale](std::uint32_t pair) {
+  const auto one = [scale](float a) {
+    if constexpr (kFolds<Scale>)
+      return unsaturated_folded<Grid>(a * scale.scale, scale.fold);
+    else
+      return unsaturated<Grid, Out>(a * scale.scale);
+  };
+  const auto both = [one](std::uint32_t pair) {
     const std::uint32_t signs = pair & 0x80008000u, magnitudes = pair & 0x7FFF7FFFu;
     const float low = std::bit_cast<float>(magnitudes << 16), high = std::bit_cast<float>(magnitudes & 0xFFFF0000u);
-    const std::uint32_t first = unsaturated<Grid, Out>(low * scale.scale, scale);
-    const std::uint32_t second = unsaturated<Grid, Out>(high * scale.scale, scale);
+    const std::uint32_t first = one(low), second = one(high);
     return first | (second << 16) | (signs >> kSignShift<Out>);
   };
 #pragma omp simd
