@@ -50,9 +50,9 @@ void check(test::Gpu& gpu, const Matrix& x, const CastPair& casts, bool emulate)
   const View there = gpu.put(counts.view());
   const QuantizedPair both =
       quantize_both(gpu.context(), gpu.put(x.view), casts, {true, static_cast<CastCounts*>(there.data), emulate});
-  const auto compare = [&](const Quantized& there, const Quantized& here) {
+  const auto compare = [&](const Quantized& on_gpu, const Quantized& here) {
     const auto same = !emulate ? expect_same : here.folded ? expect_folded : expect_emulated;
-    same(HostCopy(gpu, there).q, here);
+    same(HostCopy(gpu, on_gpu).q, here);
   };
   compare(both.last, on_host.last);
   if (casts.first.fp8()) compare(both.first, on_host.first);

@@ -147,8 +147,9 @@ TEST(Sampler, ranks_and_micro_batches_cover_the_step) {
 
 TEST(Sampler, a_start_continues_with_another_batch) {
   const Counting data(101);  // 10 samples
-  const Sampler before(data.file(), SamplerKind::shuffle, 3, 10, 4),
-      after(data.file(), SamplerKind::shuffle, 3, 10, 6, {2, 8});
+  const Sampler before(data.file(), SamplerKind::shuffle, 3, 10, 4, DocumentMode::joined);
+  Sampler after(data.file(), SamplerKind::shuffle, 3, 10, 6, DocumentMode::joined);
+  after.begin_at({2, 8});
   std::vector<std::int64_t> one, other;
   for (std::int64_t at = 0; at < 26; ++at) {
     one.push_back(before.sample_index(at / 4, at % 4));
