@@ -25,9 +25,9 @@ double as_typed(float x) {
 // The name of a storage format in settings.
 std::string flag_value(dtype::DType stored) { return stored == dtype::DType::bf16 ? "bf16" : "fp32"; }
 
-constexpr std::array<std::string_view, 17> kChangeable = {
-    "data",        "seq-length",   "batch", "sampler", "seed", "lr",     "schedule", "warmup", "min-lr",
-    "decay-steps", "weight-decay", "betas", "eps",     "clip", "master", "moments",  "steps"};
+constexpr std::array<std::string_view, 18> kChangeable = {
+    "data",   "documents",   "seq-length",   "batch", "sampler", "seed", "lr",     "schedule", "warmup",
+    "min-lr", "decay-steps", "weight-decay", "betas", "eps",     "clip", "master", "moments",  "steps"};
 
 // A setting as a message names it: its flag, or a description, which has spaces.
 std::string spelled(const std::string& key) { return key.find(' ') == std::string::npos ? flag_name(key) : key; }

@@ -497,7 +497,7 @@ TEST_F(Run, TargetsThatDoNotCountHaveNoLoss) {
   EvalConfig eval;
   eval.model = at("m.h5"), eval.data = at("none.h5"), eval.seq_length = 8;
   EXPECT_EQ(error_of([&] { evaluate(eval, *comm::solo(), {}); }),
-            at("none.h5") + ": all targets are masked, so there is no loss");
+            at("none.h5") + ": no token of it counts as a target, so it has no loss");
   config_.eval_data = at("none.h5"), config_.eval_every = 2, config_.keep_best = true, config_.save_every = 2;
   config_.until_step = 2;
   EXPECT_EQ(go(), Exit::done);
