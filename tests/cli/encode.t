@@ -43,7 +43,7 @@ done
 is "the token file records the tokenizer" "$(fp8-info llama3.h5 --json | grep -cE '"tokenizer(_id)?":"[0-9a-f]{32}"')" 1
 says "the default vocabulary is that of the tokenizer" '"vocab_size":2009' fp8-tokenize x.jsonl --tokenizer "$llama3" -o v.h5 --json
 says "a larger --vocab-size is accepted" '"vocab_size":4096' fp8-tokenize x.jsonl --tokenizer "$llama3" --vocab-size 4096 -o v.h5 -f --json
-says "a --vocab-size below the largest id is refused" 'not below the vocabulary size 100 \(--vocab-size\)$' fp8-tokenize x.jsonl --tokenizer "$llama3" --vocab-size 100 -o w.h5
+says "a --vocab-size below the largest id is refused" 'not below the vocabulary size 100 \(use --vocab-size\)$' fp8-tokenize x.jsonl --tokenizer "$llama3" --vocab-size 100 -o w.h5
 says "--eos appends its id to each document" '"tokens":4,' fp8-tokenize x.jsonl --tokenizer "$llama3" --no-special --eos 2001 -o e.h5 --json
 is "a refused command leaves no file" "$(find . -name '*w.h5*')" ""
 

@@ -33,7 +33,7 @@ while read -r key value reason; do
     "0 resume resume run 1 2"
   forge "$key" "$value"
   $train >log 2>err
-  is "$key $value: fp8-step resumes from the older checkpoint, with a message" "$? $(story log) $(grep -cFx "fp8-step: $passed" err)" "0 run step2 checkpoint2 end2  1"
+  is "$key $value: fp8-step resumes from the older checkpoint, with a message" "$? $(story log) $(grep -cFx "fp8-step: $passed" err)" "0 run warning step2 checkpoint2 end2  1"
 done <<TABLE
 step -2 step is -2, which is below 0
 updates 3 3 updates in 2 steps

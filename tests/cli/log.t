@@ -147,7 +147,7 @@ for listed in (True, False):
     write("was.jsonl", run, listed)
     for key in run["settings"]:
         changed = json.loads(lines[0])
-        where = {"model": changed["settings"] if listed else changed}.get(key, changed["config"])
+        where = {"model": changed["settings"] if listed else changed, "documents": changed}.get(key, changed["config"])
         if key == "data" and listed: where = changed["settings"]
         if key.startswith("global batch"): key = "batch-size"
         where[key] = "another"

@@ -19,7 +19,7 @@ same_bits "the losses are equal to those of a run without a pipe" log direct.log
 ok "fp8-eval reads the checkpoint from a log" sh -c 'fp8-eval - --data d.h5 --seq-length 16 <log'
 cp out through
 ok "fp8-eval reads the checkpoint by name" fp8-eval run/step-00000002 --data d.h5 --seq-length 16
-is "both evaluations print the same record" "$(cat out)" "$(cat through)"
+is "both evaluations print the same record" "$(sed "s|,.time.:.*||" out)" "$(sed "s|,.time.:.*||" through)"
 ok "fp8-info reads the checkpoint from a log" sh -c 'fp8-info - --json <log'
 is "fp8-info shows the newest checkpoint of the log" "$(grep -c '"path":"run/step-00000002"' out)" 1
 fp8-convert - --merge -o merged.h5 <log >out 2>err

@@ -29,6 +29,7 @@ same_command() { fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 4 
 n=0
 for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision fp8 --recipe rowwise" "--precision fp8 --recipe rowwise_with_gw_hp" \
   "--precision fp8 --accumulate hopper" "--precision fp8 --recipe rowwise_with_gw_hp --accumulate ada --activations f32" "--precision bf16 --master bf16" "--precision fp8 --master bf16 --moments bf16" "--precision fp8 --grad-accumulation 2 --recompute full" \
+  "--precision fp8 --recipe current" "--precision fp8 --recipe delayed --amax-history 3 --grad-accumulation 2 --recompute full --paranoid 2" "--precision fp8 --recipe delayed --fp8-format e4m3 --amax-algo most_recent --margin 1 --no-fp8-all-gather" "--precision fp8 --recipe rowwise --rowwise-single-copy" "--precision fp8 --recipe delayed --fp8-gemms dgrad,wgrad --fp8-gemms *.o_proj=forward" \
   "--sampler sequential --schedule wsd --decay-steps 2 --warmup-steps 1"; do
   n=$((n + 1))
   mkdir a$n b$n
@@ -43,6 +44,7 @@ for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision 
 done
 [ "$(losses a3/log)" != "$(losses a6/log)" ] && [ "$(losses a3/log)" != "$(losses a4/log)" ] && [ "$(losses a2/log)" != "$(losses a3/log)" ]
 result $? "the losses of bf16, tensorwise, rowwise and hopper differ"
+is "the run begins with a calibration, the resumed run does not" "$(grep -c '"calibrated":true' a12/log b12/log | tr '\n' ' ')" "a12/log:1 b12/log:0 "
 says "the run record states --accumulate hopper, which is proven" '"emulated":true,"accumulate":"hopper","accumulate_proven":true,' head -1 a6/log
 says "the run record states --accumulate ada, which is not proven" '"emulated":true,"accumulate":"ada","accumulate_proven":false,' head -1 a7/log
 says "the run record states f32 sums" '"emulated":true,"accumulate":"f32","accumulate_proven":null,' head -1 a3/log
@@ -72,12 +74,18 @@ is "the refused commands write no checkpoint" "$(steps until)" "step-00000003 st
 cp m.h5 moved.h5
 at=4
 for words in "--steps 5" "--precision bf16" "--precision fp32" "--recipe rowwise" "--accumulate hopper" "--zero 1" "--batch-size 2 --grad-accumulation 2" "--batch-size 1 --grad-accumulation 4" \
-  "--recompute full" "--filter *down*" "--log-every 2 --save-every 1" "--eval-data d2.h5 --eval-every 1" "--no-fp8-all-gather"; do
+  "--recompute full" "--filter *down*" "--log-every 2 --save-every 1" "--eval-data d2.h5 --eval-every 1" "--no-fp8-all-gather" "--recipe delayed --amax-history 4" "--recipe delayed --fp8-gemms dgrad,wgrad"; do
   at=$((at + 1))
   go_on --steps $at $words >out 2>err
   result $? "the run resumes with $words"
   is "with $words: only step $at runs" "$(losses out | cut -d' ' -f1)" $at
+  cp out out$at
 done
+is "recipe delayed begins with a calibration, and again with another length of history" "$(grep -c '"calibrated":true' out$((at - 2)) out$((at - 1)) out$at | cut -d: -f2 | tr '\n' ' ')" "0 1 1 "
+says "the run record has the GEMMs that are FP8" '"precision":"fp8","reason":"","fp8_gemms":"dgrad,wgrad"' head -1 out$at
+status "GEMMs with a wrong name give status 2" 2 go_on --steps 99 --fp8-gemms dx
+says "GEMMs with a wrong name get one line" '^fp8-step: --fp8-gemms: dx: needs forward, dgrad and wgrad, or some of them, after an optional GLOB=' go_on --steps 99 --fp8-gemms dx
+says "a glob without a linear gets one line" '^fp8-step: fp8-gemms x\*=dgrad: matches no linear of the model' go_on --steps 99 --fp8-gemms 'x*=dgrad'
 ok "the run resumes with a copy of the model" fp8-step moved.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --steps $((at + 1))
 
 # --- settings that change by name: the same bits as without a stop, once, and shown
@@ -97,7 +105,7 @@ says "fp8-log shows the changes" '^changed +from step 4: batch 4 to 6, lr 0.01 t
 says "a plot marks the changes" 'lr 0.01 to 0.001' sh -c 'fp8-log --plot loss part -o changed.svg && cat changed.svg'
 ok "other data begins at its first sample" go3 --out wrong --change data,lr --data d2.h5 --lr 1e-3
 says "the checkpoint has the position" '"base":\{"step":3,"tokens":192,"sample":0\}' strings -n 8 wrong/step-00000009/rank-00000-of-00001.h5
-says "an unknown name is refused with the list" "^fp8-step: --change: 'rate' is not one of data, seq-length, batch, " go3 --out wrong --change rate
+says "an unknown name is refused with the list" "^fp8-step: --change: 'rate' is not one of data, documents, seq-length, batch, " go3 --out wrong --change rate
 says "a difference that is not named is refused" 'or --change clip to go on with the new ones$' go3 --out part --change lr,batch $new --clip 2 --steps 12
 says "a change of precision prints a note" '^fp8-step: from step 10 on: precision fp8 \(was bf16\), recipe rowwise' \
   fp8-step m.h5 --data d.h5 --out part $new --steps 10 --precision fp8 --recipe rowwise

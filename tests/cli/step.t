@@ -74,7 +74,7 @@ is "the run record has plain numbers" "$(head -1 out | grep -o '"steps":[0-9]*\|
 # --- values out of range
 for words in "--seq-length 0" "--seq-length -3" "--seq-length 1.5" "--batch-size 0" "--grad-accumulation 0" "--steps 0" "--steps 1e3x" \
   "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \
-  "--zero 4" "--zero 0" "--recipe mxfp8" "--recipe delayed" "--precision int8" "--sampler random" "--schedule sine" "--master fp16" \
+  "--zero 4" "--zero 0" "--recipe mxfp4" "--precision int8" "--sampler random" "--schedule sine" "--master fp16" \
   "--moments fp8" "--recompute some" "--keep -1" "--save-every -1" "--log-every 0" "--seed -1" "--until-step 0" "--epochs 0" "--activations f16" \
   "--accumulate volta" "--profile 0" "--profile 3-2" "--profile 1-" "--profile some" "--profile 999"; do
   flag=${words%% *}

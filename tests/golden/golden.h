@@ -74,11 +74,11 @@ class Model {
   /// With a recipe, eligible linears run in FP8; `emulate` emulates FP8 on a GPU too.
   Model(const std::string& folder, DType compute, const quant::Recipe* recipe = nullptr,
         device::DeviceType device = device::DeviceType::host, bool emulate = false,
-        gemm::Accumulation accumulation = gemm::Accumulation::f32)
+        gemm::Accumulation accumulation = gemm::Accumulation::f32, const quant::GemmSet& gemms = {})
       : source_(folder),
         device_(device),
         comm_(comm::solo()),
-        model_(device_.context(), *comm_, spec_of(compute, recipe, emulate, accumulation),
+        model_(device_.context(), *comm_, spec_of(compute, recipe, emulate, accumulation, gemms),
                device::Arena(std::size_t{device == device::DeviceType::host ? 64U : 512U} << 20, device)) {
     test::fill_masters(model_, [&](int number, std::int64_t begin, std::int64_t end) {
       const model::Parameter& p = store().table()[static_cast<std::size_t>(number)];
@@ -119,6 +119,12 @@ class Model {
     model_.store.finish_gradients(model_.ctx);
     return values_of(losses);
   }
+  /// Gives delayed scales a history by a forward and backward without FP8.
+  void calibrate(const model::Batch& batch, double scale) {
+    model_.store.begin_calibration();
+    (void)forward_backward(batch, scale);
+    model_.store.end_calibration(model_.ctx);
+  }
   /// Reads a contiguous view on the model's device.
   Values values_of(const View& v) const {
     const Tensor copy(v.dtype, {v.size()});
@@ -135,10 +141,10 @@ class Model {
   }
 
  private:
-  train::ModelSpec spec_of(DType compute, const quant::Recipe* recipe, bool emulate,
-                           gemm::Accumulation accumulation) const {
+  train::ModelSpec spec_of(DType compute, const quant::Recipe* recipe, bool emulate, gemm::Accumulation accumulation,
+                           const quant::GemmSet& gemms) const {
     train::ModelSpec spec{source_.config(), model::parameter_table(source_.config()), {}};
-    for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr;
+    for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr, p.gemms = gemms;
     spec.store.compute = compute;
     spec.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}, accumulation};
     return spec;

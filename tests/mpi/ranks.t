@@ -57,7 +57,7 @@ done
 # --- bf16 and FP8: weights are cast as on one rank. Activation scales depend on the micro-batch, so tensorwise losses differ slightly
 train 1 12 one.bf16 m.h5 --precision bf16
 near "bf16 on two ranks: the losses are near those of one rank" none.bf16 one.bf16 1e-4
-for recipe in tensorwise rowwise rowwise_with_gw_hp; do
+for recipe in tensorwise rowwise rowwise_with_gw_hp current delayed; do
   train 1 12 one.$recipe m.h5 --precision fp8 --recipe $recipe
   train 3 4 three.$recipe m.h5 --precision fp8 --recipe $recipe
   near "$recipe on three ranks: the losses are near those of one rank" three.$recipe one.$recipe 1e-2
@@ -71,6 +71,15 @@ near "--accumulate hopper on three ranks: the losses are near those of one rank"
 train 3 4 stage1.hopper m.h5 --precision fp8 --accumulate hopper --zero 1
 same_bits "--accumulate hopper: --zero 1 gives the same bits" stage1.hopper three.hopper
 train 3 4 bf16.gather m.h5 --precision fp8 --no-fp8-all-gather
+for recipe in tensorwise current delayed; do
+  train 3 4 codes.$recipe m.h5 --precision fp8 --recipe $recipe --master bf16
+  train 3 4 weights.$recipe m.h5 --precision fp8 --recipe $recipe --master bf16 --no-fp8-all-gather
+  same_bits "$recipe with bf16 master weights: the bits do not depend on FP8 all-gather" codes.$recipe weights.$recipe
+done
+train 3 4 codes.single m.h5 --precision fp8 --recipe rowwise --rowwise-single-copy --master bf16
+train 3 4 weights.single m.h5 --precision fp8 --recipe rowwise --rowwise-single-copy --master bf16 --no-fp8-all-gather
+same_bits "--rowwise-single-copy with bf16 master weights: the bits do not depend on FP8 all-gather" codes.single weights.single
+ok "a checkpoint of three ranks with delayed scales verifies" fp8-info --verify run.codes.delayed/step-00000004
 near "--no-fp8-all-gather: the losses are near those of the FP8 all-gather" bf16.gather three.tensorwise 1e-2
 
 # --- other models: biases, QK norm, tied embeddings, fewer rows than ranks

@@ -29,7 +29,8 @@ bool is_known_section(std::string_view name) {
 }
 
 h5::Values values_of(std::string_view name) {
-  if (name.starts_with(kMomentV) || name.starts_with(kScales)) return h5::Values::finite_unsigned;
+  if (name.starts_with(kMomentV) || name.starts_with(kScales) || name.starts_with(kFp8))
+    return h5::Values::finite_unsigned;
   return is_known_section(name) ? h5::Values::finite : h5::Values::any;
 }
 

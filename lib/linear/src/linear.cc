@@ -6,6 +6,7 @@
 
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
+#include "fp8/quant/fold.h"
 
 namespace fp8::linear {
 namespace {
@@ -21,11 +22,26 @@ const quant::Recipe& recipe_of(const LinearPrecision& precision) {
   return precision.recipe != nullptr ? *precision.recipe : kHighPrecision;
 }
 
-// Options of the casts of a layer. Codes are multiplied by the scales of their blocks where the GEMM needs no scales.
-quant::CastOptions cast_options(const LinearPrecision& precision) {
+// Options of a cast of its FP8 parts. Codes are multiplied by the scales of their blocks where the GEMM needs no scales.
+quant::CastOptions cast_options(const LinearPrecision& precision, const quant::KnownScale& known) {
   quant::CastOptions options = precision.options;
   options.fold = precision.accumulation == gemm::Accumulation::f32;
+  options.rule = recipe_of(precision).scale_rule;
+  options.known = known;
   return options;
+}
+
+// The slot of the part that begins at row `begin`; empty if there are no slots.
+quant::KnownScale slot_of(const std::vector<quant::KnownScale>& slots, const std::vector<Part>& parts,
+                          std::int64_t begin) {
+  if (slots.empty()) return {};
+  const auto part = std::ranges::find(parts, begin, &Part::begin);
+  return slots.at(static_cast<std::size_t>(part - parts.begin()));
+}
+
+// Records an amax without a cast.
+void calibrate(const Context& ctx, const View& x, const quant::KnownScale& slot) {
+  if (!slot.amax.empty()) quant::record_amax(ctx, x, slot.amax);
 }
 
 gemm::ScaleBlocks blocks_of(quant::Granularity granularity) {
@@ -63,11 +79,16 @@ gemm::Operand transposed(gemm::Operand o) {
   return o;
 }
 
-// Adjacent high-precision parts as one part.
-std::vector<Part> parts_of_gemms(const std::vector<Part>& parts, bool any_fp8) {
+// Whether a GEMM of this part in the pass is FP8.
+bool fp8_in(const Part& p, Pass pass) {
+  return p.fp8 && (pass == Pass::backward ? p.gemms.dgrad || p.gemms.wgrad : p.gemms.forward);
+}
+
+// Adjacent parts that are in high precision in the pass as one part.
+std::vector<Part> parts_of_gemms(const std::vector<Part>& parts, bool any_fp8, Pass pass) {
   std::vector<Part> out;
   for (Part p : parts) {
-    p.fp8 = p.fp8 && any_fp8;
+    p.fp8 = fp8_in(p, pass) && any_fp8;
     if (!out.empty() && !p.fp8 && !out.back().fp8) {
       out.back().end = p.end;
     } else {
@@ -78,48 +99,85 @@ std::vector<Part> parts_of_gemms(const std::vector<Part>& parts, bool any_fp8) {
 }
 
 const Cast& weight_cast(const quant::Recipe& recipe, Pass pass) {
-  return pass == Pass::forward ? recipe.forward.w : recipe.dgrad.w;
+  return pass == Pass::backward ? recipe.dgrad.w : recipe.forward.w;
 }
 
 ContractionAxis weight_contraction(Pass pass) {
-  return pass == Pass::forward ? ContractionAxis::last : ContractionAxis::first;
+  return pass == Pass::backward ? ContractionAxis::first : ContractionAxis::last;
 }
 
-// x for the GEMMs of all parts: cast once for the FP8 ones, itself for the others.
+// The codes of forward for dgrad.
+Operand single_copy(const Context& ctx, const View& matrix, const Part& part, const LinearPrecision& precision) {
+  quant::CastOptions options = cast_options(precision, {});
+  options.emulate = false;
+  const Quantized rows = quant::quantize(ctx, matrix, precision.recipe->forward.w, ContractionAxis::last, options);
+  return {part, quant::without_scales(ctx, rows, precision.options.emulate), rows.inverse_scale};
+}
+
+// dy of a part for dgrad and wgrad.
+quant::QuantizedPair cast_gradient(const Context& ctx, const View& dy, const Operand& w, const quant::CastPair& casts,
+                                   const quant::CastOptions& options) {
+  if (w.folded.empty() || !casts.last.fp8()) return quant::quantize_both(ctx, dy, casts, options);
+  return {quant::quantize(ctx, quant::scale_columns(ctx, dy, w.folded), casts.last, ContractionAxis::last, options),
+          quant::quantize(ctx, dy, casts.first, ContractionAxis::first, options)};
+}
+
+// x for the GEMMs of all parts: cast once for those that are FP8 in the GEMM forward or wgrad, itself for the others.
 class Input {
  public:
-  Input(const Context& ctx, const Weight& weight, const View& x, const Cast& cast, ContractionAxis contract)
-      : high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
-    if (std::ranges::any_of(weight.operands, [](const Operand& o) { return o.part.fp8; }))
-      fp8_ = quant::quantize(ctx, x, cast, contract, cast_options(weight.precision));
+  Input(const Context& ctx, const Weight& weight, const View& x, const Cast& cast, ContractionAxis contract,
+        const quant::KnownScale& known)
+      : backward_(contract == ContractionAxis::first), high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
+    if (std::ranges::any_of(weight.operands, [this](const Operand& o) { return casts(o.part); }))
+      fp8_ = quant::quantize(ctx, x, cast, contract, cast_options(weight.precision, known));
   }
-  const Quantized& of(const Part& part) const { return part.fp8 ? fp8_ : high_; }
+  const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
 
  private:
+  bool casts(const Part& part) const { return part.fp8 && (backward_ ? part.gemms.wgrad : part.gemms.forward); }
+  bool backward_;
   Quantized high_, fp8_;
 };
 
 }  // namespace
 
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
-               const LinearPrecision& precision, Pass pass) {
-  Weight w{bias, precision, {}};
-  for (const Part& part : parts_of_gemms(parts, precision.recipe != nullptr)) {
-    const Cast cast = part.fp8 ? weight_cast(*precision.recipe, pass) : Cast{};
+               const LinearPrecision& precision, Pass pass, const Slots& slots) {
+  Weight w{bias, precision, {}, parts, slots};
+  for (const Part& part : parts_of_gemms(parts, precision.recipe != nullptr, pass)) {
+    const bool fp8 = part.fp8 && (pass != Pass::backward || part.gemms.dgrad);
+    if (fp8 && precision.recipe->single_copy && pass == Pass::backward) {
+      w.operands.push_back(single_copy(ctx, matrix.rows(part.begin, part.end), part, precision));
+      continue;
+    }
+    const Cast cast = fp8 ? weight_cast(*precision.recipe, pass) : Cast{};
     w.operands.push_back({part, quant::quantize(ctx, matrix.rows(part.begin, part.end), cast, weight_contraction(pass),
-                                                cast_options(precision))});
+                                                cast_options(precision, slot_of(slots.w, parts, part.begin)))});
   }
   return w;
 }
 
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
-                     const LinearPrecision& precision, Pass pass) {
-  Weight w{bias, precision, {}};
+                     const LinearPrecision& precision, Pass pass, const Slots& slots) {
+  Weight w{bias, precision, {}, parts, slots};
   const Cast& cast = weight_cast(*precision.recipe, pass);
+  const auto contract = weight_contraction(pass);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const auto i = static_cast<std::int64_t>(p);
+    if (precision.recipe->single_copy) {
+      const std::int64_t begin = parts[p].begin, end = parts[p].end;
+      const View inverse = codes.inverse_scales.rows(begin, end);
+      const bool folds = pass == Pass::backward;
+      const View one = folds ? quant::unit_scale(ctx) : View{};
+      w.operands.push_back({parts[p],
+                            quant::from_bytes(ctx, codes.bytes.rows(begin, end), cast.format, contract,
+                                              folds ? one : codes.scales.rows(begin, end), folds ? one : inverse,
+                                              precision.options.emulate),
+                            folds ? inverse : View{}});
+      continue;
+    }
     w.operands.push_back({parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
-                                                      weight_contraction(pass), codes.scales.rows(i, i + 1),
+                                                      contract, codes.scales.rows(i, i + 1),
                                                       codes.inverse_scales.rows(i, i + 1), precision.options.emulate)});
   }
   return w;
@@ -149,7 +207,8 @@ void wgrad(const Call& call, const Quantized& dy, const Quantized& x, const View
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y) {
   const device::Scope scope(*ctx.arena);
   const Call call{ctx, engine, weight.precision, x.dtype};
-  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last);
+  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, weight.slots.x);
+  if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.slots.x);
   for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
     const View bias = weight.bias.empty() ? View{} : weight.bias.rows(w.part.begin, w.part.end);
@@ -167,13 +226,20 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   const bool sum_apart = want_dx && weight.operands.size() > 1 && gradients.dx.dtype != DType::f32;
   const View dx =
       sum_apart ? tensor::allocate(ctx, DType::f32, {dy.shape[0], gradients.dx.shape[1]}, "scratch") : gradients.dx;
-  const Input input(ctx, weight, x, want_dw ? recipe.wgrad.x : Cast{}, ContractionAxis::first);
-  const quant::CastPair dy_casts{want_dx ? recipe.dgrad.dy : Cast{}, want_dw ? recipe.wgrad.dy : Cast{}};
+  const Slots& slots = weight.slots;
+  const Input input(ctx, weight, x, want_dw ? recipe.wgrad.x : Cast{}, ContractionAxis::first, slots.x);
+  for (std::size_t p = 0; p < slots.dy.size() && weight.precision.recipe == nullptr; ++p)
+    calibrate(ctx, dy.columns(weight.parts[p].begin, weight.parts[p].end), slots.dy[p]);
+  if (weight.precision.recipe == nullptr) calibrate(ctx, x, slots.x);
+  const auto dy_casts = [&](const Part& part) {
+    const bool dgrad = want_dx && part.fp8 && part.gemms.dgrad, wgrad = want_dw && part.fp8 && part.gemms.wgrad;
+    return quant::CastPair{dgrad ? recipe.dgrad.dy : Cast{}, wgrad ? recipe.wgrad.dy : Cast{}};
+  };
   for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
     const quant::QuantizedPair dy_codes =
-        quant::quantize_both(ctx, dy.columns(w.part.begin, w.part.end), w.part.fp8 ? dy_casts : quant::CastPair{},
-                             cast_options(weight.precision));
+        cast_gradient(ctx, dy.columns(w.part.begin, w.part.end), w, dy_casts(w.part),
+                      cast_options(weight.precision, slot_of(slots.dy, weight.parts, w.part.begin)));
     if (want_dx) dgrad(call, dy_codes.last, w, dx, &w != weight.operands.data());
     if (want_dw)
       wgrad(call, dy_codes.first, input.of(w.part), gradients.dw.rows(w.part.begin, w.part.end), gradients.accumulate);
@@ -185,9 +251,9 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
 gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m,
                         bool backward) {
   gemm::Count count;
-  const int each = backward ? recipe.fp8_gemms() : 1;
   for (const Part& p : parts) {
     if (!p.fp8) continue;
+    const int each = recipe.fp8_gemms(backward ? p.gemms : quant::GemmSet{p.gemms.forward, false, false});
     count.gemms += each;
     count.flops += 2.0 * each * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(p.end - p.begin);
   }

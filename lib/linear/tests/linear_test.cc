@@ -48,6 +48,16 @@ TEST(Linear, EveryRecipeEqualsPlainLoopsIfCastsAreExact) {
     }
 }
 
+TEST(Linear, OneCopyOfAWeightEqualsPlainLoopsIfCastsAreExact) {
+  for (const DType type : kActivations) {
+    Host host;
+    Layer layer(type, 16, 32, three_parts(true), kExact);
+    layer.run(host.ctx, precision_of(quant::with_single_copy(quant::find_recipe("rowwise"))));
+    expect_reference(layer, std::string(dtype::name_of(type)));
+    EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, 9);
+  }
+}
+
 TEST(Linear, PartsOfBothPrecisions) {
   for (const DType type : kActivations)
     for (const quant::Recipe& recipe : quant::recipes()) {

@@ -1,6 +1,7 @@
 // Planned FP8 GEMMs, memory and casts of a linear layer compared with a run; weights prepared from gathered codes.
 #include <gtest/gtest.h>
 
+#include "fp8/quant/fold.h"
 #include "fp8/quant/scale.h"
 #include "layer.h"
 
@@ -31,6 +32,28 @@ TEST(Planned, EqualsTheCountsOfTheEngine) {
       const gemm::Count both = planned_fp8(parts, layer.k, recipe, layer.m, true);
       EXPECT_EQ((layer.engine.counts() - before).linear(gemm::OperandKind::fp8).gemms, both.gemms) << recipe.name;
       EXPECT_EQ((layer.engine.counts() - before).linear(gemm::OperandKind::fp8).flops, both.flops) << recipe.name;
+    }
+}
+
+// Each set of GEMMs: counts, and results where casts are exact.
+TEST(Planned, SomeGemmsInFp8) {
+  for (const char* name : {"tensorwise", "rowwise", "rowwise_with_gw_hp"})
+    for (int bits = 1; bits < 8; ++bits) {
+      const quant::Recipe& recipe = quant::find_recipe(name);
+      std::vector<Part> parts = three_parts(true);
+      parts[0].gemms = {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+      parts[2].gemms = {true, false, true};
+      Host host;
+      Layer layer(DType::bf16, 16, 32, parts, {7});
+      layer.run(host.ctx, precision_of(recipe));
+      EXPECT_EQ(values(layer.y), rounded(layer.expected_y(), layer.type)) << name << bits;
+      EXPECT_EQ(values(layer.dx), rounded(layer.expected_dx(), layer.type)) << name << bits;
+      EXPECT_EQ(values(layer.dw), layer.expected_dw()) << name << bits;
+      const gemm::Count planned = planned_fp8(parts, layer.k, recipe, layer.m, true);
+      EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, planned.gemms) << name << bits;
+      EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).flops, planned.flops) << name << bits;
+      EXPECT_EQ(planned.gemms,
+                recipe.fp8_gemms(parts[0].gemms) + recipe.fp8_gemms() + recipe.fp8_gemms(parts[2].gemms));
     }
 }
 
@@ -81,8 +104,10 @@ struct GatheredCodes {
   Tensor bytes, scales, inverse;
 };
 
-TEST(Codes, GatheredWeightsGiveTheSameBits) {
-  const quant::Recipe& recipe = quant::find_recipe("tensorwise");
+// Compares layers prepared from the matrix and from gathered codes; `gather(context, layer, precision)` returns an
+// object with codes().
+template <class Gather>
+void check_gathered(const quant::Recipe& recipe, Gather&& gather) {
   ASSERT_TRUE(recipe.fp8_all_gather);
   for (const DType type : kActivations)
     for (const bool power_of_2 : {false, true}) {
@@ -90,7 +115,7 @@ TEST(Codes, GatheredWeightsGiveTheSameBits) {
       Layer local(type, 24, 32, three_parts(true), kLossy), gathered(type, 24, 32, three_parts(true), kLossy);
       const LinearPrecision precision{&recipe, {power_of_2, nullptr}};
       local.run(host.ctx, precision);
-      const GatheredCodes t(host.ctx, gathered, recipe.forward.w.format, power_of_2);
+      const auto t = gather(host.ctx, gathered, precision);
       const auto from_codes = [&](Pass pass) {
         return prepare_codes(host.ctx, t.codes(), gathered.bias.view(), gathered.parts, precision, pass);
       };
@@ -101,6 +126,31 @@ TEST(Codes, GatheredWeightsGiveTheSameBits) {
       EXPECT_EQ(local.engine.counts().linear(gemm::OperandKind::fp8).gemms,
                 gathered.engine.counts().linear(gemm::OperandKind::fp8).gemms);
     }
+}
+
+TEST(Codes, GatheredWeightsGiveTheSameBits) {
+  check_gathered(quant::find_recipe("tensorwise"),
+                 [](const Context& ctx, const Layer& layer, const LinearPrecision& p) {
+                   return GatheredCodes(ctx, layer, p.recipe->forward.w.format, p.options.power_of_2);
+                 });
+}
+
+// Codes and scales of rows, which serve forward and dgrad.
+struct GatheredRows {
+  GatheredRows(const Context& ctx, const Layer& layer, const LinearPrecision& p)
+      : bytes(DType::u8, {layer.n, layer.k}), scales(DType::f32, {layer.n}) {
+    quant::cast_rows_to_bytes(ctx, layer.w.view(), DType::e4m3, p.options, bytes.view(), scales.view());
+    inverse = quant::reciprocals(ctx, scales.view());
+  }
+  Codes codes() const { return {bytes.view(), scales.view(), inverse}; }
+  Tensor bytes, scales;
+  View inverse;
+};
+
+TEST(Codes, OneGatheredCopyGivesTheSameBits) {
+  check_gathered(
+      quant::with_single_copy(quant::find_recipe("rowwise")),
+      [](const Context& ctx, const Layer& layer, const LinearPrecision& p) { return GatheredRows(ctx, layer, p); });
 }
 
 // Arena peak of a layer's forward and backward, prepared from the matrix.

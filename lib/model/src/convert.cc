@@ -228,7 +228,7 @@ bool aligned(const std::vector<std::int64_t>& shape) {
 std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
   std::vector<LinearRow> rows;
   for (const Parameter& p : table) {
-    if (p.matmul()) rows.push_back({p.name, p.shape, p.fp8, p.reason, aligned(p.shape)});
+    if (p.matmul()) rows.push_back({p.name, p.shape, p.fp8, p.reason, aligned(p.shape), p.gemms});
   }
   if (config.tie_word_embeddings) {
     const std::vector<std::int64_t> shape{config.vocab_size, config.hidden_size};

@@ -148,7 +148,7 @@ void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, 
   if (recompute == Recompute::full) {
     kept = allocate_saved(ctx, env, true);
     const device::Scope again(*ctx.arena);
-    const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
+    const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
     layer_forward(ctx, env, w, x, kept, {}, true);
   }
   if (recompute == Recompute::selective) allocate_norms_and_h(ctx, env, kept);
@@ -245,7 +245,7 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
   const std::int64_t block = head_block_rows(rows, config.vocab_size, activation);
   for (const Parameter& p : table) {
     if (!p.fp8) continue;
-    const std::vector<linear::Part> part{{0, p.rows(), true}};
+    const std::vector<linear::Part> part{{0, p.rows(), true, p.gemms}};
     if (p.role == ParameterRole::head) {
       for (std::int64_t begin = 0; begin < rows; begin += block) {
         add(linear::planned_fp8(part, p.cols(), recipe, std::min(block, rows - begin), backward), 1);

@@ -78,6 +78,15 @@ bool filter_matches(const std::string& filter, const std::string& name) {
   return glob_match(filter, name) || glob_match(filter, name.substr(0, name.rfind('.')));
 }
 
+void check_gemm_rules(const std::vector<Parameter>& table, const std::vector<GemmRule>& rules) {
+  for (const GemmRule& rule : rules) {
+    const bool used = rule.glob.empty() || std::any_of(table.begin(), table.end(), [&](const Parameter& p) {
+                        return p.matmul() && filter_matches(rule.glob, p.name);
+                      });
+    if (!used) throw Error("fp8-gemms " + rule.glob + "=" + name_of(rule.gemms) + ": matches no linear of the model");
+  }
+}
+
 // Thresholds measured by torchao on one H100: below them the casts cost more than FP8 saves.
 bool too_small(const quant::Recipe& recipe, std::int64_t n, std::int64_t k) {
   if (recipe.forward.w.granularity == quant::Granularity::tensor) return k <= 4096 && n <= 1024;
@@ -172,6 +181,7 @@ Extent slot_extent(const hf::ModelConfig& c, Slot slot) {
 void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options) {
   const quant::Recipe& recipe = options.recipe != nullptr ? *options.recipe : quant::recipes().front();
   check_filters(table, options);
+  check_gemm_rules(table, options.gemms);
   for (Parameter& p : table) {
     switch (p.role) {
       case ParameterRole::embedding:
@@ -189,6 +199,9 @@ void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptio
         break;
     }
     p.fp8 = p.reason.empty();
+    p.gemms = {};
+    for (const GemmRule& rule : options.gemms)
+      if (rule.glob.empty() || filter_matches(rule.glob, p.name)) p.gemms = rule.gemms;
   }
 }
 

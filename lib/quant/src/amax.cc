@@ -13,11 +13,14 @@ namespace fp8::quant {
 namespace {
 
 template <class T>
-float amax_all(const View& x) {
+float amax_all(const View& x, bool skip_nan) {
   const MatrixRows<T> pieces = pieces_of<T>(x);
   Magnitude<T> largest = 0;
 #pragma omp parallel for reduction(max : largest) if (pieces.parallel())
-  for (std::int64_t r = 0; r < pieces.count; ++r) largest = std::max(largest, amax_row(pieces.row(r), pieces.size(r)));
+  for (std::int64_t r = 0; r < pieces.count; ++r) {
+    const auto of_row = skip_nan ? amax_without_nan<T> : amax_row<T>;
+    largest = std::max(largest, of_row(pieces.row(r), pieces.size(r)));
+  }
   return from_magnitude(largest);
 }
 
@@ -47,25 +50,37 @@ void amax_of_columns(const View& x, float* out) {
 
 }  // namespace
 
-void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out) {
+void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out,
+          bool skip_nan) {
   require_matrix(ctx, x, "amax");
-  if (!unit_columns(x)) return amax(ctx, x.transposed(), granularity, flipped(contract), out);
+  if (!unit_columns(x)) return amax(ctx, x.transposed(), granularity, flipped(contract), out, skip_nan);
   const bool per_row = contract == ContractionAxis::last;
   const std::int64_t expected = granularity == Granularity::tensor ? 1 : x.shape[per_row ? 0 : 1];
   if (granularity != Granularity::tensor && granularity != Granularity::row)
     throw Error("amax: expected one amax for the matrix or one for each row");
   if (out.size() != expected || !out.contiguous())
     throw Error("amax: the result has " + std::to_string(out.size()) + " elements, not " + std::to_string(expected));
+  if (skip_nan && granularity != Granularity::tensor) throw Error("amax: NaN is left out of whole tensors only");
   const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
-  if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out);
+  if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out, skip_nan);
   if (ctx.dry) return;
   dtype::with_float_type(x.dtype, "amax", [&]<class T>() {
     float* const to = out.as<float>();
     if (granularity == Granularity::tensor)
-      *to = amax_all<T>(x);
+      *to = amax_all<T>(x, skip_nan);
     else
       per_row ? amax_of_rows<T>(x, to) : amax_of_columns<T>(x, to);
   });
+}
+
+void record_amax(const Context& ctx, const View& x, const View& out) {
+  require_matrix(ctx, x, "record_amax");
+  if (!unit_columns(x)) return record_amax(ctx, x.transposed(), out);
+  if (out.size() != 1) throw Error("record_amax: the result is not one number");
+  const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
+  if (on_device(ctx)) return cuda::record_amax(ctx, x, out);
+  if (ctx.dry) return;
+  dtype::with_float_type(x.dtype, "amax", [&]<class T>() { raise(*out.as<float>(), amax_all<T>(x, true)); });
 }
 
 }  // namespace fp8::quant

@@ -3,6 +3,8 @@
 /// Private to this crate.
 #pragma once
 
+#include <atomic>
+#include <cmath>
 #include <type_traits>
 
 #include "cast_element.h"
@@ -87,6 +89,24 @@ struct OneScale {
 template <class T>
 Magnitude<T> amax_row(const T* x, std::int64_t n) {
   return row_loops<T>().amax(x, n);
+}
+/// The same without NaNs. They are rare, so that a second, scalar pass over a row with one does not matter.
+template <class T>
+Magnitude<T> amax_without_nan(const T* x, std::int64_t n) {
+  const Magnitude<T> infinity = magnitude_bits(dtype::from_float<T>(HUGE_VALF)), largest = amax_row(x, n);
+  if (largest <= infinity) return largest;
+  Magnitude<T> without = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const Magnitude<T> is = magnitude_bits(x[i]);
+    if (is <= infinity && is > without) without = is;
+  }
+  return without;
+}
+/// to = max(to, from), where other threads do the same. Neither is NaN or negative.
+inline void raise(float& to, float from) {
+  const std::atomic_ref<float> shared(to);
+  float have = shared.load(std::memory_order_relaxed);
+  while (have < from && !shared.compare_exchange_weak(have, from, std::memory_order_relaxed)) continue;
 }
 /// largest[i] = max(largest[i], |x[i]|), in bits.
 template <class T>

@@ -1,23 +1,53 @@
 // The templates of quantize.cuh with the CUDA launcher.
 #include "cuda.h"
+#include "fold.cuh"
 #include "fp8/device/cuda.h"
+#include "history.cuh"
 #include "quantize.cuh"
 
 namespace fp8::quant::cuda {
 
 using device::CudaLauncher;
 
-void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out) {
-  amax_cuda<CudaLauncher>(ctx, x, granularity, contract, out);
+void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out,
+          bool skip_nan) {
+  amax_cuda<CudaLauncher>(ctx, x, granularity, contract, out, skip_nan);
+}
+
+void record_amax(const Context& ctx, const View& x, const View& out) {
+  if (!ctx.dry) launch_amax(CudaLauncher(ctx), x, {out, {}, {}}, true, true);
+}
+
+void update_scales(const Context& ctx, const ScaleSlots& slots, const DelayedRule& rule, const std::int32_t* skip) {
+  if (!ctx.dry) launch_update_scales(CudaLauncher(ctx), slots, rule, skip);
 }
 
 QuantizedPair quantize(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
   return quantize_cuda<CudaLauncher>(ctx, x, casts, options);
 }
 
-void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
+void scales_from_amax(const Context& ctx, const View& amax, const ScaleOptions& options, const View& scales,
                       const View& inverse_scales) {
-  if (!ctx.dry) launch_scales(CudaLauncher(ctx), amax, format, power_of_2, scales, inverse_scales);
+  if (!ctx.dry) launch_scales(CudaLauncher(ctx), amax, options, scales, inverse_scales);
+}
+
+void scale_columns(const Context& ctx, const View& x, const View& factors, const View& out) {
+  if (!ctx.dry) launch_scale_columns(CudaLauncher(ctx), x, factors, out);
+}
+
+void fill(const Context& ctx, const View& out, float value) {
+  const CudaLauncher launch(ctx);
+  launch("fill", dim3(blocks_for(out.size(), kCastThreads)), dim3(kCastThreads), fill_kernel<float>, out.as<float>(),
+         out.size(), value);
+}
+
+void reciprocals(const Context& ctx, const View& scales, const View& out) {
+  launch_reciprocals(CudaLauncher(ctx), scales, out);
+}
+
+void cast_rows_to_bytes(const Context& ctx, const View& x, dtype::DType format, const CastOptions& options,
+                        const View& codes, const View& scales) {
+  if (!ctx.dry) launch_rows_to_bytes(CudaLauncher(ctx), x, format, options, codes, scales);
 }
 
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,

@@ -2,17 +2,32 @@
 /// memory is on the device. Defined in cuda.cu; in builds without CUDA they throw Error. Private to this crate.
 #pragma once
 
+#include "fp8/quant/history.h"
 #include "fp8/quant/quantize.h"
 
 namespace fp8::quant::cuda {
 
 /// See quant::amax.
-void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out);
+void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out,
+          bool skip_nan);
+/// See quant::record_amax.
+void record_amax(const Context& ctx, const View& x, const View& out);
+/// See quant::update_scales.
+void update_scales(const Context& ctx, const ScaleSlots& slots, const DelayedRule& rule, const std::int32_t* skip);
 /// See quant::quantize_both; a result with Granularity::none stays empty.
 QuantizedPair quantize(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options);
 /// See quant::scales_from_amax.
-void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
+void scales_from_amax(const Context& ctx, const View& amax, const ScaleOptions& options, const View& scales,
                       const View& inverse_scales);
+/// See quant::scale_columns.
+void scale_columns(const Context& ctx, const View& x, const View& factors, const View& out);
+/// Sets every f32 of `out` to `value`.
+void fill(const Context& ctx, const View& out, float value);
+/// See quant::reciprocals.
+void reciprocals(const Context& ctx, const View& scales, const View& out);
+/// See quant::cast_rows_to_bytes.
+void cast_rows_to_bytes(const Context& ctx, const View& x, dtype::DType format, const CastOptions& options,
+                        const View& codes, const View& scales);
 /// See quant::cast_to_bytes.
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
                    CastCounts* counts);

@@ -57,18 +57,31 @@ CastCounts cast_column_major(const View& x, OneScale scale, std::uint8_t* out) {
 // Codes of x [rows, cols] to `out`, as BF16, and their scales to `scales`: one, one per row, or one per column.
 template <class Grid, class T>
 CastCounts cast_bf16(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract,
-                     bool power_of_2, const View& scales, Bf16* out) {
+                     const CastOptions& options, const View& scales, Bf16* out) {
+  const KnownScale& known = options.known;
   auto* const scale = scales.as<float>();
   const MatrixRows<T> rows = rows_of<T>(x);
+  const auto scale_of = [&](float largest) {
+    return scale_by_rule(options.rule, largest, Grid::kMax, options.power_of_2);
+  };
   if (granularity == Granularity::row && contract == ContractionAxis::last) {
     // The row is still in the L1 cache when it is cast.
     return cast_rows<Grid>(rows, out, [&](std::int64_t r) {
       const float largest = from_magnitude(amax_row(rows.row(r), rows.length));
-      return OneScale{scale[r] = scale_from_amax(largest, Grid::kMax, power_of_2)};
+      return OneScale{scale[r] = scale_of(largest)};
     });
   }
-  amax(ctx, x, granularity, contract, scales);
-  for (std::int64_t i = 0; i < scales.size(); ++i) scale[i] = scale_from_amax(scale[i], Grid::kMax, power_of_2);
+  if (!known.scale.empty()) {
+    // A piece is still in the cache when it is cast.
+    const MatrixRows<T> pieces = pieces_of<T>(x);
+    return cast_rows<Grid>(pieces, out, [&](std::int64_t r) {
+      if (!known.amax.empty())
+        raise(*known.amax.as<float>(), from_magnitude(amax_without_nan(pieces.row(r), pieces.size(r))));
+      return OneScale{*scale};
+    });
+  }
+  amax(ctx, x, granularity, contract, scales, skips_nan(options.rule));
+  for (std::int64_t i = 0; i < scales.size(); ++i) scale[i] = scale_of(scale[i]);
   if (granularity == Granularity::tensor)
     return cast_rows<Grid>(pieces_of<T>(x), out, [&](std::int64_t) { return OneScale{*scale}; });
   return cast_rows<Grid>(rows, out, [&](std::int64_t) -> const float* { return scale; });
@@ -139,6 +152,14 @@ Quantized high_precision(const View& x, ContractionAxis contract) {
   return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
 }
 
+// Throws Error if a known scale does not fit the cast.
+void require_known(const Cast& cast, const KnownScale& known) {
+  if (known.scale.empty() || !cast.fp8()) return;
+  if (cast.granularity != Granularity::tensor || known.scale.size() != 1 || known.inverse_scale.size() != 1 ||
+      (!known.amax.empty() && known.amax.size() != 1))
+    throw Error("quantize: a known scale is one number for a whole tensor");
+}
+
 QuantizedPair quantize_both_on_device(const Context& ctx, const View& x, const CastPair& casts,
                                       const CastOptions& options) {
   if (!unit_columns(x)) {
@@ -171,6 +192,7 @@ CastCounts& CastCounts::operator+=(const CastCounts& o) {
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
                    const CastOptions& options) {
   require_matrix(ctx, x, "quantize");
+  require_known(cast, options.known);
   if (!cast.fp8()) return high_precision(x, contract);
   if (!unit_columns(x)) return transposed(quantize(ctx, x.transposed(), cast, flipped(contract), options));
   if (on_device(ctx)) {
@@ -182,6 +204,7 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   const bool blocks = block_extent(cast.granularity).along > 0;
   const std::int64_t count =
       cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
+  const bool known = !options.known.scale.empty();
   const auto scales = [&] {
     return blocks ? allocate_block_scales(ctx, x.shape[0], x.shape[1], cast.granularity, contract)
                   : tensor::allocate(ctx, DType::f32, {count}, kCategory);
@@ -190,17 +213,17 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
               .format = cast.format,
               .granularity = cast.granularity,
               .contract = contract,
-              .scale = scales(),
-              .inverse_scale = scales()};
+              .scale = known ? options.known.scale : scales(),
+              .inverse_scale = known ? options.known.inverse_scale : scales()};
   const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
   CastCounts counts;
   if (blocks && !ctx.dry) counts = cast_blocks(x, q, options);
   dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
     if (ctx.dry || blocks) return;
     dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
-      counts = cast_bf16<Grid, T>(ctx, x, cast.granularity, contract, options.power_of_2, q.scale, q.codes.as<Bf16>());
+      counts = cast_bf16<Grid, T>(ctx, x, cast.granularity, contract, options, q.scale, q.codes.as<Bf16>());
     });
-    for (std::int64_t i = 0; i < count; ++i) q.inverse_scale.as<float>()[i] = 1.0f / q.scale.as<float>()[i];
+    for (std::int64_t i = 0; i < count && !known; ++i) q.inverse_scale.as<float>()[i] = 1.0f / q.scale.as<float>()[i];
   });
   if (options.counts != nullptr) *options.counts += counts;
   return q;
@@ -209,27 +232,30 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
 QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
   if (on_device(ctx)) {
     require_matrix(ctx, x, "quantize_both");
+    for (const Cast& cast : {casts.last, casts.first}) require_known(cast, options.known);
     return quantize_both_on_device(ctx, x, casts, options);
   }
   QuantizedPair pair;
   pair.last = quantize(ctx, x, casts.last, ContractionAxis::last, options);
-  pair.first = casts.shared() ? pair.last : quantize(ctx, x, casts.first, ContractionAxis::first, options);
+  CastOptions of_first = options;
+  if (casts.last.fp8()) of_first.known.amax = {};  // recorded by the first cast
+  pair.first = casts.shared() ? pair.last : quantize(ctx, x, casts.first, ContractionAxis::first, of_first);
   pair.first.contract = ContractionAxis::first;
   return pair;
 }
 
-void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
+void scales_from_amax(const Context& ctx, const View& amax, const ScaleOptions& options, const View& scales,
                       const View& inverse_scales) {
   for (const View& v : {amax, scales, inverse_scales}) {
     require_device(ctx, v, "scales_from_amax");
     if (!v.contiguous() || v.size() != amax.size()) throw Error("scales_from_amax: amaxes and scales differ in number");
   }
-  const float max = dtype::max_of(format);
+  const float max = dtype::max_of(options.format);
   const device::Timer timer(ctx, device::Work::cast, "scales", 3 * tensor::bytes_of(amax));
-  if (on_device(ctx)) return cuda::scales_from_amax(ctx, amax, format, power_of_2, scales, inverse_scales);
+  if (on_device(ctx)) return cuda::scales_from_amax(ctx, amax, options, scales, inverse_scales);
   if (ctx.dry) return;
   for (std::int64_t i = 0; i < amax.size(); ++i) {
-    const float scale = scale_from_amax(amax.as<float>()[i], max, power_of_2);
+    const float scale = scale_by_rule(options.rule, amax.as<float>()[i], max, options.power_of_2);
     scales.as<float>()[i] = scale;
     inverse_scales.as<float>()[i] = 1.0f / scale;
   }
@@ -263,15 +289,16 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
                      const View& scale, const View& inverse_scale, bool emulate) {
   require_device(ctx, codes, "from_bytes");
   if (codes.rank != 2 || !codes.contiguous()) throw Error("from_bytes: codes are not a contiguous matrix");
-  if (scale.size() != 1 || inverse_scale.size() != 1)
-    throw Error("from_bytes: expected one scale and one inverse scale");
+  const bool by_row = contract == ContractionAxis::last && scale.size() == codes.shape[0] && scale.size() > 1;
+  if ((!by_row && scale.size() != 1) || inverse_scale.size() != scale.size())
+    throw Error("from_bytes: expected one scale and one inverse scale, or one for each row");
   dtype::max_of(format);  // throws unless FP8
   const bool device = on_device(ctx);
   const device::Timer timer(ctx, device::Work::cast, "decode", (device && !emulate ? 2 : 3) * tensor::bytes_of(codes));
   Quantized q{.codes = device ? cuda::repack(ctx, codes, contract)
                               : tensor::allocate(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
-              .granularity = Granularity::tensor,
+              .granularity = by_row ? Granularity::row : Granularity::tensor,
               .contract = contract,
               .scale = scale,
               .inverse_scale = inverse_scale};

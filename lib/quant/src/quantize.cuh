@@ -52,10 +52,13 @@ struct Piece<std::uint8_t> {
 
 inline constexpr int kAmaxRows = 128, kAmaxColumns = device::kWarp * kPiece;  // tile of a block
 
+// Bits of |v|; with `skip_nan`, 0 for NaN.
+__device__ inline unsigned amax_bits(float v, bool skip_nan) { return skip_nan && v != v ? 0u : magnitude_bits(v); }
+
 // Maximum magnitude bits of all of x, of each row and of each column; null: not wanted. Results must be zeroed before.
 template <class T>
-__global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, unsigned* all,
-                            unsigned* of_row, unsigned* of_column) {
+__global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, bool skip_nan,
+                            unsigned* all, unsigned* of_row, unsigned* of_column) {
   __shared__ unsigned column[kCastThreads / device::kWarp][kAmaxColumns];
   const int warp = static_cast<int>(threadIdx.x) / device::kWarp, lane = static_cast<int>(threadIdx.x) % device::kWarp;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kAmaxColumns + lane * kPiece;
@@ -69,7 +72,7 @@ __global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
     piece.load(x + r * stride, c, cols, packed);
     unsigned largest = 0;
     for (int k = 0; k < kPiece; ++k) {
-      const unsigned bits = magnitude_bits(piece.at[k]);
+      const unsigned bits = amax_bits(piece.at[k], skip_nan);
       of_lane[k] = LargestBits{}(of_lane[k], bits);
       largest = LargestBits{}(largest, bits);
     }
@@ -102,10 +105,11 @@ __global__ void fill_kernel(T* to, std::int64_t n, T value) {
 
 // amax may be scale.
 template <class F>
-__global__ void scale_kernel(const F* amax, std::int64_t n, F max, bool power_of_2, F* scale, F* inverse_scale) {
+__global__ void scale_kernel(const F* amax, std::int64_t n, F max, ScaleRule rule, bool power_of_2, F* scale,
+                             F* inverse_scale) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
-  const F s = scale_from_amax(amax[i], max, power_of_2);
+  const F s = scale_by_rule(rule, amax[i], max, power_of_2);
   scale[i] = s;
   inverse_scale[i] = 1.0f / s;
 }
@@ -228,20 +232,25 @@ __device__ inline void store_piece(std::uint8_t* line, std::int64_t at, std::int
 }
 
 // Codes of a tile of x by rows, by columns, or both. `counted_once`: both are the same codes and are counted once.
+// `amax` (null: not wanted) becomes the larger of itself and the bits of the largest magnitude without NaN.
 template <class T, class Row, class Column>
 __global__ void cast_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, Row row,
-                            Column column, bool counted_once, unsigned long long* counts) {
+                            Column column, bool counted_once, unsigned* amax, unsigned long long* counts) {
   alignas(8) __shared__ std::uint8_t across[kTile * kTileStride];
   constexpr int kGroups = kTile / kPiece, kStep = kCastThreads / kGroups;
   const int group = static_cast<int>(threadIdx.x) % kGroups, lane = static_cast<int>(threadIdx.x) / kGroups;
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kTile;
   const std::int64_t first_col = static_cast<std::int64_t>(blockIdx.x) * kTile, c = first_col + group * kPiece;
   const bool packed = device::packs(x, stride);
-  unsigned saturated = 0, underflowed = 0, ignored = 0;
+  unsigned saturated = 0, underflowed = 0, ignored = 0, largest = 0;
   for (int i = lane; i < kTile; i += kStep) {
     const std::int64_t r = first_row + i;
     Piece<T> piece;
     piece.load(x + (r < rows ? r * stride : 0), c, r < rows ? cols : 0, packed);
+    if (amax != nullptr) {
+      for (int k = 0; k < kPiece; ++k)
+        largest = LargestBits{}(largest, amax_bits(static_cast<float>(piece.at[k]), true));
+    }
     std::uint8_t codes[kPiece];
     if (row.codes != nullptr && r < rows) {
       for (int k = 0; k < kPiece; ++k)
@@ -266,6 +275,10 @@ __global__ void cast_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
       for (int j = 0; j < kPiece; ++j) codes[j] = across[k * kTileStride + group * kPiece + j];
       store_piece(column.codes + line * column.stride, first_row + group * kPiece, column.stride, codes);
     }
+  }
+  if (amax != nullptr) {
+    largest = device::block_combine<kCastThreads>(largest, LargestBits{});
+    if (threadIdx.x == 0) atomicMax(amax, largest);
   }
   if (counts == nullptr) return;
   saturated = device::block_combine<kCastThreads>(saturated, device::Add{});
@@ -310,28 +323,30 @@ struct Amaxes {
   View all, of_row, of_column;
 };
 
+// With `keep`, a result becomes the larger of its value and the amax.
 template <class Launcher>
-void launch_amax(const Launcher& launch, const View& x, const Amaxes& out) {
+void launch_amax(const Launcher& launch, const View& x, const Amaxes& out, bool skip_nan, bool keep = false) {
   const auto begin = [&](const View& v) {
     if (v.empty()) return static_cast<unsigned*>(nullptr);
     auto* const bits = static_cast<unsigned*>(v.data);
-    launch("amax: begin", dim3(blocks_for(v.size(), kCastThreads)), dim3(kCastThreads), fill_kernel<unsigned>, bits,
-           v.size(), 0u);
+    if (!keep)
+      launch("amax: begin", dim3(blocks_for(v.size(), kCastThreads)), dim3(kCastThreads), fill_kernel<unsigned>, bits,
+             v.size(), 0u);
     return bits;
   };
   unsigned *const all = begin(out.all), *const of_row = begin(out.of_row), *const of_column = begin(out.of_column);
   dtype::with_float_type(x.dtype, "amax", [&]<class T>() {
     launch("amax", dim3(blocks_for(x.shape[1], kAmaxColumns), blocks_for(x.shape[0], kAmaxRows)), dim3(kCastThreads),
-           amax_kernel<T>, x.as<T>(), x.shape[0], x.shape[1], x.stride[0], all, of_row, of_column);
+           amax_kernel<T>, x.as<T>(), x.shape[0], x.shape[1], x.stride[0], skip_nan, all, of_row, of_column);
   });
 }
 
 template <class Launcher>
-void launch_scales(const Launcher& launch, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
+void launch_scales(const Launcher& launch, const View& amax, const ScaleOptions& options, const View& scales,
                    const View& inverse_scales) {
   launch("scale", dim3(blocks_for(scales.size(), kCastThreads)), dim3(kCastThreads), scale_kernel<float>,
-         amax.as<float>(), scales.size(), dtype::max_of(format), power_of_2, scales.as<float>(),
-         inverse_scales.as<float>());
+         amax.as<float>(), scales.size(), dtype::max_of(options.format), options.rule, options.power_of_2,
+         scales.as<float>(), inverse_scales.as<float>());
 }
 
 // One layout of codes; `codes` null: not wanted.
@@ -352,7 +367,7 @@ inline dim3 cast_grid(const View& x, const CodeLayout& by_row, const CodeLayout&
 
 template <class Launcher>
 void launch_cast(const Launcher& launch, const View& x, const CodeLayout& by_row, const CodeLayout& by_column,
-                 bool counted_once, CastCounts* counts) {
+                 bool counted_once, const View& amax, CastCounts* counts) {
   if (x.size() == 0) return;
   dtype::with_float_type(x.dtype, "cast", [&]<class T>() {
     dtype::with_fp8_grid(by_row.format, [&]<class R>() {
@@ -361,7 +376,7 @@ void launch_cast(const Launcher& launch, const View& x, const CodeLayout& by_row
                x.as<T>(), x.shape[0], x.shape[1], x.stride[0],
                Target<R>{by_row.codes, by_row.stride, by_row.scale, by_row.grid},
                Target<C>{by_column.codes, by_column.stride, by_column.scale, by_column.grid}, counted_once,
-               reinterpret_cast<unsigned long long*>(counts));
+               static_cast<unsigned*>(amax.data), reinterpret_cast<unsigned long long*>(counts));
       });
     });
   });
@@ -375,7 +390,7 @@ void launch_repack(const Launcher& launch, const View& codes, const CodeLayout& 
   launch("codes", cast_grid(codes, by_row, by_column), dim3(kCastThreads), cast_kernel<std::uint8_t, Any, Any>,
          codes.as<std::uint8_t>(), codes.shape[0], codes.shape[1], codes.stride[0],
          Any{by_row.codes, by_row.stride, nullptr, {}}, Any{by_column.codes, by_column.stride, nullptr, {}}, true,
-         static_cast<unsigned long long*>(nullptr));
+         static_cast<unsigned*>(nullptr), static_cast<unsigned long long*>(nullptr));
 }
 
 // --- operations ---
@@ -392,7 +407,8 @@ inline View allocate_codes(const Context& ctx, std::int64_t rows, std::int64_t c
 inline bool has_blocks(const Quantized& q) { return block_extent(q.granularity).along > 0; }
 
 // An empty result for a cast with Granularity::none.
-inline Quantized allocate_quantized(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract) {
+inline Quantized allocate_quantized(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
+                                    const KnownScale& known) {
   if (!cast.fp8()) return {};
   const std::int64_t count =
       cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
@@ -405,8 +421,8 @@ inline Quantized allocate_quantized(const Context& ctx, const View& x, const Cas
           .format = cast.format,
           .granularity = cast.granularity,
           .contract = contract,
-          .scale = scales(),
-          .inverse_scale = scales()};
+          .scale = known.scale.empty() ? scales() : known.scale,
+          .inverse_scale = known.scale.empty() ? scales() : known.inverse_scale};
 }
 
 inline int log2_of(std::int64_t power) { return std::countr_zero(static_cast<std::uint64_t>(power)); }
@@ -457,39 +473,40 @@ void launch_block_scales(const Launcher& launch, const View& x, const QuantizedP
 }
 
 template <class Launcher>
-void amax_cuda(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out) {
+void amax_cuda(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out,
+               bool skip_nan) {
   if (ctx.dry) return;
   Amaxes amaxes;
   amax_for(amaxes, granularity, contract) = out;
-  launch_amax(Launcher(ctx), x, amaxes);
+  launch_amax(Launcher(ctx), x, amaxes, skip_nan);
 }
 
-// Amaxes and scales of the casts without blocks.
+// Amaxes and scales of the casts without blocks, into the memory of `pair`.
 template <class Launcher>
-void scales_into(const Launcher& launch, const View& x, const QuantizedPair& pair, bool power_of_2) {
+void scales_into(const Launcher& launch, const View& x, const QuantizedPair& pair, const CastOptions& options) {
   const auto wanted = [](const Quantized& q) { return !q.codes.empty() && !has_blocks(q); };
   if (!wanted(pair.last) && !wanted(pair.first)) return;
   Amaxes amaxes;
   for (const Quantized* q : {&pair.last, &pair.first})
     if (wanted(*q)) amax_for(amaxes, q->granularity, q->contract) = q->scale;
-  launch_amax(launch, x, amaxes);
+  launch_amax(launch, x, amaxes, skips_nan(options.rule));
   // If both have one scale in all, the amax was written to the scale of `first` only.
   const bool one_amax = wanted(pair.last) && wanted(pair.first) && pair.last.granularity == Granularity::tensor &&
                         pair.first.granularity == Granularity::tensor;
   const auto scale = [&](const Quantized& q, const View& amax) {
-    if (wanted(q)) launch_scales(launch, amax, q.format, power_of_2, q.scale, q.inverse_scale);
+    if (wanted(q)) launch_scales(launch, amax, {q.format, options.rule, options.power_of_2}, q.scale, q.inverse_scale);
   };
   scale(pair.last, one_amax ? pair.first.scale : pair.last.scale);
   scale(pair.first, pair.first.scale);
 }
 
-// Scales and codes into the memory of `pair`.
+// Scales, if they are not known, and codes into the memory of `pair`.
 template <class Launcher>
 void quantize_into(const Launcher& launch, const View& x, const QuantizedPair& pair, bool shared,
                    const CastOptions& options) {
-  scales_into(launch, x, pair, options.power_of_2);
+  if (options.known.scale.empty()) scales_into(launch, x, pair, options);
   launch_block_scales(launch, x, pair, options.power_of_2);
-  launch_cast(launch, x, layout_of(pair.last), layout_of(pair.first), shared, options.counts);
+  launch_cast(launch, x, layout_of(pair.last), layout_of(pair.first), shared, options.known.amax, options.counts);
 }
 
 template <class Launcher>
@@ -531,8 +548,8 @@ void fold_cuda(const Context& ctx, Quantized& q, bool power_of_2) {
 
 template <class Launcher>
 QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
-  QuantizedPair pair{.last = allocate_quantized(ctx, x, casts.last, ContractionAxis::last),
-                     .first = allocate_quantized(ctx, x, casts.first, ContractionAxis::first)};
+  QuantizedPair pair{.last = allocate_quantized(ctx, x, casts.last, ContractionAxis::last, options.known),
+                     .first = allocate_quantized(ctx, x, casts.first, ContractionAxis::first, options.known)};
   if (!ctx.dry && (casts.last.fp8() || casts.first.fp8()))
     quantize_into(Launcher(ctx), x, pair, casts.shared(), options);
   for (Quantized* q : {&pair.last, &pair.first}) {
@@ -552,7 +569,7 @@ void cast_to_bytes_cuda(const Context& ctx, const View& x, dtype::DType format, 
   if (ctx.dry) return;
   launch_cast(Launcher(ctx), x,
               {.codes = codes.as<std::uint8_t>(), .stride = x.shape[1], .format = format, .scale = scale}, {}, false,
-              counts);
+              {}, counts);
 }
 
 template <class Launcher>

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 
 #include "fp8/base/error.h"
 
@@ -19,7 +20,17 @@ constexpr Cast kE4m3Row128{DType::e4m3, Granularity::row128};
 constexpr Cast kE4m3Square128{DType::e4m3, Granularity::square128};
 constexpr Cast kE4m3Row32{DType::e4m3, Granularity::row32};
 
-constexpr std::array<Recipe, 5> kRecipes{{
+constexpr Recipe kDelayed{.name = "delayed",
+                          .forward = {.x = kE4m3Tensor, .w = kE4m3Tensor},
+                          .dgrad = {.dy = kE5m2Tensor, .w = kE4m3Tensor},
+                          .wgrad = {.dy = kE5m2Tensor, .x = kE4m3Tensor},
+                          .scale_rule = ScaleRule::delayed,
+                          .power_of_2 = false,
+                          .fast_accumulation = true,
+                          .fp8_all_gather = true,
+                          .source = "Transformer Engine DelayedScaling, format hybrid"};
+
+constexpr std::array<Recipe, 7> kRecipes{{
     {.name = "tensorwise",
      .forward = {.x = kE4m3Tensor, .w = kE4m3Tensor},
      .dgrad = {.dy = kE5m2Tensor, .w = kE4m3Tensor},
@@ -47,6 +58,16 @@ constexpr std::array<Recipe, 5> kRecipes{{
      .fast_accumulation = true,
      .fp8_all_gather = false,
      .source = "torchao Float8LinearConfig, recipe rowwise_with_gw_hp"},
+    {.name = "current",
+     .forward = {.x = kE4m3Tensor, .w = kE4m3Tensor},
+     .dgrad = {.dy = kE5m2Tensor, .w = kE4m3Tensor},
+     .wgrad = {.dy = kE5m2Tensor, .x = kE4m3Tensor},
+     .scale_rule = ScaleRule::current,
+     .power_of_2 = false,
+     .fast_accumulation = true,
+     .fp8_all_gather = true,
+     .source = "Transformer Engine Float8CurrentScaling"},
+    kDelayed,
     {.name = "blockwise",
      .forward = {.x = kE4m3Row128, .w = kE4m3Square128},
      .dgrad = {.dy = kE4m3Row128, .w = kE4m3Square128},
@@ -67,18 +88,62 @@ constexpr std::array<Recipe, 5> kRecipes{{
      .source = "OCP MX 1.0; Transformer Engine MXFP8BlockScaling; torchao, RCEIL"},
 }};
 
+// --fp8-format e4m3.
+constexpr Recipe kDelayedE4m3 = [] {
+  Recipe r = kDelayed;
+  r.dgrad.dy = r.wgrad.dy = kE4m3Tensor;
+  r.source = "Transformer Engine DelayedScaling, format e4m3";
+  return r;
+}();
+
+// --rowwise-single-copy.
+constexpr Recipe kRowwiseSingleCopy = [] {
+  Recipe r = kRecipes[1];
+  r.fp8_all_gather = r.single_copy = true;
+  r.source = "rowwise, dgrad with the codes of forward";
+  return r;
+}();
+
 // A GEMM is FP8 if both of its operands are.
 int fp8_gemm(const Cast& a, const Cast& b) { return a.fp8() && b.fp8() ? 1 : 0; }
 
 }  // namespace
 
-int Recipe::fp8_gemms() const {
-  return fp8_gemm(forward.x, forward.w) + fp8_gemm(dgrad.dy, dgrad.w) + fp8_gemm(wgrad.dy, wgrad.x);
+int Recipe::fp8_gemms(const GemmSet& set) const {
+  return (set.forward ? fp8_gemm(forward.x, forward.w) : 0) + (set.dgrad ? fp8_gemm(dgrad.dy, dgrad.w) : 0) +
+         (set.wgrad ? fp8_gemm(wgrad.dy, wgrad.x) : 0);
+}
+
+std::string name_of(const GemmSet& set) {
+  std::string text;
+  for (const auto& [in_set, name] :
+       {std::pair{set.forward, "forward"}, std::pair{set.dgrad, "dgrad"}, std::pair{set.wgrad, "wgrad"}})
+    if (in_set) text += (text.empty() ? "" : ",") + std::string(name);
+  return text;
+}
+
+std::optional<GemmSet> parse_gemm_set(std::string_view text) {
+  GemmSet set{false, false, false};
+  while (true) {
+    const std::string_view name = text.substr(0, text.find(','));
+    bool& gemm = name == "forward" ? set.forward : name == "dgrad" ? set.dgrad : set.wgrad;
+    if (gemm || (name != "forward" && name != "dgrad" && name != "wgrad")) return std::nullopt;
+    gemm = true;
+    if (name.size() == text.size()) return set;
+    text.remove_prefix(name.size() + 1);
+  }
 }
 
 bool Recipe::emulated_everywhere() const { return scale_rule == ScaleRule::mx; }
 
 std::span<const Recipe> recipes() { return kRecipes; }
+
+const Recipe& with_e4m3_gradients(const Recipe& recipe) { return recipe.name == kDelayed.name ? kDelayedE4m3 : recipe; }
+
+const Recipe& with_single_copy(const Recipe& recipe) {
+  if (recipe.name != kRowwiseSingleCopy.name) throw Error("recipe " + std::string(recipe.name) + ": not rowwise");
+  return kRowwiseSingleCopy;
+}
 
 const Recipe& find_recipe(std::string_view name) {
   std::string names;

@@ -203,6 +203,25 @@ TEST(QuantizeCuda, NonFiniteElementsAffectTheSameCodesAsOnTheHost) {
   }
 }
 
+// Under the rule of current an amax leaves out NaN, and an amax of 0 or infinity gives scale 1.
+TEST(QuantizeCuda, RuleOfCurrentEqualsTheHosts) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float special : {nan, inf, 0.0f})
+    for (const DType type : {DType::f32, DType::bf16}) {
+      Matrix x(type, 20, 40);
+      x.set(1, 7, special);
+      x.set(19, 39, special);
+      Host host;
+      Device device;
+      const CastPair casts{kTensorE4m3, kTensorE5m2};
+      const CastOptions options{.rule = ScaleRule::current};
+      const QuantizedPair on_host = quantize_both(host.context, x.view, casts, options),
+                          bytes = quantize_cuda<Launcher>(device.context, x.view, casts, options);
+      expect_same(bytes.last, on_host.last);
+      expect_same(bytes.first, on_host.first);
+    }
+}
+
 TEST(QuantizeCuda, DryRunAllocatesTheSameMemory) {
   const Matrix x(DType::bf16, 33, 65);
   Device device;
@@ -225,7 +244,7 @@ TEST(AmaxCuda, EqualsTheHosts) {
           const Tensor expected(DType::f32, {n}), out(DType::f32, {n});
           for (std::int64_t i = 0; i < n; ++i) out.as<float>()[i] = 1e30f;  // previous content is ignored
           amax(Context{}, x.view, granularity, contract, expected.view());
-          amax_cuda<Launcher>(Context{}, x.view, granularity, contract, out.view());
+          amax_cuda<Launcher>(Context{}, x.view, granularity, contract, out.view(), false);
           for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(out.as<float>()[i], expected.as<float>()[i]);
         }
 }
@@ -275,14 +294,16 @@ TEST(ScalesCuda, EqualTheHosts) {
   for (std::int64_t k = 0; k < n; ++k) amax.as<float>()[k] = std::fabs(numbers.next());
   amax.as<float>()[1] = std::numeric_limits<float>::infinity();
   amax.as<float>()[2] = std::numeric_limits<float>::quiet_NaN();
-  for (const bool power_of_2 : {false, true}) {
-    scales_from_amax(Context{}, amax.view(), DType::e5m2, power_of_2, scale.view(), inverse.view());
-    launch_scales(Launcher(), amax.view(), DType::e5m2, power_of_2, s.view(), i.view());
-    for (std::int64_t k = 0; k < n; ++k) {
-      ASSERT_TRUE(same(s.as<float>()[k], scale.as<float>()[k]));
-      ASSERT_TRUE(same(i.as<float>()[k], inverse.as<float>()[k]));
+  for (const ScaleRule rule : {ScaleRule::torchao, ScaleRule::current})
+    for (const bool power_of_2 : {false, true}) {
+      const ScaleOptions options{DType::e5m2, rule, power_of_2};
+      scales_from_amax(Context{}, amax.view(), options, scale.view(), inverse.view());
+      launch_scales(Launcher(), amax.view(), options, s.view(), i.view());
+      for (std::int64_t k = 0; k < n; ++k) {
+        ASSERT_TRUE(same(s.as<float>()[k], scale.as<float>()[k]));
+        ASSERT_TRUE(same(i.as<float>()[k], inverse.as<float>()[k]));
+      }
     }
-  }
 }
 
 }  // namespace

@@ -247,14 +247,51 @@ TEST(ScalesFromAmax, EachAmaxHasItsScale) {
   amax.as<float>()[0] = 3.0f;
   amax.as<float>()[2] = 700.0f;
   for (const bool power_of_2 : {false, true}) {
-    scales_from_amax(Context{}, amax.view(), DType::e4m3, power_of_2, scales.view(), inverse.view());
+    scales_from_amax(Context{}, amax.view(), {DType::e4m3, ScaleRule::torchao, power_of_2}, scales.view(),
+                     inverse.view());
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(scales.as<float>()[i], scale_from_amax(amax.as<float>()[i], 448.0f, power_of_2));
       EXPECT_EQ(inverse.as<float>()[i], 1.0f / scales.as<float>()[i]);
     }
   }
-  EXPECT_EQ(error_of([&] { scales_from_amax(Context{}, amax.view(), DType::e4m3, false, two.view(), inverse.view()); }),
+  EXPECT_EQ(error_of([&] { scales_from_amax(Context{}, amax.view(), {}, two.view(), inverse.view()); }),
             "scales_from_amax: amaxes and scales differ in number");
+}
+
+// The amax of current leaves out NaN; an amax of 0 or infinity gives scale 1, and saturates.
+TEST(Current, NaNInfinityAndZeros) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const CastOptions options{.rule = ScaleRule::current};
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const Layout layout : {Layout::contiguous, Layout::strided_rows, Layout::columns_first}) {
+      Matrix x(type, 70, 300, layout);
+      const Cast cast{DType::e4m3, Granularity::tensor};
+      Host host;
+      const auto scale = [&] {
+        const Quantized q = quantize(host.context, x.view, cast, ContractionAxis::last, options);
+        EXPECT_EQ(*q.inverse_scale.as<float>(), 1.0f / *q.scale.as<float>());
+        return std::pair{*q.scale.as<float>(), q.codes};
+      };
+      x.set(3, 5, -28.0f);
+      x.set(69, 299, nan);
+      x.set(1, 1, -nan);
+      EXPECT_EQ(scale().first, 16.0f);
+      const auto code = [&](const tensor::View& codes, std::int64_t r, std::int64_t c) {
+        return dtype::to_float(codes.as<Bf16>()[r * codes.stride[0] + c * codes.stride[1]]);
+      };
+      EXPECT_TRUE(std::isnan(code(scale().second, 69, 299)));
+      EXPECT_EQ(code(scale().second, 3, 5), -448.0f);
+      x.set(0, 0, -inf);
+      EXPECT_EQ(scale().first, 1.0f);
+      EXPECT_EQ(code(scale().second, 0, 0), -448.0f);
+      for (std::int64_t r = 0; r < 70; ++r)
+        for (std::int64_t c = 0; c < 300; ++c) x.set(r, c, 0.0f);
+      EXPECT_EQ(scale().first, 1.0f);
+    }
+  const Tensor out(DType::f32, {70});
+  const Matrix x(DType::f32, 70, 30);
+  EXPECT_EQ(error_of([&] { amax(Context{}, x.view, Granularity::row, ContractionAxis::last, out.view(), true); }),
+            "amax: NaN is left out of whole tensors only");
 }
 
 TEST(FromBytes, UpcastsEveryCode) {
@@ -312,7 +349,7 @@ TEST(QuantizeOf, Refusals) {
   EXPECT_EQ(error_of([&] {
               from_bytes(host.context, codes.view(), DType::e4m3, ContractionAxis::first, two.view(), two.view());
             }),
-            "from_bytes: expected one scale and one inverse scale");
+            "from_bytes: expected one scale and one inverse scale, or one for each row");
   EXPECT_EQ(error_of([&] {
               from_bytes(host.context, codes.view(), DType::f32, ContractionAxis::first, two.view().rows(0, 1),
                          two.view().rows(0, 1));

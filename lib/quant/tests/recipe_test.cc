@@ -85,7 +85,8 @@ TEST(Recipes, Mxfp8CastsEachMatrixTwiceInBlocksOf32) {
 
 TEST(Recipes, AnUnknownNameIsRefusedWithAListOfAll) {
   EXPECT_EQ(test::error_of([] { find_recipe("rowise"); }),
-            "recipe 'rowise': unknown; one of tensorwise, rowwise, rowwise_with_gw_hp, blockwise, mxfp8");
+            "recipe 'rowise': unknown; one of tensorwise, rowwise, rowwise_with_gw_hp, current, delayed, blockwise, "
+            "mxfp8");
 }
 
 TEST(Scale, OfSimpleAmaxes) {
@@ -104,6 +105,15 @@ TEST(Scale, TinyAndNonFiniteAmaxes) {
     EXPECT_TRUE(std::isnan(scale_from_amax(nan, 448.0f, power_of_2)));
     EXPECT_TRUE(std::isnan(scale_from_amax(-nan, 448.0f, power_of_2)));
   }
+}
+
+TEST(Scale, OfCurrent) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(current_scale(3.0f, 448.0f, false), 448.0f / 3.0f);
+  EXPECT_EQ(current_scale(3.0f, 448.0f, true), 128.0f);
+  for (const float amax : {0.0f, inf, nan}) EXPECT_EQ(current_scale(amax, 448.0f, true), 1.0f);
+  EXPECT_EQ(current_scale(0x1p-149f, 448.0f, false), kLargestFloat);
+  EXPECT_EQ(current_scale(0x1p-149f, 448.0f, true), 0x1p127f);
 }
 
 TEST(Scale, PowerOfTwoIsTheOneBelow) {

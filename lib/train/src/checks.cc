@@ -30,6 +30,9 @@ void check_precision(const PrecisionConfig& precision) {
     throw Error(flag_name("activations") + ": bf16 contradicts " + flag_name("precision") + " fp32");
   if (precision.precision == Precision::bf16 && precision.activations != DType::bf16)
     throw Error(flag_name("activations") + ": f32 needs " + flag_name("precision") + " fp32 or fp8");
+  if (precision.rowwise_single_copy && (precision.precision != Precision::fp8 || precision.recipe != "rowwise"))
+    throw Error(flag_name("rowwise-single-copy") + ": needs " + flag_name("precision") + " fp8 and " +
+                flag_name("recipe") + " rowwise");
   if (precision.precision != Precision::fp8 && precision.accumulation != gemm::Accumulation::f32)
     throw Error(flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) + " needs " +
                 flag_name("precision") + " fp8");

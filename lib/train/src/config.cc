@@ -51,7 +51,10 @@ std::string_view name_of(Precision p) {
 }
 
 const quant::Recipe* PrecisionConfig::recipe_or_null() const {
-  return precision == Precision::fp8 ? &quant::find_recipe(recipe) : nullptr;
+  if (precision != Precision::fp8) return nullptr;
+  const quant::Recipe& found = quant::find_recipe(recipe);
+  if (rowwise_single_copy) return &quant::with_single_copy(found);
+  return e4m3_gradients ? &quant::with_e4m3_gradients(found) : &found;
 }
 
 bool PrecisionConfig::power_of_2_scales() const {
@@ -70,6 +73,7 @@ StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* 
   o.fp8.recipe = precision.recipe_or_null();
   o.fp8.options = {precision.power_of_2_scales(), counts, precision.emulate};
   o.fp8.accumulation = precision.accumulation;
+  o.delayed = precision.delayed;
   o.fp8_all_gather = precision.fp8_all_gather.value_or(true);
   return o;
 }

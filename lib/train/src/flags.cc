@@ -96,12 +96,28 @@ void add_precision(std::vector<Flag>& flags) {
   flags.push_back(choice("recipe", "tensorwise", recipe_names(), "scaling of FP8 operands, see fp8-recipes(7)", g));
   flags.push_back(
       toggle("power-of-2-scales", "auto", "round FP8 scales down to powers of two; auto: as the recipe does", g));
+  flags.push_back(toggle("rowwise-single-copy", "",
+                         "with recipe rowwise, use one FP8 copy of each weight for forward and dgrad", g));
+  flags.push_back(choice("fp8-format", "hybrid", {"hybrid", "e4m3"},
+                         "formats of recipe delayed (hybrid: gradients e5m2, all else e4m3)", g));
+  flags.push_back(whole("amax-history", "1024", 1, "steps whose amaxes recipe delayed keeps, at most 1024", g));
+  flags.back().max = 1024;
+  flags.push_back(choice("amax-algo", "max", {"max", "most_recent"},
+                         "amax of a history that gives the scale of recipe delayed", g));
+  flags.push_back(whole("margin", "0", 0, "powers of two by which recipe delayed lowers its scales", g));
+  flags.back().max = 64;
   flags.push_back(toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", g));
   flags.push_back({.name = "filter",
                    .kind = FlagKind::list,
                    .metavar = "GLOB",
                    .help = "keep linears whose name matches in bf16",
                    .group = g});
+  flags.push_back(
+      {.name = "fp8-gemms",
+       .kind = FlagKind::list,
+       .metavar = "[GLOB=]GEMMS",
+       .help = "GEMMs of the linears whose name matches that run in FP8: forward,dgrad,wgrad or some of them",
+       .group = g});
   flags.push_back(toggle("auto-filter", "", "keep linears in bf16 that are too small to gain from FP8", g));
   flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too, unless it is tied to the embedding", g));
   flags.push_back(toggle("emulate", "", "emulate FP8 on a GPU: multiply FP8 values as bf16", g));
@@ -274,6 +290,15 @@ std::vector<std::string> read_changes(const std::vector<std::string>& lists) {
   return names;
 }
 
+model::GemmRule gemm_rule(const std::string& text) {
+  const std::size_t equals = text.rfind('=');
+  const auto gemms = quant::parse_gemm_set(std::string_view(text).substr(equals == std::string::npos ? 0 : equals + 1));
+  if (!gemms || equals == 0)
+    throw Error(flag_name("fp8-gemms") + ": " + text +
+                ": needs forward, dgrad and wgrad, or some of them, after an optional GLOB=");
+  return {equals == std::string::npos ? "" : text.substr(0, equals), *gemms};
+}
+
 PrecisionConfig precision_of(const cli::Arguments& a) {
   PrecisionConfig p;
   const std::string name = a.text("precision");
@@ -282,8 +307,13 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   if (a.has_value("activations")) p.activations = stored(a.text("activations") == "f32" ? "fp32" : "bf16");
   p.recipe = a.text("recipe");
   if (a.has("power-of-2-scales")) p.power_of_2 = a.flag("power-of-2-scales");
+  p.rowwise_single_copy = a.flag("rowwise-single-copy");
+  p.e4m3_gradients = a.text("fp8-format") == "e4m3";
+  p.delayed = {a.integer("amax-history"), a.integer("margin"),
+               a.text("amax-algo") == "max" ? quant::AmaxAlgorithm::max : quant::AmaxAlgorithm::most_recent};
   p.fp8_all_gather = a.flag("fp8-all-gather");
   p.selection.filters = a.list("filter");
+  for (const std::string& rule : a.list("fp8-gemms")) p.selection.gemms.push_back(gemm_rule(rule));
   p.selection.auto_filter = a.flag("auto-filter");
   p.selection.lm_head = a.flag("fp8-lm-head");
   p.emulate = a.flag("emulate");

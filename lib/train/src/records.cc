@@ -57,6 +57,11 @@ double share(std::int64_t part, std::int64_t whole) {
 
 std::string precision_of(const model::LinearRow& linear) { return linear.fp8 ? "fp8" : "bf16"; }
 
+// The GEMMs of an FP8 linear that are FP8, if not all; else empty.
+std::string some_gemms(const model::LinearRow& linear) {
+  return !linear.fp8 || linear.gemms == quant::GemmSet{} ? "" : name_of(linear.gemms);
+}
+
 // A name with * for the number of its layer, so that equal linears share a line.
 std::string family_of(const std::string& name) {
   const std::string prefix = "model.layers.";
@@ -185,7 +190,9 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
-    linears.push_back(json::object({{"name", l.name}, {"precision", precision_of(l)}, {"reason", l.reason}}));
+    json::Value linear = json::object({{"name", l.name}, {"precision", precision_of(l)}, {"reason", l.reason}});
+    if (const std::string gemms = some_gemms(l); !gemms.empty()) linear.as_object().set("fp8_gemms", gemms);
+    linears.push_back(std::move(linear));
   }
   return json::object({{"type", "run"},
                        {"version", config.tool_version},
@@ -237,6 +244,7 @@ json::Value step_record(const RunConfig& config, device::DeviceType device, cons
                                 {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
                                 {"skipped", r.skipped}});
   if (r.replayed) v.as_object().set("replayed", true);
+  if (r.calibrated) v.as_object().set("calibrated", true);
   if (r.masked) v.as_object().set("masked", true);
   return v;
 }
@@ -265,7 +273,7 @@ std::string precision_table(const hf::ModelConfig& model, const std::vector<mode
   std::vector<Line> lines;
   for (const model::LinearRow& r : model::linear_rows(model, table)) {
     const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]), precision_of(r),
-                    r.reason, 1};
+                    r.fp8 ? some_gemms(r) : r.reason, 1};
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
       return l.name == line.name && l.shape == line.shape && l.precision == line.precision && l.reason == line.reason;
     });

@@ -65,16 +65,24 @@ MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const
   const auto losses_of = [&](const BatchShape& shape) {
     return tensor::allocate(ctx, DType::f32, {shape.sequences * shape.length}, "activations");
   };
-  {
+  const auto run = [&] {
+    {
+      const device::Scope scope(*ctx.arena);
+      const model::Batch batch = batch_of(evaluated);
+      dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses_of(evaluated));
+    }
+    if (!spec.store.training) return;
     const device::Scope scope(*ctx.arena);
-    const model::Batch batch = batch_of(evaluated);
-    dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses_of(evaluated));
-  }
-  if (spec.store.training) {
     const model::Batch batch = batch_of(trained);
     const View losses = losses_of(trained);
     dry.store.begin_micro_batch(0, 1);
     dry.decoder.forward_backward(ctx, dry.engine, dry.store, batch, 1, losses);
+  };
+  run();
+  if (dry.store.needs_calibration()) {
+    dry.store.begin_calibration();
+    run();
+    dry.store.end_calibration(ctx);
   }
   return {dry.arena.peak(), dry.engine.scratch_bytes(), program_bytes(ctx.device, spec.store.compute),
           dry.arena.usage_at_peak()};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "fp8/dtype/convert.h"
 #include "fp8/model/convert.h"
@@ -61,10 +62,30 @@ void read_rest(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std
   }
 }
 
-OwnTensors own_tensors(const ParameterStore& store, bool moments) {
+// Whether the checkpoint has this scale or history. A history of another length is not one of this run.
+bool has_scale(const ckpt::Checkpoint& checkpoint, const StateTensor& t) {
+  const ckpt::TensorMeta* meta = checkpoint.find(t.name);
+  return meta != nullptr && meta->dtype == DType::f32 && meta->shape == t.shape;
+}
+
+// Slots of delayed scales of which the checkpoint has scale and history.
+std::set<std::int64_t> complete_slots(const ckpt::Checkpoint& checkpoint, const std::vector<StateTensor>& tensors) {
+  std::set<std::int64_t> complete;
+  for (const StateTensor& t : tensors)
+    if (t.scale_slot >= 0) complete.insert(t.scale_slot);
+  for (const StateTensor& t : tensors)
+    if (t.scale_slot >= 0 && !has_scale(checkpoint, t)) complete.erase(t.scale_slot);
+  return complete;
+}
+
+OwnTensors own_tensors(const std::vector<StateTensor>& tensors, const std::set<std::int64_t>& slots, bool moments) {
   OwnTensors own;
-  for (const StateTensor& t : state_tensors(store)) {
-    if (t.rows.count() > 0 && (t.weight || moments)) own.emplace(t.name, OwnRows{t.rows, t.values});
+  for (const StateTensor& t : tensors) {
+    if (t.scale_slot >= 0) {
+      if (slots.contains(t.scale_slot)) own.emplace(t.name, OwnRows{{0, t.values.size()}, t.values});
+    } else if (t.rows.count() > 0 && (t.weight || moments)) {
+      own.emplace(t.name, OwnRows{t.rows, t.values});
+    }
   }
   return own;
 }
@@ -132,7 +153,9 @@ std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Che
 
 std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint,
                                 bool moments) {
-  OwnTensors own = own_tensors(model.store, moments);
+  const std::vector<StateTensor> tensors = state_tensors(model.store);
+  const std::set<std::int64_t> slots = complete_slots(checkpoint, tensors);
+  OwnTensors own = own_tensors(tensors, slots, moments);
   const auto destination = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
     const auto it = own.find(meta.name);
     return it == own.end() ? std::span<std::byte>() : it->second.destination_of(meta.dtype, begin, end);
@@ -142,6 +165,7 @@ std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_co
     for (const auto& [name, rows] : own) read_rest(model.ctx, checkpoint, name, rows);
   };
   if (auto reason = first_reason(host_comm, read)) return reason;
+  for (const std::int64_t slot : slots) model.store.set_history(slot);
   model.store.refresh_compute_weights(model.ctx);
   return std::nullopt;
 }
@@ -166,6 +190,7 @@ ckpt::FileEntry write_shard(const std::vector<StateTensor>& tensors, const std::
     writer.huggingface(documents.huggingface);
   }
   for (const StateTensor& t : tensors) {
+    if (t.rows.count() == 0) continue;
     ckpt::TensorMeta meta{t.name, t.values.dtype, t.shape, {}, {}, {}};
     const model::Parameter& p = table[static_cast<std::size_t>(t.parameter)];
     if (t.weight) meta.precision = std::string(p.precision()), meta.reason = p.reason;

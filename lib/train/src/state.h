@@ -30,7 +30,8 @@ void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::
 // every rank; nothing if it is not. Collective.
 std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint);
 
-// Reads this rank's rows of every weight, and of the optimizer state when `moments`, from any number of shards, does
+// Reads this rank's rows of every weight, and of the optimizer state when `moments`, from any number of shards, and the
+// delayed scales and histories that the checkpoint has, does
 // what verify() does in the same pass, and refreshes the compute weights. A value that ckpt::values_of() forbids is
 // damage too. Returns why the checkpoint is damaged, the same on every rank; the model's values are undefined then.
 // Collective.

@@ -37,7 +37,17 @@ std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& tabl
 }
 
 std::vector<StateTensor> state_tensors(const ParameterStore& store) {
-  return state_tensors(store.table(), store.shards());
+  std::vector<StateTensor> tensors = state_tensors(store.table(), store.shards());
+  for (const ScaleState& s : store.scale_states()) {
+    const auto add = [&](const char* what, const View& values) {
+      const shard::RowRange rows{0, store.rank() == 0 ? values.size() : 0};
+      tensors.push_back(
+          {std::string(ckpt::kFp8) + s.name + what, {values.size()}, s.parameter, false, rows, values, s.slot});
+    };
+    add("/scale", s.scale);
+    add("/amax_history", s.history);
+  }
+  return tensors;
 }
 
 Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : tensors_(state_tensors(store)) {

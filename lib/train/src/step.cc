@@ -90,6 +90,12 @@ void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::
 
 StepScalars* scalars_in(const device::Buffer& buffer) { return reinterpret_cast<StepScalars*>(buffer.data()); }
 
+void calibrate(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets) {
+  env.model.store.begin_calibration();
+  forward_backward(env, batches, static_cast<double>(targets));
+  env.model.store.end_calibration(env.model.ctx);
+}
+
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
   Computed c;
   const gemm::Counts before = env.model.engine.counts();
@@ -194,11 +200,16 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
     return r;
   }
 
+  r.calibrated = env.model.store.needs_calibration();
+  if (r.calibrated) calibrate(env, batches, targets);
   r.replayed = c.paranoid > 0 && (position.step + 1) % c.paranoid == 0;
   const Computed computed = compute(env, batches, targets, r.replayed);
-  if (r.replayed)
+  if (r.replayed) {
+    const bool recorded = env.model.store.record_amaxes(false);
     check_same_bits(env.host_comm, env.model.store.table(), position.step + 1, computed,
                     compute(env, batches, targets, true));
+    env.model.store.record_amaxes(recorded);
+  }
   r.gemms = computed.gemms;
   update(env, position, r.lr);
   const StepScalars scalars = read(env);
@@ -279,11 +290,19 @@ LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, con
     gemms += planned(rows * length);
     const device::Scope scope(model.arena);
     const View losses = tensor::allocate(ctx, DType::f32, {rows * length}, "activations");
-    model.decoder.forward(ctx, model.engine, model.store, read.batch(ctx), losses);
+    const model::Batch here = read.batch(ctx);
+    if (model.store.needs_calibration()) {
+      model.store.begin_calibration();
+      model.decoder.forward(ctx, model.engine, model.store, here, losses);
+      model.store.end_calibration(ctx);
+    }
+    model.store.record_amaxes(false);
+    model.decoder.forward(ctx, model.engine, model.store, here, losses);
     const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
     sum.loss += sum_of(of_tokens);
     if (each) each(first, count, of_tokens.data());
   }
+  model.store.record_amaxes(true);
   check_planned(host_comm, model.engine.counts() - before, gemms, "the evaluation");
   host_comm.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
   host_comm.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);

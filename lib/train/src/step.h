@@ -17,6 +17,7 @@ struct StepResult {
   bool skipped = false;     // not finite: nothing was updated
   bool masked = false;      // all targets of the global batch are masked: nothing was computed or updated
   bool replayed = false;    // computed twice with equal results
+  bool calibrated = false;  // amaxes were first recorded without FP8
   gemm::Counts gemms;       // this rank's
   quant::CastCounts casts;  // of all ranks
   double seconds = 0, data_seconds = 0;
@@ -72,6 +73,10 @@ struct Computed {
 // The StepScalars in a buffer. The host must not access them if the buffer is on another device.
 StepScalars* scalars_in(const device::Buffer& buffer);
 
+// Forward and backward without FP8, from which delayed scales without a history follow. Changes them and gradients.
+// Collective.
+void calibrate(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets);
+
 // Forward and backward over a step's micro-batches, `targets` of all ranks together; changes only gradients and the
 // scalars. Collective.
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace);
@@ -110,7 +115,9 @@ struct EvaluationSize {
 // number, and their losses [count, T]. May be empty.
 using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
 
-// Evaluates sequences in file order. Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`. Collective.
+// Evaluates sequences in file order. Delayed scales without a history are first calibrated on this rank's first batch,
+// without FP8; otherwise no amax is recorded. Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`.
+// Collective.
 LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
                          const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each);
 

@@ -8,6 +8,7 @@
 #include "fp8/device/device.h"
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
+#include "fp8/quant/fold.h"
 
 namespace fp8::train {
 
@@ -59,7 +60,7 @@ void ParameterStore::build_slots(const hf::ModelConfig& config) {
     s.extent = model::slot_extent(config, p.slot);
     s.parameters.push_back(static_cast<int>(i));
     if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
-      s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
+      s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms});
     shards_[i].number = static_cast<int>(i);
     shards_[i].rows = shard::rows_of(p.rows(), device_comm_.rank(), device_comm_.size());
     shards_[i].scale = -1;
@@ -67,16 +68,13 @@ void ParameterStore::build_slots(const hf::ModelConfig& config) {
   }
   const bool fp8_all_gather =
       options_.fp8_all_gather && options_.fp8.recipe != nullptr && options_.fp8.recipe->fp8_all_gather;
-  std::int64_t scales = 0;
   for (auto& unit : slots_) {
-    for (SlotState& s : unit) {
+    for (SlotState& s : unit)
       s.fp8_gathered = fp8_all_gather && !s.parts.empty() &&
-                       std::all_of(s.parts.begin(), s.parts.end(), [](const auto& p) { return p.fp8; });
-      if (!s.fp8_gathered) continue;
-      s.first_scale = scales;
-      for (const int number : s.parameters) shards_[static_cast<std::size_t>(number)].scale = scales++;
-    }
+                       std::all_of(s.parts.begin(), s.parts.end(),
+                                   [](const auto& p) { return p.fp8 && p.gemms.forward && p.gemms.dgrad; });
   }
+  build_scales();
 }
 
 View ParameterStore::matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
@@ -100,6 +98,7 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
     ops::zero(ctx, v);
   }
   if (s.fp8_gathered) s.codes_shard = own(DType::u8, "compute weights");
+  if (s.fp8_gathered && single_copy()) s.row_scales_shard = allocate(ctx, DType::f32, {s.own_rows}, "compute weights");
   if (!s.fp8_gathered)
     s.compute_shard = options_.master == options_.compute ? master : own(options_.compute, "compute weights");
   std::int64_t first = 0;
@@ -112,23 +111,17 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
     o.gradient = rows_from(s.gradient_shard, first, n);
     o.compute_weight = rows_from(s.compute_shard, first, n);
     o.codes = rows_from(s.codes_shard, first, n);
+    o.row_scales = rows_from(s.row_scales_shard, first, n);
     first += n;
   }
 }
 
 void ParameterStore::allocate_memory(const Context& ctx) {
-  std::int64_t scales = 0;
   for (auto& unit : slots_) {
-    for (SlotState& s : unit) {
-      if (!s.present) continue;
-      allocate_slot(ctx, s);
-      if (s.fp8_gathered) scales += static_cast<std::int64_t>(s.parameters.size());
-    }
+    for (SlotState& s : unit)
+      if (s.present) allocate_slot(ctx, s);
   }
-  if (scales == 0) return;
-  amax_ = allocate(ctx, DType::f32, {scales}, "compute weights");
-  scales_ = allocate(ctx, DType::f32, {scales}, "compute weights");
-  inverse_scales_ = allocate(ctx, DType::f32, {scales}, "compute weights");
+  allocate_scales(ctx);
 }
 
 // The first and the last unit have a buffer each; layers alternate between two, or have one each.
@@ -153,6 +146,9 @@ void ParameterStore::allocate_buffers(const Context& ctx) {
       if (whole.empty())
         whole = matrix(ctx, s.fp8_gathered ? DType::u8 : options_.compute, s.extent.rows, s.extent.cols, vector,
                        "gathered weights");
+      View& row_scales = gathered_[buffer_of(unit, keep)].row_scales[i];
+      if (s.fp8_gathered && single_copy() && row_scales.empty())
+        row_scales = allocate(ctx, DType::f32, {s.extent.rows}, "gathered weights");
       if (!options_.training) continue;
       Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
       if (r.slot[i].empty())
@@ -165,29 +161,35 @@ void ParameterStore::allocate_buffers(const Context& ctx) {
 
 void ParameterStore::refresh_compute_weights(const Context& ctx) {
   if (!amax_.empty()) ops::zero(ctx, amax_);
+  if (delayed()) renew_scales(ctx, nullptr);  // reciprocals of loaded scales
   for (const ParameterShard& o : shards_) {
     if (o.rows.count() == 0) continue;
     if (!o.compute_weight.empty() && o.compute_weight.data != o.master.data) ops::copy(ctx, o.master, o.compute_weight);
-    if (o.scale >= 0)
-      quant::amax(ctx, o.master, quant::Granularity::tensor, quant::ContractionAxis::last,
-                  amax_.rows(o.scale, o.scale + 1));
+    if (o.scale >= 0) measure_weight(ctx, o);
   }
   scales_and_codes(ctx);
 }
 
-// One reduction for the scales of all weights, then every rank casts its own rows from the masters.
+// One reduction for the scales of all weights, unless they are delayed; then every rank casts its own rows from the
+// masters.
 void ParameterStore::scales_and_codes(const Context& ctx) {
   for (Gathered& g : gathered_) g.unit = -1;
-  if (amax_.empty() || ctx.dry) return;
-  const auto count = static_cast<std::size_t>(amax_.size());
-  {
-    const device::Timer timer(ctx, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
-    device_comm_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
+  if ((amax_.empty() && !single_copy()) || ctx.dry) return;
+  const quant::Recipe& recipe = *options_.fp8.recipe;
+  const quant::Cast& cast = recipe.forward.w;
+  if (!delayed() && !single_copy()) {
+    reduce_amaxes(ctx);
+    quant::scales_from_amax(ctx, amax_, {cast.format, recipe.scale_rule, options_.fp8.options.power_of_2}, scales_,
+                            inverse_scales_);
   }
-  const quant::Cast& cast = options_.fp8.recipe->forward.w;
-  quant::scales_from_amax(ctx, amax_, cast.format, options_.fp8.options.power_of_2, scales_, inverse_scales_);
   for (const ParameterShard& o : shards_) {
-    if (o.scale < 0 || o.rows.count() == 0) continue;
+    if (o.codes.empty() || o.rows.count() == 0) continue;
+    if (single_copy()) {
+      quant::CastOptions options = options_.fp8.options;
+      options.rule = recipe.scale_rule;
+      quant::cast_rows_to_bytes(ctx, o.master, cast.format, options, o.codes, o.row_scales);
+      continue;
+    }
     quant::cast_to_bytes(ctx, o.master, cast.format, scales_.as<float>() + o.scale, o.codes,
                          options_.fp8.options.counts);
   }
@@ -213,6 +215,9 @@ void ParameterStore::prefetch(int unit) {
       const View whole = g.slot[i].rows(p.slot_row, p.slot_row + p.rows());
       g.bytes += tensor::bytes_of(whole);
       g.requests.push_back(shard::start_gather(device_comm_, s.fp8_gathered ? o.codes : o.compute_weight, whole));
+      if (s.row_scales_shard.empty()) continue;
+      const View scales = g.row_scales[i].rows(p.slot_row, p.slot_row + p.rows());
+      g.requests.push_back(shard::start_gather(device_comm_, o.row_scales, scales));
     }
   }
 }
@@ -244,14 +249,8 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
     if (!s.present) continue;
     if (s.parts.empty() || unit == 0) w.plain[i] = whole(i);
     if (s.parts.empty()) continue;
-    if (s.fp8_gathered) {
-      const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
-      w.matmul[i] = linear::prepare_codes(
-          ctx, {whole(i), scales_.rows(s.first_scale, last), inverse_scales_.rows(s.first_scale, last)}, bias_of(i),
-          s.parts, options_.fp8, pass);
-    } else {
-      w.matmul[i] = linear::prepare(ctx, whole(i), bias_of(i), s.parts, options_.fp8, pass);
-    }
+    w.matmul[i] =
+        prepare_weight(ctx, s, whole(i), alone ? s.row_scales_shard : gathered(unit).row_scales[i], bias_of(i), pass);
   }
   return w;
 }
@@ -354,7 +353,11 @@ void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
 }
 
 void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {
-  if (!amax_.empty()) ops::zero(ctx, amax_);
+  if (delayed()) {
+    renew_scales(ctx, &scalars.gate->skip);
+  } else if (!amax_.empty()) {
+    ops::zero(ctx, amax_);
+  }
   for (const ParameterShard& o : shards_) {
     if (o.rows.count() == 0) continue;
     const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
@@ -368,8 +371,10 @@ void ParameterStore::update(const Context& ctx, const optim::Settings& settings,
                             static_cast<std::uint32_t>(o.number),
                             o.rows.begin * p.cols()};
     if (o.compute_weight.data == o.master.data) block.compute_weight = {};
-    if (o.scale >= 0) block.amax = amax_.rows(o.scale, o.scale + 1);
+    const bool measured = o.scale >= 0 && o.codes.empty();  // from its compute weight
+    if (o.scale >= 0 && !measured) block.amax = amax_.rows(o.scale, o.scale + 1);
     optim::adamw(ctx, block, settings, scalars);
+    if (measured) measure_weight(ctx, o);
   }
   scales_and_codes(ctx);
 }

@@ -28,10 +28,12 @@ inline hf::ModelConfig small_model(bool tied = false) {
 }
 
 /// Its parameters with the precisions under FP8.
-inline std::vector<model::Parameter> small_table(const hf::ModelConfig& config, bool lm_head = false) {
+inline std::vector<model::Parameter> small_table(const hf::ModelConfig& config, bool lm_head = false,
+                                                 const quant::GemmSet& gemms = {}) {
   std::vector<model::Parameter> table = model::parameter_table(config);
   model::LinearPrecisionOptions precisions;
   precisions.lm_head = lm_head;
+  precisions.gemms = {{"", gemms}};
   model::assign_precisions(table, precisions);
   return table;
 }

@@ -116,14 +116,16 @@ class Step : public FolderTest {
  private:
   static std::string state_of(const ParameterStore& store) {
     std::string bytes;
-    for (const StateTensor& t : state_tensors(store)) bytes += bytes_of(t.values);
+    for (const StateTensor& t : state_tensors(store.table(), store.shards())) bytes += bytes_of(t.values);
     return bytes;
   }
   std::optional<data::TokenFile> tokens_;
 };
 
+constexpr std::array kRecipes{"tensorwise", "rowwise", "rowwise_with_gw_hp", "current", "delayed"};
+
 TEST_F(Step, RunsWhatWasPlanned) {
-  for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
+  for (const char* recipe : kRecipes) {
     for (const DType activations : {DType::bf16, DType::f32}) {
       for (const auto recompute : {model::Recompute::none, model::Recompute::selective, model::Recompute::full}) {
         for (const bool lm_head : {false, true}) {
@@ -152,7 +154,7 @@ TEST_F(Step, LessFp8ThanPlannedIsAnError) {
 }
 
 TEST_F(Step, AnEvaluationRunsWhatWasPlannedToo) {
-  for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
+  for (const char* recipe : kRecipes) {
     for (const bool lm_head : {false, true}) EXPECT_EQ(evaluate({.recipe = recipe, .lm_head = lm_head}, 0).targets, 80);
   }
   EXPECT_EQ(error_of([&] { evaluate({}, 2); }, Exit::fp8_missing),
@@ -160,7 +162,7 @@ TEST_F(Step, AnEvaluationRunsWhatWasPlannedToo) {
 }
 
 TEST_F(Step, HasTheSameBitsWhenComputedTwice) {
-  for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
+  for (const char* recipe : kRecipes) {
     EXPECT_EQ(replay({.recipe = recipe}, 0, 0, 0), "no error");
   }
   EXPECT_EQ(replay({.recompute = model::Recompute::full, .lm_head = true, .tied = true, .micro_batches = 3}, 0, 0, 0),
@@ -199,7 +201,7 @@ TEST_F(Step, RecomputedActivationsChangeNoBit) {
 
 TEST_F(Step, WhatIsNotFiniteIsSkipped) {
   EXPECT_FALSE(step({}).skipped);
-  for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
+  for (const char* recipe : kRecipes) {
     const StepResult r = step({.recipe = recipe}, 0, std::nanf(""));
     EXPECT_TRUE(r.skipped);
     EXPECT_FALSE(std::isfinite(r.loss));

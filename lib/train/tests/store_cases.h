@@ -12,6 +12,7 @@ struct StoreCase {
   std::string name;
   StoreOptions options;
   bool tied = false, lm_head = false;
+  quant::GemmSet gemms{};
 };
 
 inline StoreOptions store_of(DType compute, const char* recipe = nullptr, int zero = 3, bool reshard = true) {
@@ -39,6 +40,16 @@ inline std::vector<StoreCase> store_cases() {
   cases.push_back({"no reshard", store_of(DType::bf16, "tensorwise", 3, false)});
   cases.push_back({"rowwise", store_of(DType::bf16, "rowwise")});
   cases.push_back({"mixed", store_of(DType::f32, "rowwise_with_gw_hp")});
+  cases.push_back({"current", store_of(DType::bf16, "current")});
+  cases.push_back({"delayed", store_of(DType::bf16, "delayed")});
+  cases.back().options.delayed.history = 4;
+  cases.push_back({"delayed without codes", store_of(DType::bf16, "delayed")});
+  cases.back().options.fp8_all_gather = false;
+  cases.push_back({"single copy", store_of(DType::bf16, "rowwise", 3)});
+  cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
+  cases.push_back({"single copy, no reshard", store_of(DType::f32, "rowwise", 3, false)});
+  cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
+  cases.push_back({"forward in bf16", store_of(DType::bf16, "delayed"), false, false, {false, true, true}});
   cases.push_back({"codes stay", store_of(DType::bf16, "tensorwise")});
   cases.back().options.fp8_all_gather = false;
   cases.push_back({"bf16 masters", store_of(DType::bf16, "tensorwise")});
@@ -69,20 +80,30 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
 /// Compares an operand with the whole matrix, cast alone.
 inline void check_operand(const Context& ctx, const StoreOptions& o, const model::Parameter& p, int number,
                           const quant::Quantized& found, model::Pass pass) {
-  const bool gathered_as_fp8 = p.fp8 && o.fp8_all_gather && o.fp8.recipe != nullptr && o.fp8.recipe->fp8_all_gather;
+  const bool gathered_as_fp8 = p.fp8 && p.gemms == quant::GemmSet{} && o.fp8_all_gather && o.fp8.recipe != nullptr &&
+                               o.fp8.recipe->fp8_all_gather;
   std::vector<std::byte> source = whole(p, number, o.master, gathered_as_fp8 ? o.master : o.compute);
   const View matrix = tensor::make_view(source.data(), gathered_as_fp8 ? o.master : o.compute, device::DeviceType::host,
                                         {p.rows(), p.cols()});
   const bool forward = pass == model::Pass::forward;
-  if (!p.fp8 || o.fp8.recipe == nullptr) {
+  if (!p.fp8 || o.fp8.recipe == nullptr || (forward ? !p.gemms.forward : !p.gemms.dgrad)) {
     EXPECT_TRUE(bytes_of(found.codes) == text_of(source));
     return;
   }
   const quant::Cast& cast = forward ? o.fp8.recipe->forward.w : o.fp8.recipe->dgrad.w;
   quant::CastOptions options = o.fp8.options;
   options.counts = nullptr;
+  options.rule = o.fp8.recipe->scale_rule;
+  const tensor::Tensor one(DType::f32, {1});  // a delayed scale before the first update
+  *one.as<float>() = 1.0f;
+  if (options.rule == quant::ScaleRule::delayed) options.known = {one.view(), one.view(), {}};
   const quant::Quantized wanted = quant::quantize(
       ctx, matrix, cast, forward ? quant::ContractionAxis::last : quant::ContractionAxis::first, options);
+  if (o.fp8.recipe->single_copy && !forward) {
+    const quant::Quantized one_copy = quant::quantize(ctx, matrix, cast, quant::ContractionAxis::last, options);
+    EXPECT_TRUE(bytes_of(found.codes) == bytes_of(one_copy.codes));
+    return;
+  }
   EXPECT_TRUE(bytes_of(found.codes) == bytes_of(wanted.codes));
   EXPECT_TRUE(bytes_of(found.inverse_scale) == bytes_of(wanted.inverse_scale));
 }
@@ -102,7 +123,7 @@ inline quant::Quantized operand_of(const linear::Weight& w, const model::Paramet
 inline void check_gathers(comm::Communicator& device_comm, const StoreCase& c) {
   SCOPED_TRACE(c.name);
   const hf::ModelConfig config = small_model(c.tied);
-  Kit kit(device_comm, config, small_table(config, c.lm_head), c.options);
+  Kit kit(device_comm, config, small_table(config, c.lm_head, c.gemms), c.options);
   EXPECT_EQ(kit.planned, kit.arena.peak());
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
@@ -150,7 +171,7 @@ inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c
   const hf::ModelConfig config = small_model(c.tied);
   StoreOptions options = c.options;
   options.several_micro_batches = micro_batches > 1;
-  Kit kit(device_comm, config, small_table(config, c.lm_head), options);
+  Kit kit(device_comm, config, small_table(config, c.lm_head, c.gemms), options);
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   for (int step = 1; step <= 2; ++step) {
@@ -185,8 +206,8 @@ inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
   SCOPED_TRACE(c.name);
   const hf::ModelConfig config = small_model(c.tied);
   const std::unique_ptr<comm::Communicator> one = comm::solo();
-  Kit many(device_comm, config, small_table(config, c.lm_head), c.options),
-      alone(*one, config, small_table(config, c.lm_head), c.options);
+  Kit many(device_comm, config, small_table(config, c.lm_head, c.gemms), c.options),
+      alone(*one, config, small_table(config, c.lm_head, c.gemms), c.options);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   const optim::Settings settings;
   const optim::Gate gate{.gradient_scale = 0.2f};

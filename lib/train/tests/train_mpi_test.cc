@@ -82,14 +82,17 @@ TEST(State, AnyNumberOfRanks) {
   });
   const std::string folder = world().all_gather(own ? own->path() : "")[0];
   const int most = std::min(3, world().size());
-  for (const DType stored : {DType::f32, DType::bf16}) {
-    StoreOptions options = store_of(DType::bf16, "tensorwise");
+  for (const auto& [stored, recipe] :
+       {std::pair{DType::f32, "tensorwise"}, std::pair{DType::bf16, "tensorwise"}, std::pair{DType::f32, "delayed"}}) {
+    StoreOptions options = store_of(DType::bf16, recipe);
+    options.delayed.history = 4;
     options.master = options.moments = stored;
     for (int p = 1; p <= most; ++p) {
       for (int q = 1; q <= most; ++q) {
-        if (stored == DType::bf16 && (p != most || q != most - 1)) continue;  // one pair suffices
+        const bool first_case = stored == DType::f32 && std::string(recipe) == "tensorwise";
+        if (!first_case && (p != most || q != most - 1)) continue;  // one pair suffices
         const std::string at =
-            folder + "/" + std::to_string(p) + std::to_string(q) + std::string(dtype::name_of(stored));
+            folder + "/" + std::to_string(p) + std::to_string(q) + std::string(dtype::name_of(stored)) + recipe;
         const std::string step = "/step-00000003";
         reshard(p, "", at + "/a", options);
         reshard(q, at + "/a" + step, at + "/b", options);

@@ -37,8 +37,8 @@ inline constexpr std::string_view kHuggingFace = "huggingface/";
 /// Whether a tensor's name is in a section that this version defines.
 bool is_known_section(std::string_view name);
 
-/// The values that a valid checkpoint may hold under this name: weights, scales and optimizer state are finite, scales
-/// and second moments >= 0; sections that this version does not define may hold any.
+/// The values that a valid checkpoint may hold under this name: weights, scales, amaxes and optimizer state are finite,
+/// scales, amaxes and second moments >= 0; sections that this version does not define may hold any.
 h5::Values values_of(std::string_view name);
 
 /// One tensor of a checkpoint.

@@ -2,7 +2,8 @@
 /// input (q, k, v; gate, up) share one fused weight and are its parts: in high precision one GEMM computes all of them;
 /// in FP8 the input is cast once, and each part has its own scales and GEMM, as if it were a separate layer.
 ///   x [M, K], w [N, K], y and dy [M, N]; activations f32 or bf16; gradients of weights f32
-/// A Weight is prepared for one pass; this crate keeps no state between calls.
+/// A Weight is prepared for one pass; this crate keeps no state between calls. Scales that are known before a cast
+/// (delayed scaling) come with the Weight, which refers to the caller's memory of them.
 /// Source: torchao float8_linear.py (casts of the operands by recipe).
 #pragma once
 
@@ -22,6 +23,7 @@ struct Part {
   std::int64_t begin = 0;  ///< first row
   std::int64_t end = 0;    ///< one past the last
   bool fp8 = false;        ///< compute precision; other parts are computed in the precision of the activations
+  quant::GemmSet gemms{};  ///< which GEMMs of an FP8 part are FP8
 };
 
 /// How FP8 parts are computed.
@@ -31,10 +33,18 @@ struct LinearPrecision {
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< of FP8 GEMMs on the host
 };
 
+/// Known scales of a weight's FP8 operands, and where their amaxes are recorded. Empty, or by part.
+struct Slots {
+  quant::KnownScale x;                ///< of the input, which all parts share
+  std::vector<quant::KnownScale> w;   ///< of each part of the weight
+  std::vector<quant::KnownScale> dy;  ///< of the gradient of each part's output
+};
+
 /// The weight of one part, or of adjacent high-precision parts together, as an operand of a GEMM.
 struct Operand {
   Part part;               ///< rows of the whole weight
   quant::Quantized codes;  ///< [rows, K], for the GEMM forward or dgrad, depending on the pass
+  View folded{};           ///< f32 [rows]: factors of the columns of dy before dgrad, with one FP8 copy; else empty
 };
 
 /// A weight prepared for a pass.
@@ -42,25 +52,28 @@ struct Weight {
   View bias;                      ///< [N] or empty
   LinearPrecision precision;      ///< of its FP8 parts
   std::vector<Operand> operands;  ///< in row order, covering [0, N)
+  std::vector<Part> parts{};      ///< of `slots`
+  Slots slots{};                  ///< of x and dy in this pass
 };
 
 /// FP8 codes of a weight as gathered by an FP8 all-gather.
 struct Codes {
   View bytes;           ///< u8 [N, K]
-  View scales;          ///< f32 [number of parts]
+  View scales;          ///< f32 [number of parts], or [N] with one FP8 copy
   View inverse_scales;  ///< their reciprocals
 };
 
-/// The pass for which a weight is prepared: GEMM forward, or GEMM dgrad.
-enum class Pass : std::uint8_t { forward, backward };
+/// The pass for which a weight is prepared: GEMM forward, forward again for backward, or GEMM dgrad.
+enum class Pass : std::uint8_t { forward, recompute, backward };
 
-/// Quantizes a weight's FP8 parts for a pass; memory from the arena. `matrix` is [N, K].
+/// Quantizes a weight's FP8 parts for a pass; memory from the arena. `matrix` is [N, K]. If no part is FP8 under
+/// `precision`, forward() and backward() record the amaxes of x and dy in `slots` without casts (calibration).
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
-               const LinearPrecision& precision, Pass pass);
+               const LinearPrecision& precision, Pass pass, const Slots& slots = {});
 
-/// The same from gathered codes; every part is FP8 with one scale.
+/// The same from gathered codes; every part is FP8 with one scale, or one for each row with one FP8 copy.
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
-                     const LinearPrecision& precision, Pass pass);
+                     const LinearPrecision& precision, Pass pass, const Slots& slots = {});
 
 /// What the GEMMs of one layer and pass share.
 struct Call {

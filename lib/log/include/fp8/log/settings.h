@@ -38,9 +38,10 @@ struct Settings {
 
 /// What a gate checks: settings that a resumed run may not change, except the seed, and the number of steps. Logs that
 /// list their fixed settings may add names.
-inline constexpr std::array<std::string_view, 18> kCheckedSettings = {
-    "model",        "data",   "seq-length",  "global-batch", "sampler", "steps", "lr",   "schedule", "warmup-steps",
-    "warmup-ratio", "min-lr", "decay-steps", "weight-decay", "betas",   "eps",   "clip", "master",   "moments"};
+inline constexpr std::array<std::string_view, 19> kCheckedSettings = {
+    "model", "data",     "seq-length",   "global-batch", "sampler", "documents",   "steps",
+    "lr",    "schedule", "warmup-steps", "warmup-ratio", "min-lr",  "decay-steps", "weight-decay",
+    "betas", "eps",      "clip",         "master",       "moments"};
 
 /// The settings in a run record; nullopt when the record has no object `config`. A flag whose value is null has the
 /// value in the record's member `settings`, if that has one.

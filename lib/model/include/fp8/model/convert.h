@@ -36,6 +36,7 @@ struct LinearRow {
   bool fp8 = false;                 ///< whether it computes in FP8
   std::string reason;               ///< why not FP8; empty for FP8
   bool aligned = false;             ///< whether both extents are multiples of 16
+  quant::GemmSet gemms{};           ///< if FP8: in which GEMMs
 };
 
 /// The linears of a parameter table in order; for a tied model the LM head is the last row.

@@ -47,10 +47,11 @@ struct Parameter {
   std::int64_t slot_row = 0;                   ///< its first row in the slot's matrix
   int tensor_parallel_axis =
       -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
-  int expert = -1;     ///< index of its expert; -1: none
-  bool decay = false;  ///< weight decay applies (two or more dimensions)
-  bool fp8 = false;    ///< whether it computes in FP8
-  std::string reason;  ///< why not FP8; empty for FP8
+  int expert = -1;         ///< index of its expert; -1: none
+  bool decay = false;      ///< weight decay applies (two or more dimensions)
+  bool fp8 = false;        ///< whether it computes in FP8
+  std::string reason;      ///< why not FP8; empty for FP8
+  quant::GemmSet gemms{};  ///< if FP8: in which GEMMs
 
   /// Rows (first extent).
   std::int64_t rows() const { return shape[0]; }
@@ -76,12 +77,19 @@ struct Extent {
 /// Extent of a slot.
 Extent slot_extent(const hf::ModelConfig& config, Slot slot);
 
+/// GEMMs that run in FP8 in some linears.
+struct GemmRule {
+  std::string glob;      ///< names of weights; empty: all
+  quant::GemmSet gemms;  ///< at least one
+};
+
 /// Options of assign_precisions().
 struct LinearPrecisionOptions {
   const quant::Recipe* recipe = nullptr;  ///< for the thresholds of auto_filter; null: the default recipe
   std::vector<std::string> filters{};     ///< name globs of weights that stay in bf16
   bool auto_filter = false;               ///< exclude layers that are too small to gain
   bool lm_head = false;                   ///< FP8 for the LM head too
+  std::vector<GemmRule> gemms{};          ///< the last that matches a linear applies
 };
 
 /// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions are multiples of 16 and no option

@@ -48,6 +48,14 @@ struct Quantized {
   bool folded = false;  ///< codes are multiplied by their inverse scales: they approximate x itself
 };
 
+/// A scale that is known before the cast of a whole tensor, and where the cast records the amax that it finds. All f32
+/// [1] on the matrix's device.
+struct KnownScale {
+  View scale;          ///< empty: the scale is computed from this matrix
+  View inverse_scale;  ///< its reciprocal; empty if scale is
+  View amax;           ///< becomes max(itself, largest magnitude without NaN); empty: not recorded
+};
+
 /// Options of a cast.
 struct CastOptions {
   bool power_of_2 = false;       ///< round scales down to powers of two
@@ -57,6 +65,8 @@ struct CastOptions {
   /// and every product is zero or a normal BF16. Quantized::folded tells whether it was done. Emulated codes on a
   /// device are always folded; below 2^-126 they are rounded to subnormal BF16.
   bool fold = false;
+  ScaleRule rule = ScaleRule::torchao;  ///< from amax to scale; not of blocks
+  KnownScale known{};                   ///< for Granularity::tensor; then codes and amax come from one pass
 };
 
 /// The casts of one matrix for two GEMMs, by the dimension that each contracts.
@@ -76,13 +86,18 @@ struct QuantizedPair {
 };
 
 /// Largest magnitude along the contracted dimension: f32 [1] (tensor) or one per index of the other dimension (row).
-/// NaN propagates.
+/// NaN propagates, unless `skip_nan`, which needs Granularity::tensor: then NaNs are left out.
 ///   x [rows, cols] f32 or bf16, one of the strides is 1; out f32, contiguous
-void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out);
+void amax(const Context& ctx, const View& x, Granularity granularity, ContractionAxis contract, const View& out,
+          bool skip_nan = false);
+
+/// out f32 [1] becomes max(itself, largest magnitude of x without NaN). For the calibration of known scales.
+void record_amax(const Context& ctx, const View& x, const View& out);
 
 /// Quantizes x [rows, cols] (f32 or bf16) for the GEMM that contracts `contract`. Memory from the arena, category "fp8
-/// codes". With Granularity::none the result refers to x. Blocks of 128 follow ScaleRule::blockwise, those of 32
-/// ScaleRule::mx, and the other granularities ScaleRule::torchao. Deterministic for any number of threads.
+/// codes"; a known scale is referred to by the result. With Granularity::none the result refers to x. Blocks of 128
+/// follow ScaleRule::blockwise, those of 32 ScaleRule::mx, the other granularities CastOptions::rule. Deterministic for
+/// any number of threads.
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
                    const CastOptions& options);
 
@@ -90,9 +105,16 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
 /// writes both layouts.
 QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options);
 
-/// Scales of `format` and their reciprocals, f32 [n], from amaxes f32 [n] (may be the memory of the scales), all
-/// contiguous on the context's device.
-void scales_from_amax(const Context& ctx, const View& amax, dtype::DType format, bool power_of_2, const View& scales,
+/// How scales follow from amaxes.
+struct ScaleOptions {
+  dtype::DType format = dtype::DType::e4m3;  ///< e4m3 or e5m2
+  ScaleRule rule = ScaleRule::torchao;       ///< from amax to scale
+  bool power_of_2 = false;                   ///< round down to powers of two
+};
+
+/// Scales and their reciprocals, f32 [n], from amaxes f32 [n] (may be the memory of the scales), all contiguous on the
+/// context's device.
+void scales_from_amax(const Context& ctx, const View& amax, const ScaleOptions& options, const View& scales,
                       const View& inverse_scales);
 
 /// Casts x with one given scale to bytes: codes u8 of x's shape, contiguous. `scale` points to one float on the device
@@ -102,7 +124,8 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 
 /// Contiguous bytes [rows, cols] of cast_to_bytes() as the operand of the GEMM that contracts `contract`: upcast on the
 /// host; on a device the same memory if its layout is valid, else repacked. Memory from the arena. `scale` and
-/// `inverse_scale` are f32 [1] and referred to by the result. `emulate` as in CastOptions.
+/// `inverse_scale` are f32 [1], or one for each row if `contract` is last, and are referred to by the result. `emulate`
+/// as in CastOptions.
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, ContractionAxis contract,
                      const View& scale, const View& inverse_scale, bool emulate = false);
 

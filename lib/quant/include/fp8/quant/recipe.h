@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "fp8/dtype/dtype.h"
@@ -59,6 +61,19 @@ struct WgradCasts {
   Cast x;   ///< contracted along M, its first dimension
 };
 
+/// GEMMs of a linear that run in FP8 where its recipe does so; --fp8-gemms.
+struct GemmSet {
+  bool forward = true;  ///< y = x w^T
+  bool dgrad = true;    ///< dx = dy w
+  bool wgrad = true;    ///< dw = dy^T x
+  bool operator==(const GemmSet&) const = default;
+};
+
+/// "forward,dgrad,wgrad", or those of them that are in the set.
+std::string name_of(const GemmSet& set);
+/// Inverse of name_of(), in any order; nothing if it is no such list, or empty.
+std::optional<GemmSet> parse_gemm_set(std::string_view text);
+
 /// One recipe.
 struct Recipe {
   std::string_view name;    ///< as in --recipe
@@ -70,9 +85,12 @@ struct Recipe {
   bool fast_accumulation;   ///< of the forward GEMM on tensor cores; dgrad and wgrad never
   bool fp8_all_gather;      ///< whether FP8 all-gather is possible (one scale per weight, known before the gather)
   std::string_view source;  ///< where the recipe comes from
+  /// dgrad uses the codes of forward, whose scales of rows are folded into dy before its cast (fold.h).
+  bool single_copy = false;
 
-  /// FP8 GEMMs of one linear layer in one forward and backward: 3, or 2 if wgrad is computed in high precision.
-  int fp8_gemms() const;
+  /// FP8 GEMMs of one linear layer in one forward and backward, of those in `set`: 3 at most, or 2 if wgrad is computed
+  /// in high precision.
+  int fp8_gemms(const GemmSet& set = {}) const;
 
   /// Whether its GEMMs multiply FP8 values as bf16 on every device: those with MX blocks, which Hopper does not have.
   bool emulated_everywhere() const;
@@ -80,6 +98,12 @@ struct Recipe {
 
 /// Every recipe, the default first.
 std::span<const Recipe> recipes();
+
+/// The variant of delayed whose gradients are e4m3 too; other recipes have none and are returned.
+const Recipe& with_e4m3_gradients(const Recipe& recipe);
+
+/// The variant of rowwise with one FP8 copy of each weight. Throws Error for another recipe.
+const Recipe& with_single_copy(const Recipe& recipe);
 
 /// The recipe of that name; throws Error that lists the names.
 const Recipe& find_recipe(std::string_view name);

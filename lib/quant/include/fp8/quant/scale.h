@@ -1,11 +1,12 @@
 /// The scale of an amax, for one value; shared by host loops and kernels.
 /// `scale` multiplies on quantization: q = cast(x * scale); its reciprocal multiplies the result of the GEMM.
-/// Sources: torchao float8_utils (amax_to_scale), Transformer Engine (Float8BlockScaling), OCP MX 1.0 and torchao
-/// (RCEIL); checked bit for bit against tests/golden/casts.
+/// Sources: torchao float8_utils (amax_to_scale), Transformer Engine (current_scaling.cu, delayed_scaling.cu,
+/// Float8BlockScaling), OCP MX 1.0 and torchao (RCEIL); checked bit for bit against tests/golden/casts.
 #pragma once
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "fp8/dtype/element.h"
 #include "fp8/quant/recipe.h"
@@ -85,5 +86,25 @@ constexpr BlockRule block_rule(Granularity granularity, float max, bool power_of
   constexpr std::uint32_t kLargest = sizeof(T) == 2 ? 0x7F7F0000u : 0x7F7FFFFFu;
   return {max, std::bit_cast<float>(kLargest), granularity == Granularity::row32, power_of_2};
 }
+
+/// The largest finite f32.
+inline constexpr float kLargestFloat = std::numeric_limits<float>::max();
+
+/// max / amax, plain IEEE division in f32, an overflow becoming the largest finite f32; optionally rounded down to a
+/// power of two. 1 if the amax is 0, infinite or NaN. Source: TE compute_scale_from_amax.
+FP8_HD inline float current_scale(float amax, float max, bool power_of_2) {
+  if (!(amax > 0.0f && amax <= kLargestFloat)) return 1.0f;
+  const float quotient = max / amax, scale = quotient > kLargestFloat ? kLargestFloat : quotient;
+  return power_of_2 ? power_of_2_floor(scale) : scale;
+}
+
+/// The scale of an amax under a rule. A delayed scale is known before the cast; without one, its rule is that of
+/// current.
+FP8_HD inline float scale_by_rule(ScaleRule rule, float amax, float max, bool power_of_2) {
+  return rule == ScaleRule::torchao ? scale_from_amax(amax, max, power_of_2) : current_scale(amax, max, power_of_2);
+}
+
+/// Whether an amax under the rule leaves out NaN.
+FP8_HD inline bool skips_nan(ScaleRule rule) { return rule != ScaleRule::torchao && rule != ScaleRule::mx; }
 
 }  // namespace fp8::quant

@@ -32,6 +32,9 @@ struct PrecisionConfig {
   std::string recipe = "tensorwise";                          ///< for fp8
   std::optional<bool> power_of_2;                             ///< nothing: as the recipe does
   std::optional<bool> fp8_all_gather;                         ///< nothing: if the recipe allows it
+  bool rowwise_single_copy = false;                           ///< for rowwise: one FP8 copy of each weight
+  bool e4m3_gradients = false;                                ///< for delayed: gradients e4m3 too, not hybrid
+  DelayedOptions delayed;                                     ///< for delayed
   bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8

@@ -18,16 +18,18 @@ struct StateTensor {
   std::vector<std::int64_t> shape;  ///< of the whole tensor
   int parameter = 0;                ///< number in the parameter table
   bool weight = false;              ///< in every checkpoint; otherwise optimizer state, in training checkpoints only
-  shard::RowRange rows;             ///< rows of this rank
+  shard::RowRange rows;             ///< rows that this rank saves
   View values;                      ///< these rows, in the type they are saved in; empty without a shard
+  std::int64_t scale_slot = -1;     ///< of a delayed scale or history: its slot. All ranks have it whole in `values`,
+                                    ///< and rank 0 saves it
 };
 
-/// All tensors of a run in the order of the file: weights, first moments, second moments, each in the order of `table`.
-/// Without `shards`, which have the same order, `rows` and `values` are empty.
+/// Weights and moments of a run in the order of the file: weights, first moments, second moments, each in the order of
+/// `table`. Without `shards`, which have the same order, `rows` and `values` are empty.
 std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
                                        std::span<const ParameterShard> shards = {});
 
-/// The tensors of a store.
+/// The tensors of a store: weights and moments, then scales and histories of a delayed recipe.
 std::vector<StateTensor> state_tensors(const ParameterStore& store);
 
 /// A copy of a rank's state in host memory. An asynchronous save reads it while steps change the original, and every

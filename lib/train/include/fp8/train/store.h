@@ -7,12 +7,15 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "fp8/base/digest.h"
 #include "fp8/comm/comm.h"
 #include "fp8/model/decoder.h"
 #include "fp8/optim/adamw.h"
+#include "fp8/quant/history.h"
 #include "fp8/quant/quantize.h"
 #include "fp8/shard/shard.h"
 
@@ -22,10 +25,18 @@ using device::Context;
 using dtype::DType;
 using tensor::View;
 
+/// Settings of a delayed recipe.
+struct DelayedOptions {
+  std::int64_t history = 1024;                                 ///< amaxes of a tensor, at least 1
+  std::int64_t margin = 0;                                     ///< scales are divided by 2^margin
+  quant::AmaxAlgorithm algorithm = quant::AmaxAlgorithm::max;  ///< which amax gives the scale
+};
+
 /// How parameters are kept and gathered.
 struct StoreOptions {
   DType compute = DType::bf16;         ///< format of activations and of weights outside FP8
   linear::LinearPrecision fp8;         ///< recipe of FP8 linears; null: there are none
+  DelayedOptions delayed;              ///< if the recipe is delayed
   bool fp8_all_gather = true;          ///< FP8 all-gather, if the recipe allows it
   DType master = DType::f32;           ///< f32 or bf16
   DType moments = DType::f32;          ///< f32 or bf16
@@ -43,7 +54,18 @@ struct ParameterShard {
   View gradient;         ///< f32; empty unless training
   View compute_weight;   ///< in the compute format; the master itself if that has it; empty with FP8 all-gather
   View codes;            ///< u8; empty without FP8 all-gather
+  View row_scales;       ///< f32 [own rows] of codes with a scale for each row; else empty
   std::int64_t scale;    ///< index among the scales; -1: none
+};
+
+/// Scale and history of an FP8 tensor of a linear under a delayed recipe; equal on all ranks. The input of fused
+/// projections is one tensor, which each of them has under its own name.
+struct ScaleState {
+  std::string name;       ///< of the linear, and input, weight or grad_output: `LINEAR/input`
+  int parameter = 0;      ///< in the parameter table
+  View scale;             ///< f32 [1]
+  View history;           ///< f32 [length]
+  std::int64_t slot = 0;  ///< for ParameterStore::set_history
 };
 
 /// Digests of gradients in the order of computation, to compare two computations of a step.
@@ -73,6 +95,22 @@ class ParameterStore final : public model::WeightSource {
   /// This rank's shard of each, in the order of the table.
   const std::vector<ParameterShard>& shards() const { return shards_; }
 
+  /// This rank among those that share the parameters.
+  int rank() const { return device_comm_.rank(); }
+  /// Scales and histories of a delayed recipe; none under other recipes.
+  const std::vector<ScaleState>& scale_states() const { return scale_states_; }
+  /// The scale and the history of this slot have been loaded.
+  void set_history(std::int64_t slot) { has_history_[static_cast<std::size_t>(slot)] = true; }
+  /// Whether a tensor has no history, so that calibration must come before the first FP8 cast.
+  bool needs_calibration() const;
+  /// Until end_calibration() linears compute without FP8, and amaxes of tensors without a history are recorded.
+  void begin_calibration() { calibrating_ = true; }
+  /// Computes scales from what was recorded, and the codes of all weights. Collective.
+  void end_calibration(const Context& ctx);
+  /// Whether forward and backward record amaxes for delayed scales; returns the setting of before. Recording does not
+  /// change results. True at first.
+  bool record_amaxes(bool on) { return std::exchange(recording_, on); }
+
   /// Computes compute weights, scales (with one reduction for all weights) and codes from the masters. Collective.
   void refresh_compute_weights(const Context& ctx);
   /// Begins micro-batch `index` of `count` of a step.
@@ -85,7 +123,8 @@ class ParameterStore final : public model::WeightSource {
   /// Adds the squares of the gradients of all ranks to `total`, which is on the context's device and 0 before; every
   /// rank gets the sum. Does not wait for the device. Collective.
   void add_gradient_squares(const Context& ctx, double* total);
-  /// AdamW on the own rows, then compute weights, scales and codes. Collective.
+  /// Delayed scales from the amaxes of the step, unless it is skipped; AdamW on the own rows; then compute weights,
+  /// scales and codes. Collective.
   void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
 
   void prefetch(int unit) override;
@@ -103,13 +142,14 @@ class ParameterStore final : public model::WeightSource {
     std::vector<int> parameters;      // numbers in the table, in row order
     std::vector<linear::Part> parts;  // of a linear
     std::int64_t own_rows = 0;
-    View compute_shard, codes_shard, gradient_shard;
-    std::int64_t first_scale = -1;
+    View compute_shard, codes_shard, gradient_shard, row_scales_shard;
+    std::int64_t first_scale = -1;                             // of its weights, in row order
+    std::int64_t input_scale = -1, first_gradient_scale = -1;  // delayed: of its input; of the gradients of its parts
   };
   /// Whole matrices of one unit, valid or being gathered.
   struct Gathered {
     int unit = -1;
-    std::array<View, kSlots> slot;
+    std::array<View, kSlots> slot, row_scales;
     std::vector<comm::Request> requests;
     double bytes = 0;  // of the matrices being gathered
   };
@@ -135,6 +175,19 @@ class ParameterStore final : public model::WeightSource {
   void finish(const Context& ctx, Reducing& r);
   void trace_given(int unit);
   void scales_and_codes(const Context& ctx);
+  bool delayed() const;
+  bool single_copy() const { return options_.fp8.recipe != nullptr && options_.fp8.recipe->single_copy; }
+  void build_scales();
+  void allocate_scales(const Context& ctx);
+  void list_scale_states();
+  quant::KnownScale known_scale(std::int64_t slot, bool record) const;
+  linear::Slots slots_of(const SlotState& s, model::Pass pass) const;
+  void reduce_amaxes(const Context& ctx);
+  void renew_scales(const Context& ctx, const std::int32_t* skip);
+  void measure_weight(const Context& ctx, const ParameterShard& o);
+  View gather_compute_weight(const Context& ctx, const SlotState& s);
+  linear::Weight prepare_weight(const Context& ctx, const SlotState& s, const View& whole, const View& row_scales,
+                                const View& bias, model::Pass pass);
   bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }
 
   Context ctx_;
@@ -145,7 +198,14 @@ class ParameterStore final : public model::WeightSource {
   bool tied_ = false;
   std::vector<std::array<SlotState, kSlots>> slots_;  // by unit
   std::vector<ParameterShard> shards_;
-  View amax_, scales_, inverse_scales_;  // f32 [number of parameters gathered in FP8]
+  // f32 [number of scales]: of weights gathered in FP8; if delayed, of every weight, input and gradient of FP8 linears
+  View amax_, scales_, inverse_scales_;
+  View history_;  // delayed: [number of scales, length]
+  std::int64_t scale_count_ = 0;
+  std::int64_t first_input_ = 0, first_gradient_ = 0;  // delayed: slots of weights, then inputs, then gradients
+  std::vector<ScaleState> scale_states_;
+  std::vector<char> has_history_;  // by slot
+  bool calibrating_ = false, recording_ = true;
   std::vector<Gathered> gathered_;
   std::vector<Reducing> reducing_;
   int micro_ = 0, micro_count_ = 1;

@@ -1,0 +1,99 @@
+// Checks, and the host's loops, of casts whose scales are folded into another operand.
+#include "fp8/quant/fold.h"
+
+#include "cuda.h"
+#include "fp8/device/profile.h"
+#include "fp8/dtype/dispatch.h"
+#include "fp8/quant/scale.h"
+#include "matrix.h"
+
+namespace fp8::quant {
+
+using dtype::DType;
+
+View scale_columns(const Context& ctx, const View& x, const View& factors) {
+  require_matrix(ctx, x, "scale_columns");
+  require_device(ctx, factors, "scale_columns");
+  if (!unit_columns(x) || factors.size() != x.shape[1] || !factors.contiguous())
+    throw Error("scale_columns: needs unit column stride and a factor for each column");
+  const View out = tensor::allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "scratch");
+  const device::Timer timer(ctx, device::Work::cast, "fold scales", tensor::bytes_of(x, out),
+                            static_cast<double>(x.size()));
+  if (on_device(ctx)) {
+    cuda::scale_columns(ctx, x, factors, out);
+    return out;
+  }
+  if (ctx.dry) return out;
+  dtype::with_float_type(x.dtype, "scale_columns", [&]<class T>() {
+    const MatrixRows<T> rows = rows_of<T>(x);
+    const float* const factor = factors.as<float>();
+#pragma omp parallel for if (rows.parallel())
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      const T* const from = rows.row(r);
+      T* const to = out.as<T>() + r * rows.length;
+      for (std::int64_t c = 0; c < rows.length; ++c) to[c] = dtype::from_float<T>(dtype::to_float(from[c]) * factor[c]);
+    }
+  });
+  return out;
+}
+
+View unit_scale(const Context& ctx) {
+  const View one = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
+  if (ctx.dry) return one;
+  if (on_device(ctx)) {
+    cuda::fill(ctx, one, 1.0f);
+  } else {
+    *one.as<float>() = 1.0f;
+  }
+  return one;
+}
+
+Quantized without_scales(const Context& ctx, const Quantized& rows, bool emulate) {
+  if (rows.granularity != Granularity::row || rows.contract != ContractionAxis::last)
+    throw Error("without_scales: expected a scale for each row");
+  Quantized q = rows;
+  q.granularity = Granularity::tensor;
+  q.contract = ContractionAxis::first;
+  q.scale = q.inverse_scale = unit_scale(ctx);
+  if (!on_device(ctx)) return q;
+  q.codes = cuda::repack(ctx, rows.codes, ContractionAxis::first);
+  if (emulate) q.codes = cuda::upcast(ctx, q.codes, q.format);
+  return q;
+}
+
+View reciprocals(const Context& ctx, const View& scales) {
+  require_device(ctx, scales, "reciprocals");
+  const View out = tensor::allocate(ctx, DType::f32, {scales.size()}, "fp8 codes");
+  if (ctx.dry) return out;
+  if (on_device(ctx)) {
+    cuda::reciprocals(ctx, scales, out);
+  } else {
+    for (std::int64_t i = 0; i < scales.size(); ++i) out.as<float>()[i] = 1.0f / scales.as<float>()[i];
+  }
+  return out;
+}
+
+void cast_rows_to_bytes(const Context& ctx, const View& x, DType format, const CastOptions& options, const View& codes,
+                        const View& scales) {
+  require_matrix(ctx, x, "cast_rows_to_bytes");
+  const float max = dtype::max_of(format);
+  if (!unit_columns(x) || codes.shape != x.shape || !codes.contiguous() || scales.size() != x.shape[0])
+    throw Error("cast_rows_to_bytes: codes or scales do not have the shape of the matrix");
+  const device::Timer timer(ctx, device::Work::cast, "cast to bytes", tensor::bytes_of(x, codes),
+                            static_cast<double>(x.size()));
+  if (on_device(ctx)) return cuda::cast_rows_to_bytes(ctx, x, format, options, codes, scales);
+  if (ctx.dry) return;
+  CastCounts done;
+  dtype::with_fp8_grid(format, [&]<class Grid>() {
+    dtype::with_float_type(x.dtype, "cast_rows_to_bytes", [&]<class T>() {
+      const MatrixRows<T> rows = rows_of<T>(x);
+      done = cast_rows<Grid>(rows, codes.as<std::uint8_t>(), [&](std::int64_t r) {
+        const float largest = from_magnitude(amax_row(rows.row(r), rows.length));
+        return OneScale{scales.as<float>()[r] = scale_by_rule(options.rule, largest, max, options.power_of_2)};
+      });
+    });
+  });
+  if (options.counts != nullptr) *options.counts += done;
+}
+
+}  // namespace fp8::quant

@@ -1,0 +1,98 @@
+// Scales that are folded into another operand: on the host against single elements, and the kernels against the host.
+#include "cuda_shim.h"
+//
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "codes.h"
+#include "fold.cuh"
+
+namespace fp8::quant {
+namespace {
+
+using dtype::DType;
+using shim::Launcher;
+using tensor::Tensor;
+
+constexpr Cast kRow{DType::e4m3, Granularity::row};
+
+TEST(Fold, ColumnsAreMultipliedAndRounded) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const Layout layout : {Layout::contiguous, Layout::strided_rows}) {
+      const Matrix x(type, 130, 75, layout);
+      const Tensor factors(DType::f32, {75}), there(type, {130, 75});
+      for (int c = 0; c < 75; ++c) factors.as<float>()[c] = c % 2 == 0 ? std::ldexp(1.0f, c - 40) : 0.3f;
+      Host host;
+      const View out = scale_columns(host.context, x.view, factors.view());
+      launch_scale_columns(Launcher(), x.view, factors.view(), there.view());
+      for (std::int64_t r = 0; r < 130; ++r)
+        for (std::int64_t c = 0; c < 75; ++c) {
+          const float product = x.at(r, c) * factors.as<float>()[c];
+          const std::int64_t i = r * 75 + c;
+          if (type == DType::f32) {
+            ASSERT_EQ(out.as<float>()[i], product);
+            ASSERT_EQ(there.as<float>()[i], product);
+          } else {
+            ASSERT_EQ(out.as<dtype::Bf16>()[i].bits, dtype::to_bf16(product).bits);
+            ASSERT_EQ(there.as<dtype::Bf16>()[i].bits, dtype::to_bf16(product).bits);
+          }
+        }
+    }
+}
+
+TEST(Fold, BytesOfRowsAreTheCodesOfQuantize) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Matrix x(type, 40, 75, Layout::strided_rows);
+    x.set(3, 3, std::numeric_limits<float>::quiet_NaN());
+    const Tensor bytes(DType::u8, {40, 75}), scales(DType::f32, {40}), there(DType::u8, {40, 75}), s(DType::f32, {40});
+    CastCounts counts, expected, device_counts;
+    Host host;
+    CastOptions options{.power_of_2 = true, .counts = &expected};
+    const Quantized q = quantize(host.context, x.view, kRow, ContractionAxis::last, options);
+    options.counts = &counts;
+    cast_rows_to_bytes(host.context, x.view, DType::e4m3, options, bytes.view(), scales.view());
+    options.counts = &device_counts;
+    launch_rows_to_bytes(Launcher(), x.view, DType::e4m3, options, there.view(), s.view());
+    EXPECT_EQ(counts.elements, expected.elements);
+    EXPECT_EQ(counts.underflowed, expected.underflowed);
+    EXPECT_EQ(device_counts.underflowed, expected.underflowed);
+    const View inverse = reciprocals(host.context, scales.view());
+    const Quantized back =
+        from_bytes(host.context, bytes.view(), DType::e4m3, ContractionAxis::last, scales.view(), inverse);
+    EXPECT_EQ(back.granularity, Granularity::row);
+    for (int i = 0; i < 40; ++i) {
+      ASSERT_TRUE(same(scales.as<float>()[i], q.scale.as<float>()[i]));
+      ASSERT_TRUE(same(s.as<float>()[i], q.scale.as<float>()[i]));
+      ASSERT_TRUE(same(inverse.as<float>()[i], q.inverse_scale.as<float>()[i]));
+    }
+    for (int i = 0; i < 40 * 75; ++i) {
+      const float code = dtype::to_float(q.codes.as<dtype::Bf16>()[i]);
+      ASSERT_TRUE(same(dtype::to_float(back.codes.as<dtype::Bf16>()[i]), code));
+      ASSERT_TRUE(same(dtype::from_e4m3(there.as<std::uint8_t>()[i]), code));
+    }
+    const Quantized folded = without_scales(host.context, q, false);
+    EXPECT_EQ(folded.codes.data, q.codes.data);
+    EXPECT_EQ(folded.contract, ContractionAxis::first);
+    EXPECT_EQ(*folded.inverse_scale.as<float>(), 1.0f);
+    const Tensor r(DType::f32, {40});
+    launch_reciprocals(Launcher(), s.view(), r.view());
+    for (int i = 0; i < 40; ++i) ASSERT_TRUE(same(r.as<float>()[i], inverse.as<float>()[i]));
+  }
+}
+
+TEST(Fold, Refusals) {
+  Host host;
+  const Matrix x(DType::bf16, 4, 6);
+  const Tensor five(DType::f32, {5}), codes(DType::u8, {4, 6});
+  EXPECT_EQ(error_of([&] { scale_columns(host.context, x.view, five.view()); }),
+            "scale_columns: needs unit column stride and a factor for each column");
+  EXPECT_EQ(error_of([&] { cast_rows_to_bytes(host.context, x.view, DType::e4m3, {}, codes.view(), five.view()); }),
+            "cast_rows_to_bytes: codes or scales do not have the shape of the matrix");
+  const Quantized whole = quantize(host.context, x.view, {DType::e4m3, Granularity::tensor}, ContractionAxis::last, {});
+  EXPECT_EQ(error_of([&] { without_scales(host.context, whole, false); }),
+            "without_scales: expected a scale for each row");
+}
+
+}  // namespace
+}  // namespace fp8::quant
