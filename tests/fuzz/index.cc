@@ -12,6 +12,7 @@ std::string make_folder() {
   fuzz::folder().write("model/config.json", R"({"model_type": "llama"})");
   for (const std::string name : {"a", "b"}) {
     hf::SafetensorsWriter shard(path + "/" + name + ".safetensors", {{name + ".weight", dtype::DType::f32, {2, 3}}});
+    shard.begin(name + ".weight");
     shard.write(std::vector<std::byte>(24));
     shard.finish();
   }

@@ -128,6 +128,54 @@ void commit_directory(const std::string& temporary, const std::string& final_pat
   fsync_directory(parent_directory(final_path));
 }
 
+void replace_directory(const std::string& temporary, const std::string& final_path) {
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
+    fsync_directory(parent_directory(final_path));
+    remove_tree(temporary);
+    return;
+  }
+  if (errno != ENOSYS && errno != EINVAL) throw_errno(final_path, "cannot replace", errno);
+  const std::string old = final_path + ".old.tmp";  // for a file system that cannot exchange names
+  remove_tree(old);
+  if (::rename(final_path.c_str(), old.c_str()) != 0) throw_errno(final_path, "cannot replace", errno);
+  commit_directory(temporary, final_path);
+  remove_tree(old);
+}
+
+AtomicFolder::AtomicFolder(const std::string& target, bool replace) : target_(target), replace_(replace) {
+  while (target_.size() > 1 && target_.back() == '/') target_.pop_back();
+  const std::string parent = parent_directory(target_);
+  struct stat s {};
+  if (::stat(parent.c_str(), &s) != 0) throw_errno(target_, "cannot write in " + parent, errno);
+  if (status_of(target_, s)) {
+    if (!S_ISDIR(s.st_mode)) throw Error(target_ + ": exists and is not a folder");
+    if (!replace_) throw_exists(target_);
+  }
+  const std::string name = std::filesystem::path(target_).filename().string();
+  const std::string temporary = parent + "/." + name + "." + random_suffix() + std::string(kUnfinished);
+  if (::mkdir(temporary.c_str(), 0777) != 0) throw_errno(target_, "cannot write in " + parent, errno);
+  temporary_ = temporary;
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (committed_ || temporary_.empty()) return;
+  try {
+    remove_tree(temporary_);
+  } catch (const Error&) {  // a destructor cannot report; the name says that the folder is temporary
+  }
+}
+
+void AtomicFolder::commit() {
+  fsync_directory(temporary_);
+  std::error_code ignored;
+  if (replace_ && std::filesystem::is_directory(target_, ignored)) {
+    replace_directory(temporary_, target_);
+  } else {
+    commit_directory(temporary_, target_);
+  }
+  committed_ = true;
+}
+
 void make_folders(const std::string& path) {
   std::error_code error;
   if (path.empty() || std::filesystem::is_directory(path, error)) return;

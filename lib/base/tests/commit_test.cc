@@ -90,6 +90,37 @@ TEST(AtomicFile, AppearsOnCommit) {
   EXPECT_EQ(folder.names().size(), 1U);
 }
 
+TEST(AtomicFolder, AppearsOnCommitAndLeavesNothingWithout) {
+  const TemporaryFolder folder;
+  {
+    AtomicFolder out(folder.at("out/"), false);
+    write_file(out.path() + "/a", "1");
+    EXPECT_FALSE(std::filesystem::exists(folder.at("out")));
+    out.commit();
+  }
+  EXPECT_EQ(read_text_file(folder.at("out/a"), 10), "1");
+  { write_file(AtomicFolder(folder.at("other"), false).path() + "/a", "1"); }
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"out"});
+}
+
+TEST(AtomicFolder, ReplacesOnlyFoldersAndOnlyWhenAllowed) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.at("out"));
+  write_file(folder.at("out/old"), "old");
+  EXPECT_EQ(error_of([&] { AtomicFolder(folder.at("out"), false); }), folder.at("out") + ": exists");
+  write_file(folder.at("file"), "x");
+  EXPECT_EQ(error_of([&] { AtomicFolder(folder.at("file"), true); }),
+            folder.at("file") + ": exists and is not a folder");
+  EXPECT_EQ(error_of([&] { AtomicFolder(folder.at("none/out"), true); }),
+            folder.at("none/out") + ": cannot write in " + folder.at("none") + ": No such file or directory");
+  AtomicFolder out(folder.at("out"), true);
+  write_file(out.path() + "/new", "new");
+  out.commit();
+  EXPECT_FALSE(std::filesystem::exists(folder.at("out/old")));
+  EXPECT_EQ(read_text_file(folder.at("out/new"), 10), "new");
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"file", "out"}));
+}
+
 TEST(AtomicFile, LeavesNothingWithoutCommit) {
   const TemporaryFolder folder;
   write_file(folder.at("out"), "old");

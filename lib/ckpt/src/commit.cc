@@ -56,21 +56,6 @@ Manifest manifest_of(FileKind kind, const json::Value& mesh, const std::vector<F
   return manifest;
 }
 
-// Replaces the folder `final_path` by `temporary` and removes the old one.
-void replace_folder(const std::string& temporary, const std::string& final_path) {
-  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
-    fsync_directory(parent_directory(final_path));
-    remove_tree(temporary);
-    return;
-  }
-  if (errno != ENOSYS && errno != EINVAL) throw_errno(final_path, "cannot replace", errno);
-  const std::string old = final_path + ".old.tmp";  // for a file system that cannot exchange names
-  remove_tree(old);
-  if (rename(final_path.c_str(), old.c_str()) != 0) throw_errno(final_path, "cannot replace", errno);
-  commit_directory(temporary, final_path);
-  remove_tree(old);
-}
-
 }  // namespace
 
 std::string begin_folder(const std::string& final_path) {
@@ -99,7 +84,7 @@ void commit_folder(const std::string& temporary, const std::string& final_path, 
     throw Error(file.path() + ": reads back differently than written");
   fsync_directory(temporary);
   std::error_code ignored;
-  if (std::filesystem::is_directory(final_path, ignored)) return replace_folder(temporary, final_path);
+  if (std::filesystem::is_directory(final_path, ignored)) return replace_directory(temporary, final_path);
   commit_directory(temporary, final_path);
 }
 

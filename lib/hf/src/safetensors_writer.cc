@@ -1,7 +1,8 @@
-// Writing a safetensors file front to back. All sizes are known before the first data byte, so nothing is buffered.
+// Writing a safetensors file. All sizes are known before the first data byte, so nothing is buffered.
 #include <algorithm>
 #include <array>
-#include <set>
+#include <functional>
+#include <map>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
@@ -18,16 +19,20 @@ std::uint64_t bytes_of(const TensorSpec& t) {
   return static_cast<std::uint64_t>(checked_mul(elements, static_cast<std::int64_t>(dtype::size_of(t.dtype)), t.name));
 }
 
-std::string make_header(const std::vector<TensorSpec>& order) {
+// A tensor's place in the data.
+struct Place {
+  std::uint64_t begin = 0, end = 0;
+  bool written = false;
+};
+
+std::string make_header(const std::vector<TensorSpec>& order, const std::map<std::string, Place, std::less<>>& places) {
   json::Object header;
   header.set("__metadata__", json::object({{"format", "pt"}}));
-  std::uint64_t at = 0;
   for (const TensorSpec& t : order) {
-    const std::uint64_t end = checked_add(at, bytes_of(t), t.name);
+    const Place& place = places.at(t.name);
     header.set(t.name, json::object({{"dtype", safetensors_dtype(t.dtype)},
                                      {"shape", json::Array(t.shape.begin(), t.shape.end())},
-                                     {"data_offsets", json::Array{at, end}}}));
-    at = end;
+                                     {"data_offsets", json::Array{place.begin, place.end}}}));
   }
   std::string text = json::dump(header);
   text.append((8 - text.size() % 8) % 8, ' ');
@@ -45,9 +50,15 @@ std::string_view safetensors_dtype(dtype::DType type) {
 
 struct SafetensorsWriter::State {
   File file;
-  std::vector<TensorSpec> order;
-  std::uint64_t expected = 0;
-  std::uint64_t written = 0;
+  std::map<std::string, Place, std::less<>> places;
+  std::uint64_t data = 0;           // offset of the data in the file
+  std::string current;              // the tensor being written; empty before the first
+  std::uint64_t at = 0, until = 0;  // its next byte and its end, from the start of the data
+
+  void end_current() const {
+    if (at != until)
+      throw Error(file.path() + ": " + current + ": " + std::to_string(until - at) + " bytes of data are missing");
+  }
 };
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<TensorSpec> tensors)
@@ -57,39 +68,48 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Tensor
     const std::size_t y = dtype::size_of(b.dtype);
     return x != y ? x > y : a.name < b.name;
   });
-  std::set<std::string_view> names = {"__metadata__"};
+  std::uint64_t at = 0;
   for (const TensorSpec& t : tensors) {
-    if (!names.insert(t.name).second) throw Error(path + ": tensor name \"" + t.name + "\" is used twice");
-    state_->expected = checked_add(state_->expected, bytes_of(t), t.name);
+    const std::uint64_t end = checked_add(at, bytes_of(t), t.name);
+    if (t.name == "__metadata__" || !state_->places.try_emplace(t.name, Place{at, end, false}).second)
+      throw Error(path + ": tensor name \"" + t.name + "\" is used twice");
+    at = end;
   }
-  const std::string header = make_header(tensors);
-  state_->order = std::move(tensors);
+  const std::string header = make_header(tensors, state_->places);
   state_->file = File::create_exclusive(path);
   std::array<std::byte, 8> length{};
   for (std::size_t i = 0; i < length.size(); ++i) length.at(i) = static_cast<std::byte>(header.size() >> (8 * i));
   state_->file.write_all(length);
   state_->file.write_all(header);
+  state_->data = length.size() + header.size();
 }
 
 SafetensorsWriter::~SafetensorsWriter() = default;
 SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&&) noexcept = default;
 SafetensorsWriter& SafetensorsWriter::operator=(SafetensorsWriter&&) noexcept = default;
 
-const std::vector<TensorSpec>& SafetensorsWriter::order() const { return state_->order; }
+void SafetensorsWriter::begin(std::string_view name) {
+  state_->end_current();
+  const auto found = state_->places.find(name);
+  if (found == state_->places.end() || found->second.written)
+    throw Error(state_->file.path() + ": tensor \"" + std::string(name) + "\" is not in the header or written before");
+  found->second.written = true;
+  state_->current = name;
+  state_->at = found->second.begin;
+  state_->until = found->second.end;
+}
 
 void SafetensorsWriter::write(std::span<const std::byte> bytes) {
-  if (bytes.size() > state_->expected - state_->written) {
-    throw Error(state_->file.path() + ": more data than the header states");
-  }
-  state_->file.write_all(bytes);
-  state_->written += bytes.size();
+  if (bytes.size() > state_->until - state_->at)
+    throw Error(state_->file.path() + ": " + state_->current + ": more data than the header states");
+  state_->file.pwrite_all(bytes, state_->data + state_->at);
+  state_->at += bytes.size();
 }
 
 void SafetensorsWriter::finish() {
-  if (state_->written != state_->expected) {
-    throw Error(state_->file.path() + ": " + std::to_string(state_->written) +
-                " bytes of data written, the header states " + std::to_string(state_->expected));
-  }
+  state_->end_current();
+  for (const auto& [name, place] : state_->places)
+    if (!place.written && place.begin != place.end) throw Error(state_->file.path() + ": " + name + ": not written");
   state_->file.sync();
   state_->file.close();
 }

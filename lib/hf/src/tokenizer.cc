@@ -121,4 +121,14 @@ TokenizerIdentity parse_tokenizer_identity(std::string_view text, const std::str
   return tokenizer_identity(json::parse(text, what, {.max_depth = 64, .max_bytes = kMaxTokenizerBytes}), what);
 }
 
+std::optional<std::int64_t> token_id(const json::Value& tokenizer, std::string_view content) {
+  const std::string what = "tokenizer.json";
+  const json::Object& root = tokenizer.as_object();
+  for (const json::Value& added : array_or_empty(root, "added_tokens", what)) {
+    if (added.as_object().get_string("content", what) == content) return added.as_object().get_int("id", what);
+  }
+  const json::Value* const id = root.get_object("model", what).get_object("vocab", what).find(content);
+  return id != nullptr && id->is_int() ? std::optional(id->as_int()) : std::nullopt;
+}
+
 }  // namespace fp8::hf

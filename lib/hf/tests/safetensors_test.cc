@@ -38,17 +38,19 @@ TEST(Safetensors, writes_by_size_then_name_and_reads_back) {
                                   {"codes", DType::e4m3, {3}},
                                   {"a", DType::bf16, {}},
                                   {"empty", DType::f32, {0, 7}}});
-  std::vector<std::string> order;
-  for (const TensorSpec& t : writer.order()) order.push_back(t.name);
-  EXPECT_EQ(order, (std::vector<std::string>{"empty", "z", "a", "b", "codes"}));
-  const std::string data =
-      "01234567"
-      "ab"
-      "cdef"
-      "xyz";
-  writer.write(std::as_bytes(std::span(data).first(5)));
-  writer.write(std::as_bytes(std::span(data).subspan(5)));
+  const auto put = [&](const char* name, std::string_view bytes) {
+    writer.begin(name);
+    writer.write(std::as_bytes(std::span(bytes)));
+  };
+  put("codes", "xyz");  // not in the order of the file
+  put("b", "cdef");
+  writer.begin("z");
+  writer.write(std::as_bytes(std::span(std::string_view("01234"))));
+  writer.write(std::as_bytes(std::span(std::string_view("567"))));
+  put("a", "ab");
   writer.finish();
+  const std::string bytes = test::read_file(path);
+  EXPECT_TRUE(bytes.ends_with("01234567abcdefxyz"));
 
   const SafetensorsFile file(path);
   EXPECT_NE(read_text_file(path, 1 << 20).find(R"("__metadata__":{"format":"pt"})"), std::string::npos);
@@ -75,6 +77,7 @@ TEST(Safetensors, header_is_padded_to_eight_bytes) {
   for (const char* name : {"a", "ab", "abc", "abcd"}) {
     const std::string path = folder.at(name);
     SafetensorsWriter writer(path, {{name, dtype::DType::u8, {1}}});
+    writer.begin(name);
     writer.write(std::as_bytes(std::span("x", 1)));
     writer.finish();
     EXPECT_EQ((std::filesystem::file_size(path) - 1) % 8, 0U);
@@ -89,10 +92,16 @@ TEST(Safetensors, writer_counts_bytes_and_names) {
               SafetensorsWriter(folder.at("d"), {spec("a"), spec("a")});
             }).find("\"a\" is used twice"),
             std::string::npos);
-  SafetensorsWriter writer(folder.at("w"), {spec("a")});
+  SafetensorsWriter writer(folder.at("w"), {spec("a"), spec("b")});
+  EXPECT_NE(error_of([&] { writer.begin("c"); }).find("\"c\" is not in the header"), std::string::npos);
+  writer.begin("a");
   EXPECT_NE(error_of([&] { writer.write(std::as_bytes(std::span("abc", 3))); }).find("more data"), std::string::npos);
   writer.write(std::as_bytes(std::span("a", 1)));
-  EXPECT_NE(error_of([&] { writer.finish(); }).find("1 bytes of data written, the header states 2"), std::string::npos);
+  EXPECT_NE(error_of([&] { writer.finish(); }).find("a: 1 bytes of data are missing"), std::string::npos);
+  EXPECT_NE(error_of([&] { writer.begin("b"); }).find("a: 1 bytes of data are missing"), std::string::npos);
+  writer.write(std::as_bytes(std::span("a", 1)));
+  EXPECT_NE(error_of([&] { writer.begin("a"); }).find("written before"), std::string::npos);
+  EXPECT_NE(error_of([&] { writer.finish(); }).find("b: not written"), std::string::npos);
 }
 
 TEST(Safetensors, an_empty_file_list_and_padding_are_legal) {

@@ -15,11 +15,10 @@ namespace {
 
 using dtype::DType;
 
-bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) { return is_fp8(source.at(stored_name(p)).dtype); }
-
 std::string scales_name(const Parameter& p) { return std::string(ckpt::kScales) + p.name; }
 
-// The factors of a weight by the type and shape of its scales; throws unless they are one, one per row or per block.
+}  // namespace
+
 FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p) {
   using quant::Granularity;
   const ckpt::TensorMeta* meta = source.find(scales_name(p));
@@ -36,7 +35,9 @@ FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p) {
               std::to_string(p.rows()) + " rows of the codes, or for each block of 128x128, or E8M0 for each of 1x32");
 }
 
-void check_source(const ckpt::Checkpoint& source, const std::vector<Parameter>& table) {
+bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) { return is_fp8(source.at(stored_name(p)).dtype); }
+
+void check_quantized(const ckpt::Checkpoint& source, const std::vector<Parameter>& table) {
   check_weights(source, table);
   std::size_t scaled = 0;
   for (const Parameter& p : table) {
@@ -57,17 +58,6 @@ void check_source(const ckpt::Checkpoint& source, const std::vector<Parameter>& 
   if (scaled == 0) throw Error(source.path() + ": marked as quantized, but no weight contains FP8 codes");
 }
 
-std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
-  if (source.kind() != ckpt::FileKind::quantized) {
-    throw Error(source.path() + ": not quantized (its kind is " + std::string(ckpt::name_of(source.kind())) +
-                "), so there is nothing to dequantize");
-  }
-  std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
-  check_source(source, table);
-  read_precisions(source, table);
-  return table;
-}
-
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& p) {
   const ckpt::TensorMeta& meta = source.at(scales_name(p));
   std::vector<std::byte> stored(static_cast<std::size_t>(meta.bytes()));
@@ -80,6 +70,32 @@ std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& 
                 " is not a positive number");
   }
   return scales;
+}
+
+void write_as(const StoredMatrix& x, DType type, const WriteBytes& write) {
+  std::vector<float> values;
+  std::vector<std::byte> out;
+  for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) {
+    if (x.dtype == type) return write(bytes);
+    values.resize(bytes.size() / dtype::size_of(x.dtype));
+    out.resize(values.size() * dtype::size_of(type));
+    dtype::to_floats(x.dtype, bytes.data(), values);
+    dtype::from_floats(values, type, out.data());
+    write(out);
+  });
+}
+
+namespace {
+
+std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
+  if (source.kind() != ckpt::FileKind::quantized) {
+    throw Error(source.path() + ": not quantized (its kind is " + std::string(ckpt::name_of(source.kind())) +
+                "), so there is nothing to dequantize");
+  }
+  std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
+  check_quantized(source, table);
+  read_precisions(source, table);
+  return table;
 }
 
 // Multiplies codes by their scales; a null writer writes nothing.
@@ -97,18 +113,8 @@ DequantizedTensor uncast_weight(const ckpt::Checkpoint& source, const Parameter&
 
 // Copies a weight that was not cast, in the format `type`.
 void copy_weight(const ckpt::Checkpoint& source, const Parameter& p, DType type, ckpt::ModelWriter& writer) {
-  const StoredMatrix x = stored_matrix(source, p);
-  std::vector<float> values;
-  std::vector<std::byte> out;
   writer.begin_tensor(meta_in_output(source, p, type));
-  for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) {
-    if (x.dtype == type) return writer.write(bytes);
-    values.resize(bytes.size() / dtype::size_of(x.dtype));
-    out.resize(values.size() * dtype::size_of(type));
-    dtype::to_floats(x.dtype, bytes.data(), values);
-    dtype::from_floats(values, type, out.data());
-    writer.write(out);
-  });
+  write_as(stored_matrix(source, p), type, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
   writer.end_tensor();
 }
 

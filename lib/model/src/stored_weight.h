@@ -1,8 +1,9 @@
-/// Shared by quantize and dequantize: reading a stored weight, and starting the output file. Private to this crate.
+/// Shared by quantize, dequantize and export: reading a stored weight, and starting the output file. Private to this crate.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cast_matrix.h"
 #include "fp8/ckpt/checkpoint.h"
@@ -23,6 +24,24 @@ void check_float(const ckpt::Checkpoint& source, const Parameter& p);
 
 /// The description of a weight of `source` in the output: unchanged except for the format and p's compute precision.
 ckpt::TensorMeta meta_in_output(const ckpt::Checkpoint& source, const Parameter& p, dtype::DType type);
+
+/// Whether a weight of `source` is stored as FP8 codes.
+bool is_codes(const ckpt::Checkpoint& source, const Parameter& p);
+
+/// Throws Error unless the weights of a quantized checkpoint are those of `table`, with scales for all codes and for
+/// nothing else.
+void check_quantized(const ckpt::Checkpoint& source, const std::vector<Parameter>& table);
+
+/// Which factor belongs to which code of a weight, by the type and shape of its scales. Throws Error unless they are one,
+/// one per row or one per block.
+FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p);
+
+/// The factors of a weight's codes as stored, in row-major order. Throws Error naming one that is not a positive
+/// number.
+std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& p);
+
+/// Passes a weight that is not codes to `write` in the format `type` (f32 or bf16).
+void write_as(const StoredMatrix& x, dtype::DType type, const WriteBytes& write);
 
 /// The output file.
 struct Target {

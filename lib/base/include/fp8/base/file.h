@@ -118,6 +118,10 @@ void check_output(const std::string& path, bool force);
 /// synced the files and the folder itself.
 void commit_directory(const std::string& temporary, const std::string& final_path);
 
+/// As commit_directory(), but replaces a folder `final_path`, which is removed: there is always one under that name,
+/// except for a moment on file systems that cannot exchange names.
+void replace_directory(const std::string& temporary, const std::string& final_path);
+
 /// Syncs a folder, so that its entries are on the disk.
 void fsync_directory(const std::string& path);
 

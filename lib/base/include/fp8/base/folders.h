@@ -15,6 +15,30 @@ void make_folders(const std::string& path);
 /// by a running process. Returns their paths; empty where the folder cannot be read.
 std::vector<std::string> remove_leftovers(const std::string& target);
 
+/// A folder that appears under its final name only when it is complete: filled under a temporary name next to it, then
+/// renamed. Files in it are synced by who writes them.
+class AtomicFolder {
+ public:
+  /// Creates an empty temporary folder next to `target`. Throws Error when the parent of `target` does not exist, or
+  /// `target` exists and is not a folder that `replace` allows to replace.
+  AtomicFolder(const std::string& target, bool replace);
+  /// Removes the temporary folder unless it was committed.
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  /// The temporary folder.
+  const std::string& path() const { return temporary_; }
+  /// Syncs the temporary folder and renames it to the target; a target that is replaced is removed.
+  void commit();
+
+ private:
+  std::string target_;
+  std::string temporary_;
+  bool replace_;
+  bool committed_ = false;
+};
+
 /// The folder for temporary files: TMPDIR, else /tmp.
 std::string temporary_place();
 

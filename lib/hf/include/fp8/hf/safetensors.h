@@ -64,8 +64,8 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;  ///< extents
 };
 
-/// Writes one file: header first, then data in file order, which is by descending element size, then by name. The file
-/// is written directly at the given path; the caller commits it under its final name.
+/// Writes one file: header first, then the tensors in any order. In the file they stand by descending element size,
+/// then by name. The file is written directly at the given path; the caller commits it under its final name.
 class SafetensorsWriter {
  public:
   /// Creates `path` (which must not exist) and writes the header. Throws Error for a duplicate name or when writing
@@ -75,11 +75,12 @@ class SafetensorsWriter {
   SafetensorsWriter(SafetensorsWriter&&) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept;
 
-  /// The tensors in the order in which their bytes must be written.
-  const std::vector<TensorSpec>& order() const;
-  /// Appends data bytes; tensors follow one another without gaps.
+  /// Starts a tensor, whose data follow. Throws Error for a name that the header lacks, a tensor that was written
+  /// before, and if data of the previous tensor are missing.
+  void begin(std::string_view name);
+  /// The next data bytes of the tensor. Throws Error if it has fewer.
   void write(std::span<const std::byte> bytes);
-  /// Syncs the file and closes it. Throws Error when fewer bytes were written than the header states.
+  /// Syncs the file and closes it. Throws Error naming a tensor whose data are missing.
   void finish();
 
  private:

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,5 +33,9 @@ TokenizerIdentity tokenizer_identity(const json::Value& tokenizer, const std::st
 /// As tokenizer_identity(), from the text of a tokenizer.json; errors begin with `what`. Throws Error for text over
 /// kMaxTokenizerBytes.
 TokenizerIdentity parse_tokenizer_identity(std::string_view text, const std::string& what);
+
+/// The id of the token `content` in a tokenizer.json that tokenizer_identity() accepts: an added token, else an entry
+/// of the vocabulary; nothing if it has neither.
+std::optional<std::int64_t> token_id(const json::Value& tokenizer, std::string_view content);
 
 }  // namespace fp8::hf

@@ -1,0 +1,66 @@
+#!/bin/sh
+# fp8-export: each format, runs as sources, pipes, errors, peak memory.
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
+golden=$SRC/tests/golden/models
+
+fp8-convert "$golden/llama3/hf" -o model.h5 >table 2>err
+says "bf16 weights are copied" '^ *21 +bfloat16 +copied' fp8-export model.h5 -o hf-out
+is "the folder is complete" "$(ls hf-out | tr '\n' ' ')" "config.json generation_config.json model.safetensors "
+ok "the folder converts back" fp8-convert hf-out -o back.h5
+ok "the weights are equal after the round trip" fp8-info model.h5 --diff back.h5
+says "a missing tokenizer is noted" '^fp8-export: the checkpoint has no tokenizer.json' fp8-export model.h5 -o t
+is "--quiet prints no note" "$(fp8-export model.h5 -o t -f -q 2>&1 | grep -c tokenizer)" 0
+says "an existing folder is refused" '^fp8-export: hf-out: exists' fp8-export model.h5 -o hf-out
+ok "--force replaces an exported folder" fp8-export model.h5 -o hf-out -f --format compressed-tensors
+says "the configuration has the quantization" '"quant_method": "compressed-tensors"' cat hf-out/config.json
+touch hf-out/mine.txt
+says "--force does not replace a folder with other files" '^fp8-export: hf-out: holds mine.txt' fp8-export model.h5 -o hf-out -f
+ok "the other file is still there" test -e hf-out/mine.txt
+: >file
+says "a file is not replaced" '^fp8-export: file: exists and is not a folder' fp8-export model.h5 -o file -f
+
+fp8-quantize model.h5 -o row.h5 --scaling row >table 2>err
+fp8-quantize model.h5 -o tensor.h5 --scaling tensor >table 2>err
+says "codes per row are kept in compressed-tensors" '^ *14 +float8_e4m3fn +codes kept' fp8-export row.h5 -o r --format compressed-tensors
+says "codes per tensor are kept in blocks" '^ *14 +float8_e4m3fn +codes kept' fp8-export tensor.h5 -o b --format fp8
+says "linears without codes are quantized" '^ *14 +float8_e4m3fn +quantized' fp8-export model.h5 -o c --format fp8
+says "codes per row do not fit blocks" 'not per tensor or per block of 128 x 128 \(use --format compressed-tensors\)' fp8-export row.h5 -o x --format fp8
+status "a source that does not fit gives status 2" 2 fp8-export row.h5 -o x --format fp8
+says "a quantized checkpoint is dequantized to bf16" '^ *14 +bfloat16 +dequantized' fp8-export row.h5 -o d
+says "--dry-run says what would be written" 'would be written' fp8-export model.h5 -o x -n
+ok "--json prints one record" sh -c 'fp8-export model.h5 -o j --json --format fp8 >json && test "$(wc -l <json)" = 1'
+says "the record names files and tensors" '^\{"type":"export".*"files":\["model.safetensors","config.json".*"name":"model.layers.0.mlp.gate_proj.weight_scale_inv","shape":\[2,1\],"dtype":"float32","file":"model.safetensors","origin":"scales"' cat json
+ok "a record on standard input names the source" sh -c 'fp8-init tiny -o tiny.h5 | fp8-export - -o p'
+
+cp -r "$golden/llama3/hf" hf && chmod -R u+w hf
+echo '{"model":{"vocab":{"a":0},"merges":[]},"added_tokens":[{"id":2,"content":"<|eot_id|>"}]}' >hf/tokenizer.json
+fp8-convert hf -o tok.h5 >table 2>err
+ok "--template adds its end token" fp8-export tok.h5 -o withtok --template llama3
+says "generation_config.json ends at it" '^ *2$|"eos_token_id": 2' cat withtok/generation_config.json
+ok "tokenizer.json is the one of the source" cmp hf/tokenizer.json withtok/tokenizer.json
+says "a template whose token is missing is refused" '^fp8-export: tok.h5: /tokenizer: has no token <.im_end.>' fp8-export tok.h5 -o x --template qwen
+
+fp8-tokenize "$SRC/tests/golden/models/README.md" -o data.h5 >table 2>err
+fp8-init tiny -o fresh.h5 >table 2>err
+fp8-step fresh.h5 --data data.h5 --out run --steps 2 --batch-size 2 --seq-length 16 --save-every 1 >table 2>err
+ok "a run is exported" fp8-export run -o of-run
+ok "it is the newest checkpoint" sh -c 'fp8-export run/step-00000002 -o of-step && cmp of-run/model.safetensors of-step/model.safetensors'
+printf x | dd of=run/step-00000002/rank-00000-of-00001.h5 bs=1 seek=3000 conv=notrunc 2>err
+ok "of a run with a damaged checkpoint the one before is exported" sh -c 'fp8-export run -o before && fp8-export run/step-00000001 -o first && cmp before/model.safetensors first/model.safetensors'
+says "a damaged checkpoint is refused" '^fp8-export: run/step-00000002' fp8-export run/step-00000002 -o x
+says "a token file is refused" 'a token file, not a checkpoint' fp8-export data.h5 -o x
+says "a missing source is refused" '^fp8-export: none: ' fp8-export none -o x
+is "no temporary folder is left" "$(find . -name '.*.tmp')" ""
+
+fp8-init tiny -o big.h5 --set hidden_size=1024 --set intermediate_size=4096 --set num_hidden_layers=4 >table 2>err
+for format in bf16 fp8 compressed-tensors; do
+  OMP_NUM_THREADS=1 python3 -c '
+import resource, subprocess, sys
+status = subprocess.call(sys.argv[2:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+open(sys.argv[1], "w").write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(status)' peak fp8-export big.h5 -o big-$format --format $format
+  result $? "a larger model is exported as $format"
+  ok "$format: peak memory is under the largest tensor and 100 MB" test "$(cat peak)" -lt 116384
+done
+done_testing
