@@ -74,7 +74,7 @@ is "the run record has plain numbers" "$(head -1 out | grep -o '"steps":[0-9]*\|
 # --- values out of range
 for words in "--seq-length 0" "--seq-length -3" "--seq-length 1.5" "--batch-size 0" "--grad-accumulation 0" "--steps 0" "--steps 1e3x" \
   "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \
-  "--zero 4" "--zero 0" "--recipe mxfp4" "--precision int8" "--sampler random" "--schedule sine" "--master fp16" \
+  "--zero 4" "--zero 0" "--recipe columnwise" "--precision int8" "--sampler random" "--schedule sine" "--master fp16" \
   "--moments fp8" "--recompute some" "--keep -1" "--save-every -1" "--log-every 0" "--seed -1" "--until-step 0" "--epochs 0" "--activations f16" \
   "--accumulate volta" "--profile 0" "--profile 3-2" "--profile 1-" "--profile some" "--profile 999"; do
   flag=${words%% *}
@@ -85,6 +85,7 @@ done
 refused "--precision fp32 with --activations bf16 is refused" '--activations: bf16 contradicts --precision fp32' $full --precision fp32 --activations bf16
 refused "bf16 with --activations f32 is refused" '--activations: f32 needs --precision fp32 or fp8' $full --activations f32
 refused "--accumulate hopper without FP8 is refused" '--accumulate: hopper needs --precision fp8' $full --accumulate hopper
+refused "--accumulate hopper with mxfp8 is refused" '--accumulate: hopper: this chip has no GEMM of --recipe mxfp8' $full --precision fp8 --recipe mxfp8 --accumulate hopper
 refused "--steps with --epochs is refused" '--steps: contradicts --epochs' $full --epochs 1
 refused "--warmup-steps with --warmup-ratio is refused" '--warmup-steps: contradicts --warmup-ratio' $full --warmup-steps 1 --warmup-ratio 0.1
 refused "--min-lr above --lr is refused" '--min-lr: above --lr' $full --min-lr 1
