@@ -32,7 +32,7 @@ near "2, 3, 1, 3, 2, 1 ranks in turn have the losses of one rank" moving.log who
 is "each checkpoint has as many files as ranks" "$(for s in moving/step-*; do find "$s" -name 'rank-*' | wc -l; done | tr '\n' ' ')" "2 3 1 3 2 1 "
 ok "the last checkpoint verifies" fp8-info --verify moving/step-00000006
 mpirun -n 3 fp8-step m.h5 $few --batch-size 3 --precision fp32 --steps 7 --out moving >out 2>err </dev/null
-is "another global batch is refused" "$? $(grep '^fp8-step: ' err)" "2 fp8-step: moving: this run was started with another global batch (ranks x --batch-size x --grad-accumulation) (6, now 9); use another --out, or the same settings to resume"
+is "another global batch is refused" "$? $(grep '^fp8-step: ' err)" "2 fp8-step: moving: this run was started with another global batch (ranks x --batch-size x --grad-accumulation) (6, now 9); use another --out, or the same settings to resume, or --change batch to go on with the new ones"
 printf '\001' | dd of=moving/step-00000005/rank-00001-of-00002.h5 bs=1 seek=100000 conv=notrunc 2>/dev/null
 rm -r moving/step-00000006 && mkdir moving/step-00000006.tmp
 mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 6 --lr 1e-2 --batch-size 3 --precision fp32 --out moving >out 2>err </dev/null

@@ -22,7 +22,8 @@ const quant::Recipe& recipe_of(const LinearPrecision& precision) {
   return precision.recipe != nullptr ? *precision.recipe : kHighPrecision;
 }
 
-// Options of a cast of its FP8 parts. Codes are multiplied by the scales of their blocks where the GEMM needs no scales.
+// Options of a cast of its FP8 parts. Codes are multiplied by the scales of their blocks where the GEMM needs no
+// scales.
 quant::CastOptions cast_options(const LinearPrecision& precision, const quant::KnownScale& known) {
   quant::CastOptions options = precision.options;
   options.fold = precision.accumulation == gemm::Accumulation::f32;

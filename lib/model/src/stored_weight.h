@@ -1,4 +1,5 @@
-/// Shared by quantize, dequantize and export: reading a stored weight, and starting the output file. Private to this crate.
+/// Shared by quantize, dequantize and export: reading a stored weight, and starting the output file. Private to this
+/// crate.
 #pragma once
 
 #include <optional>
@@ -32,8 +33,8 @@ bool is_codes(const ckpt::Checkpoint& source, const Parameter& p);
 /// nothing else.
 void check_quantized(const ckpt::Checkpoint& source, const std::vector<Parameter>& table);
 
-/// Which factor belongs to which code of a weight, by the type and shape of its scales. Throws Error unless they are one,
-/// one per row or one per block.
+/// Which factor belongs to which code of a weight, by the type and shape of its scales. Throws Error unless they are
+/// one, one per row or one per block.
 FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p);
 
 /// The factors of a weight's codes as stored, in row-major order. Throws Error naming one that is not a positive

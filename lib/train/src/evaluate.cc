@@ -45,8 +45,8 @@ EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, 
   s.model_spec.config = config_of(checkpoint, "scored");
   s.length = resolved_length(config.seq_length, s.model_spec.config);
   check_micro_batch(config.batch_size, s.length);
-  s.model_spec.table =
-      active_table(table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
+  s.model_spec.table = active_table(
+      table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
   s.model_spec.store = store_options(config.precision, nullptr);
   s.model_spec.store.training = false;
   check_vocabulary(tokens, s.model_spec.config);

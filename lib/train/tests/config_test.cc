@@ -200,7 +200,8 @@ TEST(Flags, ChangesAreNamedByFlags) {
   EXPECT_EQ(read({"--change", "batch-size,grad-accumulation", "--change", "warmup-ratio,lr,seq-length"}).change, all);
   EXPECT_TRUE(read({}).change.empty());
   const std::string list =
-      "is not one of data, documents, seq-length, batch, sampler, seed, lr, schedule, warmup, min-lr, decay-steps, weight-decay, "
+      "is not one of data, documents, seq-length, batch, sampler, seed, lr, schedule, warmup, min-lr, decay-steps, "
+      "weight-decay, "
       "betas, eps, clip, master, moments, steps";
   for (const char* name : {"rate", "model", "", "zero"})
     EXPECT_EQ(refusal({"--change=lr," + std::string(name)}), "--change: '" + std::string(name) + "' " + list);
