@@ -100,7 +100,7 @@ sides="a1.jsonl,a2.jsonl,a3.jsonl far1.jsonl,far2.jsonl,far3.jsonl"
 status "two pairs decide by the gap alone" 0 fp8-log --compare a1.jsonl,a2.jsonl far1.jsonl,far2.jsonl --gate 0.51
 says "and say that the noise is unknown" '^noise between runs: unknown from 2 pairs' fp8-log --compare a1.jsonl,a2.jsonl far1.jsonl,far2.jsonl
 status "a seed without a partner" 2 fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl,b3.jsonl
-is "is named" "$(cat err)" "fp8-log: --compare: a2.jsonl: no run of the other side has its seed (2)"
+is "is named" "$(cat err)" "fp8-log: a2.jsonl: no run of the other side has its seed (2)"
 status "sides of different length" 2 fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl
 status "an empty name" 2 fp8-log --compare a1.jsonl, b1.jsonl
 cp a1.jsonl a,1.jsonl
@@ -166,7 +166,7 @@ is "in JSON too, with settings and gap" "$(fp8-log base unlike --baseline base -
 import json, sys
 print([(r["name"], r["settings"]["lr"], r["gap"] == 0) for r in map(json.loads, sys.stdin)])')" \
   "[('unlike', 0.001, False), ('base', 0.0003, True)]"
-says "an unknown column" '^fp8-log: --sort: no column "speed"; available: run, loss, ' fp8-log base unlike --sort speed
+says "an unknown column" '^fp8-log: no column "speed" to sort by; available: run, loss, ' fp8-log base unlike --sort speed
 says "sorting a comparison" '^fp8-log: --sort: not together with --compare, ' fp8-log --compare base unlike --sort lr
 says "a log without config is a note" '^settings unknown, so not compared: run-a, run-b \(log without config\)$' fp8-log --compare run-a.jsonl run-b.jsonl --gate 1
 

@@ -79,7 +79,7 @@ void sort_rows(Overview& overview, const std::string& name) {
   if (at == columns.end()) {
     std::string names;
     for (const SortColumn& c : columns) names += (names.empty() ? "" : ", ") + excerpt(c.first);
-    throw Error("--sort: no column \"" + excerpt(wanted) + "\"; available: " + names);
+    throw Error("no column \"" + excerpt(wanted) + "\" to sort by; available: " + names);
   }
   std::stable_sort(overview.rows.begin(), overview.rows.end(), [&](const OverviewRow& a, const OverviewRow& b) {
     const Key x = at->second(a), y = at->second(b);

@@ -23,7 +23,7 @@ std::map<std::string, std::size_t> by_key(std::span<const Run> runs, const std::
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto [at, fresh] = found.emplace(keys[i], i);
     if (!fresh) {
-      throw Error("--compare: " + runs[at->second].path + " and " + runs[i].path +
+      throw Error(runs[at->second].path + " and " + runs[i].path +
                   " have the same seed and MODEL, so their partners are unknown");
     }
   }
@@ -60,7 +60,7 @@ std::optional<double> geometric_mean(const std::vector<Comparison>& pairs, std::
 void check_distinct(std::span<const Run> side) {
   for (std::size_t i = 1; i < side.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
-      if (side[i].path == side[j].path) throw Error("--compare: " + side[i].path + ": given twice on one side");
+      if (side[i].path == side[j].path) throw Error(side[i].path + ": given twice on one side");
 }
 
 // Sets the mean gap, its interval and its step noise.
@@ -106,8 +106,7 @@ std::string_view name_of(Verdict v) {
 
 std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::span<const Run> a, std::span<const Run> b) {
   if (a.size() != b.size()) {
-    throw Error("--compare: " + std::to_string(a.size()) + " and " + std::to_string(b.size()) +
-                " runs cannot be paired");
+    throw Error(std::to_string(a.size()) + " and " + std::to_string(b.size()) + " runs cannot be paired");
   }
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   const auto unknown = [](const Run& run) { return run.settings.empty(); };
@@ -126,9 +125,9 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::span<const Run> a
     const auto at = partners.find(keys_a[i]);
     if (at == partners.end()) {
       const std::string seed = seed_of(a[i]);
-      if (seed.empty()) throw Error("--compare: " + a[i].path + ": its log has no seed, by which runs are paired");
-      throw Error("--compare: " + a[i].path + ": no run of the other side has its seed" +
-                  (with_model ? " and MODEL" : "") + " (" + seed + ")");
+      if (seed.empty()) throw Error(a[i].path + ": its log has no seed, by which runs are paired");
+      throw Error(a[i].path + ": no run of the other side has its seed" + (with_model ? " and MODEL" : "") + " (" +
+                  seed + ")");
     }
     pairs.emplace_back(i, at->second);
   }

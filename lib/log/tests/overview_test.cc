@@ -43,7 +43,7 @@ TEST(Overview, SortsByNumbersAndMissingValuesLast) {
   }
   EXPECT_EQ(
       test::error_of([&] { sort_rows(all, "speed"); }),
-      "--sort: no column \"speed\"; available: run, loss, eval_loss, gap, tokens_per_s, steps, precision, recipe, "
+      "no column \"speed\" to sort by; available: run, loss, eval_loss, gap, tokens_per_s, steps, precision, recipe, "
       "lr, clip");
 }
 

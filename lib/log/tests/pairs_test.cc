@@ -119,15 +119,15 @@ TEST(Pairs, WhatCannotBePaired) {
   const auto two = [](int first, int second, const char* model = "m") {
     return runs_of(seeded(first, "1"), seeded(second, "1", model));
   };
-  EXPECT_EQ(complaint(two(1, 2), runs_of(seeded(1, "1"))), "--compare: 2 and 1 runs cannot be paired");
+  EXPECT_EQ(complaint(two(1, 2), runs_of(seeded(1, "1"))), "2 and 1 runs cannot be paired");
   const std::vector<Log> others = two(1, 3);
   std::vector<Log> runs = two(1, 2);
-  EXPECT_EQ(complaint(runs, others), "--compare: " + runs[1].path + ": no run of the other side has its seed (2)");
+  EXPECT_EQ(complaint(runs, others), runs[1].path + ": no run of the other side has its seed (2)");
   runs = two(1, 1);
-  EXPECT_EQ(complaint(runs, others), "--compare: " + runs[0].path + " and " + runs[1].path +
-                                         " have the same seed and MODEL, so their partners are unknown");
+  EXPECT_EQ(complaint(runs, others),
+            runs[0].path + " and " + runs[1].path + " have the same seed and MODEL, so their partners are unknown");
   runs = runs_of(seeded(1, "1"), run_of(step(1, 8, "1")));
-  EXPECT_EQ(complaint(runs, others), "--compare: " + runs[1].path + ": its log has no seed, by which runs are paired");
+  EXPECT_EQ(complaint(runs, others), runs[1].path + ": its log has no seed, by which runs are paired");
   // One seed, two models.
   const auto pairs = pairs_of(two(1, 1, "n"), runs_of(seeded(1, "1", "n"), seeded(1, "1")));
   EXPECT_EQ(pairs, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 1}, {1, 0}}));
@@ -147,8 +147,7 @@ TEST(Pairs, WithoutSettingsInTheirOrder) {
   EXPECT_EQ(c.unknown.size(), 4U);
   std::vector<Log> twice = runs_of(run_of(step(1, 8, "1")), run_of(step(1, 8, "2")));
   twice[1].path = twice[0].path;
-  EXPECT_EQ(test::error_of([&] { (void)compare(a, twice); }),
-            "--compare: " + twice[0].path + ": given twice on one side");
+  EXPECT_EQ(test::error_of([&] { (void)compare(a, twice); }), twice[0].path + ": given twice on one side");
   EXPECT_TRUE(differences(a[0], seeded(1, "1")).empty());
 }
 

@@ -102,7 +102,7 @@ BenchResult bench(const BenchOptions& options) {
     result.device = device.name();
     result.emulated = options.device == device::DeviceType::host;
     if (!result.emulated && device.compute_capability() < kFirstFp8)
-      throw Error(result.device + " has no FP8 tensor cores; --device cpu measures the emulation", Exit::no);
+      throw Error(result.device + " has no FP8 tensor cores", Exit::no, {{"device", "cpu to measure the emulation"}});
     say("the peak FLOP/s");
     result.peak = peak_of(device);
     result.products = time_products(device, options);
