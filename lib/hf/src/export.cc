@@ -26,7 +26,7 @@ void add_end_token(json::Array& ids, std::int64_t id) {
 json::Array end_tokens_of(const json::Object& object, const std::string& what) {
   const json::Value* const value = object.find("eos_token_id");
   if (value == nullptr || value->is_null()) return {};
-  const json::Array ids = value->is_array() ? value->as_array() : json::Array{*value};
+  json::Array ids = value->is_array() ? value->as_array() : json::Array{*value};
   for (const json::Value& id : ids) {
     if (!id.is_int() || id.as_int() < 0) throw Error(what + ": \"eos_token_id\" is not a token id or a list of them");
   }

@@ -53,7 +53,7 @@ void convert_inputs(const std::vector<std::string>& inputs, const std::function<
                     const std::function<Converted(Batch)>& work) {
   OrderedTasks<Batch, Converted> batches(work, [&](const Converted& converted) {
     write(converted.lines);
-    if (converted.error) throw *converted.error;
+    if (converted.error) throw Error(*converted.error);
   });
   for (const std::string& input : inputs) {
     json::RecordReader reader(input, json::Layout::lines);
