@@ -162,24 +162,16 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
                      const LinearPrecision& precision, Pass pass, const Slots& slots) {
   Weight w{bias, precision, {}, parts, slots};
   const Cast& cast = weight_cast(*precision.recipe, pass);
-  const auto contract = weight_contraction(pass);
+  const bool rows = precision.recipe->single_copy, folds = rows && pass == Pass::backward;
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const auto i = static_cast<std::int64_t>(p);
-    if (precision.recipe->single_copy) {
-      const std::int64_t begin = parts[p].begin, end = parts[p].end;
-      const View inverse = codes.inverse_scales.rows(begin, end);
-      const bool folds = pass == Pass::backward;
-      const View one = folds ? quant::unit_scale(ctx) : View{};
-      w.operands.push_back({parts[p],
-                            quant::from_bytes(ctx, codes.bytes.rows(begin, end), cast.format, contract,
-                                              folds ? one : codes.scales.rows(begin, end), folds ? one : inverse,
-                                              precision.options.emulate),
-                            folds ? inverse : View{}});
-      continue;
-    }
-    w.operands.push_back({parts[p], quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
-                                                      contract, codes.scales.rows(i, i + 1),
-                                                      codes.inverse_scales.rows(i, i + 1), precision.options.emulate)});
+    const std::int64_t first = rows ? parts[p].begin : i, last = rows ? parts[p].end : i + 1;  // its scales
+    const View inverse = codes.inverse_scales.rows(first, last), one = folds ? quant::unit_scale(ctx) : View{};
+    w.operands.push_back({parts[p],
+                          quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
+                                            weight_contraction(pass), folds ? one : codes.scales.rows(first, last),
+                                            folds ? one : inverse, precision.options.emulate),
+                          folds ? inverse : View{}});
   }
   return w;
 }
