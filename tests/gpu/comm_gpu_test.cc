@@ -1,5 +1,5 @@
-// The NCCL communicator with its stall detector: the common cases of all communicators, on one rank and on several
-// under mpirun.
+// The communicators on a device: the common cases of all communicators, on one rank without NCCL, on one with NCCL and
+// its stall detector, and on several under mpirun.
 #include <gtest/gtest.h>
 
 #include "../../lib/comm/tests/comm_cases.h"
@@ -9,12 +9,20 @@
 namespace fp8::comm {
 namespace {
 
+TEST(SoloGpu, PassesTheCommunicatorCases) {
+  if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda();
+  const device::Device gpu(device::DeviceType::cuda);
+  device::Arena arena(1 << 20, device::DeviceType::cuda);
+  const std::unique_ptr<Communicator> host = solo();
+  check_communicator(*on_device(*host, gpu.context(arena)), gpu.context(arena));
+}
+
 TEST(NcclGpu, PassesTheCommunicatorCases) {
   if (device::cuda_device_count() == 0) GTEST_SKIP() << device::why_no_cuda();
   const device::Device gpu(device::DeviceType::cuda);
   device::Arena arena(1 << 20, device::DeviceType::cuda);
   const std::unique_ptr<Communicator> host = solo();
-  const std::shared_ptr<Communicator> group = on_device(*host, gpu.context(arena));
+  const std::shared_ptr<Communicator> group = on_device(*host, gpu.context(arena), true);
   check_communicator(*group, gpu.context(arena));
   bool lost = false;
   EXPECT_TRUE(group->watch(30, [&](const watchdog::Stall&) { lost = true; }));

@@ -1,4 +1,4 @@
-/// The half of on_device() that needs NCCL. Builds without CUDA have a stand-in. Private to comm.
+/// The halves of on_device() that need CUDA. Builds without CUDA have a stand-in. Private to comm.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,10 @@
 
 namespace fp8::comm::cuda {
 
-/// See on_device().
+/// See on_device(); for several ranks, by NCCL.
 std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx);
+/// See on_device(); for one rank, without NCCL.
+std::unique_ptr<Communicator> solo(Communicator& host, const device::Context& ctx);
 /// See device_library_version().
 std::string version();
 

@@ -1,6 +1,7 @@
 // Collectives on device memory. They run on a stream of their own, behind what the context's stream was given when they
 // start; waiting makes the context's stream wait. Blocks may be uneven, which NCCL's gather and scatter do not know:
 // then each block is a broadcast or a reduction of its own, all of them one group.
+#include <cstdlib>
 #include <memory>
 
 #include "blocks.h"
@@ -10,6 +11,7 @@
 #include "fp8/watchdog/in_flight_queue.h"
 #include "mpi_communicator.h"
 #include "nccl_library.h"
+#include "of_device.h"
 
 namespace fp8::comm::cuda {
 namespace {
@@ -33,9 +35,9 @@ class Given final : public Request::Operation {
   cudaStream_t stream_;
 };
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public OfDevice {
  public:
-  NcclCommunicator(Communicator& host, const device::Context& ctx) : host_(host), ctx_(ctx), nccl_(Nccl::get()) {
+  NcclCommunicator(Communicator& host, const device::Context& ctx) : OfDevice(host, ctx), nccl_(library()) {
     int version = 0;
     nccl_.check(nccl_.GetVersion(&version), "version");
     ncclUniqueId id{};
@@ -68,13 +70,6 @@ class NcclCommunicator final : public Communicator {
     (void)cudaStreamDestroy(stream_);
   }
 
-  int rank() const override { return host_.rank(); }
-  int size() const override { return host_.size(); }
-  DeviceType device() const override { return DeviceType::cuda; }
-  void barrier() override {
-    device::synchronize(ctx_);
-    host_.barrier();
-  }
   void all_reduce(std::span<float> values, Reduce op) override {
     if (values.empty()) return;
     const bool amax = op == Reduce::amax;
@@ -86,7 +81,7 @@ class NcclCommunicator final : public Communicator {
                   "all-reduce");
     }).wait();
   }
-  void all_reduce(std::span<double> values, Reduce op) override { host_.all_reduce(values, op); }
+  using OfDevice::all_reduce;
   void sum_here(std::span<double> values) override {
     if (values.empty()) return;
     start("all-reduce", [&](cudaStream_t stream) {
@@ -94,9 +89,6 @@ class NcclCommunicator final : public Communicator {
                   "all-reduce");
     }).wait();
   }
-  void all_reduce(std::span<std::int64_t> values, Reduce op) override { host_.all_reduce(values, op); }
-  void broadcast(std::span<std::byte> bytes, int root) override { host_.broadcast(bytes, root); }
-  std::vector<std::string> all_gather(const std::string& text) override { return host_.all_gather(text); }
 
   Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
     const std::vector<std::int64_t> offsets = offsets_of(bytes_of, size(), "all-gather");
@@ -134,12 +126,13 @@ class NcclCommunicator final : public Communicator {
     return std::make_unique<NcclCommunicator>(host_.split(color, key), ctx_);
   }
 
-  bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
-    return host_.watch(seconds, on_stall);
-  }
-  watchdog::ProgressTable& progress() override { return host_.progress(); }
-
  private:
+  // NCCL without the sums of NVLink switches, whose order may differ from call to call (NVIDIA/nccl issue 1497), unless
+  // the user chose. NCCL reads the variable when the first communicator is made.
+  static const Nccl& library() {
+    if (setenv("NCCL_NVLS_ENABLE", "0", 0) != 0) throw Error("cannot set NCCL_NVLS_ENABLE: out of memory");
+    return Nccl::get();
+  }
   // Gives the device a collective that `body` puts on a stream.
   template <class Body>
   Request start(const char* name, Body&& body) {
@@ -178,8 +171,6 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> owned_;
-  Communicator& host_;
-  device::Context ctx_;
   const Nccl& nccl_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;

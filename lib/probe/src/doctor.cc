@@ -142,7 +142,7 @@ void Doctor::cuda() {
     return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
            std::to_string(version % 100);
   });
-  device_library("NCCL", "install NCCL 2.18 or newer, or add its folder to LD_LIBRARY_PATH",
+  device_library("NCCL", "several ranks need it: install NCCL 2.18 or newer, or add its folder to LD_LIBRARY_PATH",
                  [] { return comm::device_library_version(); });
 }
 

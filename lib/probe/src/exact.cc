@@ -139,7 +139,7 @@ void check_all_reduce(const device::Device& device) {
   const Context ctx = device.context();
   const Tensor values = placed(ctx, wanted, DType::f32, {static_cast<std::int64_t>(kCount)});
   const auto host = comm::solo();
-  comm::on_device(*host, ctx)->all_reduce(std::span(values.as<float>(), kCount), comm::Reduce::sum);
+  comm::on_device(*host, ctx, true)->all_reduce(std::span(values.as<float>(), kCount), comm::Reduce::sum);
   if (floats_of(ctx, values.view()) != wanted) throw Error("the sum over one rank differs from its input");
 }
 

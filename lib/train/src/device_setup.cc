@@ -21,7 +21,8 @@ std::string why_not_cuda(int devices, int index) {
 
 struct Choice {
   DeviceType device;
-  int index;  // of the GPU
+  int index;           // of the GPU
+  std::string note{};  // for the user
 };
 
 Choice choose(std::optional<DeviceType> wanted, comm::Communicator& host_comm) {
@@ -37,7 +38,8 @@ Choice choose(std::optional<DeviceType> wanted, comm::Communicator& host_comm) {
     });
   std::int64_t can = why.empty() && shared.empty() ? 1 : 0;
   host_comm.all_reduce(std::span<std::int64_t>(&can, 1), comm::Reduce::min);
-  return {can != 0 ? DeviceType::cuda : DeviceType::host, index};
+  if (can != 0) return {DeviceType::cuda, index};
+  return {DeviceType::host, index, note_of_cpu(cards)};
 }
 
 }  // namespace
@@ -52,6 +54,16 @@ std::string why_shared(std::span<const std::string> cards) {
              " have the same GPU, which serves one";
   }
   return {};
+}
+
+std::string note_of_cpu(std::span<const std::string> cards) {
+  const auto without = std::ranges::find(cards, std::string());
+  const std::string shared = why_shared(cards);
+  if (std::ranges::count(cards, std::string()) == std::ssize(cards)) return {};
+  const std::string why = without == cards.end() ? shared
+                                                 : "rank " + std::to_string(without - cards.begin()) +
+                                                       " has no GPU of its own, others have one";
+  return why.empty() ? why : why + ": all ranks compute on the CPU (" + flag_name("device") + " cuda refuses that)";
 }
 
 void check_fp8(const PrecisionConfig& precision, DeviceType device, int capability, const std::string& name) {
@@ -71,6 +83,7 @@ void check_fp8(const PrecisionConfig& precision, DeviceType device, int capabili
 DeviceSetup::DeviceSetup(std::optional<DeviceType> wanted, const PrecisionConfig& precision,
                          comm::Communicator& host_comm) {
   const Choice chosen = choose(wanted, host_comm);
+  note_ = chosen.note;
   comm::agree(host_comm, [&] {
     device_ = std::make_unique<device::Device>(chosen.device, chosen.device == DeviceType::host ? 0 : chosen.index);
     context_ = device_->context();

@@ -23,6 +23,10 @@ int gpu_of(int local_rank, int devices);
 // if no two are. A rank without a GPU has an empty card.
 std::string why_shared(std::span<const std::string> cards);
 
+// Why all ranks compute on the CPU though some have a GPU, for the user; empty if each rank has one or none has.
+// `cards` as in why_shared().
+std::string note_of_cpu(std::span<const std::string> cards);
+
 // The device of this rank and its communicator.
 class DeviceSetup {
  public:
@@ -38,8 +42,11 @@ class DeviceSetup {
   comm::Communicator& device_comm() const { return *device_comm_; }
   // "CPU", or the GPU's name.
   std::string name() const { return device_->name(); }
+  // For the user, if the CPU was selected though some ranks have a GPU; else empty. The same on all ranks.
+  const std::string& note() const { return note_; }
 
  private:
+  std::string note_;
   std::unique_ptr<device::Device> device_;
   Context context_;
   std::shared_ptr<comm::Communicator> device_comm_;

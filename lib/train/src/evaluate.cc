@@ -77,6 +77,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   for (const std::string& note : setup.notes)
     if (!note.empty()) journal.note(note);
   const DeviceSetup device(config.device, config.precision, host_comm);
+  if (!device.note().empty()) journal.note(device.note());
   const EvaluationSize size{sampler->samples(), std::min(config.batch_size, sampler->samples()), setup.length};
   std::optional<ShardedModel> model;
   comm::agree(host_comm, [&] {

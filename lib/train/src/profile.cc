@@ -37,21 +37,24 @@ std::string line(const std::string& name, double steps, double whole, const Sum&
   return text;
 }
 
-// The time that the work would take at the limits, as a share of the measured time.
+// The time that the work would take at the limits, as a share of the measured time; "-" if either is unknown.
 std::string of_limit(const Sum& s, bool matmul, const Limits& limits) {
-  if (s.bytes == 0 && s.flops == 0) return "-";
+  if ((s.bytes == 0 && s.flops == 0) || limits.bytes_per_s == 0) return "-";
   const double memory = s.bytes / limits.bytes_per_s, arithmetic = matmul ? s.flops / limits.flop_per_s : 0;
   char text[32];
   std::snprintf(text, sizeof text, "%.0f %%", 100 * std::max(memory, arithmetic) / s.seconds);
   return text;
 }
 
+// Seconds of the fastest of several executions of work on the device of `ctx`.
 template <class Body>
-double fastest(int times, Body&& body) {
+double fastest(const Context& ctx, int times, Body&& body) {
   double best = 1e9;
   for (int i = 0; i < times; ++i) {
+    device::synchronize(ctx);
     const std::int64_t begin = device::now_ns();
     body();
+    device::synchronize(ctx);
     best = std::min(best, static_cast<double>(device::now_ns() - begin) * 1e-9);
   }
   return best;
@@ -68,13 +71,29 @@ tensor::Tensor filled(dtype::DType type, std::int64_t rows, std::int64_t columns
   return t;
 }
 
-double triad_bytes_per_s() {
+// The same on the device of `ctx`.
+tensor::Tensor filled_on(const Context& ctx, dtype::DType type, std::int64_t rows, std::int64_t columns) {
+  tensor::Tensor here = filled(type, rows, columns);
+  if (ctx.device == device::DeviceType::host) return here;
+  tensor::Tensor there(type, {rows, columns}, ctx.device, "a tensor for measuring limits");
+  tensor::copy_across(ctx, here.view(), there.view());
+  return there;
+}
+
+// Of a triad on the host, of a copy on a GPU.
+double memory_bytes_per_s(const Context& ctx) {
   constexpr std::int64_t kElements = std::int64_t{1} << 24;  // 64 MiB each: more than caches hold
-  const tensor::Tensor ta = filled(dtype::DType::f32, 1, kElements), tb = filled(dtype::DType::f32, 1, kElements),
-                       tc = filled(dtype::DType::f32, 1, kElements);
+  const tensor::Tensor ta = filled_on(ctx, dtype::DType::f32, 1, kElements),
+                       tb = filled_on(ctx, dtype::DType::f32, 1, kElements);
+  if (ctx.device != device::DeviceType::host) {
+    const std::size_t bytes = ta.view().bytes();
+    const auto copy = [&] { device::copy_bytes(ctx, ta.view().data, ctx.device, tb.view().data, ctx.device, bytes); };
+    return 2.0 * static_cast<double>(bytes) / fastest(ctx, 8, copy);
+  }
+  const tensor::Tensor tc = filled(dtype::DType::f32, 1, kElements);
   float* a = ta.as<float>();
   const float *b = tb.as<float>(), *c = tc.as<float>();
-  const double seconds = fastest(5, [&] {
+  const double seconds = fastest(ctx, 5, [&] {
 #pragma omp parallel for simd schedule(static) num_threads(device::host_threads())
     for (std::int64_t i = 0; i < kElements; ++i) a[i] = b[i] + 3.0f * c[i];
   });
@@ -83,13 +102,15 @@ double triad_bytes_per_s() {
 
 }  // namespace
 
-Limits probe_limits(dtype::DType type, std::int64_t rows, std::int64_t columns, std::int64_t inner) {
+Limits probe_limits(const Context& at, dtype::DType type, std::int64_t rows, std::int64_t columns, std::int64_t inner) {
+  const Context ctx{at.device, at.stream};  // without a profile
   Limits limits;
-  limits.bytes_per_s = triad_bytes_per_s();
-  const tensor::Tensor a = filled(type, rows, inner), b = filled(type, columns, inner), c = filled(type, rows, columns);
+  limits.bytes_per_s = memory_bytes_per_s(ctx);
+  const tensor::Tensor a = filled_on(ctx, type, rows, inner), b = filled_on(ctx, type, columns, inner),
+                       c = filled_on(ctx, type, rows, columns);
   gemm::Engine engine;
-  const double seconds = fastest(8, [&] {
-    engine.matmul({}, {a.view(), type, {}}, {b.view().transposed(), type, {}}, c.view(), {});
+  const double seconds = fastest(ctx, 8, [&] {
+    engine.matmul(ctx, {a.view(), type, {}}, {b.view().transposed(), type, {}}, c.view(), {});
   });
   limits.flop_per_s =
       2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner) / seconds;
@@ -137,6 +158,7 @@ std::string Profiler::table(const Limits& limits) const {
   text += line("the rest", steps, whole.seconds, rest, "-");
   whole.calls = known.calls, whole.bytes = known.bytes, whole.flops = known.flops;
   text += line("step", steps, whole.seconds, whole, "");
+  if (limits.bytes_per_s == 0) return text;
   char last[120];
   std::snprintf(last, sizeof last, "  limits: memory %.1f GB/s, matmul %.0f GFLOP/s\n", limits.bytes_per_s * 1e-9,
                 limits.flop_per_s * 1e-9);

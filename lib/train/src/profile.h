@@ -9,14 +9,15 @@
 
 namespace fp8::train {
 
-// Limits of this machine, measured with the threads of this rank.
+// Limits of the device of a rank; on the host, with the threads of this rank.
 struct Limits {
-  double bytes_per_s = 0;  // of a triad in memory
+  double bytes_per_s = 0;  // of memory: of a triad on the host, of a copy on a GPU
   double flop_per_s = 0;   // of a matrix multiply
 };
 
-// Measures the fastest of several triads, and of several GEMMs [rows, inner] x [inner, columns] in `type`.
-Limits probe_limits(dtype::DType type, std::int64_t rows, std::int64_t columns, std::int64_t inner);
+// Measures the fastest of several passes over memory, and of several GEMMs [rows, inner] x [inner, columns] in `type`,
+// on the device of `at`. Throws Error when its memory is insufficient.
+Limits probe_limits(const Context& at, dtype::DType type, std::int64_t rows, std::int64_t columns, std::int64_t inner);
 
 // Collects the operations of the requested steps.
 class Profiler {
@@ -30,7 +31,7 @@ class Profiler {
   // Whether steps were profiled and `step` is the last of them or later.
   bool complete(std::int64_t step) const { return steps_ > 0 && step >= last_; }
   bool empty() const { return steps_ == 0; }
-  // The time of a step by kind of work, one line each.
+  // The time of a step by kind of work, one line each; without shares of limits that are 0.
   std::string table(const Limits& limits) const;
   // Events of all operations of this rank and of the steps, lines for json::trace_file().
   std::string trace_lines(int rank, std::int64_t origin) const;

@@ -13,6 +13,7 @@
 #include "fp8/json/json.h"
 #include "fp8/json/trace.h"
 #include "fp8/model/record.h"
+#include "fp8/train/flags.h"
 #include "profile.h"
 #include "records.h"
 #include "run_setup.h"
@@ -230,11 +231,18 @@ void print_step(const RunState& state, const RunContext& run, const StepResult& 
 void report_profile(RunState& state, const RunContext& run) {
   const RunConfig& c = run.config();
   Profiler& profiler = state.profiler;
-  const Limits limits =
-      probe_limits(c.precision.activations, c.batch_size * c.seq_length,
-                   2 * run.setup.model_spec.config.intermediate_size, run.setup.model_spec.config.hidden_size);
   const std::string path = c.out + "/" + profiler.file_name();
-  run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits));
+  // Ranks share the host, so all of them measure it at the same time; each GPU is alone, and the first one's serves.
+  if (run.device.type() == device::DeviceType::host || run.host_comm.rank() == 0) {
+    Limits limits;
+    try {
+      limits = probe_limits(run.device.context(), c.precision.activations, c.batch_size * c.seq_length,
+                            2 * run.setup.model_spec.config.intermediate_size, run.setup.model_spec.config.hidden_size);
+    } catch (const Error& e) {
+      run.journal.note(flag_name("profile") + ": the limits of the device were not measured: " + e.what());
+    }
+    run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits));
+  }
   const std::vector<std::string> lines =
       run.host_comm.all_gather(profiler.trace_lines(run.host_comm.rank(), profiler.origin()));
   comm::agree(run.host_comm, [&] {
@@ -408,6 +416,7 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
   while (true) {  // once for every checkpoint of the run, until one is not damaged
     const RunSetup setup = resolve(config, host_comm, inputs, *sources);
     const DeviceSetup device(config.device, config.precision, host_comm);
+    if (!device.note().empty()) journal.note(device.note());
     if (config.dry_run || setup.position.step >= setup.last_step) {
       if (const auto damage = verify(host_comm, sources->start())) {
         sources->refuse(*damage);

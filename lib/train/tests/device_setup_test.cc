@@ -49,6 +49,17 @@ TEST(Gpus, OneForEachRank) {
   EXPECT_EQ(why_shared(twice), "ranks 2 and 4 have the same GPU, which serves one");
 }
 
+TEST(Gpus, NoteWhereOnlySomeRanksHaveOne) {
+  const std::vector<std::string> none{"", ""}, each{"a", "b"}, some{"a", "", "b"}, shared{"a", "a"};
+  EXPECT_EQ(note_of_cpu(none), "");
+  EXPECT_EQ(note_of_cpu(each), "");
+  EXPECT_EQ(note_of_cpu(some),
+            "rank 1 has no GPU of its own, others have one: all ranks compute on the CPU (--device cuda refuses that)");
+  EXPECT_EQ(
+      note_of_cpu(shared),
+      "ranks 0 and 1 have the same GPU, which serves one: all ranks compute on the CPU (--device cuda refuses that)");
+}
+
 // No GPU is needed: only the device of the context decides what is measured.
 TEST(PeakMemory, IsThatOfTheDevice) {
   const auto one = comm::solo();

@@ -84,8 +84,9 @@ class Communicator {
   /// bytes_of[rank()] and may lie at its place inside `all`. A block may be empty; blocks may exceed 2 GiB.
   virtual Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) = 0;
   /// Starts the f32 sum of `full` over ranks, scattered: rank r receives its block of count_of[r] floats in `mine`,
-  /// which may lie at its place inside `full`. The rest of `full` is left undefined. Summed in the order of ranks: the
-  /// same bits again with the same number of ranks.
+  /// which may lie at its place inside `full`. The rest of `full` is left undefined. The same bits again with the same
+  /// number of ranks: on the host the sum is in the order of ranks; NCCL's order is its own and repeats on the same
+  /// machines with the same settings.
   virtual Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) = 0;
   /// The ranks of the same `color` (from 0), ordered by `key`; collective. Must not outlive the Session.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
