@@ -50,6 +50,9 @@ ok "two files" fp8-tokenize openai.jsonl "${llama3[@]}" --eval-share 0.25 -o two
 is "with all records" "$(cut -d, -f1 out)" "two.h5: 9 documents
 two-eval.h5: 3 documents"
 says "for evaluation too" '3 documents' fp8-info two-eval.h5
+head -n 1 openai.jsonl >one.jsonl
+says "one record for two files" 'no document is left for this file' fp8-tokenize one.jsonl "${llama3[@]}" --eval-share 0.5 -o one.h5
+ok "leaves neither" test ! -e one.h5 -a ! -e one-eval.h5
 ok "a packed file" fp8-tokenize openai.jsonl "${llama3[@]}" --pack 128 -o p.h5
 fp8-init "$SRC/tests/golden/models/llama3/hf/config.json" -o m.h5 --set vocab_size=2009 >out 2>err
 says "is read in its sequences" '"type":"eval"' fp8-eval m.h5 --data p.h5 --seq-length 128 --any-tokenizer

@@ -49,7 +49,9 @@ for accumulate in hopper ada; do
 done
 [ "$(field loss hopper.scored)" != "$(field loss ada.scored)" ]
 result $? "the losses of hopper and ada differ"
-says "the record states precision, recipe and emulation" '"precision":"fp8","recipe":"tensorwise","emulated":true,"documents":"joined","time":"20[0-9TZ:.-]*"\}$' fp8-eval run/step-00000020 $data --precision fp8
+says "the record states precision, recipe and emulation" '"precision":"fp8","recipe":"tensorwise","emulated":true,"fp8_gemms":[1-9][0-9]*,"fp8_flop_share":0\.[0-9]+,"fp8_flop_share_total":0\.[0-9]+,"documents":"joined","time":"20[0-9TZ:.-]*"\}$' fp8-eval run/step-00000020 $data --precision fp8
+status "FP8 in backward alone gives status 3" 3 fp8-eval run/step-00000020 $data --precision fp8 --fp8-gemms dgrad,wgrad
+is "with the reason" "$(cat err)" "fp8-eval: --fp8-gemms: under recipe tensorwise no GEMM of a forward pass runs in FP8; use --precision bf16"
 fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >out 2>err
 status "FP8 on a model without an eligible linear gives status 3" 3 fp8-eval odd.h5 $data --precision fp8
 is "the error is one line" "$(wc -l <err)" 1

@@ -103,7 +103,7 @@ before=$(fp8-resume run --print)
 kill -INT $pid
 until_does saves
 until_does grep -q INT notes
-ok "INT prints a message about the save" grep -q '^fp8-step: INT: saving after this step; once more ends the run without$' notes
+ok "INT prints a message about the save" grep -q '^fp8-step: INT: saving after this step; once more ends the run without saving$' notes
 kill -INT $pid
 ended
 is "a second INT gives status 130" "$got $(grep -c '^fp8-step: INT again: ended without saving' notes)" "130 1"

@@ -109,13 +109,17 @@ std::string ratio_text(const std::optional<double>& ratio) {
 }
 
 std::string precision_text(const Summary& s) {
-  if (s.phases.size() < 2 || s.phases.size() > 3) return setting_text(s.precision, s.recipe, s.emulated);
+  constexpr std::size_t kMost = 3;
+  if (s.phases.size() < 2) return setting_text(s.precision, s.recipe, s.emulated);
   std::string text;
+  std::size_t at = 0;
   for (const auto& [step, phase] : s.phases) {
+    if (++at == kMost && s.phases.size() > kMost) text += ", ...";
+    if (at >= kMost && at < s.phases.size()) continue;  // the last one is shown
     text += (text.empty() ? "" : ", from " + std::to_string(step) + " ") +
             setting_text(phase.precision, phase.recipe, phase.emulated);
   }
-  return text;
+  return text + (s.phases.size() > kMost ? " (" + std::to_string(s.phases.size()) + " phases)" : "");
 }
 
 std::string steps_text(const Summary& s) {

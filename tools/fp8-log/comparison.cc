@@ -27,7 +27,7 @@ std::vector<Row> rows_of(const Comparison& c) {
       {"precision", precision_text(a), precision_text(b), ""},
       {"steps", steps_text(a), steps_text(b), ""},
       {"loss, last " + std::to_string(c.window), loss_text(c.loss_a), loss_text(c.loss_b), gap_text(c.gap)},
-      {"final loss", loss_text(a.final_loss), loss_text(b.final_loss), gap_text(c.final_gap)},
+      {"last matched loss", loss_text(c.final_a), loss_text(c.final_b), gap_text(c.final_gap)},
       {"best loss", loss_text(a.best_loss), loss_text(b.best_loss), gap_text(difference(a.best_loss, b.best_loss))}};
   const auto add = [&](const char* label, const std::string& x, const std::string& y, const std::string& d) {
     if (x != "-" || y != "-") rows.push_back({label, x, y, d});
@@ -95,6 +95,12 @@ std::string settings_text(const PairedComparison& c, const cli::Style& style) {
   return text;
 }
 
+// A line if runs are compared with themselves.
+std::string same_run_text(const PairedComparison& c) {
+  const auto same = std::ranges::find_if(c.pairs, [](const Comparison& p) { return p.a.path == p.b.path; });
+  return same == c.pairs.end() ? "" : terminal_safe(same->a.path) + ": compared with itself, which shows nothing\n";
+}
+
 // What is known of the noise of the gap.
 std::string noise_text(const PairedComparison& c) {
   if (!c.gap || c.interval) return "";
@@ -134,8 +140,8 @@ std::string verdict_text(const PairedComparison& c, std::optional<double> gate, 
 std::string comparison(const PairedComparison& c, std::optional<double> gate, const cli::Style& style) {
   const bool one = c.pairs.size() == 1;
   return table(one ? rows_of(c.pairs.front()) : rows_of(c), style, one ? 1 : 2) + style.dim(matched_text(c)) + "\n" +
-         settings_text(c, style) + (c.differences.empty() ? "" : "\n") + noise_text(c) + verdict_text(c, gate, style) +
-         "\n";
+         settings_text(c, style) + (c.differences.empty() ? "" : "\n") + same_run_text(c) + noise_text(c) +
+         verdict_text(c, gate, style) + "\n";
 }
 
 }  // namespace fp8::report

@@ -101,7 +101,7 @@ cli::StopSignals::Hooks on_request(bool quiet) {
   };
   on.first = [=](int signal) {
     if (!quiet && signal == SIGINT)
-      cli::print_note("fp8-step", who + "INT: saving after this step; once more ends the run without");
+      cli::print_note("fp8-step", who + "INT: saving after this step; once more ends the run without saving");
   };
   on.again = [=] {
     cli::print_note("fp8-step", who + "INT again: ended without saving; checkpoints that were committed are whole");

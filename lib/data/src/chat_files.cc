@@ -39,9 +39,11 @@ class RowFile {
     if (row.padding > 0) put(row, mask, begin, row.padding);
     return uncounted;
   }
-  void finish() {
+  void check() const {
     if (info_.tokens == 0)
       throw Error(path_ + ": no document is left for this file", {{"eval-share", "with another share"}});
+  }
+  void finish() {
     if (writer_) writer_->finish();
   }
 
@@ -87,6 +89,8 @@ ChatSummaries tokenize_conversations(const ChatOptions& options, const ChatFiles
   });
   summaries.train.targets -= train_uncounted;
   summaries.eval.targets -= eval_uncounted;
+  if (eval) eval->check();
+  train.check();
   if (eval) eval->finish();
   train.finish();
   return summaries;

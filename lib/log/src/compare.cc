@@ -75,7 +75,7 @@ void measure(const Losses& grid, const Losses& a, const Losses& b, Comparison& c
   for (std::size_t i = first; i < grid.end; ++i) {
     const double loss_a = in_a.loss_at((*grid.tokens)[i]), loss_b = in_b.loss_at((*grid.tokens)[i]);
     const double gap = loss_b - loss_a;
-    if (i + 1 == grid.end && std::isfinite(gap)) c.final_gap = gap;
+    if (i + 1 == grid.end && std::isfinite(gap)) c.final_a = loss_a, c.final_b = loss_b, c.final_gap = gap;
     if (!std::isfinite(loss_a) || !std::isfinite(loss_b)) continue;
     sum_a += loss_a;
     sum_b += loss_b;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
@@ -14,25 +15,39 @@ namespace {
 // Settings that a change of precision implies, or that only say where a start ends.
 constexpr std::array<std::string_view, 4> kNotMarked = {"precision", "recipe", "until-step", "version"};
 
+// Settings that only save, log, evaluate or speed up: they are named after the others.
+constexpr std::array<std::string_view, 16> kLater = {"async-save",   "device",
+                                                     "eval-batches", "eval-data",
+                                                     "eval-every",   "grad-accumulation",
+                                                     "batch-size",   "keep",
+                                                     "log-every",    "milestone-every",
+                                                     "paranoid",     "profile",
+                                                     "recompute",    "reshard-after-forward",
+                                                     "save-every",   "zero"};
+
 std::string value_text(const json::Value& value) {
   constexpr std::size_t kMost = 20;
   return excerpt(value.is_string() ? value.as_string() : json::dump(value), kMost);
 }
 
+bool among(std::span<const std::string_view> names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 // The first settings that changed; empty when none did.
 std::string changes(const Settings& before, const Settings& after) {
-  constexpr int kMost = 2;
-  std::string text;
-  int found = 0;
+  constexpr std::size_t kMost = 2;
+  std::vector<std::string> first, later;
   for (const auto& [name, value] : after.values) {
     const json::Value* old = before.values.find(name);
-    if (old == nullptr || *old == value || value.is_object()) continue;
-    if (std::find(kNotMarked.begin(), kNotMarked.end(), name) != kNotMarked.end()) continue;
-    if (++found <= kMost) {
-      text += (text.empty() ? "" : ", ") + excerpt(name) + " " + value_text(*old) + " to " + value_text(value);
-    }
+    if (old == nullptr || *old == value || value.is_object() || among(kNotMarked, name)) continue;
+    (among(kLater, name) ? later : first)
+        .push_back(excerpt(name) + " " + value_text(*old) + " to " + value_text(value));
   }
-  return text + (found > kMost ? ", ..." : "");
+  first.insert(first.end(), later.begin(), later.end());
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, first.size()); ++i) text += (i == 0 ? "" : ", ") + first[i];
+  return text + (first.size() > kMost ? ", ..." : "");
 }
 
 }  // namespace

@@ -87,10 +87,12 @@ void check_codes_fit(const Model& model, const Parameter& p, ExportFormat format
   if (model.source.at(stored_name(p)).dtype != DType::e4m3)
     throw Error(name + ": E5M2 codes, which servers do not load; export in bf16, or quantize to E4M3");
   const std::vector<std::int64_t>& shape = model.source.at(std::string(ckpt::kScales) + p.name).shape;
-  const bool one = shape == std::vector<std::int64_t>{1};
+  const bool one = shape == std::vector<std::int64_t>{1}, rows = shape == std::vector{p.rows()};
+  if (!one && !rows && shape != block_grid(p))
+    throw Error(name + ": its scales are for blocks that servers do not load", {{"format", "bf16"}});
   if (format == ExportFormat::fp8 && !one && shape != block_grid(p))
     throw Error(name + ": its scales are not per tensor or per block of 128 x 128", {{"format", "compressed-tensors"}});
-  if (format == ExportFormat::compressed_tensors && !one && shape != std::vector{p.rows()})
+  if (format == ExportFormat::compressed_tensors && !one && !rows)
     throw Error(name + ": its scales are not per tensor or per row", {{"format", "fp8"}});
 }
 

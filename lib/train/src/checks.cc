@@ -2,6 +2,7 @@
 #include "checks.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "fp8/model/convert.h"
@@ -133,6 +134,29 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
                     flag_name("precision") + " bf16",
                 Exit::fp8_missing);
   return table;
+}
+
+void check_some_fp8(const std::vector<model::Parameter>& table, const PrecisionConfig& precision, bool backward) {
+  const quant::Recipe* recipe = precision.recipe_or_null();
+  if (recipe == nullptr) return;
+  const bool any = std::ranges::any_of(table, [&](const model::Parameter& p) {
+    return p.fp8 && recipe->fp8_gemms(backward ? p.gemms : quant::GemmSet{p.gemms.forward, false, false}) > 0;
+  });
+  if (!any)
+    throw Error(flag_name("fp8-gemms") + ": under recipe " + std::string(recipe->name) + " no GEMM " +
+                    (backward ? "of a step" : "of a forward pass") + " runs in FP8; use " + flag_name("precision") +
+                    " bf16",
+                Exit::fp8_missing);
+}
+
+bool has_scales_of(const ckpt::Checkpoint& checkpoint, const PrecisionConfig& precision) {
+  const json::Value* train = checkpoint.train().is_object() ? checkpoint.train().as_object().find("phase") : nullptr;
+  if (train == nullptr || !train->is_object()) return true;
+  const json::Value now = phase_of(precision);
+  return std::ranges::all_of(std::array{"fp8-format", "margin"}, [&](const char* name) {
+    const json::Value *had = train->as_object().find(name), *has = now.as_object().find(name);
+    return had == nullptr || has == nullptr || *had == *has;
+  });
 }
 
 std::vector<model::Parameter> active_table(std::vector<model::Parameter> table, const PrecisionConfig& precision) {

@@ -46,6 +46,12 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
                                                     const ckpt::Checkpoint& checkpoint,
                                                     const ckpt::Checkpoint& recorded);
 
+// Throws Error(fp8_missing) if FP8 is requested and no GEMM of forward, or of forward and backward, runs in FP8.
+void check_some_fp8(const std::vector<model::Parameter>& table, const PrecisionConfig& precision, bool backward);
+
+// Whether the delayed scales of a checkpoint have the format and margin of `precision`. True if it states neither.
+bool has_scales_of(const ckpt::Checkpoint& checkpoint, const PrecisionConfig& precision);
+
 // The parameters with the precisions they run in: bf16 unless the precision is FP8.
 std::vector<model::Parameter> active_table(std::vector<model::Parameter> table, const PrecisionConfig& precision);
 

@@ -63,8 +63,30 @@ bool PrecisionConfig::power_of_2_scales() const {
 }
 
 json::Value phase_of(const PrecisionConfig& p) {
-  return json::object({{"precision", std::string(name_of(p.precision))},
-                       {"recipe", p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value()}});
+  const quant::Recipe* recipe = p.recipe_or_null();
+  json::Value phase = json::object({{"precision", std::string(name_of(p.precision))},
+                                    {"recipe", recipe != nullptr ? json::Value(p.recipe) : json::Value()}});
+  if (recipe == nullptr) return phase;
+  json::Object& o = phase.as_object();
+  o.set("activations", std::string(dtype::name_of(p.activations)));
+  o.set("power-of-2-scales", p.power_of_2_scales());
+  o.set("fp8-all-gather", recipe->fp8_all_gather && p.fp8_all_gather.value_or(true));
+  o.set("rowwise-single-copy", p.rowwise_single_copy);
+  o.set("accumulate", std::string(gemm::name_of(p.accumulation)));
+  if (recipe->scale_rule == quant::ScaleRule::delayed) {
+    o.set("fp8-format", p.e4m3_gradients ? "e4m3" : "hybrid");
+    o.set("amax-history", p.delayed.history);
+    o.set("amax-algo", p.delayed.algorithm == quant::AmaxAlgorithm::max ? "max" : "most_recent");
+    o.set("margin", p.delayed.margin);
+  }
+  o.set("filter", json::Array(p.selection.filters.begin(), p.selection.filters.end()));
+  o.set("auto-filter", p.selection.auto_filter);
+  o.set("fp8-lm-head", p.selection.lm_head);
+  json::Array gemms;
+  for (const model::GemmRule& rule : p.selection.gemms)
+    gemms.push_back((rule.glob.empty() ? "" : rule.glob + "=") + quant::name_of(rule.gemms));
+  o.set("fp8-gemms", std::move(gemms));
+  return phase;
 }
 
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts) {

@@ -47,6 +47,7 @@ EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, 
   check_micro_batch(config.batch_size, s.length);
   s.model_spec.table = active_table(
       table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
+  check_some_fp8(s.model_spec.table, config.precision, false);
   s.model_spec.store = store_options(config.precision, nullptr);
   s.model_spec.store.training = false;
   check_vocabulary(tokens, s.model_spec.config);
@@ -86,6 +87,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
     model.emplace(device.context(), device.device_comm(), setup.model_spec, plan.allocate(device.type()));
   });
   if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
+  if (!has_scales_of(*checkpoint, config.precision)) model->store.require_calibration();
   const auto start = Clock::now();
   const EachSamples each = [&](std::int64_t first, std::int64_t count, const float* losses) {
     if (config.per_token) {

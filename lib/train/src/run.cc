@@ -100,17 +100,18 @@ void allocate_state(const RunContext& run, std::optional<RunState>& state) {
 RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Communicator& host_comm, const Hooks& hooks,
                       Journal& journal, const RunInputs& inputs, const ckpt::Checkpoint& start) {
   const RunConfig& c = s.config;
-  return {
-      s,
-      device,
-      host_comm,
-      hooks,
-      journal,
-      inputs,
-      plan_of(s, device),
-      s.resuming ? start.provenance() : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
-      start.tokenizer(),
-      start.huggingface()};
+  return {s,
+          device,
+          host_comm,
+          hooks,
+          journal,
+          inputs,
+          plan_of(s, device),
+          s.resuming && s.changes.empty()
+              ? start.provenance()
+              : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
+          start.tokenizer(),
+          start.huggingface()};
 }
 
 // Names the newest checkpoint of a run in a message.
@@ -435,6 +436,7 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
       sources->refuse(*damage);
       continue;
     }
+    if (!has_scales_of(sources->start(), config.precision)) state->model.store.require_calibration();
     sources.reset();
     if (hooks.begins) hooks.begins();
     host_comm.barrier();  // no rank may fail alone after rank 0 has made the folder

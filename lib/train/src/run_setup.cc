@@ -139,6 +139,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
   for (std::string& note : document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
   s.table = table_with_precisions(model, config.precision, checkpoint, sources.model());
+  check_some_fp8(s.table, config.precision, true);
   s.model_spec = model_spec_of(s.config, model, active_table(s.table, config.precision));
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
   if (s.resuming) resume_from(s, checkpoint, sources.model());

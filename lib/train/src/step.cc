@@ -303,7 +303,8 @@ LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, con
     if (each) each(first, count, of_tokens.data());
   }
   model.store.record_amaxes(true);
-  check_planned(host_comm, model.engine.counts() - before, gemms, "the evaluation");
+  sum.gemms = model.engine.counts() - before;
+  check_planned(host_comm, sum.gemms, gemms, "the evaluation");
   host_comm.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
   host_comm.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);
   return sum;

@@ -96,6 +96,7 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
 struct LossSum {
   double loss = 0;
   std::int64_t targets = 0;
+  gemm::Counts gemms;  // this rank's
 };
 
 // Number of FP8 GEMMs that a forward pass over `rows` tokens must run; 0 in other precisions.

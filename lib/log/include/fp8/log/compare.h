@@ -28,7 +28,9 @@ struct Comparison {
   std::optional<double> loss_b{};  ///< mean of B over the window
   std::optional<double> gap{};     ///< loss_b - loss_a; nullopt when under half the window is finite in both runs
   std::optional<double> gap_standard_error{};  ///< of `gap`; nullopt for fewer than two points
-  std::optional<double> final_gap{};           ///< B - A at the last matched point
+  std::optional<double> final_a{};             ///< loss of A at the last matched point
+  std::optional<double> final_b{};             ///< loss of B at the last matched point
+  std::optional<double> final_gap{};           ///< final_b - final_a; nullopt unless both are finite
   std::optional<double> speedup{};             ///< median tokens/s of B over that of A
   std::optional<double> memory_ratio{};        ///< peak memory of B over that of A
 };

@@ -90,7 +90,7 @@ struct RunConfig {
   json::Value flags;                 ///< resolved flags, for the first record
 };
 
-/// {"precision", "recipe"}; the recipe is null unless fp8.
+/// {"precision", "recipe"}; the recipe is null unless fp8. With fp8 also the settings of FP8, by the names of flags.
 json::Value phase_of(const PrecisionConfig& precision);
 
 /// The options of a ParameterStore for a precision; casts are counted in `counts`, which may be null.

@@ -5,6 +5,7 @@
 /// (optim).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -101,6 +102,8 @@ class ParameterStore final : public model::WeightSource {
   const std::vector<ScaleState>& scale_states() const { return scale_states_; }
   /// The scale and the history of this slot have been loaded.
   void set_history(std::int64_t slot) { has_history_[static_cast<std::size_t>(slot)] = true; }
+  /// Loaded scales are of another format or margin: calibration must come first. Histories are kept.
+  void require_calibration() { std::ranges::fill(has_history_, char{0}); }
   /// Whether a tensor has no history, so that calibration must come before the first FP8 cast.
   bool needs_calibration() const;
   /// Until end_calibration() linears compute without FP8, and amaxes of tensors without a history are recorded.
