@@ -9,6 +9,8 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
+#include "keys.h"
+#include "lora.h"
 
 namespace fp8::hf {
 namespace {
@@ -33,44 +35,6 @@ constexpr std::array<Defaults, 4> kFamilies = {{
     {Family::qwen2, "qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768},
     {Family::qwen3, "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768},
 }};
-
-// One object of the file, with range checks on its values.
-class Keys {
- public:
-  Keys(const json::Object& object, std::string what) : object_(object), what_(std::move(what)) {}
-
-  [[noreturn]] void fail(const std::string& reason) const { throw Error(what_ + ": " + reason); }
-
-  const json::Value* find(std::string_view key) const {
-    const json::Value* v = object_.find(key);
-    return v != nullptr && !v->is_null() ? v : nullptr;
-  }
-  bool is_absent(std::string_view key) const { return !object_.contains(key); }
-  bool boolean(std::string_view key, bool fallback) const { return object_.get_bool_or(key, fallback, what_); }
-  std::string text(std::string_view key, std::string_view fallback) const {
-    return object_.get_string_or(key, fallback, what_);
-  }
-  std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) const {
-    const std::int64_t v = object_.get_int_or(key, fallback, what_);
-    if (v < min || v > max) range_error(key, std::to_string(v), std::to_string(min), std::to_string(max));
-    return v;
-  }
-  double number(std::string_view key, double fallback, double min, double max) const {
-    const double v = object_.get_double_or(key, fallback, what_);
-    if (!(v >= min && v <= max)) range_error(key, format_double(v), format_double(min), format_double(max));
-    return v;
-  }
-  const std::string& what() const { return what_; }
-
- private:
-  [[noreturn]] void range_error(std::string_view key, const std::string& value, const std::string& min,
-                                const std::string& max) const {
-    fail("\"" + std::string(key) + "\" is " + value + ", must be from " + min + " to " + max);
-  }
-
-  const json::Object& object_;
-  std::string what_;
-};
 
 const Defaults& find_family(const Keys& keys) {
   const std::string type = keys.text("model_type", "");
@@ -248,7 +212,8 @@ bool same_model(const ModelConfig& a, const ModelConfig& b) {
     return std::tie(c.family, c.vocab_size, c.hidden_size, c.intermediate_size, c.num_hidden_layers,
                     c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.rms_norm_eps, c.rope,
                     c.max_position_embeddings, c.tie_word_embeddings, c.attention_bias_qkv, c.attention_bias_o,
-                    c.mlp_bias, c.qk_norm, c.initializer_range, c.sliding_window, c.bos_token_id, c.eos_token_ids);
+                    c.mlp_bias, c.qk_norm, c.initializer_range, c.sliding_window, c.bos_token_id, c.eos_token_ids,
+                    c.lora);
   };
   return fields(a) == fields(b);
 }
@@ -269,6 +234,7 @@ ModelConfig parse_config(const json::Value& value, const std::string& name) {
   c.initializer_range = keys.number("initializer_range", 0.02, 0, 1000);
   c.sliding_window = parse_sliding_window(keys, c);
   parse_special_tokens(keys, c);
+  if (const json::Value* lora = keys.find("lora")) c.lora = parse_lora(*lora, c, name + ": lora");
   c.source = value;
   return c;
 }

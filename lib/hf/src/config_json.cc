@@ -2,6 +2,7 @@
 #include <array>
 
 #include "fp8/hf/config.h"
+#include "lora.h"
 
 namespace fp8::hf {
 namespace {
@@ -97,6 +98,8 @@ json::Value to_json(const ModelConfig& c) {
   if (out.contains("layer_types")) {
     out.set("layer_types", json::Array(static_cast<std::size_t>(c.num_hidden_layers), "full_attention"));
   }
+  out.erase("lora");
+  if (c.lora) out.set("lora", lora_json(*c.lora));
   return out;
 }
 

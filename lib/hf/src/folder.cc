@@ -6,14 +6,12 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/file_name.h"
 #include "fp8/base/text.h"
-#include "fp8/dtype/convert.h"
 #include "fp8/json/json.h"
 
 namespace fp8::hf {
@@ -24,7 +22,6 @@ constexpr std::uint64_t kMaxTokenizer = std::uint64_t{256} << 20U;
 constexpr std::uint64_t kMaxText = std::uint64_t{16} << 20U;
 constexpr std::array kTexts{"tokenizer_config.json",  "special_tokens_map.json", "added_tokens.json",
                             "generation_config.json", "chat_template.jinja",     "chat_template.json"};
-constexpr std::size_t kPiece = std::size_t{1} << 20U;
 constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
 constexpr json::Limits kIndexLimits{.max_depth = 8, .max_bytes = std::size_t{256} << 20U};
 
@@ -140,48 +137,12 @@ const Folder::Entry* Folder::find(std::string_view name) const {
   return at != tensors_.end() && at->info->name == name ? &*at : nullptr;
 }
 
-namespace {
-
-// Elements of one row; throws if the rows are out of range.
-std::int64_t row_elements(const Folder::Entry& t, std::int64_t first, std::int64_t count) {
-  const std::int64_t rows = t.info->shape.empty() ? 1 : t.info->shape.front();
-  if (first < 0 || count < 0 || first > rows || count > rows - first) {
-    throw Error(t.shard->path() + ": tensor \"" + excerpt(t.info->name) + "\" has " + std::to_string(rows) +
-                " rows: rows out of range");
-  }
-  return rows == 0 ? 0 : t.info->elements() / rows;
-}
-
-}  // namespace
-
 void Folder::read_rows(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const {
-  const auto row = static_cast<std::uint64_t>(row_elements(tensor, first, count)) * tensor.info->element_size;
-  if (out.size() != row * static_cast<std::uint64_t>(count)) {
-    throw Error(tensor.shard->path() + ": tensor \"" + excerpt(tensor.info->name) + "\": buffer of the wrong size");
-  }
-  tensor.shard->read(*tensor.info, row * static_cast<std::uint64_t>(first), out);
+  tensor.shard->read_rows(*tensor.info, first, count, out);
 }
 
 void Folder::read_rows_f32(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<float> out) const {
-  using dtype::DType;
-  const std::string where = tensor.shard->path() + ": tensor \"" + excerpt(tensor.info->name) + "\"";
-  const auto format = tensor.info->format;
-  if (format != DType::f32 && format != DType::bf16 && format != DType::f16) {
-    throw Error(where + ": dtype " + tensor.info->dtype + " cannot be read as floats (F32, BF16 and F16 can)");
-  }
-  const std::int64_t row = row_elements(tensor, first, count);
-  if (std::cmp_not_equal(out.size(), row * count)) throw Error(where + ": buffer of the wrong size");
-  const std::size_t width = tensor.info->element_size;
-  std::uint64_t offset = static_cast<std::uint64_t>(row * first) * width;
-  std::vector<std::byte> raw(std::min(out.size(), kPiece) * width);
-  while (!out.empty()) {
-    const std::size_t n = std::min(out.size(), kPiece);
-    const std::span<std::byte> piece = std::span(raw).first(n * width);
-    tensor.shard->read(*tensor.info, offset, piece);
-    dtype::to_floats(*format, piece.data(), out.first(n));
-    offset += piece.size();
-    out = out.subspan(n);
-  }
+  tensor.shard->read_rows_f32(*tensor.info, first, count, out);
 }
 
 }  // namespace fp8::hf

@@ -11,6 +11,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
+#include "fp8/dtype/convert.h"
 #include "fp8/hf/safetensors.h"
 #include "fp8/json/json.h"
 #include "safetensors_dtypes.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
 constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::size_t kPiece = std::size_t{1} << 20U;  // elements that are converted at a time
 
 std::uint64_t offset_of(const json::Value& v, const std::string& where) {
   if (!v.is_int() || v.as_double() < 0) throw Error(where + ": data_offsets must be two whole numbers");
@@ -97,6 +99,14 @@ void check_layout(const std::string& path, std::vector<TensorInfo>& tensors, std
   }
 }
 
+// Elements of one row; throws if the rows are out of range.
+std::int64_t row_elements(const std::string& where, const TensorInfo& t, std::int64_t first, std::int64_t count) {
+  const std::int64_t rows = t.shape.empty() ? 1 : t.shape.front();
+  if (first < 0 || count < 0 || first > rows || count > rows - first)
+    throw Error(where + " has " + std::to_string(rows) + " rows: rows out of range");
+  return rows == 0 ? 0 : t.elements() / rows;
+}
+
 }  // namespace
 
 std::int64_t TensorInfo::elements() const { return checked_product(shape, name); }
@@ -148,6 +158,37 @@ void SafetensorsFile::read(const TensorInfo& tensor, std::uint64_t offset, std::
     throw Error(path() + ": tensor \"" + excerpt(tensor.name) + "\": read past its end");
   }
   state_->file.pread_exact(out, state_->data_begin + tensor.begin + offset);
+}
+
+void SafetensorsFile::read_rows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
+                                std::span<std::byte> out) const {
+  const std::string where = path() + ": tensor \"" + excerpt(tensor.name) + "\"";
+  const auto row = static_cast<std::uint64_t>(row_elements(where, tensor, first, count)) * tensor.element_size;
+  if (out.size() != row * static_cast<std::uint64_t>(count)) throw Error(where + ": buffer of the wrong size");
+  read(tensor, row * static_cast<std::uint64_t>(first), out);
+}
+
+void SafetensorsFile::read_rows_f32(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
+                                    std::span<float> out) const {
+  using dtype::DType;
+  const std::string where = path() + ": tensor \"" + excerpt(tensor.name) + "\"";
+  const auto format = tensor.format;
+  if (format != DType::f32 && format != DType::bf16 && format != DType::f16) {
+    throw Error(where + ": dtype " + tensor.dtype + " cannot be read as floats (F32, BF16 and F16 can)");
+  }
+  const std::int64_t row = row_elements(where, tensor, first, count);
+  if (std::cmp_not_equal(out.size(), row * count)) throw Error(where + ": buffer of the wrong size");
+  const std::size_t width = tensor.element_size;
+  std::uint64_t offset = static_cast<std::uint64_t>(row * first) * width;
+  std::vector<std::byte> raw(std::min(out.size(), kPiece) * width);
+  while (!out.empty()) {
+    const std::size_t n = std::min(out.size(), kPiece);
+    const std::span<std::byte> piece = std::span(raw).first(n * width);
+    read(tensor, offset, piece);
+    dtype::to_floats(*format, piece.data(), out.first(n));
+    offset += piece.size();
+    out = out.subspan(n);
+  }
 }
 
 }  // namespace fp8::hf

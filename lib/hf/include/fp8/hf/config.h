@@ -5,6 +5,7 @@
 /// 4.45 for the old keys.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,6 +37,21 @@ struct Rope {
   bool operator==(const Rope&) const = default;  ///< equal in every field
 };
 
+/// Adapters beside linears, LoRA: y = W x + scaling() B (A x), A [rank, in], B [out, rank]. Only A and B are trained.
+/// Key `lora` of a checkpoint's /config; a Hugging Face config.json has none. Source: Hu et al., arXiv:2106.09685;
+/// PEFT.
+struct LoraConfig {
+  std::int64_t rank = 8;               ///< `r`: rows of A and columns of B
+  double alpha = 16;                   ///< `lora_alpha`
+  bool rslora = false;                 ///< `use_rslora`: divide alpha by the square root of the rank
+  double dropout = 0;                  ///< `lora_dropout`: probability that training leaves out an input of A
+  std::vector<std::string> targets{};  ///< `target_modules`: full names of linears, in the order of computation
+
+  /// alpha / rank, or alpha / sqrt(rank) with rslora.
+  double scaling() const;
+  bool operator==(const LoraConfig&) const = default;  ///< equal in every field
+};
+
 /// The parameters of a model's arithmetic, and the object it was read from.
 struct ModelConfig {
   Family family = Family::llama;                ///< `model_type`
@@ -58,6 +74,7 @@ struct ModelConfig {
   std::optional<std::int64_t> sliding_window;   ///< tokens that a token attends to, itself included
   std::optional<std::int64_t> bos_token_id;     ///< first token of a text
   std::vector<std::int64_t> eos_token_ids;      ///< last token of a text; may be empty
+  std::optional<LoraConfig> lora;               ///< adapters; nothing: none
   json::Value source;                           ///< the object read, so that export keeps every key
 
   /// Width of all query heads together.
@@ -82,6 +99,17 @@ std::vector<std::string> defaulted_sizes(const ModelConfig& config);
 /// The configuration with the keys of transformers 5: `source` with the known keys replaced. parse_config reads the
 /// result back to the same model.
 json::Value to_json(const ModelConfig& config);
+
+/// Full names of the linears of all layers in the order of computation: model.layers.0.self_attn.q_proj and so on. The
+/// LM head is not among them.
+std::vector<std::string> linear_modules(const ModelConfig& config);
+
+/// Rows and columns of a linear's weight, {out, in}; `module` ends as those of linear_modules() do.
+std::array<std::int64_t, 2> linear_extent(const ModelConfig& config, std::string_view module);
+
+/// Throws Error `name: reason` unless rank, alpha and dropout are in their ranges, and the targets are linears of the
+/// model, at least one, in the order of linear_modules().
+void check_lora(const LoraConfig& lora, const ModelConfig& config, const std::string& name);
 
 /// Frequencies of the head_dim / 2 rotations, each a float32 value computed in float32 as in transformers.
 std::vector<double> rope_inv_freq(const ModelConfig& config);

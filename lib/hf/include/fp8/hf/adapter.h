@@ -1,0 +1,45 @@
+/// A folder with a LoRA adapter as PEFT writes it: adapter_config.json and adapter_model.safetensors. Read-only and
+/// untrusted. The linears that have an adapter are those with tensors in the file; kinds of adapters that compute
+/// something else are refused by name. Source: PEFT 0.21, tuners/lora/config.py and utils/save_and_load.py.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fp8/hf/config.h"
+#include "fp8/hf/safetensors.h"
+
+namespace fp8::hf {
+
+/// An open folder. Reading is const and thread-safe.
+class AdapterFolder {
+ public:
+  /// Opens the folder of an adapter for `model`. Throws Error `path: reason` if the settings or the tensors are not
+  /// those of a LoRA adapter for linears of the model's layers: for each of them lora_A [r, in] and lora_B [out, r],
+  /// and nothing else.
+  AdapterFolder(const std::string& path, const ModelConfig& model);
+
+  /// Whether `path` is a directory that contains an adapter_config.json.
+  static bool looks_like(const std::string& path);
+
+  /// Path as given.
+  const std::string& path() const { return path_; }
+  /// Rank, alpha, dropout, and targets in the order of computation.
+  const LoraConfig& lora() const { return lora_; }
+  /// Rows [first, first + count) of a tensor, `MODULE.lora_A.weight` or `MODULE.lora_B.weight` of a target, as floats,
+  /// exact; out has their exact size.
+  void read_rows(const std::string& name, std::int64_t first, std::int64_t count, std::span<float> out) const;
+  /// Digest of the settings and of all values, in hexadecimal. Reads the file.
+  std::string digest() const;
+
+ private:
+  void find_targets(const ModelConfig& model);
+  const TensorInfo& at(const std::string& name) const;
+  std::string path_;
+  LoraConfig lora_;
+  SafetensorsFile file_;
+};
+
+}  // namespace fp8::hf

@@ -1,0 +1,152 @@
+// PEFT adapters: the golden ones, settings and tensors that are refused by name, and the key of a checkpoint's
+// configuration.
+#include "fp8/hf/adapter.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "fp8/hf/folder.h"
+#include "fp8/json/json.h"
+#include "fp8_test.h"
+#include "safetensors_text.h"
+
+namespace fp8::hf {
+namespace {
+
+using test::error_of;
+using test::TemporaryFolder;
+
+// One layer of width 4.
+ModelConfig tiny() {
+  return parse_config(json::parse(R"({"model_type": "llama", "vocab_size": 8, "hidden_size": 4, "intermediate_size": 6,
+    "num_hidden_layers": 1, "num_attention_heads": 2})",
+                                  "tiny"),
+                      "tiny");
+}
+
+const std::string kNone = "no error";
+const std::string kSettings = R"({"peft_type": "LORA", "r": 1, "lora_alpha": 2)";
+const std::string kQ = "base_model.model.model.layers.0.self_attn.q_proj.lora_";
+
+std::string entry(const std::string& name, const std::string& shape, int begin, int end) {
+  return "\"" + name + R"(":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":[)" + std::to_string(begin) + "," +
+         std::to_string(end) + "]}";
+}
+
+// An adapter of rank 1 on q.
+const std::string kTensors =
+    safetensors("{" + entry(kQ + "A.weight", "[1,4]", 0, 16) + "," + entry(kQ + "B.weight", "[4,1]", 16, 32) + "}",
+                std::string(32, 0));
+
+std::string refusal(const std::string& settings, const std::string& tensors = kTensors) {
+  const TemporaryFolder folder;
+  folder.write("adapter_config.json", settings);
+  folder.write("adapter_model.safetensors", tensors);
+  std::string message = error_of([&] { AdapterFolder(folder.path(), tiny()); });
+  if (message.starts_with(folder.path())) message = message.substr(folder.path().size() + 1);
+  return message;
+}
+
+TEST(AdapterFolder, ReadsTheGoldenAdapters) {
+  const ModelConfig model = Folder("tests/golden/models/llama3/hf").config();
+  const AdapterFolder init("tests/golden/lora/llama3/init", model), final("tests/golden/lora/llama3/final", model);
+  EXPECT_EQ(init.lora(), (LoraConfig{8, 16, false, 0, linear_modules(model)}));
+  EXPECT_EQ(init.lora().scaling(), 2);
+  std::vector<float> a(2 * 64), b(static_cast<std::size_t>(model.query_size()) * 8, 1.0f);
+  init.read_rows("model.layers.1.self_attn.q_proj.lora_A.weight", 3, 2, a);
+  init.read_rows("model.layers.1.self_attn.q_proj.lora_B.weight", 0, model.query_size(), b);
+  for (const float v : a) EXPECT_TRUE(v != 0 && std::fabs(v) <= 0.125f) << v;
+  for (const float v : b) EXPECT_EQ(v, 0);
+  EXPECT_NE(init.digest(), final.digest());
+  EXPECT_EQ(init.digest(), AdapterFolder("tests/golden/lora/llama3/init", model).digest());
+}
+
+TEST(AdapterFolder, NeedsBothFiles) {
+  const TemporaryFolder folder;
+  const auto refusal_of = [&] { return error_of([&] { AdapterFolder(folder.path(), tiny()); }); };
+  EXPECT_EQ(refusal_of(), folder.path() + "/adapter_config.json: missing; not the folder of a PEFT adapter");
+  folder.write("adapter_config.json", kSettings + "}");
+  EXPECT_EQ(refusal_of(), folder.path() + "/adapter_model.safetensors: missing");
+  folder.write("adapter_model.bin", "x");
+  EXPECT_EQ(refusal_of(), folder.path() + "/adapter_model.safetensors: missing; only safetensors files are read");
+  EXPECT_EQ(error_of([&] { AdapterFolder(folder.path() + "/adapter_model.bin", tiny()); }),
+            folder.path() + "/adapter_model.bin: not a folder");
+}
+
+TEST(AdapterFolder, RefusesSettingsByName) {
+  const std::string config = "adapter_config.json: ";
+  EXPECT_EQ(refusal(kSettings + "}"), kNone);
+  EXPECT_EQ(refusal("[]"), "adapter_config.json: not an object");
+  EXPECT_EQ(refusal(R"({"peft_type": "IA3"})"), config + "peft_type \"IA3\" is not supported (LORA is)");
+  EXPECT_EQ(refusal(R"({"peft_type": "LORA", "lora_alpha": 2})"), config + "\"r\" is missing");
+  EXPECT_EQ(refusal(R"({"peft_type": "LORA", "r": 0, "lora_alpha": 2})"),
+            config + "\"r\" is 0, must be from 1 to 65536");
+  EXPECT_EQ(refusal(R"({"peft_type": "LORA", "r": 1, "lora_alpha": 0})"),
+            config + "alpha 0 is not above 0 and at most 1e+06");
+  EXPECT_EQ(refusal(kSettings + R"(, "lora_dropout": 1})"), config + "dropout 1 is not below 1");
+  EXPECT_EQ(refusal(kSettings + R"(, "bias": "all"})"), config + "\"bias\": \"all\": trained biases are not supported");
+  EXPECT_EQ(refusal(kSettings + R"(, "init_lora_weights": "pissa"})"),
+            config + "\"init_lora_weights\": \"pissa\" is not supported: it changes the model");
+  EXPECT_EQ(refusal(kSettings + R"(, "init_lora_weights": "gaussian", "use_dora": false, "rank_pattern": {}})"), kNone);
+  for (const char* setting : {R"("use_dora": true)", R"("rank_pattern": {"q_proj": 3})", R"("modules_to_save": ["x"])",
+                              R"("lora_bias": true)", R"("trainable_token_indices": [1])"}) {
+    const std::string key = std::string(setting).substr(0, std::string(setting).find(':'));
+    EXPECT_EQ(refusal(kSettings + ", " + setting + "}"), config + key + " is not supported");
+  }
+}
+
+TEST(AdapterFolder, RefusesTensorsByName) {
+  const std::string file = "adapter_model.safetensors: ", k = "base_model.model.model.layers.0.self_attn.k_proj.lora_";
+  const std::string settings = kSettings + "}", a = entry(kQ + "A.weight", "[1,4]", 0, 16);
+  const std::string bytes(64, 0);
+  const auto with = [&](const std::string& entries, std::size_t size) {
+    return refusal(settings, safetensors("{" + entries + "}", bytes.substr(0, size)));
+  };
+  EXPECT_EQ(with(a, 16), file + "no tensor \"" + kQ + "B.weight\"");
+  EXPECT_EQ(with(a + "," + entry(kQ + "B.weight", "[1,4]", 16, 32), 32),
+            file + "tensor \"" + kQ + "B.weight\" is [1, 4], expected [4, 1]");
+  EXPECT_EQ(with(entry("x", "[4]", 0, 16), 16),
+            file + "tensor \"x\" is not that of an adapter for a linear of this model's layers");
+  EXPECT_EQ(
+      with(a + "," + entry(kQ + "B.weight", "[4,1]", 16, 32) + "," + entry(k + "magnitude_vector", "[4]", 32, 48), 48),
+      file + "tensor \"" + k + "magnitude_vector\" is not that of an adapter for a linear of this model's layers");
+  EXPECT_EQ(with("", 0), file + "has no adapter");
+  EXPECT_NE(refusal(settings, "short").find("adapter_model.safetensors"), std::string::npos);
+}
+
+TEST(LoraKey, ReadsBack) {
+  ModelConfig model = tiny();
+  model.lora = LoraConfig{4, 16, true, 0.25, {"model.layers.0.self_attn.k_proj", "model.layers.0.mlp.down_proj"}};
+  const ModelConfig back = parse_config(to_json(model), "back");
+  EXPECT_EQ(back.lora, model.lora);
+  EXPECT_EQ(back.lora->scaling(), 8);
+  EXPECT_TRUE(same_model(back, model));
+  EXPECT_FALSE(same_model(back, tiny()));
+  ModelConfig without = back;
+  without.lora.reset();
+  EXPECT_FALSE(to_json(without).as_object().contains("lora"));
+}
+
+TEST(LoraKey, IsChecked) {
+  const auto refusal_of = [](const std::string& lora) {
+    json::Value value = to_json(tiny());
+    value.as_object().set("lora", json::parse(lora, "lora"));
+    return error_of([&] { parse_config(value, "c"); });
+  };
+  const std::string head = R"({"r": 2, "lora_alpha": 4, "target_modules": )";
+  EXPECT_EQ(refusal_of(head + R"(["model.layers.0.mlp.up_proj"]})"), kNone);
+  EXPECT_EQ(refusal_of("3"), "c: lora: not an object");
+  EXPECT_EQ(refusal_of("{}"), "c: lora: \"r\" is missing");
+  EXPECT_EQ(refusal_of(R"({"r": 2, "lora_alpha": 4})"), "c: lora: \"target_modules\" is not an array");
+  EXPECT_EQ(refusal_of(head + "[]}"), "c: lora: has no target module");
+  EXPECT_EQ(refusal_of(head + "[3]}"), "c: lora: \"target_modules\" holds a value that is not text");
+  EXPECT_EQ(refusal_of(head + R"(["model.layers.1.mlp.up_proj"]})"),
+            "c: lora: target module \"model.layers.1.mlp.up_proj\" is no linear of a layer of this model");
+  EXPECT_EQ(
+      refusal_of(head + R"(["model.layers.0.mlp.up_proj", "model.layers.0.mlp.gate_proj"]})"),
+      "c: lora: target module \"model.layers.0.mlp.gate_proj\" is not in the order of computation, or named twice");
+}
+
+}  // namespace
+}  // namespace fp8::hf
