@@ -41,6 +41,7 @@ struct GpuOps : test::Gpu {
   void rope_tables(std::span<const float> frequencies, const View& cos, const View& sin) {
     ops::rope_tables(context(), frequencies, cos, sin);
   }
+  void dropout(const View& x, const Dropout& drop, const View& out) { ops::dropout(context(), x, drop, out); }
   void rope(const View& x, const View& cos, const View& sin, bool inverse) {
     ops::rope(context(), x, cos, sin, inverse);
   }
@@ -69,6 +70,7 @@ TEST(OpsGpu, ElementwiseMatchesTheHost) {
   GpuOps gpu;
   cases::addition(gpu);
   cases::copying(gpu);
+  cases::dropping(gpu);
   cases::zeroing(gpu);
   cases::swiglu(gpu);
   cases::bias(gpu);

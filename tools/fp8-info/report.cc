@@ -36,7 +36,10 @@ std::string model_text(const json::Value& value) {
            std::to_string(c.hidden_size) + ", " + count_text(c.num_attention_heads, "head") + " of " +
            std::to_string(c.head_dim) + " (" + std::to_string(c.num_key_value_heads) + " key/value), feed-forward " +
            std::to_string(c.intermediate_size) + ", vocabulary " + std::to_string(c.vocab_size) +
-           (c.tie_word_embeddings ? ", tied" : "");
+           (c.tie_word_embeddings ? ", tied" : "") +
+           (c.lora ? "; adapters (LoRA) of rank " + std::to_string(c.lora->rank) + " on " +
+                         count_text(static_cast<std::int64_t>(c.lora->targets.size()), "linear")
+                   : "");
   } catch (const Error& e) {
     return e.what();
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "adapter.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
@@ -207,6 +208,7 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
     const View bias = weight.bias.empty() ? View{} : weight.bias.rows(w.part.begin, w.part.end);
     forward(call, input.of(w.part), w, bias, y.columns(w.part.begin, w.part.end));
   }
+  for (const Adapter& adapter : weight.adapters) forward(ctx, engine, adapter, x, y);
 }
 
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
@@ -215,8 +217,9 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   const Call call{ctx, engine, weight.precision, dy.dtype};
   const quant::Recipe& recipe = recipe_of(weight.precision);
   const bool want_dx = !gradients.dx.empty(), want_dw = !gradients.dw.empty();
-  // dx is the sum of the parts' dgrads, in f32 whatever its type.
-  const bool sum_apart = want_dx && weight.operands.size() > 1 && gradients.dx.dtype != DType::f32;
+  // dx is the sum of the dgrads of parts and adapters, in f32 whatever its type.
+  const bool sum_apart =
+      want_dx && weight.operands.size() + weight.adapters.size() > 1 && gradients.dx.dtype != DType::f32;
   const View dx =
       sum_apart ? tensor::allocate(ctx, DType::f32, {dy.shape[0], gradients.dx.shape[1]}, "scratch") : gradients.dx;
   const Slots& slots = weight.slots;
@@ -237,6 +240,7 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
     if (want_dw)
       wgrad(call, dy_codes.first, input.of(w.part), gradients.dw.rows(w.part.begin, w.part.end), gradients.accumulate);
   }
+  backward_adapters(ctx, engine, weight.adapters, x, dy, dx, gradients);
   if (sum_apart) ops::copy(ctx, dx, gradients.dx);
   if (!gradients.db.empty()) ops::bias_backward(ctx, dy, gradients.db);
 }

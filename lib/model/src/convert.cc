@@ -141,9 +141,9 @@ std::vector<Parameter> table_with_precisions(const Source& source, const Convert
 }
 
 // Format in which a weight is written.
-dtype::DType output_type(const SourceTensor& tensor, const ConvertOptions& options) {
-  if (options.dtype) return *options.dtype;
-  return tensor.format == dtype::DType::bf16 ? dtype::DType::bf16 : dtype::DType::f32;
+dtype::DType output_type(const Parameter& p, const SourceTensor& tensor, const ConvertOptions& options) {
+  const dtype::DType kept = tensor.format == dtype::DType::bf16 ? dtype::DType::bf16 : dtype::DType::f32;
+  return stored_type(p, options.dtype.value_or(kept));
 }
 
 void copy_weight(const Source& source, const Parameter& p, dtype::DType type, ckpt::ModelWriter& writer) {
@@ -172,7 +172,7 @@ std::vector<std::string> state_names(const Source& source, bool training) {
 
 json::Value output_config(const Source& source, const std::vector<Parameter>& table, const ConvertOptions& options) {
   // The embedding, usually the largest tensor, determines the dtype of the configuration.
-  return config_with_dtype(source.config(), output_type(*source.find(table.front().name), options));
+  return config_with_dtype(source.config(), output_type(table.front(), *source.find(table.front().name), options));
 }
 
 // Returns the tensors of the output with forbidden values.
@@ -192,7 +192,7 @@ std::vector<std::string> write_output(const Source& source, const std::string& o
   writer.huggingface(source.folder_texts());
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (options.progress) options.progress(table[i].name, i, count);
-    copy_weight(source, table[i], output_type(*source.find(table[i].name), options), writer);
+    copy_weight(source, table[i], output_type(table[i], *source.find(table[i].name), options), writer);
   }
   for (std::size_t i = 0; i < state.size(); ++i) {
     if (options.progress) options.progress(state[i], table.size() + i, count);
@@ -210,7 +210,7 @@ std::uint64_t output_bytes(const Source& source, const std::vector<Parameter>& t
   std::uint64_t bytes = 0;
   const auto add = [&](std::uint64_t n) { bytes = checked_add(bytes, n, source.path()); };
   for (const Parameter& p : table) {
-    add(static_cast<std::uint64_t>(p.size()) * dtype::size_of(output_type(*source.find(p.name), options)));
+    add(static_cast<std::uint64_t>(p.size()) * dtype::size_of(output_type(p, *source.find(p.name), options)));
   }
   for (const std::string& name : state_names(source, training)) add(source.checkpoint()->at(name).bytes());
   if (source.checkpoint() != nullptr) {

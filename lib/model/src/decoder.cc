@@ -245,7 +245,8 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
   const std::int64_t block = head_block_rows(rows, config.vocab_size, activation);
   for (const Parameter& p : table) {
     if (!p.fp8) continue;
-    const std::vector<linear::Part> part{{0, p.rows(), true, p.gemms}};
+    const quant::GemmSet gemms{p.gemms.forward, p.gemms.dgrad, p.gemms.wgrad && p.trainable};
+    const std::vector<linear::Part> part{{0, p.rows(), true, gemms}};
     if (p.role == ParameterRole::head) {
       for (std::int64_t begin = 0; begin < rows; begin += block) {
         add(linear::planned_fp8(part, p.cols(), recipe, std::min(block, rows - begin), backward), 1);

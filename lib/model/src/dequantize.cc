@@ -132,8 +132,10 @@ DequantizeReport dequantize(const std::string& source_path, const std::string& o
       report.bytes_before = checked_add(report.bytes_before, meta.bytes(), source_path);
     }
   }
-  report.bytes = checked_mul(static_cast<std::uint64_t>(parameter_count(table)),
-                             std::uint64_t{dtype::size_of(options.dtype)}, source_path);
+  for (const Parameter& p : table)
+    report.bytes =
+        checked_add(report.bytes, static_cast<std::uint64_t>(p.size()) * dtype::size_of(stored_type(p, options.dtype)),
+                    source_path);
   const hf::ModelConfig config = hf::parse_config(source.config(), source_path + ": /config");
   std::optional<ckpt::ModelWriter> writer = start_output(source, {.path = output,
                                                                   .kind = ckpt::FileKind::model,
@@ -148,7 +150,7 @@ DequantizeReport dequantize(const std::string& source_path, const std::string& o
     if (is_codes(source, table[i])) {
       report.tensors.push_back(uncast_weight(source, table[i], options.dtype, to));
     } else if (to != nullptr) {
-      copy_weight(source, table[i], options.dtype, *to);
+      copy_weight(source, table[i], stored_type(table[i], options.dtype), *to);
     }
   }
   if (to != nullptr) {

@@ -2,6 +2,7 @@
 #include "fp8/model/initialize.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "fp8/base/checked.h"
@@ -20,39 +21,52 @@ namespace {
 // A hash of a tensor's name, unique within a model in practice.
 std::uint64_t hash_of_name(const std::string& name) { return digest_of(std::as_bytes(std::span(name))).lo; }
 
-// Elements 4 block ... 4 block + 3 of a tensor.
-std::array<float, 4> four_normals(std::uint64_t seed, std::uint64_t name, std::uint64_t block) {
-  const std::array<std::uint32_t, 4> bits = device::philox(seed, block, name);
+// Standard normal values from random words.
+std::array<float, 4> four_normals(const std::array<std::uint32_t, 4>& bits) {
   const std::array<float, 2> a = device::normal_pair(bits[0], bits[1]);
   const std::array<float, 2> b = device::normal_pair(bits[2], bits[3]);
   return {a[0], a[1], b[0], b[1]};
 }
 
-void normal_values(const Parameter& parameter, double deviation, std::uint64_t seed, std::int64_t begin,
-                   std::span<float> out) {
+// Uniform values in (-1, 1] from random words.
+std::array<float, 4> four_uniforms(const std::array<std::uint32_t, 4>& bits) {
+  std::array<float, 4> out{};
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = 2 * device::unit_interval(bits[i]) - 1;
+  return out;
+}
+
+// Fills `out` with `factor` times what `four_values` makes of the random words of elements 4 block ... 4 block + 3.
+template <class Values>
+void random_values(const Parameter& parameter, double factor, std::uint64_t seed, std::int64_t begin,
+                   std::span<float> out, const Values& four_values) {
   const std::uint64_t name = hash_of_name(parameter.name);
-  const float scale = static_cast<float>(deviation);
+  const float scale = static_cast<float>(factor);
   const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
   const std::int64_t first = begin / 4, last = (end + 3) / 4;
 #pragma omp parallel for schedule(static) num_threads(device::host_threads())
   for (std::int64_t block = first; block < last; ++block) {
-    const std::array<float, 4> values = four_normals(seed, name, static_cast<std::uint64_t>(block));
+    const std::array<float, 4> values = four_values(device::philox(seed, static_cast<std::uint64_t>(block), name));
     for (std::int64_t i = std::max(begin, 4 * block); i < std::min(end, 4 * block + 4); ++i) {
       out[static_cast<std::size_t>(i - begin)] = scale * values[static_cast<std::size_t>(i - 4 * block)];
     }
   }
 }
 
+bool is_b(const Parameter& adapter) {
+  return std::ranges::find(kAdaptedSlots, adapter.slot, &AdaptedSlot::b) != kAdaptedSlots.end();
+}
+
 void write_parameter(ckpt::ModelWriter& writer, const Parameter& p, double deviation, const InitOptions& options) {
-  writer.begin_tensor(meta_of(p, options.dtype));
+  const dtype::DType type = stored_type(p, options.dtype);
+  writer.begin_tensor(meta_of(p, type));
   std::vector<float> values(static_cast<std::size_t>(std::min(kPieceElements, p.size())));
-  std::vector<std::byte> bytes(values.size() * dtype::size_of(options.dtype));
+  std::vector<std::byte> bytes(values.size() * dtype::size_of(type));
   for (std::int64_t begin = 0; begin < p.size(); begin += kPieceElements) {
     const auto count = static_cast<std::size_t>(std::min(kPieceElements, p.size() - begin));
     const std::span<float> piece = std::span(values).first(count);
     initial_values(p, deviation, options.seed, begin, piece);
-    dtype::from_floats(piece, options.dtype, bytes.data());
-    writer.write(std::span(bytes).first(count * dtype::size_of(options.dtype)));
+    dtype::from_floats(piece, type, bytes.data());
+    writer.write(std::span(bytes).first(count * dtype::size_of(type)));
   }
   writer.end_tensor();
 }
@@ -71,7 +85,15 @@ void initial_values(const Parameter& parameter, double initializer_range, std::u
     case ParameterRole::embedding:
     case ParameterRole::linear:
     case ParameterRole::head:
-      normal_values(parameter, initializer_range, seed, begin, out);
+      random_values(parameter, initializer_range, seed, begin, out, four_normals);
+      return;
+    case ParameterRole::adapter:
+      if (is_b(parameter)) {
+        std::ranges::fill(out, 0.0F);
+        return;
+      }
+      // Kaiming uniform with a = sqrt(5), as PEFT.
+      random_values(parameter, 1 / std::sqrt(static_cast<double>(parameter.cols())), seed, begin, out, four_uniforms);
       return;
   }
 }
@@ -84,8 +106,9 @@ InitSummary initialize(const hf::ModelConfig& config, const std::string& output,
   InitSummary summary;
   summary.tensors = static_cast<std::int64_t>(table.size());
   summary.parameters = parameter_count(table);
-  summary.bytes = checked_mul(static_cast<std::uint64_t>(summary.parameters),
-                              static_cast<std::uint64_t>(dtype::size_of(options.dtype)), output);
+  for (const Parameter& p : table)
+    summary.bytes = checked_add(
+        summary.bytes, static_cast<std::uint64_t>(p.size()) * dtype::size_of(stored_type(p, options.dtype)), output);
   check_output(output, options.force);
   ckpt::check_space(parent_directory(output), summary.bytes);
   if (options.dry_run) return summary;

@@ -1,6 +1,7 @@
 // One decoder layer as transformers computes it: norm, attention, residual, norm, SwiGLU, residual.
 #include "layer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fp8/ops/attention.h"
@@ -90,7 +91,8 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
 }
 
 linear::Gradients to(const View& dx, const UnitGradients& g, Slot weight, Slot bias) {
-  return {dx, g.of(weight), g.of(bias), g.accumulate};
+  const auto* const adapters = std::ranges::find(kAdaptedSlots, weight, &AdaptedSlot::linear);
+  return {dx, g.of(weight), g.of(bias), g.accumulate, g.of(adapters->a), g.of(adapters->b)};
 }
 
 }  // namespace

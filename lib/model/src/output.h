@@ -31,6 +31,11 @@ inline json::Value config_with_dtype(const hf::ModelConfig& config, dtype::DType
   return value;
 }
 
+/// The format of a parameter in a file of weights in the format `type`: adapters are always f32.
+inline dtype::DType stored_type(const Parameter& p, dtype::DType type) {
+  return p.role == ParameterRole::adapter ? dtype::DType::f32 : type;
+}
+
 /// The checkpoint's description of a weight, compute precision and reason included.
 inline ckpt::TensorMeta meta_of(const Parameter& p, dtype::DType type) {
   ckpt::TensorMeta meta;

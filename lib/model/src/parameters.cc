@@ -2,6 +2,7 @@
 #include "fp8/model/parameters.h"
 
 #include <algorithm>
+#include <set>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
@@ -12,9 +13,17 @@ namespace {
 
 constexpr std::int64_t kAlignment = 16;  // of both extents of an FP8 operand
 
+constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
+
+// The name without its last part.
+std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
 // Appends parameters; tracks the first free row of each slot.
 class Builder {
  public:
+  explicit Builder(const std::optional<hf::LoraConfig>& lora) : lora_(lora) {
+    if (lora) targets_.insert(lora->targets.begin(), lora->targets.end());
+  }
   void unit(int number) { unit_ = number; }
   void add(const std::string& name, std::vector<std::int64_t> shape, ParameterRole role, Slot slot,
            int tensor_parallel_axis) {
@@ -29,12 +38,35 @@ class Builder {
       p.slot_row = table_.back().slot_row + table_.back().rows();
     }
     p.tensor_parallel_axis = tensor_parallel_axis;
+    p.trainable = !lora_ || role == ParameterRole::adapter;
     checked_product(p.shape, name);
     table_.push_back(std::move(p));
+  }
+  // The adapters of the targets among the last weights, which are of one slot. Where tensor parallelism splits the
+  // weight's rows it splits B's, and where columns, A's.
+  void add_adapters() {
+    if (!lora_) return;
+    const Parameter last = table_.back();
+    const auto* const slots = std::ranges::find(kAdaptedSlots, last.slot, &AdaptedSlot::linear);
+    auto first = table_.end();
+    while (first != table_.begin() && (first - 1)->unit == last.unit && (first - 1)->slot == last.slot) --first;
+    std::vector<Parameter> targets;
+    for (; first != table_.end(); ++first) {
+      if (targets_.contains(module_of(first->name))) targets.push_back(*first);
+    }
+    const int axis = last.tensor_parallel_axis;
+    for (const Parameter& p : targets)
+      add(module_of(p.name) + std::string(kA), {lora_->rank, p.cols()}, ParameterRole::adapter, slots->a,
+          axis == 1 ? 1 : -1);
+    for (const Parameter& p : targets)
+      add(module_of(p.name) + std::string(kB), {p.rows(), lora_->rank}, ParameterRole::adapter, slots->b,
+          axis == 0 ? 0 : -1);
   }
   std::vector<Parameter> take() { return std::move(table_); }
 
  private:
+  const std::optional<hf::LoraConfig>& lora_;
+  std::set<std::string> targets_;
   std::vector<Parameter> table_;
   int unit_ = 0;
 };
@@ -46,6 +78,7 @@ void add_attention(Builder& b, const hf::ModelConfig& c, const std::string& pref
   b.add(attention + "q_proj.weight", {q, c.hidden_size}, ParameterRole::linear, Slot::qkv, 0);
   b.add(attention + "k_proj.weight", {kv, c.hidden_size}, ParameterRole::linear, Slot::qkv, 0);
   b.add(attention + "v_proj.weight", {kv, c.hidden_size}, ParameterRole::linear, Slot::qkv, 0);
+  b.add_adapters();
   if (c.attention_bias_qkv) {
     b.add(attention + "q_proj.bias", {q}, ParameterRole::bias, Slot::qkv_bias, 0);
     b.add(attention + "k_proj.bias", {kv}, ParameterRole::bias, Slot::qkv_bias, 0);
@@ -56,6 +89,7 @@ void add_attention(Builder& b, const hf::ModelConfig& c, const std::string& pref
     b.add(attention + "k_norm.weight", {c.head_dim}, ParameterRole::norm, Slot::k_norm, -1);
   }
   b.add(attention + "o_proj.weight", {c.hidden_size, q}, ParameterRole::linear, Slot::o, 1);
+  b.add_adapters();
   if (c.attention_bias_o) b.add(attention + "o_proj.bias", {c.hidden_size}, ParameterRole::bias, Slot::o_bias, -1);
 }
 
@@ -65,17 +99,19 @@ void add_mlp(Builder& b, const hf::ModelConfig& c, const std::string& prefix) {
   const std::string mlp = prefix + "mlp.";
   b.add(mlp + "gate_proj.weight", {f, c.hidden_size}, ParameterRole::linear, Slot::gate_up, 0);
   b.add(mlp + "up_proj.weight", {f, c.hidden_size}, ParameterRole::linear, Slot::gate_up, 0);
+  b.add_adapters();
   if (c.mlp_bias) {
     b.add(mlp + "gate_proj.bias", {f}, ParameterRole::bias, Slot::gate_up_bias, 0);
     b.add(mlp + "up_proj.bias", {f}, ParameterRole::bias, Slot::gate_up_bias, 0);
   }
   b.add(mlp + "down_proj.weight", {c.hidden_size, f}, ParameterRole::linear, Slot::down, 1);
+  b.add_adapters();
   if (c.mlp_bias) b.add(mlp + "down_proj.bias", {c.hidden_size}, ParameterRole::bias, Slot::down_bias, -1);
 }
 
-// A filter may also match the module, as in other systems: the name without its last part.
+// A filter may also match the module, as in other systems.
 bool filter_matches(const std::string& filter, const std::string& name) {
-  return glob_match(filter, name) || glob_match(filter, name.substr(0, name.rfind('.')));
+  return glob_match(filter, name) || glob_match(filter, module_of(name));
 }
 
 void check_gemm_rules(const std::vector<Parameter>& table, const std::vector<GemmRule>& rules) {
@@ -124,7 +160,7 @@ void check_filters(const std::vector<Parameter>& table, const LinearPrecisionOpt
 }  // namespace
 
 std::vector<Parameter> parameter_table(const hf::ModelConfig& config) {
-  Builder b;
+  Builder b(config.lora);
   b.add("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}, ParameterRole::embedding, Slot::embedding,
         0);
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
@@ -142,6 +178,8 @@ std::vector<Parameter> parameter_table(const hf::ModelConfig& config) {
   assign_precisions(table, {});
   return table;
 }
+
+std::string adapted_module(const Parameter& adapter) { return adapter.name.substr(0, adapter.name.size() - kA.size()); }
 
 Extent slot_extent(const hf::ModelConfig& c, Slot slot) {
   const std::int64_t qkv = c.query_size() + 2 * c.key_value_size();
@@ -174,8 +212,17 @@ Extent slot_extent(const hf::ModelConfig& c, Slot slot) {
       return present(c.mlp_bias, {c.hidden_size, 1});
     case Slot::head:
       return present(!c.tie_word_embeddings, {c.vocab_size, c.hidden_size});
+    case Slot::qkv_a:
+    case Slot::qkv_b:
+    case Slot::o_a:
+    case Slot::o_b:
+    case Slot::gate_up_a:
+    case Slot::gate_up_b:
+    case Slot::down_a:
+    case Slot::down_b:
+      break;
   }
-  throw Error("unknown slot");
+  throw Error("no slot of one extent");
 }
 
 void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options) {
@@ -192,6 +239,9 @@ void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptio
         break;
       case ParameterRole::bias:
         p.reason = "bias";
+        break;
+      case ParameterRole::adapter:
+        p.reason = "adapter";
         break;
       case ParameterRole::linear:
       case ParameterRole::head:
@@ -211,12 +261,21 @@ std::int64_t parameter_count(const std::vector<Parameter>& table) {
   return n;
 }
 
-std::int64_t matmul_parameter_count(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
-  std::int64_t n = config.tie_word_embeddings ? config.vocab_size * config.hidden_size : 0;
-  for (const Parameter& p : table) {
-    if (p.matmul()) n = checked_add(n, p.size(), "number of parameters");
-  }
+std::int64_t trainable_count(const std::vector<Parameter>& table) {
+  std::int64_t n = 0;
+  for (const Parameter& p : table)
+    if (p.trainable) n = checked_add(n, p.size(), "number of parameters");
   return n;
+}
+
+double training_flops_per_token(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
+  const auto flops_of = [](std::int64_t size, bool trainable) {
+    return (trainable ? 6.0 : 4.0) * static_cast<double>(size);
+  };
+  double flops = config.tie_word_embeddings ? flops_of(config.vocab_size * config.hidden_size, !config.lora) : 0;
+  for (const Parameter& p : table)
+    if (p.matmul() || p.role == ParameterRole::adapter) flops += flops_of(p.size(), p.trainable);
+  return flops;
 }
 
 }  // namespace fp8::model

@@ -54,6 +54,23 @@ TEST(InitialValues, KeyedBySeedAndName) {
   EXPECT_NE(values(matrix("v", 8, 8), 0, 0, 64), base);
 }
 
+// Kaiming uniform with a = sqrt(5), as PEFT: within 1 / sqrt(columns), with the deviation of a uniform distribution.
+TEST(InitialValues, OfAdapters) {
+  Parameter a = matrix("model.layers.0.mlp.up_proj.lora_A.weight", 64, 400), b = a;
+  a.role = b.role = ParameterRole::adapter;
+  a.slot = Slot::gate_up_a;
+  b.slot = Slot::gate_up_b;
+  double squares = 0, most = 0;
+  for (const float v : values(a, 1, 0, a.size())) {
+    squares += static_cast<double>(v) * static_cast<double>(v);
+    most = std::fmax(most, std::fabs(static_cast<double>(v)));
+  }
+  EXPECT_LE(most, 0.05);
+  EXPECT_GT(most, 0.0499);
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(a.size())), 0.05 / std::sqrt(3), 0.0005);
+  for (const float v : values(b, 1, 0, b.size())) EXPECT_EQ(v, 0);
+}
+
 // These numbers must not change: every model made from a seed depends on them.
 TEST(InitialValues, AreStable) {
   const std::vector<float> got = values(matrix("model.embed_tokens.weight", 2, 2), 42, 0, 4);

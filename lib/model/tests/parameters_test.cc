@@ -88,10 +88,54 @@ TEST(Parameters, Counts) {
   // Per layer: q, o 32x32, k, v 16x32, three of 80x32; two norms.
   const std::int64_t linears = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 80 * 32);
   EXPECT_EQ(parameter_count(parameter_table(config)), linears + 5 * 32 + 2 * 48 * 32);
-  EXPECT_EQ(matmul_parameter_count(config, parameter_table(config)), linears + 48 * 32);
+  EXPECT_EQ(training_flops_per_token(config, parameter_table(config)), 6.0 * static_cast<double>(linears + 48 * 32));
   config.tie_word_embeddings = true;
   EXPECT_EQ(parameter_count(parameter_table(config)), linears + 5 * 32 + 48 * 32);
-  EXPECT_EQ(matmul_parameter_count(config, parameter_table(config)), linears + 48 * 32);
+  EXPECT_EQ(training_flops_per_token(config, parameter_table(config)), 6.0 * static_cast<double>(linears + 48 * 32));
+}
+
+// The small model with adapters on k and v of layer 0 and on everything of layer 1.
+hf::ModelConfig with_adapters() {
+  hf::ModelConfig config = small();
+  config.lora = hf::LoraConfig{4, 8, false, 0, {"model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.v_proj"}};
+  for (const std::string& module : hf::linear_modules(config))
+    if (module.starts_with("model.layers.1.")) config.lora->targets.push_back(module);
+  return config;
+}
+
+TEST(Adapters, FollowTheWeightsOfTheirSlot) {
+  const std::vector<Parameter> table = parameter_table(with_adapters());
+  const auto at = [&](std::size_t i) { return table[5 + i].name.substr(table[5 + i].name.find("self_attn.") + 10); };
+  EXPECT_EQ(at(0), "k_proj.lora_A.weight");
+  EXPECT_EQ(at(1), "v_proj.lora_A.weight");
+  EXPECT_EQ(at(2), "k_proj.lora_B.weight");
+  EXPECT_EQ(at(3), "v_proj.lora_B.weight");
+  EXPECT_EQ(at(4), "o_proj.weight");
+  const Parameter &a = table[6], &b = table[8];
+  EXPECT_EQ(a.shape, (std::vector<std::int64_t>{4, 32}));
+  EXPECT_EQ(b.shape, (std::vector<std::int64_t>{16, 4}));
+  EXPECT_EQ(a.slot, Slot::qkv_a);
+  EXPECT_EQ(b.slot, Slot::qkv_b);
+  EXPECT_EQ(a.slot_row, 4);
+  EXPECT_EQ(b.slot_row, 16);
+  EXPECT_EQ(adapted_module(a), "model.layers.0.self_attn.v_proj");
+  EXPECT_EQ(adapted_module(b), adapted_module(a));
+  EXPECT_TRUE(a.decay && b.decay && !a.fp8 && !b.matmul());
+  EXPECT_EQ(a.reason, "adapter");
+  EXPECT_EQ(find(table, "model.layers.1.mlp.down_proj.lora_A.weight").tensor_parallel_axis, 1);
+  EXPECT_EQ(find(table, "model.layers.1.mlp.up_proj.lora_B.weight").tensor_parallel_axis, 0);
+}
+
+TEST(Adapters, AloneAreTrainable) {
+  const std::vector<Parameter> table = parameter_table(with_adapters());
+  for (const Parameter& p : table) EXPECT_EQ(p.trainable, p.role == ParameterRole::adapter) << p.name;
+  for (const Parameter& p : parameter_table(small())) EXPECT_TRUE(p.trainable) << p.name;
+  // Layer 0: k, v of 16x32. Layer 1: q, o 32x32, k, v, three of 80x32.
+  const std::int64_t adapters = 4 * (2 * 48 + 2 * 64 + 2 * 48 + 3 * 112);
+  EXPECT_EQ(trainable_count(table), adapters);
+  EXPECT_EQ(parameter_count(table), parameter_count(parameter_table(small())) + adapters);
+  const double frozen = training_flops_per_token(small(), parameter_table(small())) / 6;
+  EXPECT_EQ(training_flops_per_token(with_adapters(), table), 4 * frozen + 6 * static_cast<double>(adapters));
 }
 
 TEST(Precision, DefaultsAndReasons) {

@@ -3,6 +3,7 @@
 #include "attention_documents.cuh"
 #include "cross_entropy.cuh"
 #include "cuda.h"
+#include "dropout.cuh"
 #include "embedding.cuh"
 #include "fp8/device/cuda.h"
 #include "norm.cuh"
@@ -60,6 +61,10 @@ void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View
 
 void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse) {
   rope_cuda(CudaLauncher(ctx), x, cos, sin, inverse);
+}
+
+void dropout(const Context& ctx, const View& x, const Dropout& drop, const View& out) {
+  dropout_cuda(CudaLauncher(ctx), x, drop, out);
 }
 
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,

@@ -10,6 +10,7 @@
 #include "fp8/base/round.h"
 #include "fp8/device/device.h"
 #include "fp8/ops/attention.h"
+#include "fp8/ops/dropout.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::ops::cuda {
@@ -43,6 +44,7 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
                    float gradient_scale, bool backward);
 void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin);
 void rope(const Context& ctx, const View& x, const View& cos, const View& sin, bool inverse);
+void dropout(const Context& ctx, const View& x, const Dropout& dropout, const View& out);
 
 /// See embedding_backward; `scratch` is i32 [3, M].
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable,

@@ -27,6 +27,7 @@ void bias_backward(const Context&, const View&, const View&, const View&) { no_c
 void cross_entropy(const Context&, const View&, const View&, const View&, float, bool) { no_cuda(); }
 void rope_tables(const Context&, std::span<const float>, const View&, const View&) { no_cuda(); }
 void rope(const Context&, const View&, const View&, const View&, bool) { no_cuda(); }
+void dropout(const Context&, const View&, const Dropout&, const View&) { no_cuda(); }
 void attention_documents(const Context&, const Documents&, const DocumentTables&) { no_cuda(); }
 void transpose(const Context&, const View&, const View&) { no_cuda(); }
 void attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&, const View&,

@@ -6,6 +6,7 @@
 
 #include "device_cases.h"
 #include "fp8/ops/attention.h"
+#include "fp8/ops/dropout.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 
@@ -37,6 +38,22 @@ void addition(Device& device) {
     const View to = in_place ? b.view : out.view, db = device.put(b.view), dto = in_place ? db : device.put(out.view);
     device.add(device.put(a.view), db, dto);
     add(host, a.view, b.view, to);
+    expect_same(device, dto, to, 0, name);
+    device.clear();
+  });
+}
+
+/// Dropout, also in place, of rows that do not begin at multiples of four elements.
+template <class Device>
+void dropping(Device& device) {
+  for_each_size([&](std::int64_t m, std::int64_t n, DType type, Layout layout, const std::string& name) {
+    const Host host;
+    const Dropout drop{0.3f, 7, 11, 5};
+    const Matrix x(type, m, n, layout, 1), out(type, m, n, layout, 2);
+    const View to = n % 2 == 0 ? x.view : out.view, dx = device.put(x.view),
+               dto = n % 2 == 0 ? dx : device.put(out.view);
+    device.dropout(dx, drop, dto);
+    dropout(host, x.view, drop, to);
     expect_same(device, dto, to, 0, name);
     device.clear();
   });

@@ -2,6 +2,7 @@
 #include "cuda_shim.h"
 //
 #include "cross_entropy.cuh"
+#include "dropout.cuh"
 #include "elementwise_cases.h"
 #include "embedding.cuh"
 #include "rope.cuh"
@@ -35,6 +36,7 @@ struct ShimElementwise : ShimMemory {
   void rope_tables(std::span<const float> frequencies, const View& cos, const View& sin) {
     rope_tables_cuda(launch, frequencies, cos, sin);
   }
+  void dropout(const View& x, const Dropout& drop, const View& out) { dropout_cuda(launch, x, drop, out); }
   void rope(const View& x, const View& cos, const View& sin, bool inverse) { rope_cuda(launch, x, cos, sin, inverse); }
 };
 
@@ -53,6 +55,10 @@ TEST(ElementwiseCuda, ZeroReachesItsBytesOnly) {
 TEST(ElementwiseCuda, SwigluEqualsTheHosts) {
   ShimElementwise device;
   cases::swiglu(device);
+}
+TEST(ElementwiseCuda, DropoutEqualsTheHosts) {
+  ShimElementwise device;
+  cases::dropping(device);
 }
 TEST(ElementwiseCuda, EmbeddingEqualsTheHosts) {
   ShimElementwise device;

@@ -25,9 +25,10 @@ double as_typed(float x) {
 // The name of a storage format in settings.
 std::string flag_value(dtype::DType stored) { return stored == dtype::DType::bf16 ? "bf16" : "fp32"; }
 
-constexpr std::array<std::string_view, 18> kChangeable = {
-    "data",   "documents",   "seq-length",   "batch", "sampler", "seed", "lr",     "schedule", "warmup",
-    "min-lr", "decay-steps", "weight-decay", "betas", "eps",     "clip", "master", "moments",  "steps"};
+constexpr std::array<std::string_view, 19> kChangeable = {
+    "data",     "documents", "seq-length", "batch",        "sampler",      "seed",  "lr",
+    "schedule", "warmup",    "min-lr",     "decay-steps",  "weight-decay", "betas", "eps",
+    "clip",     "master",    "moments",    "lora-dropout", "steps"};
 
 // A setting as a message names it: its flag, or a description, which has spaces.
 std::string spelled(const std::string& key) { return key.find(' ') == std::string::npos ? flag_name(key) : key; }
@@ -124,13 +125,35 @@ json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, c
                        {"moments", flag_value(config.moments)}});
 }
 
+void add_lora_settings(const RunConfig& config, const hf::LoraConfig& lora, const std::string& digest,
+                       json::Value& settings) {
+  const LoraSettings& given = config.lora;
+  std::string targets;
+  for (const std::string& glob : given.targets) targets += (targets.empty() ? "" : ",") + glob;
+  json::Object& o = settings.as_object();
+  o.set("lora-rank", lora.rank);
+  o.set("lora-alpha", lora.alpha);
+  o.set("lora-targets", given.rank == 0 ? json::Value() : json::Value(targets.empty() ? kAllTargets : targets));
+  o.set("lora-dropout", lora.dropout);
+  o.set("rslora", lora.rslora);
+  o.set("lora", digest.empty() ? json::Value() : json::Value(digest));
+}
+
+void complete_lora_settings(json::Value& one, json::Value& other) {
+  for (const char* key : {"lora-rank", "lora-alpha", "lora-targets", "lora-dropout", "rslora", "lora"}) {
+    if (one.as_object().contains(key) == other.as_object().contains(key)) continue;
+    for (json::Value* settings : {&one, &other})
+      if (!settings->as_object().contains(key)) settings->as_object().set(key, json::Value());
+  }
+}
+
 std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint) {
   std::string of_absent;  // difference of a setting that is null now: used if there is no other
   for (const auto& [key, value] : other.as_object()) {
     const json::Value* old = one.as_object().find(key);
     if (old == nullptr || *old == value) continue;
     if (key == "model") return "MODEL";
-    if (key == "data" || key == "eval-data") return spelled(key);  // values are digests
+    if (key == "data" || key == "eval-data" || key == "lora") return spelled(key);  // values are digests
     std::string text = spelled(key) + " (" + setting_text(*old) + joint + setting_text(value) + ")";
     if (!value.is_null() && !(old->is_null() && value == json::Value(0))) return text;
     if (of_absent.empty()) of_absent = text;
@@ -161,16 +184,17 @@ std::vector<SettingChange> changed_settings(const json::Value& before, const jso
   const std::string difference = first_difference(before, fixed, ", now ");
   if (difference.empty()) return changed;
   std::string remedy;
+  bool unchangeable = false;
   for (const auto& [key, value] : fixed.as_object()) {
     const json::Value* old = before.as_object().find(key);
-    if (key == "model" || old == nullptr || *old == value) continue;
+    if (old == nullptr || *old == value) continue;
     const std::string name = setting_name(key);
+    if (std::ranges::find(kChangeable, name) == kChangeable.end()) unchangeable = true;
     if (("," + remedy + ",").find("," + name + ",") == std::string::npos) remedy += (remedy.empty() ? "" : ",") + name;
   }
-  const bool other_model = difference == "MODEL";
   throw Error(path + ": this run was started with another " + difference + "; use another " + flag_name("out") +
               ", or the same settings to resume" +
-              (other_model ? "" : ", or " + flag_name("change") + " " + remedy + " to go on with the new ones"));
+              (unchangeable ? "" : ", or " + flag_name("change") + " " + remedy + " to go on with the new ones"));
 }
 
 void check_same_on_all_ranks(comm::Communicator& host_comm, const json::Value& mine) {

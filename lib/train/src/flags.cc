@@ -182,6 +182,25 @@ void add_optimizer(std::vector<Flag>& flags) {
       choice("moments", "fp32", {"fp32", "bf16"}, "format of AdamW's moments (bf16: rounded stochastically)", g));
 }
 
+void add_lora(std::vector<Flag>& flags) {
+  const std::string g = "Adapters (LoRA)";
+  flags.push_back(whole("lora-rank", "", 1, "train adapters of this rank beside linears, and freeze the model", g));
+  flags.back().max = 65536;
+  flags.push_back(real("lora-alpha", "", 1e-6, 1e6, "scaling of new adapters, times the rank [twice the rank]", g));
+  flags.push_back(
+      {.name = "lora-targets",
+       .kind = FlagKind::list,
+       .metavar = "GLOB,...",
+       .help = "linears that get an adapter, by full name or its last part; all: every one of the layers [all]",
+       .suggestions = {kAllTargets, "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+       .group = g});
+  flags.push_back(
+      real("lora-dropout", "", 0, 1, "probability that an input of an adapter is left out in training [0]", g));
+  flags.push_back(toggle("rslora", "", "divide --lora-alpha by the square root of the rank, not by the rank", g));
+  flags.push_back(
+      path("lora", "FOLDER", "start from the PEFT adapter in a folder, with its rank, alpha and targets", g));
+}
+
 Flag timeout_flag(std::string group) {
   Flag f = whole("timeout", "600", 0, "seconds that a collective may wait for a rank; 0: no limit", std::move(group));
   f.metavar = "SECONDS";
@@ -273,21 +292,42 @@ void read_profile(const std::string& steps, RunConfig& c) {
   c.profile_last = *last;
 }
 
-std::vector<std::string> read_changes(const std::vector<std::string>& lists) {
-  const auto known = changeable_settings();
-  std::vector<std::string> names;
+// The parts of all lists, which are separated by commas.
+std::vector<std::string> parts_of(const std::vector<std::string>& lists) {
+  std::vector<std::string> parts;
   for (const std::string& list : lists) {
     for (std::size_t begin = 0; begin <= list.size();) {
       const std::size_t end = std::min(list.find(',', begin), list.size());
-      names.push_back(setting_name(list.substr(begin, end - begin)));
+      parts.push_back(list.substr(begin, end - begin));
       begin = end + 1;
-      if (std::find(known.begin(), known.end(), names.back()) != known.end()) continue;
-      std::string all;
-      for (const std::string_view name : known) all += (all.empty() ? "" : ", ") + std::string(name);
-      throw Error(flag_name("change") + ": '" + excerpt(names.back()) + "' is not one of " + all);
     }
   }
+  return parts;
+}
+
+std::vector<std::string> read_changes(const std::vector<std::string>& lists) {
+  const auto known = changeable_settings();
+  std::vector<std::string> names;
+  for (const std::string& part : parts_of(lists)) {
+    names.push_back(setting_name(part));
+    if (std::find(known.begin(), known.end(), names.back()) != known.end()) continue;
+    std::string all;
+    for (const std::string_view name : known) all += (all.empty() ? "" : ", ") + std::string(name);
+    throw Error(flag_name("change") + ": '" + excerpt(names.back()) + "' is not one of " + all);
+  }
   return names;
+}
+
+LoraSettings lora_of(const cli::Arguments& a) {
+  LoraSettings s;
+  if (a.has_value("lora-rank")) s.rank = a.integer("lora-rank");
+  if (a.has_value("lora-alpha")) s.alpha = a.real("lora-alpha");
+  s.targets = parts_of(a.list("lora-targets"));
+  if (a.has_value("lora-dropout")) s.dropout = a.real("lora-dropout");
+  if (s.dropout && *s.dropout >= 1) throw Error(flag_name("lora-dropout") + ": 1 leaves out everything");
+  s.rslora = a.flag("rslora");
+  if (a.has_value("lora")) s.folder = a.text("lora");
+  return s;
 }
 
 model::GemmRule gemm_rule(const std::string& text) {
@@ -373,6 +413,7 @@ cli::Command step_command() {
   add_data(c.flags);
   add_precision(c.flags);
   add_optimizer(c.flags);
+  add_lora(c.flags);
   add_sharding(c.flags);
   add_saving_and_reports(c.flags);
   return c;
@@ -404,6 +445,7 @@ RunConfig step_config(const cli::Arguments& a) {
   c.schedule = schedule_of(a);
   c.warmup_ratio = or_zero(a, "warmup-ratio", &cli::Arguments::real);
   c.clip = a.real("clip");
+  c.lora = lora_of(a);
   c.master = stored(a.text("master"));
   c.moments = stored(a.text("moments"));
   c.zero = std::stoi(a.text("zero"));

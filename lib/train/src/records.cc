@@ -201,6 +201,7 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        {"mesh", mesh},
                        {"model", hf::to_json(model)},
                        {"parameters", model::parameter_count(table)},
+                       {"trainable_parameters", model::trainable_count(table)},
                        {"first_step", first_step + 1},
                        {"steps", config.steps},
                        {"tokens_per_step", tokens_per_step},
@@ -217,7 +218,7 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
 }
 
 json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,
-                        std::int64_t tokens_per_step, double matmul_parameters, std::int64_t memory_peak_bytes) {
+                        std::int64_t tokens_per_step, double flops_per_token, std::int64_t memory_peak_bytes) {
   // A step without targets computes nothing, so it has no rate.
   const double tokens_per_s =
       r.masked ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(tokens_per_step) / r.seconds;
@@ -230,7 +231,7 @@ json::Value step_record(const RunConfig& config, device::DeviceType device, cons
                                 {"step_s", r.seconds},
                                 {"data_wait_s", r.data_seconds},
                                 {"tokens_per_s", tokens_per_s},
-                                {"model_tflops", 6e-12 * matmul_parameters * tokens_per_s},
+                                {"model_tflops", 1e-12 * flops_per_token * tokens_per_s},
                                 {"memory_peak_bytes", memory_peak_bytes},
                                 {"precision", std::string(name_of(config.precision.precision))},
                                 {"recipe", recipe_of(config.precision)},

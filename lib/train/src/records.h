@@ -56,7 +56,7 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
 
 // {"type":"step"}.
 json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,
-                        std::int64_t tokens_per_step, double matmul_parameters, std::int64_t memory_peak_bytes);
+                        std::int64_t tokens_per_step, double flops_per_token, std::int64_t memory_peak_bytes);
 
 // {"type":"eval"}.
 json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision,

@@ -14,6 +14,7 @@
 #include "fp8/json/trace.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
+#include "lora.h"
 #include "profile.h"
 #include "records.h"
 #include "run_setup.h"
@@ -212,10 +213,9 @@ void record_step(RunState& state, const RunContext& run, const StepResult& r, st
   const std::int64_t step = state.position.step;
   if (step % c.log_every != 0 && step != run.setup.last_step && !r.skipped && !r.masked) return;
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write record", 0);
-  const auto parameters =
-      static_cast<double>(model::matmul_parameter_count(run.setup.model_spec.config, run.setup.model_spec.table));
+  const double flops = model::training_flops_per_token(run.setup.model_spec.config, run.setup.model_spec.table);
   run.journal.emit(
-      step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), parameters, memory_peak));
+      step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), flops, memory_peak));
 }
 
 void print_step(const RunState& state, const RunContext& run, const StepResult& r) {
@@ -304,7 +304,10 @@ void train_steps(RunState& state, const RunContext& run) {
 }
 
 std::string plan_text(const RunSetup& setup, const MemoryPlan& plan) {
-  return "linears:\n" + precision_table(setup.model_spec.config, setup.model_spec.table) + "memory:\n" + plan.to_text();
+  const hf::ModelConfig& config = setup.model_spec.config;
+  const std::vector<model::Parameter>& table = setup.model_spec.table;
+  return "linears:\n" + precision_table(config, table) + (config.lora ? text_of_lora(*config.lora, table) : "") +
+         "memory:\n" + plan.to_text();
 }
 
 void announce(const RunContext& run) {
@@ -432,7 +435,8 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
       context.emplace(context_of(setup, device, host_comm, hooks, journal, inputs, sources->start()));
       allocate_state(*context, state);
     });
-    if (const auto damage = load(state->model, host_comm, sources->start(), setup.resuming)) {
+    if (const auto damage = load(state->model, host_comm, sources->start(), setup.resuming,
+                                 initial_adapters(setup.adapter, setup.config.seed))) {
       sources->refuse(*damage);
       continue;
     }

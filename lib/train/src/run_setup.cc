@@ -84,13 +84,13 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   const json::Value* found = c.train().as_object().find("settings");
   if (found == nullptr || !found->is_object()) throw Error(what + ": has no settings, so the run cannot be resumed");
   json::Value settings = *found;
+  complete_lora_settings(settings, s.settings);
   if (!settings.as_object().contains("documents")) settings.as_object().set("documents", "joined");  // earlier versions
   for (const auto& [key, value] : s.settings.as_object()) {
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
   s.changes = changed_settings(settings, s.settings, s.config.change, s.config.out);
-  if (!hf::same_model(s.model_spec.config, config_of(model, "trained")))
-    throw Error(c.path() + ": /config: is not the configuration of " + s.config.model + ", which the run began with");
+  check_same_adapters(config_of(c, "trained"), c.path(), config_of(model, "trained"), s.lora, s.config.model);
   move_base(s, settings.as_object(), what);
   check_moments(c, s.table);
   note_phase(s, c);
@@ -118,6 +118,18 @@ gemm::Count planned_gemms(const RunSetup& s) {
   return planned;
 }
 
+// Resolves the adapters of the run. `model` is that of the checkpoint to start from: a run that is resumed keeps its
+// adapters, which are compared later, and other runs get those that were resolved.
+void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoint& first) {
+  const hf::ModelConfig base = config_of(first, "trained");
+  s.adapter = open_adapter(s.config, base);
+  s.lora = resolve_lora(s.config.lora, base, first.path(), s.adapter);
+  if (s.lora && s.config.master != DType::f32)
+    throw Error(flag_name("master") + ": bf16: adapters have f32 master weights, and the model has none");
+  if (!s.resuming) model.lora = s.lora;
+  if (model.lora && s.lora) model.lora->dropout = s.lora->dropout;
+}
+
 RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_comm, const RunInputs& inputs,
                        const Sources& sources) {
   RunSetup s;
@@ -126,7 +138,8 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   const ckpt::Checkpoint& checkpoint = sources.start();
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
-  const hf::ModelConfig model = config_of(checkpoint, "trained");
+  hf::ModelConfig model = config_of(checkpoint, "trained");
+  resolve_adapters(s, model, sources.model());
   check_vocabulary(tokens, model);
   const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
   s.notes = {note_of_unused(config.precision), check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
@@ -142,6 +155,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   check_some_fp8(s.table, config.precision, true);
   s.model_spec = model_spec_of(s.config, model, active_table(s.table, config.precision));
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
+  if (s.lora) add_lora_settings(s.config, *s.lora, s.adapter ? s.adapter->digest() : "", s.settings);
   if (s.resuming) resume_from(s, checkpoint, sources.model());
   if (!s.resuming && !config.change.empty())
     s.notes.push_back(flag_name("change") + ": " + config.out + " has no checkpoint, so nothing changes");
@@ -149,6 +163,9 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   s.sampler->begin_at({s.position.base.step, s.position.base.sample});
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
   s.planned = planned_gemms(s);
+  if (s.model_spec.config.lora && config.precision.recipe_or_null() != nullptr && s.planned.gemms == 0)
+    throw Error(flag_name("fp8-gemms") + ": wgrad alone: frozen weights have no gradient, so no GEMM runs in FP8",
+                Exit::fp8_missing);
   if (inputs.eval_tokens) {
     check_vocabulary(*inputs.eval_tokens, model);
     s.notes.push_back(check_tokenizer(*inputs.eval_tokens, checkpoint, known, config.any_tokenizer));

@@ -30,6 +30,8 @@ struct RunSetup {
   std::int64_t global_batch = 0, last_step = 0;
   std::optional<data::Sampler> sampler, eval_sampler;  // the second if there is data for evaluation
   json::Value settings;                                // those that may not change unless RunConfig::change names them
+  std::optional<hf::LoraConfig> lora;                  // the adapters that the settings ask for
+  std::optional<hf::AdapterFolder> adapter;            // that the run begins with
   std::vector<SettingChange> changes;                  // since the checkpoint, with precision and recipe
   std::optional<std::string> tokenizer;                // identifier for checkpoints without a tokenizer.json
   std::vector<std::string> notes;                      // for the user

@@ -76,7 +76,9 @@ MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const
     const model::Batch batch = batch_of(trained);
     const View losses = losses_of(trained);
     dry.store.begin_micro_batch(0, 1);
+    dry.store.set_dropout(DropoutPosition{});
     dry.decoder.forward_backward(ctx, dry.engine, dry.store, batch, 1, losses);
+    dry.store.set_dropout({});
   };
   run();
   if (dry.store.needs_calibration()) {
@@ -121,7 +123,7 @@ std::string MemoryPlan::remedy() const {
   if (most == "snapshot") return "leave out " + flag_name("async-save");
   if (most == "moments") return "use " + flag_name("moments") + " bf16 or more ranks";
   if (most == "master weights") return "use " + flag_name("master") + " bf16 or more ranks";
-  if (most == "gradients" || most == "compute weights")
+  if (most == "gradients" || most == "compute weights" || most == "frozen weights")
     return "use more ranks, or " + flag_name("zero") + " 3 where it is not";
   return "use a smaller " + flag_name("batch-size") + " or " + flag_name("seq-length") + ", or " +
          flag_name("recompute") + " full";

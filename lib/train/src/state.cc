@@ -78,6 +78,18 @@ std::set<std::int64_t> complete_slots(const ckpt::Checkpoint& checkpoint, const 
   return complete;
 }
 
+// Fills the own rows of adapters that the checkpoint does not have.
+void begin_adapters(ShardedModel& model, const ckpt::Checkpoint& checkpoint, const AdapterValues& values) {
+  for (const ParameterShard& own : model.store.shards()) {
+    const model::Parameter& p = model.store.table()[static_cast<std::size_t>(own.number)];
+    if (own.rows.count() == 0 || checkpoint.find(std::string(ckpt::kWeights) + p.name) != nullptr) continue;
+    std::vector<float> floats(static_cast<std::size_t>(own.master.size()));
+    values(p, own.rows, floats);
+    device::copy_bytes(model.ctx, own.master.data, model.ctx.device, floats.data(), device::DeviceType::host,
+                       own.master.bytes());
+  }
+}
+
 OwnTensors own_tensors(const std::vector<StateTensor>& tensors, const std::set<std::int64_t>& slots, bool moments) {
   OwnTensors own;
   for (const StateTensor& t : tensors) {
@@ -125,14 +137,19 @@ hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view u
   return hf::parse_config(checkpoint.config(), checkpoint.path());
 }
 
-void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
-  model::check_weights(checkpoint, table);
-  for (const StateTensor& t : state_tensors(table)) {
-    if (!t.weight) continue;
-    const DType type = checkpoint.at(t.name).dtype;
-    if (!trainable(type))
-      throw Error(checkpoint.path() + ": " + table[static_cast<std::size_t>(t.parameter)].name + ": stored as " +
-                  std::string(dtype::name_of(type)) + ", which cannot be trained");
+void check_trainable(const ckpt::Checkpoint& checkpoint, std::vector<model::Parameter>& table) {
+  const bool adapters = hf::parse_config(checkpoint.config(), checkpoint.path()).lora.has_value();
+  std::vector<model::Parameter> held;
+  for (const model::Parameter& p : table)
+    if (adapters || p.role != model::ParameterRole::adapter) held.push_back(p);
+  model::check_weights(checkpoint, held);
+  for (model::Parameter& p : table) {
+    const ckpt::TensorMeta* meta = checkpoint.find(std::string(ckpt::kWeights) + p.name);
+    if (meta == nullptr) continue;  // a new adapter
+    p.stored = meta->dtype;
+    if (!trainable(p.stored))
+      throw Error(checkpoint.path() + ": " + p.name + ": stored as " + std::string(dtype::name_of(p.stored)) +
+                  ", which cannot be trained");
   }
 }
 
@@ -152,9 +169,11 @@ std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Che
 }
 
 std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint,
-                                bool moments) {
-  const std::vector<StateTensor> tensors = state_tensors(model.store);
+                                bool moments, const AdapterValues& adapters) {
+  std::vector<StateTensor> tensors = state_tensors(model.store);
   const std::set<std::int64_t> slots = complete_slots(checkpoint, tensors);
+  if (adapters)
+    std::erase_if(tensors, [&](const StateTensor& t) { return t.weight && checkpoint.find(t.name) == nullptr; });
   OwnTensors own = own_tensors(tensors, slots, moments);
   const auto destination = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
     const auto it = own.find(meta.name);
@@ -163,6 +182,7 @@ std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_co
   if (auto reason = first_reason(host_comm, [&] { verify_share(host_comm, checkpoint, destination); })) return reason;
   const auto read = [&] {
     for (const auto& [name, rows] : own) read_rest(model.ctx, checkpoint, name, rows);
+    if (adapters) begin_adapters(model, checkpoint, adapters);
   };
   if (auto reason = first_reason(host_comm, read)) return reason;
   for (const std::int64_t slot : slots) model.store.set_history(slot);

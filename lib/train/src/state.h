@@ -11,6 +11,7 @@
 #include "fp8/ckpt/writer.h"
 #include "fp8/train/config.h"
 #include "fp8/train/sharded_model.h"
+#include "lora.h"
 
 namespace fp8::train {
 
@@ -20,8 +21,9 @@ using ckpt::Position;
 // what.
 hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view used);
 
-// Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained.
-void check_trainable(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
+// Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained. Adapters are
+// not looked for if its model has none. Sets Parameter::stored.
+void check_trainable(const ckpt::Checkpoint& checkpoint, std::vector<model::Parameter>& table);
 
 // Throws Error unless both moments of every weight are present, in its shape, as f32 or bf16.
 void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
@@ -31,12 +33,12 @@ void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::
 std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint);
 
 // Reads this rank's rows of every weight, and of the optimizer state when `moments`, from any number of shards, and the
-// delayed scales and histories that the checkpoint has, does
-// what verify() does in the same pass, and refreshes the compute weights. A value that ckpt::values_of() forbids is
-// damage too. Returns why the checkpoint is damaged, the same on every rank; the model's values are undefined then.
-// Collective.
+// delayed scales and histories that the checkpoint has, does what verify() does in the same pass, and refreshes the
+// compute weights. Adapters that the checkpoint does not have get the values of `adapters`. A value that
+// ckpt::values_of() forbids is damage too. Returns why the checkpoint is damaged, the same on every rank; the model's
+// values are undefined then. Collective.
 std::optional<std::string> load(ShardedModel& model, comm::Communicator& host_comm, const ckpt::Checkpoint& checkpoint,
-                                bool moments);
+                                bool moments, const AdapterValues& adapters = {});
 
 // What a save writes besides the tensors.
 struct Documents {

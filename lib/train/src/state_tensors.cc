@@ -27,6 +27,7 @@ std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& tabl
   std::vector<StateTensor> tensors;
   for (const Section& section : kSections) {
     for (std::size_t i = 0; i < table.size(); ++i) {
+      if (!section.weight && !table[i].trainable) continue;
       StateTensor t{
           std::string(section.prefix) + table[i].name, table[i].shape, static_cast<int>(i), section.weight, {}, {}};
       if (!shards.empty()) t.rows = shards[i].rows, t.values = shards[i].*section.values;
@@ -52,6 +53,8 @@ std::vector<StateTensor> state_tensors(const ParameterStore& store) {
 
 Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : tensors_(state_tensors(store)) {
   for (StateTensor& t : tensors_) {
+    const bool never_changes = t.weight && !store.table()[static_cast<std::size_t>(t.parameter)].trainable;
+    if (never_changes && ctx.device == device::DeviceType::host) continue;  // refers to the store
     const std::size_t bytes = t.values.bytes();
     t.values.device = device::DeviceType::host;
     if (t.values.empty() || bytes == 0) continue;
@@ -68,7 +71,8 @@ void Snapshot::copy(const Context& ctx, const ParameterStore& store) {
   const auto copy_one = ctx.device == device::DeviceType::host ? ops::copy : tensor::copy_across;
   const std::vector<StateTensor> from = state_tensors(store);
   for (std::size_t i = 0; i < from.size(); ++i) {
-    if (from[i].rows.count() > 0) copy_one(ctx, from[i].values, tensors_[i].values);
+    if (from[i].rows.count() > 0 && from[i].values.data != tensors_[i].values.data)
+      copy_one(ctx, from[i].values, tensors_[i].values);
   }
 }
 

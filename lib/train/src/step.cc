@@ -46,9 +46,11 @@ void forward_backward(StepEnvironment& env, const MicroBatches& batches, double 
     const model::Batch batch = batches.batch(env.model.ctx, i);
     const View losses = tensor::allocate(env.model.ctx, DType::f32, {batch.rows()}, "activations");
     env.model.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
+    env.model.store.set_dropout(DropoutPosition{env.config.seed, batches.step(), batches.first_row(i)});
     env.model.decoder.forward_backward(env.model.ctx, env.model.engine, env.model.store, batch, scale, losses);
     optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
   }
+  env.model.store.set_dropout({});
   env.model.store.finish_gradients(env.model.ctx);
 }
 
@@ -156,6 +158,8 @@ MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int6
 
 std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step, std::int64_t first) {
   bounds_ = sampler.bounds(sequences_);
+  step_ = step;
+  first_ = first;
   for (std::int64_t i = 0; i < count_; ++i) {
     const auto part = [&](const tensor::Tensor& t) {
       return t.view().empty() ? std::span<std::int32_t>() : ints_of(rows_of(t, i));

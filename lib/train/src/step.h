@@ -53,9 +53,13 @@ class MicroBatches {
   // Micro-batch i on the context's device, in memory from its arena.
   model::Batch batch(const Context& ctx, std::int64_t i) const;
   std::int64_t count() const { return count_; }
+  // The step that was read, and the number of the first token of micro-batch i in its global batch.
+  std::int64_t step() const { return step_; }
+  std::int64_t first_row(std::int64_t i) const { return (first_ + i * sequences_) * length_; }
 
  private:
   std::int64_t count_, sequences_, length_;
+  std::int64_t step_ = 0, first_ = 0;                           // of the samples that were read
   View rows_of(const tensor::Tensor& t, std::int64_t i) const;  // of micro-batch i
   tensor::Tensor tokens_, targets_, starts_;                    // i32 [count x sequences, length]; starts_ may be empty
   data::DocumentBounds bounds_;                                 // of a micro-batch

@@ -18,6 +18,8 @@ using tensor::allocate;
 
 namespace {
 
+constexpr std::uint64_t kDropoutKey = 0x64726f706f7574;  // dropout and stochastic rounding have different seeds
+
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
 
 // The bytes of a contiguous view on any device.
@@ -42,22 +44,28 @@ ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& device_co
       options_(options),
       tied_(config.tie_word_embeddings) {
   units_ = static_cast<int>(config.num_hidden_layers) + 2;
-  build_slots(config);
+  frozen_ = std::ranges::any_of(table_, [](const model::Parameter& p) { return !p.trainable; });
+  build_slots();
+  build_adapters();
+  build_scales();
   allocate_memory(ctx);
   allocate_buffers(ctx);
+  allocate_adapters(ctx, config.lora);
 }
 
 ParameterStore::~ParameterStore() = default;
 
 // Assigns parameters to slots and rows to ranks, and selects the slots with FP8 all-gather.
-void ParameterStore::build_slots(const hf::ModelConfig& config) {
+void ParameterStore::build_slots() {
   slots_.resize(static_cast<std::size_t>(units_));
   shards_.resize(table_.size());
   for (std::size_t i = 0; i < table_.size(); ++i) {
     const model::Parameter& p = table_[i];
     SlotState& s = slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
-    s.present = true;
-    s.extent = model::slot_extent(config, p.slot);
+    const bool first = !std::exchange(s.present, true);
+    s.trainable = p.trainable;
+    s.stored = first || s.stored == p.stored ? p.stored : DType::f32;
+    s.extent = {s.extent.rows + p.rows(), p.cols()};
     s.parameters.push_back(static_cast<int>(i));
     if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
       s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms});
@@ -74,7 +82,23 @@ void ParameterStore::build_slots(const hf::ModelConfig& config) {
                        std::all_of(s.parts.begin(), s.parts.end(),
                                    [](const auto& p) { return p.fp8 && p.gemms.forward && p.gemms.dgrad; });
   }
-  build_scales();
+}
+
+// Finds the part of its linear that each adapter belongs to.
+void ParameterStore::build_adapters() {
+  for (auto& unit : slots_)
+    for (const model::AdaptedSlot& at : model::kAdaptedSlots) {
+      const SlotState& linear = unit[static_cast<std::size_t>(at.linear)];
+      SlotState& a = unit[static_cast<std::size_t>(at.a)];
+      a.adapters = a.present;
+      for (const int number : a.parameters) {
+        const std::string weight = model::adapted_module(table_[static_cast<std::size_t>(number)]) + ".weight";
+        const auto found = std::ranges::find(linear.parameters, weight, [this](int n) -> const std::string& {
+          return table_[static_cast<std::size_t>(n)].name;
+        });
+        a.parts.push_back(linear.parts.at(static_cast<std::size_t>(found - linear.parameters.begin())));
+      }
+    }
 }
 
 View ParameterStore::matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
@@ -88,9 +112,10 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
   const auto own = [&](DType dtype, std::string_view category) {
     return matrix(ctx, dtype, s.own_rows, s.extent.cols, vector, category);
   };
-  const View master = own(options_.master, "master weights");
+  const DType stored = s.trainable ? options_.master : s.stored;
+  const View master = own(stored, s.trainable ? "master weights" : "frozen weights");
   View m, v;
-  if (options_.training) {
+  if (options_.training && s.trainable) {
     m = own(options_.moments, "moments");
     v = own(options_.moments, "moments");
     s.gradient_shard = own(DType::f32, "gradients");
@@ -99,8 +124,7 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
   }
   if (s.fp8_gathered) s.codes_shard = own(DType::u8, "compute weights");
   if (s.fp8_gathered && single_copy()) s.row_scales_shard = allocate(ctx, DType::f32, {s.own_rows}, "compute weights");
-  if (!s.fp8_gathered)
-    s.compute_shard = options_.master == options_.compute ? master : own(options_.compute, "compute weights");
+  if (!s.fp8_gathered) s.compute_shard = stored == options_.compute ? master : own(options_.compute, "compute weights");
   std::int64_t first = 0;
   for (const int number : s.parameters) {
     ParameterShard& o = shards_[static_cast<std::size_t>(number)];
@@ -124,6 +148,15 @@ void ParameterStore::allocate_memory(const Context& ctx) {
   allocate_scales(ctx);
 }
 
+void ParameterStore::allocate_adapters(const Context& ctx, const std::optional<hf::LoraConfig>& lora) {
+  if (!lora) return;
+  dropout_probability_ = static_cast<float>(lora->dropout);
+  adapter_scaling_ = allocate(ctx, DType::f32, {1}, "compute weights");
+  const auto scaling = static_cast<float>(lora->scaling());
+  if (!ctx.dry)
+    device::copy_bytes(ctx, adapter_scaling_.data, ctx.device, &scaling, device::DeviceType::host, sizeof scaling);
+}
+
 // The first and the last unit have a buffer each; layers alternate between two, or have one each.
 std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
   if (every_unit) return static_cast<std::size_t>(unit);
@@ -132,11 +165,19 @@ std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
   return 2 + static_cast<std::size_t>(unit % 2);
 }
 
+// Buffers that layers share have the rows of the layer with the most: adapters may differ in number.
 void ParameterStore::allocate_buffers(const Context& ctx) {
   if (device_comm_.size() == 1) return;
   const bool keep = keeps_gathered(), whole_gradients = options_.zero == 1;
   gathered_.resize(keep ? static_cast<std::size_t>(units_) : 4);
   reducing_.resize(!options_.training ? 0 : whole_gradients ? static_cast<std::size_t>(units_) : 4);
+  std::array<std::int64_t, kSlots> rows{}, own_rows{};
+  for (const auto& unit : slots_) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      rows[i] = std::max(rows[i], unit[i].extent.rows);
+      own_rows[i] = std::max(own_rows[i], unit[i].own_rows);
+    }
+  }
   for (int unit = 0; unit < units_; ++unit) {
     for (std::size_t i = 0; i < kSlots; ++i) {
       const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
@@ -144,17 +185,16 @@ void ParameterStore::allocate_buffers(const Context& ctx) {
       const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
       View& whole = gathered_[buffer_of(unit, keep)].slot[i];
       if (whole.empty())
-        whole = matrix(ctx, s.fp8_gathered ? DType::u8 : options_.compute, s.extent.rows, s.extent.cols, vector,
+        whole = matrix(ctx, s.fp8_gathered ? DType::u8 : options_.compute, rows[i], s.extent.cols, vector,
                        "gathered weights");
       View& row_scales = gathered_[buffer_of(unit, keep)].row_scales[i];
       if (s.fp8_gathered && single_copy() && row_scales.empty())
-        row_scales = allocate(ctx, DType::f32, {s.extent.rows}, "gathered weights");
-      if (!options_.training) continue;
+        row_scales = allocate(ctx, DType::f32, {rows[i]}, "gathered weights");
+      if (!options_.training || !s.trainable) continue;
       Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
-      if (r.slot[i].empty())
-        r.slot[i] = matrix(ctx, DType::f32, s.extent.rows, s.extent.cols, vector, "gradient buffers");
-      if (options_.several_micro_batches && !whole_gradients && r.incoming[i].empty() && s.own_rows > 0)
-        r.incoming[i] = matrix(ctx, DType::f32, s.own_rows, s.extent.cols, vector, "gradient buffers");
+      if (r.slot[i].empty()) r.slot[i] = matrix(ctx, DType::f32, rows[i], s.extent.cols, vector, "gradient buffers");
+      if (options_.several_micro_batches && !whole_gradients && r.incoming[i].empty() && own_rows[i] > 0)
+        r.incoming[i] = matrix(ctx, DType::f32, own_rows[i], s.extent.cols, vector, "gradient buffers");
     }
   }
 }
@@ -167,6 +207,9 @@ void ParameterStore::refresh_compute_weights(const Context& ctx) {
     if (!o.compute_weight.empty() && o.compute_weight.data != o.master.data) ops::copy(ctx, o.master, o.compute_weight);
     if (o.scale >= 0) measure_weight(ctx, o);
   }
+  // The scale of a frozen weight follows from the weight itself, as it would from a history of equal amaxes.
+  if (delayed() && frozen_) renew_scales(ctx, nullptr);
+  for (Gathered& g : gathered_) g.frozen = -1;
   scales_and_codes(ctx);
 }
 
@@ -209,6 +252,7 @@ void ParameterStore::prefetch(int unit) {
   g.bytes = 0;
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    if (!s.trainable && g.frozen == unit) continue;
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
       const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
@@ -220,6 +264,7 @@ void ParameterStore::prefetch(int unit) {
       g.requests.push_back(shard::start_gather(device_comm_, o.row_scales, scales));
     }
   }
+  g.frozen = unit;
 }
 
 UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pass) {
@@ -235,7 +280,7 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
   const auto& slots = slots_[static_cast<std::size_t>(unit)];
   const auto whole = [&](std::size_t i) {
     if (!slots[i].present) return View{};
-    if (!alone) return gathered(unit).slot[i];
+    if (!alone) return gathered(unit).slot[i].rows(0, slots[i].extent.rows);
     return slots[i].fp8_gathered ? slots[i].codes_shard : slots[i].compute_shard;
   };
   const auto bias_of = [&](std::size_t i) {
@@ -247,12 +292,36 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots[i];
     if (!s.present) continue;
-    if (s.parts.empty() || unit == 0) w.plain[i] = whole(i);
-    if (s.parts.empty()) continue;
+    const bool linear = !s.parts.empty() && !s.adapters;
+    if (!linear || unit == 0) w.plain[i] = whole(i);
+    if (!linear) continue;
     w.matmul[i] =
         prepare_weight(ctx, s, whole(i), alone ? s.row_scales_shard : gathered(unit).row_scales[i], bias_of(i), pass);
   }
+  for (const model::AdaptedSlot& at : model::kAdaptedSlots)
+    w.matmul[static_cast<std::size_t>(at.linear)].adapters = adapters_of(unit, at, w.vector(at.a), w.vector(at.b));
   return w;
+}
+
+std::vector<linear::Adapter> ParameterStore::adapters_of(int unit, const model::AdaptedSlot& at, const View& a,
+                                                         const View& b) const {
+  const auto& slots = slots_[static_cast<std::size_t>(unit)];
+  const SlotState &of_a = slots[static_cast<std::size_t>(at.a)], &of_b = slots[static_cast<std::size_t>(at.b)];
+  const auto rows = [this](const View& matrix, int number) {
+    const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+    return matrix.rows(p.slot_row, p.slot_row + p.rows());
+  };
+  std::vector<linear::Adapter> adapters;
+  for (std::size_t i = 0; i < of_a.parameters.size(); ++i) {
+    const int number = of_a.parameters[i];
+    ops::Dropout dropout;
+    if (dropout_)  // no other stream has the same step and number
+      dropout = {dropout_probability_, dropout_->seed ^ kDropoutKey,
+                 static_cast<std::uint64_t>(dropout_->step) << 24 | static_cast<std::uint64_t>(number),
+                 dropout_->first_row};
+    adapters.push_back({of_a.parts[i], rows(a, number), rows(b, of_b.parameters[i]), adapter_scaling_, dropout});
+  }
+  return adapters;
 }
 
 void ParameterStore::begin_micro_batch(int index, int count) {
@@ -271,20 +340,21 @@ UnitGradients ParameterStore::gradient_buffers(int unit) {
     if (r.unit == unit && !r.requests.empty()) finish(ctx_, r);
   }
   for (std::size_t i = 0; i < kSlots; ++i) {
-    if (slots[i].present) out.slot[i] = alone ? slots[i].gradient_shard : reducing(unit).slot[i];
+    const SlotState& s = slots[i];
+    if (s.trainable) out.slot[i] = alone ? s.gradient_shard : reducing(unit).slot[i].rows(0, s.extent.rows);
   }
   return out;
 }
 
 void ParameterStore::trace_gradients(GradientTrace* trace) {
   trace_ = trace;
-  for (Gathered& g : gathered_) g.unit = -1;
+  for (Gathered& g : gathered_) g.unit = g.frozen = -1;
 }
 
 void ParameterStore::trace_given(int unit) {
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
-    if (!s.present) continue;
+    if (!s.trainable) continue;
     const View& whole = device_comm_.size() == 1 ? s.gradient_shard : reducing(unit).slot[i];
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
@@ -302,6 +372,7 @@ void ParameterStore::gradients_done(int unit) {
   r.add = micro_ > 0 && options_.zero != 1;
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    if (!s.trainable) continue;
     std::int64_t first = 0;
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
@@ -325,7 +396,7 @@ void ParameterStore::finish(const Context& ctx, Reducing& r) {
   if (r.unit >= 0 && r.add) {
     for (std::size_t i = 0; i < kSlots; ++i) {
       const SlotState& s = slots_[static_cast<std::size_t>(r.unit)][i];
-      if (s.present && s.own_rows > 0) {
+      if (s.trainable && s.own_rows > 0) {
         const View incoming = r.incoming[i].rows(0, s.own_rows);
         ops::add(ctx, s.gradient_shard, incoming, s.gradient_shard);
       }
@@ -338,14 +409,15 @@ void ParameterStore::finish_gradients(const Context& ctx) {
   for (Reducing& r : reducing_) finish(ctx, r);
   if (trace_ == nullptr || ctx.dry) return;
   for (const ParameterShard& o : shards_) {
-    if (o.rows.count() > 0) trace_->summed.push_back({o.number, digest_of_values(ctx, o.gradient)});
+    if (o.rows.count() > 0 && !o.gradient.empty())
+      trace_->summed.push_back({o.number, digest_of_values(ctx, o.gradient)});
   }
 }
 
 void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
   for (const auto& unit : slots_) {
     for (const SlotState& s : unit) {
-      if (s.present && s.own_rows > 0) optim::add_squares(ctx, s.gradient_shard, total);
+      if (s.trainable && s.own_rows > 0) optim::add_squares(ctx, s.gradient_shard, total);
     }
   }
   const device::Timer timer(ctx, device::Work::communication, "all-reduce", sizeof *total);
@@ -355,12 +427,12 @@ void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
 void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {
   if (delayed()) {
     renew_scales(ctx, &scalars.gate->skip);
-  } else if (!amax_.empty()) {
+  } else if (!amax_.empty() && !frozen_) {
     ops::zero(ctx, amax_);
   }
   for (const ParameterShard& o : shards_) {
-    if (o.rows.count() == 0) continue;
     const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
+    if (o.rows.count() == 0 || !p.trainable) continue;
     optim::AdamwBlock block{o.master,
                             o.gradient,
                             o.m,
@@ -376,7 +448,8 @@ void ParameterStore::update(const Context& ctx, const optim::Settings& settings,
     optim::adamw(ctx, block, settings, scalars);
     if (measured) measure_weight(ctx, o);
   }
-  scales_and_codes(ctx);
+  if (!frozen_) return scales_and_codes(ctx);
+  for (Gathered& g : gathered_) g.unit = -1;  // adapters have changed, weights with scales have not
 }
 
 }  // namespace fp8::train

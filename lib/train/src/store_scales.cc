@@ -67,7 +67,7 @@ void ParameterStore::allocate_scales(const Context& ctx) {
   list_scale_states();
 }
 
-// By parameter; of fused projections each that is FP8 has its own names.
+// By parameter; of fused projections each that is FP8 has its own names. Scales of frozen weights are no state.
 void ParameterStore::list_scale_states() {
   for (const auto& unit : slots_)
     for (const SlotState& s : unit) {
@@ -83,7 +83,7 @@ void ParameterStore::list_scale_states() {
         };
         const auto part = static_cast<std::int64_t>(i);
         add("input", s.input_scale);
-        add("weight", s.first_scale + part);
+        if (!frozen_) add("weight", s.first_scale + part);
         add("grad_output", s.first_gradient_scale + part);
       }
     }

@@ -201,8 +201,7 @@ TEST(Flags, ChangesAreNamedByFlags) {
   EXPECT_TRUE(read({}).change.empty());
   const std::string list =
       "is not one of data, documents, seq-length, batch, sampler, seed, lr, schedule, warmup, min-lr, decay-steps, "
-      "weight-decay, "
-      "betas, eps, clip, master, moments, steps";
+      "weight-decay, betas, eps, clip, master, moments, lora-dropout, steps";
   for (const char* name : {"rate", "model", "", "zero"})
     EXPECT_EQ(refusal({"--change=lr," + std::string(name)}), "--change: '" + std::string(name) + "' " + list);
   const json::Value fixed = fixed_settings(RunConfig(), 8, "m", "d");

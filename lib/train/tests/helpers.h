@@ -27,10 +27,22 @@ inline hf::ModelConfig small_model(bool tied = false) {
   return hf::parse_config(json::parse(text + (tied ? "true}" : "false}"), "small"), "small");
 }
 
-/// Its parameters with the precisions under FP8.
+/// The same with adapters of rank 4, not the same ones in every layer.
+inline hf::ModelConfig small_model_with_adapters() {
+  hf::ModelConfig config = small_model();
+  config.lora = hf::LoraConfig{4, 8, false, 0, {}};
+  for (const std::string& module : hf::linear_modules(config))
+    if (!module.starts_with("model.layers.1.") || module.ends_with("k_proj") || module.ends_with("down_proj"))
+      config.lora->targets.push_back(module);
+  return config;
+}
+
+/// Its parameters with the precisions under FP8, stored as bf16 in part.
 inline std::vector<model::Parameter> small_table(const hf::ModelConfig& config, bool lm_head = false,
                                                  const quant::GemmSet& gemms = {}) {
   std::vector<model::Parameter> table = model::parameter_table(config);
+  for (model::Parameter& p : table)
+    if (!p.trainable && p.slot != model::Slot::down) p.stored = DType::bf16;
   model::LinearPrecisionOptions precisions;
   precisions.lm_head = lm_head;
   precisions.gemms = {{"", gemms}};

@@ -13,6 +13,10 @@ struct StoreCase {
   StoreOptions options;
   bool tied = false, lm_head = false;
   quant::GemmSet gemms{};
+  bool adapters = false;  ///< without, everything is trained
+
+  /// The model.
+  hf::ModelConfig model() const { return adapters ? small_model_with_adapters() : small_model(tied); }
 };
 
 inline StoreOptions store_of(DType compute, const char* recipe = nullptr, int zero = 3, bool reshard = true) {
@@ -56,6 +60,14 @@ inline std::vector<StoreCase> store_cases() {
   cases.back().options.master = cases.back().options.moments = DType::bf16;
   cases.push_back({"bf16 all over", store_of(DType::bf16)});
   cases.back().options.master = cases.back().options.moments = DType::bf16;
+  for (const int zero : {1, 2, 3}) {
+    const std::string stage = " with adapters, zero " + std::to_string(zero);
+    cases.push_back({"bf16" + stage, store_of(DType::bf16, nullptr, zero), false, false, {}, true});
+    cases.push_back({"codes" + stage, store_of(DType::bf16, "tensorwise", zero), false, true, {}, true});
+  }
+  cases.push_back({"f32 with adapters, no reshard", store_of(DType::f32, nullptr, 3, false), false, false, {}, true});
+  cases.push_back({"single copy with adapters", store_of(DType::bf16, "rowwise"), false, false, {}, true});
+  cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
   return cases;
 }
 
@@ -78,8 +90,9 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
 }
 
 /// Compares an operand with the whole matrix, cast alone.
-inline void check_operand(const Context& ctx, const StoreOptions& o, const model::Parameter& p, int number,
+inline void check_operand(const Context& ctx, StoreOptions o, const model::Parameter& p, int number,
                           const quant::Quantized& found, model::Pass pass) {
+  if (!p.trainable) o.master = p.stored;
   const bool gathered_as_fp8 = p.fp8 && p.gemms == quant::GemmSet{} && o.fp8_all_gather && o.fp8.recipe != nullptr &&
                                o.fp8.recipe->fp8_all_gather;
   std::vector<std::byte> source = whole(p, number, o.master, gathered_as_fp8 ? o.master : o.compute);
@@ -122,7 +135,7 @@ inline quant::Quantized operand_of(const linear::Weight& w, const model::Paramet
 /// Unsharded weights of every unit, in the order of two steps, are the whole weights.
 inline void check_gathers(comm::Communicator& device_comm, const StoreCase& c) {
   SCOPED_TRACE(c.name);
-  const hf::ModelConfig config = small_model(c.tied);
+  const hf::ModelConfig config = c.model();
   Kit kit(device_comm, config, small_table(config, c.lm_head, c.gemms), c.options);
   EXPECT_EQ(kit.planned, kit.arena.peak());
   kit.fill(odd_value);
@@ -141,7 +154,9 @@ inline void check_gathers(comm::Communicator& device_comm, const StoreCase& c) {
       if (p.matmul()) {
         check_operand(kit.ctx, c.options, p, o.number, operand_of(w.of(p.slot), p), pass);
       } else {
-        EXPECT_TRUE(bytes_of(w.vector(p.slot)) == text_of(whole(p, o.number, c.options.master, c.options.compute)));
+        const DType master = p.trainable ? c.options.master : p.stored;
+        const View rows = w.vector(p.slot).rows(p.slot_row, p.slot_row + p.rows());
+        EXPECT_TRUE(bytes_of(rows) == text_of(whole(p, o.number, master, c.options.compute)));
       }
     }
   }
@@ -154,7 +169,7 @@ inline void give_gradients(ParameterStore& store, int units, float factor, int m
     const model::UnitGradients g = store.gradient_buffers(unit);
     for (std::size_t n = 0; n < store.table().size(); ++n) {
       const model::Parameter& p = store.table()[n];
-      if (p.unit != unit) continue;
+      if (p.unit != unit || !p.trainable) continue;
       float* to = g.of(p.slot).as<float>() + p.slot_row * p.cols();
       for (std::int64_t i = 0; i < p.size(); ++i) {
         const float value = factor * whole_value(static_cast<int>(n), i);
@@ -168,7 +183,7 @@ inline void give_gradients(ParameterStore& store, int units, float factor, int m
 /// Gradients are sums over ranks and micro-batches, step after step.
 inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c, int micro_batches) {
   SCOPED_TRACE(c.name + ", " + std::to_string(micro_batches) + " micro-batches");
-  const hf::ModelConfig config = small_model(c.tied);
+  const hf::ModelConfig config = c.model();
   StoreOptions options = c.options;
   options.several_micro_batches = micro_batches > 1;
   Kit kit(device_comm, config, small_table(config, c.lm_head, c.gemms), options);
@@ -187,7 +202,10 @@ inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c
     for (const ParameterShard& o : kit.store.shards()) {
       const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
       SCOPED_TRACE(p.name);
-      for (std::int64_t i = 0; i < p.size(); ++i) {
+      if (o.rows.count() > 0) {
+        EXPECT_EQ(o.gradient.empty(), !p.trainable);
+      }
+      for (std::int64_t i = 0; i < p.size() && p.trainable; ++i) {
         const float wanted = factor * whole_value(o.number, i);
         squares += static_cast<double>(wanted) * static_cast<double>(wanted);
         const std::int64_t row = i / p.cols();
@@ -204,7 +222,7 @@ inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c
 /// Own rows and gathered weights after two updates have the bits of an update on one rank.
 inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
   SCOPED_TRACE(c.name);
-  const hf::ModelConfig config = small_model(c.tied);
+  const hf::ModelConfig config = c.model();
   const std::unique_ptr<comm::Communicator> one = comm::solo();
   Kit many(device_comm, config, small_table(config, c.lm_head, c.gemms), c.options),
       alone(*one, config, small_table(config, c.lm_head, c.gemms), c.options);
@@ -242,6 +260,12 @@ inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
     const model::UnitWeights b = alone.store.unshard(alone.ctx, unit, model::Pass::forward);
     for (std::size_t s = 0; s < model::kSlots; ++s) {
       EXPECT_TRUE(bytes_of(a.plain[s]) == bytes_of(b.plain[s]));
+      ASSERT_EQ(a.matmul[s].adapters.size(), b.matmul[s].adapters.size());
+      for (std::size_t i = 0; i < a.matmul[s].adapters.size(); ++i) {
+        EXPECT_TRUE(bytes_of(a.matmul[s].adapters[i].a) == bytes_of(b.matmul[s].adapters[i].a));
+        EXPECT_TRUE(bytes_of(a.matmul[s].adapters[i].b) == bytes_of(b.matmul[s].adapters[i].b));
+        EXPECT_EQ(a.matmul[s].adapters[i].part.begin, b.matmul[s].adapters[i].part.begin);
+      }
       ASSERT_EQ(a.matmul[s].operands.size(), b.matmul[s].operands.size());
       for (std::size_t i = 0; i < a.matmul[s].operands.size(); ++i) {
         EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.codes) == bytes_of(b.matmul[s].operands[i].codes.codes));

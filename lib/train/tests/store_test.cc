@@ -32,6 +32,36 @@ TEST(Store, WithoutTrainingThereAreWeightsAlone) {
   EXPECT_LT(training.planned - kit.planned, 12 * elements + 3 * 64 * kit.store.table().size());
 }
 
+// Two moments and a gradient less for each frozen element, whose shard has the format in which it is stored.
+TEST(Store, FrozenParametersHaveWeightsAlone) {
+  const auto one = comm::solo();
+  const hf::ModelConfig config = small_model_with_adapters();
+  Kit kit(*one, config, small_table(config), store_of(DType::bf16, "tensorwise"));
+  kit.fill(odd_value);
+  std::vector<std::string> before;
+  for (const ParameterShard& o : kit.store.shards()) {
+    const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
+    EXPECT_EQ(o.m.empty(), !p.trainable) << p.name;
+    EXPECT_EQ(o.v.empty(), !p.trainable) << p.name;
+    EXPECT_EQ(o.gradient.empty(), !p.trainable) << p.name;
+    EXPECT_EQ(o.master.dtype, p.trainable ? DType::f32 : p.stored) << p.name;
+    before.push_back(bytes_of(o.master) + bytes_of(o.codes));
+  }
+  give_gradients(kit.store, 5, 1.0f, 0, 1);
+  kit.store.finish_gradients(kit.ctx);
+  const optim::Settings settings;
+  const optim::Gate gate;
+  kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const ParameterShard& o = kit.store.shards()[i];
+    EXPECT_EQ(bytes_of(o.master) + bytes_of(o.codes) == before[i], !kit.store.table()[i].trainable);
+  }
+  for (const StateTensor& t : state_tensors(kit.store))
+    if (!t.weight) {
+      EXPECT_TRUE(kit.store.table()[static_cast<std::size_t>(t.parameter)].trainable) << t.name;
+    }
+}
+
 TEST(Store, ASkippedUpdateChangesNothing) {
   const auto one = comm::solo();
   const hf::ModelConfig config = small_model();

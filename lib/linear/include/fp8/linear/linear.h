@@ -2,6 +2,8 @@
 /// input (q, k, v; gate, up) share one fused weight and are its parts: in high precision one GEMM computes all of them;
 /// in FP8 the input is cast once, and each part has its own scales and GEMM, as if it were a separate layer.
 ///   x [M, K], w [N, K], y and dy [M, N]; activations f32 or bf16; gradients of weights f32
+/// A part may have an adapter (LoRA), which adds scaling B (A x) to its columns of y in the precision of the
+/// activations: a [R, K], b [n, R] for a part of n rows.
 /// A Weight is prepared for one pass; this crate keeps no state between calls. Scales that are known before a cast
 /// (delayed scaling) come with the Weight, which refers to the caller's memory of them.
 /// Source: torchao float8_linear.py (casts of the operands by recipe).
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "fp8/gemm/gemm.h"
+#include "fp8/ops/dropout.h"
 #include "fp8/quant/quantize.h"
 
 namespace fp8::linear {
@@ -47,13 +50,22 @@ struct Operand {
   View folded{};           ///< f32 [rows]: factors of the columns of dy before dgrad, with one FP8 copy; else empty
 };
 
+/// An adapter beside one part of a weight: y[:, part] += scaling (drop(x) a^T) b^T.
+struct Adapter {
+  Part part;                  ///< rows of the whole weight
+  View a, b;                  ///< [R, K] and [n, R], in the activations' type
+  View scaling;               ///< f32 [1]
+  ops::Dropout dropout = {};  ///< of the elements of x, in forward and in backward; probability 0: none
+};
+
 /// A weight prepared for a pass.
 struct Weight {
-  View bias;                      ///< [N] or empty
-  LinearPrecision precision;      ///< of its FP8 parts
-  std::vector<Operand> operands;  ///< in row order, covering [0, N)
-  std::vector<Part> parts{};      ///< of `slots`
-  Slots slots{};                  ///< of x and dy in this pass
+  View bias;                        ///< [N] or empty
+  LinearPrecision precision;        ///< of its FP8 parts
+  std::vector<Operand> operands;    ///< in row order, covering [0, N)
+  std::vector<Part> parts{};        ///< of `slots`
+  Slots slots{};                    ///< of x and dy in this pass
+  std::vector<Adapter> adapters{};  ///< at most one for each part, in row order
 };
 
 /// FP8 codes of a weight as gathered by an FP8 all-gather.
@@ -94,7 +106,7 @@ void dgrad(const Call& call, const quant::Quantized& dy, const Operand& w, const
 /// M.
 void wgrad(const Call& call, const quant::Quantized& dy, const quant::Quantized& x, const View& dw, bool accumulate);
 
-/// y [M, N] = x w^T + bias of the whole weight: casts x and runs forward for each part. y has x's dtype.
+/// y [M, N] = x w^T + bias of the whole weight, and adapters: casts x and runs forward for each part. y has x's dtype.
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y);
 
 /// Results of backward().
@@ -102,11 +114,14 @@ struct Gradients {
   View dx;                  ///< [M, K], dy's dtype, overwritten; empty: not wanted
   View dw;                  ///< [N, K] f32; empty: not wanted (frozen)
   View db;                  ///< [N] f32, added to; empty: no bias or frozen
-  bool accumulate = false;  ///< dw += instead of dw =
+  bool accumulate = false;  ///< dw, a and b are added to, not overwritten
+  View a{};                 ///< f32 [rows of all a, K]: of the adapters' a, one after the other; empty: no adapter
+  View b{};                 ///< f32 [rows of all b, R]: the same of their b
 };
 
 /// Gradients of the whole weight; x is the input of forward, dy [M, N] the gradient of its output. The cast of dy is
-/// shared by dgrad and wgrad of each part. The weight must be prepared for the backward pass.
+/// shared by dgrad and wgrad of each part. The weight must be prepared for the backward pass. Adapters compute the
+/// product of x and a again, which is cheaper than to keep it.
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients);
 

@@ -1,4 +1,5 @@
-/// Initial weights: normal(0, initializer_range), norms 1, biases 0. A value depends only on the seed, the tensor's
+/// Initial weights: normal(0, initializer_range), norms 1, biases 0; adapters: A uniform within 1 / sqrt(columns) of 0,
+/// B 0. A value depends only on the seed, the tensor's
 /// name and the element's index, not on threads or sharding. Written in pieces: memory use does not grow with the
 /// model.
 #pragma once
@@ -21,7 +22,7 @@ using ProgressSink = std::function<void(const std::string& name, std::size_t ind
 /// Options of initialize().
 struct InitOptions {
   std::uint64_t seed = 0;                  ///< any number
-  dtype::DType dtype = dtype::DType::f32;  ///< of all tensors: f32, or bf16 (the same numbers rounded)
+  dtype::DType dtype = dtype::DType::f32;  ///< of all but adapters: f32, or bf16 (the same numbers rounded)
   bool force = false;                      ///< replace an output that exists
   bool dry_run = false;                    ///< check everything, write nothing
   Origin origin{};                         ///< for /provenance

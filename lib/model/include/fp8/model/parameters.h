@@ -1,19 +1,22 @@
-/// The table of a model's parameters: names, shapes, fused projections, weight decay, tensor-parallel axes, and the
-/// compute precision of each linear with its reason. No memory is allocated here.
-///   V vocabulary, C hidden, F intermediate, H query heads, G key/value heads, D head_dim, L layers
+/// The table of a model's parameters: names, shapes, fused projections, weight decay, tensor-parallel axes, which are
+/// trained, and the compute precision of each linear with its reason. No memory is allocated here.
+///   V vocabulary, C hidden, F intermediate, H query heads, G key/value heads, D head_dim, L layers, R rank of adapters
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fp8/dtype/dtype.h"
 #include "fp8/hf/config.h"
 #include "fp8/quant/recipe.h"
 
 namespace fp8::model {
 
-/// Position of a parameter inside its unit. q, k, v share a slot, and so do gate and up: their rows are concatenated.
+/// Position of a parameter inside its unit. q, k, v share a slot, and so do gate and up: their rows are concatenated,
+/// and so are those of their adapters (A, then B, of t of these projections, whose outputs are N wide together).
 enum class Slot : std::uint8_t {
   embedding,     ///< [V, C]
   input_norm,    ///< [C]
@@ -30,12 +33,31 @@ enum class Slot : std::uint8_t {
   down_bias,     ///< [C]
   final_norm,    ///< [C]
   head,          ///< [V, C]
+  qkv_a,         ///< [t R, C]
+  qkv_b,         ///< [N, R]
+  o_a,           ///< [R, H D]
+  o_b,           ///< [C, R]
+  gate_up_a,     ///< [t R, C]
+  gate_up_b,     ///< [N, R]
+  down_a,        ///< [R, F]
+  down_b,        ///< [C, R]
 };
 /// Number of slots.
-inline constexpr int kSlots = 15;
+inline constexpr int kSlots = 23;
+
+/// The slots of a layer's linears, each with those of its adapters.
+struct AdaptedSlot {
+  Slot linear;  ///< the weights
+  Slot a, b;    ///< A and B
+};
+/// All of them, in the order of computation.
+inline constexpr std::array<AdaptedSlot, 4> kAdaptedSlots{{{Slot::qkv, Slot::qkv_a, Slot::qkv_b},
+                                                           {Slot::o, Slot::o_a, Slot::o_b},
+                                                           {Slot::gate_up, Slot::gate_up_a, Slot::gate_up_b},
+                                                           {Slot::down, Slot::down_a, Slot::down_b}}};
 
 /// Kind of a parameter.
-enum class ParameterRole : std::uint8_t { embedding, norm, bias, linear, head };
+enum class ParameterRole : std::uint8_t { embedding, norm, bias, linear, head, adapter };
 
 /// One tensor of the model, under its Hugging Face name.
 struct Parameter {
@@ -47,8 +69,11 @@ struct Parameter {
   std::int64_t slot_row = 0;                   ///< its first row in the slot's matrix
   int tensor_parallel_axis =
       -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
-  int expert = -1;         ///< index of its expert; -1: none
-  bool decay = false;      ///< weight decay applies (two or more dimensions)
+  int expert = -1;     ///< index of its expert; -1: none
+  bool decay = false;  ///< weight decay applies (two or more dimensions)
+  dtype::DType stored =
+      dtype::DType::f32;   ///< format in which a checkpoint holds it; that of a frozen parameter's shard
+  bool trainable = true;   ///< has a gradient and moments; false: frozen, as all but adapters in a model with adapters
   bool fp8 = false;        ///< whether it computes in FP8
   std::string reason;      ///< why not FP8; empty for FP8
   quant::GemmSet gemms{};  ///< if FP8: in which GEMMs
@@ -66,15 +91,19 @@ struct Parameter {
 };
 
 /// All parameters of a model in order of computation; the index is the parameter's number everywhere (seeds, records).
-/// With tied embeddings there is no head parameter.
+/// With tied embeddings there is no head parameter. Adapters follow the weights of their slot: those called
+/// MODULE.lora_A.weight, then those called MODULE.lora_B.weight.
 std::vector<Parameter> parameter_table(const hf::ModelConfig& config);
 
-/// Rows and columns of a slot's matrix in any unit that has the slot; {0, 0} if the model has no such slot.
+/// The full name of the linear that an adapter belongs to: its name without lora_A.weight or lora_B.weight.
+std::string adapted_module(const Parameter& adapter);
+
+/// Rows and columns of a slot's matrix; {0, 0} if the model has no such slot.
 struct Extent {
   std::int64_t rows = 0;  ///< first extent
   std::int64_t cols = 0;  ///< second extent; 1 for vectors
 };
-/// Extent of a slot.
+/// Extent of a slot in any unit that has it. Throws Error for a slot of adapters, whose extent depends on the unit.
 Extent slot_extent(const hf::ModelConfig& config, Slot slot);
 
 /// GEMMs that run in FP8 in some linears.
@@ -98,7 +127,10 @@ void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptio
 
 /// Number of elements of a table's parameters. Throws Error on overflow.
 std::int64_t parameter_count(const std::vector<Parameter>& table);
-/// Elements of linears and the LM head, also if tied: N of "6 N FLOPs per token".
-std::int64_t matmul_parameter_count(const hf::ModelConfig& config, const std::vector<Parameter>& table);
+/// Number of elements of those that are trained. Throws Error on overflow.
+std::int64_t trainable_count(const std::vector<Parameter>& table);
+/// FLOPs of the matmuls of linears, their adapters and the LM head, also if tied, in forward and backward over one
+/// token: 6 for each element, or 4 where it is frozen and has no gradient.
+double training_flops_per_token(const hf::ModelConfig& config, const std::vector<Parameter>& table);
 
 }  // namespace fp8::model

@@ -16,7 +16,7 @@ using tensor::View;
 
 /// Weights of one unit, by slot.
 struct UnitWeights {
-  std::array<linear::Weight, kSlots> matmul;  ///< linears, with their biases; the head too
+  std::array<linear::Weight, kSlots> matmul;  ///< linears, with their biases and adapters; the head too
   std::array<View, kSlots>
       plain;  ///< embedding [V, C] and norms [C] or [D], in the activations' type; empty where absent
 
@@ -28,7 +28,7 @@ struct UnitWeights {
 
 /// f32 memory for the gradients of one unit, whole tensors by slot; empty if a slot is absent or frozen.
 struct UnitGradients {
-  std::array<View, kSlots> slot;  ///< shapes: slot_extent()
+  std::array<View, kSlots> slot;  ///< shapes: slot_extent(); of adapters, all rows of the unit's
   /// Add to the existing values; if false, these are undefined and the first writer overwrites them.
   bool accumulate = false;
 

@@ -46,6 +46,22 @@ struct PrecisionConfig {
   bool power_of_2_scales() const;
 };
 
+/// The value of --lora-targets for all linears of all layers, its default.
+inline constexpr const char* kAllTargets = "all";
+
+/// Adapters that a run trains instead of the model's weights (LoRA).
+struct LoraSettings {
+  std::int64_t rank = 0;             ///< of new adapters; 0: none
+  std::optional<double> alpha;       ///< nothing: twice the rank
+  std::vector<std::string> targets;  ///< globs of linears, or `all`; empty: all
+  std::optional<double> dropout;     ///< nothing: 0, or that of the adapters which the run continues
+  bool rslora = false;               ///< scaling by alpha / sqrt(rank)
+  std::string folder;                ///< PEFT adapter to start from; empty: none
+
+  /// Whether the run has new adapters.
+  bool wanted() const { return rank > 0 || !folder.empty(); }
+};
+
 /// A run.
 struct RunConfig {
   std::string model, data, out;                            ///< paths
@@ -62,6 +78,7 @@ struct RunConfig {
   std::uint64_t seed = 0;                                        ///< of the sampler and of stochastic rounding
   std::vector<std::string> change;           ///< settings that may change on resuming, by setting_name()
   PrecisionConfig precision;                 ///< of GEMMs and activations
+  LoraSettings lora;                         ///< adapters
   std::optional<device::DeviceType> device;  ///< nothing: a GPU if every rank has one, otherwise the CPU
   optim::Settings optimizer;                 ///< AdamW
   optim::Schedule schedule;                  ///< without its number of steps
@@ -102,6 +119,14 @@ inline constexpr const char* kGlobalBatch = "global batch (ranks x --batch-size 
 /// The settings that may not change when a run is resumed, unless RunConfig::change names them, by name.
 json::Value fixed_settings(const RunConfig& config, std::int64_t global_batch, const std::string& model_digest,
                            const std::string& data_digest);
+
+/// Adds the settings of adapters to those of fixed_settings(): `lora` as resolved, and the digest of the adapter that
+/// the run starts from; empty if there is none.
+void add_lora_settings(const RunConfig& config, const hf::LoraConfig& lora, const std::string& digest,
+                       json::Value& settings);
+
+/// Of the settings of adapters, null where only one of two runs has adapters.
+void complete_lora_settings(json::Value& one, json::Value& other);
 
 /// The first setting that differs between two objects, as a message names it: "--lr (0.1JOINT0.2)"; digests without
 /// values. Empty if none differs. Settings that `one` lacks are not compared.

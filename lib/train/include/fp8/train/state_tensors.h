@@ -24,16 +24,16 @@ struct StateTensor {
                                     ///< and rank 0 saves it
 };
 
-/// Weights and moments of a run in the order of the file: weights, first moments, second moments, each in the order of
-/// `table`. Without `shards`, which have the same order, `rows` and `values` are empty.
+/// Weights and moments of a run in the order of the file: weights, then the first and the second moments of trainable
+/// ones, each in the order of `table`. Without `shards`, which have the same order, `rows` and `values` are empty.
 std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
                                        std::span<const ParameterShard> shards = {});
 
 /// The tensors of a store: weights and moments, then scales and histories of a delayed recipe.
 std::vector<StateTensor> state_tensors(const ParameterStore& store);
 
-/// A copy of a rank's state in host memory. An asynchronous save reads it while steps change the original, and every
-/// save of a device reads it.
+/// A copy of a rank's state in host memory; frozen parameters on the host are referred to. An asynchronous save reads
+/// it while steps change the original, and every save of a device reads it.
 class Snapshot {
  public:
   /// Allocates the copy, without values: on the host from the context's arena under "snapshot", otherwise outside of

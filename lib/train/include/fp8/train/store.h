@@ -1,13 +1,16 @@
 /// The parameters of a model on one rank: master weights, moments, gradients and compute weights of the rows that the
 /// rank owns, the all-gather of whole weights for the decoder, and the reduce-scatter of whole gradients. The
 /// all-gather of the next unit and the reduce-scatter of the previous one run while a unit computes. All memory comes
-/// from one arena, so that a dry run measures it. Not the loop of steps (run.h) and not the arithmetic of the update
+/// from one arena, so that a dry run measures it. Frozen parameters (all but adapters, in a model that has adapters)
+/// have no moments and no gradients; their shards are in the format in which they are stored, and their compute
+/// weights, scales and codes are computed once. Not the loop of steps (run.h) and not the arithmetic of the update
 /// (optim).
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,8 +54,8 @@ struct StoreOptions {
 struct ParameterShard {
   int number = 0;        ///< in the parameter table
   shard::RowRange rows;  ///< of the whole parameter
-  View master, m, v;     ///< m and v empty unless training
-  View gradient;         ///< f32; empty unless training
+  View master, m, v;     ///< m and v empty unless training and trainable
+  View gradient;         ///< f32; empty unless training and trainable
   View compute_weight;   ///< in the compute format; the master itself if that has it; empty with FP8 all-gather
   View codes;            ///< u8; empty without FP8 all-gather
   View row_scales;       ///< f32 [own rows] of codes with a scale for each row; else empty
@@ -67,6 +70,13 @@ struct ScaleState {
   View scale;             ///< f32 [1]
   View history;           ///< f32 [length]
   std::int64_t slot = 0;  ///< for ParameterStore::set_history
+};
+
+/// Position of a micro-batch, which determines the elements that dropout leaves out.
+struct DropoutPosition {
+  std::uint64_t seed = 0;      ///< of the run
+  std::int64_t step = 0;       ///< of the run
+  std::int64_t first_row = 0;  ///< number of the micro-batch's first token in the step's global batch
 };
 
 /// Digests of gradients in the order of computation, to compare two computations of a step.
@@ -118,6 +128,8 @@ class ParameterStore final : public model::WeightSource {
   void refresh_compute_weights(const Context& ctx);
   /// Begins micro-batch `index` of `count` of a step.
   void begin_micro_batch(int index, int count);
+  /// Dropout of adapters in passes from here on; nothing: none, as at first.
+  void set_dropout(const std::optional<DropoutPosition>& position) { dropout_ = position; }
   /// Fills `trace` until finish_gradients(), and discards gathered weights, so that they are gathered again. Null: ends
   /// the tracing.
   void trace_gradients(GradientTrace* trace);
@@ -141,9 +153,12 @@ class ParameterStore final : public model::WeightSource {
   struct SlotState {
     bool present = false;
     bool fp8_gathered = false;        // FP8 all-gather
+    bool trainable = false;           // whether its parameters are
+    bool adapters = false;            // whether it has the A of adapters
+    DType stored = DType::f32;        // format of the shards of frozen parameters
     model::Extent extent;             // of the whole matrix
     std::vector<int> parameters;      // numbers in the table, in row order
-    std::vector<linear::Part> parts;  // of a linear
+    std::vector<linear::Part> parts;  // of a linear; of a slot of adapters, the parts of the linear that they belong to
     std::int64_t own_rows = 0;
     View compute_shard, codes_shard, gradient_shard, row_scales_shard;
     std::int64_t first_scale = -1;                             // of its weights, in row order
@@ -152,6 +167,7 @@ class ParameterStore final : public model::WeightSource {
   /// Whole matrices of one unit, valid or being gathered.
   struct Gathered {
     int unit = -1;
+    int frozen = -1;  // unit whose frozen parameters are valid
     std::array<View, kSlots> slot, row_scales;
     std::vector<comm::Request> requests;
     double bytes = 0;  // of the matrices being gathered
@@ -166,17 +182,21 @@ class ParameterStore final : public model::WeightSource {
     double bytes = 0;  // of the matrices being reduced
   };
 
-  void build_slots(const hf::ModelConfig& config);
+  void build_slots();
+  void build_adapters();
   void allocate_memory(const Context& ctx);
   void allocate_buffers(const Context& ctx);
   void allocate_slot(const Context& ctx, SlotState& s);
   View matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
               std::string_view category) const;
+  void allocate_adapters(const Context& ctx, const std::optional<hf::LoraConfig>& lora);
   std::size_t buffer_of(int unit, bool every_unit) const;
   Gathered& gathered(int unit);
   Reducing& reducing(int unit);
   void finish(const Context& ctx, Reducing& r);
   void trace_given(int unit);
+  std::vector<linear::Adapter> adapters_of(int unit, const model::AdaptedSlot& slots, const View& a,
+                                           const View& b) const;
   void scales_and_codes(const Context& ctx);
   bool delayed() const;
   bool single_copy() const { return options_.fp8.recipe != nullptr && options_.fp8.recipe->single_copy; }
@@ -199,6 +219,10 @@ class ParameterStore final : public model::WeightSource {
   StoreOptions options_;
   int units_ = 0;
   bool tied_ = false;
+  bool frozen_ = false;  // whether any parameter is, which is so for all linears then
+  View adapter_scaling_;
+  float dropout_probability_ = 0;
+  std::optional<DropoutPosition> dropout_;
   std::vector<std::array<SlotState, kSlots>> slots_;  // by unit
   std::vector<ParameterShard> shards_;
   // f32 [number of scales]: of weights gathered in FP8; if delayed, of every weight, input and gradient of FP8 linears

@@ -1,0 +1,18 @@
+/// The GEMMs of adapters. Private to this crate.
+#pragma once
+
+#include <vector>
+
+#include "fp8/linear/linear.h"
+
+namespace fp8::linear {
+
+/// Adds scaling B (A x) to the adapter's columns of y.
+void forward(const Context& ctx, gemm::Engine& engine, const Adapter& adapter, const View& x, const View& y);
+
+/// Gradients of a and b to `gradients`; what the adapters add to the gradient of x is added to dx, f32 [M, K]. Either
+/// may be empty.
+void backward_adapters(const Context& ctx, gemm::Engine& engine, const std::vector<Adapter>& adapters, const View& x,
+                       const View& dy, const View& dx, const Gradients& gradients);
+
+}  // namespace fp8::linear

@@ -1,0 +1,25 @@
+/// Dropout of adjacent elements, shared by host loops and kernels. Private to this crate.
+#pragma once
+
+#include <cstdint>
+
+#include "fp8/device/philox.h"
+#include "fp8/dtype/element.h"
+#include "fp8/ops/dropout.h"
+
+namespace fp8::ops {
+
+/// Elements [index, index + n) of a matrix in row-major order, counted from the first row of the global batch. Four
+/// elements share the words of one counter.
+template <class T>
+FP8_HD inline void dropout_run(const T* in, T* out, std::int64_t n, std::uint64_t index, const Dropout& drop) {
+  const float factor = 1.0f / (1.0f - drop.probability);
+  std::array<std::uint32_t, 4> words{};
+  for (std::int64_t i = 0; i < n; ++i, ++index) {
+    if (i == 0 || index % 4 == 0) words = device::philox(drop.seed, index / 4, drop.stream);
+    const bool kept = device::unit_interval(words[index % 4]) > drop.probability;
+    out[i] = dtype::from_float<T>(kept ? dtype::to_float(in[i]) * factor : 0.0f);
+  }
+}
+
+}  // namespace fp8::ops
