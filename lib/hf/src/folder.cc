@@ -18,6 +18,7 @@ namespace fp8::hf {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr std::string_view kQuantization = "quantization_config";
 constexpr std::uint64_t kMaxTokenizer = std::uint64_t{256} << 20U;
 constexpr std::uint64_t kMaxText = std::uint64_t{16} << 20U;
 constexpr std::array kTexts{"tokenizer_config.json",  "special_tokens_map.json", "added_tokens.json",
@@ -89,7 +90,12 @@ Folder::Folder(const std::string& path) : path_(path) {
   const std::string config = path + "/config.json";
   if (!exists(config)) throw Error(config + ": missing; not a Hugging Face model folder");
   require_regular(config);
-  config_ = parse_config(json::parse_file(config, kConfigLimits), config);
+  json::Value object = json::parse_file(config, kConfigLimits);
+  if (object.is_object() && object.as_object().contains(kQuantization)) {
+    quantization_ = object.as_object().at(kQuantization);
+    object.as_object().erase(kQuantization);
+  }
+  config_ = parse_config(object, config);
 
   const std::string single = path + "/model.safetensors";
   const std::string index = path + "/model.safetensors.index.json";

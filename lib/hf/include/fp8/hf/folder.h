@@ -29,8 +29,10 @@ class Folder {
 
   /// Path as given.
   const std::string& path() const { return path_; }
-  /// The model's configuration.
+  /// The model's configuration, without `quantization_config`.
   const ModelConfig& config() const { return config_; }
+  /// `quantization_config` of config.json; null without one. tensors_of() in quantization.h interprets it.
+  const json::Value& quantization_config() const { return quantization_; }
   /// Bytes of tokenizer.json, if the folder contains one (at most 256 MiB).
   std::optional<std::string> tokenizer() const;
   /// Bytes of the files that a use of the model needs besides weights, configuration and tokenizer, by name, as far as
@@ -57,6 +59,7 @@ class Folder {
  private:
   std::string path_;
   ModelConfig config_;
+  json::Value quantization_;
   std::vector<SafetensorsFile> shards_;
   std::vector<Entry> tensors_;
 };

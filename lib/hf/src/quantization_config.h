@@ -1,0 +1,39 @@
+/// `quantization_config` of config.json. Private to this crate.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8/json/value.h"
+
+namespace fp8::hf {
+
+/// What shares a scale.
+enum class ScaleLayout : std::uint8_t { tensor, row, block };
+
+/// A list of modules that are not quantized.
+struct ModuleList {
+  std::string key;                   ///< of the list
+  std::vector<std::string> entries;  ///< names; with "re:" in front, regular expressions
+};
+
+/// A supported quantization of weights in E4M3.
+struct QuantizationConfig {
+  ScaleLayout layout = ScaleLayout::block;  ///< of the scales
+  std::string suffix;                       ///< what a weight's name ends with in the name of its scales
+  std::vector<ModuleList> excluded;         ///< each of these lists says which modules are not quantized
+};
+
+/// Reads and checks the object. Throws Error `what: quantization_config: reason` for a method, format, block size or
+/// activation scheme that is not supported.
+QuantizationConfig parse_quantization_config(const json::Value& value, const std::string& what);
+
+/// Whether an entry of the list is the module, one that it lies in, or the end of its name; a regular expression, which
+/// is not evaluated, is none of them.
+bool names_module(const ModuleList& list, std::string_view module);
+
+/// Whether the list has a regular expression, so that it may exclude any module.
+bool has_expression(const ModuleList& list);
+
+}  // namespace fp8::hf
