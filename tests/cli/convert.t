@@ -9,6 +9,50 @@ for model in llama3 llama-tied qwen2 qwen3; do
   ok "$model verifies" fp8-info $model.h5 --verify
 done
 cp -r "$golden/llama3/hf" hf && chmod -R u+w hf
+loss() { fp8-eval "$1" --data bytes.h5 --seq-length 32 --precision fp32 -q | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
+near() { python3 -c 'import sys; a, b, most = map(float, sys.argv[1:]); sys.exit(abs(a - b) > most)' "$@"; }
+fp8-tokenize "$golden/README.md" -o bytes.h5 --vocab-size 250 >table 2>err
+fp8-init tiny --set intermediate_size=170 --set vocab_size=250 --set initializer_range=0.2 -o uneven.h5 >table 2>err
+says "--pad makes linears FP8 and shows what was padded" '^model.layers.1.mlp.down_proj.weight +64x176 +64x170 +fp8 +yes$' fp8-convert uneven.h5 --pad -o padded.h5
+is "all linears but the head are FP8" "$(grep -c ' fp8 ' out) $(grep -c ' bf16 ' out)" "14 1"
+is "the configuration has the padded size" "$(fp8-export padded.h5 -q -o folder >table && grep -E 'intermediate|vocab' folder/config.json | tr -d ' \n')" '"vocab_size":250,"intermediate_size":176,'
+before=$(loss uneven.h5)
+ok "the loss of the padded model is equal" near "$before" "$(loss padded.h5)" 1e-6
+says "--fp8-lm-head pads the vocabulary and says what changes" '^fp8-convert: vocab_size 250 becomes 256: the 6 tokens added have logit 0, so the loss grows by ln' \
+  fp8-convert uneven.h5 --pad --fp8-lm-head -o head.h5
+says "the head is FP8" '^lm_head.weight +256x64 +250x64 +fp8' fp8-convert uneven.h5 --pad --fp8-lm-head -n -o x.h5
+ok "the old data is evaluated, its loss is larger" sh -c "fp8-eval head.h5 --data bytes.h5 --seq-length 32 --precision fp8 -q"
+ok "by what the note says" python3 -c 'import sys; d = float(sys.argv[2]) - float(sys.argv[1]); sys.exit(not 0 < d <= 0.0238)' "$before" "$(loss head.h5)"
+ok "--json lists padded sizes" sh -c 'fp8-convert uneven.h5 --pad -n -o x.h5 --json | grep -F "\"padded\":[{\"key\":\"intermediate_size\",\"from\":170,\"to\":176}]" | grep -F "\"padded_from\":[64,170]"'
+says "what cannot be padded has a reason" '72 columns are not a multiple of 16, and the hidden size cannot be padded$' \
+  sh -c 'fp8-init tiny --set hidden_size=72 -o hidden.h5 >table && fp8-convert hidden.h5 --pad -o x.h5 -n'
+fp8-step uneven.h5 --data bytes.h5 --out uneven --steps 1 --seq-length 16 -q >table 2>err
+says "moments are not padded" '^fp8-convert: uneven/step-00000001: a training checkpoint; its moments are not padded \(use --weights-only to pad its weights\)$' \
+  fp8-convert uneven/step-00000001 --merge --pad -o x.h5
+ok "the weights of a training checkpoint are" fp8-convert uneven/step-00000001 --weights-only --pad -o x.h5
+rm x.h5
+
+for format in fp8 compressed-tensors; do
+  fp8-export llama3.h5 -q --format $format -o $format >table
+  says "codes of $format are kept" '^model.layers.0.self_attn.q_proj.weight +64x64 +(block|row) +fp8 +yes$' fp8-convert $format -o $format.h5
+  is "the checkpoint is quantized" "$(fp8-info $format.h5 --json | grep -o '"kind":"[a-z]*"')" '"kind":"quantized"'
+  ok "it verifies" fp8-info --verify $format.h5
+  ok "another export has the same files" sh -c "fp8-export $format.h5 -q --format $format -o $format-again && diff -r $format $format-again"
+  ok "codes are dequantized" fp8-convert $format --dequantize -o $format-bf16.h5
+  ok "as fp8-quantize does" sh -c "fp8-quantize $format.h5 --dequantize -o d.h5 && fp8-convert d.h5 --dtype bf16 -o d16.h5 && fp8-info $format-bf16.h5 --diff d16.h5 && rm d.h5 d16.h5"
+done
+says "full training of codes is refused with what to do" 'dequantize' fp8-step fp8.h5 --data bytes.h5 --out x --steps 1
+ok "a dequantized folder can be trained" fp8-step fp8-bf16.h5 --data bytes.h5 --out trained --steps 1 --seq-length 16 -q
+says "--filter needs values" '^fp8-convert: fp8: holds FP8 codes, which are kept; .* \(use --dequantize\)$' fp8-convert fp8 --filter '*' -o x.h5
+says "--dequantize needs codes" '^fp8-convert: hf: has no FP8 codes, so there is nothing to dequantize' fp8-convert hf --dequantize -o x.h5
+sed -i 's/"lm_head"/"lm_head", "model.layers.1.mlp.up_proj"/' fp8/config.json
+says "a list that the tensors do not follow is refused" '^fp8-convert: fp8: model.layers.1.mlp.up_proj.weight: stored as FP8 codes, but config.json excludes it in "modules_to_not_convert"' fp8-convert fp8 -o x.h5
+sed -i 's/"e4m3"/"e5m2"/' fp8/config.json
+says "E5M2 is refused" '^fp8-convert: fp8/config.json: quantization_config: "fmt": "e5m2" is not supported' fp8-convert fp8 -o x.h5
+sed -i 's/"quant_method": "fp8"/"quant_method": "gptq"/' fp8/config.json
+says "an unknown method is refused" '^fp8-convert: fp8/config.json: quantization_config: "quant_method": "gptq" is not supported' fp8-convert fp8 -o x.h5
+status "with status 2" 2 fp8-convert fp8 -o x.h5
+
 says "a tied head is listed" '^lm_head.weight .*LM head, tied' fp8-convert llama-tied.h5 -n -o x.h5
 ok "a checkpoint is converted" fp8-convert llama3.h5 -o again.h5
 ok "the weights of the copy are equal" fp8-info llama3.h5 --diff again.h5

@@ -1,4 +1,6 @@
 // fp8-convert: a Hugging Face folder or a checkpoint to an FP8-eligible checkpoint. See fp8-convert(1).
+#include <algorithm>
+
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
@@ -40,6 +42,9 @@ cli::Command command() {
        .help = "recipe whose minimum sizes --auto-filter applies",
        .choices = recipes},
       {.name = "fp8-lm-head", .help = "make the LM head FP8-eligible too"},
+      {.name = "pad",
+       .help = "pad the intermediate size with zeros to a multiple of 16, and with --fp8-lm-head the vocabulary"},
+      {.name = "dequantize", .help = "multiply the FP8 codes of a folder by their scales, and write BF16 or --dtype"},
       {.name = "merge", .help = "accept a sharded checkpoint; keep the optimizer state of a training checkpoint"},
       {.name = "weights-only", .help = "write the weights alone, also of a sharded training checkpoint"},
       cli::json_flag(),
@@ -62,6 +67,8 @@ model::ConvertOptions options_of(const cli::Arguments& arguments) {
                                                        .auto_filter = arguments.flag("auto-filter"),
                                                        .lm_head = arguments.flag("fp8-lm-head")};
   }
+  options.pad = arguments.flag("pad");
+  options.dequantize = arguments.flag("dequantize");
   options.weights_only = arguments.flag("weights-only");
   options.merge = arguments.flag("merge");
   options.force = arguments.flag("force");
@@ -74,11 +81,21 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 void print_table(cli::Output& out, const std::vector<model::LinearRow>& linears) {
-  std::vector<std::vector<std::string>> rows = {{"linear", "shape", "precision", "aligned", "reason"}};
-  for (const model::LinearRow& l : linears) {
-    rows.push_back(
-        {l.name, shape_text(l.shape), l.fp8 ? "fp8" : "bf16", l.aligned ? "yes" : "no", terminal_safe(l.reason)});
-  }
+  const auto any = [&](const auto& has) { return std::any_of(linears.begin(), linears.end(), has); };
+  const bool padded = any([](const model::LinearRow& l) { return !l.padded_from.empty(); });
+  const bool scaled = any([](const model::LinearRow& l) { return !l.scaling.empty(); });
+  std::vector<std::vector<std::string>> rows;
+  const auto add = [&](const std::string& name, const std::string& shape, const std::string& from,
+                       const std::string& scales, const std::vector<std::string>& rest) {
+    std::vector<std::string>& row = rows.emplace_back(std::vector{name, shape});
+    if (padded) row.push_back(from);
+    if (scaled) row.push_back(scales);
+    row.insert(row.end(), rest.begin(), rest.end());
+  };
+  add("linear", "shape", "padded from", "scales", {"precision", "aligned", "reason"});
+  for (const model::LinearRow& l : linears)
+    add(l.name, shape_text(l.shape), l.padded_from.empty() ? "" : shape_text(l.padded_from), l.scaling,
+        {l.fp8 ? "fp8" : "bf16", l.aligned ? "yes" : "no", terminal_safe(l.reason)});
   out.text(cli::table(rows));
 }
 
@@ -90,7 +107,13 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                                     {"precision", l.fp8 ? "fp8" : "bf16"},
                                     {"reason", l.reason},
                                     {"aligned", l.aligned}}));
+    if (!l.scaling.empty()) linears.back().as_object().set("scales", l.scaling);
+    if (!l.padded_from.empty())
+      linears.back().as_object().set("padded_from", json::Array(l.padded_from.begin(), l.padded_from.end()));
   }
+  json::Array sizes;
+  for (const model::PaddedSize& p : report.padded_sizes)
+    sizes.push_back(json::object({{"key", p.key}, {"from", p.from}, {"to", p.to}}));
   return json::object({{"type", "convert"},
                        {"source", source},
                        {"path", output},
@@ -98,6 +121,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"tensors", report.tensors},
                        {"parameters", report.parameters},
                        {"bytes", report.bytes},
+                       {"padded", std::move(sizes)},
                        {"linears", std::move(linears)}});
 }
 
@@ -115,6 +139,8 @@ int convert(const cli::Arguments& arguments, const model::Origin& origin) {
   if (!report.invalid.empty())
     cli::print_note("fp8-convert", report.invalid.front() + ", in " + std::to_string(report.invalid.size()) + " of " +
                                        std::to_string(report.tensors) + " weights; no tool trains or evaluates it");
+  if (!arguments.flag("quiet"))
+    for (const std::string& note : report.notes) cli::print_note("fp8-convert", note);
   cli::Output out;
   if (arguments.flag("json")) {
     out.json(record_of(source, output, report));

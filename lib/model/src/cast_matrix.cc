@@ -194,6 +194,29 @@ FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64
   return {divide_up(rows, block.across), divide_up(cols, block.along), block.across, block.along};
 }
 
+std::optional<FactorGrid> find_grid(DType type, const std::vector<std::int64_t>& scales,
+                                    const std::vector<std::int64_t>& weight) {
+  using quant::Granularity;
+  if (weight.size() != 2) return std::nullopt;
+  for (const Granularity scaling :
+       {Granularity::tensor, Granularity::row, Granularity::square128, Granularity::row32}) {
+    const FactorGrid grid = factor_grid(scaling, weight[0], weight[1]);
+    std::vector<std::int64_t> shape{grid.rows};
+    if (quant::block_extent(scaling).along > 0) shape.push_back(grid.cols);
+    if (type == (scaling == Granularity::row32 ? DType::e8m0 : DType::f32) && scales == shape) return grid;
+  }
+  return std::nullopt;
+}
+
+void multiply_rows(const std::string& name, std::span<float> values, std::int64_t first, std::int64_t cols,
+                   std::span<const float> factors, const FactorGrid& grid) {
+  multiply(values, first, cols, factors, grid);
+  const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+  if (bad == values.end()) return;
+  throw Error(name + ": row " + std::to_string(first + (bad - values.begin()) / cols) +
+              " is not finite after multiplication by the scale");
+}
+
 CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write) {
   const FactorGrid grid = factor_grid(rule.scaling, x.rows, x.cols);
   const bool blocks = quant::block_extent(rule.scaling).along > 0;
@@ -207,12 +230,7 @@ void uncast_matrix(const StoredMatrix& codes, std::span<const float> factors, co
   for_pieces(codes, [&](std::int64_t begin, std::int64_t, std::span<std::byte> bytes) {
     values.resize(bytes.size());
     dtype::decode_fp8(codes.dtype, as_codes(bytes), std::span<float>(values));
-    multiply(values, begin, codes.cols, factors, grid);
-    const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
-    if (bad != values.end()) {
-      throw Error(codes.name + ": row " + std::to_string(begin + (bad - values.begin()) / codes.cols) +
-                  " is not finite after multiplication by the scale");
-    }
+    multiply_rows(codes.name, values, begin, codes.cols, factors, grid);
     out.resize(values.size() * dtype::size_of(type));
     dtype::from_floats(values, type, out.data());
     write(out);

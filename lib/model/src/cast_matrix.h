@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,6 +62,16 @@ struct FactorGrid {
 /// The factors of a weight [rows, cols]: one (tensor), one per row, one per 128x128 (square128), or one per 32 of a row
 /// (row32).
 FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64_t cols);
+
+/// The factors of scales that are stored in this format with these extents, for a weight with the extents `weight`;
+/// nothing if the extents are those of no granularity.
+std::optional<FactorGrid> find_grid(dtype::DType type, const std::vector<std::int64_t>& scales,
+                                    const std::vector<std::int64_t>& weight);
+
+/// Multiplies the values of rows of `cols` elements, from row `first` on, by their factors, a grid by rows. Throws
+/// Error `name: row N ...` when a product is not finite.
+void multiply_rows(const std::string& name, std::span<float> values, std::int64_t first, std::int64_t cols,
+                   std::span<const float> factors, const FactorGrid& grid);
 
 /// Results of a cast besides the codes.
 struct CastResult {

@@ -11,6 +11,7 @@
 #include "fp8/base/text.h"
 #include "fp8/ckpt/writer.h"
 #include "output.h"
+#include "pad.h"
 #include "source.h"
 
 namespace fp8::model {
@@ -65,31 +66,30 @@ void check_tensors(const std::string& path, const std::vector<Parameter>& table,
 // Buffers that old releases of transformers saved; they are computed from the configuration.
 bool is_derived(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
+bool aligned(const std::vector<std::int64_t>& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](std::int64_t extent) { return extent % 16 == 0; });
+}
+
 std::int64_t rows_of(const std::vector<std::int64_t>& shape) { return shape.empty() ? 1 : shape.front(); }
 
 std::int64_t cols_of(const std::vector<std::int64_t>& shape) { return shape.size() < 2 ? 1 : shape[1]; }
-
-// Rows per piece.
-std::int64_t piece_rows(std::int64_t cols) { return std::max<std::int64_t>(1, kPieceElements / cols); }
 
 // Some folders of tied models also store the head: it must equal the embedding.
 void check_tied_head(const Source& source) {
   const SourceTensor* head = source.find(kHead);
   const SourceTensor* embedding = source.find(kEmbedding);
   if (head == nullptr || embedding == nullptr || head->shape != embedding->shape) return;
-  const std::int64_t rows = rows_of(head->shape), cols = cols_of(head->shape);
   std::vector<std::byte> a, b;
-  std::vector<float> scratch;
-  for (std::int64_t begin = 0; begin < rows; begin += piece_rows(cols)) {
-    const std::int64_t end = std::min(rows, begin + piece_rows(cols));
-    a.resize(static_cast<std::size_t>((end - begin) * cols) * sizeof(float));
+  RowReader read_head(source, *head, dtype::DType::f32), read_embedding(source, *embedding, dtype::DType::f32);
+  for_pieces(rows_of(head->shape), cols_of(head->shape), [&](std::int64_t begin, std::int64_t end) {
+    a.resize(static_cast<std::size_t>((end - begin) * cols_of(head->shape)) * sizeof(float));
     b.resize(a.size());
-    source.read_rows(*head, begin, end, dtype::DType::f32, a, scratch);
-    source.read_rows(*embedding, begin, end, dtype::DType::f32, b, scratch);
+    read_head.read(begin, end, a);
+    read_embedding.read(begin, end, b);
     if (std::memcmp(a.data(), b.data(), a.size()) != 0) {
       throw Error(source.path() + ": lm_head.weight differs from the embedding, though tie_word_embeddings is true");
     }
-  }
+  });
 }
 
 // The names that must match the model: all except droppable ones.
@@ -107,7 +107,7 @@ std::vector<std::string> needed_names(const Source& source) {
 // Throws unless weights can be converted from the tensor's format.
 void check_format(const Source& source, const SourceTensor& t) {
   using dtype::DType;
-  if (t.format == DType::f32 || t.format == DType::bf16 || t.format == DType::f16) return;
+  if (t.format == DType::f32 || t.format == DType::bf16 || t.format == DType::f16 || t.codes()) return;
   throw Error(source.path() + ": " + t.name + ": stored as " + t.format_name + "; weights must be f32, bf16 or f16");
 }
 
@@ -129,98 +129,191 @@ void check_source(const Source& source, const std::vector<Parameter>& table, con
   if (source.config().tie_word_embeddings) check_tied_head(source);
 }
 
-std::vector<Parameter> table_with_precisions(const Source& source, const ConvertOptions& options) {
-  std::vector<Parameter> table = parameter_table(source.config());
-  check_source(source, table, options);
+bool has_codes(const Source& source) {
+  return std::any_of(source.tensors().begin(), source.tensors().end(), [](const SourceTensor& t) { return t.codes(); });
+}
+
+// Throws where an option would change codes that are kept, or asks for codes that do not exist.
+void check_codes(const Source& source, const ConvertOptions& options) {
+  if (!has_codes(source)) {
+    if (options.dequantize) throw Error(source.path() + ": has no FP8 codes, so there is nothing to dequantize");
+    return;
+  }
+  if (options.dequantize) return;
+  const auto refuse = [&](const char* what) {
+    throw Error(source.path() + ": holds FP8 codes, which are kept; " + what, {{"dequantize", ""}});
+  };
+  if (options.dtype) refuse("they have no other format");
+  if (options.pad) refuse("they are not padded");
+  if (options.precisions) refuse("they determine which linears are FP8");
+}
+
+// The compute precisions of a folder with FP8 codes: FP8 where a linear is codes.
+void follow_codes(const Source& source, std::vector<Parameter>& table) {
+  for (Parameter& p : table) {
+    const bool codes = source.find(p.name)->codes();
+    if (p.fp8 && !codes) p.reason = "not quantized in the folder";
+    if (codes && aligned(p.shape)) p.reason.clear();
+    p.fp8 = p.reason.empty();
+  }
+}
+
+// What shares a scale.
+const char* scaling_of(const SourceTensor& tensor) {
+  if (tensor.scales_shape.size() == 2) return "block";
+  return tensor.scales_shape.front() == tensor.shape.front() ? "row" : "tensor";
+}
+
+// What becomes of a source.
+struct Plan {
+  ckpt::FileKind kind = ckpt::FileKind::model;  // of the output
+  hf::ModelConfig config;                       // of the output
+  std::vector<Parameter> table;                 // of the output
+  std::vector<PaddedSize> padded_sizes;         // in which the configurations differ
+
+  bool training() const { return kind == ckpt::FileKind::training; }
+};
+
+// The weights of the output with their compute precisions.
+std::vector<Parameter> table_with_precisions(const Source& source, const hf::ModelConfig& config,
+                                             const ConvertOptions& options) {
+  std::vector<Parameter> table = parameter_table(config);
   if (options.precisions) {
     assign_precisions(table, *options.precisions);
   } else if (source.checkpoint() != nullptr) {
+    const std::vector<Parameter> fresh = table;
     read_precisions(*source.checkpoint(), table);
+    for (std::size_t i = 0; i < table.size(); ++i) {  // the reason that padding removed
+      if (source.find(table[i].name)->shape == table[i].shape || !table[i].reason.ends_with(kNotAligned)) continue;
+      table[i].fp8 = fresh[i].fp8;
+      table[i].reason = fresh[i].reason;
+    }
   }
+  if (!options.precisions && has_codes(source)) follow_codes(source, table);
+  if (options.pad) explain_unpadded(table);
   return table;
+}
+
+Plan plan_of(const Source& source, const ConvertOptions& options) {
+  check_source(source, parameter_table(source.config()), options);
+  check_codes(source, options);
+  Plan plan;
+  const bool training = options.merge && !options.weights_only && source.checkpoint() != nullptr &&
+                        source.checkpoint()->kind() == ckpt::FileKind::training;
+  if (training) plan.kind = ckpt::FileKind::training;
+  if (has_codes(source) && !options.dequantize) plan.kind = ckpt::FileKind::quantized;
+  if (options.pad && training) {
+    throw Error(source.path() + ": a training checkpoint; its moments are not padded",
+                {{"weights-only", "to pad its weights"}});
+  }
+  plan.config = source.config();
+  if (options.pad) plan.padded_sizes = pad(plan.config, pads_vocabulary(source.config(), options.precisions));
+  plan.table = table_with_precisions(source, plan.config, options);
+  return plan;
 }
 
 // Format in which a weight is written.
 dtype::DType output_type(const Parameter& p, const SourceTensor& tensor, const ConvertOptions& options) {
-  const dtype::DType kept = tensor.format == dtype::DType::bf16 ? dtype::DType::bf16 : dtype::DType::f32;
-  return stored_type(p, options.dtype.value_or(kept));
+  if (tensor.codes() && !options.dequantize) return *tensor.format;
+  const bool rounded = tensor.codes() || tensor.format == dtype::DType::bf16;
+  return stored_type(p, options.dtype.value_or(rounded ? dtype::DType::bf16 : dtype::DType::f32));
 }
 
+// Writes a weight in the format `type`; rows and columns that the source lacks are zeros.
 void copy_weight(const Source& source, const Parameter& p, dtype::DType type, ckpt::ModelWriter& writer) {
   const SourceTensor& tensor = *source.find(p.name);
+  const std::int64_t rows = rows_of(tensor.shape), cols = cols_of(tensor.shape);
+  const std::size_t element = dtype::size_of(type);
   writer.begin_tensor(meta_of(p, type));
-  std::vector<std::byte> bytes;
-  std::vector<float> scratch;
-  for (std::int64_t begin = 0; begin < p.rows(); begin += piece_rows(p.cols())) {
-    const std::int64_t end = std::min(p.rows(), begin + piece_rows(p.cols()));
-    bytes.resize(static_cast<std::size_t>((end - begin) * p.cols()) * dtype::size_of(type));
-    source.read_rows(tensor, begin, end, type, bytes, scratch);
-    writer.write(bytes);
-  }
+  RowReader reader(source, tensor, type);
+  std::vector<std::byte> stored, out;
+  for_pieces(p.rows(), p.cols(), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t there = std::max<std::int64_t>(0, std::min(end, rows) - begin);
+    stored.resize(static_cast<std::size_t>(there * cols) * element);
+    if (there > 0) reader.read(begin, begin + there, stored);
+    if (p.cols() == cols && there == end - begin) return writer.write(stored);
+    out.assign(static_cast<std::size_t>((end - begin) * p.cols()) * element, std::byte{0});
+    place_rows(stored, static_cast<std::size_t>(cols) * element, out, static_cast<std::size_t>(p.cols()) * element);
+    writer.write(out);
+  });
   writer.end_tensor();
 }
 
+// Writes the scales of a weight whose codes are kept.
+void write_scales(const Source& source, const SourceTensor& tensor, ckpt::ModelWriter& writer) {
+  ckpt::TensorMeta meta;
+  meta.name = std::string(ckpt::kScales) + tensor.name;
+  meta.shape = tensor.scales_shape;
+  const std::vector<float> scales = source.scales(tensor);
+  writer.tensor(meta, std::as_bytes(std::span(scales)));
+}
+
 // Names of the other tensors that a training checkpoint keeps.
-std::vector<std::string> state_names(const Source& source, bool training) {
+std::vector<std::string> state_names(const Source& source, const Plan& plan) {
   std::vector<std::string> names;
-  if (!training) return names;
+  if (!plan.training()) return names;
   for (const std::string_view section : {ckpt::kMomentM, ckpt::kMomentV, ckpt::kFp8}) {
     for (const ckpt::TensorMeta& meta : source.checkpoint()->tensors(section)) names.push_back(meta.name);
   }
   return names;
 }
 
-json::Value output_config(const Source& source, const std::vector<Parameter>& table, const ConvertOptions& options) {
-  // The embedding, usually the largest tensor, determines the dtype of the configuration.
-  return config_with_dtype(source.config(), output_type(table.front(), *source.find(table.front().name), options));
-}
-
-// Returns the tensors of the output with forbidden values.
-std::vector<std::string> write_output(const Source& source, const std::string& output,
-                                      const std::vector<Parameter>& table, bool training,
-                                      const ConvertOptions& options) {
-  const std::vector<std::string> state = state_names(source, training);
+void write_documents(const Source& source, const Plan& plan, const ConvertOptions& options, ckpt::ModelWriter& writer) {
   const ckpt::Checkpoint* checkpoint = source.checkpoint();
-  const std::size_t count = table.size() + state.size();
-  ckpt::ModelWriter writer(output, training ? ckpt::FileKind::training : ckpt::FileKind::model, options.force);
-  writer.document("config", output_config(source, table, options));
+  // The embedding, usually the largest tensor, determines the dtype of the configuration.
+  const dtype::DType type = output_type(plan.table.front(), *source.find(plan.table.front().name), options);
+  writer.document("config", config_with_dtype(plan.config, type));
   writer.document("provenance",
                   with_origin(checkpoint != nullptr ? checkpoint->provenance() : json::Value(), options.origin));
-  if (training) writer.document("train", checkpoint->train());
+  if (plan.training()) writer.document("train", checkpoint->train());
   if (checkpoint != nullptr) ckpt::copy_texts(*checkpoint, writer);
   if (const std::optional<std::string> tokenizer = source.folder_tokenizer()) writer.tokenizer(*tokenizer);
   writer.huggingface(source.folder_texts());
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (options.progress) options.progress(table[i].name, i, count);
-    copy_weight(source, table[i], output_type(table[i], *source.find(table[i].name), options), writer);
+}
+
+// Returns the tensors of the output with forbidden values.
+std::vector<std::string> write_output(const Source& source, const std::string& output, const Plan& plan,
+                                      const ConvertOptions& options) {
+  const std::vector<std::string> state = state_names(source, plan);
+  const std::size_t count = plan.table.size() + state.size();
+  ckpt::ModelWriter writer(output, plan.kind, options.force);
+  write_documents(source, plan, options, writer);
+  for (std::size_t i = 0; i < plan.table.size(); ++i) {
+    const Parameter& p = plan.table[i];
+    if (options.progress) options.progress(p.name, i, count);
+    const SourceTensor& tensor = *source.find(p.name);
+    copy_weight(source, p, output_type(p, tensor, options), writer);
+    if (tensor.codes() && !options.dequantize) write_scales(source, tensor, writer);
   }
   for (std::size_t i = 0; i < state.size(); ++i) {
-    if (options.progress) options.progress(state[i], table.size() + i, count);
-    ckpt::copy_tensor(*checkpoint, state[i], writer);
+    if (options.progress) options.progress(state[i], plan.table.size() + i, count);
+    ckpt::copy_tensor(*source.checkpoint(), state[i], writer);
   }
-  if (checkpoint != nullptr) ckpt::copy_unknown(*checkpoint, writer);
+  if (source.checkpoint() != nullptr) ckpt::copy_unknown(*source.checkpoint(), writer);
   std::vector<std::string> invalid;
+  if (plan.kind == ckpt::FileKind::quantized) {
+    writer.commit();
+    return invalid;
+  }
   writer.commit([&](const std::string& reason) { invalid.push_back(reason); });
   return invalid;
 }
 
 // Bytes of all tensors that will be written.
-std::uint64_t output_bytes(const Source& source, const std::vector<Parameter>& table, bool training,
-                           const ConvertOptions& options) {
+std::uint64_t output_bytes(const Source& source, const Plan& plan, const ConvertOptions& options) {
   std::uint64_t bytes = 0;
   const auto add = [&](std::uint64_t n) { bytes = checked_add(bytes, n, source.path()); };
-  for (const Parameter& p : table) {
-    add(static_cast<std::uint64_t>(p.size()) * dtype::size_of(output_type(p, *source.find(p.name), options)));
+  for (const Parameter& p : plan.table) {
+    const SourceTensor& tensor = *source.find(p.name);
+    add(static_cast<std::uint64_t>(p.size()) * dtype::size_of(output_type(p, tensor, options)));
+    if (tensor.codes() && !options.dequantize)
+      add(static_cast<std::uint64_t>(checked_product(tensor.scales_shape, p.name)) * sizeof(float));
   }
-  for (const std::string& name : state_names(source, training)) add(source.checkpoint()->at(name).bytes());
+  for (const std::string& name : state_names(source, plan)) add(source.checkpoint()->at(name).bytes());
   if (source.checkpoint() != nullptr) {
     for (const ckpt::TensorMeta& meta : source.checkpoint()->unknown()) add(meta.bytes());
   }
   return bytes;
-}
-
-bool aligned(const std::vector<std::int64_t>& shape) {
-  return std::all_of(shape.begin(), shape.end(), [](std::int64_t extent) { return extent % 16 == 0; });
 }
 
 }  // namespace
@@ -268,19 +361,29 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
     throw Error("dtype: weights are f32 or bf16");
   }
   const Source source(source_path);
-  const std::vector<Parameter> table = table_with_precisions(source, options);
-  const bool training = options.merge && !options.weights_only && source.checkpoint() != nullptr &&
-                        source.checkpoint()->kind() == ckpt::FileKind::training;
+  const Plan plan = plan_of(source, options);
   ConvertReport report;
-  report.kind = ckpt::name_of(training ? ckpt::FileKind::training : ckpt::FileKind::model);
-  report.linears = linear_rows(source.config(), table);
-  report.tensors = static_cast<std::int64_t>(table.size());
-  report.parameters = parameter_count(table);
-  report.bytes = output_bytes(source, table, training, options);
+  report.kind = ckpt::name_of(plan.kind);
+  report.linears = linear_rows(plan.config, plan.table);
+  for (LinearRow& row : report.linears) {
+    const SourceTensor* tensor = source.find(row.name);
+    if (tensor == nullptr) continue;
+    if (tensor->shape != row.shape) row.padded_from = tensor->shape;
+    if (tensor->codes() && !options.dequantize) row.scaling = scaling_of(*tensor);
+  }
+  report.padded_sizes = plan.padded_sizes;
+  for (const PaddedSize& p : plan.padded_sizes)
+    if (p.key == kVocabulary) report.notes.push_back(vocabulary_note(p));
+  if (source.activation_scales() > 0)
+    report.notes.push_back(source.path() + ": " + std::to_string(source.activation_scales()) +
+                           " static scales of activations are not kept; activations are scaled as they are cast");
+  report.tensors = static_cast<std::int64_t>(plan.table.size());
+  report.parameters = parameter_count(plan.table);
+  report.bytes = output_bytes(source, plan, options);
   check_output(output, options.force);
   ckpt::check_space(parent_directory(output), report.bytes);
   if (source.checkpoint() != nullptr) source.checkpoint()->verify();  // damaged data would get a valid digest
-  if (!options.dry_run) report.invalid = write_output(source, output, table, training, options);
+  if (!options.dry_run) report.invalid = write_output(source, output, plan, options);
   return report;
 }
 

@@ -1,13 +1,13 @@
 // FP8 codes and scales back to trainable weights. Codes and scales come from an untrusted file.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/model/convert.h"
 #include "fp8/model/quantize.h"
-#include "fp8/quant/scale.h"
 #include "stored_weight.h"
 
 namespace fp8::model {
@@ -20,17 +20,9 @@ std::string scales_name(const Parameter& p) { return std::string(ckpt::kScales) 
 }  // namespace
 
 FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p) {
-  using quant::Granularity;
   const ckpt::TensorMeta* meta = source.find(scales_name(p));
   if (meta == nullptr) throw Error(source.path() + ": /" + stored_name(p) + ": FP8 codes without scales");
-  for (const Granularity scaling :
-       {Granularity::tensor, Granularity::row, Granularity::square128, Granularity::row32}) {
-    const FactorGrid grid = factor_grid(scaling, p.rows(), p.cols());
-    std::vector<std::int64_t> shape{grid.rows};
-    if (quant::block_extent(scaling).along > 0) shape.push_back(grid.cols);
-    const DType type = scaling == Granularity::row32 ? DType::e8m0 : DType::f32;
-    if (p.shape.size() == 2 && meta->dtype == type && meta->shape == shape) return grid;
-  }
+  if (const std::optional<FactorGrid> grid = find_grid(meta->dtype, meta->shape, p.shape)) return *grid;
   throw Error(source.path() + ": /" + meta->name + ": expected one float32 scale or one for each of the " +
               std::to_string(p.rows()) + " rows of the codes, or for each block of 128x128, or E8M0 for each of 1x32");
 }

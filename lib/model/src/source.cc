@@ -22,8 +22,12 @@ Source::Source(const std::string& path) : path_(path) {
 }
 
 void Source::list_folder() {
-  for (const hf::Folder::Entry& entry : folder_->tensors()) {
-    tensors_.push_back({entry.info->name, entry.info->shape, entry.info->format, entry.info->dtype});
+  folder_tensors_ = hf::tensors_of(*folder_);
+  for (const hf::Folder::Entry* entry : folder_tensors_.weights) {
+    const hf::TensorInfo& info = *entry->info;
+    tensors_.push_back({info.name, info.shape, info.format, info.dtype});
+    const auto codes = folder_tensors_.codes.find(info.name);
+    if (codes != folder_tensors_.codes.end()) tensors_.back().scales_shape = codes->second.scales_shape;
   }
 }
 
@@ -46,25 +50,40 @@ std::map<std::string, std::string> Source::folder_texts() const {
   return folder_ ? folder_->texts() : std::map<std::string, std::string>();
 }
 
-void Source::read_rows(const SourceTensor& tensor, std::int64_t begin, std::int64_t end, dtype::DType type,
-                       std::span<std::byte> out, std::vector<float>& scratch) const {
-  const hf::Folder::Entry* entry = folder_ ? folder_->find(tensor.name) : nullptr;
-  const std::string stored = std::string(ckpt::kWeights) + tensor.name;
-  if (tensor.format == type) {
-    if (folder_) {
-      folder_->read_rows(*entry, begin, end - begin, out);
+std::vector<float> Source::scales(const SourceTensor& tensor) const {
+  return hf::read_scales(*folder_, folder_tensors_.codes.at(tensor.name));
+}
+
+RowReader::RowReader(const Source& source, const SourceTensor& tensor, dtype::DType type)
+    : source_(source), tensor_(tensor), type_(type) {
+  if (!tensor.codes() || type == tensor.format) return;
+  scales_ = source.scales(tensor);
+  grid_ = find_grid(dtype::DType::f32, tensor.scales_shape, tensor.shape);
+}
+
+void RowReader::read(std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
+  const hf::Folder::Entry* entry = source_.folder_ ? source_.folder_->find(tensor_.name) : nullptr;
+  const std::string stored = std::string(ckpt::kWeights) + tensor_.name;
+  if (tensor_.format == type_) {
+    if (entry != nullptr) {
+      source_.folder_->read_rows(*entry, begin, end - begin, out);
     } else {
-      checkpoint_->read_rows(stored, begin, end, out);
+      source_.checkpoint_->read_rows(stored, begin, end, out);
     }
     return;
   }
-  scratch.resize(out.size() / dtype::size_of(type));
-  if (folder_) {
-    folder_->read_rows_f32(*entry, begin, end - begin, scratch);
+  values_.resize(out.size() / dtype::size_of(type_));
+  if (tensor_.codes()) {
+    codes_.resize(values_.size());
+    source_.folder_->read_rows(*entry, begin, end - begin, codes_);
+    dtype::to_floats(*tensor_.format, codes_.data(), values_);
+    multiply_rows(source_.path() + ": " + tensor_.name, values_, begin, tensor_.shape[1], scales_, *grid_);
+  } else if (entry != nullptr) {
+    source_.folder_->read_rows_f32(*entry, begin, end - begin, values_);
   } else {
-    checkpoint_->read_rows_as_f32(stored, begin, end, scratch);
+    source_.checkpoint_->read_rows_as_f32(stored, begin, end, values_);
   }
-  dtype::from_floats(scratch, type, out.data());
+  dtype::from_floats(values_, type_, out.data());
 }
 
 }  // namespace fp8::model

@@ -8,19 +8,25 @@
 #include <string>
 #include <vector>
 
+#include "cast_matrix.h"
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/dtype/dtype.h"
 #include "fp8/hf/config.h"
 #include "fp8/hf/folder.h"
+#include "fp8/hf/quantization.h"
 
 namespace fp8::model {
 
 /// A weight of a source.
 struct SourceTensor {
-  std::string name;                    ///< Hugging Face name
-  std::vector<std::int64_t> shape;     ///< extents
-  std::optional<dtype::DType> format;  ///< nothing if the format is not supported
-  std::string format_name;             ///< name in the source
+  std::string name;                          ///< Hugging Face name
+  std::vector<std::int64_t> shape;           ///< extents
+  std::optional<dtype::DType> format;        ///< nothing if the format is not supported
+  std::string format_name;                   ///< name in the source
+  std::vector<std::int64_t> scales_shape{};  ///< of codes with scales: the shape of these in a checkpoint; else empty
+
+  /// Whether it is FP8 codes with scales.
+  bool codes() const { return !scales_shape.empty(); }
 };
 
 /// An open source. Errors name the file.
@@ -41,22 +47,43 @@ class Source {
   const ckpt::Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   /// Text of a folder's tokenizer.json, if it has one.
   std::optional<std::string> folder_tokenizer() const;
+  /// Number of a folder's tensors that are ignored because only a server uses them: scales of activations.
+  std::size_t activation_scales() const { return folder_tensors_.activation_scales; }
   /// Texts of the other files that are kept with a folder's model; empty for a checkpoint.
   std::map<std::string, std::string> folder_texts() const;
 
-  /// Rows [begin, end) of a weight, converted to `type` (f32 or bf16; exact where the weight is already `type`), into
-  /// `out` of exactly their bytes. `scratch` is reused between calls.
-  void read_rows(const SourceTensor& tensor, std::int64_t begin, std::int64_t end, dtype::DType type,
-                 std::span<std::byte> out, std::vector<float>& scratch) const;
+  /// The scales of a weight that is codes, in row-major order. Throws Error naming one that is not a positive number.
+  std::vector<float> scales(const SourceTensor& tensor) const;
 
  private:
+  friend class RowReader;
   void list_checkpoint();
   void list_folder();
   std::string path_;
   std::optional<hf::Folder> folder_;
+  hf::FolderTensors folder_tensors_;
   std::optional<ckpt::Checkpoint> checkpoint_;
   hf::ModelConfig config_;
   std::vector<SourceTensor> tensors_;
+};
+
+/// Reads the rows of one weight in one format: exact where it is stored in that format, else through f32, codes
+/// multiplied by their scales.
+class RowReader {
+ public:
+  /// `type` is f32, bf16, or the stored format. Source and weight must outlive the reader. Reads the scales of codes
+  /// unless `type` is e4m3.
+  RowReader(const Source& source, const SourceTensor& tensor, dtype::DType type);
+  /// Rows [begin, end) into `out` of exactly their bytes. Throws Error naming a row that a scale makes infinite or NaN.
+  void read(std::int64_t begin, std::int64_t end, std::span<std::byte> out);
+
+ private:
+  const Source& source_;
+  const SourceTensor& tensor_;
+  dtype::DType type_;
+  std::vector<std::byte> codes_;
+  std::vector<float> scales_, values_;
+  std::optional<FactorGrid> grid_;  // of scales_
 };
 
 }  // namespace fp8::model

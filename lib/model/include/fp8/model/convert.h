@@ -1,6 +1,6 @@
 /// Converts a Hugging Face folder or any trainable checkpoint to one checkpoint: checks every tensor's name and shape,
 /// and gives every linear a compute precision and a reason. Tensors are copied through a buffer of fixed size. Weights
-/// are not fused, padded or quantized here.
+/// are not fused or quantized here; with `pad` some get zero rows and columns.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@ struct ConvertOptions {
   std::optional<dtype::DType> dtype{};  ///< of the weights: f32 or bf16; nothing: as stored (f16 becomes f32, exactly)
   std::optional<LinearPrecisionOptions>
       precisions{};           ///< nothing: keep the precisions that a checkpoint records; defaults for a folder
+  bool pad = false;           ///< pad the intermediate size, and the vocabulary of an FP8 LM head, to multiples of 16
+  bool dequantize = false;    ///< multiply the FP8 codes of a folder by their scales; bf16 unless `dtype` says f32
   bool merge = false;         ///< merge all shards, keep the optimizer state
   bool weights_only = false;  ///< merge all shards, write no optimizer state and no /train
   bool force = false;         ///< replace an output that exists
@@ -31,12 +33,21 @@ struct ConvertOptions {
 
 /// A row of the table of linears, which includes the LM head, even if tied to the embedding.
 struct LinearRow {
-  std::string name;                 ///< Hugging Face name
-  std::vector<std::int64_t> shape;  ///< [out, in]
-  bool fp8 = false;                 ///< whether it computes in FP8
-  std::string reason;               ///< why not FP8; empty for FP8
-  bool aligned = false;             ///< whether both extents are multiples of 16
-  quant::GemmSet gemms{};           ///< if FP8: in which GEMMs
+  std::string name;                         ///< Hugging Face name
+  std::vector<std::int64_t> shape;          ///< [out, in]
+  bool fp8 = false;                         ///< whether it computes in FP8
+  std::string reason;                       ///< why not FP8; empty for FP8
+  bool aligned = false;                     ///< whether both extents are multiples of 16
+  quant::GemmSet gemms{};                   ///< if FP8: in which GEMMs
+  std::string scaling{};                    ///< of codes that are kept: tensor, row or block shares a scale; else empty
+  std::vector<std::int64_t> padded_from{};  ///< shape in the source if it was padded, else empty
+};
+
+/// A size of the configuration that was padded.
+struct PaddedSize {
+  std::string key;        ///< in config.json
+  std::int64_t from = 0;  ///< in the source
+  std::int64_t to = 0;    ///< in the output, a multiple of 16
 };
 
 /// The linears of a parameter table in order; for a tied model the LM head is the last row.
@@ -44,19 +55,26 @@ std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vec
 
 /// What was written; under dry_run, what would be written.
 struct ConvertReport {
-  std::string kind;                ///< of the output: model or training
-  std::vector<LinearRow> linears;  ///< in the order of computation
-  std::int64_t tensors = 0;        ///< number of weights
-  std::int64_t parameters = 0;     ///< number of elements of all weights
-  std::uint64_t bytes = 0;         ///< of all tensors written
+  std::string kind;                        ///< of the output: model, training or quantized
+  std::vector<LinearRow> linears;          ///< in the order of computation
+  std::vector<PaddedSize> padded_sizes{};  ///< sizes that were padded
+  std::vector<std::string> notes{};        ///< what a user should know about the output, a sentence each
+  std::int64_t tensors = 0;                ///< number of weights
+  std::int64_t parameters = 0;             ///< number of elements of all weights
+  std::uint64_t bytes = 0;                 ///< of all tensors written
   std::vector<std::string>
       invalid;  ///< `path: /name: reason` of each written tensor with values that ckpt::values_of() forbids
 };
 
 /// Converts `source` (a Hugging Face folder or a checkpoint) to the single file `output`. Throws Error, and leaves no
 /// output, for missing, unexpected and mis-shaped tensors (named), for a quantized checkpoint, and for several shards
-/// without `merge` or `weights_only`. With `merge` alone a training checkpoint stays one, optimizer state and /train
-/// included; else only its weights are written. Deterministic.
+/// without `merge` or `weights_only`. The FP8 codes and scales of a folder are kept, in a checkpoint of kind quantized,
+/// unless `dequantize`; `dtype`, `precisions` and `pad` need that. See hf/quantization.h for the folders that are read.
+/// With `pad`, sizes that are not multiples of 16 are raised in the configuration, and the weights get rows and columns
+/// of zeros: a padded intermediate size changes no sum; a padded vocabulary adds logits of 0, so the loss grows by ln(1
+/// + rows added / sum of exp(logit)). Throws Error for a training checkpoint that would be padded with its moments.
+/// With `merge` alone a training checkpoint stays one, optimizer state and /train included; else only its weights are
+/// written. Deterministic.
 ConvertReport convert(const std::string& source, const std::string& output, const ConvertOptions& options);
 
 /// Throws Error unless the checkpoint's weights are exactly those of `table`, in name and shape.
