@@ -41,6 +41,12 @@ void rename_new(const std::string& from, const std::string& to) {
 
 constexpr std::size_t kSuffixLetters = 8;
 constexpr std::string_view kUnfinished = ".tmp";
+constexpr const char* kFolderLock = "/.lock";  // in a temporary folder, locked by its writer
+
+std::string without_last_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
 
 std::string random_suffix() {
   std::uint64_t bits = 0;
@@ -105,7 +111,8 @@ void AtomicFile::commit() {
   fsync_directory(parent_directory(target_));
 }
 
-std::vector<std::string> remove_leftovers(const std::string& target) {
+std::vector<std::string> remove_leftovers(const std::string& output) {
+  const std::string target = without_last_slashes(output);
   const std::string begin = "." + std::filesystem::path(target).filename().string() + ".";
   std::vector<std::string> removed;
   std::error_code error;
@@ -114,8 +121,11 @@ std::vector<std::string> remove_leftovers(const std::string& target) {
     // A part name may follow the suffix.
     if (!name.starts_with(begin) || name.find(kUnfinished, begin.size()) != begin.size() + kSuffixLetters) continue;
     std::error_code ignored;
-    if (!std::filesystem::is_regular_file(entry.symlink_status(ignored))) continue;
-    const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    const std::filesystem::file_status status = entry.symlink_status(ignored);
+    const bool folder = std::filesystem::is_directory(status);
+    if (!folder && !std::filesystem::is_regular_file(status)) continue;
+    const std::string lock = entry.path().string() + (folder ? kFolderLock : "");
+    const int fd = ::open(lock.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     const bool left = fd >= 0 && try_lock(fd);
     if (left) remove_tree(removed.emplace_back(entry.path().string()));
     if (fd >= 0) ::close(fd);
@@ -142,8 +152,8 @@ void replace_directory(const std::string& temporary, const std::string& final_pa
   remove_tree(old);
 }
 
-AtomicFolder::AtomicFolder(const std::string& target, bool replace) : target_(target), replace_(replace) {
-  while (target_.size() > 1 && target_.back() == '/') target_.pop_back();
+AtomicFolder::AtomicFolder(const std::string& target, bool replace)
+    : target_(without_last_slashes(target)), replace_(replace) {
   const std::string parent = parent_directory(target_);
   struct stat s {};
   if (::stat(parent.c_str(), &s) != 0) throw_errno(target_, "cannot write in " + parent, errno);
@@ -154,6 +164,13 @@ AtomicFolder::AtomicFolder(const std::string& target, bool replace) : target_(ta
   const std::string name = std::filesystem::path(target_).filename().string();
   const std::string temporary = parent + "/." + name + "." + random_suffix() + std::string(kUnfinished);
   if (::mkdir(temporary.c_str(), 0777) != 0) throw_errno(target_, "cannot write in " + parent, errno);
+  try {
+    lock_ = File::create_exclusive(temporary + kFolderLock);
+    (void)try_lock(lock_.fd());  // without locks, remove_leftovers() removes nothing
+  } catch (const Error&) {
+    ::rmdir(temporary.c_str());
+    throw;
+  }
   temporary_ = temporary;
 }
 
@@ -166,6 +183,7 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::commit() {
+  if (::unlink(lock_.path().c_str()) != 0) throw_errno(lock_.path(), "cannot remove", errno);
   fsync_directory(temporary_);
   std::error_code ignored;
   if (replace_ && std::filesystem::is_directory(target_, ignored)) {
@@ -179,8 +197,7 @@ void AtomicFolder::commit() {
 void make_folders(const std::string& path) {
   std::error_code error;
   if (path.empty() || std::filesystem::is_directory(path, error)) return;
-  std::string name = path;
-  while (name.size() > 1 && name.back() == '/') name.pop_back();
+  const std::string name = without_last_slashes(path);
   make_folders(parent_directory(name));
   if (::mkdir(name.c_str(), 0777) != 0 && errno != EEXIST) throw_errno(name, "cannot make the folder", errno);
   if (!std::filesystem::is_directory(name, error)) throw Error(name + ": exists and is not a folder");

@@ -103,6 +103,22 @@ TEST(AtomicFolder, AppearsOnCommitAndLeavesNothingWithout) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"out"});
 }
 
+TEST(AtomicFolder, TheFolderOfAKilledWriterIsALeftover) {
+  const TemporaryFolder folder;
+  const std::string left = folder.at(".out.0123abcd.tmp");
+  folder.write(".out.0123abcd.tmp/.lock", "");
+  folder.write(".out.0123abcd.tmp/model.safetensors", "x");
+  folder.write(".out.0123abce.tmp/mine", "x");  // no lock: of another program
+  {
+    AtomicFolder out(folder.at("out"), false);
+    EXPECT_EQ(remove_leftovers(folder.at("out/")), std::vector<std::string>{left});
+    write_file(out.path() + "/a", "1");
+    out.commit();
+  }
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{".out.0123abce.tmp", "out"}));
+  EXPECT_FALSE(std::filesystem::exists(folder.at("out/.lock")));
+}
+
 TEST(AtomicFolder, ReplacesOnlyFoldersAndOnlyWhenAllowed) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.at("out"));

@@ -138,7 +138,7 @@ CastResult cast_with_amaxes(const StoredMatrix& x, const CastRule& rule, const F
     result.counts += cast_piece(view_of(bytes.data(), x.dtype, rows, x.cols), rule.format,
                                 scales_of(scales, begin, rows), view_of(codes.data(), DType::u8, rows, x.cols));
     write(codes);
-    losses.add(x, rule, begin, bytes, codes, grid, result);
+    if (rule.losses) losses.add(x, rule, begin, bytes, codes, grid, result);
   });
   return result;
 }
@@ -178,7 +178,7 @@ CastResult cast_by_blocks(const StoredMatrix& x, const CastRule& rule, const Fac
         const float one = 1;
         quant::cast_to_bytes({}, q.codes, rule.format, &one, view_of(codes.data(), DType::u8, rows, x.cols), nullptr);
         write(codes);
-        losses.add(x, rule, begin, bytes, codes, grid, result);
+        if (rule.losses) losses.add(x, rule, begin, bytes, codes, grid, result);
       },
       grid.down);
   return result;

@@ -51,6 +51,7 @@ struct CastRule {
   dtype::DType format = dtype::DType::e4m3;                 ///< e4m3 or e5m2
   quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, row, square128, or row32
   bool power_of_2 = false;                                  ///< scales rounded down to powers of two; row32 always
+  bool losses = true;                                       ///< compute signal and noise of the result
 };
 
 /// Which factor multiplies the code (r, c): [r / down, c / along] of a grid [rows, cols].
@@ -77,7 +78,7 @@ void multiply_rows(const std::string& name, std::span<float> values, std::int64_
 struct CastResult {
   std::vector<float> inverse_scales;  ///< factors of the codes, a factor_grid() by rows
   quant::CastCounts counts;           ///< of all elements
-  double signal = 0;                  ///< sum of x^2
+  double signal = 0;                  ///< sum of x^2; 0 without losses
   double noise = 0;                   ///< sum of (x - code times inverse scale)^2
 };
 

@@ -193,8 +193,8 @@ void write_entry(const Model& model, const Entry& entry, ExportFormat format, hf
       break;
     case Way::quantize:
       const bool rows = format == ExportFormat::compressed_tensors;
-      scales = cast_matrix(x, {.scaling = rows ? quant::Granularity::row : quant::Granularity::square128}, write)
-                   .inverse_scales;
+      const auto scaling = rows ? quant::Granularity::row : quant::Granularity::square128;
+      scales = cast_matrix(x, {.scaling = scaling, .losses = false}, write).inverse_scales;
       break;
   }
   scales = laid_out(std::move(scales), entry.tensors.back());

@@ -5,18 +5,21 @@
 #include <string>
 #include <vector>
 
+#include "fp8/base/file.h"
+
 namespace fp8 {
 
 /// Creates a folder and its missing parents, and syncs the folders that hold the new names. An existing folder is no
 /// error.
 void make_folders(const std::string& path);
 
-/// Removes the temporary files that killed writers of `target` (see AtomicFile) left in its folder, except those locked
-/// by a running process. Returns their paths; empty where the folder cannot be read.
-std::vector<std::string> remove_leftovers(const std::string& target);
+/// Removes the temporary files and folders that killed writers of `output` (see AtomicFile, AtomicFolder) left next to
+/// it, except those locked by a running process. Returns their paths; empty where the folder cannot be read.
+std::vector<std::string> remove_leftovers(const std::string& output);
 
 /// A folder that appears under its final name only when it is complete: filled under a temporary name next to it, then
-/// renamed. Files in it are synced by who writes them.
+/// renamed. Files in it are synced by who writes them. Until the commit it also has a file `.lock`, locked while this
+/// object exists, by which remove_leftovers() recognizes the folder of a killed process.
 class AtomicFolder {
  public:
   /// Creates an empty temporary folder next to `target`. Throws Error when the parent of `target` does not exist, or
@@ -35,6 +38,7 @@ class AtomicFolder {
  private:
   std::string target_;
   std::string temporary_;
+  File lock_;
   bool replace_;
   bool committed_ = false;
 };
