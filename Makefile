@@ -163,7 +163,7 @@ $(foreach i,$(isas),$(eval $(call isa_rule,$i)))
 $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
-$(isas:%=$O/lib/ops/src/tile.%.o): CXXFLAGS += -ffp-contract=fast # all other sources call an fma function where products are fused
+$(isas:%=$O/lib/ops/src/tile.%.o) $(isas:%=$O/lib/gemm/src/row_products.%.o): CXXFLAGS += -ffp-contract=fast # all other sources call an fma function where products are fused
 # .cu files without device code are compiled by the host compiler, which parses them once; nvcc parses them twice. The headers of the cuDNN frontend
 # take most of a minute to compile and contain no hot code, hence -O1. They include <cuda.h>, which must not be found as lib/ops/src/cuda.h.
 host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan gemm/tests/cublaslt_test comm/src/nccl_library ops/src/attention_cudnn ops/tests/attention_cudnn_test

@@ -123,14 +123,14 @@ std::string_view name_of(Accumulation accumulation) {
 }
 
 struct Engine::Impl {
-  explicit Impl(HostBf16 bf16) : host(bf16) {}
+  Impl(HostBf16 bf16, HostSums sums) : host(bf16, sums) {}
   void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   HostGemm host;
   std::unique_ptr<DeviceGemm> device;  // created by the first call on a device
   Counts counts;
 };
 
-Engine::Engine(HostBf16 host_bf16) : impl_(std::make_unique<Impl>(host_bf16)) {}
+Engine::Engine(HostBf16 host_bf16, HostSums host_sums) : impl_(std::make_unique<Impl>(host_bf16, host_sums)) {}
 Engine::~Engine() = default;
 
 void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, const View& c,

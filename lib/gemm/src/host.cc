@@ -1,7 +1,7 @@
 // A GEMM without scales and bias is one oneDNN call that writes C. Others are computed in tiles of C whose f32 sums are
-// still in the cache when the epilogue reads them. The scales of oneDNN 2.6 are not used: row scales run in a reference
-// loop 1000 times slower, others in slower kernels, and none rounds after each multiplication. With scales for blocks
-// both operands are multiplied in f32.
+// still in the cache when the epilogue reads them. With HostSums::fixed, own kernels multiply inputs by weights. The
+// scales of oneDNN 2.6 are not used: row scales run in a reference loop 1000 times slower, others in slower kernels,
+// and none rounds after each multiplication. With scales for blocks both operands are multiplied in f32.
 #include "host.h"
 
 #include <algorithm>
@@ -41,12 +41,13 @@ View tile_of_sums(void* data, std::int64_t rows, std::int64_t columns) {
 
 }  // namespace
 
-HostGemm::HostGemm(HostBf16 bf16)
-    : upcast_(bf16 == HostBf16::upcast || (bf16 == HostBf16::detect && !PlanCache::fast_bf16())) {}
+HostGemm::HostGemm(HostBf16 bf16, HostSums sums)
+    : upcast_(bf16 == HostBf16::upcast || (bf16 == HostBf16::detect && !PlanCache::fast_bf16())),
+      fixed_(sums == HostSums::fixed) {}
 
 std::size_t HostGemm::scratch_bytes() const {
   return scratchpad_.bytes() + sums_.bytes() + a_.bytes() + b_.bytes() + dense_a_.bytes() + dense_b_.bytes() +
-         tensor_core_.scratch_bytes();
+         row_products_.scratch_bytes() + tensor_core_.scratch_bytes();
 }
 
 void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
@@ -84,6 +85,7 @@ Operand HostGemm::dequantized(bool dry, const Operand& o, bool columns, Scratch&
 void HostGemm::run_dense(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   const View &left = a.matrix, &right = b.matrix;
   const Epilogue epilogue = epilogue_of(a, b, options);
+  if (fixed_ && RowProducts::fits(left, right)) return row_products_.run(dry, left, right, c, epilogue);
   const bool scaled = epilogue.scale_a != nullptr || epilogue.scale_b != nullptr;
   const bool rounded = c.dtype == DType::bf16 && (upcast_ || left.dtype == DType::f32);
   const bool in_parts = c.dtype == DType::bf16 && left.shape[1] > kLongest;

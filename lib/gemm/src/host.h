@@ -8,6 +8,7 @@
 #include "epilogue.h"
 #include "fp8/gemm/gemm.h"
 #include "plan.h"
+#include "row_products.h"
 #include "scratch.h"
 #include "tensor_core.h"
 
@@ -17,7 +18,7 @@ namespace fp8::gemm {
 class HostGemm {
  public:
   /// HostBf16::detect selects by the CPU.
-  explicit HostGemm(HostBf16 bf16);
+  HostGemm(HostBf16 bf16, HostSums sums);
   /// Runs one call; if `dry`, only makes its plans and records its scratch.
   void run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   /// Bytes of scratch that the calls so far need.
@@ -32,8 +33,9 @@ class HostGemm {
   void multiply_once(bool dry, const View& a, const View& b, const View& c, bool accumulate);
   void run_tiles(bool dry, const View& a, const View& b, const View& c, const Epilogue& epilogue);
 
-  bool upcast_;
+  bool upcast_, fixed_;
   PlanCache plans_;
+  RowProducts row_products_;
   TensorCoreGemm tensor_core_{tensor_core_kernels()};
   Scratch scratchpad_{device::DeviceType::host}, sums_{device::DeviceType::host}, a_{device::DeviceType::host},
       b_{device::DeviceType::host}, dense_a_{device::DeviceType::host}, dense_b_{device::DeviceType::host};

@@ -94,6 +94,15 @@ enum class HostBf16 : std::uint8_t {
   upcast,  ///< operands are upcast to f32 scratch (exact) for oneDNN's f32 matmul
 };
 
+/// Order of the sums of GEMMs with f32 accumulation on the host.
+enum class HostSums : std::uint8_t {
+  library,  ///< oneDNN's, which depends on shapes, strides and the number of threads
+  /// Of C = X W^T, where rows of X and of W have unit stride, an order that depends on K alone, by own kernels: a row
+  /// of C has the same bits whatever the other rows, the threads and the instruction set. For generation, whose few
+  /// rows read W at the speed of memory; for many rows oneDNN is faster. Other GEMMs as `library`.
+  fixed,
+};
+
 /// Whether HostBf16::detect selects native on this CPU.
 bool native_host_bf16();
 
@@ -101,7 +110,7 @@ bool native_host_bf16();
 class Engine {
  public:
   /// An engine without plans.
-  explicit Engine(HostBf16 host_bf16 = HostBf16::detect);
+  explicit Engine(HostBf16 host_bf16 = HostBf16::detect, HostSums host_sums = HostSums::library);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
