@@ -56,6 +56,14 @@ inline constexpr double kAttentionBackward = 2.5;
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                        const Documents& documents, const View& out, const View& lse);
 
+/// out [B, T, H, D] = softmax(q k^T * scale) v for texts that grow: queries q [B, T, H, D] at positions `first`,
+/// `first` + 1, ... of texts whose keys and values k, v [B, P, G, D], P >= first + T, are known; query t attends to the
+/// keys 0 .. first + t. For generation, on the host only. A row has the same bits whatever the other rows, the threads
+/// and the instruction set. Scratch: P + 2 D floats per thread. Its error is that of attention_forward with r = 0, and
+/// with g for n keys.
+void attention_cached(const Context& ctx, const View& q, const View& k, const View& v, std::int64_t first, float scale,
+                      const View& out);
+
 /// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v.
 /// Deterministic for any number of threads. Scratch: on the host about 2 T D floats per thread; on a device B T H
 /// floats and copies of dk and dv, or with cuDNN two bytes per score of as many heads as need 1 GiB, at least one
