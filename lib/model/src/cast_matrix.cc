@@ -194,8 +194,8 @@ FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64
   return {divide_up(rows, block.across), divide_up(cols, block.along), block.across, block.along};
 }
 
-std::optional<FactorGrid> find_grid(DType type, const std::vector<std::int64_t>& scales,
-                                    const std::vector<std::int64_t>& weight) {
+std::optional<quant::Granularity> find_scaling(DType type, const std::vector<std::int64_t>& scales,
+                                               const std::vector<std::int64_t>& weight) {
   using quant::Granularity;
   if (weight.size() != 2) return std::nullopt;
   for (const Granularity scaling :
@@ -203,7 +203,7 @@ std::optional<FactorGrid> find_grid(DType type, const std::vector<std::int64_t>&
     const FactorGrid grid = factor_grid(scaling, weight[0], weight[1]);
     std::vector<std::int64_t> shape{grid.rows};
     if (quant::block_extent(scaling).along > 0) shape.push_back(grid.cols);
-    if (type == (scaling == Granularity::row32 ? DType::e8m0 : DType::f32) && scales == shape) return grid;
+    if (type == (scaling == Granularity::row32 ? DType::e8m0 : DType::f32) && scales == shape) return scaling;
   }
   return std::nullopt;
 }

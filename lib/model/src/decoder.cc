@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <string>
 
+#include "fp8/base/error.h"
 #include "fp8/base/round.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/elementwise.h"
@@ -29,6 +32,7 @@ struct MicroBatch {
   int head_home;  // unit that holds the head's matrix: 0 when tied
   Slot head_slot;
 
+  // Without rotary tables.
   MicroBatch(const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
              const hf::ModelConfig& config, DType activation)
       : ctx(context),
@@ -37,12 +41,12 @@ struct MicroBatch {
         batch(b),
         head_unit(static_cast<int>(config.num_hidden_layers) + 1),
         head_home(config.tie_word_embeddings ? 0 : head_unit),
-        head_slot(config.tie_word_embeddings ? Slot::embedding : Slot::head) {
-    env.cos = allocate(ctx, DType::f32, {b.length, config.head_dim / 2}, "activations");
-    env.sin = allocate(ctx, DType::f32, {b.length, config.head_dim / 2}, "activations");
-    const std::vector<double> frequencies = hf::rope_inv_freq(config);
-    const std::vector<float> f32(frequencies.begin(), frequencies.end());
-    ops::rope_tables(ctx, f32, env.cos, env.sin);
+        head_slot(config.tie_word_embeddings ? Slot::embedding : Slot::head) {}
+
+  void make_rope_tables() {
+    env.cos = allocate(ctx, DType::f32, {env.length, env.config.head_dim / 2}, "activations");
+    env.sin = allocate(ctx, DType::f32, {env.length, env.config.head_dim / 2}, "activations");
+    fill_rope_tables(ctx, env.config, env.cos, env.sin);
   }
 
   View rows_by_hidden(std::string_view category) const {
@@ -65,9 +69,10 @@ struct MicroBatch {
   }
 
   // All layers without saved activations: x is overwritten layer by layer.
-  void forward_layers(const View& x) {
+  void forward_layers(const View& x, std::span<const LayerCache> caches = {}) {
     for (int unit = 1; unit < head_unit; ++unit) {
       const device::Scope scope(*ctx.arena);
+      if (!caches.empty()) env.cache = &caches[static_cast<std::size_t>(unit - 1)];
       const SavedActivations kept = allocate_saved(ctx, env, true);
       forward_layer(unit, x, kept, x);
     }
@@ -179,6 +184,7 @@ void Decoder::forward(const Context& ctx, gemm::Engine& engine, WeightSource& we
                       const View& losses) const {
   const device::Scope scope(*ctx.arena);
   MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations");
   pass.embed(x);
   pass.forward_layers(x);
@@ -189,6 +195,7 @@ void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightS
                                float gradient_scale, const View& losses) const {
   const device::Scope scope(*ctx.arena);
   MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  pass.make_rope_tables();
   const int layers = static_cast<int>(config_.num_hidden_layers);
   const View dres = pass.rows_by_hidden("activations");
   std::vector<View> x{pass.rows_by_hidden("activations")};  // x[i]: input of layer i + 1
@@ -220,12 +227,36 @@ void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& wei
                      const View& out) const {
   const device::Scope scope(*ctx.arena);
   MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {batch.rows()}, "activations");
   pass.embed(x);
   pass.forward_layers(x);
   const UnitWeights w = weights.unshard(ctx, pass.head_unit, Pass::forward), home = pass.unshard_home(Pass::forward);
   pass.final_norm(w, x, x, rstd);
   linear::forward(ctx, engine, pass.head_weight(w, home), x, out);
+}
+
+void Decoder::extend(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const View& tokens,
+                     KeyValueCache& cache, const View& logits) const {
+  const std::int64_t count = tokens.size(), first = cache.length(), wanted = logits.empty() ? 0 : logits.shape[0];
+  if (count < 1 || count > cache.capacity() - first)
+    throw Error("generation: " + std::to_string(first) + " tokens and " + std::to_string(count) + " more, of at most " +
+                std::to_string(cache.capacity()));
+  const device::Scope scope(*ctx.arena);
+  const Batch batch{tokens, {}, 1, count};
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  pass.env.first = first;
+  pass.env.cos = cache.cos_.rows(first, first + count);
+  pass.env.sin = cache.sin_.rows(first, first + count);
+  const View x = pass.rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {count}, "activations");
+  pass.embed(x);
+  pass.forward_layers(x, cache.layers_);
+  cache.length_ = first + count;
+  if (wanted == 0) return;
+  const UnitWeights w = weights.unshard(ctx, pass.head_unit, Pass::forward), home = pass.unshard_home(Pass::forward);
+  const View last = x.rows(count - wanted, count);
+  pass.final_norm(w, last, last, rstd.rows(0, wanted));
+  linear::forward(ctx, engine, pass.head_weight(w, home), last, logits);
 }
 
 std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType activation) {

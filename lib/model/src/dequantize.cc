@@ -19,12 +19,17 @@ std::string scales_name(const Parameter& p) { return std::string(ckpt::kScales) 
 
 }  // namespace
 
-FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p) {
+quant::Granularity scaling_of(const ckpt::Checkpoint& source, const Parameter& p) {
   const ckpt::TensorMeta* meta = source.find(scales_name(p));
   if (meta == nullptr) throw Error(source.path() + ": /" + stored_name(p) + ": FP8 codes without scales");
-  if (const std::optional<FactorGrid> grid = find_grid(meta->dtype, meta->shape, p.shape)) return *grid;
+  if (const std::optional<quant::Granularity> scaling = find_scaling(meta->dtype, meta->shape, p.shape))
+    return *scaling;
   throw Error(source.path() + ": /" + meta->name + ": expected one float32 scale or one for each of the " +
               std::to_string(p.rows()) + " rows of the codes, or for each block of 128x128, or E8M0 for each of 1x32");
+}
+
+FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p) {
+  return factor_grid(scaling_of(source, p), p.rows(), p.cols());
 }
 
 bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) { return is_fp8(source.at(stored_name(p)).dtype); }

@@ -13,13 +13,12 @@
 #include "fp8/base/file.h"
 #include "fp8/base/folders.h"
 #include "fp8/base/round.h"
-#include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
 #include "fp8/hf/export.h"
 #include "fp8/hf/safetensors.h"
 #include "fp8/hf/tokenizer.h"
 #include "fp8/json/json.h"
-#include "fp8/model/convert.h"
+#include "fp8/model/open.h"
 #include "stored_weight.h"
 
 namespace fp8::model {
@@ -39,52 +38,12 @@ struct Entry {
   std::size_t file = 0;                 // number of its file
 };
 
-// A checkpoint ready for export.
-struct Model {
-  ckpt::Checkpoint source;
-  hf::ModelConfig config;
-  std::vector<Parameter> table;
-};
-
 std::vector<std::int64_t> block_grid(const Parameter& p) {
   return {divide_up(p.rows(), hf::kQuantizationBlock), divide_up(p.cols(), hf::kQuantizationBlock)};
 }
 
-// The checkpoint at `path`, or the newest valid one of a run.
-ckpt::Checkpoint open_source(const std::string& path) {
-  std::error_code ignored;
-  const bool folder =
-      std::filesystem::is_directory(path, ignored) && !std::filesystem::exists(path + "/manifest.json", ignored);
-  if (folder && !ckpt::list_steps(path).empty()) {
-    std::string damage;
-    const auto newest =
-        ckpt::newest_valid(path, [&](const ckpt::StepFolder&, const std::string& reason) { damage = reason; });
-    if (!newest) throw Error(ckpt::all_damaged(path, damage));
-    return open_checkpoint(newest->path);
-  }
-  ckpt::Checkpoint source = open_checkpoint(path);
-  source.verify();
-  return source;
-}
-
-Model open_model(const std::string& path) {
-  ckpt::Checkpoint source = open_source(path);
-  hf::ModelConfig config = hf::parse_config(source.config(), source.path() + ": /config");
-  if (config.lora)
-    throw Error(source.path() + ": holds LoRA adapters beside its weights, which a folder of this format cannot hold");
-  std::vector<Parameter> table = parameter_table(config);
-  if (source.kind() == ckpt::FileKind::quantized) {
-    check_quantized(source, table);
-  } else {
-    check_weights(source, table);
-    for (const Parameter& p : table) check_float(source, p);
-  }
-  read_precisions(source, table);
-  return {std::move(source), std::move(config), std::move(table)};
-}
-
 // Throws unless the codes of a weight, with their scales, can stand in a folder of that format.
-void check_codes_fit(const Model& model, const Parameter& p, ExportFormat format) {
+void check_codes_fit(const OpenModel& model, const Parameter& p, ExportFormat format) {
   const std::string name = model.source.path() + ": /" + stored_name(p);
   if (model.source.at(stored_name(p)).dtype != DType::e4m3)
     throw Error(name + ": E5M2 codes, which servers do not load; export in bf16, or quantize to E4M3");
@@ -98,7 +57,7 @@ void check_codes_fit(const Model& model, const Parameter& p, ExportFormat format
     throw Error(name + ": its scales are not per tensor or per row", {{"format", "fp8"}});
 }
 
-Way way_of(const Model& model, const Parameter& p, ExportFormat format) {
+Way way_of(const OpenModel& model, const Parameter& p, ExportFormat format) {
   const bool linear = p.role == ParameterRole::linear;
   if (is_codes(model.source, p)) {
     if (format == ExportFormat::bf16 || !linear) return Way::dequantize;
@@ -127,7 +86,7 @@ std::uint64_t bytes_of(const std::vector<hf::TensorSpec>& tensors) {
 }
 
 // Every parameter with its tensors and the number of its file.
-std::vector<Entry> plan(const Model& model, const ExportOptions& options) {
+std::vector<Entry> plan(const OpenModel& model, const ExportOptions& options) {
   std::vector<Entry> entries;
   std::uint64_t in_file = 0;
   bool any = options.format == ExportFormat::bf16;
@@ -148,7 +107,7 @@ std::vector<Entry> plan(const Model& model, const ExportOptions& options) {
 }
 
 // Full names of the linear modules that stay in bf16.
-std::vector<std::string> kept_modules(const Model& model, const std::vector<Entry>& entries) {
+std::vector<std::string> kept_modules(const OpenModel& model, const std::vector<Entry>& entries) {
   std::vector<std::string> kept;
   for (const Entry& e : entries) {
     const std::string& name = e.parameter->name;
@@ -158,7 +117,7 @@ std::vector<std::string> kept_modules(const Model& model, const std::vector<Entr
   return kept;
 }
 
-json::Value config_json(const Model& model, const std::vector<Entry>& entries, ExportFormat format) {
+json::Value config_json(const OpenModel& model, const std::vector<Entry>& entries, ExportFormat format) {
   json::Value config = config_with_dtype(model.config, DType::bf16);
   config.as_object().erase("quantization_config");
   if (format != ExportFormat::bf16) {
@@ -176,7 +135,7 @@ std::vector<float> laid_out(std::vector<float> scales, const hf::TensorSpec& spe
   return scales;
 }
 
-void write_entry(const Model& model, const Entry& entry, ExportFormat format, hf::SafetensorsWriter& writer) {
+void write_entry(const OpenModel& model, const Entry& entry, ExportFormat format, hf::SafetensorsWriter& writer) {
   const Parameter& p = *entry.parameter;
   const StoredMatrix x = stored_matrix(model.source, p);
   const WriteBytes write = [&](std::span<const std::byte> bytes) { writer.write(bytes); };
@@ -227,7 +186,7 @@ std::vector<std::int64_t> ids_of(const std::vector<std::string>& tokens, const s
 }
 
 // The files of the folder besides the weights, by name.
-std::map<std::string, std::string> texts_of(const Model& model, const std::vector<Entry>& entries,
+std::map<std::string, std::string> texts_of(const OpenModel& model, const std::vector<Entry>& entries,
                                             const ExportOptions& options, ExportReport& report) {
   std::map<std::string, std::string> texts;
   const auto add = [&](const char* name, const json::Value& value) { texts[name] = json::dump(value, 2) + "\n"; };
@@ -257,7 +216,7 @@ std::map<std::string, std::string> texts_of(const Model& model, const std::vecto
   return texts;
 }
 
-void write_weights(const Model& model, const std::vector<Entry>& entries, const std::string& folder,
+void write_weights(const OpenModel& model, const std::vector<Entry>& entries, const std::string& folder,
                    const ExportOptions& options) {
   const std::size_t files = entries.back().file + 1;
   std::size_t next = 0;
@@ -274,7 +233,7 @@ void write_weights(const Model& model, const std::vector<Entry>& entries, const 
   }
 }
 
-std::string origin_of(const Model& model, const Entry& entry, std::size_t tensor) {
+std::string origin_of(const OpenModel& model, const Entry& entry, std::size_t tensor) {
   if (tensor > 0) return "scales";
   switch (entry.way) {
     case Way::copy:
@@ -315,7 +274,7 @@ void check_replaceable(const std::string& path) {
 }  // namespace
 
 ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& options) {
-  const Model model = open_model(source);
+  const OpenModel model = open_model(source);
   const std::vector<Entry> entries = plan(model, options);
   const std::size_t files = entries.back().file + 1;
   ExportReport report;

@@ -52,6 +52,24 @@ void count_attention(const Context& ctx, const LayerEnvironment& env, const View
                          passes * ops::attention_flops(q, env.documents));
 }
 
+// Heads of a layer's cached keys or values, [tokens, G D] as [1, tokens, G, D].
+View cached_heads(const View& rows, const LayerEnvironment& env) {
+  const std::int64_t d = env.config.head_dim;
+  return rows.reshaped({1, rows.shape[0], rows.shape[1] / d, d});
+}
+
+// Adds the keys and values of the tokens, which are [M, W] parts of qkv, to the cache, and attends to all in it.
+void cached_attention(const Context& ctx, const LayerEnvironment& env, const SavedActivations& kept, const View& q) {
+  const std::int64_t queries = env.config.query_size(), width = env.config.key_value_size();
+  const std::int64_t end = env.first + env.length;
+  const LayerCache& cache = *env.cache;
+  ops::copy(ctx, kept.qkv.columns(queries, queries + width), cache.keys.rows(env.first, end));
+  ops::copy(ctx, kept.qkv.columns(queries + width, queries + 2 * width), cache.values.rows(env.first, end));
+  ops::attention_cached(ctx, q, cached_heads(cache.keys.rows(0, end), env),
+                        cached_heads(cache.values.rows(0, end), env), env.first, env.attention_scale(),
+                        heads_of(kept.attention, env, 0, env.config.num_attention_heads));
+}
+
 void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
                      const SavedActivations& kept) {
   const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
@@ -65,6 +83,7 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
   const Heads x = split(kept.qkv, env);
   ops::rope(ctx, x.q, env.cos, env.sin, false);
   ops::rope(ctx, x.k, env.cos, env.sin, false);
+  if (env.cache != nullptr) return cached_attention(ctx, env, kept, x.q);
   ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents, heads_of(kept.attention, env, 0, h),
                          kept.lse);
   count_attention(ctx, env, x.q, 1);
@@ -98,6 +117,12 @@ linear::Gradients to(const View& dx, const UnitGradients& g, Slot weight, Slot b
 }  // namespace
 
 float LayerEnvironment::attention_scale() const { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
+
+void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const View& cos, const View& sin) {
+  const std::vector<double> frequencies = hf::rope_inv_freq(config);
+  const std::vector<float> f32(frequencies.begin(), frequencies.end());
+  ops::rope_tables(ctx, f32, cos, sin);
+}
 
 SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, bool norms_and_h) {
   const hf::ModelConfig& c = env.config;

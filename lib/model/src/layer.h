@@ -1,6 +1,7 @@
 // One decoder layer: forward, and backward from the saved activations. Private to the decoder.
 #pragma once
 
+#include "fp8/model/cache.h"
 #include "fp8/model/decoder.h"
 
 namespace fp8::model {
@@ -10,13 +11,19 @@ struct LayerEnvironment {
   const hf::ModelConfig& config;
   dtype::DType activation;
   gemm::Engine& engine;
-  std::int64_t sequences, length;  // B, T
-  ops::Documents documents;        // empty: attention crosses their bounds
-  View cos, sin;                   // f32 [T, D/2]
+  std::int64_t sequences, length;     // B, T
+  ops::Documents documents;           // empty: attention crosses their bounds
+  View cos, sin;                      // f32 [T, D/2]
+  const LayerCache* cache = nullptr;  // null: the batch is whole texts; else it continues one text, and this layer's
+                                      // keys and values of its tokens are here
+  std::int64_t first = 0;             // position of the first token, with a cache
 
   std::int64_t rows() const { return sequences * length; }
   float attention_scale() const;
 };
+
+// Fills f32 [positions, D/2] tables with the angles of positions from 0.
+void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const View& cos, const View& sin);
 
 // Activations of a layer that forward saves for backward. M rows.
 struct SavedActivations {

@@ -58,7 +58,8 @@ RowReader::RowReader(const Source& source, const SourceTensor& tensor, dtype::DT
     : source_(source), tensor_(tensor), type_(type) {
   if (!tensor.codes() || type == tensor.format) return;
   scales_ = source.scales(tensor);
-  grid_ = find_grid(dtype::DType::f32, tensor.scales_shape, tensor.shape);
+  if (const auto scaling = find_scaling(dtype::DType::f32, tensor.scales_shape, tensor.shape))
+    grid_ = factor_grid(*scaling, tensor.shape[0], tensor.shape[1]);
 }
 
 void RowReader::read(std::int64_t begin, std::int64_t end, std::span<std::byte> out) {

@@ -37,6 +37,9 @@ void check_quantized(const ckpt::Checkpoint& source, const std::vector<Parameter
 /// one, one per row or one per block.
 FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p);
 
+/// Elements that share a factor of a weight's codes. Throws as grid_of().
+quant::Granularity scaling_of(const ckpt::Checkpoint& source, const Parameter& p);
+
 /// The factors of a weight's codes as stored, in row-major order. Throws Error naming one that is not a positive
 /// number.
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& p);

@@ -106,7 +106,8 @@ void dgrad(const Call& call, const quant::Quantized& dy, const Operand& w, const
 /// M.
 void wgrad(const Call& call, const quant::Quantized& dy, const quant::Quantized& x, const View& dw, bool accumulate);
 
-/// y [M, N] = x w^T + bias of the whole weight, and adapters: casts x and runs forward for each part. y has x's dtype.
+/// y [M, N] = x w^T + bias of the whole weight, and adapters: casts x and runs forward for each part. y has x's dtype,
+/// or f32 without adapters.
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y);
 
 /// Results of backward().

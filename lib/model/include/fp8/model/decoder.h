@@ -8,6 +8,7 @@
 
 #include "fp8/gemm/gemm.h"
 #include "fp8/hf/config.h"
+#include "fp8/model/cache.h"
 #include "fp8/model/weights.h"
 #include "fp8/ops/attention.h"
 
@@ -55,6 +56,13 @@ class Decoder {
   /// Logits [M, V] in the activations' type, for sampling and for tests on small models; the caller allocates them.
   void logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
               const View& out) const;
+
+  /// Appends tokens i32 [T] to the text in `cache`, and computes logits f32 [n, V] of its last n tokens, n <= T; empty:
+  /// none. On the host. With gemm::HostSums::fixed, and unless a scale is that of several tokens together (FP8 with
+  /// scales of tensors), the logits of a token have the same bits however the text was divided into calls. Throws
+  /// Error if the cache is too small.
+  void extend(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const View& tokens, KeyValueCache& cache,
+              const View& logits) const;
 
   /// The model.
   const hf::ModelConfig& config() const { return config_; }

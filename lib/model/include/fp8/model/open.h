@@ -1,0 +1,30 @@
+/// Opens a checkpoint together with the model that it holds, for tools that take any kind of checkpoint.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/hf/config.h"
+#include "fp8/model/parameters.h"
+
+namespace fp8::model {
+
+/// A checkpoint and its model.
+struct OpenModel {
+  ckpt::Checkpoint source;       ///< of any kind
+  hf::ModelConfig config;        ///< sizes
+  std::vector<Parameter> table;  ///< all weights, with the compute precisions that the checkpoint records
+};
+
+/// Opens the checkpoint at `path`, or the newest valid one of a run's folder. Throws Error that names what is wrong if
+/// a byte of it is damaged, or its weights are not those of its configuration, or, if it is quantized, codes and scales
+/// do not match.
+OpenModel open_model(const std::string& path);
+
+/// Elements that share a factor of a quantized checkpoint's codes; nothing if `model` is not quantized. Throws Error if
+/// two weights differ in this.
+std::optional<quant::Granularity> stored_scaling(const OpenModel& model);
+
+}  // namespace fp8::model

@@ -1,0 +1,61 @@
+// Opening checkpoints of every kind.
+#include "fp8/model/open.h"
+
+#include <filesystem>
+
+#include "fp8/base/error.h"
+#include "fp8/ckpt/run_folder.h"
+#include "fp8/model/convert.h"
+#include "stored_weight.h"
+
+namespace fp8::model {
+namespace {
+
+// The checkpoint at `path`, or the newest valid one of a run.
+ckpt::Checkpoint open_source(const std::string& path) {
+  std::error_code ignored;
+  const bool folder =
+      std::filesystem::is_directory(path, ignored) && !std::filesystem::exists(path + "/manifest.json", ignored);
+  if (folder && !ckpt::list_steps(path).empty()) {
+    std::string damage;
+    const auto newest =
+        ckpt::newest_valid(path, [&](const ckpt::StepFolder&, const std::string& reason) { damage = reason; });
+    if (!newest) throw Error(ckpt::all_damaged(path, damage));
+    return open_checkpoint(newest->path);
+  }
+  ckpt::Checkpoint source = open_checkpoint(path);
+  source.verify();
+  return source;
+}
+
+}  // namespace
+
+OpenModel open_model(const std::string& path) {
+  ckpt::Checkpoint source = open_source(path);
+  hf::ModelConfig config = hf::parse_config(source.config(), source.path() + ": /config");
+  if (config.lora)
+    throw Error(source.path() + ": holds LoRA adapters beside its weights, which this tool does not take");
+  std::vector<Parameter> table = parameter_table(config);
+  if (source.kind() == ckpt::FileKind::quantized) {
+    check_quantized(source, table);
+  } else {
+    check_weights(source, table);
+    for (const Parameter& p : table) check_float(source, p);
+  }
+  read_precisions(source, table);
+  return {std::move(source), std::move(config), std::move(table)};
+}
+
+std::optional<quant::Granularity> stored_scaling(const OpenModel& model) {
+  std::optional<quant::Granularity> scaling;
+  for (const Parameter& p : model.table) {
+    if (!is_codes(model.source, p)) continue;
+    const quant::Granularity here = scaling_of(model.source, p);
+    if (scaling && *scaling != here)
+      throw Error(model.source.path() + ": /" + stored_name(p) + ": its scales are not of the kind of the others");
+    scaling = here;
+  }
+  return scaling;
+}
+
+}  // namespace fp8::model

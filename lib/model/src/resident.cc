@@ -1,0 +1,195 @@
+// Reads weights slot by slot: whole matrices in the compute type, or FP8 operands of each part.
+#include "fp8/model/resident.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "fp8/quant/scale.h"
+#include "stored_weight.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+using quant::Granularity;
+using tensor::Tensor;
+
+constexpr const char* kCategory = "weights";
+
+// Parameters of one slot of one unit, in row order.
+using Together = std::vector<const Parameter*>;
+
+// Source of the weights, and how they are prepared.
+struct Loader {
+  const Context& ctx;
+  const OpenModel& model;
+  DType compute;
+  const linear::LinearPrecision& precision;
+
+  // Reads a weight into contiguous memory, f32 or bf16.
+  void read(const Parameter& p, const View& to) const {
+    if (ctx.dry) return;
+    auto* at = static_cast<std::byte*>(to.data);
+    const WriteBytes write = [&at](std::span<const std::byte> bytes) {
+      std::memcpy(at, bytes.data(), bytes.size());
+      at += bytes.size();
+    };
+    const StoredMatrix x = stored_matrix(model.source, p);
+    if (!is_codes(model.source, p)) return write_as(x, to.dtype, write);
+    uncast_matrix(x, read_scales(model.source, p), grid_of(model.source, p), to.dtype, write);
+  }
+
+  // The slot's matrix, or vector, in memory from the arena.
+  View matrix(const Together& parameters) const {
+    const Parameter& first = *parameters.front();
+    const Extent extent = slot_extent(model.config, first.slot);
+    const View all = first.shape.size() == 1 ? tensor::allocate(ctx, compute, {extent.rows}, kCategory)
+                                             : tensor::allocate(ctx, compute, {extent.rows, extent.cols}, kCategory);
+    for (const Parameter* p : parameters) read(*p, all.rows(p->slot_row, p->slot_row + p->rows()));
+    return all;
+  }
+
+  // Whether the forward GEMM of a linear is FP8.
+  bool fp8(const Parameter& p) const {
+    if (precision.recipe == nullptr || p.shape.size() != 2) return false;
+    return is_codes(model.source, p) || (p.fp8 && p.gemms.forward);
+  }
+
+  linear::Part part_of(const Parameter& p) const {
+    const bool in_fp8 = fp8(p);
+    return {p.slot_row, p.slot_row + p.rows(), in_fp8, in_fp8 ? p.gemms : quant::GemmSet{}};
+  }
+
+  quant::Quantized stored_codes(const Parameter& p) const;
+  linear::Operand fp8_operand(const Parameter& p) const;
+  linear::Weight weight(const Together& parameters, const View& bias, const View& whole) const;
+};
+
+View f32_in_arena(const Context& ctx, const std::vector<float>& values, tensor::Shape shape) {
+  const View v = tensor::allocate(ctx, DType::f32, shape, kCategory);
+  if (!ctx.dry) std::copy(values.begin(), values.end(), v.as<float>());
+  return v;
+}
+
+// Whether code times factor is a normal BF16 number, or zero, for all codes.
+bool folds(const std::vector<float>& factors) {
+  return std::ranges::all_of(factors, [](float f) {
+    int exponent = 0;
+    return std::frexp(f, &exponent) == 0.5f && exponent > -100 && exponent < 100;
+  });
+}
+
+// Stored codes as an operand, with their factors as inverse scales. In a dry run factors are powers of two, which does
+// not change the memory.
+quant::Quantized Loader::stored_codes(const Parameter& p) const {
+  const DType format = model.source.at(stored_name(p)).dtype;
+  const Granularity scaling = scaling_of(model.source, p);
+  const FactorGrid grid = grid_of(model.source, p);
+  std::vector<float> factors(static_cast<std::size_t>(grid.rows * grid.cols), 1.0f);
+  if (!ctx.dry) factors = read_scales(model.source, p);
+  const bool blocks = quant::block_extent(scaling).along > 0, folded = blocks && folds(factors);
+  const View inverse =
+      blocks ? f32_in_arena(ctx, factors, {grid.rows, grid.cols}) : f32_in_arena(ctx, factors, {grid.rows});
+  const View one = f32_in_arena(ctx, {1.0f}, {1});
+  for (float& f : factors) f = 1.0f / f;
+  const View scale = blocks ? View{} : f32_in_arena(ctx, factors, {grid.rows});
+  if (folded) {
+    const View values = tensor::allocate(ctx, DType::bf16, {p.rows(), p.cols()}, kCategory);
+    read(p, values);
+    return {values, format, scaling, quant::ContractionAxis::last, {}, inverse, true};
+  }
+  const Tensor bytes(DType::u8, {ctx.dry ? 0 : p.rows(), p.cols()});
+  View codes = bytes.view();
+  if (ctx.dry) {
+    codes = tensor::make_view(one.data, DType::u8, device::DeviceType::host, {p.rows(), p.cols()});
+  } else {
+    model.source.read(stored_name(p), {static_cast<std::byte*>(codes.data), codes.bytes()});
+  }
+  quant::Quantized q =
+      quant::from_bytes(ctx, codes, format, quant::ContractionAxis::last, blocks ? one : scale, blocks ? one : inverse);
+  if (blocks) q.granularity = scaling, q.scale = {}, q.inverse_scale = inverse;
+  return q;
+}
+
+linear::Operand Loader::fp8_operand(const Parameter& p) const {
+  const linear::Part part{p.slot_row, p.slot_row + p.rows(), true, p.gemms};
+  if (is_codes(model.source, p)) return {part, stored_codes(p)};
+  // As in training: scales and codes for FP8 all-gather are those of the masters, else of the compute weights.
+  const DType type = precision.recipe->fp8_all_gather ? DType::f32 : compute;
+  const Tensor values(type, {ctx.dry ? 0 : p.rows(), p.cols()});
+  std::byte unread{};
+  const View matrix =
+      tensor::make_view(ctx.dry ? &unread : values.view().data, type, device::DeviceType::host, {p.rows(), p.cols()});
+  read(p, matrix);
+  linear::Part own = part;
+  own.begin = 0;
+  own.end = p.rows();
+  linear::Weight w = linear::prepare(ctx, matrix, {}, {own}, precision, Pass::forward);
+  return {part, w.operands.front().codes};
+}
+
+linear::Weight Loader::weight(const Together& parameters, const View& bias, const View& whole) const {
+  linear::Weight w{bias, precision, {}, {}, {}};
+  for (const Parameter* p : parameters) w.parts.push_back(part_of(*p));
+  if (!whole.empty()) {
+    const linear::LinearPrecision high{};
+    std::vector<linear::Part> parts = w.parts;
+    for (linear::Part& part : parts) part.fp8 = false;
+    return linear::prepare(ctx, whole, bias, parts, high, Pass::forward);
+  }
+  for (const Parameter* p : parameters) {
+    if (fp8(*p)) {
+      w.operands.push_back(fp8_operand(*p));
+      continue;
+    }
+    const View own = tensor::allocate(ctx, compute, {p->rows(), p->cols()}, kCategory);
+    read(*p, own);
+    w.operands.push_back({part_of(*p), quant::quantize(ctx, own, {}, quant::ContractionAxis::last, {})});
+  }
+  return w;
+}
+
+}  // namespace
+
+ResidentWeights::ResidentWeights(const Context& ctx, const OpenModel& model, dtype::DType compute,
+                                 const linear::LinearPrecision& precision)
+    : units_(static_cast<std::size_t>(model.config.num_hidden_layers) + 2) {
+  const Loader loader{ctx, model, compute, precision};
+  std::vector<std::array<Together, kSlots>> slots(units_.size());
+  for (const Parameter& p : model.table)
+    slots[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)].push_back(&p);
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    UnitWeights& w = units_[unit];
+    const auto& of_unit = slots[unit];
+    for (std::size_t i = of_unit.size(); i-- > 0;) {  // the bias of a slot is the slot after it
+      const Together& parameters = of_unit[i];
+      if (parameters.empty()) continue;
+      const Parameter& first = *parameters.front();
+      const bool head = first.role == ParameterRole::embedding && model.config.tie_word_embeddings;
+      const bool whole = !first.matmul() || std::ranges::none_of(parameters, [&](auto* p) { return loader.fp8(*p); });
+      const View matrix = whole ? loader.matrix(parameters) : View{};
+      if (!first.matmul()) w.plain[i] = matrix;
+      if (!first.matmul() && !head) continue;
+      const bool biased =
+          i + 1 < of_unit.size() && !of_unit[i + 1].empty() && of_unit[i + 1].front()->role == ParameterRole::bias;
+      w.matmul[i] = loader.weight(parameters, biased ? w.plain[i + 1] : View{}, matrix);
+      for (const linear::Operand& o : w.matmul[i].operands) {
+        bytes_ += tensor::bytes_of(o.codes.codes);
+        fp8_linears_ += o.part.fp8 ? 1 : 0;
+      }
+    }
+  }
+}
+
+void ResidentWeights::prefetch(int) {}
+
+UnitWeights ResidentWeights::unshard(const Context&, int unit, Pass) { return units_[static_cast<std::size_t>(unit)]; }
+
+UnitGradients ResidentWeights::gradient_buffers(int) { throw std::logic_error("resident weights have no gradients"); }
+
+void ResidentWeights::gradients_done(int) { throw std::logic_error("resident weights have no gradients"); }
+
+}  // namespace fp8::model
