@@ -105,7 +105,8 @@ void check_role(const std::string& role, std::size_t number, std::size_t turn, c
   throw Error(where + (turn == 0 ? "the first turn is not the user's" : "user and assistant do not alternate"));
 }
 
-Conversation read_messages(const json::Object& record, const Schema& schema) {
+// `open`: the last turn is the user's, without an answer.
+Conversation read_messages(const json::Object& record, const Schema& schema, bool open) {
   Conversation out;
   const json::Array& messages = list_of(needed(record, schema.messages), schema.messages);
   std::size_t first = 0;
@@ -129,7 +130,9 @@ Conversation read_messages(const json::Object& record, const Schema& schema) {
       out.turns.back().answer = *message.content;
     }
   }
-  if ((messages.size() - first) % 2 != 0) throw Error("the last turn is the user's: there is no answer to learn");
+  const bool ends_with_user = (messages.size() - first) % 2 != 0;
+  if (ends_with_user && !open) throw Error("the last turn is the user's: there is no answer to learn");
+  if (!ends_with_user && open) throw Error("the last turn is the assistant's: there is nothing to answer");
   return out;
 }
 
@@ -211,7 +214,13 @@ std::optional<Schema> guess_schema(const json::Value& record, const Columns& col
 Conversation read_conversation(const json::Value& record, const Schema& schema) {
   if (!record.is_object()) throw Error("the record is not an object");
   return schema.format == Format::alpaca ? read_alpaca(record.as_object(), schema)
-                                         : read_messages(record.as_object(), schema);
+                                         : read_messages(record.as_object(), schema, false);
+}
+
+Conversation read_question(const json::Value& record, const Schema& schema) {
+  if (!record.is_object()) throw Error("the record is not an object");
+  if (schema.format == Format::alpaca) throw Error("the record has no messages");
+  return read_messages(record.as_object(), schema, true);
 }
 
 }  // namespace fp8::chat

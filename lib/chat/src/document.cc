@@ -88,7 +88,10 @@ Document assemble(const std::vector<Pair>& pairs, Mask mask, std::optional<std::
 }
 
 Renderer::Renderer(Template form, const token::Tokenizer& tokenizer)
-    : form_(std::move(form)), tokenizer_(tokenizer), special_(read_special_tokens(tokenizer)) {
+    : Renderer(std::move(form), tokenizer, read_special_tokens(tokenizer)) {}
+
+Renderer::Renderer(Template form, const token::Tokenizer& tokenizer, SpecialTokens special)
+    : form_(std::move(form)), tokenizer_(tokenizer), special_(std::move(special)) {
   token::Encoder encoder(tokenizer);
   for (const std::string& token : form_.tokens) {
     // An entry of the vocabulary that is not an added token would not be found in a text.
@@ -150,6 +153,12 @@ std::vector<Pair> Renderer::render(const Conversation& conversation, token::Enco
     system.clear();  // the first turn only
   }
   return pairs;
+}
+
+std::vector<std::uint32_t> Renderer::render_prompt(const Conversation& conversation, token::Encoder& encoder) const {
+  std::vector<Pair> pairs = render(conversation, encoder);
+  if (!pairs.empty()) pairs.back().answer.clear();
+  return assemble(pairs, Mask::all, {}).ids;
 }
 
 }  // namespace fp8::chat

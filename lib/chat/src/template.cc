@@ -165,18 +165,19 @@ Template parse_template(const json::Value& value, const std::string& path) {
   return t;
 }
 
+SpecialTokens parse_special_tokens(const json::Value& value, const std::string& path) {
+  if (!value.is_object()) throw Error(path + ": not an object");
+  const auto token = [&](const char* key) { return special_token(value.as_object(), key, path); };
+  return {.path = path, .bos = token("bos_token"), .eos = token("eos_token"), .pad = token("pad_token")};
+}
+
 SpecialTokens read_special_tokens(const token::Tokenizer& tokenizer) {
-  SpecialTokens tokens;
-  tokens.path = parent_directory(tokenizer.path()) + "/tokenizer_config.json";
+  SpecialTokens missing;
+  missing.path = parent_directory(tokenizer.path()) + "/tokenizer_config.json";
   std::error_code error;
-  if (!fs::exists(tokens.path, error) && !error) return tokens;
+  if (!fs::exists(missing.path, error) && !error) return missing;
   constexpr json::Limits kConfig{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
-  const json::Value value = json::parse_file(tokens.path, kConfig);
-  if (!value.is_object()) throw Error(tokens.path + ": not an object");
-  tokens.bos = special_token(value.as_object(), "bos_token", tokens.path);
-  tokens.eos = special_token(value.as_object(), "eos_token", tokens.path);
-  tokens.pad = special_token(value.as_object(), "pad_token", tokens.path);
-  return tokens;
+  return parse_special_tokens(json::parse_file(missing.path, kConfig), missing.path);
 }
 
 }  // namespace fp8::chat

@@ -17,20 +17,8 @@ json::Value float8(const char* strategy, bool dynamic) {
       {{"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"strategy", strategy}, {"dynamic", dynamic}});
 }
 
-void add_end_token(json::Array& ids, std::int64_t id) {
-  const auto equal = [&](const json::Value& v) { return v.as_int() == id; };
-  if (std::none_of(ids.begin(), ids.end(), equal)) ids.emplace_back(id);
-}
-
-// The ids under "eos_token_id": none, one, or an array.
-json::Array end_tokens_of(const json::Object& object, const std::string& what) {
-  const json::Value* const value = object.find("eos_token_id");
-  if (value == nullptr || value->is_null()) return {};
-  json::Array ids = value->is_array() ? value->as_array() : json::Array{*value};
-  for (const json::Value& id : ids) {
-    if (!id.is_int() || id.as_int() < 0) throw Error(what + ": \"eos_token_id\" is not a token id or a list of them");
-  }
-  return ids;
+void add_end_token(std::vector<std::int64_t>& ids, std::int64_t id) {
+  if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
 }
 
 }  // namespace
@@ -57,13 +45,24 @@ json::Value channel_quantization(const std::vector<std::string>& kept) {
                        {"kv_cache_scheme", nullptr}});
 }
 
+std::vector<std::int64_t> end_tokens_of(const json::Object& generation_config, const std::string& what) {
+  const json::Value* const value = generation_config.find("eos_token_id");
+  std::vector<std::int64_t> ids;
+  if (value == nullptr || value->is_null()) return ids;
+  for (const json::Value& id : value->is_array() ? value->as_array() : json::Array{*value}) {
+    if (!id.is_int() || id.as_int() < 0) throw Error(what + ": \"eos_token_id\" is not a token id or a list of them");
+    ids.push_back(id.as_int());
+  }
+  return ids;
+}
+
 json::Value generation_config(const ModelConfig& config, const json::Value& stored,
                               const std::vector<std::int64_t>& end_tokens, const std::string& what) {
   if (!stored.is_null() && !stored.is_object()) throw Error(what + ": not an object");
   json::Object out = stored.is_object() ? stored.as_object() : json::Object();
   if (stored.is_null()) out.set("_from_model_config", true);
   if (!out.contains("bos_token_id") && config.bos_token_id) out.set("bos_token_id", *config.bos_token_id);
-  json::Array ids = end_tokens_of(out, what);
+  std::vector<std::int64_t> ids = end_tokens_of(out, what);
   if (ids.empty()) {
     for (const std::int64_t id : config.eos_token_ids) add_end_token(ids, id);
   }
@@ -71,7 +70,7 @@ json::Value generation_config(const ModelConfig& config, const json::Value& stor
   if (ids.size() == 1) {
     out.set("eos_token_id", ids.front());
   } else if (!ids.empty()) {
-    out.set("eos_token_id", std::move(ids));
+    out.set("eos_token_id", json::Array(ids.begin(), ids.end()));
   }
   return out;
 }

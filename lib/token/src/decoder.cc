@@ -13,8 +13,6 @@
 namespace fp8::token {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 std::string joined(const std::vector<std::string>& tokens) {
   return std::accumulate(tokens.begin(), tokens.end(), std::string(),
                          [](std::string all, const std::string& token) { return std::move(all += token); });

@@ -14,8 +14,12 @@
 namespace fp8::token {
 namespace {
 
-constexpr std::size_t kLargestFile = std::size_t{256} << 20U;
-constexpr int kDeepest = 24;
+constexpr json::Limits kLimits{.max_depth = 24, .max_bytes = std::size_t{256} << 20U};
+
+const json::Object& checked_object(const json::Value& value, const std::string& name) {
+  if (!value.is_object()) throw Error(name + ": not an object");
+  return value.as_object();
+}
 
 const json::Value& part_of(const json::Object& file, std::string_view key) {
   static const json::Value null;
@@ -137,9 +141,15 @@ Tokenizer::State::State(const json::Object& file, const std::string& from)
 
 Tokenizer::Tokenizer(const std::string& path) {
   const std::string file = tokenizer_file(path);
-  const json::Value value = json::parse_file(file, {.max_depth = kDeepest, .max_bytes = kLargestFile});
-  if (!value.is_object()) throw Error(file + ": not an object");
-  state_ = std::make_unique<const State>(value.as_object(), file);
+  const json::Value value = json::parse_file(file, kLimits);
+  state_ = std::make_unique<const State>(checked_object(value, file), file);
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<const State> state) : state_(std::move(state)) {}
+
+Tokenizer Tokenizer::parse(std::string_view text, const std::string& name) {
+  const json::Value value = json::parse(text, name, kLimits);
+  return Tokenizer(std::make_unique<const State>(checked_object(value, name), name));
 }
 
 Tokenizer::~Tokenizer() = default;

@@ -9,8 +9,6 @@
 namespace fp8::token {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 // Length of the character at `at`, or of its maximal valid prefix if it is invalid, at least 1.
 struct Sequence {
   std::size_t length;

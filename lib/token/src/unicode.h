@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8/token/utf8.h"
+
 namespace fp8::token {
 
 /// A character of a text.
@@ -40,9 +42,6 @@ inline std::size_t character_before(std::string_view text, std::size_t end) {
 
 /// Appends a character as UTF-8.
 void append_character(std::string& text, char32_t code);
-
-/// `bytes` with each maximal subpart that is not UTF-8 replaced by U+FFFD. Source: Unicode 15, section 3.9.
-std::string replace_invalid(std::string_view bytes);
 
 /// Whether the character has the property White_Space.
 bool is_white_space(char32_t code);

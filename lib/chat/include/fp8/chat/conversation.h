@@ -74,4 +74,8 @@ std::optional<Schema> guess_schema(const json::Value& record, const Columns& col
 /// conversation of this schema in which user and assistant alternate, from the user to the assistant.
 Conversation read_conversation(const json::Value& record, const Schema& schema);
 
+/// Reads a conversation that ends with the user's turn, in a record of messages (sharegpt or messages); the last answer
+/// is empty. Throws as read_conversation(), and if the last turn is the assistant's.
+Conversation read_question(const json::Value& record, const Schema& schema);
+
 }  // namespace fp8::chat

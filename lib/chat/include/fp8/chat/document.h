@@ -59,8 +59,11 @@ Document assemble(const std::vector<Pair>& pairs, Mask mask, std::optional<std::
 /// Renders conversations with a template and a tokenizer, which must outlive it. Any number of threads may use it.
 class Renderer {
  public:
-  /// Throws Error if the tokenizer lacks a token that the template needs.
+  /// With the special tokens of tokenizer_config.json in the tokenizer's folder. Throws Error if the tokenizer lacks a
+  /// token that the template needs.
   Renderer(Template form, const token::Tokenizer& tokenizer);
+  /// With these special tokens.
+  Renderer(Template form, const token::Tokenizer& tokenizer, SpecialTokens special);
 
   /// The token that fills packed sequences: `pad_token` of tokenizer_config.json, else the end of sequence. Throws
   /// Error if there is neither.
@@ -69,6 +72,10 @@ class Renderer {
   /// Pairs of all turns. `encoder` is one of the tokenizer. Throws Error with the reason alone if the template has no
   /// place for a system prompt, or the text cannot be encoded.
   std::vector<Pair> render(const Conversation& conversation, token::Encoder& encoder) const;
+
+  /// Token ids of a conversation up to where its last answer begins, to which a model adds the answer. Throws as
+  /// render().
+  std::vector<std::uint32_t> render_prompt(const Conversation& conversation, token::Encoder& encoder) const;
 
  private:
   std::uint32_t id_of(const std::optional<std::string>& token, const char* name) const;

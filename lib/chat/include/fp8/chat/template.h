@@ -70,4 +70,7 @@ struct SpecialTokens {
 /// `path: reason`.
 SpecialTokens read_special_tokens(const token::Tokenizer& tokenizer);
 
+/// The special tokens in `value`, the content of the tokenizer_config.json `path`. Throws Error `path: reason`.
+SpecialTokens parse_special_tokens(const json::Value& value, const std::string& path);
+
 }  // namespace fp8::chat

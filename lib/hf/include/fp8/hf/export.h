@@ -32,6 +32,10 @@ json::Value channel_quantization(const std::vector<std::string>& kept);
 json::Value generation_config(const ModelConfig& config, const json::Value& stored,
                               const std::vector<std::int64_t>& end_tokens, const std::string& what);
 
+/// The ids that end a text, under `eos_token_id` of a generation_config.json; none if the object has none. Throws Error
+/// `what: reason` if they are unusable.
+std::vector<std::int64_t> end_tokens_of(const json::Object& generation_config, const std::string& what);
+
 /// `model.safetensors.index.json` of a model of `bytes` bytes of tensors; `file_of` maps tensors to the files' names.
 json::Value shard_index(const std::map<std::string, std::string>& file_of, std::uint64_t bytes);
 

@@ -28,6 +28,8 @@ class Tokenizer {
  public:
   /// Reads `path`, a tokenizer.json or a folder that contains one. Throws Error `path: reason`.
   explicit Tokenizer(const std::string& path);
+  /// A tokenizer from the text of a tokenizer.json; `name` is its path() and begins messages.
+  static Tokenizer parse(std::string_view text, const std::string& name);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -49,6 +51,7 @@ class Tokenizer {
  private:
   friend class Encoder;
   struct State;
+  explicit Tokenizer(std::unique_ptr<const State> state);
   std::unique_ptr<const State> state_;
 };
 
