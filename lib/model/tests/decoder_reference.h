@@ -21,6 +21,21 @@ namespace fp8::model::test {
 using dtype::DType;
 using tensor::Tensor;
 
+/// A small model with grouped heads.
+inline hf::ModelConfig small_config() {
+  hf::ModelConfig c;
+  c.vocab_size = 20;
+  c.hidden_size = 16;
+  c.intermediate_size = 16;
+  c.num_hidden_layers = 2;
+  c.num_attention_heads = 4;
+  c.num_key_value_heads = 2;
+  c.head_dim = 4;
+  c.rms_norm_eps = 1e-5;
+  c.rope.theta = 100;
+  return c;
+}
+
 /// Elements of one tensor, row-major.
 using Values = std::vector<double>;
 /// Tensors by name.

@@ -13,24 +13,11 @@ using dtype::DType;
 using tensor::Tensor;
 using test::MemorySource;
 using test::ReferenceDecoder;
+using test::small_config;
 using test::some_text;
 using test::Tensors;
 using test::Text;
 using test::Values;
-
-hf::ModelConfig base() {
-  hf::ModelConfig c;
-  c.vocab_size = 20;
-  c.hidden_size = 16;
-  c.intermediate_size = 16;
-  c.num_hidden_layers = 2;
-  c.num_attention_heads = 4;
-  c.num_key_value_heads = 2;
-  c.head_dim = 4;
-  c.rms_norm_eps = 1e-5;
-  c.rope.theta = 100;
-  return c;
-}
 
 struct Variant {
   std::string name;
@@ -39,11 +26,11 @@ struct Variant {
 
 // Variants of the model families: each feature at least once alone and once with all others.
 std::vector<Variant> variants() {
-  std::vector<Variant> out{{"grouped heads", base()},
-                           {"llama3 rope", base()},
-                           {"biases, tied", base()},
-                           {"q and k norms", base()},
-                           {"everything", base()}};
+  std::vector<Variant> out{{"grouped heads", small_config()},
+                           {"llama3 rope", small_config()},
+                           {"biases, tied", small_config()},
+                           {"q and k norms", small_config()},
+                           {"everything", small_config()}};
   const hf::Rope stretched{hf::RopeType::llama3, 100, 8, 1, 4, 16};
   out[1].config.rope = stretched;
   out[1].config.head_dim = 8;  // four frequencies: unchanged, interpolated, and scaled; heads wider than the model
@@ -237,7 +224,7 @@ TEST(Decoder, RecomputingChangesNoBit) {
 }
 
 TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
-  hf::ModelConfig config = base();
+  hf::ModelConfig config = small_config();
   config.vocab_size = 32;
   config.tie_word_embeddings = false;
   for (const quant::Recipe& recipe : quant::recipes())
@@ -258,7 +245,7 @@ TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
 }
 
 TEST(Decoder, AttentionIsCountedSeparatelyFromLinears) {
-  const hf::ModelConfig config = base();
+  const hf::ModelConfig config = small_config();
   constexpr int kSequences = 2, kPositions = 5;
   const double pairs = kSequences * kPositions * (kPositions + 1) / 2.0;  // causal pairs of a query and a key
   const double forward = 4.0 * static_cast<double>(config.query_size() * config.num_hidden_layers) * pairs;
@@ -279,7 +266,7 @@ TEST(Decoder, RequestsWeightsInTheOrderOfComputation) {
   gemm::Engine engine;
   for (const bool tied : {false, true})
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-      hf::ModelConfig config = base();
+      hf::ModelConfig config = small_config();
       config.tie_word_embeddings = tied;
       Text text = some_text(1, 4, config.vocab_size, 8);
       const auto table = parameter_table(config);
