@@ -1,0 +1,207 @@
+// Generation with small models: equal for any number of threads and any way of storing the same weights, reasons for
+// the end of a text, prompts.
+#include "fp8/generate/generator.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+
+#include "fp8/json/json.h"
+#include "fp8/model/convert.h"
+#include "fp8/model/quantize.h"
+#include "fp8_test.h"
+
+namespace fp8::generate {
+namespace {
+
+using dtype::DType;
+
+struct Made {
+  Generated text;
+  std::vector<float> log_probabilities;
+};
+
+class Generation : public test::FolderTest {
+ protected:
+  // The reference model llama3 as a checkpoint; its weights are bf16.
+  std::string model() {
+    const std::string path = at("model.h5");
+    if (!std::filesystem::exists(path)) (void)model::convert("tests/golden/models/wide/hf", path, {});
+    return path;
+  }
+  static Made run(const std::string& path, const Precision& precision, const Sampling& sampling = {},
+                  Request request = {.max_tokens = 24}, const Codec* codec = nullptr) {
+    Generator generator(model::open_model(path), precision);
+    Sampler sampler(sampling);
+    request.log_probabilities = true;
+    Made made;
+    made.text = generator.run({1, 17, 200, 3, 9}, request, codec, sampler,
+                              [&](const NewToken& token) { made.log_probabilities.push_back(*token.log_probability); });
+    return made;
+  }
+  static void expect_equal(const Made& a, const Made& b, const std::string& what) {
+    EXPECT_EQ(a.text.ids, b.text.ids) << what;
+    EXPECT_EQ(a.log_probabilities, b.log_probabilities) << what;
+  }
+};
+
+TEST_F(Generation, ThreadsDoNotChangeBits) {
+  const int before = omp_get_max_threads();
+  for (const DType compute : {DType::f32, DType::bf16}) {
+    for (const char* recipe : {"", "tensorwise", "rowwise", "blockwise", "mxfp8"}) {
+      if (*recipe != 0 && compute == DType::f32) continue;
+      const Precision precision{compute, *recipe == 0 ? nullptr : &quant::find_recipe(recipe)};
+      omp_set_num_threads(1);
+      const Made one = run(model(), precision, {.seed = 3});
+      omp_set_num_threads(3);
+      expect_equal(run(model(), precision, {.seed = 3}), one, recipe);
+      EXPECT_NE(run(model(), precision, {.seed = 4}).text.ids, one.text.ids) << "another seed";
+    }
+  }
+  omp_set_num_threads(before);
+}
+
+TEST_F(Generation, StoredCodesGiveTheTokensOfTheirRecipe) {
+  struct Case {
+    quant::Granularity scaling;
+    const char* recipe;
+  };
+  for (const auto& [scaling, recipe] : {Case{quant::Granularity::tensor, "tensorwise"},
+                                        {quant::Granularity::row, "rowwise"},
+                                        {quant::Granularity::square128, "blockwise"},
+                                        {quant::Granularity::row32, "mxfp8"}}) {
+    const quant::Recipe& of = quant::find_recipe(recipe);
+    const std::string codes = at(std::string(recipe) + ".h5");
+    (void)model::quantize(model(), codes, {.scaling = scaling, .power_of_2 = of.power_of_2});
+    EXPECT_EQ(model::stored_scaling(model::open_model(codes)), scaling);
+    const Precision fp8{DType::bf16, &of};
+    expect_equal(run(codes, fp8), run(model(), fp8), recipe);
+  }
+  EXPECT_FALSE(model::stored_scaling(model::open_model(model())).has_value());
+}
+
+TEST_F(Generation, BlockScalesThatAreNoPowersOfTwo) {
+  const std::string codes = at("blocks.h5");
+  (void)model::quantize(model(), codes, {.scaling = quant::Granularity::square128});
+  const Made made = run(codes, {DType::bf16, &quant::find_recipe("blockwise")}, {.temperature = 0}),
+             near = run(model(), {DType::bf16, &quant::find_recipe("blockwise")}, {.temperature = 0});
+  EXPECT_NEAR(made.log_probabilities.front(), near.log_probabilities.front(), 0.05);
+}
+
+TEST_F(Generation, CodesAreMultipliedByTheirScalesWithoutFp8) {
+  const std::string codes = at("codes.h5"), back = at("back.h5");
+  (void)model::quantize(model(), codes, {.scaling = quant::Granularity::row});
+  (void)model::dequantize(codes, back, {});
+  for (const DType compute : {DType::f32, DType::bf16})
+    expect_equal(run(codes, {compute, nullptr}), run(back, {compute, nullptr}), std::string(name_of(compute)));
+}
+
+TEST_F(Generation, PrecisionsAreNear) {
+  const Made f32 = run(model(), {DType::f32, nullptr}, {.temperature = 0});
+  EXPECT_NEAR(run(model(), {DType::bf16, nullptr}, {.temperature = 0}).log_probabilities[0], f32.log_probabilities[0],
+              0.03);
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    if (recipe.scale_rule == quant::ScaleRule::delayed) continue;
+    const Made fp8 = run(model(), {DType::bf16, &recipe}, {.temperature = 0});
+    EXPECT_NEAR(fp8.log_probabilities[0], f32.log_probabilities[0], 0.2) << recipe.name;
+    EXPECT_NE(fp8.log_probabilities[0], f32.log_probabilities[0]) << recipe.name;
+  }
+}
+
+TEST_F(Generation, WhyATextEnds) {
+  const Precision f32{DType::f32, nullptr};
+  const Made all = run(model(), f32);
+  EXPECT_EQ(all.text.end, End::max_tokens);
+  EXPECT_EQ(all.text.ids.size(), 24u);
+  const std::int64_t fourth = all.text.ids[3];
+  const Made ended = run(model(), f32, {}, {.max_tokens = 24, .end_tokens = {fourth}});
+  const auto first = std::ranges::find(all.text.ids, static_cast<std::uint32_t>(fourth));
+  EXPECT_EQ(ended.text.end, End::end_token);
+  EXPECT_EQ(ended.text.ids, Ids(all.text.ids.begin(), first + 1)) << "with the token that ends it";
+  const Made full = run(model(), f32, {}, {.max_tokens = 100000});
+  EXPECT_EQ(full.text.end, End::context);
+  EXPECT_EQ(full.text.ids.size(), 251u) << "256 less the prompt";
+  const Codec bytes;
+  const std::string text = run(model(), f32, {}, {.max_tokens = 24}, &bytes).text.text;
+  const std::string stop = text.substr(text.size() / 2, 4);
+  const Made stopped = run(model(), f32, {}, {.max_tokens = 24, .stops = {stop}}, &bytes);
+  EXPECT_EQ(stopped.text.end, End::stop);
+  EXPECT_EQ(stopped.text.text, text.substr(0, text.find(stop)));
+}
+
+TEST_F(Generation, PromptsOneAfterTheOther) {
+  const model::OpenModel model = model::open_model(this->model());
+  Generator generator(model, {DType::f32, nullptr});
+  Sampler sampler({.temperature = 0});
+  const auto ids = [&](const Ids& prompt) {
+    return generator.run(prompt, {.max_tokens = 8}, nullptr, sampler, [](const NewToken&) {}).ids;
+  };
+  Ids longer(150);
+  for (std::size_t i = 0; i < longer.size(); ++i) longer[i] = static_cast<std::uint32_t>(i * 7 % 256);
+  const Ids before = ids({1, 2, 3}), of_longer = ids(longer);
+  EXPECT_EQ(ids({1, 2, 3}), before);
+  EXPECT_EQ(ids(longer), of_longer);
+  EXPECT_EQ(test::error_of([&] { ids({}); }), "no tokens");
+  EXPECT_EQ(test::error_of([&] { ids({1, 256}); }), "token 256 is not in the model's vocabulary of 256");
+  EXPECT_EQ(test::error_of([&] { ids(Ids(256, 1)); }), "256 tokens leave no room in the model's context of 256");
+}
+
+TEST_F(Generation, AModelWithoutFp8IsRefusedInFp8) {
+  const std::string path = at("none.h5");
+  (void)model::convert("tests/golden/models/wide/hf", path,
+                       {.precisions = model::LinearPrecisionOptions{.filters = {"*proj*"}}});
+  const std::string message = test::error_of(
+      [&] {
+        run(path, {DType::bf16, &quant::recipes().front()});
+      },
+      Exit::fp8_missing);
+  EXPECT_NE(message.find("no linear of this model can run in FP8"), std::string::npos) << message;
+}
+
+TEST(Prompts, ListsOfIds) {
+  EXPECT_EQ(parse_ids("5,6,70000"), (Ids{5, 6, 70000}));
+  for (const char* bad : {"", "5,", ",5", "5 6", "-1", "5,x", "1e3", "99999999999"})
+    EXPECT_NE(test::error_of([&] { (void)parse_ids(bad); }).find("is not a token id"), std::string::npos) << bad;
+}
+
+TEST(Prompts, RecordsOfTextAndIds) {
+  const Codec bytes;
+  const PromptReader reader(&bytes, std::nullopt);
+  const auto of = [&](const char* record) { return reader.of_record(json::parse(record, "record")); };
+  EXPECT_EQ(of(R"({"text":"ab"})"), (Ids{97, 98}));
+  EXPECT_EQ(of(R"({"ids":[1,2],"other":null})"), (Ids{1, 2}));
+  for (const auto& [record, reason] : {std::pair{"[]", "the record is not an object"},
+                                       {R"({"text":1})", "\"text\" is not a string"},
+                                       {R"({"ids":1})", "\"ids\" is not a list"},
+                                       {R"({"ids":[-1]})", "an entry of \"ids\" is not a token id"},
+                                       {R"({"instruction":"a"})", "the record has none of"},
+                                       {R"({"messages":[]})", "the record is a conversation"}})
+    EXPECT_TRUE(test::error_of([&] { of(record); }).starts_with(reason)) << record;
+  EXPECT_TRUE(
+      test::error_of([&] { PromptReader(nullptr, std::nullopt).of_text("a"); }).starts_with("the checkpoint has no"));
+  EXPECT_NE(test::error_of([&] { PromptReader(&bytes, "chatml"); }).find("needs a tokenizer.json"), std::string::npos);
+}
+
+TEST(Prompts, ConversationsEndWhereTheAnswerBegins) {
+  const Codec codec(token::Tokenizer("tests/golden/chat/llama3"));
+  const PromptReader reader(&codec, "llama3");
+  const auto text_of = [&](const Ids& ids) { return codec.tokenizer()->decode(ids, false); };
+  const std::string want =
+      "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n";
+  EXPECT_EQ(text_of(reader.of_text("hi")), want);
+  const auto of = [&](const char* record) { return reader.of_record(json::parse(record, "record")); };
+  EXPECT_EQ(text_of(of(R"({"messages":[{"role":"user","content":"hi"}]})")), want);
+  EXPECT_EQ(text_of(of(R"({"conversations":[{"from":"human","value":"hi"}]})")), want);
+  EXPECT_TRUE(text_of(of(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},
+      {"role":"user","content":"hi"}]})"))
+                  .ends_with("b<|eot_id|>" + want.substr(std::string("<|begin_of_text|>").size())));
+  EXPECT_EQ(
+      test::error_of([&] { of(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})"); }),
+      "the last turn is the assistant's: there is nothing to answer");
+  EXPECT_EQ(reader.template_end(), "<|eot_id|>");
+}
+
+}  // namespace
+}  // namespace fp8::generate

@@ -1,0 +1,136 @@
+#!/bin/sh
+# fp8-generate: prompts, ends of texts, sampling, records, threads, sources, errors.
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
+golden=$SRC/tests/golden/models
+gen() { fp8-generate "$@"; }
+# ids WORDS...: the new tokens, from the last record.
+ids() { fp8-generate "$@" --json | tail -n 1 | sed 's/.*"ids"://; s/}$//'; }
+
+for m in llama3 llama-tied qwen2 qwen3; do fp8-convert "$golden/$m/hf" -o $m.h5 >table 2>err; done
+fixed="--ids 5,6,7 --greedy --max-tokens 60 --ignore-end --precision fp32"
+
+# --- the surface for scripts
+# shellcheck disable=SC2086 # lists of words on purpose
+for m in llama3 llama-tied qwen2 qwen3; do
+  ok "$m: token ids" gen $m.h5 $fixed --json
+  cp out $m.out
+  is "$m: a record for each token and one at the end" "$(grep -c '^{"type":"token","prompt":0,"index":[0-9]*,"id":[0-9]*,"logprob":-[0-9.e-]*}$' out) $(wc -l <out)" "60 61"
+  is "$m: the last record has the new tokens" "$(tail -n 1 out | sed 's/.*"ids":\[\(.*\)\]}/\1/' | tr ',' '\n')" "$(sed -n 's/.*"id":\([0-9]*\),.*/\1/p' out)"
+  says "$m: it has the documented fields" '^\{"type":"generation","prompt":0,"prompt_tokens":3,"tokens":60,"end":"max_tokens","ids":\[[0-9,]*\]\}$' tail -n 1 $m.out
+  OMP_NUM_THREADS=2 fp8-generate $m.h5 $fixed --json >two 2>err
+  ok "$m: two threads give the same bytes" cmp two $m.out
+done
+for p in "fp32" "bf16" "fp8" "fp8 --recipe rowwise" "fp8 --recipe blockwise" "fp8 --recipe mxfp8" "fp8 --recipe current" "fp8 --recipe rowwise_with_gw_hp"; do
+  # shellcheck disable=SC2086
+  OMP_NUM_THREADS=1 fp8-generate llama3.h5 --ids 5,6,7 --seed 3 --max-tokens 40 --precision $p --json >one 2>err
+  is "$p: tokens are drawn" "$? $(wc -l <one)" "0 41"
+  # shellcheck disable=SC2086
+  OMP_NUM_THREADS=3 fp8-generate llama3.h5 --ids 5,6,7 --seed 3 --max-tokens 40 --precision $p --json >three 2>err
+  ok "$p: three threads give the same bytes" cmp one three
+done
+is "another prompt, the same continuation: the cache is equal to a longer prompt" "$(ids llama3.h5 --ids "5,6,7,$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 9 --ignore-end --precision fp32 | tr -d '[]')" --greedy --max-tokens 20 --ignore-end --precision fp32 | tr -d '[]')" \
+  "$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 29 --ignore-end --precision fp32 | tr -d '[]' | cut -d, -f10-)"
+
+# --- sampling
+is "--temperature 0 is --greedy" "$(ids llama3.h5 --ids 5,6,7 --temperature 0)" "$(ids llama3.h5 --ids 5,6,7 --greedy)"
+is "--top-k 1 is --greedy" "$(ids llama3.h5 --ids 5,6,7 --top-k 1)" "$(ids llama3.h5 --ids 5,6,7 --greedy)"
+is "a small --top-p is --greedy" "$(ids llama3.h5 --ids 5,6,7 --top-p 1e-9)" "$(ids llama3.h5 --ids 5,6,7 --greedy)"
+is "the same seed gives the same tokens" "$(ids llama3.h5 --ids 5,6,7 --seed 5)" "$(ids llama3.h5 --ids 5,6,7 --seed 5)"
+[ "$(ids llama3.h5 --ids 5,6,7 --seed 5)" != "$(ids llama3.h5 --ids 5,6,7 --seed 6)" ]
+result $? "another seed gives other tokens"
+
+# --- text
+head -c 20000 "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt
+fp8-tokenize text.txt -o d.h5 >table 2>err
+fp8-init tiny -o m.h5 >table 2>err
+fp8-step m.h5 --data d.h5 --out run --steps 30 --seq-length 32 --batch-size 8 --lr 3e-3 --precision fp32 -q >log 2>err
+result $? "a run on bytes"
+ok "the newest checkpoint of a run generates text" gen run 'the ' --greedy --max-tokens 20 --precision fp32
+is "it has 20 characters and a newline" "$(wc -m <out)" 21
+cp out greedy
+is "its tokenizer is recorded" "$(fp8-generate run/step-00000030 'the ' --greedy --max-tokens 20 --precision fp32)" "$(cat greedy)"
+is "the prompt may be standard input" "$(printf 'the ' | fp8-generate run - --greedy --max-tokens 20 --precision fp32)" "$(cat greedy)"
+is "a record may name the checkpoint" "$(echo '{"type":"checkpoint","path":"run/step-00000030"}' | fp8-generate - 'the ' --greedy --max-tokens 20 --precision fp32)" "$(cat greedy)"
+fp8-generate run 'the ' --max-tokens 200 --seed 2 --temperature 3 >wild 2>err
+ok "text is valid UTF-8" iconv -f UTF-8 -t UTF-8 wild
+is "the parts of --json are the text" "$(fp8-generate run 'the ' --max-tokens 200 --seed 2 --temperature 3 --json | python3 -c '
+import json, sys
+records = [json.loads(line) for line in sys.stdin]
+print("".join(r["text"] for r in records[:-1]) == records[-1]["text"], records[-1]["text"] + "\n" == open("wild").read())')" "True True"
+stop=$(cut -c 8-10 greedy | head -n 1)
+is "--stop ends the text" "$(fp8-generate run 'the ' --greedy --max-tokens 20 --precision fp32 --stop nowhere --stop "$stop" --json | tail -n 1 | grep -c '"end":"stop"')" 1
+printf '%s\n' '{"text":"the "}' '{"ids":[116,104,101,32]}' >prompts.jsonl
+is "several prompts" "$(fp8-generate run --input prompts.jsonl --greedy --max-tokens 20 --precision fp32)" "$(cat greedy greedy)"
+is "several prompts on standard input" "$(fp8-generate run --input - --greedy --max-tokens 20 --precision fp32 <prompts.jsonl)" "$(cat greedy greedy)"
+is "they are numbered" "$(fp8-generate run --input prompts.jsonl --max-tokens 2 --json | sed -n 's/.*generation","prompt":\([0-9]*\).*/\1/p' | tr '\n' ' ')" "0 1 "
+says "-v prints the speed" '^fp8-generate: prompt of 4 tokens in [0-9.e-]* s, 5 new tokens, [0-9.e+]* tokens/s, [0-9.e-]* GB/s of weights$' gen run 'the ' --max-tokens 5 -v
+
+# --- a tokenizer and a template in the checkpoint
+cp -r "$golden/llama3/hf" hf && chmod -R u+w hf
+cp "$SRC/tests/golden/chat/llama3/tokenizer.json" "$SRC/tests/golden/chat/llama3/tokenizer_config.json" hf
+vocabulary=$(fp8-tokenize "$SRC/tests/cli/generate.t" --tokenizer hf -o t.h5 --json 2>err | sed 's/.*"vocab_size":\([0-9]*\).*/\1/')
+python3 - "$vocabulary" <<'END' >config.json
+import json, sys
+config = json.load(open("hf/config.json"))
+config["vocab_size"] = int(sys.argv[1])
+print(json.dumps(config))
+END
+fp8-init config.json -o chat.h5 >table 2>err
+says "a checkpoint without a tokenizer needs one for text" '^fp8-generate: chat.h5: has no tokenizer \(use --tokenizer FILE, or bytes\)$' gen chat.h5 hello
+ok "--tokenizer names one" gen chat.h5 hello --tokenizer hf --max-tokens 4
+ok "--template renders the prompt" gen chat.h5 hello --tokenizer hf --template llama3 --max-tokens 4 --json
+echo '{"messages":[{"role":"user","content":"hello"}]}' >chat.jsonl
+is "messages are the same prompt" "$(ids chat.h5 --input chat.jsonl --tokenizer hf --template llama3 --max-tokens 4)" "$(tail -n 1 out | sed 's/.*"ids"://; s/}$//')"
+is "its length is that of the tokenizer" "$(sed -n 's/.*"prompt_tokens":\([0-9]*\).*/\1/p' out)" \
+  "$(printf '%s\n' '{"text":"<|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"}' | fp8-tokenize --tokenizer hf --encode | tr ',' '\n' | wc -l)"
+
+# --- quantized checkpoints
+fp8-quantize llama3.h5 -o row.h5 --scaling row --power-of-2-scales >table 2>err
+fp8-quantize llama3.h5 -o row.back.h5 --scaling row >table 2>err
+is "codes are those of the recipe" "$(ids row.h5 --ids 5,6,7 --precision fp8 --seed 4)" "$(ids llama3.h5 --ids 5,6,7 --precision fp8 --recipe rowwise --seed 4)"
+fp8-quantize row.h5 -o dequantized.h5 --dequantize >table 2>err
+is "without FP8 codes are multiplied by their scales" "$(ids row.h5 --ids 5,6,7 --precision fp32 --seed 4)" "$(ids dequantized.h5 --ids 5,6,7 --precision fp32 --seed 4)"
+says "another recipe is refused" '^fp8-generate: --recipe: blockwise has other scales than the codes of row.h5, which are those of rowwise$' gen row.h5 --ids 5 --json --precision fp8 --recipe blockwise
+
+# --- ends and errors
+is "a text ends where the context is full" "$(fp8-generate llama3.h5 --ids 5,6,7 --ignore-end --max-tokens 1000 --json | tail -n 1 | sed 's/,"ids.*//')" '{"type":"generation","prompt":0,"prompt_tokens":3,"tokens":125,"end":"context"'
+first=$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 1 | tr -d '[]')
+sed "s/\"eos_token_id\": *2/\"eos_token_id\": $first/" "$golden/llama3/hf/generation_config.json" >hf/generation_config.json
+cp "$golden/llama3/hf/config.json" hf/config.json && rm hf/tokenizer.json hf/tokenizer_config.json
+fp8-convert hf -o ends.h5 >table 2>err
+is "generation_config.json has the end token" "$(fp8-generate ends.h5 --ids 5,6,7 --greedy --json | tail -n 1)" "{\"type\":\"generation\",\"prompt\":0,\"prompt_tokens\":3,\"tokens\":1,\"end\":\"end_token\",\"ids\":[$first]}"
+is "--ignore-end goes on" "$(fp8-generate ends.h5 --ids 5,6,7 --greedy --json --ignore-end --max-tokens 5 | wc -l)" 6
+refused() { # NAME PATTERN WORDS...
+  name=$1 pattern=$2
+  shift 2
+  fp8-generate "$@" >out 2>err </dev/null
+  got=$?
+  [ $got = 2 ] && [ "$(wc -l <err)" = 1 ] && grep -Eq -e "^fp8-generate: $pattern" err && [ ! -s out ]
+  result $? "$name"
+}
+refused "no prompt" 'PROMPT: needed, or --ids or --input' llama3.h5
+refused "two prompts" 'PROMPT, --ids and --input: only one' llama3.h5 a --ids 5
+refused "an id outside of the vocabulary" "--ids: token 256 is not in the model's vocabulary of 256" llama3.h5 --ids 5,256 --json
+refused "a prompt as long as the context" "--ids: 128 tokens leave no room in the model's context of 128" llama3.h5 --ids "$(seq -s, 0 127)" --json
+refused "no number" "--ids: 'x' is not a token id" llama3.h5 --ids 5,x --json
+refused "an empty prompt" 'PROMPT: no tokens' run ''
+refused "an empty file" 'standard input: no prompts' run --input -
+refused "--greedy with --top-k" '--greedy: contradicts --top-k' run a --greedy --top-k 3
+refused "--recipe without FP8" '--recipe: needs --precision fp8' run a --recipe rowwise
+refused "delayed" "--recipe: 'delayed' is not one of" run a --precision fp8 --recipe delayed
+refused "a template for bytes" 'the template chatml needs a tokenizer.json' run a --template chatml
+refused "a template for ids" '--template: not with --ids' run --ids 5 --template chatml
+refused "a token file" 'd.h5: a token file, not a checkpoint' d.h5 a
+refused "a missing checkpoint" 'none: ' none a
+refused "standard input twice" '-: standard input is already' - -
+echo '{"messages":[{"role":"user","content":"a"}]}' >bad.jsonl
+refused "messages without a template" 'bad.jsonl: line 1: the record is a conversation \(use --template' run --input bad.jsonl
+echo '{"text":' >bad.jsonl
+refused "a record that is not JSON" 'bad.jsonl: line 1' run --input bad.jsonl
+cp llama3.h5 flipped.h5 && printf '\001' | dd of=flipped.h5 bs=1 seek=100000 conv=notrunc 2>/dev/null
+refused "a damaged checkpoint" 'flipped.h5: ' flipped.h5 --ids 5 --json
+fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >table 2>err
+status "FP8 without an eligible linear gives status 3" 3 gen odd.h5 --ids 5 --json --precision fp8
+
+done_testing

@@ -1,0 +1,196 @@
+// fp8-generate: text that a checkpoint generates from prompts. See fp8-generate(1).
+#include "flags.h"
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/base/text.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/gemm/gemm.h"
+#include "fp8/h5/types.h"
+#include "fp8/hf/export.h"
+#include "fp8/json/json.h"
+#include "fp8/json/records.h"
+#include "fp8/model/record.h"
+
+namespace {
+
+using namespace fp8;
+using generate::Codec;
+using generate::Ids;
+
+constexpr const char* kName = "fp8-generate";
+constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr std::uint64_t kMostText = std::uint64_t{1} << 26U;  // bytes of a prompt from standard input
+
+// Throws unless exactly one prompt, or source of prompts, was given, and standard input is read once.
+void check(const cli::Arguments& a) {
+  const std::vector<std::string> prompt = a.positionals("prompt");
+  const int given =
+      static_cast<int>(!prompt.empty()) + static_cast<int>(a.has("ids")) + static_cast<int>(a.has("input"));
+  if (given == 0) throw Error("PROMPT: needed, or --ids or --input");
+  if (given > 1) throw Error("PROMPT, --ids and --input: only one of them");
+  const bool reads_input = (!prompt.empty() && prompt.front() == "-") || (a.has("input") && a.text("input") == "-");
+  if (a.positional("model") == "-" && reads_input) throw Error("-: standard input is already the checkpoint record");
+  if (a.has("ids") && a.has("template")) throw Error("--template: not with --ids");
+}
+
+// The model. LoRA checkpoints are refused: their adapters would be ignored.
+model::OpenModel open(const cli::Arguments& a) {
+  const std::string path = model::resolve_checkpoint_argument(a.positional("model"));
+  model::OpenModel model = model::open_model(path);
+  if (model.source.config().as_object().contains("lora"))
+    throw Error(model.source.path() + ": has LoRA adapters, with which fp8-generate does not compute yet");
+  return model;
+}
+
+// The tokenizer that --tokenizer names, or the checkpoint's.
+std::optional<Codec> codec_of(const cli::Arguments& a, const ckpt::Checkpoint& checkpoint) {
+  if (!a.has("tokenizer")) return Codec::of(checkpoint);
+  if (a.text("tokenizer") == "bytes") return Codec();
+  return Codec(token::Tokenizer(a.text("tokenizer")));
+}
+
+// Ids that end a text: those of generation_config.json or the configuration, the template's and the tokenizer's.
+std::vector<std::int64_t> end_tokens(const model::OpenModel& model, const Codec* codec,
+                                     const generate::PromptReader& reader) {
+  std::vector<std::int64_t> more;
+  const auto add = [&](const std::string& token) {
+    const std::optional<std::uint32_t> id = codec->tokenizer()->id_of(token);
+    if (id) more.push_back(*id);
+  };
+  if (codec != nullptr && codec->tokenizer() != nullptr) {
+    if (codec->special().eos) add(*codec->special().eos);
+    if (!reader.template_end().empty()) add(reader.template_end());
+  }
+  const std::string what = model.source.path() + ": /huggingface/" + kGenerationConfig;
+  const std::map<std::string, std::string> texts = model.source.huggingface();
+  const auto found = texts.find(kGenerationConfig);
+  const json::Value stored = found == texts.end() ? json::Value() : json::parse(found->second, what);
+  return hf::end_tokens_of(hf::generation_config(model.config, stored, more, what).as_object(), what);
+}
+
+json::Value token_record(std::uint64_t prompt, std::size_t index, const generate::NewToken& token, bool text) {
+  json::Value record = json::object({{"type", "token"}, {"prompt", prompt}, {"index", index}, {"id", token.id}});
+  if (text) record.as_object().set("text", token.text);
+  record.as_object().set("logprob", *token.log_probability);
+  return record;
+}
+
+json::Value text_record(std::uint64_t prompt, std::size_t prompt_tokens, const generate::Generated& made, bool text) {
+  json::Value record = json::object({{"type", "generation"},
+                                     {"prompt", prompt},
+                                     {"prompt_tokens", prompt_tokens},
+                                     {"tokens", made.ids.size()},
+                                     {"end", generate::name_of(made.end)}});
+  if (text) record.as_object().set("text", made.text);
+  record.as_object().set("ids", json::Array(made.ids.begin(), made.ids.end()));
+  return record;
+}
+
+// Generates and prints, one prompt after the other.
+class Session {
+ public:
+  Session(const cli::Arguments& a, const model::OpenModel& model, const Codec* codec, generate::Request request)
+      : generator_(model, generate::precision_of(a, model)),
+        codec_(codec),
+        request_(std::move(request)),
+        sampler_(generate::sampling_of(a)),
+        json_(a.flag("json")),
+        verbose_(a.flag("verbose")) {
+    request_.log_probabilities = json_;
+  }
+
+  void run(const Ids& prompt) {
+    std::size_t index = 0;
+    const generate::Generated made = generator_.run(prompt, request_, codec_, sampler_, [&](const auto& token) {
+      if (json_) return out_.json(token_record(request_.prompt, index++, token, codec_ != nullptr));
+      if (!token.text.empty()) out_.text(token.text);
+    });
+    if (json_) {
+      out_.json(text_record(request_.prompt, prompt.size(), made, codec_ != nullptr));
+    } else {
+      out_.text("\n");
+    }
+    if (verbose_) note(prompt.size(), made);
+    ++request_.prompt;
+  }
+
+ private:
+  void note(std::size_t prompt_tokens, const generate::Generated& made) const {
+    std::string text = "prompt of " + std::to_string(prompt_tokens) + " tokens in " +
+                       format_short(made.prompt_seconds, 3) + " s, " + std::to_string(made.ids.size()) + " new tokens";
+    if (made.ids.size() > 1) {
+      const double rate = static_cast<double>(made.ids.size() - 1) / made.token_seconds;
+      text += ", " + format_short(rate, 4) + " tokens/s, " + format_short(rate * generator_.bytes_read() * 1e-9, 3) +
+              " GB/s of weights";
+    }
+    cli::print_note(kName, text);
+  }
+
+  generate::Generator generator_;
+  const Codec* codec_;
+  generate::Request request_;
+  generate::Sampler sampler_;
+  bool json_, verbose_;
+  cli::Output out_;
+};
+
+// `make()`, whose result is checked; errors begin with `name`.
+template <class Make>
+Ids checked_prompt(const std::string& name, const hf::ModelConfig& config, const Make& make) {
+  try {
+    const Ids prompt = make();
+    generate::check_prompt(prompt, config);
+    return prompt;
+  } catch (const Error& e) {
+    throw Error(name + ": " + e.what(), e.code(), e.hints());
+  }
+}
+
+// Runs `session` on each record of a file.
+void run_records(const std::string& path, const generate::PromptReader& reader, const hf::ModelConfig& config,
+                 bool quiet, Session& session) {
+  json::RecordReader records(path, json::Layout::by_content, cli::waiting_note(kName, quiet));
+  bool any = false;
+  while (const std::optional<json::Record> record = records.next()) {
+    any = true;
+    const json::Value value = json::parse(*record, records.name());
+    session.run(checked_prompt(records.name() + ": line " + std::to_string(record->line), config,
+                               [&] { return reader.of_record(value); }));
+  }
+  if (!any) throw Error(records.name() + ": no prompts");
+}
+
+int run(const cli::Arguments& a) {
+  check(a);
+  const model::OpenModel model = open(a);
+  const std::optional<Codec> owned = codec_of(a, model.source);
+  const Codec* const codec = owned ? &*owned : nullptr;
+  const generate::PromptReader reader(codec, a.has("template") ? std::optional(a.text("template")) : std::nullopt);
+  generate::Request request{.max_tokens = a.integer("max-tokens"), .stops = a.list("stop")};
+  if (codec == nullptr && (!a.flag("json") || !request.stops.empty()))
+    throw Error(model.source.path() + ": has no tokenizer", {{"tokenizer", "FILE, or bytes"}});
+  if (!a.flag("ignore-end")) request.end_tokens = end_tokens(model, codec, reader);
+  const bool is_text = !a.positionals("prompt").empty();
+  Ids prompt;  // of a text or ids: checked before weights are read
+  if (!a.has("input"))
+    prompt = checked_prompt(is_text ? "PROMPT" : "--ids", model.config, [&] {
+      if (!is_text) return generate::parse_ids(a.text("ids"));
+      const std::string text = a.positional("prompt");
+      return reader.of_text(text == "-" ? read_text_file("/dev/stdin", kMostText) : text);
+    });
+  Session session(a, model, codec, std::move(request));
+  if (a.has("input")) {
+    run_records(a.text("input"), reader, model.config, a.flag("quiet"), session);
+  } else {
+    session.run(prompt);
+  }
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return fp8::cli::run(argc, argv, fp8::generate::command(), run,
+                       {fp8::h5::library_version(), fp8::gemm::library_version()});
+}
