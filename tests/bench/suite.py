@@ -9,6 +9,7 @@ import statistics
 import sys
 from pathlib import Path
 
+import generate
 import kernels
 import logs
 import machine
@@ -179,6 +180,11 @@ def main() -> None:
     if selected("tensor_core"):
         say("tensor_core")
         result["tensor_core"] = tensor_core.measure(programs.parent / "test" / "gemm_bench", peer_python, quick, rounds)
+    result["generate"] = []
+    if selected("generate"):
+        say("generate")
+        folder.mkdir(parents=True, exist_ok=True)
+        result["generate"] = generate.measure(folder, programs, threads, quick, rounds)
     result["saves"] = []
     if selected("saves"):
         say("saves")

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "fp8/gemm/gemm.h"
@@ -16,15 +17,19 @@ using tensor::Tensor;
 
 constexpr std::int64_t kBytes = std::int64_t{512} << 20;  // of all copies
 
-// Bytes per second of a sum of 512 MiB on all threads, the rate that bounds a pass over weights.
+// Bytes per second of a sum of 512 MiB on all threads, four streams each: the rate that bounds a pass over weights.
 void read_memory(benchmark::State& state) {
-  const std::int64_t count = kBytes / 8;
+  constexpr std::int64_t kStreams = 4, kPiece = 4096;  // words that a thread reads of each stream at a time
+  const std::int64_t count = kBytes / 8, stream = count / kStreams;
   std::vector<std::uint64_t> words(static_cast<std::size_t>(count), 1);
   const std::uint64_t* const data = words.data();
   for (auto _ : state) {
     std::uint64_t sum = 0;
-#pragma omp parallel for simd schedule(static) reduction(+ : sum)
-    for (std::int64_t i = 0; i < count; ++i) sum += data[i];
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+    for (std::int64_t begin = 0; begin < stream; begin += kPiece) {
+      for (std::int64_t i = begin; i < begin + kPiece; ++i)
+        sum += data[i] + data[stream + i] + data[2 * stream + i] + data[3 * stream + i];
+    }
     benchmark::DoNotOptimize(sum);
   }
   state.counters["bytes/s"] =
@@ -36,6 +41,7 @@ void row_products(benchmark::State& state, DType type) {
   const auto bytes = n * k * static_cast<std::int64_t>(size_of(type));
   const std::int64_t copies = std::max<std::int64_t>(1, kBytes / bytes);
   const Tensor x(type, {m, k}), w(type, {copies * n, k}), y(DType::f32, {m, n});
+  for (const View& v : {x.view(), w.view()}) std::memset(v.data, 0x3C, v.bytes());  // numbers, in memory of their own
   Engine engine(HostBf16::detect, HostSums::fixed);
   std::int64_t at = 0;
   for (auto _ : state) {

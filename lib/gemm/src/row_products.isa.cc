@@ -94,7 +94,12 @@ void multiply_tile(std::int64_t k, RowBlock<float> x, RowBlock<T> w, float* sums
   for (int j = 0; j < kColumns; ++j) right[j] = w.data + j * w.stride;
   Vector sum[kRows][kColumns][kParts] = {};
   const std::int64_t whole = k / kSums * kSums;
-  for (std::int64_t at = 0; at < whole; at += kSums) add_products<kRows, kColumns>(left, right, at, sum);
+  for (std::int64_t at = 0; at < whole; at += kSums) {
+    // A single row is bound by memory, whose latency hardware prefetching does not hide for several short streams.
+    if constexpr (kRows == 1)
+      for (int j = 0; j < kColumns; ++j) __builtin_prefetch(right[j] + kColumns * w.stride + at);
+    add_products<kRows, kColumns>(left, right, at, sum);
+  }
   if (whole < k) {
     float left_memory[kRows][kSums];
     T right_memory[kColumns][kSums];
