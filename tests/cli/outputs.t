@@ -17,6 +17,7 @@ words_of() {
     fp8-generate) echo "m.h5 --ids 5,6,7 --max-tokens 4 --json" ;;
     fp8-info) echo "m.h5" ;;
     fp8-init) echo "tiny -o i$2.h5" ;;
+    fp8-inspect) echo "m.h5 --data d.h5 --seq-length 64 -q" ;;
     fp8-log) echo "before" ;;
     fp8-quantize) echo "m.h5 --scaling tensor -o q$2.h5 --json" ;;
     fp8-resume) echo "before --print" ;;

@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "adapter.h"
+#include "fp8/linear/observer.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
+#include "fp8/quant/scale.h"
 
 namespace fp8::linear {
 namespace {
@@ -39,6 +41,36 @@ quant::KnownScale slot_of(const std::vector<quant::KnownScale>& slots, const std
   if (slots.empty()) return {};
   const auto part = std::ranges::find(parts, begin, &Part::begin);
   return slots.at(static_cast<std::size_t>(part - parts.begin()));
+}
+
+// The observer of the FP8 GEMMs now; null if there is none.
+Observer* observer_of(const LinearPrecision& precision) {
+  return precision.observer != nullptr && precision.observer->active() ? precision.observer : nullptr;
+}
+
+// The precision in a pass; recomputed GEMMs are not observed again.
+LinearPrecision precision_in(LinearPrecision precision, Pass pass) {
+  if (pass == Pass::recompute) precision.observer = nullptr;
+  return precision;
+}
+
+// Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if an observer combines
+// them.
+quant::CastOptions activation_options(const Context& ctx, const LinearPrecision& precision, const View& x,
+                                      const Cast& cast, const quant::KnownScale& known) {
+  quant::CastOptions options = cast_options(precision, known);
+  Observer* const observer = observer_of(precision);
+  if (observer == nullptr || !observer->combines_amaxes() || cast.granularity != quant::Granularity::tensor ||
+      !known.scale.empty())
+    return options;
+  const View amax = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
+  options.known = {tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"),
+                   tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"), known.amax};
+  quant::amax(ctx, x, cast.granularity, ContractionAxis::last, amax, quant::skips_nan(options.rule));
+  if (!ctx.dry) observer->combine_amax(ctx, amax);
+  quant::scales_from_amax(ctx, amax, {cast.format, options.rule, options.power_of_2}, options.known.scale,
+                          options.known.inverse_scale);
+  return options;
 }
 
 // Records an amax without a cast.
@@ -113,15 +145,25 @@ Operand single_copy(const Context& ctx, const View& matrix, const Part& part, co
   quant::CastOptions options = cast_options(precision, {});
   options.emulate = false;
   const Quantized rows = quant::quantize(ctx, matrix, precision.recipe->forward.w, ContractionAxis::last, options);
-  return {part, quant::without_scales(ctx, rows, precision.options.emulate), rows.inverse_scale};
+  return {part, quant::without_scales(ctx, rows, precision.options.emulate), rows.inverse_scale, matrix};
 }
 
-// dy of a part for dgrad and wgrad.
-quant::QuantizedPair cast_gradient(const Context& ctx, const View& dy, const Operand& w, const quant::CastPair& casts,
-                                   const quant::CastOptions& options) {
-  if (w.folded.empty() || !casts.last.fp8()) return quant::quantize_both(ctx, dy, casts, options);
-  return {quant::quantize(ctx, quant::scale_columns(ctx, dy, w.folded), casts.last, ContractionAxis::last, options),
-          quant::quantize(ctx, dy, casts.first, ContractionAxis::first, options)};
+// dy of a part for dgrad and wgrad, and the matrix that was cast for dgrad.
+struct Gradient {
+  View dy, dgrad_source;
+  quant::QuantizedPair codes;
+};
+
+Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, const View& dy, const Operand& w,
+                       const quant::CastPair& casts, const quant::KnownScale& known) {
+  const quant::CastOptions options =
+      activation_options(ctx, precision, dy, casts.last.fp8() ? casts.last : casts.first, known);
+  if (w.folded.empty() || !casts.last.fp8()) return {dy, dy, quant::quantize_both(ctx, dy, casts, options)};
+  const View folded = quant::scale_columns(ctx, dy, w.folded);
+  return {dy,
+          folded,
+          {quant::quantize(ctx, folded, casts.last, ContractionAxis::last, options),
+           quant::quantize(ctx, dy, casts.first, ContractionAxis::first, options)}};
 }
 
 // x for the GEMMs of all parts: cast once for those that are FP8 in the GEMM forward or wgrad, itself for the others.
@@ -131,7 +173,7 @@ class Input {
         const quant::KnownScale& known)
       : backward_(contract == ContractionAxis::first), high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
     if (std::ranges::any_of(weight.operands, [this](const Operand& o) { return casts(o.part); }))
-      fp8_ = quant::quantize(ctx, x, cast, contract, cast_options(weight.precision, known));
+      fp8_ = quant::quantize(ctx, x, cast, contract, activation_options(ctx, weight.precision, x, cast, known));
   }
   const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
 
@@ -141,11 +183,42 @@ class Input {
   Quantized high_, fp8_;
 };
 
+// Passes the FP8 GEMMs of one call to the observer, if there is one.
+class Observation {
+ public:
+  Observation(const Call& call, const View& x) : call_(call), x_(x), observer_(observer_of(call.precision)) {}
+
+  // `result` as in ObservedGemm.
+  void forward(const Quantized& x, const Operand& w, const View& result) {
+    observe({gemm::GemmRole::forward, w, x, x_, w.codes, w.source, x_, result, repeats_});
+    repeats_ = true;
+  }
+  void dgrad(const Gradient& dy, const Operand& w, const View& result) const {
+    observe({gemm::GemmRole::dgrad, w, dy.codes.last, dy.dgrad_source, w.codes, w.source, dy.dy, result});
+  }
+  void wgrad(const Gradient& dy, const Quantized& x, const Operand& w, const View& result) {
+    observe({gemm::GemmRole::wgrad, w, dy.codes.first, dy.dy, x, x_, dy.dy, result, repeats_});
+    repeats_ = true;
+  }
+
+ private:
+  void observe(const ObservedGemm& gemm) const {
+    const bool fp8 = gemm.a.granularity != quant::Granularity::none && gemm.b.granularity != quant::Granularity::none;
+    if (observer_ == nullptr || !fp8) return;
+    const device::Scope scope(*call_.ctx.arena);
+    observer_->observe(call_, gemm);
+  }
+  const Call& call_;
+  View x_;
+  Observer* observer_;
+  bool repeats_ = false;  // x was observed in this call
+};
+
 }  // namespace
 
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
                const LinearPrecision& precision, Pass pass, const Slots& slots) {
-  Weight w{bias, precision, {}, parts, slots};
+  Weight w{bias, precision_in(precision, pass), {}, parts, slots};
   for (const Part& part : parts_of_gemms(parts, precision.recipe != nullptr, pass)) {
     const bool fp8 = part.fp8 && (pass != Pass::backward || part.gemms.dgrad);
     if (fp8 && precision.recipe->single_copy && pass == Pass::backward) {
@@ -153,15 +226,19 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
       continue;
     }
     const Cast cast = fp8 ? weight_cast(*precision.recipe, pass) : Cast{};
-    w.operands.push_back({part, quant::quantize(ctx, matrix.rows(part.begin, part.end), cast, weight_contraction(pass),
-                                                cast_options(precision, slot_of(slots.w, parts, part.begin)))});
+    const View rows = matrix.rows(part.begin, part.end);
+    w.operands.push_back({part,
+                          quant::quantize(ctx, rows, cast, weight_contraction(pass),
+                                          cast_options(precision, slot_of(slots.w, parts, part.begin))),
+                          {},
+                          rows});
   }
   return w;
 }
 
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass, const Slots& slots) {
-  Weight w{bias, precision, {}, parts, slots};
+  Weight w{bias, precision_in(precision, pass), {}, parts, slots};
   const Cast& cast = weight_cast(*precision.recipe, pass);
   const bool rows = precision.recipe->single_copy, folds = rows && pass == Pass::backward;
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -172,7 +249,8 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
                           quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
                                             weight_contraction(pass), folds ? one : codes.scales.rows(first, last),
                                             folds ? one : inverse, precision.options.emulate),
-                          folds ? inverse : View{}});
+                          folds ? inverse : View{},
+                          codes.source.empty() ? View{} : codes.source.rows(parts[p].begin, parts[p].end)});
   }
   return w;
 }
@@ -202,11 +280,14 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
   const device::Scope scope(*ctx.arena);
   const Call call{ctx, engine, weight.precision, x.dtype};
   const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, weight.slots.x);
+  Observation observation(call, x);
   if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.slots.x);
   for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
     const View bias = weight.bias.empty() ? View{} : weight.bias.rows(w.part.begin, w.part.end);
-    forward(call, input.of(w.part), w, bias, y.columns(w.part.begin, w.part.end));
+    const View part_y = y.columns(w.part.begin, w.part.end);
+    forward(call, input.of(w.part), w, bias, part_y);
+    observation.forward(input.of(w.part), w, bias.empty() ? part_y : View{});
   }
   for (const Adapter& adapter : weight.adapters) forward(ctx, engine, adapter, x, y);
 }
@@ -231,14 +312,21 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
     const bool dgrad = want_dx && part.fp8 && part.gemms.dgrad, wgrad = want_dw && part.fp8 && part.gemms.wgrad;
     return quant::CastPair{dgrad ? recipe.dgrad.dy : Cast{}, wgrad ? recipe.wgrad.dy : Cast{}};
   };
+  Observation observation(call, x);
   for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
-    const quant::QuantizedPair dy_codes =
-        cast_gradient(ctx, dy.columns(w.part.begin, w.part.end), w, dy_casts(w.part),
-                      cast_options(weight.precision, slot_of(slots.dy, weight.parts, w.part.begin)));
-    if (want_dx) dgrad(call, dy_codes.last, w, dx, &w != weight.operands.data());
-    if (want_dw)
-      wgrad(call, dy_codes.first, input.of(w.part), gradients.dw.rows(w.part.begin, w.part.end), gradients.accumulate);
+    const Gradient gradient = cast_gradient(ctx, weight.precision, dy.columns(w.part.begin, w.part.end), w,
+                                            dy_casts(w.part), slot_of(slots.dy, weight.parts, w.part.begin));
+    if (want_dx) {
+      const bool add = &w != weight.operands.data();
+      dgrad(call, gradient.codes.last, w, dx, add);
+      observation.dgrad(gradient, w, add ? View{} : dx);
+    }
+    if (want_dw) {
+      const View dw = gradients.dw.rows(w.part.begin, w.part.end);
+      wgrad(call, gradient.codes.first, input.of(w.part), dw, gradients.accumulate);
+      observation.wgrad(gradient, input.of(w.part), w, gradients.accumulate ? View{} : dw);
+    }
   }
   backward_adapters(ctx, engine, weight.adapters, x, dy, dx, gradients);
   if (sum_apart) ops::copy(ctx, dx, gradients.dx);

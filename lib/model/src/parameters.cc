@@ -109,11 +109,6 @@ void add_mlp(Builder& b, const hf::ModelConfig& c, const std::string& prefix) {
   if (c.mlp_bias) b.add(mlp + "down_proj.bias", {c.hidden_size}, ParameterRole::bias, Slot::down_bias, -1);
 }
 
-// A filter may also match the module, as in other systems.
-bool filter_matches(const std::string& filter, const std::string& name) {
-  return glob_match(filter, name) || glob_match(filter, module_of(name));
-}
-
 void check_gemm_rules(const std::vector<Parameter>& table, const std::vector<GemmRule>& rules) {
   for (const GemmRule& rule : rules) {
     const bool used = rule.glob.empty() || std::any_of(table.begin(), table.end(), [&](const Parameter& p) {
@@ -158,6 +153,10 @@ void check_filters(const std::vector<Parameter>& table, const LinearPrecisionOpt
 }
 
 }  // namespace
+
+bool filter_matches(const std::string& filter, const std::string& name) {
+  return glob_match(filter, name) || glob_match(filter, module_of(name));
+}
 
 std::vector<Parameter> parameter_table(const hf::ModelConfig& config) {
   Builder b(config.lora);

@@ -5,6 +5,7 @@
 
 #include "checks.h"
 #include "device_setup.h"
+#include "eval_setup.h"
 #include "fp8/base/clock.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
@@ -33,29 +34,6 @@ void emit_lines(Journal& journal, const std::string& lines) {
   }
 }
 
-// What an evaluation consists of, found before memory is allocated.
-struct EvalSetup {
-  ModelSpec model_spec;
-  std::int64_t length = 0;
-  std::vector<std::string> notes;  // for the user; some may be empty
-};
-
-EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
-  EvalSetup s;
-  s.model_spec.config = config_of(checkpoint, "scored");
-  s.length = resolved_length(config.seq_length, s.model_spec.config);
-  check_micro_batch(config.batch_size, s.length);
-  s.model_spec.table = active_table(
-      table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
-  check_some_fp8(s.model_spec.table, config.precision, false);
-  s.model_spec.store = store_options(config.precision, nullptr);
-  s.model_spec.store.training = false;
-  check_vocabulary(tokens, s.model_spec.config);
-  s.notes = {note_of_unused(config.precision),
-             check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer)};
-  return s;
-}
-
 }  // namespace
 
 void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hooks& hooks) {
@@ -67,9 +45,10 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   json::Value shared;
   comm::agree(host_comm, [&] {
     tokens.emplace(config.data);
-    check_precision(config.precision);
     checkpoint.emplace(model::open_checkpoint(config.model));
     setup = resolve(config, *checkpoint, *tokens);
+    check_some_fp8(setup.model_spec.table, config.precision, false);
+    setup.model_spec.store.training = false;
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, config.documents);
     for (std::string& note : document_notes(*tokens, *sampler)) setup.notes.push_back(std::move(note));
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});

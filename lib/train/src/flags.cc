@@ -1,4 +1,4 @@
-// Flags of fp8-step and fp8-eval.
+// Flags of fp8-step, fp8-eval and fp8-inspect.
 #include "fp8/train/flags.h"
 
 #include <algorithm>
@@ -85,15 +85,13 @@ std::vector<std::string> schedule_choices() {
   return names;
 }
 
-void add_precision(std::vector<Flag>& flags) {
-  const std::string g = "Precision";
-  flags.push_back(choice("device", "auto", {"auto", "cpu", "cuda"},
-                         "device to compute on (auto: GPUs if every rank has one, otherwise the CPU)", g));
-  flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"},
-                         "precision of the matrix multiplications of linear layers", g));
-  flags.push_back(choice("activations", "", {"bf16", "f32"},
-                         "format of activations (default: f32 with --precision fp32, otherwise bf16)", g));
-  flags.push_back(choice("recipe", "tensorwise", recipe_names(), "scaling of FP8 operands, see fp8-recipes(7)", g));
+Flag device_flag(const std::string& group) {
+  return choice("device", "auto", {"auto", "cpu", "cuda"},
+                "device to compute on (auto: GPUs if every rank has one, otherwise the CPU)", group);
+}
+
+// How FP8 is computed, apart from the recipe.
+void add_fp8(std::vector<Flag>& flags, const std::string& g) {
   flags.push_back(
       toggle("power-of-2-scales", "auto", "round FP8 scales down to powers of two; auto: as the recipe does", g));
   flags.push_back(toggle("rowwise-single-copy", "",
@@ -134,6 +132,17 @@ Flag documents_flag(const std::string& group) {
 
 Flag any_tokenizer_flag(const std::string& group) {
   return toggle("any-tokenizer", "", "accept data made with another tokenizer than the model's", group);
+}
+
+void add_precision(std::vector<Flag>& flags) {
+  const std::string g = "Precision";
+  flags.push_back(device_flag(g));
+  flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"},
+                         "precision of the matrix multiplications of linear layers", g));
+  flags.push_back(choice("activations", "", {"bf16", "f32"},
+                         "format of activations (default: f32 with --precision fp32, otherwise bf16)", g));
+  flags.push_back(choice("recipe", "tensorwise", recipe_names(), "scaling of FP8 operands, see fp8-recipes(7)", g));
+  add_fp8(flags, g);
 }
 
 void add_data(std::vector<Flag>& flags) {
@@ -248,6 +257,8 @@ void add_saving_and_reports(std::vector<Flag>& flags) {
   flags.push_back(
       whole("eval-every", "0", 0, "steps between evaluations on --eval-data, and at the last step; 0: none", s));
   flags.push_back(whole("eval-batches", "0", 0, "batches that each rank reads per evaluation; 0: the whole file", s));
+  flags.push_back(whole("tensor-stats-every", "0", 0,
+                        "steps between statistics of FP8 operands, which are written to tensors.jsonl; 0: none", s));
   flags.push_back(whole("paranoid", "0", 0, "steps between steps that are computed twice and compared; 0: none", s));
   flags.push_back(timeout_flag(s));
   flags.push_back(text("profile", "STEPS",
@@ -339,13 +350,11 @@ model::GemmRule gemm_rule(const std::string& text) {
   return {equals == std::string::npos ? "" : text.substr(0, equals), *gemms};
 }
 
-PrecisionConfig precision_of(const cli::Arguments& a) {
+// What the flags of add_fp8() say.
+PrecisionConfig fp8_of(const cli::Arguments& a) {
   PrecisionConfig p;
-  const std::string name = a.text("precision");
-  p.precision = name == "fp32" ? Precision::fp32 : name == "fp8" ? Precision::fp8 : Precision::bf16;
-  p.activations = p.precision == Precision::fp32 ? dtype::DType::f32 : dtype::DType::bf16;
+  p.precision = Precision::fp8;
   if (a.has_value("activations")) p.activations = stored(a.text("activations") == "f32" ? "fp32" : "bf16");
-  p.recipe = a.text("recipe");
   if (a.has("power-of-2-scales")) p.power_of_2 = a.flag("power-of-2-scales");
   p.rowwise_single_copy = a.flag("rowwise-single-copy");
   p.e4m3_gradients = a.text("fp8-format") == "e4m3";
@@ -359,6 +368,15 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   p.emulate = a.flag("emulate");
   for (const auto accumulation : {gemm::Accumulation::f32, gemm::Accumulation::hopper, gemm::Accumulation::ada})
     if (a.text("accumulate") == name_of(accumulation)) p.accumulation = accumulation;
+  return p;
+}
+
+PrecisionConfig precision_of(const cli::Arguments& a) {
+  PrecisionConfig p = fp8_of(a);
+  const std::string name = a.text("precision");
+  p.precision = name == "fp32" ? Precision::fp32 : name == "fp8" ? Precision::fp8 : Precision::bf16;
+  if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = dtype::DType::f32;
+  p.recipe = a.text("recipe");
   if (p.precision != Precision::fp8) {
     for (const char* flag : {"recipe", "power-of-2-scales", "fp8-all-gather", "emulate"})
       if (a.has(flag)) p.without_effect.push_back(flag_name(flag));
@@ -462,10 +480,50 @@ RunConfig step_config(const cli::Arguments& a) {
   c.paranoid = a.integer("paranoid");
   c.eval_every = a.integer("eval-every");
   c.eval_batches = a.integer("eval-batches");
+  c.stats_every = a.integer("tensor-stats-every");
+  if (c.stats_every > 0 && c.precision.precision != Precision::fp8)
+    c.precision.without_effect.push_back(flag_name("tensor-stats-every"));
   if (a.has_value("profile")) read_profile(a.text("profile"), c);
   c.dry_run = a.flag("dry-run");
   return c;
 }
+
+namespace {
+
+// The data of an evaluation and of an inspection.
+void add_eval_data(std::vector<Flag>& flags, const std::string& g) {
+  flags.push_back(path("data", "FILE", "token file, from fp8-tokenize(1)", g));
+  flags.push_back(any_tokenizer_flag(g));
+  flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
+  flags.push_back(whole("batch-size", "8", 1, "sequences in a batch of one rank", g));
+  flags.push_back(documents_flag(g));
+}
+
+void read_eval_data(const cli::Arguments& a, EvalConfig& c) {
+  c.data = a.text("data");
+  c.any_tokenizer = a.flag("any-tokenizer");
+  c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
+  c.batch_size = a.integer("batch-size");
+  c.documents = *data::parse_documents(a.text("documents"));
+  c.device = device_of(a);
+}
+
+// Recipes of a list: names, or all, which is every recipe that the other settings allow.
+std::vector<std::string> recipes_of(const std::string& list, const PrecisionConfig& precision) {
+  const bool hopper = precision.accumulation != gemm::Accumulation::f32;
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string name = list.substr(begin, end - begin);
+    begin = end + 1;
+    if (name != "all") names.emplace_back(quant::find_recipe(name).name);
+    for (const quant::Recipe& r : quant::recipes())
+      if (name == "all" && !(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
+  }
+  return names;
+}
+
+}  // namespace
 
 cli::Command eval_command() {
   cli::Command c;
@@ -477,11 +535,7 @@ cli::Command eval_command() {
                     .help = "checkpoint to evaluate; -: read a checkpoint record from standard input"}};
   c.launched = true;
   const std::string g = "Data";
-  c.flags.push_back(path("data", "FILE", "token file, from fp8-tokenize(1)", g));
-  c.flags.push_back(any_tokenizer_flag(g));
-  c.flags.push_back(whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", g));
-  c.flags.push_back(whole("batch-size", "8", 1, "sequences in a batch of one rank", g));
-  c.flags.push_back(documents_flag(g));
+  add_eval_data(c.flags, g);
   c.flags.push_back(toggle("per-token", "", "print a record with the loss of every token for each sequence", g));
   c.flags.push_back(timeout_flag(g));
   c.flags.push_back(json_on_terminals());
@@ -491,14 +545,56 @@ cli::Command eval_command() {
 
 EvalConfig eval_config(const cli::Arguments& a) {
   EvalConfig c;
-  c.data = a.text("data");
-  c.any_tokenizer = a.flag("any-tokenizer");
-  c.seq_length = or_zero(a, "seq-length", &cli::Arguments::integer);
-  c.batch_size = a.integer("batch-size");
-  c.documents = *data::parse_documents(a.text("documents"));
+  read_eval_data(a, c);
   c.precision = precision_of(a);
-  c.device = device_of(a);
   c.per_token = a.flag("per-token");
+  return c;
+}
+
+cli::Command inspect_command() {
+  cli::Command c;
+  c.name = "fp8-inspect";
+  c.about = "what FP8 does to each linear of a model on a batch";
+  c.example = "fp8-inspect run/step-00000100 --data data.h5 --recipe tensorwise,rowwise";
+  c.positionals = {{.name = "model",
+                    .metavar = "CHECKPOINT",
+                    .help = "checkpoint to inspect; -: read a checkpoint record from standard input"}};
+  c.launched = true;
+  const std::string g = "Data", p = "Precision";
+  add_eval_data(c.flags, g);
+  c.flags.push_back(choice("sampler", "sequential", {"shuffle", "sequential"}, "order in which sequences are read", g));
+  c.flags.push_back(whole("seed", "0", 0, "seed of the sampler", g));
+  c.flags.push_back(whole("step", "1", 1, "step of a run whose batch is read, from 1", g));
+  c.flags.push_back({.name = "layers",
+                     .kind = FlagKind::list,
+                     .metavar = "GLOB",
+                     .help = "report only linears whose name matches",
+                     .group = g});
+  c.flags.push_back(toggle("blocks", "", "add the spread of the figures over rows or blocks; on one rank", g));
+  c.flags.push_back(timeout_flag(g));
+  c.flags.push_back(cli::json_flag());
+  c.flags.push_back(device_flag(p));
+  c.flags.push_back(choice("activations", "bf16", {"bf16", "f32"}, "format of activations", p));
+  Flag recipe = text("recipe", "NAME,...", "scalings of FP8 operands to inspect, see fp8-recipes(7), or all", p);
+  recipe.default_text = "tensorwise";
+  recipe.suggestions = recipe_names();
+  recipe.suggestions.emplace_back("all");
+  c.flags.push_back(std::move(recipe));
+  add_fp8(c.flags, p);
+  return c;
+}
+
+InspectConfig inspect_config(const cli::Arguments& a) {
+  InspectConfig c;
+  read_eval_data(a, c);
+  c.precision = fp8_of(a);
+  c.recipes = recipes_of(a.text("recipe"), c.precision);
+  c.sampler = *data::parse_sampler(a.text("sampler"));
+  c.seed = static_cast<std::uint64_t>(a.integer("seed"));
+  c.step = a.integer("step");
+  c.layers = a.list("layers");
+  c.blocks = a.flag("blocks");
+  c.precision.recipe = c.recipes.front();
   return c;
 }
 

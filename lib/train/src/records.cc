@@ -84,15 +84,18 @@ std::optional<std::int64_t> status_bytes(std::string_view name) {
 
 }  // namespace
 
+bool ends_unfinished(const std::string& path, std::uint64_t size) {
+  std::array<std::byte, 1> last{std::byte{'\n'}};
+  if (size > 0) File::open_read(path).pread_exact(last, size - 1);
+  return last[0] != std::byte{'\n'};
+}
+
 void Journal::open(const std::string& run_folder) {
   if (!writes_) return;
   const std::string path = run_folder + "/log.jsonl";
   log_ = File::open_append(path);
   log_end_ = log_.size();
-  std::array<std::byte, 1> last{std::byte{'\n'}};
-  if (log_end_ > 0) File::open_read(path).pread_exact(last, log_end_ - 1);
-  // Ends a line that a killed process left unfinished.
-  if (last[0] != std::byte{'\n'}) unwritten_ = "\n";
+  if (ends_unfinished(path, log_end_)) unwritten_ = "\n";
 }
 
 // Writes the buffered records, all or none, so that readers find complete lines. Returns the first reason of a series

@@ -48,6 +48,9 @@ class Journal {
   std::exception_ptr output_failure_;
 };
 
+// Whether the last line of a file of `size` bytes has no newline, as a killed process leaves it.
+bool ends_unfinished(const std::string& path, std::uint64_t size);
+
 // {"type":"run"}, the first record of a start.
 json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        const std::vector<model::Parameter>& table, const MemoryPlan& plan, const DeviceSetup& work,

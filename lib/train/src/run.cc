@@ -10,11 +10,13 @@
 #include "device_setup.h"
 #include "fp8/base/clock.h"
 #include "fp8/base/text.h"
+#include "fp8/inspect/records.h"
 #include "fp8/json/json.h"
 #include "fp8/json/trace.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
 #include "lora.h"
+#include "observe.h"
 #include "profile.h"
 #include "records.h"
 #include "run_setup.h"
@@ -33,6 +35,7 @@ struct RunContext {
   const Hooks& hooks;
   Journal& journal;
   const RunInputs& inputs;
+  inspect::Collector* collector;  // of the steps with records in tensors.jsonl; null: none
   MemoryPlan plan;
   json::Value provenance;                          // for checkpoints, as the next
   std::optional<std::string> tokenizer;            // text of tokenizer.json
@@ -99,7 +102,8 @@ void allocate_state(const RunContext& run, std::optional<RunState>& state) {
 }
 
 RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Communicator& host_comm, const Hooks& hooks,
-                      Journal& journal, const RunInputs& inputs, const ckpt::Checkpoint& start) {
+                      Journal& journal, const RunInputs& inputs, inspect::Collector* collector,
+                      const ckpt::Checkpoint& start) {
   const RunConfig& c = s.config;
   return {s,
           device,
@@ -107,6 +111,7 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
           hooks,
           journal,
           inputs,
+          collector,
           plan_of(s, device),
           s.resuming && s.changes.empty()
               ? start.provenance()
@@ -257,11 +262,26 @@ void report_profile(RunState& state, const RunContext& run) {
   profiler.clear();
 }
 
+// Writes what the collector observed in a step that computed. Collective.
+void record_tensors(const RunState& state, const RunContext& run) {
+  const RunConfig& c = run.config();
+  const device::Timer timer(state.model.ctx, device::Work::input_output, "write tensor statistics", 0);
+  const inspect::Results results = run.collector->end();
+  if (run.host_comm.rank() != 0) return;
+  const watchdog::LocalWork local(run.host_comm.progress());
+  const std::int64_t step = state.position.step;
+  const auto failed =
+      TensorLog(c.out).write(step, records_of(results, c.precision.recipe, linear_names(run.setup.model_spec.table)));
+  if (failed) run.journal.warn(step, *failed);
+}
+
 void train_step(RunState& state, const RunContext& run) {
   const RunConfig& c = run.config();
   run.device.device_comm().progress().set_step(state.position.step + 1);
   state.evaluation.reset();
-  StepEnvironment env{state.model, run.host_comm, run.device.device_comm(), state.scalars, c};
+  const bool observed = run.collector != nullptr && (state.position.step + 1) % c.stats_every == 0;
+  StepEnvironment env{
+      state.model, run.host_comm, run.device.device_comm(), state.scalars, c, observed ? run.collector : nullptr};
   state.profiler.begin_step(state.position.step + 1);
   const StepResult r = run_step(env, *run.setup.sampler, state.batches, state.position, run.setup.planned);
   ++state.position.step;
@@ -274,6 +294,7 @@ void train_step(RunState& state, const RunContext& run) {
   state.output_failed = end.output_failed != 0;
   state.save_interval_over = end.save_interval_over != 0;
   record_step(state, run, r, end.memory_peak);
+  if (observed && !r.masked) record_tensors(state, run);
   state.profiler.end_step();
   if (state.profiler.complete(state.position.step)) report_profile(state, run);
   print_step(state, run, r);
@@ -418,9 +439,13 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
   });
   std::optional<Sources> sources(std::in_place, host_comm, config, journal);
   while (true) {  // once for every checkpoint of the run, until one is not damaged
-    const RunSetup setup = resolve(config, host_comm, inputs, *sources);
+    RunSetup setup = resolve(config, host_comm, inputs, *sources);
     const DeviceSetup device(config.device, config.precision, host_comm);
     if (!device.note().empty()) journal.note(device.note());
+    std::optional<inspect::Collector> collector;
+    if (config.stats_every > 0 && config.precision.precision == Precision::fp8)
+      setup.model_spec.store.fp8.observer = &collector.emplace(
+          host_comm, device.device_comm(), inspect::CollectorOptions{observed_linears(setup.model_spec.table, {})});
     if (config.dry_run || setup.position.step >= setup.last_step) {
       if (const auto damage = verify(host_comm, sources->start())) {
         sources->refuse(*damage);
@@ -432,8 +457,10 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
     std::optional<RunContext> context;
     std::optional<RunState> state;
     comm::agree(host_comm, [&] {
-      context.emplace(context_of(setup, device, host_comm, hooks, journal, inputs, sources->start()));
+      context.emplace(context_of(setup, device, host_comm, hooks, journal, inputs, collector ? &*collector : nullptr,
+                                 sources->start()));
       allocate_state(*context, state);
+      if (collector) collector->pause();
     });
     if (const auto damage = load(state->model, host_comm, sources->start(), setup.resuming,
                                  initial_adapters(setup.adapter, setup.config.seed))) {

@@ -19,13 +19,6 @@ namespace {
 
 double sum_of(std::span<const float> losses) { return std::accumulate(losses.begin(), losses.end(), 0.0); }
 
-StepScalars read(const StepEnvironment& env) {
-  StepScalars scalars;
-  device::copy_bytes(env.model.ctx, &scalars, device::DeviceType::host, env.scalars.data(), env.model.ctx.device,
-                     sizeof scalars);
-  return scalars;
-}
-
 void clear(const StepEnvironment& env) {
   const StepScalars none;
   device::copy_bytes(env.model.ctx, env.scalars.data(), env.model.ctx.device, &none, device::DeviceType::host,
@@ -76,19 +69,14 @@ void update(StepEnvironment& env, const Position& position, double lr) {
                          optim::scalars_of(c.optimizer, position.updates + 1, lr, c.seed, &scalars->gate));
 }
 
-// Throws AgreedError if fewer FP8 GEMMs ran on this rank than `planned`.
-void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::int64_t planned,
-                   const std::string& where) {
-  const std::int64_t gemms = ran.linear(gemm::OperandKind::fp8).gemms;
-  comm::agree(host_comm, [&] {
-    if (gemms < planned)
-      throw Error("FP8 was asked for and did not run as planned: " + std::to_string(gemms) + " of " +
-                      std::to_string(planned) + " FP8 GEMMs in " + where,
-                  Exit::fp8_missing);
-  });
-}
-
 }  // namespace
+
+StepScalars read_scalars(const StepEnvironment& env) {
+  StepScalars scalars;
+  device::copy_bytes(env.model.ctx, &scalars, device::DeviceType::host, env.scalars.data(), env.model.ctx.device,
+                     sizeof scalars);
+  return scalars;
+}
 
 StepScalars* scalars_in(const device::Buffer& buffer) { return reinterpret_cast<StepScalars*>(buffer.data()); }
 
@@ -108,10 +96,28 @@ Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t
   c.gemms = env.model.engine.counts() - before;
   env.model.store.add_gradient_squares(env.model.ctx, &scalars_in(env.scalars)->square_sum);
   if (!trace) return c;
-  const StepScalars scalars = read(env);
+  const StepScalars scalars = read_scalars(env);
   c.loss = scalars.loss;
   c.square_sum = scalars.square_sum;
   return c;
+}
+
+Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
+  if (env.collector != nullptr) env.collector->begin();
+  Computed computed = compute(env, batches, targets, trace);
+  if (env.collector != nullptr) env.collector->pause();
+  return computed;
+}
+
+void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::int64_t planned,
+                   const std::string& where) {
+  const std::int64_t gemms = ran.linear(gemm::OperandKind::fp8).gemms;
+  comm::agree(host_comm, [&] {
+    if (gemms < planned)
+      throw Error("FP8 was asked for and did not run as planned: " + std::to_string(gemms) + " of " +
+                      std::to_string(planned) + " FP8 GEMMs in " + where,
+                  Exit::fp8_missing);
+  });
 }
 
 void check_same_bits(comm::Communicator& host_comm, const std::vector<model::Parameter>& table, std::int64_t step,
@@ -207,7 +213,7 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   r.calibrated = env.model.store.needs_calibration();
   if (r.calibrated) calibrate(env, batches, targets);
   r.replayed = c.paranoid > 0 && (position.step + 1) % c.paranoid == 0;
-  const Computed computed = compute(env, batches, targets, r.replayed);
+  const Computed computed = compute_observed(env, batches, targets, r.replayed);
   if (r.replayed) {
     const bool recorded = env.model.store.record_amaxes(false);
     check_same_bits(env.host_comm, env.model.store.table(), position.step + 1, computed,
@@ -216,7 +222,7 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   }
   r.gemms = computed.gemms;
   update(env, position, r.lr);
-  const StepScalars scalars = read(env);
+  const StepScalars scalars = read_scalars(env);
   r.loss = scalars.loss / static_cast<double>(targets);
   r.grad_norm = std::sqrt(scalars.square_sum);
   r.skipped = scalars.gate.skip != 0;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fp8/data/sampler.h"
+#include "fp8/inspect/collector.h"
 #include "fp8/train/config.h"
 #include "state.h"
 
@@ -40,6 +41,7 @@ struct StepEnvironment {
   comm::Communicator& device_comm;  // the same ranks; moves memory of the model's device
   const device::Buffer& scalars;    // one StepScalars, on that device
   const RunConfig& config;
+  inspect::Collector* collector = nullptr;  // observes this step; null: nobody
 };
 
 // Host memory for one rank's micro-batches, and views of them.
@@ -77,6 +79,9 @@ struct Computed {
 // The StepScalars in a buffer. The host must not access them if the buffer is on another device.
 StepScalars* scalars_in(const device::Buffer& buffer);
 
+// The scalars, copied from the device.
+StepScalars read_scalars(const StepEnvironment& env);
+
 // Forward and backward without FP8, from which delayed scales without a history follow. Changes them and gradients.
 // Collective.
 void calibrate(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets);
@@ -84,6 +89,13 @@ void calibrate(StepEnvironment& env, const MicroBatches& batches, std::int64_t t
 // Forward and backward over a step's micro-batches, `targets` of all ranks together; changes only gradients and the
 // scalars. Collective.
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace);
+
+// The same, observed by the collector, if there is one. Collective.
+Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace = false);
+
+// Throws AgreedError if fewer FP8 GEMMs ran on this rank than `planned`. Collective.
+void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::int64_t planned,
+                   const std::string& where);
 
 // Throws AgreedError naming step, rank and tensor unless two computations of step `step` (from 1) have the same bits on
 // every rank. What each rank computed alone is compared first, so that the rank that caused a difference is named and
@@ -100,7 +112,7 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
 struct LossSum {
   double loss = 0;
   std::int64_t targets = 0;
-  gemm::Counts gemms;  // this rank's
+  gemm::Counts gemms{};  // this rank's
 };
 
 // Number of FP8 GEMMs that a forward pass over `rows` tokens must run; 0 in other precisions.

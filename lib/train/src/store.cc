@@ -68,7 +68,7 @@ void ParameterStore::build_slots() {
     s.extent = {s.extent.rows + p.rows(), p.cols()};
     s.parameters.push_back(static_cast<int>(i));
     if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
-      s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms});
+      s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms, static_cast<int>(i)});
     shards_[i].number = static_cast<int>(i);
     shards_[i].rows = shard::rows_of(p.rows(), device_comm_.rank(), device_comm_.size());
     shards_[i].scale = -1;
@@ -115,10 +115,10 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
   const DType stored = s.trainable ? options_.master : s.stored;
   const View master = own(stored, s.trainable ? "master weights" : "frozen weights");
   View m, v;
-  if (options_.training && s.trainable) {
+  if (options_.training && s.trainable) s.gradient_shard = own(DType::f32, "gradients");
+  if (options_.training && options_.updates && s.trainable) {
     m = own(options_.moments, "moments");
     v = own(options_.moments, "moments");
-    s.gradient_shard = own(DType::f32, "gradients");
     ops::zero(ctx, m);
     ops::zero(ctx, v);
   }

@@ -4,6 +4,7 @@
 #include "fp8/base/error.h"
 #include "fp8/device/device.h"
 #include "fp8/device/profile.h"
+#include "fp8/linear/observer.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
@@ -149,13 +150,13 @@ void ParameterStore::measure_weight(const Context& ctx, const ParameterShard& o)
               quant::ContractionAxis::last, amax_.rows(o.scale, o.scale + 1));
 }
 
-// The whole compute weight of a slot that has only codes, in memory from the arena.
-View ParameterStore::gather_compute_weight(const Context& ctx, const SlotState& s) {
-  const View whole = tensor::allocate(ctx, options_.compute, {s.extent.rows, s.extent.cols}, "gathered weights");
+// The whole weight of a slot that has only codes, from the masters, in memory from the arena.
+View ParameterStore::gather_weight(const Context& ctx, const SlotState& s, DType type) {
+  const View whole = tensor::allocate(ctx, type, {s.extent.rows, s.extent.cols}, "gathered weights");
   for (const int number : s.parameters) {
     const model::Parameter& p = table_[static_cast<std::size_t>(number)];
     const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
-    const View own = tensor::allocate(ctx, options_.compute, {o.rows.count(), p.cols()}, "gathered weights");
+    const View own = tensor::allocate(ctx, type, {o.rows.count(), p.cols()}, "gathered weights");
     if (o.rows.count() > 0) ops::copy(ctx, o.master, own);
     if (!ctx.dry) shard::start_gather(device_comm_, own, whole.rows(p.slot_row, p.slot_row + p.rows())).wait();
   }
@@ -166,15 +167,19 @@ linear::Weight ParameterStore::prepare_weight(const Context& ctx, const SlotStat
                                               const View& row_scales, const View& bias, model::Pass pass) {
   const linear::Slots slots = slots_of(s, pass);
   if (calibrating_)
-    return linear::prepare(ctx, s.fp8_gathered ? gather_compute_weight(ctx, s) : whole, bias, s.parts, {}, pass, slots);
+    return linear::prepare(ctx, s.fp8_gathered ? gather_weight(ctx, s, options_.compute) : whole, bias, s.parts, {},
+                           pass, slots);
   if (!s.fp8_gathered) return linear::prepare(ctx, whole, bias, s.parts, options_.fp8, pass, slots);
+  const linear::Observer* const observer = options_.fp8.observer;
+  const bool observed = observer != nullptr && observer->active() && pass != model::Pass::recompute;
+  const View source = observed ? gather_weight(ctx, s, options_.master) : View{};
   if (single_copy())
-    return linear::prepare_codes(ctx, {whole, row_scales, quant::reciprocals(ctx, row_scales)}, bias, s.parts,
+    return linear::prepare_codes(ctx, {whole, row_scales, quant::reciprocals(ctx, row_scales), source}, bias, s.parts,
                                  options_.fp8, pass);
   const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
-  return linear::prepare_codes(ctx,
-                               {whole, scales_.rows(s.first_scale, last), inverse_scales_.rows(s.first_scale, last)},
-                               bias, s.parts, options_.fp8, pass, slots);
+  const linear::Codes codes{whole, scales_.rows(s.first_scale, last), inverse_scales_.rows(s.first_scale, last),
+                            source};
+  return linear::prepare_codes(ctx, codes, bias, s.parts, options_.fp8, pass, slots);
 }
 
 void ParameterStore::end_calibration(const Context& ctx) {

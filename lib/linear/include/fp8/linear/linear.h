@@ -27,13 +27,17 @@ struct Part {
   std::int64_t end = 0;    ///< one past the last
   bool fp8 = false;        ///< compute precision; other parts are computed in the precision of the activations
   quant::GemmSet gemms{};  ///< which GEMMs of an FP8 part are FP8
+  int number = -1;         ///< of the projection, for an observer
 };
+
+class Observer;  // observer.h
 
 /// How FP8 parts are computed.
 struct LinearPrecision {
   const quant::Recipe* recipe = nullptr;                      ///< null: no part is FP8
   quant::CastOptions options;                                 ///< scales and counts
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< of FP8 GEMMs on the host
+  Observer* observer = nullptr;                               ///< of FP8 GEMMs; null: nobody
 };
 
 /// Known scales of a weight's FP8 operands, and where their amaxes are recorded. Empty, or by part.
@@ -48,6 +52,7 @@ struct Operand {
   Part part;               ///< rows of the whole weight
   quant::Quantized codes;  ///< [rows, K], for the GEMM forward or dgrad, depending on the pass
   View folded{};           ///< f32 [rows]: factors of the columns of dy before dgrad, with one FP8 copy; else empty
+  View source{};           ///< [rows, K] that was cast to `codes`; empty if it is not known
 };
 
 /// An adapter beside one part of a weight: y[:, part] += scaling (drop(x) a^T) b^T.
@@ -73,6 +78,7 @@ struct Codes {
   View bytes;           ///< u8 [N, K]
   View scales;          ///< f32 [number of parts], or [N] with one FP8 copy
   View inverse_scales;  ///< their reciprocals
+  View source{};        ///< [N, K] that was cast to these codes, for an observer; else empty
 };
 
 /// The pass for which a weight is prepared: GEMM forward, forward again for backward, or GEMM dgrad.

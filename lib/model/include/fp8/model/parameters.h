@@ -121,6 +121,10 @@ struct LinearPrecisionOptions {
   std::vector<GemmRule> gemms{};          ///< the last that matches a linear applies
 };
 
+/// Whether a glob of linears matches a weight: its name, or, as in other systems, that of its module, which is the name
+/// without its last part.
+bool filter_matches(const std::string& filter, const std::string& name);
+
 /// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions are multiples of 16 and no option
 /// excludes it.
 void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options);

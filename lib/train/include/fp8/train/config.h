@@ -98,6 +98,7 @@ struct RunConfig {
   std::int64_t log_every = 1;        ///< steps between records
   std::int64_t paranoid = 0;         ///< steps between steps that are computed twice; 0: none
   std::int64_t eval_every = 0;       ///< steps; 0: never
+  std::int64_t stats_every = 0;      ///< steps between those with records in tensors.jsonl; 0: none
   std::int64_t eval_batches = 0;     ///< batches per rank and evaluation; 0: the whole file
   std::int64_t profile_first = 0;    ///< first step to profile, from 1
   std::int64_t profile_last = 0;     ///< last step to profile; 0: none

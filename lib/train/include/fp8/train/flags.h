@@ -1,5 +1,5 @@
-/// The flag tables of fp8-step and fp8-eval, and the configurations that flags are read into. Help, completions and the
-/// names in a config file come from these tables; tests compare the manual pages with them.
+/// The flag tables of fp8-step, fp8-eval and fp8-inspect, and the configurations that flags are read into. Help,
+/// completions and the names in a config file come from these tables; tests compare the manual pages with them.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 #include "fp8/cli/arguments.h"
 #include "fp8/cli/command.h"
 #include "fp8/train/evaluate.h"
+#include "fp8/train/inspect.h"
 
 namespace fp8::train {
 
@@ -23,5 +24,10 @@ RunConfig step_config(const cli::Arguments& arguments);
 cli::Command eval_command();
 /// The evaluation that the arguments describe. Throws Error naming a flag.
 EvalConfig eval_config(const cli::Arguments& arguments);
+
+/// fp8-inspect.
+cli::Command inspect_command();
+/// The inspection that the arguments describe. Throws Error naming a flag.
+InspectConfig inspect_config(const cli::Arguments& arguments);
 
 }  // namespace fp8::train

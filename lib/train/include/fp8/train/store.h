@@ -48,13 +48,14 @@ struct StoreOptions {
   bool reshard_after_forward = true;   ///< with zero 3: gather again for backward
   bool several_micro_batches = false;  ///< per step, whose gradients are summed
   bool training = true;                ///< false: only weights, for evaluation
+  bool updates = true;                 ///< if training: with moments, for update(); false: only gradients
 };
 
 /// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
 struct ParameterShard {
   int number = 0;        ///< in the parameter table
   shard::RowRange rows;  ///< of the whole parameter
-  View master, m, v;     ///< m and v empty unless training and trainable
+  View master, m, v;     ///< m and v empty unless training with updates and trainable
   View gradient;         ///< f32; empty unless training and trainable
   View compute_weight;   ///< in the compute format; the master itself if that has it; empty with FP8 all-gather
   View codes;            ///< u8; empty without FP8 all-gather
@@ -208,7 +209,7 @@ class ParameterStore final : public model::WeightSource {
   void reduce_amaxes(const Context& ctx);
   void renew_scales(const Context& ctx, const std::int32_t* skip);
   void measure_weight(const Context& ctx, const ParameterShard& o);
-  View gather_compute_weight(const Context& ctx, const SlotState& s);
+  View gather_weight(const Context& ctx, const SlotState& s, DType type);
   linear::Weight prepare_weight(const Context& ctx, const SlotState& s, const View& whole, const View& row_scales,
                                 const View& bias, model::Pass pass);
   bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }

@@ -1,0 +1,28 @@
+/// Inspection of a checkpoint: what FP8 does to the operands and products of each linear in one forward and backward
+/// pass over a batch. Collective: every rank calls with the same configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp8/train/evaluate.h"
+
+namespace fp8::train {
+
+/// An inspection. The batch consists of batch_size sequences on each rank.
+struct InspectConfig : EvalConfig {
+  std::vector<std::string> recipes;                           ///< each is inspected in turn
+  data::SamplerKind sampler = data::SamplerKind::sequential;  ///< order in which samples are read
+  std::uint64_t seed = 0;                                     ///< of the sampler
+  std::int64_t step = 1;            ///< the batch is that of this step of a run, from 1, without accumulation
+  std::vector<std::string> layers;  ///< globs of the linears that are reported; empty: all
+  bool blocks = false;              ///< with the spread over rows or blocks; on one rank
+};
+
+/// For each recipe {"type":"inspect"}, then {"type":"operand"} and {"type":"gemm"} records, as fp8-inspect(1) describes
+/// them. The pass runs in the recipe, like a step of training, but the amaxes of activations and gradients are those of
+/// all ranks. Records go to the hook of rank 0. Throws as run().
+void inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_comm, const Hooks& hooks);
+
+}  // namespace fp8::train

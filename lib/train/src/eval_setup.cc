@@ -1,0 +1,22 @@
+#include "eval_setup.h"
+
+#include "checks.h"
+
+namespace fp8::train {
+
+EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
+  check_precision(config.precision);
+  EvalSetup s;
+  s.model_spec.config = config_of(checkpoint, "scored");
+  s.length = resolved_length(config.seq_length, s.model_spec.config);
+  check_micro_batch(config.batch_size, s.length);
+  s.model_spec.table = active_table(
+      table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
+  s.model_spec.store = store_options(config.precision, nullptr);
+  check_vocabulary(tokens, s.model_spec.config);
+  s.notes = {note_of_unused(config.precision),
+             check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer)};
+  return s;
+}
+
+}  // namespace fp8::train

@@ -1,0 +1,41 @@
+#!/bin/sh
+# fp8-inspect and --tensor-stats-every under mpirun: the figures are those of one rank.
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+
+# differences FILE FILE: compares records; prints `weights` if a figure of a weight differs, and every figure of which the
+# relative difference, of a share the difference, is above 1e-3; and the number of records.
+differences() {
+  python3 -c '
+import json, sys
+one, other = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
+print(len(one) - len(other), len(one) > 100)
+for a, b in zip(one, other):
+    figures = [k for k in a if isinstance(a[k], float)]
+    if a.get("operand") == "weight" and any(a[k] != b[k] for k in figures):
+        print("weights", a["linear"], a["gemm"])
+    for k in figures:
+        d = abs(a[k] - b[k]) / (1 if k.endswith("share") else abs(a[k]) + 1e-30)
+        if d > 1e-3:
+            print(k, a.get("linear"), a.get("gemm"), a.get("operand"), a[k], b[k])
+' "$1" "$2"
+}
+
+for recipe in tensorwise rowwise delayed; do
+  fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 12 --recipe $recipe --json >one 2>err
+  for n in 2 3 4; do
+    mpirun -n $n fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size $((12 / n)) --recipe $recipe --json >many 2>err
+    is "$recipe on $n ranks: figures of weights are equal, the others within 1e-3" "$? $(differences one many)" "0 0 True"
+  done
+done
+mpirun -n 2 fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 6 --fp8-lm-head --recipe blockwise --no-fp8-all-gather --layers 'lm_head*' >out 2>err
+is "the LM head is inspected, as a table" "$? $(wc -l <out) $(awk '{ print $1 }' out | sort -u | tr '\n' ' ')" "0 7 linear lm_head.weight "
+mpirun -n 2 fp8-inspect m.h5 --data d.h5 --seq-length 32 --blocks >out 2>err
+is "--blocks needs one rank" "$? $(grep -c '^fp8-inspect: --blocks: needs one rank$' err) $(wc -c <out)" "2 1 0"
+mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 6 --sampler sequential --steps 2 --out run --precision fp8 --recipe rowwise --tensor-stats-every 2 -q >log 2>err
+result $? "fp8-step writes tensor statistics on two ranks"
+mpirun -n 2 fp8-inspect run/step-00000002 --data d.h5 --seq-length 32 --batch-size 6 --recipe rowwise --json >sharded 2>err
+is "a sharded checkpoint is inspected" "$? $(grep -c '"type":"operand"' sharded)" "0 84"
+is "the statistics have a record for each operand and GEMM of the step" "$(grep -c '"step":2}$' run/tensors.jsonl) $(wc -l <run/tensors.jsonl)" "126 126"
+
+done_testing

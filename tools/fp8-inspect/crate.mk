@@ -1,0 +1,2 @@
+about := What FP8 does to each linear of a model on a batch
+deps  := base json cli comm inspect model train

@@ -1,0 +1,57 @@
+// fp8-inspect: what FP8 does to each linear of a checkpoint; under mpirun the ranks share the batch. See
+// fp8-inspect(1).
+#include "fp8/base/error.h"
+#include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
+#include "fp8/inspect/records.h"
+#include "fp8/model/record.h"
+#include "fp8/train/flags.h"
+#include "fp8/train/mpi_session.h"
+
+namespace {
+
+using namespace fp8;
+
+int inspect_checkpoint(const cli::Command& command, const cli::Arguments& arguments, comm::Communicator& host_comm) {
+  std::string named = arguments.positional("model");
+  train::check_same_flags(host_comm, cli::resolved(command, arguments), named);
+  train::InspectConfig config;
+  comm::agree(host_comm, [&] {
+    config = train::inspect_config(arguments);
+    if (host_comm.rank() == 0) named = model::resolve_checkpoint_argument(named);
+  });
+  config.model = host_comm.all_gather(named)[0];
+  cli::Output out;
+  cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0, "fp8-inspect");
+  const bool json = arguments.flag("json");
+  std::vector<json::Value> records;  // for the table
+  train::Hooks hooks;
+  hooks.record = [&](const json::Value& record) {
+    progress.done();
+    if (json) return out.json(record);
+    records.push_back(record);
+  };
+  hooks.note = [&](const std::string& text) {
+    progress.done();
+    if (!arguments.flag("quiet")) cli::print_note("fp8-inspect", text);
+  };
+  hooks.progress = [&](const std::string& text) { progress.update(text); };
+  train::inspect_checkpoint(config, host_comm, hooks);
+  if (!records.empty()) out.text(cli::table(inspect::worst_first(records)));
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const fp8::cli::Command command = fp8::train::inspect_command();
+  return fp8::cli::run(
+      argc, argv, command,
+      [&](const fp8::cli::Arguments& arguments) {
+        return fp8::train::run_ranks("fp8-inspect", arguments.integer("timeout"),
+                                     [&](fp8::comm::Communicator& host_comm) {
+                                       return inspect_checkpoint(fp8::cli::with_common(command), arguments, host_comm);
+                                     });
+      },
+      fp8::train::library_versions());
+}
