@@ -83,6 +83,7 @@ void inspect_recipe(const InspectConfig& config, const Inspection& all) {
   });
   all.journal.progress(config.precision.recipe);
   if (const auto damage = load(*model, host_comm, all.checkpoint, false)) throw comm::AgreedError(*damage);
+  if (!has_scales_of(all.checkpoint, config.precision)) model->store.require_calibration();
   host_comm.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
   if (targets == 0) throw comm::AgreedError(config.data + ": no token of the batch counts as a target");
   const device::Buffer scalars(sizeof(StepScalars), device.type(), "scalars of a step");
@@ -91,7 +92,7 @@ void inspect_recipe(const InspectConfig& config, const Inspection& all) {
   if (model->store.needs_calibration()) calibrate(env, *batches, targets);
   const Computed computed = compute_observed(env, *batches, targets);
   const inspect::Results results = collector->end();
-  LossSum sum{read_scalars(env).loss, targets};
+  LossSum sum{read_scalars(env).loss, targets, computed.gemms};
   host_comm.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
   const gemm::Count planned = model::planned_fp8(setup.model_spec.config, table, *config.precision.recipe_or_null(),
                                                  batch->shape.sequences * setup.length, model::Recompute::none,
