@@ -1,2 +1,2 @@
-about := Text from a checkpoint: prompts, sampling, text of tokens as they arrive, stop texts
-deps  := base json dtype device tensor quant gemm ops ckpt hf token chat linear model
+about := Text from a checkpoint: sampling, and tokens one by one over a key/value cache
+deps  := base dtype device tensor quant gemm ops hf prompt linear model

@@ -4,37 +4,11 @@
 
 #include <algorithm>
 
-#include "fuzz.h"
+#include "byte_tokenizer.h"
 
 namespace {
 
 using namespace fp8;
-
-// The tokenizer of the target: bytes, two special tokens and the marker <|m|>.
-token::Tokenizer byte_tokenizer() {
-  json::Object vocab;
-  for (int byte = 0; byte < 256; ++byte) {
-    constexpr std::string_view kDigits = "0123456789ABCDEF";
-    const std::string name = {
-        '<', '0', 'x', kDigits[static_cast<std::size_t>(byte / 16)], kDigits[static_cast<std::size_t>(byte % 16)], '>'};
-    vocab.set(name, byte);
-  }
-  json::Array added;
-  for (const char* content : {"<s>", "</s>", "<|m|>"}) {
-    added.push_back(json::object({{"id", 256 + static_cast<int>(added.size())},
-                                  {"content", content},
-                                  {"single_word", false},
-                                  {"lstrip", false},
-                                  {"rstrip", false},
-                                  {"normalized", false},
-                                  {"special", true}}));
-  }
-  const json::Value model =
-      json::object({{"type", "BPE"}, {"vocab", vocab}, {"merges", json::Array()}, {"byte_fallback", true}});
-  fuzz::folder().write("tokenizer_config.json", R"({"bos_token":"<s>","eos_token":"</s>"})");
-  return token::Tokenizer(
-      fuzz::folder().write("tokenizer.json", json::dump(json::object({{"added_tokens", added}, {"model", model}}))));
-}
 
 void check(const data::ChatOptions& options, const chat::Row& row) {
   fuzz::require(row.ids.size() == row.mask.size(), "a mask has the length of the ids");
@@ -50,7 +24,7 @@ void check(const data::ChatOptions& options, const chat::Row& row) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const token::Tokenizer tokenizer = byte_tokenizer();
+  static const token::Tokenizer tokenizer = fuzz::byte_tokenizer();
   if (size == 0) return 0;
   const std::string_view input = fuzz::text_of(data + 1, size - 1);
   const std::size_t newline = std::min(input.find('\n'), input.size());

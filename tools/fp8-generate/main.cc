@@ -52,7 +52,7 @@ std::optional<Codec> codec_of(const cli::Arguments& a, const ckpt::Checkpoint& c
 
 // Ids that end a text: those of generation_config.json or the configuration, the template's and the tokenizer's.
 std::vector<std::int64_t> end_tokens(const model::OpenModel& model, const Codec* codec,
-                                     const generate::PromptReader& reader) {
+                                     const prompt::PromptReader& reader) {
   std::vector<std::int64_t> more;
   const auto add = [&](const std::string& token) {
     const std::optional<std::uint32_t> id = codec->tokenizer()->id_of(token);
@@ -148,8 +148,8 @@ Ids checked_prompt(const std::string& name, const hf::ModelConfig& config, const
 }
 
 // Runs `session` on each record of a file.
-void run_records(const std::string& path, const generate::PromptReader& reader, const hf::ModelConfig& config,
-                 bool quiet, Session& session) {
+void run_records(const std::string& path, const prompt::PromptReader& reader, const hf::ModelConfig& config, bool quiet,
+                 Session& session) {
   json::RecordReader records(path, json::Layout::by_content, cli::waiting_note(kName, quiet));
   bool any = false;
   while (const std::optional<json::Record> record = records.next()) {
@@ -166,7 +166,7 @@ int run(const cli::Arguments& a) {
   const model::OpenModel model = open(a);
   const std::optional<Codec> owned = codec_of(a, model.source);
   const Codec* const codec = owned ? &*owned : nullptr;
-  const generate::PromptReader reader(codec, a.has("template") ? std::optional(a.text("template")) : std::nullopt);
+  const prompt::PromptReader reader(codec, a.has("template") ? std::optional(a.text("template")) : std::nullopt);
   generate::Request request{.max_tokens = a.integer("max-tokens"), .stops = a.list("stop")};
   if (codec == nullptr && (!a.flag("json") || !request.stops.empty()))
     throw Error(model.source.path() + ": has no tokenizer", {{"tokenizer", "FILE, or bytes"}});
@@ -175,7 +175,7 @@ int run(const cli::Arguments& a) {
   Ids prompt;  // of a text or ids: checked before weights are read
   if (!a.has("input"))
     prompt = checked_prompt(is_text ? "PROMPT" : "--ids", model.config, [&] {
-      if (!is_text) return generate::parse_ids(a.text("ids"));
+      if (!is_text) return prompt::parse_ids(a.text("ids"));
       const std::string text = a.positional("prompt");
       return reader.of_text(text == "-" ? read_text_file("/dev/stdin", kMostText) : text);
     });

@@ -7,8 +7,8 @@
 #include "fp8/base/clock.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
-#include "fp8/generate/text_stream.h"
 #include "fp8/ops/elementwise.h"
+#include "fp8/prompt/text_stream.h"
 
 namespace fp8::generate {
 namespace {
@@ -150,7 +150,7 @@ Generated Generator::run(const Ids& prompt, const Request& request, const Codec*
   const auto length = static_cast<std::int64_t>(prompt.size());
   const std::int64_t room = context_of(s.config) - length, most = std::min(room, request.max_tokens);
   Text& t = s.prepare(length + most);
-  std::optional<TextStream> stream;
+  std::optional<prompt::TextStream> stream;
   if (codec != nullptr) stream.emplace(*codec, prompt, request.stops);
   Generated out;
   out.end = most < request.max_tokens ? End::context : End::max_tokens;

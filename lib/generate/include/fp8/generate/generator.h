@@ -9,13 +9,15 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8/generate/codec.h"
-#include "fp8/generate/prompt.h"
 #include "fp8/generate/sampler.h"
 #include "fp8/model/decoder.h"
 #include "fp8/model/resident.h"
+#include "fp8/prompt/prompt.h"
 
 namespace fp8::generate {
+
+using prompt::Codec;
+using prompt::Ids;
 
 /// Why a text ended.
 enum class End : std::uint8_t {

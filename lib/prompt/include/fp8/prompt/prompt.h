@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "fp8/chat/document.h"
-#include "fp8/generate/codec.h"
 #include "fp8/json/value.h"
+#include "fp8/prompt/codec.h"
 
-namespace fp8::generate {
+namespace fp8::prompt {
 
 /// Token ids of a prompt.
 using Ids = std::vector<std::uint32_t>;
@@ -44,4 +44,4 @@ class PromptReader {
   std::string template_end_;
 };
 
-}  // namespace fp8::generate
+}  // namespace fp8::prompt

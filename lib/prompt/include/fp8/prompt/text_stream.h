@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8/generate/codec.h"
+#include "fp8/prompt/codec.h"
 
-namespace fp8::generate {
+namespace fp8::prompt {
 
 /// The text that follows a prompt. Parts that it returns are valid UTF-8; joined, they are the text of all tokens, or
 /// its part before the first stop text. Text is held back while it may be the beginning of a stop text, or of a
@@ -38,4 +38,4 @@ class TextStream {
   bool stopped_ = false;
 };
 
-}  // namespace fp8::generate
+}  // namespace fp8::prompt

@@ -1,13 +1,13 @@
 // Decodes a window of the last tokens with each new one, since a token's text depends on its neighbours: a character
 // may have several tokens, and decoders remove a space at the beginning.
-#include "fp8/generate/text_stream.h"
+#include "fp8/prompt/text_stream.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "fp8/token/utf8.h"
 
-namespace fp8::generate {
+namespace fp8::prompt {
 namespace {
 
 constexpr std::size_t kKept = 8;      // tokens of a window that are always kept
@@ -86,4 +86,4 @@ void TextStream::trim(std::string_view text) {
   }
 }
 
-}  // namespace fp8::generate
+}  // namespace fp8::prompt

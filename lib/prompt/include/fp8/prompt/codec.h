@@ -12,7 +12,7 @@
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/token/tokenizer.h"
 
-namespace fp8::generate {
+namespace fp8::prompt {
 
 /// A tokenizer of a model.
 class Codec {
@@ -39,4 +39,4 @@ class Codec {
   chat::SpecialTokens special_;
 };
 
-}  // namespace fp8::generate
+}  // namespace fp8::prompt

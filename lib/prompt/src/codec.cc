@@ -1,5 +1,5 @@
 // Tokenizers of checkpoints.
-#include "fp8/generate/codec.h"
+#include "fp8/prompt/codec.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 #include "fp8/json/json.h"
 #include "fp8/token/utf8.h"
 
-namespace fp8::generate {
+namespace fp8::prompt {
 namespace {
 
 constexpr const char* kSpecialTokens = "tokenizer_config.json";
@@ -49,4 +49,4 @@ std::string Codec::decode(std::span<const std::uint32_t> ids) const {
   return token::replace_invalid(bytes);
 }
 
-}  // namespace fp8::generate
+}  // namespace fp8::prompt

@@ -1,5 +1,5 @@
 // Reads prompts. Records are untrusted.
-#include "fp8/generate/prompt.h"
+#include "fp8/prompt/prompt.h"
 
 #include <limits>
 
@@ -7,7 +7,7 @@
 #include "fp8/base/text.h"
 #include "fp8/chat/conversation.h"
 
-namespace fp8::generate {
+namespace fp8::prompt {
 namespace {
 
 std::uint32_t id_of(std::optional<std::int64_t> value, const std::string& shown) {
@@ -73,4 +73,4 @@ Ids PromptReader::of_record(const json::Value& record) const {
   return render(chat::read_question(record, *schema));
 }
 
-}  // namespace fp8::generate
+}  // namespace fp8::prompt
