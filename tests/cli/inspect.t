@@ -53,6 +53,28 @@ for precision in bf16 fp8 "fp8 --filter *layers.1.mlp.down_proj*"; do
 done >losses 2>err
 is "the loss of FP8 is nearer to that of bf16 without it" "$(awk '{ v[NR] = $1 } END { a = v[2] - v[1]; b = v[3] - v[1]; print (b * b < a * a / 9) }' losses)" 1
 
+# --- sensitivity: each GEMM alone; the recommendation
+head -c 129 text.txt >short.txt && fp8-tokenize short.txt -o short.h5 >out 2>err
+fp8-inspect m.h5 --data short.h5 --seq-length 32 --batch-size 4 --sensitivity --json >alone 2>err
+result $? "--sensitivity succeeds"
+is "the time it takes is estimated" "$(grep -c '^fp8-inspect: sensitivity of 14 linears under tensorwise: about [0-9]' err)" 1
+is "there is a record for each GEMM of each linear" "$(figures alone '[sum(x["type"] == "sensitivity" and x["gemm"] == g for x in r) for g in ("forward", "dgrad", "wgrad")]')" "[14, 14, 14]"
+is "the loss of a linear alone is that of fp8-eval" "$(for p in 'bf16' 'fp8 --no-fp8-all-gather --filter *self_attn* --filter *layers.0* --filter *gate* --filter *up_proj*'; do
+  fp8-eval m.h5 --data short.h5 --seq-length 32 --batch-size 4 --precision $p
+done | sed 's/.*"loss":\([^,]*\),.*/\1/' | tr '\n' ' ')" "$(figures alone '"%r %r " % next((x["loss"] - x["loss_change"], x["loss"]) for x in r if x["type"] == "sensitivity" and "layers.1.mlp.down_proj" in x["linear"])')"
+fp8-inspect m.h5 --data short.h5 --seq-length 32 --batch-size 4 --sensitivity --layers '*layers.0.mlp.up_proj' --json >narrow 2>err
+grep -E '"type":"sensitivity","linear":"model.layers.0.mlp.up_proj' alone >>narrow
+is "the figures of a linear do not depend on the others" "$(figures narrow '[abs(a[k] / b[k] - 1) < 1e-4 for a, b in zip(r[-6:-3], r[-3:]) for k in a if isinstance(a[k], float)]')" "[True, True, True, True, True, True]"
+is "a GEMM in FP8 changes the gradient a little" "$(figures alone 'all(0.999 < x["cosine"] < 1 + 1e-9 and 0 < x["relative_l2"] < 0.05 for x in r if x.get("cosine"))')" True
+fp8-inspect m.h5 --data short.h5 --seq-length 32 --batch-size 4 --recommend 3e-4 -o skip.json --json >advice 2>err
+result $? "--recommend succeeds"
+is "the sum of the changes that are left is below the limit, and one more linear is not" "$(figures advice '(lambda c, s: (s["sum"] == sum(sorted(c.values())[:s["fp8_linears"]]) < 3e-4 <= sum(sorted(c.values())[:s["fp8_linears"] + 1]), set(s["skip"]) == set(sorted(c, key=c.get)[s["fp8_linears"]:])))({x["linear"]: abs(x["loss_change"]) for x in r if "loss" in x and x["type"] == "sensitivity"}, r[-1])')" "(True, True)"
+is "the configuration has the linears as filters" "$(python3 -c 'import json; print(json.load(open("skip.json")) == {"precision": "fp8", "recipe": "tensorwise", "filter": [json.loads(line) for line in open("advice")][-1]["skip"]})')" True
+fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 1 --out advised --config skip.json >log 2>err
+is "fp8-step runs with it" "$? $(grep -o '"precision":"bf16","reason":"filter' log | wc -l)" "0 $(figures advice 'len(r[-1]["skip"])')"
+fp8-inspect m.h5 --data short.h5 --seq-length 32 --batch-size 4 --recommend 0 -o none.json >table 2>err
+is "nothing left for FP8 gives status 1 and no file" "$? $(tail -15 table | head -1 | cut -d';' -f1) $(find . -name none.json)" "1 left in bf16: 14, in FP8: 0 "
+
 # --- steps of a run
 few="--data d.h5 --seq-length 32 --batch-size 4 --steps 3 --lr 1e-3 --save-every 1 --keep 9"
 for recipe in tensorwise rowwise delayed blockwise; do
@@ -93,6 +115,10 @@ bad "an unknown recipe" "recipe 'fast': unknown; one of tensorwise, " m.h5 $data
 bad "an empty recipe" "recipe '': unknown" m.h5 $data --recipe ""
 bad "layers that match nothing" "--layers: nothing: matches no linear in FP8" m.h5 $data --layers nothing
 bad "a batch larger than the file" "d.h5: 624 sequences of 32 tokens, fewer than a batch of 1000" m.h5 --data d.h5 --seq-length 32 --batch-size 1000
+bad "a recommendation without an output" "--recommend: needs --output FILE" m.h5 $data --recommend 1
+bad "a recommendation for two recipes" "--recommend: needs one recipe" m.h5 $data --recommend 1 -o x.json --recipe rowwise,current
+bad "an output without a recommendation" "--output: needs --recommend" m.h5 $data -o x.json
+bad "an output that exists" "skip.json: exists .use --force" m.h5 $data --recommend 1 -o skip.json
 bad "mxfp8 with sums of a tensor core" "--accumulate: hopper" m.h5 $data --recipe mxfp8 --accumulate hopper
 
 done_testing

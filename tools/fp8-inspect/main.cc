@@ -36,9 +36,11 @@ int inspect_checkpoint(const cli::Command& command, const cli::Arguments& argume
     if (!arguments.flag("quiet")) cli::print_note("fp8-inspect", text);
   };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
-  train::inspect_checkpoint(config, host_comm, hooks);
+  const Exit status = train::inspect_checkpoint(config, host_comm, hooks);
   if (!records.empty()) out.text(cli::table(inspect::worst_first(records)));
-  return static_cast<int>(Exit::done);
+  if (const auto rows = inspect::most_sensitive_first(records); rows.size() > 1) out.text("\n" + cli::table(rows));
+  for (const std::string& line : inspect::recommendations(records)) out.line(line);
+  return static_cast<int>(status);
 }
 
 }  // namespace

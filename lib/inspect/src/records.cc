@@ -103,6 +103,8 @@ json::Value record_of(const OperandResult& r, const std::string& recipe, const s
 
 std::string percent(double share) { return format_short(100 * share, 3); }
 
+std::string shown(double v, int digits) { return std::isnan(v) ? "-" : format_short(v, digits); }
+
 double number(const json::Object& o, const char* key) { return o.get_double_or(key, NAN, "operand"); }
 
 }  // namespace
@@ -152,15 +154,47 @@ std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>
   });
   std::vector<std::vector<std::string>> rows{{"linear", "gemm", "operand", "recipe", "amax", "scale", "underflow %",
                                               "subnormal %", "saturated %", "SQNR dB", "GEMM error"}};
-  const auto shown = [](double v) { return std::isnan(v) ? std::string("-") : format_short(v, 4); };
   for (const json::Object* o : operands) {
     rows.push_back({terminal_safe(o->get_string("linear", what)), o->get_string("gemm", what),
-                    o->get_string("operand", what), o->get_string("recipe", what), shown(number(*o, "amax")),
-                    shown(number(*o, "scale")), percent(number(*o, "underflow_share")),
+                    o->get_string("operand", what), o->get_string("recipe", what), shown(number(*o, "amax"), 4),
+                    shown(number(*o, "scale"), 4), percent(number(*o, "underflow_share")),
                     percent(number(*o, "subnormal_share")), percent(number(*o, "saturated_share")),
-                    shown(number(*o, "sqnr_db")), std::isinf(error_of(o)) ? "-" : shown(error_of(o))});
+                    shown(number(*o, "sqnr_db"), 4), std::isinf(error_of(o)) ? "-" : shown(error_of(o), 4)});
   }
   return rows;
+}
+
+std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records) {
+  std::vector<const json::Object*> found;
+  for (const json::Value& v : records)
+    if (v.as_object().get_string("type", "record") == "sensitivity") found.push_back(&v.as_object());
+  const auto rank = [](const json::Object* o) {
+    const double change = number(*o, "loss_change"), difference = number(*o, "relative_l2");
+    return std::pair{std::isnan(change) ? 1 : 0, std::isnan(change) ? -difference : -std::fabs(change)};
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const json::Object* a, const json::Object* b) { return rank(a) < rank(b); });
+  std::vector<std::vector<std::string>> rows{{"linear", "gemm", "recipe", "loss change", "cosine", "relative L2"}};
+  for (const json::Object* o : found)
+    rows.push_back({terminal_safe(o->get_string("linear", "record")), o->get_string("gemm", "record"),
+                    o->get_string("recipe", "record"), shown(number(*o, "loss_change"), 4),
+                    shown(number(*o, "cosine"), 7), shown(number(*o, "relative_l2"), 4)});
+  return rows;
+}
+
+std::vector<std::string> recommendations(const std::vector<json::Value>& records) {
+  const std::string what = "record";
+  std::vector<std::string> lines;
+  for (const json::Value& v : records) {
+    const json::Object& o = v.as_object();
+    if (o.get_string("type", what) != "recommendation") continue;
+    const json::Array& skip = o.get_array("skip", what);
+    lines.push_back("left in bf16: " + std::to_string(skip.size()) +
+                    ", in FP8: " + std::to_string(o.get_int("fp8_linears", what)) + "; sum of |change of the loss| " +
+                    shown(number(o, "sum"), 4) + ", measured together " + shown(number(o, "loss_change"), 4));
+    for (const json::Value& name : skip) lines.push_back("  " + terminal_safe(name.as_string()));
+  }
+  return lines;
 }
 
 }  // namespace fp8::inspect

@@ -68,11 +68,24 @@ struct MicroBatch {
     layer_forward(ctx, env, w, x, kept, out, false);
   }
 
-  // All layers without saved activations: x is overwritten layer by layer.
-  void forward_layers(const View& x, std::span<const LayerCache> caches = {}) {
-    for (int unit = 1; unit < head_unit; ++unit) {
+  // The input of a layer, or of the head, among those of all [L + 1, M, C].
+  View input_of(const View& inputs, int layer) const {
+    return inputs.rows(layer, layer + 1).reshaped({env.rows(), env.config.hidden_size});
+  }
+
+  // What forward_layers() reads and keeps besides x.
+  struct Layers {
+    int first = 0;                            // layer to begin with
+    View inputs{};                            // to which the inputs of the layers are copied, unless it is empty
+    std::span<const LayerCache> caches = {};  // of all layers, or empty
+  };
+
+  // Layers without saved activations: x is overwritten layer by layer.
+  void forward_layers(const View& x, const Layers& layers) {
+    for (int unit = layers.first + 1; unit < head_unit; ++unit) {
       const device::Scope scope(*ctx.arena);
-      if (!caches.empty()) env.cache = &caches[static_cast<std::size_t>(unit - 1)];
+      if (!layers.caches.empty()) env.cache = &layers.caches[static_cast<std::size_t>(unit - 1)];
+      if (!layers.inputs.empty()) ops::copy(ctx, x, input_of(layers.inputs, unit - 1));
       const SavedActivations kept = allocate_saved(ctx, env, true);
       forward_layer(unit, x, kept, x);
     }
@@ -187,7 +200,28 @@ void Decoder::forward(const Context& ctx, gemm::Engine& engine, WeightSource& we
   pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations");
   pass.embed(x);
-  pass.forward_layers(x);
+  pass.forward_layers(x, {});
+  pass.head_forward(x, losses);
+}
+
+void Decoder::forward_and_keep(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+                               const View& inputs, const View& losses) const {
+  const device::Scope scope(*ctx.arena);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  const View x = pass.rows_by_hidden("activations");
+  pass.embed(x);
+  pass.forward_layers(x, {.inputs = inputs});
+  ops::copy(ctx, x, pass.input_of(inputs, pass.head_unit - 1));
+  pass.head_forward(x, losses);
+}
+
+void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+                           int first, const View& inputs, const View& losses) const {
+  const device::Scope scope(*ctx.arena);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  const View x = pass.rows_by_hidden("activations");
+  ops::copy(ctx, pass.input_of(inputs, first), x);
+  pass.forward_layers(x, {.first = first});
   pass.head_forward(x, losses);
 }
 
@@ -230,7 +264,7 @@ void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& wei
   pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {batch.rows()}, "activations");
   pass.embed(x);
-  pass.forward_layers(x);
+  pass.forward_layers(x, {});
   const UnitWeights w = weights.unshard(ctx, pass.head_unit, Pass::forward), home = pass.unshard_home(Pass::forward);
   pass.final_norm(w, x, x, rstd);
   linear::forward(ctx, engine, pass.head_weight(w, home), x, out);
@@ -250,7 +284,7 @@ void Decoder::extend(const Context& ctx, gemm::Engine& engine, WeightSource& wei
   pass.env.sin = cache.sin_.rows(first, first + count);
   const View x = pass.rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {count}, "activations");
   pass.embed(x);
-  pass.forward_layers(x, cache.layers_);
+  pass.forward_layers(x, {.caches = cache.layers_});
   cache.length_ = first + count;
   if (wanted == 0) return;
   const UnitWeights w = weights.unshard(ctx, pass.head_unit, Pass::forward), home = pass.unshard_home(Pass::forward);

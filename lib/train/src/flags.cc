@@ -571,6 +571,13 @@ cli::Command inspect_command() {
                      .help = "report only linears whose name matches",
                      .group = g});
   c.flags.push_back(toggle("blocks", "", "add the spread of the figures over rows or blocks; on one rank", g));
+  c.flags.push_back(toggle("sensitivity", "", "measure what each GEMM alone does to the loss or the gradient", g));
+  Flag most = real("recommend", "", 0, 1e6,
+                   "leave linears in bf16 until the sum of |change of the loss| is below this, in nats; needs -o", g);
+  most.metavar = "NATS";
+  c.flags.push_back(std::move(most));
+  c.flags.push_back(cli::output_flag("configuration for fp8-step with the recommended linears in bf16"));
+  c.flags.push_back(cli::force_flag());
   c.flags.push_back(timeout_flag(g));
   c.flags.push_back(cli::json_flag());
   c.flags.push_back(device_flag(p));
@@ -595,6 +602,13 @@ InspectConfig inspect_config(const cli::Arguments& a) {
   c.layers = a.list("layers");
   c.blocks = a.flag("blocks");
   c.precision.recipe = c.recipes.front();
+  if (a.has_value("recommend")) c.recommend = a.real("recommend");
+  c.sensitivity = a.flag("sensitivity") || c.recommend;
+  if (a.has_value("output")) c.output = a.text("output");
+  c.force = a.flag("force");
+  if (c.recommend && (c.output.empty() || c.recipes.size() > 1))
+    throw Error(flag_name("recommend") + (c.output.empty() ? ": needs --output FILE" : ": needs one recipe"));
+  if (!c.recommend && !c.output.empty()) throw Error(flag_name("output") + ": needs " + flag_name("recommend"));
   return c;
 }
 

@@ -238,6 +238,18 @@ void ParameterStore::scales_and_codes(const Context& ctx) {
   }
 }
 
+void ParameterStore::set_gemms(const std::vector<quant::GemmSet>& gemms) {
+  for (auto& unit : slots_) {
+    for (SlotState& s : unit) {
+      for (linear::Part& part : s.parts) {
+        const auto number = static_cast<std::size_t>(part.number);
+        part.gemms = gemms.at(number);
+        part.fp8 = table_[number].fp8 && (part.gemms.forward || part.gemms.dgrad || part.gemms.wgrad);
+      }
+    }
+  }
+}
+
 ParameterStore::Gathered& ParameterStore::gathered(int unit) { return gathered_[buffer_of(unit, keeps_gathered())]; }
 
 ParameterStore::Reducing& ParameterStore::reducing(int unit) { return reducing_[buffer_of(unit, options_.zero == 1)]; }

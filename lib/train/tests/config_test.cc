@@ -177,7 +177,8 @@ TEST(Flags, ContradictionsAreNamed) {
 // Every name that a message of this crate gives to flag_name() is in a flag table.
 TEST(Flags, MessagesNameFlagsThatExist) {
   std::set<std::string> known;
-  for (const cli::Command& command : {cli::with_common(step_command()), cli::with_common(eval_command())})
+  for (const cli::Command& command :
+       {cli::with_common(step_command()), cli::with_common(eval_command()), cli::with_common(inspect_command())})
     for (const cli::Flag& flag : command.flags) known.insert(flag.name);
   const std::regex call(R"re(flag_name\("([^"]*)"\))re");
   int calls = 0;

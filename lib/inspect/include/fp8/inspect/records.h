@@ -19,4 +19,11 @@ std::vector<json::Value> records_of(const Results& results, const std::string& r
 /// lowest SQNR first; the first row is the heading. Other records are ignored.
 std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records);
 
+/// The rows of a table of {"type":"sensitivity"} records: forward GEMMs with the largest change of the loss first, then
+/// the others with the largest difference of the gradient first; the first row is the heading.
+std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records);
+
+/// Lines that state the {"type":"recommendation"} records.
+std::vector<std::string> recommendations(const std::vector<json::Value>& records);
+
 }  // namespace fp8::inspect

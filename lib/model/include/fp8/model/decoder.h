@@ -48,6 +48,16 @@ class Decoder {
   void forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                const View& losses) const;
 
+  /// As forward(), and stores the input of each layer in `inputs` [L + 1, M, C], those of the head last, in the
+  /// activations' type, which the caller allocates.
+  void forward_and_keep(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+                        const View& inputs, const View& losses) const;
+
+  /// The part of forward() from layer `first` (from 0; L: only the head) on, with the inputs that forward_and_keep()
+  /// stored.
+  void forward_from(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch, int first,
+                    const View& inputs, const View& losses) const;
+
   /// As forward(), and computes the gradients of gradient_scale * sum(losses), passed to `weights` unit by unit from
   /// the last to the first.
   void forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,17 @@ struct InspectConfig : EvalConfig {
   std::int64_t step = 1;            ///< the batch is that of this step of a run, from 1, without accumulation
   std::vector<std::string> layers;  ///< globs of the linears that are reported; empty: all
   bool blocks = false;              ///< with the spread over rows or blocks; on one rank
+  bool sensitivity = false;         ///< with the effect of each GEMM alone on loss and gradient
+  std::optional<double> recommend;  ///< largest sum of |change of the loss|, in nats, of the linears left in FP8
+  std::string output;               ///< of the recommendation: a configuration for fp8-step
+  bool force = false;               ///< replace the output if it exists
 };
 
 /// For each recipe {"type":"inspect"}, then {"type":"operand"} and {"type":"gemm"} records, as fp8-inspect(1) describes
 /// them. The pass runs in the recipe, like a step of training, but the amaxes of activations and gradients are those of
-/// all ranks. Records go to the hook of rank 0. Throws as run().
-void inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_comm, const Hooks& hooks);
+/// all ranks. With `sensitivity` {"type":"sensitivity"} records follow, with `recommend` {"type":"recommendation"}.
+/// Records go to the hook of rank 0. Returns no if the recommendation leaves no linear in FP8, else done. Throws as
+/// run().
+Exit inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_comm, const Hooks& hooks);
 
 }  // namespace fp8::train

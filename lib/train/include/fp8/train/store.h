@@ -125,6 +125,10 @@ class ParameterStore final : public model::WeightSource {
   /// change results. True at first.
   bool record_amaxes(bool on) { return std::exchange(recording_, on); }
 
+  /// From now on computes the linears that are FP8 in the table with these of their GEMMs in FP8, by number in the
+  /// table; the others stay as they are. Needs StoreOptions::fp8_all_gather off.
+  void set_gemms(const std::vector<quant::GemmSet>& gemms);
+
   /// Computes compute weights, scales (with one reduction for all weights) and codes from the masters. Collective.
   void refresh_compute_weights(const Context& ctx);
   /// Begins micro-batch `index` of `count` of a step.

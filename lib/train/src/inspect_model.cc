@@ -1,0 +1,51 @@
+#include "inspect_model.h"
+
+#include "checks.h"
+#include "fp8/train/flags.h"
+
+namespace fp8::train {
+
+RecipeSetup resolve(const InspectConfig& config, const Inspection& all) {
+  RecipeSetup s{config, {}, {}, {}};
+  comm::agree(all.host_comm, [&] {
+    s.eval = resolve(static_cast<const EvalConfig&>(config), all.checkpoint, all.tokens);
+    check_some_fp8(s.eval.model_spec.table, config.precision, true);
+    s.eval.model_spec.store.updates = false;
+    const std::int64_t wanted = config.batch_size * all.host_comm.size();
+    s.sampler.emplace(all.tokens, config.sampler, config.seed, s.eval.length, wanted, config.documents);
+    if (s.sampler->samples() < wanted)
+      throw Error(config.data + ": " + std::to_string(s.sampler->samples()) + " sequences of " +
+                  std::to_string(s.eval.length) + " tokens, fewer than a batch of " + std::to_string(wanted) +
+                  "; use a smaller " + flag_name("batch-size") + " or " + flag_name("seq-length"));
+    s.shape = {config.batch_size, s.eval.length, s.sampler->bounds(config.batch_size)};
+  });
+  return s;
+}
+
+InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device,
+                               const ModelSpec& spec, inspect::Collector* collector) {
+  comm::Communicator& host_comm = all.host_comm;
+  const InspectConfig& config = setup.config;
+  comm::agree(host_comm, [&] {
+    const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), spec, setup.shape, setup.shape);
+    model.emplace(device.context(), device.device_comm(), spec, plan.allocate(device.type()));
+    if (collector != nullptr) collector->pause();
+    scalars = device::Buffer(sizeof(StepScalars), device.type(), "scalars of a step");
+    batches.emplace(1, config.batch_size, setup.eval.length, setup.sampler->separate());
+    targets = batches->read(*setup.sampler, config.step - 1, host_comm.rank() * config.batch_size);
+  });
+  if (const auto damage = load(*model, host_comm, all.checkpoint, false)) throw comm::AgreedError(*damage);
+  if (!has_scales_of(all.checkpoint, config.precision)) model->store.require_calibration();
+  host_comm.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
+  if (targets == 0) throw comm::AgreedError(config.data + ": no token of the batch counts as a target");
+  env.emplace(StepEnvironment{*model, host_comm, device.device_comm(), scalars, unused, collector});
+  if (model->store.needs_calibration()) calibrate(*env, *batches, targets);
+}
+
+double InspectedModel::loss() const {
+  double sum = read_scalars(*env).loss;
+  env->host_comm.all_reduce(std::span<double>(&sum, 1), comm::Reduce::sum);
+  return sum / static_cast<double>(targets);
+}
+
+}  // namespace fp8::train

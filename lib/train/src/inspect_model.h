@@ -1,0 +1,53 @@
+// What the parts of an inspection share: the batch, and a model that computes it without updates. Private to the crate.
+#pragma once
+
+#include <vector>
+
+#include "device_setup.h"
+#include "eval_setup.h"
+#include "fp8/train/inspect.h"
+#include "records.h"
+#include "step.h"
+
+namespace fp8::train {
+
+// What all recipes share. References outlive it.
+struct Inspection {
+  comm::Communicator& host_comm;
+  Journal& journal;
+  const ckpt::Checkpoint& checkpoint;
+  const data::TokenFile& tokens;
+};
+
+// An inspection of one recipe, before memory is allocated.
+struct RecipeSetup {
+  InspectConfig config;  // with the recipe
+  EvalSetup eval;
+  std::optional<data::Sampler> sampler;
+  BatchShape shape;  // of the batch of a rank
+};
+
+// Throws AgreedError if the checkpoint, the data and the settings do not fit together. Collective.
+RecipeSetup resolve(const InspectConfig& config, const Inspection& all);
+
+// A model with the batch on one rank. Not movable: the environment refers to its members.
+struct InspectedModel {
+  // Allocates the model that `spec` describes, with memory for the plan `plan`, reads the batch and the weights. Throws
+  // AgreedError if the checkpoint is damaged or the batch has no target. Collective.
+  InspectedModel(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device, const ModelSpec& spec,
+                 inspect::Collector* collector);
+  InspectedModel(const InspectedModel&) = delete;
+  InspectedModel& operator=(const InspectedModel&) = delete;
+
+  // Mean loss of the last pass over the batch. Collective.
+  double loss() const;
+
+  RunConfig unused;
+  device::Buffer scalars;
+  std::optional<ShardedModel> model;
+  std::optional<MicroBatches> batches;
+  std::int64_t targets = 0;  // of all ranks
+  std::optional<StepEnvironment> env;
+};
+
+}  // namespace fp8::train
