@@ -93,6 +93,29 @@ fp8-quantize row.h5 -o dequantized.h5 --dequantize >table 2>err
 is "without FP8 codes are multiplied by their scales" "$(ids row.h5 --ids 5,6,7 --precision fp32 --seed 4)" "$(ids dequantized.h5 --ids 5,6,7 --precision fp32 --seed 4)"
 says "another recipe is refused" '^fp8-generate: --recipe: blockwise has other scales than the codes of row.h5, which are those of rowwise$' gen row.h5 --ids 5 --json --precision fp8 --recipe blockwise
 
+# --- log-probabilities against fp8-eval, with and without LoRA adapters
+# agree NAME CHECKPOINT: the log-probabilities of 29 greedy tokens after 4 are the losses that fp8-eval gives for them.
+agree() {
+  fp8-generate "$2" --ids 116,104,101,32 --greedy --max-tokens 29 --ignore-end --precision fp32 --json >tokens 2>err
+  { printf '116\n104\n101\n32\n' && sed -n 's/.*"token".*"id":\([0-9]*\),.*/\1/p' tokens; } | python3 -c '
+import array, sys
+array.array("H", map(int, sys.stdin)).tofile(open("tokens.u16", "wb"))'
+  fp8-tokenize tokens.u16 --from u16 --vocab-size 256 -o tokens.h5 -f >table 2>err
+  fp8-eval "$2" --data tokens.h5 --seq-length 32 --precision fp32 --per-token >losses 2>err
+  is "$1" "$(python3 -c '
+import json
+given = [-json.loads(line)["logprob"] for line in open("tokens") if "logprob" in line]
+losses = json.loads(open("losses").readline())["losses"][3:]
+print(len(given), len(losses), max(abs(a - b) for a, b in zip(given, losses)) < 2e-5)')" "29 29 True"
+}
+agree "log-probabilities are the losses of fp8-eval" run/step-00000030
+fp8-step run/step-00000030 --data d.h5 --out lora --steps 10 --seq-length 32 --batch-size 8 --lr 1e-2 --precision fp32 --lora-rank 4 -q >log 2>err
+result $? "a run of LoRA adapters"
+agree "with adapters too" lora/step-00000010
+[ "$(fp8-generate lora 'the ' --greedy --max-tokens 2 --json)" != "$(fp8-generate run 'the ' --greedy --max-tokens 2 --json)" ]
+result $? "adapters change the log-probabilities"
+ok "adapters beside FP8" gen lora 'the ' --max-tokens 4 --precision fp8
+
 # --- ends and errors
 is "a text ends where the context is full" "$(fp8-generate llama3.h5 --ids 5,6,7 --ignore-end --max-tokens 1000 --json | tail -n 1 | sed 's/,"ids.*//')" '{"type":"generation","prompt":0,"prompt_tokens":3,"tokens":125,"end":"context"'
 first=$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 1 | tr -d '[]')

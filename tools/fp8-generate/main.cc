@@ -34,15 +34,6 @@ void check(const cli::Arguments& a) {
   if (a.has("ids") && a.has("template")) throw Error("--template: not with --ids");
 }
 
-// The model. LoRA checkpoints are refused: their adapters would be ignored.
-model::OpenModel open(const cli::Arguments& a) {
-  const std::string path = model::resolve_checkpoint_argument(a.positional("model"));
-  model::OpenModel model = model::open_model(path);
-  if (model.source.config().as_object().contains("lora"))
-    throw Error(model.source.path() + ": has LoRA adapters, with which fp8-generate does not compute yet");
-  return model;
-}
-
 // The tokenizer that --tokenizer names, or the checkpoint's.
 std::optional<Codec> codec_of(const cli::Arguments& a, const ckpt::Checkpoint& checkpoint) {
   if (!a.has("tokenizer")) return Codec::of(checkpoint);
@@ -163,7 +154,7 @@ void run_records(const std::string& path, const prompt::PromptReader& reader, co
 
 int run(const cli::Arguments& a) {
   check(a);
-  const model::OpenModel model = open(a);
+  const model::OpenModel model = model::open_model(model::resolve_checkpoint_argument(a.positional("model")));
   const std::optional<Codec> owned = codec_of(a, model.source);
   const Codec* const codec = owned ? &*owned : nullptr;
   const prompt::PromptReader reader(codec, a.has("template") ? std::optional(a.text("template")) : std::nullopt);

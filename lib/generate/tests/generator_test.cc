@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "fp8/model/convert.h"
+#include "fp8/model/initialize.h"
 #include "fp8/model/quantize.h"
 #include "fp8_test.h"
 
@@ -94,6 +95,20 @@ TEST_F(Generation, CodesAreMultipliedByTheirScalesWithoutFp8) {
   (void)model::dequantize(codes, back, {});
   for (const DType compute : {DType::f32, DType::bf16})
     expect_equal(run(codes, {compute, nullptr}), run(back, {compute, nullptr}), std::string(name_of(compute)));
+}
+
+TEST_F(Generation, NewAdaptersChangeNothing) {
+  const std::string plain = at("plain.h5"), adapted = at("adapted.h5");
+  hf::ModelConfig config = model::open_model(model()).config;
+  (void)model::initialize(config, plain, {});
+  config.lora = hf::LoraConfig{};
+  config.lora->rank = 4;
+  config.lora->alpha = 8;
+  for (const char* name : {"self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj", "mlp.down_proj"})
+    config.lora->targets.push_back(std::string("model.layers.1.") + name);
+  (void)model::initialize(config, adapted, {});  // B is zero
+  for (const quant::Recipe* recipe : {static_cast<const quant::Recipe*>(nullptr), &quant::recipes().front()})
+    expect_equal(run(adapted, {DType::bf16, recipe}), run(plain, {DType::bf16, recipe}), "adapters");
 }
 
 TEST_F(Generation, PrecisionsAreNear) {

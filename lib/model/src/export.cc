@@ -275,6 +275,8 @@ void check_replaceable(const std::string& path) {
 
 ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& options) {
   const OpenModel model = open_model(source);
+  if (model.config.lora)
+    throw Error(model.source.path() + ": holds LoRA adapters beside its weights, which this tool does not take");
   const std::vector<Entry> entries = plan(model, options);
   const std::size_t files = entries.back().file + 1;
   ExportReport report;

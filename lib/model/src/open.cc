@@ -33,8 +33,6 @@ ckpt::Checkpoint open_source(const std::string& path) {
 OpenModel open_model(const std::string& path) {
   ckpt::Checkpoint source = open_source(path);
   hf::ModelConfig config = hf::parse_config(source.config(), source.path() + ": /config");
-  if (config.lora)
-    throw Error(source.path() + ": holds LoRA adapters beside its weights, which this tool does not take");
   std::vector<Parameter> table = parameter_table(config);
   if (source.kind() == ckpt::FileKind::quantized) {
     check_quantized(source, table);

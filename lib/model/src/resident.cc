@@ -63,6 +63,24 @@ struct Loader {
     return {p.slot_row, p.slot_row + p.rows(), in_fp8, in_fp8 ? p.gemms : quant::GemmSet{}};
   }
 
+  // Adapters of the linears `weights`, with A and B in memory from the arena.
+  std::vector<linear::Adapter> adapters(const Together& weights, const Together& all_a, const Together& all_b,
+                                        const View& scaling) const {
+    std::vector<linear::Adapter> out;
+    const auto own = [this](const Parameter& p) {
+      const View values = tensor::allocate(ctx, compute, {p.rows(), p.cols()}, kCategory);
+      read(p, values);
+      return values;
+    };
+    for (std::size_t i = 0; i < all_a.size(); ++i) {
+      const std::string weight = adapted_module(*all_a[i]) + ".weight";
+      const auto of =
+          std::ranges::find(weights, weight, [](const Parameter* p) -> const std::string& { return p->name; });
+      out.push_back({part_of(**of), own(*all_a[i]), own(*all_b.at(i)), scaling});
+    }
+    return out;
+  }
+
   quant::Quantized stored_codes(const Parameter& p) const;
   linear::Operand fp8_operand(const Parameter& p) const;
   linear::Weight weight(const Together& parameters, const View& bias, const View& whole) const;
@@ -158,15 +176,18 @@ ResidentWeights::ResidentWeights(const Context& ctx, const OpenModel& model, dty
                                  const linear::LinearPrecision& precision)
     : units_(static_cast<std::size_t>(model.config.num_hidden_layers) + 2) {
   const Loader loader{ctx, model, compute, precision};
+  const auto factor = static_cast<float>(model.config.lora ? model.config.lora->scaling() : 0);
+  const View scaling = f32_in_arena(ctx, {factor}, {1});
   std::vector<std::array<Together, kSlots>> slots(units_.size());
   for (const Parameter& p : model.table)
     slots[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)].push_back(&p);
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     UnitWeights& w = units_[unit];
     const auto& of_unit = slots[unit];
+    const auto of_slot = [&](Slot slot) -> const Together& { return of_unit[static_cast<std::size_t>(slot)]; };
     for (std::size_t i = of_unit.size(); i-- > 0;) {  // the bias of a slot is the slot after it
       const Together& parameters = of_unit[i];
-      if (parameters.empty()) continue;
+      if (parameters.empty() || parameters.front()->role == ParameterRole::adapter) continue;
       const Parameter& first = *parameters.front();
       const bool head = first.role == ParameterRole::embedding && model.config.tie_word_embeddings;
       const bool whole = !first.matmul() || std::ranges::none_of(parameters, [&](auto* p) { return loader.fp8(*p); });
@@ -181,6 +202,9 @@ ResidentWeights::ResidentWeights(const Context& ctx, const OpenModel& model, dty
         fp8_linears_ += o.part.fp8 ? 1 : 0;
       }
     }
+    for (const AdaptedSlot& at : kAdaptedSlots)
+      w.matmul[static_cast<std::size_t>(at.linear)].adapters =
+          loader.adapters(of_slot(at.linear), of_slot(at.a), of_slot(at.b), scaling);
   }
 }
 
