@@ -45,6 +45,7 @@ cli::Command command() {
       {.name = "pad",
        .help = "pad the intermediate size with zeros to a multiple of 16, and with --fp8-lm-head the vocabulary"},
       {.name = "dequantize", .help = "multiply the FP8 codes of a folder by their scales, and write BF16 or --dtype"},
+      {.name = "merge-lora", .help = "add the adapters of a LoRA checkpoint to its weights, and write a plain model"},
       {.name = "merge", .help = "accept a sharded checkpoint; keep the optimizer state of a training checkpoint"},
       {.name = "weights-only", .help = "write the weights alone, also of a sharded training checkpoint"},
       cli::json_flag(),
@@ -69,6 +70,7 @@ model::ConvertOptions options_of(const cli::Arguments& arguments) {
   }
   options.pad = arguments.flag("pad");
   options.dequantize = arguments.flag("dequantize");
+  options.merge_lora = arguments.flag("merge-lora");
   options.weights_only = arguments.flag("weights-only");
   options.merge = arguments.flag("merge");
   options.force = arguments.flag("force");
@@ -111,6 +113,9 @@ json::Value record_of(const std::string& source, const std::string& output, cons
     if (!l.padded_from.empty())
       linears.back().as_object().set("padded_from", json::Array(l.padded_from.begin(), l.padded_from.end()));
   }
+  json::Array requantized;
+  for (const model::Requantized& r : report.requantized)
+    requantized.push_back(json::object({{"name", r.name}, {"distance", r.distance}}));
   json::Array sizes;
   for (const model::PaddedSize& p : report.padded_sizes)
     sizes.push_back(json::object({{"key", p.key}, {"from", p.from}, {"to", p.to}}));
@@ -122,7 +127,19 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"parameters", report.parameters},
                        {"bytes", report.bytes},
                        {"padded", std::move(sizes)},
+                       {"requantized", std::move(requantized)},
                        {"linears", std::move(linears)}});
+}
+
+// The largest distance of codes that were made anew.
+void print_requantized(const std::vector<model::Requantized>& all) {
+  if (all.empty()) return;
+  const auto farthest =
+      std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.distance < b.distance; });
+  cli::print_note("fp8-convert", std::to_string(all.size()) +
+                                     " linears were quantized again; the relative distance from the merged weight is "
+                                     "at most " +
+                                     format_short(farthest->distance, 3) + ", of " + farthest->name);
 }
 
 int convert(const cli::Arguments& arguments, const model::Origin& origin) {
@@ -139,6 +156,7 @@ int convert(const cli::Arguments& arguments, const model::Origin& origin) {
   if (!report.invalid.empty())
     cli::print_note("fp8-convert", report.invalid.front() + ", in " + std::to_string(report.invalid.size()) + " of " +
                                        std::to_string(report.tensors) + " weights; no tool trains or evaluates it");
+  if (!arguments.flag("quiet")) print_requantized(report.requantized);
   if (!arguments.flag("quiet"))
     for (const std::string& note : report.notes) cli::print_note("fp8-convert", note);
   cli::Output out;

@@ -18,7 +18,7 @@ using namespace fp8;
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-export";
-  c.about = "write a checkpoint as a Hugging Face folder in BF16 or FP8";
+  c.about = "write a checkpoint as a Hugging Face folder in BF16 or FP8, or its LoRA adapters";
   c.example = "fp8-export run -o llama3-tuned --format fp8";
   c.positionals = {{.name = "source",
                     .metavar = "CHECKPOINT|RUN|-",
@@ -30,8 +30,9 @@ cli::Command command() {
        .kind = cli::FlagKind::choice,
        .metavar = "FORMAT",
        .default_text = "bf16",
-       .help = "linears in BF16, as E4M3 codes in blocks of 128x128 (fp8), or per row (compressed-tensors)",
-       .choices = {"bf16", "fp8", "compressed-tensors"}},
+       .help = "linears in BF16, as E4M3 codes in blocks of 128x128 (fp8) or per row (compressed-tensors); or LoRA "
+               "adapters alone (peft)",
+       .choices = {"bf16", "fp8", "compressed-tensors", "peft"}},
       {.name = "template",
        .kind = cli::FlagKind::text,
        .metavar = "NAME",
@@ -48,6 +49,7 @@ model::ExportOptions options_of(const cli::Arguments& arguments) {
   const std::string format = arguments.text("format");
   if (format == "fp8") options.format = model::ExportFormat::fp8;
   if (format == "compressed-tensors") options.format = model::ExportFormat::compressed_tensors;
+  if (format == "peft") options.format = model::ExportFormat::peft;
   if (arguments.has("template")) {
     const chat::Template form = chat::read_template(arguments.text("template"));
     if (!form.eos.empty()) options.end_tokens.push_back(form.eos);

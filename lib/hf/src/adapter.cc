@@ -18,22 +18,22 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
-constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
 constexpr std::size_t kPiece = std::size_t{1} << 20U;  // bytes that are digested at a time
 
-constexpr const char* kSettings = "/adapter_config.json";
-constexpr const char* kTensors = "/adapter_model.safetensors";
+std::string settings_path(const std::string& folder) { return folder + "/" + kAdapterConfig; }
+
+std::string tensors_path(const std::string& folder) { return folder + "/" + kAdapterTensors; }
 
 // The file of an adapter, or why there is none.
 std::string tensors_of(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) throw Error(path + ": not a folder");
-  if (!fs::exists(path + kSettings, ignored))
-    throw Error(path + kSettings + ": missing; not the folder of a PEFT adapter");
-  if (!fs::is_regular_file(path + kSettings, ignored)) throw Error(path + kSettings + ": not a regular file");
-  if (fs::exists(path + kTensors, ignored)) return path + kTensors;
-  throw Error(path + kTensors + ": missing" +
+  if (!fs::exists(settings_path(path), ignored))
+    throw Error(settings_path(path) + ": missing; not the folder of a PEFT adapter");
+  if (!fs::is_regular_file(settings_path(path), ignored)) throw Error(settings_path(path) + ": not a regular file");
+  if (fs::exists(tensors_path(path), ignored)) return tensors_path(path);
+  throw Error(tensors_path(path) + ": missing" +
               (fs::exists(path + "/adapter_model.bin", ignored) ? "; only safetensors files are read" : ""));
 }
 
@@ -82,14 +82,14 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 AdapterFolder::AdapterFolder(const std::string& path, const ModelConfig& model)
     : path_(path), lora_(), file_(tensors_of(path)) {
-  lora_ = read_settings(path + kSettings);
+  lora_ = read_settings(settings_path(path));
   find_targets(model);
-  check_lora(lora_, model, path + kSettings);
+  check_lora(lora_, model, settings_path(path));
 }
 
 bool AdapterFolder::looks_like(const std::string& path) {
   std::error_code ignored;
-  return fs::is_directory(path, ignored) && fs::exists(path + kSettings, ignored);
+  return fs::is_directory(path, ignored) && fs::exists(settings_path(path), ignored);
 }
 
 // The linears of the model with both tensors, of the right shapes. Throws for any other tensor.
@@ -97,7 +97,7 @@ void AdapterFolder::find_targets(const ModelConfig& model) {
   std::set<std::string> known;
   for (const std::string& module : linear_modules(model)) {
     const auto [out, in] = linear_extent(model, module);
-    const std::string name = std::string(kPrefix) + module;
+    const std::string name = std::string(kAdapterPrefix) + module;
     const TensorInfo *a = file_.find(name + std::string(kA)), *b = file_.find(name + std::string(kB));
     if (a == nullptr && b == nullptr) continue;
     for (const auto& [tensor, end, shape] :
@@ -118,7 +118,7 @@ void AdapterFolder::find_targets(const ModelConfig& model) {
 }
 
 const TensorInfo& AdapterFolder::at(const std::string& name) const {
-  const TensorInfo* tensor = file_.find(std::string(kPrefix) + name);
+  const TensorInfo* tensor = file_.find(std::string(kAdapterPrefix) + name);
   if (tensor == nullptr) throw Error(file_.path() + ": no tensor \"" + name + "\"");
   return *tensor;
 }
@@ -142,6 +142,47 @@ std::string AdapterFolder::digest() const {
     }
   }
   return digester.finish().hex();
+}
+
+namespace {
+
+// The targets as PEFT matches them: a name stands for every module that ends with it.
+json::Array target_names(const LoraConfig& lora, const ModelConfig& config) {
+  const auto last = [](const std::string& module) { return module.substr(module.rfind('.') + 1); };
+  std::set<std::string> ends;
+  for (const std::string& target : lora.targets) ends.insert(last(target));
+  std::size_t meant = 0;
+  for (const std::string& module : linear_modules(config)) meant += ends.contains(last(module)) ? 1 : 0;
+  if (meant == lora.targets.size()) return {ends.begin(), ends.end()};
+  return {lora.targets.begin(), lora.targets.end()};
+}
+
+}  // namespace
+
+json::Value adapter_config(const ModelConfig& config) {
+  if (!config.lora) throw Error("adapter_config: the model has no adapters");
+  const LoraConfig& lora = *config.lora;
+  const json::Value* name = config.source.is_object() ? config.source.as_object().find("_name_or_path") : nullptr;
+  const bool named = name != nullptr && name->is_string() && !name->as_string().empty();
+  return json::object({{"alpha_pattern", json::Object()},
+                       {"base_model_name_or_path", named ? *name : json::Value()},
+                       {"bias", "none"},
+                       {"fan_in_fan_out", false},
+                       {"inference_mode", true},
+                       {"init_lora_weights", true},
+                       {"layers_pattern", nullptr},
+                       {"layers_to_transform", nullptr},
+                       {"lora_alpha", lora.alpha},
+                       {"lora_dropout", lora.dropout},
+                       {"modules_to_save", nullptr},
+                       {"peft_type", "LORA"},
+                       {"r", lora.rank},
+                       {"rank_pattern", json::Object()},
+                       {"revision", nullptr},
+                       {"target_modules", target_names(lora, config)},
+                       {"task_type", "CAUSAL_LM"},
+                       {"use_dora", false},
+                       {"use_rslora", lora.rslora}});
 }
 
 }  // namespace fp8::hf

@@ -8,6 +8,7 @@
 #include "fp8/base/text.h"
 #include "fp8/hf/export.h"
 #include "fp8/json/json.h"
+#include "keys.h"
 
 namespace fp8::hf {
 namespace {
@@ -15,17 +16,12 @@ namespace {
 constexpr std::string_view kExpression = "re:";
 constexpr const char* kNoCache = "a quantized key/value cache is not supported";
 
-// An object of the configuration; null values count as missing.
-class Keys {
+// An object of the configuration, whose values are compared with those that are supported.
+class Settings : public Keys {
  public:
-  Keys(const json::Object& object, std::string what) : object_(object), what_(std::move(what)) {}
+  Settings(const json::Object& object, const std::string& what) : Keys(object, what), object_(object) {}
 
-  const json::Value* find(std::string_view key) const {
-    const json::Value* v = object_.find(key);
-    return v != nullptr && !v->is_null() ? v : nullptr;
-  }
-  const json::Object& object(std::string_view key) const { return object_.get_object(key, what_); }
-  const std::string& what() const { return what_; }
+  const json::Object& object(std::string_view key) const { return object_.get_object(key, what()); }
 
   // Throws unless the value of `key` is `wanted`; a missing one is accepted if `optional`.
   void require(std::string_view key, const json::Value& wanted, bool optional) const {
@@ -44,25 +40,24 @@ class Keys {
   }
   // Throws if `key` is present, for `reason`.
   void refuse_key(std::string_view key, const std::string& reason) const {
-    if (find(key) != nullptr) throw Error(what_ + ": \"" + std::string(key) + "\": " + reason);
+    if (find(key) != nullptr) throw Error(what() + ": \"" + std::string(key) + "\": " + reason);
   }
 
  private:
   [[noreturn]] void refuse(std::string_view key, const json::Value* v, const std::string& supported) const {
     const std::string found = v == nullptr ? "missing" : terminal_safe(excerpt(json::dump(*v)));
-    throw Error(what_ + ": \"" + std::string(key) + "\": " + found + " is not supported (" + supported + ")");
+    throw Error(what() + ": \"" + std::string(key) + "\": " + found + " is not supported (" + supported + ")");
   }
 
   const json::Object& object_;
-  std::string what_;
 };
 
-Keys inside(const Keys& keys, const char* key) { return {keys.object(key), keys.what() + ": " + key}; }
+Settings inside(const Settings& keys, const char* key) { return {keys.object(key), keys.what() + ": " + key}; }
 
 json::Value block_size() { return json::Array{kQuantizationBlock, kQuantizationBlock}; }
 
 // The lists of modules under the keys that are present; a single empty one if none is.
-std::vector<ModuleList> module_lists(const Keys& keys, const std::vector<const char*>& names) {
+std::vector<ModuleList> module_lists(const Settings& keys, const std::vector<const char*>& names) {
   std::vector<ModuleList> lists;
   for (const char* name : names) {
     const json::Value* value = keys.find(name);
@@ -82,7 +77,7 @@ std::vector<ModuleList> module_lists(const Keys& keys, const std::vector<const c
 }
 
 // transformers' fine-grained FP8 and AutoFP8.
-QuantizationConfig parse_fp8(const Keys& keys) {
+QuantizationConfig parse_fp8(const Settings& keys) {
   QuantizationConfig config;
   keys.require("fmt", "e4m3", true);
   (void)keys.one_of("activation_scheme", {"dynamic", "static"});
@@ -95,13 +90,13 @@ QuantizationConfig parse_fp8(const Keys& keys) {
 }
 
 // Arguments of 8-bit floats in compressed-tensors.
-void require_float8(const Keys& keys) {
+void require_float8(const Settings& keys) {
   keys.require("num_bits", 8, false);
   keys.require("type", "float", false);
   keys.require("symmetric", true, true);
 }
 
-QuantizationConfig parse_compressed_tensors(const Keys& keys) {
+QuantizationConfig parse_compressed_tensors(const Settings& keys) {
   QuantizationConfig config;
   config.suffix = "_scale";
   keys.require("format", "float-quantized", false);
@@ -118,10 +113,10 @@ QuantizationConfig parse_compressed_tensors(const Keys& keys) {
   const auto& [name, group] = *groups.begin();
   const std::string what = keys.what() + ": " + terminal_safe(excerpt(name));
   if (!group.is_object()) throw Error(what + ": not an object");
-  const Keys of_group(group.as_object(), what);
+  const Settings of_group(group.as_object(), what);
   of_group.require("targets", json::Array{"Linear"}, false);
   of_group.refuse_key("output_activations", "quantized outputs are not supported");
-  const Keys weights = inside(of_group, "weights");
+  const Settings weights = inside(of_group, "weights");
   require_float8(weights);
   weights.require("dynamic", false, true);
   const std::string strategy = weights.one_of("strategy", {"channel", "tensor", "block"});
@@ -139,7 +134,7 @@ QuantizationConfig parse_compressed_tensors(const Keys& keys) {
 QuantizationConfig parse_quantization_config(const json::Value& value, const std::string& what) {
   const std::string inner = what + ": quantization_config";
   if (!value.is_object()) throw Error(inner + ": not an object");
-  const Keys keys(value.as_object(), inner);
+  const Settings keys(value.as_object(), inner);
   const std::string method = keys.one_of("quant_method", {"fp8", "compressed-tensors"});
   return method == "fp8" ? parse_fp8(keys) : parse_compressed_tensors(keys);
 }

@@ -194,8 +194,8 @@ FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64
   return {divide_up(rows, block.across), divide_up(cols, block.along), block.across, block.along};
 }
 
-std::optional<quant::Granularity> find_scaling(DType type, const std::vector<std::int64_t>& scales,
-                                               const std::vector<std::int64_t>& weight) {
+std::optional<quant::Granularity> find_granularity(DType type, const std::vector<std::int64_t>& scales,
+                                                   const std::vector<std::int64_t>& weight) {
   using quant::Granularity;
   if (weight.size() != 2) return std::nullopt;
   for (const Granularity scaling :
@@ -206,6 +206,13 @@ std::optional<quant::Granularity> find_scaling(DType type, const std::vector<std
     if (type == (scaling == Granularity::row32 ? DType::e8m0 : DType::f32) && scales == shape) return scaling;
   }
   return std::nullopt;
+}
+
+std::optional<FactorGrid> find_grid(DType type, const std::vector<std::int64_t>& scales,
+                                    const std::vector<std::int64_t>& weight) {
+  const std::optional<quant::Granularity> scaling = find_granularity(type, scales, weight);
+  if (!scaling) return std::nullopt;
+  return factor_grid(*scaling, weight[0], weight[1]);
 }
 
 void multiply_rows(const std::string& name, std::span<float> values, std::int64_t first, std::int64_t cols,

@@ -64,10 +64,14 @@ struct FactorGrid {
 /// (row32).
 FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64_t cols);
 
-/// What shares a scale, of scales that are stored in this format with these extents, for a weight with the extents
+/// What shares a scale if the scales are stored in this format with these extents, for a weight with the extents
 /// `weight`; nothing if the extents are those of no granularity.
-std::optional<quant::Granularity> find_scaling(dtype::DType type, const std::vector<std::int64_t>& scales,
-                                               const std::vector<std::int64_t>& weight);
+std::optional<quant::Granularity> find_granularity(dtype::DType type, const std::vector<std::int64_t>& scales,
+                                                   const std::vector<std::int64_t>& weight);
+
+/// The factors of such scales.
+std::optional<FactorGrid> find_grid(dtype::DType type, const std::vector<std::int64_t>& scales,
+                                    const std::vector<std::int64_t>& weight);
 
 /// Multiplies the values of rows of `cols` elements, from row `first` on, by their factors, a grid by rows. Throws
 /// Error `name: row N ...` when a product is not finite.

@@ -2,7 +2,9 @@
 #include "fp8/model/convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "fp8/base/checked.h"
@@ -10,6 +12,8 @@
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
 #include "fp8/ckpt/writer.h"
+#include "fp8/dtype/convert.h"
+#include "merge_lora.h"
 #include "output.h"
 #include "pad.h"
 #include "source.h"
@@ -113,10 +117,10 @@ void check_format(const Source& source, const SourceTensor& t) {
 
 void check_source(const Source& source, const std::vector<Parameter>& table, const ConvertOptions& options) {
   if (const ckpt::Checkpoint* c = source.checkpoint()) {
-    if (c->kind() == ckpt::FileKind::quantized) {
+    if (c->kind() == ckpt::FileKind::quantized && !options.merge_lora) {
       throw Error(source.path() + ": quantized; dequantize it with fp8-quantize first");
     }
-    if (c->world() > 1 && !options.merge && !options.weights_only) {
+    if (c->world() > 1 && !options.merge && !options.weights_only && !options.merge_lora) {
       throw Error(source.path() + ": sharded over " + std::to_string(c->world()) + " files",
                   {{"merge", "for one file"}, {"weights-only", ""}});
     }
@@ -127,6 +131,10 @@ void check_source(const Source& source, const std::vector<Parameter>& table, con
   });
   for (const Parameter& p : table) check_format(source, *source.find(p.name));
   if (source.config().tie_word_embeddings) check_tied_head(source);
+  if (options.merge_lora && !source.config().lora)
+    throw Error(source.path() + ": has no LoRA adapters, so there is nothing to merge");
+  if (options.pad && source.config().lora && !options.merge_lora)
+    throw Error(source.path() + ": its LoRA adapters are not padded", {{"merge-lora", "to merge them too"}});
 }
 
 bool has_codes(const Source& source) {
@@ -188,8 +196,9 @@ std::vector<Parameter> table_with_precisions(const Source& source, const hf::Mod
       table[i].fp8 = fresh[i].fp8;
       table[i].reason = fresh[i].reason;
     }
+  } else if (has_codes(source)) {
+    follow_codes(source, table);
   }
-  if (!options.precisions && has_codes(source)) follow_codes(source, table);
   if (options.pad) explain_unpadded(table);
   return table;
 }
@@ -198,15 +207,16 @@ Plan plan_of(const Source& source, const ConvertOptions& options) {
   check_source(source, parameter_table(source.config()), options);
   check_codes(source, options);
   Plan plan;
-  const bool training = options.merge && !options.weights_only && source.checkpoint() != nullptr &&
-                        source.checkpoint()->kind() == ckpt::FileKind::training;
-  if (training) plan.kind = ckpt::FileKind::training;
+  const bool training = options.merge && !options.weights_only && !options.merge_lora &&
+                        source.checkpoint() != nullptr && source.checkpoint()->kind() == ckpt::FileKind::training;
   if (has_codes(source) && !options.dequantize) plan.kind = ckpt::FileKind::quantized;
+  if (training) plan.kind = ckpt::FileKind::training;
   if (options.pad && training) {
     throw Error(source.path() + ": a training checkpoint; its moments are not padded",
                 {{"weights-only", "to pad its weights"}});
   }
   plan.config = source.config();
+  if (options.merge_lora) plan.config.lora.reset();
   if (options.pad) plan.padded_sizes = pad(plan.config, pads_vocabulary(source.config(), options.precisions));
   plan.table = table_with_precisions(source, plan.config, options);
   return plan;
@@ -219,18 +229,33 @@ dtype::DType output_type(const Parameter& p, const SourceTensor& tensor, const C
   return stored_type(p, options.dtype.value_or(rounded ? dtype::DType::bf16 : dtype::DType::f32));
 }
 
+// Reads rows of a weight of the output, as far as the source has them, in the format in which they are written.
+ReadRows rows_of_weight(const Source& source, const Parameter& p, dtype::DType type, const ConvertOptions& options) {
+  if (!options.merge_lora || !has_adapter(*source.config().lora, p)) {
+    const auto reader = std::make_shared<RowReader>(source, *source.find(p.name), type);
+    return [reader](std::int64_t begin, std::int64_t end, std::span<std::byte> out) { reader->read(begin, end, out); };
+  }
+  const auto merged = std::make_shared<MergedRows>(source, p, *source.config().lora);
+  return [merged, type](std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
+    std::vector<float> values(out.size() / dtype::size_of(type));
+    merged->read(begin, end, values);
+    dtype::from_floats(values, type, out.data());
+  };
+}
+
 // Writes a weight in the format `type`; rows and columns that the source lacks are zeros.
-void copy_weight(const Source& source, const Parameter& p, dtype::DType type, ckpt::ModelWriter& writer) {
+void copy_weight(const Source& source, const Parameter& p, dtype::DType type, const ConvertOptions& options,
+                 ckpt::ModelWriter& writer) {
   const SourceTensor& tensor = *source.find(p.name);
   const std::int64_t rows = rows_of(tensor.shape), cols = cols_of(tensor.shape);
   const std::size_t element = dtype::size_of(type);
+  const ReadRows read = rows_of_weight(source, p, type, options);
   writer.begin_tensor(meta_of(p, type));
-  RowReader reader(source, tensor, type);
   std::vector<std::byte> stored, out;
   for_pieces(p.rows(), p.cols(), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t there = std::max<std::int64_t>(0, std::min(end, rows) - begin);
     stored.resize(static_cast<std::size_t>(there * cols) * element);
-    if (there > 0) reader.read(begin, begin + there, stored);
+    if (there > 0) read(begin, begin + there, stored);
     if (p.cols() == cols && there == end - begin) return writer.write(stored);
     out.assign(static_cast<std::size_t>((end - begin) * p.cols()) * element, std::byte{0});
     place_rows(stored, static_cast<std::size_t>(cols) * element, out, static_cast<std::size_t>(p.cols()) * element);
@@ -239,13 +264,51 @@ void copy_weight(const Source& source, const Parameter& p, dtype::DType type, ck
   writer.end_tensor();
 }
 
-// Writes the scales of a weight whose codes are kept.
-void write_scales(const Source& source, const SourceTensor& tensor, ckpt::ModelWriter& writer) {
+void write_scales(const SourceTensor& tensor, std::span<const float> scales, ckpt::ModelWriter& writer) {
   ckpt::TensorMeta meta;
   meta.name = std::string(ckpt::kScales) + tensor.name;
+  meta.dtype = tensor.scales_type;
   meta.shape = tensor.scales_shape;
-  const std::vector<float> scales = source.scales(tensor);
-  writer.tensor(meta, std::as_bytes(std::span(scales)));
+  std::vector<std::byte> bytes(scales.size() * dtype::size_of(meta.dtype));
+  dtype::from_floats(scales, meta.dtype, bytes.data());
+  writer.tensor(meta, bytes);
+}
+
+// Merges the adapter of a weight that is codes, and quantizes the sum with scales of the same layout; powers of two if
+// the old ones are.
+void requantize(const Source& source, const Parameter& p, const ConvertOptions& options, ckpt::ModelWriter& writer,
+                ConvertReport& report) {
+  const SourceTensor& tensor = *source.find(p.name);
+  const std::vector<float> old = source.scales(tensor);
+  const auto power_of_2 = [](float s) {
+    int exponent = 0;
+    return std::frexp(s, &exponent) == 0.5F;
+  };
+  const CastRule rule{.format = *tensor.format,
+                      .scaling = *find_granularity(tensor.scales_type, tensor.scales_shape, tensor.shape),
+                      .power_of_2 = std::all_of(old.begin(), old.end(), power_of_2)};
+  const StoredMatrix merged{.name = source.path() + ": " + p.name,
+                            .rows = p.rows(),
+                            .cols = p.cols(),
+                            .dtype = dtype::DType::f32,
+                            .read = rows_of_weight(source, p, dtype::DType::f32, options)};
+  writer.begin_tensor(meta_of(p, *tensor.format));
+  const CastResult cast = cast_matrix(merged, rule, [&](std::span<const std::byte> codes) { writer.write(codes); });
+  writer.end_tensor();
+  write_scales(tensor, cast.inverse_scales, writer);
+  const double distance = cast.signal > 0 ? std::sqrt(cast.noise / cast.signal) : 0;
+  report.requantized.push_back({p.name, distance});
+}
+
+// Writes a weight, and its scales if it is codes.
+void write_weight(const Source& source, const Parameter& p, const ConvertOptions& options, ckpt::ModelWriter& writer,
+                  ConvertReport& report) {
+  const SourceTensor& tensor = *source.find(p.name);
+  const bool codes = tensor.codes() && !options.dequantize;
+  if (codes && options.merge_lora && has_adapter(*source.config().lora, p))
+    return requantize(source, p, options, writer, report);
+  copy_weight(source, p, output_type(p, tensor, options), options, writer);
+  if (codes) write_scales(tensor, source.scales(tensor), writer);
 }
 
 // Names of the other tensors that a training checkpoint keeps.
@@ -271,9 +334,8 @@ void write_documents(const Source& source, const Plan& plan, const ConvertOption
   writer.huggingface(source.folder_texts());
 }
 
-// Returns the tensors of the output with forbidden values.
-std::vector<std::string> write_output(const Source& source, const std::string& output, const Plan& plan,
-                                      const ConvertOptions& options) {
+void write_output(const Source& source, const std::string& output, const Plan& plan, const ConvertOptions& options,
+                  ConvertReport& report) {
   const std::vector<std::string> state = state_names(source, plan);
   const std::size_t count = plan.table.size() + state.size();
   ckpt::ModelWriter writer(output, plan.kind, options.force);
@@ -281,22 +343,15 @@ std::vector<std::string> write_output(const Source& source, const std::string& o
   for (std::size_t i = 0; i < plan.table.size(); ++i) {
     const Parameter& p = plan.table[i];
     if (options.progress) options.progress(p.name, i, count);
-    const SourceTensor& tensor = *source.find(p.name);
-    copy_weight(source, p, output_type(p, tensor, options), writer);
-    if (tensor.codes() && !options.dequantize) write_scales(source, tensor, writer);
+    write_weight(source, p, options, writer, report);
   }
   for (std::size_t i = 0; i < state.size(); ++i) {
     if (options.progress) options.progress(state[i], plan.table.size() + i, count);
     ckpt::copy_tensor(*source.checkpoint(), state[i], writer);
   }
   if (source.checkpoint() != nullptr) ckpt::copy_unknown(*source.checkpoint(), writer);
-  std::vector<std::string> invalid;
-  if (plan.kind == ckpt::FileKind::quantized) {
-    writer.commit();
-    return invalid;
-  }
-  writer.commit([&](const std::string& reason) { invalid.push_back(reason); });
-  return invalid;
+  if (plan.kind == ckpt::FileKind::quantized) return writer.commit();
+  writer.commit([&](const std::string& reason) { report.invalid.push_back(reason); });
 }
 
 // Bytes of all tensors that will be written.
@@ -307,7 +362,8 @@ std::uint64_t output_bytes(const Source& source, const Plan& plan, const Convert
     const SourceTensor& tensor = *source.find(p.name);
     add(static_cast<std::uint64_t>(p.size()) * dtype::size_of(output_type(p, tensor, options)));
     if (tensor.codes() && !options.dequantize)
-      add(static_cast<std::uint64_t>(checked_product(tensor.scales_shape, p.name)) * sizeof(float));
+      add(static_cast<std::uint64_t>(checked_product(tensor.scales_shape, p.name)) *
+          dtype::size_of(tensor.scales_type));
   }
   for (const std::string& name : state_names(source, plan)) add(source.checkpoint()->at(name).bytes());
   if (source.checkpoint() != nullptr) {
@@ -383,7 +439,7 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
   check_output(output, options.force);
   ckpt::check_space(parent_directory(output), report.bytes);
   if (source.checkpoint() != nullptr) source.checkpoint()->verify();  // damaged data would get a valid digest
-  if (!options.dry_run) report.invalid = write_output(source, output, plan, options);
+  if (!options.dry_run) write_output(source, output, plan, options, report);
   return report;
 }
 

@@ -22,7 +22,7 @@ std::string scales_name(const Parameter& p) { return std::string(ckpt::kScales) 
 quant::Granularity scaling_of(const ckpt::Checkpoint& source, const Parameter& p) {
   const ckpt::TensorMeta* meta = source.find(scales_name(p));
   if (meta == nullptr) throw Error(source.path() + ": /" + stored_name(p) + ": FP8 codes without scales");
-  if (const std::optional<quant::Granularity> scaling = find_scaling(meta->dtype, meta->shape, p.shape))
+  if (const std::optional<quant::Granularity> scaling = find_granularity(meta->dtype, meta->shape, p.shape))
     return *scaling;
   throw Error(source.path() + ": /" + meta->name + ": expected one float32 scale or one for each of the " +
               std::to_string(p.rows()) + " rows of the codes, or for each block of 128x128, or E8M0 for each of 1x32");
@@ -55,8 +55,8 @@ void check_quantized(const ckpt::Checkpoint& source, const std::vector<Parameter
   if (scaled == 0) throw Error(source.path() + ": marked as quantized, but no weight contains FP8 codes");
 }
 
-std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& p) {
-  const ckpt::TensorMeta& meta = source.at(scales_name(p));
+std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string& weight) {
+  const ckpt::TensorMeta& meta = source.at(std::string(ckpt::kScales) + weight);
   std::vector<std::byte> stored(static_cast<std::size_t>(meta.bytes()));
   source.read(meta.name, stored);
   std::vector<float> scales(stored.size() / dtype::size_of(meta.dtype));
@@ -99,7 +99,7 @@ std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
 DequantizedTensor uncast_weight(const ckpt::Checkpoint& source, const Parameter& p, DType type,
                                 ckpt::ModelWriter* writer) {
   const StoredMatrix codes = stored_matrix(source, p);
-  const std::vector<float> scales = read_scales(source, p);
+  const std::vector<float> scales = read_scales(source, p.name);
   if (writer != nullptr) writer->begin_tensor(meta_in_output(source, p, type));
   uncast_matrix(codes, scales, grid_of(source, p), type, [&](std::span<const std::byte> bytes) {
     if (writer != nullptr) writer->write(bytes);

@@ -14,6 +14,7 @@
 #include "fp8/base/folders.h"
 #include "fp8/base/round.h"
 #include "fp8/ckpt/writer.h"
+#include "fp8/hf/adapter.h"
 #include "fp8/hf/export.h"
 #include "fp8/hf/safetensors.h"
 #include "fp8/hf/tokenizer.h"
@@ -42,6 +43,14 @@ std::vector<std::int64_t> block_grid(const Parameter& p) {
   return {divide_up(p.rows(), hf::kQuantizationBlock), divide_up(p.cols(), hf::kQuantizationBlock)};
 }
 
+// Throws unless the format can hold what the model has.
+void check_adapters(const std::string& path, const hf::ModelConfig& config, ExportFormat format) {
+  if (format == ExportFormat::peft && !config.lora) throw Error(path + ": has no LoRA adapters to export");
+  if (format != ExportFormat::peft && config.lora)
+    throw Error(path + ": holds LoRA adapters; merge them first: fp8-convert " + path + " --merge-lora -o merged.h5",
+                {{"format", "peft for the adapters alone"}});
+}
+
 // Throws unless the codes of a weight, with their scales, can stand in a folder of that format.
 void check_codes_fit(const OpenModel& model, const Parameter& p, ExportFormat format) {
   const std::string name = model.source.path() + ": /" + stored_name(p);
@@ -57,6 +66,10 @@ void check_codes_fit(const OpenModel& model, const Parameter& p, ExportFormat fo
     throw Error(name + ": its scales are not per tensor or per row", {{"format", "fp8"}});
 }
 
+bool quantizes(ExportFormat format) {
+  return format == ExportFormat::fp8 || format == ExportFormat::compressed_tensors;
+}
+
 Way way_of(const OpenModel& model, const Parameter& p, ExportFormat format) {
   const bool linear = p.role == ParameterRole::linear;
   if (is_codes(model.source, p)) {
@@ -65,11 +78,12 @@ Way way_of(const OpenModel& model, const Parameter& p, ExportFormat format) {
     return Way::keep_codes;
   }
   const bool quantized = model.source.kind() == ckpt::FileKind::quantized;
-  return format != ExportFormat::bf16 && linear && p.fp8 && !quantized ? Way::quantize : Way::copy;
+  return quantizes(format) && linear && p.fp8 && !quantized ? Way::quantize : Way::copy;
 }
 
 // The tensors of one parameter; codes have the dtype e4m3.
 std::vector<hf::TensorSpec> tensors_of(const Parameter& p, Way way, ExportFormat format) {
+  if (format == ExportFormat::peft) return {{std::string(hf::kAdapterPrefix) + p.name, DType::f32, p.shape}};
   if (way == Way::copy || way == Way::dequantize) return {{p.name, DType::bf16, p.shape}};
   if (format == ExportFormat::fp8)
     return {{p.name, DType::e4m3, p.shape}, {p.name + "_scale_inv", DType::f32, block_grid(p)}};
@@ -89,12 +103,13 @@ std::uint64_t bytes_of(const std::vector<hf::TensorSpec>& tensors) {
 std::vector<Entry> plan(const OpenModel& model, const ExportOptions& options) {
   std::vector<Entry> entries;
   std::uint64_t in_file = 0;
-  bool any = options.format == ExportFormat::bf16;
+  bool any = !quantizes(options.format);
+  const bool one_file = options.format == ExportFormat::peft;
   for (const Parameter& p : model.table) {
     const Way way = way_of(model, p, options.format);
     Entry entry{&p, way, tensors_of(p, way, options.format), entries.empty() ? 0 : entries.back().file};
     const std::uint64_t bytes = bytes_of(entry.tensors);
-    if (in_file != 0 && in_file + bytes > options.file_bytes) {
+    if (!one_file && in_file != 0 && in_file + bytes > options.file_bytes) {
       ++entry.file;
       in_file = 0;
     }
@@ -120,7 +135,7 @@ std::vector<std::string> kept_modules(const OpenModel& model, const std::vector<
 json::Value config_json(const OpenModel& model, const std::vector<Entry>& entries, ExportFormat format) {
   json::Value config = config_with_dtype(model.config, DType::bf16);
   config.as_object().erase("quantization_config");
-  if (format != ExportFormat::bf16) {
+  if (quantizes(format)) {
     const std::vector<std::string> kept = kept_modules(model, entries);
     config.as_object().set("quantization_config",
                            format == ExportFormat::fp8 ? hf::block_quantization(kept) : hf::channel_quantization(kept));
@@ -143,12 +158,12 @@ void write_entry(const OpenModel& model, const Entry& entry, ExportFormat format
   std::vector<float> scales;
   switch (entry.way) {
     case Way::copy:
-      return write_as(x, DType::bf16, write);
+      return write_as(x, entry.tensors.front().dtype, write);
     case Way::dequantize:
-      return uncast_matrix(x, read_scales(model.source, p), grid_of(model.source, p), DType::bf16, write);
+      return uncast_matrix(x, read_scales(model.source, p.name), grid_of(model.source, p), DType::bf16, write);
     case Way::keep_codes:
       for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) { write(bytes); });
-      scales = read_scales(model.source, p);
+      scales = read_scales(model.source, p.name);
       break;
     case Way::quantize:
       const bool rows = format == ExportFormat::compressed_tensors;
@@ -185,11 +200,20 @@ std::vector<std::int64_t> ids_of(const std::vector<std::string>& tokens, const s
   return ids;
 }
 
+// Name of file `index` of `count` files of weights.
+std::string file_name(ExportFormat format, std::size_t index, std::size_t count) {
+  return format == ExportFormat::peft ? hf::kAdapterTensors : hf::shard_name(index, count);
+}
+
 // The files of the folder besides the weights, by name.
 std::map<std::string, std::string> texts_of(const OpenModel& model, const std::vector<Entry>& entries,
                                             const ExportOptions& options, ExportReport& report) {
   std::map<std::string, std::string> texts;
   const auto add = [&](const char* name, const json::Value& value) { texts[name] = json::dump(value, 2) + "\n"; };
+  if (options.format == ExportFormat::peft) {
+    add(hf::kAdapterConfig, hf::adapter_config(model.config));
+    return texts;
+  }
   add("config.json", config_json(model, entries, options.format));
   std::optional<std::string> tokenizer = model.source.tokenizer();
   const std::vector<std::int64_t> ends = ids_of(options.end_tokens, tokenizer, model.source.path());
@@ -224,7 +248,7 @@ void write_weights(const OpenModel& model, const std::vector<Entry>& entries, co
     std::vector<hf::TensorSpec> specs;
     for (const Entry& e : entries)
       if (e.file == file) specs.insert(specs.end(), e.tensors.begin(), e.tensors.end());
-    hf::SafetensorsWriter writer(folder + "/" + hf::shard_name(file, files), std::move(specs));
+    hf::SafetensorsWriter writer(folder + "/" + file_name(options.format, file, files), std::move(specs));
     for (; next < entries.size() && entries[next].file == file; ++next) {
       if (options.progress) options.progress(entries[next].parameter->name, next, entries.size());
       write_entry(model, entries[next], options.format, writer);
@@ -237,7 +261,7 @@ std::string origin_of(const OpenModel& model, const Entry& entry, std::size_t te
   if (tensor > 0) return "scales";
   switch (entry.way) {
     case Way::copy:
-      return model.source.at(stored_name(*entry.parameter)).dtype == DType::bf16 ? "copied" : "rounded";
+      return model.source.at(stored_name(*entry.parameter)).dtype == entry.tensors.front().dtype ? "copied" : "rounded";
     case Way::dequantize:
       return "dequantized";
     case Way::quantize:
@@ -274,9 +298,10 @@ void check_replaceable(const std::string& path) {
 }  // namespace
 
 ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& options) {
-  const OpenModel model = open_model(source);
-  if (model.config.lora)
-    throw Error(model.source.path() + ": holds LoRA adapters beside its weights, which this tool does not take");
+  OpenModel model = open_model(source);
+  check_adapters(model.source.path(), model.config, options.format);
+  if (options.format == ExportFormat::peft)
+    std::erase_if(model.table, [](const Parameter& p) { return p.role != ParameterRole::adapter; });
   const std::vector<Entry> entries = plan(model, options);
   const std::size_t files = entries.back().file + 1;
   ExportReport report;
@@ -284,11 +309,11 @@ ExportReport export_folder(const std::string& source, const std::string& output,
     report.bytes = checked_add(report.bytes, bytes_of(e.tensors), source);
     for (std::size_t t = 0; t < e.tensors.size(); ++t)
       report.tensors.push_back({e.tensors[t].name, e.tensors[t].shape, e.tensors[t].dtype,
-                                hf::shard_name(e.file, files), origin_of(model, e, t)});
+                                file_name(options.format, e.file, files), origin_of(model, e, t)});
   }
-  if (options.format != ExportFormat::bf16) note_mixed_projections(entries, report);
+  if (quantizes(options.format)) note_mixed_projections(entries, report);
   const std::map<std::string, std::string> texts = texts_of(model, entries, options, report);
-  for (std::size_t file = 0; file < files; ++file) report.files.push_back(hf::shard_name(file, files));
+  for (std::size_t file = 0; file < files; ++file) report.files.push_back(file_name(options.format, file, files));
   for (const auto& [name, text] : texts) report.files.push_back(name);
   if (options.force) check_replaceable(output);
   AtomicFolder folder(output, options.force);
@@ -297,7 +322,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   for (const auto& [name, text] : texts) write_text(folder.path() + "/" + name, text);
   write_weights(model, entries, folder.path(), options);
   for (std::size_t file = 0; file < files; ++file)  // what was written can be read
-    (void)hf::SafetensorsFile(folder.path() + "/" + hf::shard_name(file, files));
+    (void)hf::SafetensorsFile(folder.path() + "/" + file_name(options.format, file, files));
   folder.commit();
   return report;
 }

@@ -6,6 +6,7 @@
 #include "fp8/base/error.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/model/record.h"
+#include "stored_weight.h"
 
 namespace fp8::model {
 
@@ -35,6 +36,12 @@ void Source::list_checkpoint() {
   for (const ckpt::TensorMeta& meta : checkpoint_->tensors(ckpt::kWeights)) {
     tensors_.push_back(
         {meta.name.substr(ckpt::kWeights.size()), meta.shape, meta.dtype, std::string(dtype::name_of(meta.dtype))});
+    const ckpt::TensorMeta* scales = checkpoint_->find(std::string(ckpt::kScales) + tensors_.back().name);
+    if (scales == nullptr || !dtype::is_fp8(meta.dtype)) continue;
+    if (!find_grid(scales->dtype, scales->shape, meta.shape))
+      throw Error(path_ + ": /" + scales->name + ": its shape is not that of scales for the codes");
+    tensors_.back().scales_shape = scales->shape;
+    tensors_.back().scales_type = scales->dtype;
   }
 }
 
@@ -51,40 +58,39 @@ std::map<std::string, std::string> Source::folder_texts() const {
 }
 
 std::vector<float> Source::scales(const SourceTensor& tensor) const {
-  return hf::read_scales(*folder_, folder_tensors_.codes.at(tensor.name));
+  if (folder_) return hf::read_scales(*folder_, folder_tensors_.codes.at(tensor.name));
+  return read_scales(*checkpoint_, tensor.name);
 }
 
 RowReader::RowReader(const Source& source, const SourceTensor& tensor, dtype::DType type)
     : source_(source), tensor_(tensor), type_(type) {
   if (!tensor.codes() || type == tensor.format) return;
   scales_ = source.scales(tensor);
-  if (const auto scaling = find_scaling(dtype::DType::f32, tensor.scales_shape, tensor.shape))
-    grid_ = factor_grid(*scaling, tensor.shape[0], tensor.shape[1]);
+  grid_ = find_grid(tensor.scales_type, tensor.scales_shape, tensor.shape);
 }
 
 void RowReader::read(std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
-  const hf::Folder::Entry* entry = source_.folder_ ? source_.folder_->find(tensor_.name) : nullptr;
-  const std::string stored = std::string(ckpt::kWeights) + tensor_.name;
-  if (tensor_.format == type_) {
-    if (entry != nullptr) {
-      source_.folder_->read_rows(*entry, begin, end - begin, out);
-    } else {
-      source_.checkpoint_->read_rows(stored, begin, end, out);
-    }
-    return;
-  }
+  if (tensor_.format == type_) return read_stored(begin, end, out);
   values_.resize(out.size() / dtype::size_of(type_));
   if (tensor_.codes()) {
     codes_.resize(values_.size());
-    source_.folder_->read_rows(*entry, begin, end - begin, codes_);
+    read_stored(begin, end, codes_);
     dtype::to_floats(*tensor_.format, codes_.data(), values_);
     multiply_rows(source_.path() + ": " + tensor_.name, values_, begin, tensor_.shape[1], scales_, *grid_);
-  } else if (entry != nullptr) {
-    source_.folder_->read_rows_f32(*entry, begin, end - begin, values_);
+  } else if (source_.folder_) {
+    source_.folder_->read_rows_f32(*source_.folder_->find(tensor_.name), begin, end - begin, values_);
   } else {
-    source_.checkpoint_->read_rows_as_f32(stored, begin, end, values_);
+    source_.checkpoint_->read_rows_as_f32(std::string(ckpt::kWeights) + tensor_.name, begin, end, values_);
   }
   dtype::from_floats(values_, type_, out.data());
+}
+
+void RowReader::read_stored(std::int64_t begin, std::int64_t end, std::span<std::byte> out) const {
+  if (source_.folder_) {
+    source_.folder_->read_rows(*source_.folder_->find(tensor_.name), begin, end - begin, out);
+  } else {
+    source_.checkpoint_->read_rows(std::string(ckpt::kWeights) + tensor_.name, begin, end, out);
+  }
 }
 
 }  // namespace fp8::model

@@ -24,6 +24,7 @@ struct SourceTensor {
   std::optional<dtype::DType> format;        ///< nothing if the format is not supported
   std::string format_name;                   ///< name in the source
   std::vector<std::int64_t> scales_shape{};  ///< of codes with scales: the shape of these in a checkpoint; else empty
+  dtype::DType scales_type = dtype::DType::f32;  ///< format of the scales in a checkpoint: f32, or e8m0 of blocks of 32
 
   /// Whether it is FP8 codes with scales.
   bool codes() const { return !scales_shape.empty(); }
@@ -78,6 +79,7 @@ class RowReader {
   void read(std::int64_t begin, std::int64_t end, std::span<std::byte> out);
 
  private:
+  void read_stored(std::int64_t begin, std::int64_t end, std::span<std::byte> out) const;
   const Source& source_;
   const SourceTensor& tensor_;
   dtype::DType type_;

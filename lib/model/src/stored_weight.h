@@ -42,7 +42,7 @@ quant::Granularity scaling_of(const ckpt::Checkpoint& source, const Parameter& p
 
 /// The factors of a weight's codes as stored, in row-major order. Throws Error naming one that is not a positive
 /// number.
-std::vector<float> read_scales(const ckpt::Checkpoint& source, const Parameter& p);
+std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string& weight);
 
 /// Passes a weight that is not codes to `write` in the format `type` (f32 or bf16).
 void write_as(const StoredMatrix& x, dtype::DType type, const WriteBytes& write);

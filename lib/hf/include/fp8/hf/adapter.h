@@ -13,6 +13,16 @@
 
 namespace fp8::hf {
 
+/// Names of the files of a folder.
+inline constexpr const char* kAdapterConfig = "adapter_config.json";
+inline constexpr const char* kAdapterTensors = "adapter_model.safetensors";  ///< the tensors
+/// What PEFT puts before the names of a model's modules.
+inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
+
+/// The settings of `config.lora` as PEFT writes them. The targets are the last parts of their names where an adapter is
+/// on each linear that ends so, else full names; the name of the base model is the one that `config` records, or null.
+json::Value adapter_config(const ModelConfig& config);
+
 /// An open folder. Reading is const and thread-safe.
 class AdapterFolder {
  public:

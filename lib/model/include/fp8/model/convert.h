@@ -23,6 +23,7 @@ struct ConvertOptions {
       precisions{};           ///< nothing: keep the precisions that a checkpoint records; defaults for a folder
   bool pad = false;           ///< pad the intermediate size, and the vocabulary of an FP8 LM head, to multiples of 16
   bool dequantize = false;    ///< multiply the FP8 codes of a folder by their scales; bf16 unless `dtype` says f32
+  bool merge_lora = false;    ///< add the adapters of a LoRA checkpoint to its weights; the output has none
   bool merge = false;         ///< merge all shards, keep the optimizer state
   bool weights_only = false;  ///< merge all shards, write no optimizer state and no /train
   bool force = false;         ///< replace an output that exists
@@ -53,12 +54,19 @@ struct PaddedSize {
 /// The linears of a parameter table in order; for a tied model the LM head is the last row.
 std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vector<Parameter>& table);
 
+/// A weight whose codes were made anew because an adapter was merged into it.
+struct Requantized {
+  std::string name;     ///< Hugging Face name
+  double distance = 0;  ///< of its codes times scales from the merged weight: L2 norm of the difference over its norm
+};
+
 /// What was written; under dry_run, what would be written.
 struct ConvertReport {
   std::string kind;                        ///< of the output: model, training or quantized
   std::vector<LinearRow> linears;          ///< in the order of computation
   std::vector<PaddedSize> padded_sizes{};  ///< sizes that were padded
   std::vector<std::string> notes{};        ///< what a user should know about the output, a sentence each
+  std::vector<Requantized> requantized{};  ///< in the order of computation; empty under dry_run
   std::int64_t tensors = 0;                ///< number of weights
   std::int64_t parameters = 0;             ///< number of elements of all weights
   std::uint64_t bytes = 0;                 ///< of all tensors written

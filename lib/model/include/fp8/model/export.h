@@ -16,6 +16,7 @@ enum class ExportFormat : std::uint8_t {
   bf16,                ///< bf16
   fp8,                 ///< E4M3 with one f32 factor for each block of 128 x 128 (`weight_scale_inv`)
   compressed_tensors,  ///< E4M3 with one f32 factor for each row (`weight_scale`)
+  peft,                ///< the LoRA adapters alone in f32, as PEFT writes them
 };
 
 /// Options of export_folder().
@@ -48,6 +49,7 @@ struct ExportReport {
 /// Writes the folder `output` from a checkpoint or the newest valid checkpoint of a run's folder. Weights are read,
 /// converted and written in pieces. Quantization is that of recipe rowwise (compressed_tensors) or blockwise (fp8),
 /// with scales that are not powers of two; which linears are quantized is their compute precision in the checkpoint.
+/// Adapters have a folder of their own (peft); in the others they must have been merged.
 /// Throws Error, and leaves no output, when the source is damaged or not finite, when its codes do not fit the format
 /// (E5M2; one factor per row in blocks; blocks in rows), when no linear can be quantized, when the checkpoint's
 /// tokenizer lacks an end token, and when `output` exists without `force` or holds files that no export writes.

@@ -1,0 +1,34 @@
+/// Merging of LoRA adapters into the weights of a source: rows of W + scaling B A. Private to this crate.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8/hf/config.h"
+#include "fp8/model/parameters.h"
+#include "source.h"
+
+namespace fp8::model {
+
+/// Whether the weight has an adapter.
+bool has_adapter(const hf::LoraConfig& lora, const Parameter& linear);
+
+/// A merged weight. A and B are read once; rows of W as they are asked for.
+class MergedRows {
+ public:
+  /// `source` has the adapters of `lora`, and must outlive the object.
+  MergedRows(const Source& source, const Parameter& linear, const hf::LoraConfig& lora);
+  /// Rows [begin, end) of the weight in f32: the products of B and A are summed over the rank in f32, scaled, and added
+  /// to W. Deterministic on any number of threads.
+  void read(std::int64_t begin, std::int64_t end, std::span<float> out);
+
+ private:
+  RowReader weight_;
+  std::int64_t rank_, cols_;
+  float scaling_;
+  std::vector<float> a_, b_;  // [rank, cols], [rows, rank]
+};
+
+}  // namespace fp8::model
