@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "adapter.h"
+#include "fp8/base/round.h"
 #include "fp8/linear/observer.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -18,6 +19,8 @@ using dtype::DType;
 using quant::Cast;
 using quant::ContractionAxis;
 using quant::Quantized;
+
+constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::square128).across;
 
 // The recipe, or if there is none, one that casts nothing.
 const quant::Recipe& recipe_of(const LinearPrecision& precision) {
@@ -140,6 +143,20 @@ ContractionAxis weight_contraction(Pass pass) {
   return pass == Pass::backward ? ContractionAxis::first : ContractionAxis::last;
 }
 
+// Scales of blocks, contiguous f32 [rows, columns], in the layout of Quantized::scale: on a device adjacent along the
+// contracted dimension, the other stride a multiple of 4.
+View for_blocks(const Context& ctx, const View& scales, Pass pass) {
+  if (ctx.device == device::DeviceType::host) return scales;
+  constexpr std::int64_t kStep = 4;
+  const bool turned = weight_contraction(pass) == ContractionAxis::first;
+  const View from = turned ? scales.transposed() : scales;
+  const std::int64_t rows = from.shape[0], columns = from.shape[1];
+  View to = tensor::allocate(ctx, DType::f32, {rows, round_up(columns, kStep)}, "fp8 codes").columns(0, columns);
+  if (turned) to = to.transposed();
+  ops::copy(ctx, scales, to);
+  return to;
+}
+
 // The codes of forward for dgrad.
 Operand single_copy(const Context& ctx, const View& matrix, const Part& part, const LinearPrecision& precision) {
   quant::CastOptions options = cast_options(precision, {});
@@ -236,21 +253,30 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
   return w;
 }
 
+std::int64_t block_rows(const std::vector<Part>& parts) {
+  std::int64_t rows = 0;
+  for (const Part& p : parts) rows += divide_up(p.end - p.begin, kSquare);
+  return rows;
+}
+
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass, const Slots& slots) {
   Weight w{bias, precision_in(precision, pass), {}, parts, slots};
   const Cast& cast = weight_cast(*precision.recipe, pass);
-  const bool rows = precision.recipe->single_copy, folds = rows && pass == Pass::backward;
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    const auto i = static_cast<std::int64_t>(p);
-    const std::int64_t first = rows ? parts[p].begin : i, last = rows ? parts[p].end : i + 1;  // its scales
+  const bool blocks = codes.scales.rank == 2, rows = precision.recipe->single_copy && !blocks,
+             folds = rows && pass == Pass::backward;
+  std::int64_t first = 0;
+  for (const Part& part : parts) {
+    const std::int64_t n = part.end - part.begin, last = first + (blocks ? divide_up(n, kSquare) : rows ? n : 1);
     const View inverse = codes.inverse_scales.rows(first, last), one = folds ? quant::unit_scale(ctx) : View{};
-    w.operands.push_back({parts[p],
-                          quant::from_bytes(ctx, codes.bytes.rows(parts[p].begin, parts[p].end), cast.format,
-                                            weight_contraction(pass), folds ? one : codes.scales.rows(first, last),
-                                            folds ? one : inverse, precision.options.emulate),
-                          folds ? inverse : View{},
-                          codes.source.empty() ? View{} : codes.source.rows(parts[p].begin, parts[p].end)});
+    const auto laid_out = [&](const View& scales) { return blocks ? for_blocks(ctx, scales, pass) : scales; };
+    w.operands.push_back(
+        {part,
+         quant::from_bytes(ctx, codes.bytes.rows(part.begin, part.end), cast.format, weight_contraction(pass),
+                           folds ? one : laid_out(codes.scales.rows(first, last)), folds ? one : laid_out(inverse),
+                           precision.options.emulate),
+         folds ? inverse : View{}});
+    first = last;
   }
   return w;
 }

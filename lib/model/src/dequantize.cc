@@ -82,10 +82,34 @@ void write_as(const StoredMatrix& x, DType type, const WriteBytes& write) {
   });
 }
 
+std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpoint,
+                                                 const std::vector<Parameter>& table) {
+  using quant::Granularity;
+  std::optional<Granularity> scaling;
+  std::string of;
+  for (const Parameter& p : table) {
+    if (checkpoint.find(stored_name(p)) == nullptr || !is_codes(checkpoint, p)) continue;
+    const std::string name = checkpoint.path() + ": /" + stored_name(p);
+    if (p.role != ParameterRole::linear) throw Error(name + ": FP8 codes of a weight that is no linear of a layer");
+    if (checkpoint.at(stored_name(p)).dtype != DType::e4m3)
+      throw Error(name + ": E5M2 codes, which no recipe has for weights");
+    (void)grid_of(checkpoint, p);
+    const ckpt::TensorMeta& scales = checkpoint.at(scales_name(p));
+    const Granularity here = scales.dtype == DType::e8m0 ? Granularity::row32
+                             : scales.shape.size() == 2  ? Granularity::square128
+                             : scales.shape.front() == 1 ? Granularity::tensor
+                                                         : Granularity::row;
+    if (scaling && *scaling != here) throw Error(name + ": its scales are not of the form of those of " + of);
+    scaling = here;
+    of = p.name;
+  }
+  return scaling;
+}
+
 namespace {
 
 std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
-  if (source.kind() != ckpt::FileKind::quantized) {
+  if (source.kind() != ckpt::FileKind::quantized && source.tensors(ckpt::kScales).empty()) {
     throw Error(source.path() + ": not quantized (its kind is " + std::string(ckpt::name_of(source.kind())) +
                 "), so there is nothing to dequantize");
   }

@@ -20,6 +20,7 @@ namespace {
 using dtype::DType;
 
 constexpr std::string_view kCategory = "fp8 codes";
+constexpr std::int64_t kSquare = block_extent(Granularity::square128).across;
 
 constexpr std::string_view kQuantize = "quantize";
 
@@ -289,16 +290,24 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
                      const View& scale, const View& inverse_scale, bool emulate) {
   require_device(ctx, codes, "from_bytes");
   if (codes.rank != 2 || !codes.contiguous()) throw Error("from_bytes: codes are not a contiguous matrix");
-  const bool by_row = contract == ContractionAxis::last && scale.size() == codes.shape[0] && scale.size() > 1;
-  if ((!by_row && scale.size() != 1) || inverse_scale.size() != scale.size())
-    throw Error("from_bytes: expected one scale and one inverse scale, or one for each row");
+  const bool blocks = scale.rank == 2;
+  const bool by_row =
+      !blocks && contract == ContractionAxis::last && scale.size() == codes.shape[0] && scale.size() > 1;
+  if ((!by_row && !blocks && scale.size() != 1) || inverse_scale.size() != scale.size())
+    throw Error("from_bytes: expected one scale and one inverse scale, or one for each row or block");
+  if (blocks &&
+      (scale.shape[0] != divide_up(codes.shape[0], kSquare) || scale.shape[1] != divide_up(codes.shape[1], kSquare)))
+    throw Error("from_bytes: the scales are not those of blocks of 128 x 128");
+  if (blocks && emulate && on_device(ctx)) throw Error("from_bytes: codes in blocks cannot be emulated on a GPU");
   dtype::max_of(format);  // throws unless FP8
   const bool device = on_device(ctx);
   const device::Timer timer(ctx, device::Work::cast, "decode", (device && !emulate ? 2 : 3) * tensor::bytes_of(codes));
   Quantized q{.codes = device ? cuda::repack(ctx, codes, contract)
                               : tensor::allocate(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
-              .granularity = by_row ? Granularity::row : Granularity::tensor,
+              .granularity = blocks   ? Granularity::square128
+                             : by_row ? Granularity::row
+                                      : Granularity::tensor,
               .contract = contract,
               .scale = scale,
               .inverse_scale = inverse_scale};

@@ -129,6 +129,7 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
   model::assign_precisions(table, precisions);
   if (precisions.filters.empty() && !precisions.auto_filter && !precisions.lm_head)
     model::read_precisions(recorded, table);
+  check_codes_run(checkpoint, table);
   const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
   if (precisions.recipe != nullptr && !any)
     throw Error(checkpoint.path() + ": no linear of this model can run in FP8 (fp8-info shows why); use " +

@@ -8,13 +8,15 @@ EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, 
   check_precision(config.precision);
   EvalSetup s;
   s.model_spec.config = config_of(checkpoint, "scored");
+  s.precision = config.precision;
+  resolve_codes(s.precision, checkpoint, model::parameter_table(s.model_spec.config));
   s.length = resolved_length(config.seq_length, s.model_spec.config);
   check_micro_batch(config.batch_size, s.length);
-  s.model_spec.table = active_table(
-      table_with_precisions(s.model_spec.config, config.precision, checkpoint, checkpoint), config.precision);
-  s.model_spec.store = store_options(config.precision, nullptr);
+  s.model_spec.table =
+      active_table(table_with_precisions(s.model_spec.config, s.precision, checkpoint, checkpoint), s.precision);
+  s.model_spec.store = store_options(s.precision, nullptr);
   check_vocabulary(tokens, s.model_spec.config);
-  s.notes = {note_of_unused(config.precision),
+  s.notes = {note_of_unused(s.precision),
              check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer)};
   return s;
 }

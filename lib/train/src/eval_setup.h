@@ -13,6 +13,7 @@ namespace fp8::train {
 
 struct EvalSetup {
   ModelSpec model_spec;
+  PrecisionConfig precision;       // that of the settings, or of the FP8 codes of the checkpoint
   std::int64_t length = 0;         // tokens of a sequence
   std::vector<std::string> notes;  // for the user; some may be empty
 };

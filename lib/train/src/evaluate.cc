@@ -47,7 +47,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
     tokens.emplace(config.data);
     checkpoint.emplace(model::open_checkpoint(config.model));
     setup = resolve(config, *checkpoint, *tokens);
-    check_some_fp8(setup.model_spec.table, config.precision, false);
+    check_some_fp8(setup.model_spec.table, setup.precision, false);
     setup.model_spec.store.training = false;
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, config.documents);
     for (std::string& note : document_notes(*tokens, *sampler)) setup.notes.push_back(std::move(note));
@@ -56,7 +56,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   check_same_on_all_ranks(host_comm, shared);
   for (const std::string& note : setup.notes)
     if (!note.empty()) journal.note(note);
-  const DeviceSetup device(config.device, config.precision, host_comm);
+  const DeviceSetup device(config.device, setup.precision, host_comm);
   if (!device.note().empty()) journal.note(device.note());
   const EvaluationSize size{sampler->samples(), std::min(config.batch_size, sampler->samples()), setup.length};
   std::optional<ShardedModel> model;
@@ -66,7 +66,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
     model.emplace(device.context(), device.device_comm(), setup.model_spec, plan.allocate(device.type()));
   });
   if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
-  if (!has_scales_of(*checkpoint, config.precision)) model->store.require_calibration();
+  if (!has_scales_of(*checkpoint, setup.precision)) model->store.require_calibration();
   const auto start = Clock::now();
   const EachSamples each = [&](std::int64_t first, std::int64_t count, const float* losses) {
     if (config.per_token) {
@@ -80,9 +80,9 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   };
   const LossSum sum =
       evaluate_samples(*model, host_comm, *sampler, size,
-                       planned_forward(setup.model_spec.config, setup.model_spec.table, config.precision), each);
+                       planned_forward(setup.model_spec.config, setup.model_spec.table, setup.precision), each);
   if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
-  json::Value record = eval_record(-1, sum, config.precision, device.type());
+  json::Value record = eval_record(-1, sum, setup.precision, device.type());
   record.as_object().set("documents", sampler->separate() ? "separate" : "joined");
   journal.emit(record);
   journal.rethrow();

@@ -377,6 +377,8 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   p.precision = name == "fp32" ? Precision::fp32 : name == "fp8" ? Precision::fp8 : Precision::bf16;
   if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = dtype::DType::f32;
   p.recipe = a.text("recipe");
+  p.precision_given = a.has("precision");
+  p.recipe_given = a.has("recipe") || a.has("rowwise-single-copy");
   if (p.precision != Precision::fp8) {
     for (const char* flag : {"recipe", "power-of-2-scales", "fp8-all-gather", "emulate"})
       if (a.has(flag)) p.without_effect.push_back(flag_name(flag));

@@ -6,6 +6,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/model/initialize.h"
+#include "fp8/model/quantize.h"
 #include "fp8/train/flags.h"
 
 namespace fp8::train {
@@ -90,6 +91,40 @@ AdapterValues initial_adapters(const std::optional<hf::AdapterFolder>& folder, s
       model::initial_values(p, 0, seed, rows.begin * p.cols(), out);
     }
   };
+}
+
+void resolve_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,
+                   const std::vector<model::Parameter>& table) {
+  using quant::Granularity;
+  const std::optional<Granularity> scaling = model::stored_scaling(checkpoint, table);
+  if (!scaling) return;
+  if (*scaling == Granularity::row32)
+    throw Error(checkpoint.path() +
+                ": holds FP8 codes with MX scales, beside which adapters cannot be trained; dequantize it " +
+                "first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
+  const bool rows = *scaling == Granularity::row, blocks = *scaling == Granularity::square128;
+  const std::string recipe = rows     ? "rowwise"
+                             : blocks ? "blockwise"
+                                      : "tensorwise",
+                    form = rows     ? "one scale for each row"
+                           : blocks ? "scales for blocks of 128 x 128"
+                                    : "one scale each";
+  const std::string holds = ": " + checkpoint.path() + " holds FP8 codes with " + form + ", for which ";
+  if (precision.precision_given && precision.precision != Precision::fp8)
+    throw Error(flag_name("precision") + ": " + std::string(name_of(precision.precision)) + holds + "it is fp8");
+  if (precision.recipe_given && precision.recipe != recipe)
+    throw Error(flag_name("recipe") + ": " + precision.recipe + holds + "it is " + recipe);
+  if (precision.precision != Precision::fp8) precision.without_effect.clear();
+  precision.precision = Precision::fp8;
+  precision.recipe = recipe;
+  precision.rowwise_single_copy = rows;
+}
+
+void check_codes_run(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
+  for (const model::Parameter& p : table)
+    if (is_fp8(p.stored) && !(p.fp8 && p.gemms.forward && p.gemms.dgrad))
+      throw Error(checkpoint.path() + ": " + p.name + ": stored as FP8 codes, which need FP8 in forward and dgrad" +
+                  (p.fp8 ? "" : " (" + p.reason + ")"));
 }
 
 std::string text_of_lora(const hf::LoraConfig& lora, const std::vector<model::Parameter>& table) {

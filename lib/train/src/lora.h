@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "fp8/ckpt/checkpoint.h"
 #include "fp8/hf/adapter.h"
 #include "fp8/shard/shard.h"
 #include "fp8/train/config.h"
@@ -33,6 +34,15 @@ void check_same_adapters(const hf::ModelConfig& checkpoint, const std::string& p
 // The values of adapters before the first step: of `folder`, or if there is none, random ones of `seed`. Refers to
 // `folder`.
 AdapterValues initial_adapters(const std::optional<hf::AdapterFolder>& folder, std::uint64_t seed);
+
+// The precision and the recipe with which FP8 codes of `checkpoint` are computed, set in `precision` where they are not
+// given: with one scale tensorwise, with one for each row rowwise with one FP8 copy, with blocks of 128 x 128
+// blockwise. Nothing changes without codes. Throws Error if others are given, and for codes with MX scales.
+void resolve_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,
+                   const std::vector<model::Parameter>& table);
+
+// Throws Error if a linear that is stored as codes does not run in FP8 in forward and dgrad.
+void check_codes_run(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
 // Lines of the tables that precede the first step: "adapters (LoRA):" and "  rank 8, alpha 16 on 14 linears; 18688 of
 // 213120 parameters are trained".

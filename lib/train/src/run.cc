@@ -440,10 +440,10 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
   std::optional<Sources> sources(std::in_place, host_comm, config, journal);
   while (true) {  // once for every checkpoint of the run, until one is not damaged
     RunSetup setup = resolve(config, host_comm, inputs, *sources);
-    const DeviceSetup device(config.device, config.precision, host_comm);
+    const DeviceSetup device(config.device, setup.config.precision, host_comm);
     if (!device.note().empty()) journal.note(device.note());
     std::optional<inspect::Collector> collector;
-    if (config.stats_every > 0 && config.precision.precision == Precision::fp8)
+    if (config.stats_every > 0 && setup.config.precision.precision == Precision::fp8)
       setup.model_spec.store.fp8.observer = &collector.emplace(
           host_comm, device.device_comm(), inspect::CollectorOptions{observed_linears(setup.model_spec.table, {})});
     if (config.dry_run || setup.position.step >= setup.last_step) {
@@ -467,7 +467,7 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
       sources->refuse(*damage);
       continue;
     }
-    if (!has_scales_of(sources->start(), config.precision)) state->model.store.require_calibration();
+    if (!has_scales_of(sources->start(), setup.config.precision)) state->model.store.require_calibration();
     sources.reset();
     if (hooks.begins) hooks.begins();
     host_comm.barrier();  // no rank may fail alone after rank 0 has made the folder

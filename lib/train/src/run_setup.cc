@@ -90,7 +90,8 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
   s.changes = changed_settings(settings, s.settings, s.config.change, s.config.out);
-  check_same_adapters(config_of(c, "trained"), c.path(), config_of(model, "trained"), s.lora, s.config.model);
+  check_same_adapters(config_of(c, "trained"), c.path(), config_of(model, "trained", s.lora.has_value()), s.lora,
+                      s.config.model);
   move_base(s, settings.as_object(), what);
   check_moments(c, s.table);
   note_phase(s, c);
@@ -121,7 +122,7 @@ gemm::Count planned_gemms(const RunSetup& s) {
 // Resolves the adapters of the run. `model` is that of the checkpoint to start from: a run that is resumed keeps its
 // adapters, which are compared later, and other runs get those that were resolved.
 void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoint& first) {
-  const hf::ModelConfig base = config_of(first, "trained");
+  const hf::ModelConfig base = config_of(first, "trained", s.config.lora.wanted());
   s.adapter = open_adapter(s.config, base);
   s.lora = resolve_lora(s.config.lora, base, first.path(), s.adapter);
   if (s.lora && s.config.master != DType::f32)
@@ -138,11 +139,12 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   const ckpt::Checkpoint& checkpoint = sources.start();
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
-  hf::ModelConfig model = config_of(checkpoint, "trained");
+  hf::ModelConfig model = config_of(checkpoint, "trained", config.lora.wanted());
   resolve_adapters(s, model, sources.model());
+  resolve_codes(s.config.precision, checkpoint, model::parameter_table(model));
   check_vocabulary(tokens, model);
   const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
-  s.notes = {note_of_unused(config.precision), check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
+  s.notes = {note_of_unused(s.config.precision), check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.config.seq_length = resolved_length(config.seq_length, model);
   check_micro_batch(config.batch_size, s.config.seq_length);
@@ -151,9 +153,9 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);
   s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
   for (std::string& note : document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
-  s.table = table_with_precisions(model, config.precision, checkpoint, sources.model());
-  check_some_fp8(s.table, config.precision, true);
-  s.model_spec = model_spec_of(s.config, model, active_table(s.table, config.precision));
+  s.table = table_with_precisions(model, s.config.precision, checkpoint, sources.model());
+  check_some_fp8(s.table, s.config.precision, true);
+  s.model_spec = model_spec_of(s.config, model, active_table(s.table, s.config.precision));
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
   if (s.lora) add_lora_settings(s.config, *s.lora, s.adapter ? s.adapter->digest() : "", s.settings);
   if (s.resuming) resume_from(s, checkpoint, sources.model());
@@ -163,7 +165,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   s.sampler->begin_at({s.position.base.step, s.position.base.sample});
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
   s.planned = planned_gemms(s);
-  if (s.model_spec.config.lora && config.precision.recipe_or_null() != nullptr && s.planned.gemms == 0)
+  if (s.model_spec.config.lora && s.config.precision.recipe_or_null() != nullptr && s.planned.gemms == 0)
     throw Error(flag_name("fp8-gemms") + ": wgrad alone: frozen weights have no gradient, so no GEMM runs in FP8",
                 Exit::fp8_missing);
   if (inputs.eval_tokens) {

@@ -93,8 +93,9 @@ void begin_adapters(ShardedModel& model, const ckpt::Checkpoint& checkpoint, con
 OwnTensors own_tensors(const std::vector<StateTensor>& tensors, const std::set<std::int64_t>& slots, bool moments) {
   OwnTensors own;
   for (const StateTensor& t : tensors) {
-    if (t.scale_slot >= 0) {
-      if (slots.contains(t.scale_slot)) own.emplace(t.name, OwnRows{{0, t.values.size()}, t.values});
+    if (t.scale_slot >= 0 && !slots.contains(t.scale_slot)) continue;
+    if (t.whole) {
+      own.emplace(t.name, OwnRows{{0, t.shape[0]}, t.values});
     } else if (t.rows.count() > 0 && (t.weight || moments)) {
       own.emplace(t.name, OwnRows{t.rows, t.values});
     }
@@ -130,11 +131,12 @@ void verify_share(const comm::Communicator& host_comm, const ckpt::Checkpoint& c
 
 }  // namespace
 
-hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view used) {
-  if (checkpoint.kind() == ckpt::FileKind::quantized)
+hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view used, bool adapters) {
+  hf::ModelConfig config = hf::parse_config(checkpoint.config(), checkpoint.path());
+  if (checkpoint.kind() == ckpt::FileKind::quantized && !adapters && !config.lora)
     throw Error(checkpoint.path() + ": holds quantized weights, which cannot be " + std::string(used) +
                 "; dequantize it first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
-  return hf::parse_config(checkpoint.config(), checkpoint.path());
+  return config;
 }
 
 void check_trainable(const ckpt::Checkpoint& checkpoint, std::vector<model::Parameter>& table) {
@@ -147,9 +149,17 @@ void check_trainable(const ckpt::Checkpoint& checkpoint, std::vector<model::Para
     const ckpt::TensorMeta* meta = checkpoint.find(std::string(ckpt::kWeights) + p.name);
     if (meta == nullptr) continue;  // a new adapter
     p.stored = meta->dtype;
-    if (!trainable(p.stored))
+    if (!trainable(p.stored) && (p.trainable || !is_fp8(p.stored)))
       throw Error(checkpoint.path() + ": " + p.name + ": stored as " + std::string(dtype::name_of(p.stored)) +
                   ", which cannot be trained");
+  }
+  // Fused projections are one matrix of codes, or none.
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    const model::Parameter &one = table[i - 1], &other = table[i];
+    if (one.unit == other.unit && one.slot == other.slot && is_fp8(one.stored) != is_fp8(other.stored))
+      throw Error(
+          checkpoint.path() + ": " + one.name + " and " + other.name +
+          ": one of them is stored as FP8 codes, the other is not; both have the same input, and need the same form");
   }
 }
 

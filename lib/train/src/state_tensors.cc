@@ -39,11 +39,19 @@ std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& tabl
 
 std::vector<StateTensor> state_tensors(const ParameterStore& store) {
   std::vector<StateTensor> tensors = state_tensors(store.table(), store.shards());
+  for (const ParameterShard& o : store.shards()) {
+    if (o.factors.empty()) continue;
+    std::vector<std::int64_t> shape{o.factors.shape[0]};
+    if (o.factors.rank == 2) shape.push_back(o.factors.shape[1]);
+    const shard::RowRange rows{0, store.rank() == 0 ? shape[0] : 0};
+    tensors.push_back({std::string(ckpt::kScales) + store.table()[static_cast<std::size_t>(o.number)].name, shape,
+                       o.number, true, rows, o.factors, -1, true});
+  }
   for (const ScaleState& s : store.scale_states()) {
     const auto add = [&](const char* what, const View& values) {
       const shard::RowRange rows{0, store.rank() == 0 ? values.size() : 0};
       tensors.push_back(
-          {std::string(ckpt::kFp8) + s.name + what, {values.size()}, s.parameter, false, rows, values, s.slot});
+          {std::string(ckpt::kFp8) + s.name + what, {values.size()}, s.parameter, false, rows, values, s.slot, true});
     };
     add("/scale", s.scale);
     add("/amax_history", s.history);

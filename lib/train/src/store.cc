@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "fp8/base/round.h"
 #include "fp8/device/device.h"
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
+#include "fp8/quant/scale.h"
 
 namespace fp8::train {
 
@@ -19,6 +21,8 @@ using tensor::allocate;
 namespace {
 
 constexpr std::uint64_t kDropoutKey = 0x64726f706f7574;  // dropout and stochastic rounding have different seeds
+
+constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::square128).across;
 
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
 
@@ -77,10 +81,13 @@ void ParameterStore::build_slots() {
   const bool fp8_all_gather =
       options_.fp8_all_gather && options_.fp8.recipe != nullptr && options_.fp8.recipe->fp8_all_gather;
   for (auto& unit : slots_) {
-    for (SlotState& s : unit)
-      s.fp8_gathered = fp8_all_gather && !s.parts.empty() &&
-                       std::all_of(s.parts.begin(), s.parts.end(),
-                                   [](const auto& p) { return p.fp8 && p.gemms.forward && p.gemms.dgrad; });
+    for (SlotState& s : unit) {
+      s.stored_codes = s.present && !s.trainable && is_fp8(s.stored);
+      s.fp8_gathered = s.stored_codes || (fp8_all_gather && !s.parts.empty() &&
+                                          std::all_of(s.parts.begin(), s.parts.end(), [](const auto& p) {
+                                            return p.fp8 && p.gemms.forward && p.gemms.dgrad;
+                                          }));
+    }
   }
 }
 
@@ -122,8 +129,14 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
     ops::zero(ctx, m);
     ops::zero(ctx, v);
   }
-  if (s.fp8_gathered) s.codes_shard = own(DType::u8, "compute weights");
-  if (s.fp8_gathered && single_copy()) s.row_scales_shard = allocate(ctx, DType::f32, {s.own_rows}, "compute weights");
+  if (s.stored_codes) {
+    s.codes_shard = master;
+    s.codes_shard.dtype = DType::u8;
+    allocate_factors(ctx, s);
+  }
+  if (s.fp8_gathered && !s.stored_codes) s.codes_shard = own(DType::u8, "compute weights");
+  if (s.fp8_gathered && single_copy() && !s.stored_codes)
+    s.row_scales_shard = allocate(ctx, DType::f32, {s.own_rows}, "compute weights");
   if (!s.fp8_gathered) s.compute_shard = stored == options_.compute ? master : own(options_.compute, "compute weights");
   std::int64_t first = 0;
   for (const int number : s.parameters) {
@@ -137,6 +150,25 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
     o.codes = rows_from(s.codes_shard, first, n);
     o.row_scales = rows_from(s.row_scales_shard, first, n);
     first += n;
+  }
+}
+
+// The factors of stored codes in the form of the recipe, whole on every rank.
+void ParameterStore::allocate_factors(const Context& ctx, SlotState& s) {
+  const bool blocks = options_.fp8.recipe->forward.w.granularity == quant::Granularity::square128;
+  const std::int64_t columns = divide_up(s.extent.cols, kSquare);
+  const auto rows_for = [&](const linear::Part& p) {
+    return blocks ? linear::block_rows({p}) : single_copy() ? p.end - p.begin : 1;
+  };
+  std::int64_t rows = 0;
+  for (const linear::Part& p : s.parts) rows += rows_for(p);
+  s.factors = blocks ? allocate(ctx, DType::f32, {rows, columns}, "frozen weights")
+                     : allocate(ctx, DType::f32, {rows}, "frozen weights");
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < s.parts.size(); ++i) {
+    const std::int64_t last = first + rows_for(s.parts[i]);
+    shards_[static_cast<std::size_t>(s.parameters[i])].factors = s.factors.rows(first, last);
+    first = last;
   }
 }
 
@@ -188,7 +220,7 @@ void ParameterStore::allocate_buffers(const Context& ctx) {
         whole = matrix(ctx, s.fp8_gathered ? DType::u8 : options_.compute, rows[i], s.extent.cols, vector,
                        "gathered weights");
       View& row_scales = gathered_[buffer_of(unit, keep)].row_scales[i];
-      if (s.fp8_gathered && single_copy() && row_scales.empty())
+      if (s.fp8_gathered && !s.stored_codes && single_copy() && row_scales.empty())
         row_scales = allocate(ctx, DType::f32, {rows[i]}, "gathered weights");
       if (!options_.training || !s.trainable) continue;
       Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
@@ -226,7 +258,7 @@ void ParameterStore::scales_and_codes(const Context& ctx) {
                             inverse_scales_);
   }
   for (const ParameterShard& o : shards_) {
-    if (o.codes.empty() || o.rows.count() == 0) continue;
+    if (o.codes.empty() || o.rows.count() == 0 || !o.factors.empty()) continue;
     if (single_copy()) {
       quant::CastOptions options = options_.fp8.options;
       options.rule = recipe.scale_rule;

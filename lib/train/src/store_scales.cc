@@ -26,7 +26,7 @@ bool ParameterStore::delayed() const {
 // Numbers the scales: weights first, those of a slot adjacent; then, if delayed, inputs, and gradients.
 void ParameterStore::build_scales() {
   const auto has_scales = [&](const SlotState& s) {
-    return (s.fp8_gathered && !single_copy()) || (delayed() && any_fp8(s.parts));
+    return (s.fp8_gathered && !single_copy() && !s.stored_codes) || (delayed() && any_fp8(s.parts));
   };
   const auto each = [&](const auto& body) {
     for (auto& unit : slots_)
@@ -170,6 +170,11 @@ linear::Weight ParameterStore::prepare_weight(const Context& ctx, const SlotStat
     return linear::prepare(ctx, s.fp8_gathered ? gather_weight(ctx, s, options_.compute) : whole, bias, s.parts, {},
                            pass, slots);
   if (!s.fp8_gathered) return linear::prepare(ctx, whole, bias, s.parts, options_.fp8, pass, slots);
+  if (s.stored_codes) {
+    View scales = quant::reciprocals(ctx, s.factors);
+    if (s.factors.rank == 2) scales = scales.reshaped({s.factors.shape[0], s.factors.shape[1]});
+    return linear::prepare_codes(ctx, {whole, scales, s.factors}, bias, s.parts, options_.fp8, pass);
+  }
   const linear::Observer* const observer = options_.fp8.observer;
   const bool observed = observer != nullptr && observer->active() && pass != model::Pass::recompute;
   const View source = observed ? gather_weight(ctx, s, options_.master) : View{};

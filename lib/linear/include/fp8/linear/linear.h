@@ -73,13 +73,17 @@ struct Weight {
   std::vector<Adapter> adapters{};  ///< at most one for each part, in row order
 };
 
-/// FP8 codes of a weight as gathered by an FP8 all-gather.
+/// FP8 codes of a weight as gathered by an FP8 all-gather, or as a checkpoint stores them.
 struct Codes {
   View bytes;           ///< u8 [N, K]
-  View scales;          ///< f32 [number of parts], or [N] with one FP8 copy
+  View scales;          ///< f32 [number of parts], or [N] with one FP8 copy, or those of blocks
   View inverse_scales;  ///< their reciprocals
   View source{};        ///< [N, K] that was cast to these codes, for an observer; else empty
 };
+
+/// Rows of the scales of blocks of 128 x 128 of a weight with these parts, each of which has blocks of its own:
+/// f32 [rows, ceil(K/128)].
+std::int64_t block_rows(const std::vector<Part>& parts);
 
 /// The pass for which a weight is prepared: GEMM forward, forward again for backward, or GEMM dgrad.
 enum class Pass : std::uint8_t { forward, recompute, backward };
@@ -89,7 +93,8 @@ enum class Pass : std::uint8_t { forward, recompute, backward };
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
                const LinearPrecision& precision, Pass pass, const Slots& slots = {});
 
-/// The same from gathered codes; every part is FP8 with one scale, or one for each row with one FP8 copy.
+/// The same from codes; every part is FP8 with one scale, or one for each row with one FP8 copy, or, if the scales have
+/// two dimensions, one for each block of 128 x 128, which serves both GEMMs.
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass, const Slots& slots = {});
 

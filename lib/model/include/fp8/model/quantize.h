@@ -57,6 +57,12 @@ struct QuantizeReport {
 /// saturating cast); for blocks as in quant.
 QuantizeReport quantize(const std::string& source, const std::string& output, const QuantizeOptions& options);
 
+/// How the FP8 codes among a checkpoint's weights are scaled: tensor, row, square128 or row32; nothing if no weight is
+/// stored as codes. Throws Error naming the weight unless the scales have one of these forms, the same for all, and the
+/// codes are E4M3 and those of linears.
+std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpoint,
+                                                 const std::vector<Parameter>& table);
+
 /// Options of dequantize().
 struct DequantizeOptions {
   dtype::DType dtype = dtype::DType::f32;  ///< of all weights: f32 (exact codes times scales) or bf16 (those rounded)

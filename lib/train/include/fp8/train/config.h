@@ -39,6 +39,7 @@ struct PrecisionConfig {
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
   std::vector<std::string> without_effect;                    ///< flags that were given and need precision fp8
+  bool precision_given = false, recipe_given = false;         ///< not by default: a model of FP8 codes has its own
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;

@@ -20,8 +20,8 @@ struct StateTensor {
   bool weight = false;              ///< in every checkpoint; otherwise optimizer state, in training checkpoints only
   shard::RowRange rows;             ///< rows that this rank saves
   View values;                      ///< these rows, in the type they are saved in; empty without a shard
-  std::int64_t scale_slot = -1;     ///< of a delayed scale or history: its slot. All ranks have it whole in `values`,
-                                    ///< and rank 0 saves it
+  std::int64_t scale_slot = -1;     ///< of a delayed scale or history: its slot
+  bool whole = false;               ///< every rank has it whole in `values`, and rank 0 saves it
 };
 
 /// Weights and moments of a run in the order of the file: weights, then the first and the second moments of trainable
@@ -29,7 +29,8 @@ struct StateTensor {
 std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
                                        std::span<const ParameterShard> shards = {});
 
-/// The tensors of a store: weights and moments, then scales and histories of a delayed recipe.
+/// The tensors of a store: weights and moments, then factors of stored codes, and scales and histories of a delayed
+/// recipe.
 std::vector<StateTensor> state_tensors(const ParameterStore& store);
 
 /// A copy of a rank's state in host memory; frozen parameters on the host are referred to. An asynchronous save reads

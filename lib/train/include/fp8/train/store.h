@@ -58,7 +58,8 @@ struct ParameterShard {
   View master, m, v;     ///< m and v empty unless training with updates and trainable
   View gradient;         ///< f32; empty unless training and trainable
   View compute_weight;   ///< in the compute format; the master itself if that has it; empty with FP8 all-gather
-  View codes;            ///< u8; empty without FP8 all-gather
+  View codes;            ///< u8; empty without FP8 all-gather; the master itself if that is stored as codes
+  View factors;          ///< f32, of the whole parameter: factors of stored codes, in the shape of the file; else empty
   View row_scales;       ///< f32 [own rows] of codes with a scale for each row; else empty
   std::int64_t scale;    ///< index among the scales; -1: none
 };
@@ -157,16 +158,18 @@ class ParameterStore final : public model::WeightSource {
   /// The parameters of one slot of one unit.
   struct SlotState {
     bool present = false;
-    bool fp8_gathered = false;        // FP8 all-gather
-    bool trainable = false;           // whether its parameters are
-    bool adapters = false;            // whether it has the A of adapters
-    DType stored = DType::f32;        // format of the shards of frozen parameters
-    model::Extent extent;             // of the whole matrix
-    std::vector<int> parameters;      // numbers in the table, in row order
+    bool fp8_gathered = false;    // FP8 all-gather
+    bool stored_codes = false;    // whether its frozen parameters are stored as FP8 codes, which are used as they are
+    bool trainable = false;       // whether its parameters are
+    bool adapters = false;        // whether it has the A of adapters
+    DType stored = DType::f32;    // format of the shards of frozen parameters
+    model::Extent extent;         // of the whole matrix
+    std::vector<int> parameters;  // numbers in the table, in row order
     std::vector<linear::Part> parts;  // of a linear; of a slot of adapters, the parts of the linear that they belong to
     std::int64_t own_rows = 0;
     View compute_shard, codes_shard, gradient_shard, row_scales_shard;
-    std::int64_t first_scale = -1;                             // of its weights, in row order
+    View factors;                   // f32, of stored codes: those of its parameters, one after the other
+    std::int64_t first_scale = -1;  // of its weights, in row order
     std::int64_t input_scale = -1, first_gradient_scale = -1;  // delayed: of its input; of the gradients of its parts
   };
   /// Whole matrices of one unit, valid or being gathered.
@@ -192,6 +195,7 @@ class ParameterStore final : public model::WeightSource {
   void allocate_memory(const Context& ctx);
   void allocate_buffers(const Context& ctx);
   void allocate_slot(const Context& ctx, SlotState& s);
+  void allocate_factors(const Context& ctx, SlotState& s);
   View matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
               std::string_view category) const;
   void allocate_adapters(const Context& ctx, const std::optional<hf::LoraConfig>& lora);

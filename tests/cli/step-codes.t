@@ -1,0 +1,49 @@
+#!/bin/sh
+# fp8-step with adapters beside weights that fp8-quantize has stored as FP8 codes.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+base="--data d.h5 --seq-length 16 --batch-size 2"
+
+for scaling in tensor:tensorwise row:rowwise block:blockwise; do
+  q=${scaling%:*}.h5 recipe=${scaling#*:}
+  fp8-quantize m.h5 -o $q --scaling ${scaling%:*} >out 2>err
+  refused "$q: all weights cannot be trained" "$q: holds quantized weights, which cannot be trained; dequantize it first: fp8-quantize $q --dequantize -o model.h5" $q $base --out x --steps 2
+  run="$q $base --lora-rank 4 --lora-dropout 0.1 --lr 1e-2 --steps 4 --save-every 2"
+  fp8-step $run --out whole-$recipe >whole.log 2>err
+  result $? "$q: adapters are trained"
+  is "$q: the scales choose the recipe" "$(grep '"type":"step"' whole.log | grep -o '"precision":"fp8","recipe":"[a-z]*"' | sort -u)" "\"precision\":\"fp8\",\"recipe\":\"$recipe\""
+  is "$q: each linear has two FP8 GEMMs" "$(field fp8_gemms whole.log | sort -u)" 28
+  fp8-step $run --out parts-$recipe --until-step 2 >parts.log 2>err && fp8-step $run --out parts-$recipe >>parts.log 2>err
+  same_bits "$q: a resumed run has equal losses" whole.log parts.log
+  same_step "$q: and an equal checkpoint" whole-$recipe/step-00000004 parts-$recipe/step-00000004
+  fp8-info whole-$recipe/step-00000004 --diff $q >out 2>err
+  is "$q: codes and scales are unchanged" "$(grep -E '^(weights|scales)/' out | grep -v 'lora_[AB].weight' | awk '{ print $2 $3 $4 }' | sort | uniq -c | tr -d ' ')" 3500
+  fp8-step $q $base --batch-size 6 --lora-rank 4 --lr 1e-2 --steps 2 --out one-$recipe --precision fp8 --activations f32 >one.log 2>err
+  mpirun -n 3 fp8-step $q $base --batch-size 2 --lora-rank 4 --lr 1e-2 --steps 2 --out three-$recipe --precision fp8 --activations f32 >three.log 2>err
+  near "$q: three ranks give the losses of one" one.log three.log 2e-3
+  mpirun -n 3 fp8-step $q $base --batch-size 2 --lora-rank 4 --lr 1e-2 --steps 2 --zero 1 --out zero-$recipe --precision fp8 --activations f32 >zero.log 2>err
+  same_bits "$q: --zero 1 gives equal bits" three.log zero.log
+  ok "$q: fp8-eval scores the checkpoint" fp8-eval whole-$recipe/step-00000004 --data d.h5 --seq-length 16
+  ok "$q: fp8-info verifies it" fp8-info three-$recipe/step-00000002 --verify
+  ok "$q: a run goes on from it" fp8-step three-$recipe/step-00000002 $base --out on-$recipe --steps 1
+done
+
+lora="$base --out x --steps 2 --lora-rank 4"
+refused "another recipe is refused" '--recipe: rowwise: tensor.h5 holds FP8 codes with one scale each, for which it is tensorwise' tensor.h5 $lora --precision fp8 --recipe rowwise
+refused "another precision is refused" '--precision: bf16: row.h5 holds FP8 codes with one scale for each row, for which it is fp8' row.h5 $lora --precision bf16
+refused "a filter that excludes codes is refused" 'block.h5: .*down_proj.weight: stored as FP8 codes, which need FP8 in forward and dgrad \(filter' block.h5 $lora --filter '*.down_proj'
+refused "--fp8-gemms without dgrad is refused" 'block.h5: .*: stored as FP8 codes, which need FP8 in forward and dgrad$' block.h5 $lora --fp8-gemms forward
+fp8-quantize m.h5 -o mx.h5 --scaling mx >out 2>err
+refused "MX scales are refused" 'mx.h5: holds FP8 codes with MX scales, .*fp8-quantize mx.h5 --dequantize -o model.h5' mx.h5 $lora
+fp8-quantize m.h5 -o e5m2.h5 --scaling tensor --format e5m2 >out 2>err
+refused "E5M2 codes are refused" 'e5m2.h5: /weights/.*: E5M2 codes, which no recipe has for weights' e5m2.h5 $lora
+fp8-quantize m.h5 -o some.h5 --scaling tensor --filter '*.v_proj' >out 2>err
+refused "codes for some of the projections of one input are refused" 'some.h5: .*k_proj.weight and .*v_proj.weight: one of them is stored as FP8 codes' some.h5 $lora
+
+# --- memory: one byte for each code
+fp8-step m.h5 $lora -n >out 2>bf16.txt
+fp8-step tensor.h5 $lora -n >out 2>codes.txt
+frozen() { sed -n 's/.*frozen weights *\([0-9.]*\) KiB.*/\1/p' "$1"; }
+is "codes need less memory than f32 weights" "$(echo "$(frozen codes.txt) $(frozen bf16.txt)" | awk '{ print ($1 < 0.6 * $2) }')" 1
+done_testing
