@@ -13,6 +13,7 @@
 #include "fp8/base/text.h"
 #include "fp8/ckpt/writer.h"
 #include "fp8/dtype/convert.h"
+#include "fp8/dtype/element.h"
 #include "merge_lora.h"
 #include "output.h"
 #include "pad.h"
@@ -269,9 +270,10 @@ void write_scales(const SourceTensor& tensor, std::span<const float> scales, ckp
   meta.name = std::string(ckpt::kScales) + tensor.name;
   meta.dtype = tensor.scales_type;
   meta.shape = tensor.scales_shape;
-  std::vector<std::byte> bytes(scales.size() * dtype::size_of(meta.dtype));
-  dtype::from_floats(scales, meta.dtype, bytes.data());
-  writer.tensor(meta, bytes);
+  if (meta.dtype == dtype::DType::f32) return writer.tensor(meta, std::as_bytes(scales));
+  std::vector<std::uint8_t> exponents;
+  for (const float s : scales) exponents.push_back(dtype::to_e8m0_round_up(s));  // exact: powers of two
+  writer.tensor(meta, std::as_bytes(std::span(exponents)));
 }
 
 // Merges the adapter of a weight that is codes, and quantizes the sum with scales of the same layout; powers of two if
