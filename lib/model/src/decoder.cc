@@ -208,6 +208,7 @@ void Decoder::forward_and_keep(const Context& ctx, gemm::Engine& engine, WeightS
                                const View& inputs, const View& losses) const {
   const device::Scope scope(*ctx.arena);
   MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations");
   pass.embed(x);
   pass.forward_layers(x, {.inputs = inputs});
@@ -219,6 +220,7 @@ void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, WeightSourc
                            int first, const View& inputs, const View& losses) const {
   const device::Scope scope(*ctx.arena);
   MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations");
   ops::copy(ctx, pass.input_of(inputs, first), x);
   pass.forward_layers(x, {.first = first});
