@@ -54,6 +54,11 @@ for precision in fp32 bf16 fp8; do
   done
 done
 
+# --- layers that share a buffer are gathered as codes and in bf16
+fp8-init tiny --set num_hidden_layers=4 -o deep.h5 -q >out 2>err
+for n in 1 2; do train $n $((12 / n)) deep$n deep.h5 --precision fp8 --recipe rowwise --rowwise-single-copy --filter '*.layers.0.*'; done
+near "the first layer in bf16 and all-gather in FP8: the losses are those of one rank" deep2 deep1 1e-4
+
 # --- bf16 and FP8: weights are cast as on one rank. Activation scales depend on the micro-batch, so tensorwise losses differ slightly
 train 1 12 one.bf16 m.h5 --precision bf16
 near "bf16 on two ranks: the losses are near those of one rank" none.bf16 one.bf16 1e-4

@@ -39,7 +39,7 @@ struct Loader {
     };
     const StoredMatrix x = stored_matrix(model.source, p);
     if (!is_codes(model.source, p)) return write_as(x, to.dtype, write);
-    uncast_matrix(x, read_scales(model.source, p), grid_of(model.source, p), to.dtype, write);
+    uncast_matrix(x, read_scales(model.source, p.name), grid_of(model.source, p), to.dtype, write);
   }
 
   // The slot's matrix, or vector, in memory from the arena.
@@ -107,7 +107,7 @@ quant::Quantized Loader::stored_codes(const Parameter& p) const {
   const Granularity scaling = scaling_of(model.source, p);
   const FactorGrid grid = grid_of(model.source, p);
   std::vector<float> factors(static_cast<std::size_t>(grid.rows * grid.cols), 1.0f);
-  if (!ctx.dry) factors = read_scales(model.source, p);
+  if (!ctx.dry) factors = read_scales(model.source, p.name);
   const bool blocks = quant::block_extent(scaling).along > 0, folded = blocks && folds(factors);
   const View inverse =
       blocks ? f32_in_arena(ctx, factors, {grid.rows, grid.cols}) : f32_in_arena(ctx, factors, {grid.rows});

@@ -197,17 +197,21 @@ std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
   return 2 + static_cast<std::size_t>(unit % 2);
 }
 
-// Buffers that layers share have the rows of the layer with the most: adapters may differ in number.
+// Buffers that layers share have the rows of the layer with the most, since adapters may differ in number, and the
+// wider type, since a filter may leave some layers in bf16.
 void ParameterStore::allocate_buffers(const Context& ctx) {
   if (device_comm_.size() == 1) return;
   const bool keep = keeps_gathered(), whole_gradients = options_.zero == 1;
   gathered_.resize(keep ? static_cast<std::size_t>(units_) : 4);
   reducing_.resize(!options_.training ? 0 : whole_gradients ? static_cast<std::size_t>(units_) : 4);
   std::array<std::int64_t, kSlots> rows{}, own_rows{};
+  std::array<DType, kSlots> types;
+  types.fill(DType::u8);
   for (const auto& unit : slots_) {
     for (std::size_t i = 0; i < kSlots; ++i) {
       rows[i] = std::max(rows[i], unit[i].extent.rows);
       own_rows[i] = std::max(own_rows[i], unit[i].own_rows);
+      if (unit[i].present && !unit[i].fp8_gathered) types[i] = options_.compute;
     }
   }
   for (int unit = 0; unit < units_; ++unit) {
@@ -216,9 +220,7 @@ void ParameterStore::allocate_buffers(const Context& ctx) {
       if (!s.present) continue;
       const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
       View& whole = gathered_[buffer_of(unit, keep)].slot[i];
-      if (whole.empty())
-        whole = matrix(ctx, s.fp8_gathered ? DType::u8 : options_.compute, rows[i], s.extent.cols, vector,
-                       "gathered weights");
+      if (whole.empty()) whole = matrix(ctx, types[i], rows[i], s.extent.cols, vector, "gathered weights");
       View& row_scales = gathered_[buffer_of(unit, keep)].row_scales[i];
       if (s.fp8_gathered && !s.stored_codes && single_copy() && row_scales.empty())
         row_scales = allocate(ctx, DType::f32, {rows[i]}, "gathered weights");
@@ -284,6 +286,14 @@ void ParameterStore::set_gemms(const std::vector<quant::GemmSet>& gemms) {
 
 ParameterStore::Gathered& ParameterStore::gathered(int unit) { return gathered_[buffer_of(unit, keeps_gathered())]; }
 
+// The buffer of a slot as what is gathered in it: codes, or compute weights.
+View ParameterStore::gathered_slot(int unit, std::size_t i) {
+  const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+  View whole = gathered(unit).slot[i].rows(0, s.extent.rows);
+  if (s.fp8_gathered) whole.dtype = DType::u8;
+  return whole;
+}
+
 ParameterStore::Reducing& ParameterStore::reducing(int unit) { return reducing_[buffer_of(unit, options_.zero == 1)]; }
 
 void ParameterStore::prefetch(int unit) {
@@ -300,7 +310,7 @@ void ParameterStore::prefetch(int unit) {
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
       const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
-      const View whole = g.slot[i].rows(p.slot_row, p.slot_row + p.rows());
+      const View whole = gathered_slot(unit, i).rows(p.slot_row, p.slot_row + p.rows());
       g.bytes += tensor::bytes_of(whole);
       g.requests.push_back(shard::start_gather(device_comm_, s.fp8_gathered ? o.codes : o.compute_weight, whole));
       if (s.row_scales_shard.empty()) continue;
@@ -324,7 +334,7 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
   const auto& slots = slots_[static_cast<std::size_t>(unit)];
   const auto whole = [&](std::size_t i) {
     if (!slots[i].present) return View{};
-    if (!alone) return gathered(unit).slot[i].rows(0, slots[i].extent.rows);
+    if (!alone) return gathered_slot(unit, i);
     return slots[i].fp8_gathered ? slots[i].codes_shard : slots[i].compute_shard;
   };
   const auto bias_of = [&](std::size_t i) {

@@ -201,6 +201,7 @@ class ParameterStore final : public model::WeightSource {
   void allocate_adapters(const Context& ctx, const std::optional<hf::LoraConfig>& lora);
   std::size_t buffer_of(int unit, bool every_unit) const;
   Gathered& gathered(int unit);
+  View gathered_slot(int unit, std::size_t slot);
   Reducing& reducing(int unit);
   void finish(const Context& ctx, Reducing& r);
   void trace_given(int unit);
