@@ -113,7 +113,7 @@ ok "fp8-eval scores the merged files" fp8-eval merged.h5 --data d.h5 --seq-lengt
 is "with the same loss" "$(field loss out)" "$with"
 ok "fp8-quantize quantizes the model beside them" fp8-quantize merged.h5 -o q.h5 --scaling tensor
 ok "fp8-quantize --dequantize keeps them" fp8-quantize q.h5 -o dq.h5 --dequantize
-says "fp8-export refuses them" 'holds LoRA adapters beside its weights' fp8-export merged.h5 -o folder
+says "fp8-export refuses them" 'holds LoRA adapters; merge them first: fp8-convert merged.h5 --merge-lora' fp8-export merged.h5 -o folder
 
 # --- memory
 fp8-step m.h5 --data d.h5 $base -n >out 2>plain.txt

@@ -27,7 +27,7 @@ std::vector<Row> rows_of(const Comparison& c) {
       {"precision", precision_text(a), precision_text(b), ""},
       {"steps", steps_text(a), steps_text(b), ""},
       {"loss, last " + std::to_string(c.window), loss_text(c.loss_a), loss_text(c.loss_b), gap_text(c.gap)},
-      {"last matched loss", loss_text(c.final_a), loss_text(c.final_b), gap_text(c.final_gap)},
+      {"last loss", loss_text(c.final_a), loss_text(c.final_b), gap_text(c.final_gap)},
       {"best loss", loss_text(a.best_loss), loss_text(b.best_loss), gap_text(difference(a.best_loss, b.best_loss))}};
   const auto add = [&](const char* label, const std::string& x, const std::string& y, const std::string& d) {
     if (x != "-" || y != "-") rows.push_back({label, x, y, d});

@@ -275,7 +275,7 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
          quant::from_bytes(ctx, codes.bytes.rows(part.begin, part.end), cast.format, weight_contraction(pass),
                            folds ? one : laid_out(codes.scales.rows(first, last)), folds ? one : laid_out(inverse),
                            precision.options.emulate),
-         folds ? inverse : View{}});
+         folds ? inverse : View{}, codes.source.empty() ? View{} : codes.source.rows(part.begin, part.end)});
     first = last;
   }
   return w;
