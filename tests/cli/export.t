@@ -66,17 +66,17 @@ status "with status 2" 2 fp8-export adapted -o x --format fp8
 says "peft needs adapters" '^fp8-export: model.h5: has no LoRA adapters to export' fp8-export model.h5 -o x --format peft
 ok "the command merges" fp8-convert adapted/step-00000001 --merge-lora --dtype f32 -o merged.h5
 ok "the merged model is exported" fp8-export merged.h5 -o tuned
-fp8-eval merged.h5 --data batch.h5 --seq-length 64 --precision fp32 -q >eval
+fp8-eval merged.h5 --data batch.h5 --seq-length 64 --precision fp32 -q >scored
 ok "its loss is that of PEFT's merged model" python3 -c '
 import json, sys
-loss, wanted = json.load(open("eval"))["loss"], json.load(open(sys.argv[1]))["llama3"]["loss_merged"]
+loss, wanted = json.load(open("scored"))["loss"], json.load(open(sys.argv[1]))["llama3"]["loss_merged"]
 print(loss, wanted, loss - wanted)
 sys.exit(abs(loss - wanted) > 1e-5)' "$lora/../summary.json"
 says "a model without adapters has nothing to merge" '^fp8-convert: merged.h5: has no LoRA adapters, so there is nothing to merge' fp8-convert merged.h5 --merge-lora -o x.h5
 
 mkdir .killed.0123abcd.tmp && : >.killed.0123abcd.tmp/.lock
 says "the folder of a killed export is removed" '^fp8-export: ./.killed.0123abcd.tmp: left over from an interrupted save, removed$' fp8-export model.h5 -o killed
-is "and no other" "$(find . -name '.*.tmp') $(ls -A killed | grep -c lock)" " 0"
+is "and no other" "$(find . -name '.*.tmp') $(find killed -name '*lock*' | wc -l)" " 0"
 
 fp8-init tiny -o big.h5 --set hidden_size=1024 --set intermediate_size=4096 --set num_hidden_layers=4 >table 2>err
 for format in bf16 fp8 compressed-tensors; do
