@@ -55,6 +55,8 @@ rm -rf run ../pid
 fp8-resume run --attempts 20 -- sh -c "echo \$\$ >../pid; exec $train" >../out 2>../err </dev/null &
 job=$!
 [ "$faults" = all ] && wanted=12 || wanted=2
+tries=0
+until [ -s ../pid ] || [ $((tries += 1)) = 600 ]; do sleep 0.1; done # a busy machine starts it late
 for number in $(seq $wanted); do
   sleep "$(seconds $number 0.1 0.6)"
   pid=$(cat ../pid 2>/dev/null) && kill -KILL "$pid" 2>/dev/null && kills=$((kills + 1))
