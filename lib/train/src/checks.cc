@@ -151,12 +151,18 @@ void check_some_fp8(const std::vector<model::Parameter>& table, const PrecisionC
                 Exit::fp8_missing);
 }
 
+const json::Value* recorded_phase(const ckpt::Checkpoint& checkpoint) {
+  const json::Value& train = checkpoint.train();
+  const json::Value* phase = train.is_object() ? train.as_object().find("phase") : nullptr;
+  return phase != nullptr && phase->is_object() ? phase : nullptr;
+}
+
 bool has_scales_of(const ckpt::Checkpoint& checkpoint, const PrecisionConfig& precision) {
-  const json::Value* train = checkpoint.train().is_object() ? checkpoint.train().as_object().find("phase") : nullptr;
-  if (train == nullptr || !train->is_object()) return true;
+  const json::Value* phase = recorded_phase(checkpoint);
+  if (phase == nullptr) return true;
   const json::Value now = phase_of(precision);
   return std::ranges::all_of(std::array{"fp8-format", "margin"}, [&](const char* name) {
-    const json::Value *had = train->as_object().find(name), *has = now.as_object().find(name);
+    const json::Value *had = phase->as_object().find(name), *has = now.as_object().find(name);
     return had == nullptr || has == nullptr || *had == *has;
   });
 }

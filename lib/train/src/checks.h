@@ -49,6 +49,9 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
 // Throws Error(fp8_missing) if FP8 is requested and no GEMM of forward, or of forward and backward, runs in FP8.
 void check_some_fp8(const std::vector<model::Parameter>& table, const PrecisionConfig& precision, bool backward);
 
+// The settings of precision that the checkpoint was computed with, as phase_of(); null if it states none.
+const json::Value* recorded_phase(const ckpt::Checkpoint& checkpoint);
+
 // Whether the delayed scales of a checkpoint have the format and margin of `precision`. True if it states neither.
 bool has_scales_of(const ckpt::Checkpoint& checkpoint, const PrecisionConfig& precision);
 

@@ -54,8 +54,8 @@ void move_base(RunSetup& s, const json::Object& before, const std::string& what)
 
 // Adds precision and recipe to the changes, if they are not those of the checkpoint.
 void note_phase(RunSetup& s, const ckpt::Checkpoint& c) {
-  const json::Value* phase = c.train().as_object().find("phase");
-  if (phase == nullptr || !phase->is_object()) return;
+  const json::Value* phase = recorded_phase(c);
+  if (phase == nullptr) return;
   const json::Value now = phase_of(s.config.precision);
   for (const auto& [name, value] : now.as_object()) {
     const json::Value* old = phase->as_object().find(name);
