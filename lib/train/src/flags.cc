@@ -463,10 +463,7 @@ void read_eval_data(const cli::Arguments& a, EvalConfig& c) {
 std::vector<std::string> recipes_of(const std::string& list, const PrecisionConfig& precision) {
   const bool hopper = precision.accumulation != gemm::Accumulation::f32;
   std::vector<std::string> names;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string name = list.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string& name : parts_of({list})) {
     if (name != "all") names.emplace_back(quant::find_recipe(name).name);
     for (const quant::Recipe& r : quant::recipes())
       if (name == "all" && !(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
