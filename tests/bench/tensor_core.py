@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 m, n, k = 64, 192, 768
 x, w = (torch.randn(r, k).mul(40).clamp(-448, 448).to(torch.float8_e4m3fn) for r in (m, n))
 begin = time.process_time()
-mmaemu.accumulate(x, w, use_fast_accum={fast})
+mmaemu.accumulate(x, w, use_fast_accum={fast}, splitk=1)
 print(2 * m * n * k / (time.process_time() - begin))
 """
 

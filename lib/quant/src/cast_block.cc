@@ -48,19 +48,21 @@ struct BlockCast {
   // a code does not fold.
   bool scales_of(const Magnitude<T>* amaxes, std::int64_t n, TileFactors& f, bool& foldable) const {
     constexpr FoldRange kRange = fold_range<Grid>();
-    bool fits = true, folds = true;
+    float *const scales = f.scale.data(), *const inverses = f.inverse.data(), *const folded = f.fold.data();
+    std::uint32_t fits = 1, folds = 1;
+#pragma omp simd reduction(& : fits, folds)
     for (std::int64_t i = 0; i < n; ++i) {
-      const auto at = static_cast<std::size_t>(i);
       const float amax = from_magnitude(amaxes[i]);
       const auto [scale, inverse] = rule(amax);
-      f.scale[at] = scale;
-      f.inverse[at] = inverse;
-      f.fold[at] = fold ? inverse : 1.0f;
-      fits = fits && scale > 0 && amax * scale <= Grid::kMax;
-      folds = folds && (amax == 0 || (inverse >= kRange.least && inverse <= kRange.greatest));
+      scales[i] = scale;
+      inverses[i] = inverse;
+      folded[i] = fold ? inverse : 1.0f;
+      fits &= static_cast<std::uint32_t>(scale > 0) & static_cast<std::uint32_t>(amax * scale <= Grid::kMax);
+      folds &= static_cast<std::uint32_t>(amax == 0) | (static_cast<std::uint32_t>(inverse >= kRange.least) &
+                                                        static_cast<std::uint32_t>(inverse <= kRange.greatest));
     }
-    foldable = foldable && folds;
-    return fits;
+    foldable = foldable && folds != 0;
+    return fits != 0;
   }
 
   // Stores the scales of n blocks, `step` elements apart from `first` on.
@@ -166,15 +168,21 @@ struct BlockCast {
 
 View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t cols, Granularity granularity,
                            ContractionAxis contract) {
-  if (contract == ContractionAxis::first)
-    return allocate_block_scales(ctx, cols, rows, granularity, ContractionAxis::last).transposed();
   constexpr std::int64_t kSquares = 4;  // cuBLASLt's alignment of the rows of scales of squares
-  const BlockExtent block = block_extent(granularity);
-  const std::int64_t blocks = divide_up(cols, block.along);
   constexpr std::string_view kCategory = "fp8 codes";
-  if (block.across == 1) return tensor::allocate(ctx, DType::f32, {blocks, rows}, kCategory).transposed();
-  return tensor::allocate(ctx, DType::f32, {divide_up(rows, block.across), round_up(blocks, kSquares)}, kCategory)
-      .columns(0, blocks);
+  const BlockExtent block = block_extent(granularity);
+  const bool last = contract == ContractionAxis::last;
+  const std::int64_t others = last ? rows : cols, blocks = divide_up(last ? cols : rows, block.along);
+  const auto turned = [](const View& v, bool turn) { return turn ? v.transposed() : v; };
+  if (block.across > 1) {
+    const std::int64_t squares = divide_up(others, block.across);
+    return turned(
+        tensor::allocate(ctx, DType::f32, {squares, round_up(blocks, kSquares)}, kCategory).columns(0, blocks), !last);
+  }
+  // The host writes scales in the order of the matrix.
+  if (last && ctx.device == device::DeviceType::host)
+    return tensor::allocate(ctx, DType::f32, {others, blocks}, kCategory);
+  return turned(tensor::allocate(ctx, DType::f32, {blocks, others}, kCategory), last);
 }
 
 CastCounts cast_blocks(const View& x, Quantized& q, const CastOptions& options) {

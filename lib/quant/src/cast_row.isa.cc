@@ -60,17 +60,33 @@ void amax_onto_but_nan(const T* x, Magnitude<T>* largest, std::int64_t n) {
   }
 }
 
+// Calls body(begin, length, b) for each block b of n elements. The lengths 32 and 128 are constants, for which the
+// compiler unrolls the loops of the body.
+template <class Body>
+void for_blocks(std::int64_t n, std::int64_t block, const Body& body) {
+  const std::int64_t count = n / block;
+  const auto whole = [&](auto length) {
+    for (std::int64_t b = 0; b < count; ++b) body(b * length, length, b);
+  };
+  if (block == 32)
+    whole(std::integral_constant<std::int64_t, 32>{});
+  else if (block == 128)
+    whole(std::integral_constant<std::int64_t, 128>{});
+  else
+    whole(block);
+  if (n % block != 0) body(count * block, n % block, count);
+}
+
 // largest[b] = bits of the largest magnitude of block b; 0 in place of NaN if they are skipped.
 template <class T, bool kSkipNan>
 void amax_of_blocks(const T* x, std::int64_t block, Magnitude<T>* largest, std::int64_t n) {
-  for (std::int64_t begin = 0; begin < n; begin += block) {
-    const std::int64_t end = std::min(n, begin + block);
+  for_blocks(n, block, [=](std::int64_t begin, auto length, std::int64_t b) {
     Magnitude<T> of_block = 0;
 #pragma omp simd reduction(max : of_block)
-    for (std::int64_t i = begin; i < end; ++i)
-      of_block = std::max(of_block, kSkipNan ? magnitude_but_nan(x[i]) : magnitude_bits(x[i]));
-    *largest++ = of_block;
-  }
+    for (std::int64_t i = 0; i < length; ++i)
+      of_block = std::max(of_block, kSkipNan ? magnitude_but_nan(x[begin + i]) : magnitude_bits(x[begin + i]));
+    largest[b] = of_block;
+  });
 }
 
 // A scale, and the multiplier of its codes.
@@ -257,14 +273,13 @@ std::int64_t new_zeros(const T* x, const Bf16* out, std::int64_t n) {
 template <class Grid, class T>
 RowCounts cast_blocks(const T* x, std::int64_t block, const BlockFactors& factors, Bf16* out, std::int64_t n) {
   RowCounts counts;
-  for (std::int64_t begin = 0, b = 0; begin < n; begin += block, ++b) {
-    const std::int64_t length = std::min(block, n - begin);
+  for_blocks(n, block, [&, factors](std::int64_t begin, auto length, std::int64_t b) {
     const FoldedScale scale{factors.scale[b], factors.fold[b]};
     if (factors.fits)
       cast_with_one<Grid>(x + begin, scale, out + begin, length);
     else
       counts += cast_counting<Grid>(x + begin, scale, out + begin, length);
-  }
+  });
   if (factors.fits) counts.underflowed = new_zeros(x, out, n);
   return counts;
 }

@@ -1,6 +1,7 @@
 // The table of recipes, one row each.
 #include "fp8/quant/recipe.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -19,16 +20,6 @@ constexpr Cast kE4m3Row{DType::e4m3, Granularity::row};
 constexpr Cast kE4m3Row128{DType::e4m3, Granularity::row128};
 constexpr Cast kE4m3Square128{DType::e4m3, Granularity::square128};
 constexpr Cast kE4m3Row32{DType::e4m3, Granularity::row32};
-
-constexpr Recipe kDelayed{.name = "delayed",
-                          .forward = {.x = kE4m3Tensor, .w = kE4m3Tensor},
-                          .dgrad = {.dy = kE5m2Tensor, .w = kE4m3Tensor},
-                          .wgrad = {.dy = kE5m2Tensor, .x = kE4m3Tensor},
-                          .scale_rule = ScaleRule::delayed,
-                          .power_of_2 = false,
-                          .fast_accumulation = true,
-                          .fp8_all_gather = true,
-                          .source = "Transformer Engine DelayedScaling, format hybrid"};
 
 constexpr std::array<Recipe, 7> kRecipes{{
     {.name = "tensorwise",
@@ -67,7 +58,15 @@ constexpr std::array<Recipe, 7> kRecipes{{
      .fast_accumulation = true,
      .fp8_all_gather = true,
      .source = "Transformer Engine Float8CurrentScaling"},
-    kDelayed,
+    {.name = "delayed",
+     .forward = {.x = kE4m3Tensor, .w = kE4m3Tensor},
+     .dgrad = {.dy = kE5m2Tensor, .w = kE4m3Tensor},
+     .wgrad = {.dy = kE5m2Tensor, .x = kE4m3Tensor},
+     .scale_rule = ScaleRule::delayed,
+     .power_of_2 = false,
+     .fast_accumulation = true,
+     .fp8_all_gather = true,
+     .source = "Transformer Engine DelayedScaling"},
     {.name = "blockwise",
      .forward = {.x = kE4m3Row128, .w = kE4m3Square128},
      .dgrad = {.dy = kE4m3Row128, .w = kE4m3Square128},
@@ -88,12 +87,14 @@ constexpr std::array<Recipe, 7> kRecipes{{
      .source = "OCP MX 1.0; Transformer Engine MXFP8BlockScaling; torchao, RCEIL"},
 }};
 
-// --fp8-format e4m3.
-constexpr Recipe kDelayedE4m3 = [] {
-  Recipe r = kDelayed;
-  r.dgrad.dy = r.wgrad.dy = kE4m3Tensor;
-  r.source = "Transformer Engine DelayedScaling, format e4m3";
-  return r;
+constexpr bool has_e5m2_gradients(const Recipe& r) { return r.dgrad.dy.format == DType::e5m2; }
+
+// --fp8-format e4m3: kRecipes with E4M3 where gradients are E5M2.
+constexpr std::array<Recipe, kRecipes.size()> kE4m3Recipes = [] {
+  std::array<Recipe, kRecipes.size()> all = kRecipes;
+  for (Recipe& r : all)
+    if (has_e5m2_gradients(r)) r.dgrad.dy = r.wgrad.dy = kE4m3Tensor;
+  return all;
 }();
 
 // --rowwise-single-copy.
@@ -138,7 +139,10 @@ bool Recipe::emulated_everywhere() const { return scale_rule == ScaleRule::mx; }
 
 std::span<const Recipe> recipes() { return kRecipes; }
 
-const Recipe& with_e4m3_gradients(const Recipe& recipe) { return recipe.name == kDelayed.name ? kDelayedE4m3 : recipe; }
+const Recipe& with_e4m3_gradients(const Recipe& recipe) {
+  const auto* const found = std::ranges::find(kE4m3Recipes, recipe.name, &Recipe::name);
+  return has_e5m2_gradients(recipe) ? *found : recipe;
+}
 
 const Recipe& with_single_copy(const Recipe& recipe) {
   if (recipe.name != kRowwiseSingleCopy.name) throw Error("recipe " + std::string(recipe.name) + ": not rowwise");

@@ -74,8 +74,10 @@ json::Value phase_of(const PrecisionConfig& p) {
   o.set("fp8-all-gather", recipe->fp8_all_gather && p.fp8_all_gather.value_or(true));
   o.set("rowwise-single-copy", p.rowwise_single_copy);
   o.set("accumulate", std::string(gemm::name_of(p.accumulation)));
-  if (recipe->scale_rule == quant::ScaleRule::delayed) {
-    o.set("fp8-format", p.e4m3_gradients ? "e4m3" : "hybrid");
+  const bool delayed = recipe->scale_rule == quant::ScaleRule::delayed;
+  const bool e4m3 = recipe->dgrad.dy.format == dtype::DType::e4m3;
+  if (delayed || p.e4m3_gradients) o.set("fp8-format", e4m3 ? "e4m3" : "hybrid");
+  if (delayed) {
     o.set("amax-history", p.delayed.history);
     o.set("amax-algo", p.delayed.algorithm == quant::AmaxAlgorithm::max ? "max" : "most_recent");
     o.set("margin", p.delayed.margin);

@@ -46,7 +46,7 @@ void add_fp8(std::vector<Flag>& flags, const std::string& g) {
   flags.push_back(toggle("rowwise-single-copy", "",
                          "with recipe rowwise, use one FP8 copy of each weight for forward and dgrad", g));
   flags.push_back(choice("fp8-format", "hybrid", {"hybrid", "e4m3"},
-                         "formats of recipe delayed (hybrid: gradients e5m2, all else e4m3)", g));
+                         "gradients of tensorwise, current and delayed: e5m2 with hybrid, or e4m3", g));
   flags.push_back(whole("amax-history", "1024", 1, "steps whose amaxes recipe delayed keeps, at most 1024", g));
   flags.back().max = 1024;
   flags.push_back(choice("amax-algo", "max", {"max", "most_recent"},
@@ -328,6 +328,7 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   p.recipe = a.text("recipe");
   p.precision_given = a.has("precision");
   p.recipe_given = a.has("recipe") || a.has("rowwise-single-copy");
+  p.format_given = a.has("fp8-format");
   if (p.precision != Precision::fp8) {
     for (const char* flag : {"recipe", "power-of-2-scales", "fp8-all-gather", "emulate"})
       if (a.has(flag)) p.without_effect.push_back(flag_name(flag));

@@ -118,6 +118,8 @@ void resolve_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoin
   precision.precision = Precision::fp8;
   precision.recipe = recipe;
   precision.rowwise_single_copy = rows;
+  // E5M2 gradients add 2 dB of noise to those of adapters.
+  if (!rows && !blocks && !precision.format_given) precision.e4m3_gradients = true;
 }
 
 void check_codes_run(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {

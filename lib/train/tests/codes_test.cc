@@ -95,7 +95,8 @@ double sqnr(const std::vector<float>& got, const std::vector<float>& want) {
   return 10 * std::log10(signal / noise);
 }
 
-// Recipe tensorwise casts gradients to E5M2, which has two bits of fraction: the worst adapter has 17.8 dB here.
+// The worst of 28 adapters has 19.9 dB with tensorwise, whose gradients would leave 17.8 in E5M2, and more than 20 with
+// the others.
 TEST_F(Codes, GradientsAreCloseToThoseOfTheDequantizedModel) {
   for (const auto& [scaling, name] : {std::pair{Granularity::tensor, "tensorwise"},
                                       {Granularity::row, "rowwise"},
@@ -108,7 +109,7 @@ TEST_F(Codes, GradientsAreCloseToThoseOfTheDequantizedModel) {
     ASSERT_EQ(got.size(), want.size());
     double least = 1000;
     for (std::size_t i = 0; i < got.size(); ++i) least = std::min(least, sqnr(got[i], want[i]));
-    EXPECT_GE(least, scaling == Granularity::tensor ? 17 : 20) << name;
+    EXPECT_GE(least, scaling == Granularity::tensor ? 19.5 : 20) << name;
     RecordProperty(std::string("least_sqnr_") + name, std::to_string(least));
   }
 }

@@ -40,7 +40,7 @@ struct Quantized {
   /// Factors of x, f32. Empty for none; [1] for tensor; for row, one for each index of the dimension that is not
   /// contracted. For blocks two dimensions, one scale for each block of block_extent(), in the order of the matrix:
   ///   row128, row32  [rows, ceil(cols / along)] or, contracting the first dimension, [ceil(rows / along), cols];
-  ///                  adjacent along the dimension that is not contracted, without gaps
+  ///                  without gaps; on a device adjacent along the dimension that is not contracted, on the host rows
   ///   square128      [ceil(rows / 128), ceil(cols / 128)]; adjacent along the contracted dimension, the other stride a
   ///                  multiple of 4 (on the host, codes for both GEMMs share the layout of the last dimension)
   View scale;

@@ -99,7 +99,7 @@ struct Recipe {
 /// Every recipe, the default first.
 std::span<const Recipe> recipes();
 
-/// The variant of delayed whose gradients are e4m3 too; other recipes have none and are returned.
+/// The variant of the recipe whose gradients are e4m3 too; the recipe itself if its gradients are not e5m2.
 const Recipe& with_e4m3_gradients(const Recipe& recipe);
 
 /// The variant of rowwise with one FP8 copy of each weight. Throws Error for another recipe.

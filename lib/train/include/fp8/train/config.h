@@ -33,13 +33,14 @@ struct PrecisionConfig {
   std::optional<bool> power_of_2;                             ///< nothing: as the recipe does
   std::optional<bool> fp8_all_gather;                         ///< nothing: if the recipe allows it
   bool rowwise_single_copy = false;                           ///< for rowwise: one FP8 copy of each weight
-  bool e4m3_gradients = false;                                ///< for delayed: gradients e4m3 too, not hybrid
+  bool e4m3_gradients = false;                                ///< gradients e4m3 where the recipe has e5m2
   DelayedOptions delayed;                                     ///< for delayed
   bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
   std::vector<std::string> without_effect;                    ///< flags that were given and need precision fp8
-  bool precision_given = false, recipe_given = false;         ///< not by default: a model of FP8 codes has its own
+  /// Flags that were given; a model of FP8 codes has defaults of its own.
+  bool precision_given = false, recipe_given = false, format_given = false;
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
