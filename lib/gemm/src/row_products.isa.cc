@@ -22,6 +22,7 @@ constexpr int kLanes = 8, kTile = 2;
 constexpr int kLanes = 4, kTile = 2;
 #endif
 constexpr int kParts = kSums / kLanes;
+constexpr std::size_t kAhead = 512;  // bytes that are prefetched before they are read
 
 using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
@@ -95,9 +96,7 @@ void multiply_tile(std::int64_t k, RowBlock<float> x, RowBlock<T> w, float* sums
   Vector sum[kRows][kColumns][kParts] = {};
   const std::int64_t whole = k / kSums * kSums;
   for (std::int64_t at = 0; at < whole; at += kSums) {
-    // A single row is bound by memory, whose latency hardware prefetching does not hide for several short streams.
-    if constexpr (kRows == 1)
-      for (int j = 0; j < kColumns; ++j) __builtin_prefetch(right[j] + kColumns * w.stride + at);
+    if constexpr (kRows == 1) __builtin_prefetch(right[0] + at + kAhead / sizeof(T));
     add_products<kRows, kColumns>(left, right, at, sum);
   }
   if (whole < k) {
@@ -111,10 +110,11 @@ void multiply_tile(std::int64_t k, RowBlock<float> x, RowBlock<T> w, float* sums
     for (int j = 0; j < kColumns; ++j) sums[i * stride + j] = total(sum[i][j]);
 }
 
-// All columns for kRows rows of x.
+// All columns for kRows rows of x. A single row is bound by memory, which is read fastest in one stream: one column at
+// a time.
 template <int kRows, class T>
 void multiply_rows(std::int64_t k, RowBlock<float> x, RowBlock<T> w, float* sums, std::int64_t stride) {
-  constexpr int kColumns = kRows == 1 ? 4 : kTile;
+  constexpr int kColumns = kRows == 1 ? 1 : kTile;
   std::int64_t j = 0;
   const auto from = [&w](std::int64_t row) { return RowBlock<T>{w.data + row * w.stride, w.stride, w.rows - row}; };
   for (; j + kColumns <= w.rows; j += kColumns) multiply_tile<kRows, kColumns>(k, x, from(j), sums + j, stride);
