@@ -32,6 +32,7 @@ refused "a model as data is refused" 'm.h5: not a token file' m.h5 --data m.h5 $
 refused "a text as data is refused" 'text.txt: not a token file' m.h5 --data text.txt $base
 refused "a folder as data is refused" 'hf: not a regular file' m.h5 --data hf $base
 refused "--device cuda without a GPU is refused" '--device cuda: (no |this build has no )' m.h5 --data d.h5 $base --device cuda
+says "--device cuda -n plans for a GPU that is not there, in a build with CUDA" 'CUDA \(assumed\) +768 MiB|this build has no' fp8-step m.h5 --data d.h5 $base --device cuda -n
 refused "a device as data is refused" '/dev/null: not a regular file' m.h5 --data /dev/null $base
 head -c 5000 d.h5 >sd.h5
 refused "truncated data is refused" 'sd.h5: truncated: 5000 bytes of' m.h5 --data sd.h5 $base

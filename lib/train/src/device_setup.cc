@@ -11,12 +11,19 @@ namespace {
 using device::DeviceType;
 
 constexpr int kFirstFp8 = 89;  // lowest compute capability with FP8 GEMMs
+constexpr int kHopper = 90;    // of the GPU that is planned for without one
 
 // The reason why this rank has no GPU of its own; empty if it has one, as far as this rank alone can tell.
 std::string why_not_cuda(int devices, int index) {
   if (devices == 0) return device::why_no_cuda();
   if (index < devices) return {};
   return std::to_string(devices) + " GPUs for more ranks on this machine; each rank needs a GPU of its own";
+}
+
+bool no_gpu_anywhere(comm::Communicator& host_comm) {
+  std::int64_t most = device::cuda_device_count();
+  host_comm.all_reduce(std::span<std::int64_t>(&most, 1), comm::Reduce::max);
+  return most == 0;
 }
 
 struct Choice {
@@ -81,7 +88,14 @@ void check_fp8(const PrecisionConfig& precision, DeviceType device, int capabili
 }
 
 DeviceSetup::DeviceSetup(std::optional<DeviceType> wanted, const PrecisionConfig& precision,
-                         comm::Communicator& host_comm) {
+                         comm::Communicator& host_comm, bool plan_only) {
+  if (plan_only && wanted == DeviceType::cuda && no_gpu_anywhere(host_comm)) {
+    comm::agree(host_comm, [&] { check_fp8(precision, DeviceType::cuda, kHopper, "a GPU"); });
+    note_ = "no GPU here: the plan is for one with compute capability 9.0";
+    context_.device = DeviceType::cuda;
+    device_comm_ = comm::on_device(host_comm, {});
+    return;
+  }
   const Choice chosen = choose(wanted, host_comm);
   note_ = chosen.note;
   comm::agree(host_comm, [&] {

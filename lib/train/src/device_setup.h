@@ -32,16 +32,17 @@ class DeviceSetup {
  public:
   // Opens the device `wanted`; by default a GPU if every rank has one, otherwise the host. All ranks use the same type
   // of device, and no two the same GPU. Throws AgreedError naming what is missing, as check_fp8() too. GEMMs that the
-  // library of the device does not offer are found by plan_memory(). `host_comm` outlives it. Collective.
-  DeviceSetup(std::optional<device::DeviceType> wanted, const PrecisionConfig& precision,
-              comm::Communicator& host_comm);
+  // library of the device does not offer are found by plan_memory(). With `plan_only` a GPU that is wanted need not
+  // exist: the context then has no stream, and is for dry runs. `host_comm` outlives it. Collective.
+  DeviceSetup(std::optional<device::DeviceType> wanted, const PrecisionConfig& precision, comm::Communicator& host_comm,
+              bool plan_only = false);
   // On the device, without an arena.
   const Context& context() const { return context_; }
   device::DeviceType type() const { return context_.device; }
   // The ranks of the host communicator; moves memory of the device between them.
   comm::Communicator& device_comm() const { return *device_comm_; }
-  // "CPU", or the GPU's name.
-  std::string name() const { return device_->name(); }
+  // "CPU", or the GPU's name; "GPU" if none was opened.
+  std::string name() const { return device_ ? device_->name() : "GPU"; }
   // For the user, if the CPU was selected though some ranks have a GPU; else empty. The same on all ranks.
   const std::string& note() const { return note_; }
 

@@ -63,7 +63,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   comm::agree(host_comm, [&] {
     const BatchShape shape{size.batch, size.length, sampler->bounds(size.batch)};
     const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), setup.model_spec, shape, shape);
-    model.emplace(device.context(), device.device_comm(), setup.model_spec, plan.allocate(device.type()));
+    model.emplace(device.context(), device.device_comm(), setup.model_spec, plan.allocate());
   });
   if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
   if (!has_scales_of(*checkpoint, setup.precision)) model->store.require_calibration();

@@ -85,7 +85,7 @@ RunState::RunState(const RunContext& run, const ModelSpec& spec, device::Buffer 
     : scalars(std::move(step_scalars)),
       profiler(run.config()),
       model(with_profile(run.device.context(), profiler.profile()), run.device.device_comm(), spec,
-            run.plan.allocate(run.device.type())),
+            run.plan.allocate()),
       batches(run.config().grad_accumulation, run.config().batch_size, run.config().seq_length,
               run.setup.sampler->separate()),
       position(run.setup.position),
@@ -440,7 +440,7 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
   std::optional<Sources> sources(std::in_place, host_comm, config, journal);
   while (true) {  // once for every checkpoint of the run, until one is not damaged
     RunSetup setup = resolve(config, host_comm, inputs, *sources);
-    const DeviceSetup device(config.device, setup.config.precision, host_comm);
+    const DeviceSetup device(config.device, setup.config.precision, host_comm, config.dry_run);
     if (!device.note().empty()) journal.note(device.note());
     std::optional<inspect::Collector> collector;
     if (config.stats_every > 0 && setup.config.precision.precision == Precision::fp8)

@@ -15,19 +15,20 @@ namespace {
 // one thread, 5 to 13 with two.
 constexpr std::size_t kPackedByThread = std::size_t{4} << 20;
 
-// Resident memory of the process outside of the arena: code, libraries, heap. On the host GEMMs run first, so that
-// oneDNN has loaded and generated its kernels.
-std::size_t program_bytes(device::DeviceType device, DType type) {
+// Memory of a GPU that no GPU has confirmed: the context with the modules of cuBLASLt and cuDNN, and NCCL's buffers.
+constexpr std::size_t kCudaContext = std::size_t{768} << 20, kNcclBuffers = std::size_t{512} << 20;
+
+// Resident memory of the process outside of the arena: code, libraries, heap. GEMMs run first, so that oneDNN has
+// loaded and generated its kernels.
+std::size_t program_bytes(DType type) {
   constexpr std::int64_t kSide = 512;
   gemm::Engine engine;
-  if (device == device::DeviceType::host) {
-    const tensor::Tensor a(type, {kSide, kSide}), b(type, {kSide, kSide}), c(DType::f32, {kSide, kSide});
-    for (const View& left : {a.view(), a.view().transposed()})
-      for (const View& right : {b.view(), b.view().transposed()})
-        engine.matmul({}, {left, type, {}}, {right, type, {}}, c.view(), {});
-  }
+  const tensor::Tensor a(type, {kSide, kSide}), b(type, {kSide, kSide}), c(DType::f32, {kSide, kSide});
+  for (const View& left : {a.view(), a.view().transposed()})
+    for (const View& right : {b.view(), b.view().transposed()})
+      engine.matmul({}, {left, type, {}}, {right, type, {}}, c.view(), {});
   const auto resident = static_cast<std::size_t>(resident_memory());
-  const bool packs = device == device::DeviceType::host && !gemm::native_host_bf16();
+  const bool packs = !gemm::native_host_bf16();
   return resident - std::min(resident, engine.scratch_bytes()) +  // reported separately
          (packs ? static_cast<std::size_t>(device::host_threads()) * kPackedByThread : 0);
 }
@@ -86,8 +87,10 @@ MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const
     run();
     dry.store.end_calibration(ctx);
   }
-  return {dry.arena.peak(), dry.engine.scratch_bytes(), program_bytes(ctx.device, spec.store.compute),
-          dry.arena.usage_at_peak()};
+  const std::size_t program = ctx.device == device::DeviceType::host ? program_bytes(spec.store.compute)
+                              : device_comm.size() > 1               ? kCudaContext + kNcclBuffers
+                                                                     : kCudaContext;
+  return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(), ctx.device};
 }
 
 json::Value MemoryPlan::to_json() const {
@@ -106,7 +109,7 @@ std::string MemoryPlan::to_text() const {
   };
   for (const device::Usage& u : usage) line(u.category, u.bytes);
   line("matmul scratch", scratch);
-  line("program", program);
+  line(device == device::DeviceType::host ? "program" : "CUDA (assumed)", program);
   line("total, each rank", total());
   return text;
 }
@@ -129,7 +132,7 @@ std::string MemoryPlan::remedy() const {
          flag_name("recompute") + " full";
 }
 
-device::Arena MemoryPlan::allocate(device::DeviceType device) const {
+device::Arena MemoryPlan::allocate() const {
   try {
     device::Arena arena(bytes, device);
     // The GEMM engine allocates its scratch later: an error now is better than one in the first step.

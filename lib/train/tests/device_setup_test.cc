@@ -81,22 +81,20 @@ TEST(MemoryPlan, AnErrorNamesTheLargestCategories) {
   const std::string users =
       "out of memory: 4 EiB on each rank: activations 3 EiB, moments 512 PiB, gradients 4 KiB; use "
       "a smaller --batch-size or --seq-length, or --recompute full";
-  EXPECT_EQ(error_of([&] { (void)plan.allocate(DeviceType::host); }), users);
+  EXPECT_EQ(error_of([&] { (void)plan.allocate(); }), users);
   for (const auto& [most, remedy] : {std::pair("snapshot", "; leave out --async-save"),
                                      {"moments", "; use --moments bf16 or more ranks"},
                                      {"master weights", "; use --master bf16 or more ranks"},
                                      {"gradients", "; use more ranks, or --zero 3 where it is not"}}) {
     MemoryPlan other = plan;
     other.usage = {{most, std::size_t{3} << 60}};
-    EXPECT_TRUE(error_of([&] { (void)other.allocate(DeviceType::host); }).ends_with(remedy)) << remedy;
+    EXPECT_TRUE(error_of([&] { (void)other.allocate(); }).ends_with(remedy)) << remedy;
   }
+  plan.device = DeviceType::cuda;
   if (device::cuda_device_count() == 0) {  // another error is not changed
-    EXPECT_EQ(error_of([&] { (void)plan.allocate(DeviceType::cuda); }).find("out of memory"), std::string::npos);
+    EXPECT_EQ(error_of([&] { (void)plan.allocate(); }).find("out of memory"), std::string::npos);
   } else {
-    EXPECT_EQ(error_of([&] {
-                (void)plan.allocate(DeviceType::cuda);
-              }).rfind(users + " (step memory needs 4 EiB on the GPU, ", 0),
-              0U);
+    EXPECT_EQ(error_of([&] { (void)plan.allocate(); }).rfind(users + " (step memory needs 4 EiB on the GPU, ", 0), 0U);
   }
 }
 

@@ -29,8 +29,10 @@ struct ModelSpec {
 struct MemoryPlan {
   std::size_t bytes = 0;             ///< of the arena
   std::size_t scratch = 0;           ///< of the GEMM engine, outside of the arena
-  std::size_t program = 0;           ///< resident before the arena is allocated: code, libraries, MPI
+  std::size_t program = 0;           ///< on the host what is resident before the arena is allocated: code, libraries,
+                                     ///< MPI; on a GPU an assumption of what CUDA, NCCL and loaded modules take
   std::vector<device::Usage> usage;  ///< of the arena at its peak, by category, largest first
+  device::DeviceType device = device::DeviceType::host;  ///< that the memory is on
 
   /// Bytes of all.
   std::size_t total() const { return bytes + scratch + program; }
@@ -44,7 +46,7 @@ struct MemoryPlan {
   /// The setting that reduces the largest category: "use --moments bf16 or more ranks".
   std::string remedy() const;
   /// The arena. Throws Error with the largest categories and the remedy when memory is insufficient.
-  device::Arena allocate(device::DeviceType device) const;
+  device::Arena allocate() const;
 };
 
 /// Sizes of a batch on one rank.
