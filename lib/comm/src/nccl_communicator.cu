@@ -3,6 +3,7 @@
 // then each block is a broadcast or a reduction of its own, all of them one group.
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "blocks.h"
 #include "cuda.h"
@@ -45,14 +46,15 @@ class NcclCommunicator final : public OfDevice {
       if (host_.rank() == 0) nccl_.check(nccl_.GetUniqueId(&id), "id");
     });
     host_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+    const GroupProgress place = group_progress(host_);
+    join(id, place);
     agree(host_, [&] {
-      nccl_.check(nccl_.CommInitRank(&comm_, host_.size(), id, host_.rank()), "start");
       int least = 0, greatest = 0;
       FP8_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
       FP8_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
     });
     // The watchdog of the host communicator watches these collectives too.
-    if (const GroupProgress place = group_progress(host_); place.progress != nullptr)
+    if (place.progress != nullptr)
       queue_.emplace(
           place.progress, place.group,
           watchdog::InFlightQueue::Device{[this] { check_state(); }, [this] { (void)nccl_.CommAbort(comm_); }});
@@ -132,6 +134,14 @@ class NcclCommunicator final : public OfDevice {
   static const Nccl& library() {
     if (setenv("NCCL_NVLS_ENABLE", "0", 0) != 0) throw Error("cannot set NCCL_NVLS_ENABLE: out of memory");
     return Nccl::get();
+  }
+  // Makes comm_, for which every rank waits for the others, as the watchdog knows. An error ends the job with this
+  // rank's name: the others could not agree on it.
+  void join(const ncclUniqueId& id, const GroupProgress& place) {
+    std::optional<watchdog::ScopedWait> waiting;
+    if (place.progress != nullptr)
+      waiting.emplace(*place.progress, place.group, place.progress->reach(place.group), "NCCL start");
+    nccl_.check(nccl_.CommInitRank(&comm_, host_.size(), id, host_.rank()), "start");
   }
   // Gives the device a collective that `body` puts on a stream.
   template <class Body>
