@@ -11,7 +11,7 @@
 namespace fp8::device {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kAlignment = 256;  // that of cudaMalloc, which the kernels of cuDNN may assume
 constexpr std::size_t kShownUsers = 3;
 // First address of a dry arena: no process can map memory there, so that an access faults.
 constexpr std::uintptr_t kDryBase = std::uintptr_t{1} << 62;

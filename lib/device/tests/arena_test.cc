@@ -35,10 +35,11 @@ TEST(Arena, AddressesAreDistinctAlignedAndNeverNull) {
   EXPECT_FALSE(real.dry());
   for (Arena* arena : {&dry, &real}) {
     std::set<std::byte*> seen;
+    const std::byte* const first = arena->allocate(1, "x");
     for (const std::size_t bytes : {0u, 0u, 1u, 64u, 65u, 1000u, 0u}) {
       std::byte* const p = arena->allocate(bytes, "x");
       EXPECT_NE(p, nullptr);
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(p) % 64, 0u);
+      EXPECT_EQ((p - first) % 256, 0);
       EXPECT_TRUE(seen.insert(p).second);
     }
   }
@@ -58,13 +59,13 @@ TEST(Arena, PeakByCategory) {
   Arena arena;
   step(arena);
   EXPECT_EQ(arena.mark(), 0u);
-  EXPECT_EQ(arena.peak(), 1024u + 640u + 64u);
+  EXPECT_EQ(arena.peak(), 1024u + 768u + 256u);
   const auto usage = arena.usage_at_peak();
   ASSERT_EQ(usage.size(), 2u);
   EXPECT_EQ(usage[0].category, "activations");
   EXPECT_EQ(usage[0].bytes, 1024u);
   EXPECT_EQ(usage[1].category, "scratch");
-  EXPECT_EQ(usage[1].bytes, 704u);
+  EXPECT_EQ(usage[1].bytes, 1024u);
 }
 
 TEST(Arena, LaterPeakReplacesTheCategories) {
@@ -74,11 +75,11 @@ TEST(Arena, LaterPeakReplacesTheCategories) {
   const auto usage = arena.usage_at_peak();
   ASSERT_EQ(usage.size(), 1u);
   EXPECT_EQ(usage[0].category, "logits");
-  EXPECT_EQ(arena.peak(), 4032u);
+  EXPECT_EQ(arena.peak(), 4096u);
 }
 
 TEST(Arena, ReleaseReturnsMemoryInReverseOrder) {
-  Arena arena(256, DeviceType::host);
+  Arena arena(1024, DeviceType::host);
   const std::size_t start = arena.mark();
   std::byte* const first = arena.allocate(64, "a");
   const std::size_t middle = arena.mark();
@@ -86,9 +87,9 @@ TEST(Arena, ReleaseReturnsMemoryInReverseOrder) {
   arena.release(middle);
   EXPECT_EQ(arena.allocate(64, "c"), second);
   arena.release(1 << 20);
-  EXPECT_EQ(arena.mark(), 128u);
+  EXPECT_EQ(arena.mark(), 512u);
   arena.release(start);
-  EXPECT_EQ(arena.allocate(256, "d"), first);
+  EXPECT_EQ(arena.allocate(1024, "d"), first);
 }
 
 TEST(Arena, RealRunFitsThePeakOfTheDryRun) {
@@ -102,16 +103,16 @@ TEST(Arena, RealRunFitsThePeakOfTheDryRun) {
 }
 
 TEST(Arena, FullNamesTheLargestUsersAndAHint) {
-  Arena arena(4096, DeviceType::host);
+  Arena arena(4608, DeviceType::host);
   arena.allocate(64, "tables");
-  arena.allocate(128, "scratch");
+  arena.allocate(512, "scratch");
   arena.allocate(2048, "activations");
   arena.allocate(1024, "gathered weights");
   const std::string text = error_of([&] { arena.allocate(2000, "logits"); });
   EXPECT_EQ(text,
-            "out of memory: logits needs 1.95 KiB more in an arena of 4 KiB; largest users: activations 2 KiB, "
-            "gathered weights 1 KiB, scratch 128 B");
-  EXPECT_NO_THROW(arena.allocate(832, "logits")) << "a failed request allocates nothing";
+            "out of memory: logits needs 1.95 KiB more in an arena of 4.5 KiB; largest users: activations 2 KiB, "
+            "gathered weights 1 KiB, scratch 512 B");
+  EXPECT_NO_THROW(arena.allocate(768, "logits")) << "a failed request allocates nothing";
 }
 
 TEST(Arena, HugeRequestsAreErrorsInADryArena) {

@@ -19,7 +19,7 @@ struct Usage {
   std::size_t bytes = 0;  ///< bytes allocated at the peak
 };
 
-/// Stack allocator over one buffer; aligned to 64 bytes.
+/// Stack allocator over one buffer; blocks begin at multiples of 256 bytes.
 class Arena {
  public:
   /// A dry arena: returns addresses that must not be accessed and records the peak.
@@ -29,8 +29,8 @@ class Arena {
 
   /// Whether the arena is dry.
   bool dry() const { return dry_; }
-  /// Allocates `bytes` of uninitialized memory for `category`, aligned to 64 bytes. Throws Error naming the largest
-  /// categories when the arena is full.
+  /// Allocates `bytes` of uninitialized memory for `category`, at a multiple of 256 bytes from its begin. Throws Error
+  /// naming the largest categories when the arena is full.
   std::byte* allocate(std::size_t bytes, std::string_view category);
   /// Current position, for release().
   std::size_t mark() const { return top_; }
