@@ -27,6 +27,12 @@ std::string runtime_version() {
                       : "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+std::string runtime_driver() {
+  const int version = cuda::runtime();
+  if (version == 0) return {};
+  return version >= 13000 ? "driver 580 or newer" : "driver 525 or newer";
+}
+
 Device::Device(DeviceType device, int index) : device_type_(device) {
   if (device == DeviceType::host) return;
   const int devices = cuda_device_count();

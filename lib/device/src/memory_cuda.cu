@@ -8,6 +8,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/device/cuda.h"
+#include "fp8/device/runtime.h"
 #include "staging.h"
 
 namespace fp8::device {
@@ -102,8 +103,7 @@ int count(std::string& why) {
   (void)cudaGetLastError();
   if (result == cudaSuccess && devices > 0) return devices;
   why = result == cudaErrorInsufficientDriver
-            ? "no NVIDIA driver, or one older than CUDA " + std::to_string(CUDART_VERSION / 1000) + "." +
-                  std::to_string(CUDART_VERSION % 1000 / 10)
+            ? "no NVIDIA driver, or a too old one: " + runtime_version() + " needs " + runtime_driver()
         : result == cudaErrorNoDevice || result == cudaSuccess ? "no CUDA device"
                                                                : cudaGetErrorString(result);
   return 0;

@@ -132,7 +132,7 @@ void Doctor::cuda() {
   if (runtime.empty()) {
     add({kCuda, "runtime", Verdict::none, "this build has no CUDA", "install the CUDA toolkit and build with CUDA=1"});
   } else {
-    add({kCuda, "runtime", Verdict::pass, runtime + ", in this build", {}});
+    add({kCuda, "runtime", Verdict::pass, runtime + ", in this build, needs " + device::runtime_driver(), {}});
   }
   device_library("cuBLASLt", "install cuBLAS of CUDA 13 or 12, or add its folder to LD_LIBRARY_PATH",
                  [] { return gemm::device_library_version(); });
