@@ -19,13 +19,6 @@ using dtype::DType;
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
 
-struct Case {
-  DType type;
-  Cast cast;
-  ContractionAxis contract;
-  Layout layout;
-};
-
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})

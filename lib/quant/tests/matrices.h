@@ -35,6 +35,14 @@ class Numbers {
 /// Layout of a test matrix.
 enum class Layout : std::uint8_t { contiguous, strided_rows, columns_first };
 
+/// One cast of a matrix.
+struct Case {
+  dtype::DType type;         ///< of the matrix
+  Cast cast;                 ///< format and granularity
+  ContractionAxis contract;  ///< dimension that is contracted
+  Layout layout;             ///< strides of the matrix
+};
+
 /// A [rows, cols] matrix of f32 or bf16 filled with values, with access by index in any layout.
 class Matrix {
  public:

@@ -20,13 +20,6 @@ using dtype::Bf16;
 using dtype::DType;
 using tensor::Tensor;
 
-struct Case {
-  DType type;
-  Cast cast;
-  ContractionAxis contract;
-  Layout layout;
-};
-
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})

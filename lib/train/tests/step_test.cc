@@ -19,6 +19,41 @@ class Step : public FolderTest {
     std::int64_t micro_batches = 1;
   };
 
+  // A model on one rank with fixed values, and the settings of its steps.
+  struct OneRank {
+    explicit OneRank(const Way& way)
+        : model(small_model(way.tied)),
+          config(config_of(way)),
+          table(small_table(model, way.lm_head)),
+          kit(*one, model, table, options_of(way), way.recompute) {
+      kit.fill(odd_value);
+    }
+    static RunConfig config_of(const Way& way) {
+      RunConfig c;
+      c.batch_size = 2;
+      c.grad_accumulation = way.micro_batches;
+      c.seq_length = 16;
+      c.recompute = way.recompute;
+      c.schedule = {.lr = 1e-3, .steps = 10};
+      c.precision.precision = Precision::fp8;
+      c.precision.recipe = way.recipe;
+      c.precision.activations = way.activations;
+      c.precision.fp8_all_gather = way.codes;
+      return c;
+    }
+    StoreOptions options_of(const Way& way) const {
+      StoreOptions o = store_options(config.precision, &scalars_in(scalars)->casts);
+      o.several_micro_batches = way.micro_batches > 1;
+      return o;
+    }
+    hf::ModelConfig model;
+    RunConfig config;
+    device::Buffer scalars{sizeof(StepScalars), device::DeviceType::host, "numbers"};
+    std::unique_ptr<comm::Communicator> one = comm::solo();
+    std::vector<fp8::model::Parameter> table;
+    Kit kit;
+  };
+
   Step() {
     write_tokens(at("data.h5"), 1000, 64);
     tokens_.emplace(at("data.h5"));
@@ -26,64 +61,39 @@ class Step : public FolderTest {
 
   // Computes a step twice, with bits of one weight changed in between; returns the error.
   std::string replay(const Way& way, int parameter, std::int64_t element, std::uint8_t bits) {
-    const hf::ModelConfig model = small_model(way.tied);
-    RunConfig config;
-    config.precision.precision = Precision::fp8;
-    config.precision.recipe = way.recipe;
-    config.precision.activations = way.activations;
-    const device::Buffer scalars(sizeof(StepScalars), device::DeviceType::host, "numbers");
-    StoreOptions options = store_options(config.precision, &scalars_in(scalars)->casts);
-    options.several_micro_batches = way.micro_batches > 1;
-    const auto one = comm::solo();
-    const std::vector<model::Parameter> table = small_table(model, way.lm_head);
-    Kit kit(*one, model, table, options, way.recompute);
-    kit.fill(odd_value);
+    OneRank all(way);
+    Kit& kit = all.kit;
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
                                 data::DocumentMode::joined);
     MicroBatches batches(way.micro_batches, 2, 16, false);
     const std::int64_t targets = batches.read(sampler, 0, 0);
-    StepEnvironment env{kit, *one, *one, scalars, config};
+    StepEnvironment env{kit, *all.one, *all.one, all.scalars, all.config};
     const Computed first = compute(env, batches, targets, true);
     const ParameterShard& o = kit.store.shards()[static_cast<std::size_t>(parameter)];
     const View& used = o.codes.empty() ? o.compute_weight : o.codes;
     static_cast<std::uint8_t*>(used.data)[element] ^= bits;
     const Computed second = compute(env, batches, targets, true);
-    return error_of([&] { check_same_bits(*one, table, 12, first, second); });
+    return error_of([&] { check_same_bits(*all.one, all.table, 12, first, second); });
   }
 
   // Runs one step; `excess` is added to the planned number of FP8 GEMMs, `poison` to the norm weights.
   StepResult step(const Way& way, std::int64_t excess = 0, float poison = 0) {
-    const hf::ModelConfig model = small_model(way.tied);
-    RunConfig config;
-    config.batch_size = 2;
-    config.grad_accumulation = way.micro_batches;
-    config.seq_length = 16;
-    config.recompute = way.recompute;
-    config.schedule = {.lr = 1e-3, .steps = 10};
-    config.precision.precision = Precision::fp8;
-    config.precision.recipe = way.recipe;
-    config.precision.activations = way.activations;
-    config.precision.fp8_all_gather = way.codes;
-    const device::Buffer scalars(sizeof(StepScalars), device::DeviceType::host, "numbers");
-    StoreOptions options = store_options(config.precision, &scalars_in(scalars)->casts);
-    options.several_micro_batches = way.micro_batches > 1;
-    const auto one = comm::solo();
-    const std::vector<model::Parameter> table = small_table(model, way.lm_head);
-    Kit kit(*one, model, table, options, way.recompute);
-    kit.fill(odd_value);
+    OneRank all(way);
+    Kit& kit = all.kit;
+    const std::vector<model::Parameter>& table = all.table;
     for (const ParameterShard& o : kit.store.shards()) {
       if (table[static_cast<std::size_t>(o.number)].role == model::ParameterRole::norm)
         o.master.as<float>()[0] += poison;
     }
     kit.store.refresh_compute_weights(kit.ctx);
-    gemm::Count planned =
-        model::planned_fp8(model, table, *config.precision.recipe_or_null(), 32, way.recompute, way.activations, true);
+    gemm::Count planned = model::planned_fp8(all.model, table, *all.config.precision.recipe_or_null(), 32,
+                                             way.recompute, way.activations, true);
     planned.gemms *= way.micro_batches;
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
                                 data::DocumentMode::joined);
     MicroBatches batches(way.micro_batches, 2, 16, false);
     const std::string before = state_of(kit.store);
-    StepEnvironment env{kit, *one, *one, scalars, config};
+    StepEnvironment env{kit, *all.one, *all.one, all.scalars, all.config};
     planned.gemms += excess;
     const StepResult r = run_step(env, sampler, batches, {}, planned);
     EXPECT_EQ(r.gemms.linear(gemm::OperandKind::fp8).gemms, planned.gemms - excess);
