@@ -352,6 +352,57 @@ says "--follow of two runs is refused" '^fp8-log: --follow: needs one run, found
 says "--interval without --follow is refused" '^fp8-log: --interval: only with --follow$' fp8-log run-a.jsonl --interval 3
 says "--follow with --compare is refused" '^fp8-log: --follow: not together with --compare$' fp8-log --follow --compare run-a.jsonl run-b.jsonl
 
+# Statistics of tensors.
+tensor() { # STEP LINEAR OPERAND SQNR UNDERFLOW
+  printf '{"type":"operand","linear":"model.layers.%s.weight","gemm":"forward","operand":"%s","recipe":"rowwise","nonfinite":0,"amax":1.5,"scale":298.6,"underflow_share":%s,"saturated_share":0.0,"sqnr_db":%s,"step":%s}\n' "$2" "$3" "$5" "$4" "$1"
+}
+product() { # STEP LINEAR ERROR
+  printf '{"type":"gemm","linear":"model.layers.%s.weight","gemm":"wgrad","recipe":"rowwise","relative_error":%s,"step":%s}\n' "$2" "$3" "$1"
+}
+for step in 10 20 30; do
+  for layer in 0 1; do
+    tensor $step $layer.mlp.up_proj input 31.5 0.001
+    tensor $step $layer.mlp.up_proj weight $((step / 10 + layer + 20)).5 0.0$layer
+    product $step $layer.mlp.up_proj 0.0$layer$((step / 10))
+  done
+done >run/tensors.jsonl
+ok "--tensors succeeds" fp8-log run --tensors
+is "--tensors counts steps and records" "$(head -1 out)" "3 steps, 10 to 30, 18 records"
+is "the lowest SQNR is first, with its step and the last value" "$(sed -n 5p out | tr -s ' ')" "model.layers.0.mlp.up_proj.weight forward weight 21.5 10 23.5"
+is "the largest error is first" "$(tail -4 out | sed -n 3p | tr -s ' ')" "model.layers.1.mlp.up_proj.weight wgrad 1.3 30 1.3"
+is "what does not occur is a line" "$(grep -c '^nothing saturates$' out)" 1
+is "--json has the worst of each" "$(fp8-log run --tensors --json | sed -n 2p)" '{"type":"tensor","linear":"model.layers.0.mlp.up_proj.weight","gemm":"forward","operand":"weight","recipe":"rowwise","steps":3,"amax":1.5,"amax_step":10,"scale":298.6,"scale_step":10,"underflow_share":0.0,"underflow_share_step":10,"saturated_share":0.0,"saturated_share_step":10,"sqnr_db":21.5,"sqnr_db_step":10,"finite":true}'
+is "--export csv has a line for each record" "$(fp8-log run --tensors --export csv | wc -l) $(fp8-log --tensors --export csv <run/tensors.jsonl | tail -1)" "19 30,model.layers.1.mlp.up_proj.weight,wgrad,,rowwise,,,,,,,,,0.013"
+{ cat run/tensors.jsonl; tensor 20 0.mlp.up_proj input 9.0 0.5 | head -c 70; echo; tensor 20 0.mlp.up_proj input 12.5 0.5; } >again.jsonl
+is "a resumed run replaces later steps" "$(fp8-log again.jsonl --tensors | sed -n '1p;5p' | tr -s ' ' | tr '\n' ' ')" "2 steps, 10 to 20, 7 records model.layers.0.mlp.up_proj.weight forward input 12.5 20 12.5 "
+{ cat run/tensors.jsonl; tensor 40 0.mlp.up_proj input 9.0 0.5 | head -c 70; } >cut.jsonl
+is "an incomplete last line of statistics is ignored" "$(fp8-log cut.jsonl --tensors | head -1)" "3 steps, 10 to 30, 18 records"
+for image in svg png; do
+  ok "a heatmap is drawn as $image" fp8-log run --tensors --plot sqnr_db -o heat.$image
+  ok "the heatmap of products is drawn as $image" fp8-log run --tensors --plot relative_error -o error.$image
+done
+is "an SVG has the names of the linears and the steps" "$(grep -c -E '>(0 up_proj|1 up_proj|10|20|30)<' heat.svg)" 8
+refuses() { # NAME REGEX WORDS...
+  name=$1 pattern=$2
+  shift 2
+  fp8-log "$@" >out 2>err </dev/null
+  got=$?
+  [ $got = 2 ] && [ "$(wc -l <err)" = 1 ] && grep -Eq -e "^fp8-log: $pattern" err && [ ! -s out ]
+  result $? "$name"
+}
+mkdir bare && cp run-a.jsonl bare/log.jsonl
+refuses "a run without statistics" 'bare: contains no tensors.jsonl; fp8-step --tensor-stats-every writes it$' bare --tensors
+refuses "a log as statistics" 'run-a.jsonl: line 1: no record of an operand or a GEMM$' run-a.jsonl --tensors
+refuses "empty statistics" 'standard input: contains no statistics of tensors$' --tensors
+refuses "two runs with --tensors" '--tensors: needs one run, found 2$' run run --tensors
+refuses "--tensors with --compare" '--tensors: not together with --compare$' run run --tensors --compare
+refuses "--tensors for TensorBoard" '--tensors: exports only csv$' run --tensors --export tensorboard -o board2
+refuses "a heatmap in the terminal" '--tensors: a plot needs --output FILE' run --tensors --plot sqnr_db
+refuses "a metric that tensors do not have" 'no metric "loss" of tensors; available: amax, ' run --tensors --plot loss -o x.svg
+refuses "a metric without values" 'run: no record has a value of subnormal_share$' run --tensors --plot subnormal_share -o x.svg
+refuses "a heatmap with another extension" 'x.gif: the name of a plot must end in' run --tensors --plot sqnr_db -o x.gif
+refuses "a heatmap that exists" 'heat.svg: exists' run --tensors --plot sqnr_db -o heat.svg
+
 # Errors.
 says "a missing file is refused" '^fp8-log: gone.jsonl: No such file' fp8-log gone.jsonl
 status "a missing file gives status 2" 2 fp8-log gone.jsonl

@@ -14,12 +14,14 @@
 #include "fp8/log/plot.h"
 #include "live.h"
 #include "report.h"
+#include "tensors.h"
 
 namespace {
 
 using namespace fp8;
 
 constexpr int kPlotRows = 20;
+constexpr std::size_t kPlotColumns = 120;  // of a heatmap
 
 // Fields of step records and, with eval_loss, what else can be plotted; completions offer them.
 std::vector<std::string> metrics() {
@@ -69,6 +71,8 @@ cli::Command command() {
        .metavar = "FORMAT",
        .help = "convert the logs to another format",
        .choices = {"csv", "tensorboard", "prometheus", "trace"}},
+      {.name = "tensors",
+       .help = "show the worst FP8 operands and products in tensors.jsonl of a run; also with --export csv or --plot"},
       {.name = "follow", .help = "show the progress of a run until it ends"},
       {.name = "interval",
        .kind = cli::FlagKind::real,
@@ -99,6 +103,12 @@ void check_flags(const cli::Arguments& arguments) {
     if (arguments.has(flag) && (compare || plot || exports || arguments.flag("follow"))) {
       refuse(flag, "not together with --compare, --plot, --export or --follow");
     }
+  }
+  if (arguments.flag("tensors")) {
+    for (const char* other : {"compare", "follow", "baseline", "sort"})
+      if (arguments.has(other)) refuse("tensors", std::string("not together with --") + other);
+    if (exports && arguments.text("export") != "csv") refuse("tensors", "exports only csv");
+    if (plot && !arguments.has("output")) refuse("tensors", "a plot needs --output FILE, .svg or .png");
   }
   if (arguments.has("allow") && !compare) refuse("allow", "only with --compare");
   if (arguments.has("output") && !plot && !exports) refuse("output", "only with --plot or --export");
@@ -323,6 +333,32 @@ int export_logs(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
+// The statistics of one run: tables, records, CSV or a heatmap.
+int tensors(const cli::Arguments& arguments) {
+  const std::vector<std::string> paths = paths_of(arguments);
+  if (paths.size() != 1) throw Error("--tensors: needs one run, found " + std::to_string(paths.size()));
+  const bool force = arguments.flag("force");
+  const std::string output = arguments.has("output") ? arguments.text("output") : "-";
+  const std::size_t metric = arguments.has("plot") ? log::tensor_metric(arguments.text("plot")) : 0;
+  const log::Image image = arguments.has("plot") ? log::image_of(output) : log::Image::svg;
+  if (output != "-") check_output(output, force);
+  const log::TensorRun run = log::read_tensors(paths[0], cli::waiting_note("fp8-log", arguments.flag("quiet")));
+  if (arguments.has("plot")) {
+    const log::Heatmap map = log::heatmap(run, metric, kPlotColumns);
+    AtomicFile file(output, force);
+    log::gnuplot_heatmap(map, image, file.path());
+    file.commit();
+  } else if (arguments.has("export")) {
+    write_output(output, force, [&](const log::Sink& sink) { log::write_tensor_csv(run, sink); });
+  } else {
+    cli::Output out;
+    if (!arguments.flag("json")) out.text(report::tensors(run, cli::Style::for_stdout()));
+    for (const json::Value& record : arguments.flag("json") ? log::tensor_records(run) : std::vector<json::Value>())
+      out.json(record);
+  }
+  return static_cast<int>(Exit::done);
+}
+
 int follow(const cli::Arguments& arguments) {
   const std::vector<std::string> paths = paths_of(arguments);
   if (paths.size() != 1) throw Error("--follow: needs one run, found " + std::to_string(paths.size()));
@@ -333,6 +369,7 @@ int follow(const cli::Arguments& arguments) {
 
 int run_log(const cli::Arguments& arguments) {
   check_flags(arguments);
+  if (arguments.flag("tensors")) return tensors(arguments);
   if (arguments.flag("follow")) return follow(arguments);
   if (arguments.has("plot")) {
     const int status = arguments.has("gate") ? compare(arguments) : static_cast<int>(Exit::done);

@@ -1,5 +1,7 @@
 // SVG and PNG through gnuplot. The script is passed on standard input, so no shell and no path needs quoting. The image
 // is read from standard output, since gnuplot does not report a full disk.
+#include "gnuplot.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,20 +28,8 @@ constexpr std::array<const char*, 5> kDashes = {"1", "(14,6)", "(4,4)", "(14,4,3
 constexpr std::array<const char*, 3> kMarkPoints = {"9", "7", "13"};
 constexpr std::array<const char*, 3> kMarkNames = {"restart", "precision changes", "settings change"};
 
-constexpr int kHeight = 506, kTallHeight = 700;  // pixels, without and with the panel of a gap
-constexpr std::size_t kKeyOnTop = 8;             // most curves whose legend is above the plot
-
-// A string in gnuplot's double quotes. Only the three special characters are escaped; a backquote would run a command.
-// Octal escapes of other characters are wrong: gnuplot reads up to four digits after "\0", including digits of the
-// text. Single quotes are wrong: gnuplot 5.4 does not accept a doubled quote at the beginning of the text.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : terminal_safe(text)) {
-    if (c == '\\' || c == '"') out += '\\';
-    out += c == '`' ? "\\140" : std::string(1, c);
-  }
-  return out + "\"";
-}
+constexpr int kWidth = 900, kHeight = 506, kTallHeight = 700;  // pixels; without and with the panel of a gap
+constexpr std::size_t kKeyOnTop = 8;                           // most curves whose legend is above the plot
 
 // Label of the y axis.
 std::string axis_label(const std::string& metric) {
@@ -96,10 +86,7 @@ Scale scale_of(const Picture& picture, const Range& range) {
 // Terminal and what all panels share.
 std::string style_of(const Picture& picture, Image image, const Range& range) {
   const bool beside = picture.curves.size() > kKeyOnTop;
-  return std::string("set encoding utf8\nset terminal ") +
-         (image == Image::svg ? "svg font 'DejaVu Sans,15'" : "pngcairo font 'DejaVu Sans,12'") + " size 900," +
-         std::to_string(picture.gap ? kTallHeight : kHeight) +
-         " noenhanced background rgb '#ffffff'\n"
+  return terminal_of(image, kWidth, picture.gap ? kTallHeight : kHeight) +
          "set border 3 lw 1 lc rgb '#909090'\n"
          "set tics nomirror out scale 0.5 textcolor rgb '#404040'\n"
          "set grid lt 1 dt 1 lw 1 lc rgb '#e4e4e4'\n"
@@ -225,9 +212,26 @@ std::string first_error(const std::string& text) {
 
 }  // namespace
 
-void gnuplot_plot(const Picture& picture, Image image, const std::string& path) {
-  const std::optional<ProgramResult> run =
-      run_program({"gnuplot", "-d"}, script_of(picture, image));  // -d: no settings
+// Only the three special characters are escaped; a backquote would run a command.
+// Octal escapes of other characters are wrong: gnuplot reads up to four digits after "\0", including digits of the
+// text. Single quotes are wrong: gnuplot 5.4 does not accept a doubled quote at the beginning of the text.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : terminal_safe(text)) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '`' ? "\\140" : std::string(1, c);
+  }
+  return out + "\"";
+}
+
+std::string terminal_of(Image image, int width, int height) {
+  return std::string("set encoding utf8\nset terminal ") +
+         (image == Image::svg ? "svg font 'DejaVu Sans,15'" : "pngcairo font 'DejaVu Sans,12'") + " size " +
+         std::to_string(width) + "," + std::to_string(height) + " noenhanced background rgb '#ffffff'\n";
+}
+
+void run_gnuplot(const std::string& script, Image image, const std::string& path) {
+  const std::optional<ProgramResult> run = run_program({"gnuplot", "-d"}, script);  // -d: no settings
   if (!run) throw Error("gnuplot: not installed; without -o the plot is drawn in the terminal");
   if (run->status != 0) throw Error("gnuplot: status " + std::to_string(run->status) + ": " + first_error(run->err));
   const std::string& text = run->out;
@@ -238,6 +242,10 @@ void gnuplot_plot(const Picture& picture, Image image, const std::string& path) 
   File output = File::open_update(path);
   output.write_all(text);
   output.close();
+}
+
+void gnuplot_plot(const Picture& picture, Image image, const std::string& path) {
+  run_gnuplot(script_of(picture, image), image, path);
 }
 
 }  // namespace fp8::log

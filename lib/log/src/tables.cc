@@ -4,27 +4,27 @@
 #include <cmath>
 #include <set>
 
+#include "csv.h"
 #include "fp8/base/text.h"
 #include "fp8/log/export.h"
 
 namespace fp8::log {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 16U;
-
-// Integers without a fraction, other numbers as the shortest text that parses to the same bits; empty for NaN.
-std::string number(double v) {
-  constexpr double kExact = 9007199254740992;  // 2^53: below it every integer is a double
-  if (!std::isfinite(v)) return "";
-  if (v == std::floor(v) && std::abs(v) < kExact) return std::to_string(static_cast<std::int64_t>(v));
-  return format_double(v);
-}
-
 // A name without control characters; the escaping is reversible.
 std::string escaped(std::string_view name) {
   std::string out;
   for (const char c : name) out += c == '\\' ? "\\\\" : std::string(1, c);
   return terminal_safe(out);
+}
+
+}  // namespace
+
+std::string csv_number(double v) {
+  constexpr double kExact = 9007199254740992;  // 2^53: below it every integer is a double
+  if (!std::isfinite(v)) return "";
+  if (v == std::floor(v) && std::abs(v) < kExact) return std::to_string(static_cast<std::int64_t>(v));
+  return format_double(v);
 }
 
 std::string csv_text(const std::string& name) {
@@ -34,6 +34,10 @@ std::string csv_text(const std::string& name) {
   for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
   return out + "\"";
 }
+
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 16U;
 
 void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink& sink) {
   std::vector<const Series<double>*> columns;
@@ -45,7 +49,7 @@ void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink&
     piece += csv_text(run.name) + "," + std::to_string(run.steps[i]) + "," +
              (run.tokens[i] < 0 ? "" : std::to_string(run.tokens[i])) + "," + csv_text(run.phases[phase].precision) +
              "," + csv_text(run.phases[phase].recipe);
-    for (const Series<double>* column : columns) piece += "," + (column ? number((*column)[i]) : "");
+    for (const Series<double>* column : columns) piece += "," + (column ? csv_number((*column)[i]) : "");
     piece += "\n";
     if (piece.size() < kPiece) continue;
     sink(piece);
@@ -107,7 +111,7 @@ class Gauges {
     const std::string base = name;
     for (int n = 2; names_.contains(name); ++n) name = base + "_" + std::to_string(n);
     for (const Run& run : runs_) {
-      const std::string text = number(value(run));
+      const std::string text = csv_number(value(run));
       if (!text.empty()) lines += name + "{run=\"" + prometheus_label(run.name) + "\"} " + text + "\n";
     }
     if (lines.empty()) return;

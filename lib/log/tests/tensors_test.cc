@@ -1,0 +1,158 @@
+// Statistics of tensors: reading, resumed runs, lines that were cut off, worst values, CSV, heatmaps.
+#include "fp8/log/tensors.h"
+
+#include <cmath>
+
+#include "fp8/base/file.h"
+#include "fp8/json/json.h"
+#include "fp8_test.h"
+
+namespace fp8::log {
+namespace {
+
+// Figures of one operand of a linear.
+struct Figures {
+  std::string sqnr = "31.5", underflow = "0.25", saturated = "0.0";
+  int nonfinite = 0;
+};
+
+std::string operand(int step, const std::string& linear, const std::string& name, const Figures& f) {
+  return R"({"type":"operand","linear":"model.layers.)" + linear + R"(.weight","gemm":"forward","operand":")" + name +
+         R"(","recipe":"tensorwise","nonfinite":)" + std::to_string(f.nonfinite) +
+         R"(,"amax":2.0,"scale":224.0,"underflow_share":)" + f.underflow + R"(,"saturated_share":)" + f.saturated +
+         R"(,"sqnr_db":)" + f.sqnr + R"(,"histogram":{"lowest":null,"counts":[]},"step":)" + std::to_string(step) +
+         "}\n";
+}
+
+std::string product(int step, const std::string& linear, const std::string& error) {
+  return R"({"type":"gemm","linear":"model.layers.)" + linear +
+         R"(.weight","gemm":"wgrad","recipe":"tensorwise","relative_error":)" + error + R"(,"step":)" +
+         std::to_string(step) + "}\n";
+}
+
+// Two operands and a product.
+std::string records(int step, const std::string& sqnr = "31.5", const std::string& error = "0.03") {
+  return operand(step, "0.mlp.up_proj", "input", {sqnr}) + operand(step, "0.mlp.up_proj", "weight", {"20.0"}) +
+         product(step, "1.mlp.up_proj", error);
+}
+
+class Tensors : public test::FolderTest {
+ protected:
+  TensorRun read(const std::string& text) { return read_tensors(write("tensors.jsonl", text)); }
+  std::string complaint(const std::string& text) {
+    const std::string file = write("tensors.jsonl", text), error = test::error_of([&] { (void)read_tensors(file); });
+    return error.starts_with(file + ": ") ? error.substr(file.size() + 2) : error;
+  }
+};
+
+constexpr std::size_t kSqnr = 6, kUnderflow = 3, kSaturated = 5, kError = 8;
+
+TEST_F(Tensors, AreReadByLinearGemmAndOperand) {
+  const TensorRun run = read(records(2) + records(4, "12.0"));
+  EXPECT_EQ(run.steps, (std::vector<std::int64_t>{2, 4}));
+  ASSERT_EQ(run.series.size(), 3u);
+  EXPECT_EQ(run.series[0].linear, "model.layers.0.mlp.up_proj.weight");
+  EXPECT_EQ(run.series[0].operand, "input");
+  EXPECT_EQ(run.series[0].values[1][kSqnr], 12);
+  EXPECT_EQ(run.series[0].values[1][0], 2) << "amax";
+  EXPECT_TRUE(std::isnan(run.series[0].values[1][kError]));
+  EXPECT_EQ(run.series[2].operand, "");
+  EXPECT_EQ(run.series[2].values[0][kError], 0.03);
+  EXPECT_EQ(read_tensors(path()).steps.size(), 2u) << "the folder of a run";
+}
+
+TEST_F(Tensors, StepsOfAResumedRunReplaceLaterOnes) {
+  const TensorRun run = read(records(2) + records(4, "1.0") + records(6, "1.0") + records(4, "30.0"));
+  EXPECT_EQ(run.steps, (std::vector<std::int64_t>{2, 4}));
+  for (const TensorSeries& s : run.series) EXPECT_EQ(s.at, (std::vector<std::size_t>{0, 1}));
+  EXPECT_EQ(run.series[0].values[1][kSqnr], 30);
+  const TensorRun same = read(records(2) + records(4, "1.0") + records(4, "30.0"));
+  EXPECT_EQ(same.steps, (std::vector<std::int64_t>{2, 4})) << "the last step again";
+  EXPECT_EQ(same.series[0].values[1][kSqnr], 30);
+  EXPECT_EQ(same.series[0].values.size(), 2u);
+}
+
+TEST_F(Tensors, LinesThatWereCutOffAreIgnored) {
+  const std::string whole = records(2) + records(4);
+  const std::string torn = whole.substr(0, whole.size() - 30);
+  EXPECT_EQ(read(torn).steps.size(), 2u);
+  EXPECT_EQ(read(torn).series[2].at.size(), 1u) << "of the last line nothing is known";
+  EXPECT_EQ(read(torn + "\n" + records(4)).series[2].at.size(), 2u) << "the step again";
+  EXPECT_EQ(read(torn + "\n" + records(6)).steps.size(), 3u) << "a later step";
+  const std::string first = records(2).substr(0, 50);
+  EXPECT_EQ(read(records(2) + first + "\n" + records(2)).steps.size(), 1u);
+  EXPECT_HOLDS(complaint(operand(2, "0.mlp.up_proj", "input", {}) + "x\n" + product(2, "0.mlp.up_proj", "1.0")),
+               "line 2 column 1: ");
+}
+
+TEST_F(Tensors, BadLinesAreNamed) {
+  EXPECT_EQ(complaint(""), "contains no statistics of tensors");
+  EXPECT_HOLDS(complaint("no json\n"), "line 1 column ");
+  EXPECT_EQ(complaint("[]\n"), "line 1: not an object");
+  EXPECT_EQ(complaint("{\"type\":\"step\",\"step\":1}\n"), "line 1: no record of an operand or a GEMM");
+  EXPECT_EQ(complaint(records(2) + operand(0, "0.mlp.up_proj", "input", {})), "line 4: step 0: steps count from 1");
+  EXPECT_EQ(complaint(operand(1, "0.mlp.up_proj", "input", {"\"x\""})),
+            "line 1: record: \"sqnr_db\": expected a number, found string");
+  EXPECT_EQ(test::error_of([&] { (void)read_tensors(at("none")); }), at("none") + ": No such file or directory");
+  const std::string folder = path() + "/empty";
+  std::filesystem::create_directory(folder);
+  EXPECT_EQ(test::error_of([&] { (void)read_tensors(folder); }),
+            folder + ": contains no tensors.jsonl; fp8-step --tensor-stats-every writes it");
+}
+
+TEST_F(Tensors, WorstFirst) {
+  const TensorRun run = read(records(2, "25.0", "0.5") + records(4, "null", "0.1"));
+  const auto sqnr = worst_tensors(run, kSqnr);
+  ASSERT_EQ(sqnr.size(), 2u);
+  EXPECT_EQ(sqnr[0].series->operand, "weight");
+  EXPECT_EQ(sqnr[1].value, 25);
+  EXPECT_EQ(sqnr[1].step, 2);
+  EXPECT_EQ(sqnr[1].last, HUGE_VAL) << "exact at step 4";
+  const auto error = worst_tensors(run, kError);
+  ASSERT_EQ(error.size(), 1u);
+  EXPECT_EQ(error[0].value, 0.5);
+  EXPECT_EQ(error[0].last, 0.1);
+  EXPECT_TRUE(worst_tensors(run, kSaturated).empty()) << "0 is harmless";
+  EXPECT_EQ(worst_tensors(run, kUnderflow)[0].step, 2) << "the first of equal steps";
+  const TensorRun nan = read(operand(3, "0.mlp.up_proj", "input", {"null", "0.0", "0.0", 2}));
+  EXPECT_EQ(worst_tensors(nan, kSqnr)[0].value, -HUGE_VAL);
+  EXPECT_EQ(tensor_metric("sqnr_db"), kSqnr);
+  EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), "no metric \"loss\" of tensors; available: amax, ");
+}
+
+TEST_F(Tensors, RecordsAndCsv) {
+  const TensorRun run = read(records(2, "null") + records(4));
+  EXPECT_EQ(json::dump(tensor_records(run).at(2)),
+            R"({"type":"tensor","linear":"model.layers.1.mlp.up_proj.weight","gemm":"wgrad","operand":null,)"
+            R"("recipe":"tensorwise","steps":2,"relative_error":0.03,"relative_error_step":2})");
+  std::string csv;
+  write_tensor_csv(run, [&](std::string_view piece) { csv += piece; });
+  EXPECT_EQ(csv.substr(0, csv.find("\n4,")),
+            "step,linear,gemm,operand,recipe,amax,scale,scale_max,underflow_share,subnormal_share,saturated_share,"
+            "sqnr_db,dynamic_range,relative_error\n"
+            "2,model.layers.0.mlp.up_proj.weight,forward,input,tensorwise,2,224,,0.25,,0,,,\n"
+            "2,model.layers.0.mlp.up_proj.weight,forward,weight,tensorwise,2,224,,0.25,,0,20,,\n"
+            "2,model.layers.1.mlp.up_proj.weight,wgrad,,tensorwise,,,,,,,,,0.03");
+}
+
+TEST_F(Tensors, HeatmapHasTheWorstOfEachCell) {
+  std::string text;
+  for (int step = 1; step <= 5; ++step) text += records(step, step == 2 ? "10.0" : "31.5");
+  const TensorRun run = read(text);
+  const Heatmap all = heatmap(run, kSqnr, 10);
+  EXPECT_EQ(all.rows, (std::vector<std::string>{"0 up_proj", "1 up_proj"}));
+  EXPECT_EQ(all.steps, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 5}));
+  ASSERT_EQ(all.panels.size(), 2u) << "without operands that no record has";
+  EXPECT_EQ(all.panels[0].title, "input");
+  EXPECT_EQ(std::vector<double>(all.panels[0].values.begin(), all.panels[0].values.begin() + 3),
+            (std::vector<double>{31.5, 10, 31.5}));
+  EXPECT_TRUE(std::isnan(all.panels[0].values[5]));
+  const Heatmap few = heatmap(run, kSqnr, 2);
+  EXPECT_EQ(few.steps, (std::vector<std::int64_t>{1, 4, 5})) << "three steps in a column";
+  EXPECT_EQ(few.panels[0].values[0], 10);
+  EXPECT_EQ(heatmap(run, kError, 10).panels[0].title, "wgrad");
+  EXPECT_HOLDS(test::error_of([&] { (void)heatmap(run, 4, 10); }), ": no record has a value of subnormal_share");
+}
+
+}  // namespace
+}  // namespace fp8::log

@@ -1,0 +1,63 @@
+#include "tensors.h"
+
+#include <array>
+#include <cmath>
+
+#include "cells.h"
+#include "fp8/base/text.h"
+
+namespace fp8::report {
+namespace {
+
+constexpr std::size_t kRows = 10;
+
+struct Table {
+  std::string_view metric;
+  std::string_view heading;  // of the values
+  double factor;
+  std::string_view none;  // if no series is listed
+};
+
+constexpr std::array<Table, 4> kTables = {{{"sqnr_db", "lowest SQNR, dB", 1, "every cast is exact"},
+                                           {"underflow_share", "most underflow, %", 100, "nothing underflows"},
+                                           {"saturated_share", "most saturation, %", 100, "nothing saturates"},
+                                           {"relative_error", "largest error, %", 100, "every product is exact"}}};
+
+std::string value_text(double v, const Table& table) {
+  if (std::isfinite(v)) return format_short(table.factor * v, 4);
+  return table.metric == "sqnr_db" && v < 0 ? "not finite" : "-";
+}
+
+std::string table_of(const log::TensorRun& run, const Table& t, const cli::Style& style) {
+  const std::size_t metric = log::tensor_metric(t.metric);
+  const std::vector<log::WorstTensor> worst = log::worst_tensors(run, metric);
+  if (worst.empty()) return std::string(t.none) + "\n";
+  const bool products = worst.front().series->operand.empty();
+  std::vector<Row> rows{{"linear", "gemm"}};
+  if (!products) rows.front().emplace_back("operand");
+  for (const std::string_view name : {t.heading, std::string_view("at step"), std::string_view("last")})
+    rows.front().emplace_back(name);
+  for (const log::WorstTensor& w : worst) {
+    if (rows.size() > kRows) break;
+    Row row{terminal_safe(w.series->linear), terminal_safe(w.series->gemm)};
+    if (!products) row.push_back(terminal_safe(w.series->operand));
+    for (const std::string& text : {value_text(w.value, t), std::to_string(w.step), value_text(w.last, t)})
+      row.push_back(text);
+    rows.push_back(std::move(row));
+  }
+  return table(rows, style, products ? 2 : 3);
+}
+
+}  // namespace
+
+std::string tensors(const log::TensorRun& run, const cli::Style& style) {
+  std::size_t records = 0;
+  for (const log::TensorSeries& s : run.series) records += s.at.size();
+  std::string text = std::to_string(run.steps.size()) + (run.steps.size() == 1 ? " step" : " steps") + ", " +
+                     std::to_string(run.steps.front()) + " to " + std::to_string(run.steps.back()) + ", " +
+                     std::to_string(records) + " records\n";
+  for (const Table& t : kTables) text += "\n" + table_of(run, t, style);
+  return text;
+}
+
+}  // namespace fp8::report

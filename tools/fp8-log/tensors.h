@@ -1,0 +1,15 @@
+/// Statistics of FP8 tensors: the tables of fp8-log --tensors.
+#pragma once
+
+#include <string>
+
+#include "fp8/cli/output.h"
+#include "fp8/log/tensors.h"
+
+namespace fp8::report {
+
+/// The lowest SQNR, most underflow, most saturation, and the products with the largest errors: for each a table with at
+/// most ten rows, or a line if there are none.
+std::string tensors(const log::TensorRun& run, const cli::Style& style);
+
+}  // namespace fp8::report
