@@ -1,16 +1,25 @@
 #!/bin/sh
 # fp8-inspect and --tensor-stats-every under mpirun: the figures are those of one rank.
+# shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 
 # differences FILE FILE: compares records; prints `weights` if a figure of a weight differs, and every figure of which the
-# relative difference, of a share the difference, is above 1e-3; and the number of records.
+# relative difference, of a share the difference, is above 1e-3, also among those of --blocks; and the number of records.
 differences() {
   python3 -c '
 import json, sys
 one, other = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
 print(len(one) - len(other), len(one) > 100)
-for a, b in zip(one, other):
+def flat(record):
+    blocks = record.get("blocks", {})
+    for name, values in blocks.items():
+        for i, v in enumerate(values if isinstance(values, list) else []):
+            record["blocks %d %s" % (i, name)] = v
+    record["blocks count"] = float(blocks.get("count", 0))
+    return record
+
+for a, b in zip(map(flat, one), map(flat, other)):
     figures = [k for k in a if isinstance(a[k], float)]
     if a.get("operand") == "weight" and any(a[k] != b[k] for k in figures):
         print("weights", a["linear"], a["gemm"])
@@ -30,8 +39,15 @@ for recipe in tensorwise rowwise delayed; do
 done
 mpirun -n 2 fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 6 --fp8-lm-head --recipe blockwise --no-fp8-all-gather --layers 'lm_head*' >out 2>err
 is "the LM head is inspected, as a table" "$? $(wc -l <out) $(awk '{ print $1 }' out | sort -u | tr '\n' ' ')" "0 7 linear lm_head.weight "
-mpirun -n 2 fp8-inspect m.h5 --data d.h5 --seq-length 32 --blocks >out 2>err
-is "--blocks needs one rank" "$? $(grep -c '^fp8-inspect: --blocks: needs one rank$' err) $(wc -c <out)" "2 1 0"
+# Blocks of 128 tokens end where the tokens of a rank end, so each rank has a multiple of 128.
+for recipe in tensorwise rowwise blockwise mxfp8; do
+  fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 16 --recipe $recipe --blocks --json >one 2>err
+  for n in 2 4; do
+    mpirun -n $n fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size $((16 / n)) --recipe $recipe --blocks --json >many 2>err
+    is "$recipe on $n ranks with --blocks: the same" "$? $(grep -c '"blocks":{"count":[1-9]' many) $(differences one many)" "0 $(grep -c '"type":"operand"' one) 0 True"
+  done
+done
+
 mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 6 --sampler sequential --steps 2 --out run --precision fp8 --recipe rowwise --tensor-stats-every 2 -q >log 2>err
 result $? "fp8-step writes tensor statistics on two ranks"
 mpirun -n 2 fp8-inspect run/step-00000002 --data d.h5 --seq-length 32 --batch-size 6 --recipe rowwise --json >sharded 2>err

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
 
 #include "fp8/ops/norm.h"
 #include "fp8/quant/scale.h"
@@ -137,7 +141,10 @@ void Collector::add_operand(const linear::Call& call, const Use& use, const quan
   const Figures figures = measure(x, grid, q.format);
   entry.figures += figures;
   if (input) last_input_ = figures;
-  if (options_.groups) entry.groups = measure_groups(x, grid, q.format, q.contract);
+  if (!options_.groups) return;
+  entry.groups = measure_groups(x, grid, q.format, q.contract);
+  const bool spans_rows = q.granularity == Granularity::tensor || q.granularity == Granularity::row;
+  entry.shared_groups = !weight && spans_rows && q.contract == ContractionAxis::first;
 }
 
 // The product again, in the type that the layer would give it alone.
@@ -226,9 +233,32 @@ void Collector::reduce() {
   }
 }
 
+// Combines the groups of all ranks: those of columns of an activation by element, others one rank after the other, as
+// the ranks have its rows. A weight's are on one rank.
+void Collector::reduce_groups() {
+  if (host_comm_.size() == 1 || !options_.groups) return;
+  static_assert(std::is_trivially_copyable_v<GroupFigures>);
+  for (auto& [key, entry] : entries_) {
+    const auto bytes = std::as_bytes(std::span(entry.groups));
+    const std::string mine(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    std::vector<GroupFigures> all;
+    for (const std::string& theirs : host_comm_.all_gather(mine)) {
+      std::vector<GroupFigures> groups(theirs.size() / sizeof(GroupFigures));
+      if (groups.empty()) continue;
+      std::memcpy(groups.data(), theirs.data(), groups.size() * sizeof(GroupFigures));
+      if (entry.shared_groups && !all.empty())
+        std::ranges::transform(all, groups, all.begin(), [](GroupFigures a, const GroupFigures& b) { return a += b; });
+      else
+        all.insert(all.end(), groups.begin(), groups.end());
+    }
+    entry.groups = std::move(all);
+  }
+}
+
 Results Collector::end() {
   active_ = false;
   reduce();
+  reduce_groups();
   Results r;
   for (const auto& [use, key] : uses_) {
     const Entry& entry = entries_.at(key);

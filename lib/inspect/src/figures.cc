@@ -210,10 +210,21 @@ ScaleGrid column_scales(std::vector<float> scales, std::int64_t rows) {
 View on_host(const Context& ctx, const View& x, std::vector<std::byte>& memory) {
   if (x.device == device::DeviceType::host) return x;
   const View whole = tensor::allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "scratch");
+  if (ctx.dry) return whole;
   ops::copy(ctx, x, whole);
   memory.resize(whole.bytes());
   device::copy_bytes(ctx, memory.data(), device::DeviceType::host, whole.data, whole.device, memory.size());
   return tensor::make_view(memory.data(), x.dtype, device::DeviceType::host, {x.shape[0], x.shape[1]});
+}
+
+GroupFigures& GroupFigures::operator+=(const GroupFigures& o) {
+  nonzero += o.nonzero;
+  underflowed += o.underflowed;
+  saturated += o.saturated;
+  signal += o.signal;
+  noise += o.noise;
+  amax = std::max(amax, o.amax);
+  return *this;
 }
 
 Figures measure(const View& x, const ScaleGrid& scales, DType format) {

@@ -519,7 +519,7 @@ cli::Command inspect_command() {
                      .metavar = "GLOB",
                      .help = "report only linears whose name matches",
                      .group = g});
-  c.flags.push_back(toggle("blocks", "", "add the spread of the figures over rows or blocks; on one rank", g));
+  c.flags.push_back(toggle("blocks", "", "add the spread of the figures over rows or blocks", g));
   c.flags.push_back(toggle("sensitivity", "", "measure what each GEMM alone does to the loss or the gradient", g));
   Flag most = real("recommend", "", 0, 1e6,
                    "leave linears in bf16 until the sum of |change of the loss| is below this, in nats; needs -o", g);

@@ -67,7 +67,6 @@ Exit inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_co
   json::Value shared;
   std::vector<std::string> notes;
   comm::agree(host_comm, [&] {
-    if (config.blocks && host_comm.size() > 1) throw Error(flag_name("blocks") + ": needs one rank");
     if (config.recommend && host_comm.rank() == 0) check_output(config.output, config.force);
     tokens.emplace(config.data);
     checkpoint.emplace(model::open_checkpoint(config.model));

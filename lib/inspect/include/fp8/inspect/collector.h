@@ -56,7 +56,7 @@ struct Results {
 /// Options of a Collector.
 struct CollectorOptions {
   std::vector<char> linears;    ///< by number: whether it is observed
-  bool groups = false;          ///< with GroupSpread; on one rank
+  bool groups = false;          ///< with GroupSpread
   bool combine_amaxes = false;  ///< activations are cast with scales of the amaxes of all ranks
 };
 
@@ -94,6 +94,7 @@ class Collector final : public linear::Observer {
     bool complete = false;  // a weight, counted once
     Figures figures{};
     std::vector<GroupFigures> groups{};
+    bool shared_groups = false;  // ranks have rows of the same groups, not groups of their own
   };
   struct Use {
     int linear;
@@ -111,6 +112,7 @@ class Collector final : public linear::Observer {
   View product_of(const linear::Call& call, const linear::ObservedGemm& gemm, std::int64_t rows, std::int64_t cols);
   void add_product(const linear::Call& call, const linear::ObservedGemm& gemm);
   void reduce();
+  void reduce_groups();
 
   comm::Communicator& host_comm_;
   comm::Communicator& device_comm_;

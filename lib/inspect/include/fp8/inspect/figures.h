@@ -51,6 +51,9 @@ struct GroupFigures {
   std::int64_t nonzero = 0, underflowed = 0, saturated = 0;  ///< as in Figures
   double signal = 0, noise = 0;                              ///< as in Figures
   float amax = 0;                                            ///< largest finite |x|
+
+  /// Adds the figures of other elements of the group.
+  GroupFigures& operator+=(const GroupFigures& o);
 };
 
 /// Scales of a matrix on the host: element (r, c) has data[r / rows * stride_r + c / cols * stride_c].

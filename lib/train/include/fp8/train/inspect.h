@@ -18,7 +18,7 @@ struct InspectConfig : EvalConfig {
   std::uint64_t seed = 0;                                     ///< of the sampler
   std::int64_t step = 1;            ///< the batch is that of this step of a run, from 1, without accumulation
   std::vector<std::string> layers;  ///< globs of the linears that are reported; empty: all
-  bool blocks = false;              ///< with the spread over rows or blocks; on one rank
+  bool blocks = false;              ///< with the spread over rows or blocks
   bool sensitivity = false;         ///< with the effect of each GEMM alone on loss and gradient
   std::optional<double> recommend;  ///< largest sum of |change of the loss|, in nats, of the linears left in FP8
   std::string output;               ///< of the recommendation: a configuration for fp8-step
