@@ -98,6 +98,26 @@ fp8-step m.h5 $few --out bf16 --tensor-stats-every 2 >log 2>err
 is "in bf16 there are no statistics, and a note says so" "$? $(grep -c '^fp8-step: --tensor-stats-every: no effect without --precision fp8$' err) $(find bf16 -name tensors.jsonl)" "0 1 "
 is "a training checkpoint is inspected" "$(fp8-inspect run.rowwise/step-00000003 $data --json | grep -c '"type":"operand"')" 84
 
+# --- adapters, and codes
+lora="--data d.h5 --seq-length 32 --batch-size 4 --lora-rank 4 --lr 1e-2 --steps 2"
+fp8-step m.h5 $lora --out lora --precision fp8 >log 2>err
+fp8-inspect lora/step-00000002 $data --json >adapters 2>err
+is "a checkpoint with adapters is inspected, whose frozen weights have no gradient" "$? $(figures adapters '[sum(x["type"] == t for x in r) for t in ("operand", "gemm")], {x["gemm"] for x in r[1:]} == {"forward", "dgrad"}')" "0 ([56, 28], True)"
+fp8-eval lora/step-00000002 --data d.h5 --seq-length 32 --batch-size 4 --precision fp8 --per-token >each 2>err
+is "with the loss of fp8-eval" "$(figures each '"%.9f" % (sum(sum(x["losses"]) for x in r[:4]) / 128)')" "$(figures adapters '"%.9f" % r[0]["loss"]')"
+ok "adapters have a sensitivity" fp8-inspect lora/step-00000002 --data short.h5 --seq-length 32 --batch-size 4 --sensitivity --layers '*0.mlp.up_proj'
+for scaling in tensor:tensorwise row:rowwise block:blockwise; do
+  recipe=${scaling#*:}
+  fp8-quantize m.h5 -o $recipe.h5 --scaling ${scaling%:*} >out 2>err && fp8-step $recipe.h5 $lora --out codes-$recipe >log 2>err
+  fp8-inspect codes-$recipe/step-00000002 $data --json >codes 2>err
+  is "$recipe: codes beside adapters are inspected, with their recipe" "$? $(figures codes '[sum(x["type"] == t for x in r) for t in ("operand", "gemm")][1], {x["recipe"] for x in r}')" "0 (28, {'$recipe'})"
+  is "$recipe: the cast of codes is exact to the last digits, the products have an error" "$(figures codes 'all(x["sqnr_db"] is None or x["sqnr_db"] > 120 for x in r if x.get("operand") == "weight"), all(0.01 < x["relative_error"] < 0.06 for x in r if x["type"] == "gemm")')" "(True, True)"
+  mpirun -n 2 fp8-inspect codes-$recipe/step-00000002 --data d.h5 --seq-length 32 --batch-size 2 --json >many 2>err
+  is "$recipe: on two ranks too" "$? $(grep -c '"type":"gemm"' many)" "0 28"
+done
+fp8-step m.h5 $few --out async --precision fp8 --recipe delayed --async-save >log 2>err
+is "a training checkpoint with histories of delayed scales is inspected" "$? $(fp8-inspect async/step-00000002 $data --recipe delayed --json | grep -c '"type":"operand"')" "0 84"
+
 # --- errors
 bad() { # NAME REGEX WORDS...
   name=$1 pattern=$2
@@ -119,6 +139,9 @@ bad "a recommendation without an output" "--recommend: needs --output FILE" m.h5
 bad "a recommendation for two recipes" "--recommend: needs one recipe" m.h5 $data --recommend 1 -o x.json --recipe rowwise,current
 bad "an output without a recommendation" "--output: needs --recommend" m.h5 $data -o x.json
 bad "an output that exists" "skip.json: exists .use --force" m.h5 $data --recommend 1 -o skip.json
+bad "another recipe than that of codes" "--recipe: rowwise: codes-blockwise/step-00000002 holds FP8 codes with scales for blocks" codes-blockwise/step-00000002 $data --recipe rowwise
+bad "a sensitivity of codes" "codes-rowwise/step-00000002: model.layers.0.self_attn.q_proj.weight: stored as FP8 codes, .*--sensitivity needs the weights: fp8-quantize" codes-rowwise/step-00000002 $data --sensitivity
+bad "a filter that excludes codes" "codes-rowwise/step-00000002: .*: stored as FP8 codes, which need FP8" codes-rowwise/step-00000002 $data --filter '*q_proj'
 bad "mxfp8 with sums of a tensor core" "--accumulate: hopper" m.h5 $data --recipe mxfp8 --accumulate hopper
 
 done_testing

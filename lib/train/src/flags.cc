@@ -551,6 +551,7 @@ InspectConfig inspect_config(const cli::Arguments& a) {
   c.layers = a.list("layers");
   c.blocks = a.flag("blocks");
   c.precision.recipe = c.recipes.front();
+  c.precision.recipe_given = a.has("recipe") || a.has("rowwise-single-copy");
   if (a.has_value("recommend")) c.recommend = a.real("recommend");
   c.sensitivity = a.flag("sensitivity") || c.recommend;
   if (a.has_value("output")) c.output = a.text("output");

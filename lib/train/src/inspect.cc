@@ -1,6 +1,8 @@
 // Inspection of a checkpoint: one forward and backward pass for each recipe, observed by a Collector.
 #include "fp8/train/inspect.h"
 
+#include <algorithm>
+
 #include "fp8/base/file.h"
 #include "fp8/inspect/records.h"
 #include "fp8/json/json.h"
@@ -29,6 +31,10 @@ json::Value inspect_record(const InspectConfig& config, const data::Sampler& sam
 void measure_operands(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device) {
   const InspectConfig& config = setup.config;
   const std::vector<model::Parameter>& table = setup.eval.model_spec.table;
+  const bool codes = std::ranges::any_of(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
+  if (codes && device.type() != device::DeviceType::host)
+    throw comm::AgreedError(config.model + ": holds FP8 codes, which are inspected on a CPU only: " +
+                            flag_name("device") + " cpu");
   inspect::Collector collector(all.host_comm, device.device_comm(),
                                {observed_linears(table, config.layers), config.blocks, true});
   ModelSpec spec = setup.eval.model_spec;
@@ -50,8 +56,8 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const Dev
 bool inspect_recipe(const InspectConfig& config, const Inspection& all) {
   const RecipeSetup setup = resolve(config, all);
   comm::agree(all.host_comm, [&] { observed_linears(setup.eval.model_spec.table, config.layers); });
-  const DeviceSetup device(config.device, config.precision, all.host_comm);
-  all.journal.progress(config.precision.recipe);
+  const DeviceSetup device(config.device, setup.config.precision, all.host_comm);
+  all.journal.progress(setup.config.precision.recipe);
   measure_operands(setup, all, device);
   if (!config.sensitivity) return true;
   const std::vector<Sensitivity> measured = measure_sensitivity(setup, all, device);

@@ -1,15 +1,32 @@
 #include "inspect_model.h"
 
+#include <algorithm>
+
 #include "checks.h"
 #include "fp8/train/flags.h"
 
 namespace fp8::train {
 
+namespace {
+
+// Throws Error if the precision of linears is to change which can have only one.
+void check_gemms_change(const InspectConfig& config, const std::vector<model::Parameter>& table) {
+  const auto codes = std::ranges::find_if(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
+  if (!config.sensitivity || codes == table.end()) return;
+  throw Error(config.model + ": " + codes->name + ": stored as FP8 codes, which are not computed in bf16; " +
+              flag_name(config.recommend ? "recommend" : "sensitivity") + " needs the weights: fp8-quantize " +
+              config.model + " --dequantize -o model.h5");
+}
+
+}  // namespace
+
 RecipeSetup resolve(const InspectConfig& config, const Inspection& all) {
   RecipeSetup s{config, {}, {}, {}};
   comm::agree(all.host_comm, [&] {
     s.eval = resolve(static_cast<const EvalConfig&>(config), all.checkpoint, all.tokens);
-    check_some_fp8(s.eval.model_spec.table, config.precision, true);
+    s.config.precision = s.eval.precision;
+    check_some_fp8(s.eval.model_spec.table, s.config.precision, true);
+    check_gemms_change(config, s.eval.model_spec.table);
     s.eval.model_spec.store.updates = false;
     const std::int64_t wanted = config.batch_size * all.host_comm.size();
     s.sampler.emplace(all.tokens, config.sampler, config.seed, s.eval.length, wanted, config.documents);

@@ -21,7 +21,7 @@ struct Inspection {
 
 // An inspection of one recipe, before memory is allocated.
 struct RecipeSetup {
-  InspectConfig config;  // with the recipe
+  InspectConfig config;  // with the recipe, or that of FP8 codes in the checkpoint
   EvalSetup eval;
   std::optional<data::Sampler> sampler;
   BatchShape shape;  // of the batch of a rank

@@ -163,6 +163,18 @@ View ParameterStore::gather_weight(const Context& ctx, const SlotState& s, DType
   return whole;
 }
 
+// The values of stored codes, f32 in memory from the arena.
+View ParameterStore::dequantized(const Context& ctx, const SlotState& s, const linear::Codes& codes) const {
+  const View values = tensor::allocate(ctx, DType::f32, {s.extent.rows, s.extent.cols}, "gathered weights");
+  const device::Scope scope(*ctx.arena);
+  const linear::Weight weight = linear::prepare_codes(ctx, codes, {}, s.parts, options_.fp8, model::Pass::forward);
+  for (const linear::Operand& o : weight.operands) {
+    const View part = quant::dequantize(ctx, o.codes);
+    if (!ctx.dry) ops::copy(ctx, part, values.rows(o.part.begin, o.part.end));
+  }
+  return values;
+}
+
 linear::Weight ParameterStore::prepare_weight(const Context& ctx, const SlotState& s, const View& whole,
                                               const View& row_scales, const View& bias, model::Pass pass) {
   const linear::Slots slots = slots_of(s, pass);
@@ -170,13 +182,14 @@ linear::Weight ParameterStore::prepare_weight(const Context& ctx, const SlotStat
     return linear::prepare(ctx, s.fp8_gathered ? gather_weight(ctx, s, options_.compute) : whole, bias, s.parts, {},
                            pass, slots);
   if (!s.fp8_gathered) return linear::prepare(ctx, whole, bias, s.parts, options_.fp8, pass, slots);
-  if (s.stored_codes) {
-    View scales = quant::reciprocals(ctx, s.factors);
-    if (s.factors.rank == 2) scales = scales.reshaped({s.factors.shape[0], s.factors.shape[1]});
-    return linear::prepare_codes(ctx, {whole, scales, s.factors}, bias, s.parts, options_.fp8, pass);
-  }
   const linear::Observer* const observer = options_.fp8.observer;
   const bool observed = observer != nullptr && observer->active() && pass != model::Pass::recompute;
+  if (s.stored_codes) {
+    linear::Codes codes{whole, quant::reciprocals(ctx, s.factors), s.factors};
+    if (s.factors.rank == 2) codes.scales = codes.scales.reshaped({s.factors.shape[0], s.factors.shape[1]});
+    if (observed && ctx.device == device::DeviceType::host) codes.source = dequantized(ctx, s, codes);
+    return linear::prepare_codes(ctx, codes, bias, s.parts, options_.fp8, pass);
+  }
   const View source = observed ? gather_weight(ctx, s, options_.master) : View{};
   if (single_copy())
     return linear::prepare_codes(ctx, {whole, row_scales, quant::reciprocals(ctx, row_scales), source}, bias, s.parts,

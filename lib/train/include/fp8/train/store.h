@@ -219,6 +219,7 @@ class ParameterStore final : public model::WeightSource {
   void renew_scales(const Context& ctx, const std::int32_t* skip);
   void measure_weight(const Context& ctx, const ParameterShard& o);
   View gather_weight(const Context& ctx, const SlotState& s, DType type);
+  View dequantized(const Context& ctx, const SlotState& s, const linear::Codes& codes) const;
   linear::Weight prepare_weight(const Context& ctx, const SlotState& s, const View& whole, const View& row_scales,
                                 const View& bias, model::Pass pass);
   bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }
