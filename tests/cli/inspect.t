@@ -75,6 +75,47 @@ is "fp8-step runs with it" "$? $(grep -o '"precision":"bf16","reason":"filter' l
 fp8-inspect m.h5 --data short.h5 --seq-length 32 --batch-size 4 --recommend 0 -o none.json >table 2>err
 is "nothing left for FP8 gives status 1 and no file" "$? $(tail -15 table | head -1 | cut -d';' -f1) $(find . -name none.json)" "1 left in bf16: 14, in FP8: 0 "
 
+# --- bisection
+bisect() { # NAME WORDS...: records in the file NAME
+  name=$1
+  shift
+  fp8-inspect "$@" --data d.h5 --seq-length 32 --batch-size 4 --json >"$name" 2>err
+}
+bisect near m.h5 --bisect '--precision bf16' --against '--precision fp8 --recipe rowwise'
+result $? "--bisect succeeds"
+is "there is a record for each result, in order" "$(figures near '([x["order"] for x in r[:-1]] == list(range(len(r) - 1)), {x["type"] for x in r[:-1]}, r[-1]["type"], r[-1]["operations"] == len(r) - 1)')" "(True, {'operation'}, 'bisection', True)"
+is "forward comes before backward, and layers follow each other" "$(figures near '(lambda f, b: (f == sorted(f, key=lambda x: x["order"]), [x["layer"] for x in f if x["layer"] is not None] == sorted(x["layer"] for x in f if x["layer"] is not None), [x["layer"] for x in b if x["layer"] is not None] == sorted((x["layer"] for x in b if x["layer"] is not None), reverse=True)))([x for x in r[:-1] if x["pass"] == "forward"], [x for x in r[:-1] if x["pass"] == "backward"])')" "(True, True, True)"
+is "every weight has a gradient" "$(figures near 'len([x for x in r if x.get("result") == "weight_gradient"])')" "$(fp8-info m.h5 --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["tensors"]))' 2>/dev/null || echo 21)"
+is "what does not depend on the precision is equal" "$(figures near 'max(x["order"] for x in r[:-1] if x["order"] < 5 and x["relative_difference"] == 0), r[0]["operation"], r[1]["operation"]')" "(1, 'model.embed_tokens', 'model.layers.0.input_layernorm')"
+is "FP8 differs from bf16 everywhere else, by less than the default bound" "$(figures near 'all(0 < x["relative_difference"] < 0.5 for x in r[2:-1]), r[-1]["first_above"], r[-1]["first_nonfinite"]')" "(True, None, None)"
+fp8-eval m.h5 --data d.h5 --seq-length 32 --batch-size 4 --precision fp8 --recipe rowwise --per-token >each 2>err
+is "the loss of B is that of fp8-eval" "$(figures each '"%.9f" % (sum(sum(x["losses"]) for x in r[:4]) / 128)')" "$(figures near '"%.9f" % r[-1]["loss_b"]')"
+for flags in '--precision bf16' '--precision fp8' '--precision fp8 --recipe delayed --filter *down_proj*' '--precision fp32' ''; do
+  bisect same m.h5 --bisect "$flags" --against "$flags" --bound 0
+  is "equal settings give no difference: $flags" "$? $(figures same '{(x["relative_difference"], x["finite_a"], x["finite_b"]) for x in r[:-1]}, r[-1]["first_above"]')" "0 ({(0.0, True, True)}, None)"
+done
+bisect wide m.h5 --bisect '--precision fp32' --against ''
+is "fp32 and bf16 differ by less than 2 %" "$? $(figures wide 'all(x["relative_difference"] < 0.02 for x in r[:-1])')" "0 True"
+bisect found hurt.h5 --bisect '--precision bf16' --against '--precision fp8' --bound 0.4
+is "the hurt layer is named, with status 1" "$? $(figures found '[r[-1]["first_above"][k] for k in ("pass", "layer", "operation", "result")]')" "1 ['forward', 1, 'model.layers.1.mlp.down_proj', 'output']"
+bisect mended hurt.h5 --bisect '--precision bf16' --against '--precision fp8 --filter *layers.1.mlp.down_proj*' --bound 0.4
+is "without FP8 in that layer nothing is" "$? $(figures mended 'r[-1]["first_above"]')" "0 None"
+fp8-inspect hurt.h5 $data --bisect '--precision bf16' --against '--precision fp8' >table 2>err
+is "without --bound the status is 0, and the table ends with the operation" "$? $(grep -c '^first above 0.5: model.layers.1.mlp.down_proj, forward, output, number [0-9]*: 0.[5-9]' table) $(tail -1 table)" "0 1 every result is finite"
+python3 - <<'END'
+import json, struct
+path = "hf/model.safetensors"
+data = bytearray(open(path, "rb").read())
+(length,) = struct.unpack_from("<Q", data)
+tensor = json.loads(data[8 : 8 + length])["model.layers.0.mlp.gate_proj.weight"]
+at = 8 + length + tensor["data_offsets"][0]
+data[at : at + 2] = struct.pack("<f", 3.0e38)[2:]
+open(path, "wb").write(data)
+END
+fp8-convert hf -o large.h5 -q >out 2>err
+bisect large large.h5 --bisect '--precision bf16' --against '--precision fp8' --bound 1e3
+is "the first result that is not finite is named, with status 1" "$? $(figures large '[r[-1]["first_nonfinite"][k] for k in ("pass", "operation")]')" "1 ['forward', 'model.layers.0.mlp.gate_proj']"
+
 # --- steps of a run
 few="--data d.h5 --seq-length 32 --batch-size 4 --steps 3 --lr 1e-3 --save-every 1 --keep 9"
 for recipe in tensorwise rowwise delayed blockwise; do
@@ -106,6 +147,8 @@ is "a checkpoint with adapters is inspected, whose frozen weights have no gradie
 fp8-eval lora/step-00000002 --data d.h5 --seq-length 32 --batch-size 4 --precision fp8 --per-token >each 2>err
 is "with the loss of fp8-eval" "$(figures each '"%.9f" % (sum(sum(x["losses"]) for x in r[:4]) / 128)')" "$(figures adapters '"%.9f" % r[0]["loss"]')"
 ok "adapters have a sensitivity" fp8-inspect lora/step-00000002 --data short.h5 --seq-length 32 --batch-size 4 --sensitivity --layers '*0.mlp.up_proj'
+bisect sides lora/step-00000002 --bisect '' --against '--precision fp8'
+is "the gradients of adapters are compared, and only these" "$? $(figures sides 'sorted({x["operation"].split(".")[-2] for x in r if x.get("result") == "weight_gradient"})')" "0 ['lora_A', 'lora_B']"
 for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   recipe=${scaling#*:}
   fp8-quantize m.h5 -o $recipe.h5 --scaling ${scaling%:*} >out 2>err && fp8-step $recipe.h5 $lora --out codes-$recipe >log 2>err
@@ -114,6 +157,8 @@ for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   is "$recipe: the cast of codes is exact to the last digits, the products have an error" "$(figures codes 'all(x["sqnr_db"] is None or x["sqnr_db"] > 120 for x in r if x.get("operand") == "weight"), all(0.01 < x["relative_error"] < 0.06 for x in r if x["type"] == "gemm")')" "(True, True)"
   mpirun -n 2 fp8-inspect codes-$recipe/step-00000002 --data d.h5 --seq-length 32 --batch-size 2 --json >many 2>err
   is "$recipe: on two ranks too" "$? $(grep -c '"type":"gemm"' many)" "0 28"
+  bisect sides codes-$recipe/step-00000002 --bisect '' --against '--precision fp8 --accumulate hopper'
+  is "$recipe: codes are compared under two sums" "$? $(figures sides '0 < max(x["relative_difference"] for x in r[:-1]) < 0.2')" "0 True"
 done
 fp8-step m.h5 $few --out async --precision fp8 --recipe delayed --async-save >log 2>err
 is "a training checkpoint with histories of delayed scales is inspected" "$? $(fp8-inspect async/step-00000002 $data --recipe delayed --json | grep -c '"type":"operand"')" "0 84"
@@ -141,7 +186,19 @@ bad "an output without a recommendation" "--output: needs --recommend" m.h5 $dat
 bad "an output that exists" "skip.json: exists .use --force" m.h5 $data --recommend 1 -o skip.json
 bad "another recipe than that of codes" "--recipe: rowwise: codes-blockwise/step-00000002 holds FP8 codes with scales for blocks" codes-blockwise/step-00000002 $data --recipe rowwise
 bad "a sensitivity of codes" "codes-rowwise/step-00000002: model.layers.0.self_attn.q_proj.weight: stored as FP8 codes, .*--sensitivity needs the weights: fp8-quantize" codes-rowwise/step-00000002 $data --sensitivity
+bad "a bisection of codes in bf16" "--precision: bf16: codes-rowwise/step-00000002 holds FP8 codes" codes-rowwise/step-00000002 $data --bisect '--precision bf16' --against ''
 bad "a filter that excludes codes" "codes-rowwise/step-00000002: .*: stored as FP8 codes, which need FP8" codes-rowwise/step-00000002 $data --filter '*q_proj'
+bad "a bisection without another side" "--bisect: needs --against" m.h5 $data --bisect '--precision bf16'
+bad "another side without a bisection" "--against: needs --bisect" m.h5 $data --against '--precision bf16'
+bad "a bound without a bisection" "--bound: needs --bisect" m.h5 $data --bound 1
+bad "an unknown flag of a side" "--bisect: --fast: unknown" m.h5 $data --bisect '--fast 1' --against ''
+bad "a word of a side" "--against: 'bf16': unexpected argument" m.h5 $data --bisect '' --against 'bf16'
+bad "a bad value of a side" "--against: --recipe: " m.h5 $data --bisect '' --against '--precision fp8 --recipe fast'
+bad "a side that contradicts itself" "--activations: f32 needs" m.h5 $data --bisect '--precision bf16 --activations f32' --against ''
+bad "a filter of a side that matches nothing" "filter none: matches no tensor" m.h5 $data --bisect '' --against '--precision fp8 --filter none'
+for words in "--recipe rowwise" "--filter zz*" "--layers zz*" --sensitivity "--recommend 1 -o x.json" --blocks "--device cpu"; do
+  bad "${words%% *} with a bisection" "${words%% *}: not together with --bisect" m.h5 $data --bisect '' --against '' $words
+done
 bad "mxfp8 with sums of a tensor core" "--accumulate: hopper" m.h5 $data --recipe mxfp8 --accumulate hopper
 
 done_testing

@@ -48,6 +48,16 @@ for recipe in tensorwise rowwise blockwise mxfp8; do
   done
 done
 
+# --- bisection
+bisect="--data d.h5 --seq-length 32 --json"
+fp8-inspect m.h5 $bisect --batch-size 8 --bisect '--precision bf16' --against '--precision fp8 --recipe rowwise_with_gw_hp' >one 2>err
+mpirun -n 2 fp8-inspect m.h5 $bisect --batch-size 4 --bisect '--precision bf16' --against '--precision fp8 --recipe rowwise_with_gw_hp' >many 2>err
+is "two ranks compare the operations of one" "$? $(python3 -c '
+import json
+one, many = ([json.loads(line) for line in open(path)] for path in ("one", "many"))
+print(len(one) == len(many), all(a.get("operation") == b.get("operation") and abs(a.get("relative_difference", 0) - b.get("relative_difference", 0)) < 0.01 for a, b in zip(one, many)))')" "0 True True"
+mpirun -n 2 fp8-inspect m.h5 $bisect --batch-size 4 --bisect '--precision fp8 --recipe delayed' --against '--precision fp8 --recipe delayed' --bound 0 >same 2>err
+is "equal settings on two ranks give no difference" "$? $(grep -c '"relative_difference":0.0,' same) $(grep -c '"first_above":null' same)" "0 $(grep -c '"type":"operation"' same) 1"
 mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 6 --sampler sequential --steps 2 --out run --precision fp8 --recipe rowwise --tensor-stats-every 2 -q >log 2>err
 result $? "fp8-step writes tensor statistics on two ranks"
 mpirun -n 2 fp8-inspect run/step-00000002 --data d.h5 --seq-length 32 --batch-size 6 --recipe rowwise --json >sharded 2>err

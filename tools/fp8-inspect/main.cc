@@ -3,6 +3,7 @@
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/inspect/difference.h"
 #include "fp8/inspect/records.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
@@ -37,9 +38,14 @@ int inspect_checkpoint(const cli::Command& command, const cli::Arguments& argume
   };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
   const Exit status = train::inspect_checkpoint(config, host_comm, hooks);
-  if (!records.empty()) out.text(cli::table(inspect::worst_first(records)));
+  if (const auto rows = inspect::worst_first(records); rows.size() > 1) out.text(cli::table(rows));
   if (const auto rows = inspect::most_sensitive_first(records); rows.size() > 1) out.text("\n" + cli::table(rows));
   for (const std::string& line : inspect::recommendations(records)) out.line(line);
+  if (const auto tables = inspect::difference_tables(records); tables.first.size() > 1) {
+    out.text("the first that differ\n" + cli::table(tables.first));
+    out.text("\nthose that differ most\n" + cli::table(tables.largest) + "\n");
+  }
+  for (const std::string& line : inspect::conclusions(records)) out.line(line);
   return static_cast<int>(status);
 }
 

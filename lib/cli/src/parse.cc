@@ -107,12 +107,14 @@ class Speller {
     }
   }
 
-  // The word after a flag. A word that looks like a flag is rejected, since the value was probably forgotten.
+  // The word after a flag. A word that looks like a flag is rejected, since the value was probably forgotten; a text
+  // with a blank in it is no flag.
   std::string next_value(const Flag& flag, const std::string& spelled) {
     if (at_ == words_.size()) throw Error(spelled + ": needs a value (" + flag.metavar + ")");
     const std::string& word = words_[at_];
     const bool numeric = flag.kind == FlagKind::integer || flag.kind == FlagKind::real;
-    if (word.size() > 1 && word[0] == '-' && !(numeric && parse_double(word))) {
+    const bool words = flag.kind == FlagKind::text && word.find(' ') != std::string::npos;
+    if (word.size() > 1 && word[0] == '-' && !words && !(numeric && parse_double(word))) {
       throw Error(spelled + ": needs a value; if it is '" + word + "', write --" + flag.name + "=" + word);
     }
     ++at_;

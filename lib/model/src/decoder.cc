@@ -34,9 +34,10 @@ struct MicroBatch {
 
   // Without rotary tables.
   MicroBatch(const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
-             const hf::ModelConfig& config, DType activation)
+             const hf::ModelConfig& config, const DecoderOptions& options)
       : ctx(context),
-        env{config, activation, engine, b.sequences, b.length, b.documents, {}, {}},
+        env{config, options.activation, engine, b.sequences, b.length, b.documents, {}, {}, nullptr,
+            0,      options.observer},
         weights(source),
         batch(b),
         head_unit(static_cast<int>(config.num_hidden_layers) + 1),
@@ -59,12 +60,15 @@ struct MicroBatch {
     const UnitWeights w = weights.unshard(ctx, 0, Pass::forward);
     weights.prefetch(1);
     ops::embedding_forward(ctx, batch.tokens.reshaped({env.rows()}), w.vector(Slot::embedding), x);
+    env.unit = 0;
+    env.forward_done(ctx, "embed_tokens", x);
   }
 
   void forward_layer(int unit, const View& x, const SavedActivations& kept, const View& out) {
     const device::Scope scope(*ctx.arena);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
     weights.prefetch(unit + 1);
+    env.unit = unit;
     layer_forward(ctx, env, w, x, kept, out, false);
   }
 
@@ -110,9 +114,14 @@ struct MicroBatch {
     return head_home == head_unit ? UnitWeights{} : weights.unshard(ctx, head_home, pass);
   }
 
-  void final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd) const {
+  void final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd) {
     ops::rmsnorm_forward(ctx, x, w.vector(Slot::final_norm), static_cast<float>(env.config.rms_norm_eps), n, rstd);
+    env.unit = head_unit;
+    env.forward_done(ctx, "norm", n);
   }
+
+  // The losses of some rows, which the observer gets as a column.
+  void losses_done(const View& losses) const { env.forward_done(ctx, "loss", losses.reshaped({losses.shape[0], 1})); }
 
   void head_forward(const View& x, const View& losses) {
     const device::Scope scope(*ctx.arena);
@@ -122,7 +131,9 @@ struct MicroBatch {
     const View targets = batch.targets.reshaped({env.rows()});
     head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
       linear::forward(ctx, env.engine, head_weight(w, home), n.rows(begin, end), logits);
+      env.forward_done(ctx, "lm_head", logits);
       ops::cross_entropy(ctx, logits, targets.rows(begin, end), losses.rows(begin, end), 0, false);
+      losses_done(losses.rows(begin, end));
     });
   }
 
@@ -153,21 +164,29 @@ void MicroBatch::head_forward_backward(const View& x, const View& losses, float 
   const View targets = batch.targets.reshaped({env.rows()});
   head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
     linear::forward(ctx, env.engine, head_weight(w, home), n.rows(begin, end), logits);
+    env.forward_done(ctx, "lm_head", logits);
     ops::cross_entropy(ctx, logits, targets.rows(begin, end), losses.rows(begin, end), gradient_scale, true);
+    losses_done(losses.rows(begin, end));
+    env.backward_done(ctx, "loss", logits);
     linear::backward(ctx, env.engine, head_weight(wb, home_b), n.rows(begin, end), logits,
                      {dres.rows(begin, end), gh.of(head_slot), {}, gh.accumulate || begin > 0});
+    env.backward_done(ctx, "lm_head", dres.rows(begin, end));
   });
   ops::rmsnorm_backward(ctx, dres, x, wb.vector(Slot::final_norm), rstd, {}, dres, g.of(Slot::final_norm));
+  env.backward_done(ctx, "norm", dres);
   weights.gradients_done(head_unit);
 }
 
 void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, const View& dres, Recompute recompute) {
   const device::Scope scope(*ctx.arena);
+  env.unit = unit;
   if (recompute == Recompute::full) {
     kept = allocate_saved(ctx, env, true);
     const device::Scope again(*ctx.arena);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
-    layer_forward(ctx, env, w, x, kept, {}, true);
+    LayerEnvironment unobserved = env;
+    unobserved.observer = nullptr;
+    layer_forward(ctx, unobserved, w, x, kept, {}, true);
   }
   if (recompute == Recompute::selective) allocate_norms_and_h(ctx, env, kept);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
@@ -191,12 +210,21 @@ void MicroBatch::backward_embedding(const View& dres) {
 
 }  // namespace
 
+std::string full_name(const Operation& operation, int layers) {
+  const std::string name(operation.name);
+  if (operation.unit > layers && name != "norm") return name;
+  return "model." +
+         (operation.unit >= 1 && operation.unit <= layers ? "layers." + std::to_string(operation.unit - 1) + "."
+                                                          : std::string()) +
+         name;
+}
+
 Decoder::Decoder(const hf::ModelConfig& config, const DecoderOptions& options) : config_(config), options_(options) {}
 
 void Decoder::forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                       const View& losses) const {
   const device::Scope scope(*ctx.arena);
-  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_);
   pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations");
   pass.embed(x);
@@ -207,7 +235,7 @@ void Decoder::forward(const Context& ctx, gemm::Engine& engine, WeightSource& we
 void Decoder::forward_and_keep(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                                const View& inputs, const View& losses) const {
   const device::Scope scope(*ctx.arena);
-  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_);
   pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations");
   pass.embed(x);
@@ -219,7 +247,7 @@ void Decoder::forward_and_keep(const Context& ctx, gemm::Engine& engine, WeightS
 void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                            int first, const View& inputs, const View& losses) const {
   const device::Scope scope(*ctx.arena);
-  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_);
   pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations");
   ops::copy(ctx, pass.input_of(inputs, first), x);
@@ -230,7 +258,7 @@ void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, WeightSourc
 void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                                float gradient_scale, const View& losses) const {
   const device::Scope scope(*ctx.arena);
-  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_);
   pass.make_rope_tables();
   const int layers = static_cast<int>(config_.num_hidden_layers);
   const View dres = pass.rows_by_hidden("activations");
@@ -262,7 +290,7 @@ void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightS
 void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                      const View& out) const {
   const device::Scope scope(*ctx.arena);
-  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_);
   pass.make_rope_tables();
   const View x = pass.rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {batch.rows()}, "activations");
   pass.embed(x);
@@ -280,7 +308,7 @@ void Decoder::extend(const Context& ctx, gemm::Engine& engine, WeightSource& wei
                 std::to_string(cache.capacity()));
   const device::Scope scope(*ctx.arena);
   const Batch batch{tokens, {}, 1, count};
-  MicroBatch pass(ctx, engine, weights, batch, config_, options_.activation);
+  MicroBatch pass(ctx, engine, weights, batch, config_, options_);
   pass.env.first = first;
   pass.env.cos = cache.cos_.rows(first, first + count);
   pass.env.sin = cache.sin_.rows(first, first + count);

@@ -74,38 +74,50 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
                      const SavedActivations& kept) {
   const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
   linear::forward(ctx, env.engine, w.of(Slot::qkv), kept.n1, kept.qkv);
+  const View q_part = kept.qkv.columns(0, h * d), k_part = kept.qkv.columns(h * d, (h + g) * d);
+  env.forward_done(ctx, "self_attn.q_proj", q_part);
+  env.forward_done(ctx, "self_attn.k_proj", k_part);
+  env.forward_done(ctx, "self_attn.v_proj", kept.qkv.columns((h + g) * d, (h + 2 * g) * d));
   if (env.config.qk_norm) {
     ops::copy(ctx, kept.qkv.columns(0, (h + g) * d), kept.qk_raw);
     const View q = rows_of_heads(kept.qkv, env, 0, h), k = rows_of_heads(kept.qkv, env, h, g);
     ops::rmsnorm_forward(ctx, q, w.vector(Slot::q_norm), eps_of(env), q, kept.q_rstd);
     ops::rmsnorm_forward(ctx, k, w.vector(Slot::k_norm), eps_of(env), k, kept.k_rstd);
+    env.forward_done(ctx, "self_attn.q_norm", q_part);
+    env.forward_done(ctx, "self_attn.k_norm", k_part);
   }
   const Heads x = split(kept.qkv, env);
   ops::rope(ctx, x.q, env.cos, env.sin, false);
   ops::rope(ctx, x.k, env.cos, env.sin, false);
+  env.forward_done(ctx, "self_attn.rope", kept.qkv.columns(0, (h + g) * d));
   if (env.cache != nullptr) return cached_attention(ctx, env, kept, x.q);
   ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents, heads_of(kept.attention, env, 0, h),
                          kept.lse);
   count_attention(ctx, env, x.q, 1);
+  env.forward_done(ctx, "self_attn.attention", kept.attention);
 }
 
 // Gradient of the attention block's projection input, from that of its output; dqkv is scratch [M, (H + 2G) D].
 void attention_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
                               const UnitGradients& g, const SavedActivations& kept, const View& d_attention,
                               const View& dqkv) {
-  const std::int64_t h = env.config.num_attention_heads, kv = env.config.num_key_value_heads;
+  const std::int64_t h = env.config.num_attention_heads, kv = env.config.num_key_value_heads, d = env.config.head_dim;
   const Heads x = split(kept.qkv, env), dx = split(dqkv, env);
   ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(kept.attention, env, 0, h), kept.lse,
                           heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v);
   count_attention(ctx, env, x.q, ops::kAttentionBackward);
+  env.backward_done(ctx, "self_attn.attention", dqkv);
   ops::rope(ctx, dx.q, env.cos, env.sin, true);
   ops::rope(ctx, dx.k, env.cos, env.sin, true);
+  env.backward_done(ctx, "self_attn.rope", dqkv.columns(0, (h + kv) * d));
   if (env.config.qk_norm) {
     const View dq = rows_of_heads(dqkv, env, 0, h), dk = rows_of_heads(dqkv, env, h, kv);
     ops::rmsnorm_backward(ctx, dq, rows_of_heads(kept.qk_raw, env, 0, h), w.vector(Slot::q_norm), kept.q_rstd, {}, dq,
                           g.of(Slot::q_norm));
     ops::rmsnorm_backward(ctx, dk, rows_of_heads(kept.qk_raw, env, h, kv), w.vector(Slot::k_norm), kept.k_rstd, {}, dk,
                           g.of(Slot::k_norm));
+    env.backward_done(ctx, "self_attn.q_norm", dqkv.columns(0, h * d));
+    env.backward_done(ctx, "self_attn.k_norm", dqkv.columns(h * d, (h + kv) * d));
   }
 }
 
@@ -155,15 +167,25 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
                    const SavedActivations& kept, const View& out, bool skip_output) {
   const device::Scope scope(*ctx.arena);
   const View delta = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
+  const std::int64_t f = env.config.intermediate_size;
   ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), kept.n1, kept.rstd1);
+  env.forward_done(ctx, "input_layernorm", kept.n1);
   attention_block(ctx, env, w, kept);
   linear::forward(ctx, env.engine, w.of(Slot::o), kept.attention, delta);
+  env.forward_done(ctx, "self_attn.o_proj", delta);
   ops::add_rmsnorm_forward(ctx, x, delta, w.vector(Slot::post_norm), eps_of(env), kept.mid, kept.n2, kept.rstd2);
+  env.forward_done(ctx, "self_attn.residual", kept.mid);
+  env.forward_done(ctx, "post_attention_layernorm", kept.n2);
   linear::forward(ctx, env.engine, w.of(Slot::gate_up), kept.n2, kept.gate_up);
+  env.forward_done(ctx, "mlp.gate_proj", kept.gate_up.columns(0, f));
+  env.forward_done(ctx, "mlp.up_proj", kept.gate_up.columns(f, 2 * f));
   ops::swiglu_forward(ctx, kept.gate_up, kept.h);
+  env.forward_done(ctx, "mlp.swiglu", kept.h);
   if (skip_output) return;
   linear::forward(ctx, env.engine, w.of(Slot::down), kept.h, delta);
+  env.forward_done(ctx, "mlp.down_proj", delta);
   ops::add(ctx, kept.mid, delta, out);
+  env.forward_done(ctx, "mlp.residual", out);
 }
 
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
@@ -183,17 +205,24 @@ void layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
     const device::Scope mlp(*ctx.arena);
     const View dh = allocate(ctx, env.activation, {m, c.intermediate_size}, "scratch");
     linear::backward(ctx, env.engine, w.of(Slot::down), kept.h, dres, to(dh, g, Slot::down, Slot::down_bias));
+    env.backward_done(ctx, "mlp.down_proj", dh);
     ops::swiglu_backward(ctx, dh, kept.gate_up, kept.gate_up);
+    env.backward_done(ctx, "mlp.swiglu", kept.gate_up);
     linear::backward(ctx, env.engine, w.of(Slot::gate_up), kept.n2, kept.gate_up,
                      to(dn, g, Slot::gate_up, Slot::gate_up_bias));
+    env.backward_done(ctx, "mlp.gate_up_proj", dn);
     ops::rmsnorm_backward(ctx, dn, kept.mid, w.vector(Slot::post_norm), kept.rstd2, dres, dres, g.of(Slot::post_norm));
+    env.backward_done(ctx, "post_attention_layernorm", dres);
   }
   const View d_attention = allocate(ctx, env.activation, {m, c.query_size()}, "scratch");
   const View dqkv = allocate(ctx, env.activation, {m, c.query_size() + 2 * c.key_value_size()}, "scratch");
   linear::backward(ctx, env.engine, w.of(Slot::o), kept.attention, dres, to(d_attention, g, Slot::o, Slot::o_bias));
+  env.backward_done(ctx, "self_attn.o_proj", d_attention);
   attention_block_backward(ctx, env, w, g, kept, d_attention, dqkv);
   linear::backward(ctx, env.engine, w.of(Slot::qkv), kept.n1, dqkv, to(dn, g, Slot::qkv, Slot::qkv_bias));
+  env.backward_done(ctx, "self_attn.qkv_proj", dn);
   ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), kept.rstd1, dres, dres, g.of(Slot::input_norm));
+  env.backward_done(ctx, "input_layernorm", dres);
 }
 
 }  // namespace fp8::model

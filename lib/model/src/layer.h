@@ -17,9 +17,18 @@ struct LayerEnvironment {
   const LayerCache* cache = nullptr;  // null: the batch is whole texts; else it continues one text, and this layer's
                                       // keys and values of its tokens are here
   std::int64_t first = 0;             // position of the first token, with a cache
+  OperationObserver* observer = nullptr;  // null: nobody
+  int unit = 0;                           // that is computed, for the observer
 
   std::int64_t rows() const { return sequences * length; }
   float attention_scale() const;
+  // Passes a result [M, N] of forward or backward to the observer, if there is one.
+  void forward_done(const Context& ctx, std::string_view operation, const View& result) const {
+    if (observer != nullptr) observer->observe(ctx, {false, unit, operation}, result);
+  }
+  void backward_done(const Context& ctx, std::string_view operation, const View& result) const {
+    if (observer != nullptr) observer->observe(ctx, {true, unit, operation}, result);
+  }
 };
 
 // Fills f32 [positions, D/2] tables with the angles of positions from 0.

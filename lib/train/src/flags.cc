@@ -6,6 +6,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "make_flags.h"
+#include "precision_flags.h"
 
 namespace fp8::train {
 namespace {
@@ -15,61 +16,10 @@ using cli::FlagKind;
 
 constexpr cli::Interval kDefaultInterval{0, std::int64_t{30} * 60};  // between checkpoints
 
-// The device; nothing for auto.
-std::optional<device::DeviceType> device_of(const cli::Arguments& a) {
-  const std::string& name = a.text("device");
-  if (name == "auto") return std::nullopt;
-  return name == "cuda" ? device::DeviceType::cuda : device::DeviceType::host;
-}
-
-std::vector<std::string> recipe_names() {
-  std::vector<std::string> names;
-  for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
-  return names;
-}
-
 std::vector<std::string> schedule_choices() {
   std::vector<std::string> names;
   for (const std::string_view n : optim::schedule_names()) names.emplace_back(n);
   return names;
-}
-
-Flag device_flag(const std::string& group) {
-  return choice("device", "auto", {"auto", "cpu", "cuda"},
-                "device to compute on (auto: GPUs if every rank has one, otherwise the CPU)", group);
-}
-
-// How FP8 is computed, apart from the recipe.
-void add_fp8(std::vector<Flag>& flags, const std::string& g) {
-  flags.push_back(
-      toggle("power-of-2-scales", "auto", "round FP8 scales down to powers of two; auto: as the recipe does", g));
-  flags.push_back(toggle("rowwise-single-copy", "",
-                         "with recipe rowwise, use one FP8 copy of each weight for forward and dgrad", g));
-  flags.push_back(choice("fp8-format", "hybrid", {"hybrid", "e4m3"},
-                         "gradients of tensorwise, current and delayed: e5m2 with hybrid, or e4m3", g));
-  flags.push_back(whole("amax-history", "1024", 1, "steps whose amaxes recipe delayed keeps, at most 1024", g));
-  flags.back().max = 1024;
-  flags.push_back(choice("amax-algo", "max", {"max", "most_recent"},
-                         "amax of a history that gives the scale of recipe delayed", g));
-  flags.push_back(whole("margin", "0", 0, "powers of two by which recipe delayed lowers its scales", g));
-  flags.back().max = 64;
-  flags.push_back(toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", g));
-  flags.push_back({.name = "filter",
-                   .kind = FlagKind::list,
-                   .metavar = "GLOB",
-                   .help = "keep linears whose name matches in bf16",
-                   .group = g});
-  flags.push_back(
-      {.name = "fp8-gemms",
-       .kind = FlagKind::list,
-       .metavar = "[GLOB=]GEMMS",
-       .help = "GEMMs of the linears whose name matches that run in FP8: forward,dgrad,wgrad or some of them",
-       .group = g});
-  flags.push_back(toggle("auto-filter", "", "keep linears in bf16 that are too small to gain from FP8", g));
-  flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too, unless it is tied to the embedding", g));
-  flags.push_back(toggle("emulate", "", "emulate FP8 on a GPU: multiply FP8 values as bf16", g));
-  flags.push_back(choice("accumulate", "f32", {"f32", "hopper", "ada"},
-                         "sums of FP8 products on a CPU (hopper, ada: with the bits of an H100, an RTX 4060)", g));
 }
 
 Flag documents_flag(const std::string& group) {
@@ -81,17 +31,6 @@ Flag documents_flag(const std::string& group) {
 
 Flag any_tokenizer_flag(const std::string& group) {
   return toggle("any-tokenizer", "", "accept data made with another tokenizer than the model's", group);
-}
-
-void add_precision(std::vector<Flag>& flags) {
-  const std::string g = "Precision";
-  flags.push_back(device_flag(g));
-  flags.push_back(choice("precision", "bf16", {"fp32", "bf16", "fp8"},
-                         "precision of the matrix multiplications of linear layers", g));
-  flags.push_back(choice("activations", "", {"bf16", "f32"},
-                         "format of activations (default: f32 with --precision fp32, otherwise bf16)", g));
-  flags.push_back(choice("recipe", "tensorwise", recipe_names(), "scaling of FP8 operands, see fp8-recipes(7)", g));
-  add_fp8(flags, g);
 }
 
 void add_data(std::vector<Flag>& flags) {
@@ -290,52 +229,6 @@ LoraSettings lora_of(const cli::Arguments& a) {
   return s;
 }
 
-model::GemmRule gemm_rule(const std::string& text) {
-  const std::size_t equals = text.rfind('=');
-  const auto gemms = quant::parse_gemm_set(std::string_view(text).substr(equals == std::string::npos ? 0 : equals + 1));
-  if (!gemms || equals == 0)
-    throw Error(flag_name("fp8-gemms") + ": " + text +
-                ": needs forward, dgrad and wgrad, or some of them, after an optional GLOB=");
-  return {equals == std::string::npos ? "" : text.substr(0, equals), *gemms};
-}
-
-// What the flags of add_fp8() say.
-PrecisionConfig fp8_of(const cli::Arguments& a) {
-  PrecisionConfig p;
-  p.precision = Precision::fp8;
-  if (a.has_value("activations")) p.activations = stored(a.text("activations") == "f32" ? "fp32" : "bf16");
-  if (a.has("power-of-2-scales")) p.power_of_2 = a.flag("power-of-2-scales");
-  p.rowwise_single_copy = a.flag("rowwise-single-copy");
-  p.e4m3_gradients = a.text("fp8-format") == "e4m3";
-  p.delayed = {a.integer("amax-history"), a.integer("margin"),
-               a.text("amax-algo") == "max" ? quant::AmaxAlgorithm::max : quant::AmaxAlgorithm::most_recent};
-  p.fp8_all_gather = a.flag("fp8-all-gather");
-  p.selection.filters = a.list("filter");
-  for (const std::string& rule : a.list("fp8-gemms")) p.selection.gemms.push_back(gemm_rule(rule));
-  p.selection.auto_filter = a.flag("auto-filter");
-  p.selection.lm_head = a.flag("fp8-lm-head");
-  p.emulate = a.flag("emulate");
-  for (const auto accumulation : {gemm::Accumulation::f32, gemm::Accumulation::hopper, gemm::Accumulation::ada})
-    if (a.text("accumulate") == name_of(accumulation)) p.accumulation = accumulation;
-  return p;
-}
-
-PrecisionConfig precision_of(const cli::Arguments& a) {
-  PrecisionConfig p = fp8_of(a);
-  const std::string name = a.text("precision");
-  p.precision = name == "fp32" ? Precision::fp32 : name == "fp8" ? Precision::fp8 : Precision::bf16;
-  if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = dtype::DType::f32;
-  p.recipe = a.text("recipe");
-  p.precision_given = a.has("precision");
-  p.recipe_given = a.has("recipe") || a.has("rowwise-single-copy");
-  p.format_given = a.has("fp8-format");
-  if (p.precision != Precision::fp8) {
-    for (const char* flag : {"recipe", "power-of-2-scales", "fp8-all-gather", "emulate"})
-      if (a.has(flag)) p.without_effect.push_back(flag_name(flag));
-  }
-  return p;
-}
-
 optim::Schedule schedule_of(const cli::Arguments& a) {
   optim::Schedule s;
   const std::string name = a.text("schedule");
@@ -525,22 +418,55 @@ cli::Command inspect_command() {
                    "leave linears in bf16 until the sum of |change of the loss| is below this, in nats; needs -o", g);
   most.metavar = "NATS";
   c.flags.push_back(std::move(most));
+  c.flags.push_back(
+      text("bisect", "FLAGS", "compare each operation under these flags of precision, A, with those of --against", g));
+  c.flags.push_back(text("against", "FLAGS", "with --bisect: the flags of precision of B", g));
+  c.flags.push_back(real("bound", "", 0, 1e6,
+                         "with --bisect: relative difference above which an operation is named, with status 1 [0.5]",
+                         g));
   c.flags.push_back(cli::output_flag("configuration for fp8-step with the recommended linears in bf16"));
   c.flags.push_back(cli::force_flag());
   c.flags.push_back(timeout_flag(g));
   c.flags.push_back(cli::json_flag());
-  c.flags.push_back(device_flag(p));
+  c.flags.push_back(device_flag());
   c.flags.push_back(choice("activations", "bf16", {"bf16", "f32"}, "format of activations", p));
   Flag recipe = text("recipe", "NAME,...", "scalings of FP8 operands to inspect, see fp8-recipes(7), or all", p);
   recipe.default_text = "tensorwise";
   recipe.suggestions = recipe_names();
   recipe.suggestions.emplace_back("all");
   c.flags.push_back(std::move(recipe));
-  add_fp8(c.flags, p);
+  add_fp8(c.flags);
   return c;
 }
 
+namespace {
+
+// Throws Error for flags that have no effect on a bisection, whose sides have flags of precision of their own.
+void check_bisection(const cli::Arguments& a) {
+  const bool bisects = a.has("bisect");
+  if (bisects != a.has("against"))
+    throw Error(flag_name(bisects ? "bisect" : "against") + ": needs " + flag_name(bisects ? "against" : "bisect"));
+  if (!bisects && a.has("bound")) throw Error(flag_name("bound") + ": needs " + flag_name("bisect"));
+  std::vector<Flag> unused;
+  add_precision(unused);
+  for (const char* name : {"layers", "blocks", "sensitivity", "recommend", "output"}) unused.push_back({.name = name});
+  for (const Flag& flag : unused) {
+    if (bisects && flag.name != "precision" && a.has(flag.name))
+      throw Error(flag_name(flag.name) + ": not together with " + flag_name("bisect") +
+                  (flag.group.empty() ? "" : "; its lists of flags may have it"));
+  }
+}
+
+Bisection bisection_of(const cli::Arguments& a) {
+  Bisection b{precision_side("bisect", a.text("bisect")), precision_side("against", a.text("against")), {}};
+  if (a.has("bound")) b.bound = a.real("bound");
+  return b;
+}
+
+}  // namespace
+
 InspectConfig inspect_config(const cli::Arguments& a) {
+  check_bisection(a);
   InspectConfig c;
   read_eval_data(a, c);
   c.precision = fp8_of(a);
@@ -558,6 +484,7 @@ InspectConfig inspect_config(const cli::Arguments& a) {
   c.force = a.flag("force");
   if (c.recommend && (c.output.empty() || c.recipes.size() > 1))
     throw Error(flag_name("recommend") + (c.output.empty() ? ": needs --output FILE" : ": needs one recipe"));
+  if (a.has("bisect")) c.bisection = bisection_of(a);
   if (!c.recommend && !c.output.empty()) throw Error(flag_name("output") + ": needs " + flag_name("recommend"));
   return c;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bisect.h"
 #include "fp8/base/file.h"
 #include "fp8/inspect/records.h"
 #include "fp8/json/json.h"
@@ -33,8 +34,8 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const Dev
   const std::vector<model::Parameter>& table = setup.eval.model_spec.table;
   const bool codes = std::ranges::any_of(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
   if (codes && device.type() != device::DeviceType::host)
-    throw comm::AgreedError(config.model + ": holds FP8 codes, which are inspected on a CPU only: " +
-                            flag_name("device") + " cpu");
+    throw comm::AgreedError(config.model +
+                            ": holds FP8 codes, which are inspected on a CPU only: " + flag_name("device") + " cpu");
   inspect::Collector collector(all.host_comm, device.device_comm(),
                                {observed_linears(table, config.layers), config.blocks, true});
   ModelSpec spec = setup.eval.model_spec;
@@ -77,16 +78,19 @@ Exit inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_co
     tokens.emplace(config.data);
     checkpoint.emplace(model::open_checkpoint(config.model));
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
-    notes = resolve(static_cast<const EvalConfig&>(config), *checkpoint, *tokens).notes;
+    EvalConfig first = config;
+    if (config.bisection) first.precision = config.bisection->a.precision;
+    notes = resolve(first, *checkpoint, *tokens).notes;
   });
   check_same_on_all_ranks(host_comm, shared);
   for (const std::string& note : notes)
     if (!note.empty()) journal.note(note);
-  bool left = true;
-  for (const std::string& recipe : config.recipes) {
+  const Inspection all{host_comm, journal, *checkpoint, *tokens};
+  bool left = !config.bisection || bisect(config, all);
+  for (const std::string& recipe : config.bisection ? std::vector<std::string>() : config.recipes) {
     InspectConfig one = config;
     one.precision.recipe = recipe;
-    left = inspect_recipe(one, {host_comm, journal, *checkpoint, *tokens});
+    left = inspect_recipe(one, all);
   }
   journal.rethrow();
   return left ? Exit::done : Exit::no;

@@ -39,7 +39,7 @@ ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, c
                            device::Arena memory)
     : arena(std::move(memory)),
       ctx{at.device, at.stream, &arena, arena.dry(), at.profile},
-      decoder(spec.config, {spec.store.compute, spec.recompute}),
+      decoder(spec.config, {spec.store.compute, spec.recompute, spec.observer}),
       store(ctx, device_comm, spec.config, spec.table, spec.store) {
   if (spec.snapshot) snapshot.emplace(ctx, store);
 }

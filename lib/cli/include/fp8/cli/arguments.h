@@ -72,8 +72,8 @@ class Arguments {
 
 /// Parses `words` (argv without the tool's name). Forms: `--name value`, `--name=value`, `-n value`, `-nvalue`, bundled
 /// toggles `-qv`, `--no-name`, `--`. The last of a repeated flag wins. A value may begin with '-' only as `--name=-x`,
-/// as `-` alone, or when it is a number and the flag takes one. Missing required positionals are errors unless help,
-/// version or completion was requested.
+/// as `-` alone, when it is a number and the flag takes one, or when it contains a blank and the flag takes text.
+/// Missing required positionals are errors unless help, version or completion was requested.
 Arguments parse(const Command& command, std::span<const std::string> words);
 
 /// Adds the values of a config file, an object of flag names and values, to `base`; flags already given win, null is

@@ -9,6 +9,7 @@
 #include "fp8/gemm/gemm.h"
 #include "fp8/hf/config.h"
 #include "fp8/model/cache.h"
+#include "fp8/model/operation.h"
 #include "fp8/model/weights.h"
 #include "fp8/ops/attention.h"
 
@@ -35,6 +36,7 @@ struct Batch {
 struct DecoderOptions {
   dtype::DType activation = dtype::DType::bf16;  ///< f32 or bf16
   Recompute recompute = Recompute::none;         ///< trades time for memory; same numbers
+  OperationObserver* observer = nullptr;         ///< of every operation, which it does not change; null: nobody
 };
 
 /// The transformer. Holds no weights and no state: calls with the same arguments and the same number of threads give

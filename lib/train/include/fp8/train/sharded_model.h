@@ -23,6 +23,7 @@ struct ModelSpec {
   StoreOptions store;                                   ///< how parameters are kept and gathered
   model::Recompute recompute = model::Recompute::none;  ///< activations that backward computes again
   bool snapshot = false;                                ///< with a Snapshot
+  model::OperationObserver* observer = nullptr;         ///< of the decoder's operations; null: nobody
 };
 
 /// Memory of a rank, from a dry run.
