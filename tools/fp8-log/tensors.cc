@@ -53,9 +53,11 @@ std::string table_of(const log::TensorRun& run, const Table& t, const cli::Style
 std::string tensors(const log::TensorRun& run, const cli::Style& style) {
   std::size_t records = 0;
   for (const log::TensorSeries& s : run.series) records += s.at.size();
-  std::string text = std::to_string(run.steps.size()) + (run.steps.size() == 1 ? " step" : " steps") + ", " +
-                     std::to_string(run.steps.front()) + " to " + std::to_string(run.steps.back()) + ", " +
-                     std::to_string(records) + " records\n";
+  const bool one = run.steps.size() == 1;
+  std::string text = one ? "step " + std::to_string(run.steps.front())
+                         : std::to_string(run.steps.size()) + " steps, " + std::to_string(run.steps.front()) + " to " +
+                               std::to_string(run.steps.back());
+  text += ", " + std::to_string(records) + (records == 1 ? " record\n" : " records\n");
   for (const Table& t : kTables) text += "\n" + table_of(run, t, style);
   return text;
 }

@@ -65,6 +65,8 @@ TEST(Parse, ValuesThatBeginWithADash) {
   EXPECT_EQ(read({"m", "--margin=-3"}).integer("margin"), -3);
   EXPECT_EQ(read({"m", "--output=-x"}).text("output"), "-x");
   EXPECT_EQ(read({"m", "--output", "-"}).text("output"), "-");
+  EXPECT_EQ(read({"m", "--betas", "--steps 1 -x"}).text("betas"), "--steps 1 -x") << "a blank is in no flag";
+  EXPECT_EQ(refusal({"--betas", "--steps"}), "--betas: needs a value; if it is '--steps', write --betas=--steps");
   EXPECT_EQ(refusal({"--output", "--steps"}), "--output: needs a value; if it is '--steps', write --output=--steps");
   EXPECT_EQ(refusal({"-o", "-x"}), "-o: needs a value; if it is '-x', write --output=-x");
   EXPECT_EQ(refusal({"--margin", "-x"}), "--margin: needs a value; if it is '-x', write --margin=-x");
