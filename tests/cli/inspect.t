@@ -135,6 +135,9 @@ fp8-step m.h5 $few --out other --precision fp8 --tensor-stats-every 2 --recomput
 is "only every other step has records" "$? $(grep -o '"step":[0-9]*}' other/tensors.jsonl | uniq)" '0 "step":2}'
 fp8-step m.h5 $few --out kept --precision fp8 --tensor-stats-every 2 >log 2>err
 is "recomputing activations and computing twice change no record" "$(cat other/tensors.jsonl)" "$(cat kept/tensors.jsonl)"
+fp8-step m.h5 $few --out again --precision fp8 --tensor-stats-every 1 --seed 5 >log 2>err && rm -r again/step-00000003 &&
+  { printf '{"type":"operand","linear":"model' >>again/tensors.jsonl; fp8-step m.h5 $few --out again --precision fp8 --tensor-stats-every 1 --seed 5 >>log 2>err; }
+is "a step is repeated after a restart, and fp8-log counts it once" "$? $(grep -c '"step":3}$' again/tensors.jsonl) $(fp8-log again --tensors --export csv | cksum)" "0 252 $(fp8-log run.tensorwise --tensors --export csv | cksum)"
 fp8-step m.h5 $few --out bf16 --tensor-stats-every 2 >log 2>err
 is "in bf16 there are no statistics, and a note says so" "$? $(grep -c '^fp8-step: --tensor-stats-every: no effect without --precision fp8$' err) $(find bf16 -name tensors.jsonl)" "0 1 "
 is "a training checkpoint is inspected" "$(fp8-inspect run.rowwise/step-00000003 $data --json | grep -c '"type":"operand"')" 84
