@@ -160,6 +160,9 @@ for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   is "$recipe: the cast of codes is exact to the last digits, the products have an error" "$(figures codes 'all(x["sqnr_db"] is None or x["sqnr_db"] > 120 for x in r if x.get("operand") == "weight"), all(0.01 < x["relative_error"] < 0.06 for x in r if x["type"] == "gemm")')" "(True, True)"
   mpirun -n 2 fp8-inspect codes-$recipe/step-00000002 --data d.h5 --seq-length 32 --batch-size 2 --json >many 2>err
   is "$recipe: on two ranks too" "$? $(grep -c '"type":"gemm"' many)" "0 28"
+  fp8-step $recipe.h5 $lora --out observed-$recipe --tensor-stats-every 1 >observed.log 2>err
+  same_bits "$recipe: --tensor-stats-every changes no bit of a run beside codes" log observed.log
+  is "$recipe: and has a record for each product" "$(grep -c '"type":"gemm".*"step":2}$' observed-$recipe/tensors.jsonl)" 28
   bisect sides codes-$recipe/step-00000002 --bisect '' --against '--precision fp8 --accumulate hopper'
   is "$recipe: codes are compared under two sums" "$? $(figures sides '0 < max(x["relative_difference"] for x in r[:-1]) < 0.2')" "0 True"
 done

@@ -1,5 +1,6 @@
 // Layers x steps: which cell has which value, and the picture.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -34,26 +35,25 @@ std::string short_name(const std::string& linear) {
 
 // How a metric is shown.
 struct Scale {
-  std::string label;
+  std::string_view metric;
+  std::string_view label;
   double factor = 1;         // of the values
   bool logarithmic = false;  // log10 of the values
   bool low_is_bad = false;
 };
 
-Scale scale_of(const std::string& metric) {
-  static const std::map<std::string, Scale, std::less<>> kScales = {
-      {"sqnr_db", {"SQNR of the cast (dB)", 1, false, true}},
-      {"underflow_share", {"nonzero elements that underflow (%)", 100}},
-      {"subnormal_share", {"nonzero elements with subnormal codes (%)", 100}},
-      {"saturated_share", {"nonzero elements that saturate (%)", 100}},
-      {"relative_error", {"relative error of the product (%)", 100}},
-      {"dynamic_range", {"dynamic range (log2)"}},
-      {"amax", {"log10 of the amax", 1, true}},
-      {"scale", {"log10 of the scale", 1, true}},
-      {"scale_max", {"log10 of the largest scale", 1, true}}};
-  const auto at = kScales.find(metric);
-  return at == kScales.end() ? Scale{metric} : at->second;
-}
+constexpr std::array<Scale, kTensorMetrics.size()> kScales = {
+    {{"amax", "log10 of the amax", 1, true},
+     {"scale", "log10 of the scale", 1, true},
+     {"scale_max", "log10 of the largest scale", 1, true},
+     {"underflow_share", "nonzero elements that underflow (%)", 100},
+     {"subnormal_share", "nonzero elements with subnormal codes (%)", 100},
+     {"saturated_share", "nonzero elements that saturate (%)", 100},
+     {"sqnr_db", "SQNR of the cast (dB)", 1, false, true},
+     {"dynamic_range", "dynamic range (log2)"},
+     {"relative_error", "relative error of the product (%)", 100}}};
+
+const Scale& scale_of(std::string_view metric) { return *std::ranges::find(kScales, metric, &Scale::metric); }
 
 double shown(const Scale& scale, double v) {
   if (std::isnan(v)) return v;
@@ -127,7 +127,7 @@ std::string step_tics(const Heatmap& map) {
 }
 
 std::string script_of(const Heatmap& map, Image image) {
-  const Scale scale = scale_of(map.metric);
+  const Scale& scale = scale_of(map.metric);
   const auto range = range_of(map, scale);
   const auto rows = static_cast<double>(map.rows.size()), columns = static_cast<double>(map.steps.size() - 1);
   const int height = std::clamp(static_cast<int>(rows) * (kLabelHeight + 4), kLowest, kHighest);
@@ -150,7 +150,8 @@ std::string script_of(const Heatmap& map, Image image) {
       "set object 1 rectangle from graph 0,0 to graph 1,1 behind fc rgb '#d0d0d0' fs solid noborder\n" +
       "set xrange [-0.5:" + format_short(columns - 0.5, 8) + "]\nset yrange [" + format_short(rows - 0.5, 8) +
       ":-0.5]\n" + step_tics(map) + "set multiplot\n" + at("t", top) + at("b", bottom) + "set label 1 " +
-      quoted(scale.label + ", layers x steps" + (of_products(map.metric) ? "" : "; the worst GEMM of each linear") +
+      quoted(std::string(scale.label) + ", layers x steps" +
+             (of_products(map.metric) ? "" : "; the worst GEMM of each linear") +
              (any_missing(map) ? "; grey: no value" : "")) +
       " at screen 0.5," + format_short(1 - 18.0 / (height + kMargins), 6) + " center textcolor rgb '#202020'\n";
   for (std::size_t p = 0; p < map.panels.size(); ++p) {
@@ -161,7 +162,7 @@ std::string script_of(const Heatmap& map, Image image) {
               (p == 0 ? row_tics(map, height) : "unset ytics\nunset label 1\n") +
               (last ? "set colorbox user origin screen " + format_short(right + 16.0 / kWidth, 6) + "," +
                           format_short(bottom, 6) + " size screen " + format_short(18.0 / kWidth, 6) + "," +
-                          format_short(top - bottom, 6) + " noborder\nset cblabel " + quoted(scale.label) +
+                          format_short(top - bottom, 6) + " noborder\nset cblabel " + quoted(std::string(scale.label)) +
                           " offset 0.6,0 textcolor rgb '#202020'\n"
                     : "unset colorbox\n") +
               "plot $panel" + std::to_string(p) + " matrix using 1:2:3 with image\n";
