@@ -121,12 +121,36 @@ std::vector<Entry> plan(const OpenModel& model, const ExportOptions& options) {
   return entries;
 }
 
-// Full names of the linear modules that stay in bf16.
+bool is_kept(const Entry& e) { return e.parameter->matmul() && e.tensors.size() == 1; }
+
+std::string module_of(const Entry& e) { return e.parameter->name.substr(0, e.parameter->name.rfind(".weight")); }
+
+// Projections that servers compute as one matrix: q, k, v and gate, up of each layer, in order.
+using Merged = std::vector<std::vector<const Entry*>>;
+
+Merged merged_projections(const std::vector<Entry>& entries) {
+  std::map<std::pair<int, Slot>, std::vector<const Entry*>> groups;
+  for (const Entry& e : entries) {
+    const Parameter& p = *e.parameter;
+    if (p.role == ParameterRole::linear && (p.slot == Slot::qkv || p.slot == Slot::gate_up))
+      groups[{p.unit, p.slot}].push_back(&e);
+  }
+  Merged merged;
+  for (auto& [key, group] : groups) merged.push_back(std::move(group));
+  return merged;
+}
+
+// Full names of the linear modules that stay in bf16. SGLang looks for the name of a merged matrix as it is; vLLM
+// looks for those of its parts.
 std::vector<std::string> kept_modules(const OpenModel& model, const std::vector<Entry>& entries) {
   std::vector<std::string> kept;
-  for (const Entry& e : entries) {
-    const std::string& name = e.parameter->name;
-    if (e.parameter->matmul() && e.tensors.size() == 1) kept.push_back(name.substr(0, name.rfind(".weight")));
+  for (const Entry& e : entries)
+    if (is_kept(e)) kept.push_back(module_of(e));
+  for (const std::vector<const Entry*>& group : merged_projections(entries)) {
+    if (!std::all_of(group.begin(), group.end(), [](const Entry* e) { return is_kept(*e); })) continue;
+    const std::string first = module_of(*group.front());
+    const bool attention = group.front()->parameter->slot == Slot::qkv;
+    kept.push_back(first.substr(0, first.rfind('.')) + (attention ? ".qkv_proj" : ".gate_up_proj"));
   }
   if (model.config.tie_word_embeddings) kept.emplace_back("lm_head");
   return kept;
@@ -274,12 +298,27 @@ std::string origin_of(const OpenModel& model, const Entry& entry, std::size_t te
 
 // Projections that servers compute as one matrix must have one precision.
 void note_mixed_projections(const std::vector<Entry>& entries, ExportReport& report) {
-  for (std::size_t i = 1; i < entries.size(); ++i) {
-    const Parameter &a = *entries[i - 1].parameter, &b = *entries[i].parameter;
-    const bool together = a.matmul() && a.unit == b.unit && a.slot == b.slot;
-    if (!together || entries[i - 1].tensors.size() == entries[i].tensors.size()) continue;
-    report.notes.push_back(a.name + " and " + b.name +
+  for (const std::vector<const Entry*>& group : merged_projections(entries)) {
+    const auto other = std::find_if(group.begin(), group.end(),
+                                    [&](const Entry* e) { return e->tensors.size() != group.front()->tensors.size(); });
+    if (other == group.end()) continue;
+    report.notes.push_back(group.front()->parameter->name + " and " + (*other)->parameter->name +
                            " differ in precision; vLLM and SGLang compute them as one matrix and refuse that");
+    return;
+  }
+}
+
+// Servers quantize activations in groups of 128 columns, and refuse a merged matrix in which a block spans two of its
+// parts.
+void note_partial_blocks(const std::vector<Entry>& entries, ExportReport& report) {
+  for (const Entry& e : entries) {
+    const Parameter& p = *e.parameter;
+    if (e.tensors.size() == 1) continue;
+    const bool merged = p.slot == Slot::qkv || p.slot == Slot::gate_up;
+    if (p.cols() % hf::kQuantizationBlock == 0 && (!merged || p.rows() % hf::kQuantizationBlock == 0)) continue;
+    report.notes.push_back(p.name + " [" + std::to_string(p.rows()) + ", " + std::to_string(p.cols()) +
+                           "] does not consist of whole blocks of 128 x 128; vLLM and SGLang refuse that (use --format "
+                           "compressed-tensors)");
     return;
   }
 }
@@ -312,6 +351,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
                                 file_name(options.format, e.file, files), origin_of(model, e, t)});
   }
   if (quantizes(options.format)) note_mixed_projections(entries, report);
+  if (options.format == ExportFormat::fp8) note_partial_blocks(entries, report);
   const std::map<std::string, std::string> texts = texts_of(model, entries, options, report);
   for (std::size_t file = 0; file < files; ++file) report.files.push_back(file_name(options.format, file, files));
   for (const auto& [name, text] : texts) report.files.push_back(name);

@@ -230,6 +230,32 @@ TEST_F(Export, only_the_folder_of_an_export_is_replaced) {
   EXPECT_EQ(test::read_file(at("out") + "/notes.txt"), "mine");
 }
 
+TEST_F(Export, a_merged_matrix_is_excluded_under_its_own_name_too) {
+  ConvertOptions options;
+  options.precisions = LinearPrecisionOptions{.filters = {"*.0.self_attn.?_proj", "*.1.mlp.gate_proj"}};
+  convert(test::golden("llama3"), at("some.h5"), options);
+  for (const ExportFormat format : {ExportFormat::fp8, ExportFormat::compressed_tensors}) {
+    export_folder(at("some.h5"), at("out"), {.format = format, .force = true});
+    const json::Value config = json_of("config.json");
+    const json::Object& quantization = config.as_object().get_object("quantization_config", "config");
+    const std::string excluded =
+        json::dump(*quantization.find(format == ExportFormat::fp8 ? "ignored_layers" : "ignore"));
+    EXPECT_NE(excluded.find("\"model.layers.0.self_attn.qkv_proj\""), std::string::npos) << excluded;
+    EXPECT_EQ(excluded.find("gate_up_proj"), std::string::npos) << excluded;  // its up_proj has codes
+    convert(at("out"), at("back.h5"), {.force = true});
+  }
+}
+
+TEST_F(Export, blocks_that_servers_refuse_are_noted) {
+  const ExportReport report = export_folder(model(), at("out"), {.format = ExportFormat::fp8, .dry_run = true});
+  EXPECT_EQ(report.notes.front(),
+            "model.layers.0.self_attn.q_proj.weight [64, 64] does not consist of whole blocks of 128 x 128; vLLM and "
+            "SGLang refuse that (use --format compressed-tensors)");
+  const ExportReport rows =
+      export_folder(model(), at("out"), {.format = ExportFormat::compressed_tensors, .dry_run = true});
+  EXPECT_EQ(rows.notes.size(), 1U);  // no tokenizer
+}
+
 TEST_F(Export, projections_of_two_precisions_are_noted) {
   ConvertOptions options;
   options.precisions = LinearPrecisionOptions{.filters = {"*.0.self_attn.q_proj"}};
