@@ -2,15 +2,21 @@
 # The examples, with ten steps each.
 . "${SRC:-.}/tests/cli/lib.sh"
 head -c 12000 "$SRC/share/text/tinyshakespeare.txt" >text.txt
-export STEPS=10 TEXT=text.txt
-# Trains a model on a text in bf16 and in FP8, three pairs of runs, and compares them. `make demo` runs this script after the build. Each command is
-# printed before it runs. Takes two to six minutes on two cores.
-#   examples/1-demo/run.sh [FOLDER]      FOLDER (default: build/demo) must be new, empty, or made by an earlier demo, which is then deleted
-# BIN is the folder of the programs (default: build/bin), STEPS the number of steps of a run (at least 10), TEXT the text file. The script checks only
-# the exit status of each command.
+export STEPS=10 TEXT=text.txt PYTHON=none
+status "the demo succeeds" 0 "$SRC/examples/1-demo/run.sh" demo
+is "the demo runs to its last command" "$(grep -c '^\(gate met\|gate not met\|cannot tell\)' out) $(grep -c '^Done in ' out)" "1 1"
+is "the demo prints a line for the first step and each fifth of six runs" "$(grep -c '^  step .* of 10 ' out)" 36
+is "the demo leaves six runs" "$(find demo -path '*/step-00000010' -prune | wc -l)" 6
+status "the example of precision phases succeeds" 0 "$SRC/examples/2-precision-phases/run.sh" phases
+is "the run by plan and the run by hand are equal" "$(grep 'equal$' out)" "planned/step-00000010 and byhand/step-00000010: equal"
+is "the run has three phases" "$(sed -n 's/^precision  *//p' out)" "bf16, from 2 fp8 tensorwise, emulated, from 10 bf16"
+status "the example of fine-tuning succeeds" 0 "$SRC/examples/3-fine-tune/run.sh" tune
+is "it runs to its last command, without transformers" "$(grep -c '^none has no transformers' out) $(grep -c '^Done in ' out)" "1 1"
+is "it leaves two folders of models and one of adapters" "$(cd tune && echo ./*/*.safetensors)" "./adapter/adapter_model.safetensors ./base/model.safetensors ./tuned-fp8/model.safetensors ./tuned/model.safetensors"
+is "the exported folder has the texts of the first" "$(cd tune && for f in tokenizer.json tokenizer_config.json chat_template.jinja; do cmp base/$f tuned/$f; done)" ""
 mkdir mine
 touch mine/file
-for example in 1-demo 2-precision-phases; do
+for example in 1-demo 2-precision-phases 3-fine-tune; do
   status "$example: a folder with other files gives status 2" 2 "$SRC/examples/$example/run.sh" mine
   is "$example: a folder with other files is named" "$(cut -d' ' -f2- err)" "mine: holds other files; name a new folder"
 done
