@@ -3,6 +3,7 @@
 #   make            programs in build/bin            make check   all tests; installs missing packages first
 #   make demo       from a text to a trained model   make lint    format, documentation, size and static analysis
 #   make fuzz       fuzzes every parser              make bench   benchmarks
+#   make check-hf   loads exported folders with transformers from PyPI
 # Variables: O=build WERROR=1 SAN=address,undefined MARCH=x86-64-v3 PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60 V=1 (print commands)
 #   CUDA=0|1 (1 if nvcc is found), CUDA_ARCHS="90a 100a": the GPU architectures that device code is compiled for
 #   SYSROOT=: the folder with libraries and packages of the CPU that CXX compiles for, if it is not that of this machine
@@ -207,6 +208,9 @@ check-aarch64:
 	@$(MAKE) --no-print-directory O=$O-aarch64 CXX='$(filter ccache,$(CXX)) aarch64-linux-gnu-g++' AR=aarch64-linux-gnu-ar MARCH= CUDA=0 \
 	  SYSROOT=$(aarch64_root) all tests
 	@O=$(abspath $O)-aarch64 T='$T' EMULATOR='qemu-aarch64 -L $(aarch64_root)' tests/run unit
+# Loads exported folders with transformers, compressed-tensors and PEFT from PyPI.
+check-hf: all
+	@O=$(abspath $O) T='$T' tests/hf/run
 demo-now: all
 	@examples/1-demo/run.sh
 lint:
@@ -254,4 +258,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: device-bundle all tests graph setup demo check check-now demo-now lint golden bench check-tsan check-aarch64 fuzz fuzzers install uninstall dist clean
+.PHONY: device-bundle all tests graph setup demo check check-now check-hf demo-now lint golden bench check-tsan check-aarch64 fuzz fuzzers install uninstall dist clean

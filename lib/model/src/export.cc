@@ -308,17 +308,16 @@ void note_mixed_projections(const std::vector<Entry>& entries, ExportReport& rep
   }
 }
 
-// Servers quantize activations in groups of 128 columns, and refuse a merged matrix in which a block spans two of its
-// parts.
+// vLLM and SGLang refuse a block that spans two parts of a merged matrix, and quantize activations in groups of 128
+// columns; transformers, where it dequantizes, divides a weight into as many equal blocks as there are scales.
 void note_partial_blocks(const std::vector<Entry>& entries, ExportReport& report) {
   for (const Entry& e : entries) {
     const Parameter& p = *e.parameter;
     if (e.tensors.size() == 1) continue;
-    const bool merged = p.slot == Slot::qkv || p.slot == Slot::gate_up;
-    if (p.cols() % hf::kQuantizationBlock == 0 && (!merged || p.rows() % hf::kQuantizationBlock == 0)) continue;
+    if (p.rows() % hf::kQuantizationBlock == 0 && p.cols() % hf::kQuantizationBlock == 0) continue;
     report.notes.push_back(p.name + " [" + std::to_string(p.rows()) + ", " + std::to_string(p.cols()) +
-                           "] does not consist of whole blocks of 128 x 128; vLLM and SGLang refuse that (use --format "
-                           "compressed-tensors)");
+                           "] does not consist of whole blocks of 128 x 128: vLLM and SGLang refuse it, and "
+                           "transformers dequantizes it to other values; --format compressed-tensors has no blocks");
     return;
   }
 }

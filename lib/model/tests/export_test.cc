@@ -249,8 +249,9 @@ TEST_F(Export, a_merged_matrix_is_excluded_under_its_own_name_too) {
 TEST_F(Export, blocks_that_servers_refuse_are_noted) {
   const ExportReport report = export_folder(model(), at("out"), {.format = ExportFormat::fp8, .dry_run = true});
   EXPECT_EQ(report.notes.front(),
-            "model.layers.0.self_attn.q_proj.weight [64, 64] does not consist of whole blocks of 128 x 128; vLLM and "
-            "SGLang refuse that (use --format compressed-tensors)");
+            "model.layers.0.self_attn.q_proj.weight [64, 64] does not consist of whole blocks of 128 x 128: vLLM and "
+            "SGLang refuse it, and transformers dequantizes it to other values; --format compressed-tensors has no "
+            "blocks");
   const ExportReport rows =
       export_folder(model(), at("out"), {.format = ExportFormat::compressed_tensors, .dry_run = true});
   EXPECT_EQ(rows.notes.size(), 1U);  // no tokenizer

@@ -1,7 +1,7 @@
 /// The JSON files of an exported model folder, as transformers, vLLM and SGLang read them. The weights are written with
 /// safetensors.h, the configuration with config.h.
-/// Source: transformers 5.23, quantizer_finegrained_fp8.py and configuration_utils.py; compressed-tensors 0.12,
-/// quant_config.py; vLLM 0.12, fp8.py and compressed_tensors.py.
+/// Source: transformers 5.23, quantizer_finegrained_fp8.py and configuration_utils.py; compressed-tensors 0.20,
+/// quant_config.py; fp8.py and compressed_tensors.py of vLLM and SGLang at the commits that fp8-export(1) names.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace fp8::hf {
 inline constexpr std::int64_t kQuantizationBlock = 128;
 
 /// `quantization_config` of weights in E4M3 with one f32 scale for each block of 128 x 128, `weight_scale_inv`, and
-/// activations quantized while the model runs. `kept` are the full names of the linear modules that are not quantized.
+/// activations quantized while the model runs. `kept` are the full names of the linear modules that are not quantized,
+/// merged ones too.
 json::Value block_quantization(const std::vector<std::string>& kept);
 
 /// `quantization_config` of compressed-tensors: weights in E4M3 with one scale for each row, `weight_scale` [rows, 1],
