@@ -20,7 +20,7 @@ def spread(s: dict | None, form: Callable[[float], str]) -> Row:
 
 # Lower bounds of ratios, by the prefix of the benchmark's name.
 WANTED = {"write_with_digests": 0.8, "load_with_digests": 0.8, "steps during a save": 0.98,
-          "generate fp32": 0.7, "generate bf16": 0.7, "cast_bytes": 0.6, "cast_bf16": 0.6, "adamw_block/f32_and_bf16_copy": 0.8}
+          "generate fp32": 0.7, "generate bf16": 0.7, "export bf16": 0.5, "cast_bytes": 0.6, "cast_bf16": 0.6, "adamw_block/f32_and_bf16_copy": 0.8}
 
 
 def wanted(name: str) -> str:
@@ -94,6 +94,11 @@ def text(result: dict) -> str:
                      ["", "of memory", "spread", "wanted", "tokens/s", "spread", "memory GB/s"],
                      [[k["name"], *spread(k["of_memory"], _percent), wanted(k["name"]), *spread(k["tokens_per_s"], _tokens),
                        _giga(k["memory_bytes_per_s"]["median"])] for k in result["generate"]]))
+    exported = f"{result['exports'][0]['bytes'] * 1e-9:.1f} GB" if result["exports"] else ""
+    out.append(table(f"fp8-export of a model of {exported} in bf16, relative to cp and fsync of these bytes",
+                     ["", "of cp", "spread", "wanted", "GB/s", "spread", "cp GB/s"],
+                     [[k["name"], *spread(k["of_cp"], _percent), wanted(k["name"]), *spread(k["bytes_per_s"], lambda x: f"{x * 1e-9:.2f}"),
+                       f"{k['cp_bytes_per_s']['median'] * 1e-9:.2f}"] for k in result["exports"]]))
     out.append(table("Encoding with tokenizer.json on one core, relative to encode_batch_fast of Hugging Face tokenizers",
                      ["", "of the peer", "spread", "wanted", "MB/s", "spread", "peer MB/s"], [_token_row(k) for k in result["tokens"]]))
     out.append(table("FP8 GEMMs with the summation of an H100, 256 x 768 x 768, GFLOP/s per core, and speed relative to mmaemu",

@@ -7,8 +7,10 @@ import json
 import os
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import export
 import generate
 import kernels
 import logs
@@ -54,6 +56,14 @@ def say(text: str) -> None:
 
 def selected(name: str) -> bool:
     return os.environ.get("T", "") in name
+
+
+def measured(name: str, measure: Callable[[], list[dict]]) -> list[dict]:
+    """What `measure` returns; nothing unless the benchmark is selected."""
+    if not selected(name):
+        return []
+    say(name)
+    return measure()
 
 
 def steps_of(length: int, quick: bool) -> tuple[int, int]:
@@ -176,29 +186,14 @@ def main() -> None:
                 result["peak"].append({"rows": BATCH * t, "flop_per_s": best, "by_round": rounds_of_it,
                                        "tokens_per_s": best / (6 * kernels.matmul_parameters(space.config))})
     result |= parts(programs, threads, quick)
-    result["tensor_core"] = []
-    if selected("tensor_core"):
-        say("tensor_core")
-        result["tensor_core"] = tensor_core.measure(programs.parent / "test" / "gemm_bench", peer_python, quick, rounds)
-    result["generate"] = []
-    if selected("generate"):
-        say("generate")
-        folder.mkdir(parents=True, exist_ok=True)
-        result["generate"] = generate.measure(folder, programs, threads, quick, rounds)
-    result["saves"] = []
-    if selected("saves"):
-        say("saves")
-        result["saves"] = saves.measure(folder, programs, threads, quick, rounds)
-    result["tokens"] = []
-    if selected("tokens"):
-        say("tokens")
-        folder.mkdir(parents=True, exist_ok=True)
-        result["tokens"] = token_rates.measure(folder, programs, os.environ.get("TOKENS_PYTHON", ""), quick, rounds)
-    result["logs"] = []
-    if selected("log"):
-        say("log")
-        folder.mkdir(parents=True, exist_ok=True)
-        result["logs"] = logs.measure(folder, programs, quick, rounds)
+    folder.mkdir(parents=True, exist_ok=True)
+    tests = programs.parent / "test"
+    result["tensor_core"] = measured("tensor_core", lambda: tensor_core.measure(tests / "gemm_bench", peer_python, quick, rounds))
+    result["generate"] = measured("generate", lambda: generate.measure(folder, programs, threads, quick, rounds))
+    result["exports"] = measured("export", lambda: export.measure(folder, programs, quick, rounds))
+    result["saves"] = measured("saves", lambda: saves.measure(folder, programs, threads, quick, rounds))
+    result["tokens"] = measured("tokens", lambda: token_rates.measure(folder, programs, os.environ.get("TOKENS_PYTHON", ""), quick, rounds))
+    result["logs"] = measured("log", lambda: logs.measure(folder, programs, quick, rounds))
     path = result_path(quick, folder, date)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(report.text(result))
