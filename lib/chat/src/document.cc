@@ -126,6 +126,13 @@ std::uint32_t Renderer::padding() const {
   return special_.pad ? id_of(special_.pad, "pad_token") : id_of(special_.eos, "eos_token");
 }
 
+bool Renderer::marks_end() const {
+  token::Encoder encoder(tokenizer_);
+  std::vector<std::uint32_t> ids;
+  append(form_.answer, "", {"a", "a"}, encoder, ids);
+  return tokenizer_.decode(ids, false) != tokenizer_.decode(ids, true);
+}
+
 void Renderer::append(const std::vector<Piece>& pieces, const std::string& system, const Turn& turn,
                       token::Encoder& encoder, std::vector<std::uint32_t>& ids) const {
   for (const Piece& piece : pieces) {

@@ -75,6 +75,17 @@ TEST_F(Chat, special_tokens_that_are_missing) {
             "the template has no place for a system prompt");
 }
 
+TEST_F(Chat, whether_an_answer_ends_with_a_special_token) {
+  const token::Tokenizer t = tokenizer(R"({"bos_token":"<s>","eos_token":"</s>"})");
+  EXPECT_TRUE(Renderer(form(kForm), t).marks_end());
+  const auto marks = [&](const char* answer) {
+    return Renderer(form(R"({"begin":[],"prompt":["{user}"],"answer":[)" + std::string(answer) + "]}"), t).marks_end();
+  };
+  EXPECT_FALSE(marks(R"("{answer}")"));
+  EXPECT_TRUE(marks(R"("{answer}</s>")"));
+  EXPECT_TRUE(marks(R"("{answer}", "{eos}")"));
+}
+
 TEST_F(Chat, templates_that_are_refused) {
   EXPECT_EQ(refusal("[]"), "form: not an object");
   EXPECT_EQ(refusal(R"({"prompts":[]})"), R"(form: "prompts" is not a key of a template)");

@@ -285,7 +285,10 @@ ChatSummaries read_conversations(const ChatOptions& options, const RowCallback& 
   if (options.cutoff) cutoff = static_cast<std::size_t>(*options.cutoff);
   // A packed sequence ends in padding.
   if (options.pack) cutoff = std::min(cutoff.value_or(kMaxVocabSize), static_cast<std::size_t>(*options.pack) - 1);
-  const chat::Renderer form(chat::read_template(options.form), *options.tokenizer);
+  const chat::Template read = chat::read_template(options.form);
+  const chat::Renderer form(read, *options.tokenizer);
+  if (options.note && !form.marks_end())
+    options.note(read.path + ": no special token is in an answer, so a model will not end one (put {eos} after it)");
   Consumer consumer(options, cutoff, options.pack ? form.padding() : 0, rows);
   Renderer renderer(options, form, cutoff);
   OrderedTasks<Batch, std::vector<Outcome>> tasks([&](const Batch& batch) { return renderer.render(batch); },

@@ -14,6 +14,7 @@
 #include "fp8/ckpt/writer.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/dtype/element.h"
+#include "fp8/hf/tokenizer.h"
 #include "merge_lora.h"
 #include "output.h"
 #include "pad.h"
@@ -374,6 +375,24 @@ std::uint64_t output_bytes(const Source& source, const Plan& plan, const Convert
   return bytes;
 }
 
+// A note if the folder's tokenizer has more tokens than the embedding has rows. A tokenizer that cannot be read is
+// reported by the tools that use it.
+std::optional<std::string> tokenizer_note(const Source& source, const hf::ModelConfig& config) {
+  const std::optional<std::string> text = source.folder_tokenizer();
+  if (!text) return std::nullopt;
+  std::int64_t tokens = 0;
+  try {
+    tokens = hf::parse_tokenizer_identity(*text, source.path()).vocab_size;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  if (tokens <= config.vocab_size) return std::nullopt;
+  return source.path() + ": tokenizer.json has " + std::to_string(tokens) + " tokens, but the embedding " +
+         std::to_string(config.vocab_size) +
+         " rows; data of this tokenizer is refused until the embedding is resized (in transformers: "
+         "resize_token_embeddings)";
+}
+
 }  // namespace
 
 std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
@@ -435,6 +454,7 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
   if (source.activation_scales() > 0)
     report.notes.push_back(source.path() + ": " + std::to_string(source.activation_scales()) +
                            " static scales of activations are not kept; activations are scaled as they are cast");
+  if (const std::optional<std::string> note = tokenizer_note(source, plan.config)) report.notes.push_back(*note);
   report.tensors = static_cast<std::int64_t>(plan.table.size());
   report.parameters = parameter_count(plan.table);
   report.bytes = output_bytes(source, plan, options);

@@ -244,6 +244,23 @@ TEST_F(Convert, TokenizerAndOtherTextsAreCopied) {
   EXPECT_EQ(ckpt::Checkpoint::open(at("b.h5")).huggingface(), texts);
 }
 
+TEST_F(Convert, ATokenizerLargerThanTheEmbeddingIsNoted) {
+  const std::string place = folder(config(), shapes(config()));
+  const std::int64_t rows = config().as_object().get_int("vocab_size", "config");
+  const auto notes_with_last_id = [&](std::int64_t id) {
+    test::write_file(place + "/tokenizer.json", R"({"model":{"vocab":{"a":0},"merges":[]},"added_tokens":[{"id":)" +
+                                                    std::to_string(id) + R"(,"content":"<end>"}]})");
+    return convert(place, out(), {.force = true}).notes;
+  };
+  EXPECT_TRUE(notes_with_last_id(rows - 1).empty());
+  const std::vector<std::string> notes = notes_with_last_id(rows);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes.front(), place + ": tokenizer.json has " + std::to_string(rows + 1) + " tokens, but the embedding " +
+                               std::to_string(rows) +
+                               " rows; data of this tokenizer is refused until the embedding is resized (in "
+                               "transformers: resize_token_embeddings)");
+}
+
 TEST_F(Convert, ShardsNeedMerge) {
   const std::string source = training();
   EXPECT_EQ(error_of([&] { convert(source, out(), {}); }), source + ": sharded over 2 files");

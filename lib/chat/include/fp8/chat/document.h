@@ -69,6 +69,10 @@ class Renderer {
   /// Error if there is neither.
   std::uint32_t padding() const;
 
+  /// Whether a special token is in an answer of the template. Without one, generation does not stop where an answer
+  /// ends.
+  bool marks_end() const;
+
   /// Pairs of all turns. `encoder` is one of the tokenizer. Throws Error with the reason alone if the template has no
   /// place for a system prompt, or the text cannot be encoded.
   std::vector<Pair> render(const Conversation& conversation, token::Encoder& encoder) const;
