@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs every example of every manual page and compares the output with the page. An example is a literal block with lines
 `$ command`, in any section. Each page gets a new folder with text.txt (the head of share/text), tokenizer.json (of
-share/tokenizers/shakespeare), llama3/ (a Hugging Face folder) and the files of tests/man/fixtures. On a page, a line `...` matches any
+share/tokenizers/shakespeare), llama3/ (a Hugging Face folder), base/ (the same with a tokenizer) and conversations.jsonl, both of
+examples/3-fine-tune, and the files of tests/man/fixtures. On a page, a line `...` matches any
 number of lines, and `...` at the end of a line matches the rest of the line."""
 
 import concurrent.futures
@@ -39,6 +40,9 @@ def fill(folder: Path) -> None:
     text = (SRC / "share/text/tinyshakespeare.txt").read_bytes()[:20000]
     (folder / "text.txt").write_bytes(text)
     shutil.copytree(SRC / "tests/golden/models/llama3/hf", folder / "llama3")
+    shutil.copytree(SRC / "tests/golden/models/llama3/hf", folder / "base")
+    shutil.copytree(SRC / "examples/3-fine-tune/tokenizer", folder / "base", dirs_exist_ok=True)
+    shutil.copy(SRC / "examples/3-fine-tune/conversations.jsonl", folder)
     shutil.copy(SRC / "share/tokenizers/shakespeare/tokenizer.json", folder)
     fixtures = SRC / "tests/man/fixtures"
     if fixtures.is_dir():
