@@ -157,6 +157,12 @@ json::Array target_names(const LoraConfig& lora, const ModelConfig& config) {
   return {lora.targets.begin(), lora.targets.end()};
 }
 
+// PEFT and vLLM declare alpha as an integer.
+json::Value alpha_value(double alpha) {
+  const auto whole = static_cast<std::int64_t>(alpha);
+  return static_cast<double>(whole) == alpha ? json::Value(whole) : json::Value(alpha);
+}
+
 }  // namespace
 
 json::Value adapter_config(const ModelConfig& config) {
@@ -172,7 +178,7 @@ json::Value adapter_config(const ModelConfig& config) {
                        {"init_lora_weights", true},
                        {"layers_pattern", nullptr},
                        {"layers_to_transform", nullptr},
-                       {"lora_alpha", lora.alpha},
+                       {"lora_alpha", alpha_value(lora.alpha)},
                        {"lora_dropout", lora.dropout},
                        {"modules_to_save", nullptr},
                        {"peft_type", "LORA"},

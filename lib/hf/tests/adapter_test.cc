@@ -128,6 +128,16 @@ TEST(LoraKey, ReadsBack) {
   EXPECT_FALSE(to_json(without).as_object().contains("lora"));
 }
 
+TEST(AdapterConfig, AlphaIsAnIntegerIfItIsWhole) {
+  ModelConfig config = tiny();
+  config.lora = LoraConfig{.rank = 2, .alpha = 16, .targets = {"model.layers.0.mlp.up_proj"}};
+  const json::Value whole = adapter_config(config);
+  EXPECT_TRUE(whole.as_object().find("lora_alpha")->is_int());
+  EXPECT_EQ(whole.as_object().get_int("lora_alpha", "whole"), 16);
+  config.lora->alpha = 0.5;
+  EXPECT_EQ(json::dump(*adapter_config(config).as_object().find("lora_alpha")), "0.5");
+}
+
 TEST(LoraKey, IsChecked) {
   const auto refusal_of = [](const std::string& lora) {
     json::Value value = to_json(tiny());
