@@ -150,6 +150,10 @@ void File::truncate(std::uint64_t size) {
   if (::ftruncate(fd_, file_offset(path_, size)) != 0) throw_errno(path_, "cannot resize", errno);
 }
 
+void File::start_sync(std::uint64_t begin, std::uint64_t end) {
+  (void)::sync_file_range(fd_, file_offset(path_, begin), file_offset(path_, end - begin), SYNC_FILE_RANGE_WRITE);
+}
+
 void File::sync(const PieceRunner& run) {
   const std::uint64_t end = run ? size() : 0;
   for (std::uint64_t at = 0; at < end; at += kWriteBack) {

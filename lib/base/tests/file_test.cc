@@ -76,6 +76,18 @@ TEST(File, WritesAndReads) {
   EXPECT_EQ(read_text_file(path, 6), "hello!");
 }
 
+TEST(File, BytesWhoseWritingHasBegunAreThoseWritten) {
+  const TemporaryFolder folder;
+  File file = File::create_exclusive(folder.at("x"));
+  file.write_all("0123456789");
+  file.start_sync(2, 8);
+  file.start_sync(8, 1000);  // more than the file has
+  file.write_all("abc");
+  file.sync();
+  file.close();
+  EXPECT_EQ(read_text_file(folder.at("x"), 100), "0123456789abc");
+}
+
 TEST(File, EndsTooEarly) {
   const TemporaryFolder folder;
   write_file(folder.at("f"), "abc");

@@ -14,6 +14,8 @@
 namespace fp8::hf {
 namespace {
 
+constexpr std::uint64_t kWriteBack = std::uint64_t{16} << 20U;
+
 std::uint64_t bytes_of(const TensorSpec& t) {
   const std::int64_t elements = checked_product(t.shape, t.name);
   return static_cast<std::uint64_t>(checked_mul(elements, static_cast<std::int64_t>(dtype::size_of(t.dtype)), t.name));
@@ -54,6 +56,7 @@ struct SafetensorsWriter::State {
   std::uint64_t data = 0;           // offset of the data in the file
   std::string current;              // the tensor being written; empty before the first
   std::uint64_t at = 0, until = 0;  // its next byte and its end, from the start of the data
+  std::uint64_t started = 0;        // writing of the tensor's bytes before this one to the disk has begun
 
   void end_current() const {
     if (at != until)
@@ -95,7 +98,7 @@ void SafetensorsWriter::begin(std::string_view name) {
     throw Error(state_->file.path() + ": tensor \"" + std::string(name) + "\" is not in the header or written before");
   found->second.written = true;
   state_->current = name;
-  state_->at = found->second.begin;
+  state_->at = state_->started = found->second.begin;
   state_->until = found->second.end;
 }
 
@@ -104,6 +107,9 @@ void SafetensorsWriter::write(std::span<const std::byte> bytes) {
     throw Error(state_->file.path() + ": " + state_->current + ": more data than the header states");
   state_->file.pwrite_all(bytes, state_->data + state_->at);
   state_->at += bytes.size();
+  if (state_->at - state_->started < kWriteBack) return;
+  state_->file.start_sync(state_->data + state_->started, state_->data + state_->at);
+  state_->started = state_->at;
 }
 
 void SafetensorsWriter::finish() {

@@ -70,6 +70,9 @@ class File {
   std::uint64_t size() const;
   /// Truncates or extends (with zeros) to `size` bytes.
   void truncate(std::uint64_t size);
+  /// Begins to write bytes [begin, end) to the disk and returns at once, so that sync() has less to wait for, and
+  /// reports errors.
+  void start_sync(std::uint64_t begin, std::uint64_t end);
   /// Returns when all bytes are on the disk; with `run`, their write-back is waited for in pieces of 8 MiB.
   void sync(const PieceRunner& run = {});
   /// Closes; throws when the system reports a lost write.
