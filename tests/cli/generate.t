@@ -116,6 +116,37 @@ agree "with adapters too" lora/step-00000010
 result $? "adapters change the log-probabilities"
 ok "adapters beside FP8" gen lora 'the ' --max-tokens 4 --precision fp8
 
+# --- --lora: the adapter of a PEFT folder beside a checkpoint's weights
+adapter=$SRC/tests/golden/lora/llama3/final
+keep="--seq-length 64 --batch-size 8 --steps 1 --lr 0 --weight-decay 0 --precision fp32 -q"
+# shellcheck disable=SC2086
+fp8-step llama3.h5 --data d.h5 --out beside --lora "$adapter" $keep >log 2>err
+result $? "a LoRA checkpoint with the adapter"
+fp8-convert beside/step-00000001 --merge-lora --dtype f32 -o merged.h5 >table 2>err
+result $? "a merged checkpoint"
+probable() { sed -n 's/.*"id":\([0-9]*\),.*"logprob":\([^}]*\)}/\1 \2/p'; }
+for precision in fp32 bf16 fp8 "fp8 --recipe rowwise"; do
+  # shellcheck disable=SC2086
+  fp8-generate llama3.h5 --tokenizer bytes --lora "$adapter" --ids 5,6,7 --greedy --max-tokens 60 --ignore-end --json --precision $precision >folder.out 2>err
+  # shellcheck disable=SC2086
+  fp8-generate beside --ids 5,6,7 --greedy --max-tokens 60 --ignore-end --json --precision $precision >stored.out 2>err
+  is "--lora in $precision: the bytes of the LoRA checkpoint" "$(wc -l <folder.out) $(cmp folder.out stored.out && echo equal)" "61 equal"
+done
+# shellcheck disable=SC2086
+fp8-generate llama3.h5 --lora "$adapter" $fixed --json | probable >folder.p
+# shellcheck disable=SC2086
+fp8-generate merged.h5 $fixed --json | probable >merged.p
+is "--lora: the ids of the merged checkpoint" "$(cut -d' ' -f1 folder.p)" "$(cut -d' ' -f1 merged.p)"
+is "--lora: its log-probabilities within 1e-5" "$(paste -d' ' folder.p merged.p | awk '{ d = $2 - $4; if (d < 0) d = -d; if (!(d <= 1e-5)) bad = 1 } END { print NR, bad + 0 }')" "60 0"
+[ "$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 60 --precision fp32)" != "$(tail -n 1 folder.out | sed 's/.*"ids"://; s/}$//')" ]
+result $? "--lora changes the tokens"
+# shellcheck disable=SC2086
+OMP_NUM_THREADS=2 fp8-generate llama3.h5 --lora "$adapter" $fixed --json | probable >two.p
+ok "--lora: two threads give the same bytes" cmp two.p folder.p
+ok "--lora beside FP8 codes" gen row.h5 --lora "$adapter" --ids 5,6,7 --max-tokens 4 --json --precision fp8
+fp8-export beside --format peft -q -o exported >table 2>err
+is "--lora: a folder that fp8-export wrote" "$(fp8-generate llama3.h5 --tokenizer bytes --lora exported --ids 5,6,7 --greedy --max-tokens 60 --ignore-end --json --precision fp8 --recipe rowwise | cmp - stored.out && echo equal)" equal
+
 # --- ends and errors
 is "a text ends where the context is full" "$(fp8-generate llama3.h5 --ids 5,6,7 --ignore-end --max-tokens 1000 --json | tail -n 1 | sed 's/,"ids.*//')" '{"type":"generation","prompt":0,"prompt_tokens":3,"tokens":125,"end":"context"'
 first=$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 1 | tr -d '[]')
@@ -153,6 +184,10 @@ echo '{"text":' >bad.jsonl
 refused "a record that is not JSON" 'bad.jsonl: line 1' run --input bad.jsonl
 cp llama3.h5 flipped.h5 && printf '\001' | dd of=flipped.h5 bs=1 seek=100000 conv=notrunc 2>/dev/null
 refused "a damaged checkpoint" 'flipped.h5: ' flipped.h5 --ids 5 --json
+refused "adapters beside adapters" 'lora/step-00000010: has adapters of rank 4 already, beside which no others are applied' lora --lora "$adapter" a
+refused "an adapter of another model" '.*adapter_model.safetensors: tensor "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight" is \[64, 8\], expected \[128, 8\]$' qwen3.h5 --lora "$adapter" --ids 5 --json
+refused "a folder without an adapter" 'hf/adapter_config.json: missing; not the folder of a PEFT adapter' llama3.h5 --lora hf --ids 5 --json
+refused "a missing adapter" 'none: not a folder' llama3.h5 --lora none --ids 5 --json
 fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >table 2>err
 status "FP8 without an eligible linear gives status 3" 3 gen odd.h5 --ids 5 --json --precision fp8
 

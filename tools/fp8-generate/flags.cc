@@ -82,6 +82,13 @@ std::vector<Flag> sampling_flags() {
            .max = 1e15}};
 }
 
+Flag lora_flag() {
+  return {.name = "lora",
+          .kind = FlagKind::path,
+          .metavar = "FOLDER",
+          .help = "apply the PEFT adapter in a folder beside the checkpoint's weights"};
+}
+
 std::vector<Flag> precision_flags() {
   std::vector<std::string> recipes;
   for (const quant::Recipe& r : quant::recipes())
@@ -123,7 +130,7 @@ cli::Command command() {
        .help = "text to continue; -: standard input, to its end",
        .required = false}};
   for (const auto& group : {in_group(prompt_flags(), "Prompts"), in_group(sampling_flags(), "Tokens"),
-                            in_group(precision_flags(), "Precision")})
+                            in_group({lora_flag()}, "Adapters (LoRA)"), in_group(precision_flags(), "Precision")})
     c.flags.insert(c.flags.end(), group.begin(), group.end());
   c.flags.push_back(cli::json_flag());
   return c;

@@ -154,7 +154,8 @@ void run_records(const std::string& path, const prompt::PromptReader& reader, co
 
 int run(const cli::Arguments& a) {
   check(a);
-  const model::OpenModel model = model::open_model(model::resolve_checkpoint_argument(a.positional("model")));
+  model::OpenModel model = model::open_model(model::resolve_checkpoint_argument(a.positional("model")));
+  if (a.has("lora")) model::add_adapter(model, a.text("lora"));
   const std::optional<Codec> owned = codec_of(a, model.source);
   const Codec* const codec = owned ? &*owned : nullptr;
   const prompt::PromptReader reader(codec, a.has("template") ? std::optional(a.text("template")) : std::nullopt);

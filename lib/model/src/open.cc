@@ -44,10 +44,20 @@ OpenModel open_model(const std::string& path) {
   return {std::move(source), std::move(config), std::move(table)};
 }
 
+void add_adapter(OpenModel& model, const std::string& folder) {
+  if (model.config.lora)
+    throw Error(model.source.path() + ": has adapters of rank " + std::to_string(model.config.lora->rank) +
+                " already, beside which no others are applied");
+  model.adapter.emplace(folder, model.config);
+  model.config.lora = model.adapter->lora();
+  model.table = parameter_table(model.config);
+  read_precisions(model.source, model.table);
+}
+
 std::optional<quant::Granularity> stored_scaling(const OpenModel& model) {
   std::optional<quant::Granularity> scaling;
   for (const Parameter& p : model.table) {
-    if (!is_codes(model.source, p)) continue;
+    if (p.role == ParameterRole::adapter || !is_codes(model.source, p)) continue;
     const quant::Granularity here = scaling_of(model.source, p);
     if (scaling && *scaling != here)
       throw Error(model.source.path() + ": /" + stored_name(p) + ": its scales are not of the kind of the others");

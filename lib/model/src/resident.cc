@@ -29,6 +29,23 @@ struct Loader {
   DType compute;
   const linear::LinearPrecision& precision;
 
+  // A weight as it is stored: in the checkpoint, or in the folder of the adapters.
+  StoredMatrix stored(const Parameter& p) const {
+    if (!in_folder(p)) return stored_matrix(model.source, p);
+    return {.name = model.adapter->path() + ": " + p.name,
+            .rows = p.rows(),
+            .cols = p.cols(),
+            .dtype = DType::f32,
+            .read = [&folder = *model.adapter, name = p.name](std::int64_t begin, std::int64_t end,
+                                                              std::span<std::byte> out) {
+              std::vector<float> values(out.size() / sizeof(float));
+              folder.read_rows(name, begin, end - begin, values);
+              std::memcpy(out.data(), values.data(), out.size());
+            }};
+  }
+
+  bool in_folder(const Parameter& p) const { return p.role == ParameterRole::adapter && model.adapter; }
+
   // Reads a weight into contiguous memory, f32 or bf16.
   void read(const Parameter& p, const View& to) const {
     if (ctx.dry) return;
@@ -37,8 +54,8 @@ struct Loader {
       std::memcpy(at, bytes.data(), bytes.size());
       at += bytes.size();
     };
-    const StoredMatrix x = stored_matrix(model.source, p);
-    if (!is_codes(model.source, p)) return write_as(x, to.dtype, write);
+    const StoredMatrix x = stored(p);
+    if (in_folder(p) || !is_codes(model.source, p)) return write_as(x, to.dtype, write);
     uncast_matrix(x, read_scales(model.source, p.name), grid_of(model.source, p), to.dtype, write);
   }
 

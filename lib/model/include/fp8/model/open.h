@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fp8/ckpt/checkpoint.h"
+#include "fp8/hf/adapter.h"
 #include "fp8/hf/config.h"
 #include "fp8/model/parameters.h"
 
@@ -13,15 +14,20 @@ namespace fp8::model {
 
 /// A checkpoint and its model.
 struct OpenModel {
-  ckpt::Checkpoint source;       ///< of any kind
-  hf::ModelConfig config;        ///< sizes
-  std::vector<Parameter> table;  ///< all weights, with the compute precisions that the checkpoint records
+  ckpt::Checkpoint source;                     ///< of any kind
+  hf::ModelConfig config;                      ///< sizes
+  std::vector<Parameter> table;                ///< all weights, with the compute precisions that the checkpoint records
+  std::optional<hf::AdapterFolder> adapter{};  ///< holds the adapters of `config`; nothing: the checkpoint does
 };
 
 /// Opens the checkpoint at `path`, or the newest valid one of a run's folder. Throws Error that names what is wrong if
 /// a byte of it is damaged, or its weights are not those of its configuration, or, if it is quantized, codes and scales
 /// do not match.
 OpenModel open_model(const std::string& path);
+
+/// Puts the LoRA adapter of a PEFT folder beside the weights of a model, to its configuration and table. Throws Error
+/// if the model has adapters already, and as AdapterFolder does.
+void add_adapter(OpenModel& model, const std::string& folder);
 
 /// Elements that share a factor of a quantized checkpoint's codes; nothing if `model` is not quantized. Throws Error if
 /// two weights differ in this.
