@@ -7,6 +7,7 @@ ok "a preset makes a model" fp8-init tiny -o m.h5
 is "standard output is the record of the model" "$(cat out)" '{"type":"checkpoint","path":"m.h5"}'
 ok "the model verifies" fp8-info m.h5 --verify
 says "the same seed makes a model" 'm2.h5' fp8-init tiny -o m2.h5 --seed 0
+cp m.h5 s0.h5
 ok "the same seed gives equal weights" fp8-info m.h5 --diff m2.h5
 ok "another seed makes a model" fp8-init tiny -o s.h5 --seed 1
 status "another seed gives other weights" 1 fp8-info m.h5 --diff s.h5
@@ -38,6 +39,25 @@ is "presets give no message" "$(for p in "$SRC"/share/presets/*.json; do fp8-ini
 python3 -c 'print("{\"model_type\":\"" + "m" * 1000000 + "\"}")' >long.json
 status "an unsupported model_type of 1 MB gives status 2" 2 fp8-init long.json -o x.h5
 is "the long name is shortened in the message" "$(cut -c 1-40 err) $(wc -l <err) $(($(wc -c <err) < 300))" 'fp8-init: long.json: model_type "mmmmmmm 1 1'
+
+# --- --tokenizer
+words=$FP8_SHARE/tokenizers/shakespeare
+ok "--tokenizer bytes" fp8-init tiny --tokenizer bytes -o bytes.h5
+says "bytes are recorded" '^tokenizer +bytes$' fp8-info bytes.h5
+ok "a tokenizer does not change the weights" fp8-info bytes.h5 --diff s0.h5
+mkdir tokenizer && cp "$words/tokenizer.json" tokenizer && echo '{"eos_token":"<|endoftext|>"}' >tokenizer/tokenizer_config.json && echo '{}' >tokenizer/generation_config.json
+for from in tokenizer tokenizer/tokenizer.json; do
+  ok "--tokenizer $from" fp8-init tiny --set vocab_size=1008 --tokenizer $from -o words.h5 -f
+  says "$from: the tokenizer is stored" '^tokenizer +tokenizer.json' fp8-info words.h5
+  is "$from: the files that describe its use too, but none of a model" "$(fp8-info words.h5 --json | grep -o '"huggingface":\[[^]]*\]')" '"huggingface":["tokenizer_config.json"]'
+done
+says "a vocabulary that is too small is refused" "^fp8-init: --tokenizer: tokenizer/tokenizer.json: has 1000 tokens, the model's vocabulary 256 \\(use --set vocab_size=1000\\)\$" fp8-init tiny --tokenizer tokenizer -o x.h5
+status "its status is 2" 2 fp8-init tiny --tokenizer tokenizer -o x.h5 -n
+says "bytes need 256 ids" "^fp8-init: --tokenizer: bytes: has 256 tokens, the model's vocabulary 100 " fp8-init tiny --set vocab_size=100 --tokenizer bytes -o x.h5
+echo '{"model":1}' >not.json
+says "a file that is no tokenizer is refused" '^fp8-init: not.json: ' fp8-init tiny --tokenizer not.json -o x.h5
+says "a missing tokenizer is refused" '^fp8-init: none: ' fp8-init tiny --tokenizer none -o x.h5
+ok "no refused output exists" test ! -e x.h5
 
 says "an unknown preset is refused; the message lists the presets" 'fp8-init: tinny: neither a file nor a preset \(demo, ' fp8-init tinny -o x.h5
 says "a missing file is refused" 'fp8-init: no/config.json: ' fp8-init no/config.json -o x.h5

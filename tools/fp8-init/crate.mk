@@ -1,2 +1,2 @@
 about := A new checkpoint from a model preset or a config.json, seeded
-deps  := base json cli dtype h5 ckpt hf model
+deps  := base json cli dtype h5 ckpt hf token model

@@ -2,17 +2,24 @@
 #include <unistd.h>
 
 #include "fp8/base/error.h"
+#include "fp8/base/file.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/h5/types.h"
+#include "fp8/hf/folder.h"
+#include "fp8/hf/tokenizer.h"
 #include "fp8/model/initialize.h"
 #include "fp8/model/parameters.h"
 #include "fp8/model/presets.h"
+#include "fp8/token/tokenizer.h"
 
 namespace {
 
 using namespace fp8;
+
+constexpr const char* kBytes = "bytes";
+constexpr std::int64_t kByteValues = 256;
 
 // Names of the presets for completions; none if they are not installed, which only a use of one reports.
 std::vector<std::string> presets() {
@@ -50,6 +57,11 @@ cli::Command command() {
        .kind = cli::FlagKind::list,
        .metavar = "KEY=VALUE",
        .help = "set a key of the configuration; OUTER.INNER for a key of a nested object"},
+      {.name = "tokenizer",
+       .kind = cli::FlagKind::path,
+       .metavar = "bytes|FILE",
+       .help = "tokenizer to store in the checkpoint: bytes, or a tokenizer.json or its folder",
+       .suggestions = {kBytes}},
       cli::json_flag(),
       cli::dry_run_flag(),
       cli::force_flag(),
@@ -83,6 +95,23 @@ void set_key(json::Value& config, const std::string& assignment) {
   }
 }
 
+// Sets the tokenizer to store. Throws Error if it cannot be read or has ids outside of the model's vocabulary.
+void set_tokenizer(const std::string& name, const hf::ModelConfig& config, model::InitOptions& options) {
+  std::int64_t ids = kByteValues;
+  const std::string file = name == kBytes ? name : token::tokenizer_file(name);
+  if (name == kBytes) {
+    options.tokenizer_id = kBytes;
+  } else {
+    options.tokenizer = read_text_file(file, hf::kMaxTokenizerBytes);
+    options.huggingface = hf::tokenizer_texts(parent_directory(file));
+    ids = hf::parse_tokenizer_identity(*options.tokenizer, file).vocab_size;
+  }
+  if (ids > config.vocab_size)
+    throw Error("--tokenizer: " + file + ": has " + std::to_string(ids) + " tokens, the model's vocabulary " +
+                    std::to_string(config.vocab_size),
+                {{"set", "vocab_size=" + std::to_string(ids)}});
+}
+
 int init(const cli::Arguments& arguments, const model::Origin& origin) {
   const std::string name = arguments.positional("model"), output = arguments.text("output");
   json::Value value = model::read_model_config(name);
@@ -96,6 +125,7 @@ int init(const cli::Arguments& arguments, const model::Origin& origin) {
   options.force = arguments.flag("force");
   options.dry_run = arguments.flag("dry-run");
   options.origin = origin;
+  if (arguments.has("tokenizer")) set_tokenizer(arguments.text("tokenizer"), config, options);
   options.progress = [&](const std::string& tensor, std::size_t i, std::size_t n) {
     progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);
   };

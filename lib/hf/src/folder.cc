@@ -21,8 +21,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view kQuantization = "quantization_config";
 constexpr std::uint64_t kMaxTokenizer = std::uint64_t{256} << 20U;
 constexpr std::uint64_t kMaxText = std::uint64_t{16} << 20U;
-constexpr std::array kTexts{"tokenizer_config.json",  "special_tokens_map.json", "added_tokens.json",
-                            "generation_config.json", "chat_template.jinja",     "chat_template.json"};
+constexpr std::array kTokenizerTexts{"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                     "chat_template.jinja", "chat_template.json"};
+constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
 constexpr json::Limits kIndexLimits{.max_depth = 8, .max_bytes = std::size_t{256} << 20U};
 
@@ -34,6 +35,13 @@ bool exists(const std::string& path) {
 void require_regular(const std::string& path) {
   std::error_code ignored;
   if (exists(path) && !fs::is_regular_file(path, ignored)) throw Error(path + ": not a regular file");
+}
+
+void add_text(const std::string& folder, const char* name, std::map<std::string, std::string>& files) {
+  const std::string file = folder + "/" + name;
+  if (!exists(file)) return;
+  require_regular(file);
+  files[name] = read_text_file(file, kMaxText);
 }
 
 // Tensor to shard file, as in the index.
@@ -126,14 +134,15 @@ std::optional<std::string> Folder::tokenizer() const {
   return read_text_file(file, kMaxTokenizer);
 }
 
-std::map<std::string, std::string> Folder::texts() const {
+std::map<std::string, std::string> tokenizer_texts(const std::string& folder) {
   std::map<std::string, std::string> files;
-  for (const char* name : kTexts) {
-    const std::string file = path_ + "/" + name;
-    if (!exists(file)) continue;
-    require_regular(file);
-    files[name] = read_text_file(file, kMaxText);
-  }
+  for (const char* name : kTokenizerTexts) add_text(folder, name, files);
+  return files;
+}
+
+std::map<std::string, std::string> Folder::texts() const {
+  std::map<std::string, std::string> files = tokenizer_texts(path_);
+  add_text(path_, kGenerationConfig, files);
   return files;
 }
 

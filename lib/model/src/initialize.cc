@@ -115,6 +115,9 @@ InitSummary initialize(const hf::ModelConfig& config, const std::string& output,
   ckpt::ModelWriter writer(output, ckpt::FileKind::model, options.force);
   writer.document("config", config_with_dtype(config, options.dtype));
   writer.document("provenance", with_origin(nullptr, options.origin));
+  if (options.tokenizer) writer.tokenizer(*options.tokenizer);
+  if (options.tokenizer_id) writer.tokenizer_id(*options.tokenizer_id);
+  writer.huggingface(options.huggingface);
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (options.progress) options.progress(table[i].name, i, table.size());
     write_parameter(writer, table[i], config.initializer_range, options);

@@ -17,6 +17,11 @@
 
 namespace fp8::hf {
 
+/// Bytes of the files beside a tokenizer.json that describe its use, by name, as far as `folder` contains them:
+/// tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja and chat_template.json (at
+/// most 16 MiB each).
+std::map<std::string, std::string> tokenizer_texts(const std::string& folder);
+
 /// An open folder. Reading is const and thread-safe.
 class Folder {
  public:
@@ -36,8 +41,7 @@ class Folder {
   /// Bytes of tokenizer.json, if the folder contains one (at most 256 MiB).
   std::optional<std::string> tokenizer() const;
   /// Bytes of the files that a use of the model needs besides weights, configuration and tokenizer, by name, as far as
-  /// the folder contains them: tokenizer_config.json, special_tokens_map.json, added_tokens.json,
-  /// generation_config.json, chat_template.jinja and chat_template.json (at most 16 MiB each).
+  /// the folder contains them: tokenizer_texts() and generation_config.json (at most 16 MiB each).
   std::map<std::string, std::string> texts() const;
 
   /// A tensor and the shard that holds it.

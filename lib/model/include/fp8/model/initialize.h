@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,12 +23,15 @@ using ProgressSink = std::function<void(const std::string& name, std::size_t ind
 
 /// Options of initialize().
 struct InitOptions {
-  std::uint64_t seed = 0;                  ///< any number
-  dtype::DType dtype = dtype::DType::f32;  ///< of all but adapters: f32, or bf16 (the same numbers rounded)
-  bool force = false;                      ///< replace an output that exists
-  bool dry_run = false;                    ///< check everything, write nothing
-  Origin origin{};                         ///< for /provenance
-  ProgressSink progress{};                 ///< may be empty
+  std::uint64_t seed = 0;                            ///< any number
+  dtype::DType dtype = dtype::DType::f32;            ///< of all but adapters: f32, or bf16 (the same numbers rounded)
+  bool force = false;                                ///< replace an output that exists
+  bool dry_run = false;                              ///< check everything, write nothing
+  Origin origin{};                                   ///< for /provenance
+  ProgressSink progress{};                           ///< may be empty
+  std::optional<std::string> tokenizer{};            ///< text of tokenizer.json
+  std::optional<std::string> tokenizer_id{};         ///< if there is no tokenizer.json: "bytes"
+  std::map<std::string, std::string> huggingface{};  ///< the files beside tokenizer.json, by name
 };
 
 /// Elements [begin, begin + out.size()) of a parameter, in row-major order, host memory.
