@@ -106,7 +106,7 @@ class Model {
     const device::Scope scope(model_.arena);
     const View out = tensor::allocate(model_.ctx, store().shards().front().compute_weight.dtype,
                                       {batch.rows(), config().vocab_size}, "activations");
-    model_.decoder.logits(model_.ctx, model_.engine, model_.store, train::on_device(model_.ctx, batch), out);
+    model_.decoder.logits(model_.ctx, model_.engine, model_.store, train::on_device(model_.ctx, batch), 0, out);
     return values_of(out);
   }
   /// Returns the losses [M]; the store then has the gradients of scale times their sum.

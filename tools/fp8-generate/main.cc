@@ -6,8 +6,8 @@
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/gemm/gemm.h"
+#include "fp8/generate/ends.h"
 #include "fp8/h5/types.h"
-#include "fp8/hf/export.h"
 #include "fp8/json/json.h"
 #include "fp8/json/records.h"
 #include "fp8/model/record.h"
@@ -19,7 +19,6 @@ using generate::Codec;
 using generate::Ids;
 
 constexpr const char* kName = "fp8-generate";
-constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr std::uint64_t kMostText = std::uint64_t{1} << 26U;  // bytes of a prompt from standard input
 
 // Throws unless exactly one prompt, or source of prompts, was given, and standard input is read once.
@@ -39,25 +38,6 @@ std::optional<Codec> codec_of(const cli::Arguments& a, const ckpt::Checkpoint& c
   if (!a.has("tokenizer")) return Codec::of(checkpoint);
   if (a.text("tokenizer") == "bytes") return Codec();
   return Codec(token::Tokenizer(a.text("tokenizer")));
-}
-
-// Ids that end a text: those of generation_config.json or the configuration, the template's and the tokenizer's.
-std::vector<std::int64_t> end_tokens(const model::OpenModel& model, const Codec* codec,
-                                     const prompt::PromptReader& reader) {
-  std::vector<std::int64_t> more;
-  const auto add = [&](const std::string& token) {
-    const std::optional<std::uint32_t> id = codec->tokenizer()->id_of(token);
-    if (id) more.push_back(*id);
-  };
-  if (codec != nullptr && codec->tokenizer() != nullptr) {
-    if (codec->special().eos) add(*codec->special().eos);
-    if (!reader.template_end().empty()) add(reader.template_end());
-  }
-  const std::string what = model.source.path() + ": /huggingface/" + kGenerationConfig;
-  const std::map<std::string, std::string> texts = model.source.huggingface();
-  const auto found = texts.find(kGenerationConfig);
-  const json::Value stored = found == texts.end() ? json::Value() : json::parse(found->second, what);
-  return hf::end_tokens_of(hf::generation_config(model.config, stored, more, what).as_object(), what);
 }
 
 json::Value token_record(std::uint64_t prompt, std::size_t index, const generate::NewToken& token, bool text) {
@@ -162,7 +142,8 @@ int run(const cli::Arguments& a) {
   generate::Request request{.max_tokens = a.integer("max-tokens"), .stops = a.list("stop")};
   if (codec == nullptr && (!a.flag("json") || !request.stops.empty()))
     throw Error(model.source.path() + ": has no tokenizer", {{"tokenizer", "FILE, or bytes"}});
-  if (!a.flag("ignore-end")) request.end_tokens = end_tokens(model, codec, reader);
+  if (!a.flag("ignore-end"))
+    request.end_tokens = generate::end_tokens(model.source, model.config, codec, reader.template_end());
   const bool is_text = !a.positionals("prompt").empty();
   Ids prompt;  // of a text or ids: checked before weights are read
   if (!a.has("input"))

@@ -288,16 +288,17 @@ void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightS
 }
 
 void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
-                     const View& out) const {
+                     std::int64_t first, const View& out) const {
   const device::Scope scope(*ctx.arena);
   MicroBatch pass(ctx, engine, weights, batch, config_, options_);
   pass.make_rope_tables();
-  const View x = pass.rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {batch.rows()}, "activations");
+  const View x = pass.rows_by_hidden("activations"), rstd = allocate(ctx, DType::f32, {out.shape[0]}, "activations");
   pass.embed(x);
   pass.forward_layers(x, {});
   const UnitWeights w = weights.unshard(ctx, pass.head_unit, Pass::forward), home = pass.unshard_home(Pass::forward);
-  pass.final_norm(w, x, x, rstd);
-  linear::forward(ctx, engine, pass.head_weight(w, home), x, out);
+  const View wanted = x.rows(first, first + out.shape[0]);
+  pass.final_norm(w, wanted, wanted, rstd);
+  linear::forward(ctx, engine, pass.head_weight(w, home), wanted, out);
 }
 
 void Decoder::extend(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const View& tokens,

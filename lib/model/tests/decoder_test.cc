@@ -142,7 +142,7 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
       const Decoder decoder(variant.config, {activation, Recompute::none});
       const Tensor losses(DType::f32, {14}), logits(activation, {14, variant.config.vocab_size});
       decoder.forward(ctx, engine, source, text.batch(), losses.view());
-      decoder.logits(ctx, engine, source, text.batch(), logits.view());
+      decoder.logits(ctx, engine, source, text.batch(), 0, logits.view());
       const ReferenceDecoder reference(variant.config, test::some_weights(table));
       const Values exact = reference.logits(text), exact_losses = reference.losses(text);
       const bool f32 = activation == DType::f32;
@@ -155,6 +155,12 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
         ASSERT_NEAR(static_cast<double>(value), exact[static_cast<std::size_t>(i)], f32 ? 1e-5 : 0.1)
             << variant.name << " logit " << i;
       }
+      const Tensor some(DType::f32, {2, variant.config.vocab_size});  // of rows 5 and 6
+      decoder.logits(ctx, engine, source, text.batch(), 5, some.view());
+      for (std::int64_t i = 0; i < some.view().size(); ++i)
+        ASSERT_NEAR(static_cast<double>(some.as<float>()[i]),
+                    exact[static_cast<std::size_t>(5 * variant.config.vocab_size + i)], f32 ? 1e-5 : 0.1)
+            << variant.name << " logit " << i;
       const Result trained = run(variant.config, text, activation, Recompute::none, 1, engine);
       EXPECT_EQ(trained.losses, std::vector<float>(losses.as<float>(), losses.as<float>() + 14)) << "forward alone";
     }

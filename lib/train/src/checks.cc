@@ -56,6 +56,8 @@ void check_settings(const RunConfig& c) {
   if (c.schedule.min_lr > c.schedule.lr) throw Error(flag_name("min-lr") + ": above " + flag_name("lr"));
   if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
     throw Error(flag_name("decay-steps") + ": only with " + flag_name("schedule") + " wsd");
+  if (c.sample_every > 0 && !c.sample_prompt)
+    throw Error(flag_name("sample-every") + ": needs " + flag_name("sample-prompt"));
   if (!c.eval_data.empty()) return;
   if (c.eval_every > 0) throw Error(flag_name("eval-every") + ": needs " + flag_name("eval-data"));
   if (c.keep_best) throw Error(flag_name("keep-best") + ": needs " + flag_name("eval-data"));

@@ -145,6 +145,10 @@ void add_saving_and_reports(std::vector<Flag>& flags) {
   flags.push_back(
       whole("eval-every", "0", 0, "steps between evaluations on --eval-data, and at the last step; 0: none", s));
   flags.push_back(whole("eval-batches", "0", 0, "batches that each rank reads per evaluation; 0: the whole file", s));
+  flags.push_back(
+      whole("sample-every", "", 0, "steps between texts that the model generates, and at the last step; 0: none", s));
+  flags.push_back(text("sample-prompt", "TEXT", "text that the model continues for --sample-every", s));
+  flags.push_back(whole("sample-tokens", "64", 1, "most new tokens of a text of --sample-every", s));
   flags.push_back(whole("tensor-stats-every", "0", 0,
                         "steps between statistics of FP8 operands, which are written to tensors.jsonl; 0: none", s));
   flags.push_back(whole("paranoid", "0", 0, "steps between steps that are computed twice and compared; 0: none", s));
@@ -325,6 +329,11 @@ RunConfig step_config(const cli::Arguments& a) {
   c.paranoid = a.integer("paranoid");
   c.eval_every = a.integer("eval-every");
   c.eval_batches = a.integer("eval-batches");
+  c.sample_every = or_zero(a, "sample-every", &cli::Arguments::integer);
+  if (a.has_value("sample-prompt")) c.sample_prompt = a.text("sample-prompt");
+  if (c.sample_prompt && !a.has_value("sample-every"))
+    throw Error(flag_name("sample-prompt") + ": needs " + flag_name("sample-every"));
+  c.sample_tokens = a.integer("sample-tokens");
   c.stats_every = a.integer("tensor-stats-every");
   if (c.stats_every > 0 && c.precision.precision != Precision::fp8)
     c.precision.without_effect.push_back(flag_name("tensor-stats-every"));

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fp8/base/text.h"
+#include "fp8/json/json.h"
 
 namespace fp8::train {
 namespace {
@@ -38,6 +39,12 @@ std::string sequence_line(const json::Object& r) {
          shown(losses.empty() ? NAN : sum / static_cast<double>(losses.size()), 5);
 }
 
+std::string sample_line(const json::Object& r) {
+  return "sample after step " + std::to_string(r.get_int("step", "record")) + "  " +
+         terminal_safe(json::dump(r.get_string("prompt", "record"))) + " goes on " +
+         terminal_safe(json::dump(r.get_string("text", "record")));
+}
+
 }  // namespace
 
 std::string readable(const json::Value& record) {
@@ -46,6 +53,7 @@ std::string readable(const json::Value& record) {
   if (type == "step") return step_line(r);
   if (type == "eval") return eval_line(r);
   if (type == "sequence") return sequence_line(r);
+  if (type == "sample") return sample_line(r);
   if (type == "checkpoint")
     return "saved " + r.get_string("path", "record") + "  " + human_seconds(number(r, "seconds"));
   return "";

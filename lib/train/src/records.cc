@@ -274,6 +274,15 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionCo
   return v;
 }
 
+json::Value sample_record(std::int64_t step, const std::string& prompt, const SampledText& text, double seconds) {
+  return json::object({{"type", "sample"},
+                       {"step", step},
+                       {"prompt", prompt},
+                       {"text", text.text},
+                       {"ids", json::Array(text.ids.begin(), text.ids.end())},
+                       {"seconds", seconds}});
+}
+
 std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table) {
   struct Line {
     std::string name, shape, precision, reason;

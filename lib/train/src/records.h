@@ -8,6 +8,7 @@
 #include "device_setup.h"
 #include "fp8/base/file.h"
 #include "fp8/train/run.h"
+#include "sample.h"
 #include "step.h"
 
 namespace fp8::train {
@@ -64,6 +65,9 @@ json::Value step_record(const RunConfig& config, device::DeviceType device, cons
 // {"type":"eval"}.
 json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision,
                         device::DeviceType device);
+
+// {"type":"sample"}.
+json::Value sample_record(std::int64_t step, const std::string& prompt, const SampledText& text, double seconds);
 
 // A table of the linears by precision and reason, with a tied LM head.
 std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table);

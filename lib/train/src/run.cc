@@ -68,7 +68,8 @@ json::Value mesh_of(const comm::Communicator& host_comm) {
 
 MemoryPlan plan_of(const RunSetup& s, const DeviceSetup& device) {
   return plan_memory(device.context(), device.device_comm(), s.model_spec, s.shape(*s.sampler),
-                     s.shape(s.eval_sampler ? *s.eval_sampler : *s.sampler));
+                     s.shape(s.eval_sampler ? *s.eval_sampler : *s.sampler),
+                     s.sample ? s.sample->shape() : BatchShape{});
 }
 
 // The context of a device with the profile that operations are recorded in.
@@ -155,6 +156,18 @@ void evaluate(RunState& state, const RunContext& run) {
   run.journal.emit(record);
   state.evaluation = SavedEvaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets,
                                      run.inputs.eval_tokens->digest()};
+}
+
+// Generates text and records it. Collective.
+void sample(RunState& state, const RunContext& run) {
+  const std::int64_t step = state.position.step;
+  if (state.model.store.needs_calibration())
+    return run.journal.warn(step, "no sample: no step had targets yet, so the scales of recipe delayed are not known");
+  run.journal.progress("sampling after step " + std::to_string(step));
+  const Clock::time_point start = Clock::now();
+  const SampledText text = sample_text(state.model, run.host_comm, *run.setup.sample);
+  run.journal.emit(sample_record(step, *run.config().sample_prompt, text, seconds_since(start)));
+  if (!text.finite) run.journal.warn(step, "the sample ended early: the model's logits are not finite");
 }
 
 // The document /train of a checkpoint.
@@ -318,6 +331,7 @@ void train_steps(RunState& state, const RunContext& run) {
                saving = due && state.skips_in_a_row == 0;
     const bool evaluating = c.eval_every > 0 && (step % c.eval_every == 0 || done);
     if (evaluating || (c.keep_best && saving && !state.stop_requested)) evaluate(state, run);
+    if (run.setup.sample && (step % c.sample_every == 0 || done)) sample(state, run);
     if (saving) save(state, run, !going);
     if (due && !saving) postpone_save(state.saves, step);
     if (done && !saving) diverged_in_a_row(state, run);

@@ -146,6 +146,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
   s.notes = {note_of_unused(s.config.precision), check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
+  s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
   s.config.seq_length = resolved_length(config.seq_length, model);
   check_micro_batch(config.batch_size, s.config.seq_length);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},

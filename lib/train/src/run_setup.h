@@ -10,6 +10,7 @@
 #include "fp8/data/tokens.h"
 #include "fp8/train/sharded_model.h"
 #include "run_folder.h"
+#include "sample.h"
 #include "state.h"
 
 namespace fp8::train {
@@ -34,6 +35,7 @@ struct RunSetup {
   std::optional<hf::AdapterFolder> adapter;            // that the run begins with
   std::vector<SettingChange> changes;                  // since the checkpoint, with precision and recipe
   std::optional<std::string> tokenizer;                // identifier for checkpoints without a tokenizer.json
+  std::optional<SampleSetup> sample;                   // if text is sampled
   std::vector<std::string> notes;                      // for the user
   gemm::Count planned;                                 // FP8 GEMMs of a step on this rank
 

@@ -54,7 +54,7 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch) {
 }
 
 MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                       const BatchShape& trained, const BatchShape& evaluated) {
+                       const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled) {
   ShardedModel dry(at, device_comm, spec, device::Arena());
   const Context& ctx = dry.ctx;
   std::int32_t unread = 0;
@@ -71,6 +71,11 @@ MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const
       const device::Scope scope(*ctx.arena);
       const model::Batch batch = batch_of(evaluated);
       dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses_of(evaluated));
+    }
+    if (sampled.sequences > 0) {
+      const device::Scope scope(*ctx.arena);
+      const View logits = tensor::allocate(ctx, DType::f32, {1, spec.config.vocab_size}, "logits");
+      dry.decoder.logits(ctx, dry.engine, dry.store, batch_of(sampled), sampled.length - 1, logits);
     }
     if (!spec.store.training) return;
     const device::Scope scope(*ctx.arena);

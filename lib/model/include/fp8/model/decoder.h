@@ -65,8 +65,8 @@ class Decoder {
   void forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                         float gradient_scale, const View& losses) const;
 
-  /// Logits [M, V] in the activations' type, for sampling and for tests on small models; the caller allocates them.
-  void logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+  /// Logits [n, V] of the rows [first, first + n), in the activations' type or f32; the caller allocates them.
+  void logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch, std::int64_t first,
               const View& out) const;
 
   /// Appends tokens i32 [T] to the text in `cache`, and computes logits f32 [n, V] of its last n tokens, n <= T; empty:

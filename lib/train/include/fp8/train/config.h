@@ -94,20 +94,23 @@ struct RunConfig {
   double save_seconds = 0;                                               ///< between saves; 0: only the last step
   bool rolling = false;                                                  ///< only the newest two checkpoints are kept
   std::int64_t keep = 0;                                                 ///< newest checkpoints to keep; 0: all
-  std::int64_t milestone_every = 0;  ///< steps between checkpoints that are always kept; 0: none
-  bool keep_best = false;            ///< keep also the checkpoint with the lowest loss
-  bool async_save = false;           ///< checkpoints are written in the background
-  std::int64_t log_every = 1;        ///< steps between records
-  std::int64_t paranoid = 0;         ///< steps between steps that are computed twice; 0: none
-  std::int64_t eval_every = 0;       ///< steps; 0: never
-  std::int64_t stats_every = 0;      ///< steps between those with records in tensors.jsonl; 0: none
-  std::int64_t eval_batches = 0;     ///< batches per rank and evaluation; 0: the whole file
-  std::int64_t profile_first = 0;    ///< first step to profile, from 1
-  std::int64_t profile_last = 0;     ///< last step to profile; 0: none
-  bool dry_run = false;              ///< check and plan only
-  std::string tool_version;          ///< for provenance
-  std::string command;               ///< for provenance
-  json::Value flags;                 ///< resolved flags, for the first record
+  std::int64_t milestone_every = 0;          ///< steps between checkpoints that are always kept; 0: none
+  bool keep_best = false;                    ///< keep also the checkpoint with the lowest loss
+  bool async_save = false;                   ///< checkpoints are written in the background
+  std::int64_t log_every = 1;                ///< steps between records
+  std::int64_t paranoid = 0;                 ///< steps between steps that are computed twice; 0: none
+  std::int64_t eval_every = 0;               ///< steps; 0: never
+  std::int64_t sample_every = 0;             ///< steps between samples of text; 0: none
+  std::optional<std::string> sample_prompt;  ///< text that samples continue
+  std::int64_t sample_tokens = 64;           ///< most new tokens of a sample
+  std::int64_t stats_every = 0;              ///< steps between those with records in tensors.jsonl; 0: none
+  std::int64_t eval_batches = 0;             ///< batches per rank and evaluation; 0: the whole file
+  std::int64_t profile_first = 0;            ///< first step to profile, from 1
+  std::int64_t profile_last = 0;             ///< last step to profile; 0: none
+  bool dry_run = false;                      ///< check and plan only
+  std::string tool_version;                  ///< for provenance
+  std::string command;                       ///< for provenance
+  json::Value flags;                         ///< resolved flags, for the first record
 };
 
 /// {"precision", "recipe"}; the recipe is null unless fp8. With fp8 also the settings of FP8, by the names of flags.

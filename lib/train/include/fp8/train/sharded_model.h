@@ -60,12 +60,12 @@ struct BatchShape {
 /// The batch with its views copied to the device of `ctx`, in memory from its arena.
 model::Batch on_device(const Context& ctx, const model::Batch& batch);
 
-/// Assembles `spec` dry on the device of `at` and runs a forward pass over a batch of the shape `evaluated` and, when
-/// training, forward and backward of a micro-batch of the shape `trained`, without computing. Throws Error naming a
-/// GEMM or an attention that the library of the device does not offer. Host memory of a run on a GPU is not in the
-/// plan.
+/// Assembles `spec` dry on the device of `at` and runs a forward pass over a batch of the shape `evaluated`, a pass to
+/// the logits of one row of a batch of the shape `sampled`, unless it is empty, and, when training, forward and
+/// backward of a micro-batch of the shape `trained`, without computing. Throws Error naming a GEMM or an attention that
+/// the library of the device does not offer. Host memory of a run on a GPU is not in the plan.
 MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                       const BatchShape& trained, const BatchShape& evaluated);
+                       const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled = {});
 
 /// The model on one rank.
 struct ShardedModel {
