@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a model on a text in bf16 and in FP8, three pairs of runs, and compares them. `make demo` runs this script after the build. Each command is
+# Trains a model on a text in bf16 and in FP8, three pairs of runs, compares them, and generates text with one. `make demo` runs this script after the build. Each command is
 # printed before it runs. Takes two to six minutes on two cores.
 #   examples/1-demo/run.sh [FOLDER]      FOLDER (default: build/demo) must be new, empty, or made by an earlier demo, which is then deleted
 # BIN is the folder of the programs (default: build/bin), STEPS the number of steps of a run (at least 10), TEXT the text file. The script checks only
@@ -118,6 +118,9 @@ run fp8-log --plot loss bf16-1 fp8-1
 if command -v gnuplot >/dev/null; then run fp8-log --compare bf16-1,bf16-2,bf16-3 fp8-1,fp8-2,fp8-3 --plot loss -o loss.svg; fi
 echo
 run fp8-log --compare bf16-1,bf16-2,bf16-3 fp8-1,fp8-2,fp8-3 --gate 0.05 || [ $? = 1 ] # 1: not met, or cannot tell
+
+say "8  Let the model that was trained in FP8 speak"
+run fp8-generate "fp8-1/$last" ROMEO: --max-tokens 100 --temperature 0.8 --seed 1 --precision fp8
 
 printf '\nDone in %d s. The runs are in %s\n' "$SECONDS" "$(pwd)"
 echo "Next: mandoc -a $root/man/man7/fp8-tutorial.7"

@@ -7,6 +7,7 @@ status "the demo succeeds" 0 "$SRC/examples/1-demo/run.sh" demo
 is "the demo runs to its last command" "$(grep -c '^\(gate met\|gate not met\|cannot tell\)' out) $(grep -c '^Done in ' out)" "1 1"
 is "the demo prints a line for the first step and each fifth of six runs" "$(grep -c '^  step .* of 10 ' out)" 36
 is "the demo leaves six runs" "$(find demo -path '*/step-00000010' -prune | wc -l)" 6
+is "the demo ends with text of the trained model" "$(grep -c '^\$ fp8-generate fp8-1/step-00000010 ' out) $(sed -n '/^\$ fp8-generate/,/^Done in/p' out | wc -m | awk '{ print ($1 > 150) }')" "1 1"
 status "the example of precision phases succeeds" 0 "$SRC/examples/2-precision-phases/run.sh" phases
 is "the run by plan and the run by hand are equal" "$(grep 'equal$' out)" "planned/step-00000010 and byhand/step-00000010: equal"
 is "the run has three phases" "$(sed -n 's/^precision  *//p' out)" "bf16, from 2 fp8 tensorwise, emulated, from 10 bf16"
