@@ -4,6 +4,17 @@
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 base="--data d.h5 --seq-length 16 --batch-size 2"
+# new_text CHECKPOINT PRECISION: ids and log-probabilities of a text.
+new_text() { fp8-generate "$1" --ids 1,2 --max-tokens 12 --json --precision "$2" 2>&1; }
+# rejected NAME REGEX COMMAND...: passes if the command gives status 2 and prints one line that matches, and nothing else.
+rejected() {
+  name=$1 pattern=$2
+  shift 2
+  "$@" >out 2>err </dev/null
+  got=$?
+  [ $got = 2 ] && [ "$(wc -l <err)" = 1 ] && grep -Eq -e "^$pattern" err && [ ! -s out ] && [ ! -e no ]
+  result $? "$name"
+}
 
 for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   q=${scaling%:*}.h5 recipe=${scaling#*:}
@@ -26,6 +37,19 @@ for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   same_bits "$q: --zero 1 gives equal bits" three.log zero.log
   ok "$q: fp8-eval scores the checkpoint" fp8-eval whole-$recipe/step-00000004 --data d.h5 --seq-length 16
   ok "$q: fp8-info verifies it" fp8-info three-$recipe/step-00000002 --verify
+  step=three-$recipe/step-00000002
+  fp8-convert $step -o shards.h5 --merge -f >out 2>err && fp8-convert $step -o weights.h5 --weights-only -f >>out 2>>err && fp8-quantize $step -o plain.h5 --dequantize -f >>out 2>>err
+  result $? "$q: fp8-convert and fp8-quantize --dequantize read its shards"
+  for p in bf16 fp8; do
+    is "$q: fp8-generate reads its shards, and one file of them, in $p" "$(new_text three-$recipe $p) $(new_text shards.h5 $p)" "$(new_text weights.h5 $p) $(new_text weights.h5 $p)"
+  done
+  is "$q: in fp32 its codes are multiplied by their scales" "$(new_text $step fp32)" "$(new_text plain.h5 fp32)"
+  fp8-export three-$recipe --format peft -o peft -f >out 2>err && fp8-export shards.h5 --format peft -o peft.one -f >>out 2>>err && fp8-export weights.h5 --format peft -o peft.plain -f >>out 2>>err && cmp peft/adapter_model.safetensors peft.plain/adapter_model.safetensors && cmp peft.one/adapter_model.safetensors peft.plain/adapter_model.safetensors
+  result $? "$q: fp8-export writes its adapters"
+  for format in bf16 fp8 compressed-tensors; do
+    rejected "$q: $format needs the adapters merged" "fp8-export: $step: holds LoRA adapters; merge them first: fp8-convert $step --merge-lora -o merged.h5" fp8-export $step --format $format -o no
+  done
+  rejected "$q: codes are not quantized again" "fp8-quantize: $step: holds FP8 codes beside adapters; dequantize it first \\(use --dequantize\\)$" fp8-quantize $step -o no --scaling row
   ok "$q: a run goes on from it" fp8-step three-$recipe/step-00000002 $base --out on-$recipe --steps 1
 done
 

@@ -34,6 +34,10 @@ FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p) {
 
 bool is_codes(const ckpt::Checkpoint& source, const Parameter& p) { return is_fp8(source.at(stored_name(p)).dtype); }
 
+bool holds_codes(const ckpt::Checkpoint& source) {
+  return source.kind() == ckpt::FileKind::quantized || !source.tensors(ckpt::kScales).empty();
+}
+
 void check_quantized(const ckpt::Checkpoint& source, const std::vector<Parameter>& table) {
   check_weights(source, table);
   std::size_t scaled = 0;
@@ -109,7 +113,7 @@ std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpo
 namespace {
 
 std::vector<Parameter> table_of(const ckpt::Checkpoint& source) {
-  if (source.kind() != ckpt::FileKind::quantized && source.tensors(ckpt::kScales).empty()) {
+  if (!holds_codes(source)) {
     throw Error(source.path() + ": not quantized (its kind is " + std::string(ckpt::name_of(source.kind())) +
                 "), so there is nothing to dequantize");
   }

@@ -77,8 +77,7 @@ Way way_of(const OpenModel& model, const Parameter& p, ExportFormat format) {
     check_codes_fit(model, p, format);
     return Way::keep_codes;
   }
-  const bool quantized = model.source.kind() == ckpt::FileKind::quantized;
-  return quantizes(format) && linear && p.fp8 && !quantized ? Way::quantize : Way::copy;
+  return quantizes(format) && linear && p.fp8 && !holds_codes(model.source) ? Way::quantize : Way::copy;
 }
 
 // The tensors of one parameter; codes have the dtype e4m3.

@@ -34,7 +34,7 @@ OpenModel open_model(const std::string& path) {
   ckpt::Checkpoint source = open_source(path);
   hf::ModelConfig config = hf::parse_config(source.config(), source.path() + ": /config");
   std::vector<Parameter> table = parameter_table(config);
-  if (source.kind() == ckpt::FileKind::quantized) {
+  if (holds_codes(source)) {
     check_quantized(source, table);
   } else {
     check_weights(source, table);

@@ -29,11 +29,13 @@ void leave_out(const std::vector<std::string>& filters, std::vector<Parameter>& 
 }
 
 std::vector<Parameter> table_of(const ckpt::Checkpoint& source, const QuantizeOptions& options) {
-  if (source.kind() == ckpt::FileKind::quantized) {
-    throw Error(source.path() + ": already quantized; use the checkpoint that it was made from, or dequantize it first",
-                {{"dequantize", ""}});
+  const hf::ModelConfig config = hf::parse_config(source.config(), source.path() + ": /config");
+  if (holds_codes(source)) {
+    const char* const what = config.lora ? ": holds FP8 codes beside adapters; "
+                                         : ": already quantized; use the checkpoint that it was made from, or ";
+    throw Error(source.path() + what + "dequantize it first", {{"dequantize", ""}});
   }
-  std::vector<Parameter> table = parameter_table(hf::parse_config(source.config(), source.path() + ": /config"));
+  std::vector<Parameter> table = parameter_table(config);
   check_weights(source, table);
   read_precisions(source, table);
   leave_out(options.filters, table);

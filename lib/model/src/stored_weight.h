@@ -29,8 +29,12 @@ ckpt::TensorMeta meta_in_output(const ckpt::Checkpoint& source, const Parameter&
 /// Whether a weight of `source` is stored as FP8 codes.
 bool is_codes(const ckpt::Checkpoint& source, const Parameter& p);
 
-/// Throws Error unless the weights of a quantized checkpoint are those of `table`, with scales for all codes and for
-/// nothing else.
+/// Whether a checkpoint holds FP8 codes with scales: a quantized one, or one of a run that trains adapters beside
+/// codes.
+bool holds_codes(const ckpt::Checkpoint& source);
+
+/// Throws Error unless the weights of a checkpoint that holds codes are those of `table`, with scales for all codes and
+/// for nothing else.
 void check_quantized(const ckpt::Checkpoint& source, const std::vector<Parameter>& table);
 
 /// Which factor belongs to which code of a weight, by the type and shape of its scales. Throws Error unless they are
