@@ -4,6 +4,7 @@
 #   status NAME N COMMAND...      passes if the command exits with status N
 #   says NAME REGEX COMMAND...    passes if a line of the command's output (both streams) matches the extended regular expression
 #   is NAME GOT WANTED            passes if the two strings are equal
+#   on_terminal WORDS...          runs the words as a shell command whose standard streams are a terminal, and prints its output
 # BIN is the folder of the programs, SRC the root of the sources. The output of the last command is in the files out and err.
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 BIN=${BIN:-$SRC/build/bin}
@@ -54,4 +55,5 @@ is() {
   [ "$2" = "$3" ]
   result $? "$1"
 }
+on_terminal() { script -qec "$*" /dev/null; }
 done_testing() { echo "1..$count"; }

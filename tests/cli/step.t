@@ -52,7 +52,8 @@ refused "--out of a device is refused" '/dev/null: exists and is not a folder' m
 is "the file at --out is unchanged" "$(cat afile)" here
 
 # --- a terminal, where nothing else started the process: lines instead of JSON, which never share a line with progress
-on_terminal() { script -qec "$*" /dev/null; }
+says "the table of linears names fp32" '^fp8-step:   fp32  model\.layers\.\*\.self_attn\.q_proj\.weight +64x64 +x2' fp8-step m512.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --any-tokenizer --precision fp32 --out never -n
+says "and bf16 for linears outside FP8" '^fp8-step:   bf16  lm_head\.weight' fp8-step m512.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --any-tokenizer --precision fp8 --out never -n
 tiny="m512.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --eval-data d300.h5 --eval-every 2 --any-tokenizer"
 on_terminal fp8-step $tiny --precision fp8 --out seen >seen.log
 is "a terminal shows a line a step" "$(tr '\r' '\n' <seen.log | grep -Ec '^(.\[K)?step [12]  loss [0-9.]+  grad norm .* tokens/s  FP8 [0-9.]+ %$')" 2

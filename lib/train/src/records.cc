@@ -55,7 +55,10 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-std::string precision_of(const model::LinearRow& linear) { return linear.fp8 ? "fp8" : "bf16"; }
+// The precision in which a run computes a linear.
+std::string precision_of(const model::LinearRow& linear, Precision of_run) {
+  return std::string(name_of(linear.fp8 ? Precision::fp8 : of_run == Precision::fp32 ? of_run : Precision::bf16));
+}
 
 // The GEMMs of an FP8 linear that are FP8, if not all; else empty.
 std::string some_gemms(const model::LinearRow& linear) {
@@ -193,7 +196,8 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
-    json::Value linear = json::object({{"name", l.name}, {"precision", precision_of(l)}, {"reason", l.reason}});
+    const std::string precision = precision_of(l, config.precision.precision);
+    json::Value linear = json::object({{"name", l.name}, {"precision", precision}, {"reason", l.reason}});
     if (const std::string gemms = some_gemms(l); !gemms.empty()) linear.as_object().set("fp8_gemms", gemms);
     linears.push_back(std::move(linear));
   }
@@ -283,15 +287,16 @@ json::Value sample_record(std::int64_t step, const std::string& prompt, const Sa
                        {"seconds", seconds}});
 }
 
-std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table) {
+std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
+                            Precision precision) {
   struct Line {
     std::string name, shape, precision, reason;
     int count;
   };
   std::vector<Line> lines;
   for (const model::LinearRow& r : model::linear_rows(model, table)) {
-    const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]), precision_of(r),
-                    r.fp8 ? some_gemms(r) : r.reason, 1};
+    const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]),
+                    precision_of(r, precision), r.fp8 ? some_gemms(r) : r.reason, 1};
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
       return l.name == line.name && l.shape == line.shape && l.precision == line.precision && l.reason == line.reason;
     });

@@ -69,8 +69,9 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionCo
 // {"type":"sample"}.
 json::Value sample_record(std::int64_t step, const std::string& prompt, const SampledText& text, double seconds);
 
-// A table of the linears by precision and reason, with a tied LM head.
-std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table);
+// A table of the linears by precision, in a run of `precision`, and reason, with a tied LM head.
+std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
+                            Precision precision);
 
 // Peak memory of this rank so far, in bytes: on the host, the largest resident set of the process; on a GPU, its memory
 // for the arena at its peak and for the scratch of GEMMs.

@@ -341,8 +341,8 @@ void train_steps(RunState& state, const RunContext& run) {
 std::string plan_text(const RunSetup& setup, const MemoryPlan& plan) {
   const hf::ModelConfig& config = setup.model_spec.config;
   const std::vector<model::Parameter>& table = setup.model_spec.table;
-  return "linears:\n" + precision_table(config, table) + (config.lora ? text_of_lora(*config.lora, table) : "") +
-         "memory:\n" + plan.to_text();
+  return "linears:\n" + precision_table(config, table, setup.config.precision.precision) +
+         (config.lora ? text_of_lora(*config.lora, table) : "") + "memory:\n" + plan.to_text();
 }
 
 void announce(const RunContext& run) {
