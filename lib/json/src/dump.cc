@@ -34,15 +34,19 @@ std::string repaired(std::string_view text) {
   return out;
 }
 
+// Control characters are escaped, those of C1 (U+0080 to U+009F) too: a terminal that shows the JSON obeys them.
 void write_string(std::string_view text, std::string& out) {
   if (!valid_utf8(text)) return write_string(repaired(text), out);
   out += '"';
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) {
-      write_control(static_cast<unsigned char>(c), out);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+    if (byte(i) < 0x20 || byte(i) == 0x7F) {
+      write_control(byte(i), out);
+    } else if (byte(i) == 0xC2 && byte(i + 1) < 0xA0) {  // valid UTF-8: a second byte follows
+      write_control(byte(++i), out);
     } else {
-      if (c == '"' || c == '\\') out += '\\';
-      out += c;
+      if (text[i] == '"' || text[i] == '\\') out += '\\';
+      out += text[i];
     }
   }
   out += '"';
