@@ -16,6 +16,26 @@ std::uint32_t id_of(std::optional<std::int64_t> value, const std::string& shown)
   return static_cast<std::uint32_t>(*value);
 }
 
+// Throws if a record has several prompts.
+void check_one_prompt(const json::Object& record) {
+  std::string first;
+  for (const char* key : {"messages", "conversations", "text", "ids"}) {
+    if (record.find(key) == nullptr) continue;
+    if (!first.empty())
+      throw Error("the record has both \"" + first + "\" and \"" + key + "\", of which one is a prompt");
+    first = key;
+  }
+}
+
+// As chat::read_question(), without the hints for the columns of data: those of prompts are fixed.
+chat::Conversation question_of(const json::Value& record, const chat::Schema& schema) {
+  try {
+    return chat::read_question(record, schema);
+  } catch (const Error& e) {
+    throw Error(e.what(), e.code());
+  }
+}
+
 }  // namespace
 
 Ids parse_ids(std::string_view text) {
@@ -55,6 +75,7 @@ Ids PromptReader::of_text(const std::string& text) const {
 Ids PromptReader::of_record(const json::Value& record) const {
   if (!record.is_object()) throw Error("the record is not an object");
   const json::Object& object = record.as_object();
+  check_one_prompt(object);
   if (const json::Value* const text = object.find("text")) {
     if (!text->is_string()) throw Error("\"text\" is not a string");
     return of_text(text->as_string());
@@ -70,7 +91,7 @@ Ids PromptReader::of_record(const json::Value& record) const {
   if (!schema || schema->format == chat::Format::alpaca)
     throw Error("the record has none of \"messages\", \"conversations\", \"text\" and \"ids\"");
   if (!renderer_) throw Error("the record is a conversation", {{"template", "to render it"}});
-  return render(chat::read_question(record, *schema));
+  return render(question_of(record, *schema));
 }
 
 }  // namespace fp8::prompt

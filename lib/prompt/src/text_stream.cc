@@ -40,7 +40,15 @@ TextStream::TextStream(const Codec& codec, std::span<const std::uint32_t> prompt
   window_.assign(prompt.begin(), prompt.end());
   const std::string text = codec_.decode(window_);
   decoded_ = complete(text);
+  of_prompt_ = (text.size() - decoded_.size()) / token::kReplacement.size();
   trim(text);
+}
+
+void TextStream::hold(std::string_view text) {
+  for (; of_prompt_ > 0 && text.starts_with(token::kReplacement); --of_prompt_)
+    text.remove_prefix(token::kReplacement.size());
+  if (!text.empty()) of_prompt_ = 0;
+  held_ += text;
 }
 
 std::string TextStream::add(std::uint32_t id) {
@@ -49,7 +57,7 @@ std::string TextStream::add(std::uint32_t id) {
   const std::string text = codec_.decode(window_);
   const std::string_view ready = complete(text);
   if (!ready.starts_with(decoded_)) return {};  // earlier characters changed: they are part of one that is incomplete
-  held_ += ready.substr(decoded_.size());
+  hold(ready.substr(decoded_.size()));
   decoded_ = ready;
   if (window_.size() > kMost) trim(text);
   return released();
@@ -59,7 +67,7 @@ std::string TextStream::finish() {
   if (stopped_) return {};
   const std::string text = codec_.decode(window_);
   const auto differ = std::ranges::mismatch(text, decoded_);
-  held_.append(differ.in1, text.end());
+  hold({differ.in1, text.end()});
   std::string out = released();
   if (!stopped_) out += std::exchange(held_, {});
   return out;

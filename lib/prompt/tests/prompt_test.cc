@@ -21,12 +21,16 @@ TEST(Prompts, RecordsOfTextAndIds) {
   const auto of = [&](const char* record) { return reader.of_record(json::parse(record, "record")); };
   EXPECT_EQ(of(R"({"text":"ab"})"), (Ids{97, 98}));
   EXPECT_EQ(of(R"({"ids":[1,2],"other":null})"), (Ids{1, 2}));
-  for (const auto& [record, reason] : {std::pair{"[]", "the record is not an object"},
-                                       {R"({"text":1})", "\"text\" is not a string"},
-                                       {R"({"ids":1})", "\"ids\" is not a list"},
-                                       {R"({"ids":[-1]})", "an entry of \"ids\" is not a token id"},
-                                       {R"({"instruction":"a"})", "the record has none of"},
-                                       {R"({"messages":[]})", "the record is a conversation"}})
+  for (const auto& [record, reason] :
+       {std::pair{"[]", "the record is not an object"},
+        {R"({"text":1})", "\"text\" is not a string"},
+        {R"({"ids":1})", "\"ids\" is not a list"},
+        {R"({"ids":[-1]})", "an entry of \"ids\" is not a token id"},
+        {R"({"instruction":"a"})", "the record has none of"},
+        {R"({"text":"a","ids":[1]})", "the record has both \"text\" and \"ids\", of"},
+        {R"({"ids":[1],"messages":[]})", "the record has both \"messages\" and \"ids\""},
+        {R"({"conversations":[],"text":"a"})", "the record has both \"conversations\" and"},
+        {R"({"messages":[]})", "the record is a conversation"}})
     EXPECT_TRUE(test::error_of([&] { of(record); }).starts_with(reason)) << record;
   EXPECT_TRUE(
       test::error_of([&] { PromptReader(nullptr, std::nullopt).of_text("a"); }).starts_with("the checkpoint has no"));
@@ -50,6 +54,13 @@ TEST(Prompts, ConversationsEndWhereTheAnswerBegins) {
   EXPECT_EQ(
       test::error_of([&] { of(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})"); }),
       "the last turn is the assistant's: there is nothing to answer");
+  try {
+    of(R"({"messages":[{"role":"human","content":"a"}]})");
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()), "message 1: the role \"human\" is not known (user, assistant and system are)");
+    EXPECT_TRUE(e.hints().empty()) << "prompts have no --columns";
+  }
   EXPECT_EQ(reader.template_end(), "<|eot_id|>");
 }
 

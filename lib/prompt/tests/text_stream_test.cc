@@ -39,6 +39,23 @@ TEST(TextStream, ACharacterMayBeginInThePrompt) {
   EXPECT_EQ(joined(parts_of(Codec(), {0xBD, 0xA0, 0x41}, {}, {0x20, 0xE4})), "\u4F60A");
 }
 
+TEST(TextStream, BytesOfThePromptThatAreNoCharacterAreNotRepeated) {
+  const Codec bytes;
+  for (const std::vector<std::uint32_t>& prompt : {std::vector<std::uint32_t>{0xFF},
+                                                   {0x20, 0xE4},
+                                                   {0xE4, 0xBD},
+                                                   {0xFF, 0xFE, 0xFD},
+                                                   {0xFF, 0xFE, 0xFD, 0xFC, 0xFB},
+                                                   {0xF0, 0x9F, 0x98}}) {
+    EXPECT_EQ(joined(parts_of(bytes, {'a', 'b'}, {}, prompt)), "ab") << prompt.size();
+    EXPECT_EQ(joined(parts_of(bytes, {0xFF, 'b'}, {}, prompt)), "\uFFFDb") << prompt.size();
+    EXPECT_EQ(joined(parts_of(bytes, {0xFF}, {}, prompt)), "\uFFFD") << prompt.size();
+    EXPECT_EQ(joined(parts_of(bytes, {300}, {}, prompt)), "") << prompt.size();
+  }
+  EXPECT_EQ(joined(parts_of(bytes, {0xA0, 0xFF, 'b'}, {}, {0xE4, 0xBD})), "\u4F60\uFFFDb");
+  EXPECT_EQ(joined(parts_of(bytes, {'a'}, {}, {0xFF, 'x'})), "a");
+}
+
 TEST(TextStream, PartsAreTheWholeText) {
   const Codec bytes;
   std::vector<std::uint32_t> ids;

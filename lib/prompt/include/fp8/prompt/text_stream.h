@@ -12,7 +12,8 @@
 namespace fp8::prompt {
 
 /// The text that follows a prompt. Parts that it returns are valid UTF-8; joined, they are the text of all tokens, or
-/// its part before the first stop text. Text is held back while it may be the beginning of a stop text, or of a
+/// its part before the first stop text. A character that begins in the prompt is part of the text; U+FFFD for bytes of
+/// the prompt that are no character is not. Text is held back while it may be the beginning of a stop text, or of a
 /// character.
 class TextStream {
  public:
@@ -28,6 +29,7 @@ class TextStream {
 
  private:
   std::string released();
+  void hold(std::string_view text);
   void trim(std::string_view text);
 
   const Codec& codec_;
@@ -35,6 +37,7 @@ class TextStream {
   std::vector<std::uint32_t> window_;  // the last tokens; decoding them gives the same text as decoding all
   std::string decoded_;                // of the window's text: already in held_ or returned
   std::string held_;                   // characters that may begin a stop text
+  std::size_t of_prompt_ = 0;          // replacement characters at the end of the prompt that decoding gives again
   bool stopped_ = false;
 };
 
