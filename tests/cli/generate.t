@@ -54,6 +54,13 @@ is "the prompt may be standard input" "$(printf 'the ' | fp8-generate run - --gr
 is "a record may name the checkpoint" "$(echo '{"type":"checkpoint","path":"run/step-00000030"}' | fp8-generate - 'the ' --greedy --max-tokens 20 --precision fp32)" "$(cat greedy)"
 fp8-generate run 'the ' --max-tokens 200 --seed 2 --temperature 3 >wild 2>err
 ok "text is valid UTF-8" iconv -f UTF-8 -t UTF-8 wild
+on_terminal fp8-generate run --ids 116,104,101,32 --max-tokens 200 --seed 2 --temperature 3 >shown
+is "a terminal shows control characters as escapes" "$(python3 -c '
+import re
+wild, shown = open("wild", newline="").read(), open("shown", newline="").read().replace("\r\n", "\n")
+control = lambda text: len(re.findall("[\0-\x08\x0b-\x1f\x7f-\x9f]", text))
+plain = re.sub(r"\\x([0-9a-f]{2})|\\u\{([0-9a-f]+)\}", lambda m: chr(int(m[1] or m[2], 16)), shown)
+print(control(wild) > 0, control(shown), plain == wild)')" "True 0 True"
 is "the parts of --json are the text" "$(fp8-generate run 'the ' --max-tokens 200 --seed 2 --temperature 3 --json | python3 -c '
 import json, sys
 records = [json.loads(line) for line in sys.stdin]
@@ -82,6 +89,9 @@ ok "--tokenizer names one" gen chat.h5 hello --tokenizer hf --max-tokens 4
 ok "--template renders the prompt" gen chat.h5 hello --tokenizer hf --template llama3 --max-tokens 4 --json
 echo '{"messages":[{"role":"user","content":"hello"}]}' >chat.jsonl
 is "messages are the same prompt" "$(ids chat.h5 --input chat.jsonl --tokenizer hf --template llama3 --max-tokens 4)" "$(tail -n 1 out | sed 's/.*"ids"://; s/}$//')"
+echo '{"messages":[{"role":"human","content":"hello"}]}' >role.jsonl
+says "an unknown role names those that are known" '^fp8-generate: role.jsonl: line 1: message 1: the role "human" is not known \(user, assistant and system are\)$' gen chat.h5 --input role.jsonl --tokenizer hf --template llama3
+fp8-generate chat.h5 --input chat.jsonl --tokenizer hf --template llama3 --max-tokens 4 --json >out 2>err
 is "its length is that of the tokenizer" "$(sed -n 's/.*"prompt_tokens":\([0-9]*\).*/\1/p' out)" \
   "$(printf '%s\n' '{"text":"<|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"}' | fp8-tokenize --tokenizer hf --encode | tr ',' '\n' | wc -l)"
 
@@ -180,6 +190,10 @@ refused "a missing checkpoint" 'none: ' none a
 refused "standard input twice" '-: standard input is already' - -
 echo '{"messages":[{"role":"user","content":"a"}]}' >bad.jsonl
 refused "messages without a template" 'bad.jsonl: line 1: the record is a conversation \(use --template' run --input bad.jsonl
+for pair in '"text":"a","ids":[97]' '"messages":[],"text":"a"' '"messages":[],"ids":[97]'; do
+  echo "{$pair}" >bad.jsonl
+  refused "a record with two prompts: $pair" 'bad.jsonl: line 1: the record has both "[a-z]*" and "[a-z]*", of which one is a prompt$' run --input bad.jsonl
+done
 echo '{"text":' >bad.jsonl
 refused "a record that is not JSON" 'bad.jsonl: line 1' run --input bad.jsonl
 cp llama3.h5 flipped.h5 && printf '\001' | dd of=flipped.h5 bs=1 seek=100000 conv=notrunc 2>/dev/null

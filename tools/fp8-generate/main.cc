@@ -1,4 +1,6 @@
 // fp8-generate: text that a checkpoint generates from prompts. See fp8-generate(1).
+#include <algorithm>
+
 #include "flags.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
@@ -58,6 +60,18 @@ json::Value text_record(std::uint64_t prompt, std::size_t prompt_tokens, const g
   return record;
 }
 
+// Whole characters as a terminal may show them: as terminal_safe(), but newlines and tabs stay.
+std::string shown(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    out += terminal_safe(text.substr(0, end));
+    if (end < text.size()) out += text[end];
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 // Generates and prints, one prompt after the other.
 class Session {
  public:
@@ -75,7 +89,7 @@ class Session {
     std::size_t index = 0;
     const generate::Generated made = generator_.run(prompt, request_, codec_, sampler_, [&](const auto& token) {
       if (json_) return out_.json(token_record(request_.prompt, index++, token, codec_ != nullptr));
-      if (!token.text.empty()) out_.text(token.text);
+      if (!token.text.empty()) out_.text(terminal_ ? shown(token.text) : token.text);
     });
     if (json_) {
       out_.json(text_record(request_.prompt, prompt.size(), made, codec_ != nullptr));
@@ -103,6 +117,7 @@ class Session {
   generate::Request request_;
   generate::Sampler sampler_;
   bool json_, verbose_;
+  const bool terminal_ = cli::stdout_is_terminal();
   cli::Output out_;
 };
 
