@@ -18,19 +18,61 @@ for words in "--lora-alpha 4" "--lora-targets q_proj" "--lora-dropout 0.1" "--rs
 done
 refused "a target that matches no linear is refused" '--lora-targets: head: matches no linear of a layer of the model' $full --lora-rank 4 --lora-targets q_proj,head
 refused "a dropout of 1 is refused" '--lora-dropout: 1 leaves out everything' $full --lora-rank 4 --lora-dropout 1
+refused "a dropout that is 1 in f32 is refused" '--lora-dropout: 0.999999999 is 1 in f32, which leaves out everything' $full --lora-rank 4 --lora-dropout 0.999999999
 refused "--lora with --lora-rank is refused" '--lora-rank: contradicts --lora' $full --lora some --lora-rank 4
 refused "--lora with --rslora is refused" '--rslora: contradicts --lora' $full --lora some --rslora
 refused "--lora of a missing folder is refused" 'some: not a folder' $full --lora some
 refused "--lora of a model's folder is refused" '.*/adapter_config.json: missing; not the folder of a PEFT adapter' $full --lora "$golden/models/llama3/hf"
 fp8-init tiny --set intermediate_size=128 -o other.h5 >out 2>err
 refused "--lora of an adapter for another model is refused" '.*/adapter_model.safetensors: tensor ".*gate_proj.lora_B.weight" is \[176, 8\], expected \[128, 8\]$' other.h5 --data d.h5 $base --lora "$golden/lora/llama3/init"
+
+# --- damaged adapters: $1: change to (config, header, payload) in Python
+fp8-convert "$golden/models/llama3/hf" -o llama3.h5 >out 2>err
+cat >damage.py <<'END'
+import json, os, struct, sys
+source, folder, change = sys.argv[1:]
+config = json.load(open(source + "/adapter_config.json"))
+raw = open(source + "/adapter_model.safetensors", "rb").read()
+size = struct.unpack("<Q", raw[:8])[0]
+tensors, payload = json.loads(raw[8:8 + size]), raw[8 + size:]
+tensors = {k: (v, payload[v["data_offsets"][0]:v["data_offsets"][1]]) for k, v in tensors.items() if k != "__metadata__"}
+exec(change)
+header, payload = {}, b""
+for name, (v, data) in tensors.items():
+    header[name] = v | {"data_offsets": [len(payload), len(payload) + len(data)]}
+    payload += data
+text = json.dumps(header).encode()
+os.makedirs(folder, exist_ok=True)
+json.dump(config, open(folder + "/adapter_config.json", "w"))
+open(folder + "/adapter_model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + payload)
+END
+damage() { python3 damage.py "$golden/lora/llama3/final" damaged "$1"; }
+on="llama3.h5 --data d.h5 $base --lora damaged"
+damage 'tensors = {k: v for k, v in tensors.items() if ".layers.0." in k}'
+refused "an adapter without the tensors of a layer is refused" 'damaged/adapter_model.safetensors: no lora_A for model.layers.1.self_attn.q_proj, which target_modules names$' $on
+damage 'config["target_modules"].remove("v_proj")'
+refused "tensors of a linear that is no target are refused" 'damaged/adapter_model.safetensors: tensor "base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight" is on a linear that the settings do not select$' $on
+for value in '{}' 'None' '-1'; do
+  damage "config['target_modules'] = $value"
+  refused "target_modules $value is refused" 'damaged/adapter_config.json: "target_modules" is (missing|neither a text nor an array of texts)$' $on
+done
+damage 'config["use_mora"] = True'
+refused "an unknown setting is refused" 'damaged/adapter_config.json: "use_mora" is not supported$' $on
+k=base_model.model.model.layers.1.mlp.up_proj.lora_B.weight
+damage "tensors['$k'] = (tensors['$k'][0], tensors['$k'][1][:-4] + struct.pack('<f', float('nan')))"
+refused "NaN in an adapter is refused" "damaged/adapter_model.safetensors: $k: holds a value that is not finite$" $on
+damage 'config["target_modules"] = r".*\.(self_attn|mlp)\.[a-z]+_proj"'
+ok "an expression selects the linears" fp8-step llama3.h5 --data d.h5 --out expression --steps 1 --seq-length 16 --batch-size 2 --lora damaged
+damage 'tensors = {k: v for k, v in tensors.items() if ".layers.0." in k}; config["layers_to_transform"] = [0]'
+ok "layers_to_transform selects a layer" fp8-step llama3.h5 --data d.h5 --out layer --steps 1 --seq-length 16 --batch-size 2 --lora damaged
+says "whose linears are trained" '"target_modules":\["model.layers.0.self_attn.q_proj",.*"model.layers.0.mlp.down_proj"\]' head -1 layer/log.jsonl
 refused "--master bf16 with adapters is refused" '--master: bf16: adapters have f32 master weights' $full --lora-rank 4 --master bf16
 status "FP8 for wgrad alone gives status 3" 3 fp8-step $full --lora-rank 4 --precision fp8 --fp8-gemms wgrad
 cp err said
 says "the message says why" '--fp8-gemms: wgrad alone: frozen weights have no gradient' cat said
 
 # --- the reference of PEFT on several ranks and with several micro-batches
-fp8-convert "$golden/models/llama3/hf" -o llama3.h5 >out 2>err && fp8-tokenize "$SRC/share/text/tinyshakespeare.txt" -o all.h5 >>out 2>>err
+fp8-tokenize "$SRC/share/text/tinyshakespeare.txt" -o all.h5 >out 2>err
 cat >compare.py <<'END'
 import json, sys
 def steps(path):
@@ -91,6 +133,7 @@ again="m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 6 --out whole --p
 refused "another rank is refused" 'whole: this run was started with another --lora-rank \(4, now 8\); use another --out, or the same settings to resume$' $again --lora-rank 8 --lora-alpha 8 --lora-dropout 0.1 --lr 1e-2
 refused "no adapters are refused" 'whole: this run was started with another --lora-(rank|alpha) \(.*, now not given\)' $again --lr 1e-2
 refused "other targets are refused" 'whole: this run was started with another --lora-targets \("all", now "q_proj"\)' $again --lora-rank 4 --lora-targets q_proj --lora-dropout 0.1 --lr 1e-2
+ok "other globs for the same linears are accepted" fp8-step $again --lora-rank 4 --lora-targets '*_proj' --lora-dropout 0.1 --lr 1e-2
 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --out plain >out 2>err
 refused "adapters in a run without are refused" 'plain: this run was started with another --lora-rank \(not given, now 4\)' m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 4 --out plain --lora-rank 4
 ok "--change lora-dropout goes on with another" fp8-step $again --lora-rank 4 --lora-dropout 0.2 --lr 1e-2 --steps 8 --change lora-dropout

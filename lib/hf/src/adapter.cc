@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <vector>
 
+#include "adapter_targets.h"
 #include "fp8/base/digest.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
@@ -19,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
+constexpr std::size_t kPart = std::string_view("lora_A").size();
 constexpr std::size_t kPiece = std::size_t{1} << 20U;  // bytes that are digested at a time
 
 std::string settings_path(const std::string& folder) { return folder + "/" + kAdapterConfig; }
@@ -37,39 +40,62 @@ std::string tensors_of(const std::string& path) {
               (fs::exists(path + "/adapter_model.bin", ignored) ? "; only safetensors files are read" : ""));
 }
 
+// Keys that are read.
+constexpr std::array kRead{"peft_type",
+                           "bias",
+                           "r",
+                           "lora_alpha",
+                           "lora_dropout",
+                           "use_rslora",
+                           "target_modules",
+                           "layers_pattern",
+                           "exclude_modules",
+                           "init_lora_weights",
+                           "layers_to_transform"};
+// Keys without an effect on what a trained adapter on linears of layers computes: origin, first values, and settings of
+// kinds that are refused by another key.
+constexpr std::array kHarmless{"auto_mapping",       "base_model_name_or_path",
+                               "revision",           "task_type",
+                               "inference_mode",     "peft_version",
+                               "loftq_config",       "eva_config",
+                               "corda_config",       "lora_ga_config",
+                               "qalora_group_size",  "runtime_config",
+                               "megatron_config",    "megatron_core",
+                               "ensure_weight_tying"};
+
 // Whether a setting is as if it were not there.
 bool is_off(const json::Value& v) {
   return v.is_null() || (v.is_bool() && !v.as_bool()) || (v.is_array() && v.as_array().empty()) ||
-         (v.is_object() && v.as_object().empty());
+         (v.is_object() && v.as_object().empty()) || (v.is_string() && v.as_string().empty());
 }
 
-// Throws for settings under which an adapter computes something else.
-void refuse_unsupported(const Keys& keys) {
+// Throws for settings under which an adapter computes something else, or may: those of kinds that are not known.
+void refuse_unsupported(const json::Object& settings, const Keys& keys) {
   const std::string type = keys.text("peft_type", "");
   if (type != "LORA") keys.fail("peft_type \"" + excerpt(type) + "\" is not supported (LORA is)");
   const std::string bias = keys.text("bias", "none");
   if (bias != "none") keys.fail("\"bias\": \"" + excerpt(bias) + "\": trained biases are not supported");
-  for (const char* key :
-       {"use_dora", "lora_bias", "fan_in_fan_out", "use_qalora", "use_bdlora", "alora_invocation_tokens",
-        "rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication", "trainable_token_indices",
-        "target_parameters", "arrow_config", "kasa_config", "monteclora_config", "velora_config"}) {
-    const json::Value* v = keys.find(key);
-    if (v != nullptr && !is_off(*v)) keys.fail("\"" + std::string(key) + "\" is not supported");
-  }
+  const auto among = [](const auto& names, const std::string& key) { return std::ranges::count(names, key) > 0; };
+  for (const auto& [key, value] : settings)
+    if (!is_off(value) && !among(kRead, key) && !among(kHarmless, key))
+      keys.fail("\"" + terminal_safe(excerpt(key)) + "\" is not supported");
   // The others change the model's weights too.
-  static constexpr std::array kHarmless{"gaussian", "eva", "orthogonal"};
+  static constexpr std::array kSameModel{"gaussian", "eva", "orthogonal"};
   const json::Value* init = keys.find("init_lora_weights");
   if (init == nullptr || init->is_bool()) return;
-  if (!init->is_string() || std::ranges::find(kHarmless, init->as_string()) == kHarmless.end())
+  if (!init->is_string() || !among(kSameModel, init->as_string()))
     keys.fail("\"init_lora_weights\": " + excerpt(json::dump(*init)) + " is not supported: it changes the model");
 }
 
-LoraConfig read_settings(const std::string& path) {
+LoraConfig read_settings(const std::string& path, const ModelConfig& model) {
   const json::Value value = json::parse_file(path, kConfigLimits);
   if (!value.is_object()) throw Error(path + ": not an object");
   const Keys keys(value.as_object(), path);
-  refuse_unsupported(keys);
-  return read_lora_numbers(keys);
+  refuse_unsupported(value.as_object(), keys);
+  LoraConfig lora = read_lora_numbers(keys);
+  lora.targets = target_modules(keys, model);
+  check_lora(lora, model, path);
+  return lora;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -82,9 +108,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 AdapterFolder::AdapterFolder(const std::string& path, const ModelConfig& model)
     : path_(path), lora_(), file_(tensors_of(path)) {
-  lora_ = read_settings(settings_path(path));
-  find_targets(model);
-  check_lora(lora_, model, settings_path(path));
+  lora_ = read_settings(settings_path(path), model);
+  check_tensors(model);
 }
 
 bool AdapterFolder::looks_like(const std::string& path) {
@@ -92,29 +117,29 @@ bool AdapterFolder::looks_like(const std::string& path) {
   return fs::is_directory(path, ignored) && fs::exists(settings_path(path), ignored);
 }
 
-// The linears of the model with both tensors, of the right shapes. Throws for any other tensor.
-void AdapterFolder::find_targets(const ModelConfig& model) {
+void AdapterFolder::check_tensors(const ModelConfig& model) const {
+  const std::set<std::string> targets(lora_.targets.begin(), lora_.targets.end());
   std::set<std::string> known;
   for (const std::string& module : linear_modules(model)) {
     const auto [out, in] = linear_extent(model, module);
-    const std::string name = std::string(kAdapterPrefix) + module;
-    const TensorInfo *a = file_.find(name + std::string(kA)), *b = file_.find(name + std::string(kB));
-    if (a == nullptr && b == nullptr) continue;
-    for (const auto& [tensor, end, shape] :
-         {std::tuple{a, kA, std::vector{lora_.rank, in}}, {b, kB, {out, lora_.rank}}}) {
-      if (tensor == nullptr) throw Error(file_.path() + ": no tensor \"" + name + std::string(end) + "\"");
+    for (const auto& [end, shape] : {std::pair{kA, std::vector{lora_.rank, in}}, {kB, {out, lora_.rank}}}) {
+      const TensorInfo* tensor = file_.find(std::string(kAdapterPrefix) + module + std::string(end));
+      if (tensor == nullptr && !targets.contains(module)) continue;
+      if (tensor == nullptr)
+        throw Error(file_.path() + ": no " + std::string(end.substr(1, kPart)) + " for " + module +
+                    ", which target_modules names");
+      if (!targets.contains(module))
+        throw Error(file_.path() + ": tensor \"" + tensor->name + "\" is on a linear that the settings do not select");
       if (tensor->shape != shape)
         throw Error(file_.path() + ": tensor \"" + tensor->name + "\" is " + shape_text(tensor->shape) + ", expected " +
                     shape_text(shape));
       known.insert(tensor->name);
     }
-    lora_.targets.push_back(module);
   }
   for (const TensorInfo& t : file_.tensors())
     if (!known.contains(t.name))
       throw Error(file_.path() + ": tensor \"" + terminal_safe(excerpt(t.name)) +
                   "\" is not that of an adapter for a linear of this model's layers");
-  if (lora_.targets.empty()) throw Error(file_.path() + ": has no adapter");
 }
 
 const TensorInfo& AdapterFolder::at(const std::string& name) const {
@@ -125,7 +150,10 @@ const TensorInfo& AdapterFolder::at(const std::string& name) const {
 
 void AdapterFolder::read_rows(const std::string& name, std::int64_t first, std::int64_t count,
                               std::span<float> out) const {
-  file_.read_rows_f32(at(name), first, count, out);
+  const TensorInfo& tensor = at(name);
+  file_.read_rows_f32(tensor, first, count, out);
+  if (!std::ranges::all_of(out, [](float v) { return std::isfinite(v); }))
+    throw Error(file_.path() + ": " + tensor.name + ": holds a value that is not finite");
 }
 
 std::string AdapterFolder::digest() const {

@@ -44,7 +44,8 @@ void check_lora(const LoraConfig& lora, const ModelConfig& config, const std::st
     fail("rank " + std::to_string(lora.rank) + limits(std::to_string(kMaxRank)));
   if (!(lora.alpha > 0 && lora.alpha <= kMaxAlpha))
     fail("alpha " + format_double(lora.alpha) + " is not above 0 and at most " + format_double(kMaxAlpha));
-  if (!(lora.dropout >= 0 && lora.dropout < 1)) fail("dropout " + format_double(lora.dropout) + " is not below 1");
+  if (!(lora.dropout >= 0 && static_cast<float>(lora.dropout) < 1))
+    fail("dropout " + format_double(lora.dropout) + (lora.dropout < 1 ? " is 1 in f32" : " is not below 1"));
   if (lora.targets.empty()) fail("has no target module");
   const std::vector<std::string> modules = linear_modules(config);
   auto at = modules.begin();

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstring>
 
+#include "adapter_targets.h"
 #include "fp8/hf/folder.h"
 #include "fp8/json/json.h"
 #include "fp8_test.h"
@@ -26,7 +29,7 @@ ModelConfig tiny() {
 }
 
 const std::string kNone = "no error";
-const std::string kSettings = R"({"peft_type": "LORA", "r": 1, "lora_alpha": 2)";
+const std::string kSettings = R"({"peft_type": "LORA", "r": 1, "lora_alpha": 2, "target_modules": ["q_proj"])";
 const std::string kQ = "base_model.model.model.layers.0.self_attn.q_proj.lora_";
 
 std::string entry(const std::string& name, const std::string& shape, int begin, int end) {
@@ -82,37 +85,128 @@ TEST(AdapterFolder, RefusesSettingsByName) {
   EXPECT_EQ(refusal(R"({"peft_type": "LORA", "lora_alpha": 2})"), config + "\"r\" is missing");
   EXPECT_EQ(refusal(R"({"peft_type": "LORA", "r": 0, "lora_alpha": 2})"),
             config + "\"r\" is 0, must be from 1 to 65536");
-  EXPECT_EQ(refusal(R"({"peft_type": "LORA", "r": 1, "lora_alpha": 0})"),
+  EXPECT_EQ(refusal(R"({"peft_type": "LORA", "r": 1, "lora_alpha": 0, "target_modules": ["q_proj"]})"),
             config + "alpha 0 is not above 0 and at most 1e+06");
   EXPECT_EQ(refusal(kSettings + R"(, "lora_dropout": 1})"), config + "dropout 1 is not below 1");
+  EXPECT_EQ(refusal(kSettings + R"(, "lora_dropout": 0.999999999})"), config + "dropout 0.999999999 is 1 in f32");
   EXPECT_EQ(refusal(kSettings + R"(, "bias": "all"})"), config + "\"bias\": \"all\": trained biases are not supported");
   EXPECT_EQ(refusal(kSettings + R"(, "init_lora_weights": "pissa"})"),
             config + "\"init_lora_weights\": \"pissa\" is not supported: it changes the model");
   EXPECT_EQ(refusal(kSettings + R"(, "init_lora_weights": "gaussian", "use_dora": false, "rank_pattern": {}})"), kNone);
   for (const char* setting : {R"("use_dora": true)", R"("rank_pattern": {"q_proj": 3})", R"("modules_to_save": ["x"])",
-                              R"("lora_bias": true)", R"("trainable_token_indices": [1])"}) {
+                              R"("lora_bias": true)", R"("trainable_token_indices": [1])", R"("use_mora": true)",
+                              R"("new": 0)", R"("velora_config": {"x": 1})"}) {
     const std::string key = std::string(setting).substr(0, std::string(setting).find(':'));
     EXPECT_EQ(refusal(kSettings + ", " + setting + "}"), config + key + " is not supported");
   }
 }
 
+TEST(AdapterFolder, IgnoresSettingsWithoutEffect) {
+  EXPECT_EQ(refusal(kSettings + R"(, "megatron_core": "megatron.core", "qalora_group_size": 16, "loftq_config": {},
+    "eva_config": {"rho": 2.0}, "auto_mapping": {"x": "y"}, "peft_version": "0.21.2", "ensure_weight_tying": true,
+    "use_mora": false, "new": null, "newer": "", "newest": [], "task_type": "CAUSAL_LM"})"),
+            kNone);
+}
+
+// The linears of tiny() with two layers that settings select, as "layer.linear".
+std::string targets_of(const std::string& settings) {
+  ModelConfig model = tiny();
+  model.num_hidden_layers = 2;
+  std::string out;
+  std::string error = error_of([&] {
+    const json::Value value = json::parse("{" + settings + "}", "s");
+    for (const std::string& name : target_modules(Keys(value.as_object(), "s"), model))
+      out += (out.empty() ? "" : " ") + name.substr(13, 2) + name[name.rfind('.') + 1];
+  });
+  return error == kNone ? out : error;
+}
+
+// As check_target_module_exists of PEFT 0.21 says.
+TEST(TargetModules, AreThoseOfPeft) {
+  const std::string all = "0.q 0.k 0.v 0.o 0.g 0.u 0.d 1.q 1.k 1.v 1.o 1.g 1.u 1.d";
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj", "mlp.up_proj", "_proj", "x"])"), "0.q 0.u 1.q 1.u");
+  EXPECT_EQ(targets_of(R"("target_modules": ["model.layers.1.mlp.up_proj"])"), "1.u");
+  EXPECT_EQ(targets_of(R"("target_modules": "all-linear")"), all);
+  EXPECT_EQ(
+      targets_of(R"("target_modules": "All-Linear", "exclude_modules": ["v_proj", "model.layers.0.mlp.up_proj"])"),
+      "0.q 0.k 0.o 0.g 0.d 1.q 1.k 1.o 1.g 1.u 1.d");
+  EXPECT_EQ(targets_of(R"("target_modules": ".*\\.(q|k)_proj")"), "0.q 0.k 1.q 1.k");
+  EXPECT_EQ(targets_of(R"("target_modules": ".*_proj", "exclude_modules": ".*0.*|.*mlp.*")"), "1.q 1.k 1.v 1.o");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "exclude_modules": "")"), "0.q 1.q");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "layers_to_transform": 1)"), "1.q");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj", "k_proj"], "layers_to_transform": [0, 7])"), "0.q 0.k");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "layers_to_transform": [])"), "0.q 1.q");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "layers_to_transform": [1], "layers_pattern": "layers")"),
+            "1.q");
+  EXPECT_EQ(
+      targets_of(R"("target_modules": ["q_proj"], "layers_to_transform": [1], "layers_pattern": ["h", "layers"])"),
+      "1.q");
+  // Full names are not restricted to layers.
+  EXPECT_EQ(targets_of(R"("target_modules": ["model.layers.0.self_attn.q_proj", "k_proj"], "layers_to_transform": 1)"),
+            "0.q 1.k");
+}
+
+TEST(TargetModules, AreRefusedByName) {
+  EXPECT_EQ(targets_of(""), "s: \"target_modules\" is missing");
+  EXPECT_EQ(targets_of(R"("target_modules": null)"), "s: \"target_modules\" is missing");
+  for (const char* wrong : {"{}", "-1", "[3]", "true"})
+    EXPECT_EQ(targets_of("\"target_modules\": " + std::string(wrong)),
+              "s: \"target_modules\" is neither a text nor an array of texts");
+  for (const char* none : {"[]", "\"\"", "\"q_proj\"", "[\"x\"]"})
+    EXPECT_EQ(targets_of("\"target_modules\": " + std::string(none)),
+              "s: \"target_modules\" names no linear of a layer of this model");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj", "lm_head"])"),
+            "s: \"target_modules\" names lm_head, which is no linear of a layer");
+  EXPECT_EQ(targets_of(R"("target_modules": "(?i).*")"),
+            "s: \"target_modules\": an expression with a group that begins with (?i, which is not evaluated");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "exclude_modules": 3)"),
+            "s: \"exclude_modules\" is neither a text nor an array of texts");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "layers_to_transform": "1")"),
+            "s: \"layers_to_transform\" is neither an integer nor an array of integers");
+  EXPECT_EQ(targets_of(R"("target_modules": "all-linear", "layers_to_transform": [1])"),
+            "s: \"layers_to_transform\" contradicts a \"target_modules\" that is a text");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "layers_pattern": "layers")"),
+            "s: \"layers_pattern\" needs \"layers_to_transform\"");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "layers_to_transform": 0, "layers_pattern": "model.layers")"),
+            "s: \"layers_pattern\": \"model.layers\" is not evaluated: it is no plain name");
+  EXPECT_EQ(targets_of(R"("target_modules": ["q_proj"], "layers_to_transform": 0, "layers_pattern": "h")"),
+            "s: \"target_modules\" names no linear of a layer of this model");
+}
+
 TEST(AdapterFolder, RefusesTensorsByName) {
   const std::string file = "adapter_model.safetensors: ", k = "base_model.model.model.layers.0.self_attn.k_proj.lora_";
   const std::string settings = kSettings + "}", a = entry(kQ + "A.weight", "[1,4]", 0, 16);
-  const std::string bytes(64, 0);
+  const std::string q = a + "," + entry(kQ + "B.weight", "[4,1]", 16, 32), bytes(64, 0);
   const auto with = [&](const std::string& entries, std::size_t size) {
     return refusal(settings, safetensors("{" + entries + "}", bytes.substr(0, size)));
   };
-  EXPECT_EQ(with(a, 16), file + "no tensor \"" + kQ + "B.weight\"");
+  EXPECT_EQ(with(a, 16), file + "no lora_B for model.layers.0.self_attn.q_proj, which target_modules names");
+  EXPECT_EQ(with("", 0), file + "no lora_A for model.layers.0.self_attn.q_proj, which target_modules names");
   EXPECT_EQ(with(a + "," + entry(kQ + "B.weight", "[1,4]", 16, 32), 32),
             file + "tensor \"" + kQ + "B.weight\" is [1, 4], expected [4, 1]");
-  EXPECT_EQ(with(entry("x", "[4]", 0, 16), 16),
+  EXPECT_EQ(with(q + "," + entry(k + "A.weight", "[1,4]", 32, 48) + "," + entry(k + "B.weight", "[4,1]", 48, 64), 64),
+            file + "tensor \"" + k + "A.weight\" is on a linear that the settings do not select");
+  EXPECT_EQ(with(q + "," + entry("x", "[4]", 32, 48), 48),
             file + "tensor \"x\" is not that of an adapter for a linear of this model's layers");
   EXPECT_EQ(
-      with(a + "," + entry(kQ + "B.weight", "[4,1]", 16, 32) + "," + entry(k + "magnitude_vector", "[4]", 32, 48), 48),
+      with(q + "," + entry(k + "magnitude_vector", "[4]", 32, 48), 48),
       file + "tensor \"" + k + "magnitude_vector\" is not that of an adapter for a linear of this model's layers");
-  EXPECT_EQ(with("", 0), file + "has no adapter");
   EXPECT_NE(refusal(settings, "short").find("adapter_model.safetensors"), std::string::npos);
+}
+
+TEST(AdapterFolder, RefusesValuesThatAreNotFinite) {
+  for (const float bad : {std::nanf(""), -HUGE_VALF}) {
+    std::string tensors = kTensors;
+    std::memcpy(tensors.data() + tensors.size() - 4, &bad, 4);
+    const TemporaryFolder folder;
+    folder.write("adapter_config.json", kSettings + "}");
+    folder.write("adapter_model.safetensors", tensors);
+    const AdapterFolder adapter(folder.path(), tiny());
+    std::array<float, 4> values{};
+    adapter.read_rows("model.layers.0.self_attn.q_proj.lora_A.weight", 0, 1, values);
+    EXPECT_EQ(error_of([&] { adapter.read_rows("model.layers.0.self_attn.q_proj.lora_B.weight", 0, 4, values); }),
+              folder.path() + "/adapter_model.safetensors: " + kQ + "B.weight: holds a value that is not finite");
+  }
 }
 
 TEST(LoraKey, ReadsBack) {

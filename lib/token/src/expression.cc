@@ -55,7 +55,9 @@ Expression Expression::of_text(std::string_view text, const std::string& what) {
   return {text, PCRE2_LITERAL, what};
 }
 
-Expression Expression::of_pcre2(std::string_view pattern) { return {pattern, PCRE2_UCP, "expression"}; }
+Expression Expression::of_pcre2(std::string_view pattern, const std::string& what) {
+  return {pattern, PCRE2_UCP, what};
+}
 
 bool Expression::matches_empty() const {
   std::uint32_t empty = 0;

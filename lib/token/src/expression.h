@@ -23,8 +23,8 @@ class Expression {
   static Expression of_pattern(std::string_view pattern, const std::string& what);
   /// An expression that matches the literal `text`, which must not be empty.
   static Expression of_text(std::string_view text, const std::string& what);
-  /// Compiles `pattern`, a constant in the syntax of PCRE2.
-  static Expression of_pcre2(std::string_view pattern);
+  /// Compiles `pattern`, in the syntax of PCRE2.
+  static Expression of_pcre2(std::string_view pattern, const std::string& what = "expression");
 
   /// Whether the expression can match an empty string.
   bool matches_empty() const;

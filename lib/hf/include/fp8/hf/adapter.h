@@ -1,6 +1,7 @@
 /// A folder with a LoRA adapter as PEFT writes it: adapter_config.json and adapter_model.safetensors. Read-only and
-/// untrusted. The linears that have an adapter are those with tensors in the file; kinds of adapters that compute
-/// something else are refused by name. Source: PEFT 0.21, tuners/lora/config.py and utils/save_and_load.py.
+/// untrusted. The linears that have an adapter are those that the settings select; kinds of adapters that compute
+/// something else, and settings that are not known, are refused by name. Source: PEFT 0.21, tuners/lora/config.py and
+/// utils/save_and_load.py.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ json::Value adapter_config(const ModelConfig& config);
 class AdapterFolder {
  public:
   /// Opens the folder of an adapter for `model`. Throws Error `path: reason` if the settings or the tensors are not
-  /// those of a LoRA adapter for linears of the model's layers: for each of them lora_A [r, in] and lora_B [out, r],
-  /// and nothing else.
+  /// those of a LoRA adapter for linears of the model's layers: for each that `target_modules` and its companions
+  /// select lora_A [r, in] and lora_B [out, r], and nothing else.
   AdapterFolder(const std::string& path, const ModelConfig& model);
 
   /// Whether `path` is a directory that contains an adapter_config.json.
@@ -39,13 +40,13 @@ class AdapterFolder {
   /// Rank, alpha, dropout, and targets in the order of computation.
   const LoraConfig& lora() const { return lora_; }
   /// Rows [first, first + count) of a tensor, `MODULE.lora_A.weight` or `MODULE.lora_B.weight` of a target, as floats,
-  /// exact; out has their exact size.
+  /// exact; out has their exact size. Throws Error `path: NAME: reason` if one of them is not finite.
   void read_rows(const std::string& name, std::int64_t first, std::int64_t count, std::span<float> out) const;
   /// Digest of the settings and of all values, in hexadecimal. Reads the file.
   std::string digest() const;
 
  private:
-  void find_targets(const ModelConfig& model);
+  void check_tensors(const ModelConfig& model) const;
   const TensorInfo& at(const std::string& name) const;
   std::string path_;
   LoraConfig lora_;
