@@ -3,10 +3,13 @@
 #include "fp8/dtype/finite.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/dtype/element.h"
 
 namespace fp8::dtype {
 namespace {
@@ -54,6 +57,15 @@ bool all_finite(DType type, std::span<const std::byte> bytes, bool unsigned_only
       break;
   }
   return true;
+}
+
+std::string bad_scale(std::span<const float> scales, DType codes) {
+  const float most = max_of(codes);
+  const auto product_is_finite = [&](float s) { return std::isfinite(to_float(to_bf16(s * most))); };
+  const auto bad = std::ranges::find_if(scales, [&](float s) { return !(s > 0 && product_is_finite(s)); });
+  if (bad == scales.end()) return "";
+  return "scale at index " + std::to_string(bad - scales.begin()) + " is " + format_short(*bad, 6) +
+         (*bad > 0 && std::isfinite(*bad) ? ", and " + format_short(most, 6) + " times it is not finite in bf16" : "");
 }
 
 }  // namespace fp8::dtype

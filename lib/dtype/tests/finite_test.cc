@@ -77,5 +77,22 @@ TEST(AllFinite, AnyAlignmentIntegersAndNothing) {
             "values: not a whole number of elements");
 }
 
+TEST(BadScale, NamesTheFirst) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto of = [](std::vector<float> scales, DType codes = DType::e4m3) { return bad_scale(scales, codes); };
+  EXPECT_EQ(of({}), "");
+  EXPECT_EQ(of({1, 1e-45F, 7e35F}), "");
+  EXPECT_EQ(of({1, nan, 0}), "scale at index 1 is nan");
+  EXPECT_EQ(of({0, nan}), "scale at index 0 is 0");
+  EXPECT_EQ(of({2, 2, -0.5F}), "scale at index 2 is -0.5");
+  EXPECT_EQ(of({INFINITY}), "scale at index 0 is inf");
+  EXPECT_EQ(of({3e38F}), "scale at index 0 is 3e+38, and 448 times it is not finite in bf16");
+  EXPECT_EQ(of({7e35F}, DType::e5m2), "scale at index 0 is 7e+35, and 57344 times it is not finite in bf16");
+  // The largest bf16 is 1.9921875 x 2^127; a float above the middle to 2^128 is rounded to infinity.
+  const float largest = 0x1.FEp127F / 448;
+  EXPECT_EQ(of({largest}), "");
+  EXPECT_NE(of({0x1.FF8p127F / 448}), "");
+}
+
 }  // namespace
 }  // namespace fp8::dtype

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
 #include "fp8/base/text.h"
+#include "fp8/dtype/finite.h"
 #include "fp8/hf/export.h"
 #include "quantization_config.h"
 
@@ -122,10 +122,8 @@ std::vector<float> read_scales(const Folder& folder, const Codes& codes) {
   const TensorInfo& info = *codes.scales->info;
   std::vector<float> scales(static_cast<std::size_t>(info.elements()));
   folder.read_rows_f32(*codes.scales, 0, info.shape.empty() ? 1 : info.shape.front(), scales);
-  const auto bad = std::find_if(scales.begin(), scales.end(), [](float s) { return !(std::isfinite(s) && s > 0); });
-  if (bad != scales.end())
-    throw Error(where(folder, *codes.scales) + ": scale " + std::to_string(bad - scales.begin()) +
-                " is not a positive number");
+  if (const std::string bad = dtype::bad_scale(scales, DType::e4m3); !bad.empty())
+    throw Error(where(folder, *codes.scales) + ": " + bad);
   return scales;
 }
 

@@ -238,13 +238,17 @@ TEST_F(Quantization, lists_name_modules_by_component) {
             std::string::npos);
 }
 
-TEST_F(Quantization, refuses_scales_that_are_not_positive_numbers) {
-  for (const float bad : {0.0F, -1.0F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+TEST_F(Quantization, refuses_bad_scales) {
+  for (const auto& [bad, text] : {std::pair{0.0F, "0"},
+                                  {-1.0F, "-1"},
+                                  {std::numeric_limits<float>::infinity(), "inf"},
+                                  {std::nanf(""), "nan"},
+                                  {3e38F, "3e+38, and 448 times it is not finite in bf16"}}) {
     scales("_scale_inv", {2, 2}, {1, 1, bad, 1});
     const Folder from = folder(kBlocks);
     const FolderTensors tensors = tensors_of(from);
     EXPECT_EQ(error_of([&] { read_scales(from, tensors.codes.begin()->second); }),
-              path() + ": " + kModule + ".weight_scale_inv: scale 2 is not a positive number");
+              path() + ": " + kModule + ".weight_scale_inv: scale at index 2 is " + text);
   }
 }
 

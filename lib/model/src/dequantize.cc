@@ -1,11 +1,11 @@
 // FP8 codes and scales back to trainable weights. Codes and scales come from an untrusted file.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/dtype/convert.h"
+#include "fp8/dtype/finite.h"
 #include "fp8/model/convert.h"
 #include "fp8/model/quantize.h"
 #include "stored_weight.h"
@@ -65,11 +65,8 @@ std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string
   source.read(meta.name, stored);
   std::vector<float> scales(stored.size() / dtype::size_of(meta.dtype));
   dtype::to_floats(meta.dtype, stored.data(), scales);
-  const auto bad = std::find_if(scales.begin(), scales.end(), [](float s) { return !(std::isfinite(s) && s > 0); });
-  if (bad != scales.end()) {
-    throw Error(source.path() + ": /" + meta.name + ": scale " + std::to_string(bad - scales.begin()) +
-                " is not a positive number");
-  }
+  const std::string bad = dtype::bad_scale(scales, source.at(std::string(ckpt::kWeights) + weight).dtype);
+  if (!bad.empty()) throw Error(source.path() + ": /" + meta.name + ": " + bad);
   return scales;
 }
 
@@ -98,6 +95,7 @@ std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpo
     if (checkpoint.at(stored_name(p)).dtype != DType::e4m3)
       throw Error(name + ": E5M2 codes, which no recipe has for weights");
     (void)grid_of(checkpoint, p);
+    (void)read_scales(checkpoint, p.name);
     const ckpt::TensorMeta& scales = checkpoint.at(scales_name(p));
     const Granularity here = scales.dtype == DType::e8m0 ? Granularity::row32
                              : scales.shape.size() == 2  ? Granularity::square128

@@ -53,7 +53,7 @@ class Source {
   /// Texts of the other files that are kept with a folder's model; empty for a checkpoint.
   std::map<std::string, std::string> folder_texts() const;
 
-  /// The scales of a weight that is codes, in row-major order. Throws Error naming one that is not a positive number.
+  /// The scales of a weight that is codes, in row-major order. Throws Error naming one that dtype::bad_scale() does.
   std::vector<float> scales(const SourceTensor& tensor) const;
 
  private:

@@ -44,8 +44,8 @@ FactorGrid grid_of(const ckpt::Checkpoint& source, const Parameter& p);
 /// Elements that share a factor of a weight's codes. Throws as grid_of().
 quant::Granularity scaling_of(const ckpt::Checkpoint& source, const Parameter& p);
 
-/// The factors of a weight's codes as stored, in row-major order. Throws Error naming one that is not a positive
-/// number.
+/// The factors of a weight's codes as stored, in row-major order. Throws Error naming one that
+/// dtype::bad_scale() does.
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string& weight);
 
 /// Passes a weight that is not codes to `write` in the format `type` (f32 or bf16).

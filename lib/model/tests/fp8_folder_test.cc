@@ -164,17 +164,17 @@ TEST_F(Fp8Folder, damaged_codes_and_scales_are_refused) {
   EXPECT_EQ(error_of([&] { convert(at("hf"), out(), {.dequantize = true}); }),
             weights + ": row 3 is not finite after multiplication by the scale");
   exported(ExportFormat::fp8);
-  for (const float bad : {0.0F, -1.0F, HUGE_VALF, std::nanf("")}) {
+  for (const auto& [bad, text] : {std::pair{0.0F, "0"},
+                                  {-1.0F, "-1"},
+                                  {HUGE_VALF, "inf"},
+                                  {std::nanf(""), "nan"},
+                                  {3e38F, "3e+38, and 448 times it is not finite in bf16"}}) {
     poke(std::string(kWeight) + "_scale_inv", 4, std::as_bytes(std::span(&bad, 1)));
     for (const bool values : {false, true})
       EXPECT_EQ(error_of([&] { convert(at("hf"), out(), {.dequantize = values}); }),
-                weights + "_scale_inv: scale 1 is not a positive number");
+                weights + "_scale_inv: scale at index 1 is " + text);
   }
   EXPECT_FALSE(std::filesystem::exists(out()));
-  const float huge = 3e38F;
-  poke(std::string(kWeight) + "_scale_inv", 4, std::as_bytes(std::span(&huge, 1)));
-  EXPECT_NE(error_of([&] { convert(at("hf"), out(), {.dequantize = true}); }).find("is not finite after"),
-            std::string::npos);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-/// Checks arrays for non-finite and negative elements.
+/// Checks arrays for non-finite and negative elements, and scales for what FP8 codes can be multiplied by.
 #pragma once
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "fp8/dtype/dtype.h"
 
@@ -12,5 +13,10 @@ namespace fp8::dtype {
 /// has no sign bit, that is, is >= 0. Always true for integers; e8m0 has one NaN and no sign. One vectorized pass.
 /// Throws Error if the bytes are not a whole number of elements.
 bool all_finite(DType type, std::span<const std::byte> bytes, bool unsigned_only = false);
+
+/// What is wrong with the first of `scales` by which codes of format `codes` cannot be multiplied: "scale at index 3 is
+/// nan", or 0, negative, infinite, or so large that the product with the largest code is not finite as bf16. Empty if
+/// all are good.
+std::string bad_scale(std::span<const float> scales, DType codes);
 
 }  // namespace fp8::dtype

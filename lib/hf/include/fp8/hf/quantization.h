@@ -36,7 +36,7 @@ struct FolderTensors {
 /// reason` if there are no codes at all.
 FolderTensors tensors_of(const Folder& folder);
 
-/// The scales of a weight in row-major order. Throws Error naming one that is not a positive number.
+/// The scales of a weight in row-major order. Throws Error naming one that dtype::bad_scale() does.
 std::vector<float> read_scales(const Folder& folder, const Codes& codes);
 
 }  // namespace fp8::hf

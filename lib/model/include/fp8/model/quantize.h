@@ -58,8 +58,8 @@ struct QuantizeReport {
 QuantizeReport quantize(const std::string& source, const std::string& output, const QuantizeOptions& options);
 
 /// How the FP8 codes among a checkpoint's weights are scaled: tensor, row, square128 or row32; nothing if no weight is
-/// stored as codes. Throws Error naming the weight unless the scales have one of these forms, the same for all, and the
-/// codes are E4M3 and those of linears.
+/// stored as codes. Throws Error naming the weight unless the scales have one of these forms, the same for all, none is
+/// bad, see dtype::bad_scale(), and the codes are E4M3 and those of linears. Reads all scales.
 std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpoint,
                                                  const std::vector<Parameter>& table);
 
@@ -90,7 +90,8 @@ struct DequantizeReport {
 
 /// Writes the checkpoint `output`, of kind model, as one file: each code of the quantized checkpoint `source` becomes
 /// its value times its scale, multiplied in f32. Throws Error, and leaves no output, when the source is not quantized,
-/// codes and scales do not match, a scale is not a positive number, or a result is not finite (the tensor is named).
+/// codes and scales do not match, a scale is bad, see dtype::bad_scale(), or a result is not finite (the tensor is
+/// named).
 DequantizeReport dequantize(const std::string& source, const std::string& output, const DequantizeOptions& options);
 
 }  // namespace fp8::model
