@@ -115,7 +115,10 @@ json::Value record_of(const std::string& source, const std::string& output, cons
   }
   json::Array requantized;
   for (const model::Requantized& r : report.requantized)
-    requantized.push_back(json::object({{"name", r.name}, {"distance", r.distance}}));
+    requantized.push_back(
+        json::object({{"name", r.name},
+                      {"distance", r.distance},
+                      {"distance_per_change", r.of_change ? json::Value(*r.of_change) : json::Value()}}));
   json::Array sizes;
   for (const model::PaddedSize& p : report.padded_sizes)
     sizes.push_back(json::object({{"key", p.key}, {"from", p.from}, {"to", p.to}}));
@@ -131,15 +134,29 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"linears", std::move(linears)}});
 }
 
-// The largest distance of codes that were made anew.
-void print_requantized(const std::vector<model::Requantized>& all) {
+// The distances of codes that were made anew: from the merged weights, and compared with what the adapters add. Codes
+// in steps larger than that keep none of it, however close they are to the weights.
+void print_requantized(const std::vector<model::Requantized>& all, const std::string& source) {
   if (all.empty()) return;
   const auto farthest =
       std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.distance < b.distance; });
-  cli::print_note("fp8-convert", std::to_string(all.size()) +
-                                     " linears were quantized again; the relative distance from the merged weight is "
-                                     "at most " +
-                                     format_short(farthest->distance, 3) + ", of " + farthest->name);
+  std::string note = std::to_string(all.size()) +
+                     " linears were quantized again; the relative distance from the merged weight is at most " +
+                     format_short(farthest->distance, 3) + ", of " + farthest->name;
+  std::vector<std::pair<double, std::string>> changes;
+  for (const model::Requantized& r : all)
+    if (r.of_change) changes.emplace_back(*r.of_change, r.name);
+  std::sort(changes.begin(), changes.end());
+  if (changes.empty()) return cli::print_note("fp8-convert", note);
+  const double median = (changes[(changes.size() - 1) / 2].first + changes[changes.size() / 2].first) / 2;
+  note += "; divided by what the adapter adds, the distance is " + format_short(median, 3) + " in the median and " +
+          format_short(changes.back().first, 3) + " at most, of " + changes.back().second;
+  cli::print_note("fp8-convert", note);
+  constexpr double kMuch = 0.5;
+  if (median > kMuch)
+    cli::print_note("fp8-convert", "requantization removes most of what the adapters were trained to; to keep it: " +
+                                       std::string("fp8-convert ") + source +
+                                       " --merge-lora --dequantize --dtype f32 -o merged.h5");
 }
 
 int convert(const cli::Arguments& arguments, const model::Origin& origin) {
@@ -156,7 +173,7 @@ int convert(const cli::Arguments& arguments, const model::Origin& origin) {
   if (!report.invalid.empty())
     cli::print_note("fp8-convert", report.invalid.front() + ", in " + std::to_string(report.invalid.size()) + " of " +
                                        std::to_string(report.tensors) + " weights; no tool trains or evaluates it");
-  if (!arguments.flag("quiet")) print_requantized(report.requantized);
+  if (!arguments.flag("quiet")) print_requantized(report.requantized, source);
   if (!arguments.flag("quiet"))
     for (const std::string& note : report.notes) cli::print_note("fp8-convert", note);
   cli::Output out;

@@ -231,18 +231,22 @@ dtype::DType output_type(const Parameter& p, const SourceTensor& tensor, const C
   return stored_type(p, options.dtype.value_or(rounded ? dtype::DType::bf16 : dtype::DType::f32));
 }
 
+// Reads rows of a merged weight in the format `type`.
+ReadRows read_merged(const std::shared_ptr<MergedRows>& merged, dtype::DType type) {
+  return [merged, type](std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
+    std::vector<float> values(out.size() / dtype::size_of(type));
+    merged->read(begin, end, values);
+    dtype::from_floats(values, type, out.data());
+  };
+}
+
 // Reads rows of a weight of the output, as far as the source has them, in the format in which they are written.
 ReadRows rows_of_weight(const Source& source, const Parameter& p, dtype::DType type, const ConvertOptions& options) {
   if (!options.merge_lora || !has_adapter(*source.config().lora, p)) {
     const auto reader = std::make_shared<RowReader>(source, *source.find(p.name), type);
     return [reader](std::int64_t begin, std::int64_t end, std::span<std::byte> out) { reader->read(begin, end, out); };
   }
-  const auto merged = std::make_shared<MergedRows>(source, p, *source.config().lora);
-  return [merged, type](std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
-    std::vector<float> values(out.size() / dtype::size_of(type));
-    merged->read(begin, end, values);
-    dtype::from_floats(values, type, out.data());
-  };
+  return read_merged(std::make_shared<MergedRows>(source, p, *source.config().lora), type);
 }
 
 // Writes a weight in the format `type`; rows and columns that the source lacks are zeros.
@@ -279,8 +283,7 @@ void write_scales(const SourceTensor& tensor, std::span<const float> scales, ckp
 
 // Merges the adapter of a weight that is codes, and quantizes the sum with scales of the same layout; powers of two if
 // the old ones are.
-void requantize(const Source& source, const Parameter& p, const ConvertOptions& options, ckpt::ModelWriter& writer,
-                ConvertReport& report) {
+void requantize(const Source& source, const Parameter& p, ckpt::ModelWriter& writer, ConvertReport& report) {
   const SourceTensor& tensor = *source.find(p.name);
   const std::vector<float> old = source.scales(tensor);
   const auto power_of_2 = [](float s) {
@@ -290,17 +293,20 @@ void requantize(const Source& source, const Parameter& p, const ConvertOptions& 
   const CastRule rule{.format = *tensor.format,
                       .scaling = *find_granularity(tensor.scales_type, tensor.scales_shape, tensor.shape),
                       .power_of_2 = std::all_of(old.begin(), old.end(), power_of_2)};
+  const auto rows = std::make_shared<MergedRows>(source, p, *source.config().lora);
   const StoredMatrix merged{.name = source.path() + ": " + p.name,
                             .rows = p.rows(),
                             .cols = p.cols(),
                             .dtype = dtype::DType::f32,
-                            .read = rows_of_weight(source, p, dtype::DType::f32, options)};
+                            .read = read_merged(rows, dtype::DType::f32)};
   writer.begin_tensor(meta_of(p, *tensor.format));
   const CastResult cast = cast_matrix(merged, rule, [&](std::span<const std::byte> codes) { writer.write(codes); });
   writer.end_tensor();
   write_scales(tensor, cast.inverse_scales, writer);
   const double distance = cast.signal > 0 ? std::sqrt(cast.noise / cast.signal) : 0;
-  report.requantized.push_back({p.name, distance});
+  const double change = rows->change();
+  report.requantized.push_back({p.name, distance, {}});
+  if (change > 0) report.requantized.back().of_change = std::sqrt(cast.noise) / change;
 }
 
 // Writes a weight, and its scales if it is codes.
@@ -309,7 +315,7 @@ void write_weight(const Source& source, const Parameter& p, const ConvertOptions
   const SourceTensor& tensor = *source.find(p.name);
   const bool codes = tensor.codes() && !options.dequantize;
   if (codes && options.merge_lora && has_adapter(*source.config().lora, p))
-    return requantize(source, p, options, writer, report);
+    return requantize(source, p, writer, report);
   copy_weight(source, p, output_type(p, tensor, options), options, writer);
   if (codes) write_scales(tensor, source.scales(tensor), writer);
 }

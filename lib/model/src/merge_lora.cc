@@ -2,6 +2,7 @@
 #include "merge_lora.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fp8/base/error.h"
 
@@ -54,6 +55,23 @@ void MergedRows::read(std::int64_t begin, std::int64_t end, std::span<float> out
       for (std::int64_t c = 0; c < cols_; ++c) to[c] += scaling_ * sums[static_cast<std::size_t>(c)];
     }
   }
+}
+
+double MergedRows::change() const {
+  // |B A|^2 is the sum over r, q of (column r of B * column q of B) (row r of A * row q of A).
+  const auto dot = [](const float* x, const float* y, std::size_t count, std::size_t stride) {
+    double sum = 0;
+    for (std::size_t i = 0; i < count * stride; i += stride)
+      sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+    return sum;
+  };
+  const auto rank = static_cast<std::size_t>(rank_), cols = static_cast<std::size_t>(cols_);
+  double sum = 0;
+  for (std::size_t r = 0; r < rank; ++r)
+    for (std::size_t q = 0; q < rank; ++q)
+      sum += dot(b_.data() + r, b_.data() + q, b_.size() / rank, rank) *
+             dot(a_.data() + r * cols, a_.data() + q * cols, cols, 1);
+  return static_cast<double>(scaling_) * std::sqrt(std::max(sum, 0.0));
 }
 
 }  // namespace fp8::model

@@ -23,6 +23,8 @@ class MergedRows {
   /// Rows [begin, end) of the weight in f32: the products of B and A are summed over the rank in f32, scaled, and added
   /// to W. Deterministic on any number of threads.
   void read(std::int64_t begin, std::int64_t end, std::span<float> out);
+  /// L2 norm of what the adapter adds to the weight, all elements together; 0 for an adapter that was not trained.
+  double change() const;
 
  private:
   RowReader weight_;

@@ -52,6 +52,24 @@ class MergeLora : public test::FolderTest {
     options.merge_lora = options.force = true;
     return convert(source, at(name), options);
   }
+  static double norm(std::span<const float> values) {
+    double sum = 0;
+    for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+    return std::sqrt(sum);
+  }
+  // L2 norm of scaling B A of rank 8.
+  static double norm_of_change(const std::vector<float>& a, const std::vector<float>& b, double scaling) {
+    const std::size_t rank = 8, cols = a.size() / rank, rows = b.size() / rank;
+    double sum = 0;
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < cols; ++j) {
+        double x = 0;
+        for (std::size_t r = 0; r < rank; ++r)
+          x += static_cast<double>(b[i * rank + r]) * static_cast<double>(a[r * cols + j]);
+        sum += x * x;
+      }
+    return scaling * std::sqrt(sum);
+  }
   static std::vector<std::byte> bytes_of(const ckpt::Checkpoint& c, const std::string& name) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(c.at(name).bytes()));
     c.read(name, bytes);
@@ -100,9 +118,21 @@ TEST_F(MergeLora, codes_are_quantized_again_with_the_same_scaling) {
     for (const bool power_of_2 : {false, true}) {
       quantize(model(), at("q.h5"), {.scaling = scaling, .power_of_2 = power_of_2, .force = true});
       const ConvertReport report = merge(adapted(at("q.h5"), "ql.h5"), "merged.h5");
+      merge(at("ql.h5"), "exact.h5", {.dtype = dtype::DType::f32, .dequantize = true});
       EXPECT_EQ(report.kind, "quantized");
       EXPECT_EQ(report.requantized.size(), 14U);
-      for (const Requantized& r : report.requantized) EXPECT_TRUE(r.distance > 0 && r.distance < 0.06) << r.distance;
+      for (const Requantized& r : report.requantized) {
+        EXPECT_TRUE(r.distance > 0 && r.distance < 0.06) << r.distance;
+        // The distances share a numerator.
+        const std::string module = r.name.substr(0, r.name.rfind('.'));
+        const ckpt::Checkpoint adapters = ckpt::Checkpoint::open(at("ql.h5"));
+        const double change =
+            norm_of_change(weight(adapters, module + ".lora_A.weight"), weight(adapters, module + ".lora_B.weight"), 2);
+        const double noise = *r.of_change * change;
+        EXPECT_NEAR(noise / r.distance, norm(weight(ckpt::Checkpoint::open(at("exact.h5")), r.name)),
+                    1e-2 * noise / r.distance)
+            << r.name;
+      }
       // The same as merging the dequantized model and quantizing that.
       dequantize(at("q.h5"), at("d.h5"), {.force = true});
       merge(adapted(at("d.h5"), "dl.h5"), "dm.h5");

@@ -58,6 +58,8 @@ std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vec
 struct Requantized {
   std::string name;     ///< Hugging Face name
   double distance = 0;  ///< of its codes times scales from the merged weight: L2 norm of the difference over its norm
+  std::optional<double>
+      of_change{};  ///< the same difference over the norm of what the adapter adds; nothing if that is 0
 };
 
 /// What was written; under dry_run, what would be written.
