@@ -65,7 +65,7 @@ status "a dequantized checkpoint can be trained" 0 fp8-step q-row-e4m3-back.h5 -
 ok "a checkpoint of a run is quantized" fp8-quantize run/step-00000001 -o trained.h5 --scaling tensor
 says "the quantized checkpoint has no moments" '^parameters .* in 35 tensors' fp8-info trained.h5
 status "fp8-step of a quantized checkpoint gives status 2" 2 fp8-step q-row-e4m3.h5 --data data.h5 --out runq --steps 1 --batch-size 1 --seq-length 32
-is "the message has the command that dequantizes it" "$(cat err)" "fp8-step: q-row-e4m3.h5: holds quantized weights, which cannot be trained; dequantize it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5"
+is "the message has the command that dequantizes it" "$(cat err)" "fp8-step: q-row-e4m3.h5: holds quantized weights, which cannot be trained; train adapters beside them with --lora-rank, or dequantize it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5"
 ok "the command in the message succeeds" sh -c "$(sed 's/.*dequantize it first: //' err)"
 status "fp8-eval of a quantized checkpoint gives status 2" 2 fp8-eval q-row-e4m3.h5 --data data.h5
 seen "the message of fp8-eval has the command that dequantizes it" 'which cannot be scored; dequantize it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5$'

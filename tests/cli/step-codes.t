@@ -19,7 +19,7 @@ rejected() {
 for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   q=${scaling%:*}.h5 recipe=${scaling#*:}
   fp8-quantize m.h5 -o $q --scaling ${scaling%:*} >out 2>err
-  refused "$q: all weights cannot be trained" "$q: holds quantized weights, which cannot be trained; dequantize it first: fp8-quantize $q --dequantize -o model.h5" $q $base --out x --steps 2
+  refused "$q: all weights cannot be trained" "$q: holds quantized weights, which cannot be trained; train adapters beside them with --lora-rank, or dequantize it first: fp8-quantize $q --dequantize -o model.h5" $q $base --out x --steps 2
   run="$q $base --lora-rank 4 --lora-dropout 0.1 --lr 1e-2 --steps 4 --save-every 2"
   fp8-step $run --out whole-$recipe >whole.log 2>err
   result $? "$q: adapters are trained"
@@ -64,6 +64,35 @@ fp8-quantize m.h5 -o e5m2.h5 --scaling tensor --format e5m2 >out 2>err
 refused "E5M2 codes are refused" 'e5m2.h5: /weights/.*: E5M2 codes, which no recipe has for weights' e5m2.h5 $lora
 fp8-quantize m.h5 -o some.h5 --scaling tensor --filter '*.v_proj' >out 2>err
 refused "codes for some of the projections of one input are refused" 'some.h5: .*k_proj.weight and .*v_proj.weight: one of them is stored as FP8 codes' some.h5 $lora
+refused "--rowwise-single-copy is refused for other codes" '--rowwise-single-copy: tensor.h5 holds FP8 codes with one scale each, for which it is off' tensor.h5 $lora --rowwise-single-copy
+refused "--activations f32 without FP8 is refused" '--activations: f32 needs --precision fp32 or fp8' m.h5 $lora --activations f32
+refused "--accumulate without FP8 is refused" '--accumulate: hopper needs --precision fp8' m.h5 $lora --accumulate hopper
+
+# --- settings that need FP8 are checked after the codes have chosen it
+for flags in "--accumulate hopper" "--activations f32" "--rowwise-single-copy"; do
+  rm -rf implied
+  ok "row.h5: $flags needs no --precision" fp8-step row.h5 $base --out implied --steps 1 --lora-rank 4 $flags
+done
+for q in tensor row block; do
+  rm -rf direct printed
+  fp8-step $q.h5 $base --lora-rank 4 --steps 2 --out direct >direct.log 2>err
+  fp8-step $q.h5 $base --lora-rank 4 --steps 2 --out printed --print-config >c.json 2>err
+  ok "$q.h5: a printed configuration reads back" fp8-step $q.h5 --config c.json
+  cp out printed.log
+  same_bits "$q.h5: and gives equal bits" direct.log printed.log
+  fp8-step $q.h5 --config c.json --print-config >again.json 2>err
+  ok "$q.h5: and is printed again" cmp c.json again.json
+done
+refused "--print-config refuses what contradicts the codes" '--precision: bf16: row.h5 holds' row.h5 $lora --precision bf16 --print-config
+
+# --- merging into codes
+fp8-step tensor.h5 $base --lora-rank 4 --steps 3 --out small >out 2>err
+ok "codes and adapters are merged" fp8-convert small/step-00000003 --merge-lora -o merged.h5 --json
+says "each linear has its distance per change" '"distance_per_change":[0-9]' cat out
+cp err said
+says "a note says the distance per change" 'divided by what the adapter adds, the distance is [0-9.]+ in the median and [0-9.]+ at most, of model' cat said
+says "and how to keep what was trained" 'requantization removes most .*: fp8-convert small/step-00000003 --merge-lora --dequantize --dtype f32 -o merged.h5$' cat said
+ok "that command works" fp8-convert small/step-00000003 --merge-lora --dequantize --dtype f32 -o kept.h5
 
 # --- memory: one byte for each code
 fp8-step m.h5 $lora -n >out 2>bf16.txt

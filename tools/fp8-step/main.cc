@@ -45,6 +45,10 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   train::check_same_flags(host_comm, all_flags, given.positional("model"));
   cli::Output out;
   if (print) {
+    comm::agree(host_comm, [&] {
+      if (host_comm.rank() == 0)
+        flags = train::printed_config(flags, with_config(command, given), given.positional("model"));
+    });
     if (host_comm.rank() == 0) out.line(json::dump(flags, 2));
     return static_cast<int>(Exit::done);
   }

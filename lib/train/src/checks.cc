@@ -51,7 +51,6 @@ std::string note_of_unused(const PrecisionConfig& precision) {
 }
 
 void check_settings(const RunConfig& c) {
-  check_precision(c.precision);
   check_lora_settings(c);
   if (c.schedule.min_lr > c.schedule.lr) throw Error(flag_name("min-lr") + ": above " + flag_name("lr"));
   if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)

@@ -7,13 +7,13 @@
 
 namespace fp8::train {
 
-// Throws Error if precision, activations and accumulation contradict each other.
+// Throws Error if precision, activations and accumulation contradict each other. After resolve_codes().
 void check_precision(const PrecisionConfig& precision);
 
 // A note that names the flags which have no effect with this precision; empty if there are none.
 std::string note_of_unused(const PrecisionConfig& precision);
 
-// Throws Error if settings of a run contradict each other.
+// Throws Error if settings of a run contradict each other, but for those of check_precision().
 void check_settings(const RunConfig& config);
 
 // Throws Error if a micro-batch has more tokens than a GEMM can have rows.

@@ -5,11 +5,11 @@
 namespace fp8::train {
 
 EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
-  check_precision(config.precision);
   EvalSetup s;
   s.model_spec.config = config_of(checkpoint, "scored");
   s.precision = config.precision;
   resolve_codes(s.precision, checkpoint, model::parameter_table(s.model_spec.config));
+  check_precision(s.precision);
   s.length = resolved_length(config.seq_length, s.model_spec.config);
   check_micro_batch(config.batch_size, s.length);
   s.model_spec.table =

@@ -227,7 +227,9 @@ LoraSettings lora_of(const cli::Arguments& a) {
   if (a.has_value("lora-alpha")) s.alpha = a.real("lora-alpha");
   s.targets = parts_of(a.list("lora-targets"));
   if (a.has_value("lora-dropout")) s.dropout = a.real("lora-dropout");
-  if (s.dropout && *s.dropout >= 1) throw Error(flag_name("lora-dropout") + ": 1 leaves out everything");
+  if (s.dropout && static_cast<float>(*s.dropout) >= 1)
+    throw Error(flag_name("lora-dropout") + ": " +
+                (*s.dropout < 1 ? format_double(*s.dropout) + " is 1 in f32, which" : "1") + " leaves out everything");
   s.rslora = a.flag("rslora");
   if (a.has_value("lora")) s.folder = a.text("lora");
   return s;
@@ -486,7 +488,7 @@ InspectConfig inspect_config(const cli::Arguments& a) {
   c.layers = a.list("layers");
   c.blocks = a.flag("blocks");
   c.precision.recipe = c.recipes.front();
-  c.precision.recipe_given = a.has("recipe") || a.has("rowwise-single-copy");
+  c.precision.recipe_given = a.has("recipe");
   if (a.has_value("recommend")) c.recommend = a.real("recommend");
   c.sensitivity = a.flag("sensitivity") || c.recommend;
   if (a.has_value("output")) c.output = a.text("output");

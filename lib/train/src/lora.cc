@@ -114,6 +114,8 @@ void resolve_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoin
     throw Error(flag_name("precision") + ": " + std::string(name_of(precision.precision)) + holds + "it is fp8");
   if (precision.recipe_given && precision.recipe != recipe)
     throw Error(flag_name("recipe") + ": " + precision.recipe + holds + "it is " + recipe);
+  if (precision.single_copy_given && precision.rowwise_single_copy != rows)
+    throw Error(flag_name("rowwise-single-copy") + holds + "it is " + (rows ? "on" : "off"));
   if (precision.precision != Precision::fp8) precision.without_effect.clear();
   precision.precision = Precision::fp8;
   precision.recipe = recipe;

@@ -94,6 +94,7 @@ PrecisionConfig fp8_of(const cli::Arguments& a) {
     p.activations = a.text("activations") == "f32" ? dtype::DType::f32 : dtype::DType::bf16;
   if (a.has("power-of-2-scales")) p.power_of_2 = a.flag("power-of-2-scales");
   p.rowwise_single_copy = a.flag("rowwise-single-copy");
+  p.single_copy_given = a.has("rowwise-single-copy");
   p.e4m3_gradients = a.text("fp8-format") == "e4m3";
   p.format_given = a.has("fp8-format");
   p.delayed = {a.integer("amax-history"), a.integer("margin"),
@@ -116,7 +117,7 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = dtype::DType::f32;
   p.recipe = a.text("recipe");
   p.precision_given = a.has("precision");
-  p.recipe_given = a.has("recipe") || a.has("rowwise-single-copy");
+  p.recipe_given = a.has("recipe");
   if (p.precision != Precision::fp8) {
     for (const char* flag : {"recipe", "power-of-2-scales", "fp8-all-gather", "emulate"})
       if (a.has(flag)) p.without_effect.push_back(flag_name(flag));

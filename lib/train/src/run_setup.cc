@@ -85,13 +85,15 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   if (found == nullptr || !found->is_object()) throw Error(what + ": has no settings, so the run cannot be resumed");
   json::Value settings = *found;
   complete_lora_settings(settings, s.settings);
+  const hf::ModelConfig trained = config_of(c, "trained");
+  if (s.lora && trained.lora && s.lora->targets == trained.lora->targets)  // other globs for the same linears
+    settings.as_object().set("lora-targets", s.settings.as_object().at("lora-targets"));
   if (!settings.as_object().contains("documents")) settings.as_object().set("documents", "joined");  // earlier versions
   for (const auto& [key, value] : s.settings.as_object()) {
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
   s.changes = changed_settings(settings, s.settings, s.config.change, s.config.out);
-  check_same_adapters(config_of(c, "trained"), c.path(), config_of(model, "trained", s.lora.has_value()), s.lora,
-                      s.config.model);
+  check_same_adapters(trained, c.path(), config_of(model, "trained", s.lora.has_value()), s.lora, s.config.model);
   move_base(s, settings.as_object(), what);
   check_moments(c, s.table);
   note_phase(s, c);
@@ -142,6 +144,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   hf::ModelConfig model = config_of(checkpoint, "trained", config.lora.wanted());
   resolve_adapters(s, model, sources.model());
   resolve_codes(s.config.precision, checkpoint, model::parameter_table(model));
+  check_precision(s.config.precision);
   check_vocabulary(tokens, model);
   const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
   s.notes = {note_of_unused(s.config.precision), check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};

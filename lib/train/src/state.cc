@@ -7,6 +7,7 @@
 
 #include "fp8/dtype/convert.h"
 #include "fp8/model/convert.h"
+#include "fp8/train/flags.h"
 
 namespace fp8::train {
 namespace {
@@ -135,7 +136,8 @@ hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view u
   hf::ModelConfig config = hf::parse_config(checkpoint.config(), checkpoint.path());
   if (checkpoint.kind() == ckpt::FileKind::quantized && !adapters && !config.lora)
     throw Error(checkpoint.path() + ": holds quantized weights, which cannot be " + std::string(used) +
-                "; dequantize it first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
+                (used == "trained" ? "; train adapters beside them with " + flag_name("lora-rank") + ", or" : ";") +
+                " dequantize it first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
   return config;
 }
 

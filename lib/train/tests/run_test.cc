@@ -352,9 +352,11 @@ TEST_F(Run, PrecisionsFollowFromTheModelAndTheFlagsOfThisStart) {
 TEST_F(Run, QuantizedWeightsCannotBeTrained) {
   write_model(at("q.h5"), ckpt::FileKind::quantized, DType::e4m3);
   config_.model = at("q.h5");
-  EXPECT_EQ(refusal(), at("q.h5") +
-                           ": holds quantized weights, which cannot be trained; dequantize it first: fp8-quantize " +
-                           at("q.h5") + " --dequantize -o model.h5");
+  EXPECT_EQ(refusal(),
+            at("q.h5") +
+                ": holds quantized weights, which cannot be trained; train adapters beside them with --lora-rank, or "
+                "dequantize it first: fp8-quantize " +
+                at("q.h5") + " --dequantize -o model.h5");
   write_model(at("i.h5"), ckpt::FileKind::model, DType::i32);
   config_.model = at("i.h5");
   EXPECT_EQ(refusal(), at("i.h5") + ": model.embed_tokens.weight: stored as int32, which cannot be trained");

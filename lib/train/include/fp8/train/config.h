@@ -40,7 +40,7 @@ struct PrecisionConfig {
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
   std::vector<std::string> without_effect;                    ///< flags that were given and need precision fp8
   /// Flags that were given; a model of FP8 codes has defaults of its own.
-  bool precision_given = false, recipe_given = false, format_given = false;
+  bool precision_given = false, recipe_given = false, format_given = false, single_copy_given = false;
 
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
