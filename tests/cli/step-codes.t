@@ -88,8 +88,8 @@ refused "--print-config refuses what contradicts the codes" '--precision: bf16: 
 # --- merging into codes
 fp8-step tensor.h5 $base --lora-rank 4 --steps 3 --out small >out 2>err
 ok "codes and adapters are merged" fp8-convert small/step-00000003 --merge-lora -o merged.h5 --json
-says "each linear has its distance per change" '"distance_per_change":[0-9]' cat out
-cp err said
+cp out merged.json && cp err said
+says "each linear has its distance per change" '"distance_per_change":[0-9]' cat merged.json
 says "a note says the distance per change" 'divided by what the adapter adds, the distance is [0-9.]+ in the median and [0-9.]+ at most, of model' cat said
 says "and how to keep what was trained" 'requantization removes most .*: fp8-convert small/step-00000003 --merge-lora --dequantize --dtype f32 -o merged.h5$' cat said
 ok "that command works" fp8-convert small/step-00000003 --merge-lora --dequantize --dtype f32 -o kept.h5
