@@ -13,23 +13,7 @@ steps=${STEPS:-500}
 text=$(realpath "${TEXT:-$root/share/text/tinyshakespeare.txt}")
 held_bytes=$((($(wc -c <"$text") + 9) / 10)) # the last tenth of the text
 
-# Two ranks of one thread each, also as root in a container and on fewer cores than ranks.
-export PATH=$BIN:$PATH FP8_SHARE=$root/share OMP_NUM_THREADS=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers may forbid the default, CMA
-if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
-
-terminal=
-if [ -t 1 ] && [ -n "${TERM:-}" ] && [ "${TERM:-}" != dumb ]; then terminal=yes; fi
-bold='' plain=''
-if [ -n "$terminal" ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
-
-say() { printf '\n%s%s%s\n\n' "$bold" "$1" "$plain"; }
-show() { printf '$ %s\n' "$*"; }
-run() {
-  show "$@"
-  "$@"
-}
+. "$root/examples/common.sh"
 
 # Reads step records and prints a line for every fifth of the run; on a terminal it also shows the newest step.
 watch_steps() {
@@ -57,25 +41,7 @@ train() {
   "${command[@]}" | watch_steps
 }
 
-begin() {
-  local mark=.fp8-demo
-  if [ -e "$folder" ] && [ ! -d "$folder" ]; then
-    echo "demo: $folder: exists and is not a folder" >&2
-    exit 2
-  fi
-  if [ -n "$(ls -A "$folder" 2>/dev/null)" ] && [ ! -e "$folder/$mark" ]; then
-    echo "demo: $folder: holds other files; name a new folder" >&2
-    exit 2
-  fi
-  rm -rf -- "$folder"
-  mkdir -p -- "$folder"
-  cd -- "$folder"
-  touch "$mark"
-}
-
-begin
-SECONDS=0
-printf '%s\n' "${bold}Small programs that train language models in FP8$plain" "in $(pwd)"
+begin "$folder" "Small programs that train language models in FP8"
 
 say "1  Tokenize the text, one token per byte; hold out the last tenth for evaluation"
 head -c "-$held_bytes" "$text" >train.txt

@@ -12,35 +12,9 @@ BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/precision-phases}
 steps=${STEPS:-120}
 
-# Two ranks of one thread each, also as root in a container and on fewer cores than ranks.
-export PATH=$BIN:$PATH FP8_SHARE=$root/share OMP_NUM_THREADS=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
-if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+. "$root/examples/common.sh"
 
-bold='' plain=''
-if [ -t 1 ] && [ -n "${TERM:-}" ] && [ "${TERM:-}" != dumb ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
-say() { printf '\n%s%s%s\n\n' "$bold" "$1" "$plain"; }
-show() { printf '$ %s\n' "$*"; }
-run() {
-  show "$@"
-  "$@"
-}
-
-mark=.fp8-precision-phases
-if [ -e "$folder" ] && [ ! -d "$folder" ]; then
-  echo "example: $folder: exists and is not a folder" >&2
-  exit 2
-fi
-if [ -n "$(ls -A "$folder" 2>/dev/null)" ] && [ ! -e "$folder/$mark" ]; then
-  echo "example: $folder: holds other files; name a new folder" >&2
-  exit 2
-fi
-rm -rf -- "$folder"
-mkdir -p -- "$folder"
-cd -- "$folder"
-touch "$mark"
-SECONDS=0
-printf '%s\n' "${bold}A run in three precision phases$plain" "in $(pwd)"
+begin "$folder" "A run in three precision phases"
 
 say "1  Make the data, a small model and a configuration"
 run fp8-tokenize "$root/share/text/tinyshakespeare.txt" -o data.h5
