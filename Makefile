@@ -51,6 +51,8 @@ gtest.lib     := -lgtest_main -lgtest
 
 warnings := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wno-restrict $(if $(WERROR),-Werror)
 sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+# GCC makes constants of headers unique symbols under ASan, which objcopy leaves global in objects of *.isa.cc.
+isa_sanitize := $(if $(SAN),$(if $(findstring clang,$(CXX)),,-fno-gnu-unique))
 sysroot  := $(SYSROOT:%=--sysroot=%)
 CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 # Without -fmad=false, nvcc contracts products and sums to FMA, and device code would round differently from host code.
@@ -157,7 +159,7 @@ $O/%.o: %.cc Makefile
 define isa_rule # $1 = instruction set
 $O/%.$1.o: %.isa.cc Makefile
 	@mkdir -p $$(@D)
-	$$(call say,CXX ,$$< $1)$$(CXX) $$(CXXFLAGS) $(isa.$1) -DFP8_ISA=$1 $$(INC) -MMD -MP -MT $$@ -MF $$(@:.o=.d) -c -o $$@.all $$< && \
+	$$(call say,CXX ,$$< $1)$$(CXX) $$(CXXFLAGS) $(isa.$1) $(isa_sanitize) -DFP8_ISA=$1 $$(INC) -MMD -MP -MT $$@ -MF $$(@:.o=.d) -c -o $$@.all $$< && \
 	$$(CXX) -r -nostdlib -Wl,--force-group-allocation -o $$@ $$@.all && $$(OBJCOPY) --wildcard --keep-global-symbol='_ZN3fp8*KernelsE' $$@ && rm $$@.all
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$i)))
