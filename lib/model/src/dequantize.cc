@@ -94,13 +94,8 @@ std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpo
     if (p.role != ParameterRole::linear) throw Error(name + ": FP8 codes of a weight that is no linear of a layer");
     if (checkpoint.at(stored_name(p)).dtype != DType::e4m3)
       throw Error(name + ": E5M2 codes, which no recipe has for weights");
-    (void)grid_of(checkpoint, p);
+    const Granularity here = scaling_of(checkpoint, p);
     (void)read_scales(checkpoint, p.name);
-    const ckpt::TensorMeta& scales = checkpoint.at(scales_name(p));
-    const Granularity here = scales.dtype == DType::e8m0 ? Granularity::row32
-                             : scales.shape.size() == 2  ? Granularity::square128
-                             : scales.shape.front() == 1 ? Granularity::tensor
-                                                         : Granularity::row;
     if (scaling && *scaling != here) throw Error(name + ": its scales are not of the form of those of " + of);
     scaling = here;
     of = p.name;
