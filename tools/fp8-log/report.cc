@@ -48,6 +48,8 @@ std::string tokens_text(const Summary& s) {
   return s.tokens ? human_count(static_cast<std::uint64_t>(*s.tokens)) : "-";
 }
 
+std::string adapters_text(const Summary& s) { return s.adapters.empty() ? "-" : terminal_safe(s.adapters); }
+
 // A line of the summary; omitted when its text is `boring` for every run.
 struct Line {
   std::string label;
@@ -61,6 +63,7 @@ std::vector<Line> lines() {
           {"steps", steps_text, ""},
           {"tokens", tokens_text, ""},
           {"documents", [](const Summary& s) { return s.documents.empty() ? "joined" : s.documents; }, "joined"},
+          {"adapters (LoRA)", adapters_text, "-"},
           {"loss, last part", [](const Summary& s) { return loss_text(s.mean_loss_last); }, ""},
           {"final loss", [](const Summary& s) { return loss_text(s.final_loss); }, ""},
           {"best loss", [](const Summary& s) { return loss_text(s.best_loss); }, ""},

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp8/base/text.h"
+#include "fp8/json/json.h"
 #include "fp8/log/settings.h"
 #include "statistics.h"
 
@@ -29,6 +31,20 @@ json::Value or_null(const std::optional<T>& value) {
 }
 
 json::Value text_or_null(const std::string& text) { return text.empty() ? json::Value() : json::Value(text); }
+
+// "rank 8, alpha 16 on q_proj,v_proj"; empty for a run without adapters.
+std::string adapters_of(const Run& run) {
+  const json::Value rank = setting_value(run, "lora-rank"), alpha = setting_value(run, "lora-alpha"),
+                    targets = setting_value(run, "lora-targets");
+  if (!rank.is_number() || !(rank.as_double() > 0)) return "";
+  std::string text = "rank " + json::dump(rank);
+  if (alpha.is_number()) text += ", alpha " + format_short(alpha.as_double(), 6);
+  std::string names;
+  if (targets.is_array())
+    for (const json::Value& t : targets.as_array())
+      if (t.is_string()) names += (names.empty() ? "" : ",") + t.as_string();
+  return text + (names.empty() ? "" : " on " + names);
+}
 
 }  // namespace
 
@@ -74,6 +90,7 @@ Summary summarize(const Run& run) {
   }
   if (const json::Value documents = setting_value(run, "documents"); documents.is_string())
     s.documents = documents.as_string();
+  s.adapters = adapters_of(run);
   for (const Settings& settings : run.settings) {
     for (const Change& change : settings.changed) s.changes.emplace_back(settings.step, change);
   }
@@ -123,6 +140,7 @@ json::Value record(const Summary& s) {
                        {"recipe", text_or_null(s.recipe)},
                        {"emulated", or_null(s.emulated)},
                        {"documents", text_or_null(s.documents)},
+                       {"adapters", text_or_null(s.adapters)},
                        {"phases", std::move(phases)},
                        {"changes", std::move(changes)},
                        {"skipped", s.skipped},

@@ -123,7 +123,7 @@ TEST(Summary, MissingValuesAreNull) {
   for (const char* key :
        {"final_loss", "best_loss", "mean_loss_last", "eval_loss", "tokens_per_s", "tokens_per_s_p10",
         "tokens_per_s_p90", "data_wait_share", "memory_peak_bytes", "fp8_flop_share", "fp8_flop_share_total",
-        "precision", "recipe", "emulated", "documents", "reason", "planned_steps"}) {
+        "precision", "recipe", "emulated", "documents", "adapters", "reason", "planned_steps"}) {
     EXPECT_TRUE(r.at(key).is_null()) << key;
   }
   EXPECT_EQ(r.at("steps").as_int(), 1);
@@ -137,6 +137,18 @@ TEST(Summary, DocumentsAreThoseOfTheLastStart) {
                     last = R"({"type":"run","config":{"documents":"auto"},"documents":"separate"})";
   EXPECT_EQ(summarize(run_of(run + "\n" + step(1, 8, "2.0"))).documents, "joined");
   EXPECT_EQ(summarize(run_of(run + "\n" + step(1, 8, "2.0") + last + "\n" + step(2, 16, "2.0"))).documents, "separate");
+}
+
+TEST(Summary, SaysTheAdaptersOfTheLastStart) {
+  const std::string config = R"({"lora-rank":8,"lora-alpha":null,"lora-targets":["q_proj","v_proj"]})";
+  const std::string run = R"({"type":"run","config":)" + config + R"(,"settings":{"lora-rank":8,"lora-alpha":16.0}})";
+  EXPECT_EQ(summarize(run_of(run + "\n" + step(1, 8, "2.0"))).adapters, "rank 8, alpha 16 on q_proj,v_proj");
+  EXPECT_EQ(summarize(run_of(R"({"type":"run","config":{"lora-rank":null}})" + std::string("\n") + step(1, 8, "2.0")))
+                .adapters,
+            "");
+  EXPECT_EQ(
+      summarize(run_of(R"({"type":"run","config":{"lora-rank":0}})" + std::string("\n") + step(1, 8, "2.0"))).adapters,
+      "");
 }
 
 TEST(Summary, RunWithoutSteps) {
