@@ -157,6 +157,8 @@ for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   fp8-quantize m.h5 -o $recipe.h5 --scaling ${scaling%:*} >out 2>err && fp8-step $recipe.h5 $lora --out codes-$recipe >log 2>err
   fp8-inspect codes-$recipe/step-00000002 $data --json >codes 2>err
   is "$recipe: codes beside adapters are inspected, with their recipe" "$? $(figures codes '[sum(x["type"] == t for x in r) for t in ("operand", "gemm")][1], {x["recipe"] for x in r}')" "0 (28, {'$recipe'})"
+  fp8-inspect $recipe.h5 $data --json >alone 2>err
+  is "$recipe: codes without adapters are inspected" "$? $(figures alone '[sum(x["type"] == t for x in r) for t in ("operand", "gemm")][1], sorted({x["gemm"] for x in r if x["type"] == "gemm"}), all(x["sqnr_db"] is None or x["sqnr_db"] > 120 for x in r if x.get("operand") == "weight")')" "0 (28, ['dgrad', 'forward'], True)"
   is "$recipe: the cast of codes is exact to the last digits, the products have an error" "$(figures codes 'all(x["sqnr_db"] is None or x["sqnr_db"] > 120 for x in r if x.get("operand") == "weight"), all(0.01 < x["relative_error"] < 0.06 for x in r if x["type"] == "gemm")')" "(True, True)"
   mpirun -n 2 fp8-inspect codes-$recipe/step-00000002 --data d.h5 --seq-length 32 --batch-size 2 --json >many 2>err
   is "$recipe: on two ranks too" "$? $(grep -c '"type":"gemm"' many)" "0 28"
@@ -179,7 +181,9 @@ bad() { # NAME REGEX WORDS...
   result $? "$name"
 }
 fp8-quantize m.h5 --scaling tensor -o q.h5 >out 2>err
-bad "a quantized checkpoint" "q.h5: holds quantized weights, .* fp8-quantize q.h5 --dequantize" q.h5 $data
+bad "--sensitivity of a quantized checkpoint" "q.h5: model.layers.0.*: stored as FP8 codes, which are not computed in bf16; --sensitivity needs the weights: fp8-quantize q.h5 --dequantize" q.h5 $data -q --sensitivity
+fp8-quantize m.h5 --scaling mx -o mx.h5 >out 2>err
+bad "MX scales" "mx.h5: holds FP8 codes with MX scales, .* fp8-quantize mx.h5 --dequantize" mx.h5 $data -q
 bad "a missing checkpoint" "none.h5: " none.h5 $data
 bad "data as a checkpoint" "d.h5: " d.h5 $data
 bad "an unknown recipe" "recipe 'fast': unknown; one of tensorwise, " m.h5 $data --recipe rowwise,fast

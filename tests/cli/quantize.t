@@ -67,8 +67,21 @@ says "the quantized checkpoint has no moments" '^parameters .* in 35 tensors' fp
 status "fp8-step of a quantized checkpoint gives status 2" 2 fp8-step q-row-e4m3.h5 --data data.h5 --out runq --steps 1 --batch-size 1 --seq-length 32
 is "the message has the command that dequantizes it" "$(cat err)" "fp8-step: q-row-e4m3.h5: holds quantized weights, which cannot be trained; train adapters beside them with --lora-rank, or dequantize it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5"
 ok "the command in the message succeeds" sh -c "$(sed 's/.*dequantize it first: //' err)"
-status "fp8-eval of a quantized checkpoint gives status 2" 2 fp8-eval q-row-e4m3.h5 --data data.h5
-seen "the message of fp8-eval has the command that dequantizes it" 'which cannot be scored; dequantize it first: fp8-quantize q-row-e4m3.h5 --dequantize -o model.h5$'
+# With scales that are powers of two, the weights of the dequantized checkpoint get the same codes again.
+loss() { fp8-eval "$@" --data data.h5 --seq-length 32 2>err | grep -o '"loss":[0-9.]*'; }
+for scaling in tensor:tensorwise row:rowwise block:blockwise; do
+  q=q-${scaling%:*}-e4m3 recipe=${scaling#*:}
+  [ "$recipe" = blockwise ] && flags='' || flags=--power-of-2-scales
+  # shellcheck disable=SC2086 # no word if empty
+  is "fp8-eval scores $q.h5 in $recipe" "$(loss $q.h5 $flags)" "$(loss $q-back.h5 --precision fp8 --recipe "$recipe" $flags)"
+done
+says "the record of fp8-eval says the recipe" '"precision":"fp8","recipe":"rowwise",.*"fp8_gemms":[1-9]' fp8-eval q-row-e4m3.h5 --data data.h5 --seq-length 32
+same=$(loss q-row-e4m3.h5)
+is "three ranks score a quantized checkpoint" "$(mpirun -n 3 fp8-eval q-row-e4m3.h5 --data data.h5 --seq-length 32 2>err | grep -o '"loss":[0-9.]*' | cut -c 1-12)" "$(echo "$same" | cut -c 1-12)"
+status "fp8-eval of a quantized checkpoint in bf16 gives status 2" 2 fp8-eval q-row-e4m3.h5 --data data.h5 --precision bf16
+seen "the message says why" '^fp8-eval: --precision: bf16: q-row-e4m3.h5 holds FP8 codes with one scale for each row, for which it is fp8'
+status "fp8-eval of MX scales gives status 2" 2 fp8-eval q-mx-e4m3.h5 --data data.h5
+seen "the message of fp8-eval has the command that dequantizes it" 'MX scales, which nothing computes with; dequantize it first: fp8-quantize q-mx-e4m3.h5 --dequantize -o model.h5$'
 
 refuses() { # NAME REGEX COMMAND...
   name=$1 pattern=$2

@@ -124,6 +124,8 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
                                                     const ckpt::Checkpoint& checkpoint,
                                                     const ckpt::Checkpoint& recorded) {
   std::vector<model::Parameter> table = model::parameter_table(model);
+  if (checkpoint.kind() == ckpt::FileKind::quantized)  // codes have no gradients; what is beside them stays as it is
+    for (model::Parameter& p : table) p.trainable = p.trainable && p.role == model::ParameterRole::adapter;
   check_trainable(checkpoint, table);
   model::LinearPrecisionOptions precisions = precision.selection;
   precisions.recipe = precision.recipe_or_null();

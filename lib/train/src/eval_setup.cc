@@ -6,7 +6,7 @@ namespace fp8::train {
 
 EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
   EvalSetup s;
-  s.model_spec.config = config_of(checkpoint, "scored");
+  s.model_spec.config = hf::parse_config(checkpoint.config(), checkpoint.path());
   s.precision = config.precision;
   resolve_codes(s.precision, checkpoint, model::parameter_table(s.model_spec.config));
   check_precision(s.precision);

@@ -100,8 +100,8 @@ void resolve_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoin
   if (!scaling) return;
   if (*scaling == Granularity::row32)
     throw Error(checkpoint.path() +
-                ": holds FP8 codes with MX scales, beside which adapters cannot be trained; dequantize it " +
-                "first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
+                ": holds FP8 codes with MX scales, which nothing computes with; dequantize it first: fp8-quantize " +
+                checkpoint.path() + " --dequantize -o model.h5");
   const bool rows = *scaling == Granularity::row, blocks = *scaling == Granularity::square128;
   const std::string recipe = rows     ? "rowwise"
                              : blocks ? "blockwise"

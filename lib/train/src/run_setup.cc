@@ -85,7 +85,7 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   if (found == nullptr || !found->is_object()) throw Error(what + ": has no settings, so the run cannot be resumed");
   json::Value settings = *found;
   complete_lora_settings(settings, s.settings);
-  const hf::ModelConfig trained = config_of(c, "trained");
+  const hf::ModelConfig trained = config_to_train(c);
   if (s.lora && trained.lora && s.lora->targets == trained.lora->targets)  // other globs for the same linears
     settings.as_object().set("lora-targets", s.settings.as_object().at("lora-targets"));
   if (!settings.as_object().contains("documents")) settings.as_object().set("documents", "joined");  // earlier versions
@@ -93,7 +93,7 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
   s.changes = changed_settings(settings, s.settings, s.config.change, s.config.out);
-  check_same_adapters(trained, c.path(), config_of(model, "trained", s.lora.has_value()), s.lora, s.config.model);
+  check_same_adapters(trained, c.path(), config_to_train(model, s.lora.has_value()), s.lora, s.config.model);
   move_base(s, settings.as_object(), what);
   check_moments(c, s.table);
   note_phase(s, c);
@@ -124,7 +124,7 @@ gemm::Count planned_gemms(const RunSetup& s) {
 // Resolves the adapters of the run. `model` is that of the checkpoint to start from: a run that is resumed keeps its
 // adapters, which are compared later, and other runs get those that were resolved.
 void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoint& first) {
-  const hf::ModelConfig base = config_of(first, "trained", s.config.lora.wanted());
+  const hf::ModelConfig base = config_to_train(first, s.config.lora.wanted());
   s.adapter = open_adapter(s.config, base);
   s.lora = resolve_lora(s.config.lora, base, first.path(), s.adapter);
   if (s.lora && s.config.master != DType::f32)
@@ -141,7 +141,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   const ckpt::Checkpoint& checkpoint = sources.start();
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
-  hf::ModelConfig model = config_of(checkpoint, "trained", config.lora.wanted());
+  hf::ModelConfig model = config_to_train(checkpoint, config.lora.wanted());
   resolve_adapters(s, model, sources.model());
   resolve_codes(s.config.precision, checkpoint, model::parameter_table(model));
   check_precision(s.config.precision);

@@ -132,12 +132,12 @@ void verify_share(const comm::Communicator& host_comm, const ckpt::Checkpoint& c
 
 }  // namespace
 
-hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view used, bool adapters) {
+hf::ModelConfig config_to_train(const ckpt::Checkpoint& checkpoint, bool adapters) {
   hf::ModelConfig config = hf::parse_config(checkpoint.config(), checkpoint.path());
   if (checkpoint.kind() == ckpt::FileKind::quantized && !adapters && !config.lora)
-    throw Error(checkpoint.path() + ": holds quantized weights, which cannot be " + std::string(used) +
-                (used == "trained" ? "; train adapters beside them with " + flag_name("lora-rank") + ", or" : ";") +
-                " dequantize it first: fp8-quantize " + checkpoint.path() + " --dequantize -o model.h5");
+    throw Error(checkpoint.path() + ": holds quantized weights, which cannot be trained; train adapters beside them " +
+                "with " + flag_name("lora-rank") + ", or dequantize it first: fp8-quantize " + checkpoint.path() +
+                " --dequantize -o model.h5");
   return config;
 }
 

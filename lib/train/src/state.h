@@ -18,8 +18,8 @@ namespace fp8::train {
 using ckpt::Position;
 
 // The checkpoint's configuration. Throws Error if the checkpoint is quantized and has no adapters, unless it gets new
-// `adapters`; `used` ("trained", "scored") says for what.
-hf::ModelConfig config_of(const ckpt::Checkpoint& checkpoint, std::string_view used, bool adapters = false);
+// `adapters`.
+hf::ModelConfig config_to_train(const ckpt::Checkpoint& checkpoint, bool adapters = false);
 
 // Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained. Adapters are
 // not looked for if its model has none. Sets Parameter::stored.
