@@ -36,7 +36,7 @@ class Codes : public FolderTest {
     model::dequantize(at("codes.h5"), at("plain.h5"), back);
   }
   static hf::ModelConfig adapted(const ckpt::Checkpoint& checkpoint) {
-    hf::ModelConfig config = config_of(checkpoint, "trained", true);
+    hf::ModelConfig config = config_to_train(checkpoint, true);
     config.lora = hf::LoraConfig{8, 16, false, 0, hf::linear_modules(config)};
     return config;
   }
