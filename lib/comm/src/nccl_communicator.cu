@@ -1,7 +1,11 @@
-// Collectives on device memory. They run on a stream of their own, behind what the context's stream was given when they
-// start; waiting makes the context's stream wait. Blocks may be uneven, which NCCL's gather and scatter do not know:
-// then each block is a broadcast or a reduction of its own, all of them one group.
+// Collectives on device memory. All-gathers and all-reduces have one communicator of NCCL, reduce-scatters a second
+// one, because NCCL runs the collectives of a communicator one after the other, also those of several streams: the
+// gather of the next layer would wait for the gradients of the last one. Each communicator has a stream, behind what
+// the context's stream was given when a collective starts; waiting makes the context's stream wait. Blocks may be
+// uneven, which NCCL's gather and scatter do not know: then each block is a broadcast or a reduction of its own.
+#include <array>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -9,7 +13,7 @@
 #include "cuda.h"
 #include "fp8/device/cuda.h"
 #include "fp8/device/magnitudes.h"
-#include "fp8/watchdog/in_flight_queue.h"
+#include "lane.h"
 #include "mpi_communicator.h"
 #include "nccl_library.h"
 #include "of_device.h"
@@ -18,109 +22,135 @@ namespace fp8::comm::cuda {
 namespace {
 
 using device::DeviceType;
-using device::Event;
 
-// A collective that the device was given.
-class Given final : public Request::Operation {
+// The first version of NCCL that orders the kernels of several communicators. Without an order, two ranks could each
+// run the kernel for which the other one has no room yet.
+constexpr int kOrdersCommunicators = 22600;
+
+// Sets a variable of NCCL's unless the user did. NCCL reads them when the first communicator is made.
+void set_unless_set(const char* name, const char* value) {
+  if (setenv(name, value, 0) != 0) throw Error(std::string("cannot set ") + name + ": out of memory");
+}
+
+// Without the sums of NVLink switches, whose order may differ from call to call (NVIDIA/nccl issue 1497). Kernels of
+// several communicators start in the order of the program.
+const Nccl& library() {
+  set_unless_set("NCCL_NVLS_ENABLE", "0");
+  set_unless_set("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+  return Nccl::get();
+}
+
+// A stream of the current device whose kernels come before those of others.
+struct PriorityStream {
+  PriorityStream() {
+    int least = 0, greatest = 0;
+    FP8_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    FP8_CUDA(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, greatest));
+  }
+  PriorityStream(const PriorityStream&) = delete;
+  PriorityStream& operator=(const PriorityStream&) = delete;
+  ~PriorityStream() { (void)cudaStreamDestroy(handle); }
+  cudaStream_t handle = nullptr;
+};
+
+// A communicator of NCCL with its stream.
+class Connection {
  public:
-  Given(std::shared_ptr<Event> done, cudaStream_t stream) : done_(std::move(done)), stream_(stream) {}
-  void wait() override { done_->make_wait(stream_); }
-  bool test() override {
-    if (!done_->done()) return false;
-    wait();
-    return true;
+  // Owns `comm`.
+  Connection(const Nccl& nccl, ncclComm_t comm, const device::Context& ctx, const GroupProgress& place)
+      : nccl_(nccl), comm_(comm), index_(ctx.stream->index) {
+    // The watchdog of the host communicator watches these collectives too.
+    lane_.emplace(device::stream_of(ctx), stream_.handle, place.progress, place.group,
+                  watchdog::InFlightQueue::Device{[this] { check_state(); }, [this] { (void)nccl_.CommAbort(comm_); }});
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() {
+    // A destructor cannot report; what is under way ends first.
+    lane_.reset();
+    (void)cudaStreamSynchronize(stream_.handle);
+    (void)nccl_.CommDestroy(comm_);
+  }
+  ncclComm_t comm() const { return comm_; }
+  // Starts what body(stream) puts on the stream, as one group.
+  template <class Body>
+  Request start(const char* name, Body&& body) {
+    return lane_->start(name, [&](cudaStream_t stream) { in_group(nccl_, name, [&] { body(stream); }); });
   }
 
  private:
-  std::shared_ptr<Event> done_;
-  cudaStream_t stream_;
+  void check_state() const {
+    FP8_CUDA(cudaSetDevice(index_));  // the current device of the watchdog's thread is device 0
+    ncclResult_t error = ncclSuccess;
+    nccl_.check(nccl_.CommGetAsyncError(comm_, &error), "state");
+    nccl_.check(error, "work");
+  }
+
+  const Nccl& nccl_;
+  ncclComm_t comm_;
+  int index_;
+  PriorityStream stream_;
+  std::optional<Lane<device::Event, cudaStream_t>> lane_;
 };
 
 class NcclCommunicator final : public OfDevice {
  public:
   NcclCommunicator(Communicator& host, const device::Context& ctx) : OfDevice(host, ctx), nccl_(library()) {
-    int version = 0;
-    nccl_.check(nccl_.GetVersion(&version), "version");
     ncclUniqueId id{};
+    std::int64_t two = 0;
     agree(host_, [&] {
+      two = orders_communicators();
       if (host_.rank() == 0) nccl_.check(nccl_.GetUniqueId(&id), "id");
     });
     host_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+    host_.all_reduce(std::span(&two, 1), Reduce::min);
     const GroupProgress place = group_progress(host_);
-    join(id, place);
-    agree(host_, [&] {
-      int least = 0, greatest = 0;
-      FP8_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-      FP8_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+    const auto [first, second] = join(id, place, two != 0);
+    agree(host_, [&, first = first, second = second] {
+      gathers_.emplace(nccl_, first, ctx_, place);
+      if (second != nullptr) sums_.emplace(nccl_, second, ctx_, place);
     });
-    // The watchdog of the host communicator watches these collectives too.
-    if (place.progress != nullptr)
-      queue_.emplace(
-          place.progress, place.group,
-          watchdog::InFlightQueue::Device{[this] { check_state(); }, [this] { (void)nccl_.CommAbort(comm_); }});
   }
   NcclCommunicator(std::unique_ptr<Communicator> host, const device::Context& ctx) : NcclCommunicator(*host, ctx) {
     owned_ = std::move(host);
-  }
-  NcclCommunicator(const NcclCommunicator&) = delete;
-  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
-  ~NcclCommunicator() override {
-    // A destructor cannot report; what is under way ends first.
-    queue_.reset();
-    (void)cudaStreamSynchronize(stream_);
-    (void)nccl_.CommDestroy(comm_);
-    (void)cudaStreamDestroy(stream_);
   }
 
   void all_reduce(std::span<float> values, Reduce op) override {
     if (values.empty()) return;
     const bool amax = op == Reduce::amax;
     if (amax) device::clear_signs(device::CudaLauncher(ctx_), values.data(), std::ssize(values));
-    start("all-reduce", [&](cudaStream_t stream) {
-      // Magnitudes order as their bits do, and NaN lies above infinity.
-      nccl_.check(nccl_.AllReduce(values.data(), values.data(), values.size(), amax ? ncclInt32 : ncclFloat32,
-                                  amax ? ncclMax : op_of(op), comm_, stream),
-                  "all-reduce");
-    }).wait();
+    // Magnitudes order as their bits do, and NaN lies above infinity.
+    reduce(values.data(), values.size(), amax ? ncclInt32 : ncclFloat32, amax ? ncclMax : op_of(op));
   }
   using OfDevice::all_reduce;
   void sum_here(std::span<double> values) override {
-    if (values.empty()) return;
-    start("all-reduce", [&](cudaStream_t stream) {
-      nccl_.check(nccl_.AllReduce(values.data(), values.data(), values.size(), ncclFloat64, ncclSum, comm_, stream),
-                  "all-reduce");
-    }).wait();
+    if (!values.empty()) reduce(values.data(), values.size(), ncclFloat64, ncclSum);
   }
 
   Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
-    const std::vector<std::int64_t> offsets = offsets_of(bytes_of, size(), "all-gather");
-    if (offsets.back() == 0) return {};
-    return start("all-gather", [&](cudaStream_t stream) {
-      if (even(bytes_of)) {
-        nccl_.check(nccl_.AllGather(mine, all, block(bytes_of, 0), ncclUint8, comm_, stream), "all-gather");
-        return;
-      }
-      in_group("all-gather", [&](int r) {
-        std::byte* const to = all + offsets[static_cast<std::size_t>(r)];
-        return nccl_.Broadcast(r == rank() ? mine : to, to, block(bytes_of, r), ncclUint8, r, comm_, stream);
-      });
+    const GatheredTensor tensor{mine, all, {bytes_of.begin(), bytes_of.end()}};
+    return start_all_gathers({&tensor, 1});
+  }
+  Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
+    const ScatteredTensor tensor{full, mine, {count_of.begin(), count_of.end()}};
+    return start_reduce_scatters({&tensor, 1});
+  }
+
+  Request start_all_gathers(std::span<const GatheredTensor> tensors) override {
+    std::vector<std::vector<std::int64_t>> offsets;
+    for (const GatheredTensor& t : tensors) offsets.push_back(offsets_of(t.bytes_of, size(), "all-gather"));
+    if (is_empty(offsets)) return {};
+    return gathers_->start("all-gather", [&](cudaStream_t stream) {
+      for (std::size_t i = 0; i < tensors.size(); ++i) gather(tensors[i], offsets[i], stream);
     });
   }
 
-  Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
-    const std::vector<std::int64_t> offsets = offsets_of(count_of, size(), "reduce-scatter");
-    if (offsets.back() == 0) return {};
-    return start("reduce-scatter", [&](cudaStream_t stream) {
-      if (even(count_of)) {
-        nccl_.check(nccl_.ReduceScatter(full, mine, block(count_of, 0), ncclFloat32, ncclSum, comm_, stream),
-                    "reduce-scatter");
-        return;
-      }
-      in_group("reduce-scatter", [&](int r) {
-        const float* const from = full + offsets[static_cast<std::size_t>(r)];
-        return nccl_.Reduce(from, r == rank() ? mine : nullptr, block(count_of, r), ncclFloat32, ncclSum, r, comm_,
-                            stream);
-      });
+  Request start_reduce_scatters(std::span<const ScatteredTensor> tensors) override {
+    std::vector<std::vector<std::int64_t>> offsets;
+    for (const ScatteredTensor& t : tensors) offsets.push_back(offsets_of(t.count_of, size(), "reduce-scatter"));
+    if (is_empty(offsets)) return {};
+    return sums().start("reduce-scatter", [&](cudaStream_t stream) {
+      for (std::size_t i = 0; i < tensors.size(); ++i) scatter(tensors[i], offsets[i], stream);
     });
   }
 
@@ -129,62 +159,74 @@ class NcclCommunicator final : public OfDevice {
   }
 
  private:
-  // NCCL without the sums of NVLink switches, whose order may differ from call to call (NVIDIA/nccl issue 1497), unless
-  // the user chose. NCCL reads the variable when the first communicator is made.
-  static const Nccl& library() {
-    if (setenv("NCCL_NVLS_ENABLE", "0", 0) != 0) throw Error("cannot set NCCL_NVLS_ENABLE: out of memory");
-    return Nccl::get();
+  // Whether kernels of two communicators start in the same order on all ranks.
+  bool orders_communicators() const {
+    int version = 0;
+    nccl_.check(nccl_.GetVersion(&version), "version");
+    return version >= kOrdersCommunicators && std::strcmp(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "0") != 0;
   }
-  // Makes comm_, for which every rank waits for the others, as the watchdog knows. An error ends the job with this
-  // rank's name: the others could not agree on it.
-  void join(const ncclUniqueId& id, const GroupProgress& place) {
+  // The communicators for gathers and, if there are two, for sums. Every rank waits for the others, as the watchdog
+  // knows. An error ends the job with this rank's name: the others could not agree on it. They share no resources of
+  // NCCL's (splitShare), because these would put their kernels in one order again.
+  std::pair<ncclComm_t, ncclComm_t> join(const ncclUniqueId& id, const GroupProgress& place, bool two) {
     std::optional<watchdog::ScopedWait> waiting;
     if (place.progress != nullptr)
       waiting.emplace(*place.progress, place.group, place.progress->reach(place.group), "NCCL start");
-    nccl_.check(nccl_.CommInitRank(&comm_, host_.size(), id, host_.rank()), "start");
+    ncclComm_t first = nullptr, second = nullptr;
+    nccl_.check(nccl_.CommInitRank(&first, size(), id, rank()), "start");
+    if (two) nccl_.check(nccl_.CommSplit(first, 0, rank(), &second, nullptr), "start");
+    return {first, second};
   }
-  // Gives the device a collective that `body` puts on a stream.
-  template <class Body>
-  Request start(const char* name, Body&& body) {
-    const cudaStream_t compute = device::stream_of(ctx_);
-    auto ready = std::make_shared<Event>(), done = std::make_shared<Event>();
-    ready->record(compute);
-    ready->make_wait(stream_);
-    body(stream_);
-    done->record(stream_);
-    if (queue_)
-      queue_->add(
-          name, [ready] { return ready->done(); }, [done] { return done->done(); });
-    return Request(std::make_unique<Given>(std::move(done), compute));
+  Connection& sums() { return sums_ ? *sums_ : *gathers_; }
+
+  void reduce(void* values, std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
+    gathers_
+        ->start("all-reduce",
+                [&](cudaStream_t stream) {
+                  nccl_.check(nccl_.AllReduce(values, values, count, type, op, gathers_->comm(), stream), "all-reduce");
+                })
+        .wait();
   }
-  template <class Each>
-  void in_group(const char* name, Each&& each) {
-    nccl_.check(nccl_.GroupStart(), name);
-    ncclResult_t result = ncclSuccess;
-    for (int r = 0; r < size() && result == ncclSuccess; ++r) result = each(r);
-    const ncclResult_t ended = nccl_.GroupEnd();
-    nccl_.check(result, name);
-    nccl_.check(ended, name);
+  void gather(const GatheredTensor& t, const std::vector<std::int64_t>& offsets, cudaStream_t stream) {
+    const ncclComm_t comm = gathers_->comm();
+    if (even(t.bytes_of)) {
+      nccl_.check(nccl_.AllGather(t.mine, t.all, block(t.bytes_of, 0), ncclUint8, comm, stream), "all-gather");
+      return;
+    }
+    for (int r = 0; r < size(); ++r) {
+      std::byte* const to = t.all + offsets[static_cast<std::size_t>(r)];
+      nccl_.check(nccl_.Broadcast(r == rank() ? t.mine : to, to, block(t.bytes_of, r), ncclUint8, r, comm, stream),
+                  "all-gather");
+    }
   }
-  void check_state() const {
-    FP8_CUDA(cudaSetDevice(ctx_.stream->index));  // the current device of the watchdog's thread is device 0
-    ncclResult_t error = ncclSuccess;
-    nccl_.check(nccl_.CommGetAsyncError(comm_, &error), "state");
-    nccl_.check(error, "work");
+  void scatter(const ScatteredTensor& t, const std::vector<std::int64_t>& offsets, cudaStream_t stream) {
+    const ncclComm_t comm = sums().comm();
+    if (even(t.count_of)) {
+      nccl_.check(nccl_.ReduceScatter(t.full, t.mine, block(t.count_of, 0), ncclFloat32, ncclSum, comm, stream),
+                  "reduce-scatter");
+      return;
+    }
+    for (int r = 0; r < size(); ++r) {
+      const float* const from = t.full + offsets[static_cast<std::size_t>(r)];
+      nccl_.check(nccl_.Reduce(from, r == rank() ? t.mine : nullptr, block(t.count_of, r), ncclFloat32, ncclSum, r,
+                               comm, stream),
+                  "reduce-scatter");
+    }
+  }
+  static bool is_empty(const std::vector<std::vector<std::int64_t>>& offsets) {
+    return std::all_of(offsets.begin(), offsets.end(), [](const auto& o) { return o.back() == 0; });
   }
   static ncclRedOp_t op_of(Reduce op) { return op == Reduce::sum ? ncclSum : op == Reduce::max ? ncclMax : ncclMin; }
-  static bool even(std::span<const std::int64_t> sizes) {
+  static bool even(const std::vector<std::int64_t>& sizes) {
     return std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s == sizes.front(); });
   }
-  static std::size_t block(std::span<const std::int64_t> sizes, int r) {
+  static std::size_t block(const std::vector<std::int64_t>& sizes, int r) {
     return static_cast<std::size_t>(sizes[static_cast<std::size_t>(r)]);
   }
 
   std::unique_ptr<Communicator> owned_;
   const Nccl& nccl_;
-  ncclComm_t comm_ = nullptr;
-  cudaStream_t stream_ = nullptr;
-  std::optional<watchdog::InFlightQueue> queue_;  // none without MPI: there are no other ranks
+  std::optional<Connection> gathers_, sums_;  // without sums_, gathers_ sums too
 };
 
 }  // namespace

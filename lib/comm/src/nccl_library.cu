@@ -13,6 +13,7 @@ const Nccl& Nccl::get() {
     FP8_NCCL(GetVersion);
     FP8_NCCL(GetUniqueId);
     FP8_NCCL(CommInitRank);
+    FP8_NCCL(CommSplit);
     FP8_NCCL(CommDestroy);
     FP8_NCCL(CommAbort);
     FP8_NCCL(CommGetAsyncError);

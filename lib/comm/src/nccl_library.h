@@ -12,6 +12,7 @@ struct Nccl {
   decltype(&ncclGetVersion) GetVersion;
   decltype(&ncclGetUniqueId) GetUniqueId;
   decltype(&ncclCommInitRank) CommInitRank;
+  decltype(&ncclCommSplit) CommSplit;
   decltype(&ncclCommDestroy) CommDestroy;
   decltype(&ncclCommAbort) CommAbort;
   decltype(&ncclCommGetAsyncError) CommGetAsyncError;

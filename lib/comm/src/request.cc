@@ -1,7 +1,45 @@
-// A collective is waited for exactly once, at the latest by the destructor.
+// A collective is waited for exactly once, at the latest by the destructor. Several may have one request.
+#include <utility>
+
 #include "fp8/comm/comm.h"
 
 namespace fp8::comm {
+namespace {
+
+// Collectives that were started one after the other. When one fails, the destructor waits for those behind it.
+class Several final : public Request::Operation {
+ public:
+  explicit Several(std::vector<Request> parts) : parts_(std::move(parts)) {}
+  void wait() override {
+    for (Request& r : parts_) r.wait();
+  }
+  bool test() override {
+    bool done = true;
+    for (Request& r : parts_) done = r.test() && done;  // each makes progress
+    return done;
+  }
+
+ private:
+  std::vector<Request> parts_;
+};
+
+template <class Tensor, class Start>
+Request start_each(std::span<const Tensor> tensors, Start&& start) {
+  std::vector<Request> parts;
+  for (const Tensor& t : tensors) parts.push_back(start(t));
+  return Request(std::make_unique<Several>(std::move(parts)));
+}
+
+}  // namespace
+
+Request Communicator::start_all_gathers(std::span<const GatheredTensor> tensors) {
+  return start_each(tensors, [this](const GatheredTensor& t) { return start_all_gather(t.mine, t.all, t.bytes_of); });
+}
+
+Request Communicator::start_reduce_scatters(std::span<const ScatteredTensor> tensors) {
+  return start_each(tensors,
+                    [this](const ScatteredTensor& t) { return start_reduce_scatter(t.full, t.mine, t.count_of); });
+}
 
 Request& Request::operator=(Request&& other) noexcept {
   if (this != &other) {

@@ -186,6 +186,43 @@ inline void check_many_requests(Communicator& group, const Context& ctx) {
   for (std::size_t r = 0; r < size; ++r) EXPECT_EQ(all.read()[r], std::byte(r + 1));
 }
 
+/// Several tensors with one request: even and uneven blocks, one without any, of two calls whose requests are waited
+/// for in the other order.
+inline void check_several_tensors(Communicator& group, const Context& ctx) {
+  const auto size = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());
+  const std::vector<std::int64_t> even(size, 3), none(size, 0);
+  std::vector<std::int64_t> uneven;
+  std::size_t first = 0, total = 0;
+  for (std::size_t r = 0; r < size; ++r) {
+    if (r == rank) first = total;
+    uneven.push_back(static_cast<std::int64_t>(2 * r + 1));
+    total += 2 * r + 1;
+  }
+  std::vector<std::byte> blocks(total), threes(3 * size);
+  std::fill_n(blocks.begin() + static_cast<std::ptrdiff_t>(first), 2 * rank + 1, std::byte(rank + 1));
+  const There<std::byte> a(ctx, threes), b(ctx, blocks), mine(ctx, std::vector<std::byte>(3, std::byte(rank + 5)));
+  const There<float> full(ctx, std::vector<float>(total, static_cast<float>(rank + 1))),
+      ones(ctx, std::vector<float>(3 * size, 1.0f)), sum(ctx, std::vector<float>(3));
+  const std::vector<GatheredTensor> gathers{
+      {mine.data(), a.data(), even}, {nullptr, nullptr, none}, {b.data() + first, b.data(), uneven}};
+  const std::vector<ScatteredTensor> sums{{full.data(), full.data() + first, uneven}, {ones.data(), sum.data(), even}};
+  Request summing = group.start_reduce_scatters(sums), gathering = group.start_all_gathers(gathers);
+  while (!gathering.test()) {
+  }
+  summing.wait();
+  std::size_t at = 0;
+  for (std::size_t r = 0; r < size; ++r) {
+    EXPECT_EQ(a.read()[3 * r + 2], std::byte(r + 5));
+    EXPECT_EQ(b.read()[at], std::byte(r + 1));
+    at += 2 * r + 1;
+    EXPECT_EQ(b.read()[at - 1], std::byte(r + 1));
+  }
+  EXPECT_EQ(sum.read(), std::vector<float>(3, static_cast<float>(size)));
+  EXPECT_EQ(full.read()[first + 2 * rank], static_cast<float>(size * (size + 1) / 2));
+  EXPECT_TRUE(group.start_all_gathers({}).test());
+  EXPECT_TRUE(group.start_reduce_scatters(std::vector<ScatteredTensor>{{nullptr, nullptr, none}}).test());
+}
+
 /// Sizes that make no sense are refused before anything is sent.
 inline void check_refusals(Communicator& group) {
   std::vector<float> f(8);
@@ -196,6 +233,8 @@ inline void check_refusals(Communicator& group) {
   wrong[0] = -1;
   EXPECT_EQ(test::error_of([&] { group.start_all_gather(nullptr, nullptr, wrong); }),
             "all-gather: negative block size");
+  const std::vector<GatheredTensor> tensors{{nullptr, nullptr, wrong}};
+  EXPECT_EQ(test::error_of([&] { group.start_all_gathers(tensors); }), "all-gather: negative block size");
 }
 
 /// What agree() makes of `failing` ranks' errors; empty when it does not throw.
@@ -265,6 +304,7 @@ inline void check_communicator(Communicator& group, const Context& ctx = {}) {
     check_reduce_scatter(group, ctx, in_place, 3001);
   }
   check_many_requests(group, ctx);
+  check_several_tensors(group, ctx);
   check_refusals(group);
   check_agreement(group);
   check_split(group);

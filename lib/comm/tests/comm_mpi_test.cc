@@ -32,6 +32,7 @@ TEST(World, LongMessagesTravelInPieces) {
       check_reduce_scatter(*group, {}, in_place, 10);
     }
     check_many_requests(*group, {});
+    check_several_tensors(*group, {});
   }
 }
 

@@ -2,7 +2,9 @@
 #include "fp8/shard/shard.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <vector>
 
 #include "fp8/base/error.h"
 
@@ -46,16 +48,31 @@ RowRange rows_of(std::int64_t rows, int rank, int size) {
 }
 
 comm::Request start_gather(comm::Communicator& device_comm, const View& mine, const View& all) {
-  check(device_comm, mine, all, "gather");
-  const std::int64_t row = columns_of(all) * static_cast<std::int64_t>(size_of(all.dtype));
-  return device_comm.start_all_gather(static_cast<const std::byte*>(mine.data), static_cast<std::byte*>(all.data),
-                                      blocks_of(device_comm, all.shape[0], row));
+  return start_gathers(device_comm, std::array{Sharded{mine, all}});
 }
 
 comm::Request start_reduce_scatter(comm::Communicator& device_comm, const View& full, const View& mine) {
-  check(device_comm, mine, full, "reduce-scatter");
-  return device_comm.start_reduce_scatter(full.as<float>(), mine.as<float>(),
-                                          blocks_of(device_comm, full.shape[0], columns_of(full)));
+  return start_reduce_scatters(device_comm, std::array{Sharded{mine, full}});
+}
+
+comm::Request start_gathers(comm::Communicator& device_comm, std::span<const Sharded> tensors) {
+  std::vector<comm::GatheredTensor> all;
+  for (const auto& [mine, whole] : tensors) {
+    check(device_comm, mine, whole, "gather");
+    const std::int64_t row = columns_of(whole) * static_cast<std::int64_t>(size_of(whole.dtype));
+    all.push_back({static_cast<const std::byte*>(mine.data), static_cast<std::byte*>(whole.data),
+                   blocks_of(device_comm, whole.shape[0], row)});
+  }
+  return device_comm.start_all_gathers(all);
+}
+
+comm::Request start_reduce_scatters(comm::Communicator& device_comm, std::span<const Sharded> tensors) {
+  std::vector<comm::ScatteredTensor> all;
+  for (const auto& [mine, whole] : tensors) {
+    check(device_comm, mine, whole, "reduce-scatter");
+    all.push_back({whole.as<float>(), mine.as<float>(), blocks_of(device_comm, whole.shape[0], columns_of(whole))});
+  }
+  return device_comm.start_reduce_scatters(all);
 }
 
 }  // namespace fp8::shard

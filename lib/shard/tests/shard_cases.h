@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <vector>
 
 #include "fp8/shard/shard.h"
 #include "fp8_test.h"
@@ -53,6 +54,29 @@ inline void check_reduce_scatter(comm::Communicator& device_comm) {
   }
 }
 
+/// Matrices and vectors with one request each for all gathers and all sums.
+inline void check_several(comm::Communicator& device_comm) {
+  const Tensor matrix(DType::f32, {7, 3}), vector(DType::f32, {5}), terms(DType::f32, {7, 3}),
+      empty(DType::f32, {0, 3});
+  const RowRange of_7 = rows_of(7, device_comm.rank(), device_comm.size()),
+                 of_5 = rows_of(5, device_comm.rank(), device_comm.size());
+  const View matrix_rows = matrix.view().rows(of_7.begin, of_7.end), own = vector.view().rows(of_5.begin, of_5.end);
+  for (std::int64_t i = 0; i < 3 * of_7.count(); ++i)
+    matrix_rows.as<float>()[i] = static_cast<float>(3 * of_7.begin + i);
+  for (std::int64_t i = 0; i < of_5.count(); ++i) own.as<float>()[i] = static_cast<float>(of_5.begin + i);
+  for (std::int64_t i = 0; i < 21; ++i) terms.as<float>()[i] = static_cast<float>(i);
+  const View mine = terms.view().rows(of_7.begin, of_7.end);
+  comm::Request sums = start_reduce_scatters(device_comm, std::vector<Sharded>{{mine, terms.view()}});
+  start_gathers(device_comm,
+                std::vector<Sharded>{{matrix_rows, matrix.view()}, {empty.view(), empty.view()}, {own, vector.view()}})
+      .wait();
+  sums.wait();
+  for (int i = 0; i < 21; ++i) EXPECT_EQ(matrix.as<float>()[i], static_cast<float>(i));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(vector.as<float>()[i], static_cast<float>(i));
+  for (std::int64_t i = 0; i < 3 * of_7.count(); ++i)
+    EXPECT_EQ(mine.as<float>()[i], static_cast<float>((3 * of_7.begin + i) * device_comm.size()));
+}
+
 /// Views that do not fit are errors on every rank before communication starts.
 inline void check_refusals(comm::Communicator& device_comm) {
   const RowRange own = rows_of(6, device_comm.rank(), device_comm.size());
@@ -69,12 +93,16 @@ inline void check_refusals(comm::Communicator& device_comm) {
   EXPECT_EQ(gather(scalar.view(), scalar.view()), "gather: a scalar has no rows");
   EXPECT_NE(error_of([&] { start_reduce_scatter(device_comm, halves.view(), half.view()).wait(); }), "no error")
       << "only f32";
+  const std::vector<Sharded> second_wrong{{mine.view(), all.view()}, {more.view(), all.view()}};
+  EXPECT_EQ(error_of([&] { start_gathers(device_comm, second_wrong).wait(); }),
+            "gather: the shard does not have this rank's rows of the tensor");
 }
 
 /// Runs all cases.
 inline void check_sharding(comm::Communicator& device_comm) {
   check_gather(device_comm);
   check_reduce_scatter(device_comm);
+  check_several(device_comm);
   check_refusals(device_comm);
 }
 

@@ -15,8 +15,9 @@ namespace {
 // one thread, 5 to 13 with two.
 constexpr std::size_t kPackedByThread = std::size_t{4} << 20;
 
-// Memory of a GPU that no GPU has confirmed: the context with the modules of cuBLASLt and cuDNN, and NCCL's buffers.
-constexpr std::size_t kCudaContext = std::size_t{768} << 20, kNcclBuffers = std::size_t{512} << 20;
+// Memory of a GPU that no GPU has confirmed: the context with the modules of cuBLASLt and cuDNN, and the buffers of
+// NCCL's two communicators.
+constexpr std::size_t kCudaContext = std::size_t{768} << 20, kNcclBuffers = std::size_t{2 * 512} << 20;
 
 // Resident memory of the process outside of the arena: code, libraries, heap. GEMMs run first, so that oneDNN has
 // loaded and generated its kernels.

@@ -301,9 +301,10 @@ void ParameterStore::prefetch(int unit) {
   Gathered& g = gathered(unit);
   if (g.unit == unit) return;
   const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);
-  g.requests.clear();
+  g.request = {};
   g.unit = unit;
   g.bytes = 0;
+  std::vector<shard::Sharded> tensors;
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
     if (!s.trainable && g.frozen == unit) continue;
@@ -312,12 +313,12 @@ void ParameterStore::prefetch(int unit) {
       const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
       const View whole = gathered_slot(unit, i).rows(p.slot_row, p.slot_row + p.rows());
       g.bytes += tensor::bytes_of(whole);
-      g.requests.push_back(shard::start_gather(device_comm_, s.fp8_gathered ? o.codes : o.compute_weight, whole));
-      if (s.row_scales_shard.empty()) continue;
-      const View scales = g.row_scales[i].rows(p.slot_row, p.slot_row + p.rows());
-      g.requests.push_back(shard::start_gather(device_comm_, o.row_scales, scales));
+      tensors.push_back({s.fp8_gathered ? o.codes : o.compute_weight, whole});
+      if (!s.row_scales_shard.empty())
+        tensors.push_back({o.row_scales, g.row_scales[i].rows(p.slot_row, p.slot_row + p.rows())});
     }
   }
+  if (!tensors.empty()) g.request = shard::start_gathers(device_comm_, tensors);
   g.frozen = unit;
 }
 
@@ -327,8 +328,7 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
   if (!alone && !ctx_.dry) {
     Gathered& g = gathered(unit);
     const device::Timer timer(ctx, device::Work::communication, "gather", std::exchange(g.bytes, 0));
-    for (comm::Request& r : g.requests) r.wait();
-    g.requests.clear();
+    g.request.wait();
   }
   UnitWeights w;
   const auto& slots = slots_[static_cast<std::size_t>(unit)];
@@ -390,8 +390,7 @@ UnitGradients ParameterStore::gradient_buffers(int unit) {
   out.accumulate = micro_ > 0 && (alone || options_.zero == 1);
   if (!alone) {
     Reducing& r = reducing(unit);
-    if (r.unit >= 0 && r.unit != unit) finish(ctx_, r);
-    if (r.unit == unit && !r.requests.empty()) finish(ctx_, r);
+    finish(ctx_, r);
   }
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots[i];
@@ -422,8 +421,8 @@ void ParameterStore::gradients_done(int unit) {
   if (device_comm_.size() == 1 || ctx_.dry || (options_.zero == 1 && micro_ + 1 < micro_count_)) return;
   const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
   Reducing& r = reducing(unit);
-  r.unit = unit;
   r.add = micro_ > 0 && options_.zero != 1;
+  std::vector<shard::Sharded> tensors;
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
     if (!s.trainable) continue;
@@ -436,18 +435,21 @@ void ParameterStore::gradients_done(int unit) {
       first += o.rows.count();
       const View whole = r.slot[i].rows(p.slot_row, p.slot_row + p.rows());
       r.bytes += tensor::bytes_of(whole);
-      r.requests.push_back(shard::start_reduce_scatter(device_comm_, whole, mine));
+      tensors.push_back({mine, whole});
     }
   }
+  if (tensors.empty()) return;
+  r.request = shard::start_reduce_scatters(device_comm_, tensors);
+  r.unit = unit;
 }
 
 void ParameterStore::finish(const Context& ctx, Reducing& r) {
-  if (!r.requests.empty()) {
+  if (r.unit < 0) return;
+  {
     const device::Timer timer(ctx, device::Work::communication, "reduce-scatter", std::exchange(r.bytes, 0));
-    for (comm::Request& q : r.requests) q.wait();
-    r.requests.clear();
+    r.request.wait();
   }
-  if (r.unit >= 0 && r.add) {
+  if (r.add) {
     for (std::size_t i = 0; i < kSlots; ++i) {
       const SlotState& s = slots_[static_cast<std::size_t>(r.unit)][i];
       if (s.trainable && s.own_rows > 0) {

@@ -145,16 +145,10 @@ class RunFiles {
   std::string folder_;
 };
 
-/// A communicator with a faulty rank: results of its first collectives after flip() or poison() are damaged. Several
-/// all-gathers are damaged, since a batch reads only some rows of the embedding.
-class Faulty final : public comm::Communicator {
+/// A communicator that leaves everything to another one of the same ranks.
+class Forwarding : public comm::Communicator {
  public:
-  Faulty(comm::Communicator& good, int victim) : good_(good), victim_(victim) {}
-  /// The next all-gathers return a NaN on the victim.
-  void poison() { poisons_ = good_.rank() == victim_ ? 6 : 0; }
-  /// The next all-gathers, or the next reduce-scatter, return a wrong bit or value on the victim.
-  void flip(bool gather) { (gather ? gathers_ : scatters_) = good_.rank() != victim_ ? 0 : gather ? 6 : 1; }
-
+  explicit Forwarding(comm::Communicator& good) : good_(good) {}
   int rank() const override { return good_.rank(); }
   int size() const override { return good_.size(); }
   void barrier() override { good_.barrier(); }
@@ -164,7 +158,74 @@ class Faulty final : public comm::Communicator {
   void broadcast(std::span<std::byte> bytes, int root) override { good_.broadcast(bytes, root); }
   std::vector<std::string> all_gather(const std::string& text) override { return good_.all_gather(text); }
   comm::Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes) override {
-    comm::Request r = good_.start_all_gather(mine, all, bytes);
+    return good_.start_all_gather(mine, all, bytes);
+  }
+  comm::Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
+    return good_.start_reduce_scatter(full, mine, counts);
+  }
+  std::unique_ptr<Communicator> split(int color, int key) override { return good_.split(color, key); }
+  bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
+    return good_.watch(seconds, on_stall);
+  }
+  watchdog::ProgressTable& progress() override { return good_.progress(); }
+
+ private:
+  comm::Communicator& good_;
+};
+
+/// Counts what is started in groups, and the tensors in them.
+struct Counting final : Forwarding {
+  using Forwarding::Forwarding;
+  comm::Request start_all_gathers(std::span<const comm::GatheredTensor> tensors) override {
+    ++gathers, gathered += static_cast<int>(tensors.size());
+    return Forwarding::start_all_gathers(tensors);
+  }
+  comm::Request start_reduce_scatters(std::span<const comm::ScatteredTensor> tensors) override {
+    ++scatters, scattered += static_cast<int>(tensors.size());
+    return Forwarding::start_reduce_scatters(tensors);
+  }
+  int gathers = 0, gathered = 0, scatters = 0, scattered = 0;
+};
+
+// A unit takes one group for its weights and one for its gradients, whatever the number of its tensors.
+TEST(Store, StartsOneGroupForAUnit) {
+  if (world().size() == 1) GTEST_SKIP() << "one rank gathers nothing";
+  for (const char* recipe : {"tensorwise", "rowwise"}) {
+    Counting counting(world());
+    const hf::ModelConfig config = small_model();
+    StoreOptions options = store_of(DType::bf16, recipe);
+    if (options.fp8.recipe->fp8_all_gather == false) options.fp8.recipe = &quant::with_single_copy(*options.fp8.recipe);
+    Kit kit(counting, config, small_table(config), options);
+    kit.fill(odd_value);
+    const int units = static_cast<int>(config.num_hidden_layers) + 2,
+              tensors = static_cast<int>(kit.store.table().size());
+    for (int unit = 0; unit < units; ++unit) {
+      const device::Scope scope(kit.arena);
+      (void)kit.store.unshard(kit.ctx, unit, model::Pass::forward);
+      kit.store.prefetch(unit + 1);
+    }
+    EXPECT_EQ(counting.gathers, units);
+    const int scales = options.fp8.recipe->single_copy ? 7 * static_cast<int>(config.num_hidden_layers) : 0;
+    EXPECT_EQ(counting.gathered, tensors + scales);
+    give_gradients(kit.store, 5, 1.0f, 0, 1);
+    kit.store.finish_gradients(kit.ctx);
+    EXPECT_EQ(counting.scatters, units);
+    EXPECT_EQ(counting.scattered, tensors);
+  }
+}
+
+/// A communicator with a faulty rank: results of its first collectives after flip() or poison() are damaged. Several
+/// all-gathers are damaged, since a batch reads only some rows of the embedding.
+class Faulty final : public Forwarding {
+ public:
+  Faulty(comm::Communicator& good, int victim) : Forwarding(good), victim_(victim) {}
+  /// The next all-gathers return a NaN on the victim.
+  void poison() { poisons_ = rank() == victim_ ? 6 : 0; }
+  /// The next all-gathers, or the next reduce-scatter, return a wrong bit or value on the victim.
+  void flip(bool gather) { (gather ? gathers_ : scatters_) = rank() != victim_ ? 0 : gather ? 6 : 1; }
+
+  comm::Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes) override {
+    comm::Request r = Forwarding::start_all_gather(mine, all, bytes);
     const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
     if (poisons_ > 0 && total > 1) {
       r.wait();
@@ -175,18 +236,12 @@ class Faulty final : public comm::Communicator {
     return r;
   }
   comm::Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
-    comm::Request r = good_.start_reduce_scatter(full, mine, counts);
+    comm::Request r = Forwarding::start_reduce_scatter(full, mine, counts);
     if (scatters_ > 0 && counts[static_cast<std::size_t>(rank())] > 0) r.wait(), mine[0] += 1.0f, --scatters_;
     return r;
   }
-  std::unique_ptr<Communicator> split(int color, int key) override { return good_.split(color, key); }
-  bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
-    return good_.watch(seconds, on_stall);
-  }
-  watchdog::ProgressTable& progress() override { return good_.progress(); }
 
  private:
-  comm::Communicator& good_;
   int victim_;
   int gathers_ = 0, scatters_ = 0, poisons_ = 0;  // still to damage
 };

@@ -55,6 +55,20 @@ class Request {
   std::unique_ptr<Operation> op_;
 };
 
+/// Arguments of start_all_gather() for one tensor.
+struct GatheredTensor {
+  const std::byte* mine = nullptr;     ///< this rank's block
+  std::byte* all = nullptr;            ///< all blocks
+  std::vector<std::int64_t> bytes_of;  ///< size of each rank's block
+};
+
+/// Arguments of start_reduce_scatter() for one tensor.
+struct ScatteredTensor {
+  float* full = nullptr;               ///< the terms of this rank
+  float* mine = nullptr;               ///< the sums of its block
+  std::vector<std::int64_t> count_of;  ///< floats in each rank's block
+};
+
 /// A group of ranks. Every member must make the same calls in the same order.
 class Communicator {
  public:
@@ -88,6 +102,11 @@ class Communicator {
   /// number of ranks: on the host the sum is in the order of ranks; NCCL's order is its own and repeats on the same
   /// machines with the same settings.
   virtual Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) = 0;
+  /// Starts the all-gathers of several tensors, with one request for all of them. NCCL gets them as one group, which
+  /// costs a kernel or a few, and the watchdog counts one collective; elsewhere each is a collective of its own.
+  virtual Request start_all_gathers(std::span<const GatheredTensor> tensors);
+  /// The same for reduce-scatters. NCCL runs them beside all-gathers, not behind those that were started before.
+  virtual Request start_reduce_scatters(std::span<const ScatteredTensor> tensors);
   /// The ranks of the same `color` (from 0), ordered by `key`; collective. Must not outlive the Session.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 

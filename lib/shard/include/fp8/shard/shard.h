@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "fp8/comm/comm.h"
 #include "fp8/tensor/tensor.h"
@@ -26,6 +26,12 @@ struct RowRange {
 /// ranks. Throws Error for a negative number of rows or a rank outside [0, size).
 RowRange rows_of(std::int64_t rows, int rank, int size);
 
+/// A tensor and this rank's rows of it.
+struct Sharded {
+  View mine;   ///< [rows_of(rank), C...]
+  View whole;  ///< [R, C...]
+};
+
 /// Starts an all-gather of mine [rows_of(rank), C...] of every rank into all [R, C...]; same dtype and device, both
 /// contiguous. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
 comm::Request start_gather(comm::Communicator& device_comm, const View& mine, const View& all);
@@ -33,5 +39,12 @@ comm::Request start_gather(comm::Communicator& device_comm, const View& mine, co
 /// Starts a reduce-scatter (sum) of full f32 [R, C...] into mine f32 [rows_of(rank), C...]; the content of full is
 /// undefined afterwards. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
 comm::Request start_reduce_scatter(comm::Communicator& device_comm, const View& full, const View& mine);
+
+/// Starts all-gathers of several tensors, in one group where the communicator has groups; all are checked before any is
+/// started.
+comm::Request start_gathers(comm::Communicator& device_comm, std::span<const Sharded> tensors);
+
+/// The same for reduce-scatters.
+comm::Request start_reduce_scatters(comm::Communicator& device_comm, std::span<const Sharded> tensors);
 
 }  // namespace fp8::shard

@@ -177,8 +177,8 @@ class ParameterStore final : public model::WeightSource {
     int unit = -1;
     int frozen = -1;  // unit whose frozen parameters are valid
     std::array<View, kSlots> slot, row_scales;
-    std::vector<comm::Request> requests;
-    double bytes = 0;  // of the matrices being gathered
+    comm::Request request;  // of all of them
+    double bytes = 0;       // of the matrices being gathered
   };
   /// Whole gradients of one unit, being computed or reduced.
   struct Reducing {
@@ -186,7 +186,7 @@ class ParameterStore final : public model::WeightSource {
     std::array<View, kSlots> incoming;  // own rows of micro-batches after the first; empty with one micro-batch
     int unit = -1;                      // being reduced
     bool add = false;
-    std::vector<comm::Request> requests;
+    comm::Request request;
     double bytes = 0;  // of the matrices being reduced
   };
 
