@@ -26,6 +26,8 @@ void close(Stream* stream) noexcept;
 std::string describe(const Stream& stream);
 /// Compute capability, 90 for 9.0.
 int capability(const Stream& stream);
+/// Memory of the device in bytes.
+std::size_t memory(const Stream& stream);
 /// device::copy_bytes() with at least one side on the device.
 void copy(Stream& stream, void* to, DeviceType to_device, const void* from, DeviceType from_device, std::size_t bytes);
 /// Synchronizes the stream.

@@ -33,6 +33,8 @@ std::string runtime_driver() {
   return version >= 13000 ? "driver 580 or newer" : "driver 525 or newer";
 }
 
+std::size_t gpu_memory(const Context& ctx) { return ctx.stream == nullptr ? 0 : cuda::memory(*ctx.stream); }
+
 Device::Device(DeviceType device, int index) : device_type_(device) {
   if (device == DeviceType::host) return;
   const int devices = cuda_device_count();

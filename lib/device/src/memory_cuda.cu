@@ -154,6 +154,12 @@ std::string describe(const Stream& stream) {
 
 int capability(const Stream& stream) { return stream.compute_capability; }
 
+std::size_t memory(const Stream& stream) {
+  cudaDeviceProp properties{};
+  FP8_CUDA(cudaGetDeviceProperties(&properties, stream.index));
+  return properties.totalGlobalMem;
+}
+
 void copy(Stream& stream, void* to, DeviceType to_device, const void* from, DeviceType from_device, std::size_t bytes) {
   if (to_device == DeviceType::host)
     staging_of(stream).download(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);

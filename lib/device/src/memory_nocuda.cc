@@ -25,6 +25,7 @@ Stream* open(int) { no_cuda(); }
 void close(Stream*) noexcept {}
 std::string describe(const Stream&) { return {}; }
 int capability(const Stream&) { return 0; }
+std::size_t memory(const Stream&) { return 0; }
 void copy(Stream&, void*, DeviceType, const void*, DeviceType, std::size_t) { no_cuda(); }
 void wait(const Stream&) {}
 

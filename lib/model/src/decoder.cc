@@ -19,9 +19,6 @@ namespace {
 using dtype::DType;
 using tensor::allocate;
 
-// Bytes of logits per block; larger blocks mean fewer passes over the head's weight and gradient.
-constexpr std::int64_t kHeadBlockBytes = 64 << 20;
-
 // State of one micro-batch during a pass.
 struct MicroBatch {
   const Context& ctx;
@@ -31,6 +28,7 @@ struct MicroBatch {
   int head_unit;  // final norm and head
   int head_home;  // unit that holds the head's matrix: 0 when tied
   Slot head_slot;
+  std::int64_t logit_bytes;  // see head_block_rows()
 
   // Without rotary tables.
   MicroBatch(const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
@@ -42,7 +40,8 @@ struct MicroBatch {
         batch(b),
         head_unit(static_cast<int>(config.num_hidden_layers) + 1),
         head_home(config.tie_word_embeddings ? 0 : head_unit),
-        head_slot(config.tie_word_embeddings ? Slot::embedding : Slot::head) {}
+        head_slot(config.tie_word_embeddings ? Slot::embedding : Slot::head),
+        logit_bytes(options.logit_bytes) {}
 
   void make_rope_tables() {
     env.cos = allocate(ctx, DType::f32, {env.length, env.config.head_dim / 2}, "activations");
@@ -98,7 +97,7 @@ struct MicroBatch {
   // Calls body(weight, first row, one past the last) for blocks of normalized rows.
   template <class Body>
   void head_blocks(Body&& body) {
-    const std::int64_t m = env.rows(), step = head_block_rows(m, env.config.vocab_size, env.activation);
+    const std::int64_t m = env.rows(), step = head_block_rows(m, env.config.vocab_size, env.activation, logit_bytes);
     for (std::int64_t begin = 0; begin < m; begin += step) {
       const device::Scope scope(*ctx.arena);
       const std::int64_t end = std::min(m, begin + step);
@@ -324,21 +323,21 @@ void Decoder::extend(const Context& ctx, gemm::Engine& engine, WeightSource& wei
   linear::forward(ctx, engine, pass.head_weight(w, home), last, logits);
 }
 
-std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType activation) {
-  const std::int64_t fit = kHeadBlockBytes / (vocabulary * static_cast<std::int64_t>(dtype::size_of(activation)));
+std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType activation, std::int64_t logit_bytes) {
+  const std::int64_t fit = logit_bytes / (vocabulary * static_cast<std::int64_t>(dtype::size_of(activation)));
   const std::int64_t grain = fit < 256 ? 16 : 256, most = std::max<std::int64_t>(16, fit / grain * grain);
   const std::int64_t blocks = divide_up(rows, most);
   return blocks <= 1 ? rows : round_up(divide_up(rows, blocks), grain);
 }
 
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
-                        std::int64_t rows, Recompute recompute, DType activation, bool backward) {
+                        std::int64_t rows, const DecoderOptions& options, bool backward) {
   gemm::Count total;
   const auto add = [&total](const gemm::Count& c, double times) {
     total.gemms += static_cast<std::int64_t>(times) * c.gemms;
     total.flops += times * c.flops;
   };
-  const std::int64_t block = head_block_rows(rows, config.vocab_size, activation);
+  const std::int64_t block = head_block_rows(rows, config.vocab_size, options.activation, options.logit_bytes);
   for (const Parameter& p : table) {
     if (!p.fp8) continue;
     const quant::GemmSet gemms{p.gemms.forward, p.gemms.dgrad, p.gemms.wgrad && p.trainable};
@@ -350,7 +349,7 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
       continue;
     }
     add(linear::planned_fp8(part, p.cols(), recipe, rows, backward), 1);
-    if (backward && recompute == Recompute::full && p.slot != Slot::down)
+    if (backward && options.recompute == Recompute::full && p.slot != Slot::down)
       add(linear::planned_fp8(part, p.cols(), recipe, rows, false), 1);
   }
   return total;

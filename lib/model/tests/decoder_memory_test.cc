@@ -33,7 +33,8 @@ struct Taken {
 };
 
 Taken taken(const hf::ModelConfig& config, std::int64_t sequences, std::int64_t length, DType activation,
-            Recompute recompute, bool backward, gemm::HostBf16 host_bf16 = gemm::HostBf16::detect) {
+            Recompute recompute, bool backward, gemm::HostBf16 host_bf16 = gemm::HostBf16::detect,
+            std::int64_t logit_bytes = kLeastLogits) {
   device::Arena arena;
   Context ctx;
   ctx.arena = &arena;
@@ -45,7 +46,7 @@ Taken taken(const hf::ModelConfig& config, std::int64_t sequences, std::int64_t 
   const Batch batch{tokens, tokens, sequences, length};
   float untouched = 0;
   const View losses = tensor::make_view(&untouched, DType::f32, device::DeviceType::host, {batch.rows()});
-  const Decoder decoder(config, {activation, recompute});
+  const Decoder decoder(config, {activation, recompute, nullptr, logit_bytes});
   if (backward)
     decoder.forward_backward(ctx, engine, source, batch, 1, losses);
   else
@@ -65,8 +66,36 @@ TEST(DecoderMemory, NoLogitsTensor) {
           const std::size_t logits = kSequences * kLength * kVocabulary * dtype::size_of(activation);
           EXPECT_LT(t.arena, logits / 4) << dtype::name_of(activation);
           EXPECT_LT(t.arena + t.scratch, logits / 2) << dtype::name_of(activation);
-          EXPECT_LE(head_block_rows(kSequences * kLength, kVocabulary, activation), kSequences * kLength / 4);
+          EXPECT_LE(head_block_rows(kSequences * kLength, kVocabulary, activation, kLeastLogits),
+                    kSequences * kLength / 4);
         }
+}
+
+TEST(DecoderMemory, BlocksOfLogitsAreAboutEqualAndFit) {
+  const auto rows = [](std::int64_t m, std::int64_t v, std::int64_t bytes, DType type = DType::bf16) {
+    return head_block_rows(m, v, type, bytes);
+  };
+  EXPECT_EQ(rows(8192, 131072, kLeastLogits), 256) << "32 blocks";
+  EXPECT_EQ(rows(8192, 131072, kMostLogits), 4096) << "2 blocks of 1 GiB";
+  EXPECT_EQ(rows(8192, 128256, kMostLogits), 4096) << "4186 rows fit";
+  EXPECT_EQ(rows(8192, 128256, kMostLogits / 2), 2048) << "2093 rows fit";
+  EXPECT_EQ(rows(8192, 128256, kMostLogits, DType::f32), 2048);
+  EXPECT_EQ(rows(4096, 128256, kMostLogits), 4096) << "all at once";
+  EXPECT_EQ(rows(3000, 131072, kLeastLogits), 256);
+  EXPECT_EQ(rows(1000, 524288, kLeastLogits), 64) << "fewer than 256 rows fit";
+  EXPECT_EQ(rows(1000, std::int64_t{1} << 40, kLeastLogits), 16) << "not even 16 fit";
+  for (std::int64_t m : {1, 15, 256, 1000, 8191, 8192, 100000})
+    for (std::int64_t v : {256, 50304, 128256, 151936})
+      for (std::int64_t bytes = kLeastLogits; bytes <= kMostLogits; bytes *= 2)
+        EXPECT_LE(std::min(m, rows(m, v, bytes)) * v * 2, bytes) << m << " " << v << " " << bytes;
+}
+
+TEST(DecoderMemory, HasABlockOfLogitsOfTheWantedSize) {
+  const hf::ModelConfig config = small(50304);
+  const auto arena = [&](std::int64_t bytes) {
+    return taken(config, 4, 1024, DType::bf16, Recompute::full, true, gemm::HostBf16::detect, bytes).arena;
+  };
+  EXPECT_GE(arena(4 * kLeastLogits), arena(kLeastLogits) + 2 * kLeastLogits);
 }
 
 TEST(DecoderMemory, GrowsWithTheLengthNotItsSquare) {

@@ -243,7 +243,7 @@ TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
                             {&recipe, {recipe.power_of_2, nullptr}});
         gemm::Engine engine;
         run(config, source, {&text}, DType::bf16, recompute, 1, engine);
-        const gemm::Count planned = planned_fp8(config, table, recipe, 16, recompute, DType::bf16, true);
+        const gemm::Count planned = planned_fp8(config, table, recipe, 16, {DType::bf16, recompute}, true);
         EXPECT_GT(planned.gemms, 0);
         EXPECT_EQ(engine.counts().linear(gemm::OperandKind::fp8).gemms, planned.gemms) << recipe.name;
         EXPECT_EQ(engine.counts().linear(gemm::OperandKind::fp8).flops, planned.flops) << recipe.name;

@@ -174,8 +174,8 @@ double observed_pass(const RecipeSetup& setup, const Inspection& all, PassObserv
   observer.activate(false);
   if (const quant::Recipe* recipe = precision.recipe_or_null()) {
     const gemm::Count planned =
-        model::planned_fp8(spec.config, spec.table, *recipe, setup.shape.sequences * setup.shape.length, spec.recompute,
-                           precision.activations, true);
+        model::planned_fp8(spec.config, spec.table, *recipe, setup.shape.sequences * setup.shape.length,
+                           inspected.model->decoder.options(), true);
     check_planned(all.host_comm, computed.gemms, planned.gemms, "the batch");
   }
   done(*inspected.model);

@@ -60,10 +60,12 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   if (!device.note().empty()) journal.note(device.note());
   const EvaluationSize size{sampler->samples(), std::min(config.batch_size, sampler->samples()), setup.length};
   std::optional<ShardedModel> model;
+  ModelSpec spec = setup.model_spec;
   comm::agree(host_comm, [&] {
     const BatchShape shape{size.batch, size.length, sampler->bounds(size.batch)};
-    const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), setup.model_spec, shape, shape);
-    model.emplace(device.context(), device.device_comm(), setup.model_spec, plan.allocate());
+    const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), spec, shape, shape);
+    spec.logit_bytes = plan.logit_bytes;
+    model.emplace(device.context(), device.device_comm(), spec, plan.allocate());
   });
   if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
   if (!has_scales_of(*checkpoint, setup.precision)) model->store.require_calibration();
@@ -78,9 +80,8 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
     journal.progress(std::to_string(done) + "/" + std::to_string(size.samples) + " sequences", seconds_since(start),
                      done, size.samples - done);
   };
-  const LossSum sum =
-      evaluate_samples(*model, host_comm, *sampler, size,
-                       planned_forward(setup.model_spec.config, setup.model_spec.table, setup.precision), each);
+  const LossSum sum = evaluate_samples(*model, host_comm, *sampler, size,
+                                       planned_forward(spec, spec.logit_bytes, setup.precision), each);
   if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
   json::Value record = eval_record(-1, sum, setup.precision, device.type());
   record.as_object().set("documents", sampler->separate() ? "separate" : "joined");

@@ -43,9 +43,9 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const Dev
   InspectedModel inspected(setup, all, device, spec, &collector);
   const Computed computed = compute_observed(*inspected.env, *inspected.batches, inspected.targets);
   const inspect::Results results = collector.end();
-  const gemm::Count planned = model::planned_fp8(spec.config, table, *config.precision.recipe_or_null(),
-                                                 setup.shape.sequences * setup.shape.length, spec.recompute,
-                                                 config.precision.activations, true);
+  const gemm::Count planned =
+      model::planned_fp8(spec.config, table, *config.precision.recipe_or_null(),
+                         setup.shape.sequences * setup.shape.length, inspected.model->decoder.options(), true);
   check_planned(all.host_comm, computed.gemms, planned.gemms, "the batch");
   const LossSum sum{inspected.loss() * static_cast<double>(inspected.targets), inspected.targets, computed.gemms};
   all.journal.emit(inspect_record(config, *setup.sampler, sum, device.type()));

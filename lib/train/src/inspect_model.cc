@@ -45,7 +45,9 @@ InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, 
   const InspectConfig& config = setup.config;
   comm::agree(host_comm, [&] {
     const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), spec, setup.shape, setup.shape);
-    model.emplace(device.context(), device.device_comm(), spec, plan.allocate());
+    ModelSpec planned = spec;
+    planned.logit_bytes = plan.logit_bytes;
+    model.emplace(device.context(), device.device_comm(), planned, plan.allocate());
     if (collector != nullptr) collector->pause();
     scalars = device::Buffer(sizeof(StepScalars), device.type(), "scalars of a step");
     batches.emplace(1, config.batch_size, setup.eval.length, setup.sampler->separate());

@@ -96,6 +96,7 @@ RunState::RunState(const RunContext& run, const ModelSpec& spec, device::Buffer 
 void allocate_state(const RunContext& run, std::optional<RunState>& state) {
   device::Buffer scalars(sizeof(StepScalars), run.device.type(), "scalars of a step");
   ModelSpec spec = run.setup.model_spec;
+  spec.logit_bytes = run.plan.logit_bytes;
   spec.store.fp8.options.counts = &scalars_in(scalars)->casts;
   // What is on a device is saved from a copy in host memory.
   spec.snapshot = spec.snapshot || run.device.type() != device::DeviceType::host;
@@ -148,9 +149,8 @@ void evaluate(RunState& state, const RunContext& run) {
   const std::int64_t round = c.batch_size * run.host_comm.size();
   const std::int64_t samples =
       c.eval_batches > 0 ? std::min(sampler.samples(), c.eval_batches * round) : sampler.samples();
-  const LossSum sum =
-      evaluate_samples(state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
-                       planned_forward(run.setup.model_spec.config, run.setup.model_spec.table, c.precision), {});
+  const LossSum sum = evaluate_samples(state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
+                                       planned_forward(run.setup.model_spec, run.plan.logit_bytes, c.precision), {});
   json::Value record = eval_record(state.position.step, sum, c.precision, run.device.type());
   record.as_object().set("seconds", seconds_since(start));
   run.journal.emit(record);
@@ -296,7 +296,8 @@ void train_step(RunState& state, const RunContext& run) {
   StepEnvironment env{
       state.model, run.host_comm, run.device.device_comm(), state.scalars, c, observed ? run.collector : nullptr};
   state.profiler.begin_step(state.position.step + 1);
-  const StepResult r = run_step(env, *run.setup.sampler, state.batches, state.position, run.setup.planned);
+  const StepResult r =
+      run_step(env, *run.setup.sampler, state.batches, state.position, run.setup.planned(run.plan.logit_bytes));
   ++state.position.step;
   state.last_loss = r.loss;
   state.position.updates += r.skipped || r.masked ? 0 : 1;

@@ -110,17 +110,6 @@ ModelSpec model_spec_of(const RunConfig& c, const hf::ModelConfig& model, std::v
   return spec;
 }
 
-// FP8 GEMMs of a step on this rank.
-gemm::Count planned_gemms(const RunSetup& s) {
-  const RunConfig& c = s.config;
-  const quant::Recipe* recipe = c.precision.recipe_or_null();
-  if (recipe == nullptr) return {};
-  gemm::Count planned = model::planned_fp8(s.model_spec.config, s.model_spec.table, *recipe,
-                                           c.batch_size * c.seq_length, c.recompute, c.precision.activations, true);
-  planned.gemms *= c.grad_accumulation;
-  return planned;
-}
-
 // Resolves the adapters of the run. `model` is that of the checkpoint to start from: a run that is resumed keeps its
 // adapters, which are compared later, and other runs get those that were resolved.
 void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoint& first) {
@@ -168,8 +157,8 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   resolve_steps(s.config, s.sampler->samples(), s.global_batch, s.position.base);
   s.sampler->begin_at({s.position.base.step, s.position.base.sample});
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
-  s.planned = planned_gemms(s);
-  if (s.model_spec.config.lora && s.config.precision.recipe_or_null() != nullptr && s.planned.gemms == 0)
+  if (s.model_spec.config.lora && s.config.precision.recipe_or_null() != nullptr &&
+      s.planned(model::kLeastLogits).gemms == 0)
     throw Error(flag_name("fp8-gemms") + ": wgrad alone: frozen weights have no gradient, so no GEMM runs in FP8",
                 Exit::fp8_missing);
   if (inputs.eval_tokens) {
@@ -183,6 +172,17 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
 }
 
 }  // namespace
+
+gemm::Count RunSetup::planned(std::int64_t logit_bytes) const {
+  const quant::Recipe* recipe = config.precision.recipe_or_null();
+  if (recipe == nullptr) return {};
+  model::DecoderOptions options = model_spec.decoder();
+  options.logit_bytes = logit_bytes;
+  gemm::Count planned = model::planned_fp8(model_spec.config, model_spec.table, *recipe,
+                                           config.batch_size * config.seq_length, options, true);
+  planned.gemms *= config.grad_accumulation;
+  return planned;
+}
 
 RunSetup resolve(const RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
                  const Sources& sources) {

@@ -37,8 +37,9 @@ struct RunSetup {
   std::optional<std::string> tokenizer;                // identifier for checkpoints without a tokenizer.json
   std::optional<SampleSetup> sample;                   // if text is sampled
   std::vector<std::string> notes;                      // for the user
-  gemm::Count planned;                                 // FP8 GEMMs of a step on this rank
 
+  // FP8 GEMMs of a step on this rank, with blocks of logits of so many bytes.
+  gemm::Count planned(std::int64_t logit_bytes) const;
   // Shape of a micro-batch, or of a batch of an evaluation.
   BatchShape shape(const data::Sampler& samples) const {
     return {config.batch_size, config.seq_length, samples.bounds(config.batch_size)};

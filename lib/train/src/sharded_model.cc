@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fp8/base/text.h"
+#include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/train/flags.h"
 #include "records.h"
@@ -40,7 +41,7 @@ ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, c
                            device::Arena memory)
     : arena(std::move(memory)),
       ctx{at.device, at.stream, &arena, arena.dry(), at.profile},
-      decoder(spec.config, {spec.store.compute, spec.recompute, spec.observer}),
+      decoder(spec.config, spec.decoder()),
       store(ctx, device_comm, spec.config, spec.table, spec.store) {
   if (spec.snapshot) snapshot.emplace(ctx, store);
 }
@@ -54,8 +55,11 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch) {
   return there;
 }
 
-MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                       const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled) {
+namespace {
+
+// plan_memory() with the logits of the spec.
+MemoryPlan plan_once(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
+                     const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled) {
   ShardedModel dry(at, device_comm, spec, device::Arena());
   const Context& ctx = dry.ctx;
   std::int32_t unread = 0;
@@ -96,7 +100,28 @@ MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const
   const std::size_t program = ctx.device == device::DeviceType::host ? program_bytes(spec.store.compute)
                               : device_comm.size() > 1               ? kCudaContext + kNcclBuffers
                                                                      : kCudaContext;
-  return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(), ctx.device};
+  return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(), ctx.device,
+          spec.logit_bytes};
+}
+
+}  // namespace
+
+MemoryPlan plan_fitting(device::DeviceType device, std::size_t gpu_memory,
+                        const std::function<MemoryPlan(std::int64_t)>& plan_with) {
+  std::int64_t bytes = device == device::DeviceType::host ? model::kLeastLogits : model::kMostLogits;
+  for (;; bytes /= 2) {
+    MemoryPlan plan = plan_with(bytes);
+    if (gpu_memory == 0 || plan.total() <= gpu_memory || bytes <= model::kLeastLogits) return plan;
+  }
+}
+
+MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
+                       const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled) {
+  return plan_fitting(at.device, device::gpu_memory(at), [&](std::int64_t logit_bytes) {
+    ModelSpec planned = spec;
+    planned.logit_bytes = logit_bytes;
+    return plan_once(at, device_comm, planned, trained, evaluated, sampled);
+  });
 }
 
 json::Value MemoryPlan::to_json() const {

@@ -234,12 +234,13 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   return r;
 }
 
-PlannedForward planned_forward(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
-                               const PrecisionConfig& precision) {
+PlannedForward planned_forward(const ModelSpec& spec, std::int64_t logit_bytes, const PrecisionConfig& precision) {
   const quant::Recipe* recipe = precision.recipe_or_null();
   if (recipe == nullptr) return [](std::int64_t) { return std::int64_t{0}; };
-  return [&model, &table, recipe, activations = precision.activations](std::int64_t rows) {
-    return model::planned_fp8(model, table, *recipe, rows, model::Recompute::none, activations, false).gemms;
+  model::DecoderOptions options = spec.decoder();
+  options.logit_bytes = logit_bytes;
+  return [&spec, recipe, options](std::int64_t rows) {
+    return model::planned_fp8(spec.config, spec.table, *recipe, rows, options, false).gemms;
   };
 }
 

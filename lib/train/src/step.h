@@ -117,9 +117,8 @@ struct LossSum {
 
 // Number of FP8 GEMMs that a forward pass over `rows` tokens must run; 0 in other precisions.
 using PlannedForward = std::function<std::int64_t(std::int64_t rows)>;
-// By the precisions of the table. The references outlive it.
-PlannedForward planned_forward(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
-                               const PrecisionConfig& precision);
+// By the precisions of the table, with blocks of logits of so many bytes. `spec` outlives it.
+PlannedForward planned_forward(const ModelSpec& spec, std::int64_t logit_bytes, const PrecisionConfig& precision);
 
 // Sequences of an evaluation.
 struct EvaluationSize {

@@ -86,8 +86,8 @@ class Step : public FolderTest {
         o.master.as<float>()[0] += poison;
     }
     kit.store.refresh_compute_weights(kit.ctx);
-    gemm::Count planned = model::planned_fp8(all.model, table, *all.config.precision.recipe_or_null(), 32,
-                                             way.recompute, way.activations, true);
+    gemm::Count planned =
+        model::planned_fp8(all.model, table, *all.config.precision.recipe_or_null(), 32, kit.decoder.options(), true);
     planned.gemms *= way.micro_batches;
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
                                 data::DocumentMode::joined);
@@ -114,7 +114,8 @@ class Step : public FolderTest {
     Kit kit(*one, model, table, options);
     kit.fill(odd_value);
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 1, data::DocumentMode::joined);
-    const PlannedForward planned = planned_forward(model, table, precision);
+    const ModelSpec spec{model, table, options};
+    const PlannedForward planned = planned_forward(spec, spec.logit_bytes, precision);
     const PlannedForward other = [&](std::int64_t rows) { return planned(rows) + excess; };
     const LossSum sum = evaluate_samples(kit, *one, sampler, {5, 2, 16}, other, {});
     const std::int64_t ran = kit.engine.counts().linear(gemm::OperandKind::fp8).gemms;

@@ -19,6 +19,11 @@ namespace fp8::model {
 /// everything inside a layer.
 enum class Recompute : std::uint8_t { none, selective, full };
 
+/// Bytes of a block of logits on the host, and the least on a GPU.
+inline constexpr std::int64_t kLeastLogits = std::int64_t{64} << 20;
+/// Bytes of a block of logits on a GPU with enough memory.
+inline constexpr std::int64_t kMostLogits = std::int64_t{1} << 30;
+
 /// One micro-batch.
 struct Batch {
   View tokens;             ///< i32 [B, T]
@@ -37,6 +42,7 @@ struct DecoderOptions {
   dtype::DType activation = dtype::DType::bf16;  ///< f32 or bf16
   Recompute recompute = Recompute::none;         ///< trades time for memory; same numbers
   OperationObserver* observer = nullptr;         ///< of every operation, which it does not change; null: nobody
+  std::int64_t logit_bytes = kLeastLogits;       ///< memory for a block of logits, see head_block_rows()
 };
 
 /// The transformer. Holds no weights and no state: calls with the same arguments and the same number of threads give
@@ -80,18 +86,23 @@ class Decoder {
   const hf::ModelConfig& config() const { return config_; }
   /// Number of units, layers + 2.
   int units() const { return static_cast<int>(config_.num_hidden_layers) + 2; }
+  /// Options of the constructor.
+  const DecoderOptions& options() const { return options_; }
 
  private:
   hf::ModelConfig config_;
   DecoderOptions options_;
 };
 
-/// Rows of logits that are stored at a time.
-std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::DType activation);
+/// Rows of logits [rows, vocabulary] that are stored at a time: all, if they take at most `logit_bytes`, else a
+/// multiple of 256 (of 16 if 256 rows take more) in blocks of about equal size. Each block reads the head's weight and
+/// reads and writes its gradient. Takes more than `logit_bytes` only if 16 rows do.
+std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::DType activation,
+                             std::int64_t logit_bytes);
 
 /// FP8 GEMMs (and FLOPs) that a micro-batch of `rows` tokens must execute, computed from the precisions in the table
-/// alone.
+/// alone, by a decoder with these options.
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
-                        std::int64_t rows, Recompute recompute, dtype::DType activation, bool backward);
+                        std::int64_t rows, const DecoderOptions& options, bool backward);
 
 }  // namespace fp8::model

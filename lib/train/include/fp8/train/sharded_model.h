@@ -24,6 +24,10 @@ struct ModelSpec {
   model::Recompute recompute = model::Recompute::none;  ///< activations that backward computes again
   bool snapshot = false;                                ///< with a Snapshot
   model::OperationObserver* observer = nullptr;         ///< of the decoder's operations; null: nobody
+  std::int64_t logit_bytes = model::kLeastLogits;       ///< memory for a block of logits: MemoryPlan::logit_bytes
+
+  /// Options of the decoder.
+  model::DecoderOptions decoder() const { return {store.compute, recompute, observer, logit_bytes}; }
 };
 
 /// Memory of a rank, from a dry run.
@@ -34,6 +38,7 @@ struct MemoryPlan {
                                      ///< MPI; on a GPU an assumption of what CUDA, NCCL and loaded modules take
   std::vector<device::Usage> usage;  ///< of the arena at its peak, by category, largest first
   device::DeviceType device = device::DeviceType::host;  ///< that the memory is on
+  std::int64_t logit_bytes = model::kLeastLogits;        ///< for a block of logits, which is part of `bytes`
 
   /// Bytes of all.
   std::size_t total() const { return bytes + scratch + program; }
@@ -63,9 +68,15 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch);
 /// Assembles `spec` dry on the device of `at` and runs a forward pass over a batch of the shape `evaluated`, a pass to
 /// the logits of one row of a batch of the shape `sampled`, unless it is empty, and, when training, forward and
 /// backward of a micro-batch of the shape `trained`, without computing. Throws Error naming a GEMM or an attention that
-/// the library of the device does not offer. Host memory of a run on a GPU is not in the plan.
+/// the library of the device does not offer. Host memory of a run on a GPU is not in the plan. The memory for a block
+/// of logits is that of plan_fitting(), whatever the spec says.
 MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
                        const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled = {});
+
+/// plan_with(bytes for a block of logits): model::kLeastLogits on the host; on a GPU model::kMostLogits, or the first
+/// of its half, quarter and so on whose total is at most `gpu_memory` (0: unknown), but at least model::kLeastLogits.
+MemoryPlan plan_fitting(device::DeviceType device, std::size_t gpu_memory,
+                        const std::function<MemoryPlan(std::int64_t)>& plan_with);
 
 /// The model on one rank.
 struct ShardedModel {
