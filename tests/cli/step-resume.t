@@ -31,7 +31,7 @@ for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision 
   "--precision fp8 --accumulate hopper" "--precision fp8 --recipe rowwise_with_gw_hp --accumulate ada --activations f32" "--precision bf16 --master bf16" "--precision fp8 --master bf16 --moments bf16" "--precision fp8 --grad-accumulation 2 --recompute full" \
   "--precision fp8 --recipe current" "--precision fp8 --recipe delayed --amax-history 3 --grad-accumulation 2 --recompute full --paranoid 2" "--precision fp8 --recipe delayed --fp8-format e4m3 --amax-algo most_recent --margin 1 --no-fp8-all-gather" "--precision fp8 --recipe rowwise --rowwise-single-copy" "--precision fp8 --recipe delayed --fp8-gemms dgrad,wgrad --fp8-gemms *.o_proj=forward" \
   "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8" \
-  "--sampler sequential --schedule wsd --decay-steps 2 --warmup-steps 1"; do
+  "--sampler sequential --schedule wsd --decay-steps 2 --warmup-steps 1" "--precision fp8 --fuse-projections"; do
   n=$((n + 1))
   mkdir a$n b$n
   (cd a$n && same_command $way >log 2>err)

@@ -44,6 +44,25 @@ refused "evaluation data with a vocabulary larger than the model's is refused" "
 fp8-init tiny --set vocab_size=512 -o m512.h5 >out 2>err
 ok "a vocabulary smaller than the model's is accepted" fp8-step m512.h5 --data d300.h5 --out small --steps 1 --seq-length 16 --batch-size 2
 refused "a sequence longer than the data is refused" 'd.h5: 20000 tokens are too few for sequences of 20000 tokens, which need at least 20001' $full --seq-length 20000
+for way in "--precision bf16" "--precision fp8 --recipe rowwise" "--precision fp8 --recipe delayed" "--precision fp8 --recipe mxfp8"; do
+  refused "--fuse-projections with $way is refused" '--fuse-projections: needs --precision fp8 and --recipe tensorwise or current, which have a scale' $full $way --fuse-projections
+done
+refused "--fuse-projections with adapters is refused" '--fuse-projections: adapters belong to single projections' $full --precision fp8 --fuse-projections --lora-rank 4
+refused "--fuse-projections with --tensor-stats-every is refused" '--tensor-stats-every: measures each projection alone' $full --precision fp8 --fuse-projections --tensor-stats-every 1
+for recipe in tensorwise current; do
+  for flag in --no-fuse-projections --fuse-projections; do
+    fp8-step m.h5 --data d.h5 --steps 9 --until-step 8 --seq-length 32 --batch-size 4 --lr 1e-2 --precision fp8 --recipe $recipe --out $recipe$flag $flag >$recipe$flag.log 2>err
+  done
+  is "$recipe: two layers have 2 x 7 linears of 3 FP8 GEMMs" "$(field fp8_gemms $recipe--no-fuse-projections.log | sort -u)" 42
+  is "$recipe: and with --fuse-projections 2 x 4" "$(field fp8_gemms $recipe--fuse-projections.log | sort -u)" 24
+  is "$recipe: the share of FP8 is the same" "$(field fp8_flop_share $recipe--fuse-projections.log | sort -u)" "$(field fp8_flop_share $recipe--no-fuse-projections.log | sort -u)"
+  near "$recipe: the losses are close to those of single projections" $recipe--fuse-projections.log $recipe--no-fuse-projections.log 0.01
+  [ "$(losses $recipe--fuse-projections.log)" != "$(losses $recipe--no-fuse-projections.log)" ]
+  result $? "$recipe: but not the same"
+done
+says "the run record says --fuse-projections" '"fuse-projections":true' head -1 tensorwise--fuse-projections.log
+ok "a run may change --fuse-projections when it is resumed" fp8-step m.h5 --data d.h5 --steps 9 --seq-length 32 --batch-size 4 --lr 1e-2 --precision fp8 --out tensorwise--fuse-projections
+is "the resumed run has single projections" "$(field fp8_gemms tensorwise--fuse-projections/log.jsonl | tail -1)" 42
 echo here >afile
 refused "--out of a file is refused" 'afile: exists and is not a folder' m.h5 --data d.h5 --steps 2 --out afile
 refused "--out below a file is refused" 'afile/x: ' m.h5 --data d.h5 --steps 2 --out afile/x

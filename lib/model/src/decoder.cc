@@ -333,9 +333,9 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType a
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
                         std::int64_t rows, const DecoderOptions& options, bool backward) {
   gemm::Count total;
-  const auto add = [&total](const gemm::Count& c, double times) {
-    total.gemms += static_cast<std::int64_t>(times) * c.gemms;
-    total.flops += times * c.flops;
+  const auto add = [&total](const Parameter& p, const gemm::Count& c) {
+    total.gemms += p.fused ? 0 : c.gemms;
+    total.flops += c.flops;
   };
   const std::int64_t block = head_block_rows(rows, config.vocab_size, options.activation, options.logit_bytes);
   for (const Parameter& p : table) {
@@ -344,13 +344,13 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
     const std::vector<linear::Part> part{{0, p.rows(), true, gemms}};
     if (p.role == ParameterRole::head) {
       for (std::int64_t begin = 0; begin < rows; begin += block) {
-        add(linear::planned_fp8(part, p.cols(), recipe, std::min(block, rows - begin), backward), 1);
+        add(p, linear::planned_fp8(part, p.cols(), recipe, std::min(block, rows - begin), backward));
       }
       continue;
     }
-    add(linear::planned_fp8(part, p.cols(), recipe, rows, backward), 1);
+    add(p, linear::planned_fp8(part, p.cols(), recipe, rows, backward));
     if (backward && options.recompute == Recompute::full && p.slot != Slot::down)
-      add(linear::planned_fp8(part, p.cols(), recipe, rows, false), 1);
+      add(p, linear::planned_fp8(part, p.cols(), recipe, rows, false));
   }
   return total;
 }

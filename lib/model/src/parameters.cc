@@ -254,6 +254,18 @@ void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptio
   }
 }
 
+void fuse_projections(std::vector<Parameter>& table) {
+  const auto of_slot = [](const Parameter& p) { return std::pair(p.unit, p.slot); };
+  for (auto first = table.begin(); first != table.end();) {
+    const auto end =
+        std::find_if(first, table.end(), [&](const Parameter& p) { return of_slot(p) != of_slot(*first); });
+    const bool fuses =
+        std::all_of(first, end, [&](const Parameter& p) { return p.matmul() && p.fp8 && p.gemms == first->gemms; });
+    for (auto p = first; p != end; ++p) p->fused = fuses && p != first;
+    first = end;
+  }
+}
+
 std::int64_t parameter_count(const std::vector<Parameter>& table) {
   std::int64_t n = 0;
   for (const Parameter& p : table) n = checked_add(n, p.size(), "number of parameters");

@@ -201,5 +201,22 @@ TEST(Precision, AutoFilterDependsOnTheRecipe) {
   EXPECT_TRUE(find(table, "model.layers.0.self_attn.o_proj.weight").fp8);
 }
 
+TEST(Precision, ProjectionsFuseIfAllAreFp8InTheSameGemms) {
+  const auto fused = [](const LinearPrecisionOptions& options) {
+    std::vector<Parameter> table = parameter_table(small());
+    assign_precisions(table, options);
+    fuse_projections(table);
+    std::string names;
+    for (const Parameter& p : table)
+      if (p.fused && p.unit == 1) names += p.name.substr(p.name.rfind('.', p.name.rfind('.') - 1) + 1) + " ";
+    return names;
+  };
+  EXPECT_EQ(fused({}), "k_proj.weight v_proj.weight up_proj.weight ");
+  EXPECT_EQ(fused({.filters = {"*k_proj*"}}), "up_proj.weight ");
+  EXPECT_EQ(fused({.gemms = {{"*up_proj*", {true, false, true}}}}), "k_proj.weight v_proj.weight ");
+  EXPECT_EQ(fused({.gemms = {{"", {false, true, true}}}}), "k_proj.weight v_proj.weight up_proj.weight ");
+  EXPECT_EQ(fused({.filters = {"*"}}), "");
+}
+
 }  // namespace
 }  // namespace fp8::model

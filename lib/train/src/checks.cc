@@ -34,6 +34,11 @@ void check_precision(const PrecisionConfig& precision) {
   if (precision.rowwise_single_copy && (precision.precision != Precision::fp8 || precision.recipe != "rowwise"))
     throw Error(flag_name("rowwise-single-copy") + ": needs " + flag_name("precision") + " fp8 and " +
                 flag_name("recipe") + " rowwise");
+  const bool tensor_scales =
+      precision.precision == Precision::fp8 && (precision.recipe == "tensorwise" || precision.recipe == "current");
+  if (precision.fuse_projections && !tensor_scales)
+    throw Error(flag_name("fuse-projections") + ": needs " + flag_name("precision") + " fp8 and " +
+                flag_name("recipe") + " tensorwise or current, which have a scale for each tensor");
   if (precision.precision != Precision::fp8 && precision.accumulation != gemm::Accumulation::f32)
     throw Error(flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) + " needs " +
                 flag_name("precision") + " fp8");
@@ -52,6 +57,9 @@ std::string note_of_unused(const PrecisionConfig& precision) {
 
 void check_settings(const RunConfig& c) {
   check_lora_settings(c);
+  if (c.precision.fuse_projections && c.stats_every > 0)
+    throw Error(flag_name("tensor-stats-every") + ": measures each projection alone, which " +
+                flag_name("fuse-projections") + " does not compute");
   if (c.schedule.min_lr > c.schedule.lr) throw Error(flag_name("min-lr") + ": above " + flag_name("lr"));
   if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
     throw Error(flag_name("decay-steps") + ": only with " + flag_name("schedule") + " wsd");
@@ -132,6 +140,11 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
   model::assign_precisions(table, precisions);
   if (precisions.filters.empty() && !precisions.auto_filter && !precisions.lm_head)
     model::read_precisions(recorded, table);
+  if (precision.fuse_projections) {
+    if (std::ranges::any_of(table, [](const auto& p) { return !p.trainable; }))
+      throw Error(flag_name("fuse-projections") + ": adapters belong to single projections, which are not fused");
+    model::fuse_projections(table);
+  }
   check_codes_run(checkpoint, table);
   const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
   if (precisions.recipe != nullptr && !any)

@@ -281,6 +281,9 @@ cli::Command step_command() {
   c.launched = true;
   add_data(c.flags);
   add_precision(c.flags);
+  c.flags.push_back(toggle("fuse-projections", "",
+                           "compute q, k, v as one FP8 linear, and gate, up: fewer GEMMs, other numbers",
+                           device_flag().group));
   add_optimizer(c.flags);
   add_lora(c.flags);
   add_sharding(c.flags);
@@ -307,6 +310,7 @@ RunConfig step_config(const cli::Arguments& a) {
   c.seed = static_cast<std::uint64_t>(a.integer("seed"));
   c.change = read_changes(a.list("change"));
   c.precision = precision_of(a);
+  c.precision.fuse_projections = a.flag("fuse-projections");
   c.device = device_of(a);
   read_betas(a.text("betas"), c.optimizer);
   c.optimizer.eps = static_cast<float>(a.real("eps"));

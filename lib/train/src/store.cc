@@ -71,7 +71,9 @@ void ParameterStore::build_slots() {
     s.stored = first || s.stored == p.stored ? p.stored : DType::f32;
     s.extent = {s.extent.rows + p.rows(), p.cols()};
     s.parameters.push_back(static_cast<int>(i));
-    if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
+    if (p.fused)
+      s.parts.back().end = p.slot_row + p.rows();
+    else if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
       s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms, static_cast<int>(i)});
     shards_[i].number = static_cast<int>(i);
     shards_[i].rows = shard::rows_of(p.rows(), device_comm_.rank(), device_comm_.size());
@@ -120,7 +122,7 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
     return matrix(ctx, dtype, s.own_rows, s.extent.cols, vector, category);
   };
   const DType stored = s.trainable ? options_.master : s.stored;
-  const View master = own(stored, s.trainable ? "master weights" : "frozen weights");
+  const View master = s.master_shard = own(stored, s.trainable ? "master weights" : "frozen weights");
   View m, v;
   if (options_.training && s.trainable) s.gradient_shard = own(DType::f32, "gradients");
   if (options_.training && options_.updates && s.trainable) {

@@ -36,7 +36,9 @@ void ParameterStore::build_scales() {
   std::int64_t next = 0;
   each([&](SlotState& s) {
     s.first_scale = next;
-    for (const int number : s.parameters) shards_[static_cast<std::size_t>(number)].scale = next++;
+    for (const int number : s.parameters)
+      shards_[static_cast<std::size_t>(number)].scale = s.fused() ? s.first_scale : next++;
+    if (s.fused()) ++next;
   });
   first_input_ = first_gradient_ = next;
   if (delayed()) {
@@ -144,10 +146,15 @@ void ParameterStore::renew_scales(const Context& ctx, const std::int32_t* skip) 
 }
 
 // The amax of the own rows of a weight, as they are cast: of the masters with FP8 all-gather, else of the compute
-// weight.
+// weight. Fused projections have one amax, that of all of them.
 void ParameterStore::measure_weight(const Context& ctx, const ParameterShard& o) {
-  quant::amax(ctx, o.codes.empty() ? o.compute_weight : o.master, quant::Granularity::tensor,
-              quant::ContractionAxis::last, amax_.rows(o.scale, o.scale + 1));
+  const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
+  const SlotState& s = slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
+  quant::amax(ctx,
+              s.fused()         ? s.master_shard
+              : o.codes.empty() ? o.compute_weight
+                                : o.master,
+              quant::Granularity::tensor, quant::ContractionAxis::last, amax_.rows(o.scale, o.scale + 1));
 }
 
 // The whole weight of a slot that has only codes, from the masters, in memory from the arena.

@@ -2,6 +2,7 @@
 /// gradients are sums over ranks and micro-batches, and an update has the bits of one rank's update.
 #pragma once
 
+#include "fp8/ops/norm.h"
 #include "fp8/quant/scale.h"
 #include "helpers.h"
 
@@ -271,6 +272,55 @@ inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
         EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.codes) == bytes_of(b.matmul[s].operands[i].codes.codes));
         EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.inverse_scale) ==
                     bytes_of(b.matmul[s].operands[i].codes.inverse_scale));
+      }
+    }
+  }
+}
+
+/// Fused projections are one linear with the codes and the scale of the whole matrix, also after an update.
+inline void check_fused(comm::Communicator& device_comm) {
+  const hf::ModelConfig config = small_model();
+  std::vector<model::Parameter> table = small_table(config);
+  model::fuse_projections(table);
+  for (const bool codes : {true, false}) {
+    SCOPED_TRACE(codes ? "FP8 all-gather" : "weights");
+    StoreOptions options = store_of(DType::bf16, "tensorwise");
+    options.fp8_all_gather = codes;
+    Kit kit(device_comm, config, table, options);
+    kit.fill(odd_value);
+    Kit plain(device_comm, config, table, store_of(DType::f32));  // the whole masters
+    plain.fill(odd_value);
+    for (const int update : {0, 1}) {
+      if (update == 1) {
+        for (ParameterStore* store : {&kit.store, &plain.store}) {
+          give_gradients(*store, static_cast<int>(config.num_hidden_layers) + 2, 1.0f, 0, 1);
+          store->finish_gradients(kit.ctx);
+          const optim::Settings settings;
+          const optim::Gate gate;
+          store->update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
+        }
+      }
+      for (const model::Pass pass : {model::Pass::forward, model::Pass::backward}) {
+        const device::Scope scope(kit.arena), other(plain.arena);
+        const model::UnitWeights w = kit.store.unshard(kit.ctx, 1, pass),
+                                 masters = plain.store.unshard(plain.ctx, 1, pass);
+        for (const model::Slot slot : {model::Slot::qkv, model::Slot::gate_up}) {
+          ASSERT_EQ(w.of(slot).operands.size(), 1U);
+          ASSERT_EQ(masters.of(slot).operands.size(), 1U);
+          tensor::Tensor source(codes ? DType::f32 : DType::bf16, {masters.of(slot).operands[0].codes.codes.shape[0],
+                                                                   masters.of(slot).operands[0].codes.codes.shape[1]});
+          ops::copy(kit.ctx, masters.of(slot).operands[0].codes.codes, source.view());
+          quant::CastOptions cast = options.fp8.options;
+          cast.rule = options.fp8.recipe->scale_rule;
+          const bool forward = pass == model::Pass::forward;
+          const quant::Quantized wanted = quant::quantize(
+              kit.ctx, source.view(), forward ? options.fp8.recipe->forward.w : options.fp8.recipe->dgrad.w,
+              forward ? quant::ContractionAxis::last : quant::ContractionAxis::first, cast);
+          const quant::Quantized& found = w.of(slot).operands[0].codes;
+          EXPECT_TRUE(bytes_of(found.codes) == bytes_of(wanted.codes));
+          EXPECT_TRUE(bytes_of(found.inverse_scale) == bytes_of(wanted.inverse_scale));
+        }
+        EXPECT_EQ(w.of(model::Slot::down).operands.size(), 1U);
       }
     }
   }

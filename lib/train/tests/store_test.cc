@@ -10,6 +10,8 @@ TEST(Store, GathersAreTheWholeWeights) {
   for (const StoreCase& c : store_cases()) check_gathers(*one, c);
 }
 
+TEST(Store, FusedProjectionsAreOneLinear) { check_fused(*comm::solo()); }
+
 TEST(Store, GradientsOfMicroBatchesAreSums) {
   const auto one = comm::solo();
   for (const StoreCase& c : store_cases()) {

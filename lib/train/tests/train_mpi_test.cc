@@ -23,6 +23,8 @@ TEST(Store, GathersAreTheWholeWeights) {
   for (const StoreCase& c : store_cases()) check_gathers(world(), c);
 }
 
+TEST(Store, FusedProjectionsAreOneLinear) { check_fused(world()); }
+
 TEST(Store, GradientsAreSumsOverRanksAndMicroBatches) {
   for (const StoreCase& c : store_cases()) {
     for (const int micro_batches : {1, 3}) check_reductions(world(), c, micro_batches);

@@ -77,6 +77,7 @@ struct Parameter {
   bool fp8 = false;        ///< whether it computes in FP8
   std::string reason;      ///< why not FP8; empty for FP8
   quant::GemmSet gemms{};  ///< if FP8: in which GEMMs
+  bool fused = false;      ///< whether it is computed as one linear with the parameter before it in its slot
 
   /// Rows (first extent).
   std::int64_t rows() const { return shape[0]; }
@@ -128,6 +129,9 @@ bool filter_matches(const std::string& filter, const std::string& name);
 /// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions are multiples of 16 and no option
 /// excludes it.
 void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options);
+
+/// Makes the projections of each slot one linear (Parameter::fused) if all of them are FP8, in the same GEMMs.
+void fuse_projections(std::vector<Parameter>& table);
 
 /// Number of elements of a table's parameters. Throws Error on overflow.
 std::int64_t parameter_count(const std::vector<Parameter>& table);

@@ -35,6 +35,7 @@ struct PrecisionConfig {
   bool rowwise_single_copy = false;                           ///< for rowwise: one FP8 copy of each weight
   bool e4m3_gradients = false;                                ///< gradients e4m3 where the recipe has e5m2
   DelayedOptions delayed;                                     ///< for delayed
+  bool fuse_projections = false;                              ///< q, k, v, and gate, up, are one linear each
   bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8

@@ -167,10 +167,12 @@ class ParameterStore final : public model::WeightSource {
     std::vector<int> parameters;  // numbers in the table, in row order
     std::vector<linear::Part> parts;  // of a linear; of a slot of adapters, the parts of the linear that they belong to
     std::int64_t own_rows = 0;
-    View compute_shard, codes_shard, gradient_shard, row_scales_shard;
+    View master_shard, compute_shard, codes_shard, gradient_shard, row_scales_shard;
     View factors;                   // f32, of stored codes: those of its parameters, one after the other
     std::int64_t first_scale = -1;  // of its weights, in row order
     std::int64_t input_scale = -1, first_gradient_scale = -1;  // delayed: of its input; of the gradients of its parts
+    // Whether its parameters are one linear, with one scale.
+    bool fused() const { return parts.size() == 1 && parameters.size() > 1; }
   };
   /// Whole matrices of one unit, valid or being gathered.
   struct Gathered {
