@@ -85,7 +85,8 @@ endef
 
 # Crates with CUDA kernels, whose tests run the kernels on the host with cuda_shim.
 shimmed := device tensor quant gemm ops optim
-$O/tests/support/cuda_shim.o: INC := -Itests/support
+shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
+$(shim): INC := -Itests/support
 define crate_rules # $1 = crate
 $O/lib/$1.a: $(call objs,lib/$1/src)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
@@ -96,7 +97,7 @@ $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
 endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
-$(if $(strip $2),$O/test/$1: $(patsubst %,$O/%.o,$(basename $2)) $(if $(filter $3,$(shimmed)),$O/tests/support/cuda_shim.o) $O/lib/$3.a $($3.libs)
+$(if $(strip $2),$O/test/$1: $(patsubst %,$O/%.o,$(basename $2)) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
 tests += $O/test/$1)
 endef
@@ -167,6 +168,8 @@ $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
 $(isas:%=$O/lib/ops/src/tile.%.o) $(isas:%=$O/lib/gemm/src/row_products.%.o): CXXFLAGS += -ffp-contract=fast # all other sources call an fma function where products are fused
+# Sources that run kernels in the shim call the checks of tests/support/shim_memory.h at each access to memory. AddressSanitizer excludes these flags.
+$(patsubst %.cc,$O/%.o,$(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)) $(on_host): CXXFLAGS += $(if $(SAN),,-fsanitize=thread,alignment)
 # .cu files without device code are compiled by the host compiler, which parses them once; nvcc parses them twice. The headers of the cuDNN frontend
 # take most of a minute to compile and contain no hot code, hence -O1. They include <cuda.h>, which must not be found as lib/ops/src/cuda.h.
 host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan gemm/tests/cublaslt_test comm/src/nccl_library ops/src/attention_cudnn ops/tests/attention_cudnn_test

@@ -2,11 +2,18 @@
 // until all have ended.
 #include "cuda_shim.h"
 
+#include <dlfcn.h>
 #include <ucontext.h>
 
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <memory>
+#include <numeric>
+#include <sstream>
+
+#include "shim_hooks.h"
+#include "shim_memory.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
@@ -24,16 +31,21 @@ Indices now;
 namespace {
 
 constexpr std::size_t kStack = 256 << 10;
+constexpr std::size_t kMostThreads = 1024;  // of a block
+constexpr unsigned kMostBlocks = 65535;     // of a grid along y and z
+constexpr unsigned kMostDeep = 64;          // threads of a block along z
 constexpr int kWarp = 32;
 
 enum class State : std::uint8_t { ready, at_block, at_warp, ended };
 
 struct Fiber {
   ucontext_t context;
-  std::unique_ptr<char[]> stack;  // NOLINT(modernize-avoid-c-arrays): a fiber's stack is bytes
+  char* stack = nullptr;
   void* fake_stack = nullptr;
   State state = State::ready;
-  unsigned mask = 0;  // lanes of the warp barrier at which the fiber waits
+  unsigned mask = 0;           // lanes of the warp barrier at which the fiber waits
+  bool orders_memory = false;  // that barrier
+  bool in_kernel = false;      // past begin_kernel()
   dim3 index;
   // Two slots: a lane may write the next exchange before another has read this one.
   std::array<std::array<char, 16>, 2> left;
@@ -43,7 +55,11 @@ struct Fiber {
 // The running block. The scheduler and its fibers share one system thread.
 struct Block {
   std::vector<Fiber> fibers;
+  std::unique_ptr<char[]> stacks;  // NOLINT(modernize-avoid-c-arrays): of all fibers, kStack bytes each
   const std::function<void()>* body = nullptr;
+  const std::string* name = nullptr;
+  Work* work = nullptr;
+  std::array<std::uint16_t, kMostThreads / kWarp> warp_epochs{};  // memory-ordering barriers of each warp so far
   std::size_t current = 0;
   ucontext_t scheduler;
   void* scheduler_fake_stack = nullptr;
@@ -52,15 +68,52 @@ struct Block {
   std::exception_ptr failure;
 };
 Block block;
+Memory memory;
+bool in_kernel = false;  // the running code is a kernel's
+bool in_atomic = false;
 
 Fiber& self() { return block.fibers[block.current]; }
 
 void leave(State state) {
   Fiber& f = self();
   f.state = state;
+  in_kernel = false;
   FP8_START_SWITCH(state == State::ended ? nullptr : &f.fake_stack, block.scheduler_bottom, block.scheduler_size);
   swapcontext(&f.context, &block.scheduler);
   FP8_FINISH_SWITCH(f.fake_stack, &block.scheduler_bottom, &block.scheduler_size);
+  in_kernel = f.in_kernel;
+}
+
+// Ends the launch with an error of the running thread. Does not unwind the thread's stack, because the compiler does
+// not expect exceptions from the functions that check memory.
+[[noreturn]] void fail(const std::string& what) {
+  const dim3 at = now.thread, of = now.block;
+  std::ostringstream message;
+  message << *block.name << ": thread " << at.x << "," << at.y << "," << at.z << " of block " << of.x << "," << of.y
+          << "," << of.z << " " << what;
+  in_atomic = false;
+  if (!block.failure) block.failure = std::make_exception_ptr(std::runtime_error(message.str()));
+  for (;;) leave(State::ended);
+}
+
+// The command that prints the source line of an instruction of this program.
+std::string line_of(const void* instruction) {
+  Dl_info object{};
+  if (dladdr(instruction, &object) == 0) return {};
+  std::ostringstream command;
+  command << " (addr2line -fCie " << object.dli_fname << " 0x" << std::hex
+          << reinterpret_cast<std::uintptr_t>(instruction) - reinterpret_cast<std::uintptr_t>(object.dli_fbase) - 1
+          << ")";
+  return command.str();
+}
+
+// Position i of n in an order; `seed` selects one of the shuffled orders.
+std::size_t permuted(std::size_t i, std::size_t n, Order order, std::size_t seed) {
+  if (order == Order::forward || n < 3) return order == Order::reverse ? n - 1 - i : i;
+  if (order == Order::reverse) return n - 1 - i;
+  std::size_t step = 7 + seed * 2 % 61;
+  while (std::gcd(step, n) != 1) ++step;
+  return (i * step + seed) % n;
 }
 
 void entry() {
@@ -70,6 +123,7 @@ void entry() {
   } catch (...) {
     if (!block.failure) block.failure = std::current_exception();
   }
+  self().in_kernel = false;
   leave(State::ended);
 }
 
@@ -77,24 +131,28 @@ void resume(std::size_t i) {
   block.current = i;
   Fiber& f = self();
   now.thread = f.index;
-  FP8_START_SWITCH(&block.scheduler_fake_stack, f.stack.get(), kStack);
+  FP8_START_SWITCH(&block.scheduler_fake_stack, f.stack, kStack);
   swapcontext(&block.scheduler, &f.context);
   FP8_FINISH_SWITCH(block.scheduler_fake_stack, nullptr, nullptr);
 }
 
 void begin(std::size_t threads, dim3 size) {
-  if (block.fibers.size() < threads) block.fibers.resize(threads);
+  if (!block.stacks) {
+    block.fibers.resize(kMostThreads);
+    block.stacks = std::make_unique_for_overwrite<char[]>(kMostThreads * kStack);  // NOLINT(modernize-avoid-c-arrays)
+  }
   for (std::size_t i = 0; i < threads; ++i) {
     Fiber& f = block.fibers[i];
-    if (!f.stack) f.stack = std::make_unique<char[]>(kStack);  // NOLINT(modernize-avoid-c-arrays)
+    f.stack = block.stacks.get() + i * kStack;
     getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_sp = f.stack;
     f.context.uc_stack.ss_size = kStack;
     f.context.uc_link = nullptr;
     makecontext(&f.context, entry, 0);
     f.state = State::ready;
     f.fake_stack = nullptr;
     f.turn = 0;
+    f.in_kernel = false;
     const auto n = static_cast<unsigned>(i);
     f.index = dim3(n % size.x, n / size.x % size.y, n / (size.x * size.y));
   }
@@ -115,6 +173,7 @@ bool release(std::size_t threads) {
       }
       if (!complete) continue;
       any = true;
+      if (block.fibers[i].orders_memory) ++block.warp_epochs[i / kWarp];
       for (std::size_t lane = 0; lane < kWarp; ++lane) {
         if ((mask >> lane & 1u) != 0) block.fibers[first + lane].state = State::ready;
       }
@@ -125,14 +184,18 @@ bool release(std::size_t threads) {
     if (block.fibers[i].state != State::at_block) return false;
   }
   for (std::size_t i = 0; i < threads; ++i) block.fibers[i].state = State::ready;
+  memory.begin_interval();
   return true;
 }
 
-void run_block(const std::string& name, std::size_t threads, dim3 size) {
+void run_block(const std::string& name, std::size_t threads, dim3 size, Order order, std::size_t seed) {
   begin(threads, size);
+  memory.begin_block();
+  block.warp_epochs.fill(0);
   for (;;) {
     std::size_t ended = 0, at_block = 0, at_warp = 0;
-    for (std::size_t i = 0; i < threads; ++i) {
+    for (std::size_t n = 0; n < threads; ++n) {
+      const std::size_t i = permuted(n, threads, order, seed);
       if (block.fibers[i].state == State::ready) resume(i);
       ended += block.fibers[i].state == State::ended;
       at_block += block.fibers[i].state == State::at_block;
@@ -147,29 +210,92 @@ void run_block(const std::string& name, std::size_t threads, dim3 size) {
   }
 }
 
+// Throws if CUDA refuses such a launch.
+void check_sizes(const std::string& name, dim3 grid, dim3 size) {
+  const auto text = [](dim3 d) {
+    return std::to_string(d.x) + " x " + std::to_string(d.y) + " x " + std::to_string(d.z);
+  };
+  if (grid.x > 0x7FFFFFFFu || grid.y > kMostBlocks || grid.z > kMostBlocks)
+    throw std::runtime_error(name + ": a grid of " + text(grid) + " blocks is too large");
+  const std::size_t threads = std::size_t{size.x} * size.y * size.z;
+  if (threads == 0 || threads > kMostThreads || size.z > kMostDeep)
+    throw std::runtime_error(name + ": invalid block size: " + text(size) + " threads");
+}
+
 }  // namespace
 
-void run(const std::string& name, dim3 grid, dim3 size, const std::function<void()>& body) {
-  const std::size_t threads = std::size_t{size.x} * size.y * size.z;
-  if (threads == 0 || threads > 1024)
-    throw std::runtime_error(name + ": invalid block size: " + std::to_string(threads) + " threads");
+Order next_order() {
+  static const char* const chosen = std::getenv("FP8_SHIM_ORDER");
+  static unsigned launches = 0;
+  constexpr std::array<const char*, 3> kNames{"forward", "reverse", "shuffled"};
+  if (chosen == nullptr) return static_cast<Order>(launches++ % kNames.size());
+  const auto* const found = std::find(kNames.begin(), kNames.end(), std::string(chosen));
+  if (found == kNames.end())
+    throw std::runtime_error("FP8_SHIM_ORDER must be forward, reverse or shuffled, not " + std::string(chosen));
+  return static_cast<Order>(found - kNames.begin());
+}
+
+std::map<std::string, Work>& work() {
+  static std::map<std::string, Work> all;
+  return all;
+}
+
+void run(const std::string& name, dim3 grid, dim3 size, const std::function<void()>& body, Order order) {
+  static std::size_t seed = 0;
+  check_sizes(name, grid, size);
   block.body = &body;
+  block.name = &name;
+  block.work = &work()[name];
+  ++block.work->launches;
   now.block_size = size;
   now.grid_size = grid;
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        now.block = dim3(x, y, z);
-        run_block(name, threads, size);
-      }
-    }
+  memory.begin_launch();
+  const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
+  ++seed;
+  for (std::size_t n = 0; n < blocks; ++n) {
+    const std::size_t i = permuted(n, blocks, order, seed);
+    now.block = dim3(static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
+                     static_cast<unsigned>(i / grid.x / grid.y));
+    run_block(name, std::size_t{size.x} * size.y * size.z, size, order, seed);
   }
 }
 
+void begin_kernel() {
+  self().in_kernel = true;
+  in_kernel = true;
+}
+
+void access(const void* at, std::size_t bytes, Access kind, const void* caller) {
+  if (!in_kernel) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  const auto within = [address](const void* begin, std::size_t size) {
+    return address - reinterpret_cast<std::uintptr_t>(begin) < size;
+  };
+  if (within(&now, sizeof now) || within(block.stacks.get(), kMostThreads * kStack)) return;
+  if (!memory.shared().has(address)) (kind == Access::write ? block.work->written : block.work->read) += bytes;
+  if (in_atomic) kind = Access::atomic;
+  static std::string wrong;  // fail() does not unwind
+  if (!memory.access(address, bytes, kind, static_cast<unsigned>(block.current),
+                     block.warp_epochs[block.current / kWarp], wrong))
+    fail(wrong + line_of(caller));
+}
+
+void misaligned(const void* at, std::size_t alignment, const char* file, std::uint32_t line) {
+  if (!in_kernel) return;
+  std::ostringstream what;
+  what << "accesses the address " << at << ", which is not a multiple of " << alignment << " (" << file << ":" << line
+       << ")";
+  fail(what.str());
+}
+
+Atomic::Atomic() { in_atomic = true; }
+Atomic::~Atomic() { in_atomic = false; }
+
 void block_barrier() { leave(State::at_block); }
 
-void warp_barrier(unsigned mask) {
+void warp_barrier(unsigned mask, bool orders_memory) {
   self().mask = mask;
+  self().orders_memory = orders_memory;
   leave(State::at_warp);
 }
 
@@ -184,7 +310,7 @@ void exchange(unsigned mask, const void* mine, void* theirs, std::size_t bytes, 
   self().turn = 1 - turn;
   std::memcpy(self().left[static_cast<std::size_t>(turn)].data(), mine, bytes);
   const std::size_t other = block.current / kWarp * kWarp + static_cast<std::size_t>(from);
-  warp_barrier(mask);
+  warp_barrier(mask, false);
   if ((mask >> from & 1u) == 0) throw std::runtime_error("a shuffle reads a lane outside of its mask");
   std::memcpy(theirs, block.fibers[other].left[static_cast<std::size_t>(turn)].data(), bytes);
 }

@@ -1,7 +1,10 @@
 /// Runs kernel bodies (.cuh) on the host, for tests without a GPU. Blocks run one after the other; each thread of a
-/// block is a fiber; barriers and warp operations block until all participants arrive. A barrier or shuffle that some
-/// threads never reach is an error, and AddressSanitizer reports out-of-bounds accesses. The shim is slow and does not
-/// find data races: the order of threads is fixed. Include it before any .cuh.
+/// block is a fiber; barriers and warp operations block until all participants arrive. A launch throws
+/// std::runtime_error for what a GPU would refuse or leave undefined: grids and blocks beyond CUDA's limits, a barrier
+/// or shuffle that some threads never reach and, if the kernel is compiled with the checks of shim_memory.h, races,
+/// reads of unwritten shared memory and misaligned accesses. Successive launches run threads and blocks in different
+/// orders. In builds with AddressSanitizer, which excludes those checks, it reports out-of-bounds accesses. The shim is
+/// slow. Include it before any .cuh.
 #pragma once
 
 #define FP8_CUDA_SHIM 1
@@ -11,8 +14,10 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,7 +28,8 @@
 #define __restrict__
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __shared__ static  // one block runs at a time
+// One block runs at a time. Thread-local variables of the program are one range of addresses, also those of templates.
+#define __shared__ static thread_local
 
 /// As in CUDA.
 struct dim3 {
@@ -37,24 +43,58 @@ struct alignas(16) uint4 {
 
 namespace fp8::shim {
 
+/// Whether this source is compiled with the checks of shim_memory.h.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kChecksMemory = true;
+#else
+inline constexpr bool kChecksMemory = false;
+#endif
+
 /// Indices of the running thread. The scheduler sets them before it resumes a fiber.
 struct Indices {
   dim3 thread, block, block_size, grid_size;
 };
 extern Indices now;
 
-/// Runs `body` for every thread of every block. Throws std::runtime_error that names `name` if threads deadlock at
-/// barriers; rethrows the exceptions of a thread.
-void run(const std::string& name, dim3 grid, dim3 block, const std::function<void()>& body);
+/// Order in which blocks, and the threads of a block between two barriers, run. A kernel whose result depends on it
+/// lacks a barrier.
+enum class Order : std::uint8_t { forward, reverse, shuffled };
+
+/// The order of the next launch: each in turn, or the one that FP8_SHIM_ORDER (forward, reverse or shuffled) names.
+Order next_order();
+
+/// From here to the end of the thread, its accesses to memory are checked and counted.
+void begin_kernel();
+
+/// Runs `body` for every thread of every block. Throws std::runtime_error that names `name` for what the comment at the
+/// top of this file lists; rethrows the exceptions of a thread.
+void run(const std::string& name, dim3 grid, dim3 block, const std::function<void()>& body, Order order = next_order());
 
 /// Waits for all threads of the block.
 void block_barrier();
-/// Waits for the lanes of `mask` in this thread's warp.
-void warp_barrier(unsigned mask);
+/// Waits for the lanes of `mask` in this thread's warp. `orders_memory`: accesses before it happen before those after.
+void warp_barrier(unsigned mask, bool orders_memory);
 /// Publishes `mine` (`bytes`, at most 16) to the lanes of `mask` and copies the value of `lane` to `theirs`.
 void exchange(unsigned mask, const void* mine, void* theirs, std::size_t bytes, int lane);
 /// Index of this thread in its warp.
 int lane();
+/// While an object exists, accesses of the running thread are one atomic operation.
+class Atomic {
+ public:
+  Atomic();
+  Atomic(const Atomic&) = delete;
+  Atomic& operator=(const Atomic&) = delete;
+  ~Atomic();
+};
+
+/// Launches of one kernel and, if it is compiled with the checks of shim_memory.h, the bytes of global memory that its
+/// threads read and wrote; an address that several threads access counts for each.
+struct Work {
+  int launches = 0;
+  std::uint64_t read = 0, written = 0;
+};
+/// The work of all launches since the start of the program, by the name of the launch.
+std::map<std::string, Work>& work();
 
 /// CudaLauncher for the host.
 class Launcher {
@@ -69,7 +109,12 @@ class Launcher {
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-    run(name, grid, block, [&] { kernel(static_cast<P>(arguments)...); });
+    run(name, grid, block, [&] {
+      void (*const body)(P...) = kernel;
+      const std::tuple<P...> copies(static_cast<P>(arguments)...);
+      begin_kernel();
+      std::apply(body, copies);
+    });
     ++launches;
   }
   mutable int launches = 0;  ///< number of kernel launches
@@ -83,7 +128,7 @@ class Launcher {
 #define gridDim (::fp8::shim::now.grid_size)
 
 inline void __syncthreads() { fp8::shim::block_barrier(); }
-inline void __syncwarp(unsigned mask = 0xFFFFFFFFu) { fp8::shim::warp_barrier(mask); }
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFu) { fp8::shim::warp_barrier(mask, true); }
 
 template <class T>
 T __shfl_sync(unsigned mask, T v, int from) {
@@ -104,12 +149,14 @@ T __shfl_down_sync(unsigned mask, T v, unsigned distance) {
 // The scheduler switches threads only at barriers, so a plain addition is atomic.
 template <class T>
 T atomicAdd(T* at, T v) {
+  const fp8::shim::Atomic atomic;
   const T before = *at;
   *at = static_cast<T>(before + v);
   return before;
 }
 template <class T>
 T atomicMax(T* at, T v) {
+  const fp8::shim::Atomic atomic;
   const T before = *at;
   *at = std::max(before, v);
   return before;

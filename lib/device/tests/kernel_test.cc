@@ -1,4 +1,4 @@
-// Building blocks of kernels, and the shim that runs them on the host: reductions over blocks, missing threads.
+// Building blocks of kernels: reductions over blocks, magnitudes.
 #include "cuda_shim.h"
 //
 #include <gtest/gtest.h>
@@ -48,40 +48,6 @@ TEST(Kernel, NanIsTheLargest) {
     EXPECT_TRUE(std::isnan(largest[0])) << at;
     EXPECT_TRUE(std::isnan(largest[95])) << at;
   }
-}
-
-void some_never_arrive(int* out) {
-  if (threadIdx.x >= 40) return;
-  __syncthreads();
-  out[threadIdx.x] = 1;
-}
-
-void half_a_warp_shuffles(int* out) {
-  if (threadIdx.x < 16) out[threadIdx.x] = __shfl_xor_sync(kAllLanes, 1, 1);
-}
-
-TEST(Shim, ReportsThreadsThatNeverArrive) {
-  std::vector<int> out(64);
-  const shim::Launcher launch;
-  EXPECT_THROW(launch("barrier", dim3(1), dim3(64), some_never_arrive, out.data()), std::runtime_error);
-  EXPECT_THROW(launch("shuffle", dim3(1), dim3(64), half_a_warp_shuffles, out.data()), std::runtime_error);
-}
-
-void shift(int* x, int n) {  // each block shifts its values to the right by one, through shared memory
-  __shared__ int tile[64];
-  const auto i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (i < n) tile[threadIdx.x] = x[i];
-  __syncthreads();
-  if (i < n) x[i] = threadIdx.x == 0 ? -1 : tile[threadIdx.x - 1];
-}
-
-TEST(Shim, BlocksShareMemoryBehindBarriers) {
-  std::vector<int> x(150);
-  std::iota(x.begin(), x.end(), 0);
-  const shim::Launcher launch;
-  launch("shift", dim3(3), dim3(64), shift, x.data(), 150);
-  for (int i = 0; i < 150; ++i) EXPECT_EQ(x[static_cast<std::size_t>(i)], i % 64 == 0 ? -1 : i - 1);
-  EXPECT_EQ(launch.launches, 1);
 }
 
 TEST(Kernel, MagnitudesHaveNoSign) {
