@@ -198,7 +198,7 @@ setup:
 demo check: setup
 	@$(MAKE) --no-print-directory $@-now
 check-now: all tests
-	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault lint
+	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault $(if $(filter 1,$(CUDA)),sass) lint
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
 # Background threads under ThreadSanitizer, built in a separate folder. OpenMP runs with one thread because GCC's runtime is not instrumented.
@@ -213,6 +213,12 @@ check-aarch64:
 	@$(MAKE) --no-print-directory O=$O-aarch64 CXX='$(filter ccache,$(CXX)) aarch64-linux-gnu-g++' AR=aarch64-linux-gnu-ar MARCH= CUDA=0 \
 	  SYSROOT=$(aarch64_root) all tests
 	@O=$(abspath $O)-aarch64 T='$T' EMULATOR='qemu-aarch64 -L $(aarch64_root)' tests/run unit
+# Machine code of the kernels against the budgets in tests/sass/budgets.
+device_code := $(filter-out $(host_cuda:%=lib/%),$(basename $(wildcard lib/*/src/*.cu)))
+check-sass:
+	@share/setup/cuda
+	@$(MAKE) --no-print-directory CUDA=1 $(device_code:%=$O/%.o)
+	@tests/sass/run $O
 # Loads exported folders with transformers, compressed-tensors and PEFT from PyPI.
 check-hf: all
 	@O=$(abspath $O) T='$T' tests/hf/run
@@ -263,4 +269,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: device-bundle all tests graph setup demo check check-now check-hf demo-now lint golden bench check-tsan check-aarch64 fuzz fuzzers install uninstall dist clean
+.PHONY: device-bundle check-device-bundle all tests graph setup demo check check-now check-hf demo-now lint golden bench check-tsan check-aarch64 check-sass fuzz fuzzers install uninstall dist clean
