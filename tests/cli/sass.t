@@ -1,6 +1,7 @@
 #!/bin/sh
 # tests/sass/run with a disassembler that prints a made-up kernel: each limit and each missing opcode is a violation.
-. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
 cat >sass <<'END'
  Function _ZN3fp85quant4castI4Bf16EEvPKT_:
   REG:40 STACK:8 SHARED:1024 LOCAL:0 CONSTANT[0]:616 TEXTURE:0 SURFACE:0 SAMPLER:0

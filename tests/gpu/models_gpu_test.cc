@@ -16,11 +16,13 @@ TEST(ModelsGpu, MatchGoldenValuesInBf16) {
   for (const std::string& name : kModels) check_model(model_folder(name), name, DType::bf16, device::DeviceType::cuda);
 }
 
-// A different rounding of bf16 changes some codes by at most an eighth of their values. A transposed scale or a wrong
-// operand exceeds the bound by far.
+// A different rounding of bf16 changes some codes by at most an eighth of their values, or a quarter in e5m2. A
+// transposed scale or a wrong operand exceeds the bound by far. Measured with the kernels on the host (tests/kernels):
+// gradients differ by up to 0.22 in recipes with e5m2, and by less than 0.15 in others.
 void check_recipe(const std::string& name, const quant::Recipe& recipe, bool emulate) {
   SCOPED_TRACE(name + " " + std::string(recipe.name) + (emulate ? ", emulated" : ""));
-  constexpr double kLoss = 2e-2, kGradient = 0.15;
+  constexpr double kLoss = 2e-2;
+  const double gradient = recipe.dgrad.dy.format == DType::e5m2 ? 0.3 : 0.15;
   const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
   GoldenBatch golden(expected);
   Model host(model_folder(name), DType::bf16, &recipe),
@@ -31,7 +33,7 @@ void check_recipe(const std::string& name, const quant::Recipe& recipe, bool emu
   for (std::size_t i = 0; i < host.store().shards().size(); ++i)
     EXPECT_LE(
         relative_l2(gpu.values_of(gpu.store().shards()[i].gradient), host.values_of(host.store().shards()[i].gradient)),
-        kGradient)
+        gradient)
         << host.store().table()[i].name;
   EXPECT_EQ(gpu.engine().counts().linear(gemm::OperandKind::fp8).gemms,
             host.engine().counts().linear(gemm::OperandKind::fp8).gemms);

@@ -3,6 +3,7 @@
 #include "cuda_shim.h"
 
 #include <dlfcn.h>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <array>
@@ -40,6 +41,8 @@ enum class State : std::uint8_t { ready, at_block, at_warp, ended };
 
 struct Fiber {
   ucontext_t context;
+  jmp_buf jump;
+  bool started = false;
   char* stack = nullptr;
   void* fake_stack = nullptr;
   State state = State::ready;
@@ -62,6 +65,7 @@ struct Block {
   std::array<std::uint16_t, kMostThreads / kWarp> warp_epochs{};  // memory-ordering barriers of each warp so far
   std::size_t current = 0;
   ucontext_t scheduler;
+  jmp_buf jump;  // of the scheduler
   void* scheduler_fake_stack = nullptr;
   const void* scheduler_bottom = nullptr;
   std::size_t scheduler_size = 0;
@@ -74,12 +78,29 @@ bool in_atomic = false;
 
 Fiber& self() { return block.fibers[block.current]; }
 
+// Switches between the scheduler and fibers. swapcontext makes a system call for the signal mask, so it only starts
+// fibers, except under AddressSanitizer, which does not allow jumps between stacks.
+#ifdef __SANITIZE_ADDRESS__
+void to_scheduler() { swapcontext(&self().context, &block.scheduler); }
+void to_fiber() { swapcontext(&block.scheduler, &self().context); }
+#else
+void to_scheduler() {
+  if (_setjmp(self().jump) == 0) _longjmp(block.jump, 1);
+}
+void to_fiber() {
+  if (_setjmp(block.jump) != 0) return;
+  if (self().started) _longjmp(self().jump, 1);
+  self().started = true;
+  setcontext(&self().context);
+}
+#endif
+
 void leave(State state) {
   Fiber& f = self();
   f.state = state;
   in_kernel = false;
   FP8_START_SWITCH(state == State::ended ? nullptr : &f.fake_stack, block.scheduler_bottom, block.scheduler_size);
-  swapcontext(&f.context, &block.scheduler);
+  to_scheduler();
   FP8_FINISH_SWITCH(f.fake_stack, &block.scheduler_bottom, &block.scheduler_size);
   in_kernel = f.in_kernel;
 }
@@ -132,7 +153,7 @@ void resume(std::size_t i) {
   Fiber& f = self();
   now.thread = f.index;
   FP8_START_SWITCH(&block.scheduler_fake_stack, f.stack, kStack);
-  swapcontext(&block.scheduler, &f.context);
+  to_fiber();
   FP8_FINISH_SWITCH(block.scheduler_fake_stack, nullptr, nullptr);
 }
 
@@ -153,6 +174,7 @@ void begin(std::size_t threads, dim3 size) {
     f.fake_stack = nullptr;
     f.turn = 0;
     f.in_kernel = false;
+    f.started = false;
     const auto n = static_cast<unsigned>(i);
     f.index = dim3(n % size.x, n / size.x % size.y, n / (size.x * size.y));
   }
@@ -272,12 +294,16 @@ void access(const void* at, std::size_t bytes, Access kind, const void* caller) 
     return address - reinterpret_cast<std::uintptr_t>(begin) < size;
   };
   if (within(&now, sizeof now) || within(block.stacks.get(), kMostThreads * kStack)) return;
-  if (!memory.shared().has(address)) (kind == Access::write ? block.work->written : block.work->read) += bytes;
+  const bool writes = kind == Access::write;
   if (in_atomic) kind = Access::atomic;
   static std::string wrong;  // fail() does not unwind
+  std::size_t fresh = 0;
   if (!memory.access(address, bytes, kind, static_cast<unsigned>(block.current),
-                     block.warp_epochs[block.current / kWarp], wrong))
+                     block.warp_epochs[block.current / kWarp], fresh, wrong))
     fail(wrong + line_of(caller));
+  if (memory.shared().has(address)) return;
+  (writes ? block.work->written : block.work->read) += fresh;
+  block.work->accessed += bytes;
 }
 
 void misaligned(const void* at, std::size_t alignment, const char* file, std::uint32_t line) {

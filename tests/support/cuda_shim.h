@@ -87,11 +87,11 @@ class Atomic {
   ~Atomic();
 };
 
-/// Launches of one kernel and, if it is compiled with the checks of shim_memory.h, the bytes of global memory that its
-/// threads read and wrote; an address that several threads access counts for each.
+/// Launches of one kernel and, if it is compiled with the checks of shim_memory.h, bytes of global memory.
 struct Work {
   int launches = 0;
-  std::uint64_t read = 0, written = 0;
+  std::uint64_t read = 0, written = 0;  ///< bytes that a launch reads, or writes, once or more
+  std::uint64_t accessed = 0;           ///< the same for each access: bytes that threads load and store
 };
 /// The work of all launches since the start of the program, by the name of the launch.
 std::map<std::string, Work>& work();

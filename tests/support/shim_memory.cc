@@ -94,7 +94,8 @@ std::string Memory::message(Wrong wrong, const Byte& b, Access kind, bool shared
 }
 
 bool Memory::access(std::uintptr_t at, std::size_t bytes, Access kind, unsigned thread, std::uint16_t warp_epoch,
-                    std::string& why) {
+                    std::size_t& fresh, std::string& why) {
+  fresh = 0;
   const bool shared = shared_.has(at);
   Moment now;
   now.interval = interval_;
@@ -107,6 +108,8 @@ bool Memory::access(std::uintptr_t at, std::size_t bytes, Access kind, unsigned 
   Byte before, after;
   for (std::size_t i = 0; i < bytes; ++i, ++byte) {
     if (i == 0 || (at + i) % kPage == 0) byte = bytes_from(at + i);
+    const bool known = byte->written.interval >= launch_ || (kind == Access::read && byte->read.interval >= launch_);
+    fresh += known ? 0 : 1;
     if (i > 0 && same(*byte, before)) {
       *byte = after;
       continue;

@@ -49,9 +49,10 @@ class Memory {
   void begin_interval() { ++interval_; }
   /// The addresses of shared memory.
   const Range& shared() const { return shared_; }
-  /// Records an access of `bytes` bytes by `thread`. Returns false, and what is wrong with it, if it is.
+  /// Records an access of `bytes` bytes by `thread`; `fresh` becomes the number of those that the launch had not
+  /// accessed in this way. Returns false, and what is wrong with it, if it is.
   bool access(std::uintptr_t at, std::size_t bytes, Access kind, unsigned thread, std::uint16_t warp_epoch,
-              std::string& why);
+              std::size_t& fresh, std::string& why);
 
  private:
   struct Byte {

@@ -105,6 +105,22 @@ TEST(Shim, CountsLaunchesAndBytes) {
   if (!shim::kChecksMemory) return;
   EXPECT_EQ(after.read - before.read, 600);
   EXPECT_EQ(after.written - before.written, 600);
+  EXPECT_EQ(after.accessed - before.accessed, 1200);
+}
+
+// Every thread reads the same 4 bytes.
+void add_first(const int* x, int* out) { out[threadIdx.x] += x[0]; }
+
+TEST(Shim, BytesOfALaunchCountOnceAndAccessesEachTime) {
+  FP8_NEED_CHECKS();
+  const shim::Work before = shim::work()["counted once"];
+  std::vector<int> x(1), out(kThreads);
+  for (int i = 0; i < 2; ++i)
+    shim::Launcher()("counted once", dim3(1), dim3(kThreads), add_first, x.data(), out.data());
+  const shim::Work after = shim::work()["counted once"];
+  EXPECT_EQ(after.read - before.read, 2 * (4 + 4 * kThreads));
+  EXPECT_EQ(after.written - before.written, 2 * 4 * kThreads);
+  EXPECT_EQ(after.accessed - before.accessed, 2 * 12 * kThreads);
 }
 
 // Without a barrier the result depends on the order, so a test that compares it fails in one of them. The threads are

@@ -1,0 +1,64 @@
+// The functions that need a GPU, on the host: sources with kernels are compiled as they are, with the launcher of the
+// shim; memory is the host's, and a GEMM is computed by the host's engine and counted. A program that is linked with
+// this object uses it instead of what the libraries have, with and without CUDA.
+#include "fp8/device/cuda.h"  // of this folder, before all others
+//
+#include "../../lib/comm/src/cuda.h"
+#include "../../lib/comm/src/solo_on_device.cu"
+#include "../../lib/device/src/cuda_memory.h"
+#include "../../lib/ops/src/attention_fused.h"
+#include "../../lib/ops/src/cuda.cu"
+#include "../../lib/optim/src/cuda.cu"
+#include "fp8/base/error.h"
+
+namespace fp8 {
+
+// This device has memory of its own in name only.
+namespace device {
+
+void no_cuda() { throw Error("a stand-in of the GPU lacks this"); }
+
+namespace cuda {
+
+std::byte* allocate_memory(std::size_t bytes, const char*) {
+  auto* const data = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{256}));
+  std::memset(data, 0, bytes);
+  return data;
+}
+void release_memory(std::byte* data) noexcept { ::operator delete (data, std::align_val_t{256}); }
+int count(std::string&) { return 1; }
+std::string identity(int) { return "host"; }
+int runtime() { return 0; }
+Stream* open(int) { return std::make_unique<Stream>().release(); }
+void close(Stream* stream) noexcept { const std::unique_ptr<Stream> owned(stream); }
+std::string describe(const Stream&) { return "the host"; }
+int capability(const Stream& stream) { return stream.compute_capability; }
+void copy(Stream&, void* to, DeviceType, const void* from, DeviceType, std::size_t bytes) {
+  std::memmove(to, from, bytes);
+}
+void wait(const Stream&) {}
+
+}  // namespace cuda
+}  // namespace device
+
+namespace comm::cuda {
+
+std::unique_ptr<Communicator> nccl(Communicator&, const device::Context&) { device::no_cuda(); }
+std::string version() { device::no_cuda(); }
+
+}  // namespace comm::cuda
+
+// Without cuDNN.
+namespace ops {
+
+bool fused_attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&,
+                             const View&, const View&) {
+  return false;
+}
+bool fused_attention_backward(const Context&, const View&, const View&, const View&, const View&, const View&,
+                              const View&, float, const Documents&, const View&, const View&, const View&) {
+  return false;
+}
+
+}  // namespace ops
+}  // namespace fp8
