@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "adapter.h"
+#include "fp8/base/error.h"
 #include "fp8/base/round.h"
 #include "fp8/linear/observer.h"
 #include "fp8/ops/elementwise.h"
@@ -38,12 +39,24 @@ quant::CastOptions cast_options(const LinearPrecision& precision, const quant::K
   return options;
 }
 
+// Index of the part that begins at row `begin`.
+std::int64_t index_of(const std::vector<Part>& parts, std::int64_t begin) {
+  return std::ranges::find(parts, begin, &Part::begin) - parts.begin();
+}
+
 // The slot of the part that begins at row `begin`; empty if there are no slots.
 quant::KnownScale slot_of(const std::vector<quant::KnownScale>& slots, const std::vector<Part>& parts,
                           std::int64_t begin) {
   if (slots.empty()) return {};
-  const auto part = std::ranges::find(parts, begin, &Part::begin);
-  return slots.at(static_cast<std::size_t>(part - parts.begin()));
+  return slots.at(static_cast<std::size_t>(index_of(parts, begin)));
+}
+
+// The amax among those of dy of the part that begins at row `begin`; empty if none is known.
+View amax_of(const View& amaxes, const std::vector<Part>& parts, std::int64_t begin) {
+  if (amaxes.empty()) return {};
+  const std::int64_t part = index_of(parts, begin);
+  if (part >= amaxes.size()) throw Error("linear: fewer amaxes of the gradient than parts");
+  return amaxes.rows(part, part + 1);
 }
 
 // The observer of the FP8 GEMMs now; null if there is none.
@@ -58,10 +71,11 @@ LinearPrecision precision_in(LinearPrecision precision, Pass pass) {
 }
 
 // Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if an observer combines
-// them.
+// them. `of_x` is the amax of x if it is known, else empty.
 quant::CastOptions activation_options(const Context& ctx, const LinearPrecision& precision, const View& x,
-                                      const Cast& cast, const quant::KnownScale& known) {
+                                      const Cast& cast, const quant::KnownScale& known, const View& of_x) {
   quant::CastOptions options = cast_options(precision, known);
+  options.amax = of_x;
   Observer* const observer = observer_of(precision);
   if (observer == nullptr || !observer->combines_amaxes() || cast.granularity != quant::Granularity::tensor ||
       !known.scale.empty())
@@ -69,7 +83,10 @@ quant::CastOptions activation_options(const Context& ctx, const LinearPrecision&
   const View amax = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
   options.known = {tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"),
                    tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"), known.amax};
-  quant::amax(ctx, x, cast.granularity, ContractionAxis::last, amax, quant::skips_nan(options.rule));
+  if (of_x.empty())
+    quant::amax(ctx, x, cast.granularity, ContractionAxis::last, amax, quant::skips_nan(options.rule));
+  else
+    ops::copy(ctx, of_x, amax);
   if (!ctx.dry) observer->combine_amax(ctx, amax);
   quant::scales_from_amax(ctx, amax, {cast.format, options.rule, options.power_of_2}, options.known.scale,
                           options.known.inverse_scale);
@@ -172,14 +189,16 @@ struct Gradient {
 };
 
 Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, const View& dy, const Operand& w,
-                       const quant::CastPair& casts, const quant::KnownScale& known) {
+                       const quant::CastPair& casts, const quant::KnownScale& known, const View& amax) {
   const quant::CastOptions options =
-      activation_options(ctx, precision, dy, casts.last.fp8() ? casts.last : casts.first, known);
+      activation_options(ctx, precision, dy, casts.last.fp8() ? casts.last : casts.first, known, amax);
   if (w.folded.empty() || !casts.last.fp8()) return {dy, dy, quant::quantize_both(ctx, dy, casts, options)};
   const View folded = quant::scale_columns(ctx, dy, w.folded);
+  quant::CastOptions of_folded = options;
+  of_folded.amax = {};
   return {dy,
           folded,
-          {quant::quantize(ctx, folded, casts.last, ContractionAxis::last, options),
+          {quant::quantize(ctx, folded, casts.last, ContractionAxis::last, of_folded),
            quant::quantize(ctx, dy, casts.first, ContractionAxis::first, options)}};
 }
 
@@ -187,10 +206,11 @@ Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, con
 class Input {
  public:
   Input(const Context& ctx, const Weight& weight, const View& x, const Cast& cast, ContractionAxis contract,
-        const quant::KnownScale& known)
+        const View& amax)
       : backward_(contract == ContractionAxis::first), high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
     if (std::ranges::any_of(weight.operands, [this](const Operand& o) { return casts(o.part); }))
-      fp8_ = quant::quantize(ctx, x, cast, contract, activation_options(ctx, weight.precision, x, cast, known));
+      fp8_ = quant::quantize(ctx, x, cast, contract,
+                             activation_options(ctx, weight.precision, x, cast, weight.slots.x, amax));
   }
   const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
 
@@ -302,10 +322,28 @@ void wgrad(const Call& call, const Quantized& dy, const Quantized& x, const View
       {.role = gemm::GemmRole::wgrad, .accumulate = accumulate, .accumulation = call.precision.accumulation});
 }
 
-void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y) {
+AmaxUse amax_use(const Weight& weight) {
+  if (weight.precision.recipe == nullptr) return {};
+  const quant::Recipe& recipe = *weight.precision.recipe;
+  const auto whole = [](const Cast& cast) { return cast.granularity == quant::Granularity::tensor; };
+  AmaxUse use{.skip_nan = quant::skips_nan(recipe.scale_rule)};
+  for (const Part& p : weight.parts) {
+    if (!p.fp8) continue;
+    use.x = use.x || (p.gemms.forward && whole(recipe.forward.x)) || (p.gemms.wgrad && whole(recipe.wgrad.x));
+    use.dy = use.dy || (p.gemms.dgrad && whole(recipe.dgrad.dy)) || (p.gemms.wgrad && whole(recipe.wgrad.dy));
+  }
+  if (!weight.slots.x.scale.empty()) use.x = false;
+  if (!weight.slots.dy.empty() && !weight.slots.dy.front().scale.empty()) use.dy = false;
+  return use;
+}
+
+void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
+             const InputAmax& amax) {
   const device::Scope scope(*ctx.arena);
   const Call call{ctx, engine, weight.precision, x.dtype};
-  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, weight.slots.x);
+  if (const AmaxUse use = amax_use(weight); use.x && !amax.value.empty() && !amax.known)
+    quant::amax(ctx, x, quant::Granularity::tensor, ContractionAxis::last, amax.value, use.skip_nan);
+  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, amax.value);
   Observation observation(call, x);
   if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.slots.x);
   for (const Operand& w : weight.operands) {
@@ -319,7 +357,7 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
 }
 
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
-              const Gradients& gradients) {
+              const Gradients& gradients, const Amaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
   const Call call{ctx, engine, weight.precision, dy.dtype};
   const quant::Recipe& recipe = recipe_of(weight.precision);
@@ -330,7 +368,7 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   const View dx =
       sum_apart ? tensor::allocate(ctx, DType::f32, {dy.shape[0], gradients.dx.shape[1]}, "scratch") : gradients.dx;
   const Slots& slots = weight.slots;
-  const Input input(ctx, weight, x, want_dw ? recipe.wgrad.x : Cast{}, ContractionAxis::first, slots.x);
+  const Input input(ctx, weight, x, want_dw ? recipe.wgrad.x : Cast{}, ContractionAxis::first, amaxes.x);
   for (std::size_t p = 0; p < slots.dy.size() && weight.precision.recipe == nullptr; ++p)
     calibrate(ctx, dy.columns(weight.parts[p].begin, weight.parts[p].end), slots.dy[p]);
   if (weight.precision.recipe == nullptr) calibrate(ctx, x, slots.x);
@@ -341,8 +379,9 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   Observation observation(call, x);
   for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
-    const Gradient gradient = cast_gradient(ctx, weight.precision, dy.columns(w.part.begin, w.part.end), w,
-                                            dy_casts(w.part), slot_of(slots.dy, weight.parts, w.part.begin));
+    const Gradient gradient =
+        cast_gradient(ctx, weight.precision, dy.columns(w.part.begin, w.part.end), w, dy_casts(w.part),
+                      slot_of(slots.dy, weight.parts, w.part.begin), amax_of(amaxes.dy, weight.parts, w.part.begin));
     if (want_dx) {
       const bool add = &w != weight.operands.data();
       dgrad(call, gradient.codes.last, w, dx, add);

@@ -151,9 +151,10 @@ struct Layer {
         prepare(ctx, w.view(), bias.view(), parts, precision, Pass::backward), accumulate);
   }
   /// Forward and backward with given weights.
-  void run(const Context& ctx, const Weight& for_forward, const Weight& for_backward, bool accumulate = false) {
-    forward(ctx, engine, for_forward, x.view(), y.view());
-    backward(ctx, engine, for_backward, x.view(), dy.view(), {dx.view(), dw.view(), db.view(), accumulate});
+  void run(const Context& ctx, const Weight& for_forward, const Weight& for_backward, bool accumulate = false,
+           const InputAmax& of_x = {}, const Amaxes& amaxes = {}) {
+    forward(ctx, engine, for_forward, x.view(), y.view(), of_x);
+    backward(ctx, engine, for_backward, x.view(), dy.view(), {dx.view(), dw.view(), db.view(), accumulate}, amaxes);
   }
 
   static constexpr double kUnset = -12288;  ///< initial value of results

@@ -81,7 +81,10 @@ CastCounts cast_bf16(const Context& ctx, const View& x, Granularity granularity,
       return OneScale{*scale};
     });
   }
-  amax(ctx, x, granularity, contract, scales, skips_nan(options.rule));
+  if (granularity == Granularity::tensor && !options.amax.empty())
+    *scale = *options.amax.as<float>();
+  else
+    amax(ctx, x, granularity, contract, scales, skips_nan(options.rule));
   for (std::int64_t i = 0; i < scales.size(); ++i) scale[i] = scale_of(scale[i]);
   if (granularity == Granularity::tensor)
     return cast_rows<Grid>(pieces_of<T>(x), out, [&](std::int64_t) { return OneScale{*scale}; });
@@ -153,8 +156,11 @@ Quantized high_precision(const View& x, ContractionAxis contract) {
   return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
 }
 
-// Throws Error if a known scale does not fit the cast.
-void require_known(const Cast& cast, const KnownScale& known) {
+// Throws Error if a known scale or amax does not fit the cast.
+void require_known(const Context& ctx, const Cast& cast, const CastOptions& options) {
+  const KnownScale& known = options.known;
+  if (!options.amax.empty()) require_device(ctx, options.amax, "quantize");
+  if (options.amax.size() > 1) throw Error("quantize: a known amax is one number for a whole tensor");
   if (known.scale.empty() || !cast.fp8()) return;
   if (cast.granularity != Granularity::tensor || known.scale.size() != 1 || known.inverse_scale.size() != 1 ||
       (!known.amax.empty() && known.amax.size() != 1))
@@ -193,7 +199,7 @@ CastCounts& CastCounts::operator+=(const CastCounts& o) {
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
                    const CastOptions& options) {
   require_matrix(ctx, x, "quantize");
-  require_known(cast, options.known);
+  require_known(ctx, cast, options);
   if (!cast.fp8()) return high_precision(x, contract);
   if (!unit_columns(x)) return transposed(quantize(ctx, x.transposed(), cast, flipped(contract), options));
   if (on_device(ctx)) {
@@ -233,7 +239,7 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
 QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
   if (on_device(ctx)) {
     require_matrix(ctx, x, "quantize_both");
-    for (const Cast& cast : {casts.last, casts.first}) require_known(cast, options.known);
+    for (const Cast& cast : {casts.last, casts.first}) require_known(ctx, cast, options);
     return quantize_both_on_device(ctx, x, casts, options);
   }
   QuantizedPair pair;

@@ -326,6 +326,7 @@ struct Amaxes {
 // With `keep`, a result becomes the larger of its value and the amax.
 template <class Launcher>
 void launch_amax(const Launcher& launch, const View& x, const Amaxes& out, bool skip_nan, bool keep = false) {
+  if (out.all.empty() && out.of_row.empty() && out.of_column.empty()) return;
   const auto begin = [&](const View& v) {
     if (v.empty()) return static_cast<unsigned*>(nullptr);
     auto* const bits = static_cast<unsigned*>(v.data);
@@ -486,18 +487,18 @@ template <class Launcher>
 void scales_into(const Launcher& launch, const View& x, const QuantizedPair& pair, const CastOptions& options) {
   const auto wanted = [](const Quantized& q) { return !q.codes.empty() && !has_blocks(q); };
   if (!wanted(pair.last) && !wanted(pair.first)) return;
+  // Amaxes are written to the memory of scales; that of the whole matrix, if both need it, to the scale of `first`.
   Amaxes amaxes;
   for (const Quantized* q : {&pair.last, &pair.first})
     if (wanted(*q)) amax_for(amaxes, q->granularity, q->contract) = q->scale;
+  const View all = options.amax.empty() ? amaxes.all : options.amax;
+  if (!options.amax.empty()) amaxes.all = {};
   launch_amax(launch, x, amaxes, skips_nan(options.rule));
-  // If both have one scale in all, the amax was written to the scale of `first` only.
-  const bool one_amax = wanted(pair.last) && wanted(pair.first) && pair.last.granularity == Granularity::tensor &&
-                        pair.first.granularity == Granularity::tensor;
-  const auto scale = [&](const Quantized& q, const View& amax) {
-    if (wanted(q)) launch_scales(launch, amax, {q.format, options.rule, options.power_of_2}, q.scale, q.inverse_scale);
-  };
-  scale(pair.last, one_amax ? pair.first.scale : pair.last.scale);
-  scale(pair.first, pair.first.scale);
+  for (const Quantized* q : {&pair.last, &pair.first}) {
+    if (!wanted(*q)) continue;
+    const View& amax = q->granularity == Granularity::tensor ? all : q->scale;
+    launch_scales(launch, amax, {q->format, options.rule, options.power_of_2}, q->scale, q->inverse_scale);
+  }
 }
 
 // Scales, if they are not known, and codes into the memory of `pair`.

@@ -222,6 +222,28 @@ TEST(QuantizeCuda, RuleOfCurrentEqualsTheHosts) {
     }
 }
 
+// The amax of the whole matrix is the one given, on both devices; a cast by rows beside it computes its own.
+TEST(QuantizeCuda, KnownAmaxEqualsTheHosts) {
+  for (const CastPair& casts : {CastPair{kTensorE4m3, kTensorE4m3}, CastPair{kTensorE4m3, kTensorE5m2},
+                                CastPair{kRowE4m3, kTensorE5m2}, CastPair{kRowE4m3, {}}})
+    for (const float known : {0.0f, 3.0f, std::numeric_limits<float>::infinity()}) {
+      const Matrix x(DType::bf16, 40, 75);
+      const Tensor amax(DType::f32, {1});
+      *amax.as<float>() = known;
+      Host host;
+      Device device;
+      const CastOptions options{.rule = ScaleRule::current, .amax = amax.view()};
+      const QuantizedPair on_host = quantize_both(host.context, x.view, casts, options),
+                          bytes = quantize_cuda<Launcher>(device.context, x.view, casts, options);
+      expect_same(bytes.last, on_host.last);
+      if (casts.first.fp8()) expect_same(bytes.first, on_host.first);
+      EXPECT_EQ(*amax.as<float>(), known);
+      const Quantized& whole = casts.last.granularity == Granularity::tensor ? bytes.last : bytes.first;
+      if (whole.codes.empty()) continue;
+      EXPECT_EQ(*whole.scale.as<float>(), current_scale(known, dtype::max_of(whole.format), false));
+    }
+}
+
 TEST(QuantizeCuda, DryRunAllocatesTheSameMemory) {
   const Matrix x(DType::bf16, 33, 65);
   Device device;

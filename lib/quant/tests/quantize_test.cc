@@ -330,6 +330,8 @@ TEST(QuantizeOf, Refusals) {
             "bfloat16: not an FP8 format");
   EXPECT_EQ(error_of([&] { quantize(host.context, codes.view(), cast, ContractionAxis::last, {}); }),
             "quantize: expected float32 or bfloat16, not uint8");
+  EXPECT_EQ(error_of([&] { quantize(host.context, x.view, cast, ContractionAxis::last, {.amax = two.view()}); }),
+            "quantize: a known amax is one number for a whole tensor");
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e4m3, &scale, other.view(), nullptr); }),
             "cast_to_bytes: codes are not contiguous or differ from the matrix in shape");
   EXPECT_EQ(error_of([&] { cast_to_bytes(host.context, x.view, DType::e8m0, &scale, codes.view(), nullptr); }),

@@ -67,6 +67,10 @@ struct CastOptions {
   bool fold = false;
   ScaleRule rule = ScaleRule::torchao;  ///< from amax to scale; not of blocks
   KnownScale known{};                   ///< for Granularity::tensor; then codes and amax come from one pass
+  /// The amax of the matrix, f32 [1] on its device, if the caller has it: without NaN if skips_nan(rule), else with. A
+  /// cast of Granularity::tensor without a known scale then reads the matrix once; other casts ignore it. The result
+  /// has the same bits. Empty: the amax is computed.
+  View amax{};
 };
 
 /// The casts of one matrix for two GEMMs, by the dimension that each contracts.
