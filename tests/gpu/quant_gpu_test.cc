@@ -63,6 +63,26 @@ void check(test::Gpu& gpu, const Matrix& x, const CastPair& casts, bool emulate)
   gpu.clear();
 }
 
+// The conversion instruction has the codes of the host for every BF16 value.
+TEST(QuantGpu, EveryBf16ValueHasTheCodeOfTheHost) {
+  FP8_NEED_GPU();
+  test::Gpu gpu;
+  const Matrix x(DType::bf16, 256, 256);
+  for (int i = 0; i < 1 << 16; ++i) x.view.as<dtype::Bf16>()[i].bits = static_cast<std::uint16_t>(i);
+  const Tensor one(DType::f32, {1});
+  *one.as<float>() = 1.0f;
+  for (const Cast& cast : {kTensorE4m3, kTensorE5m2}) {
+    Host host;
+    const View there = gpu.put(one.view());
+    const CastPair casts{cast, cast};
+    const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {.known = {one.view(), one.view(), {}}}),
+                        on_gpu = quantize_both(gpu.context(), gpu.put(x.view), casts, {.known = {there, there, {}}});
+    expect_same(HostCopy(gpu, on_gpu.last).q, on_host.last);
+    expect_same(HostCopy(gpu, on_gpu.first).q, on_host.first);
+    gpu.clear();
+  }
+}
+
 TEST(QuantGpu, CodesScalesAndCountsMatchTheHost) {
   FP8_NEED_GPU();
   test::Gpu gpu;
@@ -72,6 +92,7 @@ TEST(QuantGpu, CodesScalesAndCountsMatchTheHost) {
                                    {129, 257},
                                    {3, 300},
                                    {260, 8},
+                                   {256, 264},
                                    {1000, 1030}})
     for (const DType type : {DType::f32, DType::bf16})
       for (const CastPair& casts :

@@ -175,3 +175,39 @@ inline float __uint_as_float(unsigned u) {
   std::memcpy(&v, &u, sizeof v);
   return v;
 }
+/// PTX prmt: byte i of the result is the byte of {b, a} that nibble i of `selector` names.
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(b) << 32 | a;
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i)
+    result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7u) & 0xFFu) << 8 * i;
+  return result;
+}
+
+namespace fp8::shim {
+
+/// Code of one float as PTX cvt.rn.satfinite defines it: rounded to nearest even in a format with `fraction` fraction
+/// bits, smallest normal exponent `least` and largest value `max`, subnormals supported; magnitudes above `max`, and
+/// infinity, give `max`; NaN gives 0x7F. In double, where every step is exact.
+inline unsigned cvt_rn_satfinite(float v, int fraction, int least, double max) {
+  if (v != v) return 0x7Fu;
+  const unsigned sign = std::signbit(v) ? 0x80u : 0u;
+  const double magnitude = std::min(std::fabs(static_cast<double>(v)), 2 * max);
+  const int exponent = magnitude == 0 ? least : std::max(least, std::ilogb(magnitude));
+  const double spacings = std::nearbyint(std::ldexp(magnitude, fraction - exponent));  // ties to even
+  const double rounded = std::min(std::ldexp(spacings, exponent - fraction), max);
+  if (rounded < std::ldexp(1.0, least)) return sign | static_cast<unsigned>(std::ldexp(rounded, fraction - least));
+  const int e = std::ilogb(rounded);
+  const auto significand = static_cast<unsigned>(std::ldexp(rounded, fraction - e));  // with the hidden bit
+  return sign | (static_cast<unsigned>(e - least + 1) << fraction) | (significand & ((1u << fraction) - 1));
+}
+/// PTX cvt.rn.satfinite.e4m3x2.f32.
+inline std::uint16_t cvt_e4m3x2(float high, float low) {
+  return static_cast<std::uint16_t>(cvt_rn_satfinite(high, 3, -6, 448) << 8 | cvt_rn_satfinite(low, 3, -6, 448));
+}
+/// PTX cvt.rn.satfinite.e5m2x2.f32.
+inline std::uint16_t cvt_e5m2x2(float high, float low) {
+  return static_cast<std::uint16_t>(cvt_rn_satfinite(high, 2, -14, 57344) << 8 | cvt_rn_satfinite(low, 2, -14, 57344));
+}
+
+}  // namespace fp8::shim

@@ -6,13 +6,27 @@
 
 namespace fp8::quant {
 
+// The columns of x times their factors; rows of `out` are contiguous.
 template <class T>
-__global__ void scale_columns_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride,
-                                     const float* factors, T* out) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= rows * cols) return;
-  const std::int64_t c = i % cols;
-  out[i] = dtype::from_float<T>(dtype::to_float(x[i / cols * stride + c]) * factors[c]);
+__global__ void scale_columns_kernel(Source<T> x, const float* factors, T* out) {
+  const PatchPlace place;
+  const std::int64_t c = place.col(), n = x.cols - c;
+  if (n <= 0) return;
+  const bool packed = n >= kPiece && device::packs(x.data, x.stride) && device::packs(out, x.cols);
+  float by[kPiece];
+  FP8_UNROLL
+  for (int k = 0; k < kPiece; ++k) by[k] = k < n ? factors[c + k] : 0.0f;
+  FP8_UNROLL_BY_4
+  for (int i = 0; i < kPiece; ++i) {
+    const std::int64_t r = place.row() + i;
+    if (r >= x.rows) continue;
+    Piece<T> piece;
+    piece.load(x.data + r * x.stride, c, x.cols, packed);
+    float values[kPiece];
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k) values[k] = piece.at(k) * by[k];
+    store_some_values(out + r * x.cols + c, values, n, packed);
+  }
 }
 
 template <class F>
@@ -32,8 +46,9 @@ template <class Launcher>
 void launch_scale_columns(const Launcher& launch, const View& x, const View& factors, const View& out) {
   if (x.size() == 0) return;
   dtype::with_float_type(x.dtype, "scale_columns", [&]<class T>() {
-    launch("fold scales", dim3(blocks_for(x.size(), kCastThreads)), dim3(kCastThreads), scale_columns_kernel<T>,
-           x.as<T>(), x.shape[0], x.shape[1], x.stride[0], factors.as<float>(), out.as<T>());
+    launch("fold scales", dim3(blocks_for(x.shape[1], kTile), blocks_for(x.shape[0], kTile)), dim3(kCastThreads),
+           scale_columns_kernel<T>, Source<T>{x.as<T>(), x.shape[0], x.shape[1], x.stride[0]}, factors.as<float>(),
+           out.as<T>());
   });
 }
 

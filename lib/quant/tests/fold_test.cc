@@ -19,17 +19,18 @@ constexpr Cast kRow{DType::e4m3, Granularity::row};
 
 TEST(Fold, ColumnsAreMultipliedAndRounded) {
   for (const DType type : {DType::f32, DType::bf16})
-    for (const Layout layout : {Layout::contiguous, Layout::strided_rows}) {
-      const Matrix x(type, 130, 75, layout);
-      const Tensor factors(DType::f32, {75}), there(type, {130, 75});
-      for (int c = 0; c < 75; ++c) factors.as<float>()[c] = c % 2 == 0 ? std::ldexp(1.0f, c - 40) : 0.3f;
+    for (const auto& [layout, cols] :
+         {std::pair{Layout::contiguous, 75}, {Layout::strided_rows, 75}, {Layout::contiguous, 136}}) {
+      const Matrix x(type, 130, cols, layout);
+      const Tensor factors(DType::f32, {cols}), there(type, {130, cols});
+      for (int c = 0; c < cols; ++c) factors.as<float>()[c] = c % 2 == 0 ? std::ldexp(1.0f, c % 75 - 40) : 0.3f;
       Host host;
       const View out = scale_columns(host.context, x.view, factors.view());
       launch_scale_columns(Launcher(), x.view, factors.view(), there.view());
       for (std::int64_t r = 0; r < 130; ++r)
-        for (std::int64_t c = 0; c < 75; ++c) {
+        for (std::int64_t c = 0; c < cols; ++c) {
           const float product = x.at(r, c) * factors.as<float>()[c];
-          const std::int64_t i = r * 75 + c;
+          const std::int64_t i = r * cols + c;
           if (type == DType::f32) {
             ASSERT_EQ(out.as<float>()[i], product);
             ASSERT_EQ(there.as<float>()[i], product);

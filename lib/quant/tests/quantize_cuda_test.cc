@@ -58,10 +58,68 @@ TEST(QuantizeCuda, CodesScalesAndCountsEqualTheHosts) {
         }
 }
 
+// Tiles that are whole, with aligned rows, beside tiles that are not; `offset` elements before the matrix, so that its
+// rows are or are not aligned.
+TEST(QuantizeCuda, WholeTilesEqualTheHosts) {
+  constexpr std::int64_t kRows = 260, kCols = 264;
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const std::int64_t offset : {0, 3})
+      for (const CastPair& casts : {CastPair{kTensorE5m2, kTensorE5m2}, CastPair{kRowE4m3, kRowE4m3},
+                                    CastPair{kTensorE4m3, kTensorE5m2}, CastPair{{}, kRowE5m2}}) {
+        const Matrix wide(type, kRows, kCols + 2 * 8);
+        const View x = wide.view.columns(offset, offset + kCols);
+        Host host;
+        Device counted, uncounted;
+        CastCounts counts, expected;
+        const QuantizedPair on_host = quantize_both(host.context, x, casts, {.counts = &expected}),
+                            bytes = quantize_cuda<Launcher>(counted.context, x, casts, {.counts = &counts}),
+                            same_bytes = quantize_cuda<Launcher>(uncounted.context, x, casts, {});
+        for (const QuantizedPair& q : {bytes, same_bytes}) {
+          if (casts.last.fp8()) expect_same(q.last, on_host.last);
+          expect_same(q.first, on_host.first);
+        }
+        EXPECT_EQ(counts.elements, expected.elements);
+        EXPECT_EQ(counts.underflowed, expected.underflowed);
+        EXPECT_EQ(counts.saturated, expected.saturated);
+      }
+}
+
+// A known scale that saturates and underflows, with the amax recorded in the same pass, without NaN.
+TEST(QuantizeCuda, WholeTilesWithAKnownScale) {
+  for (const std::int64_t rows : {256, 130})
+    for (const bool counts_wanted : {false, true}) {
+      Matrix x(DType::bf16, rows, 256);
+      x.set(rows - 1, 255, std::numeric_limits<float>::quiet_NaN());
+      x.set(0, 3, -77.0f);
+      const Tensor scale(DType::f32, {1}), inverse(DType::f32, {1}), amax(DType::f32, {1}), host_amax(DType::f32, {1});
+      *scale.as<float>() = 300.0f;
+      *inverse.as<float>() = 1 / 300.0f;
+      CastCounts counts, expected;
+      Host host;
+      Device device;
+      const CastPair casts{kTensorE4m3, kTensorE4m3};
+      const KnownScale known{scale.view(), inverse.view(), amax.view()},
+          host_known{scale.view(), inverse.view(), host_amax.view()};
+      const QuantizedPair on_host =
+                              quantize_both(host.context, x.view, casts, {.counts = &expected, .known = host_known}),
+                          bytes =
+                              quantize_cuda<Launcher>(device.context, x.view, casts,
+                                                      {.counts = counts_wanted ? &counts : nullptr, .known = known});
+      expect_same(bytes.last, on_host.last);
+      expect_same(bytes.first, on_host.first);
+      EXPECT_EQ(*amax.as<float>(), 77.0f);
+      EXPECT_EQ(*host_amax.as<float>(), 77.0f);
+      EXPECT_GT(expected.saturated, 0);
+      EXPECT_EQ(counts.elements, counts_wanted ? rows * 256 : 0);
+      EXPECT_EQ(counts.saturated, counts_wanted ? expected.saturated : 0);
+      EXPECT_EQ(counts.underflowed, counts_wanted ? expected.underflowed : 0);
+    }
+}
+
 constexpr Cast kRow128{DType::e4m3, Granularity::row128}, kSquare128{DType::e4m3, Granularity::square128},
     kRow32{DType::e4m3, Granularity::row32}, kRow32E5m2{DType::e5m2, Granularity::row32};
 
-constexpr Size kBlockSizes[] = {{1, 1}, {33, 16}, {128, 128}, {129, 257}, {40, 600}, {300, 31}};
+constexpr Size kBlockSizes[] = {{1, 1}, {33, 16}, {128, 128}, {129, 257}, {40, 600}, {300, 31}, {256, 264}};
 
 // Codes and scales of 128-blocks are those of the host, also beside a cast without blocks.
 TEST(QuantizeCuda, BlocksEqualTheHosts) {
@@ -71,7 +129,7 @@ TEST(QuantizeCuda, BlocksEqualTheHosts) {
            {CastPair{kRow128, kRow128}, CastPair{kSquare128, kSquare128}, CastPair{kRow128, kTensorE5m2},
             CastPair{kRowE4m3, kSquare128}, CastPair{{}, kRow128}})
         for (const bool power_of_2 : {false, true}) {
-          Matrix x(type, size.rows, size.cols, Layout::strided_rows);
+          Matrix x(type, size.rows, size.cols, size.cols == 264 ? Layout::contiguous : Layout::strided_rows);
           x.set(size.rows / 2, size.cols / 2, std::numeric_limits<float>::quiet_NaN());
           x.set(size.rows - 1, size.cols - 1, -std::numeric_limits<float>::infinity());
           Host host;
@@ -289,7 +347,7 @@ TEST(CastToBytesCuda, EqualsTheHosts) {
 }
 
 TEST(RepackCuda, MovesBytesAndPadsWithZeros) {
-  for (const Size size : kSizes)
+  for (const Size size : {Size{1, 1}, {15, 17}, {33, 16}, {129, 257}, {260, 8}, {256, 128}, {272, 264}})
     for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
       const Tensor codes(DType::u8, {size.rows, size.cols});
       for (std::int64_t i = 0; i < size.rows * size.cols; ++i)

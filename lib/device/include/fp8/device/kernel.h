@@ -15,13 +15,15 @@
 #endif
 
 /// Pragmas before a loop: FP8_UNROLL unrolls it fully, so that arrays that it indexes stay in registers;
-/// FP8_UNROLL_BY_4 unrolls it by 4, so that four loads are in flight.
+/// FP8_UNROLL_BY_4 unrolls it by 4, so that four loads are in flight; FP8_NO_UNROLL keeps rare paths small.
 #ifdef __CUDACC__
 #define FP8_UNROLL _Pragma("unroll")
 #define FP8_UNROLL_BY_4 _Pragma("unroll 4")
+#define FP8_NO_UNROLL _Pragma("unroll 1")
 #else
 #define FP8_UNROLL
 #define FP8_UNROLL_BY_4
+#define FP8_NO_UNROLL
 #endif
 
 namespace fp8::device {

@@ -1,0 +1,122 @@
+// Amaxes and the scales that follow from them on a device. Magnitudes are compared as integers: atomic maxima of them
+// have the same bits in any order.
+#pragma once
+
+#include "cast_element.h"
+#include "fp8/dtype/dispatch.h"
+#include "fp8/quant/quantize.h"
+#include "fp8/quant/scale.h"
+#include "tile.cuh"
+
+namespace fp8::quant {
+
+using device::blocks_for;
+using device::LargestBits;
+
+inline constexpr int kAmaxRows = 128, kAmaxColumns = device::kWarp * kPiece;  // tile of a block
+inline constexpr int kAmaxWarps = kCastThreads / device::kWarp;
+
+// Bits of |v|; with SkipNan, 0 for NaN.
+template <bool kSkipNan>
+__device__ inline unsigned amax_bits(float v) {
+  return kSkipNan ? magnitude_bits(fmaxf(fabsf(v), 0.0f)) : magnitude_bits(v);  // fmaxf() of a NaN and 0 is 0
+}
+
+// Maximum magnitude bits of all of x, of each row and of each column; null: not wanted. Results must be zeroed before.
+template <class T, bool kSkipNan>
+__global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, unsigned* all,
+                            unsigned* of_row, unsigned* of_column) {
+  __shared__ unsigned column[kAmaxWarps][kAmaxColumns];
+  const int warp = static_cast<int>(threadIdx.x) / device::kWarp, lane = static_cast<int>(threadIdx.x) % device::kWarp;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kAmaxColumns + lane * kPiece;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * kAmaxRows;
+  const int own_rows = static_cast<int>(rows - first < kAmaxRows ? rows - first : kAmaxRows);
+  const bool packed = device::packs(x, stride);
+  unsigned of_lane[kPiece] = {};
+  FP8_UNROLL_BY_4
+  for (int i = warp; i < own_rows; i += kAmaxWarps) {
+    const std::int64_t r = first + i;
+    Piece<T> piece;
+    piece.load(x + r * stride, c, cols, packed);
+    unsigned largest = 0;
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k) {
+      const unsigned bits = amax_bits<kSkipNan>(piece.at(k));
+      of_lane[k] = LargestBits{}(of_lane[k], bits);
+      largest = LargestBits{}(largest, bits);
+    }
+    if (of_row == nullptr) continue;
+    largest = device::warp_combine(largest, LargestBits{});
+    if (lane == 0) atomicMax(of_row + r, largest);
+  }
+  if (all != nullptr) {
+    unsigned largest = 0;
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k) largest = LargestBits{}(largest, of_lane[k]);
+    largest = device::block_combine<kCastThreads>(largest, LargestBits{});
+    if (threadIdx.x == 0) atomicMax(all, largest);
+  }
+  if (of_column == nullptr) return;
+  FP8_UNROLL
+  for (int k = 0; k < kPiece; ++k) column[warp][lane * kPiece + k] = of_lane[k];
+  __syncthreads();
+  const std::int64_t mine = static_cast<std::int64_t>(blockIdx.x) * kAmaxColumns + threadIdx.x;
+  if (mine >= cols) return;
+  unsigned largest = 0;
+  FP8_UNROLL
+  for (int w = 0; w < kAmaxWarps; ++w) largest = LargestBits{}(largest, column[w][threadIdx.x]);
+  atomicMax(of_column + mine, largest);
+}
+static_assert(kAmaxColumns == kCastThreads, "a thread finishes one column");
+
+template <class T>
+__global__ void fill_kernel(T* to, std::int64_t n, T value) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) to[i] = value;
+}
+
+// amax may be scale.
+template <class F>
+__global__ void scale_kernel(const F* amax, std::int64_t n, F max, ScaleRule rule, bool power_of_2, F* scale,
+                             F* inverse_scale) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const F s = scale_by_rule(rule, amax[i], max, power_of_2);
+  scale[i] = s;
+  inverse_scale[i] = 1.0f / s;
+}
+
+// Amaxes as f32 views; empty: not wanted.
+struct Amaxes {
+  View all, of_row, of_column;
+};
+
+// With `keep`, a result becomes the larger of its value and the amax.
+template <class Launcher>
+void launch_amax(const Launcher& launch, const View& x, const Amaxes& out, bool skip_nan, bool keep = false) {
+  if (out.all.empty() && out.of_row.empty() && out.of_column.empty()) return;
+  const auto begin = [&](const View& v) {
+    if (v.empty()) return static_cast<unsigned*>(nullptr);
+    auto* const bits = static_cast<unsigned*>(v.data);
+    if (!keep)
+      launch("amax: begin", dim3(blocks_for(v.size(), kCastThreads)), dim3(kCastThreads), fill_kernel<unsigned>, bits,
+             v.size(), 0u);
+    return bits;
+  };
+  unsigned *const all = begin(out.all), *const of_row = begin(out.of_row), *const of_column = begin(out.of_column);
+  dtype::with_float_type(x.dtype, "amax", [&]<class T>() {
+    launch("amax", dim3(blocks_for(x.shape[1], kAmaxColumns), blocks_for(x.shape[0], kAmaxRows)), dim3(kCastThreads),
+           skip_nan ? amax_kernel<T, true> : amax_kernel<T, false>, x.as<T>(), x.shape[0], x.shape[1], x.stride[0], all,
+           of_row, of_column);
+  });
+}
+
+template <class Launcher>
+void launch_scales(const Launcher& launch, const View& amax, const ScaleOptions& options, const View& scales,
+                   const View& inverse_scales) {
+  launch("scale", dim3(blocks_for(scales.size(), kCastThreads)), dim3(kCastThreads), scale_kernel<float>,
+         amax.as<float>(), scales.size(), dtype::max_of(options.format), options.rule, options.power_of_2,
+         scales.as<float>(), inverse_scales.as<float>());
+}
+
+}  // namespace fp8::quant

@@ -1,0 +1,82 @@
+// Kernels that turn codes into values, for GEMMs that do not take FP8.
+#pragma once
+
+#include "cast.cuh"
+
+namespace fp8::quant {
+
+// The value of a code.
+template <class Grid>
+__device__ inline float value_of(std::uint8_t code) {
+  return std::is_same_v<Grid, dtype::E4m3Grid> ? dtype::from_e4m3(code) : dtype::from_e5m2(code);
+}
+
+// Stores kPiece values, `to` a multiple of 16 bytes.
+template <class T>
+__device__ inline void store_values(T* to, const float (&values)[kPiece]) {
+  std::uint32_t bits[kPiece];
+  FP8_UNROLL
+  for (int k = 0; k < kPiece; ++k) {
+    if constexpr (sizeof(T) == 4)
+      bits[k] = std::bit_cast<std::uint32_t>(values[k]);
+    else
+      bits[k] = dtype::to_bf16(values[k]).bits;
+  }
+  FP8_UNROLL
+  for (int p = 0; p < kPiece * static_cast<int>(sizeof(T)) / 16; ++p) {
+    FourWords words;
+    FP8_UNROLL
+    for (int k = 0; k < 4; ++k) words.at[k] = sizeof(T) == 4 ? bits[4 * p + k] : bits[2 * k] | bits[2 * k + 1] << 16;
+    store_words(to + p * 16 / static_cast<int>(sizeof(T)), words);
+  }
+}
+
+// Stores the first n values; `whole`: all, to a multiple of 16 bytes.
+template <class T>
+__device__ inline void store_some_values(T* to, const float (&values)[kPiece], std::int64_t n, bool whole) {
+  if (whole) {
+    store_values(to, values);
+    return;
+  }
+  FP8_UNROLL
+  for (int k = 0; k < kPiece; ++k) {
+    if (k < n) to[k] = dtype::from_float<T>(values[k]);
+  }
+}
+
+// Values of n codes, padding included. `out` is a multiple of 16 bytes.
+template <class Grid, class T>
+__global__ void upcast_kernel(const std::uint8_t* codes, std::int64_t n, T* out) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kPiece;
+  if (i >= n) return;
+  const bool whole = i + kPiece <= n;
+  const Eight e = whole && rows_aligned(codes, 0, sizeof(Eight)) ? *reinterpret_cast<const Eight*>(codes + i)
+                                                                 : load_some_codes(codes + i, n - i);
+  float values[kPiece];
+  FP8_UNROLL
+  for (int k = 0; k < kPiece; ++k) values[k] = value_of<Grid>(byte_of(e, k));
+  store_some_values(out + i, values, n - i, whole);
+}
+
+// Values of codes times the inverse scales of their blocks, for `lines` lines of `stride` bytes, of which the first
+// `length` are codes; 0 in the padding. Lines are multiples of 16 bytes.
+template <class Grid, class T>
+__global__ void fold_kernel(CodeLines codes, std::int64_t lines, std::int64_t length, const float* inverse,
+                            ScaleGrid grid, T* out) {
+  const PatchPlace place;
+  const std::int64_t c = place.col();
+  if (c >= codes.stride) return;
+  FP8_UNROLL_BY_4
+  for (int i = 0; i < kPiece; ++i) {
+    const std::int64_t line = place.row() + i;
+    if (line >= lines) continue;
+    const Eight e = *reinterpret_cast<const Eight*>(codes.codes + line * codes.stride + c);
+    const float by = c < length ? inverse[grid.at(line, c)] : 0.0f;
+    float values[kPiece];
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k) values[k] = value_of<Grid>(byte_of(e, k)) * (c + k < length ? by : 0.0f);
+    store_values(out + line * codes.stride + c, values);
+  }
+}
+
+}  // namespace fp8::quant
