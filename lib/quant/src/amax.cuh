@@ -26,28 +26,40 @@ __device__ inline unsigned amax_bits(float v) {
 template <class T, bool kSkipNan>
 __global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, unsigned* all,
                             unsigned* of_row, unsigned* of_column) {
+  constexpr int kAtOnce = 4;  // rows of a thread whose loads are in flight together
   __shared__ unsigned column[kAmaxWarps][kAmaxColumns];
   const int warp = static_cast<int>(threadIdx.x) / device::kWarp, lane = static_cast<int>(threadIdx.x) % device::kWarp;
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kAmaxColumns + lane * kPiece;
+  const std::int64_t first_col = static_cast<std::int64_t>(blockIdx.x) * kAmaxColumns, c = first_col + lane * kPiece;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * kAmaxRows;
   const int own_rows = static_cast<int>(rows - first < kAmaxRows ? rows - first : kAmaxRows);
-  const bool packed = device::packs(x, stride);
+  const bool whole = device::packs(x, stride) && first_col + kAmaxColumns <= cols;
   unsigned of_lane[kPiece] = {};
-  FP8_UNROLL_BY_4
-  for (int i = warp; i < own_rows; i += kAmaxWarps) {
-    const std::int64_t r = first + i;
-    Piece<T> piece;
-    piece.load(x + r * stride, c, cols, packed);
-    unsigned largest = 0;
-    FP8_UNROLL
-    for (int k = 0; k < kPiece; ++k) {
-      const unsigned bits = amax_bits<kSkipNan>(piece.at(k));
-      of_lane[k] = LargestBits{}(of_lane[k], bits);
-      largest = LargestBits{}(largest, bits);
+  for (int i = warp; i < own_rows; i += kAtOnce * kAmaxWarps) {
+    Piece<T> pieces[kAtOnce];
+    const auto row = [&](int n) {  // the last row again past the end, which changes no maximum
+      const int own = i + n * kAmaxWarps;
+      return first + (own < own_rows ? own : own_rows - 1);
+    };
+    if (whole) {
+      FP8_UNROLL
+      for (int n = 0; n < kAtOnce; ++n) pieces[n].load(x + row(n) * stride + c);
+    } else {
+      FP8_UNROLL
+      for (int n = 0; n < kAtOnce; ++n) pieces[n].load_some(x + row(n) * stride + c, cols - c);
     }
-    if (of_row == nullptr) continue;
-    largest = device::warp_combine(largest, LargestBits{});
-    if (lane == 0) atomicMax(of_row + r, largest);
+    FP8_UNROLL
+    for (int n = 0; n < kAtOnce; ++n) {
+      unsigned largest = 0;
+      FP8_UNROLL
+      for (int k = 0; k < kPiece; ++k) {
+        const unsigned bits = amax_bits<kSkipNan>(pieces[n].at(k));
+        of_lane[k] = LargestBits{}(of_lane[k], bits);
+        largest = LargestBits{}(largest, bits);
+      }
+      if (of_row == nullptr) continue;
+      largest = device::warp_combine(largest, LargestBits{});
+      if (lane == 0) atomicMax(of_row + row(n), largest);
+    }
   }
   if (all != nullptr) {
     unsigned largest = 0;
