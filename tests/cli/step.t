@@ -33,6 +33,16 @@ refused "a text as data is refused" 'text.txt: not a token file' m.h5 --data tex
 refused "a folder as data is refused" 'hf: not a regular file' m.h5 --data hf $base
 refused "--device cuda without a GPU is refused" '--device cuda: (no |this build has no )' m.h5 --data d.h5 $base --device cuda
 says "--device cuda -n plans for a GPU that is not there, in a build with CUDA" 'CUDA \(assumed\) +768 MiB|this build has no' fp8-step m.h5 --data d.h5 $base --device cuda -n
+says "--device cuda -n refuses what cuDNN does not compute, in a build with CUDA" \
+  'attention: cuDNN: needs bf16 activations \(use --attention plain|this build has no' fp8-step m.h5 --data d.h5 $base --device cuda -n --precision fp32
+says "--device cuda -n --attention plain plans for it" 'CUDA \(assumed\) +768 MiB|this build has no' \
+  fp8-step m.h5 --data d.h5 $base --device cuda -n --precision fp32 --attention plain
+ok "--attention and --no-deterministic are accepted on a CPU" \
+  fp8-step m.h5 --data d.h5 --out att --steps 1 --seq-length 16 --batch-size 2 --device cpu --attention plain --no-deterministic
+says "the run record names the CPU's attention, which is deterministic" '"attention":"cpu","deterministic":true,"device":"CPU' head -1 att/log.jsonl
+says "--print-config names the attention" '"attention": *"plain"' fp8-step m.h5 --data d.h5 $base --attention plain --print-config
+refused "--paranoid with --no-deterministic is refused" '--paranoid: contradicts --no-deterministic' m.h5 --data d.h5 $base --paranoid 1 --no-deterministic
+refused "an unknown attention is refused" '--attention: ' m.h5 --data d.h5 $base --attention sparse
 refused "a device as data is refused" '/dev/null: not a regular file' m.h5 --data /dev/null $base
 head -c 5000 d.h5 >sd.h5
 refused "truncated data is refused" 'sd.h5: truncated: 5000 bytes of' m.h5 --data sd.h5 $base

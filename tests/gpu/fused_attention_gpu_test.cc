@@ -65,7 +65,8 @@ std::array<View, 3> split(const Sizes& s, const Tensor& all) {
   return {part(0, s.heads), part(s.heads, s.groups), part(s.heads + s.groups, s.groups)};
 }
 
-// Which properties of documents are passed: none, their starts, or also their number and the longest length.
+// Which properties of documents are passed: none, their starts, for plain kernels, or also their number and the longest
+// length.
 enum class Passed { nothing, starts, all };
 
 struct Results {
@@ -117,8 +118,9 @@ class FusedAttentionGpu : public ::testing::Test {
     Documents d{passed == Passed::nothing ? View{} : l.start.view()};
     if (passed == Passed::all) d = {l.start.view(), inputs.count, inputs.longest};
     const float scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
-    attention_forward(ctx, q, k, v, scale, d, l.out.view(), l.lse.view());
-    attention_backward(ctx, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), scale, d, dq, dk, dv);
+    const AttentionOptions options{passed == Passed::starts ? AttentionKernels::plain : AttentionKernels::fused};
+    attention_forward(ctx, q, k, v, scale, d, l.out.view(), l.lse.view(), options);
+    attention_backward(ctx, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), scale, d, dq, dk, dv, options);
     return {floats(l.out), floats(l.lse), floats(l.dqkv)};
   }
   // Compares cuDNN with the unfused kernels and the host, and checks that a second run has equal bits.
@@ -205,17 +207,30 @@ TEST_F(FusedAttentionGpu, BoundsThatAreTooSmallGiveNaN) {
   EXPECT_TRUE(std::all_of(there, wrong.out.end(), [](float v) { return std::isnan(v); }));
 }
 
-// The tests above could pass without cuDNN.
-TEST_F(FusedAttentionGpu, CudnnRunsTheCall) {
+// Sums in the order in which blocks finish differ between runs in their last bits only.
+TEST_F(FusedAttentionGpu, AtomicSumsMatchOrderedOnes) {
   const Sizes s{2, 200, 8, 2, 64};
-  const Layer l(s, DeviceType::cuda);
+  const Layer inputs = filled(s), l(s, DeviceType::cuda);
+  for (const auto& [to, from] : {std::pair{&l.qkv, &inputs.qkv}, {&l.dout, &inputs.dout}})
+    device::copy_bytes(ctx_, to->view().data, ctx_.device, from->view().data, DeviceType::host, from->view().bytes());
   const auto [q, k, v] = split(s, l.qkv);
   const auto [dq, dk, dv] = split(s, l.dqkv);
-  for (const Documents& d : {Documents{}, Documents{l.start.view(), 2, 200}}) {
-    EXPECT_TRUE(fused_attention_forward(ctx_, q, k, v, 0.125f, d, l.out.view(), l.lse.view()));
-    EXPECT_TRUE(
-        fused_attention_backward(ctx_, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), 0.125f, d, dq, dk, dv));
-  }
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
+  attention_forward(ctx_, q, k, v, scale, {}, l.out.view(), l.lse.view());
+  attention_backward(ctx_, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), scale, {}, dq, dk, dv,
+                     {.deterministic = false});
+  EXPECT_LE(difference(floats(l.dqkv), run(ctx_, s, inputs, Passed::nothing).gradients), 0x1p-6);
+}
+
+// A group with more than 1 GiB of scores: ordered sums, which cuDNN has from version 9.25 on for compute capability 9.
+TEST_F(FusedAttentionGpu, LongSequencesMatchTheUnfusedKernels) {
+  memory_ = std::make_unique<device::Arena>(std::size_t{6} << 30, DeviceType::cuda);
+  ctx_ = gpu_->context(*memory_);
+  const Sizes s{1, 17000, 8, 2, 64};
+  const Layer inputs = filled(s);
+  const Results fused = run(ctx_, s, inputs, Passed::nothing), plain = run(ctx_, s, inputs, Passed::starts);
+  EXPECT_LE(difference(fused.gradients, plain.gradients), 0x1p-5);
+  EXPECT_EQ(fused.gradients, run(ctx_, s, inputs, Passed::nothing).gradients) << "deterministic";
 }
 
 // Sizes with more scores than one call stores: the gradient is computed in parts.

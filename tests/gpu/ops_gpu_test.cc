@@ -47,13 +47,16 @@ struct GpuOps : test::Gpu {
   }
   void attention_forward(const View& q, const View& k, const View& v, float scale, const Documents& documents,
                          const View& out, const View& lse) {
-    ops::attention_forward(context(), q, k, v, scale, documents, out, lse);
+    ops::attention_forward(context(), q, k, v, scale, documents, out, lse, kPlain);
   }
   void attention_backward(const View& q, const View& k, const View& v, const View& out, const View& lse,
                           const View& dout, float scale, const Documents& documents, const View& dq, const View& dk,
                           const View& dv) {
-    ops::attention_backward(context(), q, k, v, out, lse, dout, scale, documents, dq, dk, dv);
+    ops::attention_backward(context(), q, k, v, out, lse, dout, scale, documents, dq, dk, dv, kPlain);
   }
+
+ private:
+  static constexpr AttentionOptions kPlain{AttentionKernels::plain};  // fused ones: fused_attention_gpu_test.cc
 };
 
 TEST(OpsGpu, NormMatchesTheHost) {

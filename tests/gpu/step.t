@@ -26,8 +26,11 @@ curve() { # NAME TOLERANCE FLAGS...: passes if all losses of CPU and GPU differ 
   same_step "$name: a second run has equal weights and moments" again/step-00000050 gpu/step-00000050
   rm -rf cpu gpu again ./*.jsonl
 }
-curve "fp32" 1e-4 --precision fp32
+curve "fp32" 1e-4 --precision fp32 --attention plain
 curve "bf16" 5e-3 --precision bf16
+curve "bf16, --attention plain" 5e-3 --precision bf16 --attention plain
+refused "fp32 activations need --attention plain" 'attention: cuDNN: needs bf16 activations \(use --attention plain' m.h5 --data d.h5 --out none --steps 1 \
+  --seq-length 64 --device cuda --precision fp32
 for recipe in tensorwise rowwise rowwise_with_gw_hp; do
   curve "fp8 $recipe" 2e-2 --precision fp8 --recipe $recipe
 done

@@ -34,8 +34,8 @@ struct MicroBatch {
   MicroBatch(const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
              const hf::ModelConfig& config, const DecoderOptions& options)
       : ctx(context),
-        env{config, options.activation, engine, b.sequences, b.length, b.documents, {}, {}, nullptr,
-            0,      options.observer},
+        env{config, options.activation, engine, b.sequences,      b.length, b.documents, {}, {}, nullptr,
+            0,      options.observer,   0,      options.attention},
         weights(source),
         batch(b),
         head_unit(static_cast<int>(config.num_hidden_layers) + 1),

@@ -92,7 +92,7 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
   env.forward_done(ctx, "self_attn.rope", kept.qkv.columns(0, (h + g) * d));
   if (env.cache != nullptr) return cached_attention(ctx, env, kept, x.q);
   ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents, heads_of(kept.attention, env, 0, h),
-                         kept.lse);
+                         kept.lse, env.attention);
   count_attention(ctx, env, x.q, 1);
   env.forward_done(ctx, "self_attn.attention", kept.attention);
 }
@@ -104,7 +104,8 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   const std::int64_t h = env.config.num_attention_heads, kv = env.config.num_key_value_heads, d = env.config.head_dim;
   const Heads x = split(kept.qkv, env), dx = split(dqkv, env);
   ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(kept.attention, env, 0, h), kept.lse,
-                          heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v);
+                          heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v,
+                          env.attention);
   count_attention(ctx, env, x.q, ops::kAttentionBackward);
   env.backward_done(ctx, "self_attn.attention", dqkv);
   ops::rope(ctx, dx.q, env.cos, env.sin, true);

@@ -19,6 +19,7 @@ struct LayerEnvironment {
   std::int64_t first = 0;             // position of the first token, with a cache
   OperationObserver* observer = nullptr;  // null: nobody
   int unit = 0;                           // that is computed, for the observer
+  ops::AttentionOptions attention{};
 
   std::int64_t rows() const { return sequences * length; }
   float attention_scale() const;

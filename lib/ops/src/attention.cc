@@ -27,10 +27,15 @@ void check_head(const View& q) {
   need(q.shape[3] <= kWidestHead, kOp, "heads on a device must have at most 256 elements");
 }
 
-// cuDNN if it supports the call, else the kernels of attention.cuh.
+// Empty calls need no library.
+bool fused(const View& q, const AttentionOptions& options) {
+  return options.kernels == AttentionKernels::fused && q.size() > 0;
+}
+
+// cuDNN or the kernels of attention.cuh.
 void forward_on_device(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                       const Documents& documents, const View& out, const View& lse) {
-  if (fused_attention_forward(ctx, q, k, v, scale, documents, out, lse)) return;
+                       const Documents& documents, const View& out, const View& lse, const AttentionOptions& options) {
+  if (fused(q, options)) return fused_attention_forward(ctx, q, k, v, scale, documents, out, lse);
   check_head(q);
   if (ctx.dry) return;
   cuda::attention_forward(ctx, q, k, v, scale, documents, out, lse);
@@ -38,8 +43,9 @@ void forward_on_device(const Context& ctx, const View& q, const View& k, const V
 
 void backward_on_device(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                         const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                        const View& dk, const View& dv) {
-  if (fused_attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv)) return;
+                        const View& dk, const View& dv, const AttentionOptions& options) {
+  if (fused(q, options))
+    return fused_attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, options.deterministic);
   check_head(q);
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const device::Scope scope(*ctx.arena);
@@ -91,12 +97,13 @@ AttentionShape::AttentionShape(const View& q, const View& k, const View& v, cons
 
 // One task per head and block of queries.
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                       const Documents& documents, const View& out, const View& lse) {
+                       const Documents& documents, const View& out, const View& lse, const AttentionOptions& options) {
   const AttentionShape shape(q, k, v, out, lse, documents);
   need_device(ctx, kOp, q, k, v, out, lse, documents.start);
   const device::Timer timer(ctx, device::Work::attention, "attention", bytes_of(q, k, v, out, lse),
                             attention_flops(q, documents));
-  if (ctx.device == device::DeviceType::cuda) return forward_on_device(ctx, q, k, v, scale, documents, out, lse);
+  if (ctx.device == device::DeviceType::cuda)
+    return forward_on_device(ctx, q, k, v, scale, documents, out, lse, options);
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
   const int threads = device::host_threads();
@@ -115,7 +122,7 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
 // by one thread in a fixed order. Scores are recomputed from q, k and lse.
 void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                         const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                        const View& dk, const View& dv) {
+                        const View& dk, const View& dv, const AttentionOptions& options) {
   const AttentionShape shape(q, k, v, out, lse, documents);
   static_cast<void>(AttentionShape(dq, dk, dv, dout, lse, documents));
   need(dq.dtype == q.dtype && same_shape(dq, q) && same_shape(dk, k), kOp, "gradients do not match");
@@ -124,7 +131,7 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
                             bytes_of(q, k, v, out, lse, dout) + bytes_of(dq, dk, dv),
                             kAttentionBackward * attention_flops(q, documents));
   if (ctx.device == device::DeviceType::cuda)
-    return backward_on_device(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv);
+    return backward_on_device(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, options);
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const std::int64_t tasks = shape.batch * shape.groups;
   const int threads = device::host_threads();

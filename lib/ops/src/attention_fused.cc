@@ -1,23 +1,35 @@
-// The calls of attention that cuDNN supports. The library is not called here.
+// The calls of attention that cuDNN supports, their division into parts, memory and execution. The library itself is
+// called in attention_cudnn.cu. Its statistics are max + ln(sum exp) of the scaled scores, [B, H, T, 1] in f32, which
+// is our lse; with documents they are [B, T, H], in scratch.
 #include "attention_fused.h"
 
 #include <algorithm>
 #include <bit>
+#include <initializer_list>
 #include <limits>
 
+#include "fp8/base/error.h"
 #include "fp8/base/round.h"
+#include "fp8/device/library.h"
 
 namespace fp8::ops {
 namespace {
 
-constexpr std::int64_t kWord = 8;       // bf16 elements of 16 bytes, which cuDNN's kernels load
-constexpr std::int64_t kLongest = 128;  // elements of a head that every chip supports in both passes
+constexpr std::int64_t kWord = 8;         // bf16 elements of 16 bytes, which cuDNN's kernels load
+constexpr std::int64_t kLongest = 128;    // elements of a head that every chip supports in both passes
+constexpr std::int64_t kOrdered = 92500;  // first version of cuDNN with ordered sums, on chips of this generation:
+constexpr int kHopper = 90, kAfterHopper = 100;
 
-// Whether cuDNN's kernels can access the view.
+// Whether cuDNN's kernels can load the view.
 bool aligned(const View& v) {
   const auto whole = [](std::int64_t stride) { return stride % kWord == 0; };
-  return v.dtype == dtype::DType::bf16 && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0 && whole(v.stride[0]) &&
-         whole(v.stride[1]) && whole(v.stride[2]);
+  return reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0 && whole(v.stride[0]) && whole(v.stride[1]) &&
+         whole(v.stride[2]);
+}
+
+void need_aligned(std::initializer_list<const View*> views) {
+  if (!std::all_of(views.begin(), views.end(), [](const View* v) { return aligned(*v); }))
+    refuse("needs rows that begin at multiples of 16 bytes");
 }
 
 FusedAttention::Strides strides_of(const View& v) { return {v.stride[0], v.stride[1], v.stride[2]}; }
@@ -29,22 +41,76 @@ std::int64_t rounded(std::int64_t longest) {
   return round_up(longest, step);
 }
 
-// Whether number and length of the call's documents, if any, are known, and positions fit 32 bits.
-bool countable(const View& q, const Documents& documents) {
-  return documents.start.rank == 0 || (documents.count > 0 && documents.longest > 0 &&
-                                       q.shape[0] * q.shape[1] <= std::numeric_limits<std::int32_t>::max());
+// Number and length of the call's documents, if any, must be known, and positions fit 32 bits.
+void need_countable(const View& q, const Documents& documents) {
+  if (documents.start.rank == 0) return;
+  if (documents.count <= 0 || documents.longest <= 0) refuse("needs the number and length of documents");
+  if (q.shape[0] * q.shape[1] > std::numeric_limits<std::int32_t>::max()) refuse("has 32 bits for positions");
+}
+
+std::int64_t library_version() {
+  const device::Library library({"libcudnn.so.9"}, kInstallCudnn);
+  return static_cast<std::int64_t>(library.function<std::size_t (*)()>("cudnnGetVersion")());
+}
+
+// Runs all parts of a call, which are equal. `lse` is read by gradients, else written.
+void run_parts(const Context& ctx, const FusedAttention& call, const Documents& documents,
+               const FusedOperands& operands, const View& lse, const std::array<View, 3>& results) {
+  const FusedParts parts = parts_of(call, call.backward && has_ordered_sums(ctx));
+  const cudnn::Plan plan =
+      ctx.stream == nullptr ? cudnn::Plan{nullptr, parts.each.assumed_workspace()} : cudnn::plan(ctx, parts.each);
+  const device::Scope scope(*ctx.arena);
+  cuda::DocumentTables tables;
+  View statistics = lse;
+  if (call.documents) {
+    tables = document_tables(ctx, parts, results);
+    statistics = tensor::allocate(ctx, dtype::DType::f32, {lse.shape[0], lse.shape[2], lse.shape[1]}, "scratch");
+  }
+  const View workspace = tensor::allocate(ctx, dtype::DType::u8, {plan.workspace}, "attention workspace");
+  if (ctx.dry) return;
+  if (call.documents) {
+    cuda::attention_documents(ctx, documents, tables);
+    if (call.backward) cuda::transpose(ctx, lse, statistics);
+  }
+  for (std::int64_t i = 0; i < parts.sequences * parts.groups; ++i) {
+    auto pointers = fused_pointers(call, parts, i, operands, statistics, tables);
+    cudnn::run(ctx, plan, pointers, workspace.data);
+  }
+  if (call.documents && !call.backward) cuda::transpose(ctx, statistics, lse);
 }
 
 }  // namespace
 
+bool has_ordered_sums(const Context& ctx) {
+  const int capability = ctx.stream == nullptr ? kHopper : cudnn::capability(ctx);
+  if (capability < kHopper || capability >= kAfterHopper) return false;
+  try {
+    return library_version() >= kOrdered;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string attention_library() {
+  const std::int64_t version = library_version();
+  return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+void refuse(const std::string& reason) {
+  throw Error("attention: cuDNN: " + reason, {{"attention", "plain: slower kernels, which do without cuDNN"}});
+}
+
 // Source: cuDNN frontend 1.32, scaled_dot_product_flash_attention.h, "dP workspace".
 std::int64_t FusedAttention::score_bytes() const {
   const std::int64_t padded = round_up(positions, 128);
-  return backward ? 2 * batch * heads * padded * padded : 0;
+  return backward && sums == FusedSums::scores ? 2 * batch * heads * padded * padded : 0;
 }
 
 std::int64_t FusedAttention::assumed_workspace() const {
-  return backward ? score_bytes() + batch * heads * positions * (4 * dim + 8) : 0;
+  const std::int64_t sum = sums == FusedSums::scores ? 0 : 4 * dim;
+  const std::int64_t copies = heads == groups ? 0 : 4 * dim;  // dk and dv of the query heads, which are then added
+  return backward ? score_bytes() + batch * heads * positions * (sum + copies + 8) : 0;
 }
 
 std::vector<FusedAttention::Steps> FusedAttention::steps() const {
@@ -58,7 +124,9 @@ std::vector<FusedAttention::Steps> FusedAttention::steps() const {
   return all;
 }
 
-FusedParts parts_of(const FusedAttention& call, std::int64_t most) {
+FusedParts parts_of(const FusedAttention& wanted, bool ordered, std::int64_t most) {
+  FusedAttention call = wanted;
+  if (ordered && call.score_bytes() / (call.batch * call.groups) > most) call.sums = FusedSums::ordered;
   // The fewest equal parts of `count` with at most `fit` each.
   const auto fewest = [](std::int64_t count, std::int64_t fit) {
     std::int64_t parts = 1;
@@ -83,11 +151,13 @@ FusedParts parts_of(const FusedAttention& call, std::int64_t most) {
   return parts;
 }
 
-std::optional<FusedAttention> fused_forward_of(const View& q, const View& k, const View& v, float scale,
-                                               const Documents& documents, const View& out) {
-  const View* const views[] = {&q, &k, &v, &out};
-  const bool fits = q.shape[3] % kWord == 0 && q.shape[3] <= kLongest && q.size() > 0 && countable(q, documents);
-  if (!fits || !std::all_of(std::begin(views), std::end(views), [](const View* x) { return aligned(*x); })) return {};
+FusedAttention fused_forward_of(const View& q, const View& k, const View& v, float scale, const Documents& documents,
+                                const View& out) {
+  if (q.dtype != dtype::DType::bf16) refuse("needs bf16 activations");
+  if (q.shape[3] % kWord != 0 || q.shape[3] > kLongest)
+    refuse("needs heads of 8, 16, ... 128 elements, not " + std::to_string(q.shape[3]));
+  need_countable(q, documents);
+  need_aligned({&q, &k, &v, &out});
   const std::int64_t sequences = q.shape[0], positions = q.shape[1];
   FusedAttention call;
   call.documents = documents.start.rank != 0;
@@ -106,17 +176,18 @@ std::optional<FusedAttention> fused_forward_of(const View& q, const View& k, con
   return call;
 }
 
-std::optional<FusedAttention> fused_backward_of(const View& q, const View& k, const View& v, const View& out,
-                                                const View& dout, float scale, const Documents& documents,
-                                                const View& dq, const View& dk, const View& dv) {
-  auto call = fused_forward_of(q, k, v, scale, documents, out);
-  const bool in_place = dq.data == q.data || dk.data == k.data || dv.data == v.data;
-  if (!call || in_place || !aligned(dout) || !aligned(dq) || !aligned(dk) || !aligned(dv)) return {};
-  call->backward = true;
-  call->dout = strides_of(dout);
-  call->dq = strides_of(dq);
-  call->dk = strides_of(dk);
-  call->dv = strides_of(dv);
+FusedAttention fused_backward_of(const View& q, const View& k, const View& v, const View& out, const View& dout,
+                                 float scale, const Documents& documents, const View& dq, const View& dk,
+                                 const View& dv, bool deterministic) {
+  FusedAttention call = fused_forward_of(q, k, v, scale, documents, out);
+  if (dq.data == q.data || dk.data == k.data || dv.data == v.data) refuse("cannot compute gradients in place");
+  need_aligned({&dout, &dq, &dk, &dv});
+  call.backward = true;
+  call.sums = deterministic ? FusedSums::scores : FusedSums::atomic;
+  call.dout = strides_of(dout);
+  call.dq = strides_of(dq);
+  call.dk = strides_of(dk);
+  call.dv = strides_of(dv);
   return call;
 }
 
@@ -154,6 +225,22 @@ std::unordered_map<std::int64_t, void*> fused_pointers(const FusedAttention& cal
     pointers[uid_of(FusedName::offsets) + k] =
         tables.offsets.as<std::int64_t>() + k * tables.offsets.stride[0] + first * tables.offsets.stride[1];
   return pointers;
+}
+
+void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
+                             const Documents& documents, const View& out, const View& lse) {
+  const FusedAttention call = fused_forward_of(q, k, v, scale, documents, out);
+  run_parts(ctx, call, documents, {{FusedName::q, q}, {FusedName::k, k}, {FusedName::v, v}, {FusedName::out, out}}, lse,
+            {out, out, out});
+}
+
+void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
+                              const View& lse, const View& dout, float scale, const Documents& documents,
+                              const View& dq, const View& dk, const View& dv, bool deterministic) {
+  const FusedAttention call = fused_backward_of(q, k, v, out, dout, scale, documents, dq, dk, dv, deterministic);
+  const FusedOperands operands{{FusedName::q, q},       {FusedName::k, k},   {FusedName::v, v},   {FusedName::out, out},
+                               {FusedName::dout, dout}, {FusedName::dq, dq}, {FusedName::dk, dk}, {FusedName::dv, dv}};
+  run_parts(ctx, call, documents, operands, lse, {dq, dk, dv});
 }
 
 }  // namespace fp8::ops

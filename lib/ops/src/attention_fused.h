@@ -1,6 +1,6 @@
-/// Attention through cuDNN's fused kernels: the supported calls as data, and their execution. The kernels of
-/// attention.cuh are used instead for other formats than bf16, heads that are not a multiple of 8 or longer than 128,
-/// memory that is not aligned to 16 bytes, documents of unknown number or length, and without cuDNN.
+/// Attention through cuDNN's fused kernels: the supported calls as data, and their execution. Other formats than bf16,
+/// heads that are not a multiple of 8 or longer than 128, memory that is not aligned to 16 bytes and documents of
+/// unknown number or length are refused.
 /// For cuDNN, a document is a sequence, whose begin and length are in tables on the device (ragged offsets and
 /// lengths): a call has as many sequences as the maximum number of documents, and missing ones have length 0.
 /// Statistics then have adjacent heads, as in all known uses of ragged calls, and are transposed. Private to this
@@ -10,7 +10,6 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -21,22 +20,28 @@
 
 namespace fp8::ops {
 
+/// How the gradient of q is summed over the blocks of keys. scores: the gradients of all scores are stored in bf16 and
+/// multiplied by k. ordered: in f32, the blocks of a head one after the other; cuDNN 9.25 or newer, compute capability
+/// 9. atomic: in f32, in the order in which blocks finish, which differs between runs.
+enum class FusedSums : std::uint8_t { scores, ordered, atomic };
+
 /// The key of a graph of cuDNN.
 struct FusedAttention {
   std::int64_t batch = 0, positions = 0, heads = 0, groups = 0, dim = 0;
-  float scale = 0;         ///< of the scores
-  bool backward = false;   ///< gradients, deterministic
-  bool documents = false;  ///< batch counts documents, and positions are those of the longest, rounded up
+  float scale = 0;                     ///< of the scores
+  bool backward = false;               ///< gradients
+  bool documents = false;              ///< batch counts documents, and positions are those of the longest, rounded up
+  FusedSums sums = FusedSums::scores;  ///< of gradients
   /// Elements between sequences (of the views), positions and heads of one tensor.
   using Strides = std::array<std::int64_t, 3>;
   Strides q{}, k{}, v{}, out{}, lse{}, dout{}, dq{}, dk{}, dv{};
   /// Any total order, for the map.
   auto operator<=>(const FusedAttention&) const = default;
 
-  /// Bytes of the gradients of all scores in bf16, which cuDNN stores in the deterministic backward pass only.
+  /// Bytes of the gradients of all scores, if they are stored.
   std::int64_t score_bytes() const;
-  /// Estimated bytes of workspace without a device: for the backward pass those of the scores, dk and dv of every head,
-  /// and two elements per row; none for the forward pass.
+  /// Estimated bytes of workspace without a device: for the backward pass those of the scores or of dq in f32, dk and
+  /// dv of every head, and two elements per row; none for the forward pass.
   std::int64_t assumed_workspace() const;
 
   /// Elements between sequences and positions.
@@ -53,21 +58,33 @@ struct FusedParts {
   std::int64_t sequences = 1, groups = 1;  ///< number of parts along each
 };
 
+/// The hint of an error when a library that attention needs is missing.
+inline constexpr const char* kInstallCudnn = "install cuDNN 9, or add its folder to LD_LIBRARY_PATH";
+
 /// Maximum bytes of scores of a call; a part of that size uses the whole chip.
 inline constexpr std::int64_t kMostScores = std::int64_t{1} << 30;
 
-/// The fewest parts with at most `most` bytes of scores each; the smallest part is one head group of one sequence.
-FusedParts parts_of(const FusedAttention& call, std::int64_t most = kMostScores);
+/// The fewest parts with at most `most` bytes of scores each. The smallest part is one head group of one sequence; if
+/// it has more, `ordered` tells whether the library has ordered sums, which need no division.
+FusedParts parts_of(const FusedAttention& call, bool ordered, std::int64_t most = kMostScores);
 
-/// A call of attention_forward for cuDNN, or nothing if it is not supported. The views have been checked.
-std::optional<FusedAttention> fused_forward_of(const View& q, const View& k, const View& v, float scale,
-                                               const Documents& documents, const View& out);
+/// Whether the library of a context has ordered sums. Without a stream, for a plan, the library that is found here
+/// decides, for an H100; if there is none, an older one is assumed, which takes more memory.
+bool has_ordered_sums(const Context& ctx);
+
+/// Throws Error "attention: cuDNN: reason", with --attention plain as a hint.
+[[noreturn]] void refuse(const std::string& reason);
+
+/// A call of attention_forward for cuDNN. The views have been checked and are not empty. Throws Error as refuse() if
+/// cuDNN does not support the call.
+FusedAttention fused_forward_of(const View& q, const View& k, const View& v, float scale, const Documents& documents,
+                                const View& out);
 
 /// The same for attention_backward. In-place gradients are not supported, because cuDNN's blocks read q, k and v while
 /// others write.
-std::optional<FusedAttention> fused_backward_of(const View& q, const View& k, const View& v, const View& out,
-                                                const View& dout, float scale, const Documents& documents,
-                                                const View& dq, const View& dk, const View& dv);
+FusedAttention fused_backward_of(const View& q, const View& k, const View& v, const View& out, const View& dout,
+                                 float scale, const Documents& documents, const View& dq, const View& dk,
+                                 const View& dv, bool deterministic);
 
 /// Numbers of the tensors of a graph: lengths of the queries and keys of documents, which are equal, and from `offsets`
 /// on one table for each of steps().
@@ -86,14 +103,33 @@ std::unordered_map<std::int64_t, void*> fused_pointers(const FusedAttention& cal
                                                        std::int64_t i, const FusedOperands& operands, const View& lse,
                                                        const cuda::DocumentTables& tables);
 
-/// Runs attention_forward and returns true if cuDNN supports the call. Workspace is allocated from the arena, also in a
-/// dry run, in which the graph is built if the context has a stream. Throws Error if cuDNN fails to run a plan.
-bool fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
+/// Runs attention_forward. Workspace is allocated from the arena, also in a dry run, in which the graph is built if the
+/// context has a stream; without one cuDNN is assumed to have a plan. Throws Error as refuse() if cuDNN is missing,
+/// does not support the call or has no plan for it, and Error if it fails to run the plan.
+void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                              const Documents& documents, const View& out, const View& lse);
 
 /// The same for attention_backward.
-bool fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
+void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                               const View& lse, const View& dout, float scale, const Documents& documents,
-                              const View& dq, const View& dk, const View& dv);
+                              const View& dq, const View& dk, const View& dv, bool deterministic);
+
+/// The library on the stream of a context. In builds without CUDA, which have no streams, these throw Error.
+namespace cudnn {
+
+/// A graph with a plan, which the stream keeps.
+struct Plan {
+  void* graph = nullptr;       ///< null without a stream
+  std::int64_t workspace = 0;  ///< bytes
+};
+
+/// The plan of a part. Throws Error as refuse() if cuDNN is missing or has none.
+Plan plan(const Context& ctx, const FusedAttention& part);
+/// Enqueues the plan that plan() returned last. Throws Error if cuDNN fails.
+void run(const Context& ctx, const Plan& plan, std::unordered_map<std::int64_t, void*>& pointers, void* workspace);
+/// Compute capability of the device, 90 for 9.0.
+int capability(const Context& ctx);
+
+}  // namespace cudnn
 
 }  // namespace fp8::ops

@@ -26,14 +26,17 @@ using Tensor = std::shared_ptr<Tensor_attributes>;
 /// Throws Error "attention: cuDNN: what".
 [[noreturn]] inline void fail(const std::string& what) { throw Error("attention: cuDNN: " + what); }
 
+/// The variable from which the frontend reads the bytes of scores above which it selects cuDNN's ordered sums of dq.
+inline constexpr const char* kScoreLimit = "CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT";
+
 /// Loads cuDNN for the frontend, and the CUDA runtime, which the frontend needs as a shared library: it is loaded with
-/// the search path of this suite's libraries, and its name is passed to the frontend.
+/// the search path of this suite's libraries, and its name is passed to the frontend, as the limit of scores is.
 inline void load_library() {
   if (fe::cudnn_dlhandle != nullptr) return;
-  const std::string hint = "install cuDNN 9, or add its folder to LD_LIBRARY_PATH";
-  const device::Library runtime({"libcudart.so.13", "libcudart.so.12"}, hint);
-  const device::Library library({"libcudnn.so.9"}, hint);
+  const device::Library runtime({"libcudart.so.13", "libcudart.so.12"}, kInstallCudnn);
+  const device::Library library({"libcudnn.so.9"}, kInstallCudnn);
   (void)setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime.name().c_str(), 0);
+  (void)setenv(kScoreLimit, std::to_string(kMostScores).c_str(), 0);
   fe::cudnn_dlhandle = library.handle();
 }
 
@@ -68,7 +71,8 @@ class GraphBuilder {
                  v = heads(FusedName::v, call_.groups, call_.v), out = heads(FusedName::out, call_.heads, call_.out),
                  dout = heads(FusedName::dout, call_.heads, call_.dout), lse = graph_.tensor(statistics());
     auto options = masked(fe::graph::SDPA_backward_attributes().set_name("attention backward"));
-    const auto [dq, dk, dv] = graph_.sdpa_backward(q, k, v, out, dout, lse, options.set_deterministic_algorithm(true));
+    const auto [dq, dk, dv] = graph_.sdpa_backward(
+        q, k, v, out, dout, lse, options.set_deterministic_algorithm(call_.sums != FusedSums::atomic));
     as_output(dq, described(FusedName::dq, call_.heads, call_.dim, call_.dq));
     as_output(dk, described(FusedName::dk, call_.groups, call_.dim, call_.dk));
     as_output(dv, described(FusedName::dv, call_.groups, call_.dim, call_.dv));

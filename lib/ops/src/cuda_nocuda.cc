@@ -1,8 +1,6 @@
 // Stubs for builds without CUDA.
 #include "cuda.h"
 
-#include "attention_fused.h"
-
 namespace fp8::ops {
 
 using device::no_cuda;
@@ -40,15 +38,5 @@ void attention_backward(const Context&, const View&, const View&, const View&, c
 }
 
 }  // namespace cuda
-
-// No context on a device exists, so no call is supported.
-bool fused_attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&,
-                             const View&, const View&) {
-  return false;
-}
-bool fused_attention_backward(const Context&, const View&, const View&, const View&, const View&, const View&,
-                              const View&, float, const Documents&, const View&, const View&, const View&) {
-  return false;
-}
 
 }  // namespace fp8::ops

@@ -86,18 +86,23 @@ TEST(DryDevice, AttentionAllocatesItsScratch) {
   const View q = plan.view(DType::f32, {2, 128, 4, 32}), k = plan.view(DType::f32, {2, 128, 2, 32}),
              lse = plan.view(DType::f32, {2, 4, 128});
   const std::size_t before = plan.arena.mark();
-  attention_forward(plan.context, q, k, k, 1, {}, q, lse);
+  const AttentionOptions plain{.kernels = AttentionKernels::plain};
+  attention_forward(plan.context, q, k, k, 1, {}, q, lse, plain);
   EXPECT_EQ(plan.arena.peak(), before);
-  attention_backward(plan.context, q, k, k, q, lse, q, 1, {}, q, k, k);
+  attention_backward(plan.context, q, k, k, q, lse, q, 1, {}, q, k, k, plain);
   EXPECT_EQ(plan.arena.peak(), before + 2 * k.bytes() + lse.bytes());
   EXPECT_EQ(plan.arena.mark(), before);
   const View wide = plan.view(DType::f32, {1, 1, 1, 257}), one = plan.view(DType::f32, {1, 1, 1});
-  EXPECT_EQ(error_of([&] { attention_forward(plan.context, wide, wide, wide, 1, {}, wide, one); }),
+  EXPECT_EQ(error_of([&] { attention_forward(plan.context, wide, wide, wide, 1, {}, wide, one, plain); }),
             "attention: heads on a device must have at most 256 elements");
+  EXPECT_EQ(error_of([&] { attention_forward(plan.context, q, k, k, 1, {}, q, lse); }),
+            "attention: cuDNN: needs bf16 activations")
+      << "plain kernels run only if they are asked for";
+  EXPECT_EQ(error_of([&] { attention_backward(plan.context, q, k, k, q, lse, q, 1, {}, q, k, k); }),
+            "attention: cuDNN: needs bf16 activations");
 }
 
 TEST(DryDevice, AttentionOfDocumentsAllocatesItsTables) {
-  if (device::why_no_cuda().find("build has no CUDA") != std::string::npos) GTEST_SKIP() << "only cuDNN has tables";
   const Planned plan;
   const View q = plan.view(DType::bf16, {2, 100, 4, 32}), k = plan.view(DType::bf16, {2, 100, 2, 32}),
              lse = plan.view(DType::f32, {2, 4, 100}), gq = plan.view(DType::bf16, {2, 100, 4, 32}),
@@ -116,6 +121,10 @@ TEST(DryDevice, AttentionOfDocumentsAllocatesItsTables) {
   EXPECT_EQ(plan.arena.peak(), expected(0));
   attention_backward(plan.context, q, k, k, q, lse, q, 1, documents, gq, gk, gv);
   EXPECT_EQ(plan.arena.peak(), expected(2 * 8 * 4 * 128 * 128 + 8 * 4 * 128 * (4 * 32 + 8)));
+  Planned atomic;
+  const std::size_t tables = atomic.arena.peak();
+  attention_backward(atomic.context, q, k, k, q, lse, q, 1, {}, gq, gk, gv, {.deterministic = false});
+  EXPECT_EQ(atomic.arena.peak(), tables + 2 * 4 * 100 * (8 * 32 + 8));
   EXPECT_EQ(plan.arena.mark(), before);
 }
 

@@ -182,7 +182,7 @@ void compute(const Host& host, const FusedAttention& call, std::int64_t most, co
              const FusedOperands& operands, const View& lse) {
   const shim::Launcher launch;
   const device::Scope scope(*static_cast<const Context&>(host).arena);
-  const FusedParts parts = parts_of(call, most);
+  const FusedParts parts = parts_of(call, false, most);
   const View& out = operands.back().second;
   const cuda::DocumentTables tables = document_tables(host, parts, {out, out, out});
   attention_documents_cuda(launch, documents, tables);
@@ -206,17 +206,17 @@ TEST(FusedDocuments, EqualTheHost) {
   const Sizes sizes{3, 300, 4, 2, 16};
   const Naive want(sizes, q, k, v, &upstream, start, DType::bf16);
   const auto call = fused_forward_of(x.q, x.k, x.v, 0.25f, documents, own.view());
-  const auto back = fused_backward_of(x.q, x.k, x.v, own.view(), dout.view(), 0.25f, documents, got.q, got.k, got.v);
-  ASSERT_TRUE(call && back);
-  const std::int64_t one = back->score_bytes() / back->batch;
+  const auto back =
+      fused_backward_of(x.q, x.k, x.v, own.view(), dout.view(), 0.25f, documents, got.q, got.k, got.v, true);
+  const std::int64_t one = back.score_bytes() / back.batch;
   for (const std::int64_t most :
        {kMostScores, 3 * one, one, one / 2}) {  // at once, two at a time, one at a time, by heads
-    compute(host, *call, most, documents,
+    compute(host, call, most, documents,
             {{FusedName::q, x.q}, {FusedName::k, x.k}, {FusedName::v, x.v}, {FusedName::out, own.view()}}, sums.view());
     expect_within(read(own.view()), want.out, want.bounds.out, "out");
     expect_within(read(sums.view()), want.lse, want.bounds.lse, "lse");
     for (const View& gradient : {got.q, got.k, got.v}) write(gradient, random_values(gradient.size(), 5));
-    compute(host, *back, most, documents,
+    compute(host, back, most, documents,
             {{FusedName::q, x.q},
              {FusedName::k, x.k},
              {FusedName::v, x.v},

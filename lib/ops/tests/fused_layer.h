@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "../src/attention_fused.h"
 
@@ -35,11 +34,11 @@ struct Layer {
     dout = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 43), type, DeviceType::cuda, {b, t, h, d});
     lse = make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 44), DType::f32, DeviceType::cuda, {b, h, t});
   }
-  std::optional<FusedAttention> forward(const Documents& documents = {}) const {
+  FusedAttention forward(const Documents& documents = {}) const {
     return fused_forward_of(q, k, v, 0.125f, documents, out);
   }
-  std::optional<FusedAttention> backward(const Documents& documents = {}) const {
-    return fused_backward_of(q, k, v, out, dout, 0.125f, documents, dq, dk, dv);
+  FusedAttention backward(const Documents& documents = {}, bool deterministic = true) const {
+    return fused_backward_of(q, k, v, out, dout, 0.125f, documents, dq, dk, dv, deterministic);
   }
   Documents documents(std::int64_t count, std::int64_t longest) const {
     void* const at = reinterpret_cast<void*>(std::uintptr_t{1} << 45);

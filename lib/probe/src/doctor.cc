@@ -8,10 +8,10 @@
 #include "exact.h"
 #include "fp8/base/text.h"
 #include "fp8/comm/device.h"
-#include "fp8/device/library.h"
 #include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/h5/types.h"
+#include "fp8/ops/attention.h"
 #include "fp8/probe/chip.h"
 #include "fp8/probe/machine.h"
 #include "nvml.h"
@@ -136,12 +136,10 @@ void Doctor::cuda() {
   }
   device_library("cuBLASLt", "install cuBLAS of CUDA 13 or 12, or add its folder to LD_LIBRARY_PATH",
                  [] { return gemm::device_library_version(); });
-  device_library("cuDNN", "install cuDNN 9, or add its folder to LD_LIBRARY_PATH; without it attention is slower", [] {
-    const device::Library library({"libcudnn.so.9"}, "not found");
-    const auto version = library.function<std::size_t (*)()>("cudnnGetVersion")();
-    return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
-           std::to_string(version % 100);
-  });
+  device_library(
+      "cuDNN",
+      "install cuDNN 9, or add its folder to LD_LIBRARY_PATH; without it runs need --attention plain, which is slower",
+      [] { return ops::attention_library(); });
   device_library("NCCL", "several ranks need it: install NCCL 2.18 or newer, or add its folder to LD_LIBRARY_PATH",
                  [] { return comm::device_library_version(); });
 }
@@ -152,8 +150,8 @@ void Doctor::products() {
   for (const quant::Recipe& recipe : quant::recipes()) {
     on_gpu(kCuda, "FP8 linear " + std::string(recipe.name), hint, [&] { return check_products(*device_, &recipe); });
   }
-  on_gpu(kCuda, "attention", "see cuDNN above",
-         [&] { return "differs from the CPU by at most " + format_short(check_attention(*device_), 2); });
+  on_gpu(kCuda, "attention", "runs on this GPU need --attention plain; see cuDNN above",
+         [&] { return "fused, differs from the CPU by at most " + format_short(check_attention(*device_), 2); });
   on_gpu(kCuda, "NCCL all-reduce", "set NCCL_DEBUG=INFO to print the cause", [&] {
     check_all_reduce(*device_);
     return "one rank, exact";

@@ -122,6 +122,8 @@ void add_sharding(std::vector<Flag>& flags) {
        .group = g});
   flags.push_back(toggle("reshard-after-forward", "on",
                          "with --zero 3: reshard weights after forward and gather them again for backward", g));
+  flags.push_back(toggle("deterministic", "on",
+                         "compute attention on a GPU with equal bits in every run, which takes memory and time", g));
   flags.push_back(choice("recompute", "none", {"none", "selective", "full"},
                          "activations that backward recomputes instead of keeping them", g));
 }
@@ -332,7 +334,10 @@ RunConfig step_config(const cli::Arguments& a) {
   c.keep_best = a.flag("keep-best");
   c.async_save = a.flag("async-save");
   c.log_every = a.integer("log-every");
+  c.precision.attention.deterministic = a.flag("deterministic");
   c.paranoid = a.integer("paranoid");
+  if (c.paranoid > 0 && !c.precision.attention.deterministic)
+    throw Error(flag_name("paranoid") + ": contradicts " + flag_name("no-deterministic"));
   c.eval_every = a.integer("eval-every");
   c.eval_batches = a.integer("eval-batches");
   c.sample_every = or_zero(a, "sample-every", &cli::Arguments::integer);

@@ -71,6 +71,8 @@ void add_fp8(std::vector<Flag>& flags) {
        .group = g});
   flags.push_back(toggle("auto-filter", "", "keep linears in bf16 that are too small to gain from FP8", g));
   flags.push_back(toggle("fp8-lm-head", "", "run the LM head in FP8 too, unless it is tied to the embedding", g));
+  flags.push_back(choice("attention", "fused", {"fused", "plain"},
+                         "kernels of attention on a GPU (fused: cuDNN's; plain: without tensor cores, slower)", g));
   flags.push_back(toggle("emulate", "", "emulate FP8 on a GPU: multiply FP8 values as bf16", g));
   flags.push_back(choice("accumulate", "f32", {"f32", "hopper", "ada"},
                          "sums of FP8 products on a CPU (hopper, ada: with the bits of an H100, an RTX 4060)", g));
@@ -104,6 +106,7 @@ PrecisionConfig fp8_of(const cli::Arguments& a) {
   for (const std::string& rule : a.list("fp8-gemms")) p.selection.gemms.push_back(gemm_rule(rule));
   p.selection.auto_filter = a.flag("auto-filter");
   p.selection.lm_head = a.flag("fp8-lm-head");
+  if (a.text("attention") == "plain") p.attention.kernels = ops::AttentionKernels::plain;
   p.emulate = a.flag("emulate");
   for (const auto accumulation : {gemm::Accumulation::f32, gemm::Accumulation::hopper, gemm::Accumulation::ada})
     if (a.text("accumulate") == name_of(accumulation)) p.accumulation = accumulation;

@@ -51,6 +51,18 @@ json::Value accumulate_proven(const PrecisionConfig& p) {
          by_tensor(recipe->wgrad.dy, recipe->wgrad.x);
 }
 
+// The attention that runs: "cpu", "plain", or the library of the fused kernels.
+std::string attention_of(const PrecisionConfig& p, device::DeviceType device) {
+  if (device == device::DeviceType::host) return "cpu";
+  return p.attention.kernels == ops::AttentionKernels::plain ? "plain" : ops::attention_library();
+}
+
+// Whether a step has the same bits in every run on the same machine.
+bool deterministic(const PrecisionConfig& p, device::DeviceType device) {
+  return device == device::DeviceType::host || p.attention.kernels == ops::AttentionKernels::plain ||
+         p.attention.deterministic;
+}
+
 double share(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
@@ -218,6 +230,8 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        {"emulated", emulated(config.precision, work.type())},
                        {"accumulate", accumulate_of(config.precision, work.type())},
                        {"accumulate_proven", accumulate_proven(config.precision)},
+                       {"attention", attention_of(config.precision, work.type())},
+                       {"deterministic", deterministic(config.precision, work.type())},
                        {"device", work.name()},
                        {"cpu_isa", name_of(cpu_isa())},
                        {"memory_plan", plan.to_json()},

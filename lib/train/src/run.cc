@@ -66,8 +66,8 @@ json::Value mesh_of(const comm::Communicator& host_comm) {
   return json::object({{"world", host_comm.size()}, {"dp_shard", host_comm.size()}});
 }
 
-MemoryPlan plan_of(const RunSetup& s, const DeviceSetup& device) {
-  return plan_memory(device.context(), device.device_comm(), s.model_spec, s.shape(*s.sampler),
+MemoryPlan plan_of(const RunSetup& s, const ModelSpec& spec, const DeviceSetup& device) {
+  return plan_memory(device.context(), device.device_comm(), spec, s.shape(*s.sampler),
                      s.shape(s.eval_sampler ? *s.eval_sampler : *s.sampler),
                      s.sample ? s.sample->shape() : BatchShape{});
 }
@@ -114,7 +114,7 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
           journal,
           inputs,
           collector,
-          plan_of(s, device),
+          plan_of(s, s.model_spec, device),
           s.resuming && s.changes.empty()
               ? start.provenance()
               : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
@@ -346,6 +346,18 @@ std::string plan_text(const RunSetup& setup, const MemoryPlan& plan) {
          (config.lora ? text_of_lora(*config.lora, table) : "") + "memory:\n" + plan.to_text();
 }
 
+// What the gradients of attention take on a GPU, and what they take otherwise; empty if they take no more than 1 GiB.
+std::string text_of_attention(const RunSetup& setup, const DeviceSetup& device, const MemoryPlan& plan) {
+  constexpr std::size_t kMuch = std::size_t{1} << 30;
+  const std::size_t now = plan.bytes_of("attention workspace");
+  if (now <= kMuch || !setup.model_spec.attention.deterministic) return {};
+  ModelSpec other = setup.model_spec;
+  other.attention.deterministic = false;
+  const std::size_t then = plan_of(setup, other, device).bytes_of("attention workspace");
+  return "attention gradients take " + human_bytes(now) + "; " + human_bytes(then) + " with " +
+         flag_name("no-deterministic") + ", or with cuDNN 9.25 or newer on compute capability 9.0";
+}
+
 void announce(const RunContext& run) {
   const RunSetup& s = run.setup;
   run.journal.note(plan_text(s, run.plan));
@@ -434,7 +446,12 @@ Exit train(RunState& state, const RunContext& run) {
 void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm::Communicator& host_comm,
                           const Journal& journal) {
   comm::agree(host_comm, [&] {
-    if (setup.config.dry_run) return journal.note(plan_text(setup, plan_of(setup, device)));
+    if (setup.config.dry_run) {
+      const MemoryPlan plan = plan_of(setup, setup.model_spec, device);
+      journal.note(plan_text(setup, plan));
+      if (const std::string text = text_of_attention(setup, device, plan); !text.empty()) journal.note(text);
+      return;
+    }
     journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
                  std::to_string(setup.last_step) + ", nothing to do");
   });

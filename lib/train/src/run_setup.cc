@@ -102,6 +102,7 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
 
 ModelSpec model_spec_of(const RunConfig& c, const hf::ModelConfig& model, std::vector<model::Parameter> active) {
   ModelSpec spec{model, std::move(active), store_options(c.precision, nullptr), c.recompute, c.async_save};
+  spec.attention = c.precision.attention;
   spec.store.master = c.master;
   spec.store.moments = c.moments;
   spec.store.zero = c.zero;

@@ -145,6 +145,11 @@ std::string MemoryPlan::to_text() const {
   return text;
 }
 
+std::size_t MemoryPlan::bytes_of(std::string_view category) const {
+  const auto found = std::ranges::find(usage, category, &device::Usage::category);
+  return found == usage.end() ? 0 : found->bytes;
+}
+
 std::string MemoryPlan::largest_users() const {
   std::string text = human_bytes(total()) + " on each rank";
   for (std::size_t i = 0; i < std::min<std::size_t>(3, usage.size()); ++i)
@@ -157,6 +162,7 @@ std::string MemoryPlan::remedy() const {
   if (most == "snapshot") return "leave out " + flag_name("async-save");
   if (most == "moments") return "use " + flag_name("moments") + " bf16 or more ranks";
   if (most == "master weights") return "use " + flag_name("master") + " bf16 or more ranks";
+  if (most == "attention workspace") return "use " + flag_name("no-deterministic") + ", or cuDNN 9.25 or newer";
   if (most == "gradients" || most == "compute weights" || most == "frozen weights")
     return "use more ranks, or " + flag_name("zero") + " 3 where it is not";
   return "use a smaller " + flag_name("batch-size") + " or " + flag_name("seq-length") + ", or " +

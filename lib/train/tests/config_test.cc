@@ -37,6 +37,8 @@ TEST(Flags, DefaultsAreThoseOfTheManual) {
   EXPECT_FALSE(c.precision.power_of_2.has_value());
   EXPECT_EQ(c.precision.accumulation, gemm::Accumulation::f32);
   EXPECT_EQ(c.precision.fp8_all_gather, true);
+  EXPECT_EQ(c.precision.attention.kernels, ops::AttentionKernels::fused);
+  EXPECT_TRUE(c.precision.attention.deterministic);
   EXPECT_EQ(c.schedule.lr, 3e-4);
   EXPECT_EQ(c.schedule.min_lr, 0);
   EXPECT_EQ(c.schedule.kind, optim::ScheduleKind::cosine);
@@ -165,9 +167,16 @@ TEST(Flags, SetDefaultsOfOthers) {
   EXPECT_EQ(read({"--warmup-ratio", "0.25"}).warmup_ratio, 0.25);
 }
 
+TEST(Flags, ThoseOfAttentionReachItsOptions) {
+  const RunConfig c = read({"--attention", "plain", "--no-deterministic"});
+  EXPECT_EQ(c.precision.attention.kernels, ops::AttentionKernels::plain);
+  EXPECT_FALSE(c.precision.attention.deterministic);
+}
+
 TEST(Flags, ContradictionsAreNamed) {
   EXPECT_EQ(refusal({"--steps", "3", "--epochs", "1"}), "--steps: contradicts --epochs");
   EXPECT_EQ(refusal({"--warmup-steps", "3", "--warmup-ratio", "0.1"}), "--warmup-steps: contradicts --warmup-ratio");
+  EXPECT_EQ(refusal({"--paranoid", "3", "--no-deterministic"}), "--paranoid: contradicts --no-deterministic");
   for (const char* betas : {"0.9", "0.9,", ",0.9", "0.9,1", "-0.1,0.9", "0.9,0.9,0.9", "a,b", "nan,0.9"}) {
     EXPECT_EQ(refusal({"--betas=" + std::string(betas)}),
               "--betas: " + std::string(betas) + ": needs two numbers from 0 up to, not including, 1");
@@ -179,7 +188,8 @@ TEST(Flags, MessagesNameFlagsThatExist) {
   std::set<std::string> known;
   for (const cli::Command& command :
        {cli::with_common(step_command()), cli::with_common(eval_command()), cli::with_common(inspect_command())})
-    for (const cli::Flag& flag : command.flags) known.insert(flag.name);
+    for (const cli::Flag& flag : command.flags)
+      known.insert({flag.name, flag.default_text == "on" ? "no-" + flag.name : ""});
   const std::regex call(R"re(flag_name\("([^"]*)"\))re");
   int calls = 0;
   for (const auto& source : std::filesystem::directory_iterator("lib/train/src")) {

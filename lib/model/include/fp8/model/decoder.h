@@ -43,6 +43,7 @@ struct DecoderOptions {
   Recompute recompute = Recompute::none;         ///< trades time for memory; same numbers
   OperationObserver* observer = nullptr;         ///< of every operation, which it does not change; null: nobody
   std::int64_t logit_bytes = kLeastLogits;       ///< memory for a block of logits, see head_block_rows()
+  ops::AttentionOptions attention{};             ///< on a GPU
 };
 
 /// The transformer. Holds no weights and no state: calls with the same arguments and the same number of threads give

@@ -2,12 +2,13 @@
 /// a T x T matrix is stored only in cuDNN's backward pass. Sums and softmax in f32.
 ///   B sequences, T positions, H query heads, G key/value heads (H % G == 0), D elements per head
 /// Views are [B, T, heads, D] with unit last stride, so that they may be parts of one fused projection, on the
-/// context's device; on a GPU heads have at most 256 elements. Source: Dao et al., FlashAttention-2, 2023; Su et al.,
-/// RoFormer, 2021 (halves rotated, as transformers does).
+/// context's device; on a GPU heads have at most 128 elements, with plain kernels 256. Source: Dao et al.,
+/// FlashAttention-2, 2023; Su et al., RoFormer, 2021 (halves rotated, as transformers does).
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "fp8/tensor/tensor.h"
 
@@ -36,6 +37,20 @@ struct Documents {
   std::int64_t pairs = 0;
 };
 
+/// Kernels of attention on a GPU: cuDNN's, or kernels of this crate that use no tensor cores and take about ten times
+/// as long, for other formats than bf16, heads longer than 128 elements, and machines without cuDNN.
+enum class AttentionKernels : std::uint8_t { fused, plain };
+
+/// How attention is computed on a GPU. The host has one implementation, which is deterministic.
+struct AttentionOptions {
+  AttentionKernels kernels = AttentionKernels::fused;  ///< never exchanged in silence
+  bool deterministic = true;  ///< the gradient of q is summed in a fixed order; plain kernels always do so
+};
+
+/// "cuDNN 9.19.0", the library of the fused kernels, as the dynamic linker finds it. Throws Error if it cannot be
+/// loaded.
+std::string attention_library();
+
 /// FLOPs of the GEMMs of attention_forward for q [B, T, H, D]: of each query with the keys of its document up to its
 /// position, and of the probabilities with the values.
 double attention_flops(const View& q, const Documents& documents);
@@ -45,7 +60,9 @@ double attention_flops(const View& q, const Documents& documents);
 inline constexpr double kAttentionBackward = 2.5;
 
 /// out [B, T, H, D] = softmax(q k^T * scale, causal) v; lse f32 [B, H, T], the log of the sum of the softmax, is needed
-/// by the backward pass. Deterministic for any number of threads.
+/// by the backward pass. Deterministic for any number of threads. On a GPU, Error is thrown, with --attention plain as
+/// a hint, if the kernels are fused and cuDNN is missing, does not support the call or has no plan for it; a dry run
+/// with a stream throws it too.
 ///
 /// Error on the host relative to exact arithmetic, for finite sums: let p be the probabilities, u the unit roundoff of
 /// the activations (2^-8 bf16, 2^-24 f32), and r = u if bf16 is multiplied in pairs (activations bf16, instruction set
@@ -54,7 +71,8 @@ inline constexpr double kAttentionBackward = 2.5;
 ///   |error of lse| <= g + 2^-24 |lse|
 /// where g = 2^-23 (2 (D + 2) S + n + 16) is the error of f32 arithmetic over n keys, S = scale max_j sum_d |q_d k_jd|.
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                       const Documents& documents, const View& out, const View& lse);
+                       const Documents& documents, const View& out, const View& lse,
+                       const AttentionOptions& options = {});
 
 /// out [B, T, H, D] = softmax(q k^T * scale) v for texts that grow: queries q [B, T, H, D] at positions `first`,
 /// `first` + 1, ... of texts whose keys and values k, v [B, P, G, D], P >= first + T, are known; query t attends to the
@@ -65,10 +83,12 @@ void attention_cached(const Context& ctx, const View& q, const View& k, const Vi
                       const View& out);
 
 /// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v.
-/// Deterministic for any number of threads. Scratch: on the host about 2 T D floats per thread; on a device B T H
-/// floats and copies of dk and dv, or with cuDNN two bytes per score of as many heads as need 1 GiB, at least one
-/// group. With documents cuDNN needs B T H more floats, in both passes, and as many scores as if all documents had the
-/// maximum length.
+/// Errors as attention_forward. Deterministic for any number of threads, and on a GPU as the options say. Scratch: on
+/// the host about 2 T D floats per thread; on a device B T H floats and copies of dk and dv, or with cuDNN two bytes
+/// per score of as many heads as need 1 GiB. If one group of a sequence needs more, cuDNN 9.25 or newer on compute
+/// capability 9 sums dq in order, which needs 8 D + 8 bytes per head and position, as it does if deterministic is
+/// false; otherwise that group's scores are stored. With documents cuDNN needs B T H more floats, in both passes, and
+/// as many scores as if all documents had the maximum length.
 ///
 /// Error on the host, with the symbols of attention_forward, with dp = dout v^T, ds = p (dp - sum out dout), and e the
 /// error of sum out dout, at most sum_d |dout_d| (error of out_d + 2^-24 D |out_d|). Let
@@ -78,6 +98,6 @@ void attention_cached(const Context& ctx, const View& q, const View& k, const Vi
 ///   |error of dk_j| <= u |dk_j| + scale sum_i E_ij |q_i|
 void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                         const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                        const View& dk, const View& dv);
+                        const View& dk, const View& dv, const AttentionOptions& options = {});
 
 }  // namespace fp8::ops

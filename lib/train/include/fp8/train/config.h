@@ -38,6 +38,7 @@ struct PrecisionConfig {
   bool fuse_projections = false;                              ///< q, k, v, and gate, up, are one linear each
   bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
+  ops::AttentionOptions attention;                            ///< on a GPU
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
   std::vector<std::string> without_effect;                    ///< flags that were given and need precision fp8
   /// Flags that were given; a model of FP8 codes has defaults of its own.

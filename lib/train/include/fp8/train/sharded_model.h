@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp8/data/sampler.h"
@@ -25,9 +26,10 @@ struct ModelSpec {
   bool snapshot = false;                                ///< with a Snapshot
   model::OperationObserver* observer = nullptr;         ///< of the decoder's operations; null: nobody
   std::int64_t logit_bytes = model::kLeastLogits;       ///< memory for a block of logits: MemoryPlan::logit_bytes
+  ops::AttentionOptions attention{};                    ///< on a GPU
 
   /// Options of the decoder.
-  model::DecoderOptions decoder() const { return {store.compute, recompute, observer, logit_bytes}; }
+  model::DecoderOptions decoder() const { return {store.compute, recompute, observer, logit_bytes, attention}; }
 };
 
 /// Memory of a rank, from a dry run.
@@ -46,6 +48,8 @@ struct MemoryPlan {
   json::Value to_json() const;
   /// A table with a line for each category.
   std::string to_text() const;
+  /// Bytes of a category; 0 if there is none.
+  std::size_t bytes_of(std::string_view category) const;
   /// The total and the three largest categories: "704 GiB on each rank: activations 600 GiB, moments 978 KiB, gradients
   /// 489 KiB".
   std::string largest_users() const;
