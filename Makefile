@@ -4,6 +4,7 @@
 #   make demo       from a text to a trained model   make lint    format, documentation, size and static analysis
 #   make fuzz       fuzzes every parser              make bench   benchmarks
 #   make check-hf   loads exported folders with transformers from PyPI
+#   make check-cudnn   cuDNN plans attention for an H100 without a GPU
 # Variables: O=build WERROR=1 SAN=address,undefined MARCH=x86-64-v3 PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60 V=1 (print commands)
 #   CUDA=0|1 (1 if nvcc is found), CUDA_ARCHS="90a 100a": the GPU architectures that device code is compiled for
 #   SYSROOT=: the folder with libraries and packages of the CPU that CXX compiles for, if it is not that of this machine
@@ -227,6 +228,15 @@ check-sass:
 # Loads exported folders with transformers, compressed-tensors and PEFT from PyPI.
 check-hf: all
 	@O=$(abspath $O) T='$T' tests/hf/run
+# cuDNN from PyPI plans attention for an H100, with a stand-in for the driver.
+check-cudnn:
+	@share/setup/cuda
+	@$(MAKE) --no-print-directory $O/test/cudnn_plans
+	@O=$(abspath $O) tests/cudnn/run
+$O/tests/cudnn/plans.o: OPT := -O0
+$O/tests/cudnn/plans.o: INC := $(ops.inc) -Itests/support -isystem .cuda/include -isystem $(cuda_home)/include
+$O/test/cudnn_plans: LD := $(ops.ld)
+$O/test/cudnn_plans: $O/tests/cudnn/plans.o $O/lib/ops.a $(ops.libs)
 demo-now: all
 	@examples/1-demo/run.sh
 lint:
@@ -279,4 +289,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: device-bundle check-device-bundle all tests graph setup demo check check-now check-hf demo-now lint golden bench check-tsan check-aarch64 check-sass fuzz fuzzers install uninstall dist clean
+.PHONY: device-bundle check-device-bundle all tests graph setup demo check check-now check-hf check-cudnn demo-now lint golden bench check-tsan check-aarch64 check-sass fuzz fuzzers install uninstall dist clean
