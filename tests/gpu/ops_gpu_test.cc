@@ -10,23 +10,26 @@ namespace {
 
 // The public functions with the interface that the cases call.
 struct GpuOps : test::Gpu {
-  void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd) {
-    ops::rmsnorm_forward(context(), x, w, eps, y, rstd);
+  void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd,
+                       const Amax& amax = {}) {
+    ops::rmsnorm_forward(context(), x, w, eps, y, rstd, amax);
   }
   void add_rmsnorm_forward(const View& x, const View& delta, const View& w, float eps, const View& sum, const View& y,
-                           const View& rstd) {
-    ops::add_rmsnorm_forward(context(), x, delta, w, eps, sum, y, rstd);
+                           const View& rstd, const Amax& amax = {}) {
+    ops::add_rmsnorm_forward(context(), x, delta, w, eps, sum, y, rstd, amax);
   }
   void rmsnorm_backward(const View& dy, const View& x, const View& w, const View& rstd, const View& up, const View& dx,
-                        const View& dw) {
-    ops::rmsnorm_backward(context(), dy, x, w, rstd, up, dx, dw);
+                        const View& dw, const Amax& amax = {}) {
+    ops::rmsnorm_backward(context(), dy, x, w, rstd, up, dx, dw, amax);
   }
   void add(const View& a, const View& b, const View& out) { ops::add(context(), a, b, out); }
   void copy(const View& in, const View& out) { ops::copy(context(), in, out); }
   void zero(const View& x) { ops::zero(context(), x); }
-  void swiglu_forward(const View& gate_up, const View& h) { ops::swiglu_forward(context(), gate_up, h); }
-  void swiglu_backward(const View& dh, const View& gate_up, const View& out) {
-    ops::swiglu_backward(context(), dh, gate_up, out);
+  void swiglu_forward(const View& gate_up, const View& h, const Amax& amax = {}) {
+    ops::swiglu_forward(context(), gate_up, h, amax);
+  }
+  void swiglu_backward(const View& dh, const View& gate_up, const View& out, const Amax& amax = {}) {
+    ops::swiglu_backward(context(), dh, gate_up, out, amax);
   }
   void embedding_forward(const View& tokens, const View& table, const View& out) {
     ops::embedding_forward(context(), tokens, table, out);
@@ -66,6 +69,7 @@ TEST(OpsGpu, NormMatchesTheHost) {
   cases::add_norm_forward(gpu);
   cases::norm_backward(gpu);
   cases::norm_of_heads(gpu);
+  cases::norm_amaxes(gpu);
 }
 
 TEST(OpsGpu, ElementwiseMatchesTheHost) {
@@ -76,6 +80,7 @@ TEST(OpsGpu, ElementwiseMatchesTheHost) {
   cases::dropping(gpu);
   cases::zeroing(gpu);
   cases::swiglu(gpu);
+  cases::swiglu_amaxes(gpu);
   cases::bias(gpu);
 }
 

@@ -37,6 +37,10 @@ struct dim3 {
   dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 /// As in CUDA.
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+/// As in CUDA.
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };

@@ -180,6 +180,15 @@ TEST(Bf16, RoundsToNearestEven) {
   EXPECT_EQ(to_bf16(std::numeric_limits<float>::max()).bits, 0x7F80);
 }
 
+TEST(Bf16, PairsAreRoundedAsSingles) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 1000; ++i) {
+    const float low = bits_to_float(static_cast<std::uint32_t>(random())),
+                high = bits_to_float(static_cast<std::uint32_t>(random()));
+    ASSERT_EQ(to_bf16_pair(low, high), to_bf16(low).bits | static_cast<std::uint32_t>(to_bf16(high).bits) << 16);
+  }
+}
+
 TEST(Bf16, StochasticRoundingIsUnbiasedAndKeepsGridValues) {
   for (std::uint32_t b = 0; b < 65536; ++b) {
     const float v = bits_to_float(b << 16);

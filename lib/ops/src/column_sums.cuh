@@ -24,7 +24,7 @@ __global__ void column_partials_kernel(Source source, std::int64_t rows, std::in
     FP8_UNROLL_BY_4
     for (std::int64_t i = begin + warp; i < end; i += kRowWarps) source.row(i).template add<W>(c, sum);
   }
-  store<W>(&sums[warp][lane * W], sum);
+  *reinterpret_cast<Group<float, W>*>(&sums[warp][lane * W]) = sum;
   __syncthreads();
   for (int k = static_cast<int>(threadIdx.x); k < device::kWarp * W && first + k < columns; k += kThreads) {
     float total = 0;
@@ -51,6 +51,14 @@ __global__ void column_totals_kernel(const float* partial, std::int64_t blocks, 
   out[c] += static_cast<float>(sum);
 }
 
+/// Launches column_totals_kernel.
+template <class Launcher>
+void column_totals(const Launcher& launch, const char* name, const float* partial, std::int64_t blocks,
+                   std::int64_t columns, float* out) {
+  launch(name, dim3(device::blocks_for(columns, device::kWarp)), dim3(kTotalWarps * device::kWarp),
+         column_totals_kernel<kTotalWarps>, partial, blocks, columns, out);
+}
+
 /// out f32 [columns] += the column sums of `source` over `rows`; partial f32 [column_blocks(rows, columns), columns].
 /// `packed`: groups of kWide columns are aligned and whole.
 template <class Launcher, class Source>
@@ -65,8 +73,7 @@ void column_sums(const Launcher& launch, const char* name, const Source& source,
   } else {
     launch(name, grid, dim3(kThreads), column_partials_kernel<1, Source>, source, rows, columns, each, partial);
   }
-  launch(name, dim3(device::blocks_for(columns, device::kWarp)), dim3(kTotalWarps * device::kWarp),
-         column_totals_kernel<kTotalWarps>, partial, blocks, columns, out);
+  column_totals(launch, name, partial, blocks, columns, out);
 }
 
 }  // namespace fp8::ops

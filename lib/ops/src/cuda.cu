@@ -14,13 +14,13 @@ namespace fp8::ops::cuda {
 using device::CudaLauncher;
 
 void norm_forward(const Context& ctx, const char* name, const View& x, const View& delta, const View& weight, float eps,
-                  const View& sum, const View& y, const View& rstd) {
-  norm_forward_cuda(CudaLauncher(ctx), name, x, delta, weight, eps, sum, y, rstd);
+                  const View& sum, const View& y, const View& rstd, const Amax& amax) {
+  norm_forward_cuda(CudaLauncher(ctx), name, x, delta, weight, eps, sum, y, rstd, amax);
 }
 
 void norm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
-                   const View& upstream, const View& dx, const View& dweight, const View& partial) {
-  norm_backward_cuda(CudaLauncher(ctx), dy, x, weight, rstd, upstream, dx, dweight, partial);
+                   const View& upstream, const View& dx, const View& dweight, const View& partial, const Amax& amax) {
+  norm_backward_cuda(CudaLauncher(ctx), dy, x, weight, rstd, upstream, dx, dweight, partial, amax);
 }
 
 void add(const Context& ctx, const View& a, const View& b, const View& out) { add_cuda(CudaLauncher(ctx), a, b, out); }
@@ -29,12 +29,12 @@ void copy(const Context& ctx, const View& in, const View& out) { copy_cuda(CudaL
 
 void zero(const Context& ctx, const View& x) { zero_cuda(CudaLauncher(ctx), x); }
 
-void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
-  swiglu_forward_cuda(CudaLauncher(ctx), gate_up, h);
+void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax) {
+  swiglu_forward_cuda(CudaLauncher(ctx), gate_up, h, amax);
 }
 
-void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up) {
-  swiglu_backward_cuda(CudaLauncher(ctx), dh, gate_up, d_gate_up);
+void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up, const Amax& amax) {
+  swiglu_backward_cuda(CudaLauncher(ctx), dh, gate_up, d_gate_up, amax);
 }
 
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out) {

@@ -9,6 +9,7 @@
 
 #include "fp8/base/round.h"
 #include "fp8/device/device.h"
+#include "fp8/ops/amax.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/dropout.h"
 #include "fp8/tensor/tensor.h"
@@ -25,20 +26,26 @@ inline std::int64_t column_blocks(std::int64_t rows, std::int64_t columns) {
   return std::clamp<std::int64_t>(divide_up(rows, 64), 1, most);
 }
 
+/// Number of blocks of the backward pass of RMSNorm, each with at least a row, which depends on the sizes only: their
+/// partial sums are few beside the rows, and there are several for each multiprocessor of any device.
+inline std::int64_t norm_blocks(std::int64_t rows, std::int64_t columns) {
+  return std::clamp<std::int64_t>(std::min(divide_up(rows * columns, 1 << 16), rows), 1, 512);
+}
+
 /// y = norm(sum), sum = x + delta; with an empty delta sum is x.
 void norm_forward(const Context& ctx, const char* name, const View& x, const View& delta, const View& weight, float eps,
-                  const View& sum, const View& y, const View& rstd);
+                  const View& sum, const View& y, const View& rstd, const Amax& amax);
 
-/// See rmsnorm_backward; `partial` f32 [column_blocks, C] is scratch, empty where dweight is.
+/// See rmsnorm_backward; `partial` f32 [norm_blocks, C] is scratch, empty where dweight is.
 void norm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
-                   const View& upstream, const View& dx, const View& dweight, const View& partial);
+                   const View& upstream, const View& dx, const View& dweight, const View& partial, const Amax& amax);
 
 /// See add(), copy(), zero(), swiglu_forward() and so on.
 void add(const Context& ctx, const View& a, const View& b, const View& out);
 void copy(const Context& ctx, const View& in, const View& out);
 void zero(const Context& ctx, const View& x);
-void swiglu_forward(const Context& ctx, const View& gate_up, const View& h);
-void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up);
+void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax);
+void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up, const Amax& amax);
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out);
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
                    float gradient_scale, bool backward);

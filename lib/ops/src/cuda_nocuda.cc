@@ -7,18 +7,18 @@ using device::no_cuda;
 
 namespace cuda {
 void norm_forward(const Context&, const char*, const View&, const View&, const View&, float, const View&, const View&,
-                  const View&) {
+                  const View&, const Amax&) {
   no_cuda();
 }
 void norm_backward(const Context&, const View&, const View&, const View&, const View&, const View&, const View&,
-                   const View&, const View&) {
+                   const View&, const View&, const Amax&) {
   no_cuda();
 }
 void add(const Context&, const View&, const View&, const View&) { no_cuda(); }
 void copy(const Context&, const View&, const View&) { no_cuda(); }
 void zero(const Context&, const View&) { no_cuda(); }
-void swiglu_forward(const Context&, const View&, const View&) { no_cuda(); }
-void swiglu_backward(const Context&, const View&, const View&, const View&) { no_cuda(); }
+void swiglu_forward(const Context&, const View&, const View&, const Amax&) { no_cuda(); }
+void swiglu_backward(const Context&, const View&, const View&, const View&, const Amax&) { no_cuda(); }
 void embedding_forward(const Context&, const View&, const View&, const View&) { no_cuda(); }
 void embedding_backward(const Context&, const View&, const View&, const View&, const View&) { no_cuda(); }
 void bias_backward(const Context&, const View&, const View&, const View&) { no_cuda(); }

@@ -49,19 +49,33 @@ FP8_HD inline void rotate(T& a, T& b, float cos, float sin) {
   b = dtype::from_float<T>(y * cos + x * sin);
 }
 
+/// silu(gate) * up, before it is rounded to T.
+template <class T>
+FP8_HD inline float swiglu_value(float gate, float up) {
+  return silu<T>(gate) * up;
+}
+
 /// silu(gate) * up.
 template <class T>
 FP8_HD inline T swiglu_output(T gate, T up) {
-  return dtype::from_float<T>(silu<T>(dtype::to_float(gate)) * dtype::to_float(up));
+  return dtype::from_float<T>(swiglu_value<T>(dtype::to_float(gate), dtype::to_float(up)));
+}
+
+/// The gradients of gate and up, given that of the output, before they are rounded to T.
+template <class T>
+FP8_HD inline void swiglu_gradient_values(float d, float gate, float up, float& d_gate, float& d_up) {
+  const float s = sigmoid<T>(gate);
+  d_gate = d * up * s * __builtin_fmaf(gate, 1.0f - s, 1.0f);
+  d_up = d * silu<T>(gate);
 }
 
 /// The gradients of gate and up, given that of the output.
 template <class T>
 FP8_HD inline void swiglu_gradients(T d_out, T gate, T up, T& d_gate, T& d_up) {
-  const float g = dtype::to_float(gate), u = dtype::to_float(up), d = dtype::to_float(d_out);
-  const float s = sigmoid<T>(g);
-  d_gate = dtype::from_float<T>(d * u * s * __builtin_fmaf(g, 1.0f - s, 1.0f));
-  d_up = dtype::from_float<T>(d * silu<T>(g));
+  float of_gate = 0, of_up = 0;
+  swiglu_gradient_values<T>(dtype::to_float(d_out), dtype::to_float(gate), dtype::to_float(up), of_gate, of_up);
+  d_gate = dtype::from_float<T>(of_gate);
+  d_up = dtype::from_float<T>(of_up);
 }
 
 /// Gradient of the loss with respect to a logit that is not the target. `shift` is the largest logit of the row, factor

@@ -8,7 +8,7 @@
 
 #include "cuda.h"
 #include "fp8/ops/norm.h"
-#include "row_kernels.h"
+#include "row_amax.h"
 #include "rows.h"
 
 namespace fp8::ops {
@@ -71,13 +71,14 @@ void check_embedding(const char* op, const View& tokens, const View& table, cons
 
 }  // namespace
 
-void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
+void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax) {
   constexpr const char* kOp = "swiglu";
   need_device(ctx, kOp, gate_up, h);
   check_swiglu(kOp, gate_up, h);
+  check_amax(ctx, kOp, amax, 1);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(gate_up, h), flops_of(h, 4));
-  if (ctx.device == DeviceType::cuda) return cuda::swiglu_forward(ctx, gate_up, h);
+  if (ctx.device == DeviceType::cuda) return cuda::swiglu_forward(ctx, gate_up, h, amax);
   with_float_type(h.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(gate_up), out(h);
     const std::int64_t n = out.columns();
@@ -85,18 +86,20 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h) {
     parallel_for(out.count(), n, [&](std::int64_t i) {
       const T* gate = in[i];
       loops.swiglu(gate, gate + n, out[i], n);
+      record_row(amax, 0, out[i], n);
     });
   });
 }
 
-void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up) {
+void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up, const Amax& amax) {
   constexpr const char* kOp = "swiglu backward";
   need_device(ctx, kOp, dh, gate_up, d_gate_up);
   check_swiglu(kOp, gate_up, dh);
   check_swiglu(kOp, d_gate_up, dh);
+  check_amax(ctx, kOp, amax, 2);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dh, gate_up, d_gate_up), flops_of(dh, 12));
-  if (ctx.device == DeviceType::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up);
+  if (ctx.device == DeviceType::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up, amax);
   with_float_type(dh.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(gate_up), upstream(dh), out(d_gate_up);
     const std::int64_t n = upstream.columns();
@@ -105,6 +108,8 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
       const T* gate = in[i];
       T* d_gate = out[i];
       loops.swiglu_gradients(upstream[i], gate, gate + n, d_gate, d_gate + n, n);
+      record_row(amax, 0, d_gate, n);
+      record_row(amax, 1, d_gate + n, n);
     });
   });
 }

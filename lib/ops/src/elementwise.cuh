@@ -17,11 +17,11 @@ struct AddRows {
     T* out;
     template <int W>
     __device__ void at(std::int64_t c) const {
-      const Group<T, W> left = load<W>(a + c), right = load<W>(b + c);
-      Group<T, W> sum;
+      const Group<float, W> left = load_floats<W>(a + c), right = load_floats<W>(b + c);
+      Group<float, W> sum;
       FP8_UNROLL
-      for (int j = 0; j < W; ++j) sum.at[j] = from_float<T>(to_float(left.at[j]) + to_float(right.at[j]));
-      store<W>(out + c, sum);
+      for (int j = 0; j < W; ++j) sum.at[j] = left.at[j] + right.at[j];
+      store_floats<W>(out + c, sum);
     }
   };
   __device__ Row row(std::int64_t i) const { return {a[i], b[i], out[i]}; }
@@ -48,11 +48,7 @@ void add_cuda(const Launcher& launch, const View& a, const View& b, const View& 
 
 template <int W, class A, class B>
 __device__ inline void convert(const A* from, B* to) {
-  const Group<A, W> in = load<W>(from);
-  Group<B, W> out;
-  FP8_UNROLL
-  for (int j = 0; j < W; ++j) out.at[j] = from_float<B>(to_float(in.at[j]));
-  store<W>(to, out);
+  store_floats<W>(to, load_floats<W>(from));
 }
 
 template <class A, class B>
@@ -110,44 +106,60 @@ void zero_cuda(const Launcher& launch, const View& x) {
 template <class T>
 struct SwigluForward {
   StridedRows<T> gate_up, h;
+  AmaxOf amax;  // of h
+  device::Largest largest{amax.skip_nan};
   struct Row {
     const T *gate, *up;
     T* h;
+    device::Largest& largest;
     template <int W>
     __device__ void at(std::int64_t c) const {
-      const Group<T, W> g = load<W>(gate + c), u = load<W>(up + c);
-      Group<T, W> out;
+      const Group<float, W> g = load_floats<W>(gate + c), u = load_floats<W>(up + c);
+      Group<float, W> out;
       FP8_UNROLL
-      for (int j = 0; j < W; ++j) out.at[j] = swiglu_output(g.at[j], u.at[j]);
-      store<W>(h + c, out);
+      for (int j = 0; j < W; ++j) out.at[j] = swiglu_value<T>(g.at[j], u.at[j]);
+      const Bits<T, W> bits = bits_of<T>(out);
+      largest.add(floats_of(bits));
+      store_bits<W>(h + c, bits);
     }
   };
-  __device__ Row row(std::int64_t i) const {
+  __device__ Row row(std::int64_t i) {
     const T* gate = gate_up[i];
-    return {gate, gate + h.columns(), h[i]};
+    return {gate, gate + h.columns(), h[i], largest};
   }
+  __device__ void finish() const { amax.record<kThreads>(largest); }
 };
 
 template <class T>
 struct SwigluBackward {
   StridedRows<T> dh, gate_up, d_gate_up;
+  AmaxOf gate_amax, up_amax;  // of the halves of d_gate_up
+  device::Largest of_gate{gate_amax.skip_nan}, of_up{up_amax.skip_nan};
   struct Row {
     const T *dh, *gate, *up;
     T *d_gate, *d_up;
+    device::Largest &of_gate, &of_up;
     template <int W>
     __device__ void at(std::int64_t c) const {
-      const Group<T, W> d = load<W>(dh + c), g = load<W>(gate + c), u = load<W>(up + c);
-      Group<T, W> dg, du;
+      const Group<float, W> d = load_floats<W>(dh + c), g = load_floats<W>(gate + c), u = load_floats<W>(up + c);
+      Group<float, W> dg, du;
       FP8_UNROLL
-      for (int j = 0; j < W; ++j) swiglu_gradients(d.at[j], g.at[j], u.at[j], dg.at[j], du.at[j]);
-      store<W>(d_gate + c, dg);
-      store<W>(d_up + c, du);
+      for (int j = 0; j < W; ++j) swiglu_gradient_values<T>(d.at[j], g.at[j], u.at[j], dg.at[j], du.at[j]);
+      const Bits<T, W> gate_bits = bits_of<T>(dg), up_bits = bits_of<T>(du);
+      of_gate.add(floats_of(gate_bits));
+      of_up.add(floats_of(up_bits));
+      store_bits<W>(d_gate + c, gate_bits);
+      store_bits<W>(d_up + c, up_bits);
     }
   };
-  __device__ Row row(std::int64_t i) const {
+  __device__ Row row(std::int64_t i) {
     const T* gate = gate_up[i];
     T* d_gate = d_gate_up[i];
-    return {dh[i], gate, gate + dh.columns(), d_gate, d_gate + dh.columns()};
+    return {dh[i], gate, gate + dh.columns(), d_gate, d_gate + dh.columns(), of_gate, of_up};
+  }
+  __device__ void finish() const {
+    gate_amax.record<kThreads>(of_gate);
+    up_amax.record<kThreads>(of_up);
   }
 };
 
@@ -158,20 +170,22 @@ inline bool halves_pack(const View& joint, const View& half) {
 
 // Views checked by swiglu_forward.
 template <class Launcher>
-void swiglu_forward_cuda(const Launcher& launch, const View& gate_up, const View& h) {
+void swiglu_forward_cuda(const Launcher& launch, const View& gate_up, const View& h, const Amax& amax) {
   with_float_type(h.dtype, "swiglu", [&]<class T>() {
-    for_each(launch, "swiglu", SwigluForward<T>{StridedRows<T>(gate_up), StridedRows<T>(h)}, h.shape[0], h.shape[1],
-             packs(h) && halves_pack(gate_up, h));
+    const SwigluForward<T> op{StridedRows<T>(gate_up), StridedRows<T>(h), AmaxOf(amax)};
+    for_each(launch, "swiglu", op, h.shape[0], h.shape[1], packs(h) && halves_pack(gate_up, h));
   });
 }
 
 // Views checked by swiglu_backward.
 template <class Launcher>
-void swiglu_backward_cuda(const Launcher& launch, const View& dh, const View& gate_up, const View& d_gate_up) {
+void swiglu_backward_cuda(const Launcher& launch, const View& dh, const View& gate_up, const View& d_gate_up,
+                          const Amax& amax) {
   with_float_type(dh.dtype, "swiglu backward", [&]<class T>() {
-    for_each(launch, "swiglu backward",
-             SwigluBackward<T>{StridedRows<T>(dh), StridedRows<T>(gate_up), StridedRows<T>(d_gate_up)}, dh.shape[0],
-             dh.shape[1], packs(dh) && halves_pack(gate_up, dh) && halves_pack(d_gate_up, dh));
+    const SwigluBackward<T> op{StridedRows<T>(dh), StridedRows<T>(gate_up), StridedRows<T>(d_gate_up), AmaxOf(amax),
+                               AmaxOf(amax, 1)};
+    for_each(launch, "swiglu backward", op, dh.shape[0], dh.shape[1],
+             packs(dh) && halves_pack(gate_up, dh) && halves_pack(d_gate_up, dh));
   });
 }
 
@@ -182,9 +196,9 @@ struct BiasRows {
     const T* dy;
     template <int W>
     __device__ void add(std::int64_t c, Group<float, W>& sum) const {
-      const Group<T, W> d = load<W>(dy + c);
+      const Group<float, W> d = load_floats<W>(dy + c);
       FP8_UNROLL
-      for (int j = 0; j < W; ++j) sum.at[j] += to_float(d.at[j]);
+      for (int j = 0; j < W; ++j) sum.at[j] += d.at[j];
     }
   };
   __device__ Row row(std::int64_t i) const { return {dy[i]}; }

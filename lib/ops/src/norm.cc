@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "cuda.h"
-#include "row_kernels.h"
+#include "row_amax.h"
 #include "rows.h"
 
 namespace fp8::ops {
@@ -36,7 +36,7 @@ void check_norm(const char* op, const View& x, const View& weight, const View& r
 
 template <class T>
 void backward_blocks(const View& dy, const View& x, const View& weight, const View& rstd, const View& upstream,
-                     const View& dx, float* partial) {
+                     const View& dx, float* partial, const Amax& amax) {
   const StridedRows<T> dy_rows(dy), x_rows(x), up_rows(upstream), dx_rows(dx);
   const StridedRows<float> r_rows(with_unit_column(rstd));
   const T* w = weight.as<T>();
@@ -49,42 +49,48 @@ void backward_blocks(const View& dy, const View& x, const View& weight, const Vi
     for (std::int64_t i = blocks.begin(b); i < blocks.end(b); ++i) {
       const T* up = up_rows.empty() ? nullptr : up_rows[i];
       loops.norm_gradient({dy_rows[i], x_rows[i], w, up, dx_rows[i], dweight, *r_rows[i]}, n);
+      record_row(amax, 0, dx_rows[i], n);
     }
   });
 }
 
 }  // namespace
 
-void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y,
-                     const View& rstd) {
+void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y, const View& rstd,
+                     const Amax& amax) {
   constexpr const char* kOp = "rmsnorm";
   need_device(ctx, kOp, x, weight, y, rstd);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, y);
+  check_amax(ctx, kOp, amax, 1);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, y), flops_of(x, 4));
-  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd);
+  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd, amax);
   with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(x), out(y);
     const StridedRows<float> r(with_unit_column(rstd));
     const T* w = weight.as<T>();
     const std::int64_t n = in.columns();
     const RowLoops<T>& loops = row_loops<T>();
-    parallel_for(in.count(), n, [&](std::int64_t i) { *r[i] = loops.norm(in[i], w, eps, out[i], n); });
+    parallel_for(in.count(), n, [&](std::int64_t i) {
+      *r[i] = loops.norm(in[i], w, eps, out[i], n);
+      record_row(amax, 0, out[i], n);
+    });
   });
 }
 
 void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, const View& weight, float eps,
-                         const View& sum, const View& y, const View& rstd) {
+                         const View& sum, const View& y, const View& rstd, const Amax& amax) {
   constexpr const char* kOp = "add_rmsnorm";
   need_device(ctx, kOp, x, delta, weight, sum, y, rstd);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, delta);
   check_rows(kOp, x, sum);
   check_rows(kOp, x, y);
+  check_amax(ctx, kOp, amax, 1);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, delta, sum, y), flops_of(x, 5));
-  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd);
+  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd, amax);
   with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> a_rows(x), b_rows(delta), s_rows(sum), out(y);
     const StridedRows<float> r(with_unit_column(rstd));
@@ -94,17 +100,19 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
     parallel_for(a_rows.count(), n, [&](std::int64_t i) {
       loops.add(a_rows[i], b_rows[i], s_rows[i], n);
       *r[i] = loops.norm(s_rows[i], w, eps, out[i], n);
+      record_row(amax, 0, out[i], n);
     });
   });
 }
 
 void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
-                      const View& upstream, const View& dx, const View& dweight) {
+                      const View& upstream, const View& dx, const View& dweight, const Amax& amax) {
   constexpr const char* kOp = "rmsnorm backward";
   need_device(ctx, kOp, dy, x, weight, rstd, upstream, dx, dweight);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, dy);
   check_rows(kOp, x, dx);
+  check_amax(ctx, kOp, amax, 1);
   const std::int64_t n = weight.shape[0];
   if (upstream.rank != 0) check_rows(kOp, x, upstream);
   const bool weighted = dweight.rank != 0;
@@ -114,7 +122,7 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
   }
   if (n == 0 || x.size() == 0) return;
   const std::int64_t rows = x.size() / n;
-  const std::int64_t blocks = ctx.device == DeviceType::cuda ? cuda::column_blocks(rows, n) : RowBlocks(rows).count;
+  const std::int64_t blocks = ctx.device == DeviceType::cuda ? cuda::norm_blocks(rows, n) : RowBlocks(rows).count;
   std::optional<device::Scope> scope;
   if (weighted) {
     need(ctx.arena != nullptr, kOp, "needs an arena");
@@ -124,9 +132,9 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, x, upstream, dx), flops_of(x, 10));
   if (ctx.device == DeviceType::cuda)
-    return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial);
+    return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial, amax);
   with_float_type(x.dtype, kOp, [&]<class T>() {
-    backward_blocks<T>(dy, x, weight, rstd, upstream, dx, weighted ? partial.as<float>() : nullptr);
+    backward_blocks<T>(dy, x, weight, rstd, upstream, dx, weighted ? partial.as<float>() : nullptr, amax);
   });
   if (weighted) add_partial_sums(partial.as<float>(), blocks, n, dweight.as<float>());
 }

@@ -1,5 +1,5 @@
 // RMSNorm on a device. A team of threads, a warp or a block, processes a row: each thread keeps kHeld groups in
-// registers between the sum and the result; the rest of a longer row is read again.
+// registers between the sum and the result; a row that is longer than that is read again in chunks.
 #pragma once
 
 #include "column_sums.cuh"
@@ -7,208 +7,285 @@
 
 namespace fp8::ops {
 
-inline constexpr int kHeld = 4;
-inline constexpr std::int64_t kWarpRow = 512;  // longest row for one warp
+inline constexpr int kHeld = 2;
+template <class T>
+inline constexpr int kPacked = 16 / static_cast<int>(sizeof(T));  // elements of a group
 
-// The columns of a row for one thread, by chunks: in each chunk, groups with a stride of `Team`.
+// The columns of a row for one thread, by chunks: in each chunk, groups with a stride of `Team`. See launch_norm() for
+// rows of several chunks.
 template <int Team, int W>
 struct Columns {
-  static constexpr std::int64_t kChunk = std::int64_t{Team} * W * kHeld;
-  std::int64_t first, count;
-  __device__ explicit Columns(std::int64_t n)
-      : first(static_cast<std::int64_t>(threadIdx.x) % Team * W), count(divide_up(n, kChunk)) {}
-  __device__ std::int64_t at(std::int64_t chunk, int k) const {
-    return chunk * kChunk + std::int64_t{k} * Team * W + first;
-  }
+  static constexpr int kChunk = Team * W * kHeld;
+  static constexpr bool kSeveral = W == 1 || Team > kThreads;  // chunks
+  int n, first;                                                // 32 bits, for fewer registers
+  __device__ explicit Columns(std::int64_t columns)
+      : n(static_cast<int>(columns)), first(static_cast<int>(threadIdx.x) % Team * W) {}
+  __device__ int at(int chunk, int k) const { return chunk * kChunk + k * Team * W + first; }
+  __device__ int chunks() const { return kSeveral ? (n + kChunk - 1) / kChunk : 1; }
 };
 
+// The groups of a thread in one chunk of a row.
 template <class T, int W>
 struct Held {
-  Group<T, W> at[kHeld] = {};  // zero past the end
+  Bits<T, W> at[kHeld] = {};  // zero past the end
   template <int Team>
-  __device__ void read(const T* row, const Columns<Team, W>& columns, std::int64_t chunk, std::int64_t n) {
+  __device__ void read(const T* row, const Columns<Team, W>& columns, int chunk) {
     FP8_UNROLL
     for (int k = 0; k < kHeld; ++k) {
-      const std::int64_t c = columns.at(chunk, k);
-      at[k] = c < n ? load<W>(row + c) : Group<T, W>{};
+      const int c = columns.at(chunk, k);
+      at[k] = c < columns.n ? load_bits<W>(row + c) : Bits<T, W>{};
+    }
+  }
+  template <int Team>
+  __device__ void write(T* row, const Columns<Team, W>& columns, int chunk) const {
+    FP8_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      const int c = columns.at(chunk, k);
+      if (c < columns.n) store_bits<W>(row + c, at[k]);
     }
   }
 };
+
+// Values times rstd, rounded to T as normalized().
+template <class T, int W>
+__device__ inline Group<float, W> normalized_group(Group<float, W> v, float rstd) {
+  FP8_UNROLL
+  for (int j = 0; j < W; ++j) v.at[j] *= rstd;
+  return floats_of(bits_of<T>(v));
+}
 
 // Row i of x, or of sum = x + delta, to y. W divides the length of a row.
 template <class T>
 struct NormForward {
-  StridedRows<T> x, delta, sum;  // without delta: sum is x
+  static constexpr int kThreadsEach = 1280;  // of a multiprocessor, by registers
+  StridedRows<T> x, delta, sum;              // without delta: sum is x
   const T* weight;
   float eps;
   StridedRows<T> y;
   StridedRows<float> rstd;
+  AmaxOf amax;  // of y
+
+  __device__ std::int64_t rows() const { return x.count(); }
 
   template <int Team, int W>
-  __device__ void add(std::int64_t i, const Columns<Team, W>& columns, std::int64_t chunk, std::int64_t n,
-                      Held<T, W>& held) const {
-    Held<T, W> other;
-    held.read(x[i], columns, chunk, n);
-    other.read(delta[i], columns, chunk, n);
-    T* to = sum[i];
-    FP8_UNROLL
-    for (int k = 0; k < kHeld; ++k) {
-      FP8_UNROLL
-      for (int j = 0; j < W; ++j)
-        held.at[k].at[j] = from_float<T>(to_float(held.at[k].at[j]) + to_float(other.at[k].at[j]));
-      const std::int64_t c = columns.at(chunk, k);
-      if (c < n) store<W>(to + c, held.at[k]);
-    }
-  }
-  template <int Team, int W>
-  __device__ void write(std::int64_t i, const Columns<Team, W>& columns, std::int64_t chunk, std::int64_t n,
-                        const Held<T, W>& held, float inverse) const {
-    T* to = y[i];
-    FP8_UNROLL
-    for (int k = 0; k < kHeld; ++k) {
-      const std::int64_t c = columns.at(chunk, k);
-      if (c >= n) continue;
-      const Group<T, W> w = load<W>(weight + c);
-      Group<T, W> out;
-      FP8_UNROLL
-      for (int j = 0; j < W; ++j) out.at[j] = norm_output(held.at[k].at[j], inverse, w.at[j]);
-      store<W>(to + c, out);
-    }
-  }
-  template <int Team, int W>
-  __device__ void run(std::int64_t i) const {
-    const std::int64_t n = x.columns();
-    const Columns<Team, W> columns(n);
-    Held<T, W> held;
-    float square = 0;
-    for (std::int64_t chunk = 0; chunk < columns.count; ++chunk) {
-      if (delta.empty()) {
-        held.read(x[i], columns, chunk, n);
-      } else {
-        add(i, columns, chunk, n, held);
-      }
+  struct Thread {
+    const NormForward& op;
+    Columns<Team, W> columns;
+    device::Largest largest;
+    Held<T, W> held{};
+
+    __device__ explicit Thread(const NormForward& norm)
+        : op(norm), columns(norm.x.columns()), largest(norm.amax.skip_nan) {}
+
+    __device__ void add(std::int64_t i, int chunk) {
+      Held<T, W> other;
+      held.read(op.x[i], columns, chunk);
+      other.read(op.delta[i], columns, chunk);
       FP8_UNROLL
       for (int k = 0; k < kHeld; ++k) {
+        Group<float, W> v = floats_of(held.at[k]);
+        const Group<float, W> d = floats_of(other.at[k]);
         FP8_UNROLL
-        for (int j = 0; j < W; ++j) square += to_float(held.at[k].at[j]) * to_float(held.at[k].at[j]);
+        for (int j = 0; j < W; ++j) v.at[j] += d.at[j];
+        held.at[k] = bits_of<T>(v);
+      }
+      held.write(op.sum[i], columns, chunk);
+    }
+    __device__ void write(std::int64_t i, int chunk, float inverse) {
+      FP8_UNROLL
+      for (int k = 0; k < kHeld; ++k) {
+        const int c = columns.at(chunk, k);
+        if (c >= columns.n) continue;
+        const Group<float, W> w = load_floats<W>(op.weight + c);
+        Group<float, W> out = normalized_group<T>(floats_of(held.at[k]), inverse);
+        FP8_UNROLL
+        for (int j = 0; j < W; ++j) out.at[j] *= w.at[j];
+        held.at[k] = bits_of<T>(out);
+        largest.add(floats_of(held.at[k]));
+      }
+      held.write(op.y[i], columns, chunk);
+    }
+    __device__ void row(std::int64_t i) {
+      float square = 0;
+      for (int chunk = 0; chunk < columns.chunks(); ++chunk) {
+        if (op.delta.empty()) {
+          held.read(op.x[i], columns, chunk);
+        } else {
+          add(i, chunk);
+        }
+        FP8_UNROLL
+        for (int k = 0; k < kHeld; ++k) {
+          const Group<float, W> v = floats_of(held.at[k]);
+          FP8_UNROLL
+          for (int j = 0; j < W; ++j) square += v.at[j] * v.at[j];
+        }
+      }
+      const float inverse = 1.0f / std::sqrt(team_sum<Team>(square) / static_cast<float>(columns.n) + op.eps);
+      if (columns.first == 0) *op.rstd[i] = inverse;
+      for (int chunk = columns.chunks() - 1; chunk >= 0; --chunk) {  // the last one is still in registers
+        if (chunk + 1 < columns.chunks()) held.read(op.sum[i], columns, chunk);
+        write(i, chunk, inverse);
       }
     }
-    const float inverse = 1.0f / std::sqrt(team_sum<Team>(square) / static_cast<float>(n) + eps);
-    if (columns.first == 0) *rstd[i] = inverse;
-    for (std::int64_t chunk = columns.count - 1; chunk >= 0; --chunk) {  // the last one is still in registers
-      if (chunk + 1 < columns.count) held.read(sum[i], columns, chunk, n);
-      write(i, columns, chunk, n, held, inverse);
-    }
-  }
+    __device__ void finish() { op.amax.template record<std::max(Team, kThreads)>(largest); }
+  };
 };
 
-// dx of row i; dx may be dy or upstream.
+// dx of row i, and the sums over rows of the gradient of the weight; dx may be dy or upstream. Each block sums its rows
+// in their order, in registers, or in `partial` for rows that are longer than a chunk.
 template <class T>
 struct NormBackward {
+  static constexpr int kThreadsEach = 768;  // of a multiprocessor, by registers
   StridedRows<T> dy, x, upstream, dx;
   const T* weight;
   StridedRows<float> rstd;
+  float* partial;  // [blocks, C]; null: no gradient of the weight
+  AmaxOf amax;     // of dx
+
+  __device__ std::int64_t rows() const { return x.count(); }
 
   template <int Team, int W>
-  __device__ void write(std::int64_t i, const Columns<Team, W>& columns, std::int64_t chunk, const Held<T, W>& d,
-                        const Held<T, W>& at, float inverse, float mean) const {
-    const std::int64_t n = x.columns();
-    T* to = dx[i];
-    const T* up = upstream.empty() ? nullptr : upstream[i];
-    FP8_UNROLL
-    for (int k = 0; k < kHeld; ++k) {
-      const std::int64_t c = columns.at(chunk, k);
-      if (c >= n) continue;
-      const Group<T, W> w = load<W>(weight + c), past = up == nullptr ? Group<T, W>{} : load<W>(up + c);
-      Group<T, W> out;
+  struct Thread {
+    const NormBackward& op;
+    Columns<Team, W> columns;
+    device::Largest largest;
+    Held<T, W> d{}, at{};
+    Group<float, W> sums[kHeld] = {};
+    float* sums_of_block;  // past the first chunk of `partial`
+    bool first = true;     // row of this block
+
+    __device__ explicit Thread(const NormBackward& norm)
+        : op(norm),
+          columns(norm.x.columns()),
+          largest(norm.amax.skip_nan),
+          sums_of_block(norm.partial == nullptr ? nullptr : norm.partial + blockIdx.x * columns.n) {}
+
+    // Adds the summands of group k in a chunk.
+    __device__ void add(int chunk, int k, const Group<float, W>& dy, const Group<float, W>& v, float inverse) {
+      const Group<float, W> normal = normalized_group<T>(v, inverse);
+      float* const to = sums_of_block + columns.at(chunk, k);
+      const bool kept = columns.chunks() == 1;
+      Group<float, W> sum = kept || first ? sums[k] : load_floats<W>(to);
       FP8_UNROLL
-      for (int j = 0; j < W; ++j) {
-        const float gradient = norm_gradient(d.at[k].at[j], at.at[k].at[j], w.at[j], inverse, mean);
-        out.at[j] = from_float<T>(up == nullptr ? gradient : gradient + to_float(past.at[j]));
+      for (int j = 0; j < W; ++j) sum.at[j] += dy.at[j] * normal.at[j];
+      if (kept) {
+        sums[k] = sum;
+      } else {
+        store_floats<W>(to, sum);
       }
-      store<W>(to + c, out);
     }
-  }
-  template <int Team, int W>
-  __device__ void run(std::int64_t i) const {
-    const std::int64_t n = x.columns();
-    const Columns<Team, W> columns(n);
-    const float inverse = *rstd[i];
-    Held<T, W> d, at;
-    float dot = 0;
-    for (std::int64_t chunk = 0; chunk < columns.count; ++chunk) {
-      d.read(dy[i], columns, chunk, n);
-      at.read(x[i], columns, chunk, n);
+    __device__ void write(std::int64_t i, int chunk, float inverse, float mean) {
+      const T* up = op.upstream.empty() ? nullptr : op.upstream[i];
       FP8_UNROLL
       for (int k = 0; k < kHeld; ++k) {
-        const std::int64_t c = columns.at(chunk, k);
-        const Group<T, W> w = c < n ? load<W>(weight + c) : Group<T, W>{};
+        const int c = columns.at(chunk, k);
+        if (c >= columns.n) continue;
+        const Group<float, W> dy = floats_of(d.at[k]), v = floats_of(at.at[k]), w = load_floats<W>(op.weight + c);
+        if (sums_of_block != nullptr) add(chunk, k, dy, v, inverse);
+        Group<float, W> out;
         FP8_UNROLL
-        for (int j = 0; j < W; ++j) dot += norm_dot(d.at[k].at[j], at.at[k].at[j], w.at[j], inverse);
+        for (int j = 0; j < W; ++j) out.at[j] = norm_gradient(dy.at[j], v.at[j], w.at[j], inverse, mean);
+        if (up != nullptr) {
+          const Group<float, W> past = load_floats<W>(up + c);
+          FP8_UNROLL
+          for (int j = 0; j < W; ++j) out.at[j] += past.at[j];
+        }
+        d.at[k] = bits_of<T>(out);
+        largest.add(floats_of(d.at[k]));
+      }
+      d.write(op.dx[i], columns, chunk);
+    }
+    __device__ void read(std::int64_t i, int chunk) {
+      d.read(op.dy[i], columns, chunk);
+      at.read(op.x[i], columns, chunk);
+    }
+    __device__ void row(std::int64_t i) {
+      const float inverse = *op.rstd[i];
+      float dot = 0;
+      for (int chunk = 0; chunk < columns.chunks(); ++chunk) {
+        read(i, chunk);
+        FP8_UNROLL
+        for (int k = 0; k < kHeld; ++k) {
+          const int c = columns.at(chunk, k);
+          if (c >= columns.n) continue;
+          const Group<float, W> dy = floats_of(d.at[k]), v = floats_of(at.at[k]), w = load_floats<W>(op.weight + c);
+          FP8_UNROLL
+          for (int j = 0; j < W; ++j) dot += norm_dot(dy.at[j], v.at[j], w.at[j], inverse);
+        }
+      }
+      const float mean = team_sum<Team>(dot) / static_cast<float>(columns.n);
+      for (int chunk = columns.chunks() - 1; chunk >= 0; --chunk) {
+        if (chunk + 1 < columns.chunks()) read(i, chunk);
+        write(i, chunk, inverse, mean);
+      }
+      first = false;
+    }
+    __device__ void finish() {
+      op.amax.template record<std::max(Team, kThreads)>(largest);
+      if (sums_of_block == nullptr || columns.chunks() > 1) return;
+      if constexpr (Team < kThreads) {
+        add_warps();
+      } else {
+        FP8_UNROLL
+        for (int k = 0; k < kHeld; ++k)
+          if (columns.at(0, k) < columns.n) store_floats<W>(sums_of_block + columns.at(0, k), sums[k]);
       }
     }
-    const float mean = team_sum<Team>(dot) / static_cast<float>(n);
-    for (std::int64_t chunk = columns.count - 1; chunk >= 0; --chunk) {
-      if (chunk + 1 < columns.count) {
-        d.read(dy[i], columns, chunk, n);
-        at.read(x[i], columns, chunk, n);
-      }
-      write(i, columns, chunk, d, at, inverse, mean);
-    }
-  }
-};
-
-// Summands of the gradient of the weight.
-template <class T>
-struct NormWeight {
-  StridedRows<T> dy, x;
-  StridedRows<float> rstd;
-  struct Row {
-    const T *dy, *x;
-    float rstd;
-    template <int W>
-    __device__ void add(std::int64_t c, Group<float, W>& sum) const {
-      const Group<T, W> d = load<W>(dy + c), at = load<W>(x + c);
+    // Sums of the block from those of its warps, in their order.
+    __device__ void add_warps() {
+      alignas(16) __shared__ float of_warp[kThreads / Team][Columns<Team, W>::kChunk];
+      const int warp = static_cast<int>(threadIdx.x) / Team;
       FP8_UNROLL
-      for (int j = 0; j < W; ++j) sum.at[j] += to_float(d.at[j]) * normalized(at.at[j], rstd);
+      for (int k = 0; k < kHeld; ++k) *reinterpret_cast<Group<float, W>*>(&of_warp[warp][columns.at(0, k)]) = sums[k];
+      __syncthreads();
+      for (int c = static_cast<int>(threadIdx.x); c < columns.n; c += kThreads) {
+        float sum = 0;
+        for (int other = 0; other < kThreads / Team; ++other) sum += of_warp[other][c];
+        sums_of_block[c] = sum;
+      }
     }
   };
-  __device__ Row row(std::int64_t i) const { return {dy[i], x[i], *rstd[i]}; }
 };
 
 template <int Team, int W, class Norm>
-__global__ void __launch_bounds__(kThreads) norm_kernel(Norm norm) {
-  constexpr int kTeams = kThreads / Team;
+__global__ void __launch_bounds__(std::max(Team, kThreads), Norm::kThreadsEach / std::max(Team, kThreads))
+    norm_kernel(Norm norm) {
+  constexpr int kTeams = std::max(Team, kThreads) / Team;
+  typename Norm::template Thread<Team, W> thread(norm);
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kTeams + static_cast<int>(threadIdx.x) / Team;
-       i < norm.x.count(); i += static_cast<std::int64_t>(gridDim.x) * kTeams)
-    norm.template run<Team, W>(i);
+       i < norm.rows(); i += static_cast<std::int64_t>(gridDim.x) * kTeams)
+    thread.row(i);
+  thread.finish();
 }
 
-template <class Launcher, class Norm>
-void launch_norm(const Launcher& launch, const char* name, const Norm& norm, bool packed) {
-  const bool alone = norm.x.columns() <= kWarpRow;
-  const std::int64_t blocks = std::min(divide_up(norm.x.count(), alone ? kThreads / device::kWarp : 1),
-                                       std::int64_t{launch.multiprocessors()} * kBlocksEach);
-  const dim3 grid(static_cast<unsigned>(blocks)), block(kThreads);
-  if (alone) {
-    packed ? launch(name, grid, block, norm_kernel<device::kWarp, kWide, Norm>, norm)
-           : launch(name, grid, block, norm_kernel<device::kWarp, 1, Norm>, norm);
+// Rows of whole groups get the smallest team that holds them in one chunk; others a block.
+template <class T, class Launcher, class Norm>
+void launch_norm(const Launcher& launch, const char* name, const Norm& norm, std::int64_t blocks, bool packed) {
+  constexpr int kEach = kPacked<T>;
+  const std::int64_t columns = norm.x.columns();
+  const dim3 grid(static_cast<unsigned>(blocks));
+  if (!packed) {
+    launch(name, grid, dim3(kThreads), norm_kernel<kThreads, 1, Norm>, norm);
+  } else if (columns <= Columns<device::kWarp, kEach>::kChunk) {
+    launch(name, grid, dim3(kThreads), norm_kernel<device::kWarp, kEach, Norm>, norm);
+  } else if (columns <= Columns<kThreads, kEach>::kChunk) {
+    launch(name, grid, dim3(kThreads), norm_kernel<kThreads, kEach, Norm>, norm);
   } else {
-    packed ? launch(name, grid, block, norm_kernel<kThreads, kWide, Norm>, norm)
-           : launch(name, grid, block, norm_kernel<kThreads, 1, Norm>, norm);
+    launch(name, grid, dim3(2 * kThreads), norm_kernel<2 * kThreads, kEach, Norm>, norm);
   }
 }
 
 // Whether all rows of these views, and the weight, can be read in whole groups.
 template <class... Views>
 bool norm_packs(const View& weight, const Views&... views) {
-  return weight.shape[0] % kWide == 0 && packs(weight) && (packs(views) && ...);
+  return weight.shape[0] * static_cast<std::int64_t>(dtype::size_of(weight.dtype)) % 16 == 0 && packs(weight) &&
+         (packs(views) && ...);
 }
 
 // Views checked by rmsnorm_forward and add_rmsnorm_forward; without addition delta is empty and sum is x.
 template <class Launcher>
 void norm_forward_cuda(const Launcher& launch, const char* name, const View& x, const View& delta, const View& weight,
-                       float eps, const View& sum, const View& y, const View& rstd) {
+                       float eps, const View& sum, const View& y, const View& rstd, const Amax& amax) {
   with_float_type(x.dtype, name, [&]<class T>() {
     const NormForward<T> norm{StridedRows<T>(x),
                               StridedRows<T>(delta),
@@ -216,27 +293,36 @@ void norm_forward_cuda(const Launcher& launch, const char* name, const View& x, 
                               weight.as<T>(),
                               eps,
                               StridedRows<T>(y),
-                              StridedRows<float>(with_unit_column(rstd))};
-    launch_norm(launch, name, norm, norm_packs(weight, x, delta, sum, y));
+                              StridedRows<float>(with_unit_column(rstd)),
+                              AmaxOf(amax)};
+    const bool packed = norm_packs(weight, x, delta, sum, y);
+    const bool shared = packed && norm.x.columns() <= Columns<device::kWarp, kPacked<T>>::kChunk;  // by a block
+    const std::int64_t rounds = divide_up(norm.x.count(), shared ? kThreads / device::kWarp : 1);
+    const std::int64_t most = std::int64_t{launch.multiprocessors()} * kBlocksEach;
+    launch_norm<T>(launch, name, norm, std::min(rounds, most), packed);
   });
 }
 
-// Views checked by rmsnorm_backward; partial f32 [column_blocks, C] unless dweight is empty.
+// Views checked by rmsnorm_backward; partial f32 [norm_blocks, C] unless dweight is empty.
 template <class Launcher>
 void norm_backward_cuda(const Launcher& launch, const View& dy, const View& x, const View& weight, const View& rstd,
-                        const View& upstream, const View& dx, const View& dweight, const View& partial) {
+                        const View& upstream, const View& dx, const View& dweight, const View& partial,
+                        const Amax& amax) {
   constexpr const char* kName = "rmsnorm backward";
   with_float_type(x.dtype, kName, [&]<class T>() {
-    const StridedRows<T> dy_rows(dy), x_rows(x);
-    const StridedRows<float> rstd_rows(with_unit_column(rstd));
-    const bool packed = norm_packs(weight, dy, x, upstream, dx);
-    if (dweight.rank != 0) {  // first: dx may be dy
-      column_sums(launch, kName, NormWeight<T>{dy_rows, x_rows, rstd_rows}, x_rows.count(), x_rows.columns(), packed,
-                  partial.as<float>(), dweight.as<float>());
-    }
-    const NormBackward<T> norm{dy_rows,        x_rows,   StridedRows<T>(upstream), StridedRows<T>(dx),
-                               weight.as<T>(), rstd_rows};
-    launch_norm(launch, kName, norm, packed);
+    const bool weighted = dweight.rank != 0;
+    const NormBackward<T> norm{StridedRows<T>(dy),
+                               StridedRows<T>(x),
+                               StridedRows<T>(upstream),
+                               StridedRows<T>(dx),
+                               weight.as<T>(),
+                               StridedRows<float>(with_unit_column(rstd)),
+                               weighted ? partial.as<float>() : nullptr,
+                               AmaxOf(amax)};
+    const std::int64_t rows = norm.x.count(), columns = norm.x.columns(), blocks = cuda::norm_blocks(rows, columns);
+    if (rows == 0 || columns == 0) return;
+    launch_norm<T>(launch, kName, norm, blocks, norm_packs(weight, dy, x, upstream, dx));
+    if (weighted) column_totals(launch, kName, partial.as<float>(), blocks, columns, dweight.as<float>());
   });
 }
 

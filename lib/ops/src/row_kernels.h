@@ -26,10 +26,12 @@ struct NormGradient {
 template <class T>
 struct RowLoops {
   using Bf16 = dtype::Bf16;
-  void (*to_f32)(const T* x, float* out, std::int64_t n);              ///< out = x
-  void (*to_bf16)(const T* x, Bf16* out, std::int64_t n);              ///< out = x, rounded to nearest even
-  void (*add)(const T* a, const T* b, T* out, std::int64_t n);         ///< out = a + b
-  void (*add_to)(const T* x, float* sums, std::int64_t n);             ///< sums += x
+  void (*to_f32)(const T* x, float* out, std::int64_t n);       ///< out = x
+  void (*to_bf16)(const T* x, Bf16* out, std::int64_t n);       ///< out = x, rounded to nearest even
+  void (*add)(const T* a, const T* b, T* out, std::int64_t n);  ///< out = a + b
+  void (*add_to)(const T* x, float* sums, std::int64_t n);      ///< sums += x
+  /// Bits of the largest magnitude of x, those above `limit` left out.
+  std::uint32_t (*largest)(const T* x, std::int64_t n, std::uint32_t limit);
   void (*swiglu)(const T* gate, const T* up, T* out, std::int64_t n);  ///< out = silu(gate) up
   /// The gradients of gate and up, given that of swiglu's result.
   void (*swiglu_gradients)(const T* d, const T* gate, const T* up, T* d_gate, T* d_up, std::int64_t n);

@@ -1,12 +1,23 @@
-/// Helpers of the kernels of this crate: groups of adjacent elements that are loaded and stored together, element-wise
-/// loops over rows of views, sums over a team of threads. Private to this crate.
+/// Helpers of the kernels of this crate: element-wise loops over rows of views in groups of adjacent elements, sums
+/// over a team of threads. Private to this crate.
 #pragma once
 
-#include "fp8/device/kernel.h"
+#include "fp8/device/groups.h"
+#include "fp8/ops/amax.h"
 #include "rows.h"
 
 namespace fp8::ops {
 
+using device::Bits;
+using device::bits_of;
+using device::floats_of;
+using device::Group;
+using device::load;
+using device::load_bits;
+using device::load_floats;
+using device::store;
+using device::store_bits;
+using device::store_floats;
 using dtype::from_float;
 using dtype::to_float;
 
@@ -14,23 +25,19 @@ inline constexpr int kWide = 8;        ///< elements of a group: 16 bytes of bf1
 inline constexpr int kThreads = 256;   ///< of a block, with some exceptions
 inline constexpr int kBlocksEach = 8;  ///< blocks of kThreads that a multiprocessor holds at once
 
-/// W adjacent elements, copied in accesses of at most 16 bytes.
-template <class T, int W>
-struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Group {
-  T at[W];  ///< in memory order
+/// Where a kernel records the largest magnitude that its threads write; see Amax.
+struct AmaxOf {
+  unsigned* bits;  ///< null: not wanted
+  bool skip_nan;
+  /// Of element `index` of the amaxes.
+  explicit AmaxOf(const Amax& amax, int index = 0)
+      : bits(amax.value.empty() ? nullptr : static_cast<unsigned*>(amax.value.data) + index), skip_nan(amax.skip_nan) {}
+  /// Records that of all Threads threads of a block.
+  template <int Threads>
+  __device__ void record(const device::Largest& largest) const {
+    if (bits != nullptr) largest.record<Threads>(bits);
+  }
 };
-
-/// W elements from p on, aligned as a Group.
-template <int W, class T>
-__device__ inline Group<T, W> load(const T* p) {
-  return *reinterpret_cast<const Group<T, W>*>(p);
-}
-
-/// Stores W elements.
-template <int W, class T>
-__device__ inline void store(T* p, const Group<T, W>& group) {
-  *reinterpret_cast<Group<T, W>*>(p) = group;
-}
 
 /// Whether every row of a view with unit last stride begins at a multiple of 16 bytes; true for an empty view.
 inline bool packs(const View& v) {
@@ -43,8 +50,8 @@ inline bool packs(const View& v) {
   return all;
 }
 
-/// Calls op.row(i).at<W>(c) for groups of W elements from column c of row i on. Adjacent threads process adjacent
-/// groups; `lanes` threads of a block share a row.
+/// Calls op.row(i).at<W>(c) for groups of W elements from column c of row i on, and then op.finish(), if it exists, of
+/// the thread's copy of op. Adjacent threads process adjacent groups; `lanes` threads of a block share a row.
 template <int W, class Op>
 __global__ void each_kernel(Op op, std::int64_t rows, std::int64_t columns, int lanes) {
   const int lane = static_cast<int>(threadIdx.x) % lanes, side = static_cast<int>(threadIdx.x) / lanes;
@@ -57,6 +64,7 @@ __global__ void each_kernel(Op op, std::int64_t rows, std::int64_t columns, int 
       row.template at<W>(c);
     if (W > 1 && blockIdx.x == 0 && lane < columns - whole) row.template at<1>(whole + lane);
   }
+  if constexpr (requires { op.finish(); }) op.finish();
 }
 
 /// Launches each_kernel on rows x columns; `packed`: groups of W elements are aligned in all views.

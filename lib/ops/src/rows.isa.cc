@@ -1,6 +1,7 @@
 // Loops over one row with the arithmetic of elements.h, vectorized. All but cross-entropy are bound by memory.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "elements.h"
@@ -30,6 +31,18 @@ template <class T>
 void add_to(const T* x, float* sums, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) sums[i] += to_float(x[i]);
+}
+
+template <class T>
+std::uint32_t largest(const T* x, std::int64_t n, std::uint32_t limit) {
+  std::uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(to_float(x[i])) & 0x7FFFFFFFu;
+    const std::uint32_t counted = magnitude <= limit ? magnitude : 0;
+    most = counted > most ? counted : most;
+  }
+  return most;
 }
 
 template <class T>
@@ -163,6 +176,7 @@ constexpr RowLoops<T> kLoops{.to_f32 = convert<T, float>,
                              .to_bf16 = convert<T, Bf16>,
                              .add = add<T>,
                              .add_to = add_to<T>,
+                             .largest = largest<T>,
                              .swiglu = swiglu<T>,
                              .swiglu_gradients = swiglu_backward<T>,
                              .rotate = rotate_heads<T>,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8/ops/amax.h"
 #include "reference.h"
 
 namespace fp8::ops::cases {
@@ -76,6 +77,29 @@ void expect_same_inside(Device& device, const View& on_device, const View& host,
   expect_close(read(inside), read(host), tolerance, what);
   write(inside, read(before));
   expect_close(read(back.view()), read(flat(before)), 0, what + ", between rows");
+}
+
+/// Expects element i of amaxes on the host to be that of `result`; a NaN counts unless it is skipped.
+inline void expect_amax(const Amax& amax, std::size_t i, const View& result, const std::string& what) {
+  double largest = 0;
+  bool nan = false;
+  for (const double v : read(result)) {
+    nan = nan || std::isnan(v);
+    if (std::abs(v) > largest) largest = std::abs(v);
+  }
+  const float is = amax.value.as<float>()[i];
+  EXPECT_TRUE(nan && !amax.skip_nan ? std::isnan(is) : static_cast<double>(is) == largest)
+      << what << ": amax " << i << " is " << is << ", not " << largest << (nan ? " or NaN" : "");
+}
+
+/// The same for amaxes and a result on a device; `like` has the shape of the result.
+template <class Device>
+void expect_amax(Device& device, const Amax& amax, std::size_t i, const View& result, const View& like,
+                 const std::string& what) {
+  const Tensor amaxes(DType::f32, {amax.value.size()}), back(like.dtype, {like.shape[0], like.shape[1]});
+  device.get(amax.value, amaxes.view());
+  device.get(result, back.view());
+  expect_amax({amaxes.view(), amax.skip_nan}, i, back.view(), what + " on the device");
 }
 
 /// "bf16 [3, 17] wide" for a message.

@@ -123,6 +123,38 @@ void swiglu(Device& device) {
   });
 }
 
+/// Amaxes of SwiGLU and of both gradients, with and without a NaN in gate.
+template <class Device>
+void swiglu_amaxes(Device& device) {
+  for (const std::int64_t n : {1, 24, 300})
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const int kind : {0, 1, 2}) {  // without NaN; with one; with one that is skipped
+        const Host host;
+        const std::int64_t m = 5;
+        const Tensor joint = make(type, {m, 2 * n}, random_values(m * 2 * n, 1, 3)), h(type, {m, n}),
+                     dh = make(type, {m, n}, random_values(m * n, 2)), found = make(DType::f32, {3}, Values(3));
+        if (kind > 0) write(joint.view().rows(2, 3).columns(0, 1), Values{std::nan("")});
+        const auto at = [&](const View& amaxes, std::int64_t begin, std::int64_t end) {
+          return Amax{amaxes.rows(begin, end), kind == 2};
+        };
+        const std::string name = name_of(type, m, n, Layout::contiguous) + ", kind " + std::to_string(kind);
+        const View ta = device.put(found.view()), tj = device.put(joint.view()), th = device.put(h.view());
+        device.swiglu_forward(tj, th, at(ta, 0, 1));
+        device.swiglu_backward(device.put(dh.view()), tj, tj, at(ta, 1, 3));
+        swiglu_forward(host, joint.view(), h.view(), at(found.view(), 0, 1));
+        swiglu_backward(host, dh.view(), joint.view(), joint.view(), at(found.view(), 1, 3));
+        expect_amax(device, at(ta, 0, 1), 0, th, h.view(), name);
+        expect_amax(at(found.view(), 0, 1), 0, h.view(), name);
+        const Tensor back(type, {m, 2 * n}), amaxes(DType::f32, {3});
+        device.get(tj, back.view());
+        device.get(ta, amaxes.view());
+        for (const std::int64_t half : {0, 1})
+          for (const auto& [of, result] : {std::pair{amaxes.view(), back.view()}, {found.view(), joint.view()}})
+            expect_amax(at(of, 1, 3), static_cast<std::size_t>(half), result.columns(half * n, (half + 1) * n), name);
+        device.clear();
+      }
+}
+
 /// Repeated ids, in runs longer and shorter than the rows in flight, and unused rows of the table.
 inline Tensor tokens_of(std::int64_t m, std::int64_t vocabulary) {
   Values ids(static_cast<std::size_t>(m));

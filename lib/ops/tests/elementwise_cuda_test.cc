@@ -15,9 +15,11 @@ struct ShimElementwise : ShimMemory {
   void add(const View& a, const View& b, const View& out) { add_cuda(launch, a, b, out); }
   void copy(const View& in, const View& out) { copy_cuda(launch, in, out); }
   void zero(const View& x) { zero_cuda(launch, x); }
-  void swiglu_forward(const View& gate_up, const View& h) { swiglu_forward_cuda(launch, gate_up, h); }
-  void swiglu_backward(const View& dh, const View& gate_up, const View& out) {
-    swiglu_backward_cuda(launch, dh, gate_up, out);
+  void swiglu_forward(const View& gate_up, const View& h, const Amax& amax = {}) {
+    swiglu_forward_cuda(launch, gate_up, h, amax);
+  }
+  void swiglu_backward(const View& dh, const View& gate_up, const View& out, const Amax& amax = {}) {
+    swiglu_backward_cuda(launch, dh, gate_up, out, amax);
   }
   void embedding_forward(const View& tokens, const View& table, const View& out) {
     embedding_forward_cuda(launch, tokens, table, out);
@@ -55,6 +57,10 @@ TEST(ElementwiseCuda, ZeroReachesItsBytesOnly) {
 TEST(ElementwiseCuda, SwigluEqualsTheHosts) {
   ShimElementwise device;
   cases::swiglu(device);
+}
+TEST(ElementwiseCuda, AmaxesOfSwigluEqualTheHosts) {
+  ShimElementwise device;
+  cases::swiglu_amaxes(device);
 }
 TEST(ElementwiseCuda, DropoutEqualsTheHosts) {
   ShimElementwise device;

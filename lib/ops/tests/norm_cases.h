@@ -101,6 +101,41 @@ void norm_backward(Device& device) {
   });
 }
 
+/// Amaxes of the results of norm, of addition and norm, and of backward, with and without a NaN.
+template <class Device>
+void norm_amaxes(Device& device) {
+  for (const NormSize size : {NormSize{1, 1}, {40, 16}, {7, 33}, {70, 257}, {3, 640}, {2, 2056}, {2, 9000}})
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const int kind : {0, 1, 2}) {  // without NaN; with one; with one that is skipped
+        const Host host;
+        const auto [m, n] = size;
+        const Tensor x = make(type, {m, n}, random_values(m * n, 1, 3)),
+                     d = make(type, {m, n}, random_values(m * n, 6)), w = make(type, {n}, random_values(n, 3)),
+                     rstd(DType::f32, {m}), y(type, {m, n}), dx(type, {m, n}), found = make(DType::f32, {3}, Values(3));
+        if (kind > 0) write(x.view().rows(m - 1, m).columns(n - 1, n), Values{std::nan("")});
+        const auto at = [&](const View& amaxes, std::int64_t i) { return Amax{amaxes.rows(i, i + 1), kind == 2}; };
+        const std::string name = name_of(type, m, n, Layout::contiguous) + ", kind " + std::to_string(kind);
+        const View ta = device.put(found.view()), tx = device.put(x.view()), td = device.put(d.view()),
+                   tw = device.put(w.view()), tr = device.put(rstd.view()), ty = device.put(y.view()),
+                   tdx = device.put(dx.view());
+        const auto expect = [&](std::int64_t i, const View& on_device, const View& result) {
+          expect_amax(device, at(ta, i), 0, on_device, result, name);
+          expect_amax(at(found.view(), i), 0, result, name);
+        };
+        device.rmsnorm_forward(tx, tw, kNormEps, ty, tr, at(ta, 0));
+        rmsnorm_forward(host, x.view(), w.view(), kNormEps, y.view(), rstd.view(), at(found.view(), 0));
+        expect(0, ty, y.view());
+        device.rmsnorm_backward(td, tx, tw, tr, {}, tdx, {}, at(ta, 1));
+        rmsnorm_backward(host, d.view(), x.view(), w.view(), rstd.view(), {}, dx.view(), {}, at(found.view(), 1));
+        expect(1, tdx, dx.view());
+        device.add_rmsnorm_forward(tx, td, tw, kNormEps, tx, ty, tr, at(ta, 2));
+        add_rmsnorm_forward(host, x.view(), d.view(), w.view(), kNormEps, x.view(), y.view(), rstd.view(),
+                            at(found.view(), 2));
+        expect(2, ty, y.view());
+        device.clear();
+      }
+}
+
 /// Heads of a fused projection [M, heads, D], in place, and the gradient of both.
 template <class Device>
 void norm_of_heads(Device& device) {

@@ -9,18 +9,19 @@ namespace fp8::ops {
 namespace {
 
 struct ShimNorm : ShimMemory {
-  void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd) {
-    norm_forward_cuda(launch, "norm", x, {}, w, eps, x, y, rstd);
+  void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd,
+                       const Amax& amax = {}) {
+    norm_forward_cuda(launch, "norm", x, {}, w, eps, x, y, rstd, amax);
   }
   void add_rmsnorm_forward(const View& x, const View& delta, const View& w, float eps, const View& sum, const View& y,
-                           const View& rstd) {
-    norm_forward_cuda(launch, "norm", x, delta, w, eps, sum, y, rstd);
+                           const View& rstd, const Amax& amax = {}) {
+    norm_forward_cuda(launch, "norm", x, delta, w, eps, sum, y, rstd, amax);
   }
   void rmsnorm_backward(const View& dy, const View& x, const View& w, const View& rstd, const View& up, const View& dx,
-                        const View& dw) {
+                        const View& dw, const Amax& amax = {}) {
     const std::int64_t n = w.shape[0], rows = n == 0 ? 0 : x.size() / n;
-    const View partial = dw.empty() ? View{} : scratch(DType::f32, {cuda::column_blocks(rows, n), n});
-    norm_backward_cuda(launch, dy, x, w, rstd, up, dx, dw, partial);
+    const View partial = dw.empty() ? View{} : scratch(DType::f32, {cuda::norm_blocks(rows, n), n});
+    norm_backward_cuda(launch, dy, x, w, rstd, up, dx, dw, partial, amax);
   }
 };
 
@@ -41,15 +42,20 @@ TEST(NormCuda, HeadsOfAProjectionEqualTheHosts) {
   cases::norm_of_heads(device);
 }
 
+TEST(NormCuda, AmaxesEqualTheHosts) {
+  ShimNorm device;
+  cases::norm_amaxes(device);
+}
+
 TEST(NormCuda, ManyRowsAreSummedInBlocks) {
   ShimNorm device;
   const Host host;
-  const std::int64_t m = 1500, n = 24;
+  const std::int64_t m = 1500, n = 264;
   const cases::Matrix x(DType::bf16, m, n, cases::Layout::wide, 1), dy(DType::bf16, m, n, cases::Layout::contiguous, 2);
   const Tensor w = make(DType::bf16, {n}, random_values(n, 3)), rstd(DType::f32, {m}), dw(DType::f32, {n}),
                dx(DType::bf16, {m, n});
   rmsnorm_forward(host, x.view, w.view(), cases::kNormEps, dx.view(), rstd.view());
-  EXPECT_GT(cuda::column_blocks(m, n), 20);
+  EXPECT_GT(cuda::norm_blocks(m, n), 5);
   const View tdw = device.put(dw.view()), tdx = device.put(dx.view());
   device.rmsnorm_backward(device.put(dy.view), device.put(x.view), device.put(w.view()), device.put(rstd.view()), {},
                           tdx, tdw);

@@ -48,6 +48,8 @@ Results run_all(const RowLoops<T>& loops, std::int64_t n) {
   all.add(narrow);
   loops.add(a.data(), b.data(), x.data(), n);
   all.add(x);
+  for (const std::uint32_t limit : {0x7FFFFFFFu, 0x3F800000u})
+    all.add(std::bit_cast<float>(loops.largest(c.data(), n, limit)));
   loops.swiglu(c.data(), b.data(), x.data(), n);
   all.add(x);
   loops.swiglu_gradients(a.data(), c.data(), b.data(), x.data(), y.data(), n);

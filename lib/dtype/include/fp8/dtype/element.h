@@ -24,13 +24,31 @@ FP8_HD inline float to_float(Bf16 v) { return std::bit_cast<float>(static_cast<s
 /// Identity, for templates over float and Bf16.
 FP8_HD inline float to_float(float v) { return v; }
 
-/// Rounds to nearest even; NaN stays NaN (quiet); overflow gives infinity, as IEEE.
+/// Rounds to nearest even; NaN stays NaN (quiet, on a device without its sign and payload); overflow gives infinity, as
+/// IEEE.
+FP8_HD inline Bf16 to_bf16(float v);
+/// to_bf16() of two floats: the bits of `low` in the low half of a word, those of `high` in the other. One instruction
+/// on a device.
+FP8_HD inline std::uint32_t to_bf16_pair(float low, float high);
+
+#ifdef __CUDA_ARCH__
+FP8_HD inline std::uint32_t to_bf16_pair(float low, float high) {
+  std::uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+FP8_HD inline Bf16 to_bf16(float v) { return Bf16{static_cast<std::uint16_t>(to_bf16_pair(v, 0.0f))}; }
+#else
 FP8_HD inline Bf16 to_bf16(float v) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(v);
   const std::uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
   const bool nan = (u & 0x7FFFFFFFu) > 0x7F800000u;
   return Bf16{static_cast<std::uint16_t>(nan ? ((u >> 16) | 0x40u) : rounded)};
 }
+FP8_HD inline std::uint32_t to_bf16_pair(float low, float high) {
+  return to_bf16(low).bits | static_cast<std::uint32_t>(to_bf16(high).bits) << 16;
+}
+#endif
 
 /// Rounds stochastically to BF16: adds the 16 low bits of `random` below the kept fraction and truncates. BF16 values,
 /// infinities and NaN are unchanged.

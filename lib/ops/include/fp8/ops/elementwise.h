@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "fp8/base/target.h"
+#include "fp8/ops/amax.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::ops {
@@ -13,10 +14,13 @@ using device::Context;
 using tensor::View;
 
 /// h [M, F] = silu(gate) * up of gate_up [M, 2F] (gate first). silu(g) = g / (1 + exp(-g)).
-void swiglu_forward(const Context& ctx, const View& gate_up, const View& h);
+/// `amax` f32 [1]: of h.
+void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax = {});
 
-/// d_gate_up [M, 2F] from dh [M, F]; may overwrite gate_up.
-void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up);
+/// d_gate_up [M, 2F] from dh [M, F]; may overwrite gate_up. `amax` f32 [2]: of the gradients of gate
+/// and of up.
+void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up,
+                     const Amax& amax = {});
 
 /// out [M, C] = rows of table [V, C] with the indices tokens i32 [M]. Ids were checked when the data was opened; an id
 /// outside of the table is an Error on the host, and NaN on a device, so that the host need not wait for it.

@@ -5,6 +5,7 @@
 /// context's device; a GPU sums in another order, which may change the last bit.
 #pragma once
 
+#include "fp8/ops/amax.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::ops {
@@ -13,17 +14,19 @@ using device::Context;
 using tensor::View;
 
 /// y = norm(x); rstd f32 [M] or [M, H] is needed by the backward pass. y may be x.
-void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y, const View& rstd);
+/// `amax` f32 [1]: of y.
+void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y, const View& rstd,
+                     const Amax& amax = {});
 
-/// sum = x + delta rounded to the activation type; y = norm(sum). sum may be x or delta.
+/// sum = x + delta rounded to the activation type; y = norm(sum). sum may be x or delta. `amax` f32 [1]: of y.
 void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, const View& weight, float eps,
-                         const View& sum, const View& y, const View& rstd);
+                         const View& sum, const View& y, const View& rstd, const Amax& amax = {});
 
 /// Gradient of the norm. dx = upstream + dy d norm / dx, where upstream is the gradient of the residual connection
 /// (empty: none; may be dx); the gradient of the weight is added to dweight f32 [C] (empty: not wanted). `x` is the
-/// input of the norm. dx may be dy. Deterministic.
+/// input of the norm. dx may be dy. `amax` f32 [1]: of dx. Deterministic.
 void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
-                      const View& upstream, const View& dx, const View& dweight);
+                      const View& upstream, const View& dx, const View& dweight, const Amax& amax = {});
 
 /// out = a + b, rounded once; contiguous or equal strides; out may be a or b.
 void add(const Context& ctx, const View& a, const View& b, const View& out);
