@@ -1,17 +1,20 @@
 // AdamW, and the gradient's norm and gate, on a device. Each thread updates the elements that share one random counter,
-// so that every element is rounded as on the host; adjacent threads access adjacent elements.
+// so that every element is rounded as on the host, and of four adjacent counters, so that they are loaded together.
 #pragma once
 
 #include <algorithm>
 
 #include "adamw_kernels.h"
 #include "fp8/base/round.h"
+#include "fp8/device/groups.h"
 #include "fp8/device/magnitudes.h"
 #include "fp8/dtype/dispatch.h"
 
 namespace fp8::optim {
 
 inline constexpr int kUpdateThreads = 256;
+inline constexpr int kAdjacent = 4;  // elements that a thread updates at once, each with a random counter of its own
+inline constexpr int kUpdateLanes = kNoiseLanes / kAdjacent;  // threads of a noise block
 
 // Arguments of an update besides its arrays.
 struct UpdateOf {
@@ -22,65 +25,103 @@ struct UpdateOf {
   std::int64_t update;
   std::uint32_t tensor;
   const Gate* gate;
+  bool packed;  // kAdjacent elements of every array can be loaded at once
 };
 
+// The words of rounding_noise() one after the other, without an array that is indexed.
+struct Noise {
+  std::array<std::uint32_t, 4> bits{};
+  __device__ std::uint32_t next() {
+    const std::uint32_t word = noise_word(bits[0] & 0xFFFFu, bits[0] >> 16, bits[1] >> 16);
+    bits = {bits[0] >> 16 | bits[1] << 16, bits[1] >> 16 | bits[2] << 16, bits[2] >> 16 | bits[3] << 16,
+            bits[3] >> 16 | bits[0] << 16};
+    return word;
+  }
+};
+
+// Updates W elements from i on, rounding with these random words.
+template <int W, class P, class M, class C>
+__device__ inline void update_elements(const Arrays<P, M, C>& a, const UpdateOf& u, const Gate& gate, std::int64_t i,
+                                       const std::uint32_t* random, device::Largest& largest) {
+  device::Group<float, W> p = device::load_floats<W>(a.master + i);
+  if (gate.skip == 0) {
+    device::Group<float, W> m = device::load_floats<W>(a.m + i), v = device::load_floats<W>(a.v + i);
+    const device::Group<float, W> g = device::load_floats<W>(a.gradient + i);
+    FP8_UNROLL
+    for (int j = 0; j < W; ++j) {
+      const Element e = adamw_element({p.at[j], m.at[j], v.at[j]}, g.at[j] * gate.gradient_scale, u.coefficients);
+      p.at[j] = dtype::to_float(store_rounded<P>(e.p, random[j]));
+      m.at[j] = dtype::to_float(store_rounded<M>(e.m, random[j] >> 16));
+      v.at[j] = dtype::to_float(store_rounded<M>(e.v, noise_of_v(random[j])));
+    }
+    device::store_floats<W>(a.master + i, p);
+    device::store_floats<W>(a.m + i, m);
+    device::store_floats<W>(a.v + i, v);
+  }
+  if constexpr (sizeof(C) > 1) device::store_floats<W>(a.compute_weight + i, p);
+  largest.add(p);
+}
+
 template <class P, class M, class C>
-__global__ void adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
+__global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Arrays<P, M, C> a, UpdateOf u, unsigned* amax) {
   constexpr bool kRounds = sizeof(P) != sizeof(float) || sizeof(M) != sizeof(float);
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
-  const std::int64_t block = u.first / kNoiseBlock + thread / kNoiseLanes, lane = thread % kNoiseLanes;
-  std::array<std::uint32_t, 8> noise{};
-  if constexpr (kRounds)
-    noise =
-        rounding_noise(u.seed, u.update, u.tensor, static_cast<std::uint64_t>(block), static_cast<std::uint32_t>(lane));
+  const std::int64_t block = u.first / kNoiseBlock + thread / kUpdateLanes, lane = thread % kUpdateLanes * kAdjacent;
+  Noise noise[kAdjacent];
+  FP8_UNROLL
+  for (int j = 0; kRounds && j < kAdjacent; ++j)
+    noise[j].bits =
+        noise_bits(u.seed, u.update, u.tensor, static_cast<std::uint64_t>(block), static_cast<std::uint32_t>(lane + j));
   const Gate gate = *u.gate;
-  unsigned largest = 0;
-  for (int s = 0; s < 8; ++s) {
+  device::Largest largest(false);
+  for (int s = 0; s < kNoiseBlock / kNoiseLanes; ++s) {
     const std::int64_t i = block * kNoiseBlock + s * kNoiseLanes + lane - u.first;
-    if (i < 0 || i >= u.size) continue;
-    P stored = a.master[i];
-    if (gate.skip == 0) {
-      const std::uint32_t random = noise[static_cast<std::size_t>(s)];
-      const Element e = adamw_element({dtype::to_float(stored), dtype::to_float(a.m[i]), dtype::to_float(a.v[i])},
-                                      a.gradient[i] * gate.gradient_scale, u.coefficients);
-      stored = store_rounded<P>(e.p, random);
-      a.master[i] = stored;
-      a.m[i] = store_rounded<M>(e.m, random >> 16);
-      a.v[i] = store_rounded<M>(e.v, noise_of_v(random));
+    std::uint32_t random[kAdjacent] = {};
+    FP8_UNROLL
+    for (int j = 0; kRounds && j < kAdjacent; ++j) random[j] = noise[j].next();
+    if (u.packed && i >= 0 && i + kAdjacent <= u.size) {
+      update_elements<kAdjacent>(a, u, gate, i, random, largest);
+    } else {
+      FP8_UNROLL
+      for (int j = 0; j < kAdjacent; ++j)
+        if (i + j >= 0 && i + j < u.size) update_elements<1>(a, u, gate, i + j, random + j, largest);
     }
-    const float value = dtype::to_float(stored);
-    if constexpr (sizeof(C) > 1) a.compute_weight[i] = dtype::from_float<C>(value);
-    largest = device::LargestBits{}(largest, std::bit_cast<unsigned>(value) & 0x7FFFFFFFu);
   }
-  if (amax == nullptr) return;
-  largest = device::block_combine<kUpdateThreads>(largest, device::LargestBits{});
-  if (threadIdx.x == 0) atomicMax(amax, largest);
+  if (amax != nullptr) largest.record<kUpdateThreads>(amax);
+}
+
+// Whether kAdjacent elements from p on are aligned as load_bits() needs it.
+template <class T>
+bool adjacent_pack(const T* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % (kAdjacent * sizeof(T)) == 0;
 }
 
 // `block` was checked; its compute weight is empty if it is the master itself.
 template <class Launcher>
 void adamw_cuda(const Launcher& launch, const AdamwBlock& block, const Settings& settings, const Scalars& scalars) {
   const std::int64_t n = block.master.size();
-  const UpdateOf u{coefficients_of(settings, scalars, block.decay),
-                   block.first_element,
-                   n,
-                   scalars.seed,
-                   scalars.update,
-                   block.tensor,
-                   scalars.gate};
+  UpdateOf u{coefficients_of(settings, scalars, block.decay),
+             block.first_element,
+             n,
+             scalars.seed,
+             scalars.update,
+             block.tensor,
+             scalars.gate,
+             false};
   auto* const amax = static_cast<unsigned*>(block.amax.data);
   if (amax != nullptr)
     device::clear_signs(launch, block.amax.as<float>(), 1);  // the previous value takes part in the maximum
   const std::int64_t noise_blocks = divide_up(block.first_element + n, kNoiseBlock) - block.first_element / kNoiseBlock;
-  const std::int64_t threads = noise_blocks * kNoiseLanes;
+  const std::int64_t threads = noise_blocks * kUpdateLanes;
   const dim3 grid(device::blocks_for(threads, kUpdateThreads));
   dtype::with_float_type(block.master.dtype, "AdamW", [&]<class P>() {
     dtype::with_float_type(block.m.dtype, "AdamW", [&]<class M>() {
       const auto run = [&]<class C>(C* compute_weight) {
-        launch("adamw", grid, dim3(kUpdateThreads), adamw_kernel<P, M, C>,
-               Arrays<P, M, C>{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(),
-                               compute_weight},
-               u, amax);
+        const Arrays<P, M, C> arrays{block.master.as<P>(), block.gradient.as<float>(), block.m.as<M>(), block.v.as<M>(),
+                                     compute_weight};
+        u.packed = u.first % kAdjacent == 0 && adjacent_pack(arrays.master) && adjacent_pack(arrays.gradient) &&
+                   adjacent_pack(arrays.m) && adjacent_pack(arrays.v) && adjacent_pack(compute_weight);
+        launch("adamw", grid, dim3(kUpdateThreads), adamw_kernel<P, M, C>, arrays, u, amax);
       };
       if (block.compute_weight.empty()) return run(static_cast<NoComputeWeight*>(nullptr));
       dtype::with_float_type(block.compute_weight.dtype, "AdamW",

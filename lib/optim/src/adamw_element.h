@@ -68,20 +68,30 @@ FP8_HD inline Element adamw_element(Element e, float g, const Coefficients& c) {
 /// Elements that share random counters: kNoiseLanes counters serve kNoiseBlock elements.
 inline constexpr std::int64_t kNoiseLanes = 16, kNoiseBlock = 8 * kNoiseLanes;
 
-/// Random words for eight elements of a tensor in one update: `lane` + kNoiseLanes s, s from 0 to 7, of the
-/// kNoiseBlock elements from kNoiseBlock * `block` on. The low half of an element's word rounds its master, the high
-/// half its first moment, the low half of noise_of_v() the second moment. One counter gives eight independent halves
-/// r[s]; the three of an element are r[s], r[s] ^ r[s+1] ^ r[s+3] and r[s+1] ^ r[s+3]: sums over sets that all differ,
-/// so each is uniform and any two, of any elements, are independent.
+/// Random bits of one counter, of which noise_word() makes the words of eight elements of a tensor in one update:
+/// `lane` + kNoiseLanes s, s from 0 to 7, of the kNoiseBlock elements from kNoiseBlock * `block` on. The low half of an
+/// element's word rounds its master, the high half its first moment, the low half of noise_of_v() the second moment.
+/// One counter gives eight independent halves r[s]; the three of an element are r[s], r[s] ^ r[s+1] ^ r[s+3] and r[s+1]
+/// ^ r[s+3]: sums over sets that all differ, so each is uniform and any two, of any elements, are independent.
+FP8_HD inline std::array<std::uint32_t, 4> noise_bits(std::uint64_t seed, std::int64_t update, std::uint32_t tensor,
+                                                      std::uint64_t block, std::uint32_t lane) {
+  constexpr std::uint64_t kUse = 0x6164616D77000001u;  // separates this stream from other uses of the run's seed
+  return device::philox(seed ^ kUse, block * kNoiseLanes + lane, static_cast<std::uint64_t>(update) << 32 | tensor);
+}
+
+/// The word of element s from halves s, s + 1 and s + 3.
+FP8_HD inline std::uint32_t noise_word(std::uint32_t r0, std::uint32_t r1, std::uint32_t r3) {
+  return r0 | (r0 ^ r1 ^ r3) << 16;
+}
+
+/// The words of all eight elements.
 FP8_HD inline std::array<std::uint32_t, 8> rounding_noise(std::uint64_t seed, std::int64_t update, std::uint32_t tensor,
                                                           std::uint64_t block, std::uint32_t lane) {
-  constexpr std::uint64_t kUse = 0x6164616D77000001u;  // separates this stream from other uses of the run's seed
-  const std::array<std::uint32_t, 4> w =
-      device::philox(seed ^ kUse, block * kNoiseLanes + lane, static_cast<std::uint64_t>(update) << 32 | tensor);
+  const std::array<std::uint32_t, 4> w = noise_bits(seed, update, tensor, block, lane);
   const std::uint32_t a = w[0] & 0xFFFFu, b = w[0] >> 16, c = w[1] & 0xFFFFu, d = w[1] >> 16;
   const std::uint32_t e = w[2] & 0xFFFFu, f = w[2] >> 16, g = w[3] & 0xFFFFu, h = w[3] >> 16;
-  return {a | (a ^ b ^ d) << 16, b | (b ^ c ^ e) << 16, c | (c ^ d ^ f) << 16, d | (d ^ e ^ g) << 16,
-          e | (e ^ f ^ h) << 16, f | (f ^ g ^ a) << 16, g | (g ^ h ^ b) << 16, h | (h ^ a ^ c) << 16};
+  return {noise_word(a, b, d), noise_word(b, c, e), noise_word(c, d, f), noise_word(d, e, g),
+          noise_word(e, f, h), noise_word(f, g, a), noise_word(g, h, b), noise_word(h, a, c)};
 }
 
 /// Noise of the second moment, in the low half, from an element's word.
