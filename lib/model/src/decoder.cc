@@ -63,12 +63,13 @@ struct MicroBatch {
     env.forward_done(ctx, "embed_tokens", x);
   }
 
-  void forward_layer(int unit, const View& x, const SavedActivations& kept, const View& out) {
+  // See layer_forward().
+  void forward_layer(int unit, const LayerInput& in, const SavedActivations& kept, const View& delta) {
     const device::Scope scope(*ctx.arena);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
     weights.prefetch(unit + 1);
     env.unit = unit;
-    layer_forward(ctx, env, w, x, kept, out, false);
+    layer_forward(ctx, env, w, in, kept, delta, false);
   }
 
   // The input of a layer, or of the head, among those of all [L + 1, M, C].
@@ -85,13 +86,17 @@ struct MicroBatch {
 
   // Layers without saved activations: x is overwritten layer by layer.
   void forward_layers(const View& x, const Layers& layers) {
+    const device::Scope scope(*ctx.arena);
+    const SavedActivations kept = allocate_saved(ctx, env, true);  // of one layer after the other
+    const View delta = rows_by_hidden("scratch");
+    LayerInput in{x};
     for (int unit = layers.first + 1; unit < head_unit; ++unit) {
-      const device::Scope scope(*ctx.arena);
       if (!layers.caches.empty()) env.cache = &layers.caches[static_cast<std::size_t>(unit - 1)];
+      forward_layer(unit, in, kept, delta);
       if (!layers.inputs.empty()) ops::copy(ctx, x, input_of(layers.inputs, unit - 1));
-      const SavedActivations kept = allocate_saved(ctx, env, true);
-      forward_layer(unit, x, kept, x);
+      in = {x, kept.mid, delta};
     }
+    complete_input(ctx, env, head_unit - 1, in);
   }
 
   // Calls body(weight, first row, one past the last) for blocks of normalized rows.
@@ -185,7 +190,7 @@ void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, 
     const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
     LayerEnvironment unobserved = env;
     unobserved.observer = nullptr;
-    layer_forward(ctx, unobserved, w, x, kept, {}, true);
+    layer_forward(ctx, unobserved, w, {x}, kept, rows_by_hidden("scratch"), true);
   }
   if (recompute == Recompute::selective) allocate_norms_and_h(ctx, env, kept);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
@@ -265,6 +270,7 @@ void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightS
   std::vector<SavedActivations> kept;
   std::vector<std::size_t> marks;
   pass.embed(x[0]);
+  LayerInput in{x[0]};
   for (int i = 0; i < layers; ++i) {
     marks.push_back(ctx.arena->mark());
     x.push_back(pass.rows_by_hidden("activations"));
@@ -274,9 +280,12 @@ void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightS
     const device::Scope scratch(*ctx.arena);
     SavedActivations inside = kept.back();
     if (options_.recompute != Recompute::none) allocate_norms_and_h(ctx, pass.env, inside);
-    pass.forward_layer(i + 1, x[static_cast<std::size_t>(i)], inside, x.back());
+    if (full) inside.mid = x.back();  // which the next layer needs
+    pass.forward_layer(i + 1, in, inside, dres);
+    in = {x.back(), inside.mid, dres};
     if (full) ctx.arena->release(before);
   }
+  complete_input(ctx, pass.env, layers, in);
   pass.head_forward_backward(x.back(), losses, gradient_scale, dres);
   for (int i = layers - 1; i >= 0; --i) {
     const auto at = static_cast<std::size_t>(i);

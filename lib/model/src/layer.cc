@@ -122,6 +122,11 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   }
 }
 
+// Passes the output of a layer to the observer.
+void output_done(const Context& ctx, const LayerEnvironment& env, int unit, const View& x) {
+  if (env.observer != nullptr) env.observer->observe(ctx, {false, unit, "mlp.residual"}, x);
+}
+
 linear::Gradients to(const View& dx, const UnitGradients& g, Slot weight, Slot bias) {
   const auto* const adapters = std::ranges::find(kAdaptedSlots, weight, &AdaptedSlot::linear);
   return {dx, g.of(weight), g.of(bias), g.accumulate, g.of(adapters->a), g.of(adapters->b)};
@@ -164,17 +169,27 @@ void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, Saved
   kept.h = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "activations");
 }
 
-void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                   const SavedActivations& kept, const View& out, bool skip_output) {
-  const device::Scope scope(*ctx.arena);
-  const View delta = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
+void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, const LayerInput& in) {
+  if (in.delta.empty()) return;
+  ops::add(ctx, in.base, in.delta, in.x);
+  output_done(ctx, env, unit, in.x);
+}
+
+void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
+                   const SavedActivations& kept, const View& delta, bool skip_output) {
   const std::int64_t f = env.config.intermediate_size;
-  ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), kept.n1, kept.rstd1);
+  const View norm = w.vector(Slot::input_norm);
+  if (in.delta.empty()) {
+    ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), kept.n1, kept.rstd1);
+  } else {
+    ops::add_rmsnorm_forward(ctx, in.base, in.delta, norm, eps_of(env), in.x, kept.n1, kept.rstd1);
+    output_done(ctx, env, env.unit - 1, in.x);
+  }
   env.forward_done(ctx, "input_layernorm", kept.n1);
   attention_block(ctx, env, w, kept);
   linear::forward(ctx, env.engine, w.of(Slot::o), kept.attention, delta);
   env.forward_done(ctx, "self_attn.o_proj", delta);
-  ops::add_rmsnorm_forward(ctx, x, delta, w.vector(Slot::post_norm), eps_of(env), kept.mid, kept.n2, kept.rstd2);
+  ops::add_rmsnorm_forward(ctx, in.x, delta, w.vector(Slot::post_norm), eps_of(env), kept.mid, kept.n2, kept.rstd2);
   env.forward_done(ctx, "self_attn.residual", kept.mid);
   env.forward_done(ctx, "post_attention_layernorm", kept.n2);
   linear::forward(ctx, env.engine, w.of(Slot::gate_up), kept.n2, kept.gate_up);
@@ -185,8 +200,6 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
   if (skip_output) return;
   linear::forward(ctx, env.engine, w.of(Slot::down), kept.h, delta);
   env.forward_done(ctx, "mlp.down_proj", delta);
-  ops::add(ctx, kept.mid, delta, out);
-  env.forward_done(ctx, "mlp.residual", out);
 }
 
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,

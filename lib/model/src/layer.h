@@ -53,10 +53,20 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
 // Allocates the views that allocate_saved left empty, without computing them.
 void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, SavedActivations& kept);
 
-// out = layer(x); out may be x unless backward needs x. With `skip_output` all activations are saved but the last GEMM
-// is skipped.
-void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                   const SavedActivations& kept, const View& out, bool skip_output);
+// The input of a layer, or of the head. The last addition of the layer before may be left to the first norm of this
+// one, which reads the sum anyway.
+struct LayerInput {
+  View x;                // [M, C]; with a delta it has yet to receive base + delta
+  View base{}, delta{};  // [M, C]; empty: x is complete
+};
+
+// Adds what is left of the output of layer `unit` in its successor's input.
+void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, const LayerInput& in);
+
+// Completes `in` and computes a layer but its last addition: the output is kept.mid + delta. delta may be in.delta, and
+// in.base kept.mid. With `skip_output` all activations are saved but the last GEMM is skipped.
+void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
+                   const SavedActivations& kept, const View& delta, bool skip_output);
 
 // Recomputes n1, n2 and h from x and the saved activations.
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
