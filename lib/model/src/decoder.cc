@@ -41,7 +41,10 @@ struct MicroBatch {
         head_unit(static_cast<int>(config.num_hidden_layers) + 1),
         head_home(config.tie_word_embeddings ? 0 : head_unit),
         head_slot(config.tie_word_embeddings ? Slot::embedding : Slot::head),
-        logit_bytes(options.logit_bytes) {}
+        logit_bytes(options.logit_bytes) {
+    env.amaxes = allocate(ctx, DType::f32, {config.num_hidden_layers * static_cast<int>(Amaxed::count)}, "activations");
+    ops::zero(ctx, env.amaxes);
+  }
 
   void make_rope_tables() {
     env.cos = allocate(ctx, DType::f32, {env.length, env.config.head_dim / 2}, "activations");
@@ -200,7 +203,7 @@ void MicroBatch::backward_layer(int unit, const View& x, SavedActivations kept, 
   clear_accumulated(ctx, g,
                     {Slot::input_norm, Slot::qkv_bias, Slot::q_norm, Slot::k_norm, Slot::o_bias, Slot::post_norm,
                      Slot::gate_up_bias, Slot::down_bias});
-  layer_backward(ctx, env, w, g, x, kept, dres);
+  env.d_out_known = layer_backward(ctx, env, w, g, x, kept, dres);
   weights.gradients_done(unit);
 }
 

@@ -45,6 +45,20 @@ Heads split(const View& qkv, const LayerEnvironment& env) {
 
 float eps_of(const LayerEnvironment& env) { return static_cast<float>(env.config.rms_norm_eps); }
 
+// Where the amax of the input of a linear is, or goes; empty if its casts need none.
+View input_amax(const LayerEnvironment& env, const linear::Weight& weight, Amaxed which) {
+  return linear::amax_use(weight).x ? env.amax(env.unit, which) : View{};
+}
+
+// The same of the gradient of its output, in `parts` parts.
+View gradient_amax(const LayerEnvironment& env, int unit, const linear::Weight& weight, Amaxed which, int parts = 1) {
+  const bool used = linear::amax_use(weight).dy && weight.parts.size() == static_cast<std::size_t>(parts);
+  return used && unit > 0 ? env.amax(unit, which, parts) : View{};
+}
+
+// For the operation that writes what `weight` reads.
+ops::Amax recorded(const linear::Weight& weight, const View& amax) { return {amax, linear::amax_use(weight).skip_nan}; }
+
 // Counts the GEMMs of attention over `q`, `passes` times those of a forward pass.
 void count_attention(const Context& ctx, const LayerEnvironment& env, const View& q, double passes) {
   if (ctx.dry) return;
@@ -73,7 +87,8 @@ void cached_attention(const Context& ctx, const LayerEnvironment& env, const Sav
 void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
                      const SavedActivations& kept) {
   const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
-  linear::forward(ctx, env.engine, w.of(Slot::qkv), kept.n1, kept.qkv);
+  linear::forward(ctx, env.engine, w.of(Slot::qkv), kept.n1, kept.qkv,
+                  {input_amax(env, w.of(Slot::qkv), Amaxed::n1), true});
   const View q_part = kept.qkv.columns(0, h * d), k_part = kept.qkv.columns(h * d, (h + g) * d);
   env.forward_done(ctx, "self_attn.q_proj", q_part);
   env.forward_done(ctx, "self_attn.k_proj", k_part);
@@ -178,27 +193,32 @@ void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, c
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
                    const SavedActivations& kept, const View& delta, bool skip_output) {
   const std::int64_t f = env.config.intermediate_size;
-  const View norm = w.vector(Slot::input_norm);
+  const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o), &gate_up = w.of(Slot::gate_up),
+                       &down = w.of(Slot::down);
+  const View norm = w.vector(Slot::input_norm), n2_amax = input_amax(env, gate_up, Amaxed::n2),
+             h_amax = input_amax(env, down, Amaxed::h);
+  const ops::Amax n1_amax = recorded(qkv, input_amax(env, qkv, Amaxed::n1));
   if (in.delta.empty()) {
-    ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), kept.n1, kept.rstd1);
+    ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), kept.n1, kept.rstd1, n1_amax);
   } else {
-    ops::add_rmsnorm_forward(ctx, in.base, in.delta, norm, eps_of(env), in.x, kept.n1, kept.rstd1);
+    ops::add_rmsnorm_forward(ctx, in.base, in.delta, norm, eps_of(env), in.x, kept.n1, kept.rstd1, n1_amax);
     output_done(ctx, env, env.unit - 1, in.x);
   }
   env.forward_done(ctx, "input_layernorm", kept.n1);
   attention_block(ctx, env, w, kept);
-  linear::forward(ctx, env.engine, w.of(Slot::o), kept.attention, delta);
+  linear::forward(ctx, env.engine, o, kept.attention, delta, {input_amax(env, o, Amaxed::attention), false});
   env.forward_done(ctx, "self_attn.o_proj", delta);
-  ops::add_rmsnorm_forward(ctx, in.x, delta, w.vector(Slot::post_norm), eps_of(env), kept.mid, kept.n2, kept.rstd2);
+  ops::add_rmsnorm_forward(ctx, in.x, delta, w.vector(Slot::post_norm), eps_of(env), kept.mid, kept.n2, kept.rstd2,
+                           recorded(gate_up, n2_amax));
   env.forward_done(ctx, "self_attn.residual", kept.mid);
   env.forward_done(ctx, "post_attention_layernorm", kept.n2);
-  linear::forward(ctx, env.engine, w.of(Slot::gate_up), kept.n2, kept.gate_up);
+  linear::forward(ctx, env.engine, gate_up, kept.n2, kept.gate_up, {n2_amax, true});
   env.forward_done(ctx, "mlp.gate_proj", kept.gate_up.columns(0, f));
   env.forward_done(ctx, "mlp.up_proj", kept.gate_up.columns(f, 2 * f));
-  ops::swiglu_forward(ctx, kept.gate_up, kept.h);
+  ops::swiglu_forward(ctx, kept.gate_up, kept.h, recorded(down, h_amax));
   env.forward_done(ctx, "mlp.swiglu", kept.h);
   if (skip_output) return;
-  linear::forward(ctx, env.engine, w.of(Slot::down), kept.h, delta);
+  linear::forward(ctx, env.engine, down, kept.h, delta, {h_amax, true});
   env.forward_done(ctx, "mlp.down_proj", delta);
 }
 
@@ -209,34 +229,46 @@ void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, cons
   ops::swiglu_forward(ctx, kept.gate_up, kept.h);
 }
 
-void layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
+bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                     const View& x, const SavedActivations& kept, const View& dres) {
   const device::Scope scope(*ctx.arena);
   const hf::ModelConfig& c = env.config;
   const std::int64_t m = env.rows();
+  const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o), &gate_up = w.of(Slot::gate_up),
+                       &down = w.of(Slot::down);
   const View dn = allocate(ctx, env.activation, {m, c.hidden_size}, "scratch");
+  const View d_mid_amax = gradient_amax(env, env.unit, o, Amaxed::d_mid);
   {
     const device::Scope mlp(*ctx.arena);
     const View dh = allocate(ctx, env.activation, {m, c.intermediate_size}, "scratch");
-    linear::backward(ctx, env.engine, w.of(Slot::down), kept.h, dres, to(dh, g, Slot::down, Slot::down_bias));
+    linear::backward(ctx, env.engine, down, kept.h, dres, to(dh, g, Slot::down, Slot::down_bias),
+                     {input_amax(env, down, Amaxed::h),
+                      env.d_out_known ? gradient_amax(env, env.unit, down, Amaxed::d_out) : View{}});
     env.backward_done(ctx, "mlp.down_proj", dh);
-    ops::swiglu_backward(ctx, dh, kept.gate_up, kept.gate_up);
+    const View d_gate_up_amax = gradient_amax(env, env.unit, gate_up, Amaxed::d_gate, 2);
+    ops::swiglu_backward(ctx, dh, kept.gate_up, kept.gate_up, recorded(gate_up, d_gate_up_amax));
     env.backward_done(ctx, "mlp.swiglu", kept.gate_up);
-    linear::backward(ctx, env.engine, w.of(Slot::gate_up), kept.n2, kept.gate_up,
-                     to(dn, g, Slot::gate_up, Slot::gate_up_bias));
+    linear::backward(ctx, env.engine, gate_up, kept.n2, kept.gate_up, to(dn, g, Slot::gate_up, Slot::gate_up_bias),
+                     {input_amax(env, gate_up, Amaxed::n2), d_gate_up_amax});
     env.backward_done(ctx, "mlp.gate_up_proj", dn);
-    ops::rmsnorm_backward(ctx, dn, kept.mid, w.vector(Slot::post_norm), kept.rstd2, dres, dres, g.of(Slot::post_norm));
+    ops::rmsnorm_backward(ctx, dn, kept.mid, w.vector(Slot::post_norm), kept.rstd2, dres, dres, g.of(Slot::post_norm),
+                          recorded(o, d_mid_amax));
     env.backward_done(ctx, "post_attention_layernorm", dres);
   }
   const View d_attention = allocate(ctx, env.activation, {m, c.query_size()}, "scratch");
   const View dqkv = allocate(ctx, env.activation, {m, c.query_size() + 2 * c.key_value_size()}, "scratch");
-  linear::backward(ctx, env.engine, w.of(Slot::o), kept.attention, dres, to(d_attention, g, Slot::o, Slot::o_bias));
+  linear::backward(ctx, env.engine, o, kept.attention, dres, to(d_attention, g, Slot::o, Slot::o_bias),
+                   {input_amax(env, o, Amaxed::attention), d_mid_amax});
   env.backward_done(ctx, "self_attn.o_proj", d_attention);
   attention_block_backward(ctx, env, w, g, kept, d_attention, dqkv);
-  linear::backward(ctx, env.engine, w.of(Slot::qkv), kept.n1, dqkv, to(dn, g, Slot::qkv, Slot::qkv_bias));
+  linear::backward(ctx, env.engine, qkv, kept.n1, dqkv, to(dn, g, Slot::qkv, Slot::qkv_bias),
+                   {input_amax(env, qkv, Amaxed::n1), {}});
   env.backward_done(ctx, "self_attn.qkv_proj", dn);
-  ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), kept.rstd1, dres, dres, g.of(Slot::input_norm));
+  const View before = gradient_amax(env, env.unit - 1, down, Amaxed::d_out);  // a recipe is the same in all layers
+  ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), kept.rstd1, dres, dres, g.of(Slot::input_norm),
+                        recorded(down, before));
   env.backward_done(ctx, "input_layernorm", dres);
+  return !before.empty();
 }
 
 }  // namespace fp8::model

@@ -6,6 +6,10 @@
 
 namespace fp8::model {
 
+// Amaxes of a layer's activations and gradients, for casts with one scale for a whole tensor: those of what the kernels
+// before a linear write, which record them, and of attention, which its linear computes in forward for backward.
+enum class Amaxed : std::uint8_t { n1, n2, h, attention, d_out, d_mid, d_gate, d_up, count };
+
 // State shared by all layers of one micro-batch.
 struct LayerEnvironment {
   const hf::ModelConfig& config;
@@ -18,11 +22,18 @@ struct LayerEnvironment {
                                       // keys and values of its tokens are here
   std::int64_t first = 0;             // position of the first token, with a cache
   OperationObserver* observer = nullptr;  // null: nobody
-  int unit = 0;                           // that is computed, for the observer
+  int unit = 0;                           // that is computed
   ops::AttentionOptions attention{};
+  View amaxes{};             // f32 [L Amaxed::count], zero at first
+  bool d_out_known = false;  // whether amaxes have that of the gradient of this unit's output
 
   std::int64_t rows() const { return sequences * length; }
   float attention_scale() const;
+  // The amaxes of `which` and following, `count` in all, of a layer.
+  View amax(int of_unit, Amaxed which, int count = 1) const {
+    const auto begin = (of_unit - 1) * static_cast<int>(Amaxed::count) + static_cast<int>(which);
+    return amaxes.rows(begin, begin + count);
+  }
   // Passes a result [M, N] of forward or backward to the observer, if there is one.
   void forward_done(const Context& ctx, std::string_view operation, const View& result) const {
     if (observer != nullptr) observer->observe(ctx, {false, unit, operation}, result);
@@ -72,8 +83,9 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
                            const SavedActivations& kept);
 
-// dres [M, C] holds the gradient of the layer's output and receives that of its input.
-void layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
+// dres [M, C] holds the gradient of the layer's output and receives that of its input. Returns whether it has recorded
+// the amax of the latter as Amaxed::d_out of the layer before.
+bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                     const View& x, const SavedActivations& kept, const View& dres);
 
 }  // namespace fp8::model
