@@ -85,7 +85,7 @@ $(if $(filter lib/%,$1),$(eval seen += $(name)))
 endef
 
 # Crates with CUDA kernels, whose tests run the kernels on the host with cuda_shim.
-shimmed := device tensor quant gemm ops optim
+shimmed := dtype device tensor quant gemm ops optim
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
 define crate_rules # $1 = crate
