@@ -163,7 +163,7 @@ class Largest {
   template <int Threads>
   __device__ void record(unsigned* out) const {
     const unsigned of_block = block_combine<Threads>(bits_, LargestBits{});
-    if (threadIdx.x == 0 && of_block > *out) atomicMax(out, of_block);
+    if (threadIdx.x == 0) atomicMax(out, of_block);
   }
 
  private:
