@@ -57,7 +57,7 @@ refused "a sequence longer than the data is refused" 'd.h5: 20000 tokens are too
 for way in "--precision bf16" "--precision fp8 --recipe rowwise" "--precision fp8 --recipe delayed" "--precision fp8 --recipe mxfp8"; do
   refused "--fuse-projections with $way is refused" '--fuse-projections: needs --precision fp8 and --recipe tensorwise or current, which have a scale' $full $way --fuse-projections
 done
-refused "--fuse-projections with adapters is refused" '--fuse-projections: adapters belong to single projections' $full --precision fp8 --fuse-projections --lora-rank 4
+refused "--fuse-projections with adapters is refused" '--fuse-projections: adapters and FP8 codes belong to single projections' $full --precision fp8 --fuse-projections --lora-rank 4
 refused "--fuse-projections with --tensor-stats-every is refused" '--tensor-stats-every: measures each projection alone' $full --precision fp8 --fuse-projections --tensor-stats-every 1
 for recipe in tensorwise current; do
   for flag in --no-fuse-projections --fuse-projections; do
@@ -72,6 +72,9 @@ for recipe in tensorwise current; do
 done
 says "the run record says --fuse-projections" '"fuse-projections":true' head -1 tensorwise--fuse-projections.log
 ok "a run may change --fuse-projections when it is resumed" fp8-step m.h5 --data d.h5 --steps 9 --seq-length 32 --batch-size 4 --lr 1e-2 --precision fp8 --out tensorwise--fuse-projections
+says "fp8-log says that it changed" '^changed +from step [0-9]+: fuse-projections true to false' fp8-log tensorwise--fuse-projections
+fp8-step m.h5 --data d.h5 --eval-data d.h5 --eval-every 2 --steps 2 --seq-length 32 --batch-size 4 --precision fp8 --fuse-projections --out scored >out 2>err
+is "fp8-eval --fuse-projections gives the loss of the run's evaluation" "$(fp8-eval scored/step-00000002 --data d.h5 --seq-length 32 --batch-size 4 --precision fp8 --fuse-projections 2>err | field loss /dev/stdin)" "$(grep '"type":"eval"' scored/log.jsonl | field loss /dev/stdin)"
 is "the resumed run has single projections" "$(field fp8_gemms tensorwise--fuse-projections/log.jsonl | tail -1)" 42
 echo here >afile
 refused "--out of a file is refused" 'afile: exists and is not a folder' m.h5 --data d.h5 --steps 2 --out afile

@@ -142,7 +142,8 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
     model::read_precisions(recorded, table);
   if (precision.fuse_projections) {
     if (std::ranges::any_of(table, [](const auto& p) { return !p.trainable; }))
-      throw Error(flag_name("fuse-projections") + ": adapters belong to single projections, which are not fused");
+      throw Error(flag_name("fuse-projections") +
+                  ": adapters and FP8 codes belong to single projections, which are not fused");
     model::fuse_projections(table);
   }
   check_codes_run(checkpoint, table);

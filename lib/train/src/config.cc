@@ -73,7 +73,7 @@ json::Value phase_of(const PrecisionConfig& p) {
   o.set("power-of-2-scales", p.power_of_2_scales());
   o.set("fp8-all-gather", recipe->fp8_all_gather && p.fp8_all_gather.value_or(true));
   o.set("rowwise-single-copy", p.rowwise_single_copy);
-  if (p.fuse_projections) o.set("fuse-projections", true);
+  o.set("fuse-projections", p.fuse_projections);
   o.set("accumulate", std::string(gemm::name_of(p.accumulation)));
   const bool delayed = recipe->scale_rule == quant::ScaleRule::delayed;
   const bool e4m3 = recipe->dgrad.dy.format == dtype::DType::e4m3;

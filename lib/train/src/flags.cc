@@ -268,6 +268,12 @@ void check_exclusive(const cli::Arguments& a, const char* one, const char* other
   if (a.has(one) && a.has(other)) throw Error(flag_name(one) + ": contradicts " + flag_name(other));
 }
 
+// fp8-inspect measures each projection alone.
+Flag fuse_flag() {
+  return toggle("fuse-projections", "", "compute q, k, v as one FP8 linear, and gate, up: fewer GEMMs, other numbers",
+                device_flag().group);
+}
+
 }  // namespace
 
 std::string flag_name(std::string_view setting) { return "--" + std::string(setting); }
@@ -283,9 +289,7 @@ cli::Command step_command() {
   c.launched = true;
   add_data(c.flags);
   add_precision(c.flags);
-  c.flags.push_back(toggle("fuse-projections", "",
-                           "compute q, k, v as one FP8 linear, and gate, up: fewer GEMMs, other numbers",
-                           device_flag().group));
+  c.flags.push_back(fuse_flag());
   add_optimizer(c.flags);
   add_lora(c.flags);
   add_sharding(c.flags);
@@ -402,6 +406,7 @@ cli::Command eval_command() {
   c.flags.push_back(timeout_flag(g));
   c.flags.push_back(json_on_terminals());
   add_precision(c.flags);
+  c.flags.push_back(fuse_flag());
   return c;
 }
 
@@ -409,6 +414,7 @@ EvalConfig eval_config(const cli::Arguments& a) {
   EvalConfig c;
   read_eval_data(a, c);
   c.precision = precision_of(a);
+  c.precision.fuse_projections = a.flag("fuse-projections");
   c.per_token = a.flag("per-token");
   return c;
 }
