@@ -5,6 +5,7 @@
 #   make fuzz       fuzzes every parser              make bench   benchmarks
 #   make check-hf   loads exported folders with transformers from PyPI
 #   make check-cudnn   cuDNN plans attention for an H100 without a GPU
+#   make check-cuda12  builds with the headers and the assembler of CUDA 12.9
 # Variables: O=build WERROR=1 SAN=address,undefined MARCH=x86-64-v3 PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60 V=1 (print commands)
 #   CUDA=0|1 (1 if nvcc is found), CUDA_ARCHS="90a 100a": the GPU architectures that device code is compiled for
 #   SYSROOT=: the folder with libraries and packages of the CPU that CXX compiles for, if it is not that of this machine
@@ -46,6 +47,8 @@ dnnl.lib      := -ldnnl
 mpi.inc       := -isystem $(SYSROOT)/usr/lib/$(multiarch)/openmpi/include
 mpi.lib       := -L$(SYSROOT)/usr/lib/$(multiarch)/openmpi/lib -lmpi
 cuda_home     := $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
+# Headers that the toolkit may lack: share/setup/cuda puts them here.
+cuda_more     := .cuda/include
 cuda.lib      := $(if $(filter 1,$(CUDA)),-L$(cuda_home)/lib64 -lcudart_static -ldl -lrt -lpthread)
 benchmark.lib := -lbenchmark
 gtest.lib     := -lgtest_main -lgtest
@@ -58,7 +61,7 @@ sysroot  := $(SYSROOT:%=--sysroot=%)
 CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 # Without -fmad=false, nvcc contracts products and sums to FMA, and device code would round differently from host code.
 NVCCFLAGS = -std=c++20 -O3 -lineinfo -fmad=false --expt-relaxed-constexpr --extended-lambda $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
-  $(if $(WERROR),-Werror all-warnings) -isystem .cuda/include -Xcompiler '$(MARCH:%=-march=%) -ffp-contract=off -fopenmp -Wall -Wextra -Wshadow $(sanitize) -ffile-prefix-map=$(CURDIR)=.'
+  $(if $(WERROR),-Werror all-warnings) -isystem $(cuda_more) -Xcompiler '$(MARCH:%=-march=%) -ffp-contract=off -fopenmp -Wall -Wextra -Wshadow $(sanitize) -ffile-prefix-map=$(CURDIR)=.'
 # -z x86-64-v3 makes the dynamic loader refuse a CPU that lacks MARCH, before the program executes an instruction.
 LDFLAGS  = $(sysroot) $(OPENMP) $(sanitize) -Wl,--as-needed $(patsubst %,-Wl$(comma)-z$(comma)%,$(filter x86-64-v%,$(MARCH)))
 comma   := ,
@@ -91,6 +94,7 @@ $(shim): INC := -Itests/support
 define crate_rules # $1 = crate
 $O/lib/$1.a: $(call objs,lib/$1/src)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
+$(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
 $(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
 $(call objs,lib/$1/tests): OPT := -O1
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(call srcs,lib/$1/tests)),$1)
@@ -177,16 +181,17 @@ $(isas:%=$O/lib/ops/src/tile.%.o) $(isas:%=$O/lib/gemm/src/row_products.%.o): CX
 # Sources that run kernels in the shim call the checks of tests/support/shim_memory.h at each access to memory. AddressSanitizer excludes these flags.
 $(patsubst %.cc,$O/%.o,$(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)) $(on_host): CXXFLAGS += $(if $(SAN),,-fsanitize=thread,alignment)
 # .cu files without device code are compiled by the host compiler, which parses them once; nvcc parses them twice. The headers of the cuDNN frontend
-# take most of a minute to compile and contain no hot code, hence -O1. They include <cuda.h>, which must not be found as lib/ops/src/cuda.h.
+# take most of a minute to compile and contain no hot code, hence -O1. They include <cuda.h>, as clang does before each .cu file, which must not be
+# found as lib/ops/src/cuda.h: .cu files have no -I for the folder in which they are.
 host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan gemm/tests/cublaslt_test comm/src/nccl_library ops/src/attention_cudnn ops/tests/attention_cudnn_test
 $(host_cuda:%=$O/lib/%.o): $O/%.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(call say,CXX ,$<)$(CXX) $(CXXFLAGS) -isystem .cuda/include -isystem $(cuda_home)/include $(INC) -MMD -MP -x c++ -c -o $@ $<
+	$(call say,CXX ,$<)$(CXX) $(CXXFLAGS) -isystem $(cuda_more) -isystem $(cuda_home)/include $(INC) -MMD -MP -x c++ -c -o $@ $<
 cudnn_objs := $O/lib/ops/src/attention_cudnn.o $O/lib/ops/tests/attention_cudnn_test.o
 $(cudnn_objs): OPT := -O1
-$(cudnn_objs): INC := $(ops.inc) -Itests/support
-$(cudnn_objs): .cuda/include/cudnn_frontend.h
-.cuda/include/cudnn_frontend.h:
+$O/lib/ops/tests/attention_cudnn_test.o: INC := $(ops.inc) -Itests/support
+$(cudnn_objs): $(cuda_more)/cudnn_frontend.h
+$(cuda_more)/cudnn_frontend.h:
 	$(error the headers of the cuDNN frontend are missing: run make setup to download them, or build with make CUDA=0)
 $O/lib/cli/src/version.o: CXXFLAGS += -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
@@ -212,6 +217,17 @@ tsan_built := $(addprefix test/,watchdog_test comm_test comm_mpi_test train_test
 check-tsan:
 	@$(MAKE) --no-print-directory O=$O/tsan CUDA=0 OPT=-O1 SAN=thread $(tsan_built:%=$O/tsan/%)
 	@O=$(abspath $O)/tsan T='$T' tests/run tsan
+# Everything with CUDA compiled and linked against CUDA 12.9: .cu files by clang, for PyPI has no nvcc 12, and assembled by ptxas 12.9. Warnings are
+# those of CXX and nvcc in other builds.
+cuda12      := .cache/cuda12
+cuda12_made := bin/fp8-step bin/fp8-doctor test/gpu_test $(patsubst %.cu,%.o,$(wildcard lib/*/tests/*.cu))
+cuda12_flags = -x cuda --cuda-path=$(cuda12) $(CUDA_ARCHS:%=--cuda-gpu-arch=sm_%) --no-cuda-include-ptx=all -std=c++20 -O3 $(MARCH:%=-march=%) -ffp-contract=off \
+  -w -isystem $(cuda12)/include -ffile-prefix-map=$(CURDIR)=.
+check-cuda12:
+	@share/setup/cuda12
+	@$(MAKE) --no-print-directory O=$O-cuda12 CUDA=1 NVCC=clang++-19 NVCCFLAGS='$(cuda12_flags)' cuda_home=$(cuda12) cuda_more=$(cuda12)/include \
+	  $(cuda12_made:%=$O-cuda12/%)
+	@O=$O-cuda12 tests/cuda12/run
 # The whole build for aarch64 (the CPU of a Grace Hopper) by Debian's cross compiler, and its unit tests under qemu.
 aarch64_root := $(CURDIR)/.cache/aarch64/root
 check-aarch64:
@@ -234,7 +250,7 @@ check-cudnn:
 	@$(MAKE) --no-print-directory $O/test/cudnn_plans
 	@O=$(abspath $O) tests/cudnn/run
 $O/tests/cudnn/plans.o: OPT := -O0
-$O/tests/cudnn/plans.o: INC := $(ops.inc) -Itests/support -isystem .cuda/include -isystem $(cuda_home)/include
+$O/tests/cudnn/plans.o: INC := $(ops.inc) -Itests/support -isystem $(cuda_more) -isystem $(cuda_home)/include
 $O/test/cudnn_plans: LD := $(ops.ld)
 $O/test/cudnn_plans: $O/tests/cudnn/plans.o $O/lib/ops.a $(ops.libs)
 demo-now: all
@@ -289,4 +305,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: device-bundle check-device-bundle all tests graph setup demo check check-now check-hf check-cudnn demo-now lint golden bench check-tsan check-aarch64 check-sass fuzz fuzzers install uninstall dist clean
+.PHONY: device-bundle check-device-bundle all tests graph setup demo check check-now check-hf check-cudnn check-cuda12 demo-now lint golden bench check-tsan check-aarch64 check-sass fuzz fuzzers install uninstall dist clean

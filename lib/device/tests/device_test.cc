@@ -8,6 +8,7 @@
 #include "fp8/base/error.h"
 #include "fp8/device/arena.h"
 #include "fp8/device/library.h"
+#include "fp8/device/runtime.h"
 #include "fp8_test.h"
 
 namespace fp8::device {
@@ -40,6 +41,14 @@ TEST(Device, GpuOrReason) {
   copy_bytes(ctx, to.data(), DeviceType::host, there, DeviceType::cuda, sizeof from);
   EXPECT_EQ(to, from);
   EXPECT_THROW(Device(DeviceType::cuda, cuda_device_count()), Error);
+}
+
+// The other runtime is that of make check-cuda12, which asks fp8-doctor.
+TEST(Runtime, NeedsTheDriverOfItsMajorVersion) {
+  const std::string version = runtime_version();
+  EXPECT_EQ(runtime_driver(), version.empty()                   ? ""
+                              : version.starts_with("CUDA 12.") ? "driver 525 or newer"
+                                                                : "driver 580 or newer");
 }
 
 TEST(Library, MissingLibrariesAreNamedWithAHint) {
