@@ -33,6 +33,7 @@ Stream* open(int) { return std::make_unique<Stream>().release(); }
 void close(Stream* stream) noexcept { const std::unique_ptr<Stream> owned(stream); }
 std::string describe(const Stream&) { return "the host"; }
 int capability(const Stream& stream) { return stream.compute_capability; }
+std::size_t memory(const Stream&) { return std::size_t{80} << 30; }
 void copy(Stream&, void* to, DeviceType, const void* from, DeviceType, std::size_t bytes) {
   std::memmove(to, from, bytes);
 }
@@ -48,16 +49,18 @@ std::string version() { device::no_cuda(); }
 
 }  // namespace comm::cuda
 
-// Without cuDNN.
+// The plain kernels instead of cuDNN.
 namespace ops {
 
-bool fused_attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&,
-                             const View&, const View&) {
-  return false;
+std::string attention_library() { return "none"; }
+void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
+                             const Documents& documents, const View& out, const View& lse) {
+  attention_forward(ctx, q, k, v, scale, documents, out, lse, {AttentionKernels::plain});
 }
-bool fused_attention_backward(const Context&, const View&, const View&, const View&, const View&, const View&,
-                              const View&, float, const Documents&, const View&, const View&, const View&) {
-  return false;
+void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
+                              const View& lse, const View& dout, float scale, const Documents& documents,
+                              const View& dq, const View& dk, const View& dv, bool) {
+  attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, {AttentionKernels::plain});
 }
 
 }  // namespace ops
