@@ -1,5 +1,6 @@
 #!/bin/sh
-# tests/sass/run with a disassembler that prints a made-up kernel: each limit and each missing opcode is a violation.
+# tests/sass/run with a disassembler that prints a made-up kernel: each limit, and each opcode that is missing or occurs
+# too often, is a violation.
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
 cat >sass <<'END'
@@ -34,6 +35,8 @@ for limit in 'registers 40: cast<* 39 - - - - -' 'local 8: cast<* - 7 - - - -' '
 done
 status 'a violation is status 1' 1 check 'cast<* 39 - - - - -'
 says 'a missing opcode' '^cast<Bf16>: no STG.128$' check 'cast<* - - - - - STG.128'
+ok 'opcodes as often as allowed' check 'cast<* - - - - - STG.U16<=0,STG.64<=1'
+says 'an opcode more often than allowed' '^cast<Bf16>: 1 STG.64, at most 0 allowed$' check 'cast<* - - - - - STG.64<=0'
 says 'a kernel without a row' 'cast<Bf16>: no row of .*budgets matches' check 'norm<* - - - - - -'
 says 'a row without a kernel' 'budgets: no kernel matches norm<\*' check 'norm<* - - - - - -'
 says 'a row with too few columns' 'budgets:1: 2 columns instead of 7' check 'norm<* -'

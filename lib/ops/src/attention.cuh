@@ -53,6 +53,7 @@ struct Softmax {
       for (int j = 0; j < kResults; ++j) highest = scores.at[i][j] > highest ? scores.at[i][j] : highest;
       highest = side_combine(highest, [](float a, float b) { return a > b ? a : b; });
       const float base = highest == -std::numeric_limits<float>::infinity() ? 0.0f : highest;  // all masked so far
+      __syncwarp();  // row after row: with the exponentials of all rows at once, floats exceed the registers
       rescale[i] = exp_for<T>(most[i] - base);
       most[i] = highest;
       total[i] *= rescale[i];

@@ -95,7 +95,7 @@ __device__ inline void fill_nan(const Heads<Bf16>& heads) {
   }
 }
 
-__global__ static void __launch_bounds__(kScan)
+__global__ static void __launch_bounds__(kScan, 1)
     attention_documents_kernel(const __grid_constant__ DocumentTable table) {
   const unsigned first = blockIdx.x * kScan, i = first + threadIdx.x;
   Found found;
