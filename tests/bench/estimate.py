@@ -6,10 +6,12 @@ kernel by kernel, and tests/sass/budgets the instructions of kernels; both are t
     tests/bench/estimate.py [--ranks N] [--sequences N] [--length N] [--NAME VALUE of a figure below]
 
 Sizes scale as follows. In a layer bytes of a token grow with the width, FLOPs of a token and what does not depend on
-tokens with its square. In the rest of a step, which is the embedding and the head, one width is the vocabulary. The time of a kernel is the
-longest of those of its bytes and its instructions, that of a GEMM the longer of those of its FLOPs and its bytes, and
-each launch takes a fixed time besides. Attention is not that of the counted kernels but cuDNN's, by its FLOPs. Gathers
-and reduce-scatters of layers run beside the compute of others; only what exceeds it counts.
+tokens with its square. In the rest of a step, which is the embedding and the head, one width is the vocabulary. The
+first layer adds nothing in its first norm, which the rest corrects: it has one launch of add_rmsnorm less than none.
+The time of a kernel is the longer of those of its bytes and its instructions, that of a GEMM the longer of those of its
+FLOPs and its bytes, and each launch takes a fixed time besides. Attention is not that of the counted kernels but
+cuDNN's, by its FLOPs. Gathers and reduce-scatters of layers run beside the compute of others; only what exceeds it
+counts.
 """
 
 import argparse
@@ -20,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SMALL = {"hidden": 128, "vocabulary": 512}  # of step.tsv
 LARGE = {"hidden": 4096, "vocabulary": 128256, "layers": 32, "heads": 32, "head": 128}
 PARAMETERS = {"layer": 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336) + 2 * 4096, "rest": 2 * 128256 * 4096 + 4096}
-HEAD_BLOCK_BYTES = 64 << 20  # of logits: kHeadBlockBytes of lib/model/src/decoder.cc
+HEAD_BLOCK_BYTES = 1 << 30  # of logits on a device: plan_fitting() of lib/train/src/sharded_model.cc
 # name: value, unit, meaning. NVIDIA's data sheet of the H100 SXM, or an assumption.
 FIGURES = {
     "bf16": (989.0, "TFLOP/s", "dense bf16, data sheet"),
@@ -33,10 +35,10 @@ FIGURES = {
     "attention": (450.0, "TFLOP/s", "cuDNN's attention, forward and backward together, assumed"),
     "clock": (1.755, "GHz", "of 132 multiprocessors with 4 warp instructions a cycle"),
 }
-# Launches whose time is also bounded by instructions: kernel, and elements of its loop, which are the bytes that a cast
-# writes, in one layout or in two, and half of those that an amax reads.
-INSTRUCTIONS = {"cast": ("cast_kernel<*", 16, "written", 1), "codes": ("cast_kernel<unsignedchar,*", 16, "written", 1),
-                "amax": ("amax_kernel<*", 8, "read", 2)}
+# Launches whose time is also bounded by instructions: kernel; the budget, of "all" its instructions or of its "loop", which is more than a thread executes;
+# for so many elements; and bytes of an element that is read. "update cast" is of f32 weights, after the micro-batches.
+INSTRUCTIONS = {"cast": ("cast_kernel<Bf16,*,false>", "all", 64, 2), "update cast": ("cast_kernel<float,*,false>", "all", 64, 4),
+                "codes": ("repack_kernel<*", "all", 64, 1), "amax": ("amax_kernel<*", "loop", 32, 2)}
 Row = collections.namedtuple("Row", "recipe part kernel launches read read_token written written_token accessed accessed_token "
                              "flops_token")
 
@@ -49,14 +51,14 @@ def read_rows(path):
                 yield Row(*words[:3], *map(float, words[3:]))
 
 
-def read_loops(path):
-    """The instructions of the loop of each kernel, by pattern."""
-    loops = {}
+def read_instructions(path):
+    """The instructions of each kernel, by pattern: of all and of the loop."""
+    of = {}
     with open(path, encoding="utf-8") as file:
         for words in (line.split("#")[0].split() for line in file):
-            if words and words[5] != "-":
-                loops[words[0]] = float(words[5])
-    return loops
+            if words:
+                of[words[0]] = {name: float(n) for name, n in (("all", words[4]), ("loop", words[5])) if n != "-"}
+    return of
 
 
 class Estimate:
@@ -66,7 +68,7 @@ class Estimate:
         self.tokens = options.sequences * options.length
         self.width = LARGE["hidden"] / SMALL["hidden"]
         self.vocabulary = LARGE["vocabulary"] / SMALL["vocabulary"]
-        self.loops = read_loops(os.path.join(ROOT, "tests/sass/budgets"))
+        self.instructions = read_instructions(os.path.join(ROOT, "tests/sass/budgets"))
 
     def bytes_time(self, count):
         return count / (self.figure["memory"] * 1e12 * self.figure["memory-share"])
@@ -90,11 +92,12 @@ class Estimate:
     def kernel(self, row):
         """Seconds of the launches of a row without their gaps."""
         time = self.bytes_time(self.scaled(row, row.read + row.written, row.read_token + row.written_token))
-        if row.kernel in INSTRUCTIONS:
-            pattern, each, of, size = INSTRUCTIONS[row.kernel]
-            elements = self.scaled(row, getattr(row, of), getattr(row, of + "_token")) / size
+        name = ("update " if row.part.startswith("update") else "") + row.kernel
+        if name in INSTRUCTIONS:
+            pattern, which, each, size = INSTRUCTIONS[name]
+            elements = self.scaled(row, row.read, row.read_token) / size
             rate = 132 * 4 * 32 * self.figure["clock"] * 1e9
-            time = max(time, elements * self.loops[pattern] / each / rate)
+            time = max(time, elements * self.instructions[pattern][which] / each / rate)
         return time
 
     def attention(self):
@@ -103,11 +106,12 @@ class Estimate:
         return 7 * 2 * scores * LARGE["head"] / (self.figure["attention"] * 1e12)
 
     def communication(self, codes):
-        """Seconds of two gathers of the weights and a reduce-scatter of f32 gradients."""
+        """Seconds of two gathers of the weights and a reduce-scatter of f32 gradients. NCCL gets the tensors of a layer as one group, one launch."""
         n = self.options.ranks
         layer = PARAMETERS["layer"] * LARGE["layers"]
         moved = 2 * (layer * (1 if codes else 2) + PARAMETERS["rest"] * 2) + 4 * (layer + PARAMETERS["rest"])
-        return moved * (n - 1) / n / (self.figure["link"] * 1e9) if n > 1 else 0.0
+        launches = 3 * (LARGE["layers"] + 1) * self.figure["launch"] * 1e-6
+        return moved * (n - 1) / n / (self.figure["link"] * 1e9) + launches if n > 1 else 0.0
 
     def step(self, recipe, rows):
         times = collections.OrderedDict((k, 0.0) for k in (
@@ -124,7 +128,7 @@ class Estimate:
                     (LARGE["layers"] if layer else 1) * self.gemm(row)
             elif not row.kernel.startswith("attention"):
                 casts = row.kernel in ("cast", "codes", "amax", "amax: begin", "scale", "block scales", "fold scales",
-                                       "reciprocals", "upcast", "fold", "magnitudes", "fill")
+                                       "reciprocals", "upcast", "fold", "magnitudes", "fill", "delayed scales")
                 each = LARGE["layers"] if layer else 1
                 times["casts and scales" if casts else "other kernels"] += each * self.kernel(row)
                 times["launches"] += each * row.launches * self.figure["launch"] * 1e-6

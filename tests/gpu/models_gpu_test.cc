@@ -50,11 +50,17 @@ bool native(const quant::Recipe& recipe, int capability) {
 TEST(ModelsGpu, MatchTheHostWithEveryRecipe) {
   FP8_NEED_GPU();
   const int capability = device::Device(device::DeviceType::cuda).compute_capability();
-  for (const quant::Recipe& recipe : quant::recipes()) {
-    if (native(recipe, capability)) check_recipe("llama3", recipe, false);
-    check_recipe("llama3", recipe, true);
-  }
-  check_recipe("qwen3", quant::find_recipe("tensorwise"), true);
+  for (const quant::Recipe& recipe : quant::recipes()) check_recipe("llama3", recipe, !native(recipe, capability));
+  const quant::Recipe& tensorwise = quant::find_recipe("tensorwise");
+  check_recipe("qwen3", tensorwise, !native(tensorwise, capability));
+}
+
+TEST(ModelsGpu, MatchTheHostWithEmulation) {
+  FP8_NEED_GPU();
+  if (device::cuda_identity(0) == "host") GTEST_SKIP() << "there every FP8 GEMM is computed in bf16";
+  const int capability = device::Device(device::DeviceType::cuda).compute_capability();
+  for (const quant::Recipe& recipe : quant::recipes())
+    if (native(recipe, capability)) check_recipe("llama3", recipe, true);
 }
 
 TEST(ModelsGpu, ProfileHasEveryKindOfWork) {

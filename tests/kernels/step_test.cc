@@ -53,7 +53,8 @@ Costs costs_so_far() {
   return all;
 }
 
-// The costs of one micro-batch ("compute") and of the norm and the update after it ("update").
+// The costs of one micro-batch ("compute") and of the norm and the update after it ("update"), which do not depend on
+// the number of sequences and are counted for one.
 struct StepCosts {
   Costs compute, update;
 };
@@ -84,15 +85,24 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   auto* const gate = reinterpret_cast<optim::Gate*>(scalars.data() + 128);
   const device::Scope scope(model.arena);
   const tensor::View losses = tensor::allocate(model.ctx, DType::f32, {sequences * kLength}, "activations");
+  const auto micro_batch = [&] {
+    model.store.begin_micro_batch(0, 1);
+    model.decoder.forward_backward(model.ctx, model.engine, model.store,
+                                   train::on_device(model.ctx, golden::batch_of(tokens, targets, sequences, kLength)),
+                                   1.0f / static_cast<float>(tokens.size()), losses);
+    optim::add_sum(model.ctx, losses, sums);
+    model.store.finish_gradients(model.ctx);
+  };
+  if (model.store.needs_calibration()) {  // once in a run
+    model.store.begin_calibration();
+    micro_batch();
+    model.store.end_calibration(model.ctx);
+  }
   StepCosts costs;
   Costs before = costs_so_far();
-  model.store.begin_micro_batch(0, 1);
-  model.decoder.forward_backward(model.ctx, model.engine, model.store,
-                                 train::on_device(model.ctx, golden::batch_of(tokens, targets, sequences, kLength)),
-                                 1.0f / static_cast<float>(tokens.size()), losses);
-  optim::add_sum(model.ctx, losses, sums);
-  model.store.finish_gradients(model.ctx);
+  micro_batch();
   costs.compute = costs_so_far() - before;
+  if (sequences > 1) return costs;
   before = costs_so_far();
   model.store.add_gradient_squares(model.ctx, sums + 1);
   optim::set_gate(model.ctx, sums, sums + 1, 1.0, gate);
@@ -123,28 +133,28 @@ void add_recipe(const std::string& name, const quant::Recipe* recipe, std::ostre
   constexpr std::int64_t kSequences = 1;
   const StepCosts few = run_step(recipe, 1, kSequences), many = run_step(recipe, 1, 2 * kSequences),
                   few_2 = run_step(recipe, 2, kSequences), many_2 = run_step(recipe, 2, 2 * kSequences);
-  const std::int64_t tokens = kSequences * kLength;
-  const auto both = [&](const char* phase, Costs StepCosts::*of) {
-    const Costs layer = few_2.*of - few.*of, layer_many = many_2.*of - many.*of;
-    add_lines(name, std::string(phase) + " of a layer", layer, layer_many, tokens, out);
-    add_lines(name, std::string(phase) + " of the rest", few.*of - layer, many.*of - layer_many, tokens, out);
+  const auto both = [&](const std::string& phase, const Costs& one, const Costs& one_many, const Costs& two,
+                        const Costs& two_many) {
+    const Costs layer = two - one, layer_many = two_many - one_many;
+    add_lines(name, phase + " of a layer", layer, layer_many, kSequences * kLength, out);
+    add_lines(name, phase + " of the rest", one - layer, one_many - layer_many, kSequences * kLength, out);
   };
-  both("compute", &StepCosts::compute);
-  both("update", &StepCosts::update);
+  both("compute", few.compute, many.compute, few_2.compute, many_2.compute);
+  both("update", few.update, few.update, few_2.update, few_2.update);
 }
 
 TEST(Step, HasTheStatedLaunchesBytesAndFlops) {
   if (!counts_bytes()) GTEST_SKIP() << "a build with a sanitizer counts no bytes";
   std::ostringstream out;
   out << "# Written by tests/kernels/step_test.cc. Bytes and FLOPs of a layer, and of the rest of a step, of a model\n"
-         "# with hidden size 128, intermediate size 448, 4 heads of 32 elements, 1 key/value head, vocabulary 4008, "
+         "# with hidden size 128, intermediate size 448, 4 heads of 32 elements, 1 key/value head, vocabulary 512, "
          "in\n"
          "# sequences of 64 tokens. A byte that a launch reads or writes several times counts once, but each time in\n"
          "# 'accessed'. GEMMs read A and B and write C once.\n"
          "# recipe\tpart\tkernel\tlaunches\tread\teach token\twritten\teach token\taccessed\teach token\tFLOPs of "
          "each token\n";
   add_recipe("bf16", nullptr, out);
-  for (const char* const recipe : {"tensorwise", "rowwise", "current", "blockwise"})
+  for (const char* const recipe : {"tensorwise", "rowwise", "current", "delayed", "blockwise"})
     add_recipe(recipe, &quant::find_recipe(recipe), out);
   if (std::getenv("FP8_WRITE_STEP") != nullptr) {
     std::ofstream(kFile) << out.str();
