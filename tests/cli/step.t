@@ -55,6 +55,7 @@ fp8-init tiny --set vocab_size=512 -o m512.h5 >out 2>err
 ok "a vocabulary smaller than the model's is accepted" fp8-step m512.h5 --data d300.h5 --out small --steps 1 --seq-length 16 --batch-size 2
 refused "a sequence longer than the data is refused" 'd.h5: 20000 tokens are too few for sequences of 20000 tokens, which need at least 20001' $full --seq-length 20000
 for way in "--precision bf16" "--precision fp8 --recipe rowwise" "--precision fp8 --recipe delayed" "--precision fp8 --recipe mxfp8"; do
+  refused "--print-config refuses --fuse-projections with $way" '--fuse-projections: needs --precision fp8' $full $way --fuse-projections --print-config
   refused "--fuse-projections with $way is refused" '--fuse-projections: needs --precision fp8 and --recipe tensorwise or current, which have a scale' $full $way --fuse-projections
 done
 refused "--fuse-projections with adapters is refused" '--fuse-projections: adapters and FP8 codes belong to single projections' $full --precision fp8 --fuse-projections --lora-rank 4

@@ -1,6 +1,7 @@
 // The flags that --print-config writes.
 #include <optional>
 
+#include "checks.h"
 #include "fp8/base/error.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
@@ -28,10 +29,10 @@ json::Value printed_config(json::Value flags, const cli::Arguments& a, const std
   if (!checkpoint) return flags;
   const bool wanted = a.has_value("lora-rank") || a.has_value("lora");
   const hf::ModelConfig config = hf::parse_config(checkpoint->config(), checkpoint->path());
-  if (!wanted && !config.lora) return flags;
-  PrecisionConfig precision = precision_of(a);
+  PrecisionConfig precision = step_config(a).precision;
   const PrecisionConfig given = precision;
-  resolve_codes(precision, *checkpoint, model::parameter_table(config));
+  if (wanted || config.lora) resolve_codes(precision, *checkpoint, model::parameter_table(config));
+  check_precision(precision);
   if (precision.precision == given.precision && precision.recipe == given.recipe &&
       precision.rowwise_single_copy == given.rowwise_single_copy && precision.e4m3_gradients == given.e4m3_gradients)
     return flags;

@@ -22,7 +22,8 @@ RunConfig step_config(const cli::Arguments& arguments);
 
 /// The resolved flags of fp8-step as --print-config writes them. If the run has adapters and the checkpoint `model` can
 /// be opened and holds FP8 codes, precision, recipe, rowwise-single-copy and fp8-format are those that the codes imply,
-/// so that the output can be read back. Throws Error naming a flag that contradicts the codes.
+/// so that the output can be read back. Throws Error naming a flag that contradicts the codes or, if the checkpoint can
+/// be opened, the precision.
 json::Value printed_config(json::Value flags, const cli::Arguments& arguments, const std::string& model);
 
 /// fp8-eval.
