@@ -15,7 +15,7 @@ cp "$SRC/share/VERSION" tree/share
 printf 'about := base\n' >tree/lib/base/crate.mk
 printf 'about := json\ndeps  := base\npkgs  := nlohmann\n' >tree/lib/json/crate.mk
 printf 'about := cli\ndeps  := json\n' >tree/lib/cli/crate.mk
-for folder in golden fault gpu fuzz; do
+for folder in golden fault gpu fuzz kernels; do
   mkdir -p tree/tests/$folder && printf 'about := %s\n' $folder >tree/tests/$folder/crate.mk
 done
 printf 'about := x\ndeps  := base\n' >tree/tools/x/crate.mk
