@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cast.cuh"
+#include "fp8/device/groups.h"
 
 namespace fp8::quant {
 
@@ -11,36 +12,18 @@ __device__ inline float value_of(std::uint8_t code) {
   return std::is_same_v<Grid, dtype::E4m3Grid> ? dtype::from_e4m3(code) : dtype::from_e5m2(code);
 }
 
-// Stores kPiece values, `to` a multiple of 16 bytes.
-template <class T>
-__device__ inline void store_values(T* to, const float (&values)[kPiece]) {
-  std::uint32_t bits[kPiece];
-  FP8_UNROLL
-  for (int k = 0; k < kPiece; ++k) {
-    if constexpr (sizeof(T) == 4)
-      bits[k] = std::bit_cast<std::uint32_t>(values[k]);
-    else
-      bits[k] = dtype::to_bf16(values[k]).bits;
-  }
-  FP8_UNROLL
-  for (int p = 0; p < kPiece * static_cast<int>(sizeof(T)) / 16; ++p) {
-    FourWords words;
-    FP8_UNROLL
-    for (int k = 0; k < 4; ++k) words.at[k] = sizeof(T) == 4 ? bits[4 * p + k] : bits[2 * k] | bits[2 * k + 1] << 16;
-    store_words(to + p * 16 / static_cast<int>(sizeof(T)), words);
-  }
-}
+using Values = device::Group<float, kPiece>;
 
 // Stores the first n values; `whole`: all, to a multiple of 16 bytes.
 template <class T>
-__device__ inline void store_some_values(T* to, const float (&values)[kPiece], std::int64_t n, bool whole) {
+__device__ inline void store_some_values(T* to, const Values& values, std::int64_t n, bool whole) {
   if (whole) {
-    store_values(to, values);
+    device::store_floats<kPiece>(to, values);
     return;
   }
   FP8_UNROLL
   for (int k = 0; k < kPiece; ++k) {
-    if (k < n) to[k] = dtype::from_float<T>(values[k]);
+    if (k < n) to[k] = dtype::from_float<T>(values.at[k]);
   }
 }
 
@@ -52,9 +35,9 @@ __global__ void upcast_kernel(const std::uint8_t* codes, std::int64_t n, T* out)
   const bool whole = i + kPiece <= n;
   const Eight e = whole && rows_aligned(codes, 0, sizeof(Eight)) ? *reinterpret_cast<const Eight*>(codes + i)
                                                                  : load_some_codes(codes + i, n - i);
-  float values[kPiece];
+  Values values;
   FP8_UNROLL
-  for (int k = 0; k < kPiece; ++k) values[k] = value_of<Grid>(byte_of(e, k));
+  for (int k = 0; k < kPiece; ++k) values.at[k] = value_of<Grid>(byte_of(e, k));
   store_some_values(out + i, values, n - i, whole);
 }
 
@@ -72,10 +55,10 @@ __global__ void fold_kernel(CodeLines codes, std::int64_t lines, std::int64_t le
     if (line >= lines) continue;
     const Eight e = *reinterpret_cast<const Eight*>(codes.codes + line * codes.stride + c);
     const float by = c < length ? inverse[grid.at(line, c)] : 0.0f;
-    float values[kPiece];
+    Values values;
     FP8_UNROLL
-    for (int k = 0; k < kPiece; ++k) values[k] = value_of<Grid>(byte_of(e, k)) * (c + k < length ? by : 0.0f);
-    store_values(out + line * codes.stride + c, values);
+    for (int k = 0; k < kPiece; ++k) values.at[k] = value_of<Grid>(byte_of(e, k)) * (c + k < length ? by : 0.0f);
+    device::store_floats<kPiece>(out + line * codes.stride + c, values);
   }
 }
 

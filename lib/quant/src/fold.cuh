@@ -22,9 +22,9 @@ __global__ void scale_columns_kernel(Source<T> x, const float* factors, T* out) 
     if (r >= x.rows) continue;
     Piece<T> piece;
     piece.load(x.data + r * x.stride, c, x.cols, packed);
-    float values[kPiece];
+    Values values;
     FP8_UNROLL
-    for (int k = 0; k < kPiece; ++k) values[k] = piece.at(k) * by[k];
+    for (int k = 0; k < kPiece; ++k) values.at[k] = piece.at(k) * by[k];
     store_some_values(out + r * x.cols + c, values, n, packed);
   }
 }

@@ -22,17 +22,6 @@ struct alignas(16) [[gnu::may_alias]] FourWords {
   std::uint32_t at[4];
 };
 
-// Stores 16 bytes at a multiple of 16 by one instruction. Compilers split the store of a struct in some loops.
-__device__ inline void store_words(void* to, const FourWords& w) {
-#ifdef __CUDA_ARCH__
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.at[0]), "r"(w.at[1]), "r"(w.at[2]),
-               "r"(w.at[3])
-               : "memory");
-#else
-  *static_cast<FourWords*>(to) = w;
-#endif
-}
-
 // kPiece adjacent elements of a row, as stored. Words rather than elements, so that a BF16 becomes a float by one
 // instruction.
 template <class T>
