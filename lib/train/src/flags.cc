@@ -315,8 +315,7 @@ RunConfig step_config(const cli::Arguments& a) {
   c.until_step = or_zero(a, "until-step", &cli::Arguments::integer);
   c.seed = static_cast<std::uint64_t>(a.integer("seed"));
   c.change = read_changes(a.list("change"));
-  c.precision = precision_of(a);
-  c.precision.fuse_projections = a.flag("fuse-projections");
+  c.precision = fused_precision_of(a);
   c.device = device_of(a);
   read_betas(a.text("betas"), c.optimizer);
   c.optimizer.eps = static_cast<float>(a.real("eps"));
@@ -413,8 +412,7 @@ cli::Command eval_command() {
 EvalConfig eval_config(const cli::Arguments& a) {
   EvalConfig c;
   read_eval_data(a, c);
-  c.precision = precision_of(a);
-  c.precision.fuse_projections = a.flag("fuse-projections");
+  c.precision = fused_precision_of(a);
   c.per_token = a.flag("per-token");
   return c;
 }

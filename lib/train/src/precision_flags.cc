@@ -128,6 +128,12 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   return p;
 }
 
+PrecisionConfig fused_precision_of(const cli::Arguments& a) {
+  PrecisionConfig p = precision_of(a);
+  p.fuse_projections = a.flag("fuse-projections");
+  return p;
+}
+
 PrecisionSide precision_side(const std::string& flag, const std::string& list) {
   cli::Command command;
   add_precision(command.flags);

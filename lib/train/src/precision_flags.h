@@ -29,6 +29,8 @@ PrecisionConfig fp8_of(const cli::Arguments& a);
 void add_precision(std::vector<cli::Flag>& flags);
 // What they say, apart from --device.
 PrecisionConfig precision_of(const cli::Arguments& a);
+// What they and --fuse-projections say, apart from --device.
+PrecisionConfig fused_precision_of(const cli::Arguments& a);
 
 // What a list of these flags, separated by blanks, says. Throws Error that begins with the name of `flag`, which has
 // the list as its value.

@@ -29,7 +29,7 @@ json::Value printed_config(json::Value flags, const cli::Arguments& a, const std
   if (!checkpoint) return flags;
   const bool wanted = a.has_value("lora-rank") || a.has_value("lora");
   const hf::ModelConfig config = hf::parse_config(checkpoint->config(), checkpoint->path());
-  PrecisionConfig precision = step_config(a).precision;
+  PrecisionConfig precision = fused_precision_of(a);
   const PrecisionConfig given = precision;
   if (wanted || config.lora) resolve_codes(precision, *checkpoint, model::parameter_table(config));
   check_precision(precision);
