@@ -61,6 +61,9 @@ refused "an unknown setting is refused" 'damaged/adapter_config.json: "use_mora"
 k=base_model.model.model.layers.1.mlp.up_proj.lora_B.weight
 damage "tensors['$k'] = (tensors['$k'][0], tensors['$k'][1][:-4] + struct.pack('<f', float('nan')))"
 refused "NaN in an adapter is refused" "damaged/adapter_model.safetensors: $k: holds a value that is not finite$" $on
+damage 'config["use_rslora"] = True; config["lora_dropout"] = 0.25'
+ok "an adapter with rslora and dropout is trained" fp8-step llama3.h5 --data d.h5 --out rslora --steps 1 --seq-length 16 --batch-size 2 --lora damaged
+says "fp8-log says both" '^adapters \(LoRA\) +rank 8, alpha 16, rslora, dropout 0.25$' fp8-log rslora
 damage 'config["target_modules"] = r".*\.(self_attn|mlp)\.[a-z]+_proj"'
 ok "an expression selects the linears" fp8-step llama3.h5 --data d.h5 --out expression --steps 1 --seq-length 16 --batch-size 2 --lora damaged
 damage 'tensors = {k: v for k, v in tensors.items() if ".layers.0." in k}; config["layers_to_transform"] = [0]'
@@ -97,7 +100,7 @@ says "fp8-log says so" '^adapters \(LoRA\) +rank 8, alpha 16$' fp8-log peft2.log
 # --- ranks, with dropout: the same elements are left out
 few="m.h5 --data d.h5 --seq-length 16 --steps 3 --lora-rank 4 --lora-targets q_proj,*v_proj,model.layers.1.mlp.* --lora-dropout 0.3 --precision fp32 --lr 1e-2"
 fp8-step $few --out r1 --batch-size 6 >r1.log 2>err
-says "fp8-log says the adapters" '^adapters \(LoRA\) +rank 4, alpha 8 on q_proj,\*v_proj,model.layers.1.mlp.\*$' fp8-log r1
+says "fp8-log says the adapters" '^adapters \(LoRA\) +rank 4, alpha 8, dropout 0.3 on q_proj,\*v_proj,model.layers.1.mlp.\*$' fp8-log r1
 for ranks in 2 3; do
   mpirun -n $ranks fp8-step $few --out r$ranks --batch-size $((6 / ranks)) >r$ranks.log 2>err
   near "$ranks ranks give the losses of one" r1.log r$ranks.log 1e-6

@@ -132,7 +132,9 @@ std::optional<Settings> settings_of(const json::Object& record) {
   if (model != nullptr || !text_of(fixed, kModel).empty()) s.values.set(kModel, model ? *model : json::Value());
   for (const auto& [name, value] : *config) {
     if (name == "out") continue;  // each run has its own
-    const json::Value* resolved = fixed == nullptr || !value.is_null() ? nullptr : fixed->find(name);
+    // Of the settings of --lora's adapter, rslora is false among the flags and the others are null.
+    const bool given = !value.is_null() && value != json::Value(false);
+    const json::Value* resolved = fixed == nullptr || given ? nullptr : fixed->find(name);
     s.values.set(name, resolved == nullptr ? value : *resolved);
   }
   const json::Value* steps = record.find("steps");

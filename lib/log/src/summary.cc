@@ -32,13 +32,16 @@ json::Value or_null(const std::optional<T>& value) {
 
 json::Value text_or_null(const std::string& text) { return text.empty() ? json::Value() : json::Value(text); }
 
-// "rank 8, alpha 16 on q_proj,v_proj"; empty for a run without adapters.
+// "rank 8, alpha 16, rslora, dropout 0.1 on q_proj,v_proj"; empty for a run without adapters.
 std::string adapters_of(const Run& run) {
   const json::Value rank = setting_value(run, "lora-rank"), alpha = setting_value(run, "lora-alpha"),
+                    rslora = setting_value(run, "rslora"), dropout = setting_value(run, "lora-dropout"),
                     targets = setting_value(run, "lora-targets");
   if (!rank.is_number() || !(rank.as_double() > 0)) return "";
   std::string text = "rank " + json::dump(rank);
   if (alpha.is_number()) text += ", alpha " + format_short(alpha.as_double(), 6);
+  if (rslora == json::Value(true)) text += ", rslora";
+  if (dropout.is_number() && dropout.as_double() > 0) text += ", dropout " + format_short(dropout.as_double(), 6);
   std::string names;
   if (targets.is_array())
     for (const json::Value& t : targets.as_array())

@@ -143,12 +143,22 @@ TEST(Summary, SaysTheAdaptersOfTheLastStart) {
   const std::string config = R"({"lora-rank":8,"lora-alpha":null,"lora-targets":["q_proj","v_proj"]})";
   const std::string run = R"({"type":"run","config":)" + config + R"(,"settings":{"lora-rank":8,"lora-alpha":16.0}})";
   EXPECT_EQ(summarize(run_of(run + "\n" + step(1, 8, "2.0"))).adapters, "rank 8, alpha 16 on q_proj,v_proj");
+  const std::string more = R"({"type":"run","config":{"lora-rank":8,"lora-dropout":0.1,"rslora":true}})";
+  EXPECT_EQ(summarize(run_of(more + "\n" + step(1, 8, "2.0"))).adapters, "rank 8, rslora, dropout 0.1");
   EXPECT_EQ(summarize(run_of(R"({"type":"run","config":{"lora-rank":null}})" + std::string("\n") + step(1, 8, "2.0")))
                 .adapters,
             "");
   EXPECT_EQ(
       summarize(run_of(R"({"type":"run","config":{"lora-rank":0}})" + std::string("\n") + step(1, 8, "2.0"))).adapters,
       "");
+}
+
+// With --lora no flag gives them.
+TEST(Summary, SaysTheSettingsOfAnAdapterThatWasRead) {
+  const std::string config = R"({"lora-rank":null,"lora-alpha":null,"lora-dropout":null,"rslora":false,"lora":"a"})",
+                    settings = R"({"lora-rank":8,"lora-alpha":16.0,"lora-dropout":0.25,"rslora":true,"lora":"1f"})";
+  const std::string run = R"({"type":"run","config":)" + config + R"(,"settings":)" + settings + "}\n";
+  EXPECT_EQ(summarize(run_of(run + step(1, 8, "2.0"))).adapters, "rank 8, alpha 16, rslora, dropout 0.25");
 }
 
 TEST(Summary, RunWithoutSteps) {

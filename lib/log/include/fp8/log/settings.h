@@ -43,8 +43,8 @@ inline constexpr std::array<std::string_view, 19> kCheckedSettings = {
     "lr",    "schedule", "warmup-steps", "warmup-ratio", "min-lr",  "decay-steps", "weight-decay",
     "betas", "eps",      "clip",         "master",       "moments"};
 
-/// The settings in a run record; nullopt when the record has no object `config`. A flag whose value is null has the
-/// value in the record's member `settings`, if that has one.
+/// The settings in a run record; nullopt when the record has no object `config`. A flag whose value is null or
+/// false has the value in the record's member `settings`, if that has one.
 std::optional<Settings> settings_of(const json::Object& record);
 
 /// A setting in which two runs differ.
