@@ -121,6 +121,9 @@ train free one.h5 --precision fp8 --seed 7 --batch-size 2 --grad-accumulation 2 
 train unlike one.h5 --lr 1e-3 --steps 6
 train model two.h5
 train data one.h5 --data other.h5
+train delayed one.h5 --precision fp8 --recipe delayed --amax-history 8 --margin 3
+says "the settings of the recipe delayed are shown" '^delayed scaling +history 8, max, margin 3$' fp8-log delayed
+says "in JSON too" '"delayed":"history 8, max, margin 3"' fp8-log delayed --json
 status "precision, seed and the split of the batch are free" 0 fp8-log --compare base free --gate 100
 says "but printed" '^precision +bf16 +fp8$' fp8-log --compare base free
 says "so is the split" '^grad-accumulation +1 +2$' fp8-log --compare base free

@@ -50,6 +50,8 @@ std::string tokens_text(const Summary& s) {
 
 std::string adapters_text(const Summary& s) { return s.adapters.empty() ? "-" : terminal_safe(s.adapters); }
 
+std::string delayed_text(const Summary& s) { return s.delayed.empty() ? "-" : terminal_safe(s.delayed); }
+
 // A line of the summary; omitted when its text is `boring` for every run.
 struct Line {
   std::string label;
@@ -59,6 +61,7 @@ struct Line {
 
 std::vector<Line> lines() {
   return {{"precision", precision_text, ""},
+          {"delayed scaling", delayed_text, "-"},
           {"changed", changes_text, "-"},
           {"steps", steps_text, ""},
           {"tokens", tokens_text, ""},

@@ -49,6 +49,17 @@ std::string adapters_of(const Run& run) {
   return text + (names.empty() ? "" : " on " + names);
 }
 
+// "history 16, most_recent, margin 3"; empty unless the last steps ran in the recipe delayed.
+std::string delayed_of(const Run& run, const std::string& recipe) {
+  const json::Value history = setting_value(run, "amax-history"), algorithm = setting_value(run, "amax-algo"),
+                    margin = setting_value(run, "margin");
+  if (recipe != "delayed" || !history.is_number()) return "";
+  std::string text = "history " + json::dump(history);
+  if (algorithm.is_string()) text += ", " + algorithm.as_string();
+  if (margin.is_number() && margin.as_double() > 0) text += ", margin " + json::dump(margin);
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> summary_metrics() {
@@ -94,6 +105,7 @@ Summary summarize(const Run& run) {
   if (const json::Value documents = setting_value(run, "documents"); documents.is_string())
     s.documents = documents.as_string();
   s.adapters = adapters_of(run);
+  s.delayed = delayed_of(run, s.recipe);
   for (const Settings& settings : run.settings) {
     for (const Change& change : settings.changed) s.changes.emplace_back(settings.step, change);
   }
@@ -144,6 +156,7 @@ json::Value record(const Summary& s) {
                        {"emulated", or_null(s.emulated)},
                        {"documents", text_or_null(s.documents)},
                        {"adapters", text_or_null(s.adapters)},
+                       {"delayed", text_or_null(s.delayed)},
                        {"phases", std::move(phases)},
                        {"changes", std::move(changes)},
                        {"skipped", s.skipped},

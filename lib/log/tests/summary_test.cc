@@ -123,7 +123,7 @@ TEST(Summary, MissingValuesAreNull) {
   for (const char* key :
        {"final_loss", "best_loss", "mean_loss_last", "eval_loss", "tokens_per_s", "tokens_per_s_p10",
         "tokens_per_s_p90", "data_wait_share", "memory_peak_bytes", "fp8_flop_share", "fp8_flop_share_total",
-        "precision", "recipe", "emulated", "documents", "adapters", "reason", "planned_steps"}) {
+        "precision", "recipe", "emulated", "documents", "adapters", "delayed", "reason", "planned_steps"}) {
     EXPECT_TRUE(r.at(key).is_null()) << key;
   }
   EXPECT_EQ(r.at("steps").as_int(), 1);
@@ -159,6 +159,17 @@ TEST(Summary, SaysTheSettingsOfAnAdapterThatWasRead) {
                     settings = R"({"lora-rank":8,"lora-alpha":16.0,"lora-dropout":0.25,"rslora":true,"lora":"1f"})";
   const std::string run = R"({"type":"run","config":)" + config + R"(,"settings":)" + settings + "}\n";
   EXPECT_EQ(summarize(run_of(run + step(1, 8, "2.0"))).adapters, "rank 8, alpha 16, rslora, dropout 0.25");
+}
+
+TEST(Summary, SaysTheSettingsOfDelayed) {
+  const auto delayed = [](const std::string& recipe, const std::string& margin) {
+    const std::string config = R"({"amax-history":16,"amax-algo":"most_recent","margin":)" + margin + "}";
+    const std::string start = R"({"type":"run","precision":"fp8","recipe":")" + recipe + R"(","config":)" + config;
+    return summarize(run_of(start + "}\n" + step(1, 8, "2.0"))).delayed;
+  };
+  EXPECT_EQ(delayed("delayed", "0"), "history 16, most_recent");
+  EXPECT_EQ(delayed("delayed", "3"), "history 16, most_recent, margin 3");
+  EXPECT_EQ(delayed("tensorwise", "3"), "");
 }
 
 TEST(Summary, RunWithoutSteps) {

@@ -37,6 +37,7 @@ struct Summary {
   std::optional<bool> emulated{};                ///< of the last step
   std::string documents{};                       ///< joined or separate, at the last start; empty when the log lacks it
   std::string adapters{};                        ///< settings of LoRA at the last start; empty without
+  std::string delayed{};                         ///< history, algorithm and margin of recipe delayed, if used last
   std::vector<std::pair<std::int64_t, Phase>> phases{};    ///< number of the first step, and the phase
   std::vector<std::pair<std::int64_t, Change>> changes{};  ///< number of the first step with it, and the change
   std::int64_t skipped = 0;                                ///< steps whose update was skipped
