@@ -3,6 +3,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/chat/template.h"
+#include "fp8/model/quantize.h"
 
 namespace fp8::generate {
 namespace {
@@ -151,7 +152,7 @@ Precision precision_of(const cli::Arguments& a, const model::OpenModel& model) {
     if (a.has("recipe")) throw Error("--recipe: needs --precision fp8");
     return {name == "fp32" ? dtype::DType::f32 : dtype::DType::bf16, nullptr};
   }
-  const std::optional<quant::Granularity> stored = model::stored_scaling(model);
+  const std::optional<quant::Granularity> stored = model::stored_scaling(model.source, model.table);
   if (!stored)
     return {dtype::DType::bf16, &(a.has("recipe") ? quant::find_recipe(a.text("recipe")) : quant::recipes().front())};
   const quant::Recipe& recipe = recipe_of(*stored);

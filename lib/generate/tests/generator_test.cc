@@ -74,11 +74,13 @@ TEST_F(Generation, StoredCodesGiveTheTokensOfTheirRecipe) {
     const quant::Recipe& of = quant::find_recipe(recipe);
     const std::string codes = at(std::string(recipe) + ".h5");
     (void)model::quantize(model(), codes, {.scaling = scaling, .power_of_2 = of.power_of_2});
-    EXPECT_EQ(model::stored_scaling(model::open_model(codes)), scaling);
+    const model::OpenModel stored = model::open_model(codes);
+    EXPECT_EQ(model::stored_scaling(stored.source, stored.table), scaling);
     const Precision fp8{DType::bf16, &of};
     expect_equal(run(codes, fp8), run(model(), fp8), recipe);
   }
-  EXPECT_FALSE(model::stored_scaling(model::open_model(model())).has_value());
+  const model::OpenModel plain = model::open_model(model());
+  EXPECT_FALSE(model::stored_scaling(plain.source, plain.table).has_value());
 }
 
 TEST_F(Generation, BlockScalesThatAreNoPowersOfTwo) {

@@ -85,22 +85,28 @@ void write_as(const StoredMatrix& x, DType type, const WriteBytes& write) {
 
 std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpoint,
                                                  const std::vector<Parameter>& table) {
-  using quant::Granularity;
-  std::optional<Granularity> scaling;
+  std::optional<quant::Granularity> scaling;
   std::string of;
+  for (const Parameter& p : table) {
+    if (checkpoint.find(stored_name(p)) == nullptr || !is_codes(checkpoint, p)) continue;
+    const quant::Granularity here = scaling_of(checkpoint, p);
+    if (scaling && *scaling != here)
+      throw Error(checkpoint.path() + ": /" + stored_name(p) + ": its scales are not of the form of those of " + of);
+    scaling = here;
+    of = p.name;
+  }
+  return scaling;
+}
+
+void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vector<Parameter>& table) {
   for (const Parameter& p : table) {
     if (checkpoint.find(stored_name(p)) == nullptr || !is_codes(checkpoint, p)) continue;
     const std::string name = checkpoint.path() + ": /" + stored_name(p);
     if (p.role != ParameterRole::linear) throw Error(name + ": FP8 codes of a weight that is no linear of a layer");
     if (checkpoint.at(stored_name(p)).dtype != DType::e4m3)
       throw Error(name + ": E5M2 codes, which no recipe has for weights");
-    const Granularity here = scaling_of(checkpoint, p);
     (void)read_scales(checkpoint, p.name);
-    if (scaling && *scaling != here) throw Error(name + ": its scales are not of the form of those of " + of);
-    scaling = here;
-    of = p.name;
   }
-  return scaling;
 }
 
 namespace {

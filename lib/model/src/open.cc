@@ -54,16 +54,4 @@ void add_adapter(OpenModel& model, const std::string& folder) {
   read_precisions(model.source, model.table);
 }
 
-std::optional<quant::Granularity> stored_scaling(const OpenModel& model) {
-  std::optional<quant::Granularity> scaling;
-  for (const Parameter& p : model.table) {
-    if (p.role == ParameterRole::adapter || !is_codes(model.source, p)) continue;
-    const quant::Granularity here = scaling_of(model.source, p);
-    if (scaling && *scaling != here)
-      throw Error(model.source.path() + ": /" + stored_name(p) + ": its scales are not of the kind of the others");
-    scaling = here;
-  }
-  return scaling;
-}
-
 }  // namespace fp8::model

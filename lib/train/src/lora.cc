@@ -96,6 +96,7 @@ AdapterValues initial_adapters(const std::optional<hf::AdapterFolder>& folder, s
 void resolve_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,
                    const std::vector<model::Parameter>& table) {
   using quant::Granularity;
+  model::check_codes_of_linears(checkpoint, table);
   const std::optional<Granularity> scaling = model::stored_scaling(checkpoint, table);
   if (!scaling) return;
   if (*scaling == Granularity::row32)

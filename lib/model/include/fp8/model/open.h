@@ -29,8 +29,4 @@ OpenModel open_model(const std::string& path);
 /// if the model has adapters already, and as AdapterFolder does.
 void add_adapter(OpenModel& model, const std::string& folder);
 
-/// Elements that share a factor of a quantized checkpoint's codes; nothing if `model` is not quantized. Throws Error if
-/// two weights differ in this.
-std::optional<quant::Granularity> stored_scaling(const OpenModel& model);
-
 }  // namespace fp8::model

@@ -58,10 +58,14 @@ struct QuantizeReport {
 QuantizeReport quantize(const std::string& source, const std::string& output, const QuantizeOptions& options);
 
 /// How the FP8 codes among a checkpoint's weights are scaled: tensor, row, square128 or row32; nothing if no weight is
-/// stored as codes. Throws Error naming the weight unless the scales have one of these forms, the same for all, none is
-/// bad, see dtype::bad_scale(), and the codes are E4M3 and those of linears. Reads all scales.
+/// stored as codes. Parameters that the checkpoint lacks are skipped. Throws Error naming the weight unless the scales
+/// have one of these forms, the same for all. Reads no data.
 std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpoint,
                                                  const std::vector<Parameter>& table);
+
+/// Throws Error naming the weight unless the FP8 codes among a checkpoint's weights are those of linears of layers and
+/// E4M3, and no scale is bad, see dtype::bad_scale(): what training beside codes needs. Reads all scales.
+void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vector<Parameter>& table);
 
 /// Options of dequantize().
 struct DequantizeOptions {
