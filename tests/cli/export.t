@@ -34,6 +34,11 @@ is "--json prints one record" "$(wc -l <json)" 1
 says "the record names files and tensors" '^\{"type":"export".*"files":\["model.safetensors","config.json".*"name":"model.layers.0.mlp.gate_proj.weight_scale_inv","shape":\[2,1\],"dtype":"float32","file":"model.safetensors","origin":"scales"' cat json
 ok "a record on standard input names the source" sh -c 'fp8-init tiny -o tiny.h5 | fp8-export - -o p'
 
+fp8-convert "$golden/llama3/hf" -o mixed.h5 --filter '*.0.self_attn.q_proj' >table 2>err
+fp8-export mixed.h5 -o mixed --format compressed-tensors --json -q >json 2>err
+is "--quiet prints a warning of projections with two precisions" "$? $(wc -l <err) $(grep -c '^fp8-export: model.layers.0.self_attn.[qkv]_proj.weight and .* differ in precision; vLLM' err)" "0 1 1"
+says "the record has it" '"warnings":\["model.layers.0.self_attn.[^"]* refuse that"\],"notes":\["the checkpoint has no tokenizer' cat json
+
 cp -r "$golden/llama3/hf" hf && chmod -R u+w hf
 echo '{"model":{"vocab":{"a":0},"merges":[]},"added_tokens":[{"id":2,"content":"<|eot_id|>"}]}' >hf/tokenizer.json
 fp8-convert hf -o tok.h5 >table 2>err

@@ -87,6 +87,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"format", arguments.text("format")},
                        {"bytes", report.bytes},
                        {"files", json::Array(report.files.begin(), report.files.end())},
+                       {"warnings", json::Array(report.warnings.begin(), report.warnings.end())},
                        {"notes", json::Array(report.notes.begin(), report.notes.end())},
                        {"tensors", std::move(tensors)}});
 }
@@ -107,6 +108,7 @@ int export_checkpoint(const cli::Arguments& arguments) {
   } else {
     print_table(out, output, report, options.dry_run);
   }
+  for (const std::string& warning : report.warnings) cli::print_note("fp8-export", warning);
   if (!arguments.flag("quiet"))
     for (const std::string& note : report.notes) cli::print_note("fp8-export", note);
   return static_cast<int>(Exit::done);

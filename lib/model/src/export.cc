@@ -296,27 +296,27 @@ std::string origin_of(const OpenModel& model, const Entry& entry, std::size_t te
 }
 
 // Projections that servers compute as one matrix must have one precision.
-void note_mixed_projections(const std::vector<Entry>& entries, ExportReport& report) {
+void warn_of_mixed_projections(const std::vector<Entry>& entries, ExportReport& report) {
   for (const std::vector<const Entry*>& group : merged_projections(entries)) {
     const auto other = std::find_if(group.begin(), group.end(),
                                     [&](const Entry* e) { return e->tensors.size() != group.front()->tensors.size(); });
     if (other == group.end()) continue;
-    report.notes.push_back(group.front()->parameter->name + " and " + (*other)->parameter->name +
-                           " differ in precision; vLLM and SGLang compute them as one matrix and refuse that");
+    report.warnings.push_back(group.front()->parameter->name + " and " + (*other)->parameter->name +
+                              " differ in precision; vLLM and SGLang compute them as one matrix and refuse that");
     return;
   }
 }
 
 // vLLM and SGLang refuse a block that spans two parts of a merged matrix, and quantize activations in groups of 128
 // columns; transformers, where it dequantizes, divides a weight into as many equal blocks as there are scales.
-void note_partial_blocks(const std::vector<Entry>& entries, ExportReport& report) {
+void warn_of_partial_blocks(const std::vector<Entry>& entries, ExportReport& report) {
   for (const Entry& e : entries) {
     const Parameter& p = *e.parameter;
     if (e.tensors.size() == 1) continue;
     if (p.rows() % hf::kQuantizationBlock == 0 && p.cols() % hf::kQuantizationBlock == 0) continue;
-    report.notes.push_back(p.name + " [" + std::to_string(p.rows()) + ", " + std::to_string(p.cols()) +
-                           "] does not consist of whole blocks of 128 x 128: vLLM and SGLang refuse it, and "
-                           "transformers dequantizes it to other values; --format compressed-tensors has no blocks");
+    report.warnings.push_back(p.name + " [" + std::to_string(p.rows()) + ", " + std::to_string(p.cols()) +
+                              "] does not consist of whole blocks of 128 x 128: vLLM and SGLang refuse it, and "
+                              "transformers dequantizes it to other values; --format compressed-tensors has no blocks");
     return;
   }
 }
@@ -348,8 +348,8 @@ ExportReport export_folder(const std::string& source, const std::string& output,
       report.tensors.push_back({e.tensors[t].name, e.tensors[t].shape, e.tensors[t].dtype,
                                 file_name(options.format, e.file, files), origin_of(model, e, t)});
   }
-  if (quantizes(options.format)) note_mixed_projections(entries, report);
-  if (options.format == ExportFormat::fp8) note_partial_blocks(entries, report);
+  if (quantizes(options.format)) warn_of_mixed_projections(entries, report);
+  if (options.format == ExportFormat::fp8) warn_of_partial_blocks(entries, report);
   const std::map<std::string, std::string> texts = texts_of(model, entries, options, report);
   for (std::size_t file = 0; file < files; ++file) report.files.push_back(file_name(options.format, file, files));
   for (const auto& [name, text] : texts) report.files.push_back(name);

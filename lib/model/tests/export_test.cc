@@ -246,25 +246,26 @@ TEST_F(Export, a_merged_matrix_is_excluded_under_its_own_name_too) {
   }
 }
 
-TEST_F(Export, blocks_that_servers_refuse_are_noted) {
+TEST_F(Export, warns_of_blocks_that_servers_refuse) {
   const ExportReport report = export_folder(model(), at("out"), {.format = ExportFormat::fp8, .dry_run = true});
-  EXPECT_EQ(report.notes.front(),
+  EXPECT_EQ(report.warnings.at(0),
             "model.layers.0.self_attn.q_proj.weight [64, 64] does not consist of whole blocks of 128 x 128: vLLM and "
             "SGLang refuse it, and transformers dequantizes it to other values; --format compressed-tensors has no "
             "blocks");
   const ExportReport rows =
       export_folder(model(), at("out"), {.format = ExportFormat::compressed_tensors, .dry_run = true});
+  EXPECT_TRUE(rows.warnings.empty());
   EXPECT_EQ(rows.notes.size(), 1U);  // no tokenizer
 }
 
-TEST_F(Export, projections_of_two_precisions_are_noted) {
+TEST_F(Export, warns_of_projections_of_two_precisions) {
   ConvertOptions options;
   options.precisions = LinearPrecisionOptions{.filters = {"*.0.self_attn.q_proj"}};
   convert(test::golden("llama3"), at("mixed.h5"), options);
   const ExportReport report =
       export_folder(at("mixed.h5"), at("out"), {.format = ExportFormat::compressed_tensors, .dry_run = true});
-  ASSERT_EQ(report.notes.size(), 2U);  // and no tokenizer
-  EXPECT_NE(report.notes.front().find("refuse that"), std::string::npos) << report.notes.front();
+  ASSERT_EQ(report.warnings.size(), 1U);
+  EXPECT_NE(report.warnings[0].find("refuse that"), std::string::npos) << report.warnings[0];
   EXPECT_FALSE(std::filesystem::exists(at("out")));
 }
 

@@ -42,7 +42,8 @@ struct ExportedTensor {
 struct ExportReport {
   std::vector<ExportedTensor> tensors;  ///< in order of computation
   std::vector<std::string> files;       ///< names of all files of the folder
-  std::vector<std::string> notes;       ///< what a server will miss or refuses to load, a sentence each
+  std::vector<std::string> warnings;    ///< what servers refuse to load or read as other values, a sentence each
+  std::vector<std::string> notes;       ///< what a server will miss, a sentence each
   std::uint64_t bytes = 0;              ///< of all tensors
 };
 
