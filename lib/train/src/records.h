@@ -62,7 +62,8 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
 json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,
                         std::int64_t tokens_per_step, double flops_per_token, std::int64_t memory_peak_bytes);
 
-// {"type":"eval"}.
+// {"type":"eval"}; with `step` -1 that of an evaluation outside of a run, which has no run record to name the
+// attention.
 json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision,
                         device::DeviceType device);
 
