@@ -116,6 +116,8 @@ fp8-convert hf -o large.h5 -q >out 2>err
 bisect large large.h5 --bisect '--precision bf16' --against '--precision fp8' --bound 1e3
 is "the first result that is not finite is named, with status 1" "$? $(figures large '[r[-1]["first_nonfinite"][k] for k in ("pass", "operation")]')" "1 ['forward', 'model.layers.0.mlp.gate_proj']"
 
+says "a flag without effect under any of the recipes is noted" '^fp8-inspect: --margin: no effect under --recipe tensorwise, mxfp8$' fp8-inspect m.h5 $data --recipe tensorwise,mxfp8 --margin 2 --power-of-2-scales
+
 # --- steps of a run
 few="--data d.h5 --seq-length 32 --batch-size 4 --steps 3 --lr 1e-3 --save-every 1 --keep 9"
 for recipe in tensorwise rowwise delayed blockwise; do

@@ -114,6 +114,12 @@ says "a change of precision prints a note" '^fp8-step: from step 10 on: precisio
   fp8-step m.h5 --data d.h5 --out part $new --steps 10 --precision fp8 --recipe rowwise
 says "--recipe without fp8 prints a note" '^fp8-step: --recipe, --fp8-all-gather: no effect without --precision fp8' \
   fp8-step m.h5 --data d.h5 --seq-length 16 --out note --steps 1 --recipe rowwise --no-fp8-all-gather
+says "a flag without effect under the recipe prints a note" '^fp8-step: --amax-history, --margin: no effect under --recipe rowwise$' \
+  fp8-step m.h5 --data d.h5 --seq-length 16 --out note2 --steps 1 --precision fp8 --recipe rowwise --amax-history 4 --margin 1
+fp8-step m.h5 --data d.h5 --seq-length 16 --out note3 --steps 1 --precision fp8 --recipe mxfp8 --print-config >printed.json 2>err
+fp8-step m.h5 --config printed.json >out 2>err
+is "a configuration with every flag prints none" "$? $(grep -c 'no effect' err)" "0 0"
+says "fp8-eval prints it under the recipe" '^fp8-eval: --power-of-2-scales: no effect under --recipe delayed$' fp8-eval m.h5 --data d.h5 --precision fp8 --recipe delayed --no-power-of-2-scales
 says "fp8-eval prints it too" '^fp8-eval: --recipe: no effect without --precision fp8' fp8-eval m.h5 --data d.h5 --recipe rowwise
 
 # --- damaged checkpoints

@@ -8,6 +8,7 @@
 #include "fp8/model/convert.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
+#include "precision_flags.h"
 
 namespace fp8::train {
 
@@ -49,10 +50,22 @@ void check_precision(const PrecisionConfig& precision) {
                 "GEMM of " + flag_name("recipe") + " " + precision.recipe);
 }
 
-std::string note_of_unused(const PrecisionConfig& precision) {
-  std::string flags;
-  for (const std::string& flag : precision.without_effect) flags += (flags.empty() ? "" : ", ") + flag;
-  return flags.empty() ? "" : flags + ": no effect without " + flag_name("precision") + " fp8";
+std::string note_of_unused(const PrecisionConfig& precision, const std::vector<std::string>& recipes) {
+  const bool fp8 = precision.precision == Precision::fp8;
+  const auto acts = [&](const std::string& flag) {
+    return fp8 && std::ranges::any_of(recipes, [&](const std::string& name) {
+             const quant::Recipe& recipe = quant::find_recipe(name);
+             const bool single = precision.rowwise_single_copy && name == precision.recipe;  // rowwise
+             return acts_under(flag, single ? quant::with_single_copy(recipe) : recipe);
+           });
+  };
+  std::string flags, names;
+  for (const std::string& flag : precision.given)
+    if (!acts(flag)) flags += (flags.empty() ? "" : ", ") + flag_name(flag);
+  for (const std::string& name : recipes) names += (names.empty() ? " " : ", ") + name;
+  if (flags.empty()) return "";
+  return flags + ": no effect " +
+         (fp8 ? "under " + flag_name("recipe") + names : "without " + flag_name("precision") + " fp8");
 }
 
 void check_settings(const RunConfig& c) {

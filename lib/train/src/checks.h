@@ -10,8 +10,9 @@ namespace fp8::train {
 // Throws Error if precision, activations and accumulation contradict each other. After resolve_codes().
 void check_precision(const PrecisionConfig& precision);
 
-// A note that names the flags which have no effect with this precision; empty if there are none.
-std::string note_of_unused(const PrecisionConfig& precision);
+// A note that names the flags which were given and have no effect with this precision or, if it is fp8, under any of
+// `recipes`; empty if there are none. After resolve_codes().
+std::string note_of_unused(const PrecisionConfig& precision, const std::vector<std::string>& recipes);
 
 // Throws Error if settings of a run contradict each other, but for those of check_precision().
 void check_settings(const RunConfig& config);

@@ -47,6 +47,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
     tokens.emplace(config.data);
     checkpoint.emplace(model::open_checkpoint(config.model));
     setup = resolve(config, *checkpoint, *tokens);
+    setup.notes.push_back(note_of_unused(setup.precision, {setup.precision.recipe}));
     check_some_fp8(setup.model_spec.table, setup.precision, false);
     setup.model_spec.store.training = false;
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, config.documents);

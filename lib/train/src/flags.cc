@@ -349,8 +349,7 @@ RunConfig step_config(const cli::Arguments& a) {
     throw Error(flag_name("sample-prompt") + ": needs " + flag_name("sample-every"));
   c.sample_tokens = a.integer("sample-tokens");
   c.stats_every = a.integer("tensor-stats-every");
-  if (c.stats_every > 0 && c.precision.precision != Precision::fp8)
-    c.precision.without_effect.push_back(flag_name("tensor-stats-every"));
+  if (c.stats_every > 0) c.precision.given.emplace_back("tensor-stats-every");
   if (a.has_value("profile")) read_profile(a.text("profile"), c);
   c.dry_run = a.flag("dry-run");
   return c;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bisect.h"
+#include "checks.h"
 #include "fp8/base/file.h"
 #include "fp8/inspect/records.h"
 #include "fp8/json/json.h"
@@ -80,7 +81,10 @@ Exit inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_co
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
     EvalConfig first = config;
     if (config.bisection) first.precision = config.bisection->a.precision;
-    notes = resolve(first, *checkpoint, *tokens).notes;
+    const EvalSetup setup = resolve(first, *checkpoint, *tokens);
+    notes = setup.notes;
+    const bool several = config.recipes.size() > 1;
+    notes.push_back(note_of_unused(setup.precision, several ? config.recipes : std::vector{setup.precision.recipe}));
   });
   check_same_on_all_ranks(host_comm, shared);
   for (const std::string& note : notes)

@@ -117,7 +117,6 @@ void resolve_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoin
     throw Error(flag_name("recipe") + ": " + precision.recipe + holds + "it is " + recipe);
   if (precision.single_copy_given && precision.rowwise_single_copy != rows)
     throw Error(flag_name("rowwise-single-copy") + holds + "it is " + (rows ? "on" : "off"));
-  if (precision.precision != Precision::fp8) precision.without_effect.clear();
   precision.precision = Precision::fp8;
   precision.recipe = recipe;
   precision.rowwise_single_copy = rows;

@@ -1,6 +1,8 @@
 // The flags of precision, and what they are read into.
 #include "precision_flags.h"
 
+#include <algorithm>
+#include <array>
 #include <sstream>
 
 #include "fp8/base/error.h"
@@ -14,6 +16,25 @@ using cli::Flag;
 using cli::FlagKind;
 
 constexpr const char* kGroup = "Precision";
+
+bool is_delayed(const quant::Recipe& r) { return r.scale_rule == quant::ScaleRule::delayed; }
+
+// A flag that changes what some recipes compute, and which.
+struct RecipeFlag {
+  std::string_view name;
+  bool (*acts)(const quant::Recipe& recipe);
+};
+
+constexpr std::array<RecipeFlag, 7> kRecipeFlags = {{
+    {"power-of-2-scales",
+     [](const quant::Recipe& r) { return !is_delayed(r) && r.scale_rule != quant::ScaleRule::mx; }},
+    {"fp8-format", [](const quant::Recipe& r) { return &quant::with_e4m3_gradients(r) != &r; }},
+    {"amax-history", is_delayed},
+    {"amax-algo", is_delayed},
+    {"margin", is_delayed},
+    {"fp8-all-gather", [](const quant::Recipe& r) { return r.fp8_all_gather; }},
+    {"emulate", [](const quant::Recipe& r) { return !r.emulated_everywhere(); }},
+}};
 
 model::GemmRule gemm_rule(const std::string& text) {
   const std::size_t equals = text.rfind('=');
@@ -41,6 +62,11 @@ std::vector<std::string> recipe_names() {
 Flag device_flag() {
   return choice("device", "auto", {"auto", "cpu", "cuda"},
                 "device to compute on (auto: GPUs if every rank has one, otherwise the CPU)", kGroup);
+}
+
+bool acts_under(std::string_view flag, const quant::Recipe& recipe) {
+  const auto row = std::ranges::find(kRecipeFlags, flag, &RecipeFlag::name);
+  return row == kRecipeFlags.end() || row->acts(recipe);
 }
 
 void add_fp8(std::vector<Flag>& flags) {
@@ -110,6 +136,9 @@ PrecisionConfig fp8_of(const cli::Arguments& a) {
   p.emulate = a.flag("emulate");
   for (const auto accumulation : {gemm::Accumulation::f32, gemm::Accumulation::hopper, gemm::Accumulation::ada})
     if (a.text("accumulate") == name_of(accumulation)) p.accumulation = accumulation;
+  if (a.has("recipe")) p.given.emplace_back("recipe");
+  for (const RecipeFlag& flag : kRecipeFlags)
+    if (a.has(flag.name)) p.given.emplace_back(flag.name);
   return p;
 }
 
@@ -121,10 +150,6 @@ PrecisionConfig precision_of(const cli::Arguments& a) {
   p.recipe = a.text("recipe");
   p.precision_given = a.has("precision");
   p.recipe_given = a.has("recipe");
-  if (p.precision != Precision::fp8) {
-    for (const char* flag : {"recipe", "power-of-2-scales", "fp8-all-gather", "emulate"})
-      if (a.has(flag)) p.without_effect.push_back(flag_name(flag));
-  }
   return p;
 }
 

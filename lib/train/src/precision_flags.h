@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp8/cli/arguments.h"
@@ -22,6 +23,8 @@ std::vector<std::string> recipe_names();
 
 // How FP8 is computed, apart from the recipe.
 void add_fp8(std::vector<cli::Flag>& flags);
+// Whether a flag, named without --, changes anything under `recipe`. True for those that no recipe excludes.
+bool acts_under(std::string_view flag, const quant::Recipe& recipe);
 // What these flags and --activations say; precision fp8.
 PrecisionConfig fp8_of(const cli::Arguments& a);
 

@@ -137,7 +137,8 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   check_precision(s.config.precision);
   check_vocabulary(tokens, model);
   const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
-  s.notes = {note_of_unused(s.config.precision), check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
+  s.notes = {note_of_unused(s.config.precision, {s.config.precision.recipe}),
+             check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
   s.config.seq_length = resolved_length(config.seq_length, model);

@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 
+#include "checks.h"
 #include "fp8/cli/command.h"
 #include "fp8/train/flags.h"
 #include "fp8/train/mpi_session.h"
@@ -222,12 +223,41 @@ TEST(Flags, ChangesAreNamedByFlags) {
   }
 }
 
+std::string unused(std::vector<std::string> words, const std::vector<std::string>& recipes) {
+  if (!recipes.empty()) words.insert(words.end(), {"--precision", "fp8", "--recipe", recipes[0]});
+  return note_of_unused(read(words).precision, recipes);
+}
+
 TEST(Flags, ThoseOfFp8AreNamedWithoutIt) {
-  const std::vector<std::string> words = {"--recipe", "rowwise", "--no-fp8-all-gather", "--emulate"},
-                                 flags = {"--recipe", "--fp8-all-gather", "--emulate"};
-  EXPECT_EQ(read(words).precision.without_effect, flags);
-  EXPECT_TRUE(read({"--precision", "fp8", "--recipe", "rowwise"}).precision.without_effect.empty());
-  EXPECT_TRUE(read({}).precision.without_effect.empty());
+  EXPECT_EQ(unused({"--recipe", "rowwise", "--no-fp8-all-gather", "--emulate", "--margin", "3"}, {}),
+            "--recipe, --margin, --fp8-all-gather, --emulate: no effect without --precision fp8");
+  EXPECT_EQ(unused({}, {}), "");
+}
+
+TEST(Flags, ThoseWithoutEffectUnderTheRecipeAreNamed) {
+  const std::vector<std::string> delayed = {"--amax-history", "4", "--amax-algo", "most_recent", "--margin", "1"};
+  EXPECT_EQ(unused(delayed, {"delayed"}), "");
+  EXPECT_EQ(unused(delayed, {"tensorwise", "delayed"}), "");
+  EXPECT_EQ(unused(delayed, {"tensorwise", "rowwise"}),
+            "--amax-history, --amax-algo, --margin: no effect under --recipe tensorwise, rowwise");
+  EXPECT_EQ(unused({"--power-of-2-scales", "--emulate"}, {"mxfp8"}),
+            "--power-of-2-scales, --emulate: no effect under --recipe mxfp8");
+  EXPECT_EQ(unused({"--no-power-of-2-scales", "--fp8-format", "e4m3"}, {"rowwise"}),
+            "--fp8-format: no effect under --recipe rowwise");
+  EXPECT_EQ(unused({"--power-of-2-scales", "--fp8-format", "e4m3"}, {"tensorwise"}), "");
+  EXPECT_EQ(unused({"--no-fp8-all-gather"}, {"rowwise"}), "--fp8-all-gather: no effect under --recipe rowwise");
+  EXPECT_EQ(unused({"--no-fp8-all-gather", "--rowwise-single-copy"}, {"rowwise"}), "");
+}
+
+// A configuration that --print-config wrote has every flag.
+TEST(Flags, DefaultsInAConfigurationHaveNoNote) {
+  const cli::Command command = step_command();
+  cli::Arguments arguments = cli::parse(command, std::vector<std::string>{"m", "--precision=fp8", "--amax-history=4"});
+  const json::Value written = cli::resolved(command, arguments);
+  cli::Arguments again = cli::parse(command, std::vector<std::string>{"m", "--data=d", "--out=o", "--steps=1"});
+  cli::parse_config(command, written, again);
+  EXPECT_EQ(note_of_unused(step_config(again).precision, {"tensorwise"}),
+            "--amax-history: no effect under --recipe tensorwise");
 }
 
 std::string difference(const std::function<void(RunConfig&)>& change, std::int64_t batch = 8,

@@ -40,7 +40,7 @@ struct PrecisionConfig {
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   ops::AttentionOptions attention;                            ///< on a GPU
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
-  std::vector<std::string> without_effect;                    ///< flags that were given and need precision fp8
+  std::vector<std::string> given;                             ///< flags that were given and act only under fp8
   /// Flags that were given; a model of FP8 codes has defaults of its own.
   bool precision_given = false, recipe_given = false, format_given = false, single_copy_given = false;
 
