@@ -494,6 +494,7 @@ InspectConfig inspect_config(const cli::Arguments& a) {
   read_eval_data(a, c);
   c.precision = fp8_of(a);
   c.recipes = recipes_of(a.text("recipe"), c.precision);
+  c.all_recipes = std::ranges::count(parts_of({a.text("recipe")}), "all") > 0;
   c.sampler = *data::parse_sampler(a.text("sampler"));
   c.seed = static_cast<std::uint64_t>(a.integer("seed"));
   c.step = a.integer("step");

@@ -8,9 +8,11 @@
 #include "fp8/base/file.h"
 #include "fp8/inspect/records.h"
 #include "fp8/json/json.h"
+#include "fp8/model/quantize.h"
 #include "fp8/model/record.h"
 #include "fp8/train/flags.h"
 #include "inspect_model.h"
+#include "lora.h"
 #include "observe.h"
 #include "sensitivity.h"
 
@@ -27,6 +29,22 @@ json::Value inspect_record(const InspectConfig& config, const data::Sampler& sam
   o.set("documents", sampler.separate() ? "separate" : "joined");
   o.set("step", config.step);
   return record;
+}
+
+// The recipes of --recipe all that fit the checkpoint: only that of its FP8 codes, if it holds some, with a note.
+std::vector<std::string> fitting_recipes(const InspectConfig& config, const ckpt::Checkpoint& checkpoint,
+                                         std::vector<std::string>& notes) {
+  const auto table = model::parameter_table(hf::parse_config(checkpoint.config(), checkpoint.path()));
+  if (!config.all_recipes || !model::stored_scaling(checkpoint, table)) return config.recipes;
+  PrecisionConfig of_codes = config.precision;
+  of_codes.recipe_given = false;
+  resolve_codes(of_codes, checkpoint, table);
+  std::string others;
+  for (const std::string& name : config.recipes)
+    if (name != of_codes.recipe) others += (others.empty() ? "" : ", ") + name;
+  notes.push_back(flag_name("recipe") + " all: inspects " + of_codes.recipe + " alone, to which the FP8 codes of " +
+                  checkpoint.path() + " belong; leaves out " + others);
+  return {of_codes.recipe};
 }
 
 // The statistics of one pass in the recipe. Collective.
@@ -73,25 +91,27 @@ Exit inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_co
   std::optional<data::TokenFile> tokens;
   std::optional<ckpt::Checkpoint> checkpoint;
   json::Value shared;
-  std::vector<std::string> notes;
+  std::vector<std::string> notes, recipes;
   comm::agree(host_comm, [&] {
     if (config.recommend && host_comm.rank() == 0) check_output(config.output, config.force);
     tokens.emplace(config.data);
     checkpoint.emplace(model::open_checkpoint(config.model));
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
+    recipes = fitting_recipes(config, *checkpoint, notes);
     EvalConfig first = config;
+    first.precision.recipe = recipes.front();
     if (config.bisection) first.precision = config.bisection->a.precision;
     const EvalSetup setup = resolve(first, *checkpoint, *tokens);
-    notes = setup.notes;
-    const bool several = config.recipes.size() > 1;
-    notes.push_back(note_of_unused(setup.precision, several ? config.recipes : std::vector{setup.precision.recipe}));
+    notes.insert(notes.end(), setup.notes.begin(), setup.notes.end());
+    notes.push_back(
+        note_of_unused(setup.precision, recipes.size() > 1 ? recipes : std::vector{setup.precision.recipe}));
   });
   check_same_on_all_ranks(host_comm, shared);
   for (const std::string& note : notes)
     if (!note.empty()) journal.note(note);
   const Inspection all{host_comm, journal, *checkpoint, *tokens};
   bool left = !config.bisection || bisect(config, all);
-  for (const std::string& recipe : config.bisection ? std::vector<std::string>() : config.recipes) {
+  for (const std::string& recipe : config.bisection ? std::vector<std::string>() : recipes) {
     InspectConfig one = config;
     one.precision.recipe = recipe;
     left = inspect_recipe(one, all);

@@ -30,6 +30,7 @@ inline constexpr double kBisectionBound = 0.5;
 /// An inspection. The batch consists of batch_size sequences on each rank.
 struct InspectConfig : EvalConfig {
   std::vector<std::string> recipes;                           ///< each is inspected in turn
+  bool all_recipes = false;                                   ///< of `recipes` only those that fit FP8 codes
   data::SamplerKind sampler = data::SamplerKind::sequential;  ///< order in which samples are read
   std::uint64_t seed = 0;                                     ///< of the sampler
   std::int64_t step = 1;               ///< the batch is that of this step of a run, from 1, without accumulation
