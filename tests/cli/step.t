@@ -77,6 +77,13 @@ says "fp8-log says that it changed" '^changed +from step [0-9]+: fuse-projection
 fp8-step m.h5 --data d.h5 --eval-data d.h5 --eval-every 2 --steps 2 --seq-length 32 --batch-size 4 --precision fp8 --fuse-projections --out scored >out 2>err
 is "fp8-eval --fuse-projections gives the loss of the run's evaluation" "$(fp8-eval scored/step-00000002 --data d.h5 --seq-length 32 --batch-size 4 --precision fp8 --fuse-projections 2>err | field loss /dev/stdin)" "$(grep '"type":"eval"' scored/log.jsonl | field loss /dev/stdin)"
 is "the resumed run has single projections" "$(field fp8_gemms tensorwise--fuse-projections/log.jsonl | tail -1)" 42
+none="m.h5 --data d.h5 --seq-length 32 --steps 1 --precision fp8 --fuse-projections --fp8-gemms *q_proj*=forward --filter *gate_proj*"
+note='--fuse-projections: no effect: no layer has q, k and v, or gate and up, all in FP8 and in the same GEMMs$'
+says "--fuse-projections prints a note if nothing is fused" "^fp8-step: $note" fp8-step $none --out unfused
+says "so does fp8-eval" "^fp8-eval: $note" fp8-eval m.h5 --data d.h5 --seq-length 32 --precision fp8 --fuse-projections --filter '*_proj.weight' --fp8-lm-head
+fp8-step $full --precision fp8 --fuse-projections --filter '*.1.mlp.gate*' -n >out 2>err
+is "the plan says what is fused" "$? $(grep -c 'no effect' err) $(sed -n 's/^fp8-step:   fp8  *model.layers.\*.\([^ ]*\).weight.* x\([0-9]\)  one linear with /\1 \2 /p' err | tr '\n' ',')" \
+  "0 0 self_attn.k_proj 2 q_proj,self_attn.v_proj 2 q_proj,mlp.up_proj 1 gate_proj,"
 echo here >afile
 refused "--out of a file is refused" 'afile: exists and is not a folder' m.h5 --data d.h5 --steps 2 --out afile
 refused "--out below a file is refused" 'afile/x: ' m.h5 --data d.h5 --steps 2 --out afile/x

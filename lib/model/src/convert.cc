@@ -403,8 +403,13 @@ std::optional<std::string> tokenizer_note(const Source& source, const hf::ModelC
 
 std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
   std::vector<LinearRow> rows;
+  std::string first;  // of those that are fused
   for (const Parameter& p : table) {
-    if (p.matmul()) rows.push_back({p.name, p.shape, p.fp8, p.reason, aligned(p.shape), p.gemms});
+    if (!p.matmul()) continue;
+    rows.push_back({p.name, p.shape, p.fp8, p.reason, aligned(p.shape), p.gemms});
+    const std::string module = p.name.substr(0, p.name.rfind('.'));
+    if (p.fused) rows.back().fused_with = first;
+    if (!p.fused) first = module.substr(module.rfind('.') + 1);
   }
   if (config.tie_word_embeddings) {
     const std::vector<std::int64_t> shape{config.vocab_size, config.hidden_size};

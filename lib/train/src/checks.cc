@@ -68,6 +68,12 @@ std::string note_of_unused(const PrecisionConfig& precision, const std::vector<s
          (fp8 ? "under " + flag_name("recipe") + names : "without " + flag_name("precision") + " fp8");
 }
 
+std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<model::Parameter>& table) {
+  if (!precision.fuse_projections || std::ranges::any_of(table, &model::Parameter::fused)) return "";
+  return flag_name("fuse-projections") +
+         ": no effect: no layer has q, k and v, or gate and up, all in FP8 and in the same GEMMs";
+}
+
 void check_settings(const RunConfig& c) {
   check_lora_settings(c);
   if (c.precision.fuse_projections && c.stats_every > 0)

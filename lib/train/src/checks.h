@@ -14,6 +14,9 @@ void check_precision(const PrecisionConfig& precision);
 // `recipes`; empty if there are none. After resolve_codes().
 std::string note_of_unused(const PrecisionConfig& precision, const std::vector<std::string>& recipes);
 
+// A note that --fuse-projections has no effect on this table; empty if it has, or was not given.
+std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<model::Parameter>& table);
+
 // Throws Error if settings of a run contradict each other, but for those of check_precision().
 void check_settings(const RunConfig& config);
 

@@ -77,6 +77,14 @@ std::string some_gemms(const model::LinearRow& linear) {
   return !linear.fp8 || linear.gemms == quant::GemmSet{} ? "" : name_of(linear.gemms);
 }
 
+// What the table says about a linear besides its precision: the reason, or its FP8 GEMMs and its fusion if any.
+std::string remark_of(const model::LinearRow& r) {
+  if (!r.fp8) return r.reason;
+  const std::string gemms = some_gemms(r);
+  if (r.fused_with.empty()) return gemms;
+  return gemms + (gemms.empty() ? "" : "; ") + "one linear with " + r.fused_with;
+}
+
 // A name with * for the number of its layer, so that equal linears share a line.
 std::string family_of(const std::string& name) {
   const std::string prefix = "model.layers.";
@@ -311,7 +319,7 @@ std::string precision_table(const hf::ModelConfig& model, const std::vector<mode
   std::vector<Line> lines;
   for (const model::LinearRow& r : model::linear_rows(model, table)) {
     const Line line{family_of(r.name), std::to_string(r.shape[0]) + "x" + std::to_string(r.shape[1]),
-                    precision_of(r, precision), r.fp8 ? some_gemms(r) : r.reason, 1};
+                    precision_of(r, precision), remark_of(r), 1};
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
       return l.name == line.name && l.shape == line.shape && l.precision == line.precision && l.reason == line.reason;
     });

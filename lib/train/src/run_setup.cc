@@ -150,6 +150,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   for (std::string& note : document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
   s.table = table_with_precisions(model, s.config.precision, checkpoint, sources.model());
   check_some_fp8(s.table, s.config.precision, true);
+  s.notes.push_back(note_of_fusion(s.config.precision, s.table));
   s.model_spec = model_spec_of(s.config, model, active_table(s.table, s.config.precision));
   s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
   if (s.lora) add_lora_settings(s.config, *s.lora, s.adapter ? s.adapter->digest() : "", s.settings);

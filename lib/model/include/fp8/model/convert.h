@@ -42,6 +42,7 @@ struct LinearRow {
   quant::GemmSet gemms{};                   ///< if FP8: in which GEMMs
   std::string scaling{};                    ///< of codes that are kept: tensor, row or block shares a scale; else empty
   std::vector<std::int64_t> padded_from{};  ///< shape in the source if it was padded, else empty
+  std::string fused_with{};                 ///< projection with which it is computed as one linear; else empty
 };
 
 /// A size of the configuration that was padded.
