@@ -99,13 +99,16 @@ class PieceReader {
  private:
   // A run record appended to an incomplete line: the writer was killed, and the next one continued the line.
   static std::optional<json::Value> glued_run(std::string_view text) {
-    const std::size_t at = text.rfind(R"({"type":"run",)");
-    if (at == std::string_view::npos || at == 0) return std::nullopt;
-    try {
-      return json::parse(text.substr(at), "", {.max_bytes = kLongestLine});
-    } catch (const Error&) {
-      return std::nullopt;
+    for (std::size_t at = text.find(R"({"type")", 1); at != std::string_view::npos;
+         at = text.find(R"({"type")", at + 1)) {
+      try {
+        json::Value value = json::parse(text.substr(at), "", {.max_bytes = kLongestLine});
+        if (value.is_object() && text_or_empty(value.as_object(), "type") == "run") return value;
+      } catch (const Error&) {
+        continue;  // the incomplete record, or a member of it
+      }
     }
+    return std::nullopt;
   }
 
   void fault(std::string reason, bool damaged, bool torn) {

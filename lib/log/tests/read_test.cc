@@ -167,6 +167,9 @@ TEST(ReadRun, IncompleteLineOfKilledWriterIsIgnored) {
   const std::string glued = step(1, 8, "3") + step(2, 16, "2") + R"({"type":"step","st)" + R"({"type":"run","steps":9)";
   EXPECT_EQ(run_of(glued + "}\n" + step(2, 16, "1")).steps.values(), (Steps{1, 2}));
   EXPECT_EQ(run_of(glued + "}\n").planned_steps, 9);
+  const std::string spaced =
+      step(1, 8, "3") + R"({"type": "step", "st)" + R"({"type": "run", "steps": 9, "model": {"type": "x"}})";
+  EXPECT_EQ(run_of(spaced + "\n" + step(1, 8, "1")).planned_steps, 9) << "written by another program";
   EXPECT_EQ(run_of(glued).steps.values(), (Steps{1, 2})) << "two incomplete lines, one of them the last";
   EXPECT_EQ(complaint(glued + "\n" + step(2, 16, "1")).substr(0, 7), "line 3 ");
   EXPECT_EQ(complaint(step(1, 8, "3") +
