@@ -34,7 +34,9 @@ std::string repaired(std::string_view text) {
   return out;
 }
 
-// Control characters are escaped, those of C1 (U+0080 to U+009F) too: a terminal that shows the JSON obeys them.
+// Control characters are escaped, those of C1 (U+0080 to U+009F) too: a terminal that shows the JSON obeys them. U+2028
+// and U+2029 are escaped because readers that divide JSON Lines as Unicode text, as Python's splitlines(), end lines
+// there.
 void write_string(std::string_view text, std::string& out) {
   if (!valid_utf8(text)) return write_string(repaired(text), out);
   out += '"';
@@ -44,6 +46,9 @@ void write_string(std::string_view text, std::string& out) {
       write_control(byte(i), out);
     } else if (byte(i) == 0xC2 && byte(i + 1) < 0xA0) {  // valid UTF-8: a second byte follows
       write_control(byte(++i), out);
+    } else if (byte(i) == 0xE2 && byte(i + 1) == 0x80 && (byte(i + 2) & 0xFEU) == 0xA8) {
+      out += byte(i + 2) == 0xA8 ? "\\u2028" : "\\u2029";
+      i += 2;
     } else {
       if (text[i] == '"' || text[i] == '\\') out += '\\';
       out += text[i];

@@ -123,6 +123,8 @@ TEST(Dump, OneLine) {
 TEST(Dump, Strings) {
   EXPECT_EQ(dump("a\"\\/\b\f\n\r\t\x01\x0B\x1F\x7F"), "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u000b\\u001f\\u007f\"");
   EXPECT_EQ(dump("\xC2\x80\xC2\x9B\xC2\x9F\xC2\xA0\xC3\x9B"), "\"\\u0080\\u009b\\u009f\xC2\xA0\xC3\x9B\"");
+  EXPECT_EQ(dump("\xE2\x80\xA7\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA"), "\"\xE2\x80\xA7\\u2028\\u2029\xE2\x80\xAA\"")
+      << "line separators";
   EXPECT_EQ(dump("\xC3\xA9\xF0\x9F\x98\x80"), "\"\xC3\xA9\xF0\x9F\x98\x80\"");
   EXPECT_EQ(dump("a\xFF\xC3"), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
   EXPECT_EQ(dump(object({{"k\n", 1}})), "{\"k\\n\":1}");
