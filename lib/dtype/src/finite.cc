@@ -60,12 +60,12 @@ bool all_finite(DType type, std::span<const std::byte> bytes, bool unsigned_only
 }
 
 std::string bad_scale(std::span<const float> scales, DType codes) {
-  const float most = max_of(codes);
-  const auto product_is_finite = [&](float s) { return std::isfinite(to_float(to_bf16(s * most))); };
+  const float half = max_of(codes) / 2;
+  const auto product_is_finite = [&](float s) { return std::isfinite(to_float(to_bf16(s * half))); };
   const auto bad = std::ranges::find_if(scales, [&](float s) { return !(s > 0 && product_is_finite(s)); });
   if (bad == scales.end()) return "";
   return "scale at index " + std::to_string(bad - scales.begin()) + " is " + format_short(*bad, 6) +
-         (*bad > 0 && std::isfinite(*bad) ? ", and " + format_short(most, 6) + " times it is not finite in bf16" : "");
+         (*bad > 0 && std::isfinite(*bad) ? ", and " + format_short(half, 6) + " times it is not finite in bf16" : "");
 }
 
 }  // namespace fp8::dtype

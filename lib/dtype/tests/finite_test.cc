@@ -86,12 +86,14 @@ TEST(BadScale, NamesTheFirst) {
   EXPECT_EQ(of({0, nan}), "scale at index 0 is 0");
   EXPECT_EQ(of({2, 2, -0.5F}), "scale at index 2 is -0.5");
   EXPECT_EQ(of({INFINITY}), "scale at index 0 is inf");
-  EXPECT_EQ(of({3e38F}), "scale at index 0 is 3e+38, and 448 times it is not finite in bf16");
-  EXPECT_EQ(of({7e35F}, DType::e5m2), "scale at index 0 is 7e+35, and 57344 times it is not finite in bf16");
+  EXPECT_EQ(of({3e38F}), "scale at index 0 is 3e+38, and 224 times it is not finite in bf16");
+  EXPECT_EQ(of({2e34F}, DType::e5m2), "scale at index 0 is 2e+34, and 28672 times it is not finite in bf16");
   // The largest bf16 is 1.9921875 x 2^127; a float above the middle to 2^128 is rounded to infinity.
-  const float largest = 0x1.FEp127F / 448;
+  const float largest = 0x1.FEp127F / 224;
   EXPECT_EQ(of({largest}), "");
-  EXPECT_NE(of({0x1.FF8p127F / 448}), "");
+  EXPECT_NE(of({0x1.FF8p127F / 224}), "");
+  EXPECT_EQ(of({0x1p120F}), "") << "the power of two at or above 3e38 / 448";
+  EXPECT_EQ(of({0x1p113F}, DType::e5m2), "");
 }
 
 }  // namespace

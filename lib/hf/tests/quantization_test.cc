@@ -243,7 +243,7 @@ TEST_F(Quantization, refuses_bad_scales) {
                                   {-1.0F, "-1"},
                                   {std::numeric_limits<float>::infinity(), "inf"},
                                   {std::nanf(""), "nan"},
-                                  {3e38F, "3e+38, and 448 times it is not finite in bf16"}}) {
+                                  {3e38F, "3e+38, and 224 times it is not finite in bf16"}}) {
     scales("_scale_inv", {2, 2}, {1, 1, bad, 1});
     const Folder from = folder(kBlocks);
     const FolderTensors tensors = tensors_of(from);
