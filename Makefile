@@ -12,7 +12,6 @@
 O       ?= build
 PREFIX  ?= /usr/local
 MARCH   ?= $(if $(x86),x86-64-v3)
-# Tests take longer to compile than to run: they are built with -O1.
 OPT     ?= -O3
 NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc .cuda/bin/nvcc))
 CUDA    ?= $(if $(NVCC),1,0)
@@ -91,12 +90,14 @@ endef
 shimmed := dtype device tensor quant gemm ops optim
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
+# Tests take longer to compile than to run, but for those that run kernels.
+test_opt = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
 define crate_rules # $1 = crate
 $O/lib/$1.a: $(call objs,lib/$1/src)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
 $(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
 $(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
-$(call objs,lib/$1/tests): OPT := -O1
+$(call objs,lib/$1/tests): OPT := $(call test_opt,$1)
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(call srcs,lib/$1/tests)),$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
@@ -110,7 +111,7 @@ define suite_rules # $1 = folder in tests that contains a test program, $2 = inc
 $(call load,tests/$1)
 $(call test_rule,$1_test,$(wildcard tests/$1/*_test.cc),$1)
 $(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): INC := $($1.inc) $2 -Itests/support
-$(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): OPT := -O1
+$(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): OPT := $(call test_opt,$1)
 endef
 define tool_rules # $1 = tool
 $O/bin/$1: $(call objs,tools/$1) $($1.libs)
@@ -137,6 +138,7 @@ $O/test/forge: $O/tests/fault/forge.o $(fault.libs)
 $(eval $(call load,tests/fuzz))
 fuzz_shared  := replay hdf5_repair
 fuzz_targets := $(filter-out $(fuzz_shared),$(notdir $(basename $(wildcard tests/fuzz/*.cc))))
+$(call objs,tests/fuzz): OPT := -O0
 $(call objs,tests/fuzz): INC := $(fuzz.inc) -Ilib/ckpt/src -Ilib/log/src -Itests/support
 define fuzz_rules # $1 = target
 $O/test/fuzz_$1_test: $(fuzz_shared:%=$O/tests/fuzz/%.o)
