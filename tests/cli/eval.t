@@ -72,6 +72,7 @@ bad "a token file as checkpoint is refused" 'd.h5: a token file, not a checkpoin
 bad "a checkpoint as data is refused" 'm.h5: not a token file' m.h5 --data m.h5
 bad "the folder of a run is refused" 'run: the folder of a run, not a checkpoint; its newest is run/step-00000020' run $data
 bad "a Hugging Face folder is refused" '.*llama3/hf: a Hugging Face folder' "$SRC/tests/golden/models/llama3/hf" $data
+says "a length beyond the context has a note" '--seq-length: 200 tokens are more than the model'"'"'s context of 128' fp8-eval m.h5 --data d.h5 --seq-length 200
 bad "a sequence longer than the data is refused" 'd.h5: 20000 tokens are too few' m.h5 --data d.h5 --seq-length 20000
 bad "--batch-size 0 is refused" '--batch-size: 0 is below 1' m.h5 $data --batch-size 0
 bad "a batch of too many tokens is refused" '--batch-size: ' m.h5 $data --batch-size 99999999999999

@@ -110,8 +110,13 @@ ok "other data begins at its first sample" go3 --out wrong --change data,lr --da
 says "the checkpoint has the position" '"base":\{"step":3,"tokens":192,"sample":0\}' strings -n 8 wrong/step-00000009/rank-00000-of-00001.h5
 says "an unknown name is refused with the list" "^fp8-step: --change: 'rate' is not one of data, documents, seq-length, batch, " go3 --out wrong --change rate
 says "a difference that is not named is refused" 'or --change clip to go on with the new ones$' go3 --out part --change lr,batch $new --clip 2 --steps 12
-says "a change of precision prints a note" '^fp8-step: from step 10 on: precision fp8 \(was bf16\), recipe rowwise' \
+says "a change of precision prints a note" '^fp8-step: from step 10 on: precision fp8 \(was bf16\), recipe rowwise \(was not set\)$' \
   fp8-step m.h5 --data d.h5 --out part $new --steps 10 --precision fp8 --recipe rowwise
+says "and of what is not the default of the recipe" 'recipe tensorwise \(was rowwise\), .*fuse-projections true \(was false\)' \
+  fp8-step m.h5 --data d.h5 --out part $new --steps 11 --precision fp8 --fuse-projections
+ok "back to bf16" fp8-step m.h5 --data d.h5 --out part $new --steps 12
+says "--fuse-projections with the first FP8 step is a change" 'recipe tensorwise \(was not set\), fuse-projections true \(was not set\)$' \
+  fp8-step m.h5 --data d.h5 --out part $new --steps 13 --precision fp8 --fuse-projections
 says "--recipe without fp8 prints a note" '^fp8-step: --recipe, --fp8-all-gather: no effect without --precision fp8' \
   fp8-step m.h5 --data d.h5 --seq-length 16 --out note --steps 1 --recipe rowwise --no-fp8-all-gather
 says "a flag without effect under the recipe prints a note" '^fp8-step: --amax-history, --margin: no effect under --recipe rowwise$' \

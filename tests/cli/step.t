@@ -54,6 +54,8 @@ refused "evaluation data with a vocabulary larger than the model's is refused" "
 fp8-init tiny --set vocab_size=512 -o m512.h5 >out 2>err
 ok "a vocabulary smaller than the model's is accepted" fp8-step m512.h5 --data d300.h5 --out small --steps 1 --seq-length 16 --batch-size 2
 refused "a sequence longer than the data is refused" 'd.h5: 20000 tokens are too few for sequences of 20000 tokens, which need at least 20001' $full --seq-length 20000
+says "-n has the notes of a run: flags without effect" '--amax-history: no effect under --recipe tensorwise' fp8-step $full --precision fp8 --amax-history 16 -n
+says "and a length beyond the context" '--seq-length: 200 tokens are more than the model'"'"'s context of 128' fp8-step m.h5 --data d.h5 --out x --steps 1 --seq-length 200 -n
 for way in "--precision bf16" "--precision fp8 --recipe rowwise" "--precision fp8 --recipe delayed" "--precision fp8 --recipe mxfp8"; do
   refused "--print-config refuses --fuse-projections with $way" '--fuse-projections: needs --precision fp8' $full $way --fuse-projections --print-config
   refused "--fuse-projections with $way is refused" '--fuse-projections: needs --precision fp8 and --recipe tensorwise or current, which have a scale' $full $way --fuse-projections

@@ -93,6 +93,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
     tensors.push_back(json::object({{"name", t.name},
                                     {"shape", shape_array(t.shape)},
                                     {"sqnr_db", t.sqnr_db ? json::Value(*t.sqnr_db) : json::Value()},
+                                    {"infinite", t.infinite},
                                     {"saturated_share", t.saturated_share},
                                     {"underflow_share", t.underflow_share},
                                     {"scale_min", t.scale_min},
@@ -139,6 +140,17 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"tensors", std::move(tensors)}});
 }
 
+// What the codes cannot express, a sentence each.
+std::vector<std::string> warnings_of(const model::QuantizeReport& report) {
+  std::vector<std::string> warnings;
+  for (const model::QuantizedTensor& t : report.tensors)
+    if (t.infinite)
+      warnings.push_back(t.name + ": a code times its scale is infinite: it has values near the largest float");
+  return warnings;
+}
+
+std::vector<std::string> warnings_of(const model::DequantizeReport&) { return {}; }
+
 // The part of both directions that is the same: common options, the conversion, the report.
 template <class Options, class Work>
 int run(const cli::Arguments& arguments, const model::Origin& origin, Options options, const Work& work) {
@@ -160,6 +172,7 @@ int run(const cli::Arguments& arguments, const model::Origin& origin, Options op
   } else {
     print_table(out, report, options);
   }
+  for (const std::string& warning : warnings_of(report)) cli::print_note("fp8-quantize", warning);
   return static_cast<int>(Exit::done);
 }
 

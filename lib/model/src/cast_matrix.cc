@@ -8,8 +8,11 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
+#include "fp8/base/text.h"
 #include "fp8/device/arena.h"
 #include "fp8/dtype/convert.h"
+#include "fp8/dtype/element.h"
+#include "fp8/dtype/finite.h"
 #include "fp8/quant/scale.h"
 #include "fp8/tensor/tensor.h"
 
@@ -224,6 +227,18 @@ void multiply_rows(const std::string& name, std::span<float> values, std::int64_
               " is not finite after multiplication by the scale");
 }
 
+void store_rows(const std::string& name, std::span<const float> values, std::int64_t first, std::int64_t cols,
+                DType type, std::span<std::byte> out) {
+  dtype::from_floats(values, type, out.data());
+  if (type != DType::bf16 || dtype::all_finite(type, out)) return;
+  const auto bad = std::find_if(values.begin(), values.end(), [](float v) {
+    return std::isfinite(v) && !std::isfinite(dtype::to_float(dtype::to_bf16(v)));
+  });
+  if (bad == values.end()) return;
+  throw Error(name + ": row " + std::to_string(first + (bad - values.begin()) / cols) + ": " +
+              format_short(static_cast<double>(*bad), 6) + " is not finite in bf16");
+}
+
 CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write) {
   const FactorGrid grid = factor_grid(rule.scaling, x.rows, x.cols);
   const bool blocks = quant::block_extent(rule.scaling).along > 0;
@@ -239,7 +254,7 @@ void uncast_matrix(const StoredMatrix& codes, std::span<const float> factors, co
     dtype::decode_fp8(codes.dtype, as_codes(bytes), std::span<float>(values));
     multiply_rows(codes.name, values, begin, codes.cols, factors, grid);
     out.resize(values.size() * dtype::size_of(type));
-    dtype::from_floats(values, type, out.data());
+    store_rows(codes.name, values, begin, codes.cols, type, out);
     write(out);
   });
 }

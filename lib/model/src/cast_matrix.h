@@ -91,6 +91,11 @@ struct CastResult {
 /// finite. Deterministic, independent of the number of threads.
 CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write);
 
+/// Stores `values`, the elements of rows from `first` on, in the format `type`, f32 or bf16, at `out` (host memory, any
+/// alignment). Throws Error that begins with `name` and names the row in which a finite value is infinite as bf16.
+void store_rows(const std::string& name, std::span<const float> values, std::int64_t first, std::int64_t cols,
+                dtype::DType type, std::span<std::byte> out);
+
 /// Passes codes times `factors`, a grid by rows, multiplied in f32 and rounded to `type` (f32 or bf16), to `write`.
 /// Throws Error that names the matrix when a result is not finite.
 void uncast_matrix(const StoredMatrix& codes, std::span<const float> factors, const FactorGrid& grid, dtype::DType type,

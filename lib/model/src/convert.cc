@@ -232,11 +232,11 @@ dtype::DType output_type(const Parameter& p, const SourceTensor& tensor, const C
 }
 
 // Reads rows of a merged weight in the format `type`.
-ReadRows read_merged(const std::shared_ptr<MergedRows>& merged, dtype::DType type) {
-  return [merged, type](std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
+ReadRows read_merged(const std::string& name, const std::shared_ptr<MergedRows>& merged, dtype::DType type) {
+  return [name, merged, type](std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
     std::vector<float> values(out.size() / dtype::size_of(type));
     merged->read(begin, end, values);
-    dtype::from_floats(values, type, out.data());
+    store_rows(name, values, begin, std::ssize(values) / (end - begin), type, out);
   };
 }
 
@@ -246,7 +246,8 @@ ReadRows rows_of_weight(const Source& source, const Parameter& p, dtype::DType t
     const auto reader = std::make_shared<RowReader>(source, *source.find(p.name), type);
     return [reader](std::int64_t begin, std::int64_t end, std::span<std::byte> out) { reader->read(begin, end, out); };
   }
-  return read_merged(std::make_shared<MergedRows>(source, p, *source.config().lora), type);
+  return read_merged(source.path() + ": " + p.name, std::make_shared<MergedRows>(source, p, *source.config().lora),
+                     type);
 }
 
 // Writes a weight in the format `type`; rows and columns that the source lacks are zeros.
@@ -298,7 +299,7 @@ void requantize(const Source& source, const Parameter& p, ckpt::ModelWriter& wri
                             .rows = p.rows(),
                             .cols = p.cols(),
                             .dtype = dtype::DType::f32,
-                            .read = read_merged(rows, dtype::DType::f32)};
+                            .read = read_merged("", rows, dtype::DType::f32)};
   writer.begin_tensor(meta_of(p, *tensor.format));
   const CastResult cast = cast_matrix(merged, rule, [&](std::span<const std::byte> codes) { writer.write(codes); });
   writer.end_tensor();

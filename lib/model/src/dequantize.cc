@@ -73,12 +73,12 @@ std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string
 void write_as(const StoredMatrix& x, DType type, const WriteBytes& write) {
   std::vector<float> values;
   std::vector<std::byte> out;
-  for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) {
+  for_pieces(x, [&](std::int64_t begin, std::int64_t, std::span<const std::byte> bytes) {
     if (x.dtype == type) return write(bytes);
     values.resize(bytes.size() / dtype::size_of(x.dtype));
     out.resize(values.size() * dtype::size_of(type));
     dtype::to_floats(x.dtype, bytes.data(), values);
-    dtype::from_floats(values, type, out.data());
+    store_rows(x.name, values, begin, x.cols, type, out);
     write(out);
   });
 }

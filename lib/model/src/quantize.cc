@@ -51,6 +51,7 @@ QuantizedTensor summary_of(const Parameter& p, const CastResult& cast) {
   const auto elements = static_cast<double>(std::max<std::int64_t>(1, cast.counts.elements));
   QuantizedTensor t{.name = p.name, .shape = p.shape};
   if (cast.noise > 0) t.sqnr_db = 10 * std::log10(cast.signal / cast.noise);
+  t.infinite = std::isinf(cast.noise);
   t.saturated_share = static_cast<double>(cast.counts.saturated) / elements;
   t.underflow_share = static_cast<double>(cast.counts.underflowed) / elements;
   t.scale_min = *least;

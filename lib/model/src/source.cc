@@ -82,7 +82,8 @@ void RowReader::read(std::int64_t begin, std::int64_t end, std::span<std::byte> 
   } else {
     source_.checkpoint_->read_rows_as_f32(std::string(ckpt::kWeights) + tensor_.name, begin, end, values_);
   }
-  dtype::from_floats(values_, type_, out.data());
+  const std::int64_t cols = tensor_.shape.size() == 2 ? tensor_.shape[1] : 1;
+  store_rows(source_.path() + ": " + tensor_.name, values_, begin, cols, type_, out);
 }
 
 void RowReader::read_stored(std::int64_t begin, std::int64_t end, std::span<std::byte> out) const {

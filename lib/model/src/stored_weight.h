@@ -48,7 +48,7 @@ quant::Granularity scaling_of(const ckpt::Checkpoint& source, const Parameter& p
 /// dtype::bad_scale() does.
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string& weight);
 
-/// Passes a weight that is not codes to `write` in the format `type` (f32 or bf16).
+/// Passes a weight that is not codes to `write` in the format `type` (f32 or bf16). Throws as store_rows() does.
 void write_as(const StoredMatrix& x, dtype::DType type, const WriteBytes& write);
 
 /// The output file.

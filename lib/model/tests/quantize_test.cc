@@ -12,6 +12,7 @@
 #include "fp8/ckpt/writer.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/model/convert.h"
+#include "fp8/model/export.h"
 
 namespace fp8::model {
 namespace {
@@ -297,6 +298,34 @@ TEST_F(Quantize, NamesANonFiniteWeight) {
     }
     EXPECT_EQ(names(), std::vector<std::string>{"m.h5"});
   }
+}
+
+TEST_F(Quantize, SaysWhichCodesAreInfinite) {
+  Tensors tensors = small_model();
+  std::vector<std::byte>& up = tensors[std::string("weights/") + kUp].bytes;
+  const auto report = [&](float first) {
+    std::memcpy(up.data(), &first, sizeof first);
+    write(model(), ckpt::FileKind::model, tensors);
+    return quantize(model(), out(), {.scaling = quant::Granularity::row, .power_of_2 = true, .force = true});
+  };
+  for (const QuantizedTensor& t : report(0x1.84p127F).tensors) EXPECT_FALSE(t.infinite) << t.name;
+  dequantize(out(), back(), {});
+  std::filesystem::remove(back());
+  for (const QuantizedTensor& t : report(0x1.FEp127F).tensors) EXPECT_EQ(t.infinite, t.name == kUp) << t.name;
+  EXPECT_EQ(error_of([&] { dequantize(out(), back(), {}); }),
+            out() + ": /weights/" + kUp + ": row 0 is not finite after multiplication by the scale");
+}
+
+TEST_F(Quantize, AFiniteWeightThatBf16CannotHoldIsNotWrittenAsInfinity) {
+  Tensors tensors = small_model();
+  const float largest = std::numeric_limits<float>::max();
+  std::memcpy(tensors["weights/lm_head.weight"].bytes.data() + 4 * 16, &largest, sizeof largest);
+  write(model(), ckpt::FileKind::model, tensors);
+  const std::string why = "lm_head.weight: row 1: 3.40282e+38 is not finite in bf16";
+  EXPECT_EQ(error_of([&] { export_folder(model(), at("folder"), {}); }), model() + ": /weights/" + why);
+  EXPECT_EQ(error_of([&] { convert(model(), back(), {.dtype = DType::bf16}); }), model() + ": " + why);
+  quantize(model(), out(), {});
+  EXPECT_EQ(error_of([&] { dequantize(out(), back(), {.dtype = DType::bf16}); }), out() + ": /weights/" + why);
 }
 
 TEST_F(Quantize, RefusesInvalidSourcesAndOutputs) {

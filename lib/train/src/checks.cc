@@ -147,6 +147,12 @@ std::int64_t resolved_length(std::int64_t asked, const hf::ModelConfig& model) {
   return t;
 }
 
+std::string note_of_length(std::int64_t length, const hf::ModelConfig& model) {
+  if (length <= model.max_position_embeddings) return "";
+  return flag_name("seq-length") + ": " + std::to_string(length) + " tokens are more than the model's context of " +
+         std::to_string(model.max_position_embeddings);
+}
+
 std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
                                                     const ckpt::Checkpoint& checkpoint,
                                                     const ckpt::Checkpoint& recorded) {

@@ -42,6 +42,9 @@ std::vector<std::string> document_notes(const data::TokenFile& tokens, const dat
 // window is shorter.
 std::int64_t resolved_length(std::int64_t asked, const hf::ModelConfig& model);
 
+// A note that sequences of `length` tokens are longer than the model's context; empty if they are not.
+std::string note_of_length(std::int64_t length, const hf::ModelConfig& model);
+
 // The parameters of `checkpoint` with their compute precisions under FP8, which checkpoints record whatever the
 // precision of the run: by the settings, or, if they do not select linears, as recorded in `recorded`, the model that
 // the run began with. So a filter of an earlier start of the run has no effect on this one. Throws Error(fp8_missing)

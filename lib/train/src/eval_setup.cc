@@ -17,7 +17,7 @@ EvalSetup resolve(const EvalConfig& config, const ckpt::Checkpoint& checkpoint, 
   s.model_spec.store = store_options(s.precision, nullptr);
   s.model_spec.attention = s.precision.attention;
   check_vocabulary(tokens, s.model_spec.config);
-  s.notes = {note_of_fusion(s.precision, s.model_spec.table),
+  s.notes = {note_of_fusion(s.precision, s.model_spec.table), note_of_length(s.length, s.model_spec.config),
              check_tokenizer(tokens, checkpoint, tokenizer_of(checkpoint, config.any_tokenizer), config.any_tokenizer)};
   return s;
 }

@@ -2,6 +2,7 @@
 #include "fp8/train/evaluate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "checks.h"
 #include "device_setup.h"
@@ -87,6 +88,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
   json::Value record = eval_record(-1, sum, setup.precision, device.type());
   record.as_object().set("documents", sampler->separate() ? "separate" : "joined");
   journal.emit(record);
+  if (!std::isfinite(sum.loss)) journal.note("the loss is not finite");
   journal.rethrow();
 }
 

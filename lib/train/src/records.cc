@@ -293,6 +293,7 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionCo
   o.set("emulated", emulated(precision, device));
   if (precision.accumulation != gemm::Accumulation::f32) o.set("accumulate", accumulate_of(precision, device));
   if (step < 0) o.set("attention", attention_of(precision, device));
+  if (precision.fuse_projections) o.set("fuse_projections", true);
   if (precision.precision == Precision::fp8) {
     o.set("fp8_gemms", sum.gemms.linear(gemm::OperandKind::fp8).gemms);
     o.set("fp8_flop_share", sum.gemms.fp8_share());

@@ -358,12 +358,17 @@ std::string text_of_attention(const RunSetup& setup, const DeviceSetup& device, 
          flag_name("no-deterministic") + ", or with cuDNN 9.25 or newer on compute capability 9.0";
 }
 
+// The plan, and what the user should know before the run.
+void announce_plan(const RunSetup& s, const MemoryPlan& plan, const Journal& journal) {
+  journal.note(plan_text(s, plan));
+  if (s.resuming) journal.note("resuming from " + s.source);
+  for (const std::string& note : s.notes)
+    if (!note.empty()) journal.note(note);
+}
+
 void announce(const RunContext& run) {
   const RunSetup& s = run.setup;
-  run.journal.note(plan_text(s, run.plan));
-  if (s.resuming) run.journal.note("resuming from " + s.source);
-  for (const std::string& note : s.notes)
-    if (!note.empty()) run.journal.note(note);
+  announce_plan(s, run.plan, run.journal);
   json::Value record = run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
                                   mesh_of(run.host_comm), s.settings, s.tokens_per_step(), s.position.step);
   if (!s.changes.empty()) {
@@ -448,7 +453,7 @@ void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm
   comm::agree(host_comm, [&] {
     if (setup.config.dry_run) {
       const MemoryPlan plan = plan_of(setup, setup.model_spec, device);
-      journal.note(plan_text(setup, plan));
+      announce_plan(setup, plan, journal);
       if (const std::string text = text_of_attention(setup, device, plan); !text.empty()) journal.note(text);
       return;
     }

@@ -52,14 +52,20 @@ void move_base(RunSetup& s, const json::Object& before, const std::string& what)
   }
 }
 
-// Adds precision and recipe to the changes, if they are not those of the checkpoint.
+// Adds precision, recipe and how FP8 is computed to the changes, where they are not those of the checkpoint, or, if it
+// was computed without FP8, not the recipe's defaults.
 void note_phase(RunSetup& s, const ckpt::Checkpoint& c) {
   const json::Value* phase = recorded_phase(c);
   if (phase == nullptr) return;
-  const json::Value now = phase_of(s.config.precision);
+  PrecisionConfig defaults;
+  defaults.precision = s.config.precision.precision;
+  defaults.recipe = s.config.precision.recipe;
+  const json::Value now = phase_of(s.config.precision), usual = phase_of(defaults);
   for (const auto& [name, value] : now.as_object()) {
     const json::Value* old = phase->as_object().find(name);
-    if (old != nullptr && *old != value) s.changes.push_back({name, *old, value});
+    const json::Value* before = old != nullptr ? old : usual.as_object().find(name);
+    if (before == nullptr || *before != value)
+      s.changes.push_back({name, old != nullptr ? *old : json::Value(), value});
   }
 }
 
@@ -142,6 +148,7 @@ RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_c
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
   s.config.seq_length = resolved_length(config.seq_length, model);
+  s.notes.push_back(note_of_length(s.config.seq_length, model));
   check_micro_batch(config.batch_size, s.config.seq_length);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},
                                "global batch");

@@ -34,6 +34,7 @@ struct QuantizedTensor {
   std::string name;                 ///< Hugging Face name
   std::vector<std::int64_t> shape;  ///< [out, in]
   std::optional<double> sqnr_db{};  ///< 20 log10(|x| / |x - y|), norms over the tensor; nothing where x = y
+  bool infinite = false;            ///< whether y holds infinity: amax is near the largest float; sqnr_db is -infinity
   double saturated_share = 0;       ///< fraction of the elements that saturated
   double underflow_share = 0;       ///< fraction of the elements that underflowed: nonzero before, zero after
   float scale_min = 0;              ///< smallest factor of its codes
