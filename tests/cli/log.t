@@ -385,6 +385,13 @@ for image in svg png; do
   ok "the heatmap of products is drawn as $image" fp8-log run --tensors --plot relative_error -o error.$image
 done
 is "an SVG has the names of the linears and the steps" "$(grep -c -E '>(0 up_proj|1 up_proj|10|20|30)<' heat.svg)" 8
+for sqnr in 20 30; do
+  tensor 10 0.mlp.up_proj input $sqnr.5 0.001 >one-$sqnr.jsonl
+  for image in svg png; do fp8-log one-$sqnr.jsonl --tensors --plot sqnr_db -o one-$sqnr.$image; done
+done
+for image in svg png; do
+  status "one step of one linear has the colour of its value as $image" 1 cmp one-20.$image one-30.$image
+done
 refuses() { # NAME REGEX WORDS...
   name=$1 pattern=$2
   shift 2

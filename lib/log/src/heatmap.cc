@@ -86,19 +86,32 @@ bool any_missing(const Heatmap& map) {
   });
 }
 
+// How often a row or a column is in the data: gnuplot draws an image only from two rows and two columns on.
+std::size_t repeats(std::size_t count) { return count == 1 ? 2 : 1; }
+
 std::string data_of(const Heatmap& map, const Scale& scale, std::pair<double, double> range) {
-  const std::size_t columns = map.steps.size() - 1;
+  const std::size_t columns = map.steps.size() - 1, rows = map.rows.size();
   std::string data;
   for (std::size_t p = 0; p < map.panels.size(); ++p) {
     data += "$panel" + std::to_string(p) + " << END_OF_DATA\n";
-    for (std::size_t i = 0; i < map.panels[p].values.size(); ++i) {
-      const double v = shown(scale, map.panels[p].values[i]);
-      data += std::isnan(v) ? "NaN" : format_short(std::clamp(v, range.first, range.second), 6);
-      data += (i + 1) % columns == 0 ? "\n" : " ";
+    for (std::size_t r = 0; r < rows * repeats(rows); ++r) {
+      for (std::size_t c = 0; c < columns * repeats(columns); ++c) {
+        const double v = shown(scale, map.panels[p].values[r / repeats(rows) * columns + c / repeats(columns)]);
+        data += (std::isnan(v) ? "NaN" : format_short(std::clamp(v, range.first, range.second), 6)) + " ";
+      }
+      data += "\n";
     }
     data += "END_OF_DATA\n";
   }
   return data;
+}
+
+// How the cells are drawn.
+std::string cells_of(const Heatmap& map) {
+  const auto centre = [](const char* column, std::size_t count) {
+    return repeats(count) == 1 ? column : std::string("($") + column + "/2.0-0.25)";
+  };
+  return centre("1", map.steps.size() - 1) + ":" + centre("2", map.rows.size()) + ":3 with image\n";
 }
 
 // Labels of the rows: each, or, where there is no space for that, the first of a layer.
@@ -165,7 +178,7 @@ std::string script_of(const Heatmap& map, Image image) {
                           format_short(top - bottom, 6) + " noborder\nset cblabel " + quoted(std::string(scale.label)) +
                           " offset 0.6,0 textcolor rgb '#202020'\n"
                     : "unset colorbox\n") +
-              "plot $panel" + std::to_string(p) + " matrix using 1:2:3 with image\n";
+              "plot $panel" + std::to_string(p) + " matrix using " + cells_of(map);
   }
   return script + "unset multiplot\n";
 }
