@@ -385,6 +385,8 @@ for image in svg png; do
   ok "the heatmap of products is drawn as $image" fp8-log run --tensors --plot relative_error -o error.$image
 done
 is "an SVG has the names of the linears and the steps" "$(grep -c -E '>(0 up_proj|1 up_proj|10|20|30)<' heat.svg)" 8
+is "the labels of an SVG are inside" "$(sed -n 's/.*viewBox="0 0 [0-9]* \([0-9]*\)".*/height \1/p; s/.*translate([0-9.]*,\([0-9.]*\)).*/label \1/p' heat.svg |
+  awk '$1 == "height" { height = $2 } $1 == "label" && $2 > low { low = $2 } END { print (height > 0 && low > 0 && low + 6 < height) }')" 1
 for sqnr in 20 30; do
   tensor 10 0.mlp.up_proj input $sqnr.5 0.001 >one-$sqnr.jsonl
   for image in svg png; do fp8-log one-$sqnr.jsonl --tensors --plot sqnr_db -o one-$sqnr.$image; done
@@ -392,6 +394,8 @@ done
 for image in svg png; do
   status "one step of one linear has the colour of its value as $image" 1 cmp one-20.$image one-30.$image
 done
+# A single cell is four rectangles.
+is "an SVG has a rectangle for each of 6 cells, and no image" "$(grep -c '<image' error.svg) $(($(grep -c '<polygon' error.svg) - $(grep -c '<polygon' one-20.svg)))" "0 2"
 refuses() { # NAME REGEX WORDS...
   name=$1 pattern=$2
   shift 2

@@ -13,7 +13,8 @@ namespace fp8::log {
 namespace {
 
 constexpr int kWidth = 1200;                      // pixels
-constexpr int kMargins = 130;                     // above and below the cells
+constexpr int kTop = 70, kBottom = 70;            // heights above and below the cells
+constexpr int kMargins = kTop + kBottom;          // both
 constexpr int kLowest = 360;                      // height of the cells
 constexpr int kHighest = 1300;                    // of the cells
 constexpr int kLabelHeight = 15;                  // least distance of two labels
@@ -106,12 +107,14 @@ std::string data_of(const Heatmap& map, const Scale& scale, std::pair<double, do
   return data;
 }
 
-// How the cells are drawn.
-std::string cells_of(const Heatmap& map) {
+// How the cells are drawn. Renderers of SVG interpolate an image, so there each cell is a rectangle; between rectangles
+// of a PNG there are faint lines.
+std::string cells_of(const Heatmap& map, Image image) {
   const auto centre = [](const char* column, std::size_t count) {
     return repeats(count) == 1 ? column : std::string("($") + column + "/2.0-0.25)";
   };
-  return centre("1", map.steps.size() - 1) + ":" + centre("2", map.rows.size()) + ":3 with image\n";
+  return centre("1", map.steps.size() - 1) + ":" + centre("2", map.rows.size()) + ":3 with image" +
+         (image == Image::svg ? " pixels\n" : "\n");
 }
 
 // Labels of the rows: each, or, where there is no space for that, the first of a layer.
@@ -150,7 +153,8 @@ std::string script_of(const Heatmap& map, Image image) {
                gap = 14.0 / kWidth;
   const auto panels = static_cast<double>(map.panels.size());
   const double width = (right - left - gap * (panels - 1)) / panels;
-  const double top = 1 - 70.0 / (height + kMargins), bottom = 60.0 / (height + kMargins);
+  const double top = 1 - static_cast<double>(kTop) / (height + kMargins),
+               bottom = static_cast<double>(kBottom) / (height + kMargins);
   const auto at = [](const char* side, double x) {
     return std::string("set ") + side + "margin at screen " + format_short(x, 6) + "\n";
   };
@@ -178,7 +182,7 @@ std::string script_of(const Heatmap& map, Image image) {
                           format_short(top - bottom, 6) + " noborder\nset cblabel " + quoted(std::string(scale.label)) +
                           " offset 0.6,0 textcolor rgb '#202020'\n"
                     : "unset colorbox\n") +
-              "plot $panel" + std::to_string(p) + " matrix using " + cells_of(map);
+              "plot $panel" + std::to_string(p) + " matrix using " + cells_of(map, image);
   }
   return script + "unset multiplot\n";
 }
