@@ -385,6 +385,7 @@ for image in svg png; do
   ok "the heatmap of products is drawn as $image" fp8-log run --tensors --plot relative_error -o error.$image
 done
 is "an SVG has the names of the linears and the steps" "$(grep -c -E '>(0 up_proj|1 up_proj|10|20|30)<' heat.svg)" 8
+says "a heatmap is 1200 pixels wide" 'viewBox="0 0 1200 ' cat heat.svg
 is "the labels of an SVG are inside" "$(sed -n 's/.*viewBox="0 0 [0-9]* \([0-9]*\)".*/height \1/p; s/.*translate([0-9.]*,\([0-9.]*\)).*/label \1/p' heat.svg |
   awk '$1 == "height" { height = $2 } $1 == "label" && $2 > low { low = $2 } END { print (height > 0 && low > 0 && low + 6 < height) }')" 1
 for sqnr in 20 30; do
