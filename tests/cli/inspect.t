@@ -33,6 +33,10 @@ fp8-inspect m.h5 $data --json --recipe rowwise,mxfp8 --layers '*layers.1.mlp.dow
 is "--layers selects linears" "$? $(figures few 'sorted({x["linear"] for x in r if x["type"] != "inspect"})')" "0 ['model.layers.1.mlp.down_proj.weight']"
 is "--layers changes no figure" "$(without_time few | sed 's/,"blocks":{[^}]*}//')" "$(grep -E '"recipe":"(rowwise|mxfp8)"' every | grep '"linear":"model.layers.1.mlp.down_proj' >few.all; without_time few.all)"
 is "--blocks adds the spread over what shares a scale" "$(figures few '[(x["scales"], x["blocks"]["count"]) for x in r if x["type"] == "operand" and x["operand"] == "weight" and x["gemm"] == "forward"]')" "[(64, 64), (384, 384)]"
+# Attention gives the query of the first token of a document no gradient.
+fp8-inspect m.h5 $data --json --recipe rowwise,blockwise --no-power-of-2-scales --layers '*layers.0.self_attn.q_proj' --blocks >first 2>err
+is "a gradient has rows and blocks of zeros" "$? $(figures first 'sorted({x["recipe"] for x in r if x["type"] == "operand" and x["blocks"]["count"] < x["scales"]})')" "0 ['blockwise', 'rowwise']"
+is "their scales are not those of the record" "$(figures first '[x for x in r if x["type"] == "operand" for scale, amax in (("scale", 2), ("scale_max", 0)) if abs(x[scale] * x["blocks"]["amax"][amax] / (448 if x["format"] == "e4m3" else 57344) - 1) > 1e-6]')" "[]"
 is "the spread is ordered" "$(figures few 'all(x["blocks"][k] == sorted(x["blocks"][k]) for x in r if "blocks" in x for k in ("amax", "sqnr_db", "underflow_share"))')" True
 fp8-inspect m.h5 $data --json --layers '*q_proj' --accumulate hopper >sums 2>err
 is "--accumulate hopper changes the error of the products, not the first operands" "$? $(figures sums 'r[1]["sqnr_db"]') $(figures sums 'r[3]["relative_error"] != '"$(figures records 'r[3]["relative_error"]')")" "0 $(figures records 'r[1]["sqnr_db"]') True"

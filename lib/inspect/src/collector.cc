@@ -70,6 +70,8 @@ struct Packed {
 
 // A NaN, which reductions of the smallest do not take, is less than every scale.
 constexpr float kNanScale = -1;
+float packed(float scale) { return std::isnan(scale) ? kNanScale : scale; }
+float unpacked(float scale) { return scale == kNanScale ? NAN : scale; }
 
 }  // namespace
 
@@ -202,8 +204,8 @@ void Collector::reduce() {
       all.counts.push_back(n);
     all.counts.insert(all.counts.end(), f.exponents.begin(), f.exponents.end());
     all.sums.insert(all.sums.end(), {f.signal, f.noise});
-    all.largest.insert(all.largest.end(), {f.amax, f.scale_max});
-    all.smallest.insert(all.smallest.end(), {f.smallest, std::isnan(f.scale_min) ? kNanScale : f.scale_min});
+    all.largest.insert(all.largest.end(), {f.amax, f.of_values.max, f.of_zeros.max});
+    all.smallest.insert(all.smallest.end(), {f.smallest, packed(f.of_values.min), packed(f.of_zeros.min)});
   }
   for (const auto& [key, squares] : products_) all.sums.insert(all.sums.end(), {squares.error, squares.reference});
   host_comm_.all_reduce(std::span<std::int64_t>(all.counts), comm::Reduce::sum);
@@ -222,10 +224,11 @@ void Collector::reduce() {
     f.signal = *sum++;
     f.noise = *sum++;
     f.amax = *largest++;
-    f.scale_max = *largest++;
+    f.of_values.max = *largest++;
+    f.of_zeros.max = *largest++;
     f.smallest = *smallest++;
-    f.scale_min = *smallest == kNanScale ? NAN : *smallest;
-    ++smallest;
+    f.of_values.min = unpacked(*smallest++);
+    f.of_zeros.min = unpacked(*smallest++);
   }
   for (auto& [key, squares] : products_) {
     squares.error = *sum++;

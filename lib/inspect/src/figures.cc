@@ -131,8 +131,30 @@ void add(Figures& f, const RowFigures& row) {
 
 // The larger of two magnitudes, or NaN.
 float larger(float a, float b) { return from_magnitude(std::max(magnitude(a), magnitude(b))); }
-// The smaller of two scales, or NaN.
-float smaller_scale(float a, float b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }
+
+// Whether the elements from (r, c) on that share a scale are all zero.
+template <class T>
+bool all_zero(const Cast& cast, std::int64_t r, std::int64_t c) {
+  const std::int64_t end_r = std::min(r + cast.scales.rows, cast.x.shape[0]),
+                     end_c = std::min(c + cast.scales.cols, cast.cols());
+  for (std::int64_t i = r; i < end_r; ++i) {
+    const T* const row = cast.row<T>(i);
+    if (!std::all_of(row + c, row + end_c, [](T v) { return magnitude(dtype::to_float(v)) == 0; })) return false;
+  }
+  return true;
+}
+
+template <class T>
+void add_scales(const Cast& cast, Figures& f) {
+  const ScaleGrid& scales = cast.scales;
+  f.scales = scales.count;
+  for (std::int64_t r = 0; r < cast.x.shape[0]; r += scales.rows) {
+    for (std::int64_t c = 0; c < cast.cols(); c += scales.cols) {
+      const float s = cast.scale_row(r)[c / scales.cols * scales.stride_c];
+      (f.amax == 0 || all_zero<T>(cast, r, c) ? f.of_zeros : f.of_values).add({s, s});
+    }
+  }
+}
 
 // Extent of a group in the matrix.
 struct Groups {
@@ -149,6 +171,11 @@ Groups groups_of(const View& x, const ScaleGrid& scales, ContractionAxis contrac
 
 }  // namespace
 
+void ScaleRange::add(const ScaleRange& o) {
+  min = std::isnan(min) || std::isnan(o.min) ? NAN : std::min(min, o.min);
+  max = std::max(max, o.max);
+}
+
 Figures& Figures::operator+=(const Figures& o) {
   elements += o.elements;
   nonfinite += o.nonfinite;
@@ -160,8 +187,8 @@ Figures& Figures::operator+=(const Figures& o) {
   noise += o.noise;
   amax = larger(amax, o.amax);
   smallest = std::min(smallest, o.smallest);
-  scale_min = smaller_scale(scale_min, o.scale_min);
-  scale_max = std::max(scale_max, o.scale_max);
+  of_values.add(o.of_values);
+  of_zeros.add(o.of_zeros);
   scales += o.scales;
   for (std::size_t i = 0; i < exponents.size(); ++i) exponents[i] += o.exponents[i];
   return *this;
@@ -253,14 +280,7 @@ Figures measure(const View& x, const ScaleGrid& scales, DType format) {
   total.elements = x.shape[0] * x.shape[1];
   total.amax = from_magnitude(largest);
   total.smallest = from_magnitude(smallest);
-  total.scales = scales.count;
-  for (std::int64_t r = 0; r < x.shape[0]; r += scales.rows)
-    for (std::int64_t c = 0; c < x.shape[1]; c += scales.cols) {
-      const float s =
-          scales.data[static_cast<std::size_t>(r / scales.rows * scales.stride_r + c / scales.cols * scales.stride_c)];
-      total.scale_min = smaller_scale(total.scale_min, s);
-      total.scale_max = std::max(total.scale_max, s);
-    }
+  dtype::with_float_type(x.dtype, "measure", [&]<class T>() { add_scales<T>(cast, total); });
   return total;
 }
 

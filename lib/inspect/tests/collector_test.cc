@@ -100,7 +100,7 @@ TEST_F(Layer, EveryOperandOfEveryGemmIsReported) {
     EXPECT_EQ(o.figures.elements, o.operand == Operand::input    ? kM * kK
                                   : o.operand == Operand::weight ? rows * kK
                                                                  : kM * rows);
-    EXPECT_EQ(o.figures.scale_min, (gradient ? 57344.0f : 448.0f) / o.figures.amax);
+    EXPECT_EQ(o.figures.scale_range().min, (gradient ? 57344.0f : 448.0f) / o.figures.amax);
     EXPECT_GT(o.figures.sqnr_db(), gradient ? 24 : 30);
   }
   for (const ProductResult& p : r.products) EXPECT_LT(p.relative_error, 0.1);

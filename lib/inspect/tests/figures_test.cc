@@ -39,8 +39,7 @@ Figures plain(const std::vector<float>& x, std::int64_t cols, DType format, Scal
     const auto at = static_cast<std::int64_t>(i);
     const float v = x[i], scale = scale_of(at / cols, at % cols);
     ++f.elements;
-    f.scale_min = std::min(f.scale_min, scale);
-    f.scale_max = std::max(f.scale_max, scale);
+    f.of_values.add({scale, scale});
     f.amax = std::max(f.amax, std::fabs(v));
     if (v == 0) continue;
     ++f.nonzero;
@@ -66,8 +65,8 @@ void expect_equal(const Figures& is, const Figures& wanted) {
   EXPECT_EQ(is.saturated, wanted.saturated);
   EXPECT_EQ(is.amax, wanted.amax);
   EXPECT_EQ(is.smallest, wanted.smallest);
-  EXPECT_EQ(is.scale_min, wanted.scale_min);
-  EXPECT_EQ(is.scale_max, wanted.scale_max);
+  EXPECT_EQ(is.of_values.min, wanted.of_values.min);
+  EXPECT_EQ(is.of_values.max, wanted.of_values.max);
   EXPECT_EQ(is.exponents, wanted.exponents);
   EXPECT_NEAR(is.signal, wanted.signal, 1e-12 * wanted.signal);
   EXPECT_NEAR(is.noise, wanted.noise, 1e-5 * wanted.noise);
@@ -163,6 +162,39 @@ TEST_F(Casts, ABlockHasAScale) {
     };
     expect_equal(measure(x, scales_of(ctx_, q), DType::e4m3), plain(x_, kCols, DType::e4m3, scale_of));
   }
+}
+
+TEST_F(Casts, ScalesOfZerosCountOnlyWhereAllIsZero) {
+  for (const Granularity g : {Granularity::row, Granularity::row128, Granularity::square128, Granularity::row32}) {
+    for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
+      x_.assign(x_.size(), 1e-3f);
+      for (std::int64_t i = 0; i < kRows * kCols; ++i)
+        if (i / kCols < 130 || i % kCols < 130) x_[static_cast<std::size_t>(i)] = 0;
+      const View some = as(DType::f32);
+      const Figures f = measure(some, scales_of(ctx_, cast(some, DType::e4m3, g, contract)), DType::e4m3);
+      const float scale = g == Granularity::row32 ? 0x1p18f : 448 / 1e-3f;
+      EXPECT_EQ(f.scale_range().min, scale);
+      EXPECT_EQ(f.scale_range().max, scale);
+      x_.assign(x_.size(), 0);
+      const View none = as(DType::f32);
+      const ScaleGrid scales = scales_of(ctx_, cast(none, DType::e4m3, g, contract));
+      Figures zeros = measure(none, scales, DType::e4m3);
+      EXPECT_EQ(zeros.scales, f.scales);
+      EXPECT_EQ(zeros.scale_range().min, scales.data[0]);
+      EXPECT_EQ(zeros.scale_range().max, scales.data[0]);
+      zeros += f;
+      EXPECT_EQ(zeros.scale_range().min, scale);
+      EXPECT_EQ(zeros.scale_range().max, scale);
+    }
+  }
+}
+
+TEST_F(Casts, AScaleOfNanIsNoScaleOfZeros) {
+  x_.assign(x_.size(), 0);
+  x_[0] = NAN;
+  const View x = as(DType::f32);
+  const Figures f = measure(x, column_scales(std::vector<float>(kCols, NAN), kRows), DType::e4m3);
+  EXPECT_TRUE(std::isnan(f.scale_range().min));
 }
 
 TEST_F(Casts, TheNoiseIsThatOfTheCodes) {

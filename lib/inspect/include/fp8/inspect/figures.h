@@ -16,6 +16,15 @@ namespace fp8::inspect {
 using device::Context;
 using tensor::View;
 
+/// The smallest and the largest of some scales.
+struct ScaleRange {
+  float min = std::numeric_limits<float>::infinity();  ///< infinite if there is none; NaN if one is NaN
+  float max = 0;
+
+  /// Adds other scales.
+  void add(const ScaleRange& o);
+};
+
 /// Figures of one or more casts. Shares are of the finite elements that are not zero.
 struct Figures {
   std::int64_t elements = 0;     ///< all elements
@@ -28,15 +37,16 @@ struct Figures {
   double noise = 0;              ///< sum of (x - y)^2
   float amax = 0;                ///< largest |x|; NaN if an element is NaN
   float smallest = std::numeric_limits<float>::infinity();  ///< smallest |x| that is not zero
-  /// Smallest scale, which is that of the largest |x|; NaN if one is NaN.
-  float scale_min = std::numeric_limits<float>::infinity();
-  float scale_max = 0;      ///< largest scale
+  ScaleRange of_values;     ///< scales of what is not all zero: the smallest is that of the largest |x|
+  ScaleRange of_zeros;      ///< scales of what is all zero, which a rule may choose as it likes
   std::int64_t scales = 0;  ///< number of scales
   /// Nonzero elements by the exponent field of |x| in f32: [127 + floor(log2|x|)], [0] for all below 2^-126.
   std::array<std::int64_t, 255> exponents{};
 
   /// Adds the figures of another cast.
   Figures& operator+=(const Figures& o);
+  /// The scales of what is not all zero; all scales if everything is zero.
+  const ScaleRange& scale_range() const { return amax == 0 ? of_zeros : of_values; }
   /// count / nonzero; 0 if no element is.
   double share(std::int64_t count) const;
   /// 10 log10(signal / noise): infinite for noise 0, NaN if neither is positive.
