@@ -23,6 +23,9 @@ for a, b in zip(map(flat, one), map(flat, other)):
     figures = [k for k in a if isinstance(a[k], float)]
     if a.get("operand") == "weight" and any(a[k] != b[k] for k in figures):
         print("weights", a["linear"], a["gemm"])
+    for k in ("elements", "scales"):
+        if a.get(k) != b.get(k):
+            print(k, a["linear"], a["gemm"], a["operand"], a[k], b[k])
     for k in figures:
         d = abs(a[k] - b[k]) / (1 if k.endswith("share") else abs(a[k]) + 1e-30)
         if d > 1e-3:
@@ -62,6 +65,11 @@ mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 6 --sampler s
 result $? "fp8-step writes tensor statistics on two ranks"
 mpirun -n 2 fp8-inspect run/step-00000002 --data d.h5 --seq-length 32 --batch-size 6 --recipe rowwise --json >sharded 2>err
 is "a sharded checkpoint is inspected" "$? $(grep -c '"type":"operand"' sharded)" "0 84"
+# scales FILE: the numbers of scales of the operands of q_proj of layer 0, by GEMM: input, weight, gradient.
+scales() { grep '"type":"operand","linear":"model.layers.0.self_attn.q_proj' "$1" | sed 's/.*"gemm":"\([a-z]*\)","operand":"\([a-z_]*\)".*"scales":\([0-9]*\).*/\1 \2 \3/' | sort | tr '\n' ' '; }
+is "ranks of training have scales of their own, which add up" "$(scales run/tensors.jsonl)" "dgrad grad_output 384 dgrad weight 64 forward input 384 forward weight 64 wgrad grad_output 128 wgrad input 128 "
+mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 6 --steps 1 --out delayed --precision fp8 --recipe delayed --tensor-stats-every 1 -q >log 2>err
+is "and in recipe delayed they share them" "$? $(scales delayed/tensors.jsonl)" "0 dgrad grad_output 1 dgrad weight 1 forward input 1 forward weight 1 wgrad grad_output 1 wgrad input 1 "
 is "the statistics have a record for each operand and GEMM of the step" "$(grep -c '"step":2}$' run/tensors.jsonl) $(wc -l <run/tensors.jsonl)" "126 126"
 
 done_testing

@@ -121,6 +121,14 @@ ScaleGrid Collector::scales(const linear::Call& call, const quant::Quantized& q,
   return column_scales(std::move(values), source.shape[0]);
 }
 
+// Whether the scales of a cast of an activation are the same on every rank: they are computed from amaxes of all ranks,
+// and their number does not depend on that of the tokens.
+bool Collector::shares_scales(const linear::Call& call, const quant::Quantized& q) const {
+  const bool combined = combines_amaxes() || call.precision.recipe->scale_rule == quant::ScaleRule::delayed;
+  const bool columns = q.granularity == Granularity::row && q.contract == ContractionAxis::first;
+  return combined && (q.granularity == Granularity::tensor || columns);
+}
+
 void Collector::add_operand(const linear::Call& call, const Use& use, const quant::Quantized& q, const View& source,
                             bool repeats) {
   const Key key{use.linear, use.operand, q.format, q.granularity,
@@ -130,6 +138,7 @@ void Collector::add_operand(const linear::Call& call, const Use& use, const quan
   const bool weight = use.operand == Operand::weight, input = use.operand == Operand::input;
   if (entry.owner != use.gemm || entry.complete) return;
   entry.complete = weight;
+  entry.shared_scales = !weight && shares_scales(call, q);
   if (weight && use.linear % host_comm_.size() != host_comm_.rank()) return;  // another rank measures it
   if (input && !repeats) last_input_.reset();
   if (input && last_input_ && !options_.groups) {
@@ -200,7 +209,8 @@ void Collector::reduce() {
   Packed all;
   for (const auto& [key, entry] : entries_) {
     const Figures& f = entry.figures;
-    for (const std::int64_t n : {f.elements, f.nonfinite, f.nonzero, f.underflowed, f.subnormal, f.saturated, f.scales})
+    const std::int64_t scales = entry.shared_scales && host_comm_.rank() != 0 ? 0 : f.scales;
+    for (const std::int64_t n : {f.elements, f.nonfinite, f.nonzero, f.underflowed, f.subnormal, f.saturated, scales})
       all.counts.push_back(n);
     all.counts.insert(all.counts.end(), f.exponents.begin(), f.exponents.end());
     all.sums.insert(all.sums.end(), {f.signal, f.noise});

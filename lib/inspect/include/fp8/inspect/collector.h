@@ -69,7 +69,8 @@ class Collector final : public linear::Observer {
   /// Discards what was collected, and becomes active.
   void begin();
   /// Ends the activity and returns the figures, the same on every rank: counts and sums of all ranks; amaxes and scales
-  /// are the largest and smallest. A weight is whole on every rank and counts once. Collective.
+  /// are the largest and smallest. A weight is whole on every rank and counts once, and so do scales that all ranks
+  /// share. Collective.
   Results end();
   /// Ends the activity.
   void pause() { active_ = false; }
@@ -94,6 +95,7 @@ class Collector final : public linear::Observer {
     bool complete = false;  // a weight, counted once
     Figures figures{};
     std::vector<GroupFigures> groups{};
+    bool shared_scales = false;  // all ranks have the same scales, which count once
     bool shared_groups = false;  // ranks have rows of the same groups, not groups of their own
   };
   struct Use {
@@ -108,6 +110,7 @@ class Collector final : public linear::Observer {
 
   void add_operand(const linear::Call& call, const Use& use, const quant::Quantized& q, const View& source,
                    bool repeats);
+  bool shares_scales(const linear::Call& call, const quant::Quantized& q) const;
   ScaleGrid scales(const linear::Call& call, const quant::Quantized& q, const View& source, Operand operand) const;
   View product_of(const linear::Call& call, const linear::ObservedGemm& gemm, std::int64_t rows, std::int64_t cols);
   void add_product(const linear::Call& call, const linear::ObservedGemm& gemm);
