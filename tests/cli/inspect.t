@@ -77,6 +77,51 @@ is "the sum of the changes that are left is below the limit, and one more linear
 is "the configuration has the linears as filters" "$(python3 -c 'import json; print(json.load(open("skip.json")) == {"precision": "fp8", "recipe": "tensorwise", "filter": [json.loads(line) for line in open("advice")][-1]["skip"]})')" True
 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 1 --out advised --config skip.json >log 2>err
 is "fp8-step runs with it" "$? $(grep -o '"precision":"bf16","reason":"filter' log | wc -l)" "0 $(figures advice 'len(r[-1]["skip"])')"
+# loss_of WORDS...: the loss of the batch in fp8-eval; changes FLAGS...: that under recommended.json less that in bf16
+loss_of() { fp8-eval m.h5 --data short.h5 --seq-length 32 --batch-size 4 "$@" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
+# flags_of FILE: the flags of a configuration, one word per line
+flags_of() {
+  python3 -c '
+import json, sys
+for name, value in json.load(open(sys.argv[1])).items():
+    for v in value if isinstance(value, list) else [value]:
+        print("--" + ("" if v is not False else "no-") + name + ("=%s" % v if not isinstance(v, bool) else ""))' "$1"
+}
+bf16=$(loss_of --precision bf16)
+# recommends NAME NATS KEYS FLAGS...: the configuration has these keys, and with it fp8-eval and the first step of fp8-step have the loss
+# that the recommendation states.
+recommends() {
+  name=$1 limit=$2 keys=$3
+  shift 3
+  fp8-inspect m.h5 --data short.h5 --seq-length 32 --batch-size 4 --recommend "$limit" -o chosen.json -f --json "$@" >advice 2>err
+  result $? "$name: --recommend succeeds"
+  is "$name: what is not at its default is written" "$(python3 -c 'import json; print(*json.load(open("chosen.json")))')" "$keys"
+  rm -rf chosen
+  fp8-step m.h5 --config chosen.json --data short.h5 --seq-length 32 --batch-size 4 --sampler sequential --steps 1 --out chosen -q >log 2>err
+  is "$name: fp8-step runs with it, without a note" "$? $(cat err)" "0 "
+  is "$name: as many linears are in FP8" "$(grep -o '"name":"[^"]*","precision":"fp8"' log | wc -l)" "$(figures advice 'r[-1]["fp8_linears"]')"
+  flags_of chosen.json >words
+  # shellcheck disable=SC2046 # a word per flag
+  is "$name: fp8-eval and fp8-step have its change of the loss" "$(python3 -c '
+import sys
+bf16, evaluated, stepped, change = map(float, sys.argv[1:])
+print(abs(evaluated - bf16 - change) < 1e-9, abs(stepped - bf16 - change) < 1e-6, change != 0)' "$bf16" "$(loss_of $(cat words))" "$(losses log | cut -d' ' -f2)" "$(figures advice 'r[-1]["loss_change"]')")" "True True True"
+}
+recommends "plain" 3e-4 "precision recipe filter"
+recommends "all linears" 1 "precision recipe"
+recommends "some layers" 0.01 "precision recipe filter" --layers '*.q_proj'
+is "some layers: the linears that were not measured are filtered" "$(figures advice 'r[-1]["fp8_linears"], r[-1]["skip"]') $(python3 -c 'import json; print(len(json.load(open("chosen.json"))["filter"]))')" "(2, []) 12"
+recommends "GEMMs" 0.01 "precision recipe filter fp8-gemms" --fp8-gemms dgrad --fp8-gemms '*.1.mlp.up_proj=forward'
+recommends "a format" 3e-4 "precision recipe fp8-format filter" --fp8-format e4m3
+recommends "scales and sums" 1 "precision recipe power-of-2-scales fp8-all-gather accumulate" --power-of-2-scales --no-fp8-all-gather --accumulate hopper
+recommends "delayed" 1 "precision recipe fp8-format amax-history amax-algo margin" --recipe delayed --fp8-format e4m3 --amax-history 4 --amax-algo most_recent --margin 1
+recommends "filters" 1 "precision recipe filter fp8-lm-head" --recipe rowwise --filter '*q_proj' --fp8-lm-head
+recommends "one copy" 1 "precision recipe rowwise-single-copy" --recipe rowwise --rowwise-single-copy
+bf16=$(fp8-inspect m.h5 --data short.h5 --seq-length 32 --batch-size 4 --sensitivity --activations f32 --json 2>err >exact && figures exact 'next(x["loss"] - x["loss_change"] for x in r if "loss_change" in x)')
+recommends "activations" 3e-4 "precision recipe activations filter" --activations f32
+fp8-step m.h5 --data short.h5 --seq-length 32 --batch-size 4 --steps 1 --lr 0 --out recorded --precision fp8 --filter '*.0.*' -q >log 2>err
+fp8-inspect recorded/step-00000001 --data short.h5 --seq-length 32 --batch-size 4 --recommend 0.01 --layers '*.q_proj' -o recorded.json --json >advice 2>err
+is "a linear that the checkpoint has in bf16 stays there" "$? $(figures advice 'r[-1]["fp8_linears"]') $(python3 -c 'import json; print(len(json.load(open("recorded.json"))["filter"]))')" "0 1 13"
 fp8-inspect m.h5 --data short.h5 --seq-length 32 --batch-size 4 --recommend 0 -o none.json >table 2>err
 is "nothing left for FP8 gives status 1 and no file" "$? $(tail -15 table | head -1 | cut -d';' -f1) $(find . -name none.json)" "1 left in bf16: 14, in FP8: 0 "
 

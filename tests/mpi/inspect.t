@@ -51,6 +51,21 @@ for recipe in tensorwise rowwise blockwise mxfp8; do
   done
 done
 
+# --- the recommendation
+# loss_of WORDS...: the loss of the first step of fp8-step on two ranks
+loss_of() {
+  rm -rf first
+  mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 6 --sampler sequential --steps 1 --out first -q "$@" 2>err | field loss /dev/stdin
+}
+bf16=$(loss_of --precision bf16)
+for recipe in tensorwise delayed rowwise; do
+  mpirun -n 2 fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 6 --recipe $recipe --recommend 2e-4 -o chosen.json -f --json >advice 2>err
+  is "$recipe on two ranks: fp8-step has the change of the loss that is recommended" "$? $(python3 -c '
+import json, sys
+change = json.loads(open("advice").readlines()[-1])["loss_change"]
+print(change != 0, abs(float(sys.argv[2]) - float(sys.argv[1]) - change) < 1e-6)' "$bf16" "$(loss_of --config chosen.json)")" "0 True True"
+done
+
 # --- bisection
 bisect="--data d.h5 --seq-length 32 --json"
 fp8-inspect m.h5 $bisect --batch-size 8 --bisect '--precision bf16' --against '--precision fp8 --recipe rowwise_with_gw_hp' >one 2>err

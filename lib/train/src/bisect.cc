@@ -164,20 +164,13 @@ InspectConfig config_of(const InspectConfig& config, const PrecisionSide& side) 
 // One pass under the settings of `setup`; calls `done` with the model after it. Returns the mean loss. Collective.
 template <class Done>
 double observed_pass(const RecipeSetup& setup, const Inspection& all, PassObserver& observer, Done&& done) {
-  const PrecisionConfig& precision = setup.eval.precision;
-  const DeviceSetup device(setup.config.device, precision, all.host_comm);
+  const DeviceSetup device(setup.config.device, setup.eval.precision, all.host_comm);
   ModelSpec spec = setup.eval.model_spec;
   spec.observer = &observer;
   InspectedModel inspected(setup, all, device, spec, nullptr);
   observer.activate(true);
-  const Computed computed = compute(*inspected.env, *inspected.batches, inspected.targets, false);
+  inspected.compute(setup, all);
   observer.activate(false);
-  if (const quant::Recipe* recipe = precision.recipe_or_null()) {
-    const gemm::Count planned =
-        model::planned_fp8(spec.config, spec.table, *recipe, setup.shape.sequences * setup.shape.length,
-                           inspected.model->decoder.options(), true);
-    check_planned(all.host_comm, computed.gemms, planned.gemms, "the batch");
-  }
   done(*inspected.model);
   return inspected.loss();
 }

@@ -93,6 +93,26 @@ json::Value phase_of(const PrecisionConfig& p) {
   return phase;
 }
 
+json::Value configuration_of(const PrecisionConfig& p) {
+  PrecisionConfig usual;
+  usual.precision = p.precision;
+  usual.recipe = p.recipe;
+  usual.rowwise_single_copy = p.rowwise_single_copy;  // changes the default of the FP8 all-gather
+  const json::Value all = phase_of(p), defaults = phase_of(usual);
+  json::Value config = json::object({{"precision", std::string(name_of(p.precision))}, {"recipe", p.recipe}});
+  json::Object& o = config.as_object();
+  for (const auto& [key, value] : all.as_object()) {
+    const json::Value* usually = defaults.as_object().find(key);
+    if (usually == nullptr || *usually != value) o.set(key, value);
+  }
+  if (p.activations != dtype::DType::bf16) o.set("activations", "f32");
+  if (p.rowwise_single_copy) o.set("rowwise-single-copy", true);
+  const quant::Recipe* recipe = p.recipe_or_null();
+  if (p.emulate && recipe != nullptr && !recipe->emulated_everywhere()) o.set("emulate", true);
+  if (p.attention.kernels == ops::AttentionKernels::plain) o.set("attention", "plain");
+  return config;
+}
+
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts) {
   StoreOptions o;
   o.compute = precision.activations;

@@ -14,6 +14,7 @@
 #include "inspect_model.h"
 #include "lora.h"
 #include "observe.h"
+#include "recommend.h"
 #include "sensitivity.h"
 
 namespace fp8::train {
@@ -60,13 +61,9 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const Dev
   ModelSpec spec = setup.eval.model_spec;
   spec.store.fp8.observer = &collector;
   InspectedModel inspected(setup, all, device, spec, &collector);
-  const Computed computed = compute_observed(*inspected.env, *inspected.batches, inspected.targets);
+  const gemm::Counts gemms = inspected.compute(setup, all);
   const inspect::Results results = collector.end();
-  const gemm::Count planned =
-      model::planned_fp8(spec.config, table, *config.precision.recipe_or_null(),
-                         setup.shape.sequences * setup.shape.length, inspected.model->decoder.options(), true);
-  check_planned(all.host_comm, computed.gemms, planned.gemms, "the batch");
-  const LossSum sum{inspected.loss() * static_cast<double>(inspected.targets), inspected.targets, computed.gemms};
+  const LossSum sum{inspected.loss() * static_cast<double>(inspected.targets), inspected.targets, gemms};
   all.journal.emit(inspect_record(config, *setup.sampler, sum, device.type()));
   for (const json::Value& record : records_of(results, config.precision.recipe, linear_names(table)))
     all.journal.emit(record);
@@ -80,7 +77,7 @@ bool inspect_recipe(const InspectConfig& config, const Inspection& all) {
   all.journal.progress(setup.config.precision.recipe);
   measure_operands(setup, all, device);
   if (!config.sensitivity) return true;
-  const std::vector<Sensitivity> measured = measure_sensitivity(setup, all, device);
+  const LossChanges measured = measure_sensitivity(setup, all, device);
   return !config.recommend || recommend(setup, all, device, measured);
 }
 

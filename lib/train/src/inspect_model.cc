@@ -61,6 +61,17 @@ InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, 
   if (model->store.needs_calibration()) calibrate(*env, *batches, targets);
 }
 
+gemm::Counts InspectedModel::compute(const RecipeSetup& setup, const Inspection& all) {
+  const Computed computed = compute_observed(*env, *batches, targets);
+  const ModelSpec& spec = setup.eval.model_spec;
+  if (const quant::Recipe* recipe = setup.eval.precision.recipe_or_null()) {
+    const gemm::Count planned = model::planned_fp8(
+        spec.config, spec.table, *recipe, setup.shape.sequences * setup.shape.length, model->decoder.options(), true);
+    check_planned(all.host_comm, computed.gemms, planned.gemms, "the batch");
+  }
+  return computed.gemms;
+}
+
 double InspectedModel::loss() const {
   double sum = read_scalars(*env).loss;
   env->host_comm.all_reduce(std::span<double>(&sum, 1), comm::Reduce::sum);

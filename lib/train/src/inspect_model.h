@@ -39,6 +39,10 @@ struct InspectedModel {
   InspectedModel(const InspectedModel&) = delete;
   InspectedModel& operator=(const InspectedModel&) = delete;
 
+  // Forward and backward over the batch, observed by the collector, if there is one. Returns the GEMMs of this rank.
+  // Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `setup` plans. Collective.
+  gemm::Counts compute(const RecipeSetup& setup, const Inspection& all);
+
   // Mean loss of the last pass over the batch. Collective.
   double loss() const;
 

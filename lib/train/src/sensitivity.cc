@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "fp8/base/clock.h"
-#include "fp8/base/file.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "observe.h"
@@ -84,8 +83,6 @@ class Probe {
   double loss() { return loss_with({}, kNone, -1); }
   // Mean loss with the forward GEMM of one linear in FP8. After loss(). Collective.
   double loss_with(int linear) { return loss_with({linear}, kForward, first_layer(linear)); }
-  // The same with those of several.
-  double loss_with(const std::vector<int>& linears) { return loss_with(linears, kForward, 0); }
 
   // The gradient in bf16, to which the others are compared. Collective.
   void gradient() {
@@ -167,7 +164,7 @@ class Measurement {
   Measurement(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device)
       : setup_(setup), all_(all), probe_(setup, all, device), linears_(linears_of(setup, probe_.table())) {}
 
-  std::vector<Sensitivity> run() {
+  LossChanges run() {
     const auto start = Clock::now();
     loss_ = probe_.loss();
     const double forward = seconds_since(start);
@@ -177,7 +174,7 @@ class Measurement {
     const std::vector<Sensitivity> changes = measure_losses();
     measure_dgrads();
     measure_wgrads();
-    return changes;
+    return {loss_, changes};
   }
 
  private:
@@ -255,53 +252,8 @@ class Measurement {
 
 }  // namespace
 
-std::vector<Sensitivity> measure_sensitivity(const RecipeSetup& setup, const Inspection& all,
-                                             const DeviceSetup& device) {
+LossChanges measure_sensitivity(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device) {
   return Measurement(setup, all, device).run();
-}
-
-bool recommend(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device,
-               const std::vector<Sensitivity>& measured) {
-  const InspectConfig& config = setup.config;
-  std::vector<Sensitivity> order = measured;
-  const auto size = [](const Sensitivity& s) { return std::fabs(s.loss_change); };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](const Sensitivity& a, const Sensitivity& b) { return size(a) < size(b); });
-  double sum = 0;
-  std::vector<int> left;
-  std::size_t kept = 0;
-  while (kept < order.size() && sum + size(order[kept]) < *config.recommend) sum += size(order[kept++]);
-  for (std::size_t i = 0; i < kept; ++i) left.push_back(order[i].linear);
-  Probe probe(setup, all, device);
-  const double exact = probe.loss(), change = probe.loss_with(left) - exact;
-  json::Array skipped;
-  json::Array filters;
-  for (const std::string& filter : config.precision.selection.filters) filters.emplace_back(filter);
-  for (const Sensitivity& s : measured) {
-    if (std::find(left.begin(), left.end(), s.linear) != left.end()) continue;
-    const std::string& name = probe.table()[static_cast<std::size_t>(s.linear)].name;
-    skipped.emplace_back(name);
-    filters.emplace_back(name);
-  }
-  comm::agree(all.host_comm, [&] {
-    if (all.host_comm.rank() != 0 || left.empty()) return;
-    const json::Value fragment =
-        json::object({{"precision", "fp8"}, {"recipe", config.precision.recipe}, {"filter", std::move(filters)}});
-    AtomicFile file(config.output, config.force);
-    File out = File::open_update(file.path());
-    out.write_all(json::dump(fragment, 2) + "\n");
-    out.close();
-    file.commit();
-  });
-  all.journal.emit(json::object({{"type", "recommendation"},
-                                 {"recipe", config.precision.recipe},
-                                 {"limit", *config.recommend},
-                                 {"skip", std::move(skipped)},
-                                 {"fp8_linears", left.size()},
-                                 {"sum", sum},
-                                 {"loss_change", change},
-                                 {"path", left.empty() ? json::Value() : json::Value(config.output)}}));
-  return !left.empty();
 }
 
 }  // namespace fp8::train

@@ -1,5 +1,4 @@
-// The effect of each FP8 GEMM alone on the loss and the gradient, and which linears to leave in bf16. Private to the
-// crate.
+// The effect of each FP8 GEMM alone on the loss and the gradient. Private to the crate.
 #pragma once
 
 #include <vector>
@@ -14,16 +13,15 @@ struct Sensitivity {
   double loss_change = 0;  // nats, against bf16
 };
 
+// What the forward GEMMs of linears change, each alone.
+struct LossChanges {
+  double loss = 0;                   // mean, in bf16
+  std::vector<Sensitivity> linears;  // those with forward in FP8 among the ones that --layers selects
+};
+
 // Emits a {"type":"sensitivity"} record for each GEMM of each linear that --layers selects, in FP8 alone while all
 // others are in bf16: the change of the loss for forward, cosine and relative difference of the gradient of all weights
 // for dgrad and wgrad. Returns the former. Collective.
-std::vector<Sensitivity> measure_sensitivity(const RecipeSetup& setup, const Inspection& all,
-                                             const DeviceSetup& device);
-
-// Chooses the fewest of the linears to leave in bf16 such that the sum of |loss_change| of the others is below
-// InspectConfig::recommend, measures that choice, writes it to the output and emits {"type":"recommendation"}. Returns
-// whether a linear is left in FP8. Collective.
-bool recommend(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device,
-               const std::vector<Sensitivity>& measured);
+LossChanges measure_sensitivity(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device);
 
 }  // namespace fp8::train

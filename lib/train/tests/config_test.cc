@@ -3,8 +3,10 @@
 
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "checks.h"
 #include "fp8/cli/command.h"
@@ -258,6 +260,38 @@ TEST(Flags, DefaultsInAConfigurationHaveNoNote) {
   cli::parse_config(command, written, again);
   EXPECT_EQ(note_of_unused(step_config(again).precision, {"tensorwise"}),
             "--amax-history: no effect under --recipe tensorwise");
+}
+
+PrecisionConfig precision_with(std::vector<std::string> words, const json::Value& configuration) {
+  const cli::Command command = step_command();
+  words.insert(words.begin(), {"m", "--data=d", "--out=o", "--steps=1"});
+  cli::Arguments arguments = cli::parse(command, words);
+  cli::parse_config(command, configuration, arguments);
+  return step_config(arguments).precision;
+}
+
+// A recommendation of fp8-inspect computes what was measured, and has no flag without effect.
+TEST(Flags, AConfigurationOfAPrecisionReadsBackToIt) {
+  const json::Value none = json::object({});
+  for (const char* flags : {"--recipe=tensorwise", "--fp8-format=e4m3 --activations=f32 --accumulate=hopper",
+                            "--recipe=rowwise --rowwise-single-copy --no-fp8-all-gather", "--no-fp8-all-gather",
+                            "--recipe=rowwise --rowwise-single-copy --no-power-of-2-scales",
+                            "--recipe=rowwise --no-power-of-2-scales --fp8-lm-head --auto-filter",
+                            "--recipe=delayed --amax-history=4 --amax-algo=most_recent --margin=1 --fp8-format=e4m3",
+                            "--power-of-2-scales --emulate --attention=plain --filter=*q_proj --filter=*k_proj",
+                            "--recipe=mxfp8 --fp8-gemms=dgrad --fp8-gemms=*up_proj=forward,wgrad"}) {
+    std::istringstream in(std::string("--precision=fp8 ") + flags);
+    const std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+    const PrecisionConfig given = precision_with(words, none);
+    const json::Value written = configuration_of(given);
+    const PrecisionConfig read = precision_with({}, written);
+    EXPECT_EQ(json::dump(phase_of(read)), json::dump(phase_of(given))) << flags;
+    EXPECT_EQ(read.emulate, given.emulate) << flags;
+    EXPECT_EQ(read.attention.kernels, given.attention.kernels) << flags;
+    EXPECT_EQ(note_of_unused(read, {read.recipe}), "") << flags;
+  }
+  const std::string plain = R"({"precision":"fp8","recipe":"tensorwise"})";
+  EXPECT_EQ(json::dump(configuration_of(precision_with({"--precision=fp8", "--margin=2"}, none))), plain);
 }
 
 std::string difference(const std::function<void(RunConfig&)>& change, std::int64_t batch = 8,

@@ -118,6 +118,10 @@ struct RunConfig {
 /// {"precision", "recipe"}; the recipe is null unless fp8. With fp8 also the settings of FP8, by the names of flags.
 json::Value phase_of(const PrecisionConfig& precision);
 
+/// A configuration with which fp8-step computes FP8 as `precision` does, see fp8-config(5): precision, recipe, and what
+/// is not at its default and has an effect. Without device.
+json::Value configuration_of(const PrecisionConfig& precision);
+
 /// The options of a ParameterStore for a precision; casts are counted in `counts`, which may be null.
 StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts);
 
