@@ -258,6 +258,16 @@ bad "a filter that excludes codes" "codes-rowwise/step-00000002: .*: stored as F
 bad "a bisection without another side" "--bisect: needs --against" m.h5 $data --bisect '--precision bf16'
 bad "another side without a bisection" "--against: needs --bisect" m.h5 $data --against '--precision bf16'
 bad "a bound without a bisection" "--bound: needs --bisect" m.h5 $data --bound 1
+ln m.h5 linked.h5
+digests=$(cksum m.h5 d.h5 recorded/step-00000001/*)
+for output in m.h5 ./m.h5 linked.h5 d.h5; do
+  bad "an output that is an input: $output" "$output: is also an input" m.h5 $data --recommend 1 -o $output -f
+  bad "and without --force: $output" "$output: is also an input" m.h5 $data --recommend 1 -o $output
+done
+for output in recorded/step-00000001/*; do
+  bad "an output in the checkpoint's folder: $output" "$output: is also an input" recorded/step-00000001 $data --recommend 1 -o $output -f
+done
+is "no input was changed" "$(cksum m.h5 d.h5 recorded/step-00000001/*)" "$digests"
 bad "an unknown flag of a side" "--bisect: --fast: unknown" m.h5 $data --bisect '--fast 1' --against ''
 bad "a word of a side" "--against: 'bf16': unexpected argument" m.h5 $data --bisect '' --against 'bf16'
 bad "a bad value of a side" "--against: --recipe: " m.h5 $data --bisect '' --against '--precision fp8 --recipe fast'

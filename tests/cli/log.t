@@ -287,6 +287,24 @@ is "tensorboard: each run has a folder" "$(ls boards)" "$(printf 'run-a\nrun-b\n
 ok "an output name in .tfevents makes an event file" fp8-log run-a.jsonl --export tensorboard -o one.tfevents
 ok "the event file is the same as in the folder" cmp one.tfevents board/events.out.tfevents.0.fp8
 status "tensorboard to standard output gives status 2" 2 fp8-log run-a.jsonl --export tensorboard
+mkdir whole && cp run-a.jsonl whole/log.jsonl && cp run-a.jsonl kept.jsonl && ln whole/log.jsonl linked.svg && echo '{}' >whole/tensors.jsonl
+# replaces OUTPUT WORDS...: fp8-log refuses to replace an input, with one line and status 2
+replaces() {
+  output=$1
+  shift
+  fp8-log "$@" -o "$output" -f >out 2>err
+  is "an output that is an input is refused: $*" "$? $(cat err) $(cat out)" "2 fp8-log: $output: is also an input "
+}
+for format in csv prometheus trace; do replaces whole/log.jsonl whole --export $format; done
+replaces whole/log.jsonl run-b.jsonl whole --export csv
+replaces whole/tensors.jsonl whole --export csv
+replaces whole/tensors.jsonl whole --export csv --tensors
+replaces whole/../run-a.jsonl run-a.jsonl --export csv
+replaces linked.svg whole --plot loss
+replaces linked.svg --compare run-b.jsonl whole --plot loss
+cmp -s whole/log.jsonl kept.jsonl
+result $? "the logs are unchanged"
+ok "an export into the folder of the run" fp8-log whole --export csv -o whole/log.csv
 status "an existing export without --force gives status 2" 2 fp8-log run-a.jsonl --export csv -o runs.csv
 says "an unknown format is refused" '^fp8-log: --export: ' fp8-log run-a.jsonl --export parquet
 ok "--export trace succeeds" fp8-log run-a.jsonl run-b.jsonl --export trace -o trace.json

@@ -130,8 +130,21 @@ log::Wanted wanted(const cli::Arguments& arguments, bool all, std::vector<std::s
   return {.all = all, .metrics = std::move(metrics), .waiting = cli::waiting_note("fp8-log", arguments.flag("quiet"))};
 }
 
+// Throws Error if --output would replace a file of a run that is read.
+void check_elsewhere(const cli::Arguments& arguments, const std::vector<std::string>& paths) {
+  if (!arguments.has("output")) return;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    const bool folder = std::filesystem::is_directory(path, ignored);
+    for (const char* file : {"/log.jsonl", "/tensors.jsonl"})
+      check_not_input(arguments.text("output"), folder ? path + file : path);
+  }
+}
+
 // Reads several runs, which share the memory limit and get different names.
-std::vector<log::Run> read_all(const std::vector<std::string>& paths, log::Wanted kept) {
+std::vector<log::Run> read_all(const cli::Arguments& arguments, const std::vector<std::string>& paths,
+                               log::Wanted kept) {
+  check_elsewhere(arguments, paths);
   kept.memory /= paths.size();
   const std::vector<std::string> names = log::run_names(paths);
   std::vector<log::Run> runs;
@@ -203,7 +216,7 @@ Sides read_sides(const cli::Arguments& arguments, std::vector<std::string> metri
     if (sides.of_a == 0) sides.of_a = paths.size();
   }
   if (std::count(paths.begin(), paths.end(), "-") > 1) throw Error("-: standard input can be read only once");
-  sides.runs = read_all(paths, wanted(arguments, false, std::move(metrics)));
+  sides.runs = read_all(arguments, paths, wanted(arguments, false, std::move(metrics)));
   return sides;
 }
 
@@ -252,7 +265,7 @@ int compare(const cli::Arguments& arguments) {
 
 log::Picture picture_of(const cli::Arguments& arguments, const std::string& metric) {
   if (!arguments.flag("compare"))
-    return log::picture(read_all(paths_of(arguments), wanted(arguments, false, {metric})), metric);
+    return log::picture(read_all(arguments, paths_of(arguments), wanted(arguments, false, {metric})), metric);
   const Sides sides = read_sides(arguments, {metric});
   const std::optional<double> gate =
       arguments.has("gate") ? std::optional<double>(arguments.real("gate")) : std::nullopt;
@@ -316,7 +329,7 @@ int export_logs(const cli::Arguments& arguments) {
   const std::string format = arguments.text("export");
   const std::string output = arguments.has("output") ? arguments.text("output") : "-";
   const bool force = arguments.flag("force");
-  const std::vector<log::Run> runs = read_all(paths_of(arguments), wanted(arguments, true, {}));
+  const std::vector<log::Run> runs = read_all(arguments, paths_of(arguments), wanted(arguments, true, {}));
   if (format == "tensorboard") {
     export_tensorboard(runs, output, force);
   } else {
@@ -341,6 +354,7 @@ int tensors(const cli::Arguments& arguments) {
   const std::string output = arguments.has("output") ? arguments.text("output") : "-";
   const std::size_t metric = arguments.has("plot") ? log::tensor_metric(arguments.text("plot")) : 0;
   const log::Image image = arguments.has("plot") ? log::image_of(output) : log::Image::svg;
+  check_elsewhere(arguments, paths);
   if (output != "-") check_output(output, force);
   const log::TensorRun run = log::read_tensors(paths[0], cli::waiting_note("fp8-log", arguments.flag("quiet")));
   if (arguments.has("plot")) {

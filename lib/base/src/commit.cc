@@ -78,6 +78,11 @@ void check_output(const std::string& path, bool force) {
   if (!force) throw_exists(path);
 }
 
+void check_not_input(const std::string& output, const std::string& input) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(output, input, ignored)) throw Error(output + ": is also an input");
+}
+
 AtomicFile::AtomicFile(const std::string& target, bool force) : target_(target), force_(force) {
   check_output(target, force);
   const std::string name = std::filesystem::path(target).filename().string();

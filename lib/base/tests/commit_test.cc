@@ -37,6 +37,22 @@ TEST(CheckOutput, RefusesToReplaceOtherThanRegularFiles) {
   EXPECT_EQ(error_of([&] { check_output(file + "/", true); }), file + "/: names a folder");
 }
 
+TEST(CheckNotInput, RefusesEveryNameOfTheInput) {
+  const TemporaryFolder folder;
+  const std::string file = folder.at("file"), link = folder.at("link"), name = folder.at("name");
+  write_file(file, "x");
+  write_file(folder.at("other"), "x");
+  std::filesystem::create_symlink(file, link);
+  std::filesystem::create_hard_link(file, name);
+  for (const std::string& output : {file, folder.at("./file"), link, name})
+    EXPECT_EQ(error_of([&] { check_not_input(output, file); }), output + ": is also an input");
+  EXPECT_EQ(error_of([&] { check_not_input(file, link); }), file + ": is also an input");
+  for (const std::string& output : {folder.at("other"), folder.at("none"), std::string("-")})
+    check_not_input(output, file);
+  check_not_input(file, "-");
+  check_not_input(file, folder.at("none"));
+}
+
 TEST(AtomicFile, LeftoversOfTheTargetAreRemoved) {
   const TemporaryFolder folder;
   for (const char* name :

@@ -1,6 +1,5 @@
 // Rows of conversations into token files.
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <utility>
 
@@ -75,10 +74,7 @@ ChatSummaries tokenize_conversations(const ChatOptions& options, const ChatFiles
     throw Error(files.output + ": is the output for evaluation as well");
   }
   for (const std::string& input : options.inputs) {
-    for (const std::string& output : {files.output, files.eval_output}) {
-      std::error_code ignored;
-      if (std::filesystem::equivalent(input, output, ignored)) throw Error(output + ": is also an input");
-    }
+    for (const std::string& output : {files.output, files.eval_output}) check_not_input(output, input);
   }
   RowFile train(files.output, files, options);
   std::optional<RowFile> eval;

@@ -9,6 +9,7 @@
 
 #include "document_encoder.h"
 #include "fp8/base/error.h"
+#include "fp8/base/file.h"
 #include "fp8/base/ordered.h"
 #include "fp8/json/records.h"
 #include "ids.h"
@@ -171,7 +172,7 @@ std::vector<Source> recognize_all(const TokenizeOptions& options) {
     if (path == "-" && holds_ids(sources.back())) throw Error("standard input: only text and JSON Lines can be piped");
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) throw Error(path + ": is a folder");
-    if (fs::equivalent(path, options.output, ignored)) throw Error(options.output + ": is also an input");
+    check_not_input(options.output, path);
   }
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1) {
     throw Error("standard input: can be read only once");

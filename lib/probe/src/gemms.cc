@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -117,8 +116,7 @@ void write_gemms(const std::string& in, const std::string& out, bool force, gemm
   for (const std::string& group : file.groups())
     if (file.find(group + "/a") != nullptr || file.find(group + "/b") != nullptr) groups.push_back(group);
   if (groups.empty()) throw Error(in + ": no group has datasets a and b");
-  std::error_code ignored;
-  if (std::filesystem::equivalent(in, out, ignored)) throw Error(out + ": is also the input");
+  check_not_input(out, in);
   AtomicFile target(out, force);
   h5::Writer writer(target.path());
   for (const std::string& group : groups) write_group(file, group, accumulation, writer);

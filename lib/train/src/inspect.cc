@@ -48,6 +48,14 @@ std::vector<std::string> fitting_recipes(const InspectConfig& config, const ckpt
   return {of_codes.recipe};
 }
 
+// Throws Error if the recommendation cannot be written, or would replace a file that is read.
+void check_recommendation(const InspectConfig& config, const ckpt::Checkpoint& checkpoint) {
+  check_not_input(config.output, config.data);
+  check_not_input(config.output, checkpoint.path() + "/manifest.json");
+  for (std::size_t i = 0; i < checkpoint.file_count(); ++i) check_not_input(config.output, checkpoint.file_path(i));
+  check_output(config.output, config.force);
+}
+
 // The statistics of one pass in the recipe. Collective.
 void measure_operands(const RecipeSetup& setup, const Inspection& all, const DeviceSetup& device) {
   const InspectConfig& config = setup.config;
@@ -90,9 +98,9 @@ Exit inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_co
   json::Value shared;
   std::vector<std::string> notes, recipes;
   comm::agree(host_comm, [&] {
-    if (config.recommend && host_comm.rank() == 0) check_output(config.output, config.force);
     tokens.emplace(config.data);
     checkpoint.emplace(model::open_checkpoint(config.model));
+    if (config.recommend && host_comm.rank() == 0) check_recommendation(config, *checkpoint);
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
     recipes = fitting_recipes(config, *checkpoint, notes);
     EvalConfig first = config;

@@ -117,6 +117,9 @@ class AtomicFile {
 /// `force` is set. Message: `path: exists (use --force to replace it)`.
 void check_output(const std::string& path, bool force);
 
+/// Throws Error `output: is also an input` if both paths, or links, are of one existing file.
+void check_not_input(const std::string& output, const std::string& input);
+
 /// Renames the folder `temporary` to `final_path`, which must not exist, and syncs the parent folder. The caller has
 /// synced the files and the folder itself.
 void commit_directory(const std::string& temporary, const std::string& final_path);
