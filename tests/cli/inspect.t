@@ -166,6 +166,13 @@ fp8-convert hf -o large.h5 -q >out 2>err
 bisect large large.h5 --bisect '--precision bf16' --against '--precision fp8' --bound 1e3
 is "the first result that is not finite is named, with status 1" "$? $(figures large '[r[-1]["first_nonfinite"][k] for k in ("pass", "operation")]')" "1 ['forward', 'model.layers.0.mlp.gate_proj']"
 
+# side_notes A B: the notes of a bisection
+side_notes() { fp8-inspect m.h5 $data --json --bisect "$1" --against "$2" 2>&1 >out | sed 's/^fp8-inspect: //' | tr '\n' ';'; }
+is "a flag without effect on side A is noted" "$(side_notes '--precision bf16 --emulate' '--precision fp8')" "--bisect: --emulate: no effect without --precision fp8;"
+is "a flag without effect on side B is noted" "$(side_notes '' '--precision fp8 --margin 2')" "--against: --margin: no effect under --recipe tensorwise;"
+is "and those of both" "$(side_notes '--recipe rowwise' '--precision fp8 --recipe mxfp8 --power-of-2-scales')" "--bisect: --recipe: no effect without --precision fp8;--against: --power-of-2-scales: no effect under --recipe mxfp8;"
+is "flags with an effect have no note" "$(side_notes '--precision fp8 --emulate' '--precision fp8 --recipe delayed --margin 2')" ""
+
 says "a flag without effect under any of the recipes is noted" '^fp8-inspect: --margin: no effect under --recipe tensorwise, mxfp8$' fp8-inspect m.h5 $data --recipe tensorwise,mxfp8 --margin 2 --power-of-2-scales
 
 # --- steps of a run
@@ -251,13 +258,6 @@ bad "a recommendation without an output" "--recommend: needs --output FILE" m.h5
 bad "a recommendation for two recipes" "--recommend: needs one recipe" m.h5 $data --recommend 1 -o x.json --recipe rowwise,current
 bad "an output without a recommendation" "--output: needs --recommend" m.h5 $data -o x.json
 bad "an output that exists" "skip.json: exists .use --force" m.h5 $data --recommend 1 -o skip.json
-bad "another recipe than that of codes" "--recipe: rowwise: codes-blockwise/step-00000002 holds FP8 codes with scales for blocks" codes-blockwise/step-00000002 $data --recipe rowwise
-bad "a sensitivity of codes" "codes-rowwise/step-00000002: model.layers.0.self_attn.q_proj.weight: stored as FP8 codes, .*--sensitivity needs the weights: fp8-quantize" codes-rowwise/step-00000002 $data --sensitivity
-bad "a bisection of codes in bf16" "--precision: bf16: codes-rowwise/step-00000002 holds FP8 codes" codes-rowwise/step-00000002 $data --bisect '--precision bf16' --against ''
-bad "a filter that excludes codes" "codes-rowwise/step-00000002: .*: stored as FP8 codes, which need FP8" codes-rowwise/step-00000002 $data --filter '*q_proj'
-bad "a bisection without another side" "--bisect: needs --against" m.h5 $data --bisect '--precision bf16'
-bad "another side without a bisection" "--against: needs --bisect" m.h5 $data --against '--precision bf16'
-bad "a bound without a bisection" "--bound: needs --bisect" m.h5 $data --bound 1
 ln m.h5 linked.h5
 digests=$(cksum m.h5 d.h5 recorded/step-00000001/*)
 for output in m.h5 ./m.h5 linked.h5 d.h5; do
@@ -268,10 +268,18 @@ for output in recorded/step-00000001/*; do
   bad "an output in the checkpoint's folder: $output" "$output: is also an input" recorded/step-00000001 $data --recommend 1 -o $output -f
 done
 is "no input was changed" "$(cksum m.h5 d.h5 recorded/step-00000001/*)" "$digests"
+bad "another recipe than that of codes" "--recipe: rowwise: codes-blockwise/step-00000002 holds FP8 codes with scales for blocks" codes-blockwise/step-00000002 $data --recipe rowwise
+bad "a sensitivity of codes" "codes-rowwise/step-00000002: model.layers.0.self_attn.q_proj.weight: stored as FP8 codes, .*--sensitivity needs the weights: fp8-quantize" codes-rowwise/step-00000002 $data --sensitivity
+bad "a bisection of codes in bf16" "--precision: bf16: codes-rowwise/step-00000002 holds FP8 codes" codes-rowwise/step-00000002 $data --bisect '--precision bf16' --against ''
+bad "a filter that excludes codes" "codes-rowwise/step-00000002: .*: stored as FP8 codes, which need FP8" codes-rowwise/step-00000002 $data --filter '*q_proj'
+bad "a bisection without another side" "--bisect: needs --against" m.h5 $data --bisect '--precision bf16'
+bad "another side without a bisection" "--against: needs --bisect" m.h5 $data --against '--precision bf16'
+bad "a bound without a bisection" "--bound: needs --bisect" m.h5 $data --bound 1
 bad "an unknown flag of a side" "--bisect: --fast: unknown" m.h5 $data --bisect '--fast 1' --against ''
 bad "a word of a side" "--against: 'bf16': unexpected argument" m.h5 $data --bisect '' --against 'bf16'
 bad "a bad value of a side" "--against: --recipe: " m.h5 $data --bisect '' --against '--precision fp8 --recipe fast'
 bad "a side that contradicts itself" "--activations: f32 needs" m.h5 $data --bisect '--precision bf16 --activations f32' --against ''
+bad "side B that contradicts itself" "--accumulate: hopper needs" m.h5 $data --bisect '' --against '--accumulate hopper'
 bad "a filter of a side that matches nothing" "filter none: matches no tensor" m.h5 $data --bisect '' --against '--precision fp8 --filter none'
 for words in "--recipe rowwise" "--filter zz*" "--layers zz*" --sensitivity "--recommend 1 -o x.json" --blocks "--device cpu"; do
   bad "${words%% *} with a bisection" "${words%% *}: not together with --bisect" m.h5 $data --bisect '' --against '' $words

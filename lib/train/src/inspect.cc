@@ -48,6 +48,23 @@ std::vector<std::string> fitting_recipes(const InspectConfig& config, const ckpt
   return {of_codes.recipe};
 }
 
+// The notes of a bisection: those on the data, and the flags of each side that have no effect on it. Throws Error for a
+// side that contradicts itself or does not fit the checkpoint.
+std::vector<std::string> notes_of_sides(const InspectConfig& config, const ckpt::Checkpoint& checkpoint,
+                                        const data::TokenFile& tokens) {
+  std::vector<std::string> notes, unused;
+  for (const auto& [flag, side] : {std::pair("bisect", &config.bisection->a), {"against", &config.bisection->b}}) {
+    EvalConfig one = config;
+    one.precision = side->precision;
+    EvalSetup setup = resolve(one, checkpoint, tokens);
+    const std::string note = note_of_unused(setup.precision, {setup.precision.recipe});
+    if (!note.empty()) unused.push_back(flag_name(flag) + ": " + note);
+    notes = std::move(setup.notes);  // the same of both
+  }
+  notes.insert(notes.end(), unused.begin(), unused.end());
+  return notes;
+}
+
 // Throws Error if the recommendation cannot be written, or would replace a file that is read.
 void check_recommendation(const InspectConfig& config, const ckpt::Checkpoint& checkpoint) {
   check_not_input(config.output, config.data);
@@ -103,9 +120,12 @@ Exit inspect_checkpoint(const InspectConfig& config, comm::Communicator& host_co
     if (config.recommend && host_comm.rank() == 0) check_recommendation(config, *checkpoint);
     shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
     recipes = fitting_recipes(config, *checkpoint, notes);
+    if (config.bisection) {
+      notes = notes_of_sides(config, *checkpoint, *tokens);
+      return;
+    }
     EvalConfig first = config;
     first.precision.recipe = recipes.front();
-    if (config.bisection) first.precision = config.bisection->a.precision;
     const EvalSetup setup = resolve(first, *checkpoint, *tokens);
     notes.insert(notes.end(), setup.notes.begin(), setup.notes.end());
     notes.push_back(
