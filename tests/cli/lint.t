@@ -154,9 +154,9 @@ if has g++ && has objdump && [ "$(uname -m)" = x86_64 ]; then
   cp all.o $object/b.avx512.o
   g++ -o tree/build/bin/program $object/b.avx512.o $object/a.o
   leaked "an inline function linked from an object for AVX-512" '^build/bin/program:1: twice\(float\*\): v[a-z].* is AVX-512'
-  rm tree/build/bin/program
   compiled x86-64-v4 $object/a.o a.cc
-  leaked "an ordinary object with AVX-512" '^build/lib/base/src/a.o:1: twice\(float\*\): '
+  g++ -o tree/build/bin/program $object/a.o $object/b.avx512.o
+  leaked "an ordinary source compiled for AVX-512" '^build/bin/program:1: twice\(float\*\): '
   rm -r tree/build
 fi
 
