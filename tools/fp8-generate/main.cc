@@ -125,7 +125,7 @@ class Session {
 template <class Make>
 Ids checked_prompt(const std::string& name, const hf::ModelConfig& config, const Make& make) {
   try {
-    const Ids prompt = make();
+    Ids prompt = make();
     generate::check_prompt(prompt, config);
     return prompt;
   } catch (const Error& e) {

@@ -200,7 +200,7 @@ std::string counts(const data::ChatSummary& s, bool packed) {
 data::ChatSummaries print_rows(const data::ChatOptions& options, bool json) {
   cli::Output out;
   std::string lines;
-  const data::ChatSummaries summaries = data::read_conversations(options, [&](const chat::Row& row, bool) {
+  data::ChatSummaries summaries = data::read_conversations(options, [&](const chat::Row& row, bool) {
     if (!json) return;
     append_row(lines, row, options.pack.has_value());
     if (lines.size() < kPiece) return;

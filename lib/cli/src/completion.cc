@@ -169,7 +169,9 @@ std::string zsh_completion(const Command& command) {
 
 // --- fish
 
-std::string fish_text(std::string text) { return "'" + replaced(replaced(text, "\\", "\\\\"), "'", "\\'") + "'"; }
+std::string fish_text(const std::string& text) {
+  return "'" + replaced(replaced(text, "\\", "\\\\"), "'", "\\'") + "'";
+}
 
 // Completes `mpirun -n N TOOL WORDS` with the completion of TOOL.
 constexpr const char* kFishLauncher = R"script(function __fp8_launched

@@ -27,7 +27,7 @@ bool of_products(std::string_view metric) { return metric == "relative_error"; }
 std::string short_name(const std::string& linear) {
   std::string name = linear;
   if (name.ends_with(".weight")) name.resize(name.size() - 7);
-  const std::string last = name.substr(name.rfind('.') + 1);
+  std::string last = name.substr(name.rfind('.') + 1);
   constexpr std::string_view kLayers = "model.layers.";
   if (!name.starts_with(kLayers)) return last;
   const std::string rest = name.substr(kLayers.size());

@@ -28,7 +28,7 @@ std::string csv_number(double v) {
 }
 
 std::string csv_text(const std::string& name) {
-  const std::string text = escaped(name);
+  std::string text = escaped(name);
   if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);

@@ -26,7 +26,7 @@ constexpr std::size_t kPiece = std::size_t{1} << 16U;  // bytes of CSV
 std::string tensor_file(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
-  const std::string file = (std::filesystem::path(path) / kTensorFile).string();
+  std::string file = (std::filesystem::path(path) / kTensorFile).string();
   if (!std::filesystem::exists(file, ignored))
     throw Error(path + ": contains no " + std::string(kTensorFile) + "; fp8-step --tensor-stats-every writes it");
   return file;

@@ -218,7 +218,7 @@ void MicroBatch::backward_embedding(const View& dres) {
 }  // namespace
 
 std::string full_name(const Operation& operation, int layers) {
-  const std::string name(operation.name);
+  std::string name(operation.name);
   if (operation.unit > layers && name != "norm") return name;
   return "model." +
          (operation.unit >= 1 && operation.unit <= layers ? "layers." + std::to_string(operation.unit - 1) + "."

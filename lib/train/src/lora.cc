@@ -18,7 +18,7 @@ bool targets(const std::string& glob, const std::string& module) {
 }
 
 std::vector<std::string> modules_of(const std::vector<std::string>& globs, const hf::ModelConfig& model) {
-  const std::vector<std::string> all = hf::linear_modules(model);
+  std::vector<std::string> all = hf::linear_modules(model);
   if (globs.empty()) return all;
   for (const std::string& glob : globs)
     if (std::ranges::none_of(all, [&](const std::string& module) { return targets(glob, module); }))

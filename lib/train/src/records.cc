@@ -80,7 +80,7 @@ std::string some_gemms(const model::LinearRow& linear) {
 // What the table says about a linear besides its precision: the reason, or its FP8 GEMMs and its fusion if any.
 std::string remark_of(const model::LinearRow& r) {
   if (!r.fp8) return r.reason;
-  const std::string gemms = some_gemms(r);
+  std::string gemms = some_gemms(r);
   if (r.fused_with.empty()) return gemms;
   return gemms + (gemms.empty() ? "" : "; ") + "one linear with " + r.fused_with;
 }
