@@ -39,6 +39,7 @@ is "a job that ends leaves an empty lock file" "$(wc -c <run/.lock)" 0
 ok "all checkpoints verify" sh -c 'for s in run/step-????????; do fp8-info --verify $s || exit 1; done'
 
 # --- a job started by fp8-resume holds the lock
+rm first # of the job before
 fp8-resume run -- mpirun -n 2 fp8-step $flags --batch-size 1 --steps 1000000 >first 2>notes </dev/null &
 resume=$!
 tries=0

@@ -76,7 +76,7 @@ wait_for() { # REGEX: waits at most a minute until a new line of the log matches
 }
 trap 'umount -l "$place/run" 2>/dev/null; cd / && rm -rf "$work"' EXIT
 ailing() { # NAME MOUNT BREAK REPAIR FLAGS: the run saves, fails to save after BREAK, and saves again after REPAIR
-  rm -rf run && mkdir run
+  rm -rf run ../log && mkdir run # the job may start later than the first wait for its log
   if ! (mkdir -p ../try && mount -t tmpfs none ../try && umount ../try && eval "$2") 2>../err; then
     result 0 "$1 # SKIP $(head -1 ../err)"
     return
