@@ -1,5 +1,6 @@
 # fp8: small Unix programs that train large language models in FP8.
-# The only makefile with rules. The crate.mk of a crate holds its description, the crates it depends on and the packages it uses.
+# Rules of the build and of make check; share/make has those of other targets. The crate.mk of a crate holds its description, the crates it depends on
+# and the packages it uses.
 #   make            programs in build/bin            make check   all tests; installs missing packages first
 #   make demo       from a text to a trained model   make lint    format, documentation, size and static analysis
 #   make fuzz       fuzzes every parser              make bench   benchmarks
@@ -13,7 +14,7 @@ O       ?= build
 PREFIX  ?= /usr/local
 MARCH   ?= $(if $(x86),x86-64-v3)
 OPT     ?= -O3
-NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc .cuda/bin/nvcc))
+NVCC    := $(or $(NVCC),$(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc .cuda/bin/nvcc)))
 CUDA    ?= $(if $(NVCC),1,0)
 CUDA_ARCHS ?= 90a
 OPENMP  ?= -fopenmp
@@ -29,7 +30,7 @@ MAKEFLAGS += --no-builtin-rules $(jobs)
 say = $(if $V$(findstring s,$(firstword -$(MAKEFLAGS))),,@$(info $1 $2))
 
 # Bottom to top. A crate may depend only on crates to its left.
-CRATES := base json cli dtype device tensor quant gemm ops watchdog comm optim shard h5 ckpt token hf chat prompt data linear inspect model generate train log launch probe
+CRATES := base json cli dtype device tensor quant gemm ops watchdog comm optim h5 ckpt token hf chat data linear statistics model convert shard generate settings state train inspect plot log launch probe
 TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
 
 # Include paths and libraries of the packages, used for the crates that list them in `pkgs`.
@@ -73,7 +74,8 @@ OBJCOPY         := $(or $(OBJCOPY),$(shell $(CXX) -print-prog-name=objcopy))
 
 rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
 srcs = $(foreach d,$1,$(if $(filter 1,$(CUDA)),$(filter-out %_nocuda.cc,$(wildcard $d/*.cc)) $(wildcard $d/*.cu),$(wildcard $d/*.cc)))
-objs = $(foreach s,$(basename $(call srcs,$1)),$(if $(filter %.isa,$s),$(isas:%=$O/$(s:.isa=).%.o),$O/$s.o))
+objs_of = $(foreach s,$(basename $1),$(if $(filter %.isa,$s),$(isas:%=$O/$(s:.isa=).%.o),$O/$s.o))
+objs = $(call objs_of,$(call srcs,$1))
 define load # $1 = lib/<crate>, tools/<tool> or tests/<folder>
 $(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval include $1/crate.mk)
 $(foreach d,$(deps),$(if $(filter $d,$(seen)),,$(error $1/crate.mk: '$d' is not a crate to the left of '$(name)' in CRATES)))
@@ -93,7 +95,7 @@ $(shim): INC := -Itests/support
 # Tests take longer to compile than to run, but for those that run kernels.
 test_opt = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
 define crate_rules # $1 = crate
-$O/lib/$1.a: $(call objs,lib/$1/src)
+$(eval $1.objs := $(call objs,lib/$1/src))$O/lib/$1.a: $($1.objs)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
 $(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
 $(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
@@ -103,7 +105,7 @@ $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
 endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
-$(if $(strip $2),$O/test/$1: $(patsubst %,$O/%.o,$(basename $2)) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
+$(if $(strip $2),$O/test/$1: $(call objs_of,$2) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
 tests += $O/test/$1)
 endef
@@ -152,50 +154,64 @@ programs := $(TOOLS:%=$O/bin/%)
 
 all: $(programs)
 tests: $(tests) $O/test/fault.so $O/test/forge
-$O/lib/%.a:
+# The .d file of an object names the command that compiled it. The object is compiled again if the command has changed, whatever else has changed in
+# the makefiles. The commit in DEFS is not compared, so that a commit alone rebuilds nothing.
+cxx      = $(CXX) $(CXXFLAGS) $(INC)
+nvcc     = $(NVCC) $(NVCCFLAGS) $(INC)
+cuda_cxx = $(CXX) $(CXXFLAGS) -isystem $(cuda_more) -isystem $(cuda_home)/include $(INC)
+changed  = $(if $(findstring |$(made.$@)|,|$(strip $1)|),,changed)
+record   = @printf '%s\n' '$(subst ','\'',made.$@ := $(strip $1))' >>$(basename $@).d
+changed:
+.SECONDEXPANSION:
+$O/lib/%.a: $$(call changed,$$($$*.objs))
 	@mkdir -p $(@D)
-	@rm -f $@
-	$(call say,AR  ,$(@:$O/%=%))$(AR) rcsD $@ $(filter %.o,$^)
+	@rm -f $@ $(@:.a=.d)
+	$(call say,AR  ,$(@:$O/%=%))$(AR) rcsD $@ $($*.objs)
+	$(call record,$($*.objs))
 $O/bin/%:
 	@mkdir -p $(@D)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
 $O/test/% $O/fuzz/%:
 	@mkdir -p $(@D)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
-$O/test/fault.so: tests/fault/preload.cc Makefile
+$O/test/fault.so: tests/fault/preload.cc
 	@mkdir -p $(@D)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) $(sysroot) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<
-$O/%.o: %.cc Makefile
+$O/%.o: %.cc $$(call changed,$$(cxx))
 	@mkdir -p $(@D)
-	$(call say,CXX ,$<)$(CXX) $(CXXFLAGS) $(INC) -MMD -MP -c -o $@ $<
+	$(call say,CXX ,$<)$(cxx) $(DEFS) -MMD -MP -c -o $@ $<
+	$(call record,$(cxx))
 # Only the function table stays a global symbol. Otherwise the linker could use an inline function compiled for AVX-512 in other sources.
 define isa_rule # $1 = instruction set
-$O/%.$1.o: %.isa.cc Makefile
+$O/%.$1.o: cxx += $(isa.$1) $(isa_sanitize) -DFP8_ISA=$1
+$O/%.$1.o: %.isa.cc $$$$(call changed,$$$$(cxx))
 	@mkdir -p $$(@D)
-	$$(call say,CXX ,$$< $1)$$(CXX) $$(CXXFLAGS) $(isa.$1) $(isa_sanitize) -DFP8_ISA=$1 $$(INC) -MMD -MP -MT $$@ -MF $$(@:.o=.d) -c -o $$@.all $$< && \
+	$$(call say,CXX ,$$< $1)$$(cxx) -MMD -MP -MT $$@ -MF $$(@:.o=.d) -c -o $$@.all $$< && \
 	$$(CXX) -r -nostdlib -Wl,--force-group-allocation -o $$@ $$@.all && $$(OBJCOPY) --wildcard --keep-global-symbol='_ZN3fp8*KernelsE' $$@ && rm $$@.all
+	$$(call record,$$(cxx))
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$i)))
-$O/%.o: %.cu Makefile
+$O/%.o: %.cu $$(call changed,$$(nvcc))
 	@mkdir -p $(@D)
-	$(call say,NVCC,$<)$(NVCC) $(NVCCFLAGS) $(INC) -MMD -MP -c -o $@ $<
-$(isas:%=$O/lib/ops/src/tile.%.o) $(isas:%=$O/lib/gemm/src/row_products.%.o): CXXFLAGS += -ffp-contract=fast # all other sources call an fma function where products are fused
+	$(call say,NVCC,$<)$(nvcc) -MMD -MP -c -o $@ $<
+	$(call record,$(nvcc))
 # Sources that run kernels in the shim call the checks of tests/support/shim_memory.h at each access to memory. AddressSanitizer excludes these flags.
 $(patsubst %.cc,$O/%.o,$(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)) $(on_host): CXXFLAGS += $(if $(SAN),,-fsanitize=thread,alignment)
 # .cu files without device code are compiled by the host compiler, which parses them once; nvcc parses them twice. The headers of the cuDNN frontend
 # take most of a minute to compile and contain no hot code, hence -O1. They include <cuda.h>, as clang does before each .cu file, which must not be
 # found as lib/ops/src/cuda.h: .cu files have no -I for the folder in which they are.
 host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan gemm/tests/cublaslt_test comm/src/nccl_library ops/src/attention_cudnn ops/tests/attention_cudnn_test
-$(host_cuda:%=$O/lib/%.o): $O/%.o: %.cu Makefile
+$(host_cuda:%=$O/lib/%.o): $O/%.o: %.cu $$(call changed,$$(cuda_cxx))
 	@mkdir -p $(@D)
-	$(call say,CXX ,$<)$(CXX) $(CXXFLAGS) -isystem $(cuda_more) -isystem $(cuda_home)/include $(INC) -MMD -MP -x c++ -c -o $@ $<
+	$(call say,CXX ,$<)$(cuda_cxx) -MMD -MP -x c++ -c -o $@ $<
+	$(call record,$(cuda_cxx))
 cudnn_objs := $O/lib/ops/src/attention_cudnn.o $O/lib/ops/tests/attention_cudnn_test.o
 $(cudnn_objs): OPT := -O1
 $O/lib/ops/tests/attention_cudnn_test.o: INC := $(ops.inc) -Itests/support
 $(cudnn_objs): $(cuda_more)/cudnn_frontend.h
 $(cuda_more)/cudnn_frontend.h:
 	$(error the headers of the cuDNN frontend are missing: run make setup to download them, or build with make CUDA=0)
-$O/lib/cli/src/version.o: CXXFLAGS += -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
+$O/lib/cli/src/version.o: DEFS = -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
 -include $(shell find $O -name '*.d' 2>/dev/null)
 
@@ -214,47 +230,6 @@ check-now: all tests
 	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault $(if $(filter 1,$(CUDA)),sass) lint
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
-# Background threads under ThreadSanitizer, built in a separate folder. OpenMP runs with one thread because GCC's runtime is not instrumented.
-tsan_built := $(addprefix test/,watchdog_test comm_test comm_mpi_test train_test log_test) $(addprefix bin/,fp8-step fp8-init fp8-tokenize fp8-info fp8-log)
-check-tsan:
-	@$(MAKE) --no-print-directory O=$O/tsan CUDA=0 OPT=-O1 SAN=thread $(tsan_built:%=$O/tsan/%)
-	@O=$(abspath $O)/tsan T='$T' tests/run tsan
-# Everything with CUDA compiled and linked against CUDA 12.9: .cu files by clang, for PyPI has no nvcc 12, and assembled by ptxas 12.9. Warnings are
-# those of CXX and nvcc in other builds.
-cuda12      := .cache/cuda12
-cuda12_made := bin/fp8-step bin/fp8-doctor test/gpu_test $(patsubst %.cu,%.o,$(wildcard lib/*/tests/*.cu))
-cuda12_flags = -x cuda --cuda-path=$(cuda12) $(CUDA_ARCHS:%=--cuda-gpu-arch=sm_%) --no-cuda-include-ptx=all -std=c++20 -O3 $(MARCH:%=-march=%) -ffp-contract=off \
-  -w -isystem $(cuda12)/include -ffile-prefix-map=$(CURDIR)=.
-check-cuda12:
-	@share/setup/cuda12
-	@$(MAKE) --no-print-directory O=$O-cuda12 CUDA=1 NVCC=clang++-19 NVCCFLAGS='$(cuda12_flags)' cuda_home=$(cuda12) cuda_more=$(cuda12)/include \
-	  $(cuda12_made:%=$O-cuda12/%)
-	@O=$O-cuda12 tests/cuda12/run
-# The whole build for aarch64 (the CPU of a Grace Hopper) by Debian's cross compiler, and its unit tests under qemu.
-aarch64_root := $(CURDIR)/.cache/aarch64/root
-check-aarch64:
-	@share/setup/aarch64
-	@$(MAKE) --no-print-directory O=$O-aarch64 CXX='$(filter ccache,$(CXX)) aarch64-linux-gnu-g++' AR=aarch64-linux-gnu-ar MARCH= CUDA=0 \
-	  SYSROOT=$(aarch64_root) all tests
-	@O=$(abspath $O)-aarch64 T='$T' EMULATOR='qemu-aarch64 -L $(aarch64_root)' tests/run unit
-# Machine code of the kernels against the budgets in tests/sass/budgets.
-device_code := $(filter-out $(host_cuda:%=lib/%),$(basename $(wildcard lib/*/src/*.cu)))
-check-sass:
-	@share/setup/cuda
-	@$(MAKE) --no-print-directory CUDA=1 $(device_code:%=$O/%.o)
-	@tests/sass/run $O
-# Loads exported folders with transformers, compressed-tensors and PEFT from PyPI.
-check-hf: all
-	@O=$(abspath $O) T='$T' tests/hf/run
-# cuDNN from PyPI plans attention for an H100, with a stand-in for the driver.
-check-cudnn:
-	@share/setup/cuda
-	@$(MAKE) --no-print-directory $O/test/cudnn_plans
-	@O=$(abspath $O) tests/cudnn/run
-$O/tests/cudnn/plans.o: OPT := -O0
-$O/tests/cudnn/plans.o: INC := $(ops.inc) -Itests/support -isystem $(cuda_more) -isystem $(cuda_home)/include
-$O/test/cudnn_plans: LD := $(ops.ld)
-$O/test/cudnn_plans: $O/tests/cudnn/plans.o $O/lib/ops.a $(ops.libs)
 demo-now: all
 	@examples/1-demo/run.sh
 lint:
@@ -264,47 +239,9 @@ golden:
 bench: all tests
 	@O=$(abspath $O) tests/bench/run
 
-# Fuzzes each parser for TIME seconds with libFuzzer. The libraries are built with clang in a separate folder.
-fuzz:
-	@share/setup/packages fuzz
-	@$(MAKE) --no-print-directory O=$O/fuzz CXX='$(CXX:%g++=%clang++)' CUDA=0 OPT=-O1 MARCH=$(if $(x86),x86-64) OPENMP=-fopenmp-simd warnings=-w \
-	  SAN=fuzzer-no-link,address,undefined fuzzers
-	@O=$(abspath $O)/fuzz T='$T' tests/fuzz/run $(TIME)
-fuzzers: $(fuzz_targets:%=$O/fuzz/%)
-
-# Makes a folder of programs and tests for a machine with a GPU and without a compiler. tests/gpu/all in the folder runs all GPU tests. Built in O,
-# unless MARCH or CUDA are not the default. check-device-bundle makes it and runs it here, as far as that is possible without a GPU.
-bundle_o := $O$(if $(and $(filter 1,$(CUDA)),$(filter file,$(origin MARCH))),,/device)
-bundle   := $(or $(BUNDLE),$O/device-bundle)
-device-bundle:
-	@$(MAKE) --no-print-directory O=$(bundle_o) MARCH=$(if $(x86),x86-64-v3) CUDA=1 all $(bundle_o)/test/gpu_test
-	@O=$(abspath $(bundle_o)) tests/gpu/bundle $(bundle)
-check-device-bundle: device-bundle
-	@tests/gpu/try_bundle $(bundle)
-
-# Installed programs are stripped; STRIP= installs them as built.
-STRIP   ?= $(shell $(CXX) -print-prog-name=strip)
-datadir := $(DESTDIR)$(PREFIX)/share
-bash_completions := $(datadir)/bash-completion/completions
-zsh_completions  := $(datadir)/zsh/site-functions
-fish_completions := $(datadir)/fish/vendor_completions.d
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(datadir)/fp8 $(bash_completions) $(zsh_completions) $(fish_completions)
-	install -m 755 $(programs) $(DESTDIR)$(PREFIX)/bin
-	$(if $(STRIP),$(STRIP) $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%))
-	for s in 1 5 7; do install -d $(datadir)/man/man$$s && install -m 644 man/man$$s/*.$$s $(datadir)/man/man$$s; done
-	for d in presets plans templates text tokenizers/shakespeare; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
-	for t in $(TOOLS); do \
-	  $O/bin/$$t --completion bash >$(bash_completions)/$$t && $O/bin/$$t --completion zsh >$(zsh_completions)/_$$t && \
-	  $O/bin/$$t --completion fish >$(fish_completions)/$$t.fish || exit 1; \
-	done
-	ln -sf fp8-step $(bash_completions)/mpirun && ln -sf fp8-step.fish $(fish_completions)/mpirun.fish
-uninstall:
-	rm -f $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%) $(TOOLS:%=$(bash_completions)/%) $(TOOLS:%=$(zsh_completions)/_%) \
-	  $(TOOLS:%=$(fish_completions)/%.fish) $(bash_completions)/mpirun $(fish_completions)/mpirun.fish $(patsubst man/%,$(datadir)/man/%,$(wildcard man/man?/*))
-	rm -rf $(datadir)/fp8
 dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: device-bundle check-device-bundle all tests graph setup demo check check-now check-hf check-cudnn check-cuda12 demo-now lint golden bench check-tsan check-aarch64 check-sass fuzz fuzzers install uninstall dist clean
+include $(sort $(wildcard share/make/*.mk))
+.PHONY: all tests changed graph setup demo check check-now demo-now lint golden bench dist clean

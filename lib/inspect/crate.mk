@@ -1,2 +1,2 @@
-about := Statistics of the operands and results of FP8 GEMMs, and differences of results
-deps  := base json dtype device tensor quant gemm ops watchdog comm linear
+about := Inspection of a checkpoint: what FP8 does to a batch, recipe by recipe, bisection of two settings, recommendation
+deps  := base json cli dtype device tensor quant gemm comm optim ckpt hf data linear statistics model convert shard settings state train

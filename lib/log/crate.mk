@@ -1,2 +1,2 @@
-about := Reads, summarizes, follows, compares, plots and exports the logs of runs
-deps  := base json
+about := Reads, summarizes, follows, compares and exports the logs of runs, and makes the data of their plots
+deps  := base json plot

@@ -1,2 +1,2 @@
-about := A training run: sharded parameters, one step, evaluation, checkpoints, records
-deps  := base json cli dtype device tensor quant gemm ops watchdog comm optim shard h5 ckpt hf prompt data linear inspect model generate
+about := A training run: one step, evaluation, samples, records
+deps  := base json cli dtype device tensor quant gemm ops watchdog comm optim h5 ckpt hf data linear statistics model convert shard generate settings state

@@ -22,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SMALL = {"hidden": 128, "vocabulary": 512}  # of step.tsv
 LARGE = {"hidden": 4096, "vocabulary": 128256, "layers": 32, "heads": 32, "head": 128}
 PARAMETERS = {"layer": 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336) + 2 * 4096, "rest": 2 * 128256 * 4096 + 4096}
-HEAD_BLOCK_BYTES = 1 << 30  # of logits on a device: plan_fitting() of lib/train/src/sharded_model.cc
+HEAD_BLOCK_BYTES = 1 << 30  # of logits on a device: plan_fitting() of lib/shard/src/sharded_model.cc
 # name: value, unit, meaning. NVIDIA's data sheet of the H100 SXM, or an assumption.
 FIGURES = {
     "bf16": (989.0, "TFLOP/s", "dense bf16, data sheet"),

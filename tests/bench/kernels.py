@@ -12,11 +12,11 @@ HEAD_ROWS = 256  # rows with which gemm_bench measures the head; times for other
 ROLES = ("forward", "dgrad", "wgrad")
 
 
-def benchmark(program: Path, threads: int, pattern: str, min_time: float, repetitions: int) -> list[dict]:
+def benchmark(program: Path, threads: int, pattern: str, min_time: float, repetitions: int, variables: dict[str, str] | None = None) -> list[dict]:
     """Runs the benchmarks of `program` whose names match `pattern`; returns an entry per repetition."""
     command = [str(program), f"--benchmark_filter={pattern}", "--benchmark_format=json", f"--benchmark_min_time={min_time}",
                f"--benchmark_repetitions={repetitions}"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)} | (variables or {}))
     if done.returncode != 0:
         raise SystemExit(f"bench: {program.name}: {done.stderr.strip()[-300:]}")
     return [b for b in json.loads(done.stdout)["benchmarks"] if b.get("run_type") != "aggregate"]

@@ -1,5 +1,6 @@
 """fp8-log on a long log: bytes per second relative to `wc -l` on the same file in the same round, and peak memory. The log has records as fp8-step
-writes them, with evaluations, saves and a resumption."""
+writes them, with evaluations, saves and a resumption. The records of a second, shorter log have a nested member, so that each is parsed by nlohmann's parser
+instead of json::Shape: the difference is what json::Shape gains."""
 
 import os
 import random
@@ -26,9 +27,11 @@ def tails(count: int) -> list[str]:
     return found
 
 
-def write_log(path: Path, size: int) -> int:
-    """Writes a log of at least `size` bytes; returns its size."""
+def write_log(path: Path, size: int, nested: bool = False) -> int:
+    """Writes a log of at least `size` bytes, whose step records have a nested member if `nested`; returns its size."""
     ends, step, resumed = tails(10007), 0, False
+    if nested:
+        ends = [end.replace("}", ',"nested":{}}') for end in ends]
     with path.open("w") as f:
         written = f.write(START)
         while written < size:
@@ -62,16 +65,20 @@ def run(command: list[str], piped: Path | None = None) -> tuple[float, float, in
 def measure(folder: Path, programs: Path, quick: bool, rounds: int) -> list[dict]:
     """Measures each use of fp8-log in every round; a comparison reads the log twice."""
     path, tool = folder / "long.jsonl", str(programs / "fp8-log")
-    size = write_log(path, (8 if quick else 1000) * 1_000_000)
+    size, other = (8 if quick else 1000) * 1_000_000, folder / "nested.jsonl"
+    sizes = {str(path): write_log(path, size), str(other): write_log(other, size // 10, nested=True)}
     name = str(path)
-    jobs = {"wc -l": (["wc", "-l", name], None, 1), "summary": ([tool, "--json", name], None, 1), "summary, pipe": ([tool, "--json", "-"], path, 1),
+    jobs = {"wc -l": (["wc", "-l", name], None, 1), "summary": ([tool, "--json", name], None, 1), "summary, nlohmann": ([tool, "--json", str(other)], None, 1),
+            "summary, pipe": ([tool, "--json", "-"], path, 1),
             "plot loss": ([tool, name, "--plot", "loss"], None, 1), "compare": ([tool, "--compare", name, name], None, 2)}
     runs: dict[str, list] = {job: [] for job in jobs}
     for _ in range(rounds):
         for job, (command, piped, reads) in jobs.items():
             seconds, processor, memory = run(command, piped)
+            size = sizes[str(other) if str(other) in command else name]
             runs[job].append((reads * size / seconds, processor / reads / size * 1e9, memory))
     path.unlink()
-    return [{"name": job, "bytes": size, "bytes_per_s": summary(r[0] for r in found), "processor_s_per_gb": summary(r[1] for r in found),
+    other.unlink()
+    return [{"name": job, "bytes": sizes[name], "bytes_per_s": summary(r[0] for r in found), "processor_s_per_gb": summary(r[1] for r in found),
              "of_wc": summary(r[0] / w[0] for r, w in zip(found, runs["wc -l"])), "memory_peak_bytes": max(r[2] for r in found)}
             for job, found in runs.items()]

@@ -90,7 +90,7 @@ def text(result: dict) -> str:
                      ["", "of usual rate", "spread", "wanted", "steps", "blocked s", "synchronous s"],
                      [[k["name"], *spread(k["of_usual_rate"], _percent), wanted(k["name"]), str(k["steps_beside"]), f"{k['wait_s']['median']:.2f}",
                        f"{k['wait_s_sync']['median']:.2f}"] for k in result["saves"]]))
-    out.append(table("fp8-generate, 124M parameters, one text, relative to reading its weights at the speed of memory",
+    out.append(table("fp8-generate, 124M parameters, one text, relative to reading as many bytes as its weights have",
                      ["", "of memory", "spread", "wanted", "tokens/s", "spread", "memory GB/s"],
                      [[k["name"], *spread(k["of_memory"], _percent), wanted(k["name"]), *spread(k["tokens_per_s"], _tokens),
                        _giga(k["memory_bytes_per_s"]["median"])] for k in result["generate"]]))

@@ -114,8 +114,8 @@ says "a mixture of experts is refused in one line" '^fp8-convert: [^ ]*: mixture
 says "a missing source is refused" '^fp8-convert: none: ' fp8-convert none -o x.h5
 says "a token file as source is refused" 'a token file, not a checkpoint' sh -c 'fp8-tokenize hf/config.json --from text -o t.h5 >/dev/null && fp8-convert t.h5 -o x.h5'
 says "an existing output is refused" '^fp8-convert: j.h5: exists' fp8-convert hf -o j.h5
-ok "--force replaces an output that is also the source" fp8-convert j.h5 -f -o j.h5
-ok "the replaced source verifies" fp8-info --verify j.h5
+says "an output that is also the source is refused" '^fp8-convert: j.h5: is also an input' fp8-convert j.h5 -f -o j.h5
+ok "the source verifies" fp8-info --verify j.h5
 sed -i 's/"vocab_size": 256/"vocab_size": 255/' hf/config.json
 says "tensors of the wrong shape are named" 'tensors of the wrong shape: model.embed_tokens.weight \[256, 64\] instead of \[255, 64\]' fp8-convert hf -o x.h5
 status "tensors of the wrong shape give status 2" 2 fp8-convert hf -o x.h5

@@ -54,6 +54,6 @@ status "--diff of a token file gives status 2" 2 fp8-info t.h5 --diff a.h5
 says "a Hugging Face folder is refused" '^fp8-info: [^ ]*: a Hugging Face folder, not a checkpoint' fp8-info "$golden/llama3/hf"
 says "a text is refused" '^fp8-info: text: ' fp8-info text
 status "a missing file gives status 2" 2 fp8-info none.h5
-says "the folder of a run is refused; its newest checkpoint is named" 'its newest is run/step-00000007' sh -c 'mkdir -p run/step-00000007 && fp8-info run'
+says "a run whose only checkpoint is damaged" '^fp8-info: run: every checkpoint in it is damaged; .*step-00000007: not a checkpoint' sh -c 'mkdir -p run/step-00000007 && fp8-info run'
 status "a full standard output gives status 2" 2 sh -c 'fp8-info a.h5 >/dev/full'
 done_testing

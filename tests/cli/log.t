@@ -49,6 +49,25 @@ says "speed and memory are compared" '^peak memory .* 0\.778 x$' fp8-log --compa
 { head -8 run-a.jsonl; sed -n '9,99s/"loss":[0-9.]*/"loss":null/p' run-a.jsonl; } >diverged.jsonl
 status "non-finite losses at the beginning do not fail the gate" 0 fp8-log --compare run-a.jsonl nulls.jsonl --gate 1
 status "non-finite losses at the end fail every gate" 1 fp8-log --compare run-a.jsonl diverged.jsonl --gate 1000
+{ head -12 run-a.jsonl; sed -n '13,99s/"loss":[0-9.]*/"loss":null/; 13,99p' run-a.jsonl; } >half.jsonl # the last half of the window
+sed 's/"reason":"done"/"reason":"diverged"/' run-a.jsonl >ended.jsonl
+for other in half ended; do
+  status "a run that diverged meets no gate: $other" 1 fp8-log --compare run-a.jsonl $other.jsonl --gate 1000
+  is "which is the reason: $other" "$(tail -1 out)" "gate not met: diverged: $other"
+  status "nor with the sides exchanged: $other" 1 fp8-log --compare $other.jsonl run-a.jsonl --gate 1000 --json
+  is "in JSON too: $other" "$(field verdict <out)" "not met"
+done
+is "the summary says whether a run diverged" "$(fp8-log run-a.jsonl --json | field diverged) $(fp8-log half.jsonl --json | field diverged)" "False True"
+sed 's/"loss":[0-9.]*/"loss":null/' run-a.jsonl >lossless.jsonl
+ok "a run without a finite loss beside a baseline" fp8-log run-a.jsonl lossless.jsonl run-b.jsonl --baseline run-a.jsonl
+is "has no gap, and the others have theirs" "$(sed -n '3,9p' out | tr -s ' ' | tr '\n' ';')" \
+  "run-a bf16 2.2203 baseline 19.6 k;lossless bf16 - - 19.6 k;run-b fp8 tensorwise 2.2227 +0.0024 26.6 k;lossless.jsonl: contains no finite loss to compare;"
+status "a baseline without a finite loss" 2 fp8-log run-a.jsonl --baseline lossless.jsonl
+sed 's/"tokens":\([0-9]*\)[0-9]/"tokens":\19/' run-a.jsonl >shifted.jsonl
+is "exchanged sides have exactly the negated gap" "$(for sides in "run-a.jsonl shifted.jsonl" "shifted.jsonl run-a.jsonl"; do
+  # shellcheck disable=SC2086 # words on purpose
+  fp8-log --compare $sides --json | python3 -c 'import json, sys; r = json.load(sys.stdin); print(abs(r["gap"]), r["points"], r["gap"] != 0)'
+done | uniq | wc -l)" 1
 sed 's/"tokens":/&9/' run-a.jsonl >far.jsonl
 says "runs without common tokens are refused" '^fp8-log: no tokens in common: run-a.jsonl has 4096 to 49152, far.jsonl has ' fp8-log --compare run-a.jsonl far.jsonl
 status "runs without common tokens give status 2" 2 fp8-log --compare run-a.jsonl far.jsonl
@@ -129,7 +148,7 @@ says "but printed" '^precision +bf16 +fp8$' fp8-log --compare base free
 says "so is the split" '^grad-accumulation +1 +2$' fp8-log --compare base free
 status "another rate and length" 2 fp8-log --compare base unlike --gate 100
 is "are refused by name" "$(cat err)" \
-  "fp8-log: --gate: the runs differ in steps (4, 6), lr (3e-04, 0.001); --allow steps,lr compares them nevertheless"
+  "fp8-log: --gate: the runs differ in lr (3e-04, 0.001), steps (4, 6); --allow lr,steps compares them nevertheless"
 status "one of them allowed" 2 fp8-log --compare base unlike --gate 100 --allow lr
 status "both" 0 fp8-log --compare base unlike --gate 100 --allow lr,steps
 status "everything" 0 fp8-log --compare base unlike --gate 100 --allow all

@@ -7,6 +7,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL V
 cat >cxx <<'END'
 #!/bin/sh
 cd "${0%/*}" || exit
+[ ! -e refuse ] || exit 1
 touch "running.$$"
 sleep 0.1
 set -- running.* "$@"
@@ -56,4 +57,28 @@ says "make V=1 prints commands" "^$work/cxx .* -c -o $work/o/lib/json/src/value.
 is "make V=1 prints no short lines" "$(grep -c '^CXX' out)" 0
 ok "make -s" json -s
 is "make -s prints nothing" "$(cat out)" ""
+
+# A tree of links in which the Makefile and one crate are files, to edit them.
+mkdir -p tree/lib && for path in "$SRC"/*; do [ "$path" = "$SRC/lib" ] || ln -s "$path" tree; done
+for crate in "$SRC"/lib/*; do [ "$crate" = "$SRC/lib/json" ] || ln -s "$crate" tree/lib; done
+rm tree/Makefile && cp "$SRC/Makefile" tree && cp -r "$SRC/lib/json" tree/lib
+# made: prints what make makes, in one line.
+made() { make --no-print-directory -C tree CUDA=0 CXX="$work/cxx" O="$work/o" V=1 "$work/o/lib/json.a" | sed -n 's/.* -c -o .* //p; s/^ar .*/ar/p' | xargs; }
+rm -rf o
+is "a build compiles each source of a crate" "$(made | wc -w)" "$(printf '%s\n' "$sources" ar | wc -l)"
+is "a second build makes nothing" "$(made)" ""
+echo '# An edit' >>tree/Makefile
+is "an edit of the Makefile that changes no command makes nothing" "$(made)" ""
+# shellcheck disable=SC2016 # make expands the variables
+echo '$O/lib/json/src/value.o: CXXFLAGS += -DEDITED' >>tree/Makefile
+is "a changed flag of one source compiles this source" "$(made)" "lib/json/src/value.cc ar"
+is "after it a build makes nothing" "$(made)" ""
+rm tree/lib/json/src/trace.cc
+is "a removed source leaves its archive" "$(made)" "ar"
+# shellcheck disable=SC2016
+echo '$O/lib/json/src/value.o: CXXFLAGS += -DAGAIN' >>tree/Makefile
+touch refuse
+is "a compiler that fails" "$(made 2>/dev/null)" "lib/json/src/value.cc"
+rm refuse
+is "what it failed to compile is compiled by the next build" "$(made)" "lib/json/src/value.cc ar"
 done_testing

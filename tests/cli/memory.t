@@ -39,7 +39,7 @@ config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_
           "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 8192, "tie_word_embeddings": True, "rms_norm_eps": 1e-5,
           "rope_theta": 1e4, "max_position_embeddings": 2048, "hidden_act": "silu"}
 json.dump(config, open("config.json", "w"))'
-below "fp8-convert of a Hugging Face folder needs at most its largest tensor and 100 MiB" "$(peak fp8-convert . -o c.h5 -f)" 132
+below "fp8-convert of a Hugging Face folder needs at most its largest tensor and 100 MiB" "$(peak fp8-convert . -o folder.h5)" 132
 rm -f c.h5 model.safetensors config.json
 
 # --- the peak memory of a run is within 5 % of its plan

@@ -5,6 +5,7 @@
 . "$SRC/tests/cli/train.sh"
 fp8-step m.h5 --data d.h5 --out before --steps 2 --seq-length 16 --batch-size 2 -q >log 2>err
 result $? "a run of two steps"
+echo 'seed = 1' >s.sweep
 
 # words_of TOOL N: prints arguments with which the tool writes to standard output; N makes the names of outputs unique.
 words_of() {
@@ -21,6 +22,7 @@ words_of() {
     fp8-log) echo "before" ;;
     fp8-quantize) echo "m.h5 --scaling tensor -o q$2.h5 --json" ;;
     fp8-resume) echo "before --print" ;;
+    fp8-sweep) echo "s.sweep --print -- fp8-step m.h5" ;;
     fp8-step) echo "m.h5 --data d.h5 --out run$2 --steps 3 --seq-length 16 --batch-size 2 -q" ;;
     fp8-tokenize) echo "text.txt -o t$2.h5" ;;
   esac

@@ -1,5 +1,5 @@
 #!/bin/sh
-# fp8-resume on the command line: plans, crashes, damaged checkpoints, commands without progress, errors in plans, signals.
+# fp8-resume on the command line: phases, crashes, damaged checkpoints, commands without progress, errors in phases files, signals.
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
 
@@ -35,8 +35,8 @@ until_step() {
 }
 
 # Plans.
-printf '2 --precision bf16\n4 --precision fp8\n' >two.plan
-status "a plan runs to its end" 0 resume runp --plan two.plan -- --steps 4
+printf '2 --precision bf16\n4 --precision fp8\n' >two.phases
+status "the phases run to the end of the last" 0 resume runp --phases two.phases -- --steps 4
 is "each step runs once, in the precision of its phase" "$(steps runp)" "1bf16 2bf16 3fp8 4fp8"
 is "standard output has a record for each decision" "$(actions out)" "phase launch phase resume done "
 is "standard output has the records of the command" "$(grep -c '"type":"step"' out)" 4
@@ -44,15 +44,15 @@ grep -q '^fp8-resume: phase 2 of 2, to step 4: --precision fp8$' err
 result $? "standard error has a line for each decision"
 ok "standard output is JSON Lines" json_lines out
 is "the run has only the log and its checkpoints" "$(ls runp)" "$(printf 'log.jsonl\nstep-00000002\nstep-00000004')"
-status "a completed plan gives status 0" 0 resume runp --plan two.plan -- --steps 4
-is "a completed plan prints one line" "$(cat err)" "fp8-resume: done: runp/step-00000004"
-ok "without --steps, the last step of the plan ends the schedule" resume runs --plan two.plan -- -q
+status "completed phases give status 0" 0 resume runp --phases two.phases -- --steps 4
+is "completed phases print one line" "$(cat err)" "fp8-resume: done: runp/step-00000004"
+ok "without --steps, the last step of the phases ends the schedule" resume runs --phases two.phases -- -q
 is "both runs end with equal checkpoints" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
-fp8-resume runq -q --plan two.plan -- fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 8 --quiet >out 2>err
+fp8-resume runq -q --phases two.phases -- fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 8 --quiet >out 2>err
 is "-q prints nothing; the command may be without mpirun" "$?$(cat err)" 0
-ok "--dry-run succeeds" resume dry --plan two.plan --dry-run -- --steps 4
+ok "--dry-run succeeds" resume dry --phases two.phases --dry-run -- --steps 4
 is "--dry-run reports the first phase and starts nothing" "$(actions out)$(test -e dry; echo $?)" "phase launch 1"
-status "share/plans/warmup.plan is valid" 0 fp8-resume dry -n --plan "$SRC/share/plans/warmup.plan" -- fp8-step
+status "share/phases/warmup.phases is valid" 0 fp8-resume dry -n --phases "$SRC/share/phases/warmup.phases" -- fp8-step
 
 # The newest valid checkpoint.
 is "--print prints the newest checkpoint" "$(fp8-resume runp --print)" runp/step-00000004
@@ -69,15 +69,15 @@ ok "--print skips a damaged checkpoint" fp8-resume runp --print
 is "--print prints the older checkpoint" "$(cat out)" runp/step-00000002
 grep -q '^fp8-resume: runp/step-00000004: damaged, trying an older one: .*rank-00001-of-00002.h5: ' err
 result $? "a message names the damaged checkpoint"
-status "a run resumes from the older checkpoint" 0 resume runp --plan two.plan -- --steps 4
+status "a run resumes from the older checkpoint" 0 resume runp --phases two.phases -- --steps 4
 is "a record states the damage" "$(actions out)" "damaged phase resume done "
 is "the resumed run ends with an equal checkpoint" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
 for step in 2 4; do rm runp/step-0000000$step/rank-00000-of-00002.h5; done
 status "--print with all checkpoints damaged gives status 1" 1 fp8-resume runp --print
 is "messages name each damaged checkpoint" "$(grep -c 'damaged, trying' err)" 2
 is "the last message states why the newest is damaged" "$(grep -c '^fp8-resume: runp: no checkpoint to resume from; the newest: runp/step-00000004' err)" 1
-status "a run with all checkpoints damaged gives status 2" 2 resume runp --plan two.plan -- --steps 4
-status "a run with all checkpoints damaged gives status 2 with -q" 2 resume runp --plan two.plan -q -- --steps 4
+status "a run with all checkpoints damaged gives status 2" 2 resume runp --phases two.phases -- --steps 4
+status "a run with all checkpoints damaged gives status 2 with -q" 2 resume runp --phases two.phases -q -- --steps 4
 is "the message has the hint and the cause" "$(sed 's/; the newest: runp.step-00000004.rank-00000-of-00002.h5: .*/; WHY/' err)" \
   "fp8-resume: runp: every checkpoint in it is damaged; move them away to start again; WHY"
 
@@ -94,7 +94,7 @@ kill -KILL $(pgrep -P $!)
 wait $!
 END
 chmod +x crash.sh
-printf '2000 --precision bf16\n' >long.plan
+printf '2000 --precision bf16\n' >long.phases
 fp8-resume runc --attempts 2 -- ./crash.sh mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 4 \
   --steps 100 --save-every 2 --keep 2 --quiet >out 2>err </dev/null
 is "a run whose ranks were killed is completed" $? 0
@@ -117,9 +117,9 @@ fp8-resume: rung: gave up after 3 attempts without a newer checkpoint, the last 
 is "the last record is of giving up" "$(tail -1 out)" '{"type":"resume","action":"give-up","ended":"status 9","attempts":3,"stderr_tail":["out of luck"]}'
 status "a further start gives status 2" 2 fp8-resume rung -- ./fails
 is "a further start does not run the command" "$(wc -l <starts)" 3
-ok "a command with status 0 and without a plan is done" fp8-resume rung -- true
+ok "a command with status 0 and without phases is done" fp8-resume rung -- true
 ok "the count of attempts is removed" test ! -e rung/attempts.json
-status "a command that never reaches its phase gives status 2" 2 fp8-resume runn --plan two.plan --attempts 2 -- true
+status "a command that never reaches its phase gives status 2" 2 fp8-resume runn --phases two.phases --attempts 2 -- true
 is "the message names the step that was not reached" "$(tail -1 err | cut -d';' -f1)" "fp8-resume: runn: gave up after 2 attempts without a newer checkpoint, the last with status 0 before step 2"
 echo '{' >rung/attempts.json
 says "a damaged attempts.json is named" '^fp8-resume: rung/attempts.json: line ' fp8-resume rung -- true
@@ -130,8 +130,8 @@ for s in 2 3 4; do
   is "status $s of the command is not retried" "$(actions out)" "launch failed "
 done
 status "an error in the flags gives status 2" 2 resume runx -- --steps none
-echo '6 --lr 1e-3' >lr.plan
-status "an error in the flags of a phase gives status 2" 2 resume runs --plan lr.plan --
+echo '6 --lr 1e-3' >lr.phases
+status "an error in the flags of a phase gives status 2" 2 resume runs --phases lr.phases --
 status "a missing command gives status 2" 2 fp8-resume runx -- no-such-program
 is "the message names the missing command" "$(tail -1 err)" "fp8-resume: no-such-program: no such program"
 
@@ -180,11 +180,11 @@ is "a full standard output is named" "$(tail -1 err)" "fp8-resume: standard outp
 { fp8-resume runo -- sh -c 'trap "touch asked; exit 75" USR1; while :; do echo line; sleep 0.05; done' 2>err </dev/null; echo $? >code; } | head -3 >out
 is "a closed standard output stops the command, without a message" "$(cat code) $(ls asked) $(grep -vc '^fp8-resume: starting' err)" "0 asked 0"
 
-# Errors in plans.
+# Errors in phases files.
 bad() { # TEXT MESSAGE
-  printf '%b' "$1" >bad.plan
-  status "an invalid plan gives status 2: $2" 2 fp8-resume runx --plan bad.plan -- touch started
-  is "an invalid plan is refused in one line: $2" "$(cat err)" "fp8-resume: bad.plan$2"
+  printf '%b' "$1" >bad.phases
+  status "an invalid phases file gives status 2: $2" 2 fp8-resume runx --phases bad.phases -- touch started
+  is "an invalid phases file is refused in one line: $2" "$(cat err)" "fp8-resume: bad.phases$2"
 }
 bad '' ': has no phase'
 bad '# nothing\n\n' ': has no phase'
@@ -193,15 +193,15 @@ bad '0\n' ':1: expected the step at which the phase ends, found "0"'
 bad '4\n\n# 5\n4\n' ':4: step 4 is not above 4, the end of the previous phase'
 bad '4 fp8\n' ':1: expected a flag after the step, found "fp8"'
 bad "4 --filter 'a\n" ':1: unterminated quote'
-bad '4 --a \\\n' ':1: backslash: not an escape character in a plan; put the word in quotes'
+bad '4 --a \\\n' ':1: backslash: not an escape character here; put the word in quotes'
 bad '4 --a\r\n' ':1: a carriage return; lines end in a newline alone'
 bad '4 --a \0033[31m\n' ':1: a control character'
 bad '4 --a \0377\n' ':1: not UTF-8'
 for flag in out until-step steps epochs; do bad "4 --$flag 3\n" ":1: --$flag is not allowed in a phase"; done
-is "invalid plans start nothing" "$(test -e started; echo $?)" 1
-says "a missing plan is refused" '^fp8-resume: gone.plan: No such file' fp8-resume runx --plan gone.plan -- true
-says "a plan longer than --steps is refused" '^fp8-resume: two.plan:2: step 4 is after the end of the run, --steps 3$' \
-  fp8-resume runx --plan two.plan -- fp8-step --steps 3
+is "invalid phases files start nothing" "$(test -e started; echo $?)" 1
+says "a missing phases file is refused" '^fp8-resume: gone.phases: No such file' fp8-resume runx --phases gone.phases -- true
+says "a last phase after --steps is refused" '^fp8-resume: two.phases:2: step 4 is after the end of the run, --steps 3$' \
+  fp8-resume runx --phases two.phases -- fp8-step --steps 3
 
 # The command line.
 refused() { # NAME MESSAGE ARGUMENTS...
@@ -213,22 +213,22 @@ refused() { # NAME MESSAGE ARGUMENTS...
 refused "no command" "COMMAND: needed after -- (or --print)" run
 refused "no run" "RUN: needed (see --help)" --print
 refused "a command with --print" "--print: not together with a command" run --print -- true
-refused "a plan with --print" "--plan: not together with --print" run --print --plan two.plan
+refused "phases with --print" "--phases: not together with --print" run --print --phases two.phases
 refused "--json without --print" "--json: only with --print; a run prints JSON Lines anyway" run --json -- true
 status "--attempts 0 gives status 2" 2 fp8-resume run --attempts 0 -- true
 : >file
 refused "a run that is a file" "file: exists and is not a folder" file -- true
-# A plan in a pipe.
-mkfifo plan.pipe
+# Phases in a pipe.
+mkfifo phases.pipe
 : >err
-fp8-resume piped --plan plan.pipe --dry-run -- fp8-step i.h5 >out 2>err &
+fp8-resume piped --phases phases.pipe --dry-run -- fp8-step i.h5 >out 2>err &
 job=$!
 tries=0
 until [ -s err ] || [ $((tries = tries + 1)) = 200 ]; do sleep 0.05; done
-is "a pipe without a plan is named in a message" "$(cat err)" \
-  "fp8-resume: plan.pipe: is a pipe to which nothing has been written yet; waiting"
-echo '2 --precision bf16' >plan.pipe
+is "a pipe without phases is named in a message" "$(cat err)" \
+  "fp8-resume: phases.pipe: is a pipe to which nothing has been written yet; waiting"
+echo '2 --precision bf16' >phases.pipe
 wait $job
-is "the plan is read when it arrives" "$? $(grep -c -- '--until-step 2' err)" "0 1"
+is "the phases are read when they arrive" "$? $(grep -c -- '--until-step 2' err)" "0 1"
 
 done_testing

@@ -27,7 +27,7 @@ second "alone" fp8-step $flags --out run --steps 1000000
 second "with another command line" fp8-step $flags --out run/ --steps 3
 second "under mpirun" mpirun -n 2 fp8-step $flags --out run --steps 1000000
 second "under fp8-resume" fp8-resume run -- fp8-step $flags --steps 1000000
-is "fp8-resume does not retry the refused job" "$(tail -1 out)" '{"type":"resume","action":"failed","status":2}'
+is "fp8-resume does not retry the refused job" "$(tail -1 out | cut -d, -f1-3)" '{"type":"resume","action":"failed","status":2'
 ok "a dry run is not refused" fp8-step $flags --out run --steps 1000000 -n
 ok "an evaluation is not refused" fp8-eval run/step-00000020 --data d.h5 --seq-length 32
 kill -KILL $pid

@@ -19,7 +19,6 @@ cp m.h5 flipped.h5 && printf '\001' | dd of=flipped.h5 bs=1 seek=300000 conv=not
 ok "a run of one step" fp8-step m.h5 --data d.h5 --out run --steps 1 --seq-length 16 --batch-size 2
 refused "a missing model is refused" 'none.h5: No such file' none.h5 --data d.h5 $base
 refused "a token file as model is refused" 'd.h5: a token file, not a checkpoint' d.h5 --data d.h5 $base
-refused "the folder of a run as model is refused" 'run: the folder of a run, not a checkpoint; its newest is run/step-00000001' run --data d.h5 $base
 refused "a Hugging Face folder as model is refused" 'hf: a Hugging Face folder, not a checkpoint: .*fp8-convert' hf --data d.h5 $base
 refused "a mixture of experts as model is refused" '.*mixtral/hf: ' "$golden/mixtral/hf" --data d.h5 $base
 refused "a text as model is refused" 'text.txt: not a checkpoint' text.txt --data d.h5 $base

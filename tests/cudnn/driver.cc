@@ -9,7 +9,7 @@
 
 namespace {
 
-int handle;  // of every module, library, kernel and function
+int handle;  // stands for every module, library, kernel and function
 alignas(8) std::array<char, 4096> elf{"\177ELF"};
 
 template <class T>

@@ -79,14 +79,16 @@ class FaultDamage : public FolderTest {
   }
   std::string file(std::size_t i) const { return step_ + "/" + file_name(i); }
 
-  // Expects that newest_valid() refuses step 4 with a message that names `path`, and returns step 3.
+  // The step that find_valid() finds; -1: none.
+  std::int64_t newest(const Finder::Report& report = {}) const {
+    const auto found = find_valid(at("run"), Which::last, report);
+    return found ? position_of(*found).step : -1;
+  }
+  // Expects that find_valid() refuses step 4 with a message that names `path`, and returns step 3.
   void expect_refused(const std::string& kind, const std::string& path, const std::string& what) {
     ++counts()[kind];
     std::vector<std::string> told;
-    const auto newest = newest_valid(at("run"), [&](const StepFolder& f, const std::string& reason) {
-      told = {f.path, reason};
-    });
-    EXPECT_EQ(newest ? newest->step : -1, 3) << what;
+    EXPECT_EQ(newest([&](const std::string& of, const std::string& reason) { told = {of, reason}; }), 3) << what;
     ASSERT_EQ(told.size(), 2U) << what;
     EXPECT_EQ(told[0], step_) << what;
     EXPECT_TRUE(told[1].starts_with(path) && told[1].find(": ") != std::string::npos) << what << ": " << told[1];
@@ -249,10 +251,10 @@ TEST_F(FaultDamage, RefusesSwappedMissingAndMixedFiles) {
     if ((own_manifest && all(0)) || (choices[0] == 1 && all(1))) {
       ++counts()["mixtures unchanged: all files of one checkpoint"];
       EXPECT_EQ(verify_error(step_), "no error") << n;
-      EXPECT_EQ(newest_valid(at("run"))->step, 4) << n;
+      EXPECT_EQ(newest(), 4) << n;
     } else if (choices[0] == 2 && all(2)) {  // complete, but of step 3
       ++counts()["copies with files swapped, missing or mixed"];
-      EXPECT_EQ(newest_valid(at("run"))->step, 3);
+      EXPECT_EQ(newest(), 3);
     } else {
       expect_refused("copies with files swapped, missing or mixed", step_, "mixture " + std::to_string(n));
     }

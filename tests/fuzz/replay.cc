@@ -21,7 +21,7 @@ std::string corpus_of(std::string name) {
 
 TEST(Corpus, IsParsedInBoundedTimeAndMemory) {
   constexpr double kSeconds = 10;           // per input, with sanitizers; milliseconds without
-  constexpr long kKilobytes = 1024 * 1024;  // of the process
+  constexpr long kKilobytes = 1024 * 1024;  // limit for the memory of the process
   const std::string corpus = corpus_of(testing::internal::GetArgvs().front());
   for (const auto& file : std::filesystem::directory_iterator(corpus)) {
     const std::string bytes = test::read_file(file.path().string());

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "fp8/convert/convert.h"
 #include "fp8/data/tokenize.h"
 #include "fp8/json/json.h"
-#include "fp8/model/convert.h"
 #include "fp8/train/run.h"
 #include "golden.h"
 
@@ -75,19 +75,19 @@ class TrainingFolder {
  public:
   /// `model` is one of tests/golden/models.
   explicit TrainingFolder(const std::string& model) {
-    model::convert(model_folder(model), path("model.h5"), {});
+    convert::convert(model_folder(model), path("model.h5"), {});
     data::tokenize(
         {.inputs = {"share/text/tinyshakespeare.txt"}, .output = path("data.h5"), .from = data::Source::text});
   }
   /// Path of `name` in the folder.
   std::string path(const std::string& name) const { return folder_.at(name); }
   /// Trains on one rank in the folder `out`; returns the curve of the step records.
-  Curve run(train::RunConfig config, const std::string& out) const {
+  Curve run(settings::RunConfig config, const std::string& out) const {
     config.model = path("model.h5");
     config.data = path("data.h5");
     config.out = path(out);
     Curve curve;
-    train::Hooks hooks;
+    state::Hooks hooks;
     hooks.record = [&](const json::Value& record) {
       const json::Object& o = record.as_object();
       if (o.get_string("type", "record") != "step") return;
@@ -107,8 +107,8 @@ class TrainingFolder {
 };
 
 /// The settings of all reference curves: data, batch, optimizer, schedule. See tests/golden/curves/README.md.
-inline train::RunConfig hundred_steps() {
-  train::RunConfig c;
+inline settings::RunConfig hundred_steps() {
+  settings::RunConfig c;
   c.seq_length = 64;
   c.batch_size = 8;
   c.sampler = data::SamplerKind::sequential;

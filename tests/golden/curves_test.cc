@@ -9,11 +9,11 @@
 namespace fp8::golden {
 namespace {
 
-train::RunConfig config_of(const std::string& precision, const std::string& recipe) {
-  train::RunConfig c = hundred_steps();
-  c.precision.precision = precision == "fp32"   ? train::Precision::fp32
-                          : precision == "bf16" ? train::Precision::bf16
-                                                : train::Precision::fp8;
+settings::RunConfig config_of(const std::string& precision, const std::string& recipe) {
+  settings::RunConfig c = hundred_steps();
+  c.precision.precision = precision == "fp32"   ? settings::Precision::fp32
+                          : precision == "bf16" ? settings::Precision::bf16
+                                                : settings::Precision::fp8;
   c.precision.activations = precision == "fp32" ? DType::f32 : DType::bf16;
   if (!recipe.empty()) c.precision.recipe = recipe;
   return c;

@@ -40,7 +40,7 @@ Distance first_step(const std::string& model_name, const quant::Recipe& recipe, 
   for (const double l : losses) loss += l / kTargets;
   Distance d{std::fabs(loss - values(expected, "loss").at(0)),
              std::fabs(model.gradient_norm() / values(expected, "grad_norm").at(0) - 1), 0};
-  for (const train::ParameterShard& own : model.store().shards()) {
+  for (const shard::ParameterShard& own : model.store().shards()) {
     const std::string& name = model.store().table()[static_cast<std::size_t>(own.number)].name;
     const Values gradient = values(own.gradient);
     if (expected.find("grad/" + name) != nullptr) {
@@ -131,10 +131,10 @@ TEST(Fp8InFloats, FirstStepMatchesWithBackwardAloneInFp8) {
 // the weights.
 TEST(Fp8InFloats, DelayedScalesAndHistoriesAfterTenSteps) {
   const TrainingFolder at("llama3");
-  train::RunConfig config = hundred_steps();
+  settings::RunConfig config = hundred_steps();
   config.steps = 10;
   config.schedule.warmup = 4;
-  config.precision.precision = train::Precision::fp8;
+  config.precision.precision = settings::Precision::fp8;
   config.precision.recipe = "delayed";
   config.precision.activations = DType::f32;
   config.precision.delayed.history = 4;

@@ -2,8 +2,8 @@
 // which models_test.cc compares with transformers.
 #include <algorithm>
 
+#include "fp8/convert/convert.h"
 #include "fp8/generate/generator.h"
-#include "fp8/model/convert.h"
 #include "models.h"
 
 namespace fp8::golden {
@@ -12,10 +12,10 @@ namespace {
 constexpr std::int64_t kPrompt = 16, kNew = 80;
 
 // A model as a checkpoint.
-model::OpenModel opened(const TemporaryFolder& temporary, const std::string& name) {
+convert::OpenModel opened(const TemporaryFolder& temporary, const std::string& name) {
   const std::string path = temporary.at(name + ".h5");
-  (void)model::convert(model_folder(name), path, {});
-  return model::open_model(path);
+  (void)convert::convert(model_folder(name), path, {});
+  return convert::open_model(path);
 }
 
 TEST(Generate, GreedyTokensAreThoseOfWholePasses) {

@@ -18,7 +18,7 @@
 #include "fp8/h5/reader.h"
 #include "fp8/hf/folder.h"
 #include "fp8/model/decoder.h"
-#include "fp8/train/sharded_model.h"
+#include "fp8/shard/sharded_model.h"
 #include "fp8_test.h"
 
 namespace fp8::golden {
@@ -95,7 +95,7 @@ class Model {
   /// Number of tensors in the folder.
   std::size_t stored_tensors() const { return source_.tensors().size(); }
   /// The parameters.
-  const train::ParameterStore& store() const { return model_.store; }
+  const shard::ParameterStore& store() const { return model_.store; }
   /// The GEMM engine, which counts GEMMs.
   const gemm::Engine& engine() const { return model_.engine; }
   /// Records the times of operations in `profile`, which must outlive the model.
@@ -106,7 +106,7 @@ class Model {
     const device::Scope scope(model_.arena);
     const View out = tensor::allocate(model_.ctx, store().shards().front().compute_weight.dtype,
                                       {batch.rows(), config().vocab_size}, "activations");
-    model_.decoder.logits(model_.ctx, model_.engine, model_.store, train::on_device(model_.ctx, batch), 0, out);
+    model_.decoder.logits(model_.ctx, model_.engine, model_.store, shard::on_device(model_.ctx, batch), 0, out);
     return values_of(out);
   }
   /// Returns the losses [M]; the store then has the gradients of scale times their sum.
@@ -114,7 +114,7 @@ class Model {
     const device::Scope scope(model_.arena);
     const View losses = tensor::allocate(model_.ctx, DType::f32, {batch.rows()}, "activations");
     model_.store.begin_micro_batch(0, 1);
-    model_.decoder.forward_backward(model_.ctx, model_.engine, model_.store, train::on_device(model_.ctx, batch),
+    model_.decoder.forward_backward(model_.ctx, model_.engine, model_.store, shard::on_device(model_.ctx, batch),
                                     static_cast<float>(scale), losses);
     model_.store.finish_gradients(model_.ctx);
     return values_of(losses);
@@ -141,9 +141,9 @@ class Model {
   }
 
  private:
-  train::ModelSpec spec_of(DType compute, const quant::Recipe* recipe, bool emulate, gemm::Accumulation accumulation,
+  shard::ModelSpec spec_of(DType compute, const quant::Recipe* recipe, bool emulate, gemm::Accumulation accumulation,
                            const quant::GemmSet& gemms) const {
-    train::ModelSpec spec{source_.config(), model::parameter_table(source_.config()), {}};
+    shard::ModelSpec spec{source_.config(), model::parameter_table(source_.config()), {}};
     for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr, p.gemms = gemms;
     spec.store.compute = compute;
     if (compute == DType::f32) spec.attention.kernels = ops::AttentionKernels::plain;
@@ -153,7 +153,7 @@ class Model {
   hf::Folder source_;
   device::Device device_;
   std::unique_ptr<comm::Communicator> comm_;
-  train::ShardedModel model_;
+  shard::ShardedModel model_;
 };
 
 /// A batch of the decoder with these tokens and targets.

@@ -11,12 +11,12 @@ namespace {
 const std::string kLora = "tests/golden/lora/llama3/";
 
 // The settings of the reference.
-train::RunConfig lora_config() {
-  train::RunConfig c = hundred_steps();
+settings::RunConfig lora_config() {
+  settings::RunConfig c = hundred_steps();
   c.steps = 20;
   c.optimizer.weight_decay = 0;
   c.schedule = {optim::ScheduleKind::constant, 1e-2, 0, 0, 0, 0};
-  c.precision.precision = train::Precision::fp32;
+  c.precision.precision = settings::Precision::fp32;
   c.precision.activations = DType::f32;
   c.lora.folder = kLora + "init";
   return c;
@@ -45,7 +45,7 @@ double adapter_distance(const std::string& checkpoint, const std::string& folder
   return std::sqrt(difference / size);
 }
 
-void check_lora(const TrainingFolder& at, const train::RunConfig& config, const std::string& out) {
+void check_lora(const TrainingFolder& at, const settings::RunConfig& config, const std::string& out) {
   const Curve curve = at.run(config, out), reference = read_curve(kLora + "fp32.jsonl");
   check(curve, reference, {1e-5, 2e-6, 1e-5}, out);
   for (std::size_t i = 0; i < std::min(curve.size(), reference.size()); ++i)
@@ -56,7 +56,7 @@ void check_lora(const TrainingFolder& at, const train::RunConfig& config, const 
 TEST(Lora, MatchesPeft) {
   const TrainingFolder at("llama3");
   check_lora(at, lora_config(), "run");
-  train::RunConfig parts = lora_config();
+  settings::RunConfig parts = lora_config();
   parts.batch_size = 2;
   parts.grad_accumulation = 4;
   check_lora(at, parts, "parts");
@@ -65,7 +65,7 @@ TEST(Lora, MatchesPeft) {
 // The base lies in the checkpoint as it was stored, so that every tool reads the checkpoint alone.
 TEST(Lora, KeepsTheModelAsStored) {
   const TrainingFolder at("llama3");
-  train::RunConfig c = lora_config();
+  settings::RunConfig c = lora_config();
   c.steps = 2;
   at.run(c, "run");
   const auto model = ckpt::Checkpoint::open(at.path("model.h5")),

@@ -76,7 +76,7 @@ inline void check_model(const std::string& folder, const std::string& name, DTyp
   double sum = 0;
   for (const double l : losses) sum += l;
   EXPECT_NEAR(sum / count, values(expected, "loss").at(0), bound.loss);
-  for (const train::ParameterShard& own : model.store().shards()) {
+  for (const shard::ParameterShard& own : model.store().shards()) {
     const std::string& parameter = model.store().table()[static_cast<std::size_t>(own.number)].name;
     EXPECT_LE(relative_l2(model.values_of(own.gradient), values(expected, kGradients + parameter)),
               bound.gradient.at(parameter))

@@ -15,7 +15,7 @@ struct Reference {
   h5::Reader file{"tests/golden/chat/packed-loss.h5"};
   std::vector<std::vector<std::int32_t>> tokens;
   std::vector<std::vector<std::uint8_t>> mask;
-  std::vector<Values> token_loss;  // of all tokens but the first of a document
+  std::vector<Values> token_loss;  // losses of all tokens but the first of a document
 
   Reference() {
     for (int k = 0; file.find("documents/" + std::to_string(k) + "/tokens") != nullptr; ++k) {
@@ -125,7 +125,7 @@ TEST(Packed, LossAndGradientsAreThoseOfDocumentsAlone) {
     Samples samples(reference, packed, false);
     const double loss = sum_of(model.forward_backward(samples.batch(), 1 / reference.targets())) / reference.targets();
     EXPECT_NEAR(loss, values(reference.file, "loss").at(0), 1e-6);
-    for (const train::ParameterShard& own : model.store().shards()) {
+    for (const shard::ParameterShard& own : model.store().shards()) {
       const std::string& name = model.store().table()[static_cast<std::size_t>(own.number)].name;
       EXPECT_LE(relative_l2(values(own.gradient), values(reference.file, kGradients + name)), 2e-5) << name;
     }
@@ -150,7 +150,7 @@ TEST(Packed, Fp8WithScalesPerTokenIsThatOfDocumentsAlone) {
     EXPECT_GT(largest_difference(a, reference.token_loss), 2e-2) << "FP8 ran";
     if (std::string_view(name) != "rowwise_with_gw_hp") continue;
     for (std::size_t i = 0; i < one.store().shards().size(); ++i) {
-      const train::ParameterShard& own = one.store().shards()[i];
+      const shard::ParameterShard& own = one.store().shards()[i];
       EXPECT_LE(relative_l2(values(own.gradient), values(other.store().shards()[i].gradient)), 2e-5)
           << one.store().table()[static_cast<std::size_t>(own.number)].name;
     }

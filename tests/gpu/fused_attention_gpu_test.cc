@@ -193,7 +193,7 @@ TEST_F(FusedAttentionGpu, PackedDocumentsEqualSeparateSequences) {
   EXPECT_LE(difference(fused.gradients, fused_apart.gradients), 0x1p-6);
 }
 
-// Of four documents with a bound of two, the last two are not computed; their outputs must be NaN.
+// With four documents and a bound of two, the last two are not computed; their outputs must be NaN.
 TEST_F(FusedAttentionGpu, BoundsThatAreTooSmallGiveNaN) {
   const Sizes s{1, 202, 2, 2, 64};
   Layer inputs = filled(s);

@@ -1,7 +1,7 @@
 // The functions that need a GPU, on the host: sources with kernels are compiled as they are, with the launcher of the
 // shim; memory is the host's, and a GEMM is computed by the host's engine and counted. A program that is linked with
 // this object uses it instead of what the libraries have, with and without CUDA.
-#include "fp8/device/cuda.h"  // of this folder, before all others
+#include "fp8/device/cuda.h"  // the header of this folder must come before all others
 //
 #include "../../lib/comm/src/cuda.h"
 #include "../../lib/comm/src/solo_on_device.cu"

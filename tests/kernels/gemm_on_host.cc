@@ -1,5 +1,5 @@
 // cuBLASLt's part of GEMMs, on the host: operands of codes become bf16 values, and the host's engine multiplies.
-#include "fp8/device/cuda.h"  // of this folder, before all others
+#include "fp8/device/cuda.h"  // the header of this folder must come before all others
 //
 #include "../../lib/gemm/src/cuda.h"
 #include "../../lib/gemm/src/device_plan.h"

@@ -8,7 +8,7 @@ namespace fp8::kernels {
 
 /// GEMMs of one kind.
 struct Gemms {
-  int calls = 0;       ///< of the library
+  int calls = 0;       ///< number of calls of the library
   double flops = 0;    ///< 2 M N K each
   double read = 0;     ///< bytes of A and B, and of C if it is accumulated
   double written = 0;  ///< bytes of C

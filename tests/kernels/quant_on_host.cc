@@ -1,4 +1,4 @@
-// As device_on_host.cc, for quant, whose names would be those of others in one source.
-#include "fp8/device/cuda.h"  // of this folder, before all others
+// Compiles kernels for the host like device_on_host.cc: those of quant, whose names clash with others in one source.
+#include "fp8/device/cuda.h"  // the header of this folder must come before all others
 //
 #include "../../lib/quant/src/cuda.cu"

@@ -63,10 +63,10 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   const device::Device gpu(device::DeviceType::cuda);
   const auto comm = comm::solo();
   const hf::ModelConfig config = config_of(layers);
-  train::ModelSpec spec{config, model::parameter_table(config), {}};
+  shard::ModelSpec spec{config, model::parameter_table(config), {}};
   for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr;
   spec.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2}};
-  train::ShardedModel model(gpu.context(), *comm, spec,
+  shard::ShardedModel model(gpu.context(), *comm, spec,
                             device::Arena(std::size_t{128} << 20, device::DeviceType::cuda));
   test::fill_masters(model, [&](int number, std::int64_t begin, std::int64_t end) {
     const std::int64_t cols = model.store.table()[static_cast<std::size_t>(number)].cols();
@@ -88,7 +88,7 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   const auto micro_batch = [&] {
     model.store.begin_micro_batch(0, 1);
     model.decoder.forward_backward(model.ctx, model.engine, model.store,
-                                   train::on_device(model.ctx, golden::batch_of(tokens, targets, sequences, kLength)),
+                                   shard::on_device(model.ctx, golden::batch_of(tokens, targets, sequences, kLength)),
                                    1.0f / static_cast<float>(tokens.size()), losses);
     optim::add_sum(model.ctx, losses, sums);
     model.store.finish_gradients(model.ctx);

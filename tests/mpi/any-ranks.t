@@ -1,6 +1,6 @@
 #!/bin/sh
 # A run that resumes with another number of ranks at each step, over all pairs of 1 to 5, has the losses of a run on one
-# rank. lib/train/tests/state_test.cc checks that the checkpoints are equal.
+# rank. lib/state/tests/state_test.cc checks that the checkpoints are equal.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"

@@ -1,2 +1,2 @@
 about := What the tests of every crate share
-deps  := base ckpt device dtype json train
+deps  := base json dtype device quant comm ckpt hf data model shard

@@ -32,8 +32,8 @@ Indices now;
 namespace {
 
 constexpr std::size_t kStack = 256 << 10;
-constexpr std::size_t kMostThreads = 1024;  // of a block
-constexpr unsigned kMostBlocks = 65535;     // of a grid along y and z
+constexpr std::size_t kMostThreads = 1024;  // limit for the threads of a block
+constexpr unsigned kMostBlocks = 65535;     // limit for the blocks of a grid along y and z
 constexpr unsigned kMostDeep = 64;          // threads of a block along z
 constexpr int kWarp = 32;
 
@@ -47,7 +47,7 @@ struct Fiber {
   void* fake_stack = nullptr;
   State state = State::ready;
   unsigned mask = 0;           // lanes of the warp barrier at which the fiber waits
-  bool orders_memory = false;  // that barrier
+  bool orders_memory = false;  // whether that barrier orders memory
   bool in_kernel = false;      // past begin_kernel()
   dim3 index;
   // Two slots: a lane may write the next exchange before another has read this one.
@@ -65,7 +65,7 @@ struct Block {
   std::array<std::uint16_t, kMostThreads / kWarp> warp_epochs{};  // memory-ordering barriers of each warp so far
   std::size_t current = 0;
   ucontext_t scheduler;
-  jmp_buf jump;  // of the scheduler
+  jmp_buf jump;  // state of the scheduler
   void* scheduler_fake_stack = nullptr;
   const void* scheduler_bottom = nullptr;
   std::size_t scheduler_size = 0;

@@ -31,16 +31,16 @@
 // One block runs at a time. Thread-local variables of the program are one range of addresses, also those of templates.
 #define __shared__ static thread_local
 
-/// As in CUDA.
+/// The type of the same name in CUDA.
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-/// As in CUDA.
+/// The type of the same name in CUDA.
 struct alignas(8) uint2 {
   unsigned x, y;
 };
-/// As in CUDA.
+/// The type of the same name in CUDA.
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
@@ -202,7 +202,7 @@ inline unsigned cvt_rn_satfinite(float v, int fraction, int least, double max) {
   const double rounded = std::min(std::ldexp(spacings, exponent - fraction), max);
   if (rounded < std::ldexp(1.0, least)) return sign | static_cast<unsigned>(std::ldexp(rounded, fraction - least));
   const int e = std::ilogb(rounded);
-  const auto significand = static_cast<unsigned>(std::ldexp(rounded, fraction - e));  // with the hidden bit
+  const auto significand = static_cast<unsigned>(std::ldexp(rounded, fraction - e));  // significand with the hidden bit
   return sign | (static_cast<unsigned>(e - least + 1) << fraction) | (significand & ((1u << fraction) - 1));
 }
 /// PTX cvt.rn.satfinite.e4m3x2.f32.

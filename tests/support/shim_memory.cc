@@ -133,7 +133,7 @@ namespace {
 using fp8::shim::Access;
 using fp8::shim::access;
 
-// Of the static data that the compiler passes to the handler of a misaligned access.
+// The static data that the compiler passes to the handler of a misaligned access.
 struct Mismatch {
   const char* file;
   std::uint32_t line, column;

@@ -33,7 +33,7 @@ enum class Access : std::uint8_t { read, write, atomic };
 struct Moment {
   std::uint32_t interval = 0;            ///< 0: never
   std::uint16_t warp_epoch = 0;          ///< number of warp barriers of the thread's warp in this block before it
-  std::uint16_t thread : 10 = 0;         ///< of the block; the last one, if several
+  std::uint16_t thread : 10 = 0;         ///< thread of the block, the last one if several accessed
   std::uint16_t atomic : 1 = 0;          ///< an atomic operation
   std::uint16_t several_lanes : 1 = 0;   ///< lanes of the warp accessed it, unordered
   std::uint16_t several_warps : 1 = 0;   ///< warps of the block accessed it in the interval

@@ -101,7 +101,8 @@ int measure(const cli::Arguments& arguments) {
   if (arguments.has_value("gemms")) return write_gemms(arguments);
   if (arguments.has("accumulate")) throw Error("--accumulate: needs --gemms");
   const std::string output = arguments.has("output") ? arguments.text("output") : "";
-  if (!output.empty()) check_output(output, arguments.flag("force"));
+  if (!output.empty())
+    check_output(output, arguments.flag("force"), {model::model_config_file(arguments.text("model"))});
   probe::BenchOptions options;
   options.model_name = arguments.text("model");
   options.model = hf::parse_config(model::read_model_config(options.model_name), options.model_name);

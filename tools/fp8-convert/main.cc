@@ -5,8 +5,9 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/convert/convert.h"
 #include "fp8/h5/types.h"
-#include "fp8/model/convert.h"
+#include "fp8/model/checkpoint.h"
 
 namespace {
 
@@ -19,9 +20,8 @@ cli::Command command() {
   c.name = "fp8-convert";
   c.about = "convert a Hugging Face folder or a checkpoint to an FP8-eligible checkpoint";
   c.example = "fp8-convert llama3/ -o model.h5";
-  c.positionals = {{.name = "source",
-                    .metavar = "HF_FOLDER|CHECKPOINT|-",
-                    .help = "folder or checkpoint to convert; -: read a checkpoint record from standard input"}};
+  c.positionals = {
+      cli::checkpoint_argument("source", "HF_FOLDER|CHECKPOINT|-", "Hugging Face folder or checkpoint to convert")};
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "dtype",
@@ -55,8 +55,8 @@ cli::Command command() {
   return c;
 }
 
-model::ConvertOptions options_of(const cli::Arguments& arguments) {
-  model::ConvertOptions options;
+convert::ConvertOptions options_of(const cli::Arguments& arguments) {
+  convert::ConvertOptions options;
   const std::string type = arguments.text("dtype");
   if (type != "keep") options.dtype = type == "bf16" ? dtype::DType::bf16 : dtype::DType::f32;
   if (arguments.has("recipe") && !arguments.flag("auto-filter")) {
@@ -101,7 +101,7 @@ void print_table(cli::Output& out, const std::vector<model::LinearRow>& linears)
   out.text(cli::table(rows));
 }
 
-json::Value record_of(const std::string& source, const std::string& output, const model::ConvertReport& report) {
+json::Value record_of(const std::string& source, const std::string& output, const convert::ConvertReport& report) {
   json::Array linears;
   for (const model::LinearRow& l : report.linears) {
     linears.push_back(json::object({{"name", l.name},
@@ -114,13 +114,13 @@ json::Value record_of(const std::string& source, const std::string& output, cons
       linears.back().as_object().set("padded_from", json::Array(l.padded_from.begin(), l.padded_from.end()));
   }
   json::Array requantized;
-  for (const model::Requantized& r : report.requantized)
+  for (const convert::Requantized& r : report.requantized)
     requantized.push_back(
         json::object({{"name", r.name},
                       {"distance", r.distance},
                       {"distance_per_change", r.of_change ? json::Value(*r.of_change) : json::Value()}}));
   json::Array sizes;
-  for (const model::PaddedSize& p : report.padded_sizes)
+  for (const convert::PaddedSize& p : report.padded_sizes)
     sizes.push_back(json::object({{"key", p.key}, {"from", p.from}, {"to", p.to}}));
   return json::object({{"type", "convert"},
                        {"source", source},
@@ -136,7 +136,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
 
 // The distances of codes that were made anew: from the merged weights, and compared with what the adapters add. Codes
 // in steps larger than that keep none of it, however close they are to the weights.
-void print_requantized(const std::vector<model::Requantized>& all, const std::string& source) {
+void print_requantized(const std::vector<convert::Requantized>& all, const std::string& source) {
   if (all.empty()) return;
   const auto farthest =
       std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.distance < b.distance; });
@@ -144,7 +144,7 @@ void print_requantized(const std::vector<model::Requantized>& all, const std::st
                      " linears were quantized again; the relative distance from the merged weight is at most " +
                      format_short(farthest->distance, 3) + ", of " + farthest->name;
   std::vector<std::pair<double, std::string>> changes;
-  for (const model::Requantized& r : all)
+  for (const convert::Requantized& r : all)
     if (r.of_change) changes.emplace_back(*r.of_change, r.name);
   std::sort(changes.begin(), changes.end());
   if (changes.empty()) return cli::print_note("fp8-convert", note);
@@ -159,16 +159,16 @@ void print_requantized(const std::vector<model::Requantized>& all, const std::st
                                        " --merge-lora --dequantize --dtype f32 -o merged.h5");
 }
 
-int convert(const cli::Arguments& arguments, const model::Origin& origin) {
+int convert_model(const cli::Arguments& arguments, const model::Origin& origin) {
   const std::string output = arguments.text("output");
-  model::ConvertOptions options = options_of(arguments);
+  convert::ConvertOptions options = options_of(arguments);
   const std::string source = model::resolve_checkpoint_argument(arguments.positional("source"));
   cli::Progress progress(arguments.flag("quiet"));
   options.origin = origin;
   options.progress = [&](const std::string& tensor, std::size_t i, std::size_t n) {
     progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);
   };
-  const model::ConvertReport report = model::convert(source, output, options);
+  const convert::ConvertReport report = convert::convert(source, output, options);
   progress.done();
   if (!report.invalid.empty())
     cli::print_note("fp8-convert", report.invalid.front() + ", in " + std::to_string(report.invalid.size()) + " of " +
@@ -191,7 +191,7 @@ int convert(const cli::Arguments& arguments, const model::Origin& origin) {
 int main(int argc, char** argv) {
   return cli::run(argc, argv, command(),
                   [&](const cli::Arguments& arguments) {
-                    return convert(arguments, model::origin_of("fp8-convert", cli::version(), argc, argv));
+                    return convert_model(arguments, model::origin_of("fp8-convert", cli::version(), argc, argv));
                   },
                   {h5::library_version()});
 }

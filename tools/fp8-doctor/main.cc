@@ -53,7 +53,7 @@ std::string variable(const char* name) {
 
 int examine(const cli::Arguments& arguments) {
   const std::string output = arguments.has("output") ? arguments.text("output") : "";
-  if (!output.empty()) check_output(output, arguments.flag("force"));
+  if (!output.empty()) check_output(output, arguments.flag("force"), {});
   cli::Progress progress(arguments.flag("quiet"));
   progress.update("running the checks");
   const bool inside_mpi = !variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("PMIX_RANK").empty();

@@ -4,7 +4,9 @@
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/model/record.h"
-#include "fp8/train/flags.h"
+#include "fp8/settings/flags.h"
+#include "fp8/settings/resume.h"
+#include "fp8/train/evaluate.h"
 #include "fp8/train/mpi_session.h"
 #include "fp8/train/readable.h"
 
@@ -14,17 +16,17 @@ using namespace fp8;
 
 int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm::Communicator& host_comm) {
   std::string named = arguments.positional("model");
-  train::check_same_flags(host_comm, cli::resolved(command, arguments), named);
-  train::EvalConfig config;
+  settings::check_same_flags(host_comm, cli::resolved(command, arguments), named);
+  settings::EvalConfig config;
   comm::agree(host_comm, [&] {
-    config = train::eval_config(arguments);
+    config = settings::eval_config(arguments);
     if (host_comm.rank() == 0) named = model::resolve_checkpoint_argument(named);
   });
   config.model = host_comm.all_gather(named)[0];
   cli::Output out;
   const bool lines = cli::stdout_is_terminal() && !arguments.flag("json");
   cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0, "fp8-eval");
-  train::Hooks hooks;
+  state::Hooks hooks;
   hooks.record = [&](const json::Value& record) {
     progress.done();
     if (!lines) return out.json(record);
@@ -42,7 +44,7 @@ int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm:
 }  // namespace
 
 int main(int argc, char** argv) {
-  const fp8::cli::Command command = fp8::train::eval_command();
+  const fp8::cli::Command command = fp8::settings::eval_command();
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {

@@ -7,9 +7,9 @@
 #include "fp8/chat/template.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/convert/export.h"
 #include "fp8/h5/types.h"
 #include "fp8/json/json.h"
-#include "fp8/model/export.h"
 
 namespace {
 
@@ -20,10 +20,7 @@ cli::Command command() {
   c.name = "fp8-export";
   c.about = "write a checkpoint as a Hugging Face folder in BF16 or FP8, or its LoRA adapters";
   c.example = "fp8-export run -o llama3-tuned --format fp8";
-  c.positionals = {{.name = "source",
-                    .metavar = "CHECKPOINT|RUN|-",
-                    .help = "checkpoint, or folder of a run, whose newest valid checkpoint is exported; -: read a "
-                            "checkpoint record from standard input"}};
+  c.positionals = {cli::checkpoint_argument("source", "CHECKPOINT|-", "checkpoint to export")};
   c.flags = {
       cli::output_flag("folder to write"),
       {.name = "format",
@@ -44,14 +41,15 @@ cli::Command command() {
   return c;
 }
 
-model::ExportOptions options_of(const cli::Arguments& arguments) {
-  model::ExportOptions options;
+convert::ExportOptions options_of(const cli::Arguments& arguments) {
+  convert::ExportOptions options;
   const std::string format = arguments.text("format");
-  if (format == "fp8") options.format = model::ExportFormat::fp8;
-  if (format == "compressed-tensors") options.format = model::ExportFormat::compressed_tensors;
-  if (format == "peft") options.format = model::ExportFormat::peft;
+  if (format == "fp8") options.format = convert::ExportFormat::fp8;
+  if (format == "compressed-tensors") options.format = convert::ExportFormat::compressed_tensors;
+  if (format == "peft") options.format = convert::ExportFormat::peft;
   if (arguments.has("template")) {
     const chat::Template form = chat::read_template(arguments.text("template"));
+    options.inputs.push_back(form.path);
     if (!form.eos.empty()) options.end_tokens.push_back(form.eos);
   }
   options.force = arguments.flag("force");
@@ -59,22 +57,22 @@ model::ExportOptions options_of(const cli::Arguments& arguments) {
   return options;
 }
 
-void print_table(cli::Output& out, const std::string& output, const model::ExportReport& report, bool dry_run) {
+void print_table(cli::Output& out, const std::string& output, const convert::ExportReport& report, bool dry_run) {
   std::map<std::pair<std::string, std::string>, std::size_t> counts;
-  for (const model::ExportedTensor& t : report.tensors) ++counts[{std::string(dtype::name_of(t.dtype)), t.origin}];
+  for (const convert::ExportedTensor& t : report.tensors) ++counts[{std::string(dtype::name_of(t.dtype)), t.origin}];
   std::vector<std::vector<std::string>> rows = {{"tensors", "format", "origin"}};
   for (const auto& [kind, count] : counts) rows.push_back({std::to_string(count), kind.first, kind.second});
   out.text(cli::table(rows));
   const auto weights = static_cast<std::size_t>(std::count_if(
       report.files.begin(), report.files.end(), [](const std::string& f) { return f.ends_with(".safetensors"); }));
   out.line(terminal_safe(output) + ": " + human_bytes(report.bytes) + " of weights in " + std::to_string(weights) +
-           (weights == 1 ? " file" : " files") + (dry_run ? " would be written" : ""));
+           (weights == 1 ? " file" : " files") + " from " + terminal_safe(report.source) +
+           (dry_run ? " would be written" : ""));
 }
 
-json::Value record_of(const std::string& source, const std::string& output, const cli::Arguments& arguments,
-                      const model::ExportReport& report) {
+json::Value record_of(const std::string& output, const cli::Arguments& arguments, const convert::ExportReport& report) {
   json::Array tensors;
-  for (const model::ExportedTensor& t : report.tensors) {
+  for (const convert::ExportedTensor& t : report.tensors) {
     tensors.push_back(json::object({{"name", t.name},
                                     {"shape", json::Array(t.shape.begin(), t.shape.end())},
                                     {"dtype", dtype::name_of(t.dtype)},
@@ -82,7 +80,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                                     {"origin", t.origin}}));
   }
   return json::object({{"type", "export"},
-                       {"source", source},
+                       {"source", report.source},
                        {"path", output},
                        {"format", arguments.text("format")},
                        {"bytes", report.bytes},
@@ -94,17 +92,17 @@ json::Value record_of(const std::string& source, const std::string& output, cons
 
 int export_checkpoint(const cli::Arguments& arguments) {
   const std::string output = arguments.text("output");
-  model::ExportOptions options = options_of(arguments);
+  convert::ExportOptions options = options_of(arguments);
   const std::string source = model::resolve_checkpoint_argument(arguments.positional("source"));
   cli::Progress progress(arguments.flag("quiet"));
   options.progress = [&](const std::string& tensor, std::size_t i, std::size_t n) {
     progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);
   };
-  const model::ExportReport report = model::export_folder(source, output, options);
+  const convert::ExportReport report = convert::export_folder(source, output, options);
   progress.done();
   cli::Output out;
   if (arguments.flag("json")) {
-    out.json(record_of(source, output, arguments, report));
+    out.json(record_of(output, arguments, report));
   } else {
     print_table(out, output, report, options.dry_run);
   }

@@ -3,7 +3,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/chat/template.h"
-#include "fp8/model/quantize.h"
+#include "fp8/convert/quantize.h"
 
 namespace fp8::generate {
 namespace {
@@ -121,15 +121,11 @@ cli::Command command() {
   c.name = "fp8-generate";
   c.about = "generate text with a checkpoint";
   c.example = "fp8-generate run 'Once upon a time'";
-  c.positionals = {
-      {.name = "model",
-       .metavar = "CHECKPOINT|RUN|-",
-       .help = "checkpoint, or folder of a run, whose newest valid checkpoint is used; -: read a checkpoint "
-               "record from standard input"},
-      {.name = "prompt",
-       .metavar = "PROMPT",
-       .help = "text to continue; -: standard input, to its end",
-       .required = false}};
+  c.positionals = {cli::checkpoint_argument("model", "CHECKPOINT|-", "checkpoint to sample from"),
+                   {.name = "prompt",
+                    .metavar = "PROMPT",
+                    .help = "text to continue; -: standard input, to its end",
+                    .required = false}};
   for (const auto& group : {in_group(prompt_flags(), "Prompts"), in_group(sampling_flags(), "Tokens"),
                             in_group({lora_flag()}, "Adapters (LoRA)"), in_group(precision_flags(), "Precision")})
     c.flags.insert(c.flags.end(), group.begin(), group.end());
@@ -146,13 +142,13 @@ Sampling sampling_of(const cli::Arguments& a) {
           .seed = static_cast<std::uint64_t>(a.integer("seed"))};
 }
 
-Precision precision_of(const cli::Arguments& a, const model::OpenModel& model) {
+Precision precision_of(const cli::Arguments& a, const convert::OpenModel& model) {
   const std::string name = a.text("precision");
   if (name != "fp8") {
     if (a.has("recipe")) throw Error("--recipe: needs --precision fp8");
     return {name == "fp32" ? dtype::DType::f32 : dtype::DType::bf16, nullptr};
   }
-  const std::optional<quant::Granularity> stored = model::stored_scaling(model.source, model.table);
+  const std::optional<quant::Granularity> stored = convert::stored_scaling(model.source, model.table);
   if (!stored)
     return {dtype::DType::bf16, &(a.has("recipe") ? quant::find_recipe(a.text("recipe")) : quant::recipes().front())};
   const quant::Recipe& recipe = recipe_of(*stored);

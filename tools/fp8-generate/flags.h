@@ -5,8 +5,8 @@
 #include <string>
 
 #include "fp8/cli/arguments.h"
+#include "fp8/convert/open.h"
 #include "fp8/generate/generator.h"
-#include "fp8/model/open.h"
 
 namespace fp8::generate {
 
@@ -18,6 +18,6 @@ Sampling sampling_of(const cli::Arguments& arguments);
 
 // How the model computes. The codes of a quantized checkpoint imply a recipe. Throws Error if --recipe names another,
 // or is given without --precision fp8.
-Precision precision_of(const cli::Arguments& arguments, const model::OpenModel& model);
+Precision precision_of(const cli::Arguments& arguments, const convert::OpenModel& model);
 
 }  // namespace fp8::generate

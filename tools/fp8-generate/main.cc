@@ -75,7 +75,7 @@ std::string shown(std::string_view text) {
 // Generates and prints, one prompt after the other.
 class Session {
  public:
-  Session(const cli::Arguments& a, const model::OpenModel& model, const Codec* codec, generate::Request request)
+  Session(const cli::Arguments& a, const convert::OpenModel& model, const Codec* codec, generate::Request request)
       : generator_(model, generate::precision_of(a, model)),
         codec_(codec),
         request_(std::move(request)),
@@ -134,8 +134,8 @@ Ids checked_prompt(const std::string& name, const hf::ModelConfig& config, const
 }
 
 // Runs `session` on each record of a file.
-void run_records(const std::string& path, const prompt::PromptReader& reader, const hf::ModelConfig& config, bool quiet,
-                 Session& session) {
+void run_records(const std::string& path, const generate::PromptReader& reader, const hf::ModelConfig& config,
+                 bool quiet, Session& session) {
   json::RecordReader records(path, json::Layout::by_content, cli::waiting_note(kName, quiet));
   bool any = false;
   while (const std::optional<json::Record> record = records.next()) {
@@ -149,21 +149,21 @@ void run_records(const std::string& path, const prompt::PromptReader& reader, co
 
 int run(const cli::Arguments& a) {
   check(a);
-  model::OpenModel model = model::open_model(model::resolve_checkpoint_argument(a.positional("model")));
-  if (a.has("lora")) model::add_adapter(model, a.text("lora"));
+  convert::OpenModel model = convert::open_model(model::resolve_checkpoint_argument(a.positional("model")));
+  if (a.has("lora")) convert::add_adapter(model, a.text("lora"));
   const std::optional<Codec> owned = codec_of(a, model.source);
   const Codec* const codec = owned ? &*owned : nullptr;
-  const prompt::PromptReader reader(codec, a.has("template") ? std::optional(a.text("template")) : std::nullopt);
+  const generate::PromptReader reader(codec, a.has("template") ? std::optional(a.text("template")) : std::nullopt);
   generate::Request request{.max_tokens = a.integer("max-tokens"), .stops = a.list("stop")};
   if (codec == nullptr && (!a.flag("json") || !request.stops.empty()))
     throw Error(model.source.path() + ": has no tokenizer", {{"tokenizer", "FILE, or bytes"}});
   if (!a.flag("ignore-end"))
     request.end_tokens = generate::end_tokens(model.source, model.config, codec, reader.template_end());
   const bool is_text = !a.positionals("prompt").empty();
-  Ids prompt;  // of a text or ids: checked before weights are read
+  Ids prompt;  // prompt of text or ids, which is checked before weights are read
   if (!a.has("input"))
     prompt = checked_prompt(is_text ? "PROMPT" : "--ids", model.config, [&] {
-      if (!is_text) return prompt::parse_ids(a.text("ids"));
+      if (!is_text) return generate::parse_ids(a.text("ids"));
       const std::string text = a.positional("prompt");
       return reader.of_text(text == "-" ? read_text_file("/dev/stdin", kMostText) : text);
     });

@@ -1,2 +1,2 @@
 about := What a checkpoint holds; verifies it; compares two
-deps  := base json cli h5 ckpt hf data model
+deps  := base json cli h5 ckpt hf data model convert

@@ -2,8 +2,8 @@
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/convert/describe.h"
 #include "fp8/h5/types.h"
-#include "fp8/model/describe.h"
 #include "fp8/model/record.h"
 #include "report.h"
 
@@ -16,9 +16,7 @@ cli::Command command() {
   c.name = "fp8-info";
   c.about = "show the contents of a checkpoint, verify it, compare two";
   c.example = "fp8-info model.h5 --verify";
-  c.positionals = {{.name = "checkpoint",
-                    .metavar = "CHECKPOINT|-",
-                    .help = "file or folder; -: read a checkpoint record from standard input"}};
+  c.positionals = {cli::checkpoint_argument("checkpoint", "CHECKPOINT|-", "checkpoint to show")};
   c.flags = {
       {.name = "verify", .help = "first check every byte against the stored digests"},
       {.name = "diff",
@@ -47,7 +45,7 @@ int show_tokens(const cli::Arguments& arguments, const std::string& path) {
 int show_distance(const cli::Arguments& arguments, const ckpt::Checkpoint& a, const model::ProgressSink& sink) {
   const ckpt::Checkpoint b = model::open_checkpoint(arguments.text("diff"));
   if (arguments.flag("verify")) b.verify();
-  const model::Distance distance = model::distance(a, b, sink);
+  const convert::Distance distance = convert::distance(a, b, sink);
   cli::Output out;
   if (arguments.flag("json")) {
     out.json(info::distance_record(a.path(), b.path(), distance));
@@ -67,7 +65,7 @@ int inform(const cli::Arguments& arguments) {
   };
   if (arguments.flag("verify")) checkpoint.verify();
   if (arguments.has("diff")) return show_distance(arguments, checkpoint, sink);
-  json::Value record = model::describe(checkpoint, arguments.flag("statistics"), sink);
+  json::Value record = convert::describe(checkpoint, arguments.flag("statistics"), sink);
   if (arguments.flag("verify")) record.as_object().set("verified", true);
   progress.done();
   cli::Output out;

@@ -170,9 +170,9 @@ std::string checkpoint_text(const json::Value& record) {
   return summary_text(summary(r)) + "\n" + tensors_text(r.at("tensors").as_array());
 }
 
-json::Value distance_record(const std::string& a, const std::string& b, const model::Distance& distance) {
+json::Value distance_record(const std::string& a, const std::string& b, const convert::Distance& distance) {
   json::Array tensors;
-  for (const model::TensorDistance& t : distance.tensors) {
+  for (const convert::TensorDistance& t : distance.tensors) {
     json::Object entry;
     entry.set("name", t.name);
     entry.set("equal", t.equal);
@@ -193,10 +193,10 @@ json::Value distance_record(const std::string& a, const std::string& b, const mo
                        {"tensors", std::move(tensors)}});
 }
 
-std::string distance_text(const std::string& a, const std::string& b, const model::Distance& distance) {
+std::string distance_text(const std::string& a, const std::string& b, const convert::Distance& distance) {
   TableRows rows = {{"tensor", "max_abs", "relative_l2", "note"}};
   std::size_t different = 0;
-  for (const model::TensorDistance& t : distance.tensors) {
+  for (const convert::TensorDistance& t : distance.tensors) {
     different += t.equal ? 0U : 1U;
     if (t.note.empty()) {
       rows.push_back({t.name, format_short(t.max_abs, 6), format_short(t.relative_l2, 6), ""});

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "fp8/convert/describe.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/value.h"
-#include "fp8/model/describe.h"
 
 namespace fp8::info {
 
@@ -14,10 +14,10 @@ std::string checkpoint_text(const json::Value& record);
 
 /// {"type": "diff", "a", "b", "equal", "same_config", "same_train", "tensors": [{"name", "equal", "max_abs",
 /// "relative_l2"} or {"name", "equal", "note"}]}.
-json::Value distance_record(const std::string& a, const std::string& b, const model::Distance& distance);
+json::Value distance_record(const std::string& a, const std::string& b, const convert::Distance& distance);
 
 /// A table of tensors and a line with the verdict.
-std::string distance_text(const std::string& a, const std::string& b, const model::Distance& distance);
+std::string distance_text(const std::string& a, const std::string& b, const convert::Distance& distance);
 
 /// {"type": "tokens", "path", "tokens", "documents", "vocab_size", "eos", "mask", "tokenizer"}.
 json::Value tokens_record(const std::string& path, const data::TokenInfo& info);

@@ -104,6 +104,9 @@ void set_tokenizer(const std::string& name, const hf::ModelConfig& config, model
   } else {
     options.tokenizer = read_text_file(file, hf::kMaxTokenizerBytes);
     options.huggingface = hf::tokenizer_texts(parent_directory(file));
+    options.inputs.push_back(name);
+    for (const auto& [text, ignored] : options.huggingface)
+      options.inputs.push_back(parent_directory(file) + "/" + text);
     ids = hf::parse_tokenizer_identity(*options.tokenizer, file).vocab_size;
   }
   if (ids > config.vocab_size)
@@ -125,6 +128,7 @@ int init(const cli::Arguments& arguments, const model::Origin& origin) {
   options.force = arguments.flag("force");
   options.dry_run = arguments.flag("dry-run");
   options.origin = origin;
+  options.inputs.push_back(model::model_config_file(name));
   if (arguments.has("tokenizer")) set_tokenizer(arguments.text("tokenizer"), config, options);
   options.progress = [&](const std::string& tensor, std::size_t i, std::size_t n) {
     progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);

@@ -1,2 +1,2 @@
 about := What FP8 does to each linear of a model on a batch
-deps  := base json cli comm inspect model train
+deps  := base json cli comm statistics model settings state train inspect

@@ -3,10 +3,12 @@
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
-#include "fp8/inspect/difference.h"
-#include "fp8/inspect/records.h"
+#include "fp8/inspect/inspect.h"
 #include "fp8/model/record.h"
-#include "fp8/train/flags.h"
+#include "fp8/settings/flags.h"
+#include "fp8/settings/resume.h"
+#include "fp8/statistics/difference.h"
+#include "fp8/statistics/records.h"
 #include "fp8/train/mpi_session.h"
 
 namespace {
@@ -15,18 +17,18 @@ using namespace fp8;
 
 int inspect_checkpoint(const cli::Command& command, const cli::Arguments& arguments, comm::Communicator& host_comm) {
   std::string named = arguments.positional("model");
-  train::check_same_flags(host_comm, cli::resolved(command, arguments), named);
-  train::InspectConfig config;
+  settings::check_same_flags(host_comm, cli::resolved(command, arguments), named);
+  settings::InspectConfig config;
   comm::agree(host_comm, [&] {
-    config = train::inspect_config(arguments);
+    config = settings::inspect_config(arguments);
     if (host_comm.rank() == 0) named = model::resolve_checkpoint_argument(named);
   });
   config.model = host_comm.all_gather(named)[0];
   cli::Output out;
   cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0, "fp8-inspect");
   const bool json = arguments.flag("json");
-  std::vector<json::Value> records;  // for the table
-  train::Hooks hooks;
+  std::vector<json::Value> records;  // records for the table
+  state::Hooks hooks;
   hooks.record = [&](const json::Value& record) {
     progress.done();
     if (json) return out.json(record);
@@ -37,22 +39,22 @@ int inspect_checkpoint(const cli::Command& command, const cli::Arguments& argume
     if (!arguments.flag("quiet")) cli::print_note("fp8-inspect", text);
   };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
-  const Exit status = train::inspect_checkpoint(config, host_comm, hooks);
-  if (const auto rows = inspect::worst_first(records); rows.size() > 1) out.text(cli::table(rows));
-  if (const auto rows = inspect::most_sensitive_first(records); rows.size() > 1) out.text("\n" + cli::table(rows));
-  for (const std::string& line : inspect::recommendations(records)) out.line(line);
-  if (const auto tables = inspect::difference_tables(records); tables.first.size() > 1) {
+  const Exit status = inspect::inspect_checkpoint(config, host_comm, hooks);
+  if (const auto rows = statistics::worst_first(records); rows.size() > 1) out.text(cli::table(rows));
+  if (const auto rows = statistics::most_sensitive_first(records); rows.size() > 1) out.text("\n" + cli::table(rows));
+  for (const std::string& line : statistics::recommendations(records)) out.line(line);
+  if (const auto tables = statistics::difference_tables(records); tables.first.size() > 1) {
     out.text("the first that differ\n" + cli::table(tables.first));
     out.text("\nthose that differ most\n" + cli::table(tables.largest) + "\n");
   }
-  for (const std::string& line : inspect::conclusions(records)) out.line(line);
+  for (const std::string& line : statistics::conclusions(records)) out.line(line);
   return static_cast<int>(status);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const fp8::cli::Command command = fp8::train::inspect_command();
+  const fp8::cli::Command command = fp8::settings::inspect_command();
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {

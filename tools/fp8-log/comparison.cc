@@ -111,11 +111,24 @@ std::string noise_text(const PairedComparison& c) {
          std::to_string(log::kEnoughPairs) + " or more give an interval\n";
 }
 
+// The runs that diverged, so that no gate is met; empty if none did.
+std::string diverged_text(const PairedComparison& c) {
+  std::string names;
+  for (const Comparison& p : c.pairs) {
+    for (const Summary* s : {&p.a, &p.b}) {
+      if (s->diverged) names += (names.empty() ? "" : ", ") + terminal_safe(s->name);
+    }
+  }
+  return names.empty() ? "" : "diverged: " + names;
+}
+
 std::string verdict_text(const PairedComparison& c, std::optional<double> gate, const cli::Style& style) {
   if (!c.gap) {
     const std::string why = "the losses are not finite";
     return gate ? style.red("gate not met") + ": " + why : style.red(why);
   }
+  const std::string diverged = diverged_text(c);
+  if (gate && !diverged.empty()) return style.red("gate not met") + ": " + diverged;
   const std::string gap = signed_nats(*c.gap) + (c.interval ? " \u00b1 " + nats(*c.interval) : "") + " nats";
   const std::string over = c.interval ? " (95 % interval over " + plural(c.pairs.size(), "pair") + ")" : "";
   if (!gate) {

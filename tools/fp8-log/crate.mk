@@ -1,2 +1,2 @@
 about := Summarizes, follows, compares, plots and exports the logs of runs
-deps  := base json cli log
+deps  := base json cli plot log

@@ -14,7 +14,7 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/log/follow.h"
-#include "fp8/log/plot.h"
+#include "fp8/log/picture.h"
 #include "fp8/log/summary.h"
 
 namespace fp8::report {
@@ -110,9 +110,9 @@ std::string screen_of(const log::Run& run, double silent) {
   const int plot_rows = std::min(rows - kOtherRows, kMostRows);
   const bool has_loss = std::find(run.metrics.begin(), run.metrics.end(), "loss") != run.metrics.end();
   if (has_loss && plot_rows >= kFewestRows) {
-    log::Picture picture = log::picture({&run, 1}, "loss");
+    plot::Picture picture = log::picture({&run, 1}, "loss");
     picture.curves[0].marks.clear();  // their lines would not fit
-    text += log::terminal_plot(picture, columns - 1, plot_rows, cli::Style::for_stdout().on);
+    text += plot::terminal_plot(picture, columns - 1, plot_rows, cli::Style::for_stdout().on);
   }
   return text;
 }

@@ -11,7 +11,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/log/export.h"
 #include "fp8/log/overview.h"
-#include "fp8/log/plot.h"
+#include "fp8/log/picture.h"
 #include "live.h"
 #include "report.h"
 #include "tensors.h"
@@ -130,22 +130,28 @@ log::Wanted wanted(const cli::Arguments& arguments, bool all, std::vector<std::s
   return {.all = all, .metrics = std::move(metrics), .waiting = cli::waiting_note("fp8-log", arguments.flag("quiet"))};
 }
 
-// Throws Error if --output would replace a file of a run that is read.
-void check_elsewhere(const cli::Arguments& arguments, const std::vector<std::string>& paths) {
-  if (!arguments.has("output")) return;
+// The files of runs that are read. A plot or an export may replace other files in their folders.
+std::vector<std::string> files_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
   for (const std::string& path : paths) {
     std::error_code ignored;
     const bool folder = std::filesystem::is_directory(path, ignored);
-    for (const char* file : {"/log.jsonl", "/tensors.jsonl"})
-      check_not_input(arguments.text("output"), folder ? path + file : path);
+    for (const char* file : {"/log.jsonl", "/tensors.jsonl"}) files.push_back(folder ? path + file : path);
   }
+  return files;
+}
+
+// Throws Error if --output would replace a file of a run that is read.
+void check_elsewhere(const cli::Arguments& arguments, const std::vector<std::string>& paths) {
+  std::error_code ignored;  // a folder is not replaced
+  if (arguments.has("output") && !std::filesystem::is_directory(arguments.text("output"), ignored))
+    check_not_input(arguments.text("output"), files_of(paths));
 }
 
 // Reads several runs, which share the memory limit and get different names.
 std::vector<log::Run> read_all(const cli::Arguments& arguments, const std::vector<std::string>& paths,
-                               log::Wanted kept) {
+                               const log::Wanted& kept) {
   check_elsewhere(arguments, paths);
-  kept.memory /= paths.size();
   const std::vector<std::string> names = log::run_names(paths);
   std::vector<log::Run> runs;
   for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -263,7 +269,7 @@ int compare(const cli::Arguments& arguments) {
   return static_cast<int>(gate && log::verdict(comparison, *gate) != log::Verdict::met ? Exit::no : Exit::done);
 }
 
-log::Picture picture_of(const cli::Arguments& arguments, const std::string& metric) {
+plot::Picture picture_of(const cli::Arguments& arguments, const std::string& metric) {
   if (!arguments.flag("compare"))
     return log::picture(read_all(arguments, paths_of(arguments), wanted(arguments, false, {metric})), metric);
   const Sides sides = read_sides(arguments, {metric});
@@ -272,19 +278,19 @@ log::Picture picture_of(const cli::Arguments& arguments, const std::string& metr
   return log::comparison_picture(sides.a(), sides.b(), metric, gate);
 }
 
-void plot(const cli::Arguments& arguments) {
+void draw(const cli::Arguments& arguments) {
   const std::string metric = arguments.text("plot");
   const bool to_file = arguments.has("output");
   const std::string output = to_file ? arguments.text("output") : "";
-  const log::Image image = to_file ? log::image_of(output) : log::Image::svg;
-  if (to_file) check_output(output, arguments.flag("force"));
-  const log::Picture picture = picture_of(arguments, metric);
+  const plot::Image image = to_file ? plot::image_of(output) : plot::Image::svg;
+  if (to_file) check_output(output, arguments.flag("force"), {});
+  const plot::Picture picture = picture_of(arguments, metric);
   if (to_file) {
     AtomicFile file(output, arguments.flag("force"));
-    log::gnuplot_plot(picture, image, file.path());
+    plot::gnuplot_plot(picture, image, file.path());
     file.commit();
   } else {
-    cli::Output().text(log::terminal_plot(picture, cli::terminal_columns(), kPlotRows, cli::Style::for_stdout().on));
+    cli::Output().text(plot::terminal_plot(picture, cli::terminal_columns(), kPlotRows, cli::Style::for_stdout().on));
   }
 }
 
@@ -305,7 +311,10 @@ void write_output(const std::string& path, bool force, const std::function<void(
 // subfolder per run if there are several.
 void export_tensorboard(const std::vector<log::Run>& runs, const std::string& output, bool force) {
   namespace fs = std::filesystem;
+  std::vector<std::string> paths;
+  for (const log::Run& run : runs) paths.push_back(run.path);
   const auto write = [&](const log::Run& run, const fs::path& path) {
+    check_output(path.string(), force, files_of(paths));
     write_output(path.string(), force, [&](const log::Sink& sink) { log::write_tensorboard(run, sink); });
   };
   if (output == "-") throw Error("--output: event files cannot be written to standard output; give a folder");
@@ -353,14 +362,14 @@ int tensors(const cli::Arguments& arguments) {
   const bool force = arguments.flag("force");
   const std::string output = arguments.has("output") ? arguments.text("output") : "-";
   const std::size_t metric = arguments.has("plot") ? log::tensor_metric(arguments.text("plot")) : 0;
-  const log::Image image = arguments.has("plot") ? log::image_of(output) : log::Image::svg;
+  const plot::Image image = arguments.has("plot") ? plot::image_of(output) : plot::Image::svg;
   check_elsewhere(arguments, paths);
-  if (output != "-") check_output(output, force);
+  if (output != "-") check_output(output, force, {});
   const log::TensorRun run = log::read_tensors(paths[0], cli::waiting_note("fp8-log", arguments.flag("quiet")));
   if (arguments.has("plot")) {
-    const log::Heatmap map = log::heatmap(run, metric, kPlotColumns);
+    const plot::Heatmap map = log::heatmap(run, metric, kPlotColumns);
     AtomicFile file(output, force);
-    log::gnuplot_heatmap(map, image, file.path());
+    plot::gnuplot_heatmap(map, image, file.path());
     file.commit();
   } else if (arguments.has("export")) {
     write_output(output, force, [&](const log::Sink& sink) { log::write_tensor_csv(run, sink); });
@@ -387,7 +396,7 @@ int run_log(const cli::Arguments& arguments) {
   if (arguments.flag("follow")) return follow(arguments);
   if (arguments.has("plot")) {
     const int status = arguments.has("gate") ? compare(arguments) : static_cast<int>(Exit::done);
-    plot(arguments);
+    draw(arguments);
     return status;
   }
   if (arguments.flag("compare")) return compare(arguments);

@@ -150,7 +150,9 @@ std::string overview(const log::Overview& all, const cli::Style& style) {
     rows[0].push_back(column.name);
     for (std::size_t i = 0; i < texts.size(); ++i) rows[i + 1].push_back(texts[i]);
   }
-  return table(rows, style);
+  std::string notes;
+  for (const log::OverviewRow& r : all.rows) notes += r.without_gap.empty() ? "" : terminal_safe(r.without_gap) + "\n";
+  return table(rows, style) + notes;
 }
 
 }  // namespace fp8::report

@@ -3,8 +3,8 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/convert/quantize.h"
 #include "fp8/h5/types.h"
-#include "fp8/model/quantize.h"
 
 namespace {
 
@@ -16,9 +16,7 @@ cli::Command command() {
   c.name = "fp8-quantize";
   c.about = "convert the weights of a checkpoint to FP8 codes and scales, or back";
   c.example = "fp8-quantize model.h5 -o q.h5 --scaling row";
-  c.positionals = {{.name = "source",
-                    .metavar = "CHECKPOINT|-",
-                    .help = "checkpoint to convert; -: read a checkpoint record from standard input"}};
+  c.positionals = {cli::checkpoint_argument("source", "CHECKPOINT|-", "checkpoint to convert")};
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "scaling",
@@ -71,11 +69,11 @@ std::string sentence(std::size_t done, std::int64_t all, const std::string& what
          " before, " + human_bytes(now) + " now";
 }
 
-void print_table(cli::Output& out, const model::QuantizeReport& report, const model::QuantizeOptions& options) {
+void print_table(cli::Output& out, const convert::QuantizeReport& report, const convert::QuantizeOptions& options) {
   const bool many = options.scaling != quant::Granularity::tensor;
   TableRows rows = {{"weight", "shape", "SQNR dB", "saturated", "underflow", many ? "least scale" : "scale"}};
   if (many) rows.front().emplace_back("greatest scale");
-  for (const model::QuantizedTensor& t : report.tensors) {
+  for (const convert::QuantizedTensor& t : report.tensors) {
     rows.push_back({t.name, shape_text(t.shape), t.sqnr_db ? format_short(*t.sqnr_db, 4) : "exact",
                     format_short(t.saturated_share, 3), format_short(t.underflow_share, 3),
                     format_short(static_cast<double>(t.scale_min), 4)});
@@ -87,9 +85,9 @@ void print_table(cli::Output& out, const model::QuantizeReport& report, const mo
 }
 
 json::Value record_of(const std::string& source, const std::string& output, const cli::Arguments& arguments,
-                      const model::QuantizeReport& report) {
+                      const convert::QuantizeReport& report) {
   json::Array tensors;
-  for (const model::QuantizedTensor& t : report.tensors) {
+  for (const convert::QuantizedTensor& t : report.tensors) {
     tensors.push_back(json::object({{"name", t.name},
                                     {"shape", shape_array(t.shape)},
                                     {"sqnr_db", t.sqnr_db ? json::Value(*t.sqnr_db) : json::Value()},
@@ -111,9 +109,9 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"tensors", std::move(tensors)}});
 }
 
-void print_table(cli::Output& out, const model::DequantizeReport& report, const model::DequantizeOptions& options) {
+void print_table(cli::Output& out, const convert::DequantizeReport& report, const convert::DequantizeOptions& options) {
   TableRows rows = {{"weight", "shape", "codes", "scales"}};
-  for (const model::DequantizedTensor& t : report.tensors) {
+  for (const convert::DequantizedTensor& t : report.tensors) {
     rows.push_back({t.name, shape_text(t.shape), std::string(dtype::name_of(t.format)), std::to_string(t.scales)});
   }
   out.text(cli::table(rows));
@@ -122,9 +120,9 @@ void print_table(cli::Output& out, const model::DequantizeReport& report, const 
 }
 
 json::Value record_of(const std::string& source, const std::string& output, const cli::Arguments& arguments,
-                      const model::DequantizeReport& report) {
+                      const convert::DequantizeReport& report) {
   json::Array tensors;
-  for (const model::DequantizedTensor& t : report.tensors) {
+  for (const convert::DequantizedTensor& t : report.tensors) {
     tensors.push_back(json::object({{"name", t.name},
                                     {"shape", shape_array(t.shape)},
                                     {"format", dtype::name_of(t.format)},
@@ -141,15 +139,15 @@ json::Value record_of(const std::string& source, const std::string& output, cons
 }
 
 // What the codes cannot express, a sentence each.
-std::vector<std::string> warnings_of(const model::QuantizeReport& report) {
+std::vector<std::string> warnings_of(const convert::QuantizeReport& report) {
   std::vector<std::string> warnings;
-  for (const model::QuantizedTensor& t : report.tensors)
+  for (const convert::QuantizedTensor& t : report.tensors)
     if (t.infinite)
       warnings.push_back(t.name + ": a code times its scale is infinite: it has values near the largest float");
   return warnings;
 }
 
-std::vector<std::string> warnings_of(const model::DequantizeReport&) { return {}; }
+std::vector<std::string> warnings_of(const convert::DequantizeReport&) { return {}; }
 
 // The part of both directions that is the same: common options, the conversion, the report.
 template <class Options, class Work>
@@ -184,20 +182,20 @@ quant::Granularity scaling_of(const std::string& name) {
 
 int quantize(const cli::Arguments& arguments, const model::Origin& origin) {
   refuse(arguments, {"dtype"}, "only with --dequantize");
-  model::QuantizeOptions options;
+  convert::QuantizeOptions options;
   options.scaling = scaling_of(arguments.text("scaling"));
   options.format = arguments.text("format") == "e5m2" ? dtype::DType::e5m2 : dtype::DType::e4m3;
   options.power_of_2 = arguments.flag("power-of-2-scales");
   options.filters = arguments.list("filter");
-  return run(arguments, origin, options, model::quantize);
+  return run(arguments, origin, options, convert::quantize);
 }
 
 int dequantize(const cli::Arguments& arguments, const model::Origin& origin) {
   refuse(arguments, {"scaling", "format", "power-of-2-scales", "filter"},
          "not together with --dequantize, which reads format and scales from the checkpoint");
-  model::DequantizeOptions options;
+  convert::DequantizeOptions options;
   options.dtype = arguments.text("dtype") == "bf16" ? dtype::DType::bf16 : dtype::DType::f32;
-  return run(arguments, origin, options, model::dequantize);
+  return run(arguments, origin, options, convert::dequantize);
 }
 
 }  // namespace

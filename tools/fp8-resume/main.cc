@@ -15,14 +15,14 @@ cli::Command command() {
   cli::Command c;
   c.name = kTool;
   c.about = "run a training command to its end, from checkpoint to checkpoint";
-  c.example = "fp8-resume run --plan warmup.plan -- mpirun -n 2 fp8-step model.h5 --data data.h5";
+  c.example = "fp8-resume run --phases warmup.phases -- mpirun -n 2 fp8-step model.h5 --data data.h5";
   c.positionals = {{.name = "run", .metavar = "RUN", .help = "folder of the run"}};
   c.takes_command = true;
   c.flags = {
-      {.name = "plan",
+      {.name = "phases",
        .kind = cli::FlagKind::path,
        .metavar = "FILE",
-       .help = "plan: one line per phase with its last step and its flags, see fp8-plan(5)"},
+       .help = "phases of the run: one line each with its last step and its flags, see fp8-phases(5)"},
       {.name = "attempts",
        .kind = cli::FlagKind::integer,
        .metavar = "N",
@@ -30,6 +30,8 @@ cli::Command command() {
        .help = "give up after this many attempts without a newer checkpoint",
        .min = 1},
       {.name = "print", .help = "print the path of the newest valid checkpoint and exit; status 1 if there is none"},
+      {.name = "best",
+       .help = "with --print: the valid checkpoint with the lowest evaluation loss, instead of the newest"},
       cli::json_flag(),
       cli::dry_run_flag(),
   };
@@ -39,25 +41,30 @@ cli::Command command() {
 void check_flags(const cli::Arguments& arguments) {
   const bool print = arguments.flag("print"), runs = !arguments.rest().empty();
   if (print && runs) throw Error("--print: not together with a command");
-  for (const char* flag : {"plan", "attempts", "dry-run"}) {
+  for (const char* flag : {"phases", "attempts", "dry-run"}) {
     if (print && arguments.has(flag)) throw Error("--" + std::string(flag) + ": not together with --print");
   }
+  if (arguments.flag("best") && !print) throw Error("--best: only with --print");
   if (arguments.flag("json") && !print) throw Error("--json: only with --print; a run prints JSON Lines anyway");
   if (!print && !runs) throw Error("COMMAND: needed after -- (or --print)");
 }
 
-int print_newest(const std::string& run, bool json, const std::function<void(const std::string&)>& note) {
+int print_checkpoint(const std::string& run, ckpt::Which which, bool json,
+                     const std::function<void(const std::string&)>& note) {
   std::string reason;
   const auto damaged = [&](const json::Value& record) {
     if (reason.empty()) reason = "; the newest: " + record.as_object().get_string("reason", "record");
   };
-  const auto newest = launch::find_newest(run, damaged, note);
-  if (!newest) throw Error(run + ": no checkpoint to resume from" + reason, Exit::no);
+  const auto found = launch::find_checkpoint(run, which, damaged, note);
+  if (!found)
+    throw Error(
+        run + ": no checkpoint " + (which == ckpt::Which::best ? "with an evaluation loss" : "to resume from") + reason,
+        Exit::no);
   cli::Output out;
   if (json) {
-    out.json(json::object({{"type", "checkpoint"}, {"path", newest->path}}));
+    out.json(json::object({{"type", "checkpoint"}, {"path", found->path}}));
   } else {
-    out.line(newest->path);
+    out.line(found->path);
   }
   return static_cast<int>(Exit::done);
 }
@@ -70,10 +77,13 @@ int resume(const cli::Arguments& arguments) {
   };
   std::string run = arguments.positional("run");
   while (run.size() > 1 && run.ends_with('/')) run.pop_back();
-  if (arguments.flag("print")) return print_newest(run, arguments.flag("json"), note);
+  if (arguments.flag("print"))
+    return print_checkpoint(run, arguments.flag("best") ? ckpt::Which::best : ckpt::Which::last, arguments.flag("json"),
+                            note);
   launch::Job job;
   job.run = run;
-  if (arguments.has("plan")) job.plan = launch::read_plan(arguments.text("plan"), cli::waiting_note(kTool, quiet));
+  if (arguments.has("phases"))
+    job.phases = launch::read_phases(arguments.text("phases"), cli::waiting_note(kTool, quiet));
   job.attempts = arguments.integer("attempts");
   job.command = arguments.rest();
   job.dry_run = arguments.flag("dry-run");

@@ -12,9 +12,11 @@
 #include "fp8/cli/signals.h"
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
-#include "fp8/train/flags.h"
+#include "fp8/settings/flags.h"
+#include "fp8/settings/resume.h"
 #include "fp8/train/mpi_session.h"
 #include "fp8/train/readable.h"
+#include "fp8/train/run.h"
 
 namespace {
 
@@ -32,7 +34,7 @@ cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments
 
 int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin,
          cli::StopSignals& signals, comm::Communicator& host_comm) {
-  train::RunConfig config;
+  settings::RunConfig config;
   json::Value flags;
   const bool print = given.flag("print-config");
   comm::agree(host_comm, [&] { flags = cli::resolved(command, with_config(command, given)); });
@@ -42,18 +44,18 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   json::Array change;
   for (const std::string& names : given.list("change")) change.emplace_back(names);
   all_flags.as_object().set("change", std::move(change));
-  train::check_same_flags(host_comm, all_flags, given.positional("model"));
+  settings::check_same_flags(host_comm, all_flags, given.positional("model"));
   cli::Output out;
   if (print) {
     comm::agree(host_comm, [&] {
       if (host_comm.rank() == 0)
-        flags = train::printed_config(flags, with_config(command, given), given.positional("model"));
+        flags = settings::printed_config(flags, with_config(command, given), given.positional("model"));
     });
     if (host_comm.rank() == 0) out.line(json::dump(flags, 2));
     return static_cast<int>(Exit::done);
   }
   comm::agree(host_comm, [&] {
-    config = train::step_config(with_config(command, given));
+    config = settings::step_config(with_config(command, given));
     config.model = given.positional("model");
   });
   config.flags = flags;
@@ -70,7 +72,7 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   const bool quiet = given.flag("quiet");
   const bool lines = cli::stdout_is_terminal() && !given.flag("json");
   cli::Progress progress(quiet || host_comm.rank() != 0, "fp8-step");
-  train::Hooks hooks;
+  state::Hooks hooks;
   hooks.record = [&](const json::Value& record) {
     progress.done();
     if (!lines) return out.json(record);
@@ -117,7 +119,7 @@ cli::StopSignals::Hooks on_request(bool quiet) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const fp8::cli::Command command = fp8::train::step_command();
+  const fp8::cli::Command command = fp8::settings::step_command();
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {

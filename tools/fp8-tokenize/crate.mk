@@ -1,2 +1,2 @@
 about := Text, conversations and token ids into a token file
-deps  := base json cli h5 hf token chat data
+deps  := base json cli h5 token chat data

@@ -17,9 +17,10 @@ using namespace fp8;
 
 // Sets the tokenizer and the vocabulary size from --tokenizer.
 void declare_tokenizer(const std::string& name, data::TokenizeOptions& options) {
-  const tokenize::Declared declared = tokenize::declared_tokenizer(name);
+  const data::DeclaredTokenizer declared = data::declared_tokenizer(name);
   options.encode_with = declared.file;
   options.tokenizer = declared.id;
+  if (!declared.file.empty()) options.also_read.push_back(name);
   if (!options.vocab_size) options.vocab_size = declared.vocab_size;
 }
 

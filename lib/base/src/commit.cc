@@ -14,34 +14,32 @@
 #include "fp8/base/file.h"
 #include "fp8/base/folders.h"
 #include "fp8/base/lock.h"
+#include "output.h"
 
 namespace fp8 {
 namespace {
 
-[[noreturn]] void throw_exists(const std::string& path) {
-  throw Error(path + ": exists", {{"force", "to replace it"}});
-}
-
-// lstat; false if the path does not exist.
-bool status_of(const std::string& path, struct stat& s) {
-  if (::lstat(path.c_str(), &s) == 0) return true;
-  if (errno == ENOENT) return false;
-  throw_errno(path, "", errno);
+// renameat2 in the folder `parent`, or by path if it is -1. Returns 0, or -1 with errno set.
+int rename_in(int parent, const std::string& from, const std::string& to, unsigned flags) {
+  if (parent < 0) return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags);
+  const std::filesystem::path old_path(from), new_path(to);
+  return ::renameat2(parent, old_path.filename().c_str(), parent, new_path.filename().c_str(), flags);
 }
 
 // A rename that does not replace. On file systems without RENAME_NOREPLACE: a check, then a plain rename.
-void rename_new(const std::string& from, const std::string& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+void rename_new(const std::string& from, const std::string& to, int parent = -1) {
+  if (rename_in(parent, from, to, RENAME_NOREPLACE) == 0) return;
   if (errno == EEXIST) throw_exists(to);
   if (errno != EINVAL && errno != ENOSYS) throw_errno(to, "cannot rename to it", errno);
   struct stat s {};
   if (status_of(to, s)) throw_exists(to);
-  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(to, "cannot rename to it", errno);
+  if (rename_in(parent, from, to, 0) != 0) throw_errno(to, "cannot rename to it", errno);
 }
 
 constexpr std::size_t kSuffixLetters = 8;
 constexpr std::string_view kUnfinished = ".tmp";
-constexpr const char* kFolderLock = "/.lock";  // in a temporary folder, locked by its writer
+constexpr const char* kFolderLock =
+    "/.lock";  // name of the lock file in a temporary folder, which the writer of the folder locks
 
 std::string without_last_slashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -64,27 +62,8 @@ std::string parent_directory(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-void check_output(const std::string& path, bool force) {
-  if (path.empty()) throw Error("output: empty path");
-  if (path == "-")
-    throw Error("-: the output cannot be standard output, since it is read back and renamed; give a file name");
-  struct stat s {};
-  if (path.back() == '/') throw Error(path + ": names a folder");
-  const std::string parent = parent_directory(path);
-  if (::stat(parent.c_str(), &s) != 0) throw_errno(path, "cannot write in " + parent, errno);
-  if (!S_ISDIR(s.st_mode)) throw_errno(path, "cannot write in " + parent, ENOTDIR);
-  if (!status_of(path, s)) return;
-  if (!S_ISREG(s.st_mode)) throw Error(path + ": exists and is not a regular file");
-  if (!force) throw_exists(path);
-}
-
-void check_not_input(const std::string& output, const std::string& input) {
-  std::error_code ignored;
-  if (std::filesystem::equivalent(output, input, ignored)) throw Error(output + ": is also an input");
-}
-
 AtomicFile::AtomicFile(const std::string& target, bool force) : target_(target), force_(force) {
-  check_output(target, force);
+  check_output(target, force, {});
   const std::string name = std::filesystem::path(target).filename().string();
   const std::string temporary =
       parent_directory(target) + "/." + name + "." + random_suffix() + std::string(kUnfinished);
@@ -107,7 +86,7 @@ void AtomicFile::commit() {
   file.sync();
   file.close();
   if (force_) {
-    check_output(target_, true);
+    check_output(target_, true, {});
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_errno(target_, "cannot rename to it", errno);
   } else {
     rename_new(temporary_, target_);
@@ -138,22 +117,22 @@ std::vector<std::string> remove_leftovers(const std::string& output) {
   return removed;
 }
 
-void commit_directory(const std::string& temporary, const std::string& final_path) {
-  rename_new(temporary, final_path);
+void commit_directory(const std::string& temporary, const std::string& final_path, int parent) {
+  rename_new(temporary, final_path, parent);
   fsync_directory(parent_directory(final_path));
 }
 
-void replace_directory(const std::string& temporary, const std::string& final_path) {
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
+void replace_directory(const std::string& temporary, const std::string& final_path, int parent) {
+  if (rename_in(parent, temporary, final_path, RENAME_EXCHANGE) == 0) {
     fsync_directory(parent_directory(final_path));
     remove_tree(temporary);
     return;
   }
   if (errno != ENOSYS && errno != EINVAL) throw_errno(final_path, "cannot replace", errno);
-  const std::string old = final_path + ".old.tmp";  // for a file system that cannot exchange names
+  const std::string old = final_path + ".old.tmp";  // used where the file system cannot exchange names
   remove_tree(old);
-  if (::rename(final_path.c_str(), old.c_str()) != 0) throw_errno(final_path, "cannot replace", errno);
-  commit_directory(temporary, final_path);
+  if (rename_in(parent, final_path, old, 0) != 0) throw_errno(final_path, "cannot replace", errno);
+  commit_directory(temporary, final_path, parent);
   remove_tree(old);
 }
 

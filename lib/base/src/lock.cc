@@ -2,6 +2,7 @@
 #include "fp8/base/lock.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -20,6 +21,7 @@ namespace {
 constexpr std::uint64_t kLongestHolder = 4096;  // bytes
 constexpr auto kPause = std::chrono::milliseconds(50);
 constexpr int kPauses = 20;
+constexpr const char* kRunEnds = "; the run ends and writes nothing more";
 
 // The line of a lock file for this process.
 std::string this_process() {
@@ -36,6 +38,24 @@ bool try_lock(int fd) {
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   return ::fcntl(fd, F_OFD_SETLK, &whole) == 0;
+}
+
+bool is_still_at(int fd, const std::string& path) {
+  struct stat held {
+  }, found{};
+  const bool is_found = ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &found) == 0;
+  if (!is_found) return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;  // ESTALE: removed, over NFS
+  return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+}
+
+void check_still_at(int fd, const std::string& path) {
+  if (is_still_at(fd, path)) return;
+  struct stat s {};
+  const bool replaced = ::stat(path.c_str(), &s) == 0;
+  throw Error(path +
+              (replaced ? ": another folder has taken the place of the folder of this run"
+                        : ": the folder of this run has been removed or renamed") +
+              kRunEnds);
 }
 
 LockFile::~LockFile() {
@@ -56,6 +76,7 @@ std::optional<std::string> LockFile::take(const std::string& path) {
     if (line.ends_with('\n')) return line.substr(0, line.find('\n'));
     if (i == kPauses) return "";
   }
+  if (!is_still_at(file.fd(), path)) return take(path);  // removed between open and lock
   file_ = std::move(file);
   try {
     file_.truncate(0);
@@ -65,6 +86,26 @@ std::optional<std::string> LockFile::take(const std::string& path) {
     // On a full disk the lock holds without the line.
   }
   return std::nullopt;
+}
+
+std::optional<std::string> LockedFolder::take(const std::string& path) {
+  File folder = File::open_read(path);
+  if (auto holder = lock_.take(path + "/.lock")) return holder;
+  folder_ = std::move(folder);
+  check();
+  return std::nullopt;
+}
+
+bool LockedFolder::in_place() const {
+  return !taken() || (is_still_at(folder_.fd(), folder_.path()) && lock_.in_place());
+}
+
+void LockedFolder::check() const {
+  if (!taken()) return;
+  check_still_at(folder_.fd(), folder_.path());
+  if (!lock_.in_place())
+    throw Error(folder_.path() + "/.lock: has been removed or replaced while this run held the lock, so another job " +
+                "may write to the folder" + kRunEnds);
 }
 
 }  // namespace fp8

@@ -37,4 +37,17 @@ std::vector<std::string> share_names(const std::string& kind, std::string_view e
   return names;
 }
 
+std::string share_file(const std::string& kind, const std::string& what, const std::string& name_or_path) {
+  std::error_code error;
+  if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json") ||
+      fs::is_regular_file(name_or_path, error))
+    return name_or_path;
+  std::string all;
+  for (const std::string& name : share_names(kind, ".json")) {
+    if (name == name_or_path) return (fs::path(share_folder(kind)) / (name + ".json")).string();
+    all += (all.empty() ? "" : ", ") + name;
+  }
+  throw Error(name_or_path + ": neither a file nor a " + what + " (" + all + ")");
+}
+
 }  // namespace fp8

@@ -18,23 +18,24 @@ using test::write_file;
 TEST(CheckOutput, RefusesToReplaceOtherThanRegularFiles) {
   const TemporaryFolder folder;
   const std::string file = folder.at("file");
-  check_output(file, false);
+  check_output(file, false, {});
   write_file(file, "x");
-  EXPECT_EQ(error_of([&] { check_output(file, false); }), file + ": exists");
-  check_output(file, true);
-  EXPECT_EQ(error_of([&] { check_output("-", true); }),
+  EXPECT_EQ(error_of([&] { check_output(file, false, {}); }), file + ": exists");
+  check_output(file, true, {});
+  EXPECT_EQ(error_of([&] { check_output("-", true, {}); }),
             "-: the output cannot be standard output, since it is read back and renamed; give a file name");
-  EXPECT_EQ(error_of([&] { check_output(folder.path(), true); }), folder.path() + ": exists and is not a regular file");
-  EXPECT_EQ(error_of([&] { check_output("/dev/null", true); }), "/dev/null: exists and is not a regular file");
+  EXPECT_EQ(error_of([&] { check_output(folder.path(), true, {}); }),
+            folder.path() + ": exists and is not a regular file");
+  EXPECT_EQ(error_of([&] { check_output("/dev/null", true, {}); }), "/dev/null: exists and is not a regular file");
   const std::string link = folder.at("link");
   std::filesystem::create_symlink("nowhere", link);
-  EXPECT_EQ(error_of([&] { check_output(link, true); }), link + ": exists and is not a regular file");
-  EXPECT_EQ(error_of([&] { check_output(folder.at("a/b"), false); }),
+  EXPECT_EQ(error_of([&] { check_output(link, true, {}); }), link + ": exists and is not a regular file");
+  EXPECT_EQ(error_of([&] { check_output(folder.at("a/b"), false, {}); }),
             folder.at("a/b: cannot write in ") + folder.at("a: No such file or directory"));
-  EXPECT_EQ(error_of([&] { check_output(file + "/b", false); }),
+  EXPECT_EQ(error_of([&] { check_output(file + "/b", false, {}); }),
             file + "/b: cannot write in " + file + ": Not a directory");
-  EXPECT_EQ(error_of([&] { check_output("", false); }), "output: empty path");
-  EXPECT_EQ(error_of([&] { check_output(file + "/", true); }), file + "/: names a folder");
+  EXPECT_EQ(error_of([&] { check_output("", false, {}); }), "output: empty path");
+  EXPECT_EQ(error_of([&] { check_output(file + "/", true, {}); }), file + "/: names a folder");
 }
 
 TEST(CheckNotInput, RefusesEveryNameOfTheInput) {
@@ -44,13 +45,58 @@ TEST(CheckNotInput, RefusesEveryNameOfTheInput) {
   write_file(folder.at("other"), "x");
   std::filesystem::create_symlink(file, link);
   std::filesystem::create_hard_link(file, name);
-  for (const std::string& output : {file, folder.at("./file"), link, name})
-    EXPECT_EQ(error_of([&] { check_not_input(output, file); }), output + ": is also an input");
-  EXPECT_EQ(error_of([&] { check_not_input(file, link); }), file + ": is also an input");
+  for (const std::string& output : {file, folder.at("./file"), link, name}) {
+    EXPECT_EQ(error_of([&] { check_not_input(output, {folder.at("other"), file}); }), output + ": is also an input");
+    for (const bool force : {false, true})
+      EXPECT_EQ(error_of([&] { check_output(output, force, {file}); }), output + ": is also an input");
+  }
+  EXPECT_EQ(error_of([&] { check_not_input(file, {link}); }), file + ": is also an input");
   for (const std::string& output : {folder.at("other"), folder.at("none"), std::string("-")})
-    check_not_input(output, file);
-  check_not_input(file, "-");
-  check_not_input(file, folder.at("none"));
+    check_not_input(output, {file});
+  check_not_input(file, {"-", folder.at("none")});
+  check_not_input(file, {});
+}
+
+TEST(CheckNotInput, RefusesEveryFileOfAFolderThatIsAnInput) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.at("in/deep"));
+  write_file(folder.at("blob"), "x");
+  write_file(folder.at("in/deep/file"), "x");
+  std::filesystem::create_symlink(folder.at("blob"), folder.at("in/weights"));
+  std::filesystem::create_symlink(folder.at("in"), folder.at("link"));
+  std::filesystem::create_hard_link(folder.at("in/deep/file"), folder.at("name"));
+  const std::string in = folder.at("in");
+  for (const std::string& output :
+       {folder.at("in/deep/file"), folder.at("blob"), folder.at("link/weights"), folder.at("name")})
+    EXPECT_EQ(error_of([&] { check_not_input(output, {in}); }), output + ": is also an input, in " + in);
+  check_not_input(folder.at("in/new"), {in});
+}
+
+TEST(CheckNotInput, RefusesAFolderThatHoldsAnInput) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.at("out/in"));
+  std::filesystem::create_directory(folder.at("empty"));
+  write_file(folder.at("out/in/file"), "x");
+  for (const std::string& input : {folder.at("out/in/file"), folder.at("out/in")})
+    EXPECT_EQ(error_of([&] { check_not_input(folder.at("out"), {input}); }),
+              folder.at("out") + ": shares files with the input " + input);
+  EXPECT_EQ(error_of([&] { check_not_input(folder.at("out/in"), {folder.at("out")}); }),
+            folder.at("out/in") + ": shares files with the input " + folder.at("out"));
+  EXPECT_EQ(error_of([&] { check_not_input(folder.at("out/"), {folder.at("out")}); }),
+            folder.at("out/") + ": is also an input, in " + folder.at("out"));
+  check_not_input(folder.at("empty"), {folder.at("out")});
+}
+
+TEST(CheckNotInput, RefusesEveryFileOfACommittedCheckpoint) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.at("step"));
+  write_file(folder.at("step/manifest.json"), "{}");
+  check_output(folder.at("step/manifest.json"), true, {});  // a folder of something else
+  write_file(folder.at("step/rank-00000-of-00001.h5"), "x");
+  for (const char* name : {"step/manifest.json", "step/rank-00000-of-00001.h5"})
+    EXPECT_EQ(error_of([&] { const AtomicFile file(folder.at(name), true); }),
+              folder.at(name) + ": is part of a committed checkpoint, of which no file is replaced");
+  check_output(folder.at("step/new"), true, {});
 }
 
 TEST(AtomicFile, LeftoversOfTheTargetAreRemoved) {

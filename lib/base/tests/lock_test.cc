@@ -1,4 +1,4 @@
-// A lock file has one holder until that holder releases it or ends.
+// A lock file has one holder until that holder releases it or ends; the holder of a folder notices when it is replaced.
 #include "fp8/base/lock.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "fp8_test.h"
 
@@ -55,6 +56,88 @@ TEST(LockFile, OfAKilledProcessIsReleased) {
   EXPECT_NE(read_file(path), "");
   EXPECT_EQ(mine.take(path), std::nullopt);
   EXPECT_NE(read_file(path).find("process " + std::to_string(::getpid()) + ","), std::string::npos);
+}
+
+// A folder `run` in a temporary one, locked.
+class Locked : public ::testing::Test {
+ protected:
+  Locked() {
+    std::filesystem::create_directory(path_);
+    EXPECT_EQ(held_.take(path_), std::nullopt);
+    EXPECT_TRUE(held_.in_place());
+  }
+  // What check() says; in_place() must agree.
+  std::string problem() const {
+    std::string text;
+    try {
+      held_.check();
+    } catch (const Error& e) {
+      text = std::string(e.what()).substr(path_.size());
+    }
+    EXPECT_EQ(held_.in_place(), text.empty());
+    return text;
+  }
+  void rename(const std::string& from, const std::string& to) const {
+    std::filesystem::rename(folder_.at(from), folder_.at(to));
+  }
+
+  TemporaryFolder folder_;
+  std::string path_ = folder_.at("run");
+  LockedFolder held_;
+};
+
+TEST_F(Locked, NoticesThatTheFolderIsGone) {
+  rename("run", "moved");
+  EXPECT_EQ(problem(), ": the folder of this run has been removed or renamed; the run ends and writes nothing more");
+  rename("moved", "run");
+  EXPECT_EQ(problem(), "");
+  std::filesystem::remove_all(path_);
+  EXPECT_NE(problem(), "");
+  std::ofstream(path_) << "a file";
+  EXPECT_NE(problem(), "");
+}
+
+TEST_F(Locked, NoticesAnotherFolderThatIsLockedToo) {
+  std::filesystem::remove_all(path_);
+  std::filesystem::create_directory(path_);
+  LockedFolder other;
+  EXPECT_EQ(other.take(path_), std::nullopt);
+  EXPECT_EQ(problem(),
+            ": another folder has taken the place of the folder of this run; the run ends and writes nothing more");
+  EXPECT_TRUE(other.in_place());
+}
+
+TEST_F(Locked, NoticesThatTheLockFileIsGoneOrAnother) {
+  const std::string lost =
+      "/.lock: has been removed or replaced while this run held the lock, so another job may "
+      "write to the folder; the run ends and writes nothing more";
+  std::filesystem::remove(path_ + "/.lock");
+  EXPECT_EQ(problem(), lost);
+  LockedFolder other;
+  EXPECT_EQ(other.take(path_), std::nullopt);
+  EXPECT_EQ(problem(), lost);
+  EXPECT_TRUE(other.in_place());
+}
+
+TEST_F(Locked, IsInPlaceThroughALink) {
+  const std::string link = folder_.at("link");
+  std::filesystem::create_directory(folder_.at("other"));
+  std::filesystem::create_directory_symlink("other", link);
+  LockedFolder held;
+  EXPECT_EQ(held.take(link), std::nullopt);
+  EXPECT_TRUE(held.in_place());
+  rename("other", "renamed");
+  EXPECT_FALSE(held.in_place());
+  std::filesystem::remove(link);
+  std::filesystem::create_directory_symlink("renamed", link);
+  EXPECT_TRUE(held.in_place());
+}
+
+TEST(LockedFolder, IsInPlaceUntilItIsTaken) {
+  const LockedFolder none;
+  EXPECT_FALSE(none.taken());
+  EXPECT_TRUE(none.in_place());
+  EXPECT_NO_THROW(none.check());
 }
 
 }  // namespace

@@ -114,26 +114,12 @@ std::optional<std::string> special_token(const json::Object& config, const std::
   return text_of(*value, path + ": \"" + key + "\"");
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
-
 }  // namespace
 
 std::vector<std::string> template_names() { return share_names("templates", ".json"); }
 
 Template read_template(const std::string& name_or_path) {
-  std::error_code error;
-  const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json") ||
-                       fs::is_regular_file(name_or_path, error);
-  if (is_path) return parse_template(json::parse_file(name_or_path, kLimits), name_or_path);
-  const std::vector<std::string> names = template_names();
-  if (std::ranges::find(names, name_or_path) == names.end()) {
-    throw Error(name_or_path + ": neither a file nor a template (" + joined(names) + ")");
-  }
-  const std::string path = (fs::path(share_folder("templates")) / (name_or_path + ".json")).string();
+  const std::string path = share_file("templates", "template", name_or_path);
   return parse_template(json::parse_file(path, kLimits), path);
 }
 

@@ -2,6 +2,8 @@
 // after open() is the same for both.
 #include "fp8/ckpt/checkpoint.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
@@ -92,6 +94,7 @@ struct Checkpoint::State {
   json::Value provenance = json::Array{};
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<const h5::Reader>> readers;
+  mutable std::vector<File> open_files;  // open files that have no reader yet; may be empty
 
   std::string file_path(std::size_t i) const {
     if (!folder) return path;
@@ -108,7 +111,9 @@ const h5::Reader& Checkpoint::State::file(std::size_t i) const {
   const std::lock_guard lock(mutex);
   auto& reader = readers.at(i);
   if (reader == nullptr) {
-    auto opened = std::make_unique<const h5::Reader>(file_path(i), h5::kCheckpointMagic);
+    File open =
+        i < open_files.size() && open_files[i].is_open() ? std::move(open_files[i]) : h5::open_regular(file_path(i));
+    auto opened = std::make_unique<const h5::Reader>(std::move(open), h5::kCheckpointMagic);
     check_shard(i, *opened);
     reader = std::move(opened);
   }
@@ -200,6 +205,21 @@ Checkpoint Checkpoint::open(const std::string& path) {
   s.train = s.document("train", s.manifest.kind == FileKind::training);
   if (const json::Value provenance = s.document("provenance", false); !provenance.is_null()) s.provenance = provenance;
   return Checkpoint(std::move(state));
+}
+
+void Checkpoint::hold() const {
+  const std::lock_guard lock(state_->mutex);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 0;
+  state_->open_files.resize(std::min<std::size_t>(file_count(), limit.rlim_cur / 2));
+  for (std::size_t i = 0; i < state_->open_files.size(); ++i) {
+    if (state_->readers[i] != nullptr) continue;
+    try {
+      state_->open_files[i] = h5::open_regular(file_path(i));
+    } catch (const Error&) {
+      continue;  // its first use reports why
+    }
+  }
 }
 
 const std::string& Checkpoint::path() const { return state_->path; }
@@ -311,15 +331,14 @@ std::size_t Checkpoint::file_count() const { return state_->manifest.files.size(
 std::string Checkpoint::file_path(std::size_t i) const { return state_->file_path(i); }
 
 void Checkpoint::verify_file(std::size_t i, const Destination& destination) const {
-  state_->file(i);
+  const h5::Reader& reader = state_->file(i);
   const auto place_of = [&](const h5::Entry& entry) -> std::span<std::byte> {
     if (!destination || is_document(entry.name)) return {};
     const TensorPlaces& tensor = state_->places(entry.name);
     const auto b = std::find_if(tensor.blocks.begin(), tensor.blocks.end(), [&](const auto& x) { return x.file == i; });
     return b == tensor.blocks.end() ? std::span<std::byte>() : destination(tensor.meta, b->begin, b->end);
   };
-  const h5::UserBlock block = h5::verify_file(file_path(i), h5::kCheckpointMagic, place_of, values_of);
-  if (block.digest != state_->manifest.files.at(i).digest) throw Error(file_path(i) + ": changed while it was read");
+  h5::verify_file(reader, place_of, values_of);
 }
 
 void Checkpoint::verify() const {
@@ -328,10 +347,8 @@ void Checkpoint::verify() const {
   for (std::size_t i = 0; i < file_count(); ++i) {
     try {
       verify_file(i);
-    } catch (const Error& e) {
-      found[i] = e;
-    } catch (const std::exception& e) {
-      found[i] = Error(file_path(i) + ": " + e.what());
+    } catch (const std::exception&) {
+      found[i] = current_error();
     }
   }
   for (const auto& error : found)

@@ -58,10 +58,13 @@ Manifest manifest_of(FileKind kind, const json::Value& mesh, const std::vector<F
 
 }  // namespace
 
-std::string begin_folder(const std::string& final_path) {
+std::string begin_folder(const std::string& final_path, const LockedFolder* held) {
   std::string temporary = final_path + ".tmp";
+  if (held != nullptr) held->check();
   remove_tree(temporary);
-  if (mkdir(temporary.c_str(), 0777) != 0) throw_errno(temporary, "cannot create", errno);
+  const bool by_path = held == nullptr || !held->taken();
+  const std::string name = by_path ? temporary : std::filesystem::path(temporary).filename().string();
+  if (mkdirat(by_path ? AT_FDCWD : held->fd(), name.c_str(), 0777) != 0) throw_errno(temporary, "cannot create", errno);
   return temporary;
 }
 
@@ -73,7 +76,7 @@ void check_space(const std::string& folder, std::uint64_t bytes) {
 }
 
 void commit_folder(const std::string& temporary, const std::string& final_path, FileKind kind, const json::Value& mesh,
-                   const std::vector<FileEntry>& entries) {
+                   const std::vector<FileEntry>& entries, const LockedFolder* held) {
   const std::string text = format_manifest(manifest_of(kind, mesh, entries, final_path));
   File file = File::create_exclusive(temporary + "/" + std::string(kManifestName));
   file.write_all(text);
@@ -83,9 +86,11 @@ void commit_folder(const std::string& temporary, const std::string& final_path, 
   if (Checkpoint::open(temporary).digest() != digest_of(std::as_bytes(std::span(text))).hex())
     throw Error(file.path() + ": reads back differently than written");
   fsync_directory(temporary);
+  if (held != nullptr) held->check();
+  const int parent = held != nullptr ? held->fd() : -1;
   std::error_code ignored;
-  if (std::filesystem::is_directory(final_path, ignored)) return replace_directory(temporary, final_path);
-  commit_directory(temporary, final_path);
+  if (std::filesystem::is_directory(final_path, ignored)) return replace_directory(temporary, final_path, parent);
+  commit_directory(temporary, final_path, parent);
 }
 
 json::Value to_json(const FileEntry& entry) {

@@ -29,15 +29,15 @@ struct FileFact {
 /// A tensor and the location of its rows.
 struct TensorPlaces {
   TensorMeta meta;
-  std::vector<BlockPlace> blocks;  ///< by row, covering each exactly once
+  std::vector<BlockPlace> blocks;  ///< blocks in row order, which cover each row exactly once
 };
 
 /// The whole table. For a single-file checkpoint it is computed from the file.
 struct Manifest {
   FileKind kind = FileKind::model;
   json::Value mesh;
-  std::vector<FileFact> files;        ///< by rank
-  std::vector<TensorPlaces> tensors;  ///< by name
+  std::vector<FileFact> files;        ///< files by rank
+  std::vector<TensorPlaces> tensors;  ///< tensors by name
 };
 
 /// Throws Error `what: ...` unless the tensors are sorted by name, each row of each is covered exactly once, and no

@@ -1,5 +1,4 @@
-// The folder of a run: listing, selecting, pruning. The name identifies a checkpoint; verify() decides whether it is
-// valid.
+// The folder of a run: listing, opening, pruning. The name identifies a checkpoint.
 #include "fp8/ckpt/run_folder.h"
 
 #include <stdio.h>
@@ -91,19 +90,6 @@ Checkpoint open_step(const StepFolder& folder) {
   return checkpoint;
 }
 
-std::optional<StepFolder> newest_valid(
-    const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report) {
-  for (const StepFolder& folder : list_steps(run)) {
-    try {
-      open_step(folder).verify();
-      return folder;
-    } catch (const Error& e) {
-      if (report) report(folder, e.what());
-    }
-  }
-  return std::nullopt;
-}
-
 std::string passed_over(const std::string& path, const std::string& reason) {
   return path + ": damaged, trying an older one: " + reason;
 }
@@ -113,11 +99,13 @@ std::string all_damaged(const std::string& run, const std::string& reason) {
 }
 
 std::vector<std::string> prune(const std::string& run, std::int64_t keep,
-                               const std::function<bool(std::int64_t step)>& is_protected, const PieceRunner& runner) {
+                               const std::function<bool(std::int64_t step)>& is_protected, const PieceRunner& runner,
+                               const LockedFolder* held) {
   std::vector<std::string> removed;
   if (keep < 1) return removed;
   std::int64_t kept = 0;
   for (const StepFolder& folder : list_steps(run)) {
+    if (held != nullptr) held->check();
     if (is_protected && is_protected(folder.step)) continue;
     if (++kept <= keep) continue;
     const std::string unfinished = folder.path + std::string(kUnfinished);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fp8/ckpt/checkpoint.h"
+#include "fp8/ckpt/find.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
 #include "fp8_test.h"
@@ -69,9 +70,11 @@ inline const std::map<std::string, std::string>& texts() {
   return value;
 }
 
-/// /train of a step.
-inline json::Value train_of(std::int64_t step) {
-  return json::object({{"step", step}, {"updates", step}, {"tokens", 16 * step}});
+/// /train of a step, with the evaluation if there is one.
+inline json::Value train_of(std::int64_t step, const std::optional<Evaluation>& evaluation = {}) {
+  json::Value train = json::object({{"step", step}, {"updates", step}, {"tokens", 16 * step}});
+  if (evaluation) train.as_object().set("evaluation", to_json(*evaluation));
+  return train;
 }
 
 inline void write_model(const std::string& path, FileKind kind = FileKind::model, bool force = false) {
@@ -92,11 +95,11 @@ inline std::int64_t first_row(std::int64_t rows, std::int64_t rank, std::int64_t
 
 /// Writes the shard of rank `rank` of `world` into `temporary`.
 inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, std::int64_t world, std::int64_t step = 3,
-                             unsigned run = 0) {
+                             unsigned run = 0, const std::optional<Evaluation>& evaluation = {}) {
   ShardWriter w(temporary, rank, world, FileKind::training);
   if (rank == 0) {
     w.document("config", config());
-    w.document("train", train_of(step));
+    w.document("train", train_of(step, evaluation));
     w.huggingface(texts());
   }
   for (const Sample& s : samples(run)) {
@@ -109,11 +112,12 @@ inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, st
   return w.finish();
 }
 
-inline void write_folder(const std::string& path, std::int64_t world, std::int64_t step = 3, unsigned run = 0) {
+inline void write_folder(const std::string& path, std::int64_t world, std::int64_t step = 3, unsigned run = 0,
+                         const std::optional<Evaluation>& evaluation = {}) {
   const std::string temporary = begin_folder(path);
   std::vector<FileEntry> entries;
   for (std::int64_t rank = world - 1; rank >= 0; --rank)
-    entries.push_back(write_shard(temporary, rank, world, step, run));
+    entries.push_back(write_shard(temporary, rank, world, step, run, evaluation));
   commit_folder(temporary, path, FileKind::training, json::object({{"dp_shard", world}}), entries);
 }
 

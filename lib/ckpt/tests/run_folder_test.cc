@@ -1,4 +1,4 @@
-// Checkpoints of a run: the list, the newest valid one, pruning.
+// Checkpoints of a run: the list, their counters, pruning.
 
 #include "fixture.h"
 #include "fp8/json/json.h"
@@ -30,28 +30,6 @@ TEST_F(RunFolder, lists_steps_only_newest_first) {
   ASSERT_EQ(removed.size(), 1U);
   EXPECT_HOLDS(removed[0], "step-00000011.tmp");
   EXPECT_FALSE(std::filesystem::exists(at("step-00000011.tmp")));
-}
-
-TEST_F(RunFolder, the_newest_valid_one_is_found_and_damage_is_reported) {
-  for (const int step : {1, 2, 3}) write_folder(at(step_name(step)), 2, step);
-  EXPECT_EQ(newest_valid(at(""))->step, 3);
-  std::filesystem::remove(at("step-00000003/rank-00001-of-00002.h5"));
-  std::filesystem::remove(at("step-00000002/manifest.json"));
-  std::vector<std::string> told;
-  const auto found = newest_valid(
-      at(""), [&](const StepFolder& f, const std::string& reason) { told.push_back(f.path + " " + reason); });
-  ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->step, 1);
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_HOLDS(told[0], "rank-00001-of-00002.h5");
-  EXPECT_HOLDS(told[1], "no manifest.json");
-  std::filesystem::rename(at("step-00000001"), at("step-00000009"));
-  told.clear();
-  EXPECT_EQ(newest_valid(at(""), [&](const StepFolder&, const std::string& reason) { told.push_back(reason); }),
-            std::nullopt);
-  EXPECT_HOLDS(told.at(0), "step-00000009: /train: step 1 differs from the step in its name");
-  std::filesystem::remove_all(at("step-00000009"));
-  EXPECT_EQ(newest_valid(at("")), std::nullopt);
 }
 
 // A valid digest does not imply valid counters.
@@ -92,16 +70,6 @@ TEST_F(RunFolder, forged_counters_are_refused) {
   EXPECT_HOLDS(refusal(R"({"step":3,"updates":3,"tokens":99999999999999999999})"), "\"tokens\"");
   EXPECT_HOLDS(refusal(R"({"step":3,"tokens":48})"), "\"updates\"");
   EXPECT_HOLDS(refusal("[]"), "has no /train");
-}
-
-TEST_F(RunFolder, a_forged_step_is_skipped) {
-  for (const int step : {1, 2}) write_folder(at(step_name(step)), 2, step);
-  write_folder(at("forged"), 2, -2);
-  std::filesystem::remove_all(at("step-00000002"));
-  std::filesystem::rename(at("forged"), at("step-00000002"));
-  std::string told;
-  EXPECT_EQ(newest_valid(at(""), [&](const StepFolder&, const std::string& reason) { told = reason; })->step, 1);
-  EXPECT_HOLDS(told, "step-00000002: /train: step is -2, which is below 0");
 }
 
 TEST_F(RunFolder, pruning_keeps_the_newest_and_the_protected) {

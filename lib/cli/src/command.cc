@@ -119,4 +119,11 @@ Flag dry_run_flag() {
 
 Flag json_flag() { return common({.name = "json", .help = "print JSON Lines instead of text"}); }
 
+Positional checkpoint_argument(const std::string& name, const std::string& metavar, const std::string& what) {
+  return {.name = name,
+          .metavar = metavar,
+          .help = what + ": a path, or RUN, RUN@last, RUN@best or RUN@STEP of the folder of a run; -: read a " +
+                  "checkpoint record from standard input"};
+}
+
 }  // namespace fp8::cli

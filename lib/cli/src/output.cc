@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "broken_pipe.h"
 #include "fp8/base/error.h"
@@ -26,6 +27,12 @@ bool is_set(const char* name) {
 bool dumb_terminal() {
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
   return term == nullptr || std::string_view(term) == "dumb";
+}
+
+// Height of the terminal behind standard error; 24 where there is none.
+std::size_t terminal_rows() {
+  struct winsize w {};
+  return ::ioctl(2, TIOCGWINSZ, &w) != 0 || w.ws_row == 0 ? 24 : w.ws_row;
 }
 
 // The first `columns` characters of `text`.
@@ -76,7 +83,7 @@ Progress::~Progress() { done(); }
 void Progress::update(std::string_view text) {
   if (!shown_) return;
   const auto now = std::chrono::steady_clock::now();
-  if (in_place_ ? dirty_ && now - last_ < std::chrono::milliseconds(100) : now - last_ < interval_) return;
+  if (in_place_ ? lines_ > 0 && now - last_ < std::chrono::milliseconds(100) : now - last_ < interval_) return;
   last_ = now;
   if (in_place_) return overwrite(text);
   const std::string line = terminal_safe(tool_ + ": " + std::string(text)) + "\n";
@@ -85,18 +92,29 @@ void Progress::update(std::string_view text) {
 }
 
 void Progress::overwrite(std::string_view text) {
-  dirty_ = true;
-  // One column stays free: a full line would wrap.
-  const std::string safe = terminal_safe(text);
-  const std::string line = "\r\x1b[K" + std::string(cut(safe, static_cast<std::size_t>(terminal_columns()) - 1));
-  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // a failure cannot be reported
+  std::string shown = erased();
+  // One column stays free: a full line would wrap. A line above the top of the terminal could not be erased.
+  const std::size_t columns = static_cast<std::size_t>(terminal_columns()) - 1, rows = terminal_rows();
+  while (lines_ < rows) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string safe = terminal_safe(text.substr(0, end));
+    shown += (lines_ == 0 ? "" : "\n") + std::string(cut(safe, columns));
+    ++lines_;
+    if (end == text.size()) break;
+    text.remove_prefix(end + 1);
+  }
+  (void)std::fwrite(shown.data(), 1, shown.size(), stderr);  // a failure cannot be reported
   (void)std::fflush(stderr);
 }
 
+std::string Progress::erased() {
+  const std::size_t lines = std::exchange(lines_, 0);
+  return lines > 1 ? "\x1b[" + std::to_string(lines - 1) + "A\r\x1b[J" : "\r\x1b[K";
+}
+
 void Progress::done() {
-  if (!dirty_) return;
-  dirty_ = false;
-  (void)std::fputs("\r\x1b[K", stderr);
+  if (lines_ == 0) return;
+  (void)std::fputs(erased().c_str(), stderr);
   (void)std::fflush(stderr);
 }
 

@@ -1,6 +1,8 @@
-// The command line. Words are first normalized, so that each value is attached to its flag and each error names the
-// flag; cxxopts then separates flags from positionals. The only file that includes cxxopts; its regular expressions are
-// disabled, since their recursion overflows the stack on long values.
+// The command line: Speller normalizes the words, cxxopts separates flags from positionals. cxxopts cannot parse the
+// words alone: it takes the next flag as the value of a flag whose value was forgotten (--out --dry-run), accepts a
+// value of a toggle (--quiet=true), attaches only letters and digits to a letter (it refuses -omodel.h5), and its
+// errors name neither the placeholder of a value nor the nearest flag. The only file that includes cxxopts; its regular
+// expressions are disabled, since their recursion overflows the stack on long values.
 #define CXXOPTS_NO_REGEX true
 #include <algorithm>
 #include <cxxopts.hpp>

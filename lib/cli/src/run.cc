@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
 #include <optional>
 #include <string_view>
 
@@ -19,13 +18,12 @@
 #include "fp8/base/clock.h"
 #include "fp8/base/cpu.h"
 #include "fp8/base/folders.h"
+#include "fp8/base/resources.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 
 namespace fp8::cli {
 namespace {
-
-constexpr int kBad = static_cast<int>(Exit::bad);
 
 // The first file that is opened would get a closed descriptor 0, 1 or 2 and receive our messages. /dev/null, opened
 // read-only, occupies the descriptor, and writing to it fails as it should.
@@ -52,20 +50,14 @@ std::string information(const Command& command, const Arguments& arguments, cons
 
 // Status of `work`, which may throw; prints the error if `aloud`.
 int guarded(const std::string& tool, bool aloud, const std::function<int()>& work) {
-  const auto complain = [&](const std::string& message, int status) {
-    if (aloud) print_error(tool, message);
-    return status;
-  };
   try {
     return work();
   } catch (const BrokenPipe&) {
     return 0;
-  } catch (const Error& e) {
-    return complain(error_message(e), static_cast<int>(e.code()));
-  } catch (const std::bad_alloc&) {
-    return complain("out of memory", kBad);
-  } catch (const std::exception& e) {
-    return complain(std::string("internal error: ") + e.what(), kBad);
+  } catch (const std::exception&) {
+    const Error error = current_error();
+    if (aloud) print_error(tool, error_message(error));
+    return static_cast<int>(error.code());
   }
 }
 
@@ -151,6 +143,7 @@ int run(int argc, char** argv, const Command& command, const std::function<int(c
   });
   if (status >= 0) return status;
   const int done = flushed(full.name, guarded(full.name, true, [&] {
+                             if (!command.launched) start_team();
                              clear_leftovers(full, *arguments);
                              return body(*arguments);
                            }));

@@ -9,9 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
-#include <system_error>
 
 #include "fp8/base/error.h"
+#include "fp8/base/resources.h"
 #include "fp8/base/signals.h"
 
 namespace fp8::cli {
@@ -22,20 +22,22 @@ StopSignals::StopSignals(Hooks hooks) : hooks_(std::move(hooks)) {
   }
   signals_ = ::signalfd(-1, &held_, SFD_CLOEXEC | SFD_NONBLOCK);
   end_ = ::eventfd(0, EFD_CLOEXEC);
-  int error = signals_ < 0 || end_ < 0 ? errno : ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
-  if (error == 0) {
-    try {
-      thread_ = std::thread([this] { listen(); });
-      return;
-    } catch (const std::system_error& e) {
-      error = e.code().value();
-      (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    }
+  const int error = signals_ < 0 || end_ < 0 ? errno : ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  const auto close = [this] {
+    for (const int fd : {signals_, end_})
+      if (fd >= 0) ::close(fd);
+  };
+  if (error != 0) {
+    close();
+    throw_errno("signals", "", error);
   }
-  for (const int fd : {signals_, end_}) {
-    if (fd >= 0) ::close(fd);
+  try {
+    thread_ = start_thread([this] { listen(); });
+  } catch (const Error&) {
+    (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    close();
+    throw;
   }
-  throw_errno("signals", "", error);
 }
 
 StopSignals::~StopSignals() {

@@ -8,7 +8,7 @@
 namespace fp8::comm {
 namespace {
 
-constexpr char kEnd = '\0';  // of a field of an error
+constexpr char kEnd = '\0';  // end of a field of an error
 
 // An error as text, for other ranks: its code, its message, then two fields for each hint.
 std::string text_of(const Error& e) {

@@ -370,7 +370,7 @@ class MpiCommunicator final : public Communicator {
     try {
       barrier();
     } catch (const Error&) {
-      // Whatever broke this breaks the end of MPI too, and that is waited for.
+      // The same failure ends MPI_Finalize, which waits for all ranks.
     }
     watchdog_.reset();
   }
@@ -402,7 +402,7 @@ class MpiCommunicator final : public Communicator {
   std::int64_t longest_;
   int rank_ = 0, size_ = 1;
   static constexpr int kTags = 32768;  // what MPI allows at least; as many may be under way
-  int tag_ = 0;                        // of the last reduce-scatter: their pieces must not meet
+  int tag_ = 0;  // tag of the last reduce-scatter, different for each, so that pieces of two do not meet
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
   GroupProgress place_;
   std::unique_ptr<watchdog::Watchdog> watchdog_;

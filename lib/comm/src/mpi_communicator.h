@@ -22,10 +22,10 @@ double watched_seconds(const Communicator& group);
 
 /// The progress table of a communicator, and the index of its group in the table.
 struct GroupProgress {
-  std::shared_ptr<watchdog::ProgressTable> progress;  ///< null for a communicator without MPI
+  std::shared_ptr<watchdog::ProgressTable> progress;  ///< progress table, or null for a communicator without MPI
   std::size_t group = 0;
 };
-/// For other collectives of the same ranks, such as those of NCCL, which the same watchdog then watches.
+/// The progress of other collectives of the same ranks, such as those of NCCL, which the same watchdog then watches.
 GroupProgress group_progress(const Communicator& group);
 
 /// Throws Error `MPI collective: reason` unless `status` is MPI_SUCCESS.

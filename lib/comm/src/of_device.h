@@ -30,7 +30,7 @@ class OfDevice : public Communicator {
   watchdog::ProgressTable& progress() override { return host_.progress(); }
 
  protected:
-  Communicator& host_;   ///< the same ranks
+  Communicator& host_;   ///< communicator of the same ranks on the host
   device::Context ctx_;  ///< device and stream
 };
 

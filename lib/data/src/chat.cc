@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kBatch = std::size_t{1} << 19U;  // bytes of JSON that a thread renders at a time
 constexpr std::int64_t kProgressEvery = std::int64_t{1} << 22U;
 constexpr std::int64_t kNotedBad = 10;    // bad records that are named
-constexpr std::size_t kMostReasons = 50;  // that are counted one by one
+constexpr std::size_t kMostReasons = 50;  // most reasons that are counted one by one
 
 // Records of one input. Without a schema no record so far had the columns of a known format.
 struct Batch {
@@ -32,7 +32,7 @@ struct Outcome {
   Origin origin;
   std::optional<chat::Document> document = {};
   std::string reason = {};   // without the place
-  std::string message = {};  // with it
+  std::string message = {};  // message of the error
   std::vector<Hint> hints = {};
 };
 
@@ -81,6 +81,17 @@ class Renderer {
   token::EncoderPool encoders_;
 };
 
+// The documents of a row whose first token is in the mask. It has no token before it that predicts it.
+std::int64_t first_tokens(const chat::Row& row) {
+  std::int64_t count = 0;
+  std::size_t begin = 0;
+  for (const std::size_t length : row.lengths) {
+    count += row.mask[begin];
+    begin += length;
+  }
+  return count;
+}
+
 // Counts rows and passes them on.
 class Delivery {
  public:
@@ -91,7 +102,7 @@ class Delivery {
     const std::int64_t before = summary_.tokens / kProgressEvery;
     summary_.tokens += static_cast<std::int64_t>(row.ids.size());
     summary_.padding += static_cast<std::int64_t>(row.padding);
-    summary_.targets += std::ranges::count(row.mask, std::uint8_t{1});
+    summary_.targets += std::ranges::count(row.mask, std::uint8_t{1}) - first_tokens(row);
     rows_(row, eval_);
     if (options_.progress && summary_.tokens / kProgressEvery != before) options_.progress(summary_.tokens);
   }
@@ -172,7 +183,7 @@ class Consumer {
   }
 
  private:
-  // Of each 1 / eval_share records one is for evaluation, picked by a hash.
+  // One of 1 / eval_share records is for evaluation, chosen by a hash.
   bool for_eval(std::int64_t record) const {
     if (options_.eval_share <= 0) return false;
     const double period = 1 / options_.eval_share;

@@ -42,7 +42,7 @@ class DocumentEncoder {
 
  private:
   struct Piece {
-    std::string text;         // with the next character, unless it is the last of its document
+    std::string text;         // text with the next character, unless it is the last of its document
     std::size_t length = 0;   // without the next character
     token::Part part;         // position in the document
     std::string where;        // name of the document

@@ -28,19 +28,6 @@ std::int64_t pairs_of(std::int64_t n) { return n * (n + 1) / 2; }
 
 }  // namespace
 
-std::optional<SamplerKind> parse_sampler(std::string_view name) {
-  if (name == "sequential") return SamplerKind::sequential;
-  if (name == "shuffle") return SamplerKind::shuffle;
-  return std::nullopt;
-}
-
-std::optional<DocumentMode> parse_documents(std::string_view name) {
-  if (name == "auto") return DocumentMode::automatic;
-  if (name == "joined") return DocumentMode::joined;
-  if (name == "separate") return DocumentMode::separate;
-  return std::nullopt;
-}
-
 std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key) {
   if (index >= n) throw Error("permutation: index beyond its size");
   if (n == 1) return 0;

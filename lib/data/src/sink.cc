@@ -20,11 +20,7 @@ Sink::Sink(const TokenizeOptions& options, std::int64_t vocab_size, std::optiona
   info_.vocab_size = vocab_size;
   info_.tokenizer = std::move(tokenizer);
   info_.eos = options.eos;
-  if (options.dry_run) {
-    check_output(options.output, options.force);
-  } else {
-    writer_.emplace(options.output, vocab_size, options.eos, false, options.force, info_.tokenizer);
-  }
+  if (!options.dry_run) writer_.emplace(options.output, vocab_size, options.eos, false, options.force, info_.tokenizer);
 }
 
 void Sink::begin(const std::string& name, bool ids) {

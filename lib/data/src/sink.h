@@ -36,8 +36,8 @@ class Sink {
   const TokenizeOptions& options_;
   std::optional<TokenWriter> writer_;
   TokenInfo info_;
-  std::string name_;           // of the current input
-  std::int64_t position_ = 0;  // in the current input
+  std::string name_;           // name of the current input
+  std::int64_t position_ = 0;  // position in the current input
   std::int64_t document_begin_ = 0;
   std::int64_t reported_ = 0;
   bool split_ = false;

@@ -20,8 +20,8 @@ inline const Hint kAnyBytes{"from", "text to read any bytes"};
 // text. Without hints if the message contains a command that converts the input.
 void refuse_known_formats(const std::string& name, std::span<const std::byte> head, std::vector<Hint> hints);
 
-// As refuse_known_formats(); also throws if `head` contains a NUL byte or is not UTF-8; the last sequence may be
-// incomplete.
+// Checks what refuse_known_formats() does, and throws if `head` contains a NUL byte or is not UTF-8; the last sequence
+// may be incomplete.
 void check_text(const std::string& name, std::span<const std::byte> head);
 
 }  // namespace fp8::data

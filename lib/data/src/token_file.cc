@@ -53,7 +53,7 @@ struct TokenFile::State {
     if (info.mask) mask.emplace(reader, "mask", "mask_digests");
   }
   static h5::Reader opened(const std::string& file, bool verify) {
-    if (verify) h5::verify_file(file, h5::kTokensMagic);
+    if (verify) h5::verify_file(h5::Reader(file, h5::kTokensMagic));
     return h5::Reader(file, h5::kTokensMagic);
   }
   void read_attributes(const h5::Attributes& root) {

@@ -58,7 +58,7 @@ class TextSink {
   std::optional<DocumentEncoder> encoder_;
 };
 
-// With `judge`, throws if the first bytes are not text; they are passed to the sink as well.
+// Reads a text; with `judge`, throws if the first bytes, which the sink also gets, are not text.
 void read_text(const std::string& path, bool judge, TextSink& sink) {
   Input input(path, sink.waiting());
   std::vector<char> piece(kPiece);
@@ -172,13 +172,23 @@ std::vector<Source> recognize_all(const TokenizeOptions& options) {
     if (path == "-" && holds_ids(sources.back())) throw Error("standard input: only text and JSON Lines can be piped");
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) throw Error(path + ": is a folder");
-    check_not_input(options.output, path);
   }
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1) {
     throw Error("standard input: can be read only once");
   }
   check_datasets(options, sources);
   return sources;
+}
+
+// All files and folders that are read.
+std::vector<std::string> files_read(const TokenizeOptions& options, const std::vector<Source>& sources) {
+  std::vector<std::string> files = options.also_read;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    files.push_back(options.inputs[i]);
+    if (sources[i] != Source::megatron) continue;
+    for (const char* extension : {".bin", ".idx"}) files.push_back(megatron_prefix(options.inputs[i]) + extension);
+  }
+  return files;
 }
 
 // The tokenizer recorded for all inputs: for text "bytes" or the given tokenizer; for ids the one stated by the user.
@@ -205,6 +215,7 @@ std::optional<Source> parse_source(std::string_view name) {
 TokenInfo tokenize(const TokenizeOptions& options) {
   if (options.inputs.empty()) throw Error("no input");
   const std::vector<Source> sources = recognize_all(options);
+  check_output(options.output, options.force, files_read(options, sources));
   const auto ids = std::find_if(sources.begin(), sources.end(), holds_ids);
   if (ids != sources.end() && !options.vocab_size) {
     throw Error(options.inputs.at(static_cast<std::size_t>(ids - sources.begin())) + ": ids need a vocabulary size",

@@ -65,9 +65,6 @@ TEST_F(ChatFile, documents_and_masks_are_those_of_the_rows) {
   EXPECT_EQ(read, ids);
   std::vector<std::uint8_t> counts(ids.size());
   file.read_mask(0, counts);
-  for (const std::int32_t begin : bounds) {
-    if (begin < static_cast<std::int32_t>(mask.size())) mask[static_cast<std::size_t>(begin)] = 0;
-  }
   EXPECT_EQ(Ids(counts.begin(), counts.end()), mask);
   EXPECT_EQ(file.documents(), std::vector<std::int64_t>(bounds.begin(), bounds.end()));
 }

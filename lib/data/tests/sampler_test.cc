@@ -281,10 +281,6 @@ TEST(Sampler, a_mask_or_packing_makes_documents_separate) {
   EXPECT_FALSE(separate(masked, DocumentMode::joined));
   EXPECT_TRUE(separate(packed, DocumentMode::automatic));
   EXPECT_FALSE(separate(packed, DocumentMode::joined));
-  EXPECT_EQ(parse_documents("auto"), DocumentMode::automatic);
-  EXPECT_EQ(parse_documents("joined"), DocumentMode::joined);
-  EXPECT_EQ(parse_documents("separate"), DocumentMode::separate);
-  EXPECT_FALSE(parse_documents("apart"));
 }
 
 // Every token but the first of a document is a target exactly once in an epoch, and the bounds hold, whatever the
@@ -331,12 +327,6 @@ TEST(Sampler, refuses_starts_of_the_wrong_size) {
   EXPECT_NE(error_of([&] { separate.sample(0, a, b, c); }).find("wrong size"), std::string::npos);
   Numbers d(4);
   EXPECT_NE(error_of([&] { joined.batch(0, 0, 1, a, b, d); }).find("wrong size"), std::string::npos);
-}
-
-TEST(Sampler, names) {
-  EXPECT_EQ(parse_sampler("shuffle"), SamplerKind::shuffle);
-  EXPECT_EQ(parse_sampler("sequential"), SamplerKind::sequential);
-  EXPECT_FALSE(parse_sampler("random"));
 }
 
 }  // namespace

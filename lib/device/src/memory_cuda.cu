@@ -95,7 +95,9 @@ std::byte* allocate_memory(std::size_t bytes, const char* what) {
   return static_cast<std::byte*>(data);
 }
 
-void release_memory(std::byte* data) noexcept { (void)cudaFree(data); }  // at exit the driver may be unloaded already
+void release_memory(std::byte* data) noexcept {
+  (void)cudaFree(data);
+}  // an error is ignored: at exit the driver may be unloaded already
 
 int count(std::string& why) {
   int devices = 0;

@@ -15,7 +15,7 @@ struct Row {
   std::string_view name;
 };
 
-// In the order of DType.
+// Rows in the order of DType.
 constexpr std::array<Row, 13> kRows{{
     {DType::f32, 4, "float32"},
     {DType::bf16, 2, "bfloat16"},

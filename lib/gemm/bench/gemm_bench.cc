@@ -36,7 +36,7 @@ Tensor scales(std::int64_t n) {
 struct Product {
   Case what;
   GemmRole role;
-  std::int64_t m, n, k;  // of C [m, n]
+  std::int64_t m, n, k;  // C is [m, n], and k is the contracted extent
   Tensor a, b, c, scale_a, scale_b;
   bool a_transposed = false, b_transposed = false;
 };

@@ -5,34 +5,46 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
+#include "fp8/base/text.h"
+#include "fp8/device/device.h"
 #include "fp8/gemm/gemm.h"
+#include "read_loops.h"
 
 namespace fp8::gemm {
 namespace {
 
 using tensor::Tensor;
 
-constexpr std::int64_t kBytes = std::int64_t{512} << 20;  // of all copies
+constexpr std::int64_t kBytes = std::int64_t{512} << 20;  // size of all copies together
 
-// Bytes per second of a sum of 512 MiB on all threads, one stream each: the rate that bounds a pass over weights.
+// Bytes of read_memory: the variable READ_BYTES, or more than caches hold.
+std::int64_t read_bytes() {
+  const char* const given = std::getenv("READ_BYTES");  // NOLINT(concurrency-mt-unsafe): no code sets it
+  return given != nullptr ? parse_int64(given).value_or(0) : std::int64_t{1} << 30;
+}
+
+// Bytes per second of loop state.range(0) over the same bytes again and again, on all threads, as a pass over weights
+// for each token reads them: the fastest loop bounds that pass.
 void read_memory(benchmark::State& state) {
-  constexpr std::int64_t kAhead = 64;  // words that are prefetched before they are read
-  const Tensor memory(DType::f32, {kBytes / 4});
-  std::memset(memory.view().data, 1, static_cast<std::size_t>(kBytes));  // memory of its own
-  const auto* const data = reinterpret_cast<const std::uint64_t*>(memory.view().data);
+  const auto read = read_kernels().loops.at(static_cast<std::size_t>(state.range(0)));
+  const std::int64_t threads = device::host_threads(),
+                     each = read_bytes() / threads / ReadKernels::kBlock * ReadKernels::kBlock;
+  if (each <= 0) return state.SkipWithError("READ_BYTES: too few");
+  const Tensor memory(DType::f32, {(threads * each + ReadKernels::kAhead) / 4});
+  std::memset(memory.view().data, 1, memory.view().bytes());  // memory of its own
+  const auto* const data = static_cast<const std::byte*>(memory.view().data);
   for (auto _ : state) {
     std::uint64_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum)
-    for (std::int64_t line = 0; line < kBytes / 64; ++line) {
-      __builtin_prefetch(data + line * 8 + kAhead);
-      for (std::int64_t i = 0; i < 8; ++i) sum += data[line * 8 + i];
-    }
+    for (std::int64_t t = 0; t < threads; ++t)
+      sum += read(reinterpret_cast<const std::uint64_t*>(data + t * each), each);
     benchmark::DoNotOptimize(sum);
   }
   state.counters["bytes/s"] =
-      benchmark::Counter(static_cast<double>(kBytes), benchmark::Counter::kIsIterationInvariantRate);
+      benchmark::Counter(static_cast<double>(threads * each), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void row_products(benchmark::State& state, DType type) {
@@ -62,7 +74,7 @@ void shapes(benchmark::internal::Benchmark* b) {
   b->ArgNames({"M", "N", "K"})->Unit(benchmark::kMillisecond)->UseRealTime();
 }
 
-BENCHMARK(read_memory)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(read_memory)->DenseRange(0, 4)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK_CAPTURE(row_products, f32, DType::f32)->Apply(shapes);
 BENCHMARK_CAPTURE(row_products, bf16, DType::bf16)->Apply(shapes);
 

@@ -9,7 +9,7 @@ namespace fp8::gemm {
 
 /// One operand with scales for blocks, on the host.
 struct BlockScales {
-  /// Of A, or of B with `columns`; its scales have been validated.
+  /// Reads the scales of A, or of B with `columns`; they have been validated.
   BlockScales(const Operand& o, bool columns);
   tensor::View codes;          ///< [outer, K] BF16, one of the strides is 1
   tensor::View scales;         ///< [ceil(outer / across), ceil(K / along)] f32

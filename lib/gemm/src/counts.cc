@@ -46,4 +46,14 @@ Counts Counts::operator-(const Counts& earlier) const {
   return difference;
 }
 
+Counts& Counts::operator+=(const Counts& other) {
+  for (std::size_t r = 0; r < by.size(); ++r) {
+    for (std::size_t k = 0; k < by[r].size(); ++k) {
+      by[r][k].gemms += other.by[r][k].gemms;
+      by[r][k].flops += other.by[r][k].flops;
+    }
+  }
+  return *this;
+}
+
 }  // namespace fp8::gemm

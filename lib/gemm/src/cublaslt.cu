@@ -25,7 +25,7 @@ struct OpenLibrary {
 
 // Addresses of one call.
 struct Pointers {
-  const void *a, *b, *scale_a, *scale_b, *bias;  // of the library's A and B
+  const void *a, *b, *scale_a, *scale_b, *bias;  // operands in the order of the library's A and B
   void* c;
 };
 

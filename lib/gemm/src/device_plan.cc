@@ -244,8 +244,8 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Mat
   if (left.k() > 0 && !codes) add_floats(call, left, right);
 
   const bool scaled = !codes && !(a.inverse_scale.empty() && b.inverse_scale.empty());
-  const bool rounded =
-      !codes && a.matrix.dtype == DType::f32 && c.dtype == DType::bf16;  // not supported by the library
+  const bool rounded = !codes && a.matrix.dtype == DType::f32 &&
+                       c.dtype == DType::bf16;  // the library does not support this combination
   const bool other_bias = !options.bias.empty() && options.bias.dtype != library_bias(left, c.dtype);
   call.finish = p.k == 0 || call.after || scaled || rounded || other_bias;
   if (call.finish) {  // the library writes dense f32 sums

@@ -21,12 +21,12 @@ enum class Scaling : std::uint8_t { none, scalar_32f, outer_vec_32f, vec128_32f,
 
 /// One operand of the library, column-major.
 struct Factor {
-  DType format = DType::f32;           ///< of the elements: f32, bf16, e4m3, e5m2
+  DType format = DType::f32;           ///< format of the elements: f32, bf16, e4m3, e5m2
   bool transposed = false;             ///< whether its transpose is multiplied
-  std::int64_t rows = 0, columns = 0;  ///< in memory
+  std::int64_t rows = 0, columns = 0;  ///< shape in memory
   std::int64_t stride = 0;             ///< elements between columns
   Scaling scaling = Scaling::none;     ///< scale mode
-  std::uint32_t alignment = 0;         ///< of its address, in bytes, 256 at most
+  std::uint32_t alignment = 0;         ///< alignment of the address in bytes, 256 at most
   /// Any total order, for the map.
   auto operator<=>(const Factor&) const = default;
 };
@@ -37,12 +37,12 @@ struct DevicePlan {
   Factor a, b;                       ///< our B and our A
   DType c = DType::f32;              ///< f32 or bf16
   std::int64_t c_stride = 0;         ///< elements between columns, our rows
-  std::uint32_t c_alignment = 0;     ///< as in Factor
+  std::uint32_t c_alignment = 0;     ///< alignment of C, as in Factor
   bool accumulate = false;           ///< beta is 1
-  bool fast_accumulation = false;    ///< only with FP8
+  bool fast_accumulation = false;    ///< fast accumulation, which only FP8 GEMMs have
   bool bias = false;                 ///< one element per row, our column
   DType bias_type = DType::f32;      ///< f32 or bf16
-  std::uint32_t bias_alignment = 0;  ///< as in Factor
+  std::uint32_t bias_alignment = 0;  ///< alignment of the bias, as in Factor
   /// Any total order, for the map.
   auto operator<=>(const DevicePlan&) const = default;
 };

@@ -14,10 +14,10 @@ inline constexpr int kFinishThreads = 256;  ///< threads of a block
 
 /// An Epilogue as arguments of a kernel. A step of 0 reads the same scale for all indices.
 struct FinishArguments {
-  const float *scale_a, *scale_b;  ///< null if absent
+  const float *scale_a, *scale_b;  ///< scales, or null if absent
   std::int64_t step_a, step_b;     ///< 1 for one scale per row or column
-  const float* bias_f32;           ///< null if absent
-  const dtype::Bf16* bias_bf16;    ///< null if absent
+  const float* bias_f32;           ///< bias in f32, or null
+  const dtype::Bf16* bias_bf16;    ///< bias in bf16, or null
   bool accumulate;                 ///< add to C
 };
 
@@ -47,7 +47,7 @@ __global__ void broadcast_kernel(const T* one, std::int64_t n, T* out) {
     out[i] = value;
 }
 
-/// As finish() of epilogue.h; sums [rows, columns] f32, contiguous, unchanged; null: zeros.
+/// Computes what finish() of epilogue.h does. `sums` [rows, columns] f32, contiguous, stay unchanged; null means zeros.
 template <class Launcher>
 void finish_cuda(const Launcher& launch, const float* sums, const Epilogue& e, const View& c) {
   const View& bias = e.bias;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kTileColumns = 4096;      // a row of sums fits the L1 cache
 constexpr std::int64_t kTileElements = 1 << 20;  // 4 MiB of sums
-constexpr std::int64_t kLongest = 4096;          // of any dimension of one oneDNN call
+constexpr std::int64_t kLongest = 4096;          // largest extent of any dimension of one oneDNN call
 constexpr std::int64_t kTileAlign = 64;          // rows and columns of a tile, so that kernels have no remainders
 constexpr std::int64_t kParallelFrom = 16384;    // elements; fewer run on one thread
 

@@ -9,11 +9,15 @@
 
 #include "fp8/base/cpu.h"
 #include "fp8/base/error.h"
+#include "fp8/base/resources.h"
 #include "fp8/gemm/gemm.h"
 
 namespace fp8::gemm {
 namespace {
 
+// More than the code of one plan: oneDNN maps 256 KiB for each of its kernels, and uses the address of a mapping that
+// failed. A check of this size, which touches no memory, makes that an error.
+constexpr std::size_t kRoom = std::size_t{32} << 20U;
 constexpr std::size_t kMostPlans = 4096;  // more are discarded, so that shapes that do not recur do not accumulate
 
 dnnl::memory::data_type format_of(DType t) {
@@ -114,6 +118,7 @@ void MatmulPlan::run(void* a, void* b, void* c, void* scratchpad) {
 
 PlanCache::PlanCache() {
   limit_isa();
+  check_room(kRoom, "matrix multiply");
   try {
     library_ = std::make_unique<Library>();
   } catch (const dnnl::error& e) {
@@ -125,6 +130,7 @@ PlanCache::~PlanCache() = default;
 
 MatmulPlan& PlanCache::find(const PlanKey& key) {
   if (const auto found = plans_.find(key); found != plans_.end()) return *found->second;
+  check_room(kRoom, "matrix multiply");
   try {
     const auto in = format_of(key.operands);
     const dnnl::memory::desc a({key.m, key.k}, in, {key.stride_a[0], key.stride_a[1]});

@@ -13,8 +13,8 @@ namespace {
 using dtype::DType;
 using tensor::View;
 
-constexpr std::int64_t kMostColumns = 64;        // of a block: its rows of W stay in the L2 cache
-constexpr std::int64_t kLeastColumns = 16;       // of a block
+constexpr std::int64_t kMostColumns = 64;        // most columns of a block, whose rows of W then stay in the L2 cache
+constexpr std::int64_t kLeastColumns = 16;       // fewest columns of a block
 constexpr std::int64_t kParallelFrom = 1 << 16;  // products; fewer run on one thread
 
 // Rows of a view in f32: its own memory, or exact copies in `to`.

@@ -1,12 +1,13 @@
 // Products of rows in tiles of C, whose sums stay in registers. The 16 sums of an element are one vector register with
-// AVX-512 and several otherwise. Compiled with -ffp-contract=fast: a product and its addition become one fused
-// multiply-add, on every instruction set.
+// AVX-512 and several otherwise.
 #include "row_products.h"
 
 #include <cstring>
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
+
+#include "fp8/base/fma.h"
 
 namespace fp8::gemm {
 namespace {
@@ -71,7 +72,7 @@ inline void add_products(const float* const* x, const T* const* w, std::int64_t 
     for (int i = 0; i < kRows; ++i) {
       const Vector left = load(x[i] + at + p * kLanes);
 #pragma GCC unroll 4
-      for (int j = 0; j < kColumns; ++j) sum[i][j][p] += left * right[j];
+      for (int j = 0; j < kColumns; ++j) sum[i][j][p] = fused_multiply_add(left, right[j], sum[i][j][p]);
     }
   }
 }

@@ -15,7 +15,7 @@ namespace fp8::gemm {
 namespace {
 
 constexpr std::int64_t kTileSide = 1024;  // rows and columns: 4 MiB of sums
-constexpr std::int64_t kDepth = 512;      // of K in a piece, whole chains
+constexpr std::int64_t kDepth = 512;      // extent of a piece along K, a whole number of chains
 constexpr std::int64_t kLine = 16;        // floats of a cache line: avoids row strides of powers of two
 static_assert(kDepth % kSlowChain == 0);
 
@@ -95,7 +95,7 @@ struct TensorCoreGemm::Tile {
   CodeMatrix a, b;  // the operands of this tile
   float* sums;      // [rows up to a multiple of kRowsAtOnce, stride]
   std::int64_t stride;
-  ChainScales scales;  // of all its rows and columns
+  ChainScales scales;  // scales of all rows and columns
 };
 
 std::size_t TensorCoreGemm::scratch_bytes() const { return a_.bytes() + b_.bytes() + sums_.bytes() + scales_.bytes(); }

@@ -14,9 +14,9 @@ namespace fp8::gemm {
 /// FP8 GEMMs of an Engine with emulated accumulation. Bits do not depend on instruction set or number of threads.
 class TensorCoreGemm {
  public:
-  /// With the loops of an instruction set.
+  /// A GEMM that uses the loops of one instruction set.
   explicit TensorCoreGemm(const TensorCoreKernels& kernels) : kernels_(kernels) {}
-  /// C = A B as Engine::matmul, if options.accumulation is not f32; if `dry`, only records its scratch.
+  /// Computes C = A B like Engine::matmul if options.accumulation is not f32. If `dry`, it only records its scratch.
   ///   a, b  FP8 values as bf16; both with scales for blocks of 128, or neither
   void run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   /// Bytes of scratch that the calls so far need.

@@ -43,9 +43,9 @@ using Lanes [[gnu::vector_size(4 * kAtOnce)]] = std::uint32_t;
 
 /// Values and exponent bytes for a block.
 struct Elements {
-  Lanes bits;      ///< of an f32
+  Lanes bits;      ///< bits of an f32
   Lanes exponent;  ///< exponent bytes
-  Lanes special;   ///< not 0 for NaN and infinities
+  Lanes special;   ///< nonzero for NaN and infinities
 };
 
 /// Elements from bf16. `least` is the exponent of the format's smallest normal; bytes are exponents plus `bias`.

@@ -46,8 +46,8 @@ struct ChainScales {
 /// are packed as zeros.
 struct TensorCoreLoops {
   std::int64_t block;   ///< products of a block: 32 or 16
-  std::size_t a_bytes;  ///< of a packed block of one row of A
-  std::size_t b_bytes;  ///< of a packed block of a panel of B
+  std::size_t a_bytes;  ///< size of a packed block of one row of A
+  std::size_t b_bytes;  ///< size of a packed block of a panel of B
   /// Packs rows [begin, begin + rows) of A, blocks [first, first + blocks) of K, into to [blocks, stride] from row 0
   /// on. Returns whether a value is NaN or infinite.
   bool (*pack_a)(const CodeMatrix& a, std::int64_t begin, std::int64_t rows, std::int64_t first, std::int64_t blocks,

@@ -15,7 +15,7 @@ constexpr const char* kGenerationConfig = "generation_config.json";
 }  // namespace
 
 std::vector<std::int64_t> end_tokens(const ckpt::Checkpoint& checkpoint, const hf::ModelConfig& config,
-                                     const prompt::Codec* codec, const std::string& template_end) {
+                                     const Codec* codec, const std::string& template_end) {
   std::vector<std::int64_t> more;
   const auto add = [&](const std::string& token) {
     const std::optional<std::uint32_t> id = codec->tokenizer()->id_of(token);

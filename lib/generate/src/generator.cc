@@ -7,8 +7,8 @@
 #include "fp8/base/clock.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
+#include "fp8/generate/text_stream.h"
 #include "fp8/ops/elementwise.h"
-#include "fp8/prompt/text_stream.h"
 
 namespace fp8::generate {
 namespace {
@@ -82,10 +82,10 @@ struct Generator::State {
   Context ctx;
   gemm::Engine engine{gemm::HostBf16::detect, gemm::HostSums::fixed};
   model::Decoder decoder;
-  model::ResidentWeights weights;
+  ResidentWeights weights;
   std::optional<Text> text;
 
-  State(const model::OpenModel& model, const Precision& precision, device::Arena memory)
+  State(const convert::OpenModel& model, const Precision& precision, device::Arena memory)
       : config(model.config),
         compute(precision.compute),
         arena(std::move(memory)),
@@ -127,7 +127,7 @@ struct Generator::State {
   }
 };
 
-Generator::Generator(const model::OpenModel& model, const Precision& precision) {
+Generator::Generator(const convert::OpenModel& model, const Precision& precision) {
   std::size_t bytes = 0;
   {
     const State dry(model, precision, device::Arena());
@@ -150,7 +150,7 @@ Generated Generator::run(const Ids& prompt, const Request& request, const Codec*
   const auto length = static_cast<std::int64_t>(prompt.size());
   const std::int64_t room = context_of(s.config) - length, most = std::min(room, request.max_tokens);
   Text& t = s.prepare(length + most);
-  std::optional<prompt::TextStream> stream;
+  std::optional<TextStream> stream;
   if (codec != nullptr) stream.emplace(*codec, prompt, request.stops);
   Generated out;
   out.end = most < request.max_tokens ? End::context : End::max_tokens;

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "fp8/model/convert.h"
+#include "fp8/convert/convert.h"
+#include "fp8/convert/quantize.h"
 #include "fp8/model/initialize.h"
-#include "fp8/model/quantize.h"
 #include "fp8_test.h"
 
 namespace fp8::generate {
@@ -27,12 +27,12 @@ class Generation : public test::FolderTest {
   // The reference model llama3 as a checkpoint; its weights are bf16.
   std::string model() {
     const std::string path = at("model.h5");
-    if (!std::filesystem::exists(path)) (void)model::convert("tests/golden/models/wide/hf", path, {});
+    if (!std::filesystem::exists(path)) (void)convert::convert("tests/golden/models/wide/hf", path, {});
     return path;
   }
   static Made run(const std::string& path, const Precision& precision, const Sampling& sampling = {},
                   Request request = {.max_tokens = 24}, const Codec* codec = nullptr) {
-    Generator generator(model::open_model(path), precision);
+    Generator generator(convert::open_model(path), precision);
     Sampler sampler(sampling);
     request.log_probabilities = true;
     Made made;
@@ -73,19 +73,19 @@ TEST_F(Generation, StoredCodesGiveTheTokensOfTheirRecipe) {
                                         {quant::Granularity::row32, "mxfp8"}}) {
     const quant::Recipe& of = quant::find_recipe(recipe);
     const std::string codes = at(std::string(recipe) + ".h5");
-    (void)model::quantize(model(), codes, {.scaling = scaling, .power_of_2 = of.power_of_2});
-    const model::OpenModel stored = model::open_model(codes);
-    EXPECT_EQ(model::stored_scaling(stored.source, stored.table), scaling);
+    (void)convert::quantize(model(), codes, {.scaling = scaling, .power_of_2 = of.power_of_2});
+    const convert::OpenModel stored = convert::open_model(codes);
+    EXPECT_EQ(convert::stored_scaling(stored.source, stored.table), scaling);
     const Precision fp8{DType::bf16, &of};
     expect_equal(run(codes, fp8), run(model(), fp8), recipe);
   }
-  const model::OpenModel plain = model::open_model(model());
-  EXPECT_FALSE(model::stored_scaling(plain.source, plain.table).has_value());
+  const convert::OpenModel plain = convert::open_model(model());
+  EXPECT_FALSE(convert::stored_scaling(plain.source, plain.table).has_value());
 }
 
 TEST_F(Generation, BlockScalesThatAreNoPowersOfTwo) {
   const std::string codes = at("blocks.h5");
-  (void)model::quantize(model(), codes, {.scaling = quant::Granularity::square128});
+  (void)convert::quantize(model(), codes, {.scaling = quant::Granularity::square128});
   const Made made = run(codes, {DType::bf16, &quant::find_recipe("blockwise")}, {.temperature = 0}),
              near = run(model(), {DType::bf16, &quant::find_recipe("blockwise")}, {.temperature = 0});
   EXPECT_NEAR(made.log_probabilities.front(), near.log_probabilities.front(), 0.05);
@@ -93,15 +93,15 @@ TEST_F(Generation, BlockScalesThatAreNoPowersOfTwo) {
 
 TEST_F(Generation, CodesAreMultipliedByTheirScalesWithoutFp8) {
   const std::string codes = at("codes.h5"), back = at("back.h5");
-  (void)model::quantize(model(), codes, {.scaling = quant::Granularity::row});
-  (void)model::dequantize(codes, back, {});
+  (void)convert::quantize(model(), codes, {.scaling = quant::Granularity::row});
+  (void)convert::dequantize(codes, back, {});
   for (const DType compute : {DType::f32, DType::bf16})
     expect_equal(run(codes, {compute, nullptr}), run(back, {compute, nullptr}), std::string(name_of(compute)));
 }
 
 TEST_F(Generation, NewAdaptersChangeNothing) {
   const std::string plain = at("plain.h5"), adapted = at("adapted.h5");
-  hf::ModelConfig config = model::open_model(model()).config;
+  hf::ModelConfig config = convert::open_model(model()).config;
   (void)model::initialize(config, plain, {});
   config.lora = hf::LoraConfig{};
   config.lora->rank = 4;
@@ -147,7 +147,7 @@ TEST_F(Generation, WhyATextEnds) {
 }
 
 TEST_F(Generation, PromptsOneAfterTheOther) {
-  const model::OpenModel model = model::open_model(this->model());
+  const convert::OpenModel model = convert::open_model(this->model());
   Generator generator(model, {DType::f32, nullptr});
   Sampler sampler({.temperature = 0});
   const auto ids = [&](const Ids& prompt) {
@@ -165,8 +165,8 @@ TEST_F(Generation, PromptsOneAfterTheOther) {
 
 TEST_F(Generation, AModelWithoutFp8IsRefusedInFp8) {
   const std::string path = at("none.h5");
-  (void)model::convert("tests/golden/models/wide/hf", path,
-                       {.precisions = model::LinearPrecisionOptions{.filters = {"*proj*"}}});
+  (void)convert::convert("tests/golden/models/wide/hf", path,
+                         {.precisions = model::LinearPrecisionOptions{.filters = {"*proj*"}}});
   const std::string message = test::error_of(
       [&] {
         run(path, {DType::bf16, &quant::recipes().front()});

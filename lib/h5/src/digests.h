@@ -30,8 +30,8 @@ void check_digest(const std::string& path, std::string_view name, const Digest& 
 
 /// Digests of the bytes from the user block's end to `size`.
 struct FileDigests {
-  std::string whole;    ///< of all bytes
-  std::string between;  ///< of the bytes outside all parts
+  std::string whole;    ///< digest of all bytes
+  std::string between;  ///< digest of the bytes outside all parts
   /// `/name: reason` of each part that holds a forbidden value.
   std::vector<std::string> invalid;
 };

@@ -27,7 +27,7 @@ class Image {
 
  private:
   static constexpr std::uint64_t kPageBytes = 4096;
-  std::map<std::uint64_t, std::array<std::byte, kPageBytes>> pages_;  // by offset
+  std::map<std::uint64_t, std::array<std::byte, kPageBytes>> pages_;  // pages by offset
   std::uint64_t size_ = 0;
 };
 

@@ -58,7 +58,7 @@ class Metadata {
 
   /// `length` bytes at `address`, counted towards the limit.
   std::vector<std::byte> read(std::uint64_t address, std::uint64_t length);
-  /// As read(); the block must begin with `signature` and end with the checksum of the preceding bytes.
+  /// Reads like read() a block that must begin with `signature` and end with the checksum of the preceding bytes.
   std::vector<std::byte> block(std::uint64_t address, std::uint64_t length, std::string_view signature);
   /// Up to 64 bytes at `address`, fewer at the end of the file; not counted.
   std::vector<std::byte> peek(std::uint64_t address) const;
@@ -73,7 +73,7 @@ class Metadata {
 struct Message {
   std::uint8_t type = 0;
   bool shared = false;              ///< its body is stored elsewhere
-  std::span<const std::byte> body;  ///< in the header's chunks
+  std::span<const std::byte> body;  ///< bytes of the message in the header's chunks
 };
 
 /// An object header with its continuations; empty messages are left out.
@@ -90,8 +90,8 @@ ObjectHeader read_object_header(Metadata& file, std::uint64_t address);
 
 /// The heap objects listed in a tree.
 struct DenseObjects {
-  std::vector<std::vector<std::byte>> blocks;       ///< of the heap
-  std::vector<std::span<const std::byte>> objects;  ///< in the blocks, in the order of the tree
+  std::vector<std::vector<std::byte>> blocks;       ///< blocks of the heap
+  std::vector<std::span<const std::byte>> objects;  ///< objects in the blocks, in the order of the tree
 };
 
 /// Reads the objects of the heap at `heap` listed in the tree at `tree`; `tree_type` is 5 for links, 8 for attributes.

@@ -27,10 +27,12 @@ struct Reader::State {
   Contents contents;
 };
 
-Reader::Reader(const std::string& path, std::string_view magic) {
+Reader::Reader(const std::string& path, std::string_view magic) : Reader(open_regular(path), magic) {}
+
+Reader::Reader(File file, std::string_view magic) {
   auto state = std::make_unique<State>();
-  if (!magic.empty()) state->digest = read_user_block(path, magic).digest;
-  state->file = open_regular(path);
+  if (!magic.empty()) state->digest = read_user_block(file, magic).digest;
+  state->file = std::move(file);
   state->file_bytes = state->file.size();
   check_superblock(state->file, !magic.empty());
   state->contents = magic.empty() ? scan(state->file) : walk(state->file);
@@ -41,6 +43,7 @@ Reader::Reader(Reader&&) noexcept = default;
 Reader& Reader::operator=(Reader&&) noexcept = default;
 Reader::~Reader() = default;
 
+const File& Reader::file() const { return state_->file; }
 const std::string& Reader::path() const { return state_->file.path(); }
 std::uint64_t Reader::file_bytes() const { return state_->file_bytes; }
 const std::string& Reader::stated_digest() const { return state_->digest; }

@@ -11,6 +11,7 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/text.h"
+#include "fp8/h5/reader.h"
 #include "library.h"
 
 namespace fp8::h5 {
@@ -83,7 +84,8 @@ class Scanner {
     out_.groups.emplace(name, attributes(id, name));
     LinkList list;
     hsize_t index = 0;
-    // In native order: for any other, HDF5 1.10 first builds a table whose release crashes if a link is damaged.
+    // The order is native, because for any other HDF5 1.10 first builds a table whose release crashes if a link is
+    // damaged.
     if (H5Literate(id, H5_INDEX_NAME, H5_ITER_NATIVE, &index, collect_link, &list) < 0 || list.failed)
       fail(name, "damaged: its links cannot be read");
     for (const Link& link : list.links) {

@@ -12,16 +12,14 @@ struct Contents {
   std::map<std::string, Attributes, std::less<>> groups;  ///< attributes by full path; "" is the root
 };
 
-/// Opens a regular file for reading; throws for a pipe or a folder without blocking.
-File open_regular(const std::string& path);
 /// Checks the superblock before HDF5 opens the file. With `user_block` the file must have a user block, and superblock
 /// 2 or 3 without an extension.
 void check_superblock(const File& file, bool user_block);
 /// Lists a plain file whose contents are all on the allow-list; throws otherwise. HDF5 reads the metadata, and 1.10
 /// crashes on some forged metadata.
 Contents scan(const File& file);
-/// As scan() for a file with a user block, without HDF5: forged files cause at most an Error. Refuses metadata without
-/// checksums.
+/// Scans a file with a user block like scan(), but without HDF5: forged files cause at most an Error. Refuses metadata
+/// without checksums.
 Contents walk(const File& file);
 
 /// The dtype of `entry`: from its attribute `dtype`, which must match the stored type; without the attribute the stored

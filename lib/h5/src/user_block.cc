@@ -8,7 +8,6 @@
 #include "fp8/base/digest.h"
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
-#include "fp8/h5/reader.h"
 #include "library.h"
 #include "scan.h"
 
@@ -32,8 +31,8 @@ std::string format_user_block(std::string_view magic, const UserBlock& block) {
   return text;
 }
 
-UserBlock read_user_block(const std::string& path, std::string_view magic) {
-  const File file = open_regular(path);
+UserBlock read_user_block(const File& file, std::string_view magic) {
+  const std::string& path = file.path();
   const std::uint64_t size = file.size();
   const std::string kind = magic == kTokensMagic ? "token file" : "checkpoint";
   if (size < kUserBlockBytes)
@@ -58,9 +57,8 @@ UserBlock read_user_block(const std::string& path, std::string_view magic) {
   return block;
 }
 
-UserBlock verify_file(const std::string& path, std::string_view magic, const Destination& destination,
-                      const ValueRule& rule) {
-  const Reader reader(path, magic);
+void verify_file(const Reader& reader, const Destination& destination, const ValueRule& rule) {
+  const std::string& path = reader.path();
   std::vector<Part> parts;
   for (const Entry& e : reader.list()) {
     parts.push_back(
@@ -72,11 +70,10 @@ UserBlock verify_file(const std::string& path, std::string_view magic, const Des
       throw Error(message(path, e.name, "buffer size differs from its size"));
   }
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.offset < b.offset; });
-  const FileDigests found = check_digests(open_regular(path), parts, reader.file_bytes());
+  const FileDigests found = check_digests(reader.file(), parts, reader.file_bytes());
   if (found.whole != reader.stated_digest())
     throw Error(path + ": damaged: the digest of the whole file differs, though no tensor does");
   if (!found.invalid.empty()) throw Error(path + ": " + found.invalid.front());
-  return {reader.file_bytes(), reader.stated_digest()};
 }
 
 }  // namespace fp8::h5

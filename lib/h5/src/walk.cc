@@ -44,7 +44,7 @@ struct Stored {
   unsigned kind = 0;  // 0 integer, 1 float, 3 text
   std::uint64_t bits = 0;
   std::uint64_t bytes = 0;
-  std::vector<std::uint64_t> properties;  // of integers and floats
+  std::vector<std::uint64_t> properties;  // properties of integers and floats
 
   bool operator==(const Stored&) const = default;
 };
@@ -232,7 +232,7 @@ class Walker {
     if (first >> 4U < 1 || first >> 4U > 3) fail("damaged: its type cannot be read");
     if (type.kind == kInteger) type.properties = numbers(at, {2, 2});
     if (type.kind == kFloat) type.properties = numbers(at, {2, 2, 1, 1, 1, 1, 4});
-    // In the order of real(): offset, precision, position and width of the exponent, of the mantissa, bias.
+    // The order is that of real(): offset, precision, position and width of the exponent, of the mantissa, bias.
     return type;
   }
 

@@ -74,7 +74,7 @@ TEST_F(RoundTrip, values_shapes_and_attributes) {
   EXPECT_EQ(r.at("scalar").rows(), 1);
   EXPECT_EQ(r.read_as<double>("scalar"), std::vector<double>{2.5});
   EXPECT_EQ(r.find("weights"), nullptr);
-  verify_file(at("a.h5"), kCheckpointMagic);
+  verify_file(Reader(at("a.h5"), kCheckpointMagic));
 }
 
 TEST_F(RoundTrip, rows_and_offsets) {
@@ -122,7 +122,7 @@ TEST_F(RoundTrip, several_threads_at_once) {
         const std::string_view magic = t == 0 ? "" : kCheckpointMagic;
         write_sample(path, magic);
         EXPECT_EQ(Reader(path, magic).read_text("config"), "{\"a\":1}");
-        if (!magic.empty()) verify_file(path, magic);
+        if (!magic.empty()) verify_file(Reader(path, magic));
       }
     });
   }
@@ -144,7 +144,7 @@ TEST_F(RoundTrip, many_datasets) {
     w.dataset("weights/t" + std::to_string(i), DType::u8, Shape{3},
               bytes_of(std::vector<std::uint8_t>(3, static_cast<std::uint8_t>(i))));
   w.finish();
-  verify_file(at("a.h5"), kCheckpointMagic);
+  verify_file(Reader(at("a.h5"), kCheckpointMagic));
   const Reader r(at("a.h5"), kCheckpointMagic);
   ASSERT_EQ(r.list().size(), 500U);
   EXPECT_EQ(r.read_as<std::uint8_t>("weights/t300"), std::vector<std::uint8_t>(3, 300 - 256));
@@ -164,8 +164,9 @@ TEST_F(RoundTrip, user_block_states_length_and_digest) {
   std::string expected = "fp8-tokens 1 " + std::to_string(raw.size()) + " " + digest + "\n";
   expected.resize(512, '\0');
   EXPECT_EQ(raw.substr(0, 512), expected);
-  EXPECT_EQ(verify_file(at("a.h5"), kTokensMagic).digest, digest);
-  EXPECT_HOLDS(error_of([&] { read_user_block(at("a.h5"), kCheckpointMagic); }), "does not begin with fp8-checkpoint");
+  verify_file(Reader(at("a.h5"), kTokensMagic));
+  EXPECT_EQ(Reader(at("a.h5"), kTokensMagic).stated_digest(), digest);
+  EXPECT_HOLDS(error_of([&] { Reader(at("a.h5"), kCheckpointMagic); }), "does not begin with fp8-checkpoint");
 }
 
 // If the disk returns other bytes than were written, the file gets no valid user block.
@@ -225,7 +226,7 @@ TEST_F(RoundTrip, every_flipped_bit_is_found) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
     write_file(path, bad);
-    EXPECT_NE(error_of([&] { verify_file(path, kCheckpointMagic); }), "no error") << "byte " << i;
+    EXPECT_NE(error_of([&] { verify_file(Reader(path, kCheckpointMagic)); }), "no error") << "byte " << i;
   }
 }
 
@@ -234,7 +235,8 @@ TEST_F(RoundTrip, the_damaged_dataset_is_named) {
   std::string bad = read_file(at("a.h5"));
   bad[Reader(at("a.h5")).at("weights/b.weight").offset] ^= 1;
   write_file(at("bad.h5"), bad);
-  EXPECT_HOLDS(error_of([&] { verify_file(at("bad.h5"), kCheckpointMagic); }), "bad.h5: /weights/b.weight: damaged");
+  EXPECT_HOLDS(error_of([&] { verify_file(Reader(at("bad.h5"), kCheckpointMagic)); }),
+               "bad.h5: /weights/b.weight: damaged");
 }
 
 TEST_F(RoundTrip, a_text_is_read_by_its_digest_and_limit) {
@@ -253,7 +255,7 @@ TEST_F(RoundTrip, verifying_copies_bytes_to_the_destination) {
   write_sample(at("a.h5"));
   const Reader r(at("a.h5"), kCheckpointMagic);
   std::map<std::string, std::vector<std::byte>> left;
-  verify_file(at("a.h5"), kCheckpointMagic, [&](const Entry& e) {
+  verify_file(Reader(at("a.h5"), kCheckpointMagic), [&](const Entry& e) {
     if (e.name == "weights/b.weight") return std::span<std::byte>();
     return std::span(left[e.name] = std::vector<std::byte>(e.bytes));
   });
@@ -264,9 +266,10 @@ TEST_F(RoundTrip, verifying_copies_bytes_to_the_destination) {
     EXPECT_TRUE(bytes == read) << name;
   }
   std::array<std::byte, 1> small{};
-  EXPECT_HOLDS(
-      error_of([&] { verify_file(at("a.h5"), kCheckpointMagic, [&](const Entry&) { return std::span(small); }); }),
-      "buffer size differs from its size");
+  EXPECT_HOLDS(error_of([&] {
+                 verify_file(Reader(at("a.h5"), kCheckpointMagic), [&](const Entry&) { return std::span(small); });
+               }),
+               "buffer size differs from its size");
 }
 
 TEST_F(RoundTrip, other_lengths_are_found) {

@@ -13,14 +13,14 @@ namespace {
 constexpr const char* kTargets = "target_modules";
 constexpr const char* kLayers = "layers_to_transform";
 constexpr const char* kPattern = "layers_pattern";
-constexpr const char* kParent = "layers";  // of the numbers of layers in names of modules
+constexpr const char* kParent = "layers";  // name of the module whose children are the numbered layers
 
 std::string quoted(const char* key) { return "\"" + std::string(key) + "\""; }
 
 // A text or an array of texts.
 struct Names {
   bool text = false;
-  std::vector<std::string> list;  // of a text, that
+  std::vector<std::string> list;  // the modules, if target_modules is a list
 };
 
 // The value of a key; no names if it is missing.
@@ -87,7 +87,7 @@ std::optional<std::vector<std::int64_t>> layers_of(const Keys& keys, bool expres
   return numbers;
 }
 
-// Of `modules`, those that `exclude_modules` does not name.
+// The names in `modules` that `exclude_modules` does not contain.
 std::vector<std::string> without_excluded(const Keys& keys, const std::vector<std::string>& modules) {
   const char* const key = "exclude_modules";
   const Names names = names_of(keys, key);
@@ -101,7 +101,7 @@ std::vector<std::string> without_excluded(const Keys& keys, const std::vector<st
   return left;
 }
 
-// Of `modules`, those that `target_modules` names.
+// The names in `modules` that `target_modules` contains.
 std::vector<std::string> named(const Keys& keys, const std::vector<std::string>& modules) {
   const Names names = names_of(keys, kTargets);
   if (keys.find(kTargets) == nullptr) keys.fail(quoted(kTargets) + " is missing");

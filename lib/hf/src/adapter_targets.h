@@ -9,7 +9,7 @@
 
 namespace fp8::hf {
 
-/// Those of linear_modules() that `target_modules`, `exclude_modules`, `layers_to_transform` and `layers_pattern`
+/// The modules of linear_modules() that `target_modules`, `exclude_modules`, `layers_to_transform` and `layers_pattern`
 /// select, in the order of computation. Throws Error `path: reason` for values of another type, for combinations that
 /// PEFT refuses, for an expression that token::full_matches() does not evaluate, for a `layers_pattern` that is no
 /// plain name, and if the LM head, the embedding or no linear is selected. Source: PEFT 0.21,

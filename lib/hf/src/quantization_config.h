@@ -14,15 +14,15 @@ enum class ScaleLayout : std::uint8_t { tensor, row, block };
 
 /// A list of modules that are not quantized.
 struct ModuleList {
-  std::string key;                   ///< of the list
+  std::string key;                   ///< key of the list in config.json
   std::vector<std::string> entries;  ///< names; with "re:" in front, regular expressions
 };
 
 /// A supported quantization of weights in E4M3.
 struct QuantizationConfig {
-  ScaleLayout layout = ScaleLayout::block;  ///< of the scales
-  std::string suffix;                       ///< what a weight's name ends with in the name of its scales
-  std::vector<ModuleList> excluded;         ///< each of these lists says which modules are not quantized
+  ScaleLayout layout = ScaleLayout::block;  ///< layout of the scales
+  std::string suffix;                ///< ending that replaces the ending of a weight's name in the name of its scales
+  std::vector<ModuleList> excluded;  ///< each of these lists says which modules are not quantized
 };
 
 /// Reads and checks the object. Throws Error `what: quantization_config: reason` for a method, format, block size or

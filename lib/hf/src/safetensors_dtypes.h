@@ -13,7 +13,7 @@ namespace fp8::hf {
 /// One element type of a header.
 struct StoredType {
   std::string_view name;               ///< F32, BF16, ...
-  std::size_t bytes;                   ///< of one element
+  std::size_t bytes;                   ///< size of one element
   std::optional<dtype::DType> format;  ///< the suite's format
 };
 

@@ -54,7 +54,7 @@ struct SafetensorsWriter::State {
   File file;
   std::map<std::string, Place, std::less<>> places;
   std::uint64_t data = 0;           // offset of the data in the file
-  std::string current;              // the tensor being written; empty before the first
+  std::string current;              // name of the tensor that is being written; empty before the first
   std::uint64_t at = 0, until = 0;  // its next byte and its end, from the start of the data
   std::uint64_t started = 0;        // writing of the tensor's bytes before this one to the disk has begun
 

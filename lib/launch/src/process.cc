@@ -19,6 +19,7 @@
 #include "fp8/base/signals.h"
 #include "fp8/base/text.h"
 #include "lines.h"
+#include "pipe.h"
 
 namespace fp8::launch {
 namespace {
@@ -26,38 +27,6 @@ namespace {
 constexpr int kMaxReads = 64;  // reads from a pipe after the end, since an orphan may still write to it
 
 [[noreturn]] void fail(const std::string& what, int error) { throw_errno("command", what, error); }
-
-// Owns a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void reset() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
-
-// A pipe whose read end is non-blocking.
-struct Pipe {
-  Pipe() : Pipe(make()) {}
-  explicit Pipe(const std::array<int, 2>& ends) : in(ends[0]), out(ends[1]) {
-    if (::fcntl(in.get(), F_SETFL, O_NONBLOCK) != 0) fail("no pipe", errno);
-  }
-  static std::array<int, 2> make() {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("no pipe", errno);
-    return ends;
-  }
-  Descriptor in;   // read end, for this process
-  Descriptor out;  // write end, for the command
-};
 
 // Owns the arguments of posix_spawn.
 class Setup {
@@ -250,23 +219,15 @@ class Running {
 
   // Reads available bytes of a pipe; returns whether there were any.
   bool read_out() {
-    const std::string_view bytes = read(out_.in);
+    const std::string_view bytes = out_.read();
     guarded([&] { pass(lines_.add(bytes)); });
     return !bytes.empty();
   }
   bool read_err() {
-    const std::string_view bytes = read(err_.in);
+    const std::string_view bytes = err_.read();
     tail_.add(bytes);
     if (!bytes.empty() && streams_.err) streams_.err(bytes);
     return !bytes.empty();
-  }
-  std::string_view read(Descriptor& from) {
-    if (from.get() < 0) return {};
-    const ssize_t n = ::read(from.get(), buffer_.data(), buffer_.size());
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return {};
-    if (n < 0) fail("its output cannot be read", errno);
-    if (n == 0) from.reset();
-    return std::string_view(buffer_).substr(0, static_cast<std::size_t>(n));
   }
 
   Requests& requests_;
@@ -274,7 +235,6 @@ class Running {
   std::chrono::milliseconds patience_;
   Pipe out_, err_;
   pid_t child_;
-  std::string buffer_ = std::string(std::size_t{1} << 16U, '\0');
   WholeLines lines_;
   Tail tail_;
   Ended ended_;

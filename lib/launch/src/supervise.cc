@@ -8,18 +8,13 @@
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/launch/attempts.h"
 #include "fp8/launch/process.h"
+#include "json_file.h"
 #include "run_lock.h"
 
 namespace fp8::launch {
 namespace {
 
 constexpr std::size_t kNoPhase = static_cast<std::size_t>(-1);
-
-json::Array texts(const std::vector<std::string>& from) {
-  json::Array array;
-  for (const std::string& text : from) array.emplace_back(text);
-  return array;
-}
 
 json::Value decision(const std::string& action, std::initializer_list<json::Member> fields) {
   json::Value record = json::object({{"type", "resume"}, {"action", action}});
@@ -30,19 +25,21 @@ json::Value decision(const std::string& action, std::initializer_list<json::Memb
 // Identifies the job whose attempts are counted.
 json::Value identity(const Job& job) {
   json::Value phases;
-  if (job.plan) {
+  if (job.phases) {
     json::Array array;
-    for (const Phase& p : job.plan->phases)
+    for (const Phase& p : job.phases->list)
       array.push_back(json::object({{"until", p.until}, {"flags", texts(p.flags)}}));
     phases = std::move(array);
   }
-  return json::object({{"command", texts(job.command)}, {"plan", std::move(phases)}});
+  return json::object({{"command", texts(job.command)}, {"phases", std::move(phases)}});
 }
 
 // Runs one job.
 class Supervisor {
  public:
-  Supervisor(const Job& job, const Hooks& hooks) : job_(job), hooks_(hooks), attempts_(job.run, identity(job)) {}
+  // `lock`, null for a dry run, is that of the run's folder.
+  Supervisor(const Job& job, const Hooks& hooks, const RunLock* lock)
+      : job_(job), hooks_(hooks), lock_(lock), attempts_(job.run, identity(job)) {}
 
   Exit go() {
     while (true) {
@@ -51,18 +48,19 @@ class Supervisor {
         if (reason.empty()) reason = r.as_object().get_string("reason", "record");
         hooks_.record(r);
       };
-      const auto newest = find_newest(job_.run, record, hooks_.note);
+      const auto newest = find_checkpoint(job_.run, ckpt::Which::last, record, hooks_.note);
+      if (lock_ != nullptr) lock_->check();
       if (!newest && !reason.empty()) throw Error(ckpt::all_damaged(job_.run, reason));
       const std::int64_t step = newest ? newest->step : 0;
       const bool progress = attempts_.observe(step);
-      const std::size_t phase = job_.plan ? job_.plan->phase_after(step).value_or(kNoPhase) : 0;
-      const bool over = job_.plan ? phase == kNoPhase : last_ && last_->with(0);
+      const std::size_t phase = job_.phases ? job_.phases->phase_after(step).value_or(kNoPhase) : 0;
+      const bool over = job_.phases ? phase == kNoPhase : last_ && last_->with(0);
       if (over) return done(newest);
       requests_.take();
       if ((last_ && last_->asked) || requests_.stop() != 0) return stopped(newest);
       if (last_) say_retry(step, progress, phase);
       const std::vector<std::string> words =
-          command_line(job_.command, job_.run, job_.plan ? &*job_.plan : nullptr, phase);
+          command_line(job_.command, job_.run, job_.phases ? &*job_.phases : nullptr, phase);
       if (attempts_.count() >= job_.attempts) give_up();
       announce(newest, phase, words);
       if (job_.dry_run) return Exit::done;
@@ -103,7 +101,7 @@ class Supervisor {
     if (short_of_step && progress && phase != phase_) return;
     const std::string how =
         last_->how() +
-        (short_of_step ? " before step " + std::to_string(job_.plan->phases.at(phase).until) : std::string());
+        (short_of_step ? " before step " + std::to_string(job_.phases->list.at(phase).until) : std::string());
     attempts_.failed(how, last_->said);
     if (attempts_.count() >= job_.attempts) return;
     hooks_.record(decision("retry", {{"ended", how},
@@ -129,9 +127,9 @@ class Supervisor {
 
   // Reports the phase and the command line of the next launch.
   void announce(const std::optional<Found>& newest, std::size_t phase, const std::vector<std::string>& words) {
-    if (job_.plan && phase != phase_) {
-      const Phase& now = job_.plan->phases.at(phase);
-      const std::size_t count = job_.plan->phases.size();
+    if (job_.phases && phase != phase_) {
+      const Phase& now = job_.phases->list.at(phase);
+      const std::size_t count = job_.phases->list.size();
       hooks_.record(decision(
           "phase", {{"phase", phase + 1}, {"phases", count}, {"until", now.until}, {"flags", texts(now.flags)}}));
       hooks_.note("phase " + std::to_string(phase + 1) + " of " + std::to_string(count) + ", to step " +
@@ -147,6 +145,11 @@ class Supervisor {
     hooks_.note((newest ? "resuming from " + newest->path : "starting") + ": " + shell_text(words));
   }
 
+  // Subtracts the last attempt, unless another folder has taken the place of the run's.
+  void forgive() {
+    if (lock_ == nullptr || lock_->in_place()) attempts_.forgive();
+  }
+
   // Runs the command; returns the status of this program when the command's status is final.
   std::optional<Exit> launch(const std::vector<std::string>& words) {
     attempts_.begin();
@@ -155,17 +158,17 @@ class Supervisor {
     try {
       last_ = run_command(words, requests_, streams, job_.patience);
     } catch (const Error&) {
-      attempts_.forgive();
+      forgive();
       throw;
     }
     if (last_->lost) {
-      attempts_.forgive();
+      forgive();
       std::rethrow_exception(last_->lost);
     }
     const bool final = last_->with(2) || last_->with(3) || last_->with(4);
-    if (final || (last_->asked && (last_->with(0) || last_->with(static_cast<int>(Exit::again))))) attempts_.forgive();
+    if (final || (last_->asked && (last_->with(0) || last_->with(static_cast<int>(Exit::again))))) forgive();
     if (!final) return std::nullopt;
-    hooks_.record(decision("failed", {{"status", last_->status}}));
+    hooks_.record(decision("failed", {{"status", last_->status}, {"stderr_tail", texts(last_->said)}}));
     hooks_.note("the command ended with " + last_->how() + ", which a retry would not change");
     return static_cast<Exit>(last_->status);
   }
@@ -182,6 +185,7 @@ class Supervisor {
 
   const Job& job_;
   const Hooks& hooks_;
+  const RunLock* lock_;
   Requests requests_;
   Attempts attempts_;
   std::optional<Ended> last_;     // how the last command ended
@@ -190,22 +194,23 @@ class Supervisor {
 
 }  // namespace
 
-std::optional<Found> find_newest(const std::string& run, const std::function<void(const json::Value&)>& record,
-                                 const std::function<void(const std::string&)>& note) {
-  const auto newest = ckpt::newest_valid(run, [&](const ckpt::StepFolder& folder, const std::string& reason) {
-    record(decision("damaged", {{"path", folder.path}, {"reason", reason}}));
-    note(ckpt::passed_over(folder.path, reason));
+std::optional<Found> find_checkpoint(const std::string& run, ckpt::Which which,
+                                     const std::function<void(const json::Value&)>& record,
+                                     const std::function<void(const std::string&)>& note) {
+  const auto found = ckpt::find_valid(run, which, [&](const std::string& path, const std::string& reason) {
+    record(decision("damaged", {{"path", path}, {"reason", reason}}));
+    note(ckpt::passed_over(path, reason));
   });
-  if (!newest) return std::nullopt;
-  return Found{newest->path, newest->step};
+  if (!found) return std::nullopt;
+  return Found{found->path(), ckpt::position_of(*found).step};
 }
 
 Exit supervise(const Job& job, const Hooks& hooks) {
   if (job.command.empty()) throw Error("command: needed after --");
-  if (job.plan) check_plan(*job.plan, job.command);
+  if (job.phases) check_phases(*job.phases, job.command);
   std::optional<RunLock> lock;
-  if (!job.dry_run) lock.emplace(job.run);
-  return Supervisor(job, hooks).go();
+  if (!job.dry_run) lock.emplace(job.run, "fp8-resume");
+  return Supervisor(job, hooks, lock ? &*lock : nullptr).go();
 }
 
 }  // namespace fp8::launch

@@ -65,7 +65,7 @@ TEST_F(AttemptsTest, Refuses) {
     return error_of([&] { open(); });
   };
   const std::string path = at("./attempts.json");
-  EXPECT_EQ(message("[]"), path + ": expected an object; remove the file to count from 0");
+  EXPECT_EQ(message("[]"), path + ": expected an object; remove the file to start afresh");
   EXPECT_EQ(message("{}"), path + ": \"step\" is missing");
   EXPECT_EQ(message(R"({"job":"a","step":-1,"attempts":0,"ended":"","stderr_tail":[]})"),
             path + ": negative count; remove the file to count from 0");

@@ -54,7 +54,7 @@ class SuperviseTest : public FolderTest {
   Words notes_;
 };
 
-TEST_F(SuperviseTest, WithoutAPlan) {
+TEST_F(SuperviseTest, WithoutPhases) {
   EXPECT_EQ(supervise_script("echo \"$*\"; save 4"), Exit::done);
   EXPECT_EQ(actions_, "launch done");
   EXPECT_EQ(out_, at("run\n"));
@@ -74,7 +74,7 @@ TEST_F(SuperviseTest, DoneWithoutACheckpoint) {
 }
 
 TEST_F(SuperviseTest, Phases) {
-  job_.plan = parse_plan("2 --precision bf16\n4 --precision fp8\n6\n", "p");
+  job_.phases = parse_phases("2 --precision bf16\n4 --precision fp8\n6\n", "p");
   EXPECT_EQ(supervise_script("shift; echo $*; save $2"), Exit::done);
   EXPECT_EQ(actions_, "phase launch phase resume phase resume done");
   EXPECT_EQ(out_,
@@ -89,7 +89,7 @@ TEST_F(SuperviseTest, Phases) {
 }
 
 TEST_F(SuperviseTest, PhasesResumeFromTheCheckpoint) {
-  job_.plan = parse_plan("2\n4\n6\n", "p");
+  job_.phases = parse_phases("2\n4\n6\n", "p");
   checkpoint("run", 2);
   EXPECT_EQ(supervise_script("save $3"), Exit::done);
   EXPECT_EQ(actions_, "phase resume phase resume done");
@@ -97,7 +97,7 @@ TEST_F(SuperviseTest, PhasesResumeFromTheCheckpoint) {
 }
 
 TEST_F(SuperviseTest, CrashInAPhase) {
-  job_.plan = parse_plan("2\n4\n", "p");
+  job_.phases = parse_phases("2\n4\n", "p");
   EXPECT_EQ(supervise_script("case $(starts) in 1) save 1; kill -KILL $$;; 2) exit 9;; *) save $3;; esac"), Exit::done);
   EXPECT_EQ(actions_, "phase launch retry resume retry resume phase resume done");
   EXPECT_EQ(record(2).get_string("ended", ""), "signal KILL");
@@ -131,7 +131,7 @@ TEST_F(SuperviseTest, GivesUp) {
 }
 
 TEST_F(SuperviseTest, CommandEndsBeforeThePhase) {
-  job_.plan = parse_plan("2\n", "p");
+  job_.phases = parse_phases("2\n", "p");
   job_.attempts = 2;
   EXPECT_NE(failure("save 1").find(
                 "gave up after 2 attempts without a newer checkpoint, the last with status 0 before step 2"),
@@ -140,7 +140,7 @@ TEST_F(SuperviseTest, CommandEndsBeforeThePhase) {
 }
 
 TEST_F(SuperviseTest, RepeatedDamageIsNoProgress) {
-  job_.plan = parse_plan("2\n4\n", "p");
+  job_.phases = parse_phases("2\n4\n", "p");
   checkpoint("run", 2);
   EXPECT_NE(failure("save 4; echo x >>$run/step-00000004/rank-00000-of-00001.h5").find("gave up after 3 attempts"),
             std::string::npos);
@@ -163,7 +163,7 @@ TEST_F(SuperviseTest, Status75WithoutRequestIsRetried) {
 }
 
 TEST_F(SuperviseTest, StopOnRequest) {
-  job_.plan = parse_plan("4\n6\n", "p");
+  job_.phases = parse_phases("4\n6\n", "p");
   EXPECT_EQ(supervise_script("trap 'save 2; exit 75' USR1; kill -TERM $PPID; while :; do sleep 0.02; done"),
             Exit::again);
   EXPECT_EQ(actions_, "phase launch stop stopped");
@@ -174,7 +174,7 @@ TEST_F(SuperviseTest, StopOnRequest) {
 }
 
 TEST_F(SuperviseTest, StopAtTheEndOfAPhase) {
-  job_.plan = parse_plan("4\n6\n", "p");
+  job_.phases = parse_phases("4\n6\n", "p");
   EXPECT_EQ(supervise_script("trap 'save $3; exit 0' USR1; kill -TERM $PPID; while :; do sleep 0.02; done"),
             Exit::again);
   EXPECT_EQ(again(), Exit::done);  // the last phase, so the run is complete
@@ -229,14 +229,14 @@ TEST_F(SuperviseTest, NoSuchCommand) {
   EXPECT_EQ(error_of([&] { again(); }), "command: needed after --");
 }
 
-TEST_F(SuperviseTest, PlanAfterTheEndOfTheRun) {
-  job_.plan = parse_plan("9\n", "p");
+TEST_F(SuperviseTest, PhasesAfterTheEndOfTheRun) {
+  job_.phases = parse_phases("9\n", "p");
   job_.command = {"fp8-step", "--steps", "4"};
   EXPECT_EQ(error_of([&] { again(); }), "p:1: step 9 is after the end of the run, --steps 4");
 }
 
 TEST_F(SuperviseTest, DryRun) {
-  job_.plan = parse_plan("2 --precision bf16\n", "p");
+  job_.phases = parse_phases("2 --precision bf16\n", "p");
   job_.dry_run = true;
   EXPECT_EQ(supervise_script("save 2"), Exit::done);
   EXPECT_EQ(actions_, "phase launch");

@@ -44,11 +44,11 @@ std::int64_t index_of(const std::vector<Part>& parts, std::int64_t begin) {
   return std::ranges::find(parts, begin, &Part::begin) - parts.begin();
 }
 
-// The slot of the part that begins at row `begin`; empty if there are no slots.
-quant::KnownScale slot_of(const std::vector<quant::KnownScale>& slots, const std::vector<Part>& parts,
-                          std::int64_t begin) {
-  if (slots.empty()) return {};
-  return slots.at(static_cast<std::size_t>(index_of(parts, begin)));
+// The known scale of the part that begins at row `begin`; empty if none is known.
+quant::KnownScale known_for(const std::vector<quant::KnownScale>& known, const std::vector<Part>& parts,
+                            std::int64_t begin) {
+  if (known.empty()) return {};
+  return known.at(static_cast<std::size_t>(index_of(parts, begin)));
 }
 
 // The amax among those of dy of the part that begins at row `begin`; empty if none is known.
@@ -70,15 +70,13 @@ LinearPrecision precision_in(LinearPrecision precision, Pass pass) {
   return precision;
 }
 
-// Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if an observer combines
-// them. `of_x` is the amax of x if it is known, else empty.
+// Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if there is a
+// reducer. `of_x` is the amax of x if it is known, else empty.
 quant::CastOptions activation_options(const Context& ctx, const LinearPrecision& precision, const View& x,
                                       const Cast& cast, const quant::KnownScale& known, const View& of_x) {
   quant::CastOptions options = cast_options(precision, known);
   options.amax = of_x;
-  Observer* const observer = observer_of(precision);
-  if (observer == nullptr || !observer->combines_amaxes() || cast.granularity != quant::Granularity::tensor ||
-      !known.scale.empty())
+  if (precision.amax_reducer == nullptr || cast.granularity != quant::Granularity::tensor || !known.scale.empty())
     return options;
   const View amax = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
   options.known = {tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"),
@@ -87,7 +85,7 @@ quant::CastOptions activation_options(const Context& ctx, const LinearPrecision&
     quant::amax(ctx, x, cast.granularity, ContractionAxis::last, amax, quant::skips_nan(options.rule));
   else
     ops::copy(ctx, of_x, amax);
-  if (!ctx.dry) observer->combine_amax(ctx, amax);
+  if (!ctx.dry) precision.amax_reducer->reduce(ctx, amax);
   quant::scales_from_amax(ctx, amax, {cast.format, options.rule, options.power_of_2}, options.known.scale,
                           options.known.inverse_scale);
   return options;
@@ -210,7 +208,7 @@ class Input {
       : backward_(contract == ContractionAxis::first), high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
     if (std::ranges::any_of(weight.operands, [this](const Operand& o) { return casts(o.part); }))
       fp8_ = quant::quantize(ctx, x, cast, contract,
-                             activation_options(ctx, weight.precision, x, cast, weight.slots.x, amax));
+                             activation_options(ctx, weight.precision, x, cast, weight.known.x, amax));
   }
   const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
 
@@ -254,8 +252,8 @@ class Observation {
 }  // namespace
 
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
-               const LinearPrecision& precision, Pass pass, const Slots& slots) {
-  Weight w{bias, precision_in(precision, pass), {}, parts, slots};
+               const LinearPrecision& precision, Pass pass, const KnownScales& known) {
+  Weight w{bias, precision_in(precision, pass), {}, parts, known};
   for (const Part& part : parts_of_gemms(parts, precision.recipe != nullptr, pass)) {
     const bool fp8 = part.fp8 && (pass != Pass::backward || part.gemms.dgrad);
     if (fp8 && precision.recipe->single_copy && pass == Pass::backward) {
@@ -266,7 +264,7 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
     const View rows = matrix.rows(part.begin, part.end);
     w.operands.push_back({part,
                           quant::quantize(ctx, rows, cast, weight_contraction(pass),
-                                          cast_options(precision, slot_of(slots.w, parts, part.begin))),
+                                          cast_options(precision, known_for(known.w, parts, part.begin))),
                           {},
                           rows});
   }
@@ -280,8 +278,8 @@ std::int64_t block_rows(const std::vector<Part>& parts) {
 }
 
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
-                     const LinearPrecision& precision, Pass pass, const Slots& slots) {
-  Weight w{bias, precision_in(precision, pass), {}, parts, slots};
+                     const LinearPrecision& precision, Pass pass, const KnownScales& known) {
+  Weight w{bias, precision_in(precision, pass), {}, parts, known};
   const Cast& cast = weight_cast(*precision.recipe, pass);
   const bool blocks = codes.scales.rank == 2, rows = precision.recipe->single_copy && !blocks,
              folds = rows && pass == Pass::backward;
@@ -332,8 +330,8 @@ AmaxUse amax_use(const Weight& weight) {
     use.x = use.x || (p.gemms.forward && whole(recipe.forward.x)) || (p.gemms.wgrad && whole(recipe.wgrad.x));
     use.dy = use.dy || (p.gemms.dgrad && whole(recipe.dgrad.dy)) || (p.gemms.wgrad && whole(recipe.wgrad.dy));
   }
-  if (!weight.slots.x.scale.empty()) use.x = false;
-  if (!weight.slots.dy.empty() && !weight.slots.dy.front().scale.empty()) use.dy = false;
+  if (!weight.known.x.scale.empty()) use.x = false;
+  if (!weight.known.dy.empty() && !weight.known.dy.front().scale.empty()) use.dy = false;
   return use;
 }
 
@@ -345,7 +343,7 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
     quant::amax(ctx, x, quant::Granularity::tensor, ContractionAxis::last, amax.value, use.skip_nan);
   const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, amax.value);
   Observation observation(call, x);
-  if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.slots.x);
+  if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.known.x);
   for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
     const View bias = weight.bias.empty() ? View{} : weight.bias.rows(w.part.begin, w.part.end);
@@ -367,11 +365,11 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
       want_dx && weight.operands.size() + weight.adapters.size() > 1 && gradients.dx.dtype != DType::f32;
   const View dx =
       sum_apart ? tensor::allocate(ctx, DType::f32, {dy.shape[0], gradients.dx.shape[1]}, "scratch") : gradients.dx;
-  const Slots& slots = weight.slots;
+  const KnownScales& known = weight.known;
   const Input input(ctx, weight, x, want_dw ? recipe.wgrad.x : Cast{}, ContractionAxis::first, amaxes.x);
-  for (std::size_t p = 0; p < slots.dy.size() && weight.precision.recipe == nullptr; ++p)
-    calibrate(ctx, dy.columns(weight.parts[p].begin, weight.parts[p].end), slots.dy[p]);
-  if (weight.precision.recipe == nullptr) calibrate(ctx, x, slots.x);
+  for (std::size_t p = 0; p < known.dy.size() && weight.precision.recipe == nullptr; ++p)
+    calibrate(ctx, dy.columns(weight.parts[p].begin, weight.parts[p].end), known.dy[p]);
+  if (weight.precision.recipe == nullptr) calibrate(ctx, x, known.x);
   const auto dy_casts = [&](const Part& part) {
     const bool dgrad = want_dx && part.fp8 && part.gemms.dgrad, wgrad = want_dw && part.fp8 && part.gemms.wgrad;
     return quant::CastPair{dgrad ? recipe.dgrad.dy : Cast{}, wgrad ? recipe.wgrad.dy : Cast{}};
@@ -381,7 +379,7 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
     const device::Scope part_scope(*ctx.arena);
     const Gradient gradient =
         cast_gradient(ctx, weight.precision, dy.columns(w.part.begin, w.part.end), w, dy_casts(w.part),
-                      slot_of(slots.dy, weight.parts, w.part.begin), amax_of(amaxes.dy, weight.parts, w.part.begin));
+                      known_for(known.dy, weight.parts, w.part.begin), amax_of(amaxes.dy, weight.parts, w.part.begin));
     if (want_dx) {
       const bool add = &w != weight.operands.data();
       dgrad(call, gradient.codes.last, w, dx, add);

@@ -21,6 +21,11 @@ double number_or_nan(const json::Object& record, std::string_view key) {
   return value != nullptr && value->is_number() ? measured(value->as_double()) : kNan;
 }
 
+template <typename T>
+void append(std::vector<T>& all, const std::vector<T>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
 template <typename Events>
 void erase_from(Events& events, std::int64_t step) {
   events.erase(events.lower_bound(step), events.end());
@@ -28,8 +33,7 @@ void erase_from(Events& events, std::int64_t step) {
 
 }  // namespace
 
-Collector::Collector(const std::string& path, std::string file, const Wanted& wanted)
-    : file_(std::move(file)), store_(std::make_shared<BlockStore>(wanted.memory)), run_(store_) {
+Collector::Collector(const std::string& path, std::string file) : file_(std::move(file)) {
   run_.path = path;
   run_.name = run_name(path);
 }
@@ -136,26 +140,26 @@ void Collector::add(const StepBlock& block) {
   note_phase(block.setting);
   for (const Field& field : block.fields) {
     const std::size_t at = column(field);
-    if (at != kUnwanted) run_.columns[at].values.append(field.values);
+    if (at != kUnwanted) append(run_.columns[at].values, field.values);
   }
-  run_.steps.append(block.steps);
-  run_.tokens.append(block.tokens);
-  for (Column& c : run_.columns) c.values.append(run_.steps.size() - c.values.size(), kNan);
+  append(run_.steps, block.steps);
+  append(run_.tokens, block.tokens);
+  for (Column& c : run_.columns) c.values.resize(run_.steps.size(), kNan);
 }
 
 // Removes all data from step `number` on.
 void Collector::rewind(std::int64_t number) {
-  const std::size_t keep = run_.steps.lower_bound(number);
-  run_.steps.cut(keep);
-  run_.tokens.cut(keep);
-  for (Column& c : run_.columns) c.values.cut(keep);
+  const std::size_t keep = run_.index_of(number);
+  run_.steps.resize(keep);
+  run_.tokens.resize(keep);
+  for (Column& c : run_.columns) c.values.resize(keep);
   while (!run_.phases.empty() && run_.phases.back().first >= keep) run_.phases.pop_back();
   while (run_.settings.size() > 1 && run_.settings.back().step >= number) run_.settings.pop_back();
   erase_from(run_.evaluations, number);
   erase_from(run_.checkpoints, number);
 }
 
-void Collector::note_phase(const Setting& setting) {
+void Collector::note_phase(const StepPrecision& setting) {
   Phase phase = from_run_;
   phase.first = run_.steps.size();
   if (setting.has_precision) {
@@ -180,9 +184,7 @@ std::size_t Collector::column(const Field& field) {
   const auto known =
       std::find_if(run_.columns.begin(), run_.columns.end(), [&](const Column& c) { return c.name == field.name; });
   if (known != run_.columns.end()) return static_cast<std::size_t>(known - run_.columns.begin());
-  Column fresh{.name = field.name, .values = Series<double>(store_)};
-  fresh.values.append(run_.steps.size(), kNan);
-  run_.columns.push_back(std::move(fresh));
+  run_.columns.push_back({.name = field.name, .values = std::vector<double>(run_.steps.size(), kNan)});
   return run_.columns.size() - 1;
 }
 

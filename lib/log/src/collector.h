@@ -16,7 +16,7 @@ namespace fp8::log {
 class Collector {
  public:
   /// `path` is the path of the run, `file` the name in messages.
-  Collector(const std::string& path, std::string file, const Wanted& wanted);
+  Collector(const std::string& path, std::string file);
 
   /// Adds the next piece. Throws Error `file: line L ...: reason` at the first invalid line. A damaged line is reported
   /// only when the record after it is not a run record.
@@ -36,12 +36,11 @@ class Collector {
   void start(const json::Object& record);
   void note_settings(std::int64_t step);
   void rewind(std::int64_t number);
-  void note_phase(const Setting& setting);
+  void note_phase(const StepPrecision& setting);
   std::size_t column(const Field& field);
   [[noreturn]] void refuse(std::uint64_t line, const std::string& reason) const;
 
   std::string file_;
-  std::shared_ptr<BlockStore> store_;
   Run run_;
   Phase from_run_;                    // precision in the last run record
   std::optional<Settings> settings_;  // settings in the last run record, until a step follows

@@ -26,7 +26,7 @@ constexpr std::size_t kKnown = 256;  // bytes compared to detect a replaced file
 }  // namespace
 
 Follower::Follower(std::string path, const Wanted& wanted) : path_(std::move(path)), wanted_(wanted) {
-  if (path_ == "-") collector_ = std::make_unique<Collector>(path_, file_name_ = "standard input", wanted_);
+  if (path_ == "-") collector_ = std::make_unique<Collector>(path_, file_name_ = "standard input");
 }
 
 Follower::~Follower() = default;
@@ -64,7 +64,7 @@ bool Follower::reopen() {
   offset_ = 0;
   rest_.clear();
   known_.clear();
-  collector_ = std::make_unique<Collector>(path_, file_name_, wanted_);
+  collector_ = std::make_unique<Collector>(path_, file_name_);
   return true;
 }
 

@@ -6,14 +6,12 @@
 #include <limits>
 
 #include "fp8/log/compare.h"
-#include "fp8/log/plot.h"
+#include "fp8/log/picture.h"
 #include "points.h"
-#include "range.h"
 
 namespace fp8::log {
 namespace {
 
-constexpr std::size_t kMemory = std::size_t{8} << 20U;  // bytes of a series of gaps
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // The mean at x, interpolated linearly; x is within the range of the means.
@@ -21,6 +19,7 @@ Mean mean_at(const std::vector<Mean>& means, double x) {
   const auto at = std::lower_bound(means.begin(), means.end(), x, [](const Mean& m, double v) { return m.x < v; });
   if (at == means.end()) return means.back();
   if (at == means.begin() || at->x == x) return *at;
+  if (!std::isfinite((at - 1)->y) || !std::isfinite(at->y)) return {x, kNan, kNan};
   const double share = (x - (at - 1)->x) / (at->x - (at - 1)->x);
   return {x, std::lerp((at - 1)->y, at->y, share), std::lerp((at - 1)->error, at->error, share)};
 }
@@ -37,8 +36,8 @@ double half_width(const std::vector<Mean>& means) {
   return 2 * std::sqrt(variance) / static_cast<double>(means.size());
 }
 
-GapPanel panel(const std::vector<std::vector<Mean>>& pairs) {
-  GapPanel gap;
+plot::GapPanel panel(const std::vector<std::vector<Mean>>& pairs) {
+  plot::GapPanel gap;
   gap.band_name =
       pairs.size() >= kEnoughPairs ? "95 % interval over " + std::to_string(pairs.size()) + " pairs" : "2 x step noise";
   double first = pairs.front().front().x, last = pairs.front().back().x;
@@ -64,33 +63,16 @@ GapPanel panel(const std::vector<std::vector<Mean>>& pairs) {
 
 }  // namespace
 
-Range gap_range(const GapPanel& gap) {
-  if (gap.mean.empty()) return {};
-  Range r{gap.mean.front().x, gap.mean.back().x, 0, 0};
-  for (std::size_t i = 0; i < gap.mean.size(); ++i) {
-    if (gap.mean[i].x < r.x0 + (r.x1 - r.x0) / 10) continue;
-    for (const double y : {gap.mean[i].y, gap.low[i].y, gap.high[i].y}) {
-      if (std::isfinite(y)) r.y0 = std::min(r.y0, y), r.y1 = std::max(r.y1, y);
-    }
-  }
-  if (gap.gate && *gap.gate < 4 * std::max(-r.y0, r.y1)) {
-    r.y0 = std::min(r.y0, -*gap.gate), r.y1 = std::max(r.y1, *gap.gate);
-  }
-  if (r.y1 <= r.y0) r.y0 = -1e-3, r.y1 = 1e-3;
-  const double room = (r.y1 - r.y0) / 20;
-  return {r.x0, r.x1, r.y0 - room, r.y1 + room};
-}
-
-Picture comparison_picture(std::span<const Run> a, std::span<const Run> b, const std::string& metric,
-                           std::optional<double> gate) {
+plot::Picture comparison_picture(std::span<const Run> a, std::span<const Run> b, const std::string& metric,
+                                 std::optional<double> gate) {
   const auto matched = pairs_of(a, b);
-  Picture p = picture(a, metric);
-  Picture other = picture(b, metric);
+  plot::Picture p = picture(a, metric);
+  plot::Picture other = picture(b, metric);
   p.by_tokens = p.by_tokens && other.by_tokens;
   for (std::size_t pair = 0; pair < matched.size(); ++pair) {
-    const auto style = [&](std::vector<Curve>& curves, const Run& run, std::size_t side) {
-      for (Curve& curve : curves) {
-        if (curve.name == run.name) curve.style = side + kColours * pair;
+    const auto style = [&](std::vector<plot::Curve>& curves, const Run& run, std::size_t side) {
+      for (plot::Curve& curve : curves) {
+        if (curve.name == run.name) curve.style = side + plot::kColours * pair;
       }
     };
     style(p.curves, a[matched[pair].first], 0);
@@ -101,10 +83,11 @@ Picture comparison_picture(std::span<const Run> a, std::span<const Run> b, const
   if (metric == kEvalLoss) return p;
   std::vector<std::vector<Mean>> pairs;
   for (const auto& [i, j] : matched) {
-    pairs.push_back(means_of(Points(gap_of(a[i], b[j], metric, kMemory / matched.size()), metric, true)));
+    pairs.push_back(means_of(Points(gap_of(a[i], b[j], metric), metric, true)));
   }
   p.gap = panel(pairs);
   p.gap->gate = gate;
+  p.gap->label = metric == "loss" ? "gap (nats per token)" : "gap";
   return p;
 }
 

@@ -7,8 +7,8 @@
 
 namespace fp8::log {
 
-/// A run whose `metric` is that of B less that of A at the points that compare() matches. `memory` is the limit of its
-/// block store in bytes. Throws as compare() of two runs.
-Run gap_of(const Run& a, const Run& b, const std::string& metric, std::size_t memory);
+/// A run whose `metric` is that of B less that of A at the points that compare() matches. Throws as compare() of two
+/// runs.
+Run gap_of(const Run& a, const Run& b, const std::string& metric);
 
 }  // namespace fp8::log

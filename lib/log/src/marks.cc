@@ -76,7 +76,7 @@ std::vector<Mark> marks_of(const Run& run, bool by_tokens) {
   }
   std::vector<Mark> all;
   for (auto& [step, mark] : marks) {
-    const std::size_t at = run.steps.lower_bound(step);
+    const std::size_t at = run.index_of(step);
     if (at >= run.steps.size()) continue;
     mark.x = static_cast<double>(by_tokens ? run.tokens[at] : run.steps[at]);
     all.push_back(std::move(mark));

@@ -53,10 +53,15 @@ void OverviewBuilder::add(const Run& run, const std::string& name, const Run* ba
   row.summary.name = name;
   if (baseline != nullptr) {
     baseline_ = baseline->path;
-    row.gap = compare(*baseline, run).gap;
+    check_comparable(*baseline);
+    try {
+      row.gap = compare(*baseline, run).gap;
+    } catch (const Error& e) {
+      row.without_gap = e.what();
+    }
   }
   rows_.push_back(std::move(row));
-  Run& kept = runs_.emplace_back(std::make_shared<BlockStore>(0));
+  Run& kept = runs_.emplace_back();
   kept.settings = run.settings;
 }
 

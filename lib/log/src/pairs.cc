@@ -17,9 +17,17 @@ json::Value or_null(const std::optional<T>& value) {
   return value ? json::Value(*value) : json::Value();
 }
 
+// What a run is paired by: its seed, and its MODEL where seeds repeat. Keys are ordered by number, then by text.
+struct Key {
+  std::int64_t number = 0;  // the seed, if it is an integer
+  std::string seed{}, model{};
+
+  auto operator<=>(const Key&) const = default;
+};
+
 // The index of the run for each key. Throws Error when two runs have the same key.
-std::map<std::string, std::size_t> by_key(std::span<const Run> runs, const std::vector<std::string>& keys) {
-  std::map<std::string, std::size_t> found;
+std::map<Key, std::size_t> by_key(std::span<const Run> runs, const std::vector<Key>& keys) {
+  std::map<Key, std::size_t> found;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto [at, fresh] = found.emplace(keys[i], i);
     if (!fresh) {
@@ -32,15 +40,16 @@ std::map<std::string, std::size_t> by_key(std::span<const Run> runs, const std::
 
 std::string seed_of(const Run& run) { return setting_text(run, "seed").value_or(""); }
 
-std::vector<std::string> seeds_of(std::span<const Run> runs, bool with_model) {
-  std::vector<std::string> keys;
+std::vector<Key> keys_of(std::span<const Run> runs, bool with_model) {
+  std::vector<Key> keys;
   for (const Run& run : runs) {
-    keys.push_back(seed_of(run) + (with_model ? " " + setting_text(run, "model").value_or("") : ""));
+    const std::string seed = seed_of(run);
+    keys.push_back({parse_int64(seed).value_or(0), seed, with_model ? setting_text(run, "model").value_or("") : ""});
   }
   return keys;
 }
 
-bool repeats(std::vector<std::string> keys) {
+bool repeats(std::vector<Key> keys) {
   std::sort(keys.begin(), keys.end());
   return std::adjacent_find(keys.begin(), keys.end()) != keys.end();
 }
@@ -75,7 +84,7 @@ void measure(PairedComparison& all) {
     variance += steps ? *c.gap_standard_error * *c.gap_standard_error : 0;
   }
   const auto n = static_cast<double>(gaps.size());
-  all.gap = mean(Values(gaps));
+  all.gap = mean(gaps);
   if (steps) all.step_noise = std::sqrt(variance) / n;
   if (gaps.size() >= kEnoughPairs) all.interval = mean_interval(gaps);
 }
@@ -117,12 +126,11 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::span<const Run> a
   }
   for (std::size_t i = 0; i < a.size() && (a.size() == 1 || none_known); ++i) pairs.emplace_back(i, i);
   if (!pairs.empty()) return pairs;
-  const bool with_model = repeats(seeds_of(a, false)) || repeats(seeds_of(b, false));
-  const std::vector<std::string> keys_a = seeds_of(a, with_model), keys_b = seeds_of(b, with_model);
-  (void)by_key(a, keys_a);
-  const std::map<std::string, std::size_t> partners = by_key(b, keys_b);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto at = partners.find(keys_a[i]);
+  const bool with_model = repeats(keys_of(a, false)) || repeats(keys_of(b, false));
+  const std::map<Key, std::size_t> runs = by_key(a, keys_of(a, with_model)),
+                                   partners = by_key(b, keys_of(b, with_model));
+  for (const auto& [key, i] : runs) {
+    const auto at = partners.find(key);
     if (at == partners.end()) {
       const std::string seed = seed_of(a[i]);
       if (seed.empty()) throw Error(a[i].path + ": its log has no seed, by which runs are paired");
@@ -165,7 +173,8 @@ std::optional<double> mean_interval(std::span<const double> values) {
 }
 
 Verdict verdict(const PairedComparison& c, double nats) {
-  if (!c.gap) return Verdict::not_met;
+  const auto diverged = [](const Comparison& p) { return p.a.diverged || p.b.diverged; };
+  if (!c.gap || std::any_of(c.pairs.begin(), c.pairs.end(), diverged)) return Verdict::not_met;
   const double size = std::abs(*c.gap), half = c.interval.value_or(0);
   if (size + half <= nats) return Verdict::met;
   return size - half > nats ? Verdict::not_met : Verdict::cannot_tell;

@@ -34,14 +34,14 @@ Scalar scalar_of(const json::Value& value) {
 
 // Positions of the members in step records of one shape.
 struct Layout {
-  struct DeviceType {
+  struct Metric {
     std::size_t at;  // in the record
     std::string name;
     bool wanted;
   };
   std::size_t type = kNowhere, step = kNowhere, tokens = kNowhere, time = kNowhere;
   std::size_t precision = kNowhere, recipe = kNowhere, emulated = kNowhere;
-  std::vector<DeviceType> places;  // members that may be metrics
+  std::vector<Metric> metrics;  // members that may be metrics
 
   Layout() = default;
   Layout(const json::Object& record, const Wanted& wanted) {
@@ -54,7 +54,7 @@ struct Layout {
       if (key == "precision") precision = at;
       if (key == "recipe") recipe = at;
       if (key == "emulated") emulated = at;
-      if (key != "step" && key != "tokens") places.push_back({at, key, wanted.has(key)});
+      if (key != "step" && key != "tokens") metrics.push_back({at, key, wanted.has(key)});
       ++at;
     }
   }
@@ -142,8 +142,8 @@ class PieceReader {
     shape_ = json::Shape::of(object, [&](const std::string& key) { return wanted_.has(key); });
   }
 
-  Setting setting() const {
-    Setting s;
+  StepPrecision setting() const {
+    StepPrecision s;
     s.has_precision = layout_.precision != kNowhere;
     s.has_emulated = layout_.emulated != kNowhere;
     if (s.has_precision) s.precision = scalars_[layout_.precision].text;
@@ -155,7 +155,7 @@ class PieceReader {
   }
 
   bool ran_alike() const {
-    const Setting& s = open_->setting;
+    const StepPrecision& s = open_->setting;
     const auto text = [&](std::size_t at) { return at == kNowhere ? std::string_view() : scalars_[at].text; };
     if (text(layout_.precision) != s.precision || text(layout_.recipe) != s.recipe) return false;
     if (layout_.emulated == kNowhere) return true;
@@ -167,17 +167,17 @@ class PieceReader {
   // Whether the record in scalars_ can be appended to the open block.
   bool fits(std::int64_t step) const {
     if (open_ == nullptr || step <= open_->steps.back() || !ran_alike()) return false;
-    for (std::size_t i = 0; i < layout_.places.size(); ++i) {
-      if (fields_[i] == kNowhere && number_like(scalars_[layout_.places[i].at])) return false;
+    for (std::size_t i = 0; i < layout_.metrics.size(); ++i) {
+      if (fields_[i] == kNowhere && number_like(scalars_[layout_.metrics[i].at])) return false;
     }
     return true;
   }
 
   void open_block() {
     open_ = &std::get<StepBlock>(piece_.items.emplace_back(StepBlock{.line = piece_.lines, .setting = setting()}));
-    fields_.assign(layout_.places.size(), kNowhere);
-    for (std::size_t i = 0; i < layout_.places.size(); ++i) {
-      const Layout::DeviceType& place = layout_.places[i];
+    fields_.assign(layout_.metrics.size(), kNowhere);
+    for (std::size_t i = 0; i < layout_.metrics.size(); ++i) {
+      const Layout::Metric& place = layout_.metrics[i];
       if (!number_like(scalars_[place.at])) continue;
       fields_[i] = open_->fields.size();
       open_->fields.push_back({.name = place.name, .wanted = place.wanted});
@@ -196,8 +196,8 @@ class PieceReader {
     if (!fits(step)) open_block();
     open_->steps.push_back(step);
     open_->tokens.push_back(tokens);
-    for (std::size_t i = 0; i < layout_.places.size(); ++i) {
-      const Layout::DeviceType& place = layout_.places[i];
+    for (std::size_t i = 0; i < layout_.metrics.size(); ++i) {
+      const Layout::Metric& place = layout_.metrics[i];
       if (!place.wanted || fields_[i] == kNowhere) continue;
       const Scalar& s = scalars_[place.at];
       open_->fields[fields_[i]].values.push_back(number_like(s) ? measured(s.number) : kNan);

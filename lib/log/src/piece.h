@@ -14,8 +14,8 @@
 
 namespace fp8::log {
 
-/// Precision settings in a step record.
-struct Setting {
+/// What a step record says about its precision.
+struct StepPrecision {
   bool has_precision = false;         ///< whether the record has "precision"; the recipe is used only then
   bool has_emulated = false;          ///< whether the record has "emulated"
   std::string precision{};            ///< empty when it is not a string
@@ -33,7 +33,7 @@ struct Field {
 /// Consecutive step records with increasing numbers, the same settings, and no numeric fields that the first lacks.
 struct StepBlock {
   std::uint64_t line = 0;              ///< line of the first record, from 1 in the piece
-  Setting setting{};                   ///< settings of all records
+  StepPrecision setting{};             ///< settings of all records
   std::vector<Field> fields{};         ///< numeric fields of the first record, in its order
   std::vector<std::int64_t> steps{};   ///< step numbers
   std::vector<std::int64_t> tokens{};  ///< tokens seen; -1 where missing

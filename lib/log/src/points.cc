@@ -73,7 +73,7 @@ class Windows {
 
 // Tokens seen after `step`; 0 before the first.
 double tokens_at(const Run& run, std::int64_t step) {
-  const std::size_t behind = run.steps.lower_bound(step + 1);
+  const std::size_t behind = run.index_of(step + 1);
   return behind == 0 ? 0 : static_cast<double>(run.tokens[behind - 1]);
 }
 
@@ -134,8 +134,7 @@ std::vector<Mean> means_of(const Points& points) {
     for (std::size_t i = windows.begin(k); i < windows.end(k); ++i) {
       if (std::isfinite(points[i].y)) values.push_back(points[i].y);
     }
-    means.push_back(
-        {points[windows.middle(k)].x, mean(Values(values)).value_or(kNan), standard_error(values).value_or(kNan)});
+    means.push_back({points[windows.middle(k)].x, mean(values).value_or(kNan), standard_error(values).value_or(kNan)});
   }
   return means;
 }

@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "fp8/log/plot.h"
+#include "fp8/log/picture.h"
 
 namespace fp8::log {
+
+using plot::Point;
 
 /// Tokens seen after `step`; 0 before the first.
 double tokens_at(const Run& run, std::int64_t step);
@@ -17,15 +19,13 @@ class Points {
   /// A field of the step records that was read, or kEvalLoss.
   Points(const Run& run, const std::string& metric, bool by_tokens);
   /// Number of points.
-  std::size_t size() const { return y_ == nullptr ? few_.size() : y_->size(); }
+  std::size_t size() const { return y_.empty() ? few_.size() : y_.size(); }
   /// Point `i`.
-  Point operator[](std::size_t i) const {
-    return y_ == nullptr ? few_[i] : Point{static_cast<double>(x_[i]), (*y_)[i]};
-  }
+  Point operator[](std::size_t i) const { return y_.empty() ? few_[i] : Point{static_cast<double>(x_[i]), y_[i]}; }
 
  private:
-  const Series<std::int64_t>& x_;
-  const Series<double>* y_ = nullptr;
+  std::span<const std::int64_t> x_;
+  std::span<const double> y_;
   std::vector<Point> few_;
 };
 

@@ -123,9 +123,13 @@ std::vector<std::string> run_names(std::span<const std::string> paths) {
   return names;
 }
 
-const Series<double>* Run::find(std::string_view metric) const {
+std::size_t Run::index_of(std::int64_t step) const {
+  return static_cast<std::size_t>(std::ranges::lower_bound(steps, step) - steps.begin());
+}
+
+std::span<const double> Run::find(std::string_view metric) const {
   const auto at = std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.name == metric; });
-  return at == columns.end() ? nullptr : &at->values;
+  return at == columns.end() ? std::span<const double>() : at->values;
 }
 
 std::vector<std::string> metrics_of(std::span<const Run> runs) {
@@ -144,7 +148,7 @@ Run read_run(const std::string& path, const Wanted& wanted) {
   File file;
   if (!piped) file = File::open_read(name, wanted.waiting);
   Pieces pieces(piped ? STDIN_FILENO : file.fd(), name);
-  Collector collector(path, name, wanted);
+  Collector collector(path, name);
   collect(pieces, wanted, collector);
   collector.finish();
   return collector.release();

@@ -2,62 +2,23 @@
 #include "statistics.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <functional>
+#include <iterator>
 #include <numbers>
 #include <numeric>
 
 namespace fp8::log {
 namespace {
 
-constexpr std::size_t kFew = std::size_t{1} << 17U;  // sorted in memory
-constexpr std::uint64_t kSign = std::uint64_t{1} << 63U;
-
 // The best finite value by `better`; nullopt without any.
 template <typename Better>
-std::optional<double> best(const Values& values, Better better) {
+std::optional<double> best(Values values, Better better) {
   std::optional<double> found;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i]) && (!found || better(values[i], *found))) found = values[i];
   }
   return found;
-}
-
-// Maps finite values to integers in the same order.
-std::uint64_t key_of(double v) {
-  const auto bits = std::bit_cast<std::uint64_t>(v + 0.0);  // -0 becomes +0
-  return (bits & kSign) != 0 ? ~bits : bits | kSign;
-}
-
-// The finite value at position `rank` of the sorted finite values, by radix selection: each pass counts the values by
-// the next 16 bits of their keys and keeps the bucket that contains the rank, until kFew values are left.
-double ranked(const Values& values, std::size_t rank, std::size_t finite) {
-  constexpr unsigned kBits = 16;
-  unsigned shift = 64;
-  std::uint64_t prefix = 0;
-  const auto shares = [&](std::uint64_t key) { return shift == 64 || key >> shift == prefix; };
-  while (finite > kFew && shift > 0) {
-    std::vector<std::size_t> counts(std::size_t{1} << kBits);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::uint64_t key = key_of(values[i]);
-      if (std::isfinite(values[i]) && shares(key)) ++counts[key >> (shift - kBits) & 0xFFFFU];
-    }
-    std::size_t bucket = 0;
-    for (; rank >= counts[bucket]; ++bucket) rank -= counts[bucket];
-    prefix = prefix << kBits | bucket;
-    shift -= kBits;
-    finite = counts[bucket];
-  }
-  if (shift == 0) return std::bit_cast<double>((prefix & kSign) != 0 ? prefix & ~kSign : ~prefix);
-  std::vector<double> kept;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i]) && shares(key_of(values[i]))) kept.push_back(values[i]);
-  }
-  const auto at = kept.begin() + static_cast<std::ptrdiff_t>(rank);
-  std::nth_element(kept.begin(), at, kept.end());
-  return *at;
 }
 
 // Probability that Student's t with `freedom` degrees of freedom is at most `t` in absolute value.
@@ -75,7 +36,7 @@ double student_share(double t, std::size_t freedom) {
 
 }  // namespace
 
-std::optional<double> mean(const Values& values) {
+std::optional<double> mean(Values values) {
   double sum = 0;
   std::size_t n = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -87,21 +48,21 @@ std::optional<double> mean(const Values& values) {
   return sum / static_cast<double>(n);
 }
 
-std::optional<double> quantile(const Values& values, double q) {
-  std::size_t finite = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) finite += std::isfinite(values[i]) ? 1 : 0;
-  if (finite == 0) return std::nullopt;
-  const double place = q * static_cast<double>(finite - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const double low = ranked(values, below, finite);
-  if (below + 1 == finite) return low;
-  return std::lerp(low, ranked(values, below + 1, finite), place - static_cast<double>(below));
+std::optional<double> quantile(Values values, double q) {
+  std::vector<double> finite;
+  std::ranges::copy_if(values, std::back_inserter(finite), [](double v) { return std::isfinite(v); });
+  if (finite.empty()) return std::nullopt;
+  const double place = q * static_cast<double>(finite.size() - 1);
+  const auto at = finite.begin() + static_cast<std::ptrdiff_t>(place);
+  std::nth_element(finite.begin(), at, finite.end());
+  if (at + 1 == finite.end()) return *at;
+  return std::lerp(*at, *std::min_element(at + 1, finite.end()), place - std::floor(place));
 }
 
-std::optional<double> least(const Values& values) { return best(values, std::less<>()); }
-std::optional<double> greatest(const Values& values) { return best(values, std::greater<>()); }
+std::optional<double> least(Values values) { return best(values, std::less<>()); }
+std::optional<double> greatest(Values values) { return best(values, std::greater<>()); }
 
-std::optional<double> last(const Values& values) {
+std::optional<double> last(Values values) {
   if (values.size() == 0 || !std::isfinite(values[values.size() - 1])) return std::nullopt;
   return values[values.size() - 1];
 }

@@ -25,6 +25,15 @@ std::optional<double> wait_share(const Run& run) {
   return wait / time;
 }
 
+// Whether the run ended diverged, or its last step with targets has no finite loss.
+bool ended_diverged(const Run& run) {
+  if (run.reason == "diverged") return true;
+  const Values loss = run.find("loss"), masked = run.find("masked");
+  std::size_t n = run.steps.size();
+  while (n > 0 && masked.size() >= n && masked[n - 1] > 0) --n;
+  return n > 0 && (loss.size() < n || !std::isfinite(loss[n - 1]));
+}
+
 template <typename T>
 json::Value or_null(const std::optional<T>& value) {
   return value ? json::Value(*value) : json::Value();
@@ -118,6 +127,7 @@ Summary summarize(const Run& run) {
   s.warnings = run.warnings;
   s.finished = run.finished;
   s.reason = run.reason;
+  s.diverged = ended_diverged(run);
   return s;
 }
 
@@ -165,7 +175,8 @@ json::Value record(const Summary& s) {
                        {"restarts", s.restarts},
                        {"warnings", s.warnings},
                        {"finished", s.finished},
-                       {"reason", text_or_null(s.reason)}});
+                       {"reason", text_or_null(s.reason)},
+                       {"diverged", s.diverged}});
 }
 
 }  // namespace fp8::log

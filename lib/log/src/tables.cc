@@ -40,7 +40,7 @@ namespace {
 constexpr std::size_t kPiece = std::size_t{1} << 16U;
 
 void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink& sink) {
-  std::vector<const Series<double>*> columns;
+  std::vector<std::span<const double>> columns;
   for (const std::string& name : metrics) columns.push_back(run.find(name));
   std::string piece;
   std::size_t phase = 0;
@@ -49,7 +49,7 @@ void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink&
     piece += csv_text(run.name) + "," + std::to_string(run.steps[i]) + "," +
              (run.tokens[i] < 0 ? "" : std::to_string(run.tokens[i])) + "," + csv_text(run.phases[phase].precision) +
              "," + csv_text(run.phases[phase].recipe);
-    for (const Series<double>* column : columns) piece += "," + (column ? csv_number((*column)[i]) : "");
+    for (const std::span<const double> column : columns) piece += "," + (column.empty() ? "" : csv_number(column[i]));
     piece += "\n";
     if (piece.size() < kPiece) continue;
     sink(piece);
@@ -153,8 +153,8 @@ std::string prometheus(std::span<const Run> runs) {
   for (const std::string& metric : metrics_of(runs)) {
     const Exported to = exported(metric);
     gauges.add(to.name, "Field " + prometheus_label(metric) + " of the last step.", [&](const Run& r) {
-      const Series<double>* values = r.find(metric);
-      return values == nullptr || values->empty() ? NAN : to.factor * values->back();
+      const std::span<const double> values = r.find(metric);
+      return values.empty() ? NAN : to.factor * values.back();
     });
   }
   return gauges.text();

@@ -111,7 +111,7 @@ void write_tensorboard(const Run& run, const Sink& sink) {
   append_double(kEventWallTime, 0, first);
   append_bytes(kEventFileVersion, "brain.Event:2", first);
   writer.write(first);
-  const Series<double>*seconds = run.find("step_s"), *times = run.find("time");
+  const std::span<const double> seconds = run.find("step_s"), times = run.find("time");
   double wall_time = 0;
   auto evaluation = run.evaluations.begin();
   const auto evaluations_before = [&](std::int64_t step) {
@@ -125,11 +125,11 @@ void write_tensorboard(const Run& run, const Sink& sink) {
   };
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     evaluations_before(run.steps[i]);
-    if (seconds != nullptr && std::isfinite((*seconds)[i])) wall_time += (*seconds)[i];
-    if (times != nullptr && std::isfinite((*times)[i])) wall_time = (*times)[i];
+    if (!seconds.empty() && std::isfinite(seconds[i])) wall_time += seconds[i];
+    if (!times.empty() && std::isfinite(times[i])) wall_time = times[i];
     std::string summary, message = event(wall_time, run.steps[i]);
     for (const Column& column : run.columns) {
-      if (&column.values != times && std::isfinite(column.values[i]))
+      if (column.name != "time" && std::isfinite(column.values[i]))
         append_scalar(column.name, column.values[i], summary);
     }
     append_bytes(kEventSummary, summary, message);

@@ -48,8 +48,8 @@ class Timeline {
       : run_(run), process_(process), writer_(writer), restart_(run.restarts.begin()) {}
 
   void write() {
-    const Series<double>* seconds = run_.find("step_s");
-    if (!run_.steps.empty() && seconds == nullptr) {
+    const std::span<const double> seconds = run_.find("step_s");
+    if (!run_.steps.empty() && seconds.empty()) {
       throw Error(run_.path + ": has no step durations (step_s), which a timeline needs");
     }
     name(TraceKind::process, run_.name, steps);
@@ -58,7 +58,7 @@ class Timeline {
     name(TraceKind::thread, "evaluations", evaluations);
     name(TraceKind::thread, "precision", precision);
     between(0, run_.steps.empty() ? kEnd : run_.steps.front());
-    for (std::size_t i = 0; i < run_.steps.size(); ++i) step(i, finite_or_zero((*seconds)[i]) * kMicroseconds);
+    for (std::size_t i = 0; i < run_.steps.size(); ++i) step(i, finite_or_zero(seconds[i]) * kMicroseconds);
     phase_until(run_.steps.size());
   }
 
@@ -95,8 +95,8 @@ class Timeline {
       if (std::isfinite(c.values[i])) arguments.set(c.name, c.values[i]);
     }
     bar("step " + std::to_string(number), steps, now_, duration, std::move(arguments));
-    if (const Series<double>* waits = run_.find("data_wait_s"); waits != nullptr && (*waits)[i] > 0) {
-      bar("waiting for data", steps, now_, std::min(finite_or_zero((*waits)[i]) * kMicroseconds, duration));
+    if (const std::span<const double> waits = run_.find("data_wait_s"); !waits.empty() && waits[i] > 0) {
+      bar("waiting for data", steps, now_, std::min(finite_or_zero(waits[i]) * kMicroseconds, duration));
     }
     now_ += duration;
     for (const char* metric : {"loss", "grad_norm", "tokens_per_s"}) curve(metric, i);
@@ -104,10 +104,10 @@ class Timeline {
   }
 
   void curve(const char* metric, std::size_t i) {
-    const Series<double>* values = run_.find(metric);
-    if (values == nullptr || !std::isfinite((*values)[i])) return;
+    const std::span<const double> values = run_.find(metric);
+    if (values.empty() || !std::isfinite(values[i])) return;
     json::Object value;
-    value.set(metric, (*values)[i]);
+    value.set(metric, values[i]);
     writer_.write({.name = metric,
                    .category = "run",
                    .process = process_,

@@ -1,6 +1,7 @@
 // Comparison of runs: matching by tokens, gaps, gates.
 #include "fp8/log/compare.h"
 
+#include <array>
 #include <functional>
 
 #include "run_text.h"
@@ -70,6 +71,77 @@ TEST(Compare, OnlyTheCommonRange) {
   EXPECT_EQ(c.points, 1U);
   EXPECT_EQ(c.gap, 0.5);
   EXPECT_EQ(c.gap_standard_error, std::nullopt);
+}
+
+// Runs with equally many steps at different numbers of tokens.
+std::array<Log, 2> unlike_grids() {
+  std::string a, b;
+  for (int i = 1; i <= 40; ++i) {
+    a += step(i, 7 * i, std::to_string(8 - 0.17 * i + (i * i % 11) / 7.0));
+    b += step(i, 7 * i + 3, std::to_string(7.5 - 0.13 * i + (i * i % 13) / 3.0));
+  }
+  return {run_of(a), run_of(b)};
+}
+
+TEST(Compare, SwappedSidesNegateTheGapExactly) {
+  const auto [a, b] = unlike_grids();
+  const Comparison there = compare(a, b), back = compare(b, a);
+  EXPECT_EQ(there.points, back.points);
+  EXPECT_EQ(there.first_tokens, back.first_tokens);
+  EXPECT_EQ(there.last_tokens, back.last_tokens);
+  EXPECT_EQ(*there.gap, -*back.gap);
+  EXPECT_EQ(*there.final_gap, -*back.final_gap);
+  EXPECT_EQ(there.loss_a, back.loss_b);
+  EXPECT_EQ(there.loss_b, back.loss_a);
+  EXPECT_EQ(there.gap_standard_error, back.gap_standard_error);
+}
+
+// Each point of `b` lies between two records of `a`; the last one is left out if either of them is not finite.
+TEST(Compare, PointsBesideALossThatIsNotFiniteAreLeftOut) {
+  for (const int bad : {10, 11}) {
+    std::string x, y;
+    for (int i = 1; i <= 12; ++i) x += step(i, 5 * i, i == bad ? "null" : i < 10 ? "2" : "1");
+    for (int i = 2; i <= 5; ++i) y += step(i, 10 * i + 2, "3");  // 22, 32, 42, 52
+    const Log a = run_of(x), b = run_of(y);
+    const Comparison there = compare(a, b), back = compare(b, a);
+    EXPECT_EQ(there.points, 4U);
+    EXPECT_EQ(there.window, 2U);  // 42 and 52
+    EXPECT_EQ(there.gap, 1) << bad;
+    EXPECT_EQ(back.gap, -1) << bad;
+    EXPECT_EQ(there.final_gap, std::nullopt) << bad;
+    EXPECT_EQ(back.final_gap, std::nullopt) << bad;
+  }
+}
+
+TEST(Compare, ARunThatDivergedMeetsNoGate) {
+  const auto run = [](const std::string& losses, const std::string& end) {
+    std::string text;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      const auto n = static_cast<std::int64_t>(i + 1);
+      text += step(n, 4 * n, losses[i] == 'x' ? "null" : losses.substr(i, 1));
+    }
+    return run_of(text + end);
+  };
+  const std::string diverged = R"({"type":"end","step":4,"reason":"diverged"})"
+                               "\n";
+  const Log good = run("22222222", "");
+  const auto answer = [&](const Log& other) {
+    const std::span<const Log> a(&good, 1), b(&other, 1);
+    const PairedComparison there = compare(a, b), back = compare(b, a);
+    EXPECT_TRUE(there.gap);
+    EXPECT_EQ(verdict(there, 1), verdict(back, 1));
+    EXPECT_EQ(record(there, 1.0).as_object().at("met").as_bool(), verdict(there, 1) == Verdict::met);
+    return verdict(there, 1);
+  };
+  EXPECT_EQ(answer(run("22222222", "")), Verdict::met);
+  EXPECT_EQ(answer(run("222222xx", "")), Verdict::not_met);     // half of the window is finite
+  EXPECT_EQ(answer(run("2222222222x", "")), Verdict::not_met);  // behind the last matched point
+  EXPECT_EQ(answer(run("22222222", diverged)), Verdict::not_met);
+  EXPECT_EQ(answer(run("22222x22", "")), Verdict::met);
+  // A batch without targets has no loss, which is no divergence.
+  const std::string masked = R"({"type":"step","step":9,"tokens":36,"loss":null,"masked":true})"
+                             "\n";
+  EXPECT_EQ(answer(run("22222222", masked)), Verdict::met);
 }
 
 TEST(Compare, NonFiniteLosses) {

@@ -17,6 +17,11 @@ void append(const std::string& path, const std::string& text) {
   f.close();
 }
 
+std::vector<double> losses(const Follower& follower) {
+  const std::span<const double> loss = follower.run()->find("loss");
+  return {loss.begin(), loss.end()};
+}
+
 TEST(Follower, ReadsWholeLines) {
   const test::TemporaryFolder scratch;
   Follower follower(scratch.at("run"), kAll);
@@ -30,13 +35,13 @@ TEST(Follower, ReadsWholeLines) {
   EXPECT_FALSE(follower.poll(0));
   append(path, step(2, 16, "2").substr(20));
   EXPECT_TRUE(follower.poll(0));
-  EXPECT_EQ(follower.run()->find("loss")->values(), (std::vector<double>{3, 2}));
+  EXPECT_EQ(losses(follower), (std::vector<double>{3, 2}));
   // A killed writer, and the resumed run.
   append(path, "{\"type\":\n");
   EXPECT_TRUE(follower.poll(0));
   append(path, "{\"type\":\"run\",\"steps\":9}\n" + step(2, 16, "1"));
   EXPECT_TRUE(follower.poll(0));
-  EXPECT_EQ(follower.run()->find("loss")->values(), (std::vector<double>{3, 1}));
+  EXPECT_EQ(losses(follower), (std::vector<double>{3, 1}));
   EXPECT_EQ(follower.run()->restarts.size(), 1U);
   append(path, "[]\n");
   EXPECT_EQ(test::error_of([&] { follower.poll(0); }), path + ": line 6: expected an object, found array");
@@ -49,10 +54,10 @@ TEST(Follower, ReplacedLogIsReadFromItsBeginning) {
   EXPECT_TRUE(follower.poll(0));
   test::write_file(path, step(1, 8, "4"));  // shorter
   EXPECT_TRUE(follower.poll(0));
-  EXPECT_EQ(follower.run()->find("loss")->values(), (std::vector<double>{4}));
+  EXPECT_EQ(losses(follower), (std::vector<double>{4}));
   test::write_file(path, step(1, 8, "5") + step(2, 16, "6"));  // longer, with other content
   EXPECT_TRUE(follower.poll(0));
-  EXPECT_EQ(follower.run()->find("loss")->values(), (std::vector<double>{5, 6}));
+  EXPECT_EQ(losses(follower), (std::vector<double>{5, 6}));
   std::filesystem::rename(scratch.write("b.jsonl", step(1, 8, "5") + step(2, 16, "6") + step(3, 24, "7")), path);
   EXPECT_TRUE(follower.poll(0));
   EXPECT_EQ(follower.run()->steps.size(), 3U);

@@ -3,11 +3,13 @@
 #include <set>
 
 #include "fp8/base/file.h"
-#include "fp8/log/plot.h"
+#include "fp8/log/picture.h"
 #include "run_text.h"
 
 namespace fp8::log {
 namespace {
+
+using namespace plot;
 
 // A run with a seed: a loss that falls from 6 to 2, with steps alternately above and below, `gap` higher.
 Log falling(int seed, double gap, int n = 400) {
@@ -98,6 +100,26 @@ TEST(GapPanel, IntervalOfThreePairs) {
   EXPECT_NE(drawn.find("width=\"900\" height=\"700\""), std::string::npos);
   EXPECT_NE(drawn.find("<text>95 % interval over 3 pairs</text>"), std::string::npos);
   EXPECT_NE(drawn.find("<text>gate</text>"), std::string::npos);
+}
+
+// A pair whose losses are not finite for a while has no gap there, whichever the order of the sides.
+TEST(GapPanel, NoMeanBesideALossThatIsNotFinite) {
+  const auto run = [](int seed, int from, int to, int offset) {
+    std::string text = R"({"type":"run","config":{"seed":)" + std::to_string(seed) + "}}\n";
+    for (int i = 1; i <= 400; ++i) text += step(i, 100 * i + offset, i >= from && i < to ? "null" : "2");
+    return run_of(text, "run" + std::to_string(seed) + ".jsonl");
+  };
+  const std::vector<Log> a = runs_of(run(1, 0, 0, 0), run(2, 0, 0, 0)),
+                         b = runs_of(run(1, 0, 0, 50), run(2, 100, 300, 50));
+  for (const Picture& p :
+       {comparison_picture(a, b, "loss", std::nullopt), comparison_picture(b, a, "loss", std::nullopt)}) {
+    std::size_t finite = 0;
+    for (const Point& q : p.gap->mean) {
+      EXPECT_TRUE(!std::isfinite(q.y) || q.x < 11500 || q.x > 28500) << q.x;
+      finite += std::isfinite(q.y) ? 1 : 0;
+    }
+    EXPECT_GT(finite, 100U);
+  }
 }
 
 TEST(GapPanel, StepNoiseOfOnePair) {

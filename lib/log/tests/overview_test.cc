@@ -56,5 +56,26 @@ TEST(Overview, GapToTheBaseline) {
   EXPECT_EQ(record(all, all.rows[1]).as_object().at("baseline").as_string(), baseline.path);
 }
 
+// A run that cannot be compared has no gap and a reason; the others keep theirs.
+TEST(Overview, RunsWithoutAGap) {
+  const Log baseline = run("1e-3", "2");
+  OverviewBuilder builder;
+  builder.add(run("1e-3", "3"), "a", &baseline);
+  builder.add(run("1e-3", "null"), "b", &baseline);
+  builder.add(run_of(R"({"type":"run"})"
+                     "\n"),
+              "c", &baseline);
+  const Overview all = builder.finish();
+  ASSERT_EQ(all.rows.size(), 3U);
+  EXPECT_EQ(all.rows[0].gap, 1);
+  EXPECT_EQ(all.rows[0].without_gap, "");
+  EXPECT_EQ(all.rows[1].gap, std::nullopt);
+  EXPECT_EQ(all.rows[1].without_gap, all.rows[1].summary.path + ": contains no finite loss to compare");
+  EXPECT_EQ(all.rows[2].without_gap, all.rows[2].summary.path + ": contains no steps to compare");
+  const Log bad = run("1e-3", "null");
+  EXPECT_EQ(test::error_of([&] { OverviewBuilder().add(baseline, "a", &bad); }),
+            bad.path + ": contains no finite loss to compare");
+}
+
 }  // namespace
 }  // namespace fp8::log

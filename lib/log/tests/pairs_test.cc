@@ -65,6 +65,20 @@ TEST(Pairs, SeedsArePairedInAnyOrder) {
   EXPECT_TRUE(c.differences.empty());
 }
 
+TEST(Pairs, SwappedSidesNegateTheGapExactly) {
+  std::vector<Log> a, b;
+  for (const int seed : {10, 2, 1, 3}) a.push_back(seeded(seed, "1"));
+  for (const auto& [seed, loss] :
+       std::vector<std::pair<int, std::string>>{{1, "1.1"}, {2, "1.7"}, {3, "0.3"}, {10, "1.15"}}) {
+    b.push_back(seeded(seed, loss));
+  }
+  const PairedComparison there = compare(a, b), back = compare(b, a);
+  EXPECT_EQ(*there.gap, -*back.gap);
+  EXPECT_EQ(there.interval, back.interval);
+  EXPECT_EQ(there.seeds, (std::vector<std::string>{"1", "2", "3", "10"}));
+  EXPECT_EQ(back.seeds, there.seeds);
+}
+
 TEST(Pairs, VerdictOfThreePairs) {
   const PairedComparison c = gaps({"1.25", "1.5", "1.75"});  // 0.5 +- 0.621
   EXPECT_EQ(verdict(c, 1.125), Verdict::met);

@@ -12,7 +12,7 @@ namespace fp8::log {
 
 /// The run in `text`; `path` is its name in the run and in errors.
 inline Run parse_run(std::string_view text, const std::string& path, const Wanted& wanted) {
-  Collector collector(path, path, wanted);
+  Collector collector(path, path);
   collector.take(read_piece(text, wanted));
   collector.finish();
   return collector.release();

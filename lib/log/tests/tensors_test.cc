@@ -139,7 +139,7 @@ TEST_F(Tensors, HeatmapHasTheWorstOfEachCell) {
   std::string text;
   for (int step = 1; step <= 5; ++step) text += records(step, step == 2 ? "10.0" : "31.5");
   const TensorRun run = read(text);
-  const Heatmap all = heatmap(run, kSqnr, 10);
+  const plot::Heatmap all = heatmap(run, kSqnr, 10);
   EXPECT_EQ(all.rows, (std::vector<std::string>{"0 up_proj", "1 up_proj"}));
   EXPECT_EQ(all.steps, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 5}));
   ASSERT_EQ(all.panels.size(), 2u) << "without operands that no record has";
@@ -147,7 +147,7 @@ TEST_F(Tensors, HeatmapHasTheWorstOfEachCell) {
   EXPECT_EQ(std::vector<double>(all.panels[0].values.begin(), all.panels[0].values.begin() + 3),
             (std::vector<double>{31.5, 10, 31.5}));
   EXPECT_TRUE(std::isnan(all.panels[0].values[5]));
-  const Heatmap few = heatmap(run, kSqnr, 2);
+  const plot::Heatmap few = heatmap(run, kSqnr, 2);
   EXPECT_EQ(few.steps, (std::vector<std::int64_t>{1, 4, 5})) << "three steps in a column";
   EXPECT_EQ(few.panels[0].values[0], 10);
   EXPECT_EQ(heatmap(run, kError, 10).panels[0].title, "wgrad");

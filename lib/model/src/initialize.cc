@@ -13,7 +13,7 @@
 #include "fp8/device/device.h"
 #include "fp8/device/philox.h"
 #include "fp8/dtype/convert.h"
-#include "output.h"
+#include "fp8/model/output.h"
 
 namespace fp8::model {
 namespace {
@@ -109,7 +109,7 @@ InitSummary initialize(const hf::ModelConfig& config, const std::string& output,
   for (const Parameter& p : table)
     summary.bytes = checked_add(
         summary.bytes, static_cast<std::uint64_t>(p.size()) * dtype::size_of(stored_type(p, options.dtype)), output);
-  check_output(output, options.force);
+  check_output(output, options.force, options.inputs);
   ckpt::check_space(parent_directory(output), summary.bytes);
   if (options.dry_run) return summary;
   ckpt::ModelWriter writer(output, ckpt::FileKind::model, options.force);

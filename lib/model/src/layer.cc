@@ -46,12 +46,13 @@ Heads split(const View& qkv, const LayerEnvironment& env) {
 float eps_of(const LayerEnvironment& env) { return static_cast<float>(env.config.rms_norm_eps); }
 
 // Where the amax of the input of a linear is, or goes; empty if its casts need none.
-View input_amax(const LayerEnvironment& env, const linear::Weight& weight, Amaxed which) {
+View input_amax(const LayerEnvironment& env, const linear::Weight& weight, LayerAmax which) {
   return linear::amax_use(weight).x ? env.amax(env.unit, which) : View{};
 }
 
 // The same of the gradient of its output, in `parts` parts.
-View gradient_amax(const LayerEnvironment& env, int unit, const linear::Weight& weight, Amaxed which, int parts = 1) {
+View gradient_amax(const LayerEnvironment& env, int unit, const linear::Weight& weight, LayerAmax which,
+                   int parts = 1) {
   const bool used = linear::amax_use(weight).dy && weight.parts.size() == static_cast<std::size_t>(parts);
   return used && unit > 0 ? env.amax(unit, which, parts) : View{};
 }
@@ -73,52 +74,79 @@ View cached_heads(const View& rows, const LayerEnvironment& env) {
 }
 
 // Adds the keys and values of the tokens, which are [M, W] parts of qkv, to the cache, and attends to all in it.
-void cached_attention(const Context& ctx, const LayerEnvironment& env, const SavedActivations& kept, const View& q) {
+void cached_attention(const Context& ctx, const LayerEnvironment& env, const SavedActivations& saved, const View& q) {
   const std::int64_t queries = env.config.query_size(), width = env.config.key_value_size();
   const std::int64_t end = env.first + env.length;
   const LayerCache& cache = *env.cache;
-  ops::copy(ctx, kept.qkv.columns(queries, queries + width), cache.keys.rows(env.first, end));
-  ops::copy(ctx, kept.qkv.columns(queries + width, queries + 2 * width), cache.values.rows(env.first, end));
+  ops::copy(ctx, saved.qkv.columns(queries, queries + width), cache.keys.rows(env.first, end));
+  ops::copy(ctx, saved.qkv.columns(queries + width, queries + 2 * width), cache.values.rows(env.first, end));
   ops::attention_cached(ctx, q, cached_heads(cache.keys.rows(0, end), env),
                         cached_heads(cache.values.rows(0, end), env), env.first, env.attention_scale(),
-                        heads_of(kept.attention, env, 0, env.config.num_attention_heads));
+                        heads_of(saved.attention, env, 0, env.config.num_attention_heads));
 }
 
+// Attention over the heads of saved.qkv, after q/k norms and rope.
+void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivations& saved) {
+  const Heads x = split(saved.qkv, env);
+  if (env.cache != nullptr) return cached_attention(ctx, env, saved, x.q);
+  ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents,
+                         heads_of(saved.attention, env, 0, env.config.num_attention_heads), saved.lse, env.attention);
+  count_attention(ctx, env, x.q, 1);
+  env.forward_done(ctx, "self_attn.attention", saved.attention);
+}
+
+// From the output of the first norm, saved.n1, to `out` [M, C], the output of the block without the residual.
 void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
-                     const SavedActivations& kept) {
+                     const SavedActivations& saved, const View& out) {
   const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
-  linear::forward(ctx, env.engine, w.of(Slot::qkv), kept.n1, kept.qkv,
-                  {input_amax(env, w.of(Slot::qkv), Amaxed::n1), true});
-  const View q_part = kept.qkv.columns(0, h * d), k_part = kept.qkv.columns(h * d, (h + g) * d);
+  linear::forward(ctx, env.engine, w.of(Slot::qkv), saved.n1, saved.qkv,
+                  {input_amax(env, w.of(Slot::qkv), LayerAmax::n1), true});
+  const View q_part = saved.qkv.columns(0, h * d), k_part = saved.qkv.columns(h * d, (h + g) * d);
   env.forward_done(ctx, "self_attn.q_proj", q_part);
   env.forward_done(ctx, "self_attn.k_proj", k_part);
-  env.forward_done(ctx, "self_attn.v_proj", kept.qkv.columns((h + g) * d, (h + 2 * g) * d));
+  env.forward_done(ctx, "self_attn.v_proj", saved.qkv.columns((h + g) * d, (h + 2 * g) * d));
   if (env.config.qk_norm) {
-    ops::copy(ctx, kept.qkv.columns(0, (h + g) * d), kept.qk_raw);
-    const View q = rows_of_heads(kept.qkv, env, 0, h), k = rows_of_heads(kept.qkv, env, h, g);
-    ops::rmsnorm_forward(ctx, q, w.vector(Slot::q_norm), eps_of(env), q, kept.q_rstd);
-    ops::rmsnorm_forward(ctx, k, w.vector(Slot::k_norm), eps_of(env), k, kept.k_rstd);
+    ops::copy(ctx, saved.qkv.columns(0, (h + g) * d), saved.qk_raw);
+    const View q = rows_of_heads(saved.qkv, env, 0, h), k = rows_of_heads(saved.qkv, env, h, g);
+    ops::rmsnorm_forward(ctx, q, w.vector(Slot::q_norm), eps_of(env), q, saved.q_rstd);
+    ops::rmsnorm_forward(ctx, k, w.vector(Slot::k_norm), eps_of(env), k, saved.k_rstd);
     env.forward_done(ctx, "self_attn.q_norm", q_part);
     env.forward_done(ctx, "self_attn.k_norm", k_part);
   }
-  const Heads x = split(kept.qkv, env);
+  const Heads x = split(saved.qkv, env);
   ops::rope(ctx, x.q, env.cos, env.sin, false);
   ops::rope(ctx, x.k, env.cos, env.sin, false);
-  env.forward_done(ctx, "self_attn.rope", kept.qkv.columns(0, (h + g) * d));
-  if (env.cache != nullptr) return cached_attention(ctx, env, kept, x.q);
-  ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents, heads_of(kept.attention, env, 0, h),
-                         kept.lse, env.attention);
-  count_attention(ctx, env, x.q, 1);
-  env.forward_done(ctx, "self_attn.attention", kept.attention);
+  env.forward_done(ctx, "self_attn.rope", saved.qkv.columns(0, (h + g) * d));
+  attend(ctx, env, saved);
+  const linear::Weight& o = w.of(Slot::o);
+  linear::forward(ctx, env.engine, o, saved.attention, out, {input_amax(env, o, LayerAmax::attention), false});
+  env.forward_done(ctx, "self_attn.o_proj", out);
 }
 
-// Gradient of the attention block's projection input, from that of its output; dqkv is scratch [M, (H + 2G) D].
-void attention_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
-                              const UnitGradients& g, const SavedActivations& kept, const View& d_attention,
-                              const View& dqkv) {
+// From the output of the second norm, saved.n2, to `out` [M, C], the output of the block without the residual. With
+// `skip_output` the last GEMM is skipped.
+void mlp_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedActivations& saved,
+               const View& out, bool skip_output) {
+  const std::int64_t f = env.config.intermediate_size;
+  const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
+  const View h_amax = input_amax(env, down, LayerAmax::h);
+  linear::forward(ctx, env.engine, gate_up, saved.n2, saved.gate_up, {input_amax(env, gate_up, LayerAmax::n2), true});
+  env.forward_done(ctx, "mlp.gate_proj", saved.gate_up.columns(0, f));
+  env.forward_done(ctx, "mlp.up_proj", saved.gate_up.columns(f, 2 * f));
+  ops::swiglu_forward(ctx, saved.gate_up, saved.h, recorded(down, h_amax));
+  env.forward_done(ctx, "mlp.swiglu", saved.h);
+  if (skip_output) return;
+  linear::forward(ctx, env.engine, down, saved.h, out, {h_amax, true});
+  env.forward_done(ctx, "mlp.down_proj", out);
+}
+
+// The gradient of saved.qkv before rope and q/k norms, dqkv [M, (H + 2G) D], from d_attention [M, H D], the gradient of
+// saved.attention.
+void attend_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
+                     const SavedActivations& saved, const View& d_attention, const View& dqkv) {
   const std::int64_t h = env.config.num_attention_heads, kv = env.config.num_key_value_heads, d = env.config.head_dim;
-  const Heads x = split(kept.qkv, env), dx = split(dqkv, env);
-  ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(kept.attention, env, 0, h), kept.lse,
+  const Heads x = split(saved.qkv, env), dx = split(dqkv, env);
+  ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(saved.attention, env, 0, h), saved.lse,
                           heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v,
                           env.attention);
   count_attention(ctx, env, x.q, ops::kAttentionBackward);
@@ -128,23 +156,60 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   env.backward_done(ctx, "self_attn.rope", dqkv.columns(0, (h + kv) * d));
   if (env.config.qk_norm) {
     const View dq = rows_of_heads(dqkv, env, 0, h), dk = rows_of_heads(dqkv, env, h, kv);
-    ops::rmsnorm_backward(ctx, dq, rows_of_heads(kept.qk_raw, env, 0, h), w.vector(Slot::q_norm), kept.q_rstd, {}, dq,
+    ops::rmsnorm_backward(ctx, dq, rows_of_heads(saved.qk_raw, env, 0, h), w.vector(Slot::q_norm), saved.q_rstd, {}, dq,
                           g.of(Slot::q_norm));
-    ops::rmsnorm_backward(ctx, dk, rows_of_heads(kept.qk_raw, env, h, kv), w.vector(Slot::k_norm), kept.k_rstd, {}, dk,
-                          g.of(Slot::k_norm));
+    ops::rmsnorm_backward(ctx, dk, rows_of_heads(saved.qk_raw, env, h, kv), w.vector(Slot::k_norm), saved.k_rstd, {},
+                          dk, g.of(Slot::k_norm));
     env.backward_done(ctx, "self_attn.q_norm", dqkv.columns(0, h * d));
     env.backward_done(ctx, "self_attn.k_norm", dqkv.columns(h * d, (h + kv) * d));
   }
 }
 
-// Passes the output of a layer to the observer.
-void output_done(const Context& ctx, const LayerEnvironment& env, int unit, const View& x) {
-  if (env.observer != nullptr) env.observer->observe(ctx, {false, unit, "mlp.residual"}, x);
-}
-
 linear::Gradients to(const View& dx, const UnitGradients& g, Slot weight, Slot bias) {
   const auto* const adapters = std::ranges::find(kAdaptedSlots, weight, &AdaptedSlot::linear);
   return {dx, g.of(weight), g.of(bias), g.accumulate, g.of(adapters->a), g.of(adapters->b)};
+}
+
+// The gradient of saved.n1, d_n1 [M, C], from that of the block's output, d_out [M, C], whose amax is d_out_amax if its
+// casts need one.
+void attention_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
+                              const UnitGradients& g, const SavedActivations& saved, const View& d_out,
+                              const View& d_out_amax, const View& d_n1) {
+  const device::Scope scope(*ctx.arena);
+  const hf::ModelConfig& c = env.config;
+  const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
+  const View d_attention = allocate(ctx, env.activation, {env.rows(), c.query_size()}, "scratch");
+  const View dqkv = allocate(ctx, env.activation, {env.rows(), c.query_size() + 2 * c.key_value_size()}, "scratch");
+  linear::backward(ctx, env.engine, o, saved.attention, d_out, to(d_attention, g, Slot::o, Slot::o_bias),
+                   {input_amax(env, o, LayerAmax::attention), d_out_amax});
+  env.backward_done(ctx, "self_attn.o_proj", d_attention);
+  attend_backward(ctx, env, w, g, saved, d_attention, dqkv);
+  linear::backward(ctx, env.engine, qkv, saved.n1, dqkv, to(d_n1, g, Slot::qkv, Slot::qkv_bias),
+                   {input_amax(env, qkv, LayerAmax::n1), {}});
+  env.backward_done(ctx, "self_attn.qkv_proj", d_n1);
+}
+
+// The gradient of saved.n2, d_n2 [M, C], from that of the block's output, d_out [M, C]. Overwrites saved.gate_up.
+void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
+                        const SavedActivations& saved, const View& d_out, const View& d_n2) {
+  const device::Scope scope(*ctx.arena);
+  const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
+  const View dh = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "scratch");
+  linear::backward(ctx, env.engine, down, saved.h, d_out, to(dh, g, Slot::down, Slot::down_bias),
+                   {input_amax(env, down, LayerAmax::h),
+                    env.d_out_known ? gradient_amax(env, env.unit, down, LayerAmax::d_out) : View{}});
+  env.backward_done(ctx, "mlp.down_proj", dh);
+  const View d_gate_up_amax = gradient_amax(env, env.unit, gate_up, LayerAmax::d_gate, 2);
+  ops::swiglu_backward(ctx, dh, saved.gate_up, saved.gate_up, recorded(gate_up, d_gate_up_amax));
+  env.backward_done(ctx, "mlp.swiglu", saved.gate_up);
+  linear::backward(ctx, env.engine, gate_up, saved.n2, saved.gate_up, to(d_n2, g, Slot::gate_up, Slot::gate_up_bias),
+                   {input_amax(env, gate_up, LayerAmax::n2), d_gate_up_amax});
+  env.backward_done(ctx, "mlp.gate_up_proj", d_n2);
+}
+
+// Passes the output of a layer to the observer.
+void output_done(const Context& ctx, const LayerEnvironment& env, int unit, const View& x) {
+  if (env.observer != nullptr) env.observer->observe(ctx, {false, unit, "mlp.residual"}, x);
 }
 
 }  // namespace
@@ -157,31 +222,39 @@ void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const V
   ops::rope_tables(ctx, f32, cos, sin);
 }
 
-SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, bool norms_and_h) {
+SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
+                                bool norms_and_h) {
   const hf::ModelConfig& c = env.config;
   const std::int64_t m = env.rows(), h = c.num_attention_heads, g = c.num_key_value_heads, d = c.head_dim;
-  const auto activation = [&](std::int64_t cols) { return allocate(ctx, env.activation, {m, cols}, "activations"); };
-  SavedActivations k;
-  k.rstd1 = allocate(ctx, DType::f32, {m}, "activations");
-  k.rstd2 = allocate(ctx, DType::f32, {m}, "activations");
+  const auto of_type = [&](DType type, tensor::Shape shape) {
+    return tensor::allocate_pooled(ctx, memory, type, shape, "activations");
+  };
+  const auto activation = [&](std::int64_t cols) { return of_type(env.activation, {m, cols}); };
+  SavedActivations s;
+  s.rstd1 = of_type(DType::f32, {m});
+  s.rstd2 = of_type(DType::f32, {m});
   if (c.qk_norm) {
-    k.q_rstd = allocate(ctx, DType::f32, {m, h}, "activations");
-    k.k_rstd = allocate(ctx, DType::f32, {m, g}, "activations");
-    k.qk_raw = activation((h + g) * d);
+    s.q_rstd = of_type(DType::f32, {m, h});
+    s.k_rstd = of_type(DType::f32, {m, g});
+    s.qk_raw = activation((h + g) * d);
   }
-  k.qkv = activation((h + 2 * g) * d);
-  k.attention = activation(h * d);
-  k.lse = allocate(ctx, DType::f32, {env.sequences, h, env.length}, "activations");
-  k.mid = activation(c.hidden_size);
-  k.gate_up = activation(2 * c.intermediate_size);
-  if (norms_and_h) allocate_norms_and_h(ctx, env, k);
-  return k;
+  s.qkv = activation((h + 2 * g) * d);
+  s.attention = activation(h * d);
+  s.lse = of_type(DType::f32, {env.sequences, h, env.length});
+  s.mid = activation(c.hidden_size);
+  s.gate_up = activation(2 * c.intermediate_size);
+  if (norms_and_h) allocate_norms_and_h(ctx, env, memory, s);
+  return s;
 }
 
-void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, SavedActivations& kept) {
-  kept.n1 = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
-  kept.n2 = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "activations");
-  kept.h = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "activations");
+void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
+                          SavedActivations& saved) {
+  const auto activation = [&](std::int64_t cols) {
+    return tensor::allocate_pooled(ctx, memory, env.activation, {env.rows(), cols}, "activations");
+  };
+  saved.n1 = activation(env.config.hidden_size);
+  saved.n2 = activation(env.config.hidden_size);
+  saved.h = activation(env.config.intermediate_size);
 }
 
 void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, const LayerInput& in) {
@@ -191,81 +264,46 @@ void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, c
 }
 
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
-                   const SavedActivations& kept, const View& delta, bool skip_output) {
-  const std::int64_t f = env.config.intermediate_size;
-  const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o), &gate_up = w.of(Slot::gate_up),
-                       &down = w.of(Slot::down);
-  const View norm = w.vector(Slot::input_norm), n2_amax = input_amax(env, gate_up, Amaxed::n2),
-             h_amax = input_amax(env, down, Amaxed::h);
-  const ops::Amax n1_amax = recorded(qkv, input_amax(env, qkv, Amaxed::n1));
+                   const SavedActivations& saved, const View& delta, bool skip_output) {
+  const linear::Weight &qkv = w.of(Slot::qkv), &gate_up = w.of(Slot::gate_up);
+  const View norm = w.vector(Slot::input_norm);
+  const ops::Amax n1_amax = recorded(qkv, input_amax(env, qkv, LayerAmax::n1)),
+                  n2_amax = recorded(gate_up, input_amax(env, gate_up, LayerAmax::n2));
   if (in.delta.empty()) {
-    ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), kept.n1, kept.rstd1, n1_amax);
+    ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), saved.n1, saved.rstd1, n1_amax);
   } else {
-    ops::add_rmsnorm_forward(ctx, in.base, in.delta, norm, eps_of(env), in.x, kept.n1, kept.rstd1, n1_amax);
+    ops::add_rmsnorm_forward(ctx, in.base, in.delta, norm, eps_of(env), in.x, saved.n1, saved.rstd1, n1_amax);
     output_done(ctx, env, env.unit - 1, in.x);
   }
-  env.forward_done(ctx, "input_layernorm", kept.n1);
-  attention_block(ctx, env, w, kept);
-  linear::forward(ctx, env.engine, o, kept.attention, delta, {input_amax(env, o, Amaxed::attention), false});
-  env.forward_done(ctx, "self_attn.o_proj", delta);
-  ops::add_rmsnorm_forward(ctx, in.x, delta, w.vector(Slot::post_norm), eps_of(env), kept.mid, kept.n2, kept.rstd2,
-                           recorded(gate_up, n2_amax));
-  env.forward_done(ctx, "self_attn.residual", kept.mid);
-  env.forward_done(ctx, "post_attention_layernorm", kept.n2);
-  linear::forward(ctx, env.engine, gate_up, kept.n2, kept.gate_up, {n2_amax, true});
-  env.forward_done(ctx, "mlp.gate_proj", kept.gate_up.columns(0, f));
-  env.forward_done(ctx, "mlp.up_proj", kept.gate_up.columns(f, 2 * f));
-  ops::swiglu_forward(ctx, kept.gate_up, kept.h, recorded(down, h_amax));
-  env.forward_done(ctx, "mlp.swiglu", kept.h);
-  if (skip_output) return;
-  linear::forward(ctx, env.engine, down, kept.h, delta, {h_amax, true});
-  env.forward_done(ctx, "mlp.down_proj", delta);
+  env.forward_done(ctx, "input_layernorm", saved.n1);
+  attention_block(ctx, env, w, saved, delta);
+  ops::add_rmsnorm_forward(ctx, in.x, delta, w.vector(Slot::post_norm), eps_of(env), saved.mid, saved.n2, saved.rstd2,
+                           n2_amax);
+  env.forward_done(ctx, "self_attn.residual", saved.mid);
+  env.forward_done(ctx, "post_attention_layernorm", saved.n2);
+  mlp_block(ctx, env, w, saved, delta, skip_output);
 }
 
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                           const SavedActivations& kept) {
-  ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), kept.n1, kept.rstd1);
-  ops::rmsnorm_forward(ctx, kept.mid, w.vector(Slot::post_norm), eps_of(env), kept.n2, kept.rstd2);
-  ops::swiglu_forward(ctx, kept.gate_up, kept.h);
+                           const SavedActivations& saved) {
+  ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), saved.n1, saved.rstd1);
+  ops::rmsnorm_forward(ctx, saved.mid, w.vector(Slot::post_norm), eps_of(env), saved.n2, saved.rstd2);
+  ops::swiglu_forward(ctx, saved.gate_up, saved.h);
 }
 
 bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
-                    const View& x, const SavedActivations& kept, const View& dres) {
+                    const View& x, const SavedActivations& saved, const View& dres) {
   const device::Scope scope(*ctx.arena);
-  const hf::ModelConfig& c = env.config;
-  const std::int64_t m = env.rows();
-  const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o), &gate_up = w.of(Slot::gate_up),
-                       &down = w.of(Slot::down);
-  const View dn = allocate(ctx, env.activation, {m, c.hidden_size}, "scratch");
-  const View d_mid_amax = gradient_amax(env, env.unit, o, Amaxed::d_mid);
-  {
-    const device::Scope mlp(*ctx.arena);
-    const View dh = allocate(ctx, env.activation, {m, c.intermediate_size}, "scratch");
-    linear::backward(ctx, env.engine, down, kept.h, dres, to(dh, g, Slot::down, Slot::down_bias),
-                     {input_amax(env, down, Amaxed::h),
-                      env.d_out_known ? gradient_amax(env, env.unit, down, Amaxed::d_out) : View{}});
-    env.backward_done(ctx, "mlp.down_proj", dh);
-    const View d_gate_up_amax = gradient_amax(env, env.unit, gate_up, Amaxed::d_gate, 2);
-    ops::swiglu_backward(ctx, dh, kept.gate_up, kept.gate_up, recorded(gate_up, d_gate_up_amax));
-    env.backward_done(ctx, "mlp.swiglu", kept.gate_up);
-    linear::backward(ctx, env.engine, gate_up, kept.n2, kept.gate_up, to(dn, g, Slot::gate_up, Slot::gate_up_bias),
-                     {input_amax(env, gate_up, Amaxed::n2), d_gate_up_amax});
-    env.backward_done(ctx, "mlp.gate_up_proj", dn);
-    ops::rmsnorm_backward(ctx, dn, kept.mid, w.vector(Slot::post_norm), kept.rstd2, dres, dres, g.of(Slot::post_norm),
-                          recorded(o, d_mid_amax));
-    env.backward_done(ctx, "post_attention_layernorm", dres);
-  }
-  const View d_attention = allocate(ctx, env.activation, {m, c.query_size()}, "scratch");
-  const View dqkv = allocate(ctx, env.activation, {m, c.query_size() + 2 * c.key_value_size()}, "scratch");
-  linear::backward(ctx, env.engine, o, kept.attention, dres, to(d_attention, g, Slot::o, Slot::o_bias),
-                   {input_amax(env, o, Amaxed::attention), d_mid_amax});
-  env.backward_done(ctx, "self_attn.o_proj", d_attention);
-  attention_block_backward(ctx, env, w, g, kept, d_attention, dqkv);
-  linear::backward(ctx, env.engine, qkv, kept.n1, dqkv, to(dn, g, Slot::qkv, Slot::qkv_bias),
-                   {input_amax(env, qkv, Amaxed::n1), {}});
-  env.backward_done(ctx, "self_attn.qkv_proj", dn);
-  const View before = gradient_amax(env, env.unit - 1, down, Amaxed::d_out);  // a recipe is the same in all layers
-  ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), kept.rstd1, dres, dres, g.of(Slot::input_norm),
+  const linear::Weight &o = w.of(Slot::o), &down = w.of(Slot::down);
+  const View dn = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
+  const View d_mid_amax = gradient_amax(env, env.unit, o, LayerAmax::d_mid);
+  mlp_block_backward(ctx, env, w, g, saved, dres, dn);
+  ops::rmsnorm_backward(ctx, dn, saved.mid, w.vector(Slot::post_norm), saved.rstd2, dres, dres, g.of(Slot::post_norm),
+                        recorded(o, d_mid_amax));
+  env.backward_done(ctx, "post_attention_layernorm", dres);
+  attention_block_backward(ctx, env, w, g, saved, dres, d_mid_amax, dn);
+  const View before = gradient_amax(env, env.unit - 1, down, LayerAmax::d_out);  // a recipe is the same in all layers
+  ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), saved.rstd1, dres, dres, g.of(Slot::input_norm),
                         recorded(down, before));
   env.backward_done(ctx, "input_layernorm", dres);
   return !before.empty();

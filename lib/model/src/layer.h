@@ -6,11 +6,12 @@
 
 namespace fp8::model {
 
-// Amaxes of a layer's activations and gradients, for casts with one scale for a whole tensor: those of what the kernels
-// before a linear write, which record them, and of attention, which its linear computes in forward for backward.
-enum class Amaxed : std::uint8_t { n1, n2, h, attention, d_out, d_mid, d_gate, d_up, count };
+// The activations and gradients of a layer whose amax is stored, for casts with one scale for a whole tensor. The
+// kernels before a linear record the amax of their result; that of attention is computed by its linear in forward, and
+// used again in backward.
+enum class LayerAmax : std::uint8_t { n1, n2, h, attention, d_out, d_mid, d_gate, d_up, count };
 
-// State shared by all layers of one micro-batch.
+// State that the layers of one micro-batch share.
 struct LayerEnvironment {
   const hf::ModelConfig& config;
   dtype::DType activation;
@@ -21,17 +22,17 @@ struct LayerEnvironment {
   const LayerCache* cache = nullptr;  // null: the batch is whole texts; else it continues one text, and this layer's
                                       // keys and values of its tokens are here
   std::int64_t first = 0;             // position of the first token, with a cache
-  OperationObserver* observer = nullptr;  // null: nobody
-  int unit = 0;                           // that is computed
+  OperationObserver* observer = nullptr;  // null: operations are not observed
+  int unit = 0;                           // the unit that is computed
   ops::AttentionOptions attention{};
-  View amaxes{};             // f32 [L Amaxed::count], zero at first
-  bool d_out_known = false;  // whether amaxes have that of the gradient of this unit's output
+  View amaxes{};             // f32 [L LayerAmax::count], zero at first
+  bool d_out_known = false;  // whether amaxes have the amax of the gradient of this unit's output
 
   std::int64_t rows() const { return sequences * length; }
   float attention_scale() const;
   // The amaxes of `which` and following, `count` in all, of a layer.
-  View amax(int of_unit, Amaxed which, int count = 1) const {
-    const auto begin = (of_unit - 1) * static_cast<int>(Amaxed::count) + static_cast<int>(which);
+  View amax(int of_unit, LayerAmax which, int count = 1) const {
+    const auto begin = (of_unit - 1) * static_cast<int>(LayerAmax::count) + static_cast<int>(which);
     return amaxes.rows(begin, begin + count);
   }
   // Passes a result [M, N] of forward or backward to the observer, if there is one.
@@ -46,7 +47,7 @@ struct LayerEnvironment {
 // Fills f32 [positions, D/2] tables with the angles of positions from 0.
 void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const View& cos, const View& sin);
 
-// Activations of a layer that forward saves for backward. M rows.
+// Activations of a layer that forward saves for backward, in memory from the arena's pool. M rows.
 struct SavedActivations {
   View rstd1, n1;  // first norm: f32 [M], [M, C]
   View q_rstd, k_rstd,
@@ -57,12 +58,13 @@ struct SavedActivations {
   View gate_up, h;      // [M, 2F], [M, F]
 };
 
-// Allocates a layer's saved activations from the arena. Without `norms_and_h`, n1, n2 and h stay empty (recomputed when
-// needed).
-SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, bool norms_and_h);
+// Allocates a layer's saved activations. Without `norms_and_h`, n1, n2 and h stay empty (recomputed when needed).
+SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
+                                bool norms_and_h);
 
 // Allocates the views that allocate_saved left empty, without computing them.
-void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, SavedActivations& kept);
+void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
+                          SavedActivations& saved);
 
 // The input of a layer, or of the head. The last addition of the layer before may be left to the first norm of this
 // one, which reads the sum anyway.
@@ -71,21 +73,21 @@ struct LayerInput {
   View base{}, delta{};  // [M, C]; empty: x is complete
 };
 
-// Adds what is left of the output of layer `unit` in its successor's input.
+// Completes the input of the successor of layer `unit`.
 void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, const LayerInput& in);
 
-// Completes `in` and computes a layer but its last addition: the output is kept.mid + delta. delta may be in.delta, and
-// in.base kept.mid. With `skip_output` all activations are saved but the last GEMM is skipped.
+// Completes `in` and computes a layer but its last addition: the output is saved.mid + delta. delta may be in.delta,
+// and in.base saved.mid. With `skip_output` all activations are saved but the last GEMM is skipped.
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
-                   const SavedActivations& kept, const View& delta, bool skip_output);
+                   const SavedActivations& saved, const View& delta, bool skip_output);
 
 // Recomputes n1, n2 and h from x and the saved activations.
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                           const SavedActivations& kept);
+                           const SavedActivations& saved);
 
 // dres [M, C] holds the gradient of the layer's output and receives that of its input. Returns whether it has recorded
-// the amax of the latter as Amaxed::d_out of the layer before.
+// the amax of the latter as LayerAmax::d_out of the layer before.
 bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
-                    const View& x, const SavedActivations& kept, const View& dres);
+                    const View& x, const SavedActivations& saved, const View& dres);
 
 }  // namespace fp8::model

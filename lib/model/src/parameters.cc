@@ -11,7 +11,7 @@
 namespace fp8::model {
 namespace {
 
-constexpr std::int64_t kAlignment = 16;  // of both extents of an FP8 operand
+constexpr std::int64_t kAlignment = 16;  // divisor of both extents of an FP8 operand
 
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "fp8/base/error.h"
 #include "fp8/base/share.h"
@@ -11,8 +10,6 @@
 
 namespace fp8::model {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr json::Limits kConfigLimits{.max_depth = 16, .max_bytes = std::size_t{1} << 24U};
 
@@ -44,12 +41,6 @@ constexpr std::array<std::string_view, 24> kKnownKeys = {"model_type",
 
 bool known(std::string_view key) { return std::find(kKnownKeys.begin(), kKnownKeys.end(), key) != kKnownKeys.end(); }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
-
 json::Value value_of(std::string_view text) {
   try {
     return json::parse(text, "value", {.max_depth = 16, .max_bytes = std::size_t{1} << 20U});
@@ -62,16 +53,12 @@ json::Value value_of(std::string_view text) {
 
 std::vector<std::string> preset_names() { return share_names("presets", ".json"); }
 
+std::string model_config_file(const std::string& preset_or_path) {
+  return share_file("presets", "preset", preset_or_path);
+}
+
 json::Value read_model_config(const std::string& preset_or_path) {
-  std::error_code error;
-  const bool is_path = preset_or_path.find('/') != std::string::npos || preset_or_path.ends_with(".json") ||
-                       fs::is_regular_file(preset_or_path, error);
-  if (is_path) return json::parse_file(preset_or_path, kConfigLimits);
-  const std::vector<std::string> names = preset_names();
-  if (std::find(names.begin(), names.end(), preset_or_path) == names.end()) {
-    throw Error(preset_or_path + ": neither a file nor a preset (" + joined(names) + ")");
-  }
-  return json::parse_file((fs::path(share_folder("presets")) / (preset_or_path + ".json")).string(), kConfigLimits);
+  return json::parse_file(model_config_file(preset_or_path), kConfigLimits);
 }
 
 void set_config_key(json::Value& config, std::string_view assignment) {

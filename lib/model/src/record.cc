@@ -9,7 +9,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
-#include "fp8/ckpt/run_folder.h"
+#include "fp8/ckpt/find.h"
 #include "fp8/hf/folder.h"
 #include "fp8/hf/tokenizer.h"
 #include "fp8/json/json.h"
@@ -85,28 +85,23 @@ std::string resolve_checkpoint_argument(const std::string& argument, int fd) {
   return *path;
 }
 
-ckpt::Checkpoint open_checkpoint(const std::string& path) {
+ckpt::Checkpoint open_checkpoint(const std::string& argument) {
   namespace fs = std::filesystem;
+  if (auto of_run = ckpt::open_of_run(argument)) return std::move(of_run->checkpoint);
   std::error_code ignored;
-  const bool folder = fs::is_directory(path, ignored);
-  const std::string name = fs::canonical(path, ignored).filename().string();  // links resolved; empty if missing
+  const bool folder = fs::is_directory(argument, ignored);
+  const std::string name = fs::canonical(argument, ignored).filename().string();  // links resolved; empty if missing
   if (name.ends_with(".tmp") && (folder || name.starts_with('.')))
-    throw Error(path + ": not a checkpoint: left by an interrupted save");
-  if (folder && !fs::exists(fs::path(path) / "manifest.json", ignored)) {
-    if (hf::Folder::looks_like(path)) {
-      throw Error(path + ": a Hugging Face folder, not a checkpoint: convert it with fp8-convert");
-    }
-    const std::vector<ckpt::StepFolder> steps = ckpt::list_steps(path);
-    if (!steps.empty()) {
-      throw Error(path + ": the folder of a run, not a checkpoint; its newest is " + steps.front().path);
-    }
-  }
-  if (is_token_file(path)) throw Error(path + ": a token file, not a checkpoint");
-  if (path.ends_with(".safetensors"))
-    throw Error(path +
+    throw Error(argument + ": not a checkpoint: left by an interrupted save");
+  if (folder && !fs::exists(fs::path(argument) / "manifest.json", ignored) && hf::Folder::looks_like(argument))
+    throw Error(argument + ": a Hugging Face folder, not a checkpoint: convert it with fp8-convert");
+  if (is_token_file(argument)) throw Error(argument + ": a token file, not a checkpoint");
+  if (argument.ends_with(".safetensors"))
+    throw Error(argument +
                 ": a safetensors file, not a checkpoint: give its folder, which has the config.json, to fp8-convert");
-  if (!fs::exists(path, ignored)) refuse_preset(path);
-  ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(path);
+  if (!fs::exists(argument, ignored)) refuse_preset(argument);
+  ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(argument);
+  checkpoint.hold();
   if (checkpoint.kind() == ckpt::FileKind::training)
     (void)ckpt::position_of(checkpoint);  // digests do not cover validity
   return checkpoint;

@@ -17,8 +17,6 @@ using tensor::Tensor;
 struct ScaleChecker final : linear::Observer {
   explicit ScaleChecker(const quant::Recipe& of) : recipe(of) {}
   bool active() const override { return true; }
-  bool combines_amaxes() const override { return false; }
-  void combine_amax(const Context&, const View&) override {}
   void observe(const linear::Call&, const linear::ObservedGemm& gemm) override {
     check(gemm.a, gemm.a_source);
     if (gemm.role == gemm::GemmRole::wgrad) check(gemm.b, gemm.b_source);

@@ -112,7 +112,7 @@ class ReferenceDecoder {
     return out;
   }
 
-  Tensors weights;  ///< by name on disk
+  Tensors weights;  ///< weights by name on disk
 
  private:
   const Values* find(const std::string& name) const {
@@ -265,8 +265,8 @@ class MemorySource final : public WeightSource {
     return {g, g + p.size()};
   }
 
-  std::vector<Parameter> table;       ///< with compute precisions
-  bool accumulate = false;            ///< of the next gradients
+  std::vector<Parameter> table;       ///< parameters with compute precisions
+  bool accumulate = false;            ///< whether the next gradients are added
   std::vector<int> prefetched, done;  ///< units in the order of calls
 
  private:

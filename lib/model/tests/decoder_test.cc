@@ -155,7 +155,7 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
         ASSERT_NEAR(static_cast<double>(value), exact[static_cast<std::size_t>(i)], f32 ? 1e-5 : 0.1)
             << variant.name << " logit " << i;
       }
-      const Tensor some(DType::f32, {2, variant.config.vocab_size});  // of rows 5 and 6
+      const Tensor some(DType::f32, {2, variant.config.vocab_size});  // logits of rows 5 and 6
       decoder.logits(ctx, engine, source, text.batch(), 5, some.view());
       for (std::int64_t i = 0; i < some.view().size(); ++i)
         ASSERT_NEAR(static_cast<double>(some.as<float>()[i]),

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "fixture.h"
 #include "fp8/dtype/element.h"
+#include "golden_models.h"
 
 namespace fp8::model {
 namespace {

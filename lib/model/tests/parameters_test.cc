@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "fixture.h"
 #include "fp8/hf/folder.h"
+#include "golden_models.h"
 
 namespace fp8::model {
 namespace {

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "fixture.h"
 #include "fp8/hf/config.h"
 #include "fp8/json/json.h"
 #include "fp8/model/parameters.h"
+#include "golden_models.h"
 
 namespace fp8::model {
 namespace {

@@ -16,7 +16,7 @@ struct CachedQuery {
   const T *k, *v;                         ///< first key and value
   std::int64_t key_stride, value_stride;  ///< elements between positions
   std::int64_t keys, dim;                 ///< number of keys, at least 1; elements of a row
-  float scale;                            ///< of scores
+  float scale;                            ///< factor of the scores
   T* out;                                 ///< result
   float* scratch;                         ///< keys + 2 dim floats
 };

@@ -33,7 +33,7 @@ struct AttentionShape {
 /// A call of attention_forward.
 struct ForwardCall {
   const View &q, &k, &v;       ///< operands
-  float scale;                 ///< of scores
+  float scale;                 ///< factor of the scores
   const Documents& documents;  ///< packed documents
   const View &out, &lse;       ///< results
 };
@@ -43,7 +43,7 @@ inline std::int64_t forward_scratch(const AttentionShape& s) { return 5 * s.tile
 /// A call of attention_backward.
 struct BackwardCall {
   const View &q, &k, &v, &out, &lse, &dout;  ///< operands
-  float scale;                               ///< of scores
+  float scale;                               ///< factor of the scores
   const Documents& documents;                ///< packed documents
   const View &dq, &dk, &dv;                  ///< results
 };

@@ -13,12 +13,12 @@ inline constexpr int kTransposeTile = 32;  // side of a transposed tile
 
 struct DocumentTable {
   const std::int32_t* start;          // [sequences, positions]
-  unsigned total, positions;          // of all sequences, of one
+  unsigned total, positions;          // tokens of all sequences, and of one
   std::int64_t each, parts, longest;  // entries of a part, parts, and maximum length
   std::int32_t* lengths;
   std::int64_t* offsets;
-  std::int64_t lengths_pitch, offsets_pitch;  // from part to part
-  int arrays;                                 // of offsets
+  std::int64_t lengths_pitch, offsets_pitch;  // distance from one part to the next
+  int arrays;                                 // number of arrays of offsets
   std::array<std::array<std::int64_t, 2>, 9> steps;
   Heads<Bf16> results[3];
 

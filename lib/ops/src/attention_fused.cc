@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "fp8/base/error.h"
+#include "fp8/base/resources.h"
 #include "fp8/base/round.h"
 #include "fp8/device/library.h"
 
@@ -49,6 +50,7 @@ void need_countable(const View& q, const Documents& documents) {
 }
 
 std::int64_t library_version() {
+  check_room(std::size_t{64} << 20U, "cuDNN");  // it aborts if a library that it loads cannot be mapped
   const device::Library library({"libcudnn.so.9"}, kInstallCudnn);
   return static_cast<std::int64_t>(library.function<std::size_t (*)()>("cudnnGetVersion")());
 }

@@ -28,10 +28,10 @@ enum class FusedSums : std::uint8_t { scores, ordered, atomic };
 /// The key of a graph of cuDNN.
 struct FusedAttention {
   std::int64_t batch = 0, positions = 0, heads = 0, groups = 0, dim = 0;
-  float scale = 0;                     ///< of the scores
+  float scale = 0;                     ///< factor of the scores
   bool backward = false;               ///< gradients
   bool documents = false;              ///< batch counts documents, and positions are those of the longest, rounded up
-  FusedSums sums = FusedSums::scores;  ///< of gradients
+  FusedSums sums = FusedSums::scores;  ///< how sums of gradients are computed
   /// Elements between sequences (of the views), positions and heads of one tensor.
   using Strides = std::array<std::int64_t, 3>;
   Strides q{}, k{}, v{}, out{}, lse{}, dout{}, dq{}, dk{}, dv{};

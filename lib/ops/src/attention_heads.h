@@ -28,7 +28,7 @@ struct Heads {
   std::int64_t batch, positions, count, dim;  ///< extents
   bool packed;                                ///< groups of 8 elements are aligned and whole
 
-  /// From a view with unit last stride; `aligned`: all rows begin at multiples of 16 bytes.
+  /// Takes a view with unit last stride; `aligned` says that all rows begin at multiples of 16 bytes.
   Heads(const tensor::View& v, bool aligned)
       : data(v.as<T>()),
         sequence(v.stride[0]),

@@ -36,7 +36,7 @@ struct Head {
 /// The causal and document mask of one tile of queries.
 class Mask {
  public:
-  /// For query tile `block` of sequence b.
+  /// The mask of query tile `block` of sequence b.
   Mask(const AttentionShape& shape, const Documents& documents, std::int64_t b, std::int64_t block) {
     const std::int32_t* start =
         documents.start.rank == 0 ? nullptr : documents.start.as<std::int32_t>() + b * shape.positions;

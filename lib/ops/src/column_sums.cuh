@@ -8,14 +8,14 @@
 namespace fp8::ops {
 
 inline constexpr int kRowWarps = kThreads / device::kWarp;  ///< rows that a block reads at once
-inline constexpr int kTotalWarps = 16;                      ///< of the second pass, whose blocks are few
+inline constexpr int kTotalWarps = 16;                      ///< warps of the second pass, which has few blocks
 
 /// partial[blockIdx.y][c] = sum over rows [blockIdx.y each, ...) of the summands of source.row(i).add<W>(c, sums). A
 /// lane has W columns; warps alternate rows.
 template <int W, class Source>
 __global__ void column_partials_kernel(Source source, std::int64_t rows, std::int64_t columns, std::int64_t each,
                                        float* partial) {
-  alignas(16) __shared__ float sums[kRowWarps][device::kWarp * W];  // of whole groups
+  alignas(16) __shared__ float sums[kRowWarps][device::kWarp * W];  // sums of whole groups
   const int warp = static_cast<int>(threadIdx.x) / device::kWarp, lane = static_cast<int>(threadIdx.x) % device::kWarp;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * device::kWarp * W, c = first + lane * W;
   const std::int64_t begin = blockIdx.y * each, end = begin + each < rows ? begin + each : rows;

@@ -106,7 +106,7 @@ void zero_cuda(const Launcher& launch, const View& x) {
 template <class T>
 struct SwigluForward {
   StridedRows<T> gate_up, h;
-  AmaxOf amax;  // of h
+  AmaxOf amax;  // where the amax of h is written
   device::Largest largest{amax.skip_nan};
   struct Row {
     const T *gate, *up;
@@ -133,7 +133,7 @@ struct SwigluForward {
 template <class T>
 struct SwigluBackward {
   StridedRows<T> dh, gate_up, d_gate_up;
-  AmaxOf gate_amax, up_amax;  // of the halves of d_gate_up
+  AmaxOf gate_amax, up_amax;  // where the amaxes of the halves of d_gate_up are written
   device::Largest of_gate{gate_amax.skip_nan}, of_up{up_amax.skip_nan};
   struct Row {
     const T *dh, *gate, *up;

@@ -17,7 +17,7 @@ struct EmbeddingForward {
   StridedRows<A> table;
   StridedRows<B> out;
   struct Row {
-    const A* from;  // null: no such row
+    const A* from;  // source row, or null if there is none
     B* out;
     template <int W>
     __device__ void at(std::int64_t c) const {
@@ -87,7 +87,7 @@ struct EmbeddingBackward {
   struct Row {
     const std::int32_t *order, *sorted;
     StridedRows<T> dout;
-    float* to;  // null: not the first of a run
+    float* to;  // target row, or null if this is not the first row of a run
     std::int64_t first;
     template <int W>
     __device__ void at(std::int64_t c) const {

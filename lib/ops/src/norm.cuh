@@ -57,13 +57,13 @@ __device__ inline Group<float, W> normalized_group(Group<float, W> v, float rstd
 // Row i of x, or of sum = x + delta, to y. W divides the length of a row.
 template <class T>
 struct NormForward {
-  static constexpr int kThreadsEach = 1280;  // of a multiprocessor, by registers
+  static constexpr int kThreadsEach = 1280;  // threads of a multiprocessor, as registers allow
   StridedRows<T> x, delta, sum;              // without delta: sum is x
   const T* weight;
   float eps;
   StridedRows<T> y;
   StridedRows<float> rstd;
-  AmaxOf amax;  // of y
+  AmaxOf amax;  // where the amax of y is written
 
   __device__ std::int64_t rows() const { return x.count(); }
 
@@ -135,12 +135,12 @@ struct NormForward {
 // in their order, in registers, or in `partial` for rows that are longer than a chunk.
 template <class T>
 struct NormBackward {
-  static constexpr int kThreadsEach = 768;  // of a multiprocessor, by registers
+  static constexpr int kThreadsEach = 768;  // threads of a multiprocessor, as registers allow
   StridedRows<T> dy, x, upstream, dx;
   const T* weight;
   StridedRows<float> rstd;
   float* partial;  // [blocks, C]; null: no gradient of the weight
-  AmaxOf amax;     // of dx
+  AmaxOf amax;     // where the amax of dx is written
 
   __device__ std::int64_t rows() const { return x.count(); }
 
@@ -296,7 +296,9 @@ void norm_forward_cuda(const Launcher& launch, const char* name, const View& x, 
                               StridedRows<float>(with_unit_column(rstd)),
                               AmaxOf(amax)};
     const bool packed = norm_packs(weight, x, delta, sum, y);
-    const bool shared = packed && norm.x.columns() <= Columns<device::kWarp, kPacked<T>>::kChunk;  // by a block
+    const bool shared =
+        packed &&
+        norm.x.columns() <= Columns<device::kWarp, kPacked<T>>::kChunk;  // whether the threads of a block share a row
     const std::int64_t rounds = divide_up(norm.x.count(), shared ? kThreads / device::kWarp : 1);
     const std::int64_t most = std::int64_t{launch.multiprocessors()} * kBlocksEach;
     launch_norm<T>(launch, name, norm, std::min(rounds, most), packed);

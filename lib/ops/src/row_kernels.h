@@ -15,11 +15,11 @@ template <class T>
 struct NormGradient {
   const T* dy;        ///< gradient of the result
   const T* x;         ///< input of the norm
-  const T* weight;    ///< of the norm
-  const T* upstream;  ///< added to dx; null: none
+  const T* weight;    ///< weight of the norm
+  const T* upstream;  ///< values that are added to dx, or null
   T* dx;              ///< result; may be dy or upstream
-  float* dweight;     ///< the gradient of the row is added; null: not wanted
-  float rstd;         ///< of the row
+  float* dweight;     ///< gradient of the weight, to which that of the row is added, or null if it is not wanted
+  float rstd;         ///< reciprocal standard deviation of the row
 };
 
 /// Loops over rows of T.

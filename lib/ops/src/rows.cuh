@@ -22,14 +22,14 @@ using dtype::from_float;
 using dtype::to_float;
 
 inline constexpr int kWide = 8;        ///< elements of a group: 16 bytes of bf16, twice 16 bytes of f32
-inline constexpr int kThreads = 256;   ///< of a block, with some exceptions
+inline constexpr int kThreads = 256;   ///< threads of a block, with some exceptions
 inline constexpr int kBlocksEach = 8;  ///< blocks of kThreads that a multiprocessor holds at once
 
 /// Where a kernel records the largest magnitude that its threads write; see Amax.
 struct AmaxOf {
-  unsigned* bits;  ///< null: not wanted
+  unsigned* bits;  ///< bits of the amax, or null if none is wanted
   bool skip_nan;
-  /// Of element `index` of the amaxes.
+  /// Refers to element `index` of the amaxes.
   explicit AmaxOf(const Amax& amax, int index = 0)
       : bits(amax.value.empty() ? nullptr : static_cast<unsigned*>(amax.value.data) + index), skip_nan(amax.skip_nan) {}
   /// Records that of all Threads threads of a block.

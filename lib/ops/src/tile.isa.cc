@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#include "fp8/base/fma.h"
+
 namespace fp8::ops {
 namespace {
 
@@ -25,7 +27,10 @@ inline void load(const T* from, V& to) {
 }
 inline void store(const Vector& from, float* to) { std::memcpy(to, &from, sizeof from); }
 
-inline void add_product(Vector& sum, float left, const Vector& right) { sum += left * right; }
+// left - 0 is left in each lane; left + 0 would lose the sign of -0.
+inline void add_product(Vector& sum, float left, const Vector& right) {
+  sum = fused_multiply_add(left - Vector{}, right, sum);
+}
 
 #ifdef __AVX512BF16__
 using Pairs [[gnu::vector_size(kLanes * sizeof(Pair))]] = Pair;

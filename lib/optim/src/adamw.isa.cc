@@ -71,7 +71,7 @@ std::uint32_t update_chunk(const Arrays<P, M, C>& arrays, std::int64_t begin, st
                            const Coefficients& coefficients, float gradient_scale,
                            [[maybe_unused]] const std::uint32_t* noise) {
   const Arrays<P, M, C> a = arrays;     // local copies, so that the compiler sees
-  const Coefficients c = coefficients;  // that no store changes them
+  const Coefficients c = coefficients;  // a local copy, which no store can change
   std::uint32_t amax = 0;
 #pragma GCC ivdep
   for (std::int64_t i = begin; i < end; ++i) {

@@ -26,13 +26,13 @@ inline constexpr std::size_t kNoComputeWeight = 2;  ///< index in AdamwKernels::
 
 /// One update of a block.
 struct Update {
-  Arrays<void, void, void> arrays;  ///< of the kernel's types
+  Arrays<void, void, void> arrays;  ///< arrays in the types of the kernel
   Coefficients coefficients;        ///< shared by all elements
   Gate gate;                        ///< skip flag and clipping factor
-  std::uint64_t seed;               ///< for stochastic rounding, as number, tensor and first_element
-  std::int64_t number;              ///< of the update
-  std::uint32_t tensor;             ///< see Block
-  std::int64_t first_element;       ///< see Block
+  std::uint64_t seed;          ///< seed of stochastic rounding, whose counters are number, tensor and first_element
+  std::int64_t number;         ///< number of the update
+  std::uint32_t tensor;        ///< see Block
+  std::int64_t first_element;  ///< see Block
 };
 
 /// Loops of one instruction set.
@@ -40,7 +40,7 @@ struct AdamwKernels {
   /// Updates elements [begin, end), at most kChunk, and returns the bits of the largest magnitude of the masters, with
   /// NaN above all. Indexed by the types of master, moments and compute weight: 0 f32, 1 bf16, kNoComputeWeight none.
   std::uint32_t (*update[2][2][3])(const Update& update, std::int64_t begin, std::int64_t end);
-  double (*sum_of_squares)(const float* x, std::int64_t n);  ///< in 32 lanes, then lane by lane, then the remainder
+  double (*sum_of_squares)(const float* x, std::int64_t n);  ///< sum in 32 lanes, then lane by lane, then the remainder
 };
 FP8_ISA_TABLES(AdamwKernels, kAdamwKernels, adamw_kernels)
 

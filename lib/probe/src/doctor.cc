@@ -67,7 +67,7 @@ class Doctor {
 
   const Environment& around_;
   Diagnosis found_;
-  std::unique_ptr<device::Device> device_;  // null without a usable GPU
+  std::unique_ptr<device::Device> device_;  // device, or null without a usable GPU
 };
 
 // Adds a check that runs only with a GPU.

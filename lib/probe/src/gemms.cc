@@ -21,7 +21,7 @@ namespace {
 using dtype::DType;
 using tensor::Tensor;
 
-constexpr std::int64_t kMostSums = std::int64_t{1} << 28;  // of one GEMM: 1 GiB
+constexpr std::int64_t kMostSums = std::int64_t{1} << 28;  // largest result of one GEMM, 1 GiB
 
 // HDF5 crashes or hangs on some forged files, so a child process opens the file first.
 void open_elsewhere(const std::string& path) {
@@ -116,7 +116,7 @@ void write_gemms(const std::string& in, const std::string& out, bool force, gemm
   for (const std::string& group : file.groups())
     if (file.find(group + "/a") != nullptr || file.find(group + "/b") != nullptr) groups.push_back(group);
   if (groups.empty()) throw Error(in + ": no group has datasets a and b");
-  check_not_input(out, in);
+  check_output(out, force, {in});
   AtomicFile target(out, force);
   h5::Writer writer(target.path());
   for (const std::string& group : groups) write_group(file, group, accumulation, writer);

@@ -31,18 +31,18 @@ void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::
 
 // Runs one precision and reads the step records.
 StepsResult time_side(const BenchOptions& options, const ScratchFolder& folder, const Batch& batch, bool fp8) {
-  train::RunConfig config;
+  settings::RunConfig config;
   config.model = folder.at("model.h5"), config.data = folder.at("data.h5"), config.out = folder.at("run");
   config.seq_length = batch.length, config.batch_size = batch.sequences;
   config.steps = options.steps + kNotCounted;
   config.device = options.device;
-  config.precision.precision = fp8 ? train::Precision::fp8 : train::Precision::bf16;
+  config.precision.precision = fp8 ? settings::Precision::fp8 : settings::Precision::bf16;
   config.precision.recipe = std::string(options.recipe->name);
   config.schedule.lr = 1e-4;
   config.flags = json::object({});
   std::vector<double> seconds;
   StepsResult result;
-  train::Hooks hooks;
+  state::Hooks hooks;
   hooks.record = [&](const json::Value& record) {
     const json::Object& r = record.as_object();
     if (r.get_string("type", "record") != "step") return;

@@ -14,8 +14,8 @@ namespace fp8::quant {
 
 /// Saturated and underflowed elements of one row.
 struct RowCounts {
-  std::int64_t saturated = 0;    ///< as CastCounts
-  std::int64_t underflowed = 0;  ///< as CastCounts
+  std::int64_t saturated = 0;    ///< number of saturated elements, as in CastCounts
+  std::int64_t underflowed = 0;  ///< number of underflowed elements, as in CastCounts
   /// Adds another count.
   RowCounts& operator+=(const RowCounts& o) {
     saturated += o.saturated;
@@ -49,20 +49,20 @@ template <class T>
 struct RowLoops {
   Magnitude<T> (*amax)(const T* x, std::int64_t n);                      ///< bits of the largest magnitude; 0 if n = 0
   void (*amax_into)(const T* x, Magnitude<T>* largest, std::int64_t n);  ///< largest[i] = max(largest[i], |x[i]|)
-  /// As amax_into, but NaN elements are skipped.
+  /// Computes amax_into without NaN elements.
   void (*amax_into_but_nan)(const T* x, Magnitude<T>* largest, std::int64_t n);
   /// largest[b] = bits of the largest magnitude of block b of `block` elements, the last one perhaps shorter.
   void (*amax_of_blocks)(const T* x, std::int64_t block, Magnitude<T>* largest, std::int64_t n);
-  /// As amax_of_blocks, but NaN elements are skipped.
+  /// Computes amax_of_blocks without NaN elements.
   void (*amax_of_blocks_but_nan)(const T* x, std::int64_t block, Magnitude<T>* largest, std::int64_t n);
-  GridLoops<T> e4m3;  ///< to E4M3
-  GridLoops<T> e5m2;  ///< to E5M2
+  GridLoops<T> e4m3;  ///< casts to E4M3
+  GridLoops<T> e5m2;  ///< casts to E5M2
 };
 
 /// Loops of one instruction set.
 struct CastKernels {
-  RowLoops<float> f32;  ///< from f32
-  RowLoops<Bf16> bf16;  ///< from BF16
+  RowLoops<float> f32;  ///< loops over f32 elements
+  RowLoops<Bf16> bf16;  ///< loops over BF16 elements
 };
 FP8_ISA_TABLES(CastKernels, kCastKernels, cast_kernels)
 

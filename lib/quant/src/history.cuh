@@ -9,7 +9,7 @@ namespace fp8::quant {
 
 inline constexpr int kHistoryThreads = 256;
 
-// As update_scales() on the host. Blocks have kHistoryThreads threads.
+// Computes what update_scales() does on the host. Blocks have kHistoryThreads threads.
 template <class F>
 __global__ void update_scales_kernel(F* amax, F* history, std::int64_t length, DelayedRule rule, F* scale,
                                      F* inverse_scale, const std::int32_t* skip) {

@@ -129,7 +129,7 @@ void quantize_into(const Launcher& launch, const View& x, const QuantizedPair& p
 template <class Launcher>
 View upcast_cuda(const Context& ctx, const View& codes, dtype::DType format) {
   const std::int64_t n =
-      codes.stride[1] == 1 ? codes.shape[0] * codes.stride[0] : codes.shape[1] * codes.stride[1];  // with padding
+      codes.stride[1] == 1 ? codes.shape[0] * codes.stride[0] : codes.shape[1] * codes.stride[1];  // size with padding
   View out = codes;
   out.dtype = dtype::DType::bf16;
   out.data = ctx.arena->allocate(static_cast<std::size_t>(n) * sizeof(dtype::Bf16), kCategory);

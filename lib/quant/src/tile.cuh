@@ -35,7 +35,7 @@ struct Piece {
     if constexpr (kPerWord == 1) return std::bit_cast<float>(word);
     return std::bit_cast<float>(k % 2 == 0 ? word << 16 : word & 0xFFFF0000u);
   }
-  // From a multiple of 16 bytes.
+  // Loads from an address that is a multiple of 16 bytes.
   __device__ void load(const T* from) {
     FP8_UNROLL
     for (int p = 0; p < kPiece / kPerWord / 4; ++p) words[p] = reinterpret_cast<const FourWords*>(from)[p];
@@ -48,7 +48,7 @@ struct Piece {
       word(k) = k % kPerWord == 0 ? bits : word(k) | bits << 16;
     }
   }
-  // From column c of a row of `cols`; zero past its end. `packed`: device::packs() of the matrix.
+  // Loads from column c of a row of `cols`, and zeros past its end. `packed`: device::packs() of the matrix.
   __device__ void load(const T* row, std::int64_t c, std::int64_t cols, bool packed) {
     if (packed && c + kPiece <= cols)
       load(row + c);
@@ -128,8 +128,8 @@ struct Patch {
 
 // Where a thread's patch lies.
 struct PatchPlace {
-  int group, lane;                    // in the tile, in units of kPiece: columns and rows
-  std::int64_t first_row, first_col;  // of the tile
+  int group, lane;                    // position in the tile in units of kPiece: column and row
+  std::int64_t first_row, first_col;  // first row and first column of the tile
   __device__ PatchPlace()
       : group(static_cast<int>(threadIdx.x) % kGroups),
         lane(static_cast<int>(threadIdx.x) / kGroups),

@@ -1,17 +1,90 @@
-// Sharding over all ranks of a job and over subgroups.
+// Sharding over all ranks of a job and over subgroups, of tensors and of the parameters of a model.
 #include <gtest/gtest.h>
 
+#include "../../comm/tests/forwarding.h"
 #include "../../comm/tests/mpi_main.h"
 #include "shard_cases.h"
+#include "store_cases.h"
 
 namespace fp8::shard {
 namespace {
+
+comm::Communicator& world() { return *comm::world(); }
 
 TEST(Sharding, OverAllRanks) { check_sharding(*comm::world()); }
 
 TEST(Sharding, OverSubgroups) {
   comm::Communicator& all = *comm::world();
   check_sharding(*all.split(all.rank() % 2, all.rank()));
+}
+
+TEST(Store, GathersAreTheWholeWeights) {
+  for (const StoreCase& c : store_cases()) check_gathers(world(), c);
+}
+
+TEST(Store, FusedProjectionsAreOneLinear) { check_fused(world()); }
+
+TEST(Store, GradientsAreSumsOverRanksAndMicroBatches) {
+  for (const StoreCase& c : store_cases()) {
+    for (const int micro_batches : {1, 3}) check_reductions(world(), c, micro_batches);
+  }
+}
+
+TEST(Store, AnUpdateIsThatOfOneRank) {
+  for (const StoreCase& c : store_cases()) check_updates(world(), c);
+}
+
+// Three of four ranks: row counts are not multiples of the number of ranks.
+TEST(Store, OverSomeOfTheRanks) {
+  const int some = world().size() - 1;
+  const auto group = world().split(world().rank() < some ? 0 : 1, world().rank());
+  if (world().rank() >= some) return;
+  for (const StoreCase& c : store_cases()) {
+    check_gathers(*group, c);
+    check_reductions(*group, c, 2);
+    check_updates(*group, c);
+  }
+}
+
+/// Counts what is started in groups, and the tensors in them.
+struct Counting final : comm::Forwarding {
+  using Forwarding::Forwarding;
+  comm::Request start_all_gathers(std::span<const comm::GatheredTensor> tensors) override {
+    ++gathers, gathered += static_cast<int>(tensors.size());
+    return Forwarding::start_all_gathers(tensors);
+  }
+  comm::Request start_reduce_scatters(std::span<const comm::ScatteredTensor> tensors) override {
+    ++scatters, scattered += static_cast<int>(tensors.size());
+    return Forwarding::start_reduce_scatters(tensors);
+  }
+  int gathers = 0, gathered = 0, scatters = 0, scattered = 0;
+};
+
+// A unit takes one group for its weights and one for its gradients, whatever the number of its tensors.
+TEST(Store, StartsOneGroupForAUnit) {
+  if (world().size() == 1) GTEST_SKIP() << "one rank gathers nothing";
+  for (const char* recipe : {"tensorwise", "rowwise"}) {
+    Counting counting(world());
+    const hf::ModelConfig config = small_model();
+    StoreOptions options = store_of(DType::bf16, recipe);
+    if (options.fp8.recipe->fp8_all_gather == false) options.fp8.recipe = &quant::with_single_copy(*options.fp8.recipe);
+    Kit kit(counting, config, small_table(config), options);
+    kit.fill(odd_value);
+    const int units = static_cast<int>(config.num_hidden_layers) + 2,
+              tensors = static_cast<int>(kit.store.table().size());
+    for (int unit = 0; unit < units; ++unit) {
+      const device::Scope scope(kit.arena);
+      (void)kit.store.unshard(kit.ctx, unit, model::Pass::forward);
+      kit.store.prefetch(unit + 1);
+    }
+    EXPECT_EQ(counting.gathers, units);
+    const int scales = options.fp8.recipe->single_copy ? 7 * static_cast<int>(config.num_hidden_layers) : 0;
+    EXPECT_EQ(counting.gathered, tensors + scales);
+    give_gradients(kit.store, 5, 1.0f, 0, 1);
+    kit.store.finish_gradients(kit.ctx);
+    EXPECT_EQ(counting.scatters, units);
+    EXPECT_EQ(counting.scattered, tensors);
+  }
 }
 
 }  // namespace

@@ -132,6 +132,13 @@ View allocate(const device::Context& ctx, DType dtype, Shape shape, std::string_
   return v;
 }
 
+View allocate_pooled(const device::Context& ctx, device::PooledMemory& memory, DType dtype, Shape shape,
+                     std::string_view category) {
+  View v = make_view(nullptr, dtype, ctx.device, shape);
+  v.data = memory.allocate(v.bytes(), category);
+  return v;
+}
+
 void copy_across(const device::Context& ctx, const View& from, const View& to) {
   if (from.dtype != to.dtype || from.size() != to.size() || !from.contiguous() || !to.contiguous())
     throw Error("a copy between devices: the views differ in type or size, or are not contiguous");

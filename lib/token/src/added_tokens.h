@@ -16,7 +16,7 @@ namespace fp8::token {
 /// One added token.
 struct AddedToken {
   std::uint32_t id = 0;
-  std::string content = {};  ///< as in the file
+  std::string content = {};  ///< text of the token in the file
   std::string pattern = {};  ///< the text to find: the content, normalized if `normalized` is set
   bool single_word = false;  ///< matches only if not adjacent to a letter, mark, digit or '_'
   bool lstrip = false;       ///< the match includes white space before it

@@ -86,7 +86,7 @@ class Bpe {
   bool splits_at_metaspace_ = false;
   std::optional<std::string> unknown_;
   std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> ids_;
-  std::vector<const std::string*> texts_;  // by id; nullptr if there is none
+  std::vector<const std::string*> texts_;  // texts by id; nullptr where an id has none
   std::size_t longest_ = 0;                // bytes of the longest entry
   std::vector<Slot> slots_;                // open addressing, at most half full
   unsigned shift_ = 0;

@@ -18,7 +18,7 @@ constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 // A piece of text between two steps.
 struct Piece {
   std::string_view text;    // the piece and `context` bytes of the text after it
-  std::size_t context = 0;  // 0: the following text has no influence
+  std::size_t context = 0;  // 0 if the following text has no influence
   bool first = false;       // whether it begins the whole text
 
   bool open() const { return context != 0; }

@@ -1,9 +1,9 @@
 // Selecting and opening a device, of the same type on all ranks.
-#include "device_setup.h"
+#include "fp8/train/device_setup.h"
 
 #include <algorithm>
 
-#include "fp8/train/flags.h"
+#include "fp8/cli/command.h"
 
 namespace fp8::train {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using device::DeviceType;
 
 constexpr int kFirstFp8 = 89;  // lowest compute capability with FP8 GEMMs
-constexpr int kHopper = 90;    // of the GPU that is planned for without one
+constexpr int kHopper = 90;    // compute capability of the GPU that is planned for without one
 
 // The reason why this rank has no GPU of its own; empty if it has one, as far as this rank alone can tell.
 std::string why_not_cuda(int devices, int index) {
@@ -28,8 +28,8 @@ bool no_gpu_anywhere(comm::Communicator& host_comm) {
 
 struct Choice {
   DeviceType device;
-  int index;           // of the GPU
-  std::string note{};  // for the user
+  int index;           // index of the GPU
+  std::string note{};  // note for the user
 };
 
 Choice choose(std::optional<DeviceType> wanted, comm::Communicator& host_comm) {
@@ -41,7 +41,8 @@ Choice choose(std::optional<DeviceType> wanted, comm::Communicator& host_comm) {
   const std::string shared = why_shared(cards);
   if (wanted)
     comm::agree(host_comm, [&] {
-      if (!why.empty() || !shared.empty()) throw Error(flag_name("device") + " cuda: " + (why.empty() ? shared : why));
+      if (!why.empty() || !shared.empty())
+        throw Error(cli::flag_name("device") + " cuda: " + (why.empty() ? shared : why));
     });
   std::int64_t can = why.empty() && shared.empty() ? 1 : 0;
   host_comm.all_reduce(std::span<std::int64_t>(&can, 1), comm::Reduce::min);
@@ -70,24 +71,25 @@ std::string note_of_cpu(std::span<const std::string> cards) {
   const std::string why = without == cards.end() ? shared
                                                  : "rank " + std::to_string(without - cards.begin()) +
                                                        " has no GPU of its own, others have one";
-  return why.empty() ? why : why + ": all ranks compute on the CPU (" + flag_name("device") + " cuda refuses that)";
+  return why.empty() ? why
+                     : why + ": all ranks compute on the CPU (" + cli::flag_name("device") + " cuda refuses that)";
 }
 
-void check_fp8(const PrecisionConfig& precision, DeviceType device, int capability, const std::string& name) {
+void check_fp8(const settings::PrecisionConfig& precision, DeviceType device, int capability, const std::string& name) {
   const quant::Recipe* recipe = precision.recipe_or_null();
   const bool native =
       recipe != nullptr && !precision.emulate && !recipe->emulated_everywhere() && device == DeviceType::cuda;
   if (native && capability < kFirstFp8)
-    throw Error(flag_name("precision") + " fp8: " + name + " has no FP8 matmul: " + flag_name("emulate") +
-                " multiplies FP8 values as bf16, " + flag_name("device") + " cpu does so too, and " +
-                flag_name("precision") + " bf16 has none");
+    throw Error(cli::flag_name("precision") + " fp8: " + name + " has no FP8 matmul: " + cli::flag_name("emulate") +
+                " multiplies FP8 values as bf16, " + cli::flag_name("device") + " cpu does so too, and " +
+                cli::flag_name("precision") + " bf16 has none");
   if (device == DeviceType::cuda && precision.accumulation != gemm::Accumulation::f32)
-    throw Error(flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
-                " is computed on the CPU only; add " + flag_name("device") + " cpu, or leave it out to sum as " + name +
-                " does");
+    throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
+                " is computed on the CPU only; add " + cli::flag_name("device") + " cpu, or leave it out to sum as " +
+                name + " does");
 }
 
-DeviceSetup::DeviceSetup(std::optional<DeviceType> wanted, const PrecisionConfig& precision,
+DeviceSetup::DeviceSetup(std::optional<DeviceType> wanted, const settings::PrecisionConfig& precision,
                          comm::Communicator& host_comm, bool plan_only) {
   if (plan_only && wanted == DeviceType::cuda && no_gpu_anywhere(host_comm)) {
     comm::agree(host_comm, [&] { check_fp8(precision, DeviceType::cuda, kHopper, "a GPU"); });

@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checks.h"
-#include "device_setup.h"
-#include "eval_setup.h"
 #include "fp8/base/clock.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
-#include "fp8/model/record.h"
-#include "records.h"
+#include "fp8/settings/checks.h"
+#include "fp8/settings/resume.h"
+#include "fp8/state/run_folder.h"
+#include "fp8/train/device_setup.h"
+#include "fp8/train/model_setup.h"
+#include "fp8/train/records.h"
 
 namespace fp8::train {
 namespace {
@@ -27,7 +28,7 @@ std::string sequence_records(std::int64_t first, std::int64_t count, std::int64_
   return lines;
 }
 
-void emit_lines(Journal& journal, const std::string& lines) {
+void emit_lines(state::Journal& journal, const std::string& lines) {
   for (std::size_t begin = 0; begin < lines.size();) {
     const std::size_t end = lines.find('\n', begin);
     journal.emit(json::parse(std::string_view(lines).substr(begin, end - begin), "a rank's record"));
@@ -37,40 +38,37 @@ void emit_lines(Journal& journal, const std::string& lines) {
 
 }  // namespace
 
-void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hooks& hooks) {
-  Journal journal(hooks, host_comm);
+void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm, const state::Hooks& hooks) {
+  state::Journal journal(hooks, host_comm);
   std::optional<data::TokenFile> tokens;
-  std::optional<ckpt::Checkpoint> checkpoint;
   std::optional<data::Sampler> sampler;
-  EvalSetup setup;
+  ModelSetup setup;
   json::Value shared;
+  comm::agree(host_comm, [&] { tokens.emplace(config.data); });
+  const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
   comm::agree(host_comm, [&] {
-    tokens.emplace(config.data);
-    checkpoint.emplace(model::open_checkpoint(config.model));
-    setup = resolve(config, *checkpoint, *tokens);
-    setup.notes.push_back(note_of_unused(setup.precision, {setup.precision.recipe}));
-    check_some_fp8(setup.model_spec.table, setup.precision, false);
+    setup = resolve_model(config, checkpoint, *tokens);
+    setup.notes.push_back(settings::note_of_unused(setup.precision, {setup.precision.recipe}));
+    settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
     setup.model_spec.store.training = false;
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, config.documents);
-    for (std::string& note : document_notes(*tokens, *sampler)) setup.notes.push_back(std::move(note));
-    shared = json::object({{"model", checkpoint->digest()}, {"data", tokens->digest()}});
+    for (std::string& note : settings::document_notes(*tokens, *sampler)) setup.notes.push_back(std::move(note));
+    shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
   });
-  check_same_on_all_ranks(host_comm, shared);
+  settings::check_same_on_all_ranks(host_comm, shared);
   for (const std::string& note : setup.notes)
     if (!note.empty()) journal.note(note);
   const DeviceSetup device(config.device, setup.precision, host_comm);
   if (!device.note().empty()) journal.note(device.note());
   const EvaluationSize size{sampler->samples(), std::min(config.batch_size, sampler->samples()), setup.length};
-  std::optional<ShardedModel> model;
-  ModelSpec spec = setup.model_spec;
+  std::optional<shard::ShardedModel> model;
+  shard::MemoryPlan plan;
   comm::agree(host_comm, [&] {
-    const BatchShape shape{size.batch, size.length, sampler->bounds(size.batch)};
-    const MemoryPlan plan = plan_memory(device.context(), device.device_comm(), spec, shape, shape);
-    spec.logit_bytes = plan.logit_bytes;
-    model.emplace(device.context(), device.device_comm(), spec, plan.allocate());
+    const shard::BatchShape shape{size.batch, size.length, sampler->bounds(size.batch)};
+    plan = shard::plan_memory(device.context(), device.device_comm(), setup.model_spec, shape, shape);
+    model.emplace(device.context(), device.device_comm(), setup.model_spec, plan);
   });
-  if (const auto damage = load(*model, host_comm, *checkpoint, false)) throw comm::AgreedError(*damage);
-  if (!has_scales_of(*checkpoint, setup.precision)) model->store.require_calibration();
+  if (const auto damage = load_model(*model, host_comm, checkpoint, setup.precision)) throw comm::AgreedError(*damage);
   const auto start = Clock::now();
   const EachSamples each = [&](std::int64_t first, std::int64_t count, const float* losses) {
     if (config.per_token) {
@@ -83,7 +81,7 @@ void evaluate(const EvalConfig& config, comm::Communicator& host_comm, const Hoo
                      done, size.samples - done);
   };
   const LossSum sum = evaluate_samples(*model, host_comm, *sampler, size,
-                                       planned_forward(spec, spec.logit_bytes, setup.precision), each);
+                                       planned_forward(setup.model_spec, plan.logit_bytes, setup.precision), each);
   if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
   json::Value record = eval_record(-1, sum, setup.precision, device.type());
   record.as_object().set("documents", sampler->separate() ? "separate" : "joined");

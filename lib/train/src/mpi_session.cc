@@ -9,12 +9,14 @@
 #include <optional>
 
 #include "fp8/base/error.h"
+#include "fp8/base/resources.h"
 #include "fp8/base/text.h"
+#include "fp8/cli/command.h"
 #include "fp8/cli/run.h"
 #include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/h5/reader.h"
-#include "fp8/train/flags.h"
+#include "fp8/settings/config.h"
 #include "fp8/watchdog/watchdog.h"
 
 namespace fp8::train {
@@ -51,6 +53,7 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   if (startup) startup->enter("the first exchange");
   watch_ranks(host_comm, tool, timeout);
   startup.reset();
+  start_team();
   if (host_comm.size() == 1) return body(host_comm);
   const auto end_job = [&](const std::string& message, int status) {
     cli::print_error(tool, "rank " + std::to_string(host_comm.rank()) + ": " + message);
@@ -62,10 +65,9 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   } catch (const comm::AgreedError& e) {
     if (host_comm.rank() == 0) cli::print_error(tool, cli::error_message(e));
     status = static_cast<int>(e.code());
-  } catch (const Error& e) {
-    end_job(cli::error_message(e), static_cast<int>(e.code()));
-  } catch (const std::exception& e) {
-    end_job(std::string("internal error: ") + e.what(), static_cast<int>(Exit::bad));
+  } catch (const std::exception&) {
+    const Error error = current_error();
+    end_job(cli::error_message(error), static_cast<int>(error.code()));
   }
   return status;
 }
@@ -73,14 +75,8 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
 void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds) {
   const bool can = host_comm.watch(static_cast<double>(seconds), end_stalled_job(tool));
   if (!can && seconds > 0 && host_comm.rank() == 0)
-    cli::print_note(tool,
-                    flag_name("timeout") + ": this MPI has no MPI_THREAD_MULTIPLE, so lost ranks are not detected");
-}
-
-void check_same_flags(comm::Communicator& host_comm, json::Value flags, const std::string& model) {
-  flags.as_object().set("model", model);
-  for (const char* path : {"data", "eval-data", "out"}) flags.as_object().erase(path);
-  check_same_on_all_ranks(host_comm, flags);
+    cli::print_note(
+        tool, cli::flag_name("timeout") + ": this MPI has no MPI_THREAD_MULTIPLE, so lost ranks are not detected");
 }
 
 std::vector<std::string> library_versions() {

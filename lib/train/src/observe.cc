@@ -1,12 +1,12 @@
-#include "observe.h"
+#include "fp8/train/observe.h"
 
 #include <array>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/cli/command.h"
 #include "fp8/json/json.h"
-#include "fp8/train/flags.h"
-#include "records.h"
+#include "fp8/state/journal.h"
 
 namespace fp8::train {
 
@@ -19,7 +19,7 @@ std::vector<char> observed_linears(const std::vector<model::Parameter>& table, c
       observed[i] = 1;
       any = true;
     }
-    if (!any) throw Error(flag_name("layers") + ": " + glob + ": matches no linear in FP8");
+    if (!any) throw Error(cli::flag_name("layers") + ": " + glob + ": matches no linear in FP8");
   };
   if (globs.empty()) add("");
   for (const std::string& glob : globs) add(glob);
@@ -30,19 +30,38 @@ std::function<std::string(int)> linear_names(const std::vector<model::Parameter>
   return [&table](int number) { return table[static_cast<std::size_t>(number)].name; };
 }
 
+namespace {
+
+// Removes what a failed write left behind `end`, so that a reader finds the statistics of whole steps. Returns a clause
+// for the message if that fails too.
+std::string remove_after(const std::string& path, std::uint64_t end) {
+  try {
+    File::open_append(path).truncate(end);
+  } catch (const Error& e) {
+    return std::string(", and part of them stays in the file: ") + e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
 std::optional<std::string> TensorLog::write(std::int64_t step, std::vector<json::Value> records) const {
   std::string lines;
   for (json::Value& record : records) {
     record.as_object().set("step", step);
     lines += json::dump(record) + "\n";
   }
+  if (!held_.in_place()) return std::nullopt;
+  std::optional<std::uint64_t> end;  // of the file before the step
   try {
     File file = File::open_append(path_);
-    if (ends_unfinished(path_, file.size())) lines.insert(0, "\n");
+    end = file.size();
+    if (state::ends_unfinished(path_, *end)) lines.insert(0, "\n");
     file.write_all(lines);
     file.close();
   } catch (const Error& e) {
-    return std::string(e.what()) + "; the statistics of this step are lost";
+    if (!held_.in_place()) return std::nullopt;
+    return std::string(e.what()) + "; the statistics of this step are lost" + (end ? remove_after(path_, *end) : "");
   }
   return std::nullopt;
 }

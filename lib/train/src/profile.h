@@ -5,14 +5,17 @@
 
 #include "fp8/device/profile.h"
 #include "fp8/gemm/gemm.h"
-#include "fp8/train/config.h"
+#include "fp8/settings/config.h"
 
 namespace fp8::train {
 
+using device::Context;
+using dtype::DType;
+
 // Limits of the device of a rank; on the host, with the threads of this rank.
 struct Limits {
-  double bytes_per_s = 0;  // of memory: of a triad on the host, of a copy on a GPU
-  double flop_per_s = 0;   // of a matrix multiply
+  double bytes_per_s = 0;  // speed of memory: of a triad on the host, of a copy on a GPU
+  double flop_per_s = 0;   // speed of a matrix multiplication
 };
 
 // Measures the fastest of several passes over memory, and of several GEMMs [rows, inner] x [inner, columns] in `type`,
@@ -22,8 +25,8 @@ Limits probe_limits(const Context& at, dtype::DType type, std::int64_t rows, std
 // Collects the operations of the requested steps.
 class Profiler {
  public:
-  explicit Profiler(const RunConfig& config) : first_(config.profile_first), last_(config.profile_last) {}
-  // For the context of the run; null if no step is to be profiled.
+  explicit Profiler(const settings::RunConfig& config) : first_(config.profile_first), last_(config.profile_last) {}
+  // The profile for the context of the run; null if no step is to be profiled.
   device::Profile* profile() { return last_ > 0 ? &profile_ : nullptr; }
   // Around step `step`, counted from 1.
   void begin_step(std::int64_t step);

@@ -1,47 +1,38 @@
 // Records and tables of a run.
-#include "records.h"
-
-#include <sys/resource.h>
+#include "fp8/train/records.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cmath>
-#include <fstream>
 #include <limits>
-#include <map>
 #include <optional>
-#include <utility>
 
 #include "fp8/base/cpu.h"
+#include "fp8/base/memory.h"
 #include "fp8/base/text.h"
-#include "fp8/base/utc.h"
-#include "fp8/json/json.h"
-#include "fp8/model/convert.h"
+#include "fp8/model/checkpoint.h"
+#include "sample.h"
 
 namespace fp8::train {
 namespace {
 
-constexpr std::size_t kMostUnwritten = std::size_t{16} << 20;  // bytes of buffered records
-
 // FP8 is emulated on the host, and on a GPU on request or by the recipe; otherwise a GPU without FP8 is an error.
-bool emulated(const PrecisionConfig& p, device::DeviceType device) {
+bool emulated(const settings::PrecisionConfig& p, device::DeviceType device) {
   const quant::Recipe* recipe = p.recipe_or_null();
   return recipe != nullptr && (device == device::DeviceType::host || p.emulate || recipe->emulated_everywhere());
 }
 
-json::Value recipe_of(const PrecisionConfig& p) {
-  return p.precision == Precision::fp8 ? json::Value(p.recipe) : json::Value();
+json::Value recipe_of(const settings::PrecisionConfig& p) {
+  return p.precision == settings::Precision::fp8 ? json::Value(p.recipe) : json::Value();
 }
 
 // How FP8 products were summed; null if a GPU's FP8 units summed them, or there were none.
-json::Value accumulate_of(const PrecisionConfig& p, device::DeviceType device) {
+json::Value accumulate_of(const settings::PrecisionConfig& p, device::DeviceType device) {
   return emulated(p, device) ? json::Value(std::string(name_of(p.accumulation))) : json::Value();
 }
 
 // Whether the sums were compared with those of the chip: with one scale per tensor they were, with scales per row they
 // were not. Null if sums of a tensor core are not emulated.
-json::Value accumulate_proven(const PrecisionConfig& p) {
+json::Value accumulate_proven(const settings::PrecisionConfig& p) {
   const quant::Recipe* recipe = p.recipe_or_null();
   if (recipe == nullptr || p.accumulation == gemm::Accumulation::f32) return {};
   const auto by_tensor = [](const quant::Cast& a, const quant::Cast& b) {
@@ -52,13 +43,13 @@ json::Value accumulate_proven(const PrecisionConfig& p) {
 }
 
 // The attention that runs: "cpu", "plain", or the library of the fused kernels.
-std::string attention_of(const PrecisionConfig& p, device::DeviceType device) {
+std::string attention_of(const settings::PrecisionConfig& p, device::DeviceType device) {
   if (device == device::DeviceType::host) return "cpu";
   return p.attention.kernels == ops::AttentionKernels::plain ? "plain" : ops::attention_library();
 }
 
 // Whether a step has the same bits in every run on the same machine.
-bool deterministic(const PrecisionConfig& p, device::DeviceType device) {
+bool deterministic(const settings::PrecisionConfig& p, device::DeviceType device) {
   return device == device::DeviceType::host || p.attention.kernels == ops::AttentionKernels::plain ||
          p.attention.deterministic;
 }
@@ -68,8 +59,10 @@ double share(std::int64_t part, std::int64_t whole) {
 }
 
 // The precision in which a run computes a linear.
-std::string precision_of(const model::LinearRow& linear, Precision of_run) {
-  return std::string(name_of(linear.fp8 ? Precision::fp8 : of_run == Precision::fp32 ? of_run : Precision::bf16));
+std::string precision_of(const model::LinearRow& linear, settings::Precision of_run) {
+  return std::string(name_of(linear.fp8                            ? settings::Precision::fp8
+                             : of_run == settings::Precision::fp32 ? of_run
+                                                                   : settings::Precision::bf16));
 }
 
 // The GEMMs of an FP8 linear that are FP8, if not all; else empty.
@@ -92,128 +85,12 @@ std::string family_of(const std::string& name) {
   return prefix + "*" + name.substr(std::min(name.find('.', prefix.size()), name.size()));
 }
 
-// The value of a line of /proc/self/status, such as "VmRSS:", in bytes; nothing if there is no such line.
-std::optional<std::int64_t> status_bytes(std::string_view name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind(name, 0) != 0) continue;
-    const std::size_t begin = line.find_first_of("0123456789");
-    if (begin == std::string::npos) return std::nullopt;
-    const auto kib = parse_int64(line.substr(begin, line.find(' ', begin) - begin));
-    if (kib) return *kib * 1024;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
-bool ends_unfinished(const std::string& path, std::uint64_t size) {
-  std::array<std::byte, 1> last{std::byte{'\n'}};
-  if (size > 0) File::open_read(path).pread_exact(last, size - 1);
-  return last[0] != std::byte{'\n'};
-}
-
-void Journal::open(const std::string& run_folder) {
-  if (!writes_) return;
-  const std::string path = run_folder + "/log.jsonl";
-  log_ = File::open_append(path);
-  log_end_ = log_.size();
-  if (ends_unfinished(path, log_end_)) unwritten_ = "\n";
-}
-
-// Writes the buffered records, all or none, so that readers find complete lines. Returns the first reason of a series
-// of failures.
-std::optional<std::string> Journal::write_log() {
-  if (!log_.is_open()) return std::nullopt;
-  try {
-    if (log_failing_) log_.truncate(log_end_);
-    log_.write_all(unwritten_);
-    log_end_ += unwritten_.size();
-    unwritten_.clear();
-    log_failing_ = false;
-  } catch (const Error& e) {
-    if (!std::exchange(log_failing_, true)) return e.what();
-  }
-  return std::nullopt;
-}
-
-void Journal::emit(const json::Value& record) {
-  if (!writes_) return;
-  const watchdog::LocalWork local(host_comm_.progress());
-  json::Value timed = record;
-  timed.as_object().set("time", utc_text(std::chrono::system_clock::now()));
-  if (unwritten_.size() < kMostUnwritten) {
-    unwritten_ += json::dump(timed) + "\n";
-  } else {
-    ++lost_;
-  }
-  const std::optional<std::string> problem = write_log();
-  try {
-    if (!output_failure_ && hooks_.record) hooks_.record(timed);
-  } catch (...) {
-    output_failure_ = std::current_exception();
-  }
-  const bool first = !std::exchange(begun_, true);
-  if (problem) warn(-1, *problem + "; records are buffered in memory until they can be written");
-  if (!first) return;
-  for (const json::Value& warning : std::exchange(early_, {})) emit(warning);
-}
-
-void Journal::warn(std::int64_t step, const std::string& message) {
-  if (!writes_) return;
-  const watchdog::LocalWork local(host_comm_.progress());
-  json::Value record = json::object({{"type", "warning"}});
-  if (step >= 0) record.as_object().set("step", step);
-  record.as_object().set("message", message);
-  if (begun_) {
-    emit(record);
-  } else {
-    early_.push_back(std::move(record));
-  }
-  if (hooks_.warning) hooks_.warning(message);
-}
-
-void Journal::close() {
-  if (!log_failing_) return;
-  const watchdog::LocalWork local(host_comm_.progress());
-  const auto waiting = std::count(unwritten_.begin(), unwritten_.end(), '\n') - (unwritten_.starts_with('\n') ? 1 : 0);
-  if (hooks_.warning) hooks_.warning(log_.path() + ": lacks the last " + std::to_string(waiting + lost_) + " records");
-}
-
-void Journal::note(const std::string& text) const {
-  if (!writes_ || !hooks_.note) return;
-  const watchdog::LocalWork local(host_comm_.progress());
-  hooks_.note(text);
-}
-
-void Journal::progress(const std::string& text) const {
-  if (!writes_ || !hooks_.progress) return;
-  const watchdog::LocalWork local(host_comm_.progress());
-  hooks_.progress(text);
-}
-
-void Journal::progress(const std::string& text, double seconds, std::int64_t done, std::int64_t left) const {
-  const double rest = seconds * static_cast<double>(left) / static_cast<double>(std::max<std::int64_t>(done, 1));
-  progress(left > 0 && done > 0 ? text + "  ETA " + human_seconds(rest) : text);
-}
-
-void Journal::rethrow() const {
-  if (!failed()) return;
-  try {
-    std::rethrow_exception(output_failure_);
-  } catch (const Error& e) {
-    throw comm::AgreedError(e.what(), e.code());
-  } catch (const std::exception& e) {
-    throw comm::AgreedError(e.what());
-  } catch (...) {
-    return;  // the reader of standard output has closed it
-  }
-}
-
-json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
-                       const std::vector<model::Parameter>& table, const MemoryPlan& plan, const DeviceSetup& work,
-                       const json::Value& mesh, const json::Value& settings, std::int64_t tokens_per_step,
-                       std::int64_t first_step) {
+json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig& model,
+                       const std::vector<model::Parameter>& table, const shard::MemoryPlan& plan,
+                       const DeviceSetup& work, const json::Value& mesh, const json::Value& settings,
+                       std::int64_t tokens_per_step, std::int64_t first_step) {
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
     const std::string precision = precision_of(l, config.precision.precision);
@@ -246,8 +123,9 @@ json::Value run_record(const RunConfig& config, const hf::ModelConfig& model,
                        {"linears", std::move(linears)}});
 }
 
-json::Value step_record(const RunConfig& config, device::DeviceType device, const StepResult& r, const Position& after,
-                        std::int64_t tokens_per_step, double flops_per_token, std::int64_t memory_peak_bytes) {
+json::Value step_record(const settings::RunConfig& config, device::DeviceType device, const StepResult& r,
+                        const Position& after, std::int64_t tokens_per_step, double flops_per_token,
+                        std::int64_t memory_peak_bytes) {
   // A step without targets computes nothing, so it has no rate.
   const double tokens_per_s =
       r.masked ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(tokens_per_step) / r.seconds;
@@ -279,7 +157,7 @@ json::Value step_record(const RunConfig& config, device::DeviceType device, cons
   return v;
 }
 
-json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionConfig& precision,
+json::Value eval_record(std::int64_t step, const LossSum& sum, const settings::PrecisionConfig& precision,
                         device::DeviceType device) {
   const double loss = sum.loss / static_cast<double>(sum.targets);  // NaN, written as null, if there is no target
   json::Value v = json::object({{"type", "eval"}});
@@ -294,7 +172,7 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const PrecisionCo
   if (precision.accumulation != gemm::Accumulation::f32) o.set("accumulate", accumulate_of(precision, device));
   if (step < 0) o.set("attention", attention_of(precision, device));
   if (precision.fuse_projections) o.set("fuse_projections", true);
-  if (precision.precision == Precision::fp8) {
+  if (precision.precision == settings::Precision::fp8) {
     o.set("fp8_gemms", sum.gemms.linear(gemm::OperandKind::fp8).gemms);
     o.set("fp8_flop_share", sum.gemms.fp8_share());
     o.set("fp8_flop_share_total", sum.gemms.fp8_share_total());
@@ -312,7 +190,7 @@ json::Value sample_record(std::int64_t step, const std::string& prompt, const Sa
 }
 
 std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
-                            Precision precision) {
+                            settings::Precision precision) {
   struct Line {
     std::string name, shape, precision, reason;
     int count;
@@ -343,15 +221,18 @@ std::string precision_table(const hf::ModelConfig& model, const std::vector<mode
   return text;
 }
 
-std::int64_t peak_memory(const ShardedModel& model) {
+std::int64_t peak_memory(const shard::ShardedModel& model) {
   if (model.ctx.device != device::DeviceType::host)
     return static_cast<std::int64_t>(model.arena.peak() + model.engine.scratch_bytes());
-  if (const auto peak = status_bytes("VmHWM:")) return *peak;
-  rusage u{};  // includes the peak of the program that started this one
-  if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
-  return static_cast<std::int64_t>(u.ru_maxrss) * 1024;
+  return peak_resident_memory();
 }
 
-std::int64_t resident_memory() { return status_bytes("VmRSS:").value_or(0); }
+json::Value memory_used(const shard::ShardedModel& model) {
+  json::Object o;
+  for (const device::Usage& u : model.arena.usage_at_peak()) o.set(u.category, u.bytes);
+  o.set("matmul scratch", model.engine.scratch_bytes());
+  o.set("total", model.arena.peak() + model.engine.scratch_bytes());
+  return o;
+}
 
 }  // namespace fp8::train

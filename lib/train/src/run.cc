@@ -6,21 +6,21 @@
 #include <array>
 #include <cmath>
 
-#include "checks.h"
-#include "device_setup.h"
 #include "fp8/base/clock.h"
 #include "fp8/base/text.h"
-#include "fp8/inspect/records.h"
+#include "fp8/cli/command.h"
 #include "fp8/json/json.h"
 #include "fp8/json/trace.h"
 #include "fp8/model/record.h"
-#include "fp8/train/flags.h"
-#include "lora.h"
-#include "observe.h"
+#include "fp8/settings/checks.h"
+#include "fp8/settings/lora.h"
+#include "fp8/state/saver.h"
+#include "fp8/statistics/records.h"
+#include "fp8/train/device_setup.h"
+#include "fp8/train/observe.h"
+#include "fp8/train/records.h"
 #include "profile.h"
-#include "records.h"
 #include "run_setup.h"
-#include "saver.h"
 
 namespace fp8::train {
 namespace {
@@ -32,32 +32,33 @@ struct RunContext {
   const RunSetup& setup;
   const DeviceSetup& device;
   comm::Communicator& host_comm;
-  const Hooks& hooks;
-  Journal& journal;
+  const state::Hooks& hooks;
+  state::Journal& journal;
+  const LockedFolder& held;  // the folder of the run; of rank 0
   const RunInputs& inputs;
-  inspect::Collector* collector;  // of the steps with records in tensors.jsonl; null: none
-  MemoryPlan plan;
-  json::Value provenance;                          // for checkpoints, as the next
+  statistics::Collector* collector;  // collector of the steps with records in tensors.jsonl, or null
+  shard::MemoryPlan plan;
+  json::Value provenance;                          // provenance for checkpoints, as the next two members
   std::optional<std::string> tokenizer;            // text of tokenizer.json
   std::map<std::string, std::string> huggingface;  // see ckpt::Checkpoint::huggingface()
 
-  const RunConfig& config() const { return setup.config; }
+  const settings::RunConfig& config() const { return setup.config; }
 };
 
 // What steps change. Not movable: the model and the saves refer to themselves.
 struct RunState {
-  RunState(const RunContext& run, const ModelSpec& spec, device::Buffer step_scalars);
+  RunState(const RunContext& run, const shard::ModelSpec& spec, device::Buffer step_scalars);
 
   device::Buffer scalars;  // one StepScalars, on the device
   Profiler profiler;
-  ShardedModel model;
+  shard::ShardedModel model;
   MicroBatches batches;
   Position position;
-  std::optional<SavedEvaluation> evaluation;  // of the last step
-  SaveState saves;                            // after the model, so that a save ends before what it reads is destroyed
+  std::optional<ckpt::Evaluation> evaluation;  // evaluation of the last step
+  state::SaveState saves;                      // after the model, so that a save ends before what it reads is destroyed
   int skips_in_a_row = 0;
-  Clock::time_point start = Clock::now();  // of the first step
-  double last_loss = NAN;                  // of the last step
+  Clock::time_point start = Clock::now();  // begin of the first step
+  double last_loss = NAN;                  // loss of the last step
   // Equal on all ranks.
   bool stop_requested = false, output_failed = false, save_interval_over = false;
 };
@@ -66,10 +67,10 @@ json::Value mesh_of(const comm::Communicator& host_comm) {
   return json::object({{"world", host_comm.size()}, {"dp_shard", host_comm.size()}});
 }
 
-MemoryPlan plan_of(const RunSetup& s, const ModelSpec& spec, const DeviceSetup& device) {
-  return plan_memory(device.context(), device.device_comm(), spec, s.shape(*s.sampler),
-                     s.shape(s.eval_sampler ? *s.eval_sampler : *s.sampler),
-                     s.sample ? s.sample->shape() : BatchShape{});
+shard::MemoryPlan plan_of(const RunSetup& s, const shard::ModelSpec& spec, const DeviceSetup& device) {
+  return shard::plan_memory(device.context(), device.device_comm(), spec, s.shape(*s.sampler),
+                            s.shape(s.eval_sampler ? *s.eval_sampler : *s.sampler),
+                            s.sample ? s.sample->shape() : shard::BatchShape{});
 }
 
 // The context of a device with the profile that operations are recorded in.
@@ -78,40 +79,40 @@ Context with_profile(Context ctx, device::Profile* profile) {
   return ctx;
 }
 
-SavePolicy save_policy(const RunConfig& c) {
-  return {c.out, c.save_every, c.keep, c.milestone_every, c.keep_best, c.save_seconds, c.rolling};
+state::SavePolicy save_policy(const RunContext& run) {
+  const settings::RunConfig& c = run.config();
+  return {c.out, c.save_every, c.keep, c.milestone_every, c.keep_best, c.save_seconds, c.rolling, &run.held};
 }
 
-RunState::RunState(const RunContext& run, const ModelSpec& spec, device::Buffer step_scalars)
+RunState::RunState(const RunContext& run, const shard::ModelSpec& spec, device::Buffer step_scalars)
     : scalars(std::move(step_scalars)),
       profiler(run.config()),
-      model(with_profile(run.device.context(), profiler.profile()), run.device.device_comm(), spec,
-            run.plan.allocate()),
+      model(with_profile(run.device.context(), profiler.profile()), run.device.device_comm(), spec, run.plan),
       batches(run.config().grad_accumulation, run.config().batch_size, run.config().seq_length,
               run.setup.sampler->separate()),
       position(run.setup.position),
-      saves(run.host_comm, run.journal, save_policy(run.config()), position.step) {}
+      saves(run.host_comm, run.journal, save_policy(run), position.step) {}
 
 // Allocates all memory of the run.
 void allocate_state(const RunContext& run, std::optional<RunState>& state) {
   device::Buffer scalars(sizeof(StepScalars), run.device.type(), "scalars of a step");
-  ModelSpec spec = run.setup.model_spec;
-  spec.logit_bytes = run.plan.logit_bytes;
+  shard::ModelSpec spec = run.setup.model_spec;
   spec.store.fp8.options.counts = &scalars_in(scalars)->casts;
   // What is on a device is saved from a copy in host memory.
   spec.snapshot = spec.snapshot || run.device.type() != device::DeviceType::host;
   state.emplace(run, spec, std::move(scalars));
 }
 
-RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Communicator& host_comm, const Hooks& hooks,
-                      Journal& journal, const RunInputs& inputs, inspect::Collector* collector,
-                      const ckpt::Checkpoint& start) {
-  const RunConfig& c = s.config;
+RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Communicator& host_comm,
+                      const state::Hooks& hooks, state::Journal& journal, const LockedFolder& held,
+                      const RunInputs& inputs, statistics::Collector* collector, const ckpt::Checkpoint& start) {
+  const settings::RunConfig& c = s.config;
   return {s,
           device,
           host_comm,
           hooks,
           journal,
+          held,
           inputs,
           collector,
           plan_of(s, s.model_spec, device),
@@ -130,7 +131,7 @@ std::string last_checkpoint(const std::string& run) {
 
 // Ends a run whose values are not finite, after the save under way.
 [[noreturn]] void diverged(RunState& state, const RunContext& run, const std::string& reason) {
-  finish_save(state.saves);
+  state::finish_save(state.saves);
   throw comm::AgreedError(reason + "; " + last_checkpoint(run.config().out), Exit::diverged);
 }
 
@@ -144,7 +145,7 @@ std::string last_checkpoint(const std::string& run) {
 void evaluate(RunState& state, const RunContext& run) {
   run.journal.progress("evaluating after step " + std::to_string(state.position.step));
   const Clock::time_point start = Clock::now();
-  const RunConfig& c = run.config();
+  const settings::RunConfig& c = run.config();
   const data::Sampler& sampler = *run.setup.eval_sampler;
   const std::int64_t round = c.batch_size * run.host_comm.size();
   const std::int64_t samples =
@@ -154,8 +155,8 @@ void evaluate(RunState& state, const RunContext& run) {
   json::Value record = eval_record(state.position.step, sum, c.precision, run.device.type());
   record.as_object().set("seconds", seconds_since(start));
   run.journal.emit(record);
-  state.evaluation = SavedEvaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets,
-                                     run.inputs.eval_tokens->digest()};
+  state.evaluation = ckpt::Evaluation{record.as_object().get_double_or("loss", NAN, "evaluation"), sum.targets,
+                                      run.inputs.eval_tokens->digest()};
 }
 
 // Generates text and records it. Collective.
@@ -172,62 +173,66 @@ void sample(RunState& state, const RunContext& run) {
 
 // The document /train of a checkpoint.
 json::Value train_document(const RunState& state, const RunContext& run) {
-  const RunConfig& c = run.config();
+  const settings::RunConfig& c = run.config();
   json::Value train = json::object({{"step", state.position.step},
                                     {"updates", state.position.updates},
                                     {"tokens", state.position.tokens},
-                                    {"phase", phase_of(c.precision)},
+                                    {"phase", settings::phase_of(c.precision)},
                                     {"settings", run.setup.settings}});
   if (const ckpt::PositionBase& base = state.position.base; base != ckpt::PositionBase{})
     train.as_object().set("base",
                           json::object({{"step", base.step}, {"tokens", base.tokens}, {"sample", base.sample}}));
-  if (c.rolling && state.position.step < run.setup.last_step) train.as_object().set(kRolling, true);
-  if (c.keep_best && state.evaluation) train.as_object().set("evaluation", to_json(*state.evaluation));
+  if (c.rolling && state.position.step < run.setup.last_step) train.as_object().set(state::kRolling, true);
+  if (state.evaluation) train.as_object().set("evaluation", to_json(*state.evaluation));
   return train;
 }
 
 // Saves the state. The last save of a run is written in this thread and must be committed. Collective.
 void save(RunState& state, const RunContext& run, bool last) {
-  const RunConfig& c = run.config();
+  const settings::RunConfig& c = run.config();
   const std::int64_t step = state.position.step;
   run.journal.progress("saving step " + std::to_string(step));
-  Documents documents{hf::to_json(run.setup.model_spec.config),
-                      train_document(state, run),
-                      run.provenance,
-                      mesh_of(run.host_comm),
-                      run.tokenizer,
-                      run.setup.tokenizer,
-                      run.huggingface};
+  state::Documents documents{hf::to_json(run.setup.model_spec.config),
+                             train_document(state, run),
+                             run.provenance,
+                             mesh_of(run.host_comm),
+                             run.tokenizer,
+                             run.setup.tokenizer,
+                             run.huggingface};
   const bool from_copy = state.model.snapshot && (!last || run.device.type() != device::DeviceType::host);
-  start_save(
-      state.saves,
-      {step, std::move(documents), state.model.store, run.setup.table, c.keep_best ? state.evaluation : std::nullopt},
-      state.model.ctx, from_copy ? &*state.model.snapshot : nullptr, c.async_save && !last);
+  state::start_save(state.saves, {step, std::move(documents), state.model.store, run.setup.table, state.evaluation},
+                    state.model.ctx, from_copy ? &*state.model.snapshot : nullptr, c.async_save && !last);
   if (state.saves.diverged) diverged(state, run, state.saves.failure);
   if (!last) return;
-  finish_save(state.saves, true);
+  state::finish_save(state.saves, true);
   if (!state.saves.failure.empty())
     throw comm::AgreedError(state.saves.failure + "; the last step is not saved, earlier checkpoints are unchanged");
 }
 
 // What a rank finds at the end of a step and all ranks act on; as numbers for one reduction.
 struct EndOfStep {
-  std::int64_t memory_peak, stop_requested, output_failed, save_busy, save_interval_over;
+  std::int64_t memory_peak, stop_requested, output_failed, save_busy, save_interval_over, folder_lost;
 };
+
+// Throws AgreedError unless the folder of the run and its lock are in place. Collective.
+void check_folder(const RunContext& run) {
+  comm::agree(run.host_comm, [&] { run.held.check(); });
+}
 
 // The maximum over all ranks. Collective.
 EndOfStep reduce_end_of_step(const RunState& state, const RunContext& run) {
   const bool stop = run.hooks.stop_requested && run.hooks.stop_requested();
-  std::array<std::int64_t, 5> max{peak_memory(state.model), stop ? 1 : 0,
-                                  run.journal.failed() ? 1 : 0,  // a record lost in this step is noticed in the next
-                                  state.saves.worker.busy() ? 1 : 0,
-                                  run.host_comm.rank() == 0 && save_interval_over(state.saves) ? 1 : 0};
+  std::array<std::int64_t, 6> max{
+      peak_memory(state.model),          stop ? 1 : 0,
+      run.journal.failed() ? 1 : 0,  // a record lost in this step is noticed in the next
+      state.saves.worker.busy() ? 1 : 0, run.host_comm.rank() == 0 && save_interval_over(state.saves) ? 1 : 0,
+      run.held.in_place() ? 0 : 1};
   run.host_comm.all_reduce(std::span<std::int64_t>(max), comm::Reduce::max);
-  return {max[0], max[1], max[2], max[3], max[4]};
+  return {max[0], max[1], max[2], max[3], max[4], max[5]};
 }
 
 void record_step(RunState& state, const RunContext& run, const StepResult& r, std::int64_t memory_peak) {
-  const RunConfig& c = run.config();
+  const settings::RunConfig& c = run.config();
   const std::int64_t step = state.position.step;
   if (step % c.log_every != 0 && step != run.setup.last_step && !r.skipped && !r.masked) return;
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write record", 0);
@@ -248,7 +253,7 @@ void print_step(const RunState& state, const RunContext& run, const StepResult& 
 
 // Prints the table of the profiled steps and writes the operations of all ranks to a file of the run. Collective.
 void report_profile(RunState& state, const RunContext& run) {
-  const RunConfig& c = run.config();
+  const settings::RunConfig& c = run.config();
   Profiler& profiler = state.profiler;
   const std::string path = c.out + "/" + profiler.file_name();
   // Ranks share the host, so all of them measure it at the same time; each GPU is alone, and the first one's serves.
@@ -258,7 +263,7 @@ void report_profile(RunState& state, const RunContext& run) {
       limits = probe_limits(run.device.context(), c.precision.activations, c.batch_size * c.seq_length,
                             2 * run.setup.model_spec.config.intermediate_size, run.setup.model_spec.config.hidden_size);
     } catch (const Error& e) {
-      run.journal.note(flag_name("profile") + ": the limits of the device were not measured: " + e.what());
+      run.journal.note(cli::flag_name("profile") + ": the limits of the device were not measured: " + e.what());
     }
     run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits));
   }
@@ -266,6 +271,7 @@ void report_profile(RunState& state, const RunContext& run) {
       run.host_comm.all_gather(profiler.trace_lines(run.host_comm.rank(), profiler.origin()));
   comm::agree(run.host_comm, [&] {
     if (run.host_comm.rank() != 0) return;
+    run.held.check();
     AtomicFile file(path, true);
     File out = File::open_update(file.path());
     out.write_all(json::trace_file(lines));
@@ -277,33 +283,35 @@ void report_profile(RunState& state, const RunContext& run) {
 
 // Writes what the collector observed in a step that computed. Collective.
 void record_tensors(const RunState& state, const RunContext& run) {
-  const RunConfig& c = run.config();
+  const settings::RunConfig& c = run.config();
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write tensor statistics", 0);
-  const inspect::Results results = run.collector->end();
+  const statistics::Results results = run.collector->end();
   if (run.host_comm.rank() != 0) return;
   const watchdog::LocalWork local(run.host_comm.progress());
   const std::int64_t step = state.position.step;
   const auto failed =
-      TensorLog(c.out).write(step, records_of(results, c.precision.recipe, linear_names(run.setup.model_spec.table)));
+      TensorLog(c.out, run.held)
+          .write(step, records_of(results, c.precision.recipe, linear_names(run.setup.model_spec.table)));
   if (failed) run.journal.warn(step, *failed);
 }
 
 void train_step(RunState& state, const RunContext& run) {
-  const RunConfig& c = run.config();
+  const settings::RunConfig& c = run.config();
   run.device.device_comm().progress().set_step(state.position.step + 1);
   state.evaluation.reset();
   const bool observed = run.collector != nullptr && (state.position.step + 1) % c.stats_every == 0;
-  StepEnvironment env{
-      state.model, run.host_comm, run.device.device_comm(), state.scalars, c, observed ? run.collector : nullptr};
+  StepEnvironment env{state.model,   run.host_comm, run.device.device_comm(),
+                      state.scalars, c.seed,        observed ? run.collector : nullptr};
   state.profiler.begin_step(state.position.step + 1);
   const StepResult r =
-      run_step(env, *run.setup.sampler, state.batches, state.position, run.setup.planned(run.plan.logit_bytes));
+      run_step(env, c, *run.setup.sampler, state.batches, state.position, run.setup.planned(run.plan.logit_bytes));
   ++state.position.step;
   state.last_loss = r.loss;
   state.position.updates += r.skipped || r.masked ? 0 : 1;
   state.position.tokens += run.setup.tokens_per_step();
   if (!r.masked) state.skips_in_a_row = r.skipped ? state.skips_in_a_row + 1 : 0;
   const EndOfStep end = reduce_end_of_step(state, run);
+  if (end.folder_lost != 0) check_folder(run);
   state.stop_requested = end.stop_requested != 0;
   state.output_failed = end.output_failed != 0;
   state.save_interval_over = end.save_interval_over != 0;
@@ -312,7 +320,7 @@ void train_step(RunState& state, const RunContext& run) {
   state.profiler.end_step();
   if (state.profiler.complete(state.position.step)) report_profile(state, run);
   print_step(state, run, r);
-  advance_save(state.saves, state.position.step, end.save_busy != 0, !r.skipped && !r.masked);
+  state::advance_save(state.saves, state.position.step, end.save_busy != 0, !r.skipped && !r.masked);
   if (state.saves.diverged)
     diverged(state, run, "step " + std::to_string(state.position.step) + ": " + state.saves.failure);
   if (state.skips_in_a_row >= kMaxSkipsInARow) diverged_in_a_row(state, run);
@@ -321,45 +329,45 @@ void train_step(RunState& state, const RunContext& run) {
 // Steps until the last one or a reason to stop. While steps are skipped, nothing is saved: the weights from before the
 // first of them may be the cause.
 void train_steps(RunState& state, const RunContext& run) {
-  const RunConfig& c = run.config();
+  const settings::RunConfig& c = run.config();
   bool going = state.position.step < run.setup.last_step;
   while (going) {
     train_step(state, run);
     const std::int64_t step = state.position.step;
     const bool done = step >= run.setup.last_step;
     going = !done && !state.stop_requested && !state.output_failed;
-    const bool due = !going || state.save_interval_over || save_due(state.saves, step),
+    const bool due = !going || state.save_interval_over || state::save_due(state.saves, step),
                saving = due && state.skips_in_a_row == 0;
     const bool evaluating = c.eval_every > 0 && (step % c.eval_every == 0 || done);
     if (evaluating || (c.keep_best && saving && !state.stop_requested)) evaluate(state, run);
     if (run.setup.sample && (step % c.sample_every == 0 || done)) sample(state, run);
     if (saving) save(state, run, !going);
-    if (due && !saving) postpone_save(state.saves, step);
+    if (due && !saving) state::postpone_save(state.saves, step);
     if (done && !saving) diverged_in_a_row(state, run);
   }
 }
 
-std::string plan_text(const RunSetup& setup, const MemoryPlan& plan) {
+std::string plan_text(const RunSetup& setup, const shard::MemoryPlan& plan) {
   const hf::ModelConfig& config = setup.model_spec.config;
   const std::vector<model::Parameter>& table = setup.model_spec.table;
   return "linears:\n" + precision_table(config, table, setup.config.precision.precision) +
-         (config.lora ? text_of_lora(*config.lora, table) : "") + "memory:\n" + plan.to_text();
+         (config.lora ? settings::text_of_lora(*config.lora, table) : "") + "memory:\n" + plan.to_text();
 }
 
 // What the gradients of attention take on a GPU, and what they take otherwise; empty if they take no more than 1 GiB.
-std::string text_of_attention(const RunSetup& setup, const DeviceSetup& device, const MemoryPlan& plan) {
+std::string text_of_attention(const RunSetup& setup, const DeviceSetup& device, const shard::MemoryPlan& plan) {
   constexpr std::size_t kMuch = std::size_t{1} << 30;
   const std::size_t now = plan.bytes_of("attention workspace");
   if (now <= kMuch || !setup.model_spec.attention.deterministic) return {};
-  ModelSpec other = setup.model_spec;
+  shard::ModelSpec other = setup.model_spec;
   other.attention.deterministic = false;
   const std::size_t then = plan_of(setup, other, device).bytes_of("attention workspace");
   return "attention gradients take " + human_bytes(now) + "; " + human_bytes(then) + " with " +
-         flag_name("no-deterministic") + ", or with cuDNN 9.25 or newer on compute capability 9.0";
+         cli::flag_name("no-deterministic") + ", or with cuDNN 9.25 or newer on compute capability 9.0";
 }
 
 // The plan, and what the user should know before the run.
-void announce_plan(const RunSetup& s, const MemoryPlan& plan, const Journal& journal) {
+void announce_plan(const RunSetup& s, const shard::MemoryPlan& plan, const state::Journal& journal) {
   journal.note(plan_text(s, plan));
   if (s.resuming) journal.note("resuming from " + s.source);
   for (const std::string& note : s.notes)
@@ -373,21 +381,28 @@ void announce(const RunContext& run) {
                                   mesh_of(run.host_comm), s.settings, s.tokens_per_step(), s.position.step);
   if (!s.changes.empty()) {
     json::Array changed;
-    for (const SettingChange& c : s.changes)
+    for (const settings::SettingChange& c : s.changes)
       changed.push_back(json::object({{"name", c.name}, {"old", c.old}, {"new", c.value}}));
     record.as_object().set("changed", std::move(changed));
   }
   run.journal.emit(record);
 }
 
-json::Value end_record(const Position& at, const std::string& reason) {
-  return json::object({{"type", "end"}, {"step", at.step}, {"tokens", at.tokens}, {"reason", reason}});
+json::Value end_record(const RunState& state, const std::string& reason) {
+  return json::object({{"type", "end"},
+                       {"step", state.position.step},
+                       {"tokens", state.position.tokens},
+                       {"reason", reason},
+                       {"memory_used", memory_used(state.model)}});
 }
 
 // The last record of a run that fails.
 void end_with_error(RunState& state, const RunContext& run, const comm::AgreedError& e) {
-  finish_save(state.saves);
-  json::Value record = end_record(state.position, e.code() == Exit::diverged ? "diverged" : "failed");
+  try {
+    state::finish_save(state.saves);
+  } catch (const comm::AgreedError&) {  // the first error is reported
+  }
+  json::Value record = end_record(state, e.code() == Exit::diverged ? "diverged" : "failed");
   record.as_object().set("status", static_cast<std::int64_t>(e.code()));
   record.as_object().set("message", e.what());
   run.journal.emit(record);
@@ -409,7 +424,6 @@ std::string summary_of(const RunState& state, const RunContext& run) {
 
 // The last record, and the status of the run. Collective.
 Exit end_run(RunState& state, const RunContext& run) {
-  finish_save(state.saves);
   const std::int64_t step = state.position.step;
   const std::string& out = run.config().out;
   const bool reached = step >= run.setup.last_step;
@@ -425,7 +439,7 @@ Exit end_run(RunState& state, const RunContext& run) {
   if (state.position.updates == run.setup.position.updates)
     run.journal.warn(step, "no step since step " + std::to_string(run.setup.position.step) +
                                " changed the weights: every one was skipped or had no targets");
-  run.journal.emit(end_record(state.position, reason));
+  run.journal.emit(end_record(state, reason));
   run.journal.note(summary_of(state, run));
   run.journal.close();
   std::int64_t failed = run.journal.failed() ? 1 : 0;
@@ -440,6 +454,8 @@ Exit train(RunState& state, const RunContext& run) {
   announce(run);
   try {
     train_steps(state, run);
+    state::finish_save(state.saves);
+    check_folder(run);
   } catch (const comm::AgreedError& e) {
     end_with_error(state, run, e);
     throw;
@@ -449,10 +465,10 @@ Exit train(RunState& state, const RunContext& run) {
 
 // What a dry run prints, or that the run has no steps left. Collective.
 void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm::Communicator& host_comm,
-                          const Journal& journal) {
+                          const state::Journal& journal) {
   comm::agree(host_comm, [&] {
     if (setup.config.dry_run) {
-      const MemoryPlan plan = plan_of(setup, setup.model_spec, device);
+      const shard::MemoryPlan plan = plan_of(setup, setup.model_spec, device);
       announce_plan(setup, plan, journal);
       if (const std::string text = text_of_attention(setup, device, plan); !text.empty()) journal.note(text);
       return;
@@ -464,27 +480,30 @@ void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm
 
 }  // namespace
 
-Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& hooks) {
-  comm::agree(host_comm, [&] { check_settings(config); });
-  Journal journal(hooks, host_comm);
-  RunFolder folder(host_comm, hooks, config.out);
+Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const state::Hooks& hooks) {
+  comm::agree(host_comm, [&] {
+    settings::check_settings(config);
+    state::check_outputs(config);
+  });
+  state::RunFolder folder(host_comm, hooks, config.out);
+  state::Journal journal(hooks, host_comm);
   if (!config.dry_run) folder.lock();
   RunInputs inputs;
   comm::agree(host_comm, [&] {
     inputs.tokens.emplace(config.data);
     if (!config.eval_data.empty()) inputs.eval_tokens.emplace(config.eval_data);
   });
-  std::optional<Sources> sources(std::in_place, host_comm, config, journal);
+  std::optional<state::Sources> sources(std::in_place, host_comm, config, journal);
   while (true) {  // once for every checkpoint of the run, until one is not damaged
     RunSetup setup = resolve(config, host_comm, inputs, *sources);
     const DeviceSetup device(config.device, setup.config.precision, host_comm, config.dry_run);
     if (!device.note().empty()) journal.note(device.note());
-    std::optional<inspect::Collector> collector;
-    if (config.stats_every > 0 && setup.config.precision.precision == Precision::fp8)
-      setup.model_spec.store.fp8.observer = &collector.emplace(
-          host_comm, device.device_comm(), inspect::CollectorOptions{observed_linears(setup.model_spec.table, {})});
+    std::optional<statistics::Collector> collector;
+    if (config.stats_every > 0 && setup.config.precision.precision == settings::Precision::fp8)
+      setup.model_spec.store.fp8.observer =
+          &collector.emplace(host_comm, statistics::CollectorOptions{observed_linears(setup.model_spec.table, {})});
     if (config.dry_run || setup.position.step >= setup.last_step) {
-      if (const auto damage = verify(host_comm, sources->start())) {
+      if (const auto damage = state::verify(host_comm, sources->start())) {
         sources->refuse(*damage);
         continue;
       }
@@ -494,22 +513,21 @@ Exit run(const RunConfig& config, comm::Communicator& host_comm, const Hooks& ho
     std::optional<RunContext> context;
     std::optional<RunState> state;
     comm::agree(host_comm, [&] {
-      context.emplace(context_of(setup, device, host_comm, hooks, journal, inputs, collector ? &*collector : nullptr,
-                                 sources->start()));
+      context.emplace(context_of(setup, device, host_comm, hooks, journal, folder.held(), inputs,
+                                 collector ? &*collector : nullptr, sources->start()));
       allocate_state(*context, state);
       if (collector) collector->pause();
     });
-    if (const auto damage = load(state->model, host_comm, sources->start(), setup.resuming,
-                                 initial_adapters(setup.adapter, setup.config.seed))) {
+    if (const auto damage = load_model(state->model, host_comm, sources->start(), setup.config.precision,
+                                       setup.resuming, settings::initial_adapters(setup.adapter, setup.config.seed))) {
       sources->refuse(*damage);
       continue;
     }
-    if (!has_scales_of(sources->start(), setup.config.precision)) state->model.store.require_calibration();
     sources.reset();
     if (hooks.begins) hooks.begins();
     host_comm.barrier();  // no rank may fail alone after rank 0 has made the folder
     folder.make();
-    comm::agree(host_comm, [&] { journal.open(config.out); });
+    comm::agree(host_comm, [&] { journal.open(config.out, folder.held()); });
     return train(*state, *context);
   }
 }

@@ -4,32 +4,33 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checks.h"
 #include "fp8/base/text.h"
+#include "fp8/cli/command.h"
 #include "fp8/data/sampler.h"
 #include "fp8/json/json.h"
-#include "fp8/train/flags.h"
+#include "fp8/settings/checks.h"
 
 namespace fp8::train {
 namespace {
 
 // Number of steps, warmup and length of the schedule. Epochs are those of the samples from `base` on.
-void resolve_steps(RunConfig& c, std::int64_t samples, std::int64_t global_batch, const ckpt::PositionBase& base) {
+void resolve_steps(settings::RunConfig& c, std::int64_t samples, std::int64_t global_batch,
+                   const ckpt::PositionBase& base) {
   if (c.steps == 0 && c.epochs > 0) {
     const double left = c.epochs * static_cast<double>(samples) - static_cast<double>(base.sample);
     c.steps = base.step + std::max<std::int64_t>(1, std::llround(left / static_cast<double>(global_batch)));
   }
-  if (c.steps == 0) throw Error(flag_name("steps") + ": needed (or " + flag_name("epochs") + ")");
+  if (c.steps == 0) throw Error(cli::flag_name("steps") + ": needed (or " + cli::flag_name("epochs") + ")");
   if (c.profile_last > c.steps)
-    throw Error(flag_name("profile") + ": the run has only " + std::to_string(c.steps) + " steps");
+    throw Error(cli::flag_name("profile") + ": the run has only " + std::to_string(c.steps) + " steps");
   c.schedule.steps = c.steps;
   if (c.warmup_ratio > 0) c.schedule.warmup = std::llround(c.warmup_ratio * static_cast<double>(c.steps));
   if (c.schedule.kind == optim::ScheduleKind::wsd && c.schedule.decay_steps > c.steps - c.schedule.warmup)
-    throw Error(flag_name("decay-steps") + ": more than the steps after warmup");
+    throw Error(cli::flag_name("decay-steps") + ": more than the steps after warmup");
 }
 
 bool changed(const RunSetup& s, std::initializer_list<std::string_view> names) {
-  return std::any_of(s.changes.begin(), s.changes.end(), [&](const SettingChange& c) {
+  return std::any_of(s.changes.begin(), s.changes.end(), [&](const settings::SettingChange& c) {
     return std::find(names.begin(), names.end(), c.name) != names.end();
   });
 }
@@ -39,7 +40,7 @@ bool changed(const RunSetup& s, std::initializer_list<std::string_view> names) {
 void move_base(RunSetup& s, const json::Object& before, const std::string& what) {
   Position& at = s.position;
   const json::Object& now = s.settings.as_object();
-  const std::int64_t batch = before.get_int(kGlobalBatch, what), length = before.get_int("seq-length", what);
+  const std::int64_t batch = before.get_int(settings::kGlobalBatch, what), length = before.get_int("seq-length", what);
   const std::int64_t steps = at.step - at.base.step, tokens = at.tokens - at.base.tokens;
   const std::int64_t each = checked_mul(batch, length, what);
   if (steps > 0 && tokens / steps != each)
@@ -47,7 +48,7 @@ void move_base(RunSetup& s, const json::Object& before, const std::string& what)
                 std::to_string(each) + " each");
   if (changed(s, {"data", "seq-length", "sampler", "seed", "documents"})) {
     at.base = {at.step, at.tokens, 0};
-  } else if (now.at(kGlobalBatch) != before.at(kGlobalBatch)) {
+  } else if (now.at(settings::kGlobalBatch) != before.at(settings::kGlobalBatch)) {
     at.base = {at.step, at.tokens, checked_add(at.base.sample, checked_mul(steps, batch, what), what)};
   }
 }
@@ -55,12 +56,12 @@ void move_base(RunSetup& s, const json::Object& before, const std::string& what)
 // Adds precision, recipe and how FP8 is computed to the changes, where they are not those of the checkpoint, or, if it
 // was computed without FP8, not the recipe's defaults.
 void note_phase(RunSetup& s, const ckpt::Checkpoint& c) {
-  const json::Value* phase = recorded_phase(c);
+  const json::Value* phase = settings::recorded_phase(c);
   if (phase == nullptr) return;
-  PrecisionConfig defaults;
+  settings::PrecisionConfig defaults;
   defaults.precision = s.config.precision.precision;
   defaults.recipe = s.config.precision.recipe;
-  const json::Value now = phase_of(s.config.precision), usual = phase_of(defaults);
+  const json::Value now = settings::phase_of(s.config.precision), usual = settings::phase_of(defaults);
   for (const auto& [name, value] : now.as_object()) {
     const json::Value* old = phase->as_object().find(name);
     const json::Value* before = old != nullptr ? old : usual.as_object().find(name);
@@ -75,9 +76,9 @@ std::string note_of_changes(const RunSetup& s) {
   const auto shown = [](const json::Value& v) {
     return v.is_null() ? std::string("not set") : v.is_string() ? excerpt(v.as_string()) : json::dump(v);
   };
-  for (const SettingChange& c : s.changes) {
+  for (const settings::SettingChange& c : s.changes) {
     text += (text.empty() ? "" : ", ") + c.name;
-    if (c.name != "data") text += " " + shown(c.value) + " (was " + shown(c.old) + ")";
+    if (!settings::is_digest(c.name)) text += " " + shown(c.value) + " (was " + shown(c.old) + ")";
   }
   return text.empty() ? "" : "from step " + std::to_string(s.position.step + 1) + " on: " + text;
 }
@@ -90,93 +91,93 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   const json::Value* found = c.train().as_object().find("settings");
   if (found == nullptr || !found->is_object()) throw Error(what + ": has no settings, so the run cannot be resumed");
   json::Value settings = *found;
-  complete_lora_settings(settings, s.settings);
-  const hf::ModelConfig trained = config_to_train(c);
+  settings::complete_lora_settings(settings, s.settings);
+  const hf::ModelConfig trained = settings::config_to_train(c);
   if (s.lora && trained.lora && s.lora->targets == trained.lora->targets)  // other globs for the same linears
     settings.as_object().set("lora-targets", s.settings.as_object().at("lora-targets"));
   if (!settings.as_object().contains("documents")) settings.as_object().set("documents", "joined");  // earlier versions
   for (const auto& [key, value] : s.settings.as_object()) {
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
-  s.changes = changed_settings(settings, s.settings, s.config.change, s.config.out);
-  check_same_adapters(trained, c.path(), config_to_train(model, s.lora.has_value()), s.lora, s.config.model);
+  s.changes = settings::changed_settings(settings, s.settings, s.config.change, s.config.out);
+  settings::check_same_adapters(trained, c.path(), settings::config_to_train(model, s.lora.has_value()), s.lora,
+                                s.config.model);
   move_base(s, settings.as_object(), what);
-  check_moments(c, s.table);
+  settings::check_moments(c, s.table);
   note_phase(s, c);
   s.notes.push_back(note_of_changes(s));
 }
 
-ModelSpec model_spec_of(const RunConfig& c, const hf::ModelConfig& model, std::vector<model::Parameter> active) {
-  ModelSpec spec{model, std::move(active), store_options(c.precision, nullptr), c.recompute, c.async_save};
-  spec.attention = c.precision.attention;
-  spec.store.master = c.master;
-  spec.store.moments = c.moments;
-  spec.store.zero = c.zero;
-  spec.store.reshard_after_forward = c.reshard_after_forward;
-  spec.store.several_micro_batches = c.grad_accumulation > 1;
-  return spec;
+// Takes over a resolved model, with what training adds to it. Returns the identifier of its tokenizer.
+std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
+  settings::RunConfig& c = s.config;
+  c.precision = std::move(model.precision);
+  c.seq_length = model.length;
+  s.table = std::move(model.table);
+  s.model_spec = std::move(model.model_spec);
+  s.model_spec.recompute = c.recompute;
+  s.model_spec.snapshot = c.async_save;
+  s.model_spec.store.master = c.master;
+  s.model_spec.store.moments = c.moments;
+  s.model_spec.store.zero = c.zero;
+  s.model_spec.store.reshard_after_forward = c.reshard_after_forward;
+  s.model_spec.store.several_micro_batches = c.grad_accumulation > 1;
+  s.notes = std::move(model.notes);
+  s.notes.insert(s.notes.begin(), settings::note_of_unused(c.precision, {c.precision.recipe}));
+  return model.tokenizer;
 }
 
 // Resolves the adapters of the run. `model` is that of the checkpoint to start from: a run that is resumed keeps its
 // adapters, which are compared later, and other runs get those that were resolved.
 void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoint& first) {
-  const hf::ModelConfig base = config_to_train(first, s.config.lora.wanted());
-  s.adapter = open_adapter(s.config, base);
-  s.lora = resolve_lora(s.config.lora, base, first.path(), s.adapter);
+  const hf::ModelConfig base = settings::config_to_train(first, s.config.lora.wanted());
+  s.adapter = settings::open_adapter(s.config, base);
+  s.lora = settings::resolve_lora(s.config.lora, base, first.path(), s.adapter);
   if (s.lora && s.config.master != DType::f32)
-    throw Error(flag_name("master") + ": bf16: adapters have f32 master weights, and the model has none");
+    throw Error(cli::flag_name("master") + ": bf16: adapters have f32 master weights, and the model has none");
   if (!s.resuming) model.lora = s.lora;
   if (model.lora && s.lora) model.lora->dropout = s.lora->dropout;
 }
 
-RunSetup resolve_alone(const RunConfig& config, const comm::Communicator& host_comm, const RunInputs& inputs,
-                       const Sources& sources) {
+RunSetup resolve_alone(const settings::RunConfig& config, const comm::Communicator& host_comm, const RunInputs& inputs,
+                       const state::Sources& sources) {
   RunSetup s;
   s.config = config;
   s.resuming = sources.resuming();
   const ckpt::Checkpoint& checkpoint = sources.start();
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
-  hf::ModelConfig model = config_to_train(checkpoint, config.lora.wanted());
+  hf::ModelConfig model = settings::config_to_train(checkpoint, config.lora.wanted());
   resolve_adapters(s, model, sources.model());
-  resolve_codes(s.config.precision, checkpoint, model::parameter_table(model));
-  check_precision(s.config.precision);
-  check_vocabulary(tokens, model);
-  const std::optional<std::string> known = tokenizer_of(checkpoint, config.any_tokenizer);
-  s.notes = {note_of_unused(s.config.precision, {s.config.precision.recipe}),
-             check_tokenizer(tokens, checkpoint, known, config.any_tokenizer)};
+  const std::optional<std::string> known =
+      take_model(s, resolve_model(ModelRequest::of(config), model, checkpoint, sources.model(), tokens));
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
-  s.config.seq_length = resolved_length(config.seq_length, model);
-  s.notes.push_back(note_of_length(s.config.seq_length, model));
-  check_micro_batch(config.batch_size, s.config.seq_length);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},
                                "global batch");
   s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);
   s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
-  for (std::string& note : document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
-  s.table = table_with_precisions(model, s.config.precision, checkpoint, sources.model());
-  check_some_fp8(s.table, s.config.precision, true);
-  s.notes.push_back(note_of_fusion(s.config.precision, s.table));
-  s.model_spec = model_spec_of(s.config, model, active_table(s.table, s.config.precision));
-  s.settings = fixed_settings(s.config, s.global_batch, sources.model().digest(), tokens.digest());
-  if (s.lora) add_lora_settings(s.config, *s.lora, s.adapter ? s.adapter->digest() : "", s.settings);
+  for (std::string& note : settings::document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
+  settings::check_some_fp8(s.table, s.config.precision, true);
+  s.settings = settings::fixed_settings(s.config, {s.global_batch, sources.model().digest(), tokens.digest(), s.lora,
+                                                   s.adapter ? s.adapter->digest() : ""});
   if (s.resuming) resume_from(s, checkpoint, sources.model());
   if (!s.resuming && !config.change.empty())
-    s.notes.push_back(flag_name("change") + ": " + config.out + " has no checkpoint, so nothing changes");
+    s.notes.push_back(cli::flag_name("change") + ": " + config.out + " has no checkpoint, so nothing changes");
   resolve_steps(s.config, s.sampler->samples(), s.global_batch, s.position.base);
   s.sampler->begin_at({s.position.base.step, s.position.base.sample});
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
   if (s.model_spec.config.lora && s.config.precision.recipe_or_null() != nullptr &&
       s.planned(model::kLeastLogits).gemms == 0)
-    throw Error(flag_name("fp8-gemms") + ": wgrad alone: frozen weights have no gradient, so no GEMM runs in FP8",
+    throw Error(cli::flag_name("fp8-gemms") + ": wgrad alone: frozen weights have no gradient, so no GEMM runs in FP8",
                 Exit::fp8_missing);
   if (inputs.eval_tokens) {
-    check_vocabulary(*inputs.eval_tokens, model);
-    s.notes.push_back(check_tokenizer(*inputs.eval_tokens, checkpoint, known, config.any_tokenizer));
+    settings::check_vocabulary(*inputs.eval_tokens, model);
+    s.notes.push_back(settings::check_tokenizer(*inputs.eval_tokens, checkpoint, known, config.any_tokenizer));
     s.eval_sampler.emplace(*inputs.eval_tokens, data::SamplerKind::sequential, 0, s.config.seq_length, 1,
                            config.documents);
-    for (std::string& note : document_notes(*inputs.eval_tokens, *s.eval_sampler)) s.notes.push_back(std::move(note));
+    for (std::string& note : settings::document_notes(*inputs.eval_tokens, *s.eval_sampler))
+      s.notes.push_back(std::move(note));
   }
   return s;
 }
@@ -194,8 +195,8 @@ gemm::Count RunSetup::planned(std::int64_t logit_bytes) const {
   return planned;
 }
 
-RunSetup resolve(const RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
-                 const Sources& sources) {
+RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
+                 const state::Sources& sources) {
   RunSetup setup;
   json::Value shared;
   comm::agree(host_comm, [&] {
@@ -203,7 +204,7 @@ RunSetup resolve(const RunConfig& config, comm::Communicator& host_comm, const R
     shared = setup.settings;
     shared.as_object().set("eval-data", inputs.eval_tokens ? inputs.eval_tokens->digest() : "");
   });
-  check_same_on_all_ranks(host_comm, shared);
+  settings::check_same_on_all_ranks(host_comm, shared);
   return setup;
 }
 

@@ -8,12 +8,17 @@
 #include "fp8/base/checked.h"
 #include "fp8/data/sampler.h"
 #include "fp8/data/tokens.h"
-#include "fp8/train/sharded_model.h"
-#include "run_folder.h"
+#include "fp8/settings/resume.h"
+#include "fp8/shard/sharded_model.h"
+#include "fp8/state/run_folder.h"
+#include "fp8/state/state.h"
+#include "fp8/train/model_setup.h"
 #include "sample.h"
-#include "state.h"
 
 namespace fp8::train {
+
+using ckpt::Position;
+using dtype::DType;
 
 // The token files that a run reads.
 struct RunInputs {
@@ -22,26 +27,26 @@ struct RunInputs {
 
 // What a run consists of, found before anything is written. Equal on every rank.
 struct RunSetup {
-  RunConfig config;                     // resolved: steps, sequence length, schedule
-  ModelSpec model_spec;                 // precisions as they run
+  settings::RunConfig config;           // resolved: steps, sequence length, schedule
+  shard::ModelSpec model_spec;          // precisions as they run
   std::vector<model::Parameter> table;  // precisions under FP8, which checkpoints record
   std::string source;                   // checkpoint to load: MODEL, or the newest of the run
   bool resuming = false;
   Position position;
   std::int64_t global_batch = 0, last_step = 0;
   std::optional<data::Sampler> sampler, eval_sampler;  // the second if there is data for evaluation
-  json::Value settings;                                // those that may not change unless RunConfig::change names them
-  std::optional<hf::LoraConfig> lora;                  // the adapters that the settings ask for
-  std::optional<hf::AdapterFolder> adapter;            // that the run begins with
-  std::vector<SettingChange> changes;                  // since the checkpoint, with precision and recipe
-  std::optional<std::string> tokenizer;                // identifier for checkpoints without a tokenizer.json
-  std::optional<SampleSetup> sample;                   // if text is sampled
-  std::vector<std::string> notes;                      // for the user
+  json::Value settings;                          // settings that may not change unless RunConfig::change names them
+  std::optional<hf::LoraConfig> lora;            // the adapters that the settings ask for
+  std::optional<hf::AdapterFolder> adapter;      // adapter that the run begins with
+  std::vector<settings::SettingChange> changes;  // since the checkpoint, with precision and recipe
+  std::optional<std::string> tokenizer;          // identifier for checkpoints without a tokenizer.json
+  std::optional<SampleSetup> sample;             // how text is sampled, if it is
+  std::vector<std::string> notes;                // notes for the user
 
   // FP8 GEMMs of a step on this rank, with blocks of logits of so many bytes.
   gemm::Count planned(std::int64_t logit_bytes) const;
   // Shape of a micro-batch, or of a batch of an evaluation.
-  BatchShape shape(const data::Sampler& samples) const {
+  shard::BatchShape shape(const data::Sampler& samples) const {
     return {config.batch_size, config.seq_length, samples.bounds(config.batch_size)};
   }
   std::int64_t tokens_per_step() const { return checked_mul(global_batch, config.seq_length, "tokens of a step"); }
@@ -49,7 +54,7 @@ struct RunSetup {
 
 // Finds everything that a run needs to know before it allocates memory. Throws AgreedError for settings that do not fit
 // the model, the data or the checkpoint to resume, and when settings or files differ between ranks. Collective.
-RunSetup resolve(const RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
-                 const Sources& sources);
+RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
+                 const state::Sources& sources);
 
 }  // namespace fp8::train

@@ -6,13 +6,17 @@
 #include <span>
 
 #include "fp8/base/round.h"
+#include "fp8/cli/command.h"
 #include "fp8/generate/ends.h"
 #include "fp8/generate/generator.h"
-#include "fp8/prompt/text_stream.h"
-#include "fp8/train/flags.h"
+#include "fp8/generate/text_stream.h"
 
 namespace fp8::train {
 namespace {
+
+using device::Context;
+using dtype::DType;
+using tensor::View;
 
 // Texts are filled up to a multiple of this with tokens that those before them do not attend to: FP8 GEMMs of GPUs need
 // multiples of 16 rows, and there are fewer kinds of GEMMs to prepare.
@@ -21,13 +25,13 @@ constexpr std::int64_t kRows = 16;
 std::int64_t padded(std::size_t tokens) { return round_up(static_cast<std::int64_t>(tokens), kRows); }
 
 // Logits f32 [1, V] of the token after the text, in memory from the arena. Collective.
-View next_logits(ShardedModel& model, const std::vector<std::int32_t>& text) {
+View next_logits(shard::ShardedModel& model, const std::vector<std::int32_t>& text) {
   std::vector<std::int32_t> rows = text;
   rows.resize(static_cast<std::size_t>(padded(text.size())), text.back());
   const auto length = static_cast<std::int64_t>(rows.size());
   const View logits = tensor::allocate(model.ctx, DType::f32, {1, model.decoder.config().vocab_size}, "logits");
   const View tokens = tensor::make_view(rows.data(), DType::i32, device::DeviceType::host, {1, length});
-  model.decoder.logits(model.ctx, model.engine, model.store, on_device(model.ctx, {tokens, {}, 1, length}),
+  model.decoder.logits(model.ctx, model.engine, model.store, shard::on_device(model.ctx, {tokens, {}, 1, length}),
                        static_cast<std::int64_t>(text.size()) - 1, logits);
   return logits;
 }
@@ -40,16 +44,18 @@ std::optional<std::int64_t> most_probable(std::span<const float> logits) {
 
 }  // namespace
 
-BatchShape SampleSetup::shape() const { return {1, padded(prompt.size() + static_cast<std::size_t>(tokens) - 1), {}}; }
+shard::BatchShape SampleSetup::shape() const {
+  return {1, padded(prompt.size() + static_cast<std::size_t>(tokens) - 1), {}};
+}
 
-std::optional<SampleSetup> resolve_sample(const RunConfig& config, const ckpt::Checkpoint& checkpoint,
+std::optional<SampleSetup> resolve_sample(const settings::RunConfig& config, const ckpt::Checkpoint& checkpoint,
                                           const hf::ModelConfig& model,
                                           const std::optional<std::string>& tokenizer_id) {
   if (config.sample_every == 0) return std::nullopt;
-  std::optional<prompt::Codec> codec = prompt::Codec::of(checkpoint);
+  std::optional<generate::Codec> codec = generate::Codec::of(checkpoint);
   if (!codec && tokenizer_id == "bytes") codec.emplace();
   if (!codec)
-    throw Error(flag_name("sample-prompt") + ": " + checkpoint.path() +
+    throw Error(cli::flag_name("sample-prompt") + ": " + checkpoint.path() +
                 " has no tokenizer.json, and the data is not known to be bytes, so text has no tokens" +
                 " (fp8-init --tokenizer stores one)");
   SampleSetup setup{std::move(*codec), {}, 0, {}};
@@ -57,7 +63,7 @@ std::optional<SampleSetup> resolve_sample(const RunConfig& config, const ckpt::C
     setup.prompt = setup.codec.encode(*config.sample_prompt);
     generate::check_prompt(setup.prompt, model);
   } catch (const Error& e) {
-    throw Error(flag_name("sample-prompt") + ": " + e.what());
+    throw Error(cli::flag_name("sample-prompt") + ": " + e.what());
   }
   setup.tokens =
       std::min(config.sample_tokens, generate::context_of(model) - static_cast<std::int64_t>(setup.prompt.size()));
@@ -65,10 +71,10 @@ std::optional<SampleSetup> resolve_sample(const RunConfig& config, const ckpt::C
   return setup;
 }
 
-SampledText sample_text(ShardedModel& model, comm::Communicator& host_comm, const SampleSetup& setup) {
+SampledText sample_text(shard::ShardedModel& model, comm::Communicator& host_comm, const SampleSetup& setup) {
   SampledText out;
   std::vector<std::int32_t> text(setup.prompt.begin(), setup.prompt.end());
-  prompt::TextStream stream(setup.codec, setup.prompt, {});
+  generate::TextStream stream(setup.codec, setup.prompt, {});
   const bool recorded = model.store.record_amaxes(false);
   for (std::int64_t i = 0; i < setup.tokens; ++i) {
     const device::Scope scope(model.arena);

@@ -10,38 +10,38 @@
 
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/comm/comm.h"
-#include "fp8/prompt/prompt.h"
-#include "fp8/train/config.h"
-#include "fp8/train/sharded_model.h"
+#include "fp8/generate/prompt.h"
+#include "fp8/settings/config.h"
+#include "fp8/shard/sharded_model.h"
 
 namespace fp8::train {
 
 // What a run samples.
 struct SampleSetup {
-  prompt::Codec codec;
-  prompt::Ids prompt;
+  generate::Codec codec;
+  generate::Ids prompt;
   std::int64_t tokens = 0;               // most new ones, so that the text fits the model's context
   std::vector<std::int64_t> end_tokens;  // ids that end the text
 
   // The batch of the longest pass.
-  BatchShape shape() const;
+  shard::BatchShape shape() const;
 };
 
 // What the settings ask for; nothing if they ask for no samples. Text becomes tokens by the tokenizer of `checkpoint`,
 // else by bytes if that is `tokenizer_id`, the tokenizer that the run records. Throws Error if there is neither, and if
 // the prompt has no tokens or does not fit the model.
-std::optional<SampleSetup> resolve_sample(const RunConfig& config, const ckpt::Checkpoint& checkpoint,
+std::optional<SampleSetup> resolve_sample(const settings::RunConfig& config, const ckpt::Checkpoint& checkpoint,
                                           const hf::ModelConfig& model, const std::optional<std::string>& tokenizer_id);
 
 // A continuation of the prompt.
 struct SampledText {
-  prompt::Ids ids;     // new tokens, with the one that ended the text
+  generate::Ids ids;   // new tokens, with the one that ended the text
   std::string text{};  // their text, UTF-8, without special tokens
   bool finite = true;  // false: ended because the logits were not finite
 };
 
 // Generates. The model, histories of amaxes included, is unchanged. The same bits of weights give the same text on the
 // same number of ranks and threads. Delayed scales must be known. Collective.
-SampledText sample_text(ShardedModel& model, comm::Communicator& host_comm, const SampleSetup& setup);
+SampledText sample_text(shard::ShardedModel& model, comm::Communicator& host_comm, const SampleSetup& setup);
 
 }  // namespace fp8::train

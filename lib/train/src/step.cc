@@ -1,5 +1,5 @@
 // A step: read the batch, forward and backward for each micro-batch, norm of the gradient, update, check of what ran.
-#include "step.h"
+#include "fp8/train/step.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,8 +11,8 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/clock.h"
 #include "fp8/base/text.h"
+#include "fp8/cli/command.h"
 #include "fp8/device/profile.h"
-#include "fp8/train/flags.h"
 
 namespace fp8::train {
 namespace {
@@ -39,7 +39,7 @@ void forward_backward(StepEnvironment& env, const MicroBatches& batches, double 
     const model::Batch batch = batches.batch(env.model.ctx, i);
     const View losses = tensor::allocate(env.model.ctx, DType::f32, {batch.rows()}, "activations");
     env.model.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
-    env.model.store.set_dropout(DropoutPosition{env.config.seed, batches.step(), batches.first_row(i)});
+    env.model.store.set_dropout(shard::DropoutPosition{env.seed, batches.step(), batches.first_row(i)});
     env.model.decoder.forward_backward(env.model.ctx, env.model.engine, env.model.store, batch, scale, losses);
     optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
   }
@@ -55,8 +55,7 @@ void reduce(const StepEnvironment& env, quant::CastCounts& casts) {
 }
 
 // Loss, norm and the update, which the gate skips if they are not finite. Nothing here waits for the host.
-void update(StepEnvironment& env, const Position& position, double lr) {
-  const RunConfig& c = env.config;
+void update(StepEnvironment& env, const settings::RunConfig& c, const Position& position, double lr) {
   StepScalars* const scalars = scalars_in(env.scalars);
   {
     const device::Timer timer(env.model.ctx, device::Work::communication, "all-reduce", sizeof scalars->loss);
@@ -120,13 +119,27 @@ void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::
   });
 }
 
+gemm::Counts sum_over_ranks(comm::Communicator& host_comm, const gemm::Counts& mine) {
+  std::vector<std::int64_t> gemms;
+  std::vector<double> flops;
+  for (const auto& kinds : mine.by)
+    for (const gemm::Count& count : kinds) gemms.push_back(count.gemms), flops.push_back(count.flops);
+  host_comm.all_reduce(std::span<std::int64_t>(gemms), comm::Reduce::sum);
+  host_comm.all_reduce(std::span<double>(flops), comm::Reduce::sum);
+  gemm::Counts sum;
+  std::size_t i = 0;
+  for (auto& kinds : sum.by)
+    for (gemm::Count& count : kinds) count = {gemms[i], flops[i]}, ++i;
+  return sum;
+}
+
 void check_same_bits(comm::Communicator& host_comm, const std::vector<model::Parameter>& table, std::int64_t step,
                      const Computed& first, const Computed& second) {
   const auto differs = [&](const std::string& what) {
-    throw Error(flag_name("paranoid") + ": step " + std::to_string(step) + ", computed twice: " + what +
+    throw Error(cli::flag_name("paranoid") + ": step " + std::to_string(step) + ", computed twice: " + what +
                 " is not the same; memory or a processor may be faulty; nothing of this step is kept");
   };
-  using Entries = std::vector<GradientTrace::Entry>;
+  using Entries = std::vector<shard::GradientTrace::Entry>;
   const auto compare = [&](const Entries& one, const Entries& other, const char* what) {
     const auto at = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first;
     if (at != one.end()) differs(what + table[static_cast<std::size_t>(at->parameter)].name);
@@ -157,8 +170,8 @@ MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int6
     pairs_.resize(static_cast<std::size_t>(count));
   } catch (const Error&) {
     throw Error("out of memory: the tokens of a step, " + human_bytes(static_cast<std::uint64_t>(bytes)) +
-                "; use a smaller " + flag_name("batch-size") + ", " + flag_name("seq-length") + " or " +
-                flag_name("grad-accumulation"));
+                "; use a smaller " + cli::flag_name("batch-size") + ", " + cli::flag_name("seq-length") + " or " +
+                cli::flag_name("grad-accumulation"));
   }
 }
 
@@ -185,13 +198,12 @@ model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
   model::Batch batch{rows_of(tokens_, i), rows_of(targets_, i), sequences_, length_};
   if (!starts_.view().empty())
     batch.documents = {rows_of(starts_, i), bounds_.count, bounds_.longest, pairs_[static_cast<std::size_t>(i)]};
-  return on_device(ctx, batch);
+  return shard::on_device(ctx, batch);
 }
 
-StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBatches& batches, const Position& position,
-                    const gemm::Count& planned) {
+StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const data::Sampler& sampler,
+                    MicroBatches& batches, const Position& position, const gemm::Count& planned) {
   const auto start = Clock::now();
-  const RunConfig& c = env.config;
   StepResult r;
   const std::int64_t mine = c.batch_size * c.grad_accumulation;
   std::int64_t targets = 0;
@@ -220,8 +232,7 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
                     compute(env, batches, targets, true));
     env.model.store.record_amaxes(recorded);
   }
-  r.gemms = computed.gemms;
-  update(env, position, r.lr);
+  update(env, c, position, r.lr);
   const StepScalars scalars = read_scalars(env);
   r.loss = scalars.loss / static_cast<double>(targets);
   r.grad_norm = std::sqrt(scalars.square_sum);
@@ -229,12 +240,14 @@ StepResult run_step(StepEnvironment& env, const data::Sampler& sampler, MicroBat
   r.casts = scalars.step_casts;
   reduce(env, r.casts);
 
-  check_planned(env.host_comm, r.gemms, planned.gemms, "step " + std::to_string(position.step + 1));
+  check_planned(env.host_comm, computed.gemms, planned.gemms, "step " + std::to_string(position.step + 1));
+  r.gemms = sum_over_ranks(env.host_comm, computed.gemms);
   r.seconds = seconds_since(start);
   return r;
 }
 
-PlannedForward planned_forward(const ModelSpec& spec, std::int64_t logit_bytes, const PrecisionConfig& precision) {
+PlannedForward planned_forward(const shard::ModelSpec& spec, std::int64_t logit_bytes,
+                               const settings::PrecisionConfig& precision) {
   const quant::Recipe* recipe = precision.recipe_or_null();
   if (recipe == nullptr) return [](std::int64_t) { return std::int64_t{0}; };
   model::DecoderOptions options = spec.decoder();
@@ -273,7 +286,7 @@ class EvaluationBatch {
     model::Batch batch{tokens_.view().rows(0, rows_), targets_.view().rows(0, rows_), rows_, length_};
     if (!starts_.view().empty())
       batch.documents = {starts_.view().rows(0, rows_), bounds_.count, bounds_.longest, pairs_};
-    return on_device(ctx, batch);
+    return shard::on_device(ctx, batch);
   }
 
  private:
@@ -284,11 +297,10 @@ class EvaluationBatch {
 
 }  // namespace
 
-LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
+LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
                          const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each) {
   const auto [samples, batch, length] = size;
   const Context& ctx = model.ctx;
-  const gemm::Counts before = model.engine.counts();
   std::int64_t gemms = 0;
   EvaluationBatch read(size, sampler.separate());
   LossSum sum;
@@ -298,7 +310,7 @@ LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, con
     // Weights are gathered from all ranks, so a rank without samples runs one that has no targets.
     const std::int64_t rows = std::max<std::int64_t>(count, host_comm.size() > 1 ? 1 : 0);
     comm::agree(host_comm, [&] { sum.targets += read.read(sampler, first, count, rows); });
-    gemms += planned(rows * length);
+    gemms += count > 0 ? planned(rows * length) : 0;
     const device::Scope scope(model.arena);
     const View losses = tensor::allocate(ctx, DType::f32, {rows * length}, "activations");
     const model::Batch here = read.batch(ctx);
@@ -308,14 +320,16 @@ LossSum evaluate_samples(ShardedModel& model, comm::Communicator& host_comm, con
       model.store.end_calibration(ctx);
     }
     model.store.record_amaxes(false);
+    const gemm::Counts before = model.engine.counts();
     model.decoder.forward(ctx, model.engine, model.store, here, losses);
+    if (count > 0) sum.gemms += model.engine.counts() - before;
     const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
     sum.loss += sum_of(of_tokens);
     if (each) each(first, count, of_tokens.data());
   }
   model.store.record_amaxes(true);
-  sum.gemms = model.engine.counts() - before;
   check_planned(host_comm, sum.gemms, gemms, "the evaluation");
+  sum.gemms = sum_over_ranks(host_comm, sum.gemms);
   host_comm.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
   host_comm.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);
   return sum;

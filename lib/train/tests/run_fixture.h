@@ -6,9 +6,12 @@
 
 #include "fp8/model/initialize.h"
 #include "fp8/train/run.h"
-#include "helpers.h"
+#include "small_model.h"
 
 namespace fp8::train {
+
+using namespace test;
+using dtype::DType;
 
 /// A model and data in a folder, and the records of the last run.
 class Run : public FolderTest {
@@ -24,7 +27,7 @@ class Run : public FolderTest {
   Exit go(int stop_after = 0) {
     records_.clear(), notes_.clear();
     int asked = 0;
-    Hooks hooks;
+    state::Hooks hooks;
     hooks.record = [&](const json::Value& r) { records_.push_back(r); };
     hooks.note = [&](const std::string& text) { notes_ += text + "\n"; };
     hooks.warning = hooks.note;
@@ -54,7 +57,7 @@ class Run : public FolderTest {
     }
     return text;
   }
-  RunConfig config_;
+  settings::RunConfig config_;
   std::vector<json::Value> records_;
   std::string notes_;
 };

@@ -32,7 +32,7 @@ TEST_F(Run, WritesRecordsAndNotes) {
 }
 
 TEST_F(Run, StepsThatAreComputedTwiceChangeNothing) {
-  config_.precision.precision = Precision::fp8;
+  config_.precision.precision = settings::Precision::fp8;
   config_.grad_accumulation = 2;
   EXPECT_EQ(go(), Exit::done);
   const auto plain = records_;
@@ -92,7 +92,7 @@ TEST_F(Run, OtherDataBeginsAtItsFirstSample) {
   EXPECT_EQ(go(2), Exit::again);
   write_tokens(at("other.h5"), 700, 64);
   config_.data = at("other.h5"), config_.change = {"data"}, config_.sampler = data::SamplerKind::shuffle;
-  config_.precision.precision = Precision::fp8;
+  config_.precision.precision = settings::Precision::fp8;
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(ckpt::position_of(ckpt::Checkpoint::open(at("run/step-00000004"))).base, (ckpt::PositionBase{2, 32, 0}));
   EXPECT_NE(notes_.find("from step 3 on: data, precision fp8 (was bf16), recipe tensorwise (was not set)\n"),
@@ -115,7 +115,7 @@ TEST_F(Run, EpochsFollowAChangedBatch) {
 TEST_F(Run, ARequestAtTheLastStepIsNoInterruption) { EXPECT_EQ(go(4), Exit::done); }
 
 TEST_F(Run, AFailedStandardOutputEndsItWithACheckpoint) {
-  Hooks hooks;
+  state::Hooks hooks;
   hooks.record = [](const json::Value&) { throw Error("standard output: no room"); };
   hooks.progress = hooks.note = [](const std::string&) {};
   const auto one = comm::solo();
@@ -151,7 +151,7 @@ void write_model(const std::string& path, ckpt::FileKind kind, DType type) {
 
 TEST_F(Run, ProfilesTheStepsAskedFor) {
   config_.profile_first = 2, config_.profile_last = 3;
-  config_.precision.precision = Precision::fp8;
+  config_.precision.precision = settings::Precision::fp8;
   EXPECT_EQ(go(), Exit::done);
   for (const char* kind : {"matmul forward", "matmul wgrad", "attention", "cross-entropy", "element-wise", "casts",
                            "optimizer", "input and output", "the rest", "limits: memory"})
@@ -192,7 +192,7 @@ TEST_F(Run, ABatchWithoutTargetsUpdatesNothing) {
   writer.append(std::vector<std::uint32_t>(1000, 3), std::vector<std::uint8_t>(1000, 0));
   (void)writer.finish();
   config_.data = at("masked.h5"), config_.steps = 12;  // more than may be skipped
-  config_.paranoid = 2, config_.precision.precision = Precision::fp8;
+  config_.paranoid = 2, config_.precision.precision = settings::Precision::fp8;
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(losses(), "null null null null null null null null null null null null ");
   for (std::size_t i = 1; i <= 12; ++i) {
@@ -262,7 +262,7 @@ TEST_F(Run, DocumentsAreSeparateIfTheDataHasAMask) {
 
 // The batch of both documents has the loss and the gradient of the one with targets.
 TEST_F(Run, ASequenceWithoutTargetsHasNoWeight) {
-  config_.precision.precision = Precision::fp32, config_.precision.activations = DType::f32;
+  config_.precision.precision = settings::Precision::fp32, config_.precision.activations = DType::f32;
   config_.steps = 1, config_.sampler = data::SamplerKind::sequential;
   std::vector<double> found;
   for (const std::vector<std::size_t>& lengths : {std::vector<std::size_t>{6}, std::vector<std::size_t>{6, 9, 4}}) {
@@ -285,10 +285,10 @@ TEST_F(Run, EvaluationsUseTheMasksOfTheirData) {
                                  [](const json::Value& r) { return r.as_object().get_string("type", "") == "eval"; });
   ASSERT_NE(eval, records_.end());
   EXPECT_EQ(eval->as_object().get_int("tokens", "eval"), 5 + 1 + 8);
-  EvalConfig scored;
+  settings::EvalConfig scored;
   scored.model = at("run/step-00000004"), scored.data = at("eval.h5"), scored.seq_length = 8, scored.per_token = true;
   std::vector<json::Value> all;
-  Hooks hooks;
+  state::Hooks hooks;
   hooks.record = [&](const json::Value& r) { all.push_back(r); };
   hooks.note = hooks.progress = [](const std::string&) {};
   const auto one = comm::solo();
@@ -339,7 +339,7 @@ TEST_F(Run, PrecisionsFollowFromTheModelAndTheFlagsOfThisStart) {
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(recorded(1), "bf16");
   config_.until_step = 2, config_.precision.selection.filters = {"*down_proj"};
-  config_.precision.precision = Precision::fp8;
+  config_.precision.precision = settings::Precision::fp8;
   EXPECT_EQ(go(), Exit::done);
   const int filtered = in_fp8();
   EXPECT_EQ(recorded(2), "bf16");
@@ -447,7 +447,7 @@ TEST_F(Run, TargetsThatDoNotCountHaveNoLoss) {
   const std::vector<std::uint32_t> ids(33, 5);
   writer.append(ids, std::vector<std::uint8_t>(ids.size()));
   (void)writer.finish();
-  EvalConfig eval;
+  settings::EvalConfig eval;
   eval.model = at("m.h5"), eval.data = at("none.h5"), eval.seq_length = 8;
   EXPECT_EQ(error_of([&] { evaluate(eval, *comm::solo(), {}); }),
             at("none.h5") + ": no token of it counts as a target, so it has no loss");

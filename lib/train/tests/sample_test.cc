@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "fp8/ckpt/run_folder.h"
+#include "fp8/convert/open.h"
 #include "fp8/generate/generator.h"
-#include "fp8/model/open.h"
 #include "run_fixture.h"
 
 namespace fp8::train {
@@ -58,17 +58,18 @@ TEST_F(Sample, FollowsTheStepsAskedFor) {
 // Recipe delayed included, whose checkpoints hold histories of amaxes, and adapters with dropout.
 TEST_F(Sample, ChangesNothing) {
   struct Case {
-    Precision precision;
+    settings::Precision precision;
     const char* recipe;
     bool adapters;
   };
   for (const auto& [precision, recipe, adapters] :
-       {Case{Precision::fp32, "", false}, Case{Precision::bf16, "", false}, Case{Precision::fp8, "tensorwise", false},
-        Case{Precision::fp8, "delayed", false}, Case{Precision::fp8, "blockwise", true}}) {
+       {Case{settings::Precision::fp32, "", false}, Case{settings::Precision::bf16, "", false},
+        Case{settings::Precision::fp8, "tensorwise", false}, Case{settings::Precision::fp8, "delayed", false},
+        Case{settings::Precision::fp8, "blockwise", true}}) {
     SCOPED_TRACE(recipe);
     config_.precision = {};
     config_.precision.precision = precision;
-    config_.precision.activations = precision == Precision::fp32 ? DType::f32 : DType::bf16;
+    config_.precision.activations = precision == settings::Precision::fp32 ? DType::f32 : DType::bf16;
     if (*recipe != 0) config_.precision.recipe = recipe;
     config_.lora = {};
     if (adapters) config_.lora.rank = 4, config_.lora.dropout = 0.25;
@@ -87,13 +88,13 @@ TEST_F(Sample, ChangesNothing) {
 }
 
 TEST_F(Sample, IsTheTextOfTheCheckpoint) {
-  config_.precision.precision = Precision::fp32, config_.precision.activations = DType::f32;
+  config_.precision.precision = settings::Precision::fp32, config_.precision.activations = DType::f32;
   sampling(100);
-  config_.sample_tokens = 1000;  // to the end of the context, 64 tokens
+  config_.sample_tokens = 1000;  // more than the end of the context, 64 tokens
   EXPECT_EQ(go(), Exit::done);
-  generate::Generator generator(model::open_model(at("run/step-00000004")), {DType::f32, nullptr});
+  generate::Generator generator(convert::open_model(at("run/step-00000004")), {DType::f32, nullptr});
   generate::Sampler sampler({.temperature = 0});
-  const prompt::Codec bytes;
+  const generate::Codec bytes;
   const auto text =
       generator.run(bytes.encode("12 3"), {.max_tokens = 1000}, &bytes, sampler, [](const generate::NewToken&) {});
   EXPECT_EQ(text.ids.size(), 60U);
@@ -135,10 +136,10 @@ TEST_F(Sample, EndsAtAnEndToken) {
 // Its memory is part of the plan, also where the text is longer than a sequence of the data.
 TEST_F(Sample, MemoryIsPlanned) {
   const auto one = comm::solo();
-  const ModelSpec spec{small_model(), small_table(small_model()), {}};
-  const BatchShape step{1, 2, {}};
-  EXPECT_GT(plan_memory({}, *one, spec, step, step, {1, 1024, {}}).bytes,
-            plan_memory({}, *one, spec, step, step).bytes);
+  const shard::ModelSpec spec{small_model(), small_table(small_model()), {}};
+  const shard::BatchShape step{1, 2, {}};
+  EXPECT_GT(shard::plan_memory({}, *one, spec, step, step, {1, 1024, {}}).bytes,
+            shard::plan_memory({}, *one, spec, step, step).bytes);
   config_.seq_length = 2, config_.batch_size = 1;
   sampling(1);
   config_.sample_prompt = std::string(55, '7'), config_.sample_tokens = 2;
@@ -151,7 +152,7 @@ TEST_F(Sample, StepsWithoutTargetsGiveNoScales) {
   writer.append(std::vector<std::uint32_t>(200, 3), std::vector<std::uint8_t>(200, 0));
   (void)writer.finish();
   config_.data = at("masked.h5"), config_.steps = 1, config_.documents = data::DocumentMode::joined;
-  config_.precision.precision = Precision::fp8, config_.precision.recipe = "delayed";
+  config_.precision.precision = settings::Precision::fp8, config_.precision.recipe = "delayed";
   sampling(1);
   EXPECT_EQ(go(), Exit::done);
   EXPECT_TRUE(samples().empty());

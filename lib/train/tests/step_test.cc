@@ -1,11 +1,13 @@
 // One step: the planned GEMMs run, and fewer are an error; a step that is not finite changes nothing.
-#include "step.h"
+#include "fp8/train/step.h"
 
 #include "fp8/ops/norm.h"
-#include "helpers.h"
+#include "small_model.h"
 
 namespace fp8::train {
 namespace {
+
+using namespace test;
 
 // A model, its data and steps of it, on one rank.
 class Step : public FolderTest {
@@ -28,26 +30,26 @@ class Step : public FolderTest {
           kit(*one, model, table, options_of(way), way.recompute) {
       kit.fill(odd_value);
     }
-    static RunConfig config_of(const Way& way) {
-      RunConfig c;
+    static settings::RunConfig config_of(const Way& way) {
+      settings::RunConfig c;
       c.batch_size = 2;
       c.grad_accumulation = way.micro_batches;
       c.seq_length = 16;
       c.recompute = way.recompute;
       c.schedule = {.lr = 1e-3, .steps = 10};
-      c.precision.precision = Precision::fp8;
+      c.precision.precision = settings::Precision::fp8;
       c.precision.recipe = way.recipe;
       c.precision.activations = way.activations;
       c.precision.fp8_all_gather = way.codes;
       return c;
     }
-    StoreOptions options_of(const Way& way) const {
-      StoreOptions o = store_options(config.precision, &scalars_in(scalars)->casts);
+    shard::StoreOptions options_of(const Way& way) const {
+      shard::StoreOptions o = settings::store_options(config.precision, &scalars_in(scalars)->casts);
       o.several_micro_batches = way.micro_batches > 1;
       return o;
     }
     hf::ModelConfig model;
-    RunConfig config;
+    settings::RunConfig config;
     device::Buffer scalars{sizeof(StepScalars), device::DeviceType::host, "numbers"};
     std::unique_ptr<comm::Communicator> one = comm::solo();
     std::vector<fp8::model::Parameter> table;
@@ -67,9 +69,9 @@ class Step : public FolderTest {
                                 data::DocumentMode::joined);
     MicroBatches batches(way.micro_batches, 2, 16, false);
     const std::int64_t targets = batches.read(sampler, 0, 0);
-    StepEnvironment env{kit, *all.one, *all.one, all.scalars, all.config};
+    StepEnvironment env{kit, *all.one, *all.one, all.scalars, all.config.seed};
     const Computed first = compute(env, batches, targets, true);
-    const ParameterShard& o = kit.store.shards()[static_cast<std::size_t>(parameter)];
+    const shard::ParameterShard& o = kit.store.shards()[static_cast<std::size_t>(parameter)];
     const View& used = o.codes.empty() ? o.compute_weight : o.codes;
     static_cast<std::uint8_t*>(used.data)[element] ^= bits;
     const Computed second = compute(env, batches, targets, true);
@@ -81,7 +83,7 @@ class Step : public FolderTest {
     OneRank all(way);
     Kit& kit = all.kit;
     const std::vector<model::Parameter>& table = all.table;
-    for (const ParameterShard& o : kit.store.shards()) {
+    for (const shard::ParameterShard& o : kit.store.shards()) {
       if (table[static_cast<std::size_t>(o.number)].role == model::ParameterRole::norm)
         o.master.as<float>()[0] += poison;
     }
@@ -93,9 +95,9 @@ class Step : public FolderTest {
                                 data::DocumentMode::joined);
     MicroBatches batches(way.micro_batches, 2, 16, false);
     const std::string before = state_of(kit.store);
-    StepEnvironment env{kit, *all.one, *all.one, all.scalars, all.config};
+    StepEnvironment env{kit, *all.one, *all.one, all.scalars, all.config.seed};
     planned.gemms += excess;
-    const StepResult r = run_step(env, sampler, batches, {}, planned);
+    const StepResult r = run_step(env, all.config, sampler, batches, {}, planned);
     EXPECT_EQ(r.gemms.linear(gemm::OperandKind::fp8).gemms, planned.gemms - excess);
     EXPECT_EQ(before == state_of(kit.store), r.skipped);
     return r;
@@ -104,17 +106,17 @@ class Step : public FolderTest {
   // Evaluates five samples, two at a time; `excess` is added to the planned FP8 GEMMs of each pass.
   LossSum evaluate(const Way& way, std::int64_t excess) {
     const hf::ModelConfig model = small_model(way.tied);
-    PrecisionConfig precision;
-    precision.precision = Precision::fp8;
+    settings::PrecisionConfig precision;
+    precision.precision = settings::Precision::fp8;
     precision.recipe = way.recipe;
-    StoreOptions options = store_options(precision, nullptr);
+    shard::StoreOptions options = settings::store_options(precision, nullptr);
     options.training = false;
     const auto one = comm::solo();
     const std::vector<model::Parameter> table = small_table(model, way.lm_head);
     Kit kit(*one, model, table, options);
     kit.fill(odd_value);
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 1, data::DocumentMode::joined);
-    const ModelSpec spec{model, table, options};
+    const shard::ModelSpec spec{model, table, options};
     const PlannedForward planned = planned_forward(spec, spec.logit_bytes, precision);
     const PlannedForward other = [&](std::int64_t rows) { return planned(rows) + excess; };
     const LossSum sum = evaluate_samples(kit, *one, sampler, {5, 2, 16}, other, {});
@@ -125,9 +127,9 @@ class Step : public FolderTest {
   }
 
  private:
-  static std::string state_of(const ParameterStore& store) {
+  static std::string state_of(const shard::ParameterStore& store) {
     std::string bytes;
-    for (const StateTensor& t : state_tensors(store.table(), store.shards())) bytes += bytes_of(t.values);
+    for (const shard::StateTensor& t : shard::state_tensors(store.table(), store.shards())) bytes += bytes_of(t.values);
     return bytes;
   }
   std::optional<data::TokenFile> tokens_;

@@ -1,121 +1,26 @@
-// Parameters sharded over the ranks of a job, checkpoints loaded by other numbers of ranks, and faults of one rank.
+// Runs on the ranks of a job, and faults of one rank.
 #include <filesystem>
 #include <numeric>
 #include <optional>
 
+#include "../../comm/tests/forwarding.h"
 #include "../../comm/tests/mpi_main.h"
 #include "fp8/ckpt/run_folder.h"
+#include "fp8/convert/convert.h"
 #include "fp8/h5/reader.h"
-#include "fp8/model/convert.h"
-#include "fp8/model/describe.h"
 #include "fp8/model/initialize.h"
+#include "fp8/state/saver.h"
 #include "fp8/train/evaluate.h"
 #include "fp8/train/run.h"
-#include "saver.h"
-#include "store_cases.h"
+#include "small_model.h"
 
 namespace fp8::train {
 namespace {
 
+using namespace test;
+using dtype::DType;
+
 comm::Communicator& world() { return *comm::world(); }
-
-TEST(Store, GathersAreTheWholeWeights) {
-  for (const StoreCase& c : store_cases()) check_gathers(world(), c);
-}
-
-TEST(Store, FusedProjectionsAreOneLinear) { check_fused(world()); }
-
-TEST(Store, GradientsAreSumsOverRanksAndMicroBatches) {
-  for (const StoreCase& c : store_cases()) {
-    for (const int micro_batches : {1, 3}) check_reductions(world(), c, micro_batches);
-  }
-}
-
-TEST(Store, AnUpdateIsThatOfOneRank) {
-  for (const StoreCase& c : store_cases()) check_updates(world(), c);
-}
-
-// Three of four ranks: row counts are not multiples of the number of ranks.
-TEST(Store, OverSomeOfTheRanks) {
-  const int some = world().size() - 1;
-  const auto group = world().split(world().rank() < some ? 0 : 1, world().rank());
-  if (world().rank() >= some) return;
-  for (const StoreCase& c : store_cases()) {
-    check_gathers(*group, c);
-    check_reductions(*group, c, 2);
-    check_updates(*group, c);
-  }
-}
-
-// On the first `ranks` ranks: loads the state of `from` (if empty: fresh values) and saves it to `run`.
-void reshard(int ranks, const std::string& from, const std::string& run, const StoreOptions& options) {
-  const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
-  if (world().rank() < ranks) {
-    const hf::ModelConfig config = small_model();
-    Kit kit(*group, config, small_table(config), options);
-    kit.fill(odd_value);
-    give_gradients(kit.store, 5, 1.0f / static_cast<float>(ranks), 0, 1);
-    kit.store.finish_gradients(kit.ctx);
-    const optim::Settings settings;
-    const optim::Gate gate;
-    kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 0, &gate));
-    if (!from.empty()) {
-      EXPECT_EQ(load(kit, *group, ckpt::Checkpoint::open(from), true), std::nullopt);
-    }
-    const Documents documents{hf::to_json(config), json::object({{"step", 3}}), json::Array{},
-                              json::object({{"world", ranks}}), "{}"};
-    if (world().rank() == 0) std::filesystem::create_directories(run);
-    group->barrier();
-    const Hooks hooks;
-    Journal journal(hooks, *group);
-    SaveState saves(*group, journal, SavePolicy{run, 0, 0, 0, false});
-    start_save(saves, {3, documents, kit.store, kit.store.table(), std::nullopt}, kit.ctx, nullptr);
-    EXPECT_EQ(saves.failure, "");
-  }
-  world().barrier();
-}
-
-// A state saved on P ranks, loaded and saved on Q, and loaded and saved on P again has the same bytes; the checkpoint
-// of Q holds the same values.
-TEST(State, AnyNumberOfRanks) {
-  std::optional<test::TemporaryFolder> own;  // of rank 0
-  comm::agree(world(), [&] {
-    if (world().rank() == 0) own.emplace();
-  });
-  const std::string folder = world().all_gather(own ? own->path() : "")[0];
-  const int most = std::min(3, world().size());
-  for (const auto& [stored, recipe] :
-       {std::pair{DType::f32, "tensorwise"}, std::pair{DType::bf16, "tensorwise"}, std::pair{DType::f32, "delayed"}}) {
-    StoreOptions options = store_of(DType::bf16, recipe);
-    options.delayed.history = 4;
-    options.master = options.moments = stored;
-    for (int p = 1; p <= most; ++p) {
-      for (int q = 1; q <= most; ++q) {
-        const bool first_case = stored == DType::f32 && std::string(recipe) == "tensorwise";
-        if (!first_case && (p != most || q != most - 1)) continue;  // one pair suffices
-        const std::string at =
-            folder + "/" + std::to_string(p) + std::to_string(q) + std::string(dtype::name_of(stored)) + recipe;
-        const std::string step = "/step-00000003";
-        reshard(p, "", at + "/a", options);
-        reshard(q, at + "/a" + step, at + "/b", options);
-        reshard(p, at + "/b" + step, at + "/c", options);
-        if (world().rank() != 0) continue;
-        SCOPED_TRACE(at);
-        const ckpt::Checkpoint first = ckpt::Checkpoint::open(at + "/a" + step),
-                               second = ckpt::Checkpoint::open(at + "/b" + step);
-        second.verify();
-        EXPECT_EQ(second.world(), q);
-        EXPECT_TRUE(model::distance(first, second, {}).equal);
-        EXPECT_TRUE(read_file(at + "/a" + step + "/manifest.json") == read_file(at + "/c" + step + "/manifest.json"));
-        for (std::size_t i = 0; i < first.file_count(); ++i) {
-          const std::string name = std::filesystem::path(first.file_path(i)).filename();
-          EXPECT_TRUE(read_file(at + "/a" + step + "/" + name) == read_file(at + "/c" + step + "/" + name)) << name;
-        }
-      }
-    }
-  }
-  world().barrier();
-}
 
 /// A model and data for runs of all ranks.
 class RunFiles {
@@ -133,8 +38,8 @@ class RunFiles {
   RunFiles(const RunFiles&) = delete;
   RunFiles& operator=(const RunFiles&) = delete;
   /// Five steps, each saved.
-  RunConfig config(const std::string& out) const {
-    RunConfig c;
+  settings::RunConfig config(const std::string& out) const {
+    settings::RunConfig c;
     c.model = folder_ + "/m.h5", c.data = folder_ + "/data.h5", c.out = folder_ + "/" + out;
     c.seq_length = 8, c.batch_size = 2, c.steps = 5, c.schedule.lr = 1e-3;
     c.save_every = 1;
@@ -143,82 +48,13 @@ class RunFiles {
   }
 
  private:
-  std::optional<test::TemporaryFolder> shards_;  // of rank 0
+  std::optional<test::TemporaryFolder> shards_;  // folder of rank 0
   std::string folder_;
 };
 
-/// A communicator that leaves everything to another one of the same ranks.
-class Forwarding : public comm::Communicator {
- public:
-  explicit Forwarding(comm::Communicator& good) : good_(good) {}
-  int rank() const override { return good_.rank(); }
-  int size() const override { return good_.size(); }
-  void barrier() override { good_.barrier(); }
-  void all_reduce(std::span<float> v, comm::Reduce op) override { good_.all_reduce(v, op); }
-  void all_reduce(std::span<double> v, comm::Reduce op) override { good_.all_reduce(v, op); }
-  void all_reduce(std::span<std::int64_t> v, comm::Reduce op) override { good_.all_reduce(v, op); }
-  void broadcast(std::span<std::byte> bytes, int root) override { good_.broadcast(bytes, root); }
-  std::vector<std::string> all_gather(const std::string& text) override { return good_.all_gather(text); }
-  comm::Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes) override {
-    return good_.start_all_gather(mine, all, bytes);
-  }
-  comm::Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
-    return good_.start_reduce_scatter(full, mine, counts);
-  }
-  std::unique_ptr<Communicator> split(int color, int key) override { return good_.split(color, key); }
-  bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
-    return good_.watch(seconds, on_stall);
-  }
-  watchdog::ProgressTable& progress() override { return good_.progress(); }
-
- private:
-  comm::Communicator& good_;
-};
-
-/// Counts what is started in groups, and the tensors in them.
-struct Counting final : Forwarding {
-  using Forwarding::Forwarding;
-  comm::Request start_all_gathers(std::span<const comm::GatheredTensor> tensors) override {
-    ++gathers, gathered += static_cast<int>(tensors.size());
-    return Forwarding::start_all_gathers(tensors);
-  }
-  comm::Request start_reduce_scatters(std::span<const comm::ScatteredTensor> tensors) override {
-    ++scatters, scattered += static_cast<int>(tensors.size());
-    return Forwarding::start_reduce_scatters(tensors);
-  }
-  int gathers = 0, gathered = 0, scatters = 0, scattered = 0;
-};
-
-// A unit takes one group for its weights and one for its gradients, whatever the number of its tensors.
-TEST(Store, StartsOneGroupForAUnit) {
-  if (world().size() == 1) GTEST_SKIP() << "one rank gathers nothing";
-  for (const char* recipe : {"tensorwise", "rowwise"}) {
-    Counting counting(world());
-    const hf::ModelConfig config = small_model();
-    StoreOptions options = store_of(DType::bf16, recipe);
-    if (options.fp8.recipe->fp8_all_gather == false) options.fp8.recipe = &quant::with_single_copy(*options.fp8.recipe);
-    Kit kit(counting, config, small_table(config), options);
-    kit.fill(odd_value);
-    const int units = static_cast<int>(config.num_hidden_layers) + 2,
-              tensors = static_cast<int>(kit.store.table().size());
-    for (int unit = 0; unit < units; ++unit) {
-      const device::Scope scope(kit.arena);
-      (void)kit.store.unshard(kit.ctx, unit, model::Pass::forward);
-      kit.store.prefetch(unit + 1);
-    }
-    EXPECT_EQ(counting.gathers, units);
-    const int scales = options.fp8.recipe->single_copy ? 7 * static_cast<int>(config.num_hidden_layers) : 0;
-    EXPECT_EQ(counting.gathered, tensors + scales);
-    give_gradients(kit.store, 5, 1.0f, 0, 1);
-    kit.store.finish_gradients(kit.ctx);
-    EXPECT_EQ(counting.scatters, units);
-    EXPECT_EQ(counting.scattered, tensors);
-  }
-}
-
 /// A communicator with a faulty rank: results of its first collectives after flip() or poison() are damaged. Several
 /// all-gathers are damaged, since a batch reads only some rows of the embedding.
-class Faulty final : public Forwarding {
+class Faulty final : public comm::Forwarding {
  public:
   Faulty(comm::Communicator& good, int victim) : Forwarding(good), victim_(victim) {}
   /// The next all-gathers return a NaN on the victim.
@@ -253,8 +89,8 @@ TEST(Run, WhatIsNotFiniteOnOneRankIsSkippedByAll) {
   const RunFiles files;
   for (int victim = 0; victim < world().size() && world().size() > 1; ++victim) {
     Faulty faulty(world(), victim);
-    RunConfig config = files.config("nan" + std::to_string(victim));
-    Hooks hooks;
+    settings::RunConfig config = files.config("nan" + std::to_string(victim));
+    state::Hooks hooks;
     int steps = 0;
     hooks.stop_requested = [&] {
       if (++steps == 1) faulty.poison();
@@ -282,9 +118,9 @@ TEST(Run, AStepThatDiffersWhenComputedTwiceIsNotSaved) {
   for (const bool gather : {true, false}) {
     if (world().size() == 1) break;  // one rank gathers nothing
     Faulty faulty(world(), victim);
-    RunConfig config = files.config(gather ? "gather" : "sum");
+    settings::RunConfig config = files.config(gather ? "gather" : "sum");
     config.paranoid = 1;
-    Hooks hooks;
+    state::Hooks hooks;
     int steps = 0;
     hooks.stop_requested = [&] {
       if (++steps == 2) faulty.flip(gather);
@@ -303,7 +139,7 @@ TEST(Run, AStepThatDiffersWhenComputedTwiceIsNotSaved) {
 
 /// tests/golden/chat/packed-loss.h5 as token files: documents in one packed sequence, and one each.
 struct PackedFiles {
-  std::optional<test::TemporaryFolder> own;  // of rank 0
+  std::optional<test::TemporaryFolder> own;  // folder of rank 0
   std::string folder;
   static constexpr std::size_t kLength = 120;
   const h5::Reader reference{"tests/golden/chat/packed-loss.h5"};
@@ -312,7 +148,7 @@ struct PackedFiles {
     comm::agree(world(), [&] {
       if (world().rank() != 0) return;
       own.emplace();
-      (void)model::convert("tests/golden/models/llama3/hf", own->path() + "/m.h5", {});
+      (void)convert::convert("tests/golden/models/llama3/hf", own->path() + "/m.h5", {});
       write(own->path() + "/packed.h5", true);
       write(own->path() + "/each.h5", false);
     });
@@ -352,22 +188,22 @@ TEST(Run, PackedDocumentsHaveTheLossOfDocumentsAlone) {
     for (const char* name : {"packed", "each"}) {
       SCOPED_TRACE(std::string(name) + " on " + std::to_string(ranks));
       std::vector<json::Value> records;
-      Hooks hooks;
+      state::Hooks hooks;
       hooks.record = [&](const json::Value& r) { records.push_back(r); };
-      RunConfig c;
+      settings::RunConfig c;
       c.model = files.folder + "/m.h5", c.data = files.folder + "/" + name + ".h5";
       c.out = files.folder + "/" + name + std::to_string(ranks);
       c.seq_length = PackedFiles::kLength, c.batch_size = 1, c.steps = 1, c.flags = json::object({});
       c.grad_accumulation = std::string_view(name) == "each" && ranks != 3 ? 3 : 1;
       c.sampler = data::SamplerKind::sequential;
-      c.precision.precision = Precision::fp32, c.precision.activations = DType::f32;
+      c.precision.precision = settings::Precision::fp32, c.precision.activations = DType::f32;
       EXPECT_EQ(run(c, *group, hooks), Exit::done);
       if (group->rank() == 0) {
         const json::Object& step = records.at(1).as_object();
         EXPECT_NEAR(step.get_double("loss", "step"), files.value("loss"), 1e-6);
         EXPECT_NEAR(step.get_double("grad_norm", "step"), files.value("grad_norm"), 2e-5 * files.value("grad_norm"));
       }
-      EvalConfig e;
+      settings::EvalConfig e;
       e.model = c.model, e.data = c.data, e.seq_length = c.seq_length, e.batch_size = 2, e.precision = c.precision;
       evaluate(e, *group, hooks);
       if (group->rank() == 0) {

@@ -18,7 +18,7 @@ InFlightQueue::InFlightQueue(std::shared_ptr<ProgressTable> table, std::size_t g
 
 InFlightQueue::~InFlightQueue() { table_->remove_source(this); }
 
-// Also removes the items that are done; no other function removes items.
+// This function also removes the items that are done; no other function removes items.
 void InFlightQueue::add(const char* name, std::function<bool()> begun, std::function<bool()> done) {
   const std::int64_t number = table_->reach(group_);  // before mutex_ is locked: snapshot() locks in the other order
   std::unique_lock lock(mutex_);

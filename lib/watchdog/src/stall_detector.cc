@@ -83,8 +83,9 @@ void StallDetector::query_peers(double elapsed) {
   }
 }
 
-// The ranks that do not answer; if all answer, those that compute and have not reached the collective; if there are
-// none, those that wait for another collective; if there are none, an empty list when the collective does not end.
+// Looks for the late ranks: first those that do not answer, then those that compute and have not reached the
+// collective, then those that wait for another collective. The list is empty if all wait for the same collective, which
+// does not end.
 std::optional<Stall> StallDetector::find_stall(const ProgressTable::Snapshot& now) const {
   Stall s{{}, pending_->name, pending_->number, now.step, timeout_, true, ""};
   const auto select = [&](const auto& is_missing) {

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "fp8/base/resources.h"
+
 namespace fp8::watchdog {
 
 TimedCall::~TimedCall() {
@@ -24,7 +26,7 @@ bool TimedCall::run(std::function<void()> call) {
   if (!wait_until_idle(lock)) return false;
   call_ = std::move(call);
   busy_ = true;
-  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+  if (!thread_.joinable()) thread_ = start_thread([this] { loop(); });
   changed_.notify_all();
   return wait_until_idle(lock);
 }

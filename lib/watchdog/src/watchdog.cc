@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <system_error>
 #include <utility>
 
 #include "fp8/base/clock.h"
 #include "fp8/base/error.h"
+#include "fp8/base/resources.h"
 #include "fp8/base/text.h"
 
 namespace fp8::watchdog {
@@ -24,7 +24,7 @@ Watchdog::Watchdog(std::unique_ptr<Channel> channel, ProgressTable& table, int r
       on_stall_(std::move(on_stall)),
       timeout_(timeout),
       detector_(table, *channel_, rank, timeout, on_stall_),
-      thread_([this] { run(); }) {}
+      thread_(start_thread([this] { run(); })) {}
 
 Watchdog::~Watchdog() {
   {
@@ -54,11 +54,7 @@ void Watchdog::run() {
 
 StartupWatch::StartupWatch(double seconds, int rank, const char* phase, std::function<void(const Stall&)> on_stall)
     : seconds_(seconds), rank_(rank), phase_(phase), on_stall_(std::move(on_stall)) {
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& e) {
-    throw Error(std::string("no thread for the watchdog: ") + e.code().message());
-  }
+  thread_ = start_thread([this] { run(); });
 }
 
 StartupWatch::~StartupWatch() {

@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
   /// `message` is shown to the user behind the tool's name; `code` is the exit status.
   explicit Error(const std::string& message, Exit code = Exit::bad, std::vector<Hint> hints = {})
       : std::runtime_error(message), code_(code), hints_(std::move(hints)) {}
-  /// With status Exit::bad.
+  /// An error with status Exit::bad.
   Error(const std::string& message, std::vector<Hint> hints) : Error(message, Exit::bad, std::move(hints)) {}
   /// Exit status of the tool.
   Exit code() const { return code_; }
@@ -43,6 +43,10 @@ class Error : public std::runtime_error {
   Exit code_;
   std::vector<Hint> hints_;
 };
+
+/// The exception that is being handled, as an Error: an Error as it is, std::bad_alloc as "out of memory", any other as
+/// "internal error: what". Call it in a catch block.
+Error current_error();
 
 /// Throws Error with `path: reason: strerror(errno_value)`.
 [[noreturn]] void throw_errno(const std::string& path, const std::string& reason, int errno_value);

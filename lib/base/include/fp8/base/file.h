@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fp8 {
 
@@ -89,8 +90,9 @@ class File {
 /// folder, then renamed.
 class AtomicFile {
  public:
-  /// Checks the target (see check_output) and creates an empty temporary file in the same folder, mode 0666 less the
-  /// umask. The temporary file is locked while this object exists, so that remove_leftovers() does not delete it.
+  /// Checks the target (see check_output; a tool that reads files calls that first, with their paths) and creates an
+  /// empty temporary file in the same folder, mode 0666 less the umask. The temporary file is locked while this object
+  /// exists, so that remove_leftovers() does not delete it.
   AtomicFile(const std::string& target, bool force);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
@@ -113,20 +115,27 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-/// Throws unless `path` can be an output: its folder exists, and it either does not exist or is a regular file and
-/// `force` is set. Message: `path: exists (use --force to replace it)`.
-void check_output(const std::string& path, bool force);
+/// Throws unless `path` can be an output of a tool that reads `inputs`: its folder exists, check_not_input() passes,
+/// and it either does not exist or is a regular file and `force` is set. Message: `path: exists (use --force to replace
+/// it)`.
+void check_output(const std::string& path, bool force, const std::vector<std::string>& inputs);
 
-/// Throws Error `output: is also an input` if both paths, or links, are of one existing file.
-void check_not_input(const std::string& output, const std::string& input);
+/// Throws Error if `output`, a file or a folder, exists and shares a file or a folder (device and inode, links
+/// followed) with one of `inputs`: paths of files, or of folders, which stand for all that they hold, whether it is
+/// read or not;
+/// "-" is the file behind standard input, and a path that does not exist is ignored. Throws also if `output` is an
+/// existing file of a committed checkpoint, be it an input or not: a folder with manifest.json and files of ranks
+/// (fp8-checkpoint(5)). So -f never replaces what is read, nor part of a model.
+void check_not_input(const std::string& output, const std::vector<std::string>& inputs);
 
 /// Renames the folder `temporary` to `final_path`, which must not exist, and syncs the parent folder. The caller has
-/// synced the files and the folder itself.
-void commit_directory(const std::string& temporary, const std::string& final_path);
+/// synced the files and the folder itself. `parent`, if not -1, is a descriptor of the folder of both paths: the rename
+/// then happens in that folder, also if it has been renamed or another folder has taken its place.
+void commit_directory(const std::string& temporary, const std::string& final_path, int parent = -1);
 
-/// As commit_directory(), but replaces a folder `final_path`, which is removed: there is always one under that name,
-/// except for a moment on file systems that cannot exchange names.
-void replace_directory(const std::string& temporary, const std::string& final_path);
+/// Commits like commit_directory(), but replaces a folder `final_path`, which is removed. A folder has that name at any
+/// time, except for a moment on file systems that cannot exchange names.
+void replace_directory(const std::string& temporary, const std::string& final_path, int parent = -1);
 
 /// Syncs a folder, so that its entries are on the disk.
 void fsync_directory(const std::string& path);

@@ -55,7 +55,7 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
-  /// Its path.
+  /// The path of the folder.
   const std::string& path() const { return path_; }
   /// The path of `name` in it.
   std::string at(const std::string& name) const { return path_ + "/" + name; }

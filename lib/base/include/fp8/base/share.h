@@ -16,4 +16,8 @@ std::string share_folder(const std::string& kind);
 /// cannot be listed.
 std::vector<std::string> share_names(const std::string& kind, std::string_view extension);
 
+/// The path of a JSON file: `name_or_path` if it has a slash, ends in .json or is a file, else the file of that name in
+/// share_folder(kind). Throws Error that lists the names there for an unknown one, and calls them `what`: "preset".
+std::string share_file(const std::string& kind, const std::string& what, const std::string& name_or_path);
+
 }  // namespace fp8

@@ -22,8 +22,8 @@ struct Turn {
 
 /// One conversation.
 struct Conversation {
-  std::string system;       ///< system prompt; empty: none
-  std::vector<Turn> turns;  ///< at least one
+  std::string system;       ///< system prompt; empty if there is none
+  std::vector<Turn> turns;  ///< turns, at least one
 };
 
 /// Format of records.

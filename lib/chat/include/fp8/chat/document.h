@@ -1,4 +1,4 @@
-/// From a conversation to token ids and the targets that count: rendering with a template, loss masks, truncation.
+/// Converts a conversation to token ids and the targets that count: rendering with a template, loss masks, truncation.
 /// Source: LLaMA-Factory 0.9.5, data/template.py, data/processor/supervised.py.
 #pragma once
 
@@ -35,7 +35,7 @@ struct Pair {
 /// A document: token ids, and which of them count.
 struct Document {
   std::vector<std::uint32_t> ids;
-  std::vector<std::uint8_t> mask;  ///< as long as ids; 1 where the token is a target that counts
+  std::vector<std::uint8_t> mask;  ///< 1 where the token is a target that counts; as many elements as ids
   std::size_t whole = 0;           ///< tokens before truncation
 };
 
@@ -59,10 +59,10 @@ Document assemble(const std::vector<Pair>& pairs, Mask mask, std::optional<std::
 /// Renders conversations with a template and a tokenizer, which must outlive it. Any number of threads may use it.
 class Renderer {
  public:
-  /// With the special tokens of tokenizer_config.json in the tokenizer's folder. Throws Error if the tokenizer lacks a
+  /// Uses the special tokens of tokenizer_config.json in the tokenizer's folder. Throws Error if the tokenizer lacks a
   /// token that the template needs.
   Renderer(Template form, const token::Tokenizer& tokenizer);
-  /// With these special tokens.
+  /// Uses these special tokens.
   Renderer(Template form, const token::Tokenizer& tokenizer, SpecialTokens special);
 
   /// The token that fills packed sequences: `pad_token` of tokenizer_config.json, else the end of sequence. Throws

@@ -14,9 +14,9 @@ namespace fp8::chat {
 
 /// Documents one after the other, then padding.
 struct Row {
-  std::vector<std::uint32_t> ids;    ///< of all documents and the padding
-  std::vector<std::uint8_t> mask;    ///< as long as ids; 0 at padding
-  std::vector<std::size_t> lengths;  ///< of the documents
+  std::vector<std::uint32_t> ids;    ///< ids of all documents and the padding
+  std::vector<std::uint8_t> mask;    ///< 0 at padding; as many elements as ids
+  std::vector<std::size_t> lengths;  ///< lengths of the documents
   std::size_t padding = 0;           ///< tokens of padding at the end
 };
 
@@ -40,7 +40,7 @@ class Packer {
   std::size_t length_;
   std::uint32_t padding_;
   std::function<void(Row)> deliver_;
-  std::size_t records_ = 0;  // in the group
+  std::size_t records_ = 0;  // number of records in the group
   std::vector<Document> group_;
 };
 

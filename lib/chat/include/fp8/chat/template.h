@@ -25,7 +25,7 @@ enum class Slot : std::uint8_t {
 /// A part of a piece.
 struct Part {
   Slot slot = Slot::literal;  ///< where it comes from
-  std::string text = {};      ///< of a literal
+  std::string text = {};      ///< text of a literal
 };
 
 /// A piece: one special token, or text that is tokenized by itself.
@@ -33,16 +33,16 @@ struct Piece {
   /// What the piece is.
   enum class Kind : std::uint8_t { text, bos, eos };
   Kind kind = Kind::text;        ///< what the piece is
-  std::vector<Part> parts = {};  ///< of text, in their order
+  std::vector<Part> parts = {};  ///< parts of a text in their order
 };
 
 /// A chat template.
 struct Template {
-  std::string path;                         ///< of the file, for messages
+  std::string path;                         ///< path of the file, for messages
   std::string eos;                          ///< token that replaces the tokenizer's end of sequence; empty: none does
   std::vector<std::string> tokens;          ///< texts that must be tokens of the tokenizer
   std::string default_system;               ///< system prompt of a conversation without one
-  std::optional<std::vector<Part>> system;  ///< form of a system prompt; nothing: the template has no place for one
+  std::optional<std::vector<Part>> system;  ///< form of a system prompt, if the template has a place for one
   std::vector<Piece> begin;                 ///< before the first prompt
   std::vector<Piece> prompt;                ///< prompt of each turn
   std::vector<Piece> answer;                ///< answer of each turn
@@ -60,7 +60,7 @@ Template parse_template(const json::Value& value, const std::string& path);
 
 /// Special tokens that a tokenizer_config.json names.
 struct SpecialTokens {
-  std::string path;                ///< of the file, for messages
+  std::string path;                ///< path of the file, for messages
   std::optional<std::string> bos;  ///< begins a sequence
   std::optional<std::string> eos;  ///< ends a sequence
   std::optional<std::string> pad;  ///< pads a sequence

@@ -27,6 +27,11 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();
 
+  /// Opens the files of a folder now instead of on first use, so that they can be read to the end although the
+  /// checkpoint is removed meanwhile, as a run with --keep does. A file that cannot be opened is left to its first use.
+  /// At most half of the descriptors of the process are used; files beyond that are opened on first use.
+  void hold() const;
+
   /// Path as given.
   const std::string& path() const;
   /// Kind of the checkpoint.
@@ -69,7 +74,7 @@ class Checkpoint {
   /// Rows [begin, end) as stored, from all files that hold them, into `out` of exactly (end - begin) x row_bytes()
   /// bytes.
   void read_rows(std::string_view name, std::int64_t begin, std::int64_t end, std::span<std::byte> out) const;
-  /// As read_rows(), as floats: from f32 or bf16 (exact), f64 rounded, FP8 and E8M0 codes as the values they represent,
+  /// Reads rows as floats: f32 and bf16 exactly, f64 rounded, FP8 and E8M0 codes as the values that they represent,
   /// without scales. `out` has one float per element.
   void read_rows_as_f32(std::string_view name, std::int64_t begin, std::int64_t end, std::span<float> out) const;
   /// The whole tensor as stored.

@@ -1,5 +1,5 @@
-/// The checkpoints of one run, `run/step-%08d/`: list, find the newest valid one, prune. Folders that end in `.tmp` are
-/// unfinished and never read. Writing is in writer.h.
+/// The checkpoints of one run, `run/step-%08d/`: list, open, prune. Folders that end in `.tmp` are unfinished and never
+/// read. Finding the newest valid or the best one is in find.h, writing in writer.h.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp8/base/file.h"
+#include "fp8/base/lock.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/json/value.h"
 
@@ -55,10 +56,6 @@ std::vector<StepFolder> list_steps(const std::string& run);
 /// Opens a checkpoint of a run. Throws Error if its counters are invalid or do not match the step in its name; its
 /// weights are not read.
 Checkpoint open_step(const StepFolder& folder);
-/// The newest checkpoint of `run` that open_step() and verify() accept. `report` (may be empty) is called with each
-/// damaged newer one and the reason.
-std::optional<StepFolder> newest_valid(
-    const std::string& run, const std::function<void(const StepFolder&, const std::string& reason)>& report = {});
 /// Warning for a damaged checkpoint that is skipped.
 std::string passed_over(const std::string& path, const std::string& reason);
 /// Error for a run whose checkpoints are all damaged, the newest for `reason`.
@@ -66,10 +63,10 @@ std::string all_damaged(const std::string& run, const std::string& reason);
 /// Removes the oldest checkpoints of `run` until `keep` are left, except those for which `is_protected` (may be empty)
 /// returns true, which do not count. Call it after a commit. keep < 1 removes nothing. Returns the removed paths. A
 /// removal starts with a rename to `.tmp`, so a kill never leaves a partial checkpoint under its name. Each file is a
-/// piece of `runner`.
+/// piece of `runner`. `held` (may be null), the lock of the folder, is checked for each checkpoint.
 std::vector<std::string> prune(const std::string& run, std::int64_t keep,
                                const std::function<bool(std::int64_t step)>& is_protected = {},
-                               const PieceRunner& runner = {});
+                               const PieceRunner& runner = {}, const LockedFolder* held = nullptr);
 /// Removes unfinished `step-*.tmp` of `run`; returns the removed paths.
 std::vector<std::string> cleanup_tmp(const std::string& run);
 

@@ -44,7 +44,7 @@ h5::Values values_of(std::string_view name);
 /// One tensor of a checkpoint.
 struct TensorMeta {
   std::string name;                 ///< full name, such as `weights/model.norm.weight`
-  DType dtype = DType::f32;         ///< as stored
+  DType dtype = DType::f32;         ///< stored dtype
   std::vector<std::int64_t> shape;  ///< global extents, at most four; empty for a scalar
   std::string precision;            ///< compute precision of a weight: "fp8" or "bf16"; may be empty
   std::string reason;               ///< why it has that precision; may be empty

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "fp8/base/file.h"
+#include "fp8/base/lock.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/json/value.h"
 
@@ -67,7 +68,7 @@ struct RowBlock {
 struct FileEntry {
   std::string name;              ///< bare name: rank-%05d-of-%05d.h5
   std::uint64_t bytes = 0;       ///< size of the file
-  std::string digest;            ///< of all bytes after the user block, equal to the one in that block
+  std::string digest;            ///< digest of all bytes after the user block, equal to the one in that block
   std::vector<RowBlock> blocks;  ///< its blocks, in the order of writing
 };
 
@@ -111,16 +112,18 @@ class ShardWriter {
 };
 
 /// Creates the empty temporary folder for the checkpoint `final_path`, after removing one left by a killed run, and
-/// returns its path (`final_path` + ".tmp"). One rank calls it; the others wait for it.
-std::string begin_folder(const std::string& final_path);
+/// returns its path (`final_path` + ".tmp"). One rank calls it; the others wait for it. `held` (may be null), the lock
+/// of the run's folder, is checked, and the temporary folder is made in the folder that it holds open, not in another
+/// one at the same path.
+std::string begin_folder(const std::string& final_path, const LockedFolder* held = nullptr);
 /// Throws Error with sizes and a hint unless the file system that holds `folder` has `bytes` bytes free.
 void check_space(const std::string& folder, std::uint64_t bytes);
 /// Writes the manifest last, syncs, renames `temporary` to `final_path` and syncs the parent. Called by one rank, with
 /// the entries of all ranks in any order; throws unless their blocks cover every tensor exactly once. An existing
 /// folder `final_path` (a damaged checkpoint of that step) is exchanged atomically and removed. `mesh` is stored
-/// unchanged.
+/// unchanged. `held` (may be null) is checked last before the rename, which happens in the folder that it holds open.
 void commit_folder(const std::string& temporary, const std::string& final_path, FileKind kind, const json::Value& mesh,
-                   const std::vector<FileEntry>& entries);
+                   const std::vector<FileEntry>& entries, const LockedFolder* held = nullptr);
 
 class Checkpoint;
 /// Copies the tensor `name` from `source` to `target` in pieces, with all attributes.

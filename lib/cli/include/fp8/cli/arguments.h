@@ -18,7 +18,7 @@ namespace fp8::cli {
 
 /// The value of an interval: a number of steps, for example, or a time.
 struct Interval {
-  std::int64_t count = 0;    ///< from 0; 0 where it is a time
+  std::int64_t count = 0;    ///< a number from 0; 0 if the value is a time
   std::int64_t seconds = 0;  ///< above 0 where it is a time, else 0
 };
 

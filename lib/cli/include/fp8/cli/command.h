@@ -31,7 +31,7 @@ struct Flag {
   std::string default_text{};              ///< value if not given; empty for no value. Of a toggle: "on", empty, or
                                            ///< "auto": neither on nor off unless given
   std::string help{};                      ///< one sentence without a full stop
-  std::vector<std::string> choices{};      ///< of Kind::choice
+  std::vector<std::string> choices{};      ///< values of FlagKind::choice
   std::vector<std::string> suggestions{};  ///< likely values of other kinds, for completions
   std::string group{};                     ///< heading in the help; empty for the first group
   std::optional<double> min{};             ///< least legal number
@@ -55,11 +55,14 @@ struct Command {
   std::string about{};                    ///< one line
   std::string synopsis{};                 ///< usage line after the name; generated from the tables if empty
   std::string example{};                  ///< a command line, without prompt; shown first in the help
-  std::vector<Flag> flags{};              ///< in the order of the help
-  std::vector<Positional> positionals{};  ///< in their order
+  std::vector<Flag> flags{};              ///< flags in the order of the help
+  std::vector<Positional> positionals{};  ///< positional arguments in their order
   bool takes_command = false;             ///< the words after `--` are a command to run, see Arguments::rest
   bool launched = false;                  ///< mpirun starts it: completions also work after mpirun and its flags
 };
+
+/// A flag as messages name it: "--lr" for "lr".
+inline std::string flag_name(std::string_view name) { return "--" + std::string(name); }
 
 /// `command` with the flags that every tool has: help, version, quiet, verbose, completion. Idempotent.
 Command with_common(Command command);
@@ -72,6 +75,9 @@ Flag force_flag();
 Flag dry_run_flag();
 /// --json: print JSON Lines instead of text.
 Flag json_flag();
+/// The argument that names a checkpoint, in each tool the same (fp8-checkpoint(5), "Checkpoint arguments"); `what`
+/// begins its help: "checkpoint to convert".
+Positional checkpoint_argument(const std::string& name, const std::string& metavar, const std::string& what);
 
 /// The help text, wrapped to `columns` (at least 60): example, usage, arguments, flags by group.
 std::string help(const Command& command, int columns = 80);

@@ -27,29 +27,31 @@ class Output {
   int fd_;
 };
 
-/// Progress on standard error. On a terminal it is one line, overwritten in place. Elsewhere it is silent, unless the
-/// tool is long-running: then a line of its own at most every `interval`. Silent when quiet.
+/// Progress on standard error. On a terminal it is one line or several, overwritten in place. Elsewhere it is silent,
+/// unless the tool is long-running: then a line of its own at most every `interval`. Silent when quiet.
 class Progress {
  public:
   /// `quiet` is the tool's --quiet; `tool` is the name of a long-running tool, before each line of its own. The first
   /// of these comes `interval` after this call.
   explicit Progress(bool quiet, std::string tool = "", std::chrono::milliseconds interval = std::chrono::seconds(30));
-  /// Erases the line.
+  /// Erases what is shown.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   /// Whether progress is shown.
   bool shown() const { return shown_; }
-  /// Shows `text`: on a terminal cut to its width, at most ten times a second; elsewhere as a line when it is time.
+  /// Shows `text`: on a terminal its lines, cut to the width and the height of the terminal, at most ten times a
+  /// second; elsewhere one line when it is time.
   void update(std::string_view text);
-  /// Erases the line and moves the cursor to the first column.
+  /// Erases what is shown and moves the cursor to the first column.
   void done();
 
  private:
   void overwrite(std::string_view text);
+  std::string erased();
   bool shown_, in_place_;
-  bool dirty_ = false;
+  std::size_t lines_ = 0;  // on the terminal
   std::string tool_;
   std::chrono::milliseconds interval_;
   std::chrono::steady_clock::time_point last_{};
@@ -63,7 +65,7 @@ bool stdout_is_terminal();
 struct Style {
   bool on = false;  ///< whether text is coloured
 
-  /// For standard output: on if stdout_is_terminal() and neither NO_COLOR nor TERM=dumb is set.
+  /// The style of standard output: on if stdout_is_terminal() and neither NO_COLOR nor TERM=dumb is set.
   static Style for_stdout();
 
   /// `text` in bold.

@@ -39,7 +39,7 @@ class Request {
   };
   /// Without a collective.
   Request() = default;
-  /// For `op`, which was started.
+  /// Holds `op`, which was started.
   explicit Request(std::unique_ptr<Operation> op) : op_(std::move(op)) {}
   /// Takes the collective of the other.
   Request(Request&&) noexcept = default;
@@ -84,13 +84,13 @@ class Communicator {
   /// Elementwise reduction in place; the same bits on every rank, and again with the same number of ranks. For max and
   /// min of values without NaN; Reduce::amax clears signs.
   virtual void all_reduce(std::span<float> values, Reduce op) = 0;
-  /// As above; Reduce::amax is not offered for doubles.
+  /// The same for doubles; Reduce::amax is not offered.
   virtual void all_reduce(std::span<double> values, Reduce op) = 0;
   /// Sums of doubles on device(), in place; on a GPU the host does not wait for it.
   virtual void sum_here(std::span<double> values) { all_reduce(values, Reduce::sum); }
-  /// As above; Reduce::amax is not offered for integers.
+  /// The same for integers; Reduce::amax is not offered.
   virtual void all_reduce(std::span<std::int64_t> values, Reduce op) = 0;
-  /// Bytes of `root` to everyone; sizes must be equal on all ranks.
+  /// Sends the bytes of `root` to all ranks; sizes must be equal on all ranks.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// Every rank's text, by rank; lengths may differ.
   virtual std::vector<std::string> all_gather(const std::string& text) = 0;
@@ -184,12 +184,8 @@ void agree(Communicator& world, Body&& body) {
   try {
     const watchdog::LocalWork local(world.progress());
     body();
-  } catch (const Error& e) {
-    mine = e;
-  } catch (const std::bad_alloc&) {
-    mine = Error("out of memory");
-  } catch (const std::exception& e) {
-    mine = Error(e.what());
+  } catch (const std::exception&) {
+    mine = current_error();
   }
   agree_on(world, mine);
 }

@@ -27,15 +27,15 @@ enum class TooLong : std::uint8_t {
 
 /// Name and place of a document, for messages.
 struct Origin {
-  std::string name;        ///< of the input
-  std::uint64_t line = 0;  ///< of the record, from 1
+  std::string name;        ///< name of the input
+  std::uint64_t line = 0;  ///< line of the record, from 1
 };
 
 /// Options of read_conversations().
 struct ChatOptions {
-  std::vector<std::string> inputs = {};               ///< paths; `-` is standard input
-  std::optional<chat::Format> format = {};            ///< of all records; nothing: guessed for each input
-  json::Layout layout = json::Layout::by_content;     ///< of all inputs
+  std::vector<std::string> inputs = {};     ///< paths; `-` is standard input
+  std::optional<chat::Format> format = {};  ///< format of all records; without a value it is guessed for each input
+  json::Layout layout = json::Layout::by_content;     ///< layout of all inputs
   chat::Columns columns = {};                         ///< names that differ from the format's
   const token::Tokenizer* tokenizer = nullptr;        ///< must be set
   std::string form = {};                              ///< template: a name or a path
@@ -49,7 +49,7 @@ struct ChatOptions {
   /// Called with a message that names the format and the column that were guessed for an input; may be empty.
   std::function<void(const std::string&)> guessed = {};
   std::function<void(std::int64_t)> progress = {};       ///< called periodically with the token count; may be empty
-  std::function<void(const std::string&)> waiting = {};  ///< for inputs that are pipes, see File::open_read()
+  std::function<void(const std::string&)> waiting = {};  ///< called for inputs that are pipes, see File::open_read()
   /// Called with each document before it is packed; false ends the reading. May be empty.
   std::function<bool(const chat::Document&, const Origin&)> document = {};
 };
@@ -60,16 +60,16 @@ struct ChatSummary {
   std::int64_t documents = 0;                        ///< conversations that became documents
   std::int64_t sequences = 0;                        ///< rows that were delivered: documents, or packed sequences
   std::int64_t tokens = 0;                           ///< tokens of the rows, padding included
-  std::int64_t padding = 0;                          ///< of these, padding
-  std::int64_t targets = 0;                          ///< of these, targets that count
+  std::int64_t padding = 0;                          ///< tokens that are padding
+  std::int64_t targets = 0;                          ///< targets that count, without first tokens of documents
   std::int64_t cut = 0;                              ///< documents that were cut
   std::map<std::string, std::int64_t> dropped = {};  ///< records that were left out, by reason
 };
 
 /// Counts of the records for training and of those for evaluation.
 struct ChatSummaries {
-  ChatSummary train;  ///< for training
-  ChatSummary eval;   ///< for evaluation; all 0 without ChatOptions::eval_share
+  ChatSummary train;  ///< records for training
+  ChatSummary eval;   ///< records for evaluation; all 0 without ChatOptions::eval_share
 };
 
 /// Receives rows in order: documents, or packed sequences. `eval`: for evaluation.
@@ -86,12 +86,13 @@ struct ChatFiles {
   std::string output = {};                    ///< path of the token file
   std::string eval_output = {};               ///< path of the token file for evaluation; may be empty
   std::int64_t vocab_size = 0;                ///< upper bound (exclusive) of the ids
-  std::optional<std::string> tokenizer = {};  ///< as in TokenInfo
+  std::optional<std::string> tokenizer = {};  ///< identity of the tokenizer, as in TokenInfo
+  std::vector<std::string> also_read = {};    ///< files and folders besides the inputs that no output may replace
   bool force = false;                         ///< replace regular files
   bool dry_run = false;                       ///< check everything, write nothing
 };
 
-/// read_conversations() into token files with masks. The first token of a document never counts. Padding of a packed
+/// read_conversations() into token files with the masks of its rows. Padding of a packed
 /// sequence is a document of its own. Throws as read_conversations(), and leaves no output then.
 ChatSummaries tokenize_conversations(const ChatOptions& options, const ChatFiles& files);
 

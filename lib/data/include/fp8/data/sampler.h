@@ -7,9 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "fp8/base/target.h"
@@ -23,18 +21,12 @@ enum class SamplerKind : std::uint8_t {
   shuffle,     ///< a permutation of the sequences for each epoch, keyed by (seed, epoch)
 };
 
-/// Kind by name (sequential, shuffle); empty for an unknown one.
-std::optional<SamplerKind> parse_sampler(std::string_view name);
-
 /// How samples treat the documents of a file.
 enum class DocumentMode : std::uint8_t {
   automatic,  ///< separate if the file has a mask or packed sequences, else joined
   joined,     ///< samples cross the bounds of documents
   separate,   ///< documents of a sample do not see each other
 };
-
-/// Mode by name (auto, joined, separate); empty for an unknown one.
-std::optional<DocumentMode> parse_documents(std::string_view name);
 
 /// Upper bounds of the documents in any samples. Padding counts as a document.
 struct DocumentBounds {
@@ -49,7 +41,7 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key);
 /// A step and the position in the run's sequence of samples at which it begins. A run whose batch or data changed has
 /// another one than (0, 0).
 struct SamplerStart {
-  std::int64_t step = 0;    ///< from 0
+  std::int64_t step = 0;    ///< number of the step, from 0
   std::int64_t sample = 0;  ///< position of its first sample: epoch x samples + place in the epoch
 };
 
@@ -88,7 +80,7 @@ class Sampler {
   /// and one that it attends to: those of its document up to itself.
   std::int64_t batch(std::int64_t step, std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
                      std::span<std::int32_t> targets, std::span<std::int32_t> starts = {}) const;
-  /// As batch(), one sample by its number; for evaluation in file order.
+  /// Fills the buffers like batch() with one sample, given by its number, for evaluation in file order.
   std::int64_t sample(std::int64_t sample, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
                       std::span<std::int32_t> starts = {}) const;
 
@@ -111,10 +103,11 @@ class Sampler {
   std::int64_t global_batch_;
   SamplerStart start_;
   std::int64_t samples_ = 0;
-  // With separate documents:
-  std::vector<std::int64_t> offsets_;       // first tokens of the documents, then the number of tokens
-  std::vector<std::int64_t> first_sample_;  // of each document; empty if a sample is a document or a packed sequence
-  std::int64_t most_documents_ = 0;         // in a sample, padding included
+  // The members below have values if documents are separate.
+  std::vector<std::int64_t> offsets_;  // first tokens of the documents, then the number of tokens
+  std::vector<std::int64_t>
+      first_sample_;  // first sample of each document; empty if a sample is a document or a packed sequence
+  std::int64_t most_documents_ = 0;  // most documents of a sample, padding included
   std::int64_t longest_ = 0, split_ = 0, padding_ = 0;
 };
 

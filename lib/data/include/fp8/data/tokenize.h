@@ -32,6 +32,16 @@ enum class Source : std::uint8_t {
 /// one.
 std::optional<Source> parse_source(std::string_view name);
 
+/// A tokenizer, and what a token file records about it.
+struct DeclaredTokenizer {
+  std::string file;             ///< path of the tokenizer.json; empty for bytes
+  std::string id;               ///< "bytes" or a digest
+  std::int64_t vocab_size = 0;  ///< of the tokenizer
+};
+
+/// The tokenizer `name`: "bytes", a tokenizer.json, or the folder of one. Throws Error if it cannot be read.
+DeclaredTokenizer declared_tokenizer(const std::string& name);
+
 /// Options of tokenize().
 struct TokenizeOptions {
   std::vector<std::string> inputs = {};         ///< paths; `-` is standard input, for text and jsonl
@@ -43,11 +53,12 @@ struct TokenizeOptions {
   std::optional<std::string> tokenizer = {};  ///< tokenizer of the ids, see TokenInfo; without `encode_with`, text
                                               ///< is always "bytes"
   std::string encode_with = {};  ///< path of the tokenizer.json that text is encoded with; empty: text becomes bytes
-  bool special = true;           ///< add the tokenizer's special ids around each document
-  bool force = false;            ///< replace a regular file at `output`
-  bool dry_run = false;          ///< read and check everything, write nothing
+  std::vector<std::string> also_read = {};  ///< files and folders besides `inputs` that the output must not replace
+  bool special = true;                      ///< add the tokenizer's special ids around each document
+  bool force = false;                       ///< replace a regular file at `output`
+  bool dry_run = false;                     ///< read and check everything, write nothing
   std::function<void(std::int64_t)> progress = {};       ///< called periodically with the token count; may be empty
-  std::function<void(const std::string&)> waiting = {};  ///< for inputs that are pipes, see File::open_read()
+  std::function<void(const std::string&)> waiting = {};  ///< called for inputs that are pipes, see File::open_read()
 };
 
 /// Reads every input once, in order. Throws Error `input: reason`, and leaves no output, for: unreadable input, another

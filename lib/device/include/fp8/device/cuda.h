@@ -17,7 +17,7 @@ namespace fp8::device {
 struct Stream {
   cudaStream_t handle = nullptr;  ///< never the default stream
   int index = 0;                  ///< device number for cudaSetDevice
-  int multiprocessors = 0;        ///< of the device
+  int multiprocessors = 0;        ///< number of multiprocessors of the device
   int compute_capability = 0;     ///< 90 for 9.0
   /// Objects of other crates with the lifetime of the stream, by name: library handles and plans.
   std::map<std::string, std::shared_ptr<void>> kept{};

@@ -20,7 +20,7 @@ struct Stream;  ///< a CUDA stream (cuda.h); the host has none
 /// Arguments of an op besides its tensors. Cheap to copy.
 struct Context {
   DeviceType device = DeviceType::host;  ///< device of the tensors
-  Stream* stream = nullptr;              ///< stream for device work; null on the host
+  Stream* stream = nullptr;              ///< stream for device work, or null on the host
   Arena* arena = nullptr;                ///< scratch memory of the step
   bool dry = false;                      ///< dry run: allocate from the (dry) arena, compute nothing, access no memory
   Profile* profile = nullptr;            ///< records the time of operations (profile.h); null: not recorded

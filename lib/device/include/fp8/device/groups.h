@@ -14,14 +14,14 @@ namespace fp8::device {
 /// W adjacent elements.
 template <class T, int W>
 struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Group {
-  T at[W];  ///< in memory order
+  T at[W];  ///< elements in memory order
 };
 
 /// The bits of W adjacent elements of T, 8 bytes or a multiple of 16.
 template <class T, int W>
 struct Bits {
   static_assert(W * sizeof(T) == 8 || W * sizeof(T) % 16 == 0);
-  std::uint32_t words[W * sizeof(T) / 4];  ///< in memory order
+  std::uint32_t words[W * sizeof(T) / 4];  ///< bits of the elements in memory order
 };
 /// A single element.
 template <class T>
@@ -148,7 +148,7 @@ __device__ inline void store(T* p, const Group<T, W>& group) {
 /// The largest magnitude that a thread has seen, as bits, which order like the values, NaN above all.
 class Largest {
  public:
-  /// With `skip_nan` NaNs are left out.
+  /// Starts without values; `skip_nan` leaves NaNs out.
   __host__ __device__ explicit Largest(bool skip_nan) : limit_(skip_nan ? 0x7F800000u : 0x7FFFFFFFu) {}
   /// Adds W values.
   template <int W>

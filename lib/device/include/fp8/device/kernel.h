@@ -35,7 +35,7 @@ inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;  ///< mask of a whole warp
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kSize = 16 / static_cast<int>(sizeof(T));  ///< elements
-  T at[kSize];                                                    ///< in memory order
+  T at[kSize];                                                    ///< elements in memory order
 };
 
 /// Whether p and a row stride (in elements of T) allow 16-byte accesses to every row.

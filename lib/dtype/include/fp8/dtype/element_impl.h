@@ -83,7 +83,7 @@ FP8_HD inline std::uint32_t code_bits(float v) {
   return (nan ? 0x7Fu : magnitude_code<Grid>(a)) | sign;
 }
 
-/// As code_bits(), narrowed to a byte.
+/// Returns code_bits() as a byte.
 template <class Grid>
 FP8_HD inline std::uint8_t encode(float v) {
   return static_cast<std::uint8_t>(code_bits<Grid>(v));

@@ -42,7 +42,7 @@ enum class ScaleBlocks : std::uint8_t {
 /// K is not a multiple of 16, the other stride is K rounded up, with zero padding.
 struct Operand {
   View matrix;                ///< two dimensions, one of the strides is 1; f32, bf16, or FP8 codes on a device
-  DType format = DType::f32;  ///< of the values before scaling: f32, bf16, e4m3, e5m2
+  DType format = DType::f32;  ///< format of the values before scaling: f32, bf16, e4m3, e5m2
   View inverse_scale;  ///< f32, contiguous: empty (1), [1], or one for each row of A, each column of B; or blocks
   ScaleBlocks blocks = ScaleBlocks::none;  ///< blocks of the inverse scales
 };
@@ -51,7 +51,7 @@ struct Operand {
 /// Source: F. A. Khattak, M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv:2512.07004; verified with
 /// recorded results of E4M3 x E4M3 and E5M2 x E4M3, without split K.
 enum class Accumulation : std::uint8_t {
-  f32,     ///< in f32, in oneDNN's order
+  f32,     ///< sums in f32, in oneDNN's order
   hopper,  ///< the bits of an H100: chains of blocks of 32 products, each truncated to 14 significant bits
   ada,     ///< the bits of an RTX 4060: the same with blocks of 16 products
 };
@@ -61,11 +61,11 @@ std::string_view name_of(Accumulation accumulation);
 
 /// Options of one GEMM.
 struct MatmulOptions {
-  GemmRole role = GemmRole::other;  ///< for the counts
+  GemmRole role = GemmRole::other;  ///< role under which the GEMM is counted
   bool accumulate = false;          ///< C += A B, C in f32
   bool fast_accumulation = false;   ///< tensor cores keep fewer bits of sums; no effect on f32 accumulation
   View bias{};                      ///< empty, or one per column of C, f32 or bf16, added in f32 before rounding
-  Accumulation accumulation = Accumulation::f32;  ///< of FP8 GEMMs on the host
+  Accumulation accumulation = Accumulation::f32;  ///< accumulation of FP8 GEMMs on the host
 };
 
 /// Number of GEMMs and their FLOPs.
@@ -85,6 +85,8 @@ struct Counts {
   double fp8_share_total() const;
   /// Difference, for the counts of one step.
   Counts operator-(const Counts& earlier) const;
+  /// Sum, for the counts of several passes.
+  Counts& operator+=(const Counts& other);
 };
 
 /// Multiplication of bf16 operands on the host. Both ways sum exact products in f32, in different orders.
@@ -97,9 +99,10 @@ enum class HostBf16 : std::uint8_t {
 /// Order of the sums of GEMMs with f32 accumulation on the host.
 enum class HostSums : std::uint8_t {
   library,  ///< oneDNN's, which depends on shapes, strides and the number of threads
-  /// Of C = X W^T, where rows of X and of W have unit stride, an order that depends on K alone, by own kernels: a row
-  /// of C has the same bits whatever the other rows, the threads and the instruction set. For generation, whose few
-  /// rows read W at the speed of memory; for many rows oneDNN is faster. Other GEMMs as `library`.
+  /// C = X W^T, where rows of X and of W have unit stride, is summed by own kernels in an order that depends on K
+  /// alone: a row of C has the same bits whatever the other rows, the threads and the instruction set. Generation uses
+  /// this order, since its few rows read W at the speed of memory; for many rows oneDNN is faster. Other GEMMs run as
+  /// under `library`.
   fixed,
 };
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fp8/ckpt/checkpoint.h"
+#include "fp8/generate/codec.h"
 #include "fp8/hf/config.h"
-#include "fp8/prompt/codec.h"
 
 namespace fp8::generate {
 
@@ -15,6 +15,6 @@ namespace fp8::generate {
 /// sequence of the tokenizer, if `codec` has one; and the token `template_end` of a chat template, unless it is empty.
 /// `codec` may be null. Throws Error naming the checkpoint if its generation_config.json is unusable.
 std::vector<std::int64_t> end_tokens(const ckpt::Checkpoint& checkpoint, const hf::ModelConfig& config,
-                                     const prompt::Codec* codec, const std::string& template_end);
+                                     const Codec* codec, const std::string& template_end);
 
 }  // namespace fp8::generate

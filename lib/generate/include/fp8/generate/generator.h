@@ -9,15 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8/generate/prompt.h"
+#include "fp8/generate/resident.h"
 #include "fp8/generate/sampler.h"
 #include "fp8/model/decoder.h"
-#include "fp8/model/resident.h"
-#include "fp8/prompt/prompt.h"
 
 namespace fp8::generate {
-
-using prompt::Codec;
-using prompt::Ids;
 
 /// Why a text ended.
 enum class End : std::uint8_t {
@@ -57,8 +54,8 @@ struct Generated {
 
 /// How a model computes.
 struct Precision {
-  dtype::DType compute = dtype::DType::bf16;  ///< of activations and of weights outside FP8
-  const quant::Recipe* recipe = nullptr;      ///< of FP8 linears; null: none
+  dtype::DType compute = dtype::DType::bf16;  ///< format of activations and of weights outside FP8
+  const quant::Recipe* recipe = nullptr;      ///< recipe of FP8 linears, or null if there are none
 };
 
 /// Most tokens of a prompt and its continuation: the model's context, or its sliding window if that is shorter.
@@ -73,7 +70,7 @@ class Generator {
  public:
   /// Reads the weights. Throws Error if a recipe is given and no linear is FP8 (Exit::fp8_missing), or memory is
   /// insufficient.
-  Generator(const model::OpenModel& model, const Precision& precision);
+  Generator(const convert::OpenModel& model, const Precision& precision);
   ~Generator();
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;

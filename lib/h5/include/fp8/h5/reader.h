@@ -11,9 +11,13 @@
 #include <memory>
 #include <span>
 
+#include "fp8/base/file.h"
 #include "fp8/h5/types.h"
 
 namespace fp8::h5 {
+
+/// Opens a regular file for reading; throws for a pipe or a folder without blocking.
+File open_regular(const std::string& path);
 
 /// An open file. Movable, not copyable. All errors are Error with `path: /dataset: reason`.
 class Reader {
@@ -22,12 +26,16 @@ class Reader {
   /// the block, and use only HDF5's checksummed metadata (superblock 2 or 3); the digest is not checked here. Without a
   /// magic word, any layout of HDF5 metadata is read (plain files of h5py).
   explicit Reader(const std::string& path, std::string_view magic = {});
+  /// As above, for a file that is open already and may have been removed since. Needs a magic word.
+  Reader(File file, std::string_view magic);
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;
   ~Reader();
 
   /// Path as given.
   const std::string& path() const;
+  /// The file itself.
+  const File& file() const;
   /// Size of the file in bytes.
   std::uint64_t file_bytes() const;
   /// The digest stated in the user block (of all bytes after the block), 32 hex digits; empty without a magic word.

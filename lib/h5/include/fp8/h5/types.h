@@ -53,7 +53,7 @@ enum class Values : std::uint8_t {
 /// One dataset of a file.
 struct Entry {
   std::string name;                 ///< full path without the leading slash, such as `weights/model.norm.weight`
-  DType dtype = DType::u8;          ///< from attribute `dtype` if present, else from the storage type
+  DType dtype = DType::u8;          ///< value of attribute `dtype` if present, else derived from the storage type
   std::vector<std::int64_t> shape;  ///< extents, outermost first; empty for a scalar
   std::uint64_t bytes = 0;          ///< product of shape times the element's size
   std::uint64_t offset = 0;         ///< offset of its first byte in the file (user block included); 0 when bytes is 0

@@ -7,6 +7,8 @@
 #include <functional>
 #include <span>
 
+#include "fp8/base/file.h"
+#include "fp8/h5/reader.h"
 #include "fp8/h5/types.h"
 
 namespace fp8::h5 {
@@ -19,18 +21,17 @@ struct UserBlock {
 
 /// The block's 512 bytes for these values.
 std::string format_user_block(std::string_view magic, const UserBlock& block);
-/// Reads the block of `path` and compares the stated size with the file's size; the digest is not checked. Throws Error
+/// Reads the block of a file and compares the stated size with the file's size; the digest is not checked. Throws Error
 /// `path: reason` when the file has no such block, has an unknown version, or is shorter or longer than stated.
-UserBlock read_user_block(const std::string& path, std::string_view magic);
+UserBlock read_user_block(const File& file, std::string_view magic);
 /// Returns the buffer for the bytes of a dataset: Entry::bytes of host memory, or empty for none.
 using Destination = std::function<std::span<std::byte>(const Entry&)>;
 /// Returns the values that a dataset of this name may hold.
 using ValueRule = std::function<Values(std::string_view name)>;
-/// Reads every byte of `path` once and checks the whole-file digest and each dataset's. Throws Error that names the
-/// damaged dataset, where possible, or the dataset with a value that `rule` forbids (an empty `rule` allows all).
-/// Returns the contents of the block. Bytes for which `destination` (may be empty) returns a buffer are copied to it,
-/// so that loading needs no second read; if this throws, the buffers are invalid.
-UserBlock verify_file(const std::string& path, std::string_view magic, const Destination& destination = {},
-                      const ValueRule& rule = {});
+/// Reads every byte of an open file with a user block once, and checks the whole-file digest and each dataset's. Throws
+/// Error that names the damaged dataset, where possible, or the dataset with a value that `rule` forbids (an empty
+/// `rule` allows all). Bytes for which `destination` (may be empty) returns a buffer are copied to it, so that loading
+/// needs no second read; if this throws, the buffers are invalid.
+void verify_file(const Reader& reader, const Destination& destination = {}, const ValueRule& rule = {});
 
 }  // namespace fp8::h5

@@ -74,7 +74,7 @@ struct ModelConfig {
   std::optional<std::int64_t> sliding_window;   ///< tokens that a token attends to, itself included
   std::optional<std::int64_t> bos_token_id;     ///< first token of a text
   std::vector<std::int64_t> eos_token_ids;      ///< last token of a text; may be empty
-  std::optional<LoraConfig> lora;               ///< adapters; nothing: none
+  std::optional<LoraConfig> lora;               ///< adapters, if the model has any
   json::Value source;                           ///< the object read, so that export keeps every key
 
   /// Width of all query heads together.

@@ -19,7 +19,7 @@ namespace fp8::hf {
 /// One entry of a header.
 struct TensorInfo {
   std::string name;                    ///< full name
-  std::string dtype;                   ///< as in the file: F32, BF16, F8_E4M3, I64, ...
+  std::string dtype;                   ///< name of the dtype in the file: F32, BF16, F8_E4M3, I64, ...
   std::optional<dtype::DType> format;  ///< the suite's format, if supported
   std::size_t element_size = 0;        ///< bytes of one element
   std::vector<std::int64_t> shape;     ///< extents; empty for a scalar

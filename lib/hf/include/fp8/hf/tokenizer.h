@@ -30,8 +30,8 @@ struct TokenizerIdentity {
 /// ordered by the bytes of their texts.
 TokenizerIdentity tokenizer_identity(const json::Value& tokenizer, const std::string& what);
 
-/// As tokenizer_identity(), from the text of a tokenizer.json; errors begin with `what`. Throws Error for text over
-/// kMaxTokenizerBytes.
+/// Computes tokenizer_identity() from the text of a tokenizer.json; errors begin with `what`. Throws Error for text
+/// over kMaxTokenizerBytes.
 TokenizerIdentity parse_tokenizer_identity(std::string_view text, const std::string& what);
 
 /// The id of the token `content` in a tokenizer.json that tokenizer_identity() accepts: an added token, else an entry

@@ -1,6 +1,7 @@
-/// Fast reader of flat objects with identical keys, such as the step records of a log: it builds no values and is
-/// several times faster than parse(), with the same results. It rejects every line that does not match the expected
-/// shape; such lines go to parse().
+/// Fast reader of flat objects with identical keys, such as the step records of a log: it builds no values, and returns
+/// what parse() returns. It rejects every line that does not match the expected shape; such lines go to parse(). It is
+/// worth a second parser: tests/bench/logs.py measures that fp8-log takes 2.0 s of processor time for 1 GB of records
+/// with it, and 25 s with nlohmann's parser alone.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@ namespace fp8::json {
 /// A member's value as written in the text.
 struct Scalar {
   Type type = Type::null;    ///< never array or object where Shape::read() made it
-  std::string_view text{};   ///< of a string; it points into the text that was read
-  double number = 0;         ///< of an integer or a real as Value::as_double() has it; of a boolean 0 or 1
-  std::int64_t integer = 0;  ///< of an integer
+  std::string_view text{};   ///< value of a string, a part of the text that was read
+  double number = 0;         ///< value of an integer or a real as Value::as_double() has it; 0 or 1 for a boolean
+  std::int64_t integer = 0;  ///< value of an integer
 };
 
 /// The keys of a flat object, in order.
@@ -41,7 +42,7 @@ class Shape {
 
  private:
   struct Member {
-    std::string key;  // with its quotes
+    std::string key;  // key with its quotes
     bool wanted;
   };
   std::vector<Member> members_;

@@ -46,7 +46,7 @@ class LineReader {
   /// The next value, or nothing at the end. After the end, a further call reads what was appended since. Throws Error
   /// `name: line L column C: reason`.
   std::optional<Value> next();
-  /// As next(), but the line's text, not parsed: for parse_line(). Valid until the next call.
+  /// Returns the text of the next line without parsing it, for parse_line(). It is valid until the next call.
   std::optional<std::string_view> next_text();
   /// Number of the line that next() or next_text() returned last, counted from 1; 0 before the first.
   std::uint64_t line() const { return line_; }

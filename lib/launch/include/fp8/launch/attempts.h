@@ -12,8 +12,8 @@ namespace fp8::launch {
 /// The file RUN/attempts.json. Every change is atomic and on the disk before the call returns.
 class Attempts {
  public:
-  /// Reads the file; a missing file means no attempts. `job` identifies the command and the plan: the count of another
-  /// job is ignored. Throws Error `path: reason` for a damaged file.
+  /// Reads the file; a missing file means no attempts. `job` identifies the command and the phases: the count of
+  /// another job is ignored. Throws Error `path: reason` for a damaged file.
   Attempts(const std::string& run, json::Value job);
 
   /// Records that the newest valid checkpoint is of `step` (0 for none). Resets the count and returns true when `step`
@@ -38,7 +38,7 @@ class Attempts {
   const std::string& path() const { return path_; }
 
  private:
-  void read();
+  void read(const json::Object& fields);
   void write() const;
 
   std::string path_;

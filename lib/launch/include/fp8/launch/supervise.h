@@ -1,5 +1,5 @@
-/// Runs a training command to the end of its run: starts from the newest valid checkpoint, runs the phases of a plan in
-/// order, restarts the command after a crash. The library part of fp8-resume(1).
+/// Runs a training command to the end of its run: starts from the newest valid checkpoint, runs the phases in order,
+/// restarts the command after a crash. The library part of fp8-resume(1).
 #pragma once
 
 #include <chrono>
@@ -10,17 +10,18 @@
 #include <vector>
 
 #include "fp8/base/error.h"
+#include "fp8/ckpt/find.h"
 #include "fp8/json/value.h"
-#include "fp8/launch/plan.h"
+#include "fp8/launch/phases.h"
 
 namespace fp8::launch {
 
-/// Command, plan and run folder.
+/// Command, phases and run folder.
 struct Job {
   std::string run;                              ///< folder of the run
-  std::optional<PhasePlan> plan;                ///< phases; nullopt to run the command without phases
+  std::optional<Phases> phases;                 ///< nullopt to run the command without phases
   std::int64_t attempts = 3;                    ///< attempts without a newer checkpoint before giving up, from 1
-  std::vector<std::string> command;             ///< not empty
+  std::vector<std::string> command;             ///< words of the command, at least one
   bool dry_run = false;                         ///< report the first launch, start and write nothing
   std::chrono::milliseconds patience{300'000};  ///< time limit for processes that a crashed command left running
 };
@@ -40,13 +41,14 @@ Exit supervise(const Job& job, const Hooks& hooks);
 
 /// A checkpoint and the step in its /train document.
 struct Found {
-  std::string path;       ///< of the checkpoint
+  std::string path;       ///< path of the checkpoint
   std::int64_t step = 0;  ///< updates completed
 };
 
-/// The newest valid checkpoint of `run`; nullopt without one. Calls `record` (with a `reason`) and `note` for each
-/// damaged checkpoint that is skipped.
-std::optional<Found> find_newest(const std::string& run, const std::function<void(const json::Value&)>& record,
-                                 const std::function<void(const std::string&)>& note);
+/// The newest or the best valid checkpoint of `run`; nullopt without one. Calls `record` (with a `reason`) and `note`
+/// for each damaged checkpoint that is skipped.
+std::optional<Found> find_checkpoint(const std::string& run, ckpt::Which which,
+                                     const std::function<void(const json::Value&)>& record,
+                                     const std::function<void(const std::string&)>& note);
 
 }  // namespace fp8::launch

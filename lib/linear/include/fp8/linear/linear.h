@@ -26,25 +26,35 @@ struct Part {
   std::int64_t begin = 0;  ///< first row
   std::int64_t end = 0;    ///< one past the last
   bool fp8 = false;        ///< compute precision; other parts are computed in the precision of the activations
-  quant::GemmSet gemms{};  ///< which GEMMs of an FP8 part are FP8
-  int number = -1;         ///< of the projection, for an observer
+  quant::GemmSet gemms{};  ///< the GEMMs of an FP8 part that run in FP8
+  int number = -1;         ///< number of the projection, which an observer gets
 };
 
 class Observer;  // observer.h
 
+/// Makes the amax of an activation that of all ranks, before a scale is computed from it.
+class AmaxReducer {
+ public:
+  virtual ~AmaxReducer() = default;
+  /// `amax` f32 [1] on the context's device becomes the largest of all ranks. Collective.
+  virtual void reduce(const Context& ctx, const View& amax) const = 0;
+};
+
 /// How FP8 parts are computed.
 struct LinearPrecision {
-  const quant::Recipe* recipe = nullptr;                      ///< null: no part is FP8
+  const quant::Recipe* recipe = nullptr;                      ///< recipe, or null if no part is FP8
   quant::CastOptions options;                                 ///< scales and counts
-  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< of FP8 GEMMs on the host
-  Observer* observer = nullptr;                               ///< of FP8 GEMMs; null: nobody
+  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< accumulation of FP8 GEMMs on the host
+  Observer* observer = nullptr;                               ///< observer of FP8 GEMMs, or null
+  const AmaxReducer* amax_reducer = nullptr;                  ///< reducer of activations with one scale; null: the
+                                                              ///< ranks have scales of their own
 };
 
 /// Known scales of a weight's FP8 operands, and where their amaxes are recorded. Empty, or by part.
-struct Slots {
-  quant::KnownScale x;                ///< of the input, which all parts share
-  std::vector<quant::KnownScale> w;   ///< of each part of the weight
-  std::vector<quant::KnownScale> dy;  ///< of the gradient of each part's output
+struct KnownScales {
+  quant::KnownScale x;                ///< scale of the input, which all parts share
+  std::vector<quant::KnownScale> w;   ///< scale of each part of the weight
+  std::vector<quant::KnownScale> dy;  ///< scale of the gradient of each part's output
 };
 
 /// The weight of one part, or of adjacent high-precision parts together, as an operand of a GEMM.
@@ -57,20 +67,21 @@ struct Operand {
 
 /// An adapter beside one part of a weight: y[:, part] += scaling (drop(x) a^T) b^T.
 struct Adapter {
-  Part part;                  ///< rows of the whole weight
-  View a, b;                  ///< [R, K] and [n, R], in the activations' type
-  View scaling;               ///< f32 [1]
-  ops::Dropout dropout = {};  ///< of the elements of x, in forward and in backward; probability 0: none
+  Part part;     ///< rows of the whole weight
+  View a, b;     ///< [R, K] and [n, R], in the activations' type
+  View scaling;  ///< f32 [1]
+  ops::Dropout dropout =
+      {};  ///< dropout of the elements of x, in forward and in backward; probability 0 leaves out none
 };
 
 /// A weight prepared for a pass.
 struct Weight {
   View bias;                        ///< [N] or empty
-  LinearPrecision precision;        ///< of its FP8 parts
-  std::vector<Operand> operands;    ///< in row order, covering [0, N)
-  std::vector<Part> parts{};        ///< of `slots`
-  Slots slots{};                    ///< of x and dy in this pass
-  std::vector<Adapter> adapters{};  ///< at most one for each part, in row order
+  LinearPrecision precision;        ///< precision of the FP8 parts
+  std::vector<Operand> operands;    ///< operands in row order, which cover [0, N)
+  std::vector<Part> parts{};        ///< parts that `known` belongs to
+  KnownScales known{};              ///< scales of x and dy in this pass
+  std::vector<Adapter> adapters{};  ///< adapters in row order, at most one for each part
 };
 
 /// FP8 codes of a weight as gathered by an FP8 all-gather, or as a checkpoint stores them.
@@ -89,20 +100,20 @@ std::int64_t block_rows(const std::vector<Part>& parts);
 enum class Pass : std::uint8_t { forward, recompute, backward };
 
 /// Quantizes a weight's FP8 parts for a pass; memory from the arena. `matrix` is [N, K]. If no part is FP8 under
-/// `precision`, forward() and backward() record the amaxes of x and dy in `slots` without casts (calibration).
+/// `precision`, forward() and backward() record the amaxes of x and dy in `known` without casts (calibration).
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
-               const LinearPrecision& precision, Pass pass, const Slots& slots = {});
+               const LinearPrecision& precision, Pass pass, const KnownScales& known = {});
 
 /// The same from codes; every part is FP8 with one scale, or one for each row with one FP8 copy, or, if the scales have
 /// two dimensions, one for each block of 128 x 128, which serves both GEMMs.
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
-                     const LinearPrecision& precision, Pass pass, const Slots& slots = {});
+                     const LinearPrecision& precision, Pass pass, const KnownScales& known = {});
 
 /// What the GEMMs of one layer and pass share.
 struct Call {
   const Context& ctx;                ///< device, arena
   gemm::Engine& engine;              ///< computes and counts
-  const LinearPrecision& precision;  ///< of the weight
+  const LinearPrecision& precision;  ///< precision of the weight
   dtype::DType activation;           ///< type of x and dy: f32 or bf16
 };
 
@@ -120,11 +131,12 @@ void wgrad(const Call& call, const quant::Quantized& dy, const quant::Quantized&
 /// Which amaxes of whole activations the casts of a weight's forward() and backward() need. A caller who has one, from
 /// the kernel that wrote the activation or from an earlier pass, saves a pass over the activation.
 struct AmaxUse {
-  bool x = false;         ///< of x, for forward or wgrad
-  bool dy = false;        ///< of each part's columns of dy, for dgrad or wgrad
+  bool x = false;         ///< cast x, for forward or wgrad
+  bool dy = false;        ///< cast each part's columns of dy, for dgrad or wgrad
   bool skip_nan = false;  ///< NaNs are left out of them; otherwise an amax of elements with NaN is NaN
 };
-/// Of a weight prepared for any pass: for scales of whole tensors that are not known before the cast.
+/// Which amaxes a weight that is prepared for any pass needs for scales of whole tensors that are not known before the
+/// cast.
 AmaxUse amax_use(const Weight& weight);
 
 /// Memory for the amax of x.

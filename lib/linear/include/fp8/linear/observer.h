@@ -27,10 +27,6 @@ class Observer {
   virtual ~Observer() = default;
   /// Whether anything is observed now; otherwise no other function is called.
   virtual bool active() const = 0;
-  /// Whether the amax of an activation with one scale is replaced by combine_amax() before its scale is computed.
-  virtual bool combines_amaxes() const = 0;
-  /// amax f32 [1] on the context's device becomes that of all ranks. Collective.
-  virtual void combine_amax(const Context& ctx, const View& amax) = 0;
   /// A GEMM that has run; `call` is that of the layer.
   virtual void observe(const Call& call, const ObservedGemm& gemm) = 0;
 };

@@ -36,20 +36,24 @@ struct Comparison {
 };
 
 /// Compares two runs that were read with summary_metrics(). The points are the steps, within the range of tokens that
-/// both runs cover, of the run with fewer steps there (of B when equal). The loss of the other run at such a point is
-/// the loss of its record with that number of tokens, or interpolated linearly between the two neighbouring records.
-/// The gap is the mean of B - A over the last part of the points; its standard error accounts for the correlation
-/// between neighbouring steps.
-/// Source: Newey and West 1987 (Bartlett weights, lag 4 (n/100)^(2/9)).
-/// Throws Error when a run has no steps or no token counts, or when the ranges of tokens do not overlap.
+/// both runs cover, of the run with fewer steps there; if both have as many, of the run whose token count is lower
+/// where the two first differ. The loss of the other run at such a point is the loss of its record with that number of
+/// tokens, or interpolated linearly between the two neighbouring records. Points at which either loss is not finite, or
+/// is interpolated from one that is not, are left out. The gap is the mean of B - A over the last part of the points;
+/// its standard error accounts for the correlation between neighbouring steps. compare(b, a) has the same points and
+/// exactly the negated gap. Source: Newey and West 1987 (Bartlett weights, lag 4 (n/100)^(2/9)). Throws Error when a
+/// run has no steps or no token counts, or when the ranges of tokens do not overlap.
 Comparison compare(const Run& a, const Run& b);
+
+/// Throws the Error of compare() if a run that was read with summary_metrics() cannot be compared with any other.
+void check_comparable(const Run& run);
 
 /// Fewest pairs from which the noise between runs is estimated.
 inline constexpr std::size_t kEnoughPairs = 3;
 
 /// How the runs of side B differ from those of side A, pair by pair.
 struct PairedComparison {
-  std::vector<Comparison> pairs{};        ///< in the order of side A; at least one
+  std::vector<Comparison> pairs{};        ///< in the order of pairs_of(); at least one
   std::vector<Difference> differences{};  ///< the settings that differ within pairs, without repetitions
   std::vector<std::string> unknown{};     ///< names of the runs whose logs have no settings
   std::vector<std::string> seeds{};       ///< of the pairs; empty text where the seeds are unknown or differ
@@ -61,8 +65,8 @@ struct PairedComparison {
 };
 
 /// Indices of paired runs, side A first. One run on each side is a pair. Several runs are paired by seed, and where a
-/// side has a seed twice by seed and MODEL; if no log has settings, in their order. Throws Error
-/// when the sides have different numbers of runs, or when a run has no partner or several.
+/// side has a seed twice by seed and MODEL, in increasing order of both; if no log has settings, in their order. Throws
+/// Error when the sides have different numbers of runs, or when a run has no partner or several.
 std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::span<const Run> a, std::span<const Run> b);
 
 /// Compares each pair of pairs_of(); from three pairs on the interval is that of Student's t distribution over the gaps
@@ -77,7 +81,8 @@ std::optional<double> mean_interval(std::span<const double> values);
 enum class Verdict : std::uint8_t { met, not_met, cannot_tell };
 
 /// Whether the gap is within +-`nats`. With an interval: met when all of it is within, not met when all of it is
-/// outside, else unknown. Without one the gap alone decides. A missing gap is not met.
+/// outside, else unknown. Without one the gap alone decides. A missing gap is not met, and neither is any gate if a run
+/// diverged.
 Verdict verdict(const PairedComparison& comparison, double nats);
 
 /// The checked settings that differ and that `allowed` does not name; `allowed` may name "all".

@@ -17,6 +17,7 @@ struct OverviewRow {
   std::vector<std::string> settings{};  ///< value of each setting of the overview, as text; empty where unknown
   std::vector<json::Value> values{};    ///< the same as JSON; null where unknown
   std::optional<double> gap{};          ///< mean loss less that of the baseline, see compare()
+  std::string without_gap{};            ///< why the run cannot be compared with the baseline; empty if it can
 };
 
 /// Many runs, in the order of reading.
@@ -29,8 +30,8 @@ struct Overview {
 /// Collects an overview from runs that are read one after the other, so that only one log is in memory.
 class OverviewBuilder {
  public:
-  /// Adds a run that was read with summary_metrics(), with its gap to `baseline` if that is not null. Throws Error as
-  /// compare().
+  /// Adds a run that was read with summary_metrics(), with its gap to `baseline` if that is not null and the two can be
+  /// compared. Throws Error as check_comparable(*baseline).
   void add(const Run& run, const std::string& name, const Run* baseline);
   /// The overview of the runs so far.
   Overview finish() const;

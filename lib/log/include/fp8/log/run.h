@@ -6,22 +6,20 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "fp8/log/series.h"
 #include "fp8/log/settings.h"
 
 namespace fp8::log {
 
 /// Values of one numeric field of the step records, one per step; NaN where a step lacks the field or has null.
 struct Column {
-  std::string name;       ///< the field, such as "loss"
-  Series<double> values;  ///< one per step
+  std::string name{};            ///< the field, such as "loss"
+  std::vector<double> values{};  ///< one per step
 };
 
 /// Consecutive steps with the same precision, recipe and emulation.
@@ -47,13 +45,10 @@ struct Save {
 
 /// The log of a run. Steps that a resumed run repeated hold the values of the last repetition.
 struct Run {
-  /// An empty run whose series are stored in `store`.
-  explicit Run(const std::shared_ptr<BlockStore>& store) : steps(store), tokens(store) {}
-
   std::string path{};                  ///< as given: folder, file or "-"
   std::string name{};                  ///< display name: run_name(path), or one of run_names()
-  Series<std::int64_t> steps;          ///< numbers of the steps, increasing
-  Series<std::int64_t> tokens;         ///< tokens seen after each step; -1 where the log lacks them
+  std::vector<std::int64_t> steps{};   ///< numbers of the steps, increasing
+  std::vector<std::int64_t> tokens{};  ///< tokens seen after each step; -1 where the log lacks them
   std::vector<Column> columns{};       ///< the requested fields that were found, in order of appearance
   std::vector<std::string> metrics{};  ///< all numeric fields of step records, in order of appearance
   std::vector<Phase> phases{};         ///< increasing by `first`; the first begins at 0 if there are steps
@@ -66,8 +61,10 @@ struct Run {
   bool finished = false;                        ///< whether an end record follows the last step
   std::string reason{};                         ///< reason in the end record; empty without one
 
-  /// Values of a field, one per step; nullptr when no step has the field or it was not requested.
-  const Series<double>* find(std::string_view metric) const;
+  /// Values of a field, one per step; empty when no step has the field or it was not requested.
+  std::span<const double> find(std::string_view metric) const;
+  /// Index of the first step whose number is not below `step`; their number if there is none.
+  std::size_t index_of(std::int64_t step) const;
 };
 
 /// The metrics of all runs without repetitions, in order of appearance.
@@ -75,9 +72,8 @@ std::vector<std::string> metrics_of(std::span<const Run> runs);
 
 /// Options of read_run().
 struct Wanted {
-  bool all = false;                             ///< keep every numeric field; else only `metrics`
-  std::vector<std::string> metrics{};           ///< names of fields
-  std::size_t memory = std::size_t{32} << 20U;  ///< bytes of series to keep in memory; the rest goes to a file
+  bool all = false;                                        ///< keep every numeric field; else only `metrics`
+  std::vector<std::string> metrics{};                      ///< names of fields
   std::function<void(const std::string& path)> waiting{};  ///< called before a named pipe blocks; see File::open_read()
 
   /// Whether a field is kept.
@@ -88,9 +84,10 @@ struct Wanted {
 /// 1, and the time of a step as seconds since 1970 in UTC. A step record whose number is not above the last one
 /// replaces all records from that step on (the run was resumed). An incomplete line at the end or before a `run` record
 /// is ignored. Records of unknown type, unknown fields and missing fields are no errors. Long logs are parsed in pieces
-/// on all processors; the result does not depend on their number. Memory: `wanted.memory`, some MiB per processor, and
-/// about 50 bytes per evaluation, save and phase. Throws Error `path: reason` when the log cannot be read or contains
-/// no record of a run, and `path: line L ...: reason` for a line that is not JSON or not a record.
+/// on all processors; the result does not depend on their number. Memory: 8 bytes per step and
+/// kept field, 16 per step, some MiB per processor, and about 50 bytes per evaluation, save and phase. Throws Error
+/// `path: reason` when the log cannot be read or contains no record of a run, and `path: line L ...: reason` for a line
+/// that is not JSON or not a record.
 Run read_run(const std::string& path, const Wanted& wanted);
 
 /// The log file of a run: log.jsonl in a folder, else `path`. Throws Error when a folder has none.

@@ -47,6 +47,7 @@ struct Summary {
   std::int64_t warnings = 0;                               ///< number of warning records
   bool finished = false;                                   ///< whether the log ends with an end record
   std::string reason{};                                    ///< reason in the end record
+  bool diverged = false;  ///< the end record says so, or the loss of the last step that has targets is not finite
 };
 
 /// Fields that summarize() reads.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fp8/log/export.h"
-#include "fp8/log/plot.h"
+#include "fp8/plot/heatmap.h"
 
 namespace fp8::log {
 
@@ -67,26 +67,8 @@ void write_tensor_csv(const TensorRun& run, const Sink& sink);
 /// One {"type":"tensor"} record for each series with the worst value of each metric, and its step; see fp8-log(5).
 std::vector<json::Value> tensor_records(const TensorRun& run);
 
-/// A part of a heatmap.
-struct HeatPanel {
-  std::string title{};           ///< operand, or GEMM
-  std::vector<double> values{};  ///< [rows, columns]; NaN: no value
-};
-
-/// A metric by linear and step.
-struct Heatmap {
-  std::string metric{};               ///< one of kTensorMetrics
-  std::vector<std::string> rows{};    ///< short names of the linears, in the order of the model
-  std::vector<std::int64_t> steps{};  ///< first step of each column, and last step of the last
-  std::vector<HeatPanel> panels{};    ///< for each operand; of relative_error for each GEMM
-};
-
 /// The heatmap of a metric. A cell has the worst value of the GEMMs of its linear, and, beyond `columns` steps, of
 /// several steps. Throws Error if no record has the metric.
-Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t columns);
-
-/// Draws a heatmap into the existing file `path` by gnuplot, as gnuplot_plot() does: 1200 pixels wide, and as high as
-/// its rows need.
-void gnuplot_heatmap(const Heatmap& map, Image image, const std::string& path);
+plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t columns);
 
 }  // namespace fp8::log

@@ -19,7 +19,8 @@ struct LayerCache {
 /// The cache of one text.
 class KeyValueCache {
  public:
-  /// For texts of up to `capacity` tokens, empty at first; memory from the context's arena, category "key/value cache".
+  /// Makes an empty cache for texts of up to `capacity` tokens. Its memory is from the context's arena, category
+  /// "key/value cache".
   /// Computes the rotary tables of all positions.
   KeyValueCache(const device::Context& ctx, const hf::ModelConfig& config, dtype::DType activation,
                 std::int64_t capacity);

@@ -1,10 +1,13 @@
-/// Forward and backward pass of a decoder-only transformer over one micro-batch: embedding, layers, final norm, LM head
-/// with the loss in blocks of rows. Neither the whole logits nor a T x T matrix is ever stored. The same code runs on
-/// host and device. Source of the computation: transformers modeling_{llama,mistral,qwen2,qwen3}.py.
+/// Forward and backward pass of a decoder-only transformer over micro-batches: embedding, layers, final norm, LM head
+/// with the loss in blocks of rows. Decoder computes whole passes, and MicroBatch their stages. Neither the whole
+/// logits nor a T x T matrix is ever stored. The same code runs on host and device. Source of the computation:
+/// transformers modeling_{llama,mistral,qwen2,qwen3}.py.
 ///   B sequences, T tokens each, M = B T rows, C hidden, V vocabulary
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "fp8/gemm/gemm.h"
 #include "fp8/hf/config.h"
@@ -41,9 +44,9 @@ struct Batch {
 struct DecoderOptions {
   dtype::DType activation = dtype::DType::bf16;  ///< f32 or bf16
   Recompute recompute = Recompute::none;         ///< trades time for memory; same numbers
-  OperationObserver* observer = nullptr;         ///< of every operation, which it does not change; null: nobody
+  OperationObserver* observer = nullptr;         ///< observer of every operation, which does not change it, or null
   std::int64_t logit_bytes = kLeastLogits;       ///< memory for a block of logits, see head_block_rows()
-  ops::AttentionOptions attention{};             ///< on a GPU
+  ops::AttentionOptions attention{};             ///< kernels of attention on a GPU
 };
 
 /// The transformer. Holds no weights and no state: calls with the same arguments and the same number of threads give
@@ -57,17 +60,17 @@ class Decoder {
   void forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                const View& losses) const;
 
-  /// As forward(), and stores the input of each layer in `inputs` [L + 1, M, C], those of the head last, in the
+  /// Computes forward(), and stores the input of each layer in `inputs` [L + 1, M, C], those of the head last, in the
   /// activations' type, which the caller allocates.
-  void forward_and_keep(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
-                        const View& inputs, const View& losses) const;
+  void forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+                                const View& inputs, const View& losses) const;
 
-  /// The part of forward() from layer `first` (from 0; L: only the head) on, with the inputs that forward_and_keep()
-  /// stored.
+  /// The part of forward() from layer `first` (from 0; L: only the head) on, with the inputs that
+  /// forward_and_store_inputs() stored.
   void forward_from(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch, int first,
                     const View& inputs, const View& losses) const;
 
-  /// As forward(), and computes the gradients of gradient_scale * sum(losses), passed to `weights` unit by unit from
+  /// Computes forward(), and the gradients of gradient_scale * sum(losses), passed to `weights` unit by unit from
   /// the last to the first.
   void forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
                         float gradient_scale, const View& losses) const;
@@ -77,22 +80,76 @@ class Decoder {
               const View& out) const;
 
   /// Appends tokens i32 [T] to the text in `cache`, and computes logits f32 [n, V] of its last n tokens, n <= T; empty:
-  /// none. On the host. With gemm::HostSums::fixed, and unless a scale is that of several tokens together (FP8 with
-  /// scales of tensors), the logits of a token have the same bits however the text was divided into calls. Throws
+  /// none. It runs on the host. With gemm::HostSums::fixed, and unless a scale is that of several tokens together (FP8
+  /// with scales of tensors), the logits of a token have the same bits however the text was divided into calls. Throws
   /// Error if the cache is too small.
   void extend(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const View& tokens, KeyValueCache& cache,
               const View& logits) const;
 
   /// The model.
   const hf::ModelConfig& config() const { return config_; }
+  /// Number of layers, L.
+  int layers() const { return static_cast<int>(config_.num_hidden_layers); }
   /// Number of units, layers + 2.
-  int units() const { return static_cast<int>(config_.num_hidden_layers) + 2; }
+  int units() const { return layers() + 2; }
   /// Options of the constructor.
   const DecoderOptions& options() const { return options_; }
 
  private:
   hf::ModelConfig config_;
   DecoderOptions options_;
+};
+
+/// Whether backward follows the forward pass of a micro-batch.
+enum class PassKind : std::uint8_t {
+  training,   ///< forward saves the activations that backward needs
+  inference,  ///< layers overwrite the hidden state, and there is no backward
+};
+
+/// One micro-batch on its way through the stages of a decoder: embedding, layers, head; then backward through head,
+/// layers, embedding. Each stage is a call of its own, so that several micro-batches can be in flight: the stages of
+/// one may run between the stages of another in any order, and backward in any order of micro-batches. Decoder's passes
+/// call the same stages. The hidden state, its gradient and the saved activations are in the pool of the context's
+/// arena; each layer's are freed by its backward stage, everything else with the object. With several micro-batches in
+/// flight, WeightSource::gradient_buffers() decides which of them writes the gradients of a unit and which add to them.
+/// Deterministic as Decoder.
+class MicroBatch {
+ public:
+  /// Allocates the hidden state. Copies `ctx` and the views of `batch`; their memory, the arena, `decoder`, `engine`
+  /// and `weights` outlive the object. Throws Error if the arena is full.
+  MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, WeightSource& weights,
+             const Batch& batch, PassKind kind);
+  MicroBatch(MicroBatch&&) noexcept;
+  ~MicroBatch();
+
+  /// The hidden state [M, C] in the activations' type: the input of the next stage of forward. A micro-batch that does
+  /// not begin with the embedding gets its input here.
+  View hidden();
+  /// The gradient [M, C] of the input of the stage whose backward ran last, which the next backward stage reads and
+  /// overwrites. Empty in inference.
+  View gradient() const;
+
+  /// Looks up the embeddings of the tokens.
+  void forward_embedding();
+  /// Computes the layers [first, last), numbered from 0.
+  void forward_layers(int first, int last);
+  /// Computes the losses f32 [M] of every target, in nats, 0 where ignored.
+  void forward_head(const View& losses);
+
+  /// Computes the same losses and the gradients of gradient_scale * sum(losses). Logits are not saved but computed
+  /// here, so that the head needs no forward_head() before.
+  void backward_head(float gradient_scale, const View& losses);
+  /// Computes the gradients of the layers [first, last), from last - 1 to first, and frees their saved activations.
+  /// Throws Error if the forward stage of a layer has not run, or its backward stage has.
+  void backward_layers(int first, int last);
+  /// Computes the gradient of the embedding.
+  void backward_embedding();
+
+ private:
+  friend class Decoder;
+  struct State;
+  explicit MicroBatch(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 /// Rows of logits [rows, vocabulary] that are stored at a time: all, if they take at most `logit_bytes`, else a

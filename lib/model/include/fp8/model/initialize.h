@@ -23,15 +23,17 @@ using ProgressSink = std::function<void(const std::string& name, std::size_t ind
 
 /// Options of initialize().
 struct InitOptions {
-  std::uint64_t seed = 0;                            ///< any number
-  dtype::DType dtype = dtype::DType::f32;            ///< of all but adapters: f32, or bf16 (the same numbers rounded)
-  bool force = false;                                ///< replace an output that exists
-  bool dry_run = false;                              ///< check everything, write nothing
-  Origin origin{};                                   ///< for /provenance
-  ProgressSink progress{};                           ///< may be empty
-  std::optional<std::string> tokenizer{};            ///< text of tokenizer.json
-  std::optional<std::string> tokenizer_id{};         ///< if there is no tokenizer.json: "bytes"
+  std::uint64_t seed = 0;  ///< any number
+  dtype::DType dtype =
+      dtype::DType::f32;    ///< format of all weights but adapters: f32, or bf16 (the same numbers rounded)
+  bool force = false;       ///< replace an output that exists
+  bool dry_run = false;     ///< check everything, write nothing
+  Origin origin{};          ///< origin for /provenance
+  ProgressSink progress{};  ///< may be empty
+  std::optional<std::string> tokenizer{};     ///< text of tokenizer.json
+  std::optional<std::string> tokenizer_id{};  ///< identifier of the tokenizer, "bytes", if there is no tokenizer.json
   std::map<std::string, std::string> huggingface{};  ///< the files beside tokenizer.json, by name
+  std::vector<std::string> inputs{};  ///< files and folders that all this was read from, see check_output()
 };
 
 /// Elements [begin, begin + out.size()) of a parameter, in row-major order, host memory.
@@ -42,7 +44,7 @@ void initial_values(const Parameter& parameter, double initializer_range, std::u
 struct InitSummary {
   std::int64_t tensors = 0;     ///< number of tensors
   std::int64_t parameters = 0;  ///< number of elements
-  std::uint64_t bytes = 0;      ///< of all tensors
+  std::uint64_t bytes = 0;      ///< size of all tensors
 };
 
 /// Writes a checkpoint of kind model to `output` with default compute precisions. The same arguments give the same

@@ -66,17 +66,16 @@ struct Parameter {
   ParameterRole role = ParameterRole::linear;  ///< kind
   int unit = 0;                                ///< 0 embedding, 1..L layers, L+1 final norm and head
   Slot slot = Slot::embedding;                 ///< position in the unit
-  std::int64_t slot_row = 0;                   ///< its first row in the slot's matrix
+  std::int64_t slot_row = 0;                   ///< first row of the parameter in the slot's matrix
   int tensor_parallel_axis =
       -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
-  int expert = -1;     ///< index of its expert; -1: none
   bool decay = false;  ///< weight decay applies (two or more dimensions)
   dtype::DType stored =
       dtype::DType::f32;   ///< format in which a checkpoint holds it; that of a frozen parameter's shard
   bool trainable = true;   ///< has a gradient and moments; false: frozen, as all but adapters in a model with adapters
   bool fp8 = false;        ///< whether it computes in FP8
   std::string reason;      ///< why not FP8; empty for FP8
-  quant::GemmSet gemms{};  ///< if FP8: in which GEMMs
+  quant::GemmSet gemms{};  ///< GEMMs that run in FP8, if the parameter does
   bool fused = false;      ///< whether it is computed as one linear with the parameter before it in its slot
 
   /// Rows (first extent).
@@ -109,13 +108,13 @@ Extent slot_extent(const hf::ModelConfig& config, Slot slot);
 
 /// GEMMs that run in FP8 in some linears.
 struct GemmRule {
-  std::string glob;      ///< names of weights; empty: all
-  quant::GemmSet gemms;  ///< at least one
+  std::string glob;      ///< glob of names of weights; empty for all
+  quant::GemmSet gemms;  ///< the GEMMs in FP8, at least one
 };
 
 /// Options of assign_precisions().
 struct LinearPrecisionOptions {
-  const quant::Recipe* recipe = nullptr;  ///< for the thresholds of auto_filter; null: the default recipe
+  const quant::Recipe* recipe = nullptr;  ///< recipe for the thresholds of auto_filter, or null for the default recipe
   std::vector<std::string> filters{};     ///< name globs of weights that stay in bf16
   bool auto_filter = false;               ///< exclude layers that are too small to gain
   bool lm_head = false;                   ///< FP8 for the LM head too

@@ -13,9 +13,10 @@ namespace fp8::model {
 /// Names of all presets, sorted.
 std::vector<std::string> preset_names();
 
-/// The JSON object of a configuration file (if `preset_or_path` has a slash, ends in .json or is a file) or of a
-/// preset. Throws Error that lists the presets for an unknown name. The configuration itself is not checked: see
-/// hf::parse_config.
+/// The path of a configuration file or of a preset's, see share_file().
+std::string model_config_file(const std::string& preset_or_path);
+
+/// The JSON object of model_config_file(). The configuration itself is not checked: see hf::parse_config.
 json::Value read_model_config(const std::string& preset_or_path);
 
 /// Sets `key=value` in a configuration. The value is JSON, or a string if it does not parse as JSON. The key must exist

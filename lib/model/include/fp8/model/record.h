@@ -13,7 +13,7 @@ namespace fp8::model {
 /// Origin of a checkpoint; becomes an entry of /provenance.
 struct Origin {
   std::string tool{};     ///< fp8-init
-  std::string version{};  ///< of the suite
+  std::string version{};  ///< version of the suite
   std::string command{};  ///< command line, quoted for a shell
 };
 
@@ -31,9 +31,10 @@ json::Value checkpoint_record(const std::string& path);
 /// the end (other records are skipped). Throws Error when there is none.
 std::string resolve_checkpoint_argument(const std::string& argument, int fd = 0);
 
-/// Opens a checkpoint. Throws Error that identifies `path` if it is instead a Hugging Face folder, a run's folder, a
-/// token file, or unfinished (`*.tmp`, also through a link), and if its counters are invalid.
-ckpt::Checkpoint open_checkpoint(const std::string& path);
+/// Opens the checkpoint of an argument, a path or RUN, RUN@last, RUN@best, RUN@N (see ckpt::open_of_run()), and holds
+/// it open. Throws Error that identifies the path if it is instead a Hugging Face folder, a token file, or unfinished
+/// (`*.tmp`, also through a link), and if its counters are invalid.
+ckpt::Checkpoint open_checkpoint(const std::string& argument);
 
 /// Identifier of the model's tokenizer, fp8-tokens(5): the digest of its tokenizer.json, else the identifier recorded
 /// with the training data ("bytes", or a digest); nothing if both are missing. Throws Error `path: /tokenizer: reason`

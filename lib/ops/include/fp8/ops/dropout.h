@@ -13,8 +13,8 @@ using tensor::View;
 
 /// Which elements are left out.
 struct Dropout {
-  float probability = 0;       ///< of leaving out an element, below 1; 0: none is
-  std::uint64_t seed = 0;      ///< of the run
+  float probability = 0;       ///< probability of leaving out an element, below 1; 0 leaves out none
+  std::uint64_t seed = 0;      ///< seed of the run
   std::uint64_t stream = 0;    ///< different for each step and tensor
   std::int64_t first_row = 0;  ///< number in the global batch of row 0 of the matrix
 };

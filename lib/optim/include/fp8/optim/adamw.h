@@ -17,7 +17,7 @@ struct Settings {
   float beta1 = 0.9f;         ///< decay of the first moment
   float beta2 = 0.95f;        ///< decay of the second moment
   float eps = 1e-8f;          ///< added to the root of the second moment
-  float weight_decay = 0.1f;  ///< for tensors of two or more dimensions
+  float weight_decay = 0.1f;  ///< weight decay of tensors with two or more dimensions
 };
 
 /// Result of the gradient's norm: clipping factor and skip flag. In memory of the tensors' device, so that a GPU does
@@ -33,8 +33,8 @@ struct Scalars {
   float correction1 = 1;       ///< 1 - beta1^t, t from 1
   float correction2_sqrt = 1;  ///< sqrt(1 - beta2^t)
   std::int64_t update = 0;     ///< t, for stochastic rounding
-  std::uint64_t seed = 0;      ///< of the run, for stochastic rounding
-  const Gate* gate = nullptr;  ///< of this update, on the device of the tensors
+  std::uint64_t seed = 0;      ///< seed of the run, for stochastic rounding
+  const Gate* gate = nullptr;  ///< gate of this update, on the device of the tensors
 };
 
 /// Scalars of update t (from 1). Throws Error when t < 1.

@@ -21,7 +21,7 @@ struct Schedule {
   double lr = 3e-4;                          ///< peak
   double min_lr = 0;                         ///< final rate
   std::int64_t warmup = 0;                   ///< steps
-  std::int64_t steps = 0;                    ///< of the whole run
+  std::int64_t steps = 0;                    ///< number of steps of the whole run
   std::int64_t decay_steps = 0;              ///< steps of decay (wsd only)
 
   /// Rate used for the update of step t.

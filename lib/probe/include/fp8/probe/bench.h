@@ -32,7 +32,7 @@ struct BenchOptions {
 
 /// Distribution of the seconds of one call.
 struct Timing {
-  double median = 0;         ///< of all samples
+  double median = 0;         ///< median of all samples
   double low = 0;            ///< lower quartile
   double high = 0;           ///< upper quartile
   std::int64_t samples = 0;  ///< number of samples; a sample is the mean of several calls if a call is short
@@ -40,7 +40,7 @@ struct Timing {
 
 /// A ratio bf16 time / FP8 time; above 1, FP8 is faster.
 struct Ratio {
-  double median = 0;                                      ///< of the samples
+  double median = 0;                                      ///< median of the samples
   double low = 0;                                         ///< lower end of the 95 % interval; 0 if unknown
   double high = std::numeric_limits<double>::infinity();  ///< upper end; infinity if unknown
 };
@@ -73,7 +73,7 @@ struct ProductResult {
 struct StepsResult {
   Timing seconds{};                    ///< seconds per step, without the first step
   std::vector<double> samples{};       ///< seconds of each of these steps
-  double tokens_per_s = 0;             ///< at the median step time
+  double tokens_per_s = 0;             ///< speed at the median step time
   double fp8_flop_share = 0;           ///< share of the linears' FLOPs in FP8, 0 to 1
   std::int64_t memory_peak_bytes = 0;  ///< peak of the process so far
 };
@@ -82,12 +82,12 @@ struct StepsResult {
 struct BenchResult {
   std::string device{};                   ///< Device::name()
   bool emulated = false;                  ///< whether FP8 is emulated (on the host)
-  Peak peak{};                            ///< from the data sheet, or measured; fp8 is 0 if unknown
-  std::vector<ProductResult> products{};  ///< by linear, then pass
+  Peak peak{};                            ///< peak speed from the data sheet, or measured; fp8 is 0 if unknown
+  std::vector<ProductResult> products{};  ///< results in the order of linears, then passes
   double bf16_s = 0, fp8_s = 0;           ///< all linears of a step: medians of forward and backward, times layers
-  Ratio linears{};                        ///< of bf16_s and fp8_s, with the means of the ends of the linears' intervals
+  Ratio linears{};  ///< ratio of bf16_s to fp8_s, with the means of the ends of the linears' intervals
   std::optional<StepsResult> bf16_steps{}, fp8_steps{};  ///< nullopt with options.steps 0
-  Ratio steps{};                                         ///< of the times of the steps
+  Ratio steps{};                                         ///< ratio of the times of the steps
   std::int64_t sequences = 0, length = 0;                ///< batch of a step
 };
 

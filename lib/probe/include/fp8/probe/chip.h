@@ -12,8 +12,8 @@ inline constexpr int kFirstFp8 = 89;
 
 /// Peak FLOP/s of dense matrix multiply with f32 accumulation.
 struct Peak {
-  double bf16 = 0;       ///< with bf16 operands
-  double fp8 = 0;        ///< with FP8 operands; 0: not supported or unknown
+  double bf16 = 0;       ///< peak with bf16 operands
+  double fp8 = 0;        ///< peak with FP8 operands; 0 if they are not supported, or unknown
   std::string source{};  ///< source of the numbers
 };
 

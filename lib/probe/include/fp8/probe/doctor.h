@@ -21,7 +21,7 @@ struct Environment {
 
 /// Results of all checks.
 struct Diagnosis {
-  std::vector<Check> checks{};  ///< in order, grouped
+  std::vector<Check> checks{};  ///< checks in their order, grouped
   std::string device{};         ///< name of the GPU, or "CPU"
   bool native = false;          ///< FP8 runs on the GPU with exact results
   bool emulated = false;        ///< FP8 emulation on the CPU has exact results

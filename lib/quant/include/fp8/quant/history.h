@@ -15,10 +15,10 @@ namespace fp8::quant {
 /// The amax of a history: the largest, or that of the last step.
 enum class AmaxAlgorithm : std::uint8_t { max, most_recent };
 
-/// From a history to a scale.
+/// The rule from a history to a scale.
 struct DelayedRule {
   float max = 448.0f;                            ///< largest value of the format, times 2^-margin
-  AmaxAlgorithm algorithm = AmaxAlgorithm::max;  ///< which amax
+  AmaxAlgorithm algorithm = AmaxAlgorithm::max;  ///< which amax of the history gives the scale
 };
 
 /// The rule for a format (e4m3 or e5m2) with a margin of powers of two.

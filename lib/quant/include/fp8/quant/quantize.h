@@ -34,8 +34,9 @@ struct Quantized {
   /// values of these bytes, same strides; for blocks folded, and f32 unless scales are powers of two. Blocks of 32 are
   /// always emulated.
   View codes;
-  dtype::DType format = dtype::DType::bf16;          ///< e4m3 or e5m2; the source's format with Granularity::none
-  Granularity granularity = Granularity::none;       ///< none: codes is the high-precision matrix itself
+  dtype::DType format = dtype::DType::bf16;  ///< e4m3 or e5m2; the source's format with Granularity::none
+  Granularity granularity =
+      Granularity::none;  ///< granularity of scales; with none, codes is the high-precision matrix itself
   ContractionAxis contract = ContractionAxis::last;  ///< dimension that its GEMM contracts
   /// Factors of x, f32. Empty for none; [1] for tensor; for row, one for each index of the dimension that is not
   /// contracted. For blocks two dimensions, one scale for each block of block_extent(), in the order of the matrix:
@@ -51,8 +52,8 @@ struct Quantized {
 /// A scale that is known before the cast of a whole tensor, and where the cast records the amax that it finds. All f32
 /// [1] on the matrix's device.
 struct KnownScale {
-  View scale;          ///< empty: the scale is computed from this matrix
-  View inverse_scale;  ///< its reciprocal; empty if scale is
+  View scale;          ///< f32 [1], or empty if the scale is computed from this matrix
+  View inverse_scale;  ///< reciprocal of scale; empty if scale is empty
   View amax;           ///< becomes max(itself, largest magnitude without NaN); empty: not recorded
 };
 
@@ -60,13 +61,13 @@ struct KnownScale {
 struct CastOptions {
   bool power_of_2 = false;       ///< round scales down to powers of two
   CastCounts* counts = nullptr;  ///< added to if not null; on the matrix's device
-  bool emulate = false;          ///< on a device: codes as bf16, for chips without FP8; always so on the host
+  bool emulate = false;  ///< on a device, codes are bf16 values, for chips without FP8; the host always does this
   /// Multiply the codes of blocks by their inverse scales where that is exact: on the host, if scales are powers of two
   /// and every product is zero or a normal BF16. Quantized::folded tells whether it was done. Emulated codes on a
   /// device are always folded; below 2^-126 they are rounded to subnormal BF16.
   bool fold = false;
-  ScaleRule rule = ScaleRule::torchao;  ///< from amax to scale; not of blocks
-  KnownScale known{};                   ///< for Granularity::tensor; then codes and amax come from one pass
+  ScaleRule rule = ScaleRule::torchao;  ///< rule from amax to scale, except for blocks
+  KnownScale known{};                   ///< known scale for Granularity::tensor; then codes and amax come from one pass
   /// The amax of the matrix, f32 [1] on its device, if the caller has it: without NaN if skips_nan(rule), else with. A
   /// cast of Granularity::tensor without a known scale then reads the matrix once; other casts ignore it. The result
   /// has the same bits. Empty: the amax is computed.
@@ -75,8 +76,8 @@ struct CastOptions {
 
 /// The casts of one matrix for two GEMMs, by the dimension that each contracts.
 struct CastPair {
-  Cast last;   ///< for the GEMM that contracts the last dimension
-  Cast first;  ///< for the GEMM that contracts the first dimension
+  Cast last;   ///< cast for the GEMM that contracts the last dimension
+  Cast first;  ///< cast for the GEMM that contracts the first dimension
   /// Whether both GEMMs use the same codes: same format, and scales that do not depend on the contracted dimension.
   bool shared() const {
     return last == first && (last.granularity == Granularity::tensor || last.granularity == Granularity::square128);
@@ -85,8 +86,8 @@ struct CastPair {
 
 /// One matrix quantized for two GEMMs.
 struct QuantizedPair {
-  Quantized last;   ///< for the GEMM that contracts the last dimension
-  Quantized first;  ///< for the GEMM that contracts the first dimension
+  Quantized last;   ///< operand of the GEMM that contracts the last dimension
+  Quantized first;  ///< operand of the GEMM that contracts the first dimension
 };
 
 /// Largest magnitude along the contracted dimension: f32 [1] (tensor) or one per index of the other dimension (row).
@@ -112,7 +113,7 @@ QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& c
 /// How scales follow from amaxes.
 struct ScaleOptions {
   dtype::DType format = dtype::DType::e4m3;  ///< e4m3 or e5m2
-  ScaleRule rule = ScaleRule::torchao;       ///< from amax to scale
+  ScaleRule rule = ScaleRule::torchao;       ///< rule from amax to scale
   bool power_of_2 = false;                   ///< round down to powers of two
 };
 
@@ -136,8 +137,8 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
 
 /// codes / scale in f32 (folded codes as they are), each rounded once, with the layout of the codes; memory from the
 /// arena, category "scratch".
-/// For GEMMs in f32 with the bits of PyTorch's emulation. Host only. Source: torchao float8_ops.py, float8_mm with
-/// emulate.
+/// The values serve GEMMs in f32 with the bits of PyTorch's emulation. Host only. Source: torchao float8_ops.py,
+/// float8_mm with emulate.
 View dequantize(const Context& ctx, const Quantized& q);
 
 }  // namespace fp8::quant

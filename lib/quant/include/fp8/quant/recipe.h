@@ -30,7 +30,7 @@ enum class ScaleRule : std::uint8_t {
   torchao,    ///< max / max(amax, 1e-12) of these elements; a NaN or infinite amax propagates
   current,    ///< max / amax of these elements; 1 if the amax is 0 or infinite; the amax skips NaN
   delayed,    ///< known before the cast, from the history of amaxes of earlier steps, which skip NaN
-  blockwise,  ///< as current, an overflow becoming the largest finite value of the source's format
+  blockwise,  ///< as current, but an overflow becomes the largest finite value of the source's format
   mx,         ///< E8M0: amax / 448 rounded up to a power of two; NaN propagates
 };
 
@@ -76,14 +76,15 @@ std::optional<GemmSet> parse_gemm_set(std::string_view text);
 
 /// One recipe.
 struct Recipe {
-  std::string_view name;    ///< as in --recipe
-  ForwardCasts forward;     ///< operands of y = x w^T
-  DgradCasts dgrad;         ///< operands of dx = dy w
-  WgradCasts wgrad;         ///< operands of dw = dy^T x
-  ScaleRule scale_rule;     ///< of all its casts
-  bool power_of_2;          ///< default of --power-of-2-scales
-  bool fast_accumulation;   ///< of the forward GEMM on tensor cores; dgrad and wgrad never
-  bool fp8_all_gather;      ///< whether FP8 all-gather is possible (one scale per weight, known before the gather)
+  std::string_view name;  ///< value of --recipe
+  ForwardCasts forward;   ///< operands of y = x w^T
+  DgradCasts dgrad;       ///< operands of dx = dy w
+  WgradCasts wgrad;       ///< operands of dw = dy^T x
+  ScaleRule scale_rule;   ///< rule for the scales of all casts of the recipe
+  bool power_of_2;        ///< default of --power-of-2-scales
+  bool
+      fast_accumulation;  ///< whether the forward GEMM uses fast accumulation on tensor cores; dgrad and wgrad never do
+  bool fp8_all_gather;    ///< whether FP8 all-gather is possible (one scale per weight, known before the gather)
   std::string_view source;  ///< where the recipe comes from
   /// dgrad uses the codes of forward, whose scales of rows are folded into dy before its cast (fold.h).
   bool single_copy = false;

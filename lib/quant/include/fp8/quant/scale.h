@@ -55,7 +55,8 @@ struct ScaleFactors {
   float inverse;  ///< multiplies codes
 };
 
-/// From the amax of a block to its scale: ScaleRule::mx for blocks of 32, ScaleRule::blockwise for those of 128.
+/// The rule from the amax of a block to its scale: ScaleRule::mx for blocks of 32, ScaleRule::blockwise for those of
+/// 128.
 struct BlockRule {
   float max;        ///< largest value of the FP8 format
   float largest;    ///< largest finite value of the source's format, which replaces a scale that overflows; not for mx

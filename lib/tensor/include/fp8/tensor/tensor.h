@@ -57,6 +57,9 @@ View make_view(void* data, DType dtype, DeviceType device, Shape shape);
 
 /// Allocates an uninitialized contiguous view from the context's arena, counted under `category`.
 View allocate(const device::Context& ctx, DType dtype, Shape shape, std::string_view category);
+/// The same in memory from a pool, until `memory` is freed.
+View allocate_pooled(const device::Context& ctx, device::PooledMemory& memory, DType dtype, Shape shape,
+                     std::string_view category);
 
 /// Sum of the bytes of several views; 0 for an empty view.
 template <class... Views>

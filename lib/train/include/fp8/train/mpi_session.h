@@ -21,10 +21,6 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
 /// the job with Exit::no, which a supervisor treats as a crash. 0: no watchdog. Collective.
 void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds);
 
-/// Throws AgreedError unless all ranks were started with the same flags, as cli::resolved() returns them, and the same
-/// MODEL. Other paths may differ: the run compares the files by content. Collective.
-void check_same_flags(comm::Communicator& host_comm, json::Value flags, const std::string& model);
-
 /// Names and versions of the libraries in use.
 std::vector<std::string> library_versions();
 

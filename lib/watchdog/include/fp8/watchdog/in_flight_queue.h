@@ -26,7 +26,7 @@ class InFlightQueue final : public AsyncCollectives {
     std::function<void()> abort;  ///< aborts the collectives that have not ended; throws nothing
     double reply_seconds = 0.25;  ///< time limit of a query; eight times as long for `abort`
   };
-  /// For the ranks of `group` in the table, of which it is a source until its destructor.
+  /// Serves the ranks of `group` in the table, of which it is a source until its destructor.
   InFlightQueue(std::shared_ptr<ProgressTable> table, std::size_t group, Device device);
   ~InFlightQueue() override;
   InFlightQueue(const InFlightQueue&) = delete;
@@ -58,8 +58,8 @@ class InFlightQueue final : public AsyncCollectives {
   std::deque<std::shared_ptr<const Item>> items_;
   std::int64_t queued_ = 0;                   // collectives
   std::int64_t begun_ = 0, done_ = 0;         // collectives, at the last answer of the device
-  std::optional<PendingCollective> pending_;  // at the last answer
-  std::string error_;                         // at the last answer
+  std::optional<PendingCollective> pending_;  // pending collective at the last answer
+  std::string error_;                         // error at the last answer
   TimedCall query_;                           // the last member, because its thread uses the others
 };
 

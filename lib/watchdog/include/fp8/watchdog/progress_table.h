@@ -16,7 +16,7 @@ namespace fp8::watchdog {
 struct PendingCollective {
   std::uint64_t group = 0;    ///< key of the group of ranks, equal on all its ranks
   std::int64_t number = 0;    ///< sequence number in the group, from 1
-  const char* name = "";      ///< as in messages, static storage
+  const char* name = "";      ///< name in messages, in static storage
   std::uint64_t wait_id = 0;  ///< differs between any two waits of the host; 0 for a collective of a device
   bool operator==(const PendingCollective&) const = default;
 };
@@ -64,7 +64,7 @@ class ProgressTable {
 
   /// The state of a WatchedWork.
   struct WorkProgress {
-    std::string name;         ///< as in messages
+    std::string name;         ///< name in messages
     std::uint64_t count = 0;  ///< pieces done
     bool operator==(const WorkProgress&) const = default;
   };
@@ -73,7 +73,7 @@ class ProgressTable {
     std::optional<PendingCollective> pending;
     std::vector<int> members;  ///< ranks of the group of `pending`
     bool local_work = false;
-    std::int64_t step = -1;  ///< -1: none
+    std::int64_t step = -1;  ///< number of the step, or -1 before the first
     std::optional<WorkProgress> work = {};
   };
   /// The current state. Throws the Error of AsyncCollectives::oldest().

@@ -18,10 +18,11 @@ namespace fp8::watchdog {
 
 /// Why a job must end: the ranks that are missing from a collective, or an error of this rank.
 struct Stall {
-  std::vector<int> ranks;   ///< of the job; empty: all ranks have reached the collective, but it does not end
+  std::vector<int>
+      ranks;  ///< ranks of the job that are late; empty if all ranks have reached the collective, but it does not end
   std::string collective;   ///< its name, as "all-reduce"
   std::int64_t number = 0;  ///< its sequence number in its group, from 1
-  std::int64_t step = -1;   ///< of ProgressTable::set_step(); -1: none
+  std::int64_t step = -1;   ///< value of ProgressTable::set_step(), or -1 if there is none
   double timeout = 0;       ///< seconds
   bool responding = true;   ///< whether the processes of `ranks` answer; a stopped process does not
   std::string error;        ///< the whole message, if the stall concerns this rank only
@@ -54,7 +55,7 @@ class Channel {
 /// The detector of one rank. Used by one thread.
 class StallDetector {
  public:
-  /// For the rank with this number. Calls `on_stall`, which should not return, when this rank has waited `timeout`
+  /// Watches the rank with this number. Calls `on_stall`, which should not return, when this rank has waited `timeout`
   /// seconds. `table` and `channel` outlive it.
   StallDetector(ProgressTable& table, Channel& channel, int rank, double timeout,
                 std::function<void(const Stall&)> on_stall);
@@ -71,7 +72,7 @@ class StallDetector {
     std::optional<Message> reply;   // the last one about the pending collective
     bool query_sent = false;        // and not answered yet
     double unanswered_seconds = 0;  // since the query was sent
-    double late_seconds = 0;        // for which this rank has waited for the peer, outside the peer's LocalWork
+    double late_seconds = 0;        // time for which this rank has waited for the peer, outside the peer's LocalWork
   };
   bool has_reached(const Peer& p) const;
   bool has_activity(const Peer& p, Activity activity) const;

@@ -14,7 +14,7 @@ namespace fp8::watchdog {
 /// A thread that polls a StallDetector from construction to destruction.
 class Watchdog {
  public:
-  /// For the rank with this number; `channel` connects it with the watchdogs of the other ranks, `timeout` is in
+  /// Watches the rank with this number. `channel` connects it with the watchdogs of the other ranks, `timeout` is in
   /// seconds, and `on_stall` is called on the thread. `table` outlives it.
   Watchdog(std::unique_ptr<Channel> channel, ProgressTable& table, int rank, double timeout,
            std::function<void(const Stall&)> on_stall);

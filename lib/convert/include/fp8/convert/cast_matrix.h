@@ -1,0 +1,106 @@
+/// Casts one matrix to FP8 codes and back, in pieces of rows that the caller reads and writes; no file access here.
+///
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8/dtype/dtype.h"
+#include "fp8/model/output.h"
+#include "fp8/quant/quantize.h"
+
+namespace fp8::convert {
+
+using model::for_pieces;
+
+/// Reads rows [begin, end) as stored into `out` of exactly their bytes.
+using ReadRows = std::function<void(std::int64_t begin, std::int64_t end, std::span<std::byte> out)>;
+/// Writes the next bytes in storage order.
+using WriteBytes = std::function<void(std::span<const std::byte> bytes)>;
+
+/// A matrix that is read piece by piece.
+struct StoredMatrix {
+  std::string name;                        ///< path and dataset, for errors
+  std::int64_t rows = 0;                   ///< first extent, [out]
+  std::int64_t cols = 0;                   ///< second extent, [in]
+  dtype::DType dtype = dtype::DType::f32;  ///< f32 or bf16; e4m3 or e5m2 for codes
+  ReadRows read;                           ///< reads its rows
+};
+
+/// Calls visit(first row, number of rows, their bytes) for pieces that cover the matrix; visit may modify the bytes.
+/// Pieces begin at multiples of `together` rows.
+template <class Visit>
+void for_pieces(const StoredMatrix& m, const Visit& visit, std::int64_t together = 1) {
+  std::vector<std::byte> bytes;
+  for_pieces(
+      m.rows, m.cols,
+      [&](std::int64_t begin, std::int64_t end) {
+        bytes.resize(static_cast<std::size_t>((end - begin) * m.cols) * dtype::size_of(m.dtype));
+        m.read(begin, end, bytes);
+        visit(begin, end - begin, std::span(bytes));
+      },
+      together);
+}
+
+/// How a matrix is cast.
+struct CastRule {
+  dtype::DType format = dtype::DType::e4m3;                 ///< e4m3 or e5m2
+  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, row, square128, or row32
+  bool power_of_2 = false;                                  ///< scales rounded down to powers of two; row32 always
+  bool losses = true;                                       ///< compute signal and noise of the result
+};
+
+/// Which factor multiplies the code (r, c): [r / down, c / along] of a grid [rows, cols].
+struct FactorGrid {
+  std::int64_t rows, cols;   ///< number of factors in each dimension
+  std::int64_t down, along;  ///< codes that share a factor in each dimension
+};
+
+/// The factors of a weight [rows, cols]: one (tensor), one per row, one per 128x128 (square128), or one per 32 of a row
+/// (row32).
+FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64_t cols);
+
+/// What shares a scale if the scales are stored in this format with these extents, for a weight with the extents
+/// `weight`; nothing if the extents are those of no granularity.
+std::optional<quant::Granularity> find_granularity(dtype::DType type, const std::vector<std::int64_t>& scales,
+                                                   const std::vector<std::int64_t>& weight);
+
+/// The factors of such scales.
+std::optional<FactorGrid> find_grid(dtype::DType type, const std::vector<std::int64_t>& scales,
+                                    const std::vector<std::int64_t>& weight);
+
+/// Multiplies the values of rows of `cols` elements, from row `first` on, by their factors, a grid by rows. Throws
+/// Error `name: row N ...` when a product is not finite.
+void multiply_rows(const std::string& name, std::span<float> values, std::int64_t first, std::int64_t cols,
+                   std::span<const float> factors, const FactorGrid& grid);
+
+/// Results of a cast besides the codes.
+struct CastResult {
+  std::vector<float> inverse_scales;  ///< factors of the codes, a factor_grid() by rows
+  quant::CastCounts counts;           ///< counts of all elements
+  double signal = 0;                  ///< sum of x^2; 0 without losses
+  double noise = 0;                   ///< sum of (x - code times inverse scale)^2
+};
+
+/// Reads the matrix twice, in pieces, and passes its codes to `write` in the second pass; for the blocks of square128
+/// and row32, whose amaxes are those of a piece, only once. Throws Error that names the matrix when an element is not
+/// finite. Deterministic, independent of the number of threads.
+CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write);
+
+/// Stores `values`, the elements of rows from `first` on, in the format `type`, f32 or bf16, at `out` (host memory, any
+/// alignment). Throws Error that begins with `name` and names the row in which a finite value is infinite as bf16.
+void store_rows(const std::string& name, std::span<const float> values, std::int64_t first, std::int64_t cols,
+                dtype::DType type, std::span<std::byte> out);
+
+/// Passes codes times `factors`, a grid by rows, multiplied in f32 and rounded to `type` (f32 or bf16), to `write`.
+/// Throws Error that names the matrix when a result is not finite.
+void uncast_matrix(const StoredMatrix& codes, std::span<const float> factors, const FactorGrid& grid, dtype::DType type,
+                   const WriteBytes& write);
+
+}  // namespace fp8::convert

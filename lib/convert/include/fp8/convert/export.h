@@ -1,0 +1,61 @@
+/// Exports a checkpoint as a Hugging Face folder that transformers, vLLM and SGLang load: weights in safetensors files,
+/// configuration, tokenizer. Weights are in bf16, or linears as E4M3 codes with scales: codes of a quantized checkpoint
+/// unchanged, other weights quantized here. The inverse is convert().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp8/model/initialize.h"
+
+namespace fp8::convert {
+
+/// Format of the linears in an exported folder; embeddings, norms, biases and the LM head are bf16 in each.
+enum class ExportFormat : std::uint8_t {
+  bf16,                ///< bf16
+  fp8,                 ///< E4M3 with one f32 factor for each block of 128 x 128 (`weight_scale_inv`)
+  compressed_tensors,  ///< E4M3 with one f32 factor for each row (`weight_scale`)
+  peft,                ///< the LoRA adapters alone in f32, as PEFT writes them
+};
+
+/// Options of export_folder().
+struct ExportOptions {
+  ExportFormat format = ExportFormat::bf16;  ///< format of the linears
+  std::uint64_t file_bytes = 5'000'000'000;  ///< a file of weights ends before it has more; a tensor is never split
+  std::vector<std::string> end_tokens{};     ///< tokens that also end a text, for generation_config.json
+  std::vector<std::string> inputs{};         ///< files that all this was read from, see check_not_input()
+  bool force = false;                        ///< replace a folder that an export wrote
+  bool dry_run = false;                      ///< check everything, write nothing
+  model::ProgressSink progress{};            ///< may be empty
+};
+
+/// A tensor of the folder.
+struct ExportedTensor {
+  std::string name;                 ///< name in the file
+  std::vector<std::int64_t> shape;  ///< extents
+  dtype::DType dtype;               ///< bf16, e4m3; f32 of scales
+  std::string file;                 ///< name of its file
+  std::string origin;               ///< copied, rounded, dequantized, quantized, codes kept, scales
+};
+
+/// What was written; under dry_run, what would be written.
+struct ExportReport {
+  std::string source;                   ///< path of the checkpoint
+  std::vector<ExportedTensor> tensors;  ///< tensors in order of computation
+  std::vector<std::string> files;       ///< names of all files of the folder
+  std::vector<std::string> warnings;    ///< what servers refuse to load or read as other values, a sentence each
+  std::vector<std::string> notes;       ///< what a server will miss, a sentence each
+  std::uint64_t bytes = 0;              ///< size of all tensors
+};
+
+/// Writes the folder `output` from a checkpoint, see open_checkpoint(). Weights are read, converted and written in
+/// pieces. Quantization is that of recipe rowwise (compressed_tensors) or blockwise (fp8), with scales that are not
+/// powers of two; which linears are quantized is their compute precision in the checkpoint. Adapters have a folder of
+/// their own (peft); in the others they must have been merged. Throws Error, and leaves no output, when the source is
+/// damaged or not finite, when its codes do not fit the format (E5M2; one factor per row in blocks; blocks in rows),
+/// when no linear can be quantized, when the checkpoint's tokenizer lacks an end token, and when `output` exists
+/// without `force` or holds files that no export writes. Deterministic.
+ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& options);
+
+}  // namespace fp8::convert

@@ -1,0 +1,382 @@
+// Export: each parameter becomes one tensor, or codes and scales; tensors are distributed over files in order, then
+// written in pieces.
+#include "fp8/convert/export.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "fp8/base/checked.h"
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/base/folders.h"
+#include "fp8/base/round.h"
+#include "fp8/ckpt/writer.h"
+#include "fp8/convert/open.h"
+#include "fp8/convert/stored_weight.h"
+#include "fp8/hf/adapter.h"
+#include "fp8/hf/export.h"
+#include "fp8/hf/safetensors.h"
+#include "fp8/hf/tokenizer.h"
+#include "fp8/json/json.h"
+
+namespace fp8::convert {
+namespace {
+
+using dtype::DType;
+
+constexpr const char* kGenerationConfig = "generation_config.json";
+
+// How a weight becomes tensors.
+enum class Way : std::uint8_t { copy, dequantize, quantize, keep_codes };
+
+struct Entry {
+  const model::Parameter* parameter;
+  Way way;
+  std::vector<hf::TensorSpec> tensors;  // the weight; scales after codes
+  std::size_t file = 0;                 // number of its file
+};
+
+std::vector<std::int64_t> block_grid(const model::Parameter& p) {
+  return {divide_up(p.rows(), hf::kQuantizationBlock), divide_up(p.cols(), hf::kQuantizationBlock)};
+}
+
+// Throws unless the format can hold what the model has.
+void check_adapters(const std::string& path, const hf::ModelConfig& config, ExportFormat format) {
+  if (format == ExportFormat::peft && !config.lora) throw Error(path + ": has no LoRA adapters to export");
+  if (format != ExportFormat::peft && config.lora)
+    throw Error(path + ": holds LoRA adapters; merge them first: fp8-convert " + path + " --merge-lora -o merged.h5",
+                {{"format", "peft for the adapters alone"}});
+}
+
+// Throws unless the codes of a weight, with their scales, can stand in a folder of that format.
+void check_codes_fit(const OpenModel& model, const model::Parameter& p, ExportFormat format) {
+  const std::string name = model.source.path() + ": /" + stored_name(p);
+  if (model.source.at(stored_name(p)).dtype != DType::e4m3)
+    throw Error(name + ": E5M2 codes, which servers do not load; export in bf16, or quantize to E4M3");
+  const std::vector<std::int64_t>& shape = model.source.at(std::string(ckpt::kScales) + p.name).shape;
+  const bool one = shape == std::vector<std::int64_t>{1}, rows = shape == std::vector{p.rows()};
+  if (!one && !rows && shape != block_grid(p))
+    throw Error(name + ": its scales are for blocks that servers do not load", {{"format", "bf16"}});
+  if (format == ExportFormat::fp8 && !one && shape != block_grid(p))
+    throw Error(name + ": its scales are not per tensor or per block of 128 x 128", {{"format", "compressed-tensors"}});
+  if (format == ExportFormat::compressed_tensors && !one && !rows)
+    throw Error(name + ": its scales are not per tensor or per row", {{"format", "fp8"}});
+}
+
+bool quantizes(ExportFormat format) {
+  return format == ExportFormat::fp8 || format == ExportFormat::compressed_tensors;
+}
+
+Way way_of(const OpenModel& model, const model::Parameter& p, ExportFormat format) {
+  const bool linear = p.role == model::ParameterRole::linear;
+  if (is_codes(model.source, p)) {
+    if (format == ExportFormat::bf16 || !linear) return Way::dequantize;
+    check_codes_fit(model, p, format);
+    return Way::keep_codes;
+  }
+  return quantizes(format) && linear && p.fp8 && !holds_codes(model.source) ? Way::quantize : Way::copy;
+}
+
+// The tensors of one parameter; codes have the dtype e4m3.
+std::vector<hf::TensorSpec> tensors_of(const model::Parameter& p, Way way, ExportFormat format) {
+  if (format == ExportFormat::peft) return {{std::string(hf::kAdapterPrefix) + p.name, DType::f32, p.shape}};
+  if (way == Way::copy || way == Way::dequantize) return {{p.name, DType::bf16, p.shape}};
+  if (format == ExportFormat::fp8)
+    return {{p.name, DType::e4m3, p.shape}, {p.name + "_scale_inv", DType::f32, block_grid(p)}};
+  return {{p.name, DType::e4m3, p.shape}, {p.name + "_scale", DType::f32, {p.rows(), 1}}};
+}
+
+std::uint64_t bytes_of(const std::vector<hf::TensorSpec>& tensors) {
+  std::uint64_t bytes = 0;
+  for (const hf::TensorSpec& t : tensors) {
+    const auto elements = static_cast<std::uint64_t>(checked_product(t.shape, t.name));
+    bytes = checked_add(bytes, checked_mul(elements, std::uint64_t{dtype::size_of(t.dtype)}, t.name), t.name);
+  }
+  return bytes;
+}
+
+// Every parameter with its tensors and the number of its file.
+std::vector<Entry> plan(const OpenModel& model, const ExportOptions& options) {
+  std::vector<Entry> entries;
+  std::uint64_t in_file = 0;
+  bool any = !quantizes(options.format);
+  const bool one_file = options.format == ExportFormat::peft;
+  for (const model::Parameter& p : model.table) {
+    const Way way = way_of(model, p, options.format);
+    Entry entry{&p, way, tensors_of(p, way, options.format), entries.empty() ? 0 : entries.back().file};
+    const std::uint64_t bytes = bytes_of(entry.tensors);
+    if (!one_file && in_file != 0 && in_file + bytes > options.file_bytes) {
+      ++entry.file;
+      in_file = 0;
+    }
+    in_file += bytes;
+    any = any || way == Way::quantize || way == Way::keep_codes;
+    entries.push_back(std::move(entry));
+  }
+  if (!any) throw Error(model.source.path() + ": no linear has compute precision fp8, so none can be exported in FP8");
+  return entries;
+}
+
+bool is_kept(const Entry& e) { return e.parameter->matmul() && e.tensors.size() == 1; }
+
+std::string module_of(const Entry& e) { return e.parameter->name.substr(0, e.parameter->name.rfind(".weight")); }
+
+// Projections that servers compute as one matrix: q, k, v and gate, up of each layer, in order.
+using Merged = std::vector<std::vector<const Entry*>>;
+
+Merged merged_projections(const std::vector<Entry>& entries) {
+  std::map<std::pair<int, model::Slot>, std::vector<const Entry*>> groups;
+  for (const Entry& e : entries) {
+    const model::Parameter& p = *e.parameter;
+    if (p.role == model::ParameterRole::linear && (p.slot == model::Slot::qkv || p.slot == model::Slot::gate_up))
+      groups[{p.unit, p.slot}].push_back(&e);
+  }
+  Merged merged;
+  for (auto& [key, group] : groups) merged.push_back(std::move(group));
+  return merged;
+}
+
+// Full names of the linear modules that stay in bf16. SGLang looks for the name of a merged matrix as it is; vLLM
+// looks for those of its parts.
+std::vector<std::string> kept_modules(const OpenModel& model, const std::vector<Entry>& entries) {
+  std::vector<std::string> kept;
+  for (const Entry& e : entries)
+    if (is_kept(e)) kept.push_back(module_of(e));
+  for (const std::vector<const Entry*>& group : merged_projections(entries)) {
+    if (!std::all_of(group.begin(), group.end(), [](const Entry* e) { return is_kept(*e); })) continue;
+    const std::string first = module_of(*group.front());
+    const bool attention = group.front()->parameter->slot == model::Slot::qkv;
+    kept.push_back(first.substr(0, first.rfind('.')) + (attention ? ".qkv_proj" : ".gate_up_proj"));
+  }
+  if (model.config.tie_word_embeddings) kept.emplace_back("lm_head");
+  return kept;
+}
+
+json::Value config_json(const OpenModel& model, const std::vector<Entry>& entries, ExportFormat format) {
+  json::Value config = model::config_with_dtype(model.config, DType::bf16);
+  config.as_object().erase("quantization_config");
+  if (quantizes(format)) {
+    const std::vector<std::string> kept = kept_modules(model, entries);
+    config.as_object().set("quantization_config",
+                           format == ExportFormat::fp8 ? hf::block_quantization(kept) : hf::channel_quantization(kept));
+  }
+  return config;
+}
+
+// The scales of codes in the layout of the format.
+std::vector<float> laid_out(std::vector<float> scales, const hf::TensorSpec& spec) {
+  const auto count = static_cast<std::size_t>(checked_product(spec.shape, spec.name));
+  if (scales.size() == 1) scales.resize(count, scales.front());
+  return scales;
+}
+
+void write_entry(const OpenModel& model, const Entry& entry, ExportFormat format, hf::SafetensorsWriter& writer) {
+  const model::Parameter& p = *entry.parameter;
+  const StoredMatrix x = stored_matrix(model.source, p);
+  const WriteBytes write = [&](std::span<const std::byte> bytes) { writer.write(bytes); };
+  writer.begin(entry.tensors.front().name);
+  std::vector<float> scales;
+  switch (entry.way) {
+    case Way::copy:
+      return write_as(x, entry.tensors.front().dtype, write);
+    case Way::dequantize:
+      return uncast_matrix(x, read_scales(model.source, p.name), grid_of(model.source, p), DType::bf16, write);
+    case Way::keep_codes:
+      for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) { write(bytes); });
+      scales = read_scales(model.source, p.name);
+      break;
+    case Way::quantize:
+      const bool rows = format == ExportFormat::compressed_tensors;
+      const auto scaling = rows ? quant::Granularity::row : quant::Granularity::square128;
+      scales = cast_matrix(x, {.scaling = scaling, .losses = false}, write).inverse_scales;
+      break;
+  }
+  scales = laid_out(std::move(scales), entry.tensors.back());
+  writer.begin(entry.tensors.back().name);
+  writer.write(std::as_bytes(std::span(scales)));
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  File file = File::create_exclusive(path);
+  file.write_all(text);
+  file.sync();
+  file.close();
+}
+
+// The ids of tokens in the text of a tokenizer.json.
+std::vector<std::int64_t> ids_of(const std::vector<std::string>& tokens, const std::optional<std::string>& tokenizer,
+                                 const std::string& path) {
+  std::vector<std::int64_t> ids;
+  if (tokens.empty()) return ids;
+  if (!tokenizer) throw Error(path + ": has no tokenizer.json, so the id of " + tokens.front() + " is unknown");
+  const std::string what = path + ": /tokenizer";
+  (void)hf::parse_tokenizer_identity(*tokenizer, what);  // checks the parts that are read below
+  const json::Value parsed = json::parse(*tokenizer, what, {.max_depth = 64, .max_bytes = hf::kMaxTokenizerBytes});
+  for (const std::string& token : tokens) {
+    const std::optional<std::int64_t> id = hf::token_id(parsed, token);
+    if (!id) throw Error(what + ": has no token " + token);
+    ids.push_back(*id);
+  }
+  return ids;
+}
+
+// Name of file `index` of `count` files of weights.
+std::string file_name(ExportFormat format, std::size_t index, std::size_t count) {
+  return format == ExportFormat::peft ? hf::kAdapterTensors : hf::shard_name(index, count);
+}
+
+// The files of the folder besides the weights, by name.
+std::map<std::string, std::string> texts_of(const OpenModel& model, const std::vector<Entry>& entries,
+                                            const ExportOptions& options, ExportReport& report) {
+  std::map<std::string, std::string> texts;
+  const auto add = [&](const char* name, const json::Value& value) { texts[name] = json::dump(value, 2) + "\n"; };
+  if (options.format == ExportFormat::peft) {
+    add(hf::kAdapterConfig, hf::adapter_config(model.config));
+    return texts;
+  }
+  add("config.json", config_json(model, entries, options.format));
+  std::optional<std::string> tokenizer = model.source.tokenizer();
+  const std::vector<std::int64_t> ends = ids_of(options.end_tokens, tokenizer, model.source.path());
+  json::Value generation;
+  for (auto& [name, text] : model.source.huggingface()) {
+    if (name == kGenerationConfig) {
+      generation = json::parse(text, model.source.path() + ": /huggingface/" + name);
+    } else {
+      texts.try_emplace(name, text);
+    }
+  }
+  add(kGenerationConfig, hf::generation_config(model.config, generation, ends,
+                                               model.source.path() + ": /huggingface/" + kGenerationConfig));
+  if (tokenizer) {
+    texts["tokenizer.json"] = std::move(*tokenizer);
+  } else {
+    report.notes.emplace_back("the checkpoint has no tokenizer.json, so the folder has none");
+  }
+  if (entries.back().file > 0) {
+    std::map<std::string, std::string> file_of;
+    for (const ExportedTensor& t : report.tensors) file_of[t.name] = t.file;
+    add("model.safetensors.index.json", hf::shard_index(file_of, report.bytes));
+  }
+  return texts;
+}
+
+void write_weights(const OpenModel& model, const std::vector<Entry>& entries, const std::string& folder,
+                   const ExportOptions& options) {
+  const std::size_t files = entries.back().file + 1;
+  std::size_t next = 0;
+  for (std::size_t file = 0; file < files; ++file) {
+    std::vector<hf::TensorSpec> specs;
+    for (const Entry& e : entries)
+      if (e.file == file) specs.insert(specs.end(), e.tensors.begin(), e.tensors.end());
+    hf::SafetensorsWriter writer(folder + "/" + file_name(options.format, file, files), std::move(specs));
+    for (; next < entries.size() && entries[next].file == file; ++next) {
+      if (options.progress) options.progress(entries[next].parameter->name, next, entries.size());
+      write_entry(model, entries[next], options.format, writer);
+    }
+    writer.finish();
+  }
+}
+
+std::string origin_of(const OpenModel& model, const Entry& entry, std::size_t tensor) {
+  if (tensor > 0) return "scales";
+  switch (entry.way) {
+    case Way::copy:
+      return model.source.at(stored_name(*entry.parameter)).dtype == entry.tensors.front().dtype ? "copied" : "rounded";
+    case Way::dequantize:
+      return "dequantized";
+    case Way::quantize:
+      return "quantized";
+    case Way::keep_codes:
+      return "codes kept";
+  }
+  return {};
+}
+
+// Projections that servers compute as one matrix must have one precision.
+void warn_of_mixed_projections(const std::vector<Entry>& entries, ExportReport& report) {
+  for (const std::vector<const Entry*>& group : merged_projections(entries)) {
+    const auto other = std::find_if(group.begin(), group.end(),
+                                    [&](const Entry* e) { return e->tensors.size() != group.front()->tensors.size(); });
+    if (other == group.end()) continue;
+    report.warnings.push_back(group.front()->parameter->name + " and " + (*other)->parameter->name +
+                              " differ in precision; vLLM and SGLang compute them as one matrix and refuse that");
+    return;
+  }
+}
+
+// vLLM and SGLang refuse a block that spans two parts of a merged matrix, and quantize activations in groups of 128
+// columns; transformers, where it dequantizes, divides a weight into as many equal blocks as there are scales.
+void warn_of_partial_blocks(const std::vector<Entry>& entries, ExportReport& report) {
+  for (const Entry& e : entries) {
+    const model::Parameter& p = *e.parameter;
+    if (e.tensors.size() == 1) continue;
+    if (p.rows() % hf::kQuantizationBlock == 0 && p.cols() % hf::kQuantizationBlock == 0) continue;
+    report.warnings.push_back(p.name + " [" + std::to_string(p.rows()) + ", " + std::to_string(p.cols()) +
+                              "] does not consist of whole blocks of 128 x 128: vLLM and SGLang refuse it, and "
+                              "transformers dequantizes it to other values; --format compressed-tensors has no blocks");
+    return;
+  }
+}
+
+// The configuration of LLaMA models in transformers 5 (LlamaConfig.validate_architecture) refuses such sizes, although
+// head_dim is given; those of the other families do not.
+void warn_of_head_sizes(const hf::ModelConfig& config, ExportReport& report) {
+  if (config.family != hf::Family::llama || config.hidden_size % config.num_attention_heads == 0) return;
+  report.warnings.push_back("hidden_size " + std::to_string(config.hidden_size) +
+                            " is not a multiple of num_attention_heads " + std::to_string(config.num_attention_heads) +
+                            ": transformers refuses LLaMA models of such sizes");
+}
+
+// Throws unless a folder that is to be replaced holds only files that an export writes.
+void check_replaceable(const std::string& path) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name.ends_with(".safetensors") || name.ends_with(".json") || name.ends_with(".jinja");
+    if (!ours || !entry.is_regular_file(error))
+      throw Error(path + ": holds " + name + ", which no export writes; remove the folder, or choose another");
+  }
+}
+
+}  // namespace
+
+ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& options) {
+  OpenModel model = open_model(source);
+  check_adapters(model.source.path(), model.config, options.format);
+  if (options.format == ExportFormat::peft)
+    std::erase_if(model.table, [](const model::Parameter& p) { return p.role != model::ParameterRole::adapter; });
+  const std::vector<Entry> entries = plan(model, options);
+  const std::size_t files = entries.back().file + 1;
+  ExportReport report;
+  report.source = model.source.path();
+  for (const Entry& e : entries) {
+    report.bytes = checked_add(report.bytes, bytes_of(e.tensors), source);
+    for (std::size_t t = 0; t < e.tensors.size(); ++t)
+      report.tensors.push_back({e.tensors[t].name, e.tensors[t].shape, e.tensors[t].dtype,
+                                file_name(options.format, e.file, files), origin_of(model, e, t)});
+  }
+  if (options.format != ExportFormat::peft) warn_of_head_sizes(model.config, report);
+  if (quantizes(options.format)) warn_of_mixed_projections(entries, report);
+  if (options.format == ExportFormat::fp8) warn_of_partial_blocks(entries, report);
+  const std::map<std::string, std::string> texts = texts_of(model, entries, options, report);
+  for (std::size_t file = 0; file < files; ++file) report.files.push_back(file_name(options.format, file, files));
+  for (const auto& [name, text] : texts) report.files.push_back(name);
+  std::vector<std::string> inputs = options.inputs;
+  inputs.push_back(model.source.path());
+  check_not_input(output, inputs);
+  if (options.force) check_replaceable(output);
+  AtomicFolder folder(output, options.force);
+  ckpt::check_space(folder.path(), report.bytes);
+  if (options.dry_run) return report;
+  for (const auto& [name, text] : texts) write_text(folder.path() + "/" + name, text);
+  write_weights(model, entries, folder.path(), options);
+  for (std::size_t file = 0; file < files; ++file)  // what was written can be read
+    (void)hf::SafetensorsFile(folder.path() + "/" + file_name(options.format, file, files));
+  folder.commit();
+  return report;
+}
+
+}  // namespace fp8::convert

@@ -1,0 +1,160 @@
+// Inspection of a checkpoint: one forward and backward pass for each recipe, observed by a Collector.
+#include "fp8/inspect/inspect.h"
+
+#include <algorithm>
+
+#include "bisect.h"
+#include "fp8/base/file.h"
+#include "fp8/cli/command.h"
+#include "fp8/convert/quantize.h"
+#include "fp8/json/json.h"
+#include "fp8/linear/linear.h"
+#include "fp8/settings/checks.h"
+#include "fp8/settings/lora.h"
+#include "fp8/settings/resume.h"
+#include "fp8/state/run_folder.h"
+#include "fp8/statistics/records.h"
+#include "fp8/train/observe.h"
+#include "inspect_model.h"
+#include "recommend.h"
+#include "sensitivity.h"
+
+namespace fp8::inspect {
+namespace {
+
+json::Value inspect_record(const settings::InspectConfig& config, const data::Sampler& sampler,
+                           const train::LossSum& sum, device::DeviceType device) {
+  json::Value record = train::eval_record(-1, sum, config.precision, device);
+  json::Object& o = record.as_object();
+  o.set("type", "inspect");
+  o.set("batch_size", config.batch_size);
+  o.set("seq_length", sampler.tokens_per_sample());
+  o.set("documents", sampler.separate() ? "separate" : "joined");
+  o.set("step", config.step);
+  return record;
+}
+
+// The recipes of --recipe all that fit the checkpoint: only that of its FP8 codes, if it holds some, with a note.
+std::vector<std::string> fitting_recipes(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint,
+                                         std::vector<std::string>& notes) {
+  const auto table = model::parameter_table(hf::parse_config(checkpoint.config(), checkpoint.path()));
+  if (!config.all_recipes || !convert::stored_scaling(checkpoint, table)) return config.recipes;
+  settings::PrecisionConfig of_codes = config.precision;
+  std::erase(of_codes.given, "recipe");
+  settings::take_recipe_of_codes(of_codes, checkpoint, table);
+  std::string others;
+  for (const std::string& name : config.recipes)
+    if (name != of_codes.recipe) others += (others.empty() ? "" : ", ") + name;
+  notes.push_back(cli::flag_name("recipe") + " all: inspects " + of_codes.recipe +
+                  " alone, to which the FP8 codes of " + checkpoint.path() + " belong; leaves out " + others);
+  return {of_codes.recipe};
+}
+
+// The notes of a bisection: those on the data, and the flags of each side that have no effect on it. Throws Error for a
+// side that contradicts itself or does not fit the checkpoint.
+std::vector<std::string> notes_of_sides(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint,
+                                        const data::TokenFile& tokens) {
+  std::vector<std::string> notes, unused;
+  for (const auto& [flag, side] : {std::pair("bisect", &config.bisection->a), {"against", &config.bisection->b}}) {
+    settings::EvalConfig one = config;
+    one.precision = side->precision;
+    train::ModelSetup setup = train::resolve_model(one, checkpoint, tokens);
+    const std::string note = settings::note_of_unused(setup.precision, {setup.precision.recipe});
+    if (!note.empty()) unused.push_back(cli::flag_name(flag) + ": " + note);
+    notes = std::move(setup.notes);  // the same of both
+  }
+  notes.insert(notes.end(), unused.begin(), unused.end());
+  return notes;
+}
+
+// Throws Error if the recommendation cannot be written, or would replace a file that is read.
+void check_recommendation(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint) {
+  check_output(config.output, config.force, {config.data, checkpoint.path()});
+}
+
+// The amaxes of all ranks, through the communicator of the device.
+class RankAmaxes final : public linear::AmaxReducer {
+ public:
+  explicit RankAmaxes(comm::Communicator& device_comm) : device_comm_(device_comm) {}
+  void reduce(const Context& /*ctx*/, const View& amax) const override {
+    device_comm_.all_reduce(std::span<float>(amax.as<float>(), 1), comm::Reduce::amax);
+  }
+
+ private:
+  comm::Communicator& device_comm_;
+};
+
+// The statistics of one pass in the recipe. Collective.
+void measure_operands(const RecipeSetup& setup, const Inspection& all, const train::DeviceSetup& device) {
+  const settings::InspectConfig& config = setup.config;
+  const std::vector<model::Parameter>& table = setup.eval.model_spec.table;
+  const bool codes = std::ranges::any_of(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
+  if (codes && device.type() != device::DeviceType::host)
+    throw comm::AgreedError(
+        config.model + ": holds FP8 codes, which are inspected on a CPU only: " + cli::flag_name("device") + " cpu");
+  statistics::Collector collector(all.host_comm, {train::observed_linears(table, config.layers), config.blocks});
+  shard::ModelSpec spec = setup.eval.model_spec;
+  spec.store.fp8.observer = &collector;
+  const RankAmaxes amaxes(device.device_comm());
+  if (all.host_comm.size() > 1) spec.store.fp8.amax_reducer = &amaxes;
+  InspectedModel inspected(setup, all, device, spec, &collector);
+  const gemm::Counts gemms = inspected.compute(setup, all);
+  const statistics::Results results = collector.end();
+  const train::LossSum sum{inspected.loss() * static_cast<double>(inspected.targets), inspected.targets, gemms};
+  all.journal.emit(inspect_record(config, *setup.sampler, sum, device.type()));
+  for (const json::Value& record : records_of(results, config.precision.recipe, train::linear_names(table)))
+    all.journal.emit(record);
+}
+
+// Everything about one recipe. Collective. Returns whether something is left for FP8.
+bool inspect_recipe(const settings::InspectConfig& config, const Inspection& all) {
+  const RecipeSetup setup = resolve(config, all);
+  comm::agree(all.host_comm, [&] { train::observed_linears(setup.eval.model_spec.table, config.layers); });
+  const train::DeviceSetup device(config.device, setup.config.precision, all.host_comm);
+  all.journal.progress(setup.config.precision.recipe);
+  measure_operands(setup, all, device);
+  if (!config.sensitivity) return true;
+  const LossChanges measured = measure_sensitivity(setup, all, device);
+  return !config.recommend || recommend(setup, all, device, measured);
+}
+
+}  // namespace
+
+Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicator& host_comm,
+                        const state::Hooks& hooks) {
+  state::Journal journal(hooks, host_comm);
+  std::optional<data::TokenFile> tokens;
+  json::Value shared;
+  std::vector<std::string> notes, recipes;
+  comm::agree(host_comm, [&] { tokens.emplace(config.data); });
+  const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
+  comm::agree(host_comm, [&] {
+    if (config.recommend && host_comm.rank() == 0) check_recommendation(config, checkpoint);
+    shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
+    recipes = fitting_recipes(config, checkpoint, notes);
+    if (config.bisection) {
+      notes = notes_of_sides(config, checkpoint, *tokens);
+      return;
+    }
+    settings::EvalConfig first = config;
+    first.precision.recipe = recipes.front();
+    const train::ModelSetup setup = train::resolve_model(first, checkpoint, *tokens);
+    notes.insert(notes.end(), setup.notes.begin(), setup.notes.end());
+    notes.push_back(
+        settings::note_of_unused(setup.precision, recipes.size() > 1 ? recipes : std::vector{setup.precision.recipe}));
+  });
+  settings::check_same_on_all_ranks(host_comm, shared);
+  for (const std::string& note : notes)
+    if (!note.empty()) journal.note(note);
+  const Inspection all{host_comm, journal, checkpoint, *tokens};
+  bool left = !config.bisection || bisect(config, all);
+  for (const std::string& recipe : config.bisection ? std::vector<std::string>() : recipes) {
+    settings::InspectConfig one = config;
+    one.precision.recipe = recipe;
+    left = inspect_recipe(one, all);
+  }
+  journal.rethrow();
+  return left ? Exit::done : Exit::no;
+}
+
+}  // namespace fp8::inspect

@@ -1,0 +1,148 @@
+// Curves, plots in the terminal, plots by gnuplot.
+#include "fp8/log/picture.h"
+
+#include <cmath>
+
+#include "fp8/base/file.h"
+#include "run_text.h"
+
+namespace fp8::log {
+namespace {
+
+using namespace plot;
+
+Log ramp(int n) {
+  std::string text;
+  for (int i = 1; i <= n; ++i) text += step(i, 8 * i, std::to_string(i));
+  return run_of(text);
+}
+
+Log zigzag(int n) {
+  std::string text;
+  for (int i = 1; i <= n; ++i) text += step(i, 8 * i, std::to_string(i % 2));
+  return run_of(text);
+}
+
+std::string picture_complaint(const Log& run, const std::string& metric) {
+  return test::error_of([&] { (void)picture({&run, 1}, metric); });
+}
+
+TEST(Picture, UnknownMetricListsAvailableOnes) {
+  EXPECT_EQ(picture_complaint(run_of(R"({"type":"step","step":1,"loss":2,"lr":1})"
+                                     "\n"
+                                     R"({"type":"eval","step":1,"loss":2})"
+                                     "\n"),
+                              "los"),
+            R"(no metric "los"; available: loss, lr, eval_loss)");
+  EXPECT_EQ(picture_complaint(run_of(R"({"type":"run"})"
+                                     "\n"),
+                              "loss"),
+            R"(no metric "loss"; available: none)");
+}
+
+TEST(Picture, FewPointsAreKept) {
+  const Log run = ramp(3);
+  const Picture p = picture({&run, 1}, "loss");
+  EXPECT_TRUE(p.by_tokens);
+  ASSERT_EQ(p.curves.size(), 1U);
+  ASSERT_EQ(p.curves[0].raw.size(), 3U);
+  EXPECT_EQ(p.curves[0].raw[2].x, 24);
+  EXPECT_EQ(p.curves[0].raw[2].y, 3);
+  EXPECT_TRUE(p.curves[0].smooth.empty());
+}
+
+TEST(Picture, ManyPointsAreReducedToExtremes) {
+  const Log run = zigzag(10000);
+  const Curve curve = picture({&run, 1}, "loss").curves.at(0);
+  EXPECT_EQ(curve.raw.size(), 1800U);
+  EXPECT_EQ(curve.raw[0].y + curve.raw[1].y, 1);
+  EXPECT_EQ(curve.smooth.size(), 450U);
+  EXPECT_EQ(curve.smooth.front().x, 8);
+  EXPECT_EQ(curve.smooth.back().x, 80000);
+  EXPECT_NEAR(curve.smooth[200].y, 0.5, 1e-2);
+}
+
+TEST(Picture, ASmoothCurveIsNotSmoothed) {
+  const Log run = ramp(1000);
+  EXPECT_TRUE(picture({&run, 1}, "loss").curves.at(0).smooth.empty());
+}
+
+TEST(Picture, Evaluations) {
+  const Log run = run_of(R"({"type":"eval","step":0,"loss":3})"
+                         "\n" +
+                         step(1, 8, "3") + step(2, 16, "2") +
+                         R"({"type":"eval","step":2,"loss":2})"
+                         "\n");
+  const Picture p = picture({&run, 1}, "eval_loss");
+  ASSERT_EQ(p.curves.at(0).raw.size(), 2U);
+  EXPECT_EQ(p.curves[0].raw[0].x, 0);
+  EXPECT_EQ(p.curves[0].raw[1].x, 16);
+}
+
+TEST(Picture, StepsWithoutTokenCounts) {
+  const std::vector<Log> runs = runs_of(ramp(2), run_of(R"({"type":"step","step":7,"loss":2})"
+                                                        "\n"));
+  const Picture p = picture(runs, "loss");
+  EXPECT_FALSE(p.by_tokens);
+  EXPECT_EQ(p.curves.at(0).raw[1].x, 2);
+  EXPECT_EQ(p.curves.at(1).raw[0].x, 7);
+}
+
+TEST(TerminalPlot, OneCurve) {
+  const Log run = ramp(2);
+  EXPECT_EQ(terminal_plot(picture({&run, 1}, "loss"), 40, 5, false),
+            "loss   ━━ run\n"
+            "  2 ┤                        ⣀⣀⣀⠤⠤⠤⠒⠒⠒⠉⠉\n"
+            "1.5 ┤           ⣀⣀⣀⡠⠤⠤⠔⠒⠒⠊⠉⠉⠉\n"
+            "  1 ┤⣀⣀⠤⠤⠤⠒⠒⠒⠉⠉⠉\n"
+            "    └───────────────────────────────────\n"
+            "     8                         16 tokens\n");
+}
+
+TEST(TerminalPlot, SeveralCurvesWithoutColourAreLetters) {
+  const std::vector<Log> runs = runs_of(ramp(2), run_of(step(1, 8, "3"), "other.jsonl"));
+  const std::string text = terminal_plot(picture(runs, "loss"), 60, 8, false);
+  EXPECT_EQ(text.substr(0, text.find('\n')), "loss   A run   B other");
+  EXPECT_NE(text.find("┤B"), std::string::npos);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_NE(terminal_plot(picture(runs, "loss"), 60, 8, true).find("\x1b[34m"), std::string::npos);
+}
+
+TEST(TerminalPlot, NoFiniteValueIsAnEmptyPlot) {
+  const Log run = run_of(step(1, 8, "1") + step(1, 8, "null"));
+  const std::string text = terminal_plot(picture({&run, 1}, "loss"), 40, 5, false);
+  EXPECT_NE(text.find("┤\n"), std::string::npos);
+}
+
+TEST(Gnuplot, DrawsWithSpecialCharactersInNames) {
+  const test::TemporaryFolder scratch;
+  std::vector<Log> runs =
+      runs_of(zigzag(200), ramp(3), run_of(step(1, 8, "null") + step(2, 16, "2") + step(3, 24, "null")));
+  runs[0].name = "it's `touch " + scratch.at("x") + "`\n$(quit)";
+  runs[1].name = "'; quit; '\\";
+  const Picture p = picture(runs, "loss");
+  const std::string svg = scratch.write("a.svg", ""), png = scratch.write("a.png", "");
+  gnuplot_plot(p, Image::svg, svg);
+  gnuplot_plot(p, Image::png, png);
+  const std::string text = read_text_file(svg, 1 << 20);
+  EXPECT_NE(text.find("<svg"), std::string::npos);
+  EXPECT_NE(text.find("</svg>"), std::string::npos);
+  EXPECT_NE(text.find("it's `touch"), std::string::npos);
+  EXPECT_NE(text.find("; quit; "), std::string::npos);
+  EXPECT_NE(text.find("width=\"900\" height=\"506\""), std::string::npos);
+  EXPECT_EQ(read_text_file(png, 1 << 20).substr(1, 3), "PNG");
+  EXPECT_FALSE(std::filesystem::exists(scratch.at("x")));
+}
+
+// Names of runs and of the metric are drawn literally, except that control characters are escaped.
+TEST(Gnuplot, FieldNameIsNotExecuted) {
+  const test::TemporaryFolder scratch;
+  const Log run = run_of(R"({"type":"step","step":1,"loss'\nset output 'x":2})"
+                         "\n");
+  const std::string svg = scratch.write("a.svg", "");
+  gnuplot_plot(picture({&run, 1}, "loss'\nset output 'x"), Image::svg, svg);
+  EXPECT_NE(read_text_file(svg, 1 << 20).find("set output"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fp8::log

@@ -1,0 +1,64 @@
+// The state of a micro-batch between the stages of the decoder. Private to the decoder.
+#pragma once
+
+#include <map>
+#include <span>
+
+#include "layer.h"
+
+namespace fp8::model {
+
+// A layer whose forward pass is done and whose backward pass is not.
+struct SavedLayer {
+  explicit SavedLayer(device::Arena& arena) : memory(arena) {}
+  device::PooledMemory memory;   // memory of the layer's output and of its saved activations
+  View input{};                  // [M, C], in the memory of the layer before
+  SavedActivations activations;  // views are empty where backward recomputes them
+};
+
+struct MicroBatch::State {
+  State(const Decoder& decoder, const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
+        PassKind kind);
+
+  // Computes the rotary tables of all positions of the batch.
+  void make_rope_tables();
+  // Allocates the hidden state, and in training its gradient.
+  void allocate_hidden();
+  // Allocates [M, C] in the activations' type.
+  View rows_by_hidden(device::PooledMemory& from) const;
+
+  // Completes the hidden state and returns it.
+  View complete_hidden();
+  void forward_layer(int unit, const LayerInput& in, const SavedActivations& saved, const View& delta);
+  void forward_saving(int layer);
+  void forward_overwriting(int first, int last);
+  SavedActivations recompute_all(int unit, const View& x, device::PooledMemory& recomputed);
+  void backward_layer(int layer);
+
+  // Normalizes rows x of the hidden state to n. w: weights of the head's unit.
+  void final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd);
+  UnitWeights unshard_home(Pass pass) const;
+  const linear::Weight& head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const;
+  template <class Body>
+  void head_blocks(Body&& body);
+  // Computes the logits [n, V] of n rows of the hidden state from row `first` on, and overwrites these rows.
+  void logits_of(std::int64_t first, const View& logits);
+
+  Context ctx;
+  LayerEnvironment env;
+  WeightSource& weights;
+  Batch batch;
+  int head_unit;             // unit of the final norm, and of the head unless it is tied
+  int head_home;             // unit that holds the head's matrix: 0 when tied
+  Slot head_slot;            // slot of that matrix
+  std::int64_t logit_bytes;  // see head_block_rows()
+  Recompute recompute;
+  bool saves;                               // whether forward saves activations for backward
+  device::PooledMemory memory;              // memory of tables, amaxes, hidden state and gradient
+  View gradient{};                          // [M, C]; in forward, scratch for the outputs of blocks; empty in inference
+  LayerInput next{};                        // hidden state: input of the next stage of forward
+  std::map<int, SavedLayer> layers{};       // by number
+  std::span<const LayerCache> caches = {};  // keys and values of all layers, or empty
+};
+
+}  // namespace fp8::model

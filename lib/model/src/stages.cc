@@ -1,0 +1,281 @@
+// The stages of the decoder: the order of operations inside a stage, saved activations, and when weights are unsharded
+// and gradients complete.
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include "fp8/base/error.h"
+#include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
+#include "micro_batch.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+using tensor::allocate;
+
+// The ops add to the gradients of norm weights, biases and the untied embedding, so these start at zero.
+void clear_accumulated(const Context& ctx, const UnitGradients& g, std::initializer_list<Slot> slots) {
+  if (g.accumulate || ctx.dry) return;
+  for (const Slot s : slots) {
+    if (!g.of(s).empty()) ops::zero(ctx, g.of(s));
+  }
+}
+
+}  // namespace
+
+MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::Engine& engine, WeightSource& source,
+                         const Batch& b, PassKind kind)
+    : ctx(context),
+      env{decoder.config(),
+          decoder.options().activation,
+          engine,
+          b.sequences,
+          b.length,
+          b.documents,
+          {},
+          {},
+          nullptr,
+          0,
+          decoder.options().observer,
+          0,
+          decoder.options().attention},
+      weights(source),
+      batch(b),
+      head_unit(decoder.units() - 1),
+      head_home(env.config.tie_word_embeddings ? 0 : head_unit),
+      head_slot(env.config.tie_word_embeddings ? Slot::embedding : Slot::head),
+      logit_bytes(decoder.options().logit_bytes),
+      recompute(decoder.options().recompute),
+      saves(kind == PassKind::training),
+      memory(*context.arena) {
+  const std::int64_t amaxes = env.config.num_hidden_layers * static_cast<int>(LayerAmax::count);
+  env.amaxes = tensor::allocate_pooled(ctx, memory, DType::f32, {amaxes}, "activations");
+  ops::zero(ctx, env.amaxes);
+}
+
+void MicroBatch::State::make_rope_tables() {
+  for (View* table : {&env.cos, &env.sin})
+    *table = tensor::allocate_pooled(ctx, memory, DType::f32, {env.length, env.config.head_dim / 2}, "activations");
+  fill_rope_tables(ctx, env.config, env.cos, env.sin);
+}
+
+View MicroBatch::State::rows_by_hidden(device::PooledMemory& from) const {
+  return tensor::allocate_pooled(ctx, from, env.activation, {env.rows(), env.config.hidden_size}, "activations");
+}
+
+void MicroBatch::State::allocate_hidden() {
+  if (saves) gradient = rows_by_hidden(memory);
+  next = {rows_by_hidden(memory)};
+}
+
+void MicroBatch::State::forward_layer(int unit, const LayerInput& in, const SavedActivations& saved,
+                                      const View& delta) {
+  const device::Scope scope(*ctx.arena);
+  const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
+  weights.prefetch(unit + 1);
+  env.unit = unit;
+  if (!caches.empty()) env.cache = &caches[static_cast<std::size_t>(unit - 1)];
+  layer_forward(ctx, env, w, in, saved, delta, false);
+}
+
+void MicroBatch::State::forward_saving(int layer) {
+  SavedLayer& own = layers.try_emplace(layer, *ctx.arena).first->second;
+  own.input = next.x;
+  const View out = rows_by_hidden(own.memory);
+  device::PooledMemory recomputed(*ctx.arena);
+  const bool full = recompute == Recompute::full;
+  own.activations = allocate_saved(ctx, env, full ? recomputed : own.memory, recompute == Recompute::none);
+  SavedActivations all = own.activations;
+  if (recompute != Recompute::none) allocate_norms_and_h(ctx, env, recomputed, all);
+  if (full) all.mid = out;  // which the next layer needs
+  forward_layer(layer + 1, next, all, gradient);
+  next = {out, all.mid, gradient};
+}
+
+void MicroBatch::State::forward_overwriting(int first, int last) {
+  const device::Scope scope(*ctx.arena);
+  device::PooledMemory one_layer(*ctx.arena);
+  const SavedActivations saved = allocate_saved(ctx, env, one_layer, true);
+  const View delta = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
+  for (int layer = first; layer < last; ++layer) {
+    forward_layer(layer + 1, next, saved, delta);
+    next = {next.x, saved.mid, delta};
+  }
+  complete_hidden();
+}
+
+View MicroBatch::State::complete_hidden() {
+  complete_input(ctx, env, env.unit, next);
+  next = {next.x};
+  return next.x;
+}
+
+// Allocates what the forward pass did not save, and computes it, except what selective recomputation needs weights for.
+SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, device::PooledMemory& recomputed) {
+  const SavedActivations all = allocate_saved(ctx, env, recomputed, true);
+  const device::Scope scope(*ctx.arena);
+  const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
+  LayerEnvironment unobserved = env;
+  unobserved.observer = nullptr;
+  layer_forward(ctx, unobserved, w, {x}, all,
+                allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch"), true);
+  return all;
+}
+
+void MicroBatch::State::backward_layer(int layer) {
+  const int unit = env.unit = layer + 1;
+  const auto found = layers.find(layer);
+  if (found == layers.end())
+    throw Error("decoder: layer " + std::to_string(layer) + " has no saved activations for backward");
+  {
+    const SavedLayer& own = found->second;
+    const device::Scope scope(*ctx.arena);
+    device::PooledMemory recomputed(*ctx.arena);
+    SavedActivations saved = own.activations;
+    if (recompute == Recompute::full) saved = recompute_all(unit, own.input, recomputed);
+    if (recompute == Recompute::selective) allocate_norms_and_h(ctx, env, recomputed, saved);
+    const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
+    weights.prefetch(unit - 1);
+    if (recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, own.input, saved);
+    const UnitGradients g = weights.gradient_buffers(unit);
+    clear_accumulated(ctx, g,
+                      {Slot::input_norm, Slot::qkv_bias, Slot::q_norm, Slot::k_norm, Slot::o_bias, Slot::post_norm,
+                       Slot::gate_up_bias, Slot::down_bias});
+    env.d_out_known = layer_backward(ctx, env, w, g, own.input, saved, gradient);
+    weights.gradients_done(unit);
+  }
+  layers.erase(found);
+}
+
+// The head's weights may be in another unit than the final norm (tied).
+const linear::Weight& MicroBatch::State::head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const {
+  return head_home == head_unit ? norm_unit.of(head_slot) : home.of(head_slot);
+}
+
+UnitWeights MicroBatch::State::unshard_home(Pass pass) const {
+  return head_home == head_unit ? UnitWeights{} : weights.unshard(ctx, head_home, pass);
+}
+
+void MicroBatch::State::final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd) {
+  ops::rmsnorm_forward(ctx, x, w.vector(Slot::final_norm), static_cast<float>(env.config.rms_norm_eps), n, rstd);
+  env.unit = head_unit;
+  env.forward_done(ctx, "norm", n);
+}
+
+void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
+  const device::Scope scope(*ctx.arena);
+  const std::int64_t count = logits.shape[0];
+  const View x = next.x.rows(first, first + count), rstd = allocate(ctx, DType::f32, {count}, "activations");
+  const UnitWeights w = weights.unshard(ctx, head_unit, Pass::forward), home = unshard_home(Pass::forward);
+  final_norm(w, x, x, rstd);
+  linear::forward(ctx, env.engine, head_weight(w, home), x, logits);
+}
+
+// Calls body(logits, first row, one past the last) for blocks of rows.
+template <class Body>
+void MicroBatch::State::head_blocks(Body&& body) {
+  const std::int64_t m = env.rows(), step = head_block_rows(m, env.config.vocab_size, env.activation, logit_bytes);
+  for (std::int64_t begin = 0; begin < m; begin += step) {
+    const device::Scope scope(*ctx.arena);
+    const std::int64_t end = std::min(m, begin + step);
+    body(allocate(ctx, env.activation, {end - begin, env.config.vocab_size}, "logits block"), begin, end);
+  }
+}
+
+MicroBatch::MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, WeightSource& weights,
+                       const Batch& batch, PassKind kind)
+    : state_(std::make_unique<State>(decoder, ctx, engine, weights, batch, kind)) {
+  state_->make_rope_tables();
+  state_->allocate_hidden();
+}
+
+MicroBatch::MicroBatch(std::unique_ptr<State> state) : state_(std::move(state)) {}
+MicroBatch::MicroBatch(MicroBatch&&) noexcept = default;
+MicroBatch::~MicroBatch() = default;
+
+View MicroBatch::hidden() { return state_->complete_hidden(); }
+
+View MicroBatch::gradient() const { return state_->gradient; }
+
+void MicroBatch::forward_embedding() {
+  State& s = *state_;
+  s.weights.prefetch(0);
+  const device::Scope scope(*s.ctx.arena);
+  const UnitWeights w = s.weights.unshard(s.ctx, 0, Pass::forward);
+  s.weights.prefetch(1);
+  ops::embedding_forward(s.ctx, s.batch.tokens.reshaped({s.env.rows()}), w.vector(Slot::embedding), s.next.x);
+  s.env.unit = 0;
+  s.env.forward_done(s.ctx, "embed_tokens", s.next.x);
+}
+
+void MicroBatch::forward_layers(int first, int last) {
+  if (!state_->saves) return state_->forward_overwriting(first, last);
+  for (int layer = first; layer < last; ++layer) state_->forward_saving(layer);
+}
+
+void MicroBatch::forward_head(const View& losses) {
+  State& s = *state_;
+  const Context& ctx = s.ctx;
+  const View x = s.complete_hidden();
+  const device::Scope scope(*ctx.arena);
+  const View n = allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "activations"),
+             rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
+  const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
+  s.final_norm(w, x, n, rstd);
+  const View targets = s.batch.targets.reshaped({s.env.rows()});
+  s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
+    const View part = losses.rows(begin, end);
+    linear::forward(ctx, s.env.engine, s.head_weight(w, home), n.rows(begin, end), logits);
+    s.env.forward_done(ctx, "lm_head", logits);
+    ops::cross_entropy(ctx, logits, targets.rows(begin, end), part, 0, false);
+    s.env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
+  });
+}
+
+void MicroBatch::backward_head(float gradient_scale, const View& losses) {
+  State& s = *state_;
+  const Context& ctx = s.ctx;
+  const View x = s.complete_hidden(), dx = s.gradient;
+  const device::Scope scope(*ctx.arena);
+  const View n = allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "activations"),
+             rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
+  const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
+  const UnitWeights wb = s.weights.unshard(ctx, s.head_unit, Pass::backward), home_b = s.unshard_home(Pass::backward);
+  s.weights.prefetch(s.head_unit - 1);
+  const UnitGradients g = s.weights.gradient_buffers(s.head_unit);
+  const UnitGradients gh = s.head_home == s.head_unit ? g : s.weights.gradient_buffers(s.head_home);
+  clear_accumulated(ctx, g, {Slot::final_norm});
+  s.final_norm(w, x, n, rstd);
+  const View targets = s.batch.targets.reshaped({s.env.rows()});
+  s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
+    const View part = losses.rows(begin, end);
+    linear::forward(ctx, s.env.engine, s.head_weight(w, home), n.rows(begin, end), logits);
+    s.env.forward_done(ctx, "lm_head", logits);
+    ops::cross_entropy(ctx, logits, targets.rows(begin, end), part, gradient_scale, true);
+    s.env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
+    s.env.backward_done(ctx, "loss", logits);
+    linear::backward(ctx, s.env.engine, s.head_weight(wb, home_b), n.rows(begin, end), logits,
+                     {dx.rows(begin, end), gh.of(s.head_slot), {}, gh.accumulate || begin > 0});
+    s.env.backward_done(ctx, "lm_head", dx.rows(begin, end));
+  });
+  ops::rmsnorm_backward(ctx, dx, x, wb.vector(Slot::final_norm), rstd, {}, dx, g.of(Slot::final_norm));
+  s.env.backward_done(ctx, "norm", dx);
+  s.weights.gradients_done(s.head_unit);
+}
+
+void MicroBatch::backward_layers(int first, int last) {
+  for (int layer = last - 1; layer >= first; --layer) state_->backward_layer(layer);
+}
+
+void MicroBatch::backward_embedding() {
+  State& s = *state_;
+  const UnitGradients g = s.weights.gradient_buffers(0);
+  if (s.head_home != 0) clear_accumulated(s.ctx, g, {Slot::embedding});
+  if (!g.of(Slot::embedding).empty())
+    ops::embedding_backward(s.ctx, s.batch.tokens.reshaped({s.env.rows()}), s.gradient, g.of(Slot::embedding));
+  s.weights.gradients_done(0);
+}
+
+}  // namespace fp8::model

@@ -1,0 +1,23 @@
+/// The ranges of the axes of a plot.
+#pragma once
+
+#include "fp8/plot/plot.h"
+
+namespace fp8::plot {
+
+/// Bounds of x and y over all finite points; extended when all values are equal.
+struct Range {
+  double x0 = 0;  ///< minimum of x
+  double x1 = 1;  ///< maximum of x, above x0
+  double y0 = 0;  ///< minimum of y
+  double y1 = 1;  ///< maximum of y, above y0
+};
+
+/// Range of the panel of a gap: that of zero, the mean, the band after the first tenth, before which it is wide, and
+/// the gate if it is near.
+Range gap_range(const GapPanel& gap);
+
+/// The range of a plot; unit ranges without finite points.
+Range range_of(const Picture& picture);
+
+}  // namespace fp8::plot

@@ -1,0 +1,245 @@
+// Plots in braille characters of two by four dots each.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "fp8/base/text.h"
+#include "fp8/plot/plot.h"
+#include "range.h"
+
+namespace fp8::plot {
+namespace {
+
+constexpr std::size_t kNoCurve = std::numeric_limits<std::size_t>::max();
+
+// A grid of characters; a character has the colour of the curve that was drawn in it last.
+class Canvas {
+ public:
+  Canvas(std::size_t columns, std::size_t rows)
+      : columns_(columns), rows_(rows), dots_(columns * rows), owner_(columns * rows, kNoCurve) {}
+
+  double width() const { return static_cast<double>(2 * columns_ - 1); }
+  double height() const { return static_cast<double>(4 * rows_ - 1); }
+
+  // Sets the dot at (x, y), counted from the lower left.
+  void set(double x, double y, std::size_t curve) {
+    // Bits of a braille character, by column and by row from the top.
+    constexpr std::array<std::array<unsigned, 4>, 2> kBits = {{{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}}};
+    const auto across = static_cast<std::size_t>(std::lround(std::clamp(x, 0.0, width())));
+    const auto down = static_cast<std::size_t>(std::lround(height() - std::clamp(y, 0.0, height())));
+    const std::size_t at = down / 4 * columns_ + across / 2;
+    dots_[at] |= kBits.at(across % 2).at(down % 4);
+    owner_[at] = curve;
+  }
+
+  // A straight line between two points, both included.
+  void line(double x0, double y0, double x1, double y1, std::size_t curve) {
+    const double steps = std::max(std::ceil(std::max(std::abs(x1 - x0), std::abs(y1 - y0))), 1.0);
+    for (double i = 0; i <= steps; ++i) set(std::lerp(x0, x1, i / steps), std::lerp(y0, y1, i / steps), curve);
+  }
+
+  unsigned dots(std::size_t column, std::size_t row) const { return dots_[row * columns_ + column]; }
+  std::size_t owner(std::size_t column, std::size_t row) const { return owner_[row * columns_ + column]; }
+
+ private:
+  std::size_t columns_, rows_;
+  std::vector<unsigned> dots_;
+  std::vector<std::size_t> owner_;
+};
+
+// U+2800 and the dots, as UTF-8.
+std::string braille(unsigned dots) {
+  return {static_cast<char>(0xE2), static_cast<char>(0xA0U | (dots >> 6U)), static_cast<char>(0x80U | (dots & 0x3FU))};
+}
+
+constexpr std::size_t kTerminalColours = 6;
+
+// The letter of a curve in a plot without enough colours: A to Z, a to z.
+char letter(const Picture& picture, std::size_t curve) {
+  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  return picture.curves[curve].letter != 0 ? picture.curves[curve].letter : kLetters[curve % kLetters.size()];
+}
+
+std::string painted(std::size_t curve, const std::string& text) {
+  constexpr std::array<const char*, kTerminalColours> kCodes = {"34", "33", "32", "35", "36", "31"};
+  return std::string("\x1b[") + kCodes.at(curve % kCodes.size()) + "m" + text + "\x1b[0m";
+}
+
+void draw(const Picture& picture, const Range& range, Canvas& canvas) {
+  for (std::size_t c = 0; c < picture.curves.size(); ++c) {
+    const Curve& curve = picture.curves[c];
+    const Point* before = nullptr;
+    for (const Point& p : curve.smooth.empty() ? curve.raw : curve.smooth) {
+      const bool finite = std::isfinite(p.y);
+      const auto x = [&](const Point& q) { return (q.x - range.x0) / (range.x1 - range.x0) * canvas.width(); };
+      const auto y = [&](const Point& q) { return (q.y - range.y0) / (range.y1 - range.y0) * canvas.height(); };
+      if (finite) canvas.line(x(before ? *before : p), y(before ? *before : p), x(p), y(p), c);
+      before = finite ? &p : nullptr;
+    }
+  }
+}
+
+// How curves are told apart.
+struct Look {
+  bool letters = false, colour = false;
+};
+
+Look look_of(const Picture& picture, bool colour) {
+  const std::size_t n = picture.curves.size();
+  return {n > 1 && (!colour || n > kTerminalColours), colour};
+}
+
+std::string cell(const Picture& picture, const Canvas& canvas, std::size_t column, std::size_t row, Look look) {
+  const unsigned dots = canvas.dots(column, row);
+  if (dots == 0) return " ";
+  const std::size_t owner = canvas.owner(column, row);
+  const std::string text = look.letters ? std::string(1, letter(picture, owner)) : braille(dots);
+  return look.colour ? painted(owner, text) : text;
+}
+
+std::string legend_line(const Picture& picture, Look look) {
+  std::string line = picture.metric;
+  for (std::size_t c = 0; c < picture.curves.size(); ++c) {
+    if (picture.curves[c].name.empty()) continue;
+    const std::string mark = look.letters ? std::string(1, letter(picture, c)) : "\u2501\u2501";
+    line += "   " + (look.colour ? painted(c, mark) : mark) + " " + terminal_safe(picture.curves[c].name);
+  }
+  return line;
+}
+
+std::string right(const std::string& text, std::size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
+
+std::string without_trailing_blanks(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+}  // namespace
+
+Range gap_range(const GapPanel& gap) {
+  if (gap.mean.empty()) return {};
+  Range r{gap.mean.front().x, gap.mean.back().x, 0, 0};
+  for (std::size_t i = 0; i < gap.mean.size(); ++i) {
+    if (gap.mean[i].x < r.x0 + (r.x1 - r.x0) / 10) continue;
+    for (const double y : {gap.mean[i].y, gap.low[i].y, gap.high[i].y}) {
+      if (std::isfinite(y)) r.y0 = std::min(r.y0, y), r.y1 = std::max(r.y1, y);
+    }
+  }
+  if (gap.gate && *gap.gate < 4 * std::max(-r.y0, r.y1)) {
+    r.y0 = std::min(r.y0, -*gap.gate), r.y1 = std::max(r.y1, *gap.gate);
+  }
+  if (r.y1 <= r.y0) r.y0 = -1e-3, r.y1 = 1e-3;
+  const double room = (r.y1 - r.y0) / 20;
+  return {r.x0, r.x1, r.y0 - room, r.y1 + room};
+}
+
+Range range_of(const Picture& picture) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Range r{kInfinity, -kInfinity, kInfinity, -kInfinity};
+  for (const Curve& curve : picture.curves) {
+    for (const Point& p : curve.smooth.empty() ? curve.raw : curve.smooth) {
+      if (!std::isfinite(p.y)) continue;
+      r = {std::min(r.x0, p.x), std::max(r.x1, p.x), std::min(r.y0, p.y), std::max(r.y1, p.y)};
+    }
+  }
+  if (!std::isfinite(r.x0)) return {};
+  if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
+  if (r.y1 <= r.y0) {
+    const double pad = r.y0 == 0 ? 1 : std::abs(r.y0) / 2;
+    r.y0 -= pad;
+    r.y1 += pad;
+  }
+  return r;
+}
+
+namespace {
+
+std::string count_text(const Picture& picture, double x, bool unit) {
+  return human_count(static_cast<std::uint64_t>(std::max(x, 0.0))) + (!unit               ? ""
+                                                                      : picture.by_tokens ? " tokens"
+                                                                                          : " steps");
+}
+
+// The x axis with a mark at each place at which a run changed, and below it a line for each of the first marks.
+std::string axis_lines(const Picture& picture, const Range& range, std::size_t margin, std::size_t width) {
+  constexpr std::size_t kMostLines = 8;
+  std::vector<std::string> axis(width, "\u2500");
+  std::vector<std::string> lines;
+  for (const Curve& curve : picture.curves) {
+    for (const Mark& mark : curve.marks) {
+      const double share = (mark.x - range.x0) / (range.x1 - range.x0);
+      axis[static_cast<std::size_t>(std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(width - 1)))] =
+          "\u25b2";
+      lines.push_back(std::string(margin + 2, ' ') + "\u25b2 " + terminal_safe(curve.name) + " at " +
+                      count_text(picture, mark.x, true) + ": " +
+                      (mark.text.empty() ? "restart" : terminal_safe(mark.text)) + "\n");
+    }
+  }
+  std::string out = std::string(margin + 1, ' ') + "\u2514";
+  for (const std::string& part : axis) out += part;
+  const std::string from = count_text(picture, range.x0, false), to = count_text(picture, range.x1, true);
+  out += "\n" + std::string(margin + 2, ' ') + from + right(to, width - from.size()) + "\n";
+  for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) out += lines[i];
+  if (lines.size() > kMostLines) {
+    out += std::string(margin + 2, ' ') + "and " + std::to_string(lines.size() - kMostLines) + " more marks\n";
+  }
+  return out;
+}
+
+// One panel.
+std::string panel(const Picture& picture, int columns, int rows, bool colour) {
+  const Range range = range_of(picture);
+  const auto height = static_cast<std::size_t>(std::max(rows - 2, 3));
+  const std::array<std::string, 3> labels = {
+      format_short(range.y1, 4), format_short(std::midpoint(range.y0, range.y1), 4), format_short(range.y0, 4)};
+  const std::size_t margin = std::max({labels[0].size(), labels[1].size(), labels[2].size()});
+  const std::size_t width = std::max(static_cast<std::size_t>(std::max(columns, 40)) - margin - 2, std::size_t{10});
+  Canvas canvas(width, height);
+  draw(picture, range, canvas);
+  const Look look = look_of(picture, colour);
+  std::string out = without_trailing_blanks(legend_line(picture, look));
+  for (std::size_t row = 0; row < height; ++row) {
+    const bool middle = row == height / 2, labelled = row == 0 || middle || row + 1 == height;
+    std::string line = right(labelled ? labels.at(row == 0 ? 0 : middle ? 1 : 2) : "", margin);
+    line += labelled ? " \u2524" : " \u2502";
+    for (std::size_t column = 0; column < width; ++column) line += cell(picture, canvas, column, row, look);
+    out += without_trailing_blanks(line);
+  }
+  return out + axis_lines(picture, range, margin, width);
+}
+
+// The gap as curves: zero, both ends of the band, and the mean on top.
+Picture gap_picture(const Picture& picture) {
+  const GapPanel& gap = *picture.gap;
+  Picture p{.metric = "gap", .by_tokens = true, .curves = {}, .gap = {}};
+  const auto add = [&](const std::string& name, char letter, std::vector<Point> points) {
+    p.curves.push_back(
+        {.name = name, .raw = std::move(points), .smooth = {}, .style = 0, .letter = letter, .marks = {}});
+  };
+  if (gap.mean.empty()) return p;
+  add("0", '.', {{gap.mean.front().x, 0}, {gap.mean.back().x, 0}});
+  const Range range = gap_range(gap);
+  const auto clipped = [&](std::vector<Point> points) {
+    for (Point& q : points) q.y = std::clamp(q.y, range.y0, range.y1);
+    return points;
+  };
+  add(gap.band_name, '-', clipped(gap.low));
+  add("", '-', clipped(gap.high));
+  add("B - A", '*', clipped(gap.mean));
+  return p;
+}
+
+}  // namespace
+
+std::string terminal_plot(const Picture& picture, int columns, int rows, bool colour) {
+  constexpr int kGapRows = 10;
+  std::string text = panel(picture, columns, rows, colour);
+  if (picture.gap) text += "\n" + panel(gap_picture(picture), columns, std::min(rows, kGapRows), colour);
+  return text;
+}
+
+}  // namespace fp8::plot

@@ -1,0 +1,80 @@
+/// Checks that a run and an evaluation share. Each throws Error that names what is wrong.
+#pragma once
+
+#include "fp8/ckpt/checkpoint.h"
+#include "fp8/data/sampler.h"
+#include "fp8/data/tokens.h"
+#include "fp8/settings/config.h"
+
+namespace fp8::settings {
+
+/// Throws Error if precision, activations and accumulation contradict each other. After take_recipe_of_codes().
+void check_precision(const PrecisionConfig& precision);
+
+/// A note that names the flags which were given and have no effect with this precision or, if it is fp8, under any of
+/// `recipes`; empty if there are none. After take_recipe_of_codes().
+std::string note_of_unused(const PrecisionConfig& precision, const std::vector<std::string>& recipes);
+
+/// A note that --fuse-projections has no effect on this table; empty if it has, or was not given.
+std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<model::Parameter>& table);
+
+/// Throws Error if settings of a run contradict each other, but for those of check_precision().
+void check_settings(const RunConfig& config);
+
+/// Throws Error if a micro-batch has more tokens than a GEMM can have rows.
+void check_micro_batch(std::int64_t sequences, std::int64_t length);
+
+/// Throws Error if the vocabulary of the data is larger than the model's.
+void check_vocabulary(const data::TokenFile& tokens, const hf::ModelConfig& model);
+
+/// Identifier of the model's tokenizer, if it is known. Throws Error for a tokenizer.json that cannot be read, unless
+/// `any`.
+std::optional<std::string> tokenizer_of(const ckpt::Checkpoint& model, bool any);
+
+/// Throws Error if the data was made with another tokenizer than the model's, `known`, unless `any`. Returns a note for
+/// the user if a tokenizer is not known; otherwise an empty text.
+std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoint& model,
+                            const std::optional<std::string>& known, bool any);
+
+/// Notes for the user on documents that the sampler splits and on padding that it adds; each may be empty.
+std::vector<std::string> document_notes(const data::TokenFile& tokens, const data::Sampler& sampler);
+
+/// Sequence length in tokens: `asked`; for 0 the model's context, 1024 at most. Throws Error if the model's attention
+/// window is shorter.
+std::int64_t resolved_length(std::int64_t asked, const hf::ModelConfig& model);
+
+/// A note that sequences of `length` tokens are longer than the model's context; empty if they are not.
+std::string note_of_length(std::int64_t length, const hf::ModelConfig& model);
+
+/// The parameters of `checkpoint` with their compute precisions under FP8, which checkpoints record whatever the
+/// precision of the run: by the settings, or, if they do not select linears, as recorded in `recorded`, the model that
+/// the run began with. So a filter of an earlier start of the run has no effect on this one. Throws Error(fp8_missing)
+/// if FP8 is requested and no linear is eligible.
+std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
+                                                    const ckpt::Checkpoint& checkpoint,
+                                                    const ckpt::Checkpoint& recorded);
+
+/// Throws Error(fp8_missing) if FP8 is requested and no GEMM of forward, or of forward and backward, runs in FP8.
+void check_some_fp8(const std::vector<model::Parameter>& table, const PrecisionConfig& precision, bool backward);
+
+/// The settings of precision that the checkpoint was computed with, as phase_of(); null if it states none.
+const json::Value* recorded_phase(const ckpt::Checkpoint& checkpoint);
+
+/// Whether the delayed scales of a checkpoint have the format and margin of `precision`. True if it states neither.
+bool has_scales_of(const ckpt::Checkpoint& checkpoint, const PrecisionConfig& precision);
+
+/// The parameters with the precisions they run in: bf16 unless the precision is FP8.
+std::vector<model::Parameter> active_table(std::vector<model::Parameter> table, const PrecisionConfig& precision);
+
+/// The checkpoint's configuration. Throws Error if the checkpoint is quantized and has no adapters, unless it gets new
+/// `adapters`.
+hf::ModelConfig config_to_train(const ckpt::Checkpoint& checkpoint, bool adapters = false);
+
+/// Throws Error unless the checkpoint's weights are those of the table, in a format that can be trained. Adapters are
+/// not looked for if its model has none. Sets Parameter::stored.
+void check_trainable(const ckpt::Checkpoint& checkpoint, std::vector<model::Parameter>& table);
+
+/// Throws Error unless both moments of every weight are present, in its shape, as f32 or bf16.
+void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
+
+}  // namespace fp8::settings

@@ -1,0 +1,171 @@
+/// The configurations of a run, an evaluation and an inspection: flags as values. The table of settings (setting.h)
+/// says which flag sets which member.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8/data/sampler.h"
+#include "fp8/dtype/dtype.h"
+#include "fp8/json/value.h"
+#include "fp8/model/decoder.h"
+#include "fp8/optim/adamw.h"
+#include "fp8/optim/schedule.h"
+#include "fp8/quant/recipe.h"
+#include "fp8/shard/store.h"
+
+namespace fp8::settings {
+
+using dtype::DType;
+
+/// Precision of the GEMMs of linear layers.
+enum class Precision : std::uint8_t { fp32, bf16, fp8 };
+/// fp32, bf16, fp8.
+std::string_view name_of(Precision p);
+
+/// How a run or an evaluation computes.
+struct PrecisionConfig {
+  Precision precision = Precision::bf16;                      ///< of GEMMs of linear layers
+  dtype::DType activations = dtype::DType::bf16;              ///< f32 with fp32
+  std::string recipe = "tensorwise";                          ///< for fp8
+  std::optional<bool> power_of_2;                             ///< nothing: as the recipe does
+  bool fp8_all_gather = true;                                 ///< if the recipe allows it
+  bool rowwise_single_copy = false;                           ///< for rowwise: one FP8 copy of each weight
+  bool e4m3_gradients = false;                                ///< gradients e4m3 where the recipe has e5m2
+  shard::DelayedOptions delayed;                              ///< for delayed
+  bool fuse_projections = false;                              ///< q, k, v, and gate, up, are one linear each
+  bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
+  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
+  ops::AttentionOptions attention;                            ///< on a GPU
+  model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
+  std::vector<std::string> given;                             ///< flags of precision that were given
+
+  /// Whether a flag of precision was given; a model of FP8 codes has defaults of its own.
+  bool was_given(std::string_view flag) const;
+  /// The recipe; null unless fp8.
+  const quant::Recipe* recipe_or_null() const;
+  /// Whether scales are powers of two under this configuration.
+  bool power_of_2_scales() const;
+};
+
+/// The value of --lora-targets for all linears of all layers, its default.
+inline constexpr const char* kAllTargets = "all";
+
+/// Adapters that a run trains instead of the model's weights (LoRA).
+struct LoraSettings {
+  std::int64_t rank = 0;             ///< of new adapters; 0: none
+  std::optional<double> alpha;       ///< nothing: twice the rank
+  std::vector<std::string> targets;  ///< globs of linears, or `all`; empty: all
+  std::optional<double> dropout;     ///< nothing: 0, or that of the adapters which the run continues
+  bool rslora = false;               ///< scaling by alpha / sqrt(rank)
+  std::string folder;                ///< PEFT adapter to start from; empty: none
+
+  /// Whether the run has new adapters.
+  bool wanted() const { return rank > 0 || !folder.empty(); }
+};
+
+/// What a run, an evaluation and an inspection have in common.
+struct Config {
+  std::string model, data;      ///< paths
+  bool any_tokenizer = false;   ///< accept data made with another tokenizer
+  std::int64_t seq_length = 0;  ///< T; 0: the model's max_position_embeddings, 1024 at most
+  std::int64_t batch_size = 8;  ///< sequences of a rank at a time; in a run, per micro-batch
+  data::DocumentMode documents = data::DocumentMode::automatic;  ///< whether samples cross documents
+  PrecisionConfig precision;                                     ///< of GEMMs and activations
+  std::optional<device::DeviceType> device;  ///< nothing: a GPU if every rank has one, otherwise the CPU
+};
+
+/// A run.
+struct RunConfig : Config {
+  std::string out;                                         ///< folder
+  std::string eval_data;                                   ///< path; empty: no evaluation
+  std::int64_t grad_accumulation = 1;                      ///< micro-batches per rank and step
+  data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order in which samples are read
+  std::int64_t steps = 0;                                  ///< of the whole run; 0: from epochs
+  double epochs = 0;                                       ///< passes over the data, when steps is 0
+  std::int64_t until_step = 0;                             ///< stop after this step; 0: after the last
+  std::uint64_t seed = 0;                                  ///< of the sampler and of stochastic rounding
+  std::vector<std::string> change;                         ///< names in --change of settings that may change
+  LoraSettings lora;                                       ///< adapters
+  optim::Settings optimizer;                               ///< AdamW
+  optim::Schedule schedule;                                ///< without its number of steps
+  double warmup_ratio = 0;                                 ///< of steps, when schedule.warmup is 0
+  double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
+  DType master = DType::f32, moments = DType::f32;         ///< formats of storage
+  int zero = 3;                                            ///< stage of sharding
+  bool reshard_after_forward = true;                       ///< with stage 3
+  model::Recompute recompute = model::Recompute::none;     ///< of activations in backward
+  std::int64_t save_every = 0;                             ///< steps; 0: see save_seconds
+  double save_seconds = 30 * 60;                           ///< between saves; 0: only the last step
+  bool rolling = false;                                    ///< only the newest two checkpoints are kept
+  std::int64_t keep = 0;                                   ///< newest checkpoints to keep; 0: all
+  std::int64_t milestone_every = 0;                        ///< steps between checkpoints that are always kept; 0: none
+  bool keep_best = false;                                  ///< keep also the checkpoint with the lowest loss
+  bool async_save = false;                                 ///< checkpoints are written in the background
+  std::int64_t log_every = 1;                              ///< steps between records
+  std::int64_t paranoid = 0;                               ///< steps between steps that are computed twice; 0: none
+  std::int64_t eval_every = 0;                             ///< steps; 0: never
+  std::int64_t sample_every = 0;                           ///< steps between samples of text; 0: none
+  std::optional<std::string> sample_prompt;                ///< text that samples continue
+  std::int64_t sample_tokens = 64;                         ///< most new tokens of a sample
+  std::int64_t stats_every = 0;    ///< steps between those with records in tensors.jsonl; 0: none
+  std::int64_t eval_batches = 0;   ///< batches per rank and evaluation; 0: the whole file
+  std::int64_t profile_first = 0;  ///< first step to profile, from 1
+  std::int64_t profile_last = 0;   ///< last step to profile; 0: none
+  bool dry_run = false;            ///< check and plan only
+  std::string tool_version;        ///< for provenance
+  std::string command;             ///< for provenance
+  json::Value flags;               ///< resolved flags, for the first record
+};
+
+/// An evaluation.
+struct EvalConfig : Config {
+  bool per_token = false;  ///< a record for every sequence
+};
+
+/// Flags of precision as one value, and what they say.
+struct PrecisionSide {
+  std::string flags;                         ///< as given: "--precision fp8 --recipe rowwise"
+  PrecisionConfig precision;                 ///< of GEMMs and activations
+  std::optional<device::DeviceType> device;  ///< as in EvalConfig
+};
+
+/// A comparison of one pass under two settings.
+struct Bisection {
+  PrecisionSide a, b;           ///< b is compared with a
+  std::optional<double> bound;  ///< largest relative difference; nothing: kBisectionBound, and no gate
+};
+
+/// Relative difference above which a bisection names an operation unless another is given.
+inline constexpr double kBisectionBound = 0.5;
+
+/// An inspection. The batch consists of batch_size sequences on each rank.
+struct InspectConfig : EvalConfig {
+  std::vector<std::string> recipes;                           ///< each is inspected in turn
+  bool all_recipes = false;                                   ///< of `recipes` only those that fit FP8 codes
+  data::SamplerKind sampler = data::SamplerKind::sequential;  ///< order in which samples are read
+  std::uint64_t seed = 0;                                     ///< of the sampler
+  std::int64_t step = 1;               ///< the batch is that of this step of a run, from 1, without accumulation
+  std::vector<std::string> layers;     ///< globs of the linears that are reported; empty: all
+  bool blocks = false;                 ///< with the spread over rows or blocks
+  bool sensitivity = false;            ///< with the effect of each GEMM alone on loss and gradient
+  std::optional<double> recommend;     ///< largest sum of |change of the loss|, in nats, of the linears left in FP8
+  std::string output;                  ///< of the recommendation: a configuration for fp8-step
+  bool force = false;                  ///< replace the output if it exists
+  std::optional<Bisection> bisection;  ///< instead of everything above from `recipes` on, except the batch
+};
+
+/// {"precision", "recipe"}; the recipe is null unless fp8. With fp8 also the settings of FP8, by the names of flags.
+json::Value phase_of(const PrecisionConfig& precision);
+
+/// A configuration with which fp8-step computes FP8 as `precision` does, see fp8-config(5): precision, recipe, and what
+/// is not at its default and has an effect. Without device.
+json::Value configuration_of(const PrecisionConfig& precision);
+
+/// The options of a ParameterStore for a precision; casts are counted in `counts`, which may be null.
+shard::StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts);
+
+}  // namespace fp8::settings

@@ -1,0 +1,35 @@
+/// The commands of fp8-step, fp8-eval and fp8-inspect, and the configurations that their arguments give. Their flags
+/// are in the table of settings (setting.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fp8/cli/arguments.h"
+#include "fp8/cli/command.h"
+#include "fp8/settings/config.h"
+
+namespace fp8::settings {
+
+/// fp8-step.
+cli::Command step_command();
+/// The run that the arguments describe. Throws Error naming a flag.
+RunConfig step_config(const cli::Arguments& arguments);
+
+/// The resolved flags of fp8-step as --print-config writes them. If the run has adapters and the checkpoint `model` can
+/// be opened and holds FP8 codes, precision, recipe, rowwise-single-copy and fp8-format are those that the codes imply,
+/// so that the output can be read back. Throws Error naming a flag that contradicts the codes or, if the checkpoint can
+/// be opened, the precision.
+json::Value printed_config(json::Value flags, const cli::Arguments& arguments, const std::string& model);
+
+/// fp8-eval.
+cli::Command eval_command();
+/// The evaluation that the arguments describe. Throws Error naming a flag.
+EvalConfig eval_config(const cli::Arguments& arguments);
+
+/// fp8-inspect.
+cli::Command inspect_command();
+/// The inspection that the arguments describe. Throws Error naming a flag.
+InspectConfig inspect_config(const cli::Arguments& arguments);
+
+}  // namespace fp8::settings

@@ -1,0 +1,170 @@
+// The commands of fp8-step, fp8-eval and fp8-inspect, and what the settings of each say together.
+#include "fp8/settings/flags.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/model/record.h"
+#include "fp8/settings/checks.h"
+#include "fp8/settings/lora.h"
+#include "fp8/settings/setting.h"
+#include "rows.h"
+
+namespace fp8::settings {
+namespace {
+
+using cli::flag_name;
+
+cli::Command command_of(Tool tool, const char* name, std::string about, std::string example, const std::string& metavar,
+                        const std::string& use) {
+  cli::Command c;
+  c.name = name;
+  c.about = std::move(about);
+  c.example = std::move(example);
+  c.positionals = {cli::checkpoint_argument("model", metavar, "checkpoint " + use)};
+  c.launched = true;
+  c.flags = flags_of(tool);
+  return c;
+}
+
+// The checkpoint, if it can be opened: without one the flags are printed as given.
+std::optional<ckpt::Checkpoint> open_model(const std::string& model) {
+  try {
+    return model::open_checkpoint(model::resolve_checkpoint_argument(model));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void check_exclusive(const Arguments& a, const char* one, const char* other) {
+  if (a.has(one) && a.has(other)) throw Error(flag_name(one) + ": contradicts " + flag_name(other));
+}
+
+void check_run(const RunConfig& c, const Arguments& a) {
+  if (const auto dropout = c.lora.dropout; dropout && static_cast<float>(*dropout) >= 1)
+    throw Error(flag_name("lora-dropout") + ": " +
+                (*dropout < 1 ? format_double(*dropout) + " is 1 in f32, which" : "1") + " leaves out everything");
+  if (c.paranoid > 0 && !c.precision.attention.deterministic)
+    throw Error(flag_name("paranoid") + ": contradicts " + flag_name("no-deterministic"));
+  if (c.sample_prompt && !a.has_value("sample-every"))
+    throw Error(flag_name("sample-prompt") + ": needs " + flag_name("sample-every"));
+}
+
+// What `list`, flags of precision separated by blanks, says; it is the value of `flag`, with whose name errors begin.
+PrecisionSide precision_side(const std::string& flag, const std::string& list) {
+  cli::Command command;
+  command.flags = flags_of(kSide);
+  std::istringstream in(list);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  try {
+    const Arguments a = cli::parse(command, words);
+    Config c;
+    read_settings(a, kSide, c);
+    return {list, c.precision, c.device};
+  } catch (const Error& e) {
+    throw Error(flag_name(flag) + ": " + e.what(), e.code());
+  }
+}
+
+// Recipes of a list: names, or all, which is every recipe that the other settings allow.
+std::vector<std::string> recipes_of(const std::string& list, const PrecisionConfig& precision) {
+  const bool hopper = precision.accumulation != gemm::Accumulation::f32;
+  std::vector<std::string> names;
+  for (const std::string& name : parts_of({list})) {
+    if (name != "all") names.emplace_back(quant::find_recipe(name).name);
+    for (const quant::Recipe& r : quant::recipes())
+      if (name == "all" && !(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
+  }
+  return names;
+}
+
+// Throws Error for flags that have no effect on a bisection, whose sides have flags of precision of their own.
+void check_bisection(const Arguments& a) {
+  const bool bisects = a.has("bisect");
+  if (bisects != a.has("against"))
+    throw Error(flag_name(bisects ? "bisect" : "against") + ": needs " + flag_name(bisects ? "against" : "bisect"));
+  if (!bisects && a.has("bound")) throw Error(flag_name("bound") + ": needs " + flag_name("bisect"));
+  if (!bisects) return;
+  for (const cli::Flag& flag : flags_of(kSide))
+    if (flag.name != "precision" && a.has(flag.name))
+      throw Error(flag_name(flag.name) + ": not together with " + flag_name("bisect") +
+                  "; its lists of flags may have it");
+  for (const char* flag : {"layers", "blocks", "sensitivity", "recommend", "output"})
+    if (a.has(flag)) throw Error(flag_name(flag) + ": not together with " + flag_name("bisect"));
+}
+
+}  // namespace
+
+cli::Command step_command() {
+  return command_of(kStep, "fp8-step", "train a model: sharded optimizer steps in fp32, bf16 or FP8",
+                    "mpirun -n 2 fp8-step model.h5 --data data.h5 --out run --steps 100 --precision fp8", "MODEL",
+                    "whose weights to start from");
+}
+
+RunConfig step_config(const Arguments& a) {
+  check_exclusive(a, "steps", "epochs");
+  check_exclusive(a, "warmup-steps", "warmup-ratio");
+  RunConfig c;
+  read_settings(a, kStep, c);
+  check_run(c, a);
+  if (c.stats_every > 0) c.precision.given.emplace_back("tensor-stats-every");
+  c.rolling = !a.has("save-every") && !a.has("keep");
+  return c;
+}
+
+json::Value printed_config(json::Value flags, const cli::Arguments& a, const std::string& model) {
+  if (model == "-") return flags;  // standard input is read once, by the run
+  const std::optional<ckpt::Checkpoint> checkpoint = open_model(model);
+  if (!checkpoint) return flags;
+  const bool wanted = a.has_value("lora-rank") || a.has_value("lora");
+  const hf::ModelConfig config = hf::parse_config(checkpoint->config(), checkpoint->path());
+  Config given;
+  read_settings(a, kStep, given, false);
+  Config resolved = given;
+  if (wanted || config.lora) take_recipe_of_codes(resolved.precision, *checkpoint, model::parameter_table(config));
+  check_precision(resolved.precision);
+  for (const Setting& s : all_settings())
+    if (s.resume == Resume::phase && s.value(resolved) != s.value(given))
+      flags.as_object().set(s.flag.name, s.value(resolved));
+  return flags;
+}
+
+cli::Command eval_command() {
+  return command_of(kEval, "fp8-eval", "loss and perplexity of a checkpoint on a token file",
+                    "fp8-eval run/step-00000100 --data data.h5", "CHECKPOINT", "to evaluate");
+}
+
+EvalConfig eval_config(const Arguments& a) {
+  EvalConfig c;
+  read_settings(a, kEval, c);
+  return c;
+}
+
+cli::Command inspect_command() {
+  return command_of(kInspect, "fp8-inspect", "what FP8 does to each linear of a model on a batch",
+                    "fp8-inspect run/step-00000100 --data data.h5 --recipe tensorwise,rowwise", "CHECKPOINT",
+                    "to inspect");
+}
+
+InspectConfig inspect_config(const Arguments& a) {
+  check_bisection(a);
+  InspectConfig c;
+  read_settings(a, kInspect, c);
+  c.precision.precision = Precision::fp8;
+  c.recipes = recipes_of(a.text("recipe"), c.precision);
+  c.all_recipes = std::ranges::count(parts_of({a.text("recipe")}), "all") > 0;
+  c.precision.recipe = c.recipes.front();
+  c.sensitivity = c.sensitivity || c.recommend;
+  if (c.recommend && (c.output.empty() || c.recipes.size() > 1))
+    throw Error(flag_name("recommend") + (c.output.empty() ? ": needs --output FILE" : ": needs one recipe"));
+  if (a.has("bisect"))
+    c.bisection = {precision_side("bisect", a.text("bisect")), precision_side("against", a.text("against")),
+                   a.has("bound") ? std::optional(a.real("bound")) : std::nullopt};
+  if (!c.recommend && !c.output.empty()) throw Error(flag_name("output") + ": needs " + flag_name("recommend"));
+  return c;
+}
+
+}  // namespace fp8::settings

@@ -1,0 +1,140 @@
+// Resolving the adapters of a run.
+#include "fp8/settings/lora.h"
+
+#include <algorithm>
+
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/cli/command.h"
+#include "fp8/convert/quantize.h"
+#include "fp8/model/initialize.h"
+
+namespace fp8::settings {
+namespace {
+
+// Whether a glob matches a linear: its full name, or the last part of it as in PEFT's target_modules.
+bool targets(const std::string& glob, const std::string& module) {
+  return glob == kAllTargets || glob_match(glob, module) || glob_match(glob, module.substr(module.rfind('.') + 1));
+}
+
+std::vector<std::string> modules_of(const std::vector<std::string>& globs, const hf::ModelConfig& model) {
+  std::vector<std::string> all = hf::linear_modules(model);
+  if (globs.empty()) return all;
+  for (const std::string& glob : globs)
+    if (std::ranges::none_of(all, [&](const std::string& module) { return targets(glob, module); }))
+      throw Error(cli::flag_name("lora-targets") + ": " + glob + ": matches no linear of a layer of the model");
+  std::vector<std::string> chosen;
+  for (const std::string& module : all)
+    if (std::ranges::any_of(globs, [&](const std::string& glob) { return targets(glob, module); }))
+      chosen.push_back(module);
+  return chosen;
+}
+
+// The flag that describes new adapters, if one is given; else empty.
+std::string new_adapters(const LoraSettings& s) {
+  if (!s.folder.empty()) return "lora";
+  if (s.rank > 0) return "lora-rank";
+  if (s.alpha) return "lora-alpha";
+  if (!s.targets.empty()) return "lora-targets";
+  return s.rslora ? "rslora" : "";
+}
+
+}  // namespace
+
+void check_lora_settings(const RunConfig& c) {
+  const LoraSettings& s = c.lora;
+  if (!s.folder.empty()) {
+    LoraSettings others = s;
+    others.folder.clear();
+    if (const std::string other = new_adapters(others); !other.empty())
+      throw Error(cli::flag_name(other) + ": contradicts " + cli::flag_name("lora") + ", whose adapter has its own");
+  }
+}
+
+std::optional<hf::AdapterFolder> open_adapter(const RunConfig& config, const hf::ModelConfig& model) {
+  if (config.lora.folder.empty()) return std::nullopt;
+  return hf::AdapterFolder(config.lora.folder, model);
+}
+
+std::optional<hf::LoraConfig> resolve_lora(const LoraSettings& s, const hf::ModelConfig& model, const std::string& path,
+                                           const std::optional<hf::AdapterFolder>& folder) {
+  const std::string given = new_adapters(s);
+  std::optional<hf::LoraConfig> lora = model.lora;
+  if (lora && !given.empty())
+    throw Error(cli::flag_name(given) + ": " + path + " has adapters of rank " + std::to_string(lora->rank) +
+                " already, which the run goes on with; leave the flag out");
+  if (folder) lora = folder->lora();
+  if (!lora && s.rank > 0)
+    lora = hf::LoraConfig{s.rank, s.alpha.value_or(2 * static_cast<double>(s.rank)), s.rslora, 0,
+                          modules_of(s.targets, model)};
+  if (!lora && (s.dropout || !given.empty()))
+    throw Error(cli::flag_name(s.dropout ? "lora-dropout" : given) + ": needs " + cli::flag_name("lora-rank") + " or " +
+                cli::flag_name("lora"));
+  if (lora && s.dropout) lora->dropout = *s.dropout;
+  return lora;
+}
+
+void check_same_adapters(const hf::ModelConfig& checkpoint, const std::string& path, hf::ModelConfig model,
+                         const std::optional<hf::LoraConfig>& lora, const std::string& name) {
+  model.lora = lora;
+  if (model.lora && checkpoint.lora) model.lora->dropout = checkpoint.lora->dropout;
+  if (!hf::same_model(checkpoint, model))
+    throw Error(path + ": /config: is not the configuration of " + name + ", which the run began with" +
+                (lora || checkpoint.lora ? ", and of its adapters" : ""));
+}
+
+AdapterValues initial_adapters(const std::optional<hf::AdapterFolder>& folder, std::uint64_t seed) {
+  return [&folder, seed](const model::Parameter& p, shard::RowRange rows, std::span<float> out) {
+    if (folder) {
+      folder->read_rows(p.name, rows.begin, rows.count(), out);
+    } else {
+      model::initial_values(p, 0, seed, rows.begin * p.cols(), out);
+    }
+  };
+}
+
+void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,
+                          const std::vector<model::Parameter>& table) {
+  using quant::Granularity;
+  convert::check_codes_of_linears(checkpoint, table);
+  const std::optional<Granularity> scaling = convert::stored_scaling(checkpoint, table);
+  if (!scaling) return;
+  if (*scaling == Granularity::row32)
+    throw Error(checkpoint.path() +
+                ": holds FP8 codes with MX scales, which nothing computes with; dequantize it first: fp8-quantize " +
+                checkpoint.path() + " --dequantize -o model.h5");
+  const bool rows = *scaling == Granularity::row, blocks = *scaling == Granularity::square128;
+  const std::string recipe = rows     ? "rowwise"
+                             : blocks ? "blockwise"
+                                      : "tensorwise",
+                    form = rows     ? "one scale for each row"
+                           : blocks ? "scales for blocks of 128 x 128"
+                                    : "one scale each";
+  const std::string holds = ": " + checkpoint.path() + " holds FP8 codes with " + form + ", for which ";
+  if (precision.was_given("precision") && precision.precision != Precision::fp8)
+    throw Error(cli::flag_name("precision") + ": " + std::string(name_of(precision.precision)) + holds + "it is fp8");
+  if (precision.was_given("recipe") && precision.recipe != recipe)
+    throw Error(cli::flag_name("recipe") + ": " + precision.recipe + holds + "it is " + recipe);
+  if (precision.was_given("rowwise-single-copy") && precision.rowwise_single_copy != rows)
+    throw Error(cli::flag_name("rowwise-single-copy") + holds + "it is " + (rows ? "on" : "off"));
+  precision.precision = Precision::fp8;
+  precision.recipe = recipe;
+  precision.rowwise_single_copy = rows;
+  // E5M2 gradients add 2 dB of noise to those of adapters.
+  if (!rows && !blocks && !precision.was_given("fp8-format")) precision.e4m3_gradients = true;
+}
+
+void check_codes_run(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
+  for (const model::Parameter& p : table)
+    if (is_fp8(p.stored) && !(p.fp8 && p.gemms.forward && p.gemms.dgrad))
+      throw Error(checkpoint.path() + ": " + p.name + ": stored as FP8 codes, which need FP8 in forward and dgrad" +
+                  (p.fp8 ? "" : " (" + p.reason + ")"));
+}
+
+std::string text_of_lora(const hf::LoraConfig& lora, const std::vector<model::Parameter>& table) {
+  return "adapters (LoRA):\n  rank " + std::to_string(lora.rank) + ", alpha " + format_short(lora.alpha, 6) + " on " +
+         std::to_string(lora.targets.size()) + " linears; " + std::to_string(model::trainable_count(table)) + " of " +
+         std::to_string(model::parameter_count(table)) + " parameters are trained\n";
+}
+
+}  // namespace fp8::settings

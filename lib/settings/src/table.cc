@@ -1,0 +1,497 @@
+// The rows of the table of settings.
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/settings/resume.h"
+#include "fp8/settings/setting.h"
+#include "rows.h"
+
+namespace fp8::settings {
+namespace {
+
+// Configurations and their parts.
+using C = Config;
+using P = PrecisionConfig;
+using R = RunConfig;
+using L = LoraSettings;
+using D = shard::DelayedOptions;
+using S = model::LinearPrecisionOptions;
+using O = optim::Settings;
+using T = optim::Schedule;
+using Rows = std::vector<Setting>;
+
+constexpr unsigned kAll = kStep | kEval | kInspect;
+constexpr const char* kData = "Model and data";
+constexpr const char* kPrecision = "Precision";
+constexpr cli::Interval kDefaultInterval{0, std::int64_t{30} * 60};  // between checkpoints
+constexpr const char* kSaving = "Saving and watching";
+
+// Adds rows under a heading of the help, for `tools` and `resume` unless a row names its own.
+void add(Rows& rows, const char* group, unsigned tools, Resume resume, std::vector<Row> more) {
+  for (Row& r : more) {
+    if (r.flag.group.empty()) r.flag.group = group;
+    if (r.tools == 0) r.tools = tools;
+    r.resume = r.own_resume.value_or(resume);
+    if (r.resume == Resume::named && r.change.empty()) r.change = r.flag.name;
+    rows.push_back(std::move(r));
+  }
+}
+
+Names<data::SamplerKind> samplers() {
+  return {{"shuffle", data::SamplerKind::shuffle}, {"sequential", data::SamplerKind::sequential}};
+}
+
+const RunConfig& run_of(const Config& c) { return static_cast<const RunConfig&>(c); }
+const std::string& flag_name_of(const Setting& s) { return s.flag.name; }
+bool always(const P&) { return true; }
+bool under_all(const quant::Recipe&) { return true; }
+bool is_delayed(const quant::Recipe& r) { return r.scale_rule == quant::ScaleRule::delayed; }
+bool runs_delayed(const P& p) { return p.recipe_or_null() != nullptr && is_delayed(*p.recipe_or_null()); }
+
+void add_data(Rows& rows) {
+  using data::DocumentMode;
+  const Names<DocumentMode> documents = {
+      {"auto", DocumentMode::automatic}, {"joined", DocumentMode::joined}, {"separate", DocumentMode::separate}};
+  add(rows, kData, kStep, Resume::named,
+      {file("data", "FILE", "token file to train on, from fp8-tokenize(1)", &C::data)
+           .is_needed()
+           .is_digest()
+           .records([](auto&, auto& run) { return run.data_digest; }),
+       whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", &C::seq_length).in(kAll),
+       whole("batch-size", "8", 1, "sequences in a micro-batch of one rank", &C::batch_size)
+           .changes("batch")
+           .recorded_as(kGlobalBatch)
+           .records([](auto&, auto& run) { return run.global_batch; }),
+       choice("sampler", "shuffle", samplers(), "order in which sequences are read", &R::sampler),
+       choice("documents", "auto", documents,
+              "documents in a sequence: separate ones do not attend to each other (auto: separate if the file has a "
+              "mask or packed sequences, otherwise joined)",
+              &C::documents)
+           .in(kAll),
+       whole("seed", "0", 0, "seed of the sampler and of stochastic rounding", &R::seed)});
+  add(rows, kData, kEval | kInspect, Resume::free,
+      {file("data", "FILE", "token file, from fp8-tokenize(1)", &C::data).is_needed(),
+       whole("batch-size", "8", 1, "sequences in a batch of one rank", &C::batch_size)});
+}
+
+// Data that no record of the settings has, and the length of a run.
+void add_length(Rows& rows) {
+  add(rows, kData, kStep, Resume::free,
+      {file("eval-data", "FILE", "token file to evaluate on during the run [none]", &R::eval_data).is_digest(),
+       toggle("any-tokenizer", "", "accept data made with another tokenizer than the model's", &C::any_tokenizer)
+           .in(kAll),
+       whole("grad-accumulation", "1", 1, "micro-batches that each rank computes per step", &R::grad_accumulation)
+           .changes("batch"),
+       whole("steps", "", 1, "optimizer steps of the whole run, and length of the learning rate schedule", &R::steps)
+           .changes("steps"),
+       real("epochs", "", 1e-9, 1e9, "length of the whole run in passes over the data, instead of --steps", &R::epochs),
+       whole("until-step", "", 1, "step after which to save and stop; the schedule does not change [the last step]",
+             &R::until_step)});
+}
+
+// The device, and the precision but for FP8.
+void add_precision(Rows& rows) {
+  using device::DeviceType;
+  const Names<std::optional<DeviceType>> devices = {
+      {"auto", std::nullopt}, {"cpu", DeviceType::host}, {"cuda", DeviceType::cuda}};
+  const Names<DType> activations = {{"bf16", DType::bf16}, {"f32", DType::f32}};
+  const auto p = &C::precision;
+  add(rows, kPrecision, kStep | kEval | kSide, Resume::phase,
+      {choice("device", "auto", devices, "device to compute on (auto: GPUs if every rank has one, otherwise the CPU)",
+              &C::device)
+           .in(kAll | kSide)
+           .resumes(Resume::free),
+       choice("precision", "bf16", {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp8", Precision::fp8}},
+              "precision of the matrix multiplications of linear layers", p, &P::precision)
+           .recorded_if(always),
+       choice("activations", "", activations,
+              "format of activations (default: f32 with --precision fp32, otherwise bf16)", p, &P::activations)});
+  add(rows, kPrecision, kInspect, Resume::free,
+      {choice("activations", "bf16", activations, "format of activations", p, &P::activations)});
+}
+
+// The recipe of FP8, which fp8-inspect takes as a list.
+void add_recipe(Rows& rows) {
+  std::vector<std::string> names, lists;
+  for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
+  lists = names;
+  lists.emplace_back("all");
+  add(rows, kPrecision, kStep | kEval | kSide, Resume::phase,
+      {text("recipe", "NAME", "scaling of FP8 operands, see fp8-recipes(7)", &C::precision, &P::recipe)
+           .among(std::move(names))
+           .falls_back_to("tensorwise")
+           .recorded_if(always)
+           .records([](auto& c, auto&) {
+             return c.precision.recipe_or_null() != nullptr ? json::Value(c.precision.recipe) : json::Value();
+           })
+           .acts_under(under_all),
+       text("recipe", "NAME,...", "scalings of FP8 operands to inspect, see fp8-recipes(7), or all")
+           .suggests(std::move(lists))
+           .falls_back_to("tensorwise")
+           .in(kInspect)
+           .resumes(Resume::free)
+           .acts_under(under_all)});
+}
+
+// How operands of FP8 are scaled, gathered and summed.
+void add_scaling(Rows& rows) {
+  using gemm::Accumulation;
+  using quant::Recipe;
+  const auto p = &C::precision;
+  add(rows, kPrecision, kAll | kSide, Resume::phase,
+      {toggle("power-of-2-scales", "auto", "round FP8 scales down to powers of two; auto: as the recipe does", p,
+              &P::power_of_2)
+           .records([](auto& c, auto&) { return c.precision.power_of_2_scales(); })
+           .acts_under([](const Recipe& r) { return !is_delayed(r) && r.scale_rule != quant::ScaleRule::mx; }),
+       toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", p,
+              &P::fp8_all_gather)
+           .records([](auto& c, auto&) {
+             return c.precision.recipe_or_null()->fp8_all_gather && c.precision.fp8_all_gather;
+           })
+           .acts_under([](const Recipe& r) { return r.fp8_all_gather; }),
+       toggle("rowwise-single-copy", "", "with recipe rowwise, use one FP8 copy of each weight for forward and dgrad",
+              p, &P::rowwise_single_copy),
+       toggle("fuse-projections", "", "compute q, k, v as one FP8 linear, and gate, up: fewer GEMMs, other numbers", p,
+              &P::fuse_projections)
+           .in(kStep | kEval),  // fp8-inspect measures each projection alone
+       choice("accumulate", "f32",
+              {{"f32", Accumulation::f32}, {"hopper", Accumulation::hopper}, {"ada", Accumulation::ada}},
+              "sums of FP8 products on a CPU (hopper, ada: with the bits of an H100, an RTX 4060)", p,
+              &P::accumulation),
+       choice("fp8-format", "hybrid", {{"hybrid", false}, {"e4m3", true}},
+              "gradients of tensorwise, current and delayed: e5m2 with hybrid, or e4m3", p, &P::e4m3_gradients)
+           .recorded_if([](const P& c) { return runs_delayed(c) || (c.recipe_or_null() && c.e4m3_gradients); })
+           .records([](auto& c, auto&) {
+             return c.precision.recipe_or_null()->dgrad.dy.format == DType::e4m3 ? "e4m3" : "hybrid";
+           })
+           .acts_under([](const Recipe& r) { return &quant::with_e4m3_gradients(r) != &r; })});
+}
+
+// The histories of recipe delayed.
+void add_delayed(Rows& rows) {
+  using quant::AmaxAlgorithm;
+  const auto p = &C::precision;
+  const auto d = &P::delayed;
+  std::vector<Row> delayed = {
+      whole("amax-history", "1024", 1, "steps whose amaxes recipe delayed keeps, at most 1024", p, d, &D::history)
+          .between(1, 1024),
+      choice("amax-algo", "max", {{"max", AmaxAlgorithm::max}, {"most_recent", AmaxAlgorithm::most_recent}},
+             "amax of a history that gives the scale of recipe delayed", p, d, &D::algorithm),
+      whole("margin", "0", 0, "powers of two by which recipe delayed lowers its scales", p, d, &D::margin)
+          .between(0, 64)};
+  for (Row& r : delayed) r = r.recorded_if(runs_delayed).acts_under(is_delayed);
+  add(rows, kPrecision, kAll | kSide, Resume::phase, std::move(delayed));
+}
+
+void read_gemms(const Arguments& a, Config& c) {
+  for (const std::string& text : a.list("fp8-gemms")) {
+    const std::size_t equals = text.rfind('=');
+    const auto gemms =
+        quant::parse_gemm_set(std::string_view(text).substr(equals == std::string::npos ? 0 : equals + 1));
+    if (!gemms || equals == 0)
+      throw Error(cli::flag_name("fp8-gemms") + ": " + text +
+                  ": needs forward, dgrad and wgrad, or some of them, after an optional GLOB=");
+    c.precision.selection.gemms.push_back({equals == std::string::npos ? "" : text.substr(0, equals), *gemms});
+  }
+}
+
+json::Value gemms_of(const Config& c) {
+  json::Array gemms;
+  for (const model::GemmRule& rule : c.precision.selection.gemms)
+    gemms.push_back((rule.glob.empty() ? "" : rule.glob + "=") + quant::name_of(rule.gemms));
+  return gemms;
+}
+
+// The linears and GEMMs that run in FP8, and the kernels.
+void add_selection(Rows& rows) {
+  const auto p = &C::precision;
+  const auto s = &P::selection;
+  add(rows, kPrecision, kAll | kSide, Resume::phase,
+      {text("filter", "GLOB", "keep linears whose name matches in bf16", p, s, &S::filters).is(FlagKind::list),
+       toggle("auto-filter", "", "keep linears in bf16 that are too small to gain from FP8", p, s, &S::auto_filter),
+       toggle("fp8-lm-head", "", "run the LM head in FP8 too, unless it is tied to the embedding", p, s, &S::lm_head),
+       text("fp8-gemms", "[GLOB=]GEMMS",
+            "GEMMs of the linears whose name matches that run in FP8: forward,dgrad,wgrad or some of them")
+           .is(FlagKind::list)
+           .reads(read_gemms, gemms_of)});
+  add(rows, kPrecision, kAll | kSide, Resume::free,
+      {choice("attention", "fused", {{"fused", ops::AttentionKernels::fused}, {"plain", ops::AttentionKernels::plain}},
+              "kernels of attention on a GPU (fused: cuDNN's; plain: without tensor cores, slower)", p, &P::attention,
+              &ops::AttentionOptions::kernels),
+       toggle("emulate", "", "emulate FP8 on a GPU: multiply FP8 values as bf16", p, &P::emulate)
+           .acts_under([](const quant::Recipe& r) { return !r.emulated_everywhere(); })});
+}
+
+void read_betas(const Arguments& a, RunConfig& c) {
+  const std::string betas = a.text("betas");
+  const std::size_t comma = betas.find(',');
+  const auto b1 = parse_double(betas.substr(0, comma));
+  const auto b2 = comma == std::string::npos ? std::nullopt : parse_double(betas.substr(comma + 1));
+  if (!b1 || !b2 || *b1 < 0 || *b1 >= 1 || *b2 < 0 || *b2 >= 1)
+    throw Error(cli::flag_name("betas") + ": " + betas + ": needs two numbers from 0 up to, not including, 1");
+  c.optimizer.beta1 = static_cast<float>(*b1);
+  c.optimizer.beta2 = static_cast<float>(*b2);
+  if (c.optimizer.beta1 == 1 || c.optimizer.beta2 == 1)
+    throw Error(cli::flag_name("betas") + ": " + betas +
+                ": decay rates are float32, in which it is 1; the largest below is 0.99999994");
+}
+
+json::Value betas_of(const RunConfig& c) {
+  return json::Array{as_typed(c.optimizer.beta1), as_typed(c.optimizer.beta2)};
+}
+
+void add_optimizer(Rows& rows) {
+  const auto s = &R::schedule;
+  const auto o = &R::optimizer;
+  const Names<DType> stored = {{"fp32", DType::f32}, {"bf16", DType::bf16}};
+  Names<optim::ScheduleKind> shapes;
+  for (const std::string_view name : optim::schedule_names())
+    shapes.emplace_back(name, static_cast<optim::ScheduleKind>(shapes.size()));
+  add(rows, "Optimizer", kStep, Resume::named,
+      {real("lr", "3e-4", 0, 1e6, "learning rate after warmup", s, &T::lr),
+       choice("schedule", "cosine", shapes, "shape of the learning rate after warmup", s, &T::kind),
+       whole("warmup-steps", "0", 0, "steps over which the learning rate grows linearly", s, &T::warmup)
+           .changes("warmup")
+           .records([](auto& c, auto&) {
+             return run_of(c).warmup_ratio > 0 ? json::Value() : json::Value(run_of(c).schedule.warmup);
+           }),
+       real("warmup-ratio", "", 0, 1, "length of the warmup as a share of all steps, instead of --warmup-steps",
+            &R::warmup_ratio)
+           .changes("warmup"),
+       real("min-lr", "0", 0, 1e6, "learning rate at the last step", s, &T::min_lr),
+       whole("decay-steps", "0", 0, "steps at the end over which schedule wsd decreases the learning rate", s,
+             &T::decay_steps),
+       real("weight-decay", "0.1", 0, 1e6,
+            "weight decay of tensors with two or more dimensions, per unit of learning rate", o, &O::weight_decay),
+       text("betas", "B1,B2", "decay rates of the moment estimates (AdamW beta1, beta2)")
+           .falls_back_to("0.9,0.95")
+           .reads(read_betas, betas_of),
+       real("eps", "1e-8", 0, 1, "number added to the square root of the second moment (AdamW epsilon)", o, &O::eps),
+       real("clip", "1.0", 0, 1e9, "largest norm of the gradient, which is scaled down to it; 0: no clipping",
+            &R::clip),
+       choice("master", "fp32", stored, "format of the master weights (bf16: rounded stochastically)", &R::master),
+       choice("moments", "fp32", stored, "format of AdamW's moments (bf16: rounded stochastically)", &R::moments)});
+}
+
+void read_targets(const Arguments& a, RunConfig& c) { c.lora.targets = parts_of(a.list("lora-targets")); }
+
+json::Value recorded_targets(const Config& c, const ResolvedRun&) {
+  const LoraSettings& lora = run_of(c).lora;
+  std::string targets;
+  for (const std::string& glob : lora.targets) targets += (targets.empty() ? "" : ",") + glob;
+  return lora.rank == 0 ? json::Value() : json::Value(targets.empty() ? kAllTargets : targets);
+}
+
+void add_lora(Rows& rows) {
+  const auto l = &R::lora;
+  add(rows, "Adapters (LoRA)", kStep, Resume::fixed,
+      {whole("lora-rank", "", 1, "train adapters of this rank beside linears, and freeze the model", l, &L::rank)
+           .between(1, 65536)
+           .records_lora([](auto&, auto& run) { return run.lora->rank; }),
+       real("lora-alpha", "", 1e-6, 1e6, "scaling of new adapters, times the rank [twice the rank]", l, &L::alpha)
+           .records_lora([](auto&, auto& run) { return run.lora->alpha; }),
+       text("lora-targets", "GLOB,...",
+            "linears that get an adapter, by full name or its last part; all: every one of the layers [all]")
+           .is(FlagKind::list)
+           .suggests({kAllTargets, "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
+           .reads(read_targets)
+           .records_lora(recorded_targets),
+       real("lora-dropout", "", 0, 1, "probability that an input of an adapter is left out in training [0]", l,
+            &L::dropout)
+           .resumes(Resume::named)
+           .records_lora([](auto&, auto& run) { return run.lora->dropout; }),
+       toggle("rslora", "", "divide --lora-alpha by the square root of the rank, not by the rank", l, &L::rslora)
+           .records_lora([](auto&, auto& run) { return run.lora->rslora; }),
+       file("lora", "FOLDER", "start from the PEFT adapter in a folder, with its rank, alpha and targets", l,
+            &L::folder)
+           .is_digest()
+           .records_lora([](auto&, auto& run) {
+             return run.adapter_digest.empty() ? json::Value() : json::Value(run.adapter_digest);
+           })});
+}
+
+void add_sharding(Rows& rows) {
+  using model::Recompute;
+  add(rows, "Sharding and memory", kStep, Resume::free,
+      {choice("zero", "3", {{"1", 1}, {"2", 2}, {"3", 3}},
+              "what is sharded over ranks (1: master weights and moments, 2: also gradients, 3: also compute weights)",
+              &R::zero)
+           .metavar("STAGE"),
+       toggle("reshard-after-forward", "on",
+              "with --zero 3: reshard weights after forward and gather them again for backward",
+              &R::reshard_after_forward),
+       toggle("deterministic", "on",
+              "compute attention on a GPU with equal bits in every run, which takes memory and time", &C::precision,
+              &P::attention, &ops::AttentionOptions::deterministic),
+       choice("recompute", "none",
+              {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}},
+              "activations that backward recomputes instead of keeping them", &R::recompute)});
+}
+
+void read_save_every(const Arguments& a, RunConfig& c) {
+  const cli::Interval every = a.has("save-every") ? a.interval("save-every") : kDefaultInterval;
+  c.save_every = every.count;
+  c.save_seconds = static_cast<double>(every.seconds);
+}
+
+void read_profile(const Arguments& a, RunConfig& c) {
+  if (!a.has_value("profile")) return;
+  const std::string steps = a.text("profile");
+  const std::size_t dash = steps.find('-');
+  const auto first = parse_int64(steps.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : parse_int64(steps.substr(dash + 1));
+  if (!first || !last || *first < 1 || *last < *first)
+    throw Error(cli::flag_name("profile") + ": " + steps + ": needs a step or two, as 3-5, counted from 1");
+  c.profile_first = *first;
+  c.profile_last = *last;
+}
+
+void read_changes(const Arguments& a, RunConfig& c) {
+  const std::vector<std::string> known = changeable_settings();
+  for (const std::string& part : parts_of(a.list("change"))) {
+    c.change.push_back(setting_name(part));
+    if (std::ranges::find(known, c.change.back()) != known.end()) continue;
+    std::string all;
+    for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
+    throw Error(cli::flag_name("change") + ": '" + excerpt(c.change.back()) + "' is not one of " + all);
+  }
+}
+
+void add_saving(Rows& rows) {
+  add(rows, kSaving, kStep, Resume::free,
+      {file("out", "FOLDER", "folder for checkpoints and log.jsonl; an unfinished run in it is resumed", &R::out)
+           .is_needed(),
+       text("save-every", "N|TIME", "steps or time (90s, 30m, 2h) between checkpoints; 0: only the last step [30m]")
+           .is(FlagKind::interval)
+           .reads(read_save_every),
+       whole("keep", "", 0, "newest checkpoints to keep; 0: all [all; 2 if --save-every is not given]", &R::keep),
+       whole("milestone-every", "0", 0, "steps between checkpoints that --keep neither removes nor counts; 0: none",
+             &R::milestone_every),
+       toggle("keep-best", "", "keep also the checkpoint with the lowest loss on --eval-data, evaluated at every save",
+              &R::keep_best),
+       toggle("async-save", "", "write checkpoints in the background; needs memory for a copy of weights and moments",
+              &R::async_save),
+       whole("log-every", "1", 1, "steps between step records", &R::log_every)});
+}
+
+void add_watching(Rows& rows) {
+  add(rows, kSaving, kStep, Resume::free,
+      {whole("eval-every", "0", 0, "steps between evaluations on --eval-data, and at the last step; 0: none",
+             &R::eval_every),
+       whole("eval-batches", "0", 0, "batches that each rank reads per evaluation; 0: the whole file",
+             &R::eval_batches),
+       whole("sample-every", "", 0, "steps between texts that the model generates, and at the last step; 0: none",
+             &R::sample_every),
+       text("sample-prompt", "TEXT", "text that the model continues for --sample-every", &R::sample_prompt),
+       whole("sample-tokens", "64", 1, "most new tokens of a text of --sample-every", &R::sample_tokens),
+       whole("tensor-stats-every", "0", 0,
+             "steps between statistics of FP8 operands, which are written to tensors.jsonl; 0: none", &R::stats_every)
+           .acts_under(under_all),
+       whole("paranoid", "0", 0, "steps between steps that are computed twice and compared; 0: none", &R::paranoid),
+       text("profile", "STEPS", "steps to measure, as 3 or 3-5: a table of the time by kind of work, and a trace file")
+           .reads(read_profile)});
+}
+
+// How the tools are started; most of these flags are read by main() itself.
+void add_start(Rows& rows) {
+  const auto json = [](const char* help) {
+    Row made = row(cli::json_flag());
+    if (help != nullptr) made.flag.help = help;
+    return made;
+  };
+  add(rows, kSaving, kStep, Resume::free,
+      {whole("timeout", "600", 0, "seconds that a collective may wait for a rank; 0: no limit")
+           .in(kAll)
+           .metavar("SECONDS"),
+       file("config", "FILE", "JSON object of flag names and values; flags on the command line override it")
+           .only_on_command_line(),
+       toggle("print-config", "", "write the resolved configuration to standard output and exit")
+           .only_on_command_line(),
+       text("change", "NAME,...", "settings that may differ from those of the run in --out, such as lr,batch,data")
+           .is(FlagKind::list)
+           .reads(read_changes)
+           .only_on_command_line(),
+       row(cli::dry_run_flag(), &R::dry_run),
+       json("print JSON Lines on a terminal too, instead of a readable line for each record").in(kStep | kEval),
+       json(nullptr).in(kInspect)});
+}
+
+void add_evaluation(Rows& rows) {
+  add(rows, kData, kEval, Resume::free,
+      {toggle("per-token", "", "print a record with the loss of every token for each sequence",
+              &EvalConfig::per_token)});
+  add(rows, kData, kInspect, Resume::free,
+      {choice("sampler", "sequential", samplers(), "order in which sequences are read", &InspectConfig::sampler),
+       whole("seed", "0", 0, "seed of the sampler", &InspectConfig::seed),
+       whole("step", "1", 1, "step of a run whose batch is read, from 1", &InspectConfig::step),
+       text("layers", "GLOB", "report only linears whose name matches", &InspectConfig::layers).is(FlagKind::list),
+       toggle("blocks", "", "add the spread of the figures over rows or blocks", &InspectConfig::blocks),
+       toggle("sensitivity", "", "measure what each GEMM alone does to the loss or the gradient",
+              &InspectConfig::sensitivity),
+       real("recommend", "", 0, 1e6,
+            "leave linears in bf16 until the sum of |change of the loss| is below this, in nats; needs -o",
+            &InspectConfig::recommend)
+           .metavar("NATS"),
+       text("bisect", "FLAGS", "compare each operation under these flags of precision, A, with those of --against"),
+       text("against", "FLAGS", "with --bisect: the flags of precision of B"),
+       real("bound", "", 0, 1e6,
+            "with --bisect: relative difference above which an operation is named, with status 1 [0.5]"),
+       row(cli::output_flag("configuration for fp8-step with the recommended linears in bf16"), &InspectConfig::output),
+       row(cli::force_flag(), &InspectConfig::force)});
+}
+
+}  // namespace
+
+std::vector<std::string> parts_of(const std::vector<std::string>& lists) {
+  std::vector<std::string> parts;
+  for (const std::string& list : lists) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      parts.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return parts;
+}
+
+const std::vector<Setting>& all_settings() {
+  static const Rows rows = [] {
+    Rows all;
+    for (const auto& part :
+         {add_data, add_precision, add_recipe, add_scaling, add_delayed, add_selection, add_optimizer, add_lora,
+          add_sharding, add_length, add_saving, add_watching, add_start, add_evaluation})
+      part(all);
+    std::vector<std::string>& names = std::ranges::find(all, "change", flag_name_of)->flag.suggestions;
+    for (const Setting& s : all)
+      if (!s.change.empty() && std::ranges::find(names, s.change) == names.end()) names.push_back(s.change);
+    return all;
+  }();
+  return rows;
+}
+
+std::vector<std::string> changeable_settings() {
+  return std::ranges::find(all_settings(), "change", flag_name_of)->flag.suggestions;
+}
+
+std::vector<cli::Flag> flags_of(Tool tool) {
+  std::vector<cli::Flag> flags;
+  for (const Setting& s : all_settings()) {
+    if ((s.tools & tool) == 0) continue;
+    flags.push_back(s.flag);
+    if (tool != kStep && (s.flag.group == kData || s.flag.group == kSaving)) flags.back().group = "Data";
+  }
+  return flags;
+}
+
+void read_settings(const Arguments& a, Tool tool, Config& config, bool all) {
+  PrecisionConfig& p = config.precision;
+  for (const Setting& s : all_settings()) {
+    const bool of_precision = s.flag.group == kPrecision;
+    if ((s.tools & tool) == 0 || !(all || of_precision)) continue;
+    if (s.needed) (void)a.text(s.flag.name);
+    if (s.read) s.read(a, config);
+    if (of_precision && a.has(s.flag.name)) p.given.push_back(s.flag.name);
+  }
+  if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = DType::f32;
+}
+
+}  // namespace fp8::settings

@@ -1,0 +1,271 @@
+/// The parameters of a model on one rank: master weights, moments, gradients and compute weights of the rows that the
+/// rank owns, the all-gather of whole weights for the decoder, and the reduce-scatter of whole gradients. The
+/// all-gather of the next unit and the reduce-scatter of the previous one run while a unit computes. All memory comes
+/// from one arena, so that a dry run measures it. Frozen parameters (all but adapters, in a model that has adapters)
+/// have no moments and no gradients; their shards are in the format in which they are stored, and their compute
+/// weights, scales and codes are computed once. Not the loop of steps (run.h) and not the arithmetic of the update
+/// (optim).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fp8/base/digest.h"
+#include "fp8/comm/comm.h"
+#include "fp8/model/decoder.h"
+#include "fp8/optim/adamw.h"
+#include "fp8/quant/history.h"
+#include "fp8/quant/quantize.h"
+#include "fp8/shard/shard.h"
+
+namespace fp8::shard {
+
+using device::Context;
+using dtype::DType;
+using tensor::View;
+
+/// Settings of a delayed recipe.
+struct DelayedOptions {
+  std::int64_t history = 1024;                                 ///< amaxes of a tensor, at least 1
+  std::int64_t margin = 0;                                     ///< scales are divided by 2^margin
+  quant::AmaxAlgorithm algorithm = quant::AmaxAlgorithm::max;  ///< which amax of the history gives the scale
+};
+
+/// The form in which the weight of a slot is held and gathered. FP8 operands come from it in prepare_weight().
+enum class WeightForm : std::uint8_t {
+  absent,          ///< the unit has no such slot
+  compute,         ///< in the compute format; its FP8 parts are cast for each pass, with scales of that cast
+  delayed,         ///< in the compute format; its FP8 parts are cast for each pass, with delayed scales
+  gathered_codes,  ///< codes, cast from the masters after each update, with a scale for each part
+  delayed_codes,   ///< the same with delayed scales
+  single_copy,     ///< the same with a scale for each row, for both passes
+  stored_codes,    ///< frozen codes and factors, as the checkpoint stores them
+};
+
+/// How parameters are kept and gathered.
+struct StoreOptions {
+  DType compute = DType::bf16;         ///< format of activations and of weights outside FP8
+  linear::LinearPrecision fp8;         ///< recipe of FP8 linears; null: there are none
+  DelayedOptions delayed;              ///< settings of a delayed recipe
+  bool fp8_all_gather = true;          ///< FP8 all-gather, if the recipe allows it
+  DType master = DType::f32;           ///< f32 or bf16
+  DType moments = DType::f32;          ///< f32 or bf16
+  int zero = 3;                        ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
+  bool reshard_after_forward = true;   ///< whether weights are gathered again for backward, with zero 3
+  bool several_micro_batches = false;  ///< per step, whose gradients are summed
+  bool training = true;                ///< false: only weights, for evaluation
+  bool updates = true;                 ///< whether training has moments, for update(), or only gradients
+};
+
+/// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
+struct ParameterShard {
+  int number = 0;       ///< number in the parameter table
+  RowRange rows;        ///< rows of the whole parameter
+  View master, m, v;    ///< m and v empty unless training with updates and trainable
+  View gradient;        ///< f32; empty unless training and trainable
+  View compute_weight;  ///< weight in the compute format: the master itself if that has it; empty with FP8 all-gather
+  View codes;           ///< u8; empty without FP8 all-gather; the master itself if that is stored as codes
+  View factors;         ///< f32, of the whole parameter: factors of stored codes, in the shape of the file; else empty
+  View row_scales;      ///< f32 [own rows] of codes with a scale for each row; else empty
+  std::int64_t scale;   ///< index among the scales; -1: none
+};
+
+/// Scale and history of an FP8 tensor of a linear under a delayed recipe; equal on all ranks. The input of fused
+/// projections is one tensor, which each of them has under its own name.
+struct ScaleState {
+  std::string name;        ///< name of the linear, and input, weight or grad_output: `LINEAR/input`
+  int parameter = 0;       ///< number in the parameter table
+  View scale;              ///< f32 [1]
+  View history;            ///< f32 [length]
+  std::int64_t index = 0;  ///< number among all scales, for ParameterStore::set_history
+};
+
+/// Position of a micro-batch, which determines the elements that dropout leaves out.
+struct DropoutPosition {
+  std::uint64_t seed = 0;      ///< seed of the run
+  std::int64_t step = 0;       ///< step of the run
+  std::int64_t first_row = 0;  ///< number of the micro-batch's first token in the step's global batch
+};
+
+/// Digests of gradients in the order of computation, to compare two computations of a step.
+struct GradientTrace {
+  /// The gradient of one parameter.
+  struct Entry {
+    int parameter = 0;  ///< number in the parameter table
+    Digest digest;      ///< digest of the gradient's values
+    /// The same parameter and the same bits.
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> given;   ///< whole gradients of this rank's batches, before the sum over ranks
+  std::vector<Entry> summed;  ///< own rows, after the sum
+};
+
+/// The parameters of one rank, from which the decoder gets weights and to which it gives gradients.
+class ParameterStore final : public model::WeightSource {
+ public:
+  /// Allocates all memory from the context's arena and zeroes the moments. `device_comm` moves memory of the context's
+  /// device between the ranks. Not collective.
+  ParameterStore(const Context& ctx, comm::Communicator& device_comm, const hf::ModelConfig& config,
+                 std::vector<model::Parameter> table, const StoreOptions& options);
+  ~ParameterStore() override;
+
+  /// The parameters, with their precisions.
+  const std::vector<model::Parameter>& table() const { return table_; }
+  /// This rank's shard of each, in the order of the table.
+  const std::vector<ParameterShard>& shards() const { return shards_; }
+
+  /// This rank among those that share the parameters.
+  int rank() const { return device_comm_.rank(); }
+  /// Scales and histories of a delayed recipe; none under other recipes.
+  const std::vector<ScaleState>& scale_states() const { return scale_states_; }
+  /// The scale with this number and its history have been loaded.
+  void set_history(std::int64_t index) { has_history_[static_cast<std::size_t>(index)] = true; }
+  /// Loaded scales are of another format or margin: calibration must come first. Histories are kept.
+  void require_calibration() { std::ranges::fill(has_history_, char{0}); }
+  /// Whether a tensor has no history, so that calibration must come before the first FP8 cast.
+  bool needs_calibration() const;
+  /// Until end_calibration() linears compute without FP8, and amaxes of tensors without a history are recorded.
+  void begin_calibration() { calibrating_ = true; }
+  /// Computes scales from what was recorded, and the codes of all weights. Collective.
+  void end_calibration(const Context& ctx);
+  /// Whether forward and backward record amaxes for delayed scales; returns the setting of before. Recording does not
+  /// change results. True at first.
+  bool record_amaxes(bool on) { return std::exchange(recording_, on); }
+
+  /// From now on computes the linears that are FP8 in the table with these of their GEMMs in FP8, by number in the
+  /// table; the others stay as they are. Needs StoreOptions::fp8_all_gather off.
+  void set_gemms(const std::vector<quant::GemmSet>& gemms);
+
+  /// Computes compute weights, scales (with one reduction for all weights) and codes from the masters. Collective.
+  void refresh_compute_weights(const Context& ctx);
+  /// Begins micro-batch `index` of `count` of a step.
+  void begin_micro_batch(int index, int count);
+  /// Dropout of adapters in passes from here on; nothing: none, as at first.
+  void set_dropout(const std::optional<DropoutPosition>& position) { dropout_ = position; }
+  /// Fills `trace` until finish_gradients(), and discards gathered weights, so that they are gathered again. Null: ends
+  /// the tracing.
+  void trace_gradients(GradientTrace* trace);
+  /// Finishes all reductions; after the last micro-batch the own gradients are complete.
+  void finish_gradients(const Context& ctx);
+  /// Adds the squares of the gradients of all ranks to `total`, which is on the context's device and 0 before; every
+  /// rank gets the sum. Does not wait for the device. Collective.
+  void add_gradient_squares(const Context& ctx, double* total);
+  /// Delayed scales from the amaxes of the step, unless it is skipped; AdamW on the own rows; then compute weights,
+  /// scales and codes. Collective.
+  void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
+
+  void prefetch(int unit) override;
+  model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
+  model::UnitGradients gradient_buffers(int unit) override;
+  void gradients_done(int unit) override;
+
+ private:
+  static constexpr std::size_t kSlots = model::kSlots;
+  /// The parameters of one slot of one unit.
+  struct SlotState {
+    WeightForm form = WeightForm::absent;
+    bool trainable = false;           // whether its parameters are
+    bool adapters = false;            // whether it has the A of adapters
+    DType stored = DType::f32;        // format of the shards of frozen parameters
+    model::Extent extent;             // extent of the whole matrix
+    std::vector<int> parameters;      // numbers in the table, in row order
+    std::vector<linear::Part> parts;  // parts of the linear; for adapters, the parts of the linear that they belong to
+    std::int64_t own_rows = 0;
+    View master_shard, compute_shard, codes_shard, gradient_shard, row_scales_shard;
+    View factors;                   // f32, of stored codes: those of its parameters, one after the other
+    std::int64_t first_scale = -1;  // index of the first scale of its parts, in row order
+    std::int64_t input_scale = -1, first_gradient_scale = -1;  // delayed: of its input; of the gradients of its parts
+    bool present() const { return form != WeightForm::absent; }
+    bool codes() const { return form >= WeightForm::gathered_codes; }
+    bool delayed() const { return form == WeightForm::delayed || form == WeightForm::delayed_codes; }
+    // Whether its parts have scales that are kept from step to step.
+    bool scaled() const { return delayed() || form == WeightForm::gathered_codes; }
+  };
+  /// Whole matrices of one unit, valid or being gathered.
+  struct Gathered {
+    int unit = -1;
+    int frozen = -1;  // unit whose frozen parameters are valid
+    std::array<View, kSlots> slot, row_scales;
+    comm::Request request;  // request for all of them
+    double bytes = 0;       // size of the matrices being gathered
+  };
+  /// Whole gradients of one unit, being computed or reduced.
+  struct Reducing {
+    std::array<View, kSlots> slot;
+    std::array<View, kSlots> incoming;  // own rows of micro-batches after the first; empty with one micro-batch
+    int unit = -1;                      // being reduced
+    bool add = false;
+    comm::Request request;
+    double bytes = 0;  // size of the matrices being reduced
+  };
+
+  void build_slots();
+  void build_adapters();
+  void allocate_memory(const Context& ctx);
+  void allocate_buffers(const Context& ctx);
+  void allocate_slot(const Context& ctx, SlotState& s);
+  void allocate_factors(const Context& ctx, SlotState& s);
+  View matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
+              std::string_view category) const;
+  void allocate_adapters(const Context& ctx, const std::optional<hf::LoraConfig>& lora);
+  std::size_t buffer_of(int unit, bool every_unit) const;
+  Gathered& gathered(int unit);
+  View gathered_slot(int unit, std::size_t slot);
+  Reducing& reducing(int unit);
+  void finish(const Context& ctx, Reducing& r);
+  void trace_given(int unit);
+  std::vector<linear::Adapter> adapters_of(int unit, const model::AdaptedSlot& slots, const View& a,
+                                           const View& b) const;
+  void scales_and_codes(const Context& ctx);
+  WeightForm form_of(const SlotState& s) const;
+  const SlotState& slot_of(const ParameterShard& o) const {
+    const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
+    return slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
+  }
+  bool delayed() const { return first_gradient_ > first_input_; }
+  void build_scales();
+  void allocate_scales(const Context& ctx);
+  void list_scale_states();
+  quant::KnownScale known_scale(std::int64_t index, bool record) const;
+  linear::KnownScales known_scales(const SlotState& s, model::Pass pass) const;
+  void reduce_amaxes(const Context& ctx);
+  void renew_scales(const Context& ctx, const std::int32_t* skip);
+  void measure_weight(const Context& ctx, const ParameterShard& o);
+  View gather_weight(const Context& ctx, const SlotState& s, DType type);
+  View dequantized(const Context& ctx, const SlotState& s, const linear::Codes& codes) const;
+  linear::Weight prepare_weight(const Context& ctx, const SlotState& s, const View& whole, const View& row_scales,
+                                const View& bias, model::Pass pass);
+  bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }
+
+  Context ctx_;
+  comm::Communicator& device_comm_;
+  std::vector<model::Parameter> table_;
+  StoreOptions options_;
+  int units_ = 0;
+  bool tied_ = false;
+  bool frozen_ = false;  // whether any parameter is, which is so for all linears then
+  View adapter_scaling_;
+  float dropout_probability_ = 0;
+  std::optional<DropoutPosition> dropout_;
+  std::vector<std::array<SlotState, kSlots>> slots_;  // slots by unit
+  std::vector<ParameterShard> shards_;
+  // f32 [number of scales]: of weights gathered in FP8; if delayed, of every weight, input and gradient of FP8 linears
+  View amax_, scales_, inverse_scales_;
+  View history_;  // delayed: [number of scales, length]
+  std::int64_t scale_count_ = 0;
+  std::int64_t first_input_ = 0, first_gradient_ = 0;  // delayed: scales of weights, then inputs, then gradients
+  std::vector<ScaleState> scale_states_;
+  std::vector<char> has_history_;  // flags by number of the scale
+  bool calibrating_ = false, recording_ = true;
+  std::vector<Gathered> gathered_;
+  std::vector<Reducing> reducing_;
+  int micro_ = 0, micro_count_ = 1;
+  GradientTrace* trace_ = nullptr;
+};
+
+}  // namespace fp8::shard

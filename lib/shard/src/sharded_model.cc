@@ -1,0 +1,197 @@
+// Assembly of a model, and its dry run: the code of a step without computation.
+#include "fp8/shard/sharded_model.h"
+
+#include <algorithm>
+
+#include "fp8/base/memory.h"
+#include "fp8/base/text.h"
+#include "fp8/cli/command.h"
+#include "fp8/device/runtime.h"
+#include "fp8/gemm/gemm.h"
+
+namespace fp8::shard {
+namespace {
+
+// Heap memory that a thread keeps after oneDNN's f32 GEMMs have packed operands in it: 2 to 4 MiB were measured with
+// one thread, 5 to 13 with two.
+constexpr std::size_t kPackedByThread = std::size_t{4} << 20;
+
+// Memory of a GPU that no GPU has confirmed: the context with the modules of cuBLASLt and cuDNN, and the buffers of
+// NCCL's two communicators.
+constexpr std::size_t kCudaContext = std::size_t{768} << 20, kNcclBuffers = std::size_t{2 * 512} << 20;
+
+// Resident memory of the process outside of the arena: code, libraries, heap. GEMMs run first, so that oneDNN has
+// loaded and generated its kernels.
+std::size_t program_bytes(DType type) {
+  constexpr std::int64_t kSide = 512;
+  gemm::Engine engine;
+  const tensor::Tensor a(type, {kSide, kSide}), b(type, {kSide, kSide}), c(DType::f32, {kSide, kSide});
+  for (const View& left : {a.view(), a.view().transposed()})
+    for (const View& right : {b.view(), b.view().transposed()})
+      engine.matmul({}, {left, type, {}}, {right, type, {}}, c.view(), {});
+  const auto resident = static_cast<std::size_t>(resident_memory());
+  const bool packs = !gemm::native_host_bf16();
+  return resident - std::min(resident, engine.scratch_bytes()) +  // reported separately
+         (packs ? static_cast<std::size_t>(device::host_threads()) * kPackedByThread : 0);
+}
+
+ModelSpec with_logits(ModelSpec spec, std::int64_t bytes) {
+  spec.logit_bytes = bytes;
+  return spec;
+}
+
+}  // namespace
+
+ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
+                           device::Arena memory)
+    : arena(std::move(memory)),
+      ctx{at.device, at.stream, &arena, arena.dry(), at.profile},
+      decoder(spec.config, spec.decoder()),
+      store(ctx, device_comm, spec.config, spec.table, spec.store) {
+  if (spec.snapshot) snapshot.emplace(ctx, store);
+}
+
+ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
+                           const MemoryPlan& plan)
+    : ShardedModel(at, device_comm, with_logits(spec, plan.logit_bytes), plan.allocate()) {}
+
+model::Batch on_device(const Context& ctx, const model::Batch& batch) {
+  const auto copy = [&](const View& v) { return v.empty() ? View{} : tensor::to_device(ctx, v, "activations"); };
+  model::Batch there = batch;
+  there.tokens = copy(batch.tokens);
+  there.targets = copy(batch.targets);
+  there.documents.start = copy(batch.documents.start);
+  return there;
+}
+
+namespace {
+
+// plan_memory() with the logits of the spec.
+MemoryPlan plan_once(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
+                     const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled) {
+  ShardedModel dry(at, device_comm, spec, device::Arena());
+  const Context& ctx = dry.ctx;
+  std::int32_t unread = 0;
+  const auto batch_of = [&](const BatchShape& shape) {
+    const View v = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {shape.sequences, shape.length});
+    const auto [count, longest] = shape.documents;
+    return on_device(ctx, {v, v, shape.sequences, shape.length, {count > 0 ? v : View{}, count, longest}});
+  };
+  const auto losses_of = [&](const BatchShape& shape) {
+    return tensor::allocate(ctx, DType::f32, {shape.sequences * shape.length}, "activations");
+  };
+  const auto run = [&] {
+    {
+      const device::Scope scope(*ctx.arena);
+      const model::Batch batch = batch_of(evaluated);
+      dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses_of(evaluated));
+    }
+    if (sampled.sequences > 0) {
+      const device::Scope scope(*ctx.arena);
+      const View logits = tensor::allocate(ctx, DType::f32, {1, spec.config.vocab_size}, "logits");
+      dry.decoder.logits(ctx, dry.engine, dry.store, batch_of(sampled), sampled.length - 1, logits);
+    }
+    if (!spec.store.training) return;
+    // The gradients of the first micro-batch are written and those of the others are added, which takes other memory.
+    const int micro_batches = spec.store.several_micro_batches ? 2 : 1;
+    for (int i = 0; i < micro_batches; ++i) {
+      const device::Scope scope(*ctx.arena);
+      const model::Batch batch = batch_of(trained);
+      const View losses = losses_of(trained);
+      dry.store.begin_micro_batch(i, micro_batches);
+      dry.store.set_dropout(DropoutPosition{});
+      dry.decoder.forward_backward(ctx, dry.engine, dry.store, batch, 1, losses);
+    }
+    dry.store.set_dropout({});
+  };
+  run();
+  if (dry.store.needs_calibration()) {
+    dry.store.begin_calibration();
+    run();
+    dry.store.end_calibration(ctx);
+  }
+  const std::size_t program = ctx.device == device::DeviceType::host ? program_bytes(spec.store.compute)
+                              : device_comm.size() > 1               ? kCudaContext + kNcclBuffers
+                                                                     : kCudaContext;
+  return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(), ctx.device,
+          spec.logit_bytes};
+}
+
+}  // namespace
+
+MemoryPlan plan_fitting(device::DeviceType device, std::size_t gpu_memory,
+                        const std::function<MemoryPlan(std::int64_t)>& plan_with) {
+  std::int64_t bytes = device == device::DeviceType::host ? model::kLeastLogits : model::kMostLogits;
+  for (;; bytes /= 2) {
+    MemoryPlan plan = plan_with(bytes);
+    if (gpu_memory == 0 || plan.total() <= gpu_memory || bytes <= model::kLeastLogits) return plan;
+  }
+}
+
+MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
+                       const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled) {
+  return plan_fitting(at.device, device::gpu_memory(at), [&](std::int64_t logit_bytes) {
+    return plan_once(at, device_comm, with_logits(spec, logit_bytes), trained, evaluated, sampled);
+  });
+}
+
+json::Value MemoryPlan::to_json() const {
+  json::Object o;
+  for (const device::Usage& u : usage) o.set(u.category, u.bytes);
+  o.set("matmul scratch", scratch);
+  o.set("program", program);
+  o.set("total", total());
+  return o;
+}
+
+std::string MemoryPlan::to_text() const {
+  std::string text;
+  const auto line = [&text](const std::string& name, std::size_t n) {
+    text += "  " + name + std::string(name.size() < 20 ? 20 - name.size() : 1, ' ') + human_bytes(n) + "\n";
+  };
+  for (const device::Usage& u : usage) line(u.category, u.bytes);
+  line("matmul scratch", scratch);
+  line(device == device::DeviceType::host ? "program" : "CUDA (assumed)", program);
+  line("total, each rank", total());
+  return text;
+}
+
+std::size_t MemoryPlan::bytes_of(std::string_view category) const {
+  const auto found = std::ranges::find(usage, category, &device::Usage::category);
+  return found == usage.end() ? 0 : found->bytes;
+}
+
+std::string MemoryPlan::largest_users() const {
+  std::string text = human_bytes(total()) + " on each rank";
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, usage.size()); ++i)
+    text += (i == 0 ? ": " : ", ") + usage[i].category + " " + human_bytes(usage[i].bytes);
+  return text;
+}
+
+std::string MemoryPlan::remedy() const {
+  const std::string most = usage.empty() ? "" : usage.front().category;
+  if (most == "snapshot") return "leave out " + cli::flag_name("async-save");
+  if (most == "moments") return "use " + cli::flag_name("moments") + " bf16 or more ranks";
+  if (most == "master weights") return "use " + cli::flag_name("master") + " bf16 or more ranks";
+  if (most == "attention workspace") return "use " + cli::flag_name("no-deterministic") + ", or cuDNN 9.25 or newer";
+  if (most == "gradients" || most == "compute weights" || most == "frozen weights")
+    return "use more ranks, or " + cli::flag_name("zero") + " 3 where it is not";
+  return "use a smaller " + cli::flag_name("batch-size") + " or " + cli::flag_name("seq-length") + ", or " +
+         cli::flag_name("recompute") + " full";
+}
+
+device::Arena MemoryPlan::allocate() const {
+  try {
+    device::Arena arena(bytes, device);
+    // The GEMM engine allocates its scratch later: an error now is better than one in the first step.
+    const device::Buffer room(device == device::DeviceType::host ? 0 : scratch, device, "matmul scratch");
+    return arena;
+  } catch (const Error& e) {
+    const std::string reason = e.what(), known = "out of memory: ";
+    if (reason.rfind(known, 0) != 0) throw;
+    throw Error(known + largest_users() + "; " + remedy() +
+                (device == device::DeviceType::host ? "" : " (" + reason.substr(known.size()) + ")"));
+  }
+}
+
+}  // namespace fp8::shard

@@ -1,0 +1,520 @@
+// A rank's parameters: layout, memory, compute weights, all-gather, reduce-scatter, update. On one rank nothing is
+// gathered or reduced: the decoder works on the own rows, which are the whole matrices.
+#include "fp8/shard/store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fp8/base/round.h"
+#include "fp8/device/device.h"
+#include "fp8/device/profile.h"
+#include "fp8/ops/norm.h"
+#include "fp8/quant/fold.h"
+#include "fp8/quant/scale.h"
+
+namespace fp8::shard {
+
+using model::UnitGradients;
+using model::UnitWeights;
+using tensor::allocate;
+
+namespace {
+
+constexpr std::uint64_t kDropoutKey = 0x64726f706f7574;  // dropout and stochastic rounding have different seeds
+
+constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::square128).across;
+
+bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
+
+// The bytes of a contiguous view on any device.
+Digest digest_of_values(const Context& ctx, const View& v) {
+  if (v.device == device::DeviceType::host) return digest_of({static_cast<const std::byte*>(v.data), v.bytes()});
+  std::vector<std::byte> copy(v.bytes());
+  device::copy_bytes(ctx, copy.data(), device::DeviceType::host, v.data, v.device, v.bytes());
+  return digest_of(copy);
+}
+
+View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
+  return matrix.empty() ? View{} : matrix.rows(first, first + count);
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& device_comm, const hf::ModelConfig& config,
+                               std::vector<model::Parameter> table, const StoreOptions& options)
+    : ctx_(ctx),
+      device_comm_(device_comm),
+      table_(std::move(table)),
+      options_(options),
+      tied_(config.tie_word_embeddings) {
+  units_ = static_cast<int>(config.num_hidden_layers) + 2;
+  frozen_ = std::ranges::any_of(table_, [](const model::Parameter& p) { return !p.trainable; });
+  build_slots();
+  build_adapters();
+  build_scales();
+  allocate_memory(ctx);
+  allocate_buffers(ctx);
+  allocate_adapters(ctx, config.lora);
+}
+
+ParameterStore::~ParameterStore() = default;
+
+// Assigns parameters to slots and rows to ranks, and chooses the form of each slot.
+void ParameterStore::build_slots() {
+  slots_.resize(static_cast<std::size_t>(units_));
+  shards_.resize(table_.size());
+  for (std::size_t i = 0; i < table_.size(); ++i) {
+    const model::Parameter& p = table_[i];
+    SlotState& s = slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
+    const bool first = s.parameters.empty();
+    s.trainable = p.trainable;
+    s.stored = first || s.stored == p.stored ? p.stored : DType::f32;
+    s.extent = {s.extent.rows + p.rows(), p.cols()};
+    s.parameters.push_back(static_cast<int>(i));
+    if (p.fused)
+      s.parts.back().end = p.slot_row + p.rows();
+    else if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
+      s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms, static_cast<int>(i)});
+    shards_[i].number = static_cast<int>(i);
+    shards_[i].rows = rows_of(p.rows(), device_comm_.rank(), device_comm_.size());
+    shards_[i].scale = -1;
+    s.own_rows += shards_[i].rows.count();
+  }
+  for (auto& unit : slots_)
+    for (SlotState& s : unit)
+      if (!s.parameters.empty()) s.form = form_of(s);
+}
+
+WeightForm ParameterStore::form_of(const SlotState& s) const {
+  if (!s.trainable && is_fp8(s.stored)) return WeightForm::stored_codes;
+  const quant::Recipe* const recipe = options_.fp8.recipe;
+  if (recipe == nullptr || std::ranges::none_of(s.parts, &linear::Part::fp8)) return WeightForm::compute;
+  const bool delayed = recipe->scale_rule == quant::ScaleRule::delayed;
+  const bool both =
+      std::ranges::all_of(s.parts, [](const linear::Part& p) { return p.fp8 && p.gemms.forward && p.gemms.dgrad; });
+  if (!options_.fp8_all_gather || !recipe->fp8_all_gather || !both)
+    return delayed ? WeightForm::delayed : WeightForm::compute;
+  if (recipe->single_copy) return WeightForm::single_copy;
+  return delayed ? WeightForm::delayed_codes : WeightForm::gathered_codes;
+}
+
+// Finds the part of its linear that each adapter belongs to.
+void ParameterStore::build_adapters() {
+  for (auto& unit : slots_)
+    for (const model::AdaptedSlot& at : model::kAdaptedSlots) {
+      const SlotState& linear = unit[static_cast<std::size_t>(at.linear)];
+      SlotState& a = unit[static_cast<std::size_t>(at.a)];
+      a.adapters = a.present();
+      for (const int number : a.parameters) {
+        const std::string weight = model::adapted_module(table_[static_cast<std::size_t>(number)]) + ".weight";
+        const auto found = std::ranges::find(linear.parameters, weight, [this](int n) -> const std::string& {
+          return table_[static_cast<std::size_t>(n)].name;
+        });
+        a.parts.push_back(linear.parts.at(static_cast<std::size_t>(found - linear.parameters.begin())));
+      }
+    }
+}
+
+View ParameterStore::matrix(const Context& ctx, DType dtype, std::int64_t rows, std::int64_t cols, bool vector,
+                            std::string_view category) const {
+  return vector ? allocate(ctx, dtype, {rows}, category) : allocate(ctx, dtype, {rows, cols}, category);
+}
+
+// The own rows of a slot's parameters are adjacent, so that on one rank they are the whole fused matrix.
+void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
+  const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
+  const auto own = [&](DType dtype, std::string_view category) {
+    return matrix(ctx, dtype, s.own_rows, s.extent.cols, vector, category);
+  };
+  const DType stored = s.trainable ? options_.master : s.stored;
+  const View master = s.master_shard = own(stored, s.trainable ? "master weights" : "frozen weights");
+  View m, v;
+  if (options_.training && s.trainable) s.gradient_shard = own(DType::f32, "gradients");
+  if (options_.training && options_.updates && s.trainable) {
+    m = own(options_.moments, "moments");
+    v = own(options_.moments, "moments");
+    ops::zero(ctx, m);
+    ops::zero(ctx, v);
+  }
+  if (s.form == WeightForm::stored_codes) {
+    s.codes_shard = master;
+    s.codes_shard.dtype = DType::u8;
+    allocate_factors(ctx, s);
+  } else if (s.codes()) {
+    s.codes_shard = own(DType::u8, "compute weights");
+  } else {
+    s.compute_shard = stored == options_.compute ? master : own(options_.compute, "compute weights");
+  }
+  if (s.form == WeightForm::single_copy)
+    s.row_scales_shard = allocate(ctx, DType::f32, {s.own_rows}, "compute weights");
+  std::int64_t first = 0;
+  for (const int number : s.parameters) {
+    ParameterShard& o = shards_[static_cast<std::size_t>(number)];
+    const std::int64_t n = o.rows.count();
+    o.master = rows_from(master, first, n);
+    o.m = rows_from(m, first, n);
+    o.v = rows_from(v, first, n);
+    o.gradient = rows_from(s.gradient_shard, first, n);
+    o.compute_weight = rows_from(s.compute_shard, first, n);
+    o.codes = rows_from(s.codes_shard, first, n);
+    o.row_scales = rows_from(s.row_scales_shard, first, n);
+    first += n;
+  }
+}
+
+// The factors of stored codes in the form of the recipe, whole on every rank.
+void ParameterStore::allocate_factors(const Context& ctx, SlotState& s) {
+  const bool blocks = options_.fp8.recipe->forward.w.granularity == quant::Granularity::square128;
+  const std::int64_t columns = divide_up(s.extent.cols, kSquare);
+  const auto rows_for = [&](const linear::Part& p) {
+    return blocks ? linear::block_rows({p}) : options_.fp8.recipe->single_copy ? p.end - p.begin : 1;
+  };
+  std::int64_t rows = 0;
+  for (const linear::Part& p : s.parts) rows += rows_for(p);
+  s.factors = blocks ? allocate(ctx, DType::f32, {rows, columns}, "frozen weights")
+                     : allocate(ctx, DType::f32, {rows}, "frozen weights");
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < s.parts.size(); ++i) {
+    const std::int64_t last = first + rows_for(s.parts[i]);
+    shards_[static_cast<std::size_t>(s.parameters[i])].factors = s.factors.rows(first, last);
+    first = last;
+  }
+}
+
+void ParameterStore::allocate_memory(const Context& ctx) {
+  for (auto& unit : slots_) {
+    for (SlotState& s : unit)
+      if (s.present()) allocate_slot(ctx, s);
+  }
+  allocate_scales(ctx);
+}
+
+void ParameterStore::allocate_adapters(const Context& ctx, const std::optional<hf::LoraConfig>& lora) {
+  if (!lora) return;
+  dropout_probability_ = static_cast<float>(lora->dropout);
+  adapter_scaling_ = allocate(ctx, DType::f32, {1}, "compute weights");
+  const auto scaling = static_cast<float>(lora->scaling());
+  if (!ctx.dry)
+    device::copy_bytes(ctx, adapter_scaling_.data, ctx.device, &scaling, device::DeviceType::host, sizeof scaling);
+}
+
+// The first and the last unit have a buffer each; layers alternate between two, or have one each.
+std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
+  if (every_unit) return static_cast<std::size_t>(unit);
+  if (unit == 0) return 0;
+  if (unit == units_ - 1) return 1;
+  return 2 + static_cast<std::size_t>(unit % 2);
+}
+
+// Buffers that layers share have the rows of the layer with the most, since adapters may differ in number, and the
+// wider type, since a filter may leave some layers in bf16.
+void ParameterStore::allocate_buffers(const Context& ctx) {
+  if (device_comm_.size() == 1) return;
+  const bool keep = keeps_gathered(), whole_gradients = options_.zero == 1;
+  gathered_.resize(keep ? static_cast<std::size_t>(units_) : 4);
+  reducing_.resize(!options_.training ? 0 : whole_gradients ? static_cast<std::size_t>(units_) : 4);
+  std::array<std::int64_t, kSlots> rows{}, own_rows{};
+  std::array<DType, kSlots> types;
+  types.fill(DType::u8);
+  for (const auto& unit : slots_) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      rows[i] = std::max(rows[i], unit[i].extent.rows);
+      own_rows[i] = std::max(own_rows[i], unit[i].own_rows);
+      if (unit[i].present() && !unit[i].codes()) types[i] = options_.compute;
+    }
+  }
+  for (int unit = 0; unit < units_; ++unit) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+      if (!s.present()) continue;
+      const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
+      View& whole = gathered_[buffer_of(unit, keep)].slot[i];
+      if (whole.empty()) whole = matrix(ctx, types[i], rows[i], s.extent.cols, vector, "gathered weights");
+      View& row_scales = gathered_[buffer_of(unit, keep)].row_scales[i];
+      if (s.form == WeightForm::single_copy && row_scales.empty())
+        row_scales = allocate(ctx, DType::f32, {rows[i]}, "gathered weights");
+      if (!options_.training || !s.trainable) continue;
+      Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
+      if (r.slot[i].empty()) r.slot[i] = matrix(ctx, DType::f32, rows[i], s.extent.cols, vector, "gradient buffers");
+      if (options_.several_micro_batches && !whole_gradients && r.incoming[i].empty() && own_rows[i] > 0)
+        r.incoming[i] = matrix(ctx, DType::f32, own_rows[i], s.extent.cols, vector, "gradient buffers");
+    }
+  }
+}
+
+void ParameterStore::refresh_compute_weights(const Context& ctx) {
+  if (!amax_.empty()) ops::zero(ctx, amax_);
+  if (delayed()) renew_scales(ctx, nullptr);  // reciprocals of loaded scales
+  for (const ParameterShard& o : shards_) {
+    if (o.rows.count() == 0) continue;
+    if (!o.compute_weight.empty() && o.compute_weight.data != o.master.data) ops::copy(ctx, o.master, o.compute_weight);
+    if (o.scale >= 0) measure_weight(ctx, o);
+  }
+  // The scale of a frozen weight follows from the weight itself, as it would from a history of equal amaxes.
+  if (delayed() && frozen_) renew_scales(ctx, nullptr);
+  for (Gathered& g : gathered_) g.frozen = -1;
+  scales_and_codes(ctx);
+}
+
+// One reduction for the scales of all weights, unless they are delayed; then every rank casts its own rows from the
+// masters.
+void ParameterStore::scales_and_codes(const Context& ctx) {
+  for (Gathered& g : gathered_) g.unit = -1;
+  if (options_.fp8.recipe == nullptr || ctx.dry) return;
+  const quant::Recipe& recipe = *options_.fp8.recipe;
+  const quant::Cast& cast = recipe.forward.w;
+  if (!amax_.empty() && !delayed()) {
+    reduce_amaxes(ctx);
+    quant::scales_from_amax(ctx, amax_, {cast.format, recipe.scale_rule, options_.fp8.options.power_of_2}, scales_,
+                            inverse_scales_);
+  }
+  quant::CastOptions by_rows = options_.fp8.options;
+  by_rows.rule = recipe.scale_rule;
+  for (const ParameterShard& o : shards_) {
+    if (o.rows.count() == 0) continue;
+    const WeightForm form = slot_of(o).form;
+    if (form == WeightForm::single_copy)
+      quant::cast_rows_to_bytes(ctx, o.master, cast.format, by_rows, o.codes, o.row_scales);
+    if (form == WeightForm::gathered_codes || form == WeightForm::delayed_codes)
+      quant::cast_to_bytes(ctx, o.master, cast.format, scales_.as<float>() + o.scale, o.codes,
+                           options_.fp8.options.counts);
+  }
+}
+
+void ParameterStore::set_gemms(const std::vector<quant::GemmSet>& gemms) {
+  for (auto& unit : slots_) {
+    for (SlotState& s : unit) {
+      for (linear::Part& part : s.parts) {
+        const auto number = static_cast<std::size_t>(part.number);
+        part.gemms = gemms.at(number);
+        part.fp8 = table_[number].fp8 && (part.gemms.forward || part.gemms.dgrad || part.gemms.wgrad);
+      }
+    }
+  }
+}
+
+ParameterStore::Gathered& ParameterStore::gathered(int unit) { return gathered_[buffer_of(unit, keeps_gathered())]; }
+
+// The buffer of a slot as what is gathered in it: codes, or compute weights.
+View ParameterStore::gathered_slot(int unit, std::size_t i) {
+  const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+  View whole = gathered(unit).slot[i].rows(0, s.extent.rows);
+  if (s.codes()) whole.dtype = DType::u8;
+  return whole;
+}
+
+ParameterStore::Reducing& ParameterStore::reducing(int unit) { return reducing_[buffer_of(unit, options_.zero == 1)]; }
+
+void ParameterStore::prefetch(int unit) {
+  if (device_comm_.size() == 1 || ctx_.dry || unit < 0 || unit >= units_) return;
+  Gathered& g = gathered(unit);
+  if (g.unit == unit) return;
+  const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);
+  g.request = {};
+  g.unit = unit;
+  g.bytes = 0;
+  std::vector<Sharded> tensors;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    if (!s.trainable && g.frozen == unit) continue;
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
+      const View whole = gathered_slot(unit, i).rows(p.slot_row, p.slot_row + p.rows());
+      g.bytes += tensor::bytes_of(whole);
+      tensors.push_back({s.codes() ? o.codes : o.compute_weight, whole});
+      if (s.form == WeightForm::single_copy)
+        tensors.push_back({o.row_scales, g.row_scales[i].rows(p.slot_row, p.slot_row + p.rows())});
+    }
+  }
+  if (!tensors.empty()) g.request = start_gathers(device_comm_, tensors);
+  g.frozen = unit;
+}
+
+UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pass) {
+  prefetch(unit);
+  const bool alone = device_comm_.size() == 1;
+  if (!alone && !ctx_.dry) {
+    Gathered& g = gathered(unit);
+    const device::Timer timer(ctx, device::Work::communication, "gather", std::exchange(g.bytes, 0));
+    g.request.wait();
+  }
+  UnitWeights w;
+  const auto& slots = slots_[static_cast<std::size_t>(unit)];
+  const auto whole = [&](std::size_t i) {
+    if (!slots[i].present()) return View{};
+    if (!alone) return gathered_slot(unit, i);
+    return slots[i].codes() ? slots[i].codes_shard : slots[i].compute_shard;
+  };
+  const auto bias_of = [&](std::size_t i) {
+    const bool has =
+        i + 1 < kSlots && slots[i + 1].present() && slots[i + 1].extent.cols == 1 &&
+        table_[static_cast<std::size_t>(slots[i + 1].parameters.front())].role == model::ParameterRole::bias;
+    return has ? whole(i + 1) : View{};
+  };
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots[i];
+    if (!s.present()) continue;
+    const bool linear = !s.parts.empty() && !s.adapters;
+    if (!linear || unit == 0) w.plain[i] = whole(i);
+    if (!linear) continue;
+    w.matmul[i] =
+        prepare_weight(ctx, s, whole(i), alone ? s.row_scales_shard : gathered(unit).row_scales[i], bias_of(i), pass);
+  }
+  for (const model::AdaptedSlot& at : model::kAdaptedSlots)
+    w.matmul[static_cast<std::size_t>(at.linear)].adapters = adapters_of(unit, at, w.vector(at.a), w.vector(at.b));
+  return w;
+}
+
+std::vector<linear::Adapter> ParameterStore::adapters_of(int unit, const model::AdaptedSlot& at, const View& a,
+                                                         const View& b) const {
+  const auto& slots = slots_[static_cast<std::size_t>(unit)];
+  const SlotState &of_a = slots[static_cast<std::size_t>(at.a)], &of_b = slots[static_cast<std::size_t>(at.b)];
+  const auto rows = [this](const View& matrix, int number) {
+    const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+    return matrix.rows(p.slot_row, p.slot_row + p.rows());
+  };
+  std::vector<linear::Adapter> adapters;
+  for (std::size_t i = 0; i < of_a.parameters.size(); ++i) {
+    const int number = of_a.parameters[i];
+    ops::Dropout dropout;
+    if (dropout_)  // no other stream has the same step and number
+      dropout = {dropout_probability_, dropout_->seed ^ kDropoutKey,
+                 static_cast<std::uint64_t>(dropout_->step) << 24 | static_cast<std::uint64_t>(number),
+                 dropout_->first_row};
+    adapters.push_back({of_a.parts[i], rows(a, number), rows(b, of_b.parameters[i]), adapter_scaling_, dropout});
+  }
+  return adapters;
+}
+
+void ParameterStore::begin_micro_batch(int index, int count) {
+  micro_ = index;
+  micro_count_ = count;
+}
+
+UnitGradients ParameterStore::gradient_buffers(int unit) {
+  UnitGradients out;
+  const auto& slots = slots_[static_cast<std::size_t>(unit)];
+  const bool alone = device_comm_.size() == 1;
+  out.accumulate = micro_ > 0 && (alone || options_.zero == 1);
+  if (!alone) {
+    Reducing& r = reducing(unit);
+    finish(ctx_, r);
+  }
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots[i];
+    if (s.trainable) out.slot[i] = alone ? s.gradient_shard : reducing(unit).slot[i].rows(0, s.extent.rows);
+  }
+  return out;
+}
+
+void ParameterStore::trace_gradients(GradientTrace* trace) {
+  trace_ = trace;
+  for (Gathered& g : gathered_) g.unit = g.frozen = -1;
+}
+
+void ParameterStore::trace_given(int unit) {
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    if (!s.trainable) continue;
+    const View& whole = device_comm_.size() == 1 ? s.gradient_shard : reducing(unit).slot[i];
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      trace_->given.push_back({number, digest_of_values(ctx_, whole.rows(p.slot_row, p.slot_row + p.rows()))});
+    }
+  }
+}
+
+void ParameterStore::gradients_done(int unit) {
+  if (trace_ != nullptr && !ctx_.dry) trace_given(unit);
+  if (device_comm_.size() == 1 || ctx_.dry || (options_.zero == 1 && micro_ + 1 < micro_count_)) return;
+  const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
+  Reducing& r = reducing(unit);
+  r.add = micro_ > 0 && options_.zero != 1;
+  std::vector<Sharded> tensors;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
+    if (!s.trainable) continue;
+    std::int64_t first = 0;
+    for (const int number : s.parameters) {
+      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+      const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
+      View mine = o.gradient;
+      if (r.add && o.rows.count() > 0) mine = r.incoming[i].rows(first, first + o.rows.count());
+      first += o.rows.count();
+      const View whole = r.slot[i].rows(p.slot_row, p.slot_row + p.rows());
+      r.bytes += tensor::bytes_of(whole);
+      tensors.push_back({mine, whole});
+    }
+  }
+  if (tensors.empty()) return;
+  r.request = start_reduce_scatters(device_comm_, tensors);
+  r.unit = unit;
+}
+
+void ParameterStore::finish(const Context& ctx, Reducing& r) {
+  if (r.unit < 0) return;
+  {
+    const device::Timer timer(ctx, device::Work::communication, "reduce-scatter", std::exchange(r.bytes, 0));
+    r.request.wait();
+  }
+  if (r.add) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const SlotState& s = slots_[static_cast<std::size_t>(r.unit)][i];
+      if (s.trainable && s.own_rows > 0) {
+        const View incoming = r.incoming[i].rows(0, s.own_rows);
+        ops::add(ctx, s.gradient_shard, incoming, s.gradient_shard);
+      }
+    }
+  }
+  r.unit = -1;
+}
+
+void ParameterStore::finish_gradients(const Context& ctx) {
+  for (Reducing& r : reducing_) finish(ctx, r);
+  if (trace_ == nullptr || ctx.dry) return;
+  for (const ParameterShard& o : shards_) {
+    if (o.rows.count() > 0 && !o.gradient.empty())
+      trace_->summed.push_back({o.number, digest_of_values(ctx, o.gradient)});
+  }
+}
+
+void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
+  for (const auto& unit : slots_) {
+    for (const SlotState& s : unit) {
+      if (s.trainable && s.own_rows > 0) optim::add_squares(ctx, s.gradient_shard, total);
+    }
+  }
+  const device::Timer timer(ctx, device::Work::communication, "all-reduce", sizeof *total);
+  device_comm_.sum_here(std::span<double>(total, 1));
+}
+
+void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {
+  if (delayed()) {
+    renew_scales(ctx, &scalars.gate->skip);
+  } else if (!amax_.empty() && !frozen_) {
+    ops::zero(ctx, amax_);
+  }
+  for (const ParameterShard& o : shards_) {
+    const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
+    if (o.rows.count() == 0 || !p.trainable) continue;
+    optim::AdamwBlock block{o.master,
+                            o.gradient,
+                            o.m,
+                            o.v,
+                            o.compute_weight,
+                            {},
+                            p.decay,
+                            static_cast<std::uint32_t>(o.number),
+                            o.rows.begin * p.cols()};
+    if (o.compute_weight.data == o.master.data) block.compute_weight = {};
+    const bool measured = slot_of(o).form == WeightForm::delayed;  // whether its amax is that of its compute weight
+    if (o.scale >= 0 && !measured) block.amax = amax_.rows(o.scale, o.scale + 1);
+    optim::adamw(ctx, block, settings, scalars);
+    if (measured) measure_weight(ctx, o);
+  }
+  if (!frozen_) return scales_and_codes(ctx);
+  for (Gathered& g : gathered_) g.unit = -1;  // adapters have changed, weights with scales have not
+}
+
+}  // namespace fp8::shard

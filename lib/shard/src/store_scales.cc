@@ -1,0 +1,216 @@
+// Scales of a ParameterStore: which tensors have one, delayed scales with their histories, and calibration.
+#include <algorithm>
+
+#include "fp8/base/error.h"
+#include "fp8/device/device.h"
+#include "fp8/device/profile.h"
+#include "fp8/linear/observer.h"
+#include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
+#include "fp8/quant/fold.h"
+#include "fp8/shard/store.h"
+
+namespace fp8::shard {
+
+// Numbers the scales: weights first, those of a slot adjacent; then, if delayed, inputs, and gradients.
+void ParameterStore::build_scales() {
+  const auto each = [&](const auto& body) {
+    for (auto& unit : slots_)
+      for (SlotState& s : unit)
+        if (s.scaled()) body(s);
+  };
+  std::int64_t next = 0;
+  each([&](SlotState& s) {
+    s.first_scale = next;
+    for (const int number : s.parameters) {
+      const std::int64_t row = table_[static_cast<std::size_t>(number)].slot_row;
+      const auto part = std::ranges::find_if(s.parts, [&](const linear::Part& p) { return row < p.end; });
+      shards_[static_cast<std::size_t>(number)].scale = next + (part - s.parts.begin());
+    }
+    next += static_cast<std::int64_t>(s.parts.size());
+  });
+  first_input_ = next;
+  each([&](SlotState& s) {
+    if (s.delayed()) s.input_scale = next++;
+  });
+  first_gradient_ = next;
+  each([&](SlotState& s) {
+    if (!s.delayed()) return;
+    s.first_gradient_scale = next;
+    next += static_cast<std::int64_t>(s.parts.size());
+  });
+  scale_count_ = next;
+}
+
+// A delayed scale is 1 and its history 0 until they are loaded or calibrated.
+void ParameterStore::allocate_scales(const Context& ctx) {
+  if (scale_count_ == 0) return;
+  amax_ = tensor::allocate(ctx, DType::f32, {scale_count_}, "compute weights");
+  scales_ = tensor::allocate(ctx, DType::f32, {scale_count_}, "compute weights");
+  inverse_scales_ = tensor::allocate(ctx, DType::f32, {scale_count_}, "compute weights");
+  if (!delayed()) return;
+  history_ = tensor::allocate(ctx, DType::f32, {scale_count_, options_.delayed.history}, "amax histories");
+  ops::zero(ctx, amax_);
+  ops::zero(ctx, history_);
+  const std::vector<float> ones(static_cast<std::size_t>(scale_count_), 1.0f);
+  if (!ctx.dry)
+    for (const View& v : {scales_, inverse_scales_})
+      device::copy_bytes(ctx, v.data, ctx.device, ones.data(), device::DeviceType::host, v.bytes());
+  has_history_.assign(ones.size(), 0);
+  list_scale_states();
+}
+
+// By parameter; of fused projections each that is FP8 has its own names. Scales of frozen weights are no state.
+void ParameterStore::list_scale_states() {
+  for (const auto& unit : slots_)
+    for (const SlotState& s : unit) {
+      if (s.input_scale < 0) continue;
+      for (std::size_t i = 0; i < s.parts.size(); ++i) {
+        if (!s.parts[i].fp8) continue;
+        const int number = s.parameters[i];
+        const std::string& weight = table_[static_cast<std::size_t>(number)].name;
+        const std::string linear = weight.substr(0, weight.rfind('.'));
+        const auto add = [&](const char* tensor, std::int64_t index) {
+          scale_states_.push_back({linear + "/" + tensor, number, scales_.rows(index, index + 1),
+                                   history_.rows(index, index + 1).reshaped({options_.delayed.history}), index});
+        };
+        const auto part = static_cast<std::int64_t>(i);
+        add("input", s.input_scale);
+        if (!frozen_) add("weight", s.first_scale + part);
+        add("grad_output", s.first_gradient_scale + part);
+      }
+    }
+}
+
+// In evaluation no gradient is cast.
+bool ParameterStore::needs_calibration() const {
+  return std::any_of(scale_states_.begin(), scale_states_.end(), [&](const ScaleState& s) {
+    return has_history_[static_cast<std::size_t>(s.index)] == 0 && (options_.training || s.index < first_gradient_);
+  });
+}
+
+quant::KnownScale ParameterStore::known_scale(std::int64_t index, bool record) const {
+  return {scales_.rows(index, index + 1), inverse_scales_.rows(index, index + 1),
+          record ? amax_.rows(index, index + 1) : View{}};
+}
+
+// Amaxes of inputs are recorded in forward, or in backward if no forward GEMM is FP8, those of gradients in backward;
+// those of weights from the masters, see measure_weight().
+linear::KnownScales ParameterStore::known_scales(const SlotState& s, model::Pass pass) const {
+  linear::KnownScales known;
+  if (s.input_scale < 0) return known;
+  const auto records = [&](std::int64_t index) {
+    return recording_ && (!calibrating_ || has_history_[static_cast<std::size_t>(index)] == 0);
+  };
+  const bool forward =
+      std::any_of(s.parts.begin(), s.parts.end(), [](const auto& p) { return p.fp8 && p.gemms.forward; });
+  known.x = known_scale(s.input_scale,
+                        pass == (forward ? model::Pass::forward : model::Pass::backward) && records(s.input_scale));
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(s.parts.size()); ++i) {
+    const std::int64_t dy = s.first_gradient_scale + i;
+    known.w.push_back(known_scale(s.first_scale + i, false));
+    known.dy.push_back(known_scale(dy, pass == model::Pass::backward && records(dy)));
+  }
+  return known;
+}
+
+void ParameterStore::reduce_amaxes(const Context& ctx) {
+  const auto count = static_cast<std::size_t>(amax_.size());
+  const device::Timer timer(ctx, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
+  device_comm_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
+}
+
+// Delayed scales from the recorded amaxes of all ranks, which are then 0.
+void ParameterStore::renew_scales(const Context& ctx, const std::int32_t* skip) {
+  if (amax_.empty() || ctx.dry) return;
+  reduce_amaxes(ctx);
+  const auto renew = [&](std::int64_t begin, std::int64_t end, DType format) {
+    quant::update_scales(
+        ctx,
+        {amax_.rows(begin, end), history_.rows(begin, end), scales_.rows(begin, end), inverse_scales_.rows(begin, end)},
+        quant::delayed_rule(format, options_.delayed.margin, options_.delayed.algorithm), skip);
+  };
+  const quant::Recipe& recipe = *options_.fp8.recipe;
+  renew(0, first_gradient_, recipe.forward.w.format);
+  renew(first_gradient_, scale_count_, recipe.dgrad.dy.format);
+}
+
+// The amax of the own rows of a weight, as they are cast: of the masters with FP8 all-gather, else of the compute
+// weight. Fused projections have one scale; their own rows are adjacent, and are measured together.
+void ParameterStore::measure_weight(const Context& ctx, const ParameterShard& o) {
+  const SlotState& s = slot_of(o);
+  std::int64_t begin = 0, end = 0;
+  for (const int number : s.parameters) {
+    const ParameterShard& other = shards_[static_cast<std::size_t>(number)];
+    if (other.scale < o.scale) begin += other.rows.count();
+    if (other.scale <= o.scale) end += other.rows.count();
+  }
+  quant::amax(ctx, (s.codes() ? s.master_shard : s.compute_shard).rows(begin, end), quant::Granularity::tensor,
+              quant::ContractionAxis::last, amax_.rows(o.scale, o.scale + 1));
+}
+
+// The whole weight of a slot that has only codes, from the masters, in memory from the arena.
+View ParameterStore::gather_weight(const Context& ctx, const SlotState& s, DType type) {
+  const View whole = tensor::allocate(ctx, type, {s.extent.rows, s.extent.cols}, "gathered weights");
+  for (const int number : s.parameters) {
+    const model::Parameter& p = table_[static_cast<std::size_t>(number)];
+    const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
+    const View own = tensor::allocate(ctx, type, {o.rows.count(), p.cols()}, "gathered weights");
+    if (o.rows.count() > 0) ops::copy(ctx, o.master, own);
+    if (!ctx.dry) start_gather(device_comm_, own, whole.rows(p.slot_row, p.slot_row + p.rows())).wait();
+  }
+  return whole;
+}
+
+// The values of stored codes, f32 in memory from the arena.
+View ParameterStore::dequantized(const Context& ctx, const SlotState& s, const linear::Codes& codes) const {
+  const View values = tensor::allocate(ctx, DType::f32, {s.extent.rows, s.extent.cols}, "gathered weights");
+  const device::Scope scope(*ctx.arena);
+  const linear::Weight weight = linear::prepare_codes(ctx, codes, {}, s.parts, options_.fp8, model::Pass::forward);
+  for (const linear::Operand& o : weight.operands) {
+    const View part = quant::dequantize(ctx, o.codes);
+    if (!ctx.dry) ops::copy(ctx, part, values.rows(o.part.begin, o.part.end));
+  }
+  return values;
+}
+
+linear::Weight ParameterStore::prepare_weight(const Context& ctx, const SlotState& s, const View& whole,
+                                              const View& row_scales, const View& bias, model::Pass pass) {
+  const linear::KnownScales known = known_scales(s, pass);
+  const linear::LinearPrecision& fp8 = options_.fp8;
+  if (calibrating_)
+    return linear::prepare(ctx, s.codes() ? gather_weight(ctx, s, options_.compute) : whole, bias, s.parts, {}, pass,
+                           known);
+  if (!s.codes()) return linear::prepare(ctx, whole, bias, s.parts, fp8, pass, known);
+  const bool observed = fp8.observer != nullptr && fp8.observer->active() && pass != model::Pass::recompute;
+  linear::Codes codes{whole, {}, {}};
+  if (s.form == WeightForm::stored_codes) {
+    codes.scales = quant::reciprocals(ctx, s.factors);
+    codes.inverse_scales = s.factors;
+    if (s.factors.rank == 2) codes.scales = codes.scales.reshaped({s.factors.shape[0], s.factors.shape[1]});
+    if (observed && ctx.device == device::DeviceType::host) codes.source = dequantized(ctx, s, codes);
+    return linear::prepare_codes(ctx, codes, bias, s.parts, fp8, pass);
+  }
+  if (observed) codes.source = gather_weight(ctx, s, options_.master);
+  if (s.form == WeightForm::single_copy) {
+    codes.scales = row_scales;
+    codes.inverse_scales = quant::reciprocals(ctx, row_scales);
+  } else {
+    const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
+    codes.scales = scales_.rows(s.first_scale, last);
+    codes.inverse_scales = inverse_scales_.rows(s.first_scale, last);
+  }
+  return linear::prepare_codes(ctx, codes, bias, s.parts, fp8, pass, known);
+}
+
+void ParameterStore::end_calibration(const Context& ctx) {
+  calibrating_ = false;
+  if (ctx.dry) return;
+  for (std::int64_t index = 0; index < scale_count_; ++index)  // the amaxes of weights are always recorded
+    if (has_history_[static_cast<std::size_t>(index)] != 0) ops::zero(ctx, amax_.rows(index, index + 1));
+  renew_scales(ctx, nullptr);
+  std::fill(has_history_.begin(), has_history_.end(), char{1});
+  refresh_compute_weights(ctx);
+}
+
+}  // namespace fp8::shard

@@ -1,0 +1,331 @@
+/// Test cases of ParameterStore for any number of ranks, with and without MPI: gathered weights are the whole weights,
+/// gradients are sums over ranks and micro-batches, and an update has the bits of one rank's update.
+#pragma once
+
+#include "fp8/ops/norm.h"
+#include "fp8/quant/scale.h"
+#include "small_model.h"
+
+namespace fp8::shard {
+
+using namespace test;
+
+/// Options of a store.
+struct StoreCase {
+  std::string name;
+  StoreOptions options;
+  bool tied = false, lm_head = false;
+  quant::GemmSet gemms{};
+  bool adapters = false;  ///< without, everything is trained
+
+  /// The model.
+  hf::ModelConfig model() const { return adapters ? small_model_with_adapters() : small_model(tied); }
+};
+
+inline StoreOptions store_of(DType compute, const char* recipe = nullptr, int zero = 3, bool reshard = true) {
+  StoreOptions o;
+  o.compute = compute;
+  if (recipe != nullptr) {
+    o.fp8.recipe = &quant::find_recipe(recipe);
+    o.fp8.options.power_of_2 = o.fp8.recipe->power_of_2;
+  }
+  o.zero = zero;
+  o.reshard_after_forward = reshard;
+  return o;
+}
+
+/// Every stage, both compute formats, with and without FP8, with and without FP8 all-gather.
+inline std::vector<StoreCase> store_cases() {
+  std::vector<StoreCase> cases;
+  for (const int zero : {1, 2, 3}) {
+    const std::string stage = " zero " + std::to_string(zero);
+    cases.push_back({"f32" + stage, store_of(DType::f32, nullptr, zero)});
+    cases.push_back({"bf16" + stage, store_of(DType::bf16, nullptr, zero)});
+    cases.push_back({"codes" + stage, store_of(DType::bf16, "tensorwise", zero), false, true});
+    cases.push_back({"tied codes" + stage, store_of(DType::bf16, "tensorwise", zero), true, true});
+  }
+  cases.push_back({"no reshard", store_of(DType::bf16, "tensorwise", 3, false)});
+  cases.push_back({"rowwise", store_of(DType::bf16, "rowwise")});
+  cases.push_back({"mixed", store_of(DType::f32, "rowwise_with_gw_hp")});
+  cases.push_back({"current", store_of(DType::bf16, "current")});
+  cases.push_back({"delayed", store_of(DType::bf16, "delayed")});
+  cases.back().options.delayed.history = 4;
+  cases.push_back({"delayed without codes", store_of(DType::bf16, "delayed")});
+  cases.back().options.fp8_all_gather = false;
+  cases.push_back({"single copy", store_of(DType::bf16, "rowwise", 3)});
+  cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
+  cases.push_back({"single copy, no reshard", store_of(DType::f32, "rowwise", 3, false)});
+  cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
+  cases.push_back({"forward in bf16", store_of(DType::bf16, "delayed"), false, false, {false, true, true}});
+  cases.push_back({"codes stay", store_of(DType::bf16, "tensorwise")});
+  cases.back().options.fp8_all_gather = false;
+  cases.push_back({"bf16 masters", store_of(DType::bf16, "tensorwise")});
+  cases.back().options.master = cases.back().options.moments = DType::bf16;
+  cases.push_back({"bf16 all over", store_of(DType::bf16)});
+  cases.back().options.master = cases.back().options.moments = DType::bf16;
+  for (const int zero : {1, 2, 3}) {
+    const std::string stage = " with adapters, zero " + std::to_string(zero);
+    cases.push_back({"bf16" + stage, store_of(DType::bf16, nullptr, zero), false, false, {}, true});
+    cases.push_back({"codes" + stage, store_of(DType::bf16, "tensorwise", zero), false, true, {}, true});
+  }
+  cases.push_back({"f32 with adapters, no reshard", store_of(DType::f32, nullptr, 3, false), false, false, {}, true});
+  cases.push_back({"single copy with adapters", store_of(DType::bf16, "rowwise"), false, false, {}, true});
+  cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
+  return cases;
+}
+
+/// The whole of parameter `number` in `type`, as a master of type `master` holds it.
+inline std::vector<std::byte> whole(const model::Parameter& p, int number, DType master, DType type) {
+  std::vector<float> values(static_cast<std::size_t>(p.size()));
+  for (std::int64_t i = 0; i < p.size(); ++i) values[static_cast<std::size_t>(i)] = odd_value(number, i);
+  if (master == DType::bf16) {
+    std::vector<std::byte> rounded(values.size() * 2);
+    dtype::from_floats(values, DType::bf16, rounded.data());
+    dtype::to_floats(DType::bf16, rounded.data(), values);
+  }
+  std::vector<std::byte> bytes(values.size() * dtype::size_of(type));
+  dtype::from_floats(values, type, bytes.data());
+  return bytes;
+}
+
+inline std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Compares an operand with the whole matrix, cast alone.
+inline void check_operand(const Context& ctx, StoreOptions o, const model::Parameter& p, int number,
+                          const quant::Quantized& found, model::Pass pass) {
+  if (!p.trainable) o.master = p.stored;
+  const bool gathered_as_fp8 = p.fp8 && p.gemms == quant::GemmSet{} && o.fp8_all_gather && o.fp8.recipe != nullptr &&
+                               o.fp8.recipe->fp8_all_gather;
+  std::vector<std::byte> source = whole(p, number, o.master, gathered_as_fp8 ? o.master : o.compute);
+  const View matrix = tensor::make_view(source.data(), gathered_as_fp8 ? o.master : o.compute, device::DeviceType::host,
+                                        {p.rows(), p.cols()});
+  const bool forward = pass == model::Pass::forward;
+  if (!p.fp8 || o.fp8.recipe == nullptr || (forward ? !p.gemms.forward : !p.gemms.dgrad)) {
+    EXPECT_TRUE(bytes_of(found.codes) == text_of(source));
+    return;
+  }
+  const quant::Cast& cast = forward ? o.fp8.recipe->forward.w : o.fp8.recipe->dgrad.w;
+  quant::CastOptions options = o.fp8.options;
+  options.counts = nullptr;
+  options.rule = o.fp8.recipe->scale_rule;
+  const tensor::Tensor one(DType::f32, {1});  // a delayed scale before the first update
+  *one.as<float>() = 1.0f;
+  if (options.rule == quant::ScaleRule::delayed) options.known = {one.view(), one.view(), {}};
+  const quant::Quantized wanted = quant::quantize(
+      ctx, matrix, cast, forward ? quant::ContractionAxis::last : quant::ContractionAxis::first, options);
+  if (o.fp8.recipe->single_copy && !forward) {
+    const quant::Quantized one_copy = quant::quantize(ctx, matrix, cast, quant::ContractionAxis::last, options);
+    EXPECT_TRUE(bytes_of(found.codes) == bytes_of(one_copy.codes));
+    return;
+  }
+  EXPECT_TRUE(bytes_of(found.codes) == bytes_of(wanted.codes));
+  EXPECT_TRUE(bytes_of(found.inverse_scale) == bytes_of(wanted.inverse_scale));
+}
+
+/// The rows of a parameter among the operands of its slot. A slot of parts outside FP8 is one operand.
+inline quant::Quantized operand_of(const linear::Weight& w, const model::Parameter& p) {
+  for (const linear::Operand& o : w.operands) {
+    if (o.part.begin > p.slot_row || o.part.end < p.slot_row + p.rows()) continue;
+    quant::Quantized q = o.codes;
+    q.codes = q.codes.rows(p.slot_row - o.part.begin, p.slot_row - o.part.begin + p.rows());
+    return q;
+  }
+  return {};
+}
+
+/// Unsharded weights of every unit, in the order of two steps, are the whole weights.
+inline void check_gathers(comm::Communicator& device_comm, const StoreCase& c) {
+  SCOPED_TRACE(c.name);
+  const hf::ModelConfig config = c.model();
+  Kit kit(device_comm, config, small_table(config, c.lm_head, c.gemms), c.options);
+  EXPECT_EQ(kit.planned, kit.arena.peak());
+  kit.fill(odd_value);
+  const int units = static_cast<int>(config.num_hidden_layers) + 2;
+  for (int visit = 0; visit < 4 * units; ++visit) {
+    const bool forward = visit / units % 2 == 0;
+    const int unit = forward ? visit % units : units - 1 - visit % units;
+    const model::Pass pass = forward ? model::Pass::forward : model::Pass::backward;
+    const device::Scope scope(kit.arena);
+    const model::UnitWeights w = kit.store.unshard(kit.ctx, unit, pass);
+    kit.store.prefetch(forward ? unit + 1 : unit - 1);
+    for (const ParameterShard& o : kit.store.shards()) {
+      const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
+      if (p.unit != unit) continue;
+      SCOPED_TRACE(p.name);
+      if (p.matmul()) {
+        check_operand(kit.ctx, c.options, p, o.number, operand_of(w.of(p.slot), p), pass);
+      } else {
+        const DType master = p.trainable ? c.options.master : p.stored;
+        const View rows = w.vector(p.slot).rows(p.slot_row, p.slot_row + p.rows());
+        EXPECT_TRUE(bytes_of(rows) == text_of(whole(p, o.number, master, c.options.compute)));
+      }
+    }
+  }
+}
+
+/// Writes (or adds) gradients of one micro-batch as a decoder would: units from the last to the first.
+inline void give_gradients(ParameterStore& store, int units, float factor, int micro, int count) {
+  store.begin_micro_batch(micro, count);
+  for (int unit = units - 1; unit >= 0; --unit) {
+    const model::UnitGradients g = store.gradient_buffers(unit);
+    for (std::size_t n = 0; n < store.table().size(); ++n) {
+      const model::Parameter& p = store.table()[n];
+      if (p.unit != unit || !p.trainable) continue;
+      float* to = g.of(p.slot).as<float>() + p.slot_row * p.cols();
+      for (std::int64_t i = 0; i < p.size(); ++i) {
+        const float value = factor * whole_value(static_cast<int>(n), i);
+        to[i] = g.accumulate ? to[i] + value : value;
+      }
+    }
+    store.gradients_done(unit);
+  }
+}
+
+/// Gradients are sums over ranks and micro-batches, step after step.
+inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c, int micro_batches) {
+  SCOPED_TRACE(c.name + ", " + std::to_string(micro_batches) + " micro-batches");
+  const hf::ModelConfig config = c.model();
+  StoreOptions options = c.options;
+  options.several_micro_batches = micro_batches > 1;
+  Kit kit(device_comm, config, small_table(config, c.lm_head, c.gemms), options);
+  kit.fill(odd_value);
+  const int units = static_cast<int>(config.num_hidden_layers) + 2;
+  for (int step = 1; step <= 2; ++step) {
+    for (int m = 0; m < micro_batches; ++m) {
+      const int factor = step * (device_comm.rank() + 1) * (m + 1);
+      give_gradients(kit.store, units, static_cast<float>(factor), m, micro_batches);
+    }
+    kit.store.finish_gradients(kit.ctx);
+    const int ranks = device_comm.size() * (device_comm.size() + 1) / 2,
+              batches = micro_batches * (micro_batches + 1) / 2;
+    const auto factor = static_cast<float>(step * ranks * batches);
+    double squares = 0;
+    for (const ParameterShard& o : kit.store.shards()) {
+      const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
+      SCOPED_TRACE(p.name);
+      if (o.rows.count() > 0) {
+        EXPECT_EQ(o.gradient.empty(), !p.trainable);
+      }
+      for (std::int64_t i = 0; i < p.size() && p.trainable; ++i) {
+        const float wanted = factor * whole_value(o.number, i);
+        squares += static_cast<double>(wanted) * static_cast<double>(wanted);
+        const std::int64_t row = i / p.cols();
+        if (row < o.rows.begin || row >= o.rows.end) continue;
+        ASSERT_EQ(o.gradient.as<float>()[i - o.rows.begin * p.cols()], wanted);
+      }
+    }
+    double sum = 0;
+    kit.store.add_gradient_squares(kit.ctx, &sum);
+    EXPECT_EQ(sum, squares);
+  }
+}
+
+/// Own rows and gathered weights after two updates have the bits of an update on one rank.
+inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
+  SCOPED_TRACE(c.name);
+  const hf::ModelConfig config = c.model();
+  const std::unique_ptr<comm::Communicator> one = comm::solo();
+  Kit many(device_comm, config, small_table(config, c.lm_head, c.gemms), c.options),
+      alone(*one, config, small_table(config, c.lm_head, c.gemms), c.options);
+  const int units = static_cast<int>(config.num_hidden_layers) + 2;
+  const optim::Settings settings;
+  const optim::Gate gate{.gradient_scale = 0.2f};
+  for (Kit* kit : {&many, &alone}) kit->fill(odd_value);
+  for (int step = 1; step <= 2; ++step) {
+    const int ranks = device_comm.size() * (device_comm.size() + 1) / 2;
+    give_gradients(many.store, units, static_cast<float>(device_comm.rank() + 1), 0, 1);
+    give_gradients(alone.store, units, static_cast<float>(ranks), 0, 1);
+    for (Kit* kit : {&many, &alone}) {
+      kit->store.finish_gradients(kit->ctx);
+      kit->store.update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 7, &gate));
+    }
+  }
+  for (std::size_t i = 0; i < many.store.shards().size(); ++i) {
+    const ParameterShard &o = many.store.shards()[i], &all = alone.store.shards()[i];
+    SCOPED_TRACE(many.store.table()[i].name);
+    if (o.rows.count() == 0) continue;
+    const auto same = [&](const View& mine, const View& of_all) {
+      EXPECT_EQ(mine.empty(), of_all.empty());
+      if (mine.empty()) return;
+      EXPECT_TRUE(bytes_of(mine) == bytes_of(of_all.rows(o.rows.begin, o.rows.end)));
+    };
+    same(o.master, all.master);
+    same(o.m, all.m);
+    same(o.v, all.v);
+    same(o.compute_weight, all.compute_weight);
+    same(o.codes, all.codes);
+  }
+  for (int unit = 0; unit < units; ++unit) {
+    const device::Scope scope(many.arena), other(alone.arena);
+    const model::UnitWeights a = many.store.unshard(many.ctx, unit, model::Pass::forward);
+    const model::UnitWeights b = alone.store.unshard(alone.ctx, unit, model::Pass::forward);
+    for (std::size_t s = 0; s < model::kSlots; ++s) {
+      EXPECT_TRUE(bytes_of(a.plain[s]) == bytes_of(b.plain[s]));
+      ASSERT_EQ(a.matmul[s].adapters.size(), b.matmul[s].adapters.size());
+      for (std::size_t i = 0; i < a.matmul[s].adapters.size(); ++i) {
+        EXPECT_TRUE(bytes_of(a.matmul[s].adapters[i].a) == bytes_of(b.matmul[s].adapters[i].a));
+        EXPECT_TRUE(bytes_of(a.matmul[s].adapters[i].b) == bytes_of(b.matmul[s].adapters[i].b));
+        EXPECT_EQ(a.matmul[s].adapters[i].part.begin, b.matmul[s].adapters[i].part.begin);
+      }
+      ASSERT_EQ(a.matmul[s].operands.size(), b.matmul[s].operands.size());
+      for (std::size_t i = 0; i < a.matmul[s].operands.size(); ++i) {
+        EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.codes) == bytes_of(b.matmul[s].operands[i].codes.codes));
+        EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.inverse_scale) ==
+                    bytes_of(b.matmul[s].operands[i].codes.inverse_scale));
+      }
+    }
+  }
+}
+
+/// Fused projections are one linear with the codes and the scale of the whole matrix, also after an update.
+inline void check_fused(comm::Communicator& device_comm) {
+  const hf::ModelConfig config = small_model();
+  std::vector<model::Parameter> table = small_table(config);
+  model::fuse_projections(table);
+  for (const bool codes : {true, false}) {
+    SCOPED_TRACE(codes ? "FP8 all-gather" : "weights");
+    StoreOptions options = store_of(DType::bf16, "tensorwise");
+    options.fp8_all_gather = codes;
+    Kit kit(device_comm, config, table, options);
+    kit.fill(odd_value);
+    Kit plain(device_comm, config, table, store_of(DType::f32));  // the whole masters
+    plain.fill(odd_value);
+    for (const int update : {0, 1}) {
+      if (update == 1) {
+        for (ParameterStore* store : {&kit.store, &plain.store}) {
+          give_gradients(*store, static_cast<int>(config.num_hidden_layers) + 2, 1.0f, 0, 1);
+          store->finish_gradients(kit.ctx);
+          const optim::Settings settings;
+          const optim::Gate gate;
+          store->update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
+        }
+      }
+      for (const model::Pass pass : {model::Pass::forward, model::Pass::backward}) {
+        const device::Scope scope(kit.arena), other(plain.arena);
+        const model::UnitWeights w = kit.store.unshard(kit.ctx, 1, pass),
+                                 masters = plain.store.unshard(plain.ctx, 1, pass);
+        for (const model::Slot slot : {model::Slot::qkv, model::Slot::gate_up}) {
+          ASSERT_EQ(w.of(slot).operands.size(), 1U);
+          ASSERT_EQ(masters.of(slot).operands.size(), 1U);
+          tensor::Tensor source(codes ? DType::f32 : DType::bf16, {masters.of(slot).operands[0].codes.codes.shape[0],
+                                                                   masters.of(slot).operands[0].codes.codes.shape[1]});
+          ops::copy(kit.ctx, masters.of(slot).operands[0].codes.codes, source.view());
+          quant::CastOptions cast = options.fp8.options;
+          cast.rule = options.fp8.recipe->scale_rule;
+          const bool forward = pass == model::Pass::forward;
+          const quant::Quantized wanted = quant::quantize(
+              kit.ctx, source.view(), forward ? options.fp8.recipe->forward.w : options.fp8.recipe->dgrad.w,
+              forward ? quant::ContractionAxis::last : quant::ContractionAxis::first, cast);
+          const quant::Quantized& found = w.of(slot).operands[0].codes;
+          EXPECT_TRUE(bytes_of(found.codes) == bytes_of(wanted.codes));
+          EXPECT_TRUE(bytes_of(found.inverse_scale) == bytes_of(wanted.inverse_scale));
+        }
+        EXPECT_EQ(w.of(model::Slot::down).operands.size(), 1U);
+      }
+    }
+  }
+}
+
+}  // namespace fp8::shard

@@ -1,0 +1,123 @@
+// Locking and making the folder of a run, and its checkpoints.
+#include "fp8/state/run_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/base/folders.h"
+#include "fp8/cli/command.h"
+#include "fp8/model/record.h"
+
+namespace fp8::state {
+
+void check_outputs(const settings::RunConfig& config) {
+  std::error_code ignored;
+  if (std::filesystem::exists(config.out + "/manifest.json", ignored))
+    throw Error(config.out + ": a checkpoint, and " + cli::flag_name("out") + " needs the folder of a run");
+  for (const char* name : {"/log.jsonl", "/tensors.jsonl"})
+    check_not_input(config.out + name, {config.model, config.data, config.eval_data, config.lora.folder});
+}
+
+void RunFolder::lock() {
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() != 0) return;
+    std::error_code ignored;
+    // A folder that cannot be written needs no lock: a finished run there is only read.
+    if (std::filesystem::is_directory(path_, ignored) && ::access(path_.c_str(), W_OK) == 0) lock_here();
+  });
+}
+
+void RunFolder::lock_here() {
+  if (const auto holder = lock_.take(path_))
+    throw Error(path_ + ": another fp8-step uses this folder" + (holder->empty() ? "" : ": " + *holder) +
+                "; wait until it ends, or use another " + cli::flag_name("out"));
+  if (!lock_.unlockable().empty() && hooks_.warning)
+    hooks_.warning(path_ + ": its file system cannot lock files (" + lock_.unlockable() +
+                   "): make sure that no other job writes there");
+}
+
+void RunFolder::make() {
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() != 0) return;
+    lock_.check();
+    if (!lock_.taken()) {
+      make_folders(path_);
+      lock_here();
+      if (!ckpt::list_steps(path_).empty())
+        throw Error(path_ + ": another run has meanwhile begun in this folder; the same command resumes it");
+    }
+    for (const std::string& removed : ckpt::cleanup_tmp(path_))
+      if (hooks_.note) hooks_.note(removed + ": left over from an interrupted save, removed");
+  });
+}
+
+ckpt::Checkpoint open_on_all_ranks(comm::Communicator& host_comm, const std::string& argument) {
+  constexpr int kTries = 100;
+  for (int i = 0;; ++i) {
+    std::optional<ckpt::Checkpoint> checkpoint;
+    comm::agree(host_comm, [&] {
+      if (host_comm.rank() == 0) checkpoint.emplace(model::open_checkpoint(argument));
+    });
+    const std::string path = host_comm.all_gather(checkpoint ? checkpoint->path() : "")[0];
+    try {
+      comm::agree(host_comm, [&] {
+        if (host_comm.rank() != 0) checkpoint.emplace(model::open_checkpoint(path));
+      });
+      return std::move(*checkpoint);
+    } catch (const comm::AgreedError&) {
+      std::error_code ignored;
+      std::int64_t removed = host_comm.rank() == 0 && !std::filesystem::exists(path, ignored) ? 1 : 0;
+      host_comm.all_reduce(std::span(&removed, 1), comm::Reduce::max);
+      if (removed == 0 || path == argument || i == kTries) throw;
+    }
+  }
+}
+
+Sources::Sources(comm::Communicator& host_comm, const settings::RunConfig& config, Journal& journal)
+    : host_comm_(host_comm),
+      out_(config.out),
+      journal_(journal),
+      finder_(config.out, ckpt::Which::last, [this](const std::string& path, const std::string& reason) {
+        if (newest_reason_.empty()) newest_reason_ = reason;
+        journal_.warn(-1, ckpt::passed_over(path, reason));
+      }) {
+  comm::agree(host_comm, [&] {
+    if (host_comm.rank() != 0) return;
+    struct stat s {};
+    if (::stat(out_.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)) throw Error(out_ + ": exists and is not a folder");
+    open_newest();
+  });
+  share();
+  model_.emplace(open_on_all_ranks(host_comm, config.model));
+}
+
+// Selects the newest checkpoint that can be opened, if the run has any. On rank 0.
+void Sources::open_newest() {
+  selected_ = finder_.next();
+  if (!selected_ && !newest_reason_.empty()) throw Error(ckpt::all_damaged(out_, newest_reason_));
+}
+
+// Opens on all ranks what rank 0 has selected.
+void Sources::share() {
+  const std::string path = host_comm_.all_gather(selected_ ? selected_->path() : "")[0];
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() != 0 && !path.empty()) selected_.emplace(model::open_checkpoint(path));
+  });
+}
+
+void Sources::refuse(const std::string& reason) {
+  if (!resuming()) throw comm::AgreedError(reason);
+  if (host_comm_.rank() == 0) finder_.pass_over(selected_->path(), reason);
+  selected_.reset();
+  comm::agree(host_comm_, [&] {
+    if (host_comm_.rank() == 0) open_newest();
+  });
+  share();
+}
+
+}  // namespace fp8::state

@@ -1,0 +1,91 @@
+// Checkpoints loaded by other numbers of ranks than saved them.
+#include <filesystem>
+#include <optional>
+
+#include "../../comm/tests/mpi_main.h"
+#include "../../shard/tests/store_cases.h"
+#include "fp8/convert/describe.h"
+#include "fp8/state/saver.h"
+#include "small_model.h"
+
+namespace fp8::state {
+namespace {
+
+using namespace test;
+
+comm::Communicator& world() { return *comm::world(); }
+
+// On the first `ranks` ranks: loads the state of `from` (if empty: fresh values) and saves it to `run`.
+void reshard(int ranks, const std::string& from, const std::string& run, const shard::StoreOptions& options) {
+  const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
+  if (world().rank() < ranks) {
+    const hf::ModelConfig config = small_model();
+    Kit kit(*group, config, small_table(config), options);
+    kit.fill(odd_value);
+    shard::give_gradients(kit.store, 5, 1.0f / static_cast<float>(ranks), 0, 1);
+    kit.store.finish_gradients(kit.ctx);
+    const optim::Settings settings;
+    const optim::Gate gate;
+    kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 0, &gate));
+    if (!from.empty()) {
+      EXPECT_EQ(load(kit, *group, ckpt::Checkpoint::open(from), true), std::nullopt);
+    }
+    const Documents documents{hf::to_json(config), json::object({{"step", 3}}), json::Array{},
+                              json::object({{"world", ranks}}), "{}"};
+    if (world().rank() == 0) std::filesystem::create_directories(run);
+    group->barrier();
+    const Hooks hooks;
+    Journal journal(hooks, *group);
+    SaveState saves(*group, journal, SavePolicy{run, 0, 0, 0, false});
+    start_save(saves, {3, documents, kit.store, kit.store.table(), std::nullopt}, kit.ctx, nullptr);
+    EXPECT_EQ(saves.failure, "");
+  }
+  world().barrier();
+}
+
+// A state saved on P ranks, loaded and saved on Q, and loaded and saved on P again has the same bytes; the checkpoint
+// of Q holds the same values.
+TEST(State, AnyNumberOfRanks) {
+  std::optional<test::TemporaryFolder> own;  // folder of rank 0
+  comm::agree(world(), [&] {
+    if (world().rank() == 0) own.emplace();
+  });
+  const std::string folder = world().all_gather(own ? own->path() : "")[0];
+  const int most = std::min(3, world().size());
+  for (const auto& [stored, recipe] :
+       {std::pair{DType::f32, "tensorwise"}, std::pair{DType::bf16, "tensorwise"}, std::pair{DType::f32, "delayed"}}) {
+    shard::StoreOptions options = shard::store_of(DType::bf16, recipe);
+    options.delayed.history = 4;
+    options.master = options.moments = stored;
+    for (int p = 1; p <= most; ++p) {
+      for (int q = 1; q <= most; ++q) {
+        const bool first_case = stored == DType::f32 && std::string(recipe) == "tensorwise";
+        if (!first_case && (p != most || q != most - 1)) continue;  // one pair suffices
+        const std::string at =
+            folder + "/" + std::to_string(p) + std::to_string(q) + std::string(dtype::name_of(stored)) + recipe;
+        const std::string step = "/step-00000003";
+        reshard(p, "", at + "/a", options);
+        reshard(q, at + "/a" + step, at + "/b", options);
+        reshard(p, at + "/b" + step, at + "/c", options);
+        if (world().rank() != 0) continue;
+        SCOPED_TRACE(at);
+        const ckpt::Checkpoint first = ckpt::Checkpoint::open(at + "/a" + step),
+                               second = ckpt::Checkpoint::open(at + "/b" + step);
+        second.verify();
+        EXPECT_EQ(second.world(), q);
+        EXPECT_TRUE(convert::distance(first, second, {}).equal);
+        EXPECT_TRUE(read_file(at + "/a" + step + "/manifest.json") == read_file(at + "/c" + step + "/manifest.json"));
+        for (std::size_t i = 0; i < first.file_count(); ++i) {
+          const std::string name = std::filesystem::path(first.file_path(i)).filename();
+          EXPECT_TRUE(read_file(at + "/a" + step + "/" + name) == read_file(at + "/c" + step + "/" + name)) << name;
+        }
+      }
+    }
+  }
+  world().barrier();
+}
+
+}  // namespace
+}  // namespace fp8::state
+
+int main(int argc, char** argv) { return fp8::comm::run_tests(argc, argv); }

@@ -1,0 +1,29 @@
+/// Results as records of JSON Lines, and as a table.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fp8/json/value.h"
+#include "fp8/statistics/collector.h"
+
+namespace fp8::statistics {
+
+/// {"type":"operand"} and {"type":"gemm"} records as fp8-inspect(1) describes them, by linear, GEMM and operand; the
+/// record of a GEMM follows those of its operands. `name_of` gives the name of a linear by its number.
+std::vector<json::Value> records_of(const Results& results, const std::string& recipe,
+                                    const std::function<std::string(int)>& name_of);
+
+/// The rows of a table of {"type":"operand"} records, those of the GEMM with the largest error first, of one GEMM the
+/// lowest SQNR first; the first row is the heading. Other records are ignored.
+std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records);
+
+/// The rows of a table of {"type":"sensitivity"} records: forward GEMMs with the largest change of the loss first, then
+/// the others with the largest difference of the gradient first; the first row is the heading.
+std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records);
+
+/// Lines that state the {"type":"recommendation"} records.
+std::vector<std::string> recommendations(const std::vector<json::Value>& records);
+
+}  // namespace fp8::statistics

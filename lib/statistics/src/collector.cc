@@ -1,0 +1,282 @@
+// Which casts are measured, the products in f32, and the reduction over ranks.
+#include "fp8/statistics/collector.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "fp8/ops/norm.h"
+#include "fp8/quant/scale.h"
+
+namespace fp8::statistics {
+namespace {
+
+using dtype::DType;
+using gemm::GemmRole;
+using quant::ContractionAxis;
+using quant::Granularity;
+
+// Whether a cast is the same for both dimensions that a GEMM may contract.
+bool for_both_axes(Granularity g) { return g == Granularity::tensor || g == Granularity::square128; }
+
+// The values of a view in high precision as f32 without gaps, in memory from the arena if they are not.
+View as_f32(const Context& ctx, const View& v) {
+  if (v.dtype == DType::f32 && v.contiguous()) return v;
+  const View out = tensor::allocate(ctx, DType::f32, {v.shape[0], v.shape[1]}, "scratch");
+  if (!ctx.dry) ops::copy(ctx, v, out);
+  return out;
+}
+
+gemm::Operand high(const View& v, bool transposed) { return {transposed ? v.transposed() : v, v.dtype, {}}; }
+
+Spread spread_of(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  return {values.front(), values[values.size() / 2], values.back()};
+}
+
+GroupSpread spread_of(const std::vector<GroupFigures>& groups) {
+  GroupSpread s;
+  std::vector<double> amax, underflow, saturated, sqnr;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const GroupFigures& g = groups[i];
+    if (g.nonzero == 0) continue;
+    const auto count = static_cast<double>(g.nonzero);
+    amax.push_back(static_cast<double>(g.amax));
+    underflow.push_back(static_cast<double>(g.underflowed) / count);
+    saturated.push_back(static_cast<double>(g.saturated) / count);
+    const double db = 10 * std::log10(g.signal / g.noise);
+    if (sqnr.empty() || db < *std::min_element(sqnr.begin(), sqnr.end())) s.worst = static_cast<std::int64_t>(i);
+    sqnr.push_back(db);
+  }
+  s.groups = static_cast<std::int64_t>(amax.size());
+  s.amax = spread_of(std::move(amax));
+  s.underflow_share = spread_of(std::move(underflow));
+  s.saturated_share = spread_of(std::move(saturated));
+  s.sqnr_db = spread_of(std::move(sqnr));
+  return s;
+}
+
+// All numbers of some figures, in the order of reduction.
+struct Packed {
+  std::vector<std::int64_t> counts;
+  std::vector<double> sums;
+  std::vector<float> largest, smallest;
+};
+
+// A NaN, which reductions of the smallest do not take, is less than every scale.
+constexpr float kNanScale = -1;
+float packed(float scale) { return std::isnan(scale) ? kNanScale : scale; }
+float unpacked(float scale) { return scale == kNanScale ? NAN : scale; }
+
+}  // namespace
+
+Collector::Collector(comm::Communicator& host_comm, CollectorOptions options)
+    : host_comm_(host_comm), options_(std::move(options)) {}
+
+void Collector::begin() {
+  entries_.clear();
+  uses_.clear();
+  products_.clear();
+  last_input_.reset();
+  active_ = true;
+}
+
+void Collector::observe(const linear::Call& call, const linear::ObservedGemm& gemm) {
+  const int linear = gemm.weight.part.number;
+  if (linear < 0 || options_.linears.at(static_cast<std::size_t>(linear)) == 0 || gemm.b_source.empty()) return;
+  const bool wgrad = gemm.role == GemmRole::wgrad;
+  const Operand first = gemm.role == GemmRole::forward ? Operand::input : Operand::grad_output;
+  add_operand(call, {linear, gemm.role, first}, gemm.a, gemm.a_source, gemm.repeats_input);
+  // With one FP8 copy of a weight, dgrad casts no weight.
+  if (wgrad || gemm.weight.folded.empty())
+    add_operand(call, {linear, gemm.role, wgrad ? Operand::input : Operand::weight}, gemm.b, gemm.b_source,
+                gemm.repeats_input);
+  add_product(call, gemm);
+}
+
+// The scales of a cast. Those of columns of an activation, whose rows the ranks share, are computed from the amaxes of
+// all ranks if those of whole activations are.
+ScaleGrid Collector::scales(const linear::Call& call, const quant::Quantized& q, const View& source,
+                            Operand operand) const {
+  const bool columns = q.granularity == Granularity::row && q.contract == ContractionAxis::first;
+  if (!columns || operand == Operand::weight || call.precision.amax_reducer == nullptr)
+    return call.ctx.dry ? ScaleGrid{} : scales_of(call.ctx, q);
+  const quant::ScaleRule rule = call.precision.recipe->scale_rule;
+  const View amaxes = tensor::allocate(call.ctx, DType::f32, {source.shape[1]}, "scratch");
+  if (call.ctx.dry) return {};
+  quant::amax(call.ctx, source, Granularity::row, ContractionAxis::first, amaxes);
+  std::vector<float> values = tensor::to_host<float>(call.ctx, amaxes);
+  host_comm_.all_reduce(std::span<float>(values), comm::Reduce::amax);
+  for (float& v : values) v = quant::scale_by_rule(rule, v, dtype::max_of(q.format), call.precision.options.power_of_2);
+  return column_scales(std::move(values), source.shape[0]);
+}
+
+// Whether the scales of a cast of an activation are the same on every rank: they are computed from amaxes of all ranks,
+// and their number does not depend on that of the tokens.
+bool Collector::shares_scales(const linear::Call& call, const quant::Quantized& q) const {
+  const bool combined =
+      call.precision.amax_reducer != nullptr || call.precision.recipe->scale_rule == quant::ScaleRule::delayed;
+  const bool columns = q.granularity == Granularity::row && q.contract == ContractionAxis::first;
+  return combined && (q.granularity == Granularity::tensor || columns);
+}
+
+void Collector::add_operand(const linear::Call& call, const Use& use, const quant::Quantized& q, const View& source,
+                            bool repeats) {
+  const Key key{use.linear, use.operand, q.format, q.granularity,
+                for_both_axes(q.granularity) ? ContractionAxis::last : q.contract};
+  uses_.emplace(use, key);
+  Entry& entry = entries_.try_emplace(key, Entry{.owner = use.gemm}).first->second;
+  const bool weight = use.operand == Operand::weight, input = use.operand == Operand::input;
+  if (entry.owner != use.gemm || entry.complete) return;
+  entry.complete = weight;
+  entry.shared_scales = !weight && shares_scales(call, q);
+  if (weight && use.linear % host_comm_.size() != host_comm_.rank()) return;  // another rank measures it
+  if (input && !repeats) last_input_.reset();
+  if (input && last_input_ && !options_.groups) {
+    entry.figures += *last_input_;
+    return;
+  }
+  const ScaleGrid grid = scales(call, q, source, use.operand);
+  std::vector<std::byte> memory;
+  const View x = on_host(call.ctx, source, memory);
+  if (call.ctx.dry) return;
+  const Figures figures = measure(x, grid, q.format);
+  entry.figures += figures;
+  if (input) last_input_ = figures;
+  if (!options_.groups) return;
+  entry.groups = measure_groups(x, grid, q.format, q.contract);
+  const bool spans_rows = q.granularity == Granularity::tensor || q.granularity == Granularity::row;
+  entry.shared_groups = !weight && spans_rows && q.contract == ContractionAxis::first;
+}
+
+// The product again, in the type that the layer would give it alone.
+View Collector::product_of(const linear::Call& call, const linear::ObservedGemm& gemm, std::int64_t rows,
+                           std::int64_t cols) {
+  const bool forward = gemm.role == GemmRole::forward;
+  const View product = tensor::allocate(call.ctx, forward ? call.activation : DType::f32, {rows, cols}, "scratch");
+  const linear::Call own{call.ctx, engine_, call.precision, call.activation};
+  if (forward) linear::forward(own, gemm.a, gemm.weight, {}, product);
+  if (gemm.role == GemmRole::dgrad) linear::dgrad(own, gemm.a, gemm.weight, product, false);
+  if (gemm.role == GemmRole::wgrad) linear::wgrad(own, gemm.a, gemm.b, product, false);
+  return product;
+}
+
+void Collector::add_product(const linear::Call& call, const linear::ObservedGemm& gemm) {
+  const Context& ctx = call.ctx;
+  const bool forward = gemm.role == GemmRole::forward, wgrad = gemm.role == GemmRole::wgrad;
+  const View &a = gemm.exact, &b = gemm.b_source;
+  const std::int64_t rows = a.shape[wgrad ? 1 : 0], cols = b.shape[forward ? 0 : 1];
+  const View reference = tensor::allocate(ctx, DType::f32, {rows, cols}, "scratch");
+  const View product = as_f32(ctx, gemm.result.empty() ? product_of(call, gemm, rows, cols) : gemm.result);
+  // Products of bf16 are exact in f32, so a bf16 GEMM with sums in f32 is an f32 GEMM.
+  const bool same = a.dtype == b.dtype;
+  engine_.matmul(ctx, high(same ? a : as_f32(ctx, a), wgrad), high(same ? b : as_f32(ctx, b), forward), reference, {});
+  if (ctx.dry) return;
+  std::vector<float> is = tensor::to_host<float>(ctx, product), wanted = tensor::to_host<float>(ctx, reference);
+  // The gradient of a weight is the sum over ranks, the other products are of rows that only this rank has.
+  const bool shared = wgrad && host_comm_.size() > 1;
+  if (shared) {
+    host_comm_.all_reduce(std::span<float>(is), comm::Reduce::sum);
+    host_comm_.all_reduce(std::span<float>(wanted), comm::Reduce::sum);
+  }
+  Squares& squares = products_[{gemm.weight.part.number, gemm.role}];
+  if (shared && host_comm_.rank() != 0) return;
+  double error = 0, size = 0;
+  const float *const p = is.data(), *const w = wanted.data();
+  const std::size_t n = is.size();
+#pragma omp simd reduction(+ : error, size)
+  for (std::size_t i = 0; i < n; ++i) {
+    const double exact = w[i], e = p[i] - exact;
+    error += e * e;
+    size += exact * exact;
+  }
+  squares.error += error;
+  squares.reference += size;
+}
+
+// Combines entries and products of all ranks, which have the same ones.
+void Collector::reduce() {
+  if (host_comm_.size() == 1) return;
+  Packed all;
+  for (const auto& [key, entry] : entries_) {
+    const Figures& f = entry.figures;
+    const std::int64_t scales = entry.shared_scales && host_comm_.rank() != 0 ? 0 : f.scales;
+    for (const std::int64_t n : {f.elements, f.nonfinite, f.nonzero, f.underflowed, f.subnormal, f.saturated, scales})
+      all.counts.push_back(n);
+    all.counts.insert(all.counts.end(), f.exponents.begin(), f.exponents.end());
+    all.sums.insert(all.sums.end(), {f.signal, f.noise});
+    all.largest.insert(all.largest.end(), {f.amax, f.of_values.max, f.of_zeros.max});
+    all.smallest.insert(all.smallest.end(), {f.smallest, packed(f.of_values.min), packed(f.of_zeros.min)});
+  }
+  for (const auto& [key, squares] : products_) all.sums.insert(all.sums.end(), {squares.error, squares.reference});
+  host_comm_.all_reduce(std::span<std::int64_t>(all.counts), comm::Reduce::sum);
+  host_comm_.all_reduce(std::span<double>(all.sums), comm::Reduce::sum);
+  host_comm_.all_reduce(std::span<float>(all.largest), comm::Reduce::amax);
+  host_comm_.all_reduce(std::span<float>(all.smallest), comm::Reduce::min);
+  auto count = all.counts.begin();
+  auto sum = all.sums.begin();
+  auto largest = all.largest.begin(), smallest = all.smallest.begin();
+  for (auto& [key, entry] : entries_) {
+    Figures& f = entry.figures;
+    for (std::int64_t* n :
+         {&f.elements, &f.nonfinite, &f.nonzero, &f.underflowed, &f.subnormal, &f.saturated, &f.scales})
+      *n = *count++;
+    for (std::int64_t& n : f.exponents) n = *count++;
+    f.signal = *sum++;
+    f.noise = *sum++;
+    f.amax = *largest++;
+    f.of_values.max = *largest++;
+    f.of_zeros.max = *largest++;
+    f.smallest = *smallest++;
+    f.of_values.min = unpacked(*smallest++);
+    f.of_zeros.min = unpacked(*smallest++);
+  }
+  for (auto& [key, squares] : products_) {
+    squares.error = *sum++;
+    squares.reference = *sum++;
+  }
+}
+
+// Combines the groups of all ranks: those of columns of an activation by element, others one rank after the other, as
+// the ranks have its rows. A weight's are on one rank.
+void Collector::reduce_groups() {
+  if (host_comm_.size() == 1 || !options_.groups) return;
+  static_assert(std::is_trivially_copyable_v<GroupFigures>);
+  for (auto& [key, entry] : entries_) {
+    const auto bytes = std::as_bytes(std::span(entry.groups));
+    const std::string mine(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    std::vector<GroupFigures> all;
+    for (const std::string& theirs : host_comm_.all_gather(mine)) {
+      std::vector<GroupFigures> groups(theirs.size() / sizeof(GroupFigures));
+      if (groups.empty()) continue;
+      std::memcpy(groups.data(), theirs.data(), groups.size() * sizeof(GroupFigures));
+      if (entry.shared_groups && !all.empty())
+        std::ranges::transform(all, groups, all.begin(), [](GroupFigures a, const GroupFigures& b) { return a += b; });
+      else
+        all.insert(all.end(), groups.begin(), groups.end());
+    }
+    entry.groups = std::move(all);
+  }
+}
+
+Results Collector::end() {
+  active_ = false;
+  reduce();
+  reduce_groups();
+  Results r;
+  for (const auto& [use, key] : uses_) {
+    const Entry& entry = entries_.at(key);
+    r.operands.push_back({use.linear, use.gemm, use.operand, key.format, key.granularity, entry.figures});
+    if (options_.groups) r.operands.back().groups = spread_of(entry.groups);
+  }
+  for (const auto& [key, squares] : products_)
+    r.products.push_back({key.first, key.second, std::sqrt(squares.error / squares.reference)});
+  return r;
+}
+
+}  // namespace fp8::statistics

@@ -1,0 +1,200 @@
+#include "fp8/statistics/records.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "fp8/base/text.h"
+#include "fp8/json/json.h"
+
+namespace fp8::statistics {
+namespace {
+
+std::string_view name_of_gemm(gemm::GemmRole role) {
+  switch (role) {
+    case gemm::GemmRole::forward:
+      return "forward";
+    case gemm::GemmRole::dgrad:
+      return "dgrad";
+    case gemm::GemmRole::wgrad:
+      return "wgrad";
+    case gemm::GemmRole::other:
+      break;
+  }
+  return "other";
+}
+
+std::string_view name_of_operand(Operand operand) {
+  switch (operand) {
+    case Operand::input:
+      return "input";
+    case Operand::weight:
+      return "weight";
+    case Operand::grad_output:
+      break;
+  }
+  return "grad_output";
+}
+
+// Extents of the elements that share a scale, the contracted dimension last.
+std::string_view name_of_granularity(quant::Granularity g) {
+  switch (g) {
+    case quant::Granularity::tensor:
+      return "tensor";
+    case quant::Granularity::row:
+      return "row";
+    case quant::Granularity::row128:
+      return "1x128";
+    case quant::Granularity::square128:
+      return "128x128";
+    case quant::Granularity::row32:
+      return "1x32";
+    case quant::Granularity::none:
+      break;
+  }
+  return "none";
+}
+
+json::Value histogram_of(const Figures& f) {
+  constexpr int kBias = 127;
+  const auto used = [](std::int64_t n) { return n != 0; };
+  const auto first = std::find_if(f.exponents.begin(), f.exponents.end(), used);
+  const auto last = std::find_if(f.exponents.rbegin(), f.exponents.rend(), used).base();
+  json::Array counts(first, std::max(first, last));
+  const json::Value lowest = counts.empty() ? json::Value() : json::Value(first - f.exponents.begin() - kBias);
+  return json::object({{"lowest", lowest}, {"counts", std::move(counts)}});
+}
+
+json::Array to_json(const Spread& s) { return {s.least, s.median, s.greatest}; }
+
+json::Value record_of(const OperandResult& r, const std::string& recipe, const std::string& linear) {
+  const Figures& f = r.figures;
+  json::Value v = json::object({{"type", "operand"},
+                                {"linear", linear},
+                                {"gemm", name_of_gemm(r.gemm)},
+                                {"operand", name_of_operand(r.operand)},
+                                {"recipe", recipe},
+                                {"format", r.format == dtype::DType::e4m3 ? "e4m3" : "e5m2"},
+                                {"granularity", name_of_granularity(r.granularity)},
+                                {"elements", f.elements},
+                                {"nonzero", f.nonzero},
+                                {"nonfinite", f.nonfinite},
+                                {"amax", f.amax},
+                                {"scale", f.scale_range().min},
+                                {"scale_max", f.scale_range().max},
+                                {"scales", f.scales},
+                                {"underflow_share", f.share(f.underflowed)},
+                                {"subnormal_share", f.share(f.subnormal)},
+                                {"saturated_share", f.share(f.saturated)},
+                                {"sqnr_db", f.sqnr_db()},
+                                {"dynamic_range", f.dynamic_range()},
+                                {"histogram", histogram_of(f)}});
+  if (r.groups) {
+    v.as_object().set("blocks", json::object({{"count", r.groups->groups},
+                                              {"worst", r.groups->worst},
+                                              {"amax", to_json(r.groups->amax)},
+                                              {"underflow_share", to_json(r.groups->underflow_share)},
+                                              {"saturated_share", to_json(r.groups->saturated_share)},
+                                              {"sqnr_db", to_json(r.groups->sqnr_db)}}));
+  }
+  return v;
+}
+
+std::string percent(double share) { return format_short(100 * share, 3); }
+
+std::string shown(double v, int digits) { return std::isnan(v) ? "-" : format_short(v, digits); }
+
+double number(const json::Object& o, const char* key) { return o.get_double_or(key, NAN, "operand"); }
+
+}  // namespace
+
+std::vector<json::Value> records_of(const Results& results, const std::string& recipe,
+                                    const std::function<std::string(int)>& name_of) {
+  std::vector<json::Value> records;
+  auto operand = results.operands.begin();
+  for (const ProductResult& p : results.products) {
+    for (; operand != results.operands.end() && operand->linear == p.linear && operand->gemm == p.gemm; ++operand)
+      records.push_back(record_of(*operand, recipe, name_of(operand->linear)));
+    records.push_back(json::object({{"type", "gemm"},
+                                    {"linear", name_of(p.linear)},
+                                    {"gemm", name_of_gemm(p.gemm)},
+                                    {"recipe", recipe},
+                                    {"relative_error", p.relative_error}}));
+  }
+  return records;
+}
+
+std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records) {
+  using Gemm = std::tuple<std::string, std::string, std::string>;
+  const std::string what = "record";
+  const auto gemm_of = [&](const json::Object& o) {
+    return Gemm{o.get_string("recipe", what), o.get_string("linear", what), o.get_string("gemm", what)};
+  };
+  std::map<Gemm, double> errors;
+  std::vector<const json::Object*> operands;
+  for (const json::Value& v : records) {
+    const json::Object& o = v.as_object();
+    const std::string& type = o.get_string("type", what);
+    if (type == "gemm") errors[gemm_of(o)] = number(o, "relative_error");
+    if (type == "operand") operands.push_back(&o);
+  }
+  // A figure that is not finite is null in a record: an error is then the worst, and an SQNR is that of an exact cast
+  // or of a cast with elements that are not finite.
+  const auto error_of = [&](const json::Object* o) {
+    const auto error = errors.find(gemm_of(*o));
+    return error == errors.end() || std::isnan(error->second) ? HUGE_VAL : error->second;
+  };
+  const auto sqnr_of = [](const json::Object* o) {
+    const double db = number(*o, "sqnr_db");
+    return !std::isnan(db) ? db : number(*o, "nonfinite") > 0 ? -HUGE_VAL : HUGE_VAL;
+  };
+  std::stable_sort(operands.begin(), operands.end(), [&](const json::Object* a, const json::Object* b) {
+    return std::pair{-error_of(a), sqnr_of(a)} < std::pair{-error_of(b), sqnr_of(b)};
+  });
+  std::vector<std::vector<std::string>> rows{{"linear", "gemm", "operand", "recipe", "amax", "scale", "underflow %",
+                                              "subnormal %", "saturated %", "SQNR dB", "GEMM error"}};
+  for (const json::Object* o : operands) {
+    rows.push_back({terminal_safe(o->get_string("linear", what)), o->get_string("gemm", what),
+                    o->get_string("operand", what), o->get_string("recipe", what), shown(number(*o, "amax"), 4),
+                    shown(number(*o, "scale"), 4), percent(number(*o, "underflow_share")),
+                    percent(number(*o, "subnormal_share")), percent(number(*o, "saturated_share")),
+                    shown(number(*o, "sqnr_db"), 4), std::isinf(error_of(o)) ? "-" : shown(error_of(o), 4)});
+  }
+  return rows;
+}
+
+std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records) {
+  std::vector<const json::Object*> found;
+  for (const json::Value& v : records)
+    if (v.as_object().get_string("type", "record") == "sensitivity") found.push_back(&v.as_object());
+  const auto rank = [](const json::Object* o) {
+    const double change = number(*o, "loss_change"), difference = number(*o, "relative_l2");
+    return std::pair{std::isnan(change) ? 1 : 0, std::isnan(change) ? -difference : -std::fabs(change)};
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const json::Object* a, const json::Object* b) { return rank(a) < rank(b); });
+  std::vector<std::vector<std::string>> rows{{"linear", "gemm", "recipe", "loss change", "cosine", "relative L2"}};
+  for (const json::Object* o : found)
+    rows.push_back({terminal_safe(o->get_string("linear", "record")), o->get_string("gemm", "record"),
+                    o->get_string("recipe", "record"), shown(number(*o, "loss_change"), 4),
+                    shown(number(*o, "cosine"), 7), shown(number(*o, "relative_l2"), 4)});
+  return rows;
+}
+
+std::vector<std::string> recommendations(const std::vector<json::Value>& records) {
+  const std::string what = "record";
+  std::vector<std::string> lines;
+  for (const json::Value& v : records) {
+    const json::Object& o = v.as_object();
+    if (o.get_string("type", what) != "recommendation") continue;
+    const json::Array& skip = o.get_array("skip", what);
+    lines.push_back("left in bf16: " + std::to_string(skip.size()) +
+                    ", in FP8: " + std::to_string(o.get_int("fp8_linears", what)) + "; sum of |change of the loss| " +
+                    shown(number(o, "sum"), 4) + ", measured together " + shown(number(o, "loss_change"), 4));
+    for (const json::Value& name : skip) lines.push_back("  " + terminal_safe(name.as_string()));
+  }
+  return lines;
+}
+
+}  // namespace fp8::statistics

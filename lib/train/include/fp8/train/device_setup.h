@@ -1,0 +1,59 @@
+/// The device of a rank, the host or a GPU, and the communicator that moves its memory.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "fp8/comm/device.h"
+#include "fp8/settings/config.h"
+
+namespace fp8::train {
+
+using device::Context;
+
+/// Throws Error naming alternatives if FP8 without emulation is requested on a GPU below compute capability 8.9 (89),
+/// or sums of a tensor core on a GPU.
+void check_fp8(const settings::PrecisionConfig& precision, device::DeviceType device, int capability,
+               const std::string& name);
+
+/// Index of the GPU of a rank that sees `devices` of them: the rank's number on its machine, or 0 if there is only one,
+/// since launchers may show each rank only its own.
+int gpu_of(int local_rank, int devices);
+
+/// The reason why ranks cannot use their GPUs: two of `cards`, the cuda_identity() of each rank's GPU, are equal. Empty
+/// if no two are. A rank without a GPU has an empty card.
+std::string why_shared(std::span<const std::string> cards);
+
+/// Why all ranks compute on the CPU though some have a GPU, for the user; empty if each rank has one or none has.
+/// `cards` as in why_shared().
+std::string note_of_cpu(std::span<const std::string> cards);
+
+/// The device of this rank and its communicator.
+class DeviceSetup {
+ public:
+  /// Opens the device `wanted`; by default a GPU if every rank has one, otherwise the host. All ranks use the same type
+  /// of device, and no two the same GPU. Throws AgreedError naming what is missing, as check_fp8() too. GEMMs that the
+  /// library of the device does not offer are found by plan_memory(). With `plan_only` a GPU that is wanted need not
+  /// exist: the context then has no stream, and is for dry runs. `host_comm` outlives it. Collective.
+  DeviceSetup(std::optional<device::DeviceType> wanted, const settings::PrecisionConfig& precision,
+              comm::Communicator& host_comm, bool plan_only = false);
+  /// On the device, without an arena.
+  const Context& context() const { return context_; }
+  device::DeviceType type() const { return context_.device; }
+  /// The ranks of the host communicator; moves memory of the device between them.
+  comm::Communicator& device_comm() const { return *device_comm_; }
+  /// "CPU", or the GPU's name; "GPU" if none was opened.
+  std::string name() const { return device_ ? device_->name() : "GPU"; }
+  /// A note for the user if the CPU was selected though some ranks have a GPU; else empty. It is the same on all ranks.
+  const std::string& note() const { return note_; }
+
+ private:
+  std::string note_;
+  std::unique_ptr<device::Device> device_;
+  Context context_;
+  std::shared_ptr<comm::Communicator> device_comm_;
+};
+
+}  // namespace fp8::train

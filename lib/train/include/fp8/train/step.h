@@ -1,0 +1,150 @@
+/// One optimizer step, and the forward passes of an evaluation.
+#pragma once
+
+#include <vector>
+
+#include "fp8/data/sampler.h"
+#include "fp8/settings/config.h"
+#include "fp8/state/state.h"
+#include "fp8/statistics/collector.h"
+
+namespace fp8::train {
+
+using ckpt::Position;
+using device::Context;
+using dtype::DType;
+using tensor::View;
+
+/// Results of a step.
+struct StepResult {
+  double loss = 0;          ///< mean over the targets of the global batch, nats; NaN if all are masked
+  double grad_norm = 0;     ///< before clipping; NaN if all targets are masked
+  double lr = 0;            ///< used for the update
+  bool skipped = false;     ///< whether a value was not finite, so that nothing was updated
+  bool masked = false;      ///< all targets of the global batch are masked: nothing was computed or updated
+  bool replayed = false;    ///< computed twice with equal results
+  bool calibrated = false;  ///< amaxes were first recorded without FP8
+  gemm::Counts gemms;       ///< of all ranks
+  quant::CastCounts casts;  ///< counts of casts of all ranks
+  double seconds = 0, data_seconds = 0;
+};
+
+/// Scalars of a step in the memory of the device that computes it. The host reads them once, at the end of the step, so
+/// that the device never waits for the host.
+struct StepScalars {
+  quant::CastCounts casts;       ///< since the step began
+  quant::CastCounts step_casts;  ///< until the update, which casts weights for the next step
+  double loss = 0;               ///< sum over the targets of this rank, and then of all
+  double square_sum = 0;         ///< sum over all gradients of all ranks
+  optim::Gate gate;              ///< gate of the update
+};
+
+/// What a step works on. References outlive it.
+struct StepEnvironment {
+  shard::ShardedModel& model;
+  comm::Communicator& host_comm;
+  comm::Communicator& device_comm;             ///< the same ranks; moves memory of the model's device
+  const device::Buffer& scalars;               ///< one StepScalars, on that device
+  std::uint64_t seed = 0;                      ///< seed of dropout
+  statistics::Collector* collector = nullptr;  ///< collector that observes this step, or null
+};
+
+/// Host memory for one rank's micro-batches, and views of them.
+class MicroBatches {
+ public:
+  /// `separate`: with the starts of documents, see data::Sampler.
+  MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length, bool separate);
+  /// Reads this rank's part of a step from a sampler that is as `separate`; returns the number of targets that have a
+  /// loss.
+  std::int64_t read(const data::Sampler& sampler, std::int64_t step, std::int64_t first);
+  /// Micro-batch i on the context's device, in memory from its arena.
+  model::Batch batch(const Context& ctx, std::int64_t i) const;
+  std::int64_t count() const { return count_; }
+  /// The step that was read.
+  std::int64_t step() const { return step_; }
+  /// The number of the first token of micro-batch i in its global batch.
+  std::int64_t first_row(std::int64_t i) const { return (first_ + i * sequences_) * length_; }
+
+ private:
+  std::int64_t count_, sequences_, length_;
+  std::int64_t step_ = 0, first_ = 0;                           // step and first sample of the samples that were read
+  View rows_of(const tensor::Tensor& t, std::int64_t i) const;  // rows of micro-batch i
+  tensor::Tensor tokens_, targets_, starts_;                    // i32 [count x sequences, length]; starts_ may be empty
+  data::DocumentBounds bounds_;                                 // bounds of the documents of a micro-batch
+  std::vector<std::int64_t> pairs_;  // pairs of each micro-batch with starts, see data::Sampler::batch()
+};
+
+/// Results of forward and backward.
+struct Computed {
+  gemm::Counts gemms;          ///< this rank's
+  shard::GradientTrace trace;  ///< this and what follows: only if requested
+  double loss = 0;             ///< sum over this rank's targets
+  double square_sum = 0;       ///< sum over all gradients of all ranks
+};
+
+/// The StepScalars in a buffer. The host must not access them if the buffer is on another device.
+StepScalars* scalars_in(const device::Buffer& buffer);
+
+/// The scalars, copied from the device.
+StepScalars read_scalars(const StepEnvironment& env);
+
+/// Forward and backward without FP8, from which delayed scales without a history follow. Changes them and gradients.
+/// Collective.
+void calibrate(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets);
+
+/// Forward and backward over a step's micro-batches, `targets` of all ranks together; changes only gradients and the
+/// scalars. Collective.
+Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace);
+
+/// The same, observed by the collector, if there is one. Collective.
+Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace = false);
+
+/// Throws AgreedError if fewer FP8 GEMMs ran on this rank than `planned`. Collective.
+void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::int64_t planned,
+                   const std::string& where);
+
+/// The sum of the counts of all ranks. Collective.
+gemm::Counts sum_over_ranks(comm::Communicator& host_comm, const gemm::Counts& mine);
+
+/// Throws AgreedError naming step, rank and tensor unless two computations of step `step` (from 1) have the same bits
+/// on every rank. What each rank computed alone is compared first, so that the rank that caused a difference is named
+/// and not one that summed its gradient. Collective.
+void check_same_bits(comm::Communicator& host_comm, const std::vector<model::Parameter>& table, std::int64_t step,
+                     const Computed& first, const Computed& second);
+
+/// Runs step `position.step` (from 0), twice if RunConfig::paranoid says so. Throws AgreedError, before anything is
+/// updated, if the two differ, and AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`. Collective.
+StepResult run_step(StepEnvironment& env, const settings::RunConfig& config, const data::Sampler& sampler,
+                    MicroBatches& batches, const Position& position, const gemm::Count& planned);
+
+/// Sums over all sequences and ranks.
+struct LossSum {
+  double loss = 0;
+  std::int64_t targets = 0;
+  gemm::Counts gemms{};  ///< without those of sequences that a rank computes only to take part in gathers
+};
+
+/// Number of FP8 GEMMs that a forward pass over `rows` tokens must run; 0 in other precisions.
+using PlannedForward = std::function<std::int64_t(std::int64_t rows)>;
+/// By the precisions of the table, with blocks of logits of so many bytes. `spec` outlives it.
+PlannedForward planned_forward(const shard::ModelSpec& spec, std::int64_t logit_bytes,
+                               const settings::PrecisionConfig& precision);
+
+/// Sequences of an evaluation.
+struct EvaluationSize {
+  std::int64_t samples = 0;  ///< number of samples from the beginning of the file
+  std::int64_t batch = 0;    ///< number of samples on each rank at a time
+  std::int64_t length = 0;   ///< tokens of a sequence
+};
+
+/// Called on every rank, round after round, with the index of the first sequence of this rank's part of the round,
+/// their number, and their losses [count, T]. May be empty.
+using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
+
+/// Evaluates sequences in file order. Delayed scales without a history are first calibrated on this rank's first batch,
+/// without FP8; otherwise no amax is recorded. Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`.
+/// Collective.
+LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
+                         const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each);
+
+}  // namespace fp8::train

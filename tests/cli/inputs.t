@@ -1,0 +1,109 @@
+#!/bin/sh
+# No tool replaces a file that it reads, or part of a committed checkpoint, with --force or without.
+# shellcheck disable=SC2086,SC2094 # lists of words on purpose; a tool is to refuse its own input
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+
+mpirun -n 2 fp8-step m.h5 --data d.h5 --out run --steps 1 --seq-length 16 --batch-size 1 -q >log 2>err
+result $? "a run of two ranks"
+step=run/step-00000001 rank=run/step-00000001/rank-00000-of-00002.h5
+fp8-export m.h5 -o hf -q >out 2>err && fp8-quantize m.h5 --scaling row -o q.h5 >out 2>err
+result $? "a Hugging Face folder and a quantized checkpoint"
+fp8-convert hf -o new.h5 >out 2>err && ln hf/model.safetensors hard.safetensors && ln -s hf/model.safetensors soft.safetensors
+result $? "links to a file of the folder"
+cp -r "$SRC/tests/golden/chat/llama3" tok && chmod -R u+w tok && echo "notes" >tok/notes
+cp "$SRC/tests/golden/chat/data/openai.jsonl" chat.jsonl && cp chat.jsonl x-eval.jsonl
+cp -r "$FP8_SHARE" share && chmod -R u+w share && cp share/templates/llama3.json t.json && cp share/presets/tiny.json c.json
+cp "$SRC/tests/golden/accumulate/ada.h5" codes.h5 && chmod u+w codes.h5
+ln c.json hard.json && ln -s c.json soft.json && ln m.h5 hard.h5 && ln -s m.h5 soft.h5 && ln text.txt hard.txt
+fp8-init c.json --set vocab_size=4096 --tokenizer tok -o t.h5 >out 2>err
+mkdir holds && cp t.json holds/t.json && mkdir logs data && ln d.h5 logs/log.jsonl && ln d.h5 data/tensors.jsonl
+cp run/log.jsonl other.jsonl
+everything() { find . -type f ! -name out ! -name err ! -name sums ! -name tested -exec cksum {} + | LC_ALL=C sort -k3; }
+everything >sums
+
+# kept TOOL REASON OUTPUT WORDS...: the tool refuses to write OUTPUT, in one line with status 2, and every file stays
+kept() {
+  tool=$1 reason=$2 output=$3
+  shift 3
+  echo "$tool" >>tested
+  FP8_SHARE=$PWD/share $tool "$@" -o "$output" -f >out 2>err
+  is "$tool: $* -o $output" "$? $(cat err) $(cat out)" "2 $tool: $output: $reason "
+  everything | cmp -s - sums
+  result $? "and every file is as it was"
+}
+input="is also an input"
+committed="is part of a committed checkpoint, of which no file is replaced"
+
+for output in c.json hard.json soft.json; do kept fp8-init "$input" $output c.json; done
+kept fp8-init "$input" share/presets/tiny.json tiny
+for output in tok/tokenizer.json tok/notes; do kept fp8-init "$input, in tok" $output c.json --set vocab_size=4096 --tokenizer tok; done
+kept fp8-init "$input" tok/tokenizer_config.json c.json --set vocab_size=4096 --tokenizer tok/tokenizer.json
+kept fp8-init "$committed" $rank tiny
+
+kept fp8-convert "$input, in $step" $rank $step --merge
+kept fp8-convert "$input, in $step" $step/manifest.json $step --merge
+for output in hf/model.safetensors hf/config.json hard.safetensors soft.safetensors; do kept fp8-convert "$input, in hf" $output hf; done
+for output in m.h5 hard.h5 soft.h5; do kept fp8-convert "$input" $output m.h5; done
+kept fp8-convert "$committed" $rank m.h5
+echo '{"type":"checkpoint","path":"m.h5"}' >record
+everything >sums
+FP8_SHARE=$PWD/share fp8-convert - -o m.h5 -f <record >out 2>err
+is "fp8-convert: a checkpoint that a record names" "$? $(cat err)" "2 fp8-convert: m.h5: $input"
+
+kept fp8-quantize "$input" m.h5 m.h5 --scaling row
+kept fp8-quantize "$input" hard.h5 m.h5 --scaling row -n
+kept fp8-quantize "$input, in $step" $rank $step --scaling tensor
+kept fp8-quantize "$input" q.h5 q.h5 --dequantize
+kept fp8-quantize "$committed" $rank m.h5 --scaling row
+
+kept fp8-export "shares files with the input holds/t.json" holds t.h5 --template holds/t.json
+kept fp8-export "shares files with the input $step" run $step
+
+for output in text.txt hard.txt; do kept fp8-tokenize "$input" $output text.txt; done
+kept fp8-tokenize "$input" tok/tokenizer.json text.txt --tokenizer tok/tokenizer.json
+for output in tok/tokenizer.json tok/notes; do kept fp8-tokenize "$input, in tok" $output text.txt --tokenizer tok; done
+for output in tok/tokenizer.json tok/notes; do kept fp8-tokenize "$input, in tok" $output chat.jsonl --tokenizer tok --template t.json; done
+kept fp8-tokenize "$input" t.json chat.jsonl --tokenizer tok --template t.json
+kept fp8-tokenize "$input" share/templates/llama3.json chat.jsonl --tokenizer tok --template llama3
+kept fp8-tokenize "$input" chat.jsonl chat.jsonl --tokenizer tok --template llama3
+kept fp8-tokenize "$committed" $rank text.txt
+fp8-tokenize x-eval.jsonl --tokenizer tok --template llama3 --eval-share 0.5 -o x.jsonl -f >out 2>err
+is "fp8-tokenize: the output for evaluation" "$? $(cat err)" "2 fp8-tokenize: x-eval.jsonl: $input"
+fp8-tokenize - -o text.txt -f <text.txt >out 2>err
+is "fp8-tokenize: the file behind standard input" "$? $(cat err)" "2 fp8-tokenize: text.txt: $input"
+
+kept fp8-log "$input" run/log.jsonl run --export csv
+kept fp8-log "$committed" $step/manifest.json run --export csv
+fp8-log - --export csv -o other.jsonl -f <other.jsonl >out 2>err
+is "fp8-log: the file behind standard input" "$? $(cat err)" "2 fp8-log: other.jsonl: $input"
+
+kept fp8-inspect "$input" d.h5 m.h5 --data d.h5 --seq-length 16 --recommend 1
+kept fp8-inspect "$input, in $step" $rank $step --data d.h5 --seq-length 16 --recommend 1
+kept fp8-inspect "$committed" $rank m.h5 --data d.h5 --seq-length 16 --recommend 1
+
+for output in c.json hard.json; do kept fp8-bench "$input" $output --model c.json; done
+kept fp8-bench "$input" share/presets/tiny.json --model tiny
+kept fp8-bench "$input" codes.h5 --gemms codes.h5
+kept fp8-bench "$committed" $rank --model tiny
+kept fp8-doctor "$committed" $rank
+
+train="m.h5 --data d.h5 --steps 1 --seq-length 16 --batch-size 1 -q"
+for words in "" -n; do
+  fp8-step $train --out logs $words >out 2>err
+  is "fp8-step: a log that is a link to the data $words" "$? $(cat err)" "2 fp8-step: logs/log.jsonl: $input"
+  fp8-step $train --out data $words >out 2>err
+  is "fp8-step: statistics that are a link to the data $words" "$? $(cat err)" "2 fp8-step: data/tensors.jsonl: $input"
+  fp8-step $train --out $step $words >out 2>err
+  is "fp8-step: a run in a checkpoint $words" "$? $(cat err)" "2 fp8-step: $step: a checkpoint, and --out needs the folder of a run"
+done
+echo fp8-step >>tested
+echo fp8-sweep >>tested # its output is a folder of runs, in which it replaces nothing
+everything | cmp -s - sums
+result $? "every file is as it was"
+
+for tool in $(cd "$BIN" && ls fp8-*); do
+  $tool --help | grep -Eq -e '^ +(-o, )?--out(put)? ' && ! grep -qx "$tool" tested
+  is "$tool writes no file, or was tested" $? 1
+done
+done_testing
