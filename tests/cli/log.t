@@ -72,7 +72,7 @@ sed 's/"tokens":/&9/' run-a.jsonl >far.jsonl
 says "runs without common tokens are refused" '^fp8-log: no tokens in common: run-a.jsonl has 4096 to 49152, far.jsonl has ' fp8-log --compare run-a.jsonl far.jsonl
 status "runs without common tokens give status 2" 2 fp8-log --compare run-a.jsonl far.jsonl
 status "--compare with one run gives status 2" 2 fp8-log --compare run-a.jsonl
-is "the message names the number of runs" "$(cat err)" "fp8-log: --compare: needs two runs, or two lists of runs with commas, found 1"
+is "the message names the number of runs" "$(cat err)" "fp8-log: --compare: needs two runs or more, or two lists of runs with commas, found 1"
 says "one pair has step noise" '^step noise: . 0\.00096 nats ' fp8-log --compare run-a.jsonl run-b.jsonl
 says "and an unknown noise between runs" '^noise between runs: unknown from 1 pair of runs; 3 or more give an interval$' fp8-log --compare run-a.jsonl run-b.jsonl
 
@@ -118,9 +118,53 @@ sides="a1.jsonl,a2.jsonl,a3.jsonl far1.jsonl,far2.jsonl,far3.jsonl"
 }
 status "two pairs decide by the gap alone" 0 fp8-log --compare a1.jsonl,a2.jsonl far1.jsonl,far2.jsonl --gate 0.51
 says "and say that the noise is unknown" '^noise between runs: unknown from 2 pairs' fp8-log --compare a1.jsonl,a2.jsonl far1.jsonl,far2.jsonl
-status "a seed without a partner" 2 fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl,b3.jsonl
-is "is named" "$(cat err)" "fp8-log: a2.jsonl: no run of the other side has its seed (2)"
-status "sides of different length" 2 fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl
+ok "a seed without a partner" fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl,b3.jsonl
+is "is named and not used" "$(head -1 out | tr -s ' '); $(grep paired out)" "metric a1 b1 difference; not paired, so not used: a2, b3 (no run of the other side has the seed)"
+status "no seed with a partner" 2 fp8-log --compare a1.jsonl,a2.jsonl b3.jsonl
+is "is an error" "$(cat err)" "fp8-log: a1.jsonl: no run of the other side has its seed (1), nor that of another run of its side"
+says "sides of different length" '^not paired, so not used: a2 ' fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl
+# Evaluations, and what a gate prints besides its verdict.
+with_eval() { # FROM TO LOSS: a log with an evaluation after its last step
+  { cat "$1" && printf '{"type":"eval","step":%s,"loss":%s}\n' "$(grep -o '"step": *[0-9]*' "$1" | tail -1 | cut -d: -f2)" "$3"; } >"$2"
+}
+for s in 1 2 3; do
+  with_eval a$s.jsonl ea$s.jsonl 2.0$s
+  with_eval b$s.jsonl eb$s.jsonl 2.1$((s + s))
+  with_eval far$s.jsonl ef$s.jsonl 2.0$s
+done
+ea=ea1.jsonl,ea2.jsonl,ea3.jsonl eb=eb1.jsonl,eb2.jsonl,eb3.jsonl ef=ef1.jsonl,ef2.jsonl,ef3.jsonl
+ok "evaluations are compared" fp8-log --compare $ea $eb --gate 1
+is "with a mean and an interval" "$(grep -A 6 'evaluation loss A' out | tail -2 | tr -s ' ' | tr '\n' ';')" "mean +0.1200;95 % interval ± 0.0248;"
+is "that excludes 0, which is said under a gate too" "$(grep 'evaluation loss gap' out)" \
+  "the evaluation loss gap is +0.1200 ± 0.0248 nats (95 % interval over 3 pairs), which excludes 0"
+says "and so is what includes 0" '^the loss gap is .*, which includes 0: cannot tell; about [0-9]+ more pairs would$' fp8-log --compare $ea $eb --gate 1
+is "the verdict is the last line" "$(tail -1 out | cut -d: -f1)" "gate met"
+is "JSON has the gap of the evaluations" "$(fp8-log --compare $ea $eb --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+print(round(r["eval_gap"], 6), [round(x, 3) for x in r["eval_gap_interval"]], r["eval_beyond_noise"], r["beyond_noise"], r["more_pairs"] > 0, r["eval_more_pairs"],
+      round(r["pairs"][2]["eval_gap"], 6), r["side_a"], r["side_b"], r["unpaired"])')" "0.12 [0.095, 0.145] True False True None 0.13 ea eb []"
+# Three sides.
+ok "each side is compared with the first" fp8-log --compare $ea $eb $ef
+is "the gap to the first side excludes 0 or does not" "$(grep -E '^e[bf] ' out | awk '{ print $1, $NF }' | head -4 | tr '\n' ' ')" "eb no ef yes eb yes ef no "
+status "a gate that one side does not meet" 1 fp8-log --compare $ea $eb $ef --gate 0.1
+is "is said of each" "$(grep -oE '^(eb|ef)$|gate (not )?met' out | tr '\n' ' ')" "eb gate met ef gate not met "
+status "a gate that all sides meet" 0 fp8-log --compare $ea $eb $ef --gate 1
+is "JSON has a record for each side" "$(fp8-log --compare $ea $eb $ef --gate 0.1 --json | python3 -c '
+import json, sys
+print([(r["side_a"], r["side_b"], r["met"]) for r in map(json.loads, sys.stdin)])')" "[('ea', 'eb', True), ('ea', 'ef', False)]"
+says "three runs are three sides" '^b1 +1 ' fp8-log --compare a1.jsonl b1.jsonl b2.jsonl
+for image in svg png; do ok "the gaps are drawn as $image" fp8-log --compare $ea $eb $ef --plot gaps -o gaps.$image; done
+is "with the names of the sides and both losses" "$(grep -cE '>(eb|ef|training loss|evaluation loss|Loss less that of ea, nats per token)<' gaps.svg)" 5
+ok "a gate is drawn as a band" fp8-log --compare $ea $ef --plot gaps --gate 1 -o band.svg
+says "which the legend names" 'shaded: within 1<' cat band.svg
+says "gaps without a comparison" '^fp8-log: --plot: gaps: only with --compare$' fp8-log ea1.jsonl --plot gaps -o x.svg
+says "gaps in the terminal" '^fp8-log: --plot: gaps: needs --output FILE, .svg or .png$' fp8-log --compare $ea $eb --plot gaps
+cp ea1.jsonl ea1.svg
+says "gaps over a log" '^fp8-log: ea1.svg: is also an input$' fp8-log --compare ea1.svg eb1.jsonl --plot gaps -o ea1.svg -f
+ok "a baseline for each seed" fp8-log eb1.jsonl eb2.jsonl eb3.jsonl --baseline $ea --sort run
+is "gives each run its gap" "$(fp8-log --compare $ea $eb --json | python3 -c 'import json, sys; print(*("%+.4f" % p["gap"] for p in json.load(sys.stdin)["pairs"]))')" \
+  "$(fp8-log eb1.jsonl eb2.jsonl eb3.jsonl --baseline $ea --sort run --json | python3 -c 'import json, sys; print(*("%+.4f" % json.loads(r)["gap"] for r in sys.stdin))')"
 status "an empty name" 2 fp8-log --compare a1.jsonl, b1.jsonl
 cp a1.jsonl a,1.jsonl
 status "a path with a comma is one run" 0 fp8-log --compare a,1.jsonl b1.jsonl

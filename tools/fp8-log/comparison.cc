@@ -1,6 +1,7 @@
 // Text report of a comparison.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "cells.h"
@@ -32,8 +33,11 @@ std::vector<Row> rows_of(const Comparison& c) {
   const auto add = [&](const char* label, const std::string& x, const std::string& y, const std::string& d) {
     if (x != "-" || y != "-") rows.push_back({label, x, y, d});
   };
-  add("evaluation loss", loss_text(a.eval_loss), loss_text(b.eval_loss),
-      gap_text(difference(a.eval_loss, b.eval_loss)));
+  if (c.eval_gap) {
+    add("evaluation loss", loss_text(c.eval_a), loss_text(c.eval_b), gap_text(c.eval_gap));
+  } else {
+    add("evaluation loss", loss_text(a.eval_loss), loss_text(b.eval_loss), "");
+  }
   add("tokens/s", count_text(a.tokens_per_s), count_text(b.tokens_per_s), ratio_text(c.speedup));
   add("peak memory", bytes_text(a.memory_peak_bytes), bytes_text(b.memory_peak_bytes), ratio_text(c.memory_ratio));
   add("linears in FP8", share_text(a.fp8_flop_share), share_text(b.fp8_flop_share), "");
@@ -66,6 +70,24 @@ std::vector<Row> rows_of(const PairedComparison& c) {
   return rows;
 }
 
+// A row per pair with the losses of evaluations, and their mean.
+std::vector<Row> evaluation_rows(const PairedComparison& c) {
+  std::vector<Row> rows = {{"A", "B", "seed", "evaluation loss A", "loss B", "gap"}};
+  for (std::size_t i = 0; i < c.pairs.size(); ++i) {
+    const Comparison& p = c.pairs[i];
+    rows.push_back({terminal_safe(p.a.name), terminal_safe(p.b.name),
+                    c.seeds[i].empty() ? "-" : terminal_safe(c.seeds[i]), loss_text(p.eval_a), loss_text(p.eval_b),
+                    gap_text(p.eval_gap)});
+  }
+  rows.push_back({"mean", "", "", "", "", gap_text(c.eval_gap)});
+  if (c.eval_interval) rows.push_back({"95 % interval", "", "", "", "", "\u00b1 " + nats(*c.eval_interval)});
+  return rows;
+}
+
+bool evaluated(const PairedComparison& c) {
+  return std::ranges::any_of(c.pairs, [](const Comparison& p) { return p.eval_gap.has_value(); });
+}
+
 std::string plural(std::size_t n, const std::string& what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
@@ -79,7 +101,13 @@ std::string matched_text(const PairedComparison& c) {
   return "matched at " + (all == "several" ? "different points" : all);
 }
 
-// The settings that differ, and the runs without settings.
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + terminal_safe(name);
+  return all;
+}
+
+// The settings that differ.
 std::string settings_text(const PairedComparison& c, const cli::Style& style) {
   std::string text;
   if (!c.differences.empty()) {
@@ -89,9 +117,15 @@ std::string settings_text(const PairedComparison& c, const cli::Style& style) {
     }
     text += "\n" + table(rows, style);
   }
-  std::string names;
-  for (const std::string& name : c.unknown) names += (names.empty() ? "" : ", ") + terminal_safe(name);
-  if (!names.empty()) text += "settings unknown, so not compared: " + names + " (log without config)\n";
+  return text;
+}
+
+// The runs that are not compared, or whose settings are not.
+std::string notes_text(const PairedComparison& c) {
+  std::string text;
+  if (!c.unpaired.empty())
+    text += "not paired, so not used: " + joined(c.unpaired) + " (no run of the other side has the seed)\n";
+  if (!c.unknown.empty()) text += "settings unknown, so not compared: " + joined(c.unknown) + " (log without config)\n";
   return text;
 }
 
@@ -122,6 +156,37 @@ std::string diverged_text(const PairedComparison& c) {
   return names.empty() ? "" : "diverged: " + names;
 }
 
+// "+0.0102 ± 0.0131 nats", and over how many pairs.
+std::string gap_and_interval(const PairedComparison& c, const std::optional<double>& gap,
+                             const std::optional<double>& interval) {
+  if (!interval) return signed_nats(*gap) + " nats";
+  return signed_nats(*gap) + " \u00b1 " + nats(*interval) + " nats (95 % interval over " +
+         plural(c.pairs.size(), "pair") + ")";
+}
+
+std::string more_text(const std::optional<std::size_t>& more) {
+  return more ? "about " + plural(*more, "more pair") + " would"
+              : "more than " + std::to_string(log::kMostPairs) + " pairs would be needed";
+}
+
+// Whether the interval of a gap excludes 0.
+std::string zero_text(const PairedComparison& c, const std::string& what, const std::optional<double>& gap,
+                      const std::optional<double>& interval) {
+  if (!gap) return "";
+  const std::string text = "the " + what + " gap is " + gap_and_interval(c, gap, interval);
+  if (!interval) return text;
+  if (std::abs(*gap) > *interval) return text + ", which excludes 0";
+  return text + ", which includes 0: cannot tell; " + more_text(pairs_to_tell(c, gap, interval));
+}
+
+// The gap of the evaluations, and that of the training losses under a gate, before the verdict.
+std::string zero_lines(const PairedComparison& c, std::optional<double> gate) {
+  std::string text;
+  if (c.eval_gap && c.eval_interval) text += zero_text(c, "evaluation loss", c.eval_gap, c.eval_interval) + "\n";
+  if (gate && c.gap && c.interval) text += zero_text(c, "loss", c.gap, c.interval) + "\n";
+  return text;
+}
+
 std::string verdict_text(const PairedComparison& c, std::optional<double> gate, const cli::Style& style) {
   if (!c.gap) {
     const std::string why = "the losses are not finite";
@@ -129,14 +194,9 @@ std::string verdict_text(const PairedComparison& c, std::optional<double> gate, 
   }
   const std::string diverged = diverged_text(c);
   if (gate && !diverged.empty()) return style.red("gate not met") + ": " + diverged;
-  const std::string gap = signed_nats(*c.gap) + (c.interval ? " \u00b1 " + nats(*c.interval) : "") + " nats";
-  const std::string over = c.interval ? " (95 % interval over " + plural(c.pairs.size(), "pair") + ")" : "";
-  if (!gate) {
-    if (!c.interval) return "the loss gap is " + gap;
-    const bool outside = std::abs(*c.gap) > *c.interval;
-    return "the loss gap is " + gap + over + ", which " + (outside ? "excludes" : "includes") + " 0";
-  }
-  const std::string limit = format_short(*gate, 4), of_gap = ": the loss gap of " + gap + over;
+  if (!gate) return zero_text(c, "loss", c.gap, c.interval);
+  const std::string limit = format_short(*gate, 4),
+                    of_gap = ": the loss gap of " + gap_and_interval(c, c.gap, c.interval);
   switch (log::verdict(c, *gate)) {
     case log::Verdict::met:
       return style.green("gate met") + of_gap + " is within " + limit;
@@ -145,16 +205,131 @@ std::string verdict_text(const PairedComparison& c, std::optional<double> gate, 
     case log::Verdict::cannot_tell:
       break;
   }
-  return style.yellow("cannot tell") + of_gap + " is partly within " + limit + "; more pairs narrow the interval";
+  return style.yellow("cannot tell") + of_gap + " is partly within " + limit + "; " +
+         more_text(pairs_to_gate(c, *gate));
+}
+
+// Whether an interval excludes 0.
+std::string zero_cell(const std::optional<double>& gap, const std::optional<double>& interval) {
+  if (!gap || !interval) return "-";
+  return std::abs(*gap) > *interval ? "yes" : "no";
+}
+
+// "the loss gap includes 0: cannot tell; about 6 more pairs would"; empty if the interval excludes 0 or is unknown.
+std::string unclear_line(const PairedComparison& c, const std::string& what, const std::optional<double>& gap,
+                         const std::optional<double>& interval) {
+  if (!gap || !interval || std::abs(*gap) > *interval) return "";
+  return "the interval of the " + what + " gap includes 0: cannot tell; " + more_text(pairs_to_tell(c, gap, interval)) +
+         "\n";
+}
+
+// What is said about a side below the tables.
+std::string lines_of(const PairedComparison& c, std::optional<double> gate, const cli::Style& style) {
+  return notes_text(c) + same_run_text(c) + noise_text(c) + unclear_line(c, "loss", c.gap, c.interval) +
+         unclear_line(c, "evaluation loss", c.eval_gap, c.eval_interval) +
+         (gate || !c.gap ? verdict_text(c, gate, style) + "\n" : "");
+}
+
+std::string indented(const std::string& lines) {
+  std::string text;
+  for (std::size_t from = 0, end = 0; from < lines.size(); from = end + 1) {
+    end = lines.find('\n', from);
+    text += "  " + lines.substr(from, end + 1 - from);
+  }
+  return text;
+}
+
+// A loss of all sides: `of_a`, `of_b` and `gap` are those of a pair, `mean` and `interval` those of a side.
+struct LossOfSides {
+  std::string title;
+  std::optional<double> Comparison::*of_a, Comparison::*of_b;
+  std::optional<double> PairedComparison::*mean, PairedComparison::*interval;
+};
+
+std::optional<double> mean_over(const PairedComparison& c, std::optional<double> Comparison::*loss) {
+  double sum = 0;
+  for (const Comparison& p : c.pairs) {
+    if (!(p.*loss)) return std::nullopt;
+    sum += *(p.*loss);
+  }
+  return sum / static_cast<double>(c.pairs.size());
+}
+
+// A row per side.
+std::vector<Row> rows_of(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
+                         const LossOfSides& loss) {
+  std::vector<Row> rows = {{loss.title, "pairs", "mean", "gap", "95 % interval", "excludes 0"}};
+  rows.push_back(
+      {terminal_safe(sides.front().name), "", loss_text(mean_over(comparisons.front(), loss.of_a)), "", "", ""});
+  for (std::size_t k = 0; k < comparisons.size(); ++k) {
+    const PairedComparison& c = comparisons[k];
+    const std::optional<double>&gap = c.*loss.mean, &interval = c.*loss.interval;
+    rows.push_back({terminal_safe(sides[k + 1].name), std::to_string(c.pairs.size()),
+                    loss_text(mean_over(c, loss.of_b)), gap_text(gap), interval ? "\u00b1 " + nats(*interval) : "-",
+                    zero_cell(gap, interval)});
+  }
+  return rows;
+}
+
+// Speed and memory of the sides, over those of the first; empty if unknown.
+std::string speed_table(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
+                        const cli::Style& style) {
+  std::vector<Row> rows = {{"relative to " + terminal_safe(sides.front().name), "tokens/s", "memory"}};
+  bool any = false;
+  for (std::size_t k = 0; k < comparisons.size(); ++k) {
+    const PairedComparison& c = comparisons[k];
+    any = any || c.speedup || c.memory_ratio;
+    rows.push_back({terminal_safe(sides[k + 1].name), ratio_text(c.speedup), ratio_text(c.memory_ratio)});
+  }
+  return any ? "\n" + table(rows, style) : "";
+}
+
+// The settings in which sides differ from the first, a row for each value of a side.
+std::string settings_table(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
+                           const cli::Style& style) {
+  std::vector<Row> rows = {{"side", "setting that differs", terminal_safe(sides.front().name), "side"}};
+  for (std::size_t k = 0; k < comparisons.size(); ++k) {
+    for (const log::Difference& d : comparisons[k].differences) {
+      rows.push_back({terminal_safe(sides[k + 1].name), terminal_safe(d.name), terminal_safe(d.a), terminal_safe(d.b)});
+    }
+  }
+  return rows.size() == 1 ? "" : "\n" + table(rows, style, 2);
 }
 
 }  // namespace
 
 std::string comparison(const PairedComparison& c, std::optional<double> gate, const cli::Style& style) {
   const bool one = c.pairs.size() == 1;
-  return table(one ? rows_of(c.pairs.front()) : rows_of(c), style, one ? 1 : 2) + style.dim(matched_text(c)) + "\n" +
-         settings_text(c, style) + (c.differences.empty() ? "" : "\n") + same_run_text(c) + noise_text(c) +
-         verdict_text(c, gate, style) + "\n";
+  return table(one ? rows_of(c.pairs.front()) : rows_of(c), style, one ? 1 : 2) +
+         (one || !evaluated(c) ? "" : "\n" + table(evaluation_rows(c), style, 2)) + style.dim(matched_text(c)) + "\n" +
+         settings_text(c, style) + notes_text(c) + (c.differences.empty() ? "" : "\n") + same_run_text(c) +
+         noise_text(c) + zero_lines(c, gate) + verdict_text(c, gate, style) + "\n";
+}
+
+std::string comparisons(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
+                        std::optional<double> gate, const cli::Style& style) {
+  const std::string window = common(comparisons.front(), [](const Comparison& p) { return std::to_string(p.window); });
+  std::string text = table(rows_of(sides, comparisons,
+                                   {"loss, last " + (window == "several" ? "part" : window), &Comparison::loss_a,
+                                    &Comparison::loss_b, &PairedComparison::gap, &PairedComparison::interval}),
+                           style);
+  if (std::ranges::any_of(comparisons, evaluated)) {
+    text += "\n" + table(rows_of(sides, comparisons,
+                                 {"evaluation loss", &Comparison::eval_a, &Comparison::eval_b,
+                                  &PairedComparison::eval_gap, &PairedComparison::eval_interval}),
+                         style);
+  }
+  text += speed_table(sides, comparisons, style) + settings_table(sides, comparisons, style) + "\n";
+  const std::string matched = matched_text(comparisons.front());
+  const bool alike = std::ranges::all_of(comparisons, [&](const auto& c) { return matched_text(c) == matched; });
+  text += style.dim(alike ? matched : "matched at different points") + "\n";
+  std::vector<std::string> lines;
+  for (const PairedComparison& c : comparisons) lines.push_back(lines_of(c, gate, style));
+  const bool same = std::ranges::all_of(lines, [&](const std::string& l) { return l == lines.front(); });
+  if (same) return text + lines.front();
+  for (std::size_t k = 0; k < lines.size(); ++k)
+    text += style.bold(terminal_safe(sides[k + 1].name)) + "\n" + indented(lines[k]);
+  return text;
 }
 
 }  // namespace fp8::report

@@ -134,11 +134,11 @@ std::string overview(const log::Overview& all, const cli::Style& style) {
     columns.push_back({terminal_safe(all.settings[i]), text, true});
   }
   const auto gap = [&](const log::OverviewRow& r) {
-    return r.summary.path == all.baseline ? "baseline" : gap_text(r.gap);
+    return r.summary.path == r.baseline ? "baseline" : gap_text(r.gap);
   };
   columns.push_back({"steps done", [](const log::OverviewRow& r) { return steps_text(r.summary); }, false});
   columns.push_back({"loss", [](const log::OverviewRow& r) { return loss_text(r.summary.mean_loss_last); }, true});
-  if (all.baseline) columns.push_back({"gap", gap, true});
+  if (all.has_baseline) columns.push_back({"gap", gap, true});
   columns.push_back({"tokens/s", [](const log::OverviewRow& r) { return count_text(r.summary.tokens_per_s); }, true});
   columns.push_back({"state", [](const log::OverviewRow& r) { return state_text(r.summary); }, false});
   std::vector<Row> rows(1 + all.rows.size());

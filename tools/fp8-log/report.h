@@ -22,4 +22,9 @@ std::string overview(const log::Overview& overview, const cli::Style& style);
 /// verdict.
 std::string comparison(const log::PairedComparison& comparison, std::optional<double> gate, const cli::Style& style);
 
+/// Tables with a row for each of three sides or more: the training and the evaluation loss with its gap to the first
+/// side, speed, memory, the settings that differ; then a line for each side with its verdict.
+std::string comparisons(std::span<const log::Side> sides, std::span<const log::PairedComparison> comparisons,
+                        std::optional<double> gate, const cli::Style& style);
+
 }  // namespace fp8::report

@@ -10,6 +10,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "gap.h"
+#include "points.h"
 #include "statistics.h"
 
 namespace fp8::log {
@@ -122,6 +123,26 @@ Losses grid_of(const Run& a, const Losses& all_a, const Run& b, const Losses& al
   return used_rather(shared_a, shared_b) ? shared_a : shared_b;
 }
 
+// Sets the losses of the last evaluations of both runs at the same number of tokens.
+void measure_evaluations(const Run& a, const Run& b, Comparison& c) {
+  auto x = a.evaluations.rbegin(), y = b.evaluations.rbegin();
+  while (x != a.evaluations.rend() && y != b.evaluations.rend()) {
+    const double seen_a = tokens_at(a, x->first), seen_b = tokens_at(b, y->first);
+    if (seen_a == seen_b) break;
+    if (seen_a > seen_b)
+      ++x;
+    else
+      ++y;
+  }
+  const bool none = x == a.evaluations.rend() || y == b.evaluations.rend();
+  if (none || tokens_at(a, x->first) == 0) return;  // before the first step nothing was trained
+  const double loss_a = x->second.loss, loss_b = y->second.loss;
+  if (!std::isfinite(loss_a) || !std::isfinite(loss_b)) return;
+  c.eval_a = loss_a;
+  c.eval_b = loss_b;
+  c.eval_gap = loss_b - loss_a;
+}
+
 }  // namespace
 
 void check_comparable(const Run& run) { (void)losses_of(run, "loss"); }
@@ -135,6 +156,7 @@ Comparison compare(const Run& a, const Run& b) {
   c.first_tokens = grid.tokens[grid.begin];
   c.last_tokens = grid.tokens[grid.end - 1];
   measure(grid, all_a, all_b, c);
+  measure_evaluations(a, b, c);
   c.speedup = ratio(c.b.tokens_per_s, c.a.tokens_per_s);
   c.memory_ratio = ratio(c.b.memory_peak_bytes, c.a.memory_peak_bytes);
   return c;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "fp8/log/compare.h"
 #include "fp8/log/picture.h"
@@ -36,10 +37,12 @@ double half_width(const std::vector<Mean>& means) {
   return 2 * std::sqrt(variance) / static_cast<double>(means.size());
 }
 
-plot::GapPanel panel(const std::vector<std::vector<Mean>>& pairs) {
-  plot::GapPanel gap;
-  gap.band_name =
-      pairs.size() >= kEnoughPairs ? "95 % interval over " + std::to_string(pairs.size()) + " pairs" : "2 x step noise";
+std::string band_name(std::size_t pairs) {
+  return pairs >= kEnoughPairs ? "95 % interval over " + std::to_string(pairs) + " pairs" : "2 x step noise";
+}
+
+plot::GapCurve curve_of(const std::vector<std::vector<Mean>>& pairs) {
+  plot::GapCurve gap;
   double first = pairs.front().front().x, last = pairs.front().back().x;
   for (const std::vector<Mean>& pair : pairs) {
     first = std::max(first, pair.front().x);
@@ -61,34 +64,75 @@ plot::GapPanel panel(const std::vector<std::vector<Mean>>& pairs) {
   return gap;
 }
 
+// Appends the curves of a side to the picture. `order` has the number of the pair of each run; unpaired runs are last.
+void add_curves(plot::Picture& p, const Side& side, std::size_t number, const std::map<std::size_t, std::size_t>& order,
+                const std::string& metric) {
+  plot::Picture of_side = picture(side.runs, metric);
+  p.by_tokens = p.by_tokens && of_side.by_tokens;
+  for (plot::Curve& curve : of_side.curves) {
+    const auto at = std::ranges::find(side.runs, curve.name, &Run::name) - side.runs.begin();
+    const auto pair = order.find(static_cast<std::size_t>(at));
+    curve.style =
+        number % plot::kColours + plot::kColours * (pair == order.end() ? side.runs.size() - 1 : pair->second);
+    p.curves.push_back(std::move(curve));
+  }
+}
+
 }  // namespace
 
-plot::Picture comparison_picture(std::span<const Run> a, std::span<const Run> b, const std::string& metric,
-                                 std::optional<double> gate) {
-  const auto matched = pairs_of(a, b);
-  plot::Picture p = picture(a, metric);
-  plot::Picture other = picture(b, metric);
-  p.by_tokens = p.by_tokens && other.by_tokens;
-  for (std::size_t pair = 0; pair < matched.size(); ++pair) {
-    const auto style = [&](std::vector<plot::Curve>& curves, const Run& run, std::size_t side) {
-      for (plot::Curve& curve : curves) {
-        if (curve.name == run.name) curve.style = side + plot::kColours * pair;
-      }
-    };
-    style(p.curves, a[matched[pair].first], 0);
-    style(other.curves, b[matched[pair].second], 1);
+plot::Picture comparison_picture(std::span<const Side> sides, const std::string& metric, std::optional<double> gate) {
+  plot::Picture p = picture(sides.front().runs, metric);
+  p.curves.clear();
+  plot::GapPanel panel;
+  for (std::size_t k = 1; k < sides.size(); ++k) {
+    const Side &a = sides.front(), &b = sides[k];
+    const Pairing pairing = pairs_of(a.runs, b.runs);
+    std::map<std::size_t, std::size_t> order_a, order_b;
+    for (std::size_t pair = 0; pair < pairing.pairs.size(); ++pair) {
+      order_a[pairing.pairs[pair].first] = pair;
+      order_b[pairing.pairs[pair].second] = pair;
+    }
+    if (k == 1) add_curves(p, a, 0, order_a, metric);
+    add_curves(p, b, k, order_b, metric);
+    if (metric == kEvalLoss) continue;
+    std::vector<std::vector<Mean>> pairs;
+    for (const auto& [i, j] : pairing.pairs)
+      pairs.push_back(means_of(Points(gap_of(a.runs[i], b.runs[j], metric), metric, true)));
+    panel.curves.push_back(curve_of(pairs));
+    panel.curves.back().name = sides.size() == 2 ? "B - A" : b.name + " - " + a.name;
+    panel.curves.back().style = k % plot::kColours;
+    const std::string band = band_name(pairs.size());
+    panel.band_name = k == 1 || panel.band_name == band ? band : "95 % interval, or 2 x step noise";
   }
-  p.curves.insert(p.curves.end(), std::make_move_iterator(other.curves.begin()),
-                  std::make_move_iterator(other.curves.end()));
   if (metric == kEvalLoss) return p;
-  std::vector<std::vector<Mean>> pairs;
-  for (const auto& [i, j] : matched) {
-    pairs.push_back(means_of(Points(gap_of(a[i], b[j], metric), metric, true)));
-  }
-  p.gap = panel(pairs);
-  p.gap->gate = gate;
-  p.gap->label = metric == "loss" ? "gap (nats per token)" : "gap";
+  panel.gate = gate;
+  panel.label = metric == "loss" ? "gap (nats per token)" : "gap";
+  p.gap = std::move(panel);
   return p;
+}
+
+plot::GapChart gap_chart(std::span<const Side> sides, std::span<const PairedComparison> comparisons,
+                         std::optional<double> gate) {
+  plot::GapChart chart;
+  chart.gate = gate;
+  chart.title = "Loss less that of " + sides.front().name + ", nats per token";
+  plot::GapDotsPanel training{"training loss", {}}, evaluation{"evaluation loss", {}};
+  bool evaluated = false;
+  for (std::size_t k = 0; k < comparisons.size(); ++k) {
+    const PairedComparison& c = comparisons[k];
+    chart.names.push_back(sides[k + 1].name);
+    plot::GapDots &loss = training.rows.emplace_back(), &eval_loss = evaluation.rows.emplace_back();
+    for (const Comparison& pair : c.pairs) {
+      if (pair.gap) loss.dots.push_back(*pair.gap);
+      if (pair.eval_gap) eval_loss.dots.push_back(*pair.eval_gap);
+    }
+    loss.mean = c.gap, loss.interval = c.interval;
+    eval_loss.mean = c.eval_gap, eval_loss.interval = c.eval_interval;
+    evaluated = evaluated || !eval_loss.dots.empty();
+  }
+  chart.panels.push_back(std::move(training));
+  if (evaluated) chart.panels.push_back(std::move(evaluation));
+  return chart;
 }
 
 }  // namespace fp8::log

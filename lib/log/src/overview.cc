@@ -47,15 +47,17 @@ std::vector<SortColumn> columns_of(const Overview& overview) {
 
 }  // namespace
 
-void OverviewBuilder::add(const Run& run, const std::string& name, const Run* baseline) {
+void OverviewBuilder::add(const Run& run, const std::string& name, std::span<const Run> baselines) {
   OverviewRow row;
   row.summary = summarize(run);
   row.summary.name = name;
-  if (baseline != nullptr) {
-    baseline_ = baseline->path;
-    check_comparable(*baseline);
+  for (const Run& baseline : baselines) check_comparable(baseline);
+  if (!baselines.empty()) {
+    has_baseline_ = true;
     try {
-      row.gap = compare(*baseline, run).gap;
+      const Run& baseline = baselines[partner_of(run, baselines)];
+      row.baseline = baseline.path;
+      row.gap = compare(baseline, run).gap;
     } catch (const Error& e) {
       row.without_gap = e.what();
     }
@@ -66,7 +68,7 @@ void OverviewBuilder::add(const Run& run, const std::string& name, const Run* ba
 }
 
 Overview OverviewBuilder::finish() const {
-  Overview all{.settings = differing_settings(runs_), .baseline = baseline_, .rows = rows_};
+  Overview all{.settings = differing_settings(runs_), .has_baseline = has_baseline_, .rows = rows_};
   for (std::size_t i = 0; i < all.rows.size(); ++i) {
     for (const std::string& name : all.settings) {
       all.rows[i].settings.push_back(setting_text(runs_[i], name).value_or(""));
@@ -99,9 +101,9 @@ json::Value record(const Overview& overview, const OverviewRow& row) {
   json::Object settings;
   for (std::size_t i = 0; i < overview.settings.size(); ++i) settings.set(overview.settings[i], row.values[i]);
   if (overview.rows.size() > 1) v.as_object().set("settings", std::move(settings));
-  if (overview.baseline) {
+  if (overview.has_baseline) {
     v.as_object().set("gap", row.gap ? json::Value(*row.gap) : json::Value());
-    v.as_object().set("baseline", *overview.baseline);
+    v.as_object().set("baseline", row.baseline.empty() ? json::Value() : json::Value(row.baseline));
   }
   return v;
 }

@@ -1,12 +1,13 @@
-// Pairs runs, and computes the statistics and the verdict over pairs.
+// Statistics and verdicts over pairs.
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
+#include <numeric>
+#include <tuple>
 
-#include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/log/compare.h"
+#include "seed.h"
 #include "statistics.h"
 
 namespace fp8::log {
@@ -15,43 +16,6 @@ namespace {
 template <typename T>
 json::Value or_null(const std::optional<T>& value) {
   return value ? json::Value(*value) : json::Value();
-}
-
-// What a run is paired by: its seed, and its MODEL where seeds repeat. Keys are ordered by number, then by text.
-struct Key {
-  std::int64_t number = 0;  // the seed, if it is an integer
-  std::string seed{}, model{};
-
-  auto operator<=>(const Key&) const = default;
-};
-
-// The index of the run for each key. Throws Error when two runs have the same key.
-std::map<Key, std::size_t> by_key(std::span<const Run> runs, const std::vector<Key>& keys) {
-  std::map<Key, std::size_t> found;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const auto [at, fresh] = found.emplace(keys[i], i);
-    if (!fresh) {
-      throw Error(runs[at->second].path + " and " + runs[i].path +
-                  " have the same seed and MODEL, so their partners are unknown");
-    }
-  }
-  return found;
-}
-
-std::string seed_of(const Run& run) { return setting_text(run, "seed").value_or(""); }
-
-std::vector<Key> keys_of(std::span<const Run> runs, bool with_model) {
-  std::vector<Key> keys;
-  for (const Run& run : runs) {
-    const std::string seed = seed_of(run);
-    keys.push_back({parse_int64(seed).value_or(0), seed, with_model ? setting_text(run, "model").value_or("") : ""});
-  }
-  return keys;
-}
-
-bool repeats(std::vector<Key> keys) {
-  std::sort(keys.begin(), keys.end());
-  return std::adjacent_find(keys.begin(), keys.end()) != keys.end();
 }
 
 // The geometric mean of a ratio over the pairs; nullopt when a pair lacks it.
@@ -65,28 +29,25 @@ std::optional<double> geometric_mean(const std::vector<Comparison>& pairs, std::
   return std::exp(sum / static_cast<double>(pairs.size()));
 }
 
-// Throws Error when a side has the same run twice: it would count as two pairs.
-void check_distinct(std::span<const Run> side) {
-  for (std::size_t i = 1; i < side.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j)
-      if (side[i].path == side[j].path) throw Error(side[i].path + ": given twice on one side");
+// The mean of a figure over the pairs and half of its interval; nullopt when a pair lacks it, and below kEnoughPairs.
+std::pair<std::optional<double>, std::optional<double>> mean_of(const std::vector<Comparison>& pairs,
+                                                                std::optional<double> Comparison::*figure) {
+  std::vector<double> values;
+  for (const Comparison& c : pairs) {
+    if (!(c.*figure)) return {};
+    values.push_back(*(c.*figure));
+  }
+  return {mean(values), values.size() >= kEnoughPairs ? mean_interval(values) : std::nullopt};
 }
 
-// Sets the mean gap, its interval and its step noise.
-void measure(PairedComparison& all) {
-  std::vector<double> gaps;
+// The standard error of the mean gap from the steps within the runs.
+std::optional<double> step_noise_of(const std::vector<Comparison>& pairs) {
   double variance = 0;
-  bool steps = true;
-  for (const Comparison& c : all.pairs) {
-    if (!c.gap) return;
-    gaps.push_back(*c.gap);
-    steps = steps && c.gap_standard_error;
-    variance += steps ? *c.gap_standard_error * *c.gap_standard_error : 0;
+  for (const Comparison& c : pairs) {
+    if (!c.gap || !c.gap_standard_error) return std::nullopt;
+    variance += *c.gap_standard_error * *c.gap_standard_error;
   }
-  const auto n = static_cast<double>(gaps.size());
-  all.gap = mean(gaps);
-  if (steps) all.step_noise = std::sqrt(variance) / n;
-  if (gaps.size() >= kEnoughPairs) all.interval = mean_interval(gaps);
+  return std::sqrt(variance) / static_cast<double>(pairs.size());
 }
 
 json::Object pair_record(const Comparison& c) {
@@ -102,8 +63,32 @@ json::Object pair_record(const Comparison& c) {
                                 {"gap_standard_error", or_null(c.gap_standard_error)},
                                 {"final_gap", or_null(c.final_gap)},
                                 {"speedup", or_null(c.speedup)},
-                                {"memory_ratio", or_null(c.memory_ratio)}});
+                                {"memory_ratio", or_null(c.memory_ratio)},
+                                {"eval_a", or_null(c.eval_a)},
+                                {"eval_b", or_null(c.eval_b)},
+                                {"eval_gap", or_null(c.eval_gap)}});
   return v.as_object();
+}
+
+json::Value count_or_null(const std::optional<std::size_t>& count) {
+  return count ? json::Value(*count) : json::Value();
+}
+
+json::Array names_of(const std::vector<std::string>& names) {
+  json::Array all;
+  for (const std::string& name : names) all.emplace_back(name);
+  return all;
+}
+
+// The two ends of an interval.
+json::Value ends(const std::optional<double>& middle, const std::optional<double>& half) {
+  if (!middle || !half) return {};
+  return json::Array{*middle - *half, *middle + *half};
+}
+
+json::Value excludes_zero(const std::optional<double>& middle, const std::optional<double>& half) {
+  if (!middle || !half) return {};
+  return std::abs(*middle) > *half;
 }
 
 std::string_view name_of(Verdict v) {
@@ -113,38 +98,12 @@ std::string_view name_of(Verdict v) {
 
 }  // namespace
 
-std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::span<const Run> a, std::span<const Run> b) {
-  if (a.size() != b.size()) {
-    throw Error(std::to_string(a.size()) + " and " + std::to_string(b.size()) + " runs cannot be paired");
-  }
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  const auto unknown = [](const Run& run) { return run.settings.empty(); };
-  const bool none_known = std::all_of(a.begin(), a.end(), unknown) && std::all_of(b.begin(), b.end(), unknown);
-  if (none_known) {
-    check_distinct(a);
-    check_distinct(b);
-  }
-  for (std::size_t i = 0; i < a.size() && (a.size() == 1 || none_known); ++i) pairs.emplace_back(i, i);
-  if (!pairs.empty()) return pairs;
-  const bool with_model = repeats(keys_of(a, false)) || repeats(keys_of(b, false));
-  const std::map<Key, std::size_t> runs = by_key(a, keys_of(a, with_model)),
-                                   partners = by_key(b, keys_of(b, with_model));
-  for (const auto& [key, i] : runs) {
-    const auto at = partners.find(key);
-    if (at == partners.end()) {
-      const std::string seed = seed_of(a[i]);
-      if (seed.empty()) throw Error(a[i].path + ": its log has no seed, by which runs are paired");
-      throw Error(a[i].path + ": no run of the other side has its seed" + (with_model ? " and MODEL" : "") + " (" +
-                  seed + ")");
-    }
-    pairs.emplace_back(i, at->second);
-  }
-  return pairs;
-}
-
 PairedComparison compare(std::span<const Run> a, std::span<const Run> b) {
   PairedComparison all;
-  for (const auto& [i, j] : pairs_of(a, b)) {
+  const Pairing pairing = pairs_of(a, b);
+  for (const std::size_t i : pairing.alone_a) all.unpaired.push_back(a[i].name);
+  for (const std::size_t i : pairing.alone_b) all.unpaired.push_back(b[i].name);
+  for (const auto& [i, j] : pairing.pairs) {
     all.pairs.push_back(compare(a[i], b[j]));
     const std::string seed = seed_of(a[i]);
     all.seeds.push_back(seed == seed_of(b[j]) ? seed : "");
@@ -157,7 +116,9 @@ PairedComparison compare(std::span<const Run> a, std::span<const Run> b) {
       }
     }
   }
-  measure(all);
+  std::tie(all.gap, all.interval) = mean_of(all.pairs, &Comparison::gap);
+  std::tie(all.eval_gap, all.eval_interval) = mean_of(all.pairs, &Comparison::eval_gap);
+  all.step_noise = step_noise_of(all.pairs);
   all.speedup = geometric_mean(all.pairs, &Comparison::speedup);
   all.memory_ratio = geometric_mean(all.pairs, &Comparison::memory_ratio);
   return all;
@@ -170,6 +131,29 @@ std::optional<double> mean_interval(std::span<const double> values) {
   for (const double v : values) sum += v;
   for (const double v : values) squares += (v - sum / n) * (v - sum / n);
   return student_t95(values.size() - 1) * std::sqrt(squares / (n - 1) / n);
+}
+
+std::optional<std::size_t> more_pairs(double interval, std::size_t pairs, double distance) {
+  if (pairs < 2 || !(distance > 0)) return std::nullopt;
+  const double scale = interval * std::sqrt(static_cast<double>(pairs)) / student_t95(pairs - 1);
+  const auto narrow = [&](std::size_t n) {
+    return student_t95(n - 1) * scale / std::sqrt(static_cast<double>(n)) < distance;
+  };
+  if (!narrow(kMostPairs)) return std::nullopt;
+  std::size_t wide = pairs, enough = kMostPairs;
+  while (wide + 1 < enough) (narrow(std::midpoint(wide, enough)) ? enough : wide) = std::midpoint(wide, enough);
+  return enough - pairs;
+}
+
+std::optional<std::size_t> pairs_to_tell(const PairedComparison& c, const std::optional<double>& gap,
+                                         const std::optional<double>& interval) {
+  if (!gap || !interval || std::abs(*gap) > *interval) return std::nullopt;
+  return more_pairs(*interval, c.pairs.size(), std::abs(*gap));
+}
+
+std::optional<std::size_t> pairs_to_gate(const PairedComparison& c, double nats) {
+  if (!c.interval || verdict(c, nats) != Verdict::cannot_tell) return std::nullopt;
+  return more_pairs(*c.interval, c.pairs.size(), std::abs(std::abs(*c.gap) - nats));
 }
 
 Verdict verdict(const PairedComparison& c, double nats) {
@@ -193,7 +177,7 @@ std::vector<Difference> refused(const PairedComparison& c, std::span<const std::
 
 json::Value record(const PairedComparison& c, std::optional<double> gate) {
   json::Object all = c.pairs.size() == 1 ? pair_record(c.pairs.front()) : json::Object();
-  json::Array pairs, settings, unknown;
+  json::Array pairs, settings;
   for (std::size_t i = 0; i < c.pairs.size(); ++i) {
     json::Object pair = pair_record(c.pairs[i]);
     const std::optional<std::int64_t> seed = parse_int64(c.seeds[i]);
@@ -203,25 +187,28 @@ json::Value record(const PairedComparison& c, std::optional<double> gate) {
   for (const Difference& d : c.differences) {
     settings.push_back(json::object({{"name", d.name}, {"a", d.a}, {"b", d.b}, {"checked", d.checked}}));
   }
-  for (const std::string& name : c.unknown) unknown.emplace_back(name);
-  const bool zero_outside = c.gap && c.interval && std::abs(*c.gap) > *c.interval;
-  json::Value interval;
-  if (c.gap && c.interval) interval = json::Array{*c.gap - *c.interval, *c.gap + *c.interval};
   json::Object out;
   out.set("type", "compare");
   for (const auto& [key, value] : all) out.set(key, value);
   out.set("pairs", std::move(pairs));
   out.set("gap", or_null(c.gap));
-  out.set("gap_interval", std::move(interval));
+  out.set("gap_interval", ends(c.gap, c.interval));
   out.set("gap_standard_error", or_null(c.step_noise));
-  out.set("beyond_noise", c.interval ? json::Value(zero_outside) : json::Value());
+  out.set("beyond_noise", excludes_zero(c.gap, c.interval));
+  out.set("more_pairs", count_or_null(pairs_to_tell(c, c.gap, c.interval)));
+  out.set("eval_gap", or_null(c.eval_gap));
+  out.set("eval_gap_interval", ends(c.eval_gap, c.eval_interval));
+  out.set("eval_beyond_noise", excludes_zero(c.eval_gap, c.eval_interval));
+  out.set("eval_more_pairs", count_or_null(pairs_to_tell(c, c.eval_gap, c.eval_interval)));
   out.set("speedup", or_null(c.speedup));
   out.set("memory_ratio", or_null(c.memory_ratio));
   out.set("settings", std::move(settings));
-  out.set("unknown_settings", std::move(unknown));
+  out.set("unknown_settings", names_of(c.unknown));
+  out.set("unpaired", names_of(c.unpaired));
   out.set("gate", or_null(gate));
   out.set("met", gate ? json::Value(verdict(c, *gate) == Verdict::met) : json::Value());
   out.set("verdict", gate ? json::Value(name_of(verdict(c, *gate))) : json::Value());
+  out.set("gate_more_pairs", gate ? count_or_null(pairs_to_gate(c, *gate)) : json::Value());
   return out;
 }
 

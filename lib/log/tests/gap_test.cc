@@ -78,18 +78,20 @@ TEST(Marks, RestartsSettingsAndPrecisions) {
   }
 }
 
+std::vector<Side> sides(std::span<const Log> a, std::span<const Log> b) { return {{"A", a}, {"B", b}}; }
+
 TEST(GapPanel, IntervalOfThreePairs) {
   const std::vector<Log> a = side(3, 0), b = side(3, 0.1);  // gaps 0.1, 0.2, 0.3
-  const Picture p = comparison_picture(a, b, "loss", 0.5);
+  const Picture p = comparison_picture(sides(a, b), "loss", 0.5);
   ASSERT_TRUE(p.gap);
   ASSERT_EQ(p.curves.size(), 6U);
   EXPECT_EQ(p.curves[1].style % kColours, p.curves[0].style % kColours);
   EXPECT_NE(p.curves[3].style % kColours, p.curves[0].style % kColours);
   EXPECT_EQ(p.curves[4].style / kColours, p.curves[1].style / kColours);
   EXPECT_EQ(p.gap->band_name, "95 % interval over 3 pairs");
-  for (std::size_t i = 0; i < p.gap->mean.size(); ++i) {
-    EXPECT_NEAR(p.gap->mean[i].y, 0.2, 1e-5);
-    EXPECT_NEAR(p.gap->high[i].y - p.gap->low[i].y, 2 * 0.1 * 4.30265 / std::sqrt(3.0), 1e-4);
+  for (std::size_t i = 0; i < p.gap->curves.at(0).mean.size(); ++i) {
+    EXPECT_NEAR(p.gap->curves.at(0).mean[i].y, 0.2, 1e-5);
+    EXPECT_NEAR(p.gap->curves[0].high[i].y - p.gap->curves[0].low[i].y, 2 * 0.1 * 4.30265 / std::sqrt(3.0), 1e-4);
   }
   const std::string text = terminal_plot(p, 80, 20, false);
   EXPECT_NE(text.find("gap   . 0   - 95 % interval over 3 pairs   * B - A\n"), std::string::npos);
@@ -112,9 +114,9 @@ TEST(GapPanel, NoMeanBesideALossThatIsNotFinite) {
   const std::vector<Log> a = runs_of(run(1, 0, 0, 0), run(2, 0, 0, 0)),
                          b = runs_of(run(1, 0, 0, 50), run(2, 100, 300, 50));
   for (const Picture& p :
-       {comparison_picture(a, b, "loss", std::nullopt), comparison_picture(b, a, "loss", std::nullopt)}) {
+       {comparison_picture(sides(a, b), "loss", std::nullopt), comparison_picture(sides(b, a), "loss", std::nullopt)}) {
     std::size_t finite = 0;
-    for (const Point& q : p.gap->mean) {
+    for (const Point& q : p.gap->curves.at(0).mean) {
       EXPECT_TRUE(!std::isfinite(q.y) || q.x < 11500 || q.x > 28500) << q.x;
       finite += std::isfinite(q.y) ? 1 : 0;
     }
@@ -122,13 +124,50 @@ TEST(GapPanel, NoMeanBesideALossThatIsNotFinite) {
   }
 }
 
+// Each side has a colour of its own, in the curves and in the panel of the gaps to the first side.
+TEST(GapPanel, SeveralSides) {
+  const std::vector<Log> a = side(3, 0), b = side(3, 0.1), c = side(2, 0.3);  // no partner for the third run of A
+  const std::vector<Side> all = {{"bf16", a}, {"fp8", b}, {"mx", c}};
+  const Picture p = comparison_picture(all, "loss", std::nullopt);
+  ASSERT_EQ(p.curves.size(), 8U);
+  EXPECT_EQ(p.curves[7].style, 2 + kColours);
+  ASSERT_EQ(p.gap->curves.size(), 2U);
+  EXPECT_EQ(p.gap->curves[1].name, "mx - bf16");
+  EXPECT_EQ(p.gap->curves[1].style, p.curves[6].style % kColours);
+  EXPECT_EQ(p.gap->band_name, "95 % interval, or 2 x step noise");
+  EXPECT_NE(terminal_plot(p, 80, 20, false).find("gap   . 0   B fp8 - bf16   C mx - bf16\n"), std::string::npos);
+}
+
+TEST(GapChart, HasDotsAndIntervalsOfEachSide) {
+  const std::vector<Log> a = side(3, 0), b = side(3, 0.1), c = side(2, 0.3);
+  const std::vector<Side> all = {{"bf16", a}, {"fp8", b}, {"mx", c}};
+  std::vector<PairedComparison> comparisons;
+  comparisons.push_back(compare(a, b));
+  comparisons.push_back(compare(a, c));
+  const GapChart chart = gap_chart(all, comparisons, 0.5);
+  EXPECT_EQ(chart.names, (std::vector<std::string>{"fp8", "mx"}));
+  ASSERT_EQ(chart.panels.size(), 1U);  // no evaluations
+  ASSERT_EQ(chart.panels[0].rows.size(), 2U);
+  EXPECT_EQ(chart.panels[0].rows[0].dots.size(), 3U);
+  EXPECT_NEAR(*chart.panels[0].rows[0].mean, 0.2, 1e-5);
+  EXPECT_NEAR(*chart.panels[0].rows[0].interval, 0.1 * 4.30265 / std::sqrt(3.0), 1e-4);
+  EXPECT_EQ(chart.panels[0].rows[1].dots.size(), 2U);
+  EXPECT_FALSE(chart.panels[0].rows[1].interval);
+  const test::TemporaryFolder scratch;
+  for (const Image image : {Image::svg, Image::png}) {
+    const std::string path = scratch.write("a", "");
+    gnuplot_gaps(chart, image, path);
+    EXPECT_GT(read_text_file(path, 1 << 20).size(), 1000U);
+  }
+}
+
 TEST(GapPanel, StepNoiseOfOnePair) {
   const Log a = falling(1, 0), b = falling(2, 0.25, 300);
-  const Picture p = comparison_picture(std::span(&a, 1), std::span(&b, 1), "loss", std::nullopt);
+  const Picture p = comparison_picture(sides({&a, 1}, {&b, 1}), "loss", std::nullopt);
   ASSERT_TRUE(p.gap);
   EXPECT_EQ(p.gap->band_name, "2 x step noise");
-  EXPECT_EQ(p.gap->mean.back().x, 30000);
-  EXPECT_NEAR(p.gap->mean[100].y, 0.25, 1e-5);
+  EXPECT_EQ(p.gap->curves.at(0).mean.back().x, 30000);
+  EXPECT_NEAR(p.gap->curves.at(0).mean[100].y, 0.25, 1e-5);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ std::string order(const Overview& all) {
   return names;
 }
 
-Overview three(const Log* baseline = nullptr) {
+Overview three(std::span<const Log> baseline = {}) {
   OverviewBuilder builder;
   builder.add(run("1e-3", "2"), "a", baseline);
   builder.add(run("2e-4", "3"), "b", baseline);
@@ -49,7 +49,7 @@ TEST(Overview, SortsByNumbersAndMissingValuesLast) {
 
 TEST(Overview, GapToTheBaseline) {
   const Log baseline = run("1e-3", "2");
-  const Overview all = three(&baseline);
+  const Overview all = three({&baseline, 1});
   EXPECT_EQ(all.rows[0].gap, 0);
   EXPECT_EQ(all.rows[1].gap, 1);
   EXPECT_EQ(all.rows[2].gap, std::nullopt);
@@ -60,11 +60,11 @@ TEST(Overview, GapToTheBaseline) {
 TEST(Overview, RunsWithoutAGap) {
   const Log baseline = run("1e-3", "2");
   OverviewBuilder builder;
-  builder.add(run("1e-3", "3"), "a", &baseline);
-  builder.add(run("1e-3", "null"), "b", &baseline);
+  builder.add(run("1e-3", "3"), "a", {&baseline, 1});
+  builder.add(run("1e-3", "null"), "b", {&baseline, 1});
   builder.add(run_of(R"({"type":"run"})"
                      "\n"),
-              "c", &baseline);
+              "c", {&baseline, 1});
   const Overview all = builder.finish();
   ASSERT_EQ(all.rows.size(), 3U);
   EXPECT_EQ(all.rows[0].gap, 1);
@@ -73,7 +73,9 @@ TEST(Overview, RunsWithoutAGap) {
   EXPECT_EQ(all.rows[1].without_gap, all.rows[1].summary.path + ": contains no finite loss to compare");
   EXPECT_EQ(all.rows[2].without_gap, all.rows[2].summary.path + ": contains no steps to compare");
   const Log bad = run("1e-3", "null");
-  EXPECT_EQ(test::error_of([&] { OverviewBuilder().add(baseline, "a", &bad); }),
+  EXPECT_EQ(test::error_of([&] {
+              OverviewBuilder().add(baseline, "a", {&bad, 1});
+            }),
             bad.path + ": contains no finite loss to compare");
 }
 

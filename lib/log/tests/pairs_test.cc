@@ -133,18 +133,109 @@ TEST(Pairs, WhatCannotBePaired) {
   const auto two = [](int first, int second, const char* model = "m") {
     return runs_of(seeded(first, "1"), seeded(second, "1", model));
   };
-  EXPECT_EQ(complaint(two(1, 2), runs_of(seeded(1, "1"))), "2 and 1 runs cannot be paired");
-  const std::vector<Log> others = two(1, 3);
+  const std::vector<Log> others = two(3, 4);
   std::vector<Log> runs = two(1, 2);
-  EXPECT_EQ(complaint(runs, others), runs[1].path + ": no run of the other side has its seed (2)");
+  EXPECT_EQ(complaint(runs, others),
+            runs[0].path + ": no run of the other side has its seed (1), nor that of another run of its side");
   runs = two(1, 1);
   EXPECT_EQ(complaint(runs, others),
             runs[0].path + " and " + runs[1].path + " have the same seed and MODEL, so their partners are unknown");
   runs = runs_of(seeded(1, "1"), run_of(step(1, 8, "1")));
   EXPECT_EQ(complaint(runs, others), runs[1].path + ": its log has no seed, by which runs are paired");
+  runs = runs_of(run_of(step(1, 8, "1")), run_of(step(1, 8, "1")));
+  EXPECT_EQ(complaint(runs, runs_of(run_of(step(1, 8, "1")))), "2 and 1 runs without settings cannot be paired");
   // One seed, two models.
-  const auto pairs = pairs_of(two(1, 1, "n"), runs_of(seeded(1, "1", "n"), seeded(1, "1")));
-  EXPECT_EQ(pairs, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 1}, {1, 0}}));
+  const Pairing pairing = pairs_of(two(1, 1, "n"), runs_of(seeded(1, "1", "n"), seeded(1, "1")));
+  EXPECT_EQ(pairing.pairs, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 1}, {1, 0}}));
+}
+
+// Runs without a partner are named and not used.
+TEST(Pairs, RunsWithoutAPartner) {
+  std::vector<Log> a, b;
+  for (const int seed : {1, 2, 3}) a.push_back(seeded(seed, "1"));
+  for (const int seed : {4, 3, 2}) b.push_back(seeded(seed, "1.5"));
+  const Pairing pairing = pairs_of(a, b);
+  EXPECT_EQ(pairing.pairs, (std::vector<std::pair<std::size_t, std::size_t>>{{1, 2}, {2, 1}}));
+  EXPECT_EQ(pairing.alone_a, std::vector<std::size_t>{0});
+  EXPECT_EQ(pairing.alone_b, std::vector<std::size_t>{0});
+  const PairedComparison c = compare(a, b);
+  EXPECT_EQ(c.unpaired, (std::vector<std::string>{"seed1", "seed4"}));
+  EXPECT_EQ(c.gap, 0.5);
+  const PairedComparison one = compare(a, std::span(b).first(2));  // a side of several runs, and one that matches
+  EXPECT_EQ(one.pairs.size(), 1U);
+  EXPECT_EQ(record(one, std::nullopt).as_object().at("unpaired").as_array().size(), 3U);
+}
+
+TEST(Pairs, PartnerAmongBaselines) {
+  const std::vector<Log> baselines = runs_of(seeded(1, "1"), seeded(2, "1"), seeded(2, "1", "n"));
+  EXPECT_EQ(partner_of(seeded(1, "1", "n"), baselines), 0U);  // the only one with the seed
+  EXPECT_EQ(partner_of(seeded(2, "1", "n"), baselines), 2U);
+  EXPECT_EQ(partner_of(seeded(7, "1"), std::span(baselines).first(1)), 0U);
+  const Log other = seeded(7, "1"), unclear = seeded(2, "1", "o");
+  EXPECT_EQ(test::error_of([&] { (void)partner_of(other, baselines); }), other.path + ": no baseline has its seed (7)");
+  EXPECT_EQ(test::error_of([&] { (void)partner_of(unclear, baselines); }),
+            unclear.path + ": not one baseline but 0 have its seed (2) and MODEL");
+}
+
+// The gap of the evaluations is that of the last ones at equal tokens, after a step.
+TEST(Pairs, GapOfEvaluations) {
+  const auto evaluated = [](int seed, const std::string& first, const std::string& second) {
+    const auto eval = [](int at, const std::string& loss) {
+      return R"({"type":"eval","step":)" + std::to_string(at) + R"(,"loss":)" + loss + "}\n";
+    };
+    return run_of(R"({"type":"run","config":{"seed":)" + std::to_string(seed) + "}}\n" + eval(0, "9") +
+                  step(1, 8, "1") + eval(1, first) + step(2, 16, "1") + (second.empty() ? "" : eval(2, second)));
+  };
+  std::vector<Log> a, b;
+  for (const int seed : {1, 2, 3}) a.push_back(evaluated(seed, "2", "1"));
+  b.push_back(evaluated(1, "7", "1.25"));
+  b.push_back(evaluated(2, "7", "1.5"));
+  b.push_back(evaluated(3, "2.75", ""));  // the last evaluation of both is that of step 1
+  const PairedComparison c = compare(a, b);
+  EXPECT_EQ(c.pairs[2].eval_gap, 0.75);
+  EXPECT_EQ(c.eval_gap, 0.5);
+  EXPECT_NEAR(*c.eval_interval, 0.25 * 4.30265 / std::sqrt(3.0), 1e-5);
+  const json::Value r = record(c, std::nullopt);
+  EXPECT_EQ(r.as_object().at("eval_beyond_noise").as_bool(), false);
+  EXPECT_EQ(r.as_object().at("eval_more_pairs").as_int(), 1);  // 0.25 x 3.18245 / 2 < 0.5
+  EXPECT_TRUE(r.as_object().at("more_pairs").is_null());       // gaps of exactly 0
+  b[0] = evaluated(1, "7", "null");
+  EXPECT_EQ(compare(a, b).eval_gap, std::nullopt);
+  const Log before = run_of(R"({"type":"eval","step":0,"loss":9})"
+                            "\n" +
+                            step(1, 8, "1"));
+  EXPECT_EQ(compare(before, before).eval_gap, std::nullopt);
+}
+
+// Of n pairs with standard deviation s the interval is t(n - 1) s / sqrt(n). Table of t, any textbook: 2.570582 for 5,
+// 2.446912 for 6, 2.228139 for 10, 2.200985 for 11 degrees of freedom.
+TEST(Pairs, MorePairsThatTell) {
+  const double three = 4.302653 / std::sqrt(3.0);  // standard deviation 1
+  EXPECT_EQ(more_pairs(three, 3, 2.570582 / std::sqrt(6.0) + 1e-5), 3U);
+  EXPECT_EQ(more_pairs(three, 3, 2.570582 / std::sqrt(6.0) - 1e-5), 4U);
+  EXPECT_EQ(more_pairs(three, 3, 2.228139 / std::sqrt(11.0) + 1e-5), 8U);
+  EXPECT_EQ(more_pairs(three, 3, 2.228139 / std::sqrt(11.0) - 1e-5), 9U);
+  EXPECT_EQ(more_pairs(three, 3, 0), std::nullopt);
+  EXPECT_EQ(more_pairs(three, 3, 0.06), std::nullopt);       // 1.9623 / sqrt(1000) = 0.0621
+  EXPECT_EQ(more_pairs(three, 3, 0.063), 968U);              // (1.9624 / 0.063)^2 = 970.3
+  const PairedComparison c = gaps({"1.25", "1.5", "1.75"});  // 0.5 +- 0.621
+  EXPECT_EQ(pairs_to_tell(c, c.gap, c.interval), 1U);
+  EXPECT_EQ(pairs_to_gate(c, 1.0), 1U);
+  EXPECT_EQ(pairs_to_gate(c, 0.5), std::nullopt);  // no number of pairs would
+  EXPECT_EQ(pairs_to_gate(c, 1.125), std::nullopt);
+}
+
+TEST(Pairs, NamesOfSides) {
+  const auto names = [](const std::vector<std::vector<std::string>>& runs) {
+    std::string all;
+    for (const std::string& name : side_names(runs)) all += name + ";";
+    return all;
+  };
+  EXPECT_EQ(names({{"bf16-1", "bf16-2"}, {"fp8-1", "fp8-12"}}), "bf16;fp8;");
+  EXPECT_EQ(names({{"bf16_lr=0.1_seed=1", "bf16_lr=0.1_seed=2"}, {"fp8_seed=10", "fp8_seed=12"}}), "bf16_lr=0.1;fp8;");
+  EXPECT_EQ(names({{"run-1"}, {"run-2"}, {"run-3"}}), "run-1;run-2;run-3;");
+  EXPECT_EQ(names({{"1-a", "2-a"}, {"x-1", "x-2"}}), "A;B;");
+  EXPECT_EQ(names({{"s-1", "s-2"}, {"s-3", "s-4"}}), "A;B;");
 }
 
 TEST(Pairs, NumbersThatOverflowAreNotMeasured) {

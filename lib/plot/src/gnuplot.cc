@@ -152,23 +152,32 @@ std::string curves_of(const Picture& picture, const Range& range) {
          marks.keys + "\n";
 }
 
-// The panel of the gap: band, mean, zero, gate.
+// The panel of the gaps: bands, means, zero, gate.
 std::string gap_of(const Picture& picture) {
   const GapPanel& gap = *picture.gap;
   const Range range = gap_range(gap);
-  std::string data = "$band << END_OF_DATA\n";
-  for (std::size_t i = 0; i < gap.mean.size(); ++i) {
-    if (!std::isfinite(gap.low[i].y)) continue;
-    data +=
-        format_double(gap.mean[i].x) + " " + format_double(gap.low[i].y) + " " + format_double(gap.high[i].y) + "\n";
+  const bool one = gap.curves.size() == 1;
+  std::string data, bands, means;
+  for (std::size_t k = 0; k < gap.curves.size(); ++k) {
+    const GapCurve& curve = gap.curves[k];
+    const std::string number = std::to_string(k), colour = kPalette.at(curve.style % kColours);
+    data += "$band" + number + " << END_OF_DATA\n";
+    for (std::size_t i = 0; i < curve.mean.size(); ++i) {
+      if (!std::isfinite(curve.low[i].y)) continue;
+      data += format_double(curve.mean[i].x) + " " + format_double(curve.low[i].y) + " " +
+              format_double(curve.high[i].y) + "\n";
+    }
+    data += "0 NaN NaN\nEND_OF_DATA\n";
+    append_data("gap" + number, curve.mean, data);
+    bands += (k == 0 ? "$band" : ", $band") + number + " using 1:2:3 with filledcurves fc rgb '#" +
+             (one ? "D5D5D5' title " + quoted(gap.band_name) : "D8" + colour + "' notitle");
+    means += ", $gap" + number + " using 1:2 with lines lw 2 lc rgb '#" + (one ? "000000" : colour) + "' title " +
+             quoted(curve.name);
   }
-  data += "0 NaN NaN\nEND_OF_DATA\n";
-  append_data("gap", gap.mean, data);
   const auto level = [](double y, const char* dash, const std::string& title) {
     return ", " + format_double(y) + " with lines lw 1 dt " + dash + " lc rgb '#606060' " + title;
   };
-  std::string plot = "plot $band using 1:2:3 with filledcurves fc rgb '#D5D5D5' title " + quoted(gap.band_name) +
-                     level(0, "1", "notitle") + ", $gap using 1:2 with lines lw 2 lc rgb '#000000' title 'B - A'";
+  std::string plot = "plot " + bands + level(0, "1", "notitle") + means;
   if (gap.gate) plot += level(*gap.gate, "(6,4)", "title 'gate'") + level(-*gap.gate, "(6,4)", "notitle");
   return "unset label\nset offsets 0,0,0,0\nset yrange [" + format_double(range.y0) + ":" + format_double(range.y1) +
          "]\n" + y_label(gap.label) + data + plot + "\n";

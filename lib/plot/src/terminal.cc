@@ -121,12 +121,19 @@ std::string without_trailing_blanks(std::string line) {
 }  // namespace
 
 Range gap_range(const GapPanel& gap) {
-  if (gap.mean.empty()) return {};
-  Range r{gap.mean.front().x, gap.mean.back().x, 0, 0};
-  for (std::size_t i = 0; i < gap.mean.size(); ++i) {
-    if (gap.mean[i].x < r.x0 + (r.x1 - r.x0) / 10) continue;
-    for (const double y : {gap.mean[i].y, gap.low[i].y, gap.high[i].y}) {
-      if (std::isfinite(y)) r.y0 = std::min(r.y0, y), r.y1 = std::max(r.y1, y);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Range r{kInfinity, -kInfinity, 0, 0};
+  for (const GapCurve& curve : gap.curves) {
+    if (curve.mean.empty()) continue;
+    r.x0 = std::min(r.x0, curve.mean.front().x), r.x1 = std::max(r.x1, curve.mean.back().x);
+  }
+  if (r.x0 > r.x1) return {};
+  for (const GapCurve& curve : gap.curves) {
+    for (std::size_t i = 0; i < curve.mean.size(); ++i) {
+      if (curve.mean[i].x < r.x0 + (r.x1 - r.x0) / 10) continue;
+      for (const double y : {curve.mean[i].y, curve.low[i].y, curve.high[i].y}) {
+        if (std::isfinite(y)) r.y0 = std::min(r.y0, y), r.y1 = std::max(r.y1, y);
+      }
     }
   }
   if (gap.gate && *gap.gate < 4 * std::max(-r.y0, r.y1)) {
@@ -212,24 +219,25 @@ std::string panel(const Picture& picture, int columns, int rows, bool colour) {
   return out + axis_lines(picture, range, margin, width);
 }
 
-// The gap as curves: zero, both ends of the band, and the mean on top.
+// The gaps as curves: zero, both ends of the band of a single gap, and the means on top.
 Picture gap_picture(const Picture& picture) {
   const GapPanel& gap = *picture.gap;
   Picture p{.metric = "gap", .by_tokens = true, .curves = {}, .gap = {}};
+  const Range range = gap_range(gap);
   const auto add = [&](const std::string& name, char letter, std::vector<Point> points) {
+    for (Point& q : points) q.y = std::clamp(q.y, range.y0, range.y1);
     p.curves.push_back(
         {.name = name, .raw = std::move(points), .smooth = {}, .style = 0, .letter = letter, .marks = {}});
   };
-  if (gap.mean.empty()) return p;
-  add("0", '.', {{gap.mean.front().x, 0}, {gap.mean.back().x, 0}});
-  const Range range = gap_range(gap);
-  const auto clipped = [&](std::vector<Point> points) {
-    for (Point& q : points) q.y = std::clamp(q.y, range.y0, range.y1);
-    return points;
-  };
-  add(gap.band_name, '-', clipped(gap.low));
-  add("", '-', clipped(gap.high));
-  add("B - A", '*', clipped(gap.mean));
+  if (gap.curves.empty() || gap.curves.front().mean.empty()) return p;
+  add("0", '.', {{range.x0, 0}, {range.x1, 0}});
+  const bool one = gap.curves.size() == 1;
+  if (one) {
+    add(gap.band_name, '-', gap.curves.front().low);
+    add("", '-', gap.curves.front().high);
+  }
+  for (std::size_t i = 0; i < gap.curves.size(); ++i)
+    add(gap.curves[i].name, one ? '*' : static_cast<char>('B' + i % 25), gap.curves[i].mean);
   return p;
 }
 

@@ -33,6 +33,9 @@ struct Comparison {
   std::optional<double> final_gap{};           ///< final_b - final_a; nullopt unless both are finite
   std::optional<double> speedup{};             ///< median tokens/s of B over that of A
   std::optional<double> memory_ratio{};        ///< peak memory of B over that of A
+  std::optional<double> eval_a{};              ///< loss of A in the last evaluation at equal tokens; see compare()
+  std::optional<double> eval_b{};              ///< loss of B in it
+  std::optional<double> eval_gap{};            ///< eval_b - eval_a
 };
 
 /// Compares two runs that were read with summary_metrics(). The points are the steps, within the range of tokens that
@@ -40,9 +43,11 @@ struct Comparison {
 /// where the two first differ. The loss of the other run at such a point is the loss of its record with that number of
 /// tokens, or interpolated linearly between the two neighbouring records. Points at which either loss is not finite, or
 /// is interpolated from one that is not, are left out. The gap is the mean of B - A over the last part of the points;
-/// its standard error accounts for the correlation between neighbouring steps. compare(b, a) has the same points and
-/// exactly the negated gap. Source: Newey and West 1987 (Bartlett weights, lag 4 (n/100)^(2/9)). Throws Error when a
-/// run has no steps or no token counts, or when the ranges of tokens do not overlap.
+/// its standard error accounts for the correlation between neighbouring steps. The evaluations are the last ones
+/// after a step at the same number of tokens; if either loss is not finite, there is no evaluation gap.
+/// compare(b, a) has the same points and exactly the negated gaps. Source: Newey and West 1987 (Bartlett weights, lag 4
+/// (n/100)^(2/9)). Throws Error when a run has no steps or no token counts, or when the ranges of tokens do not
+/// overlap.
 Comparison compare(const Run& a, const Run& b);
 
 /// Throws the Error of compare() if a run that was read with summary_metrics() cannot be compared with any other.
@@ -56,26 +61,59 @@ struct PairedComparison {
   std::vector<Comparison> pairs{};        ///< in the order of pairs_of(); at least one
   std::vector<Difference> differences{};  ///< the settings that differ within pairs, without repetitions
   std::vector<std::string> unknown{};     ///< names of the runs whose logs have no settings
+  std::vector<std::string> unpaired{};    ///< names of the runs without a partner, which are not compared
   std::vector<std::string> seeds{};       ///< of the pairs; empty text where the seeds are unknown or differ
   std::optional<double> gap{};            ///< mean of the pairs' gaps; nullopt when a pair has none
   std::optional<double> interval{};       ///< half of the gap's 95 % interval; nullopt below kEnoughPairs pairs
+  std::optional<double> eval_gap{};       ///< mean of the pairs' eval_gap; nullopt when a pair has none
+  std::optional<double> eval_interval{};  ///< half of eval_gap's 95 % interval; nullopt below kEnoughPairs pairs
   std::optional<double> step_noise{};     ///< standard error of `gap` from the steps within the runs
   std::optional<double> speedup{};        ///< geometric mean over the pairs
   std::optional<double> memory_ratio{};   ///< geometric mean over the pairs
 };
 
-/// Indices of paired runs, side A first. One run on each side is a pair. Several runs are paired by seed, and where a
-/// side has a seed twice by seed and MODEL, in increasing order of both; if no log has settings, in their order. Throws
-/// Error when the sides have different numbers of runs, or when a run has no partner or several.
-std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::span<const Run> a, std::span<const Run> b);
+/// The runs of two sides, by index.
+struct Pairing {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs{};  ///< the run of side A, and its partner of side B
+  std::vector<std::size_t> alone_a{};                        ///< runs of side A without a partner
+  std::vector<std::size_t> alone_b{};                        ///< runs of side B without a partner
+};
 
-/// Compares each pair of pairs_of(); from three pairs on the interval is that of Student's t distribution over the gaps
-/// of the pairs. Throws Error as compare() of two runs and as pairs_of().
+/// Pairs the runs of two sides. One run on each side is a pair. Several runs are paired by seed, and where a side has a
+/// seed twice by seed and MODEL, in increasing order of both; if no log has settings, in their order. Throws Error when
+/// no run has a partner, when a run has several, and when a log has no seed; and without settings when the sides have
+/// different numbers of runs.
+Pairing pairs_of(std::span<const Run> a, std::span<const Run> b);
+
+/// The index of the run among `others` to which `run` is compared: the only one, else the one with its seed, and where
+/// several have it with its MODEL. Throws Error when there is none, or several.
+std::size_t partner_of(const Run& run, std::span<const Run> others);
+
+/// Compares each pair of pairs_of(); from three pairs on the intervals are those of Student's t distribution over the
+/// gaps of the pairs. Throws Error as compare() of two runs and as pairs_of().
 PairedComparison compare(std::span<const Run> a, std::span<const Run> b);
+
+/// The runs of a side of a comparison.
+struct Side {
+  std::string name{};           ///< one of side_names()
+  std::span<const Run> runs{};  ///< at least one
+};
+
+/// Names for sides: what the names of a side's runs have in common, without digits, separators and `NAME=` at its end,
+/// as "fp8" of "fp8_seed=1" and "fp8_seed=2". If a name is empty or not unique, all sides have letters, "A" for the
+/// first.
+std::vector<std::string> side_names(std::span<const std::vector<std::string>> names_of_runs);
 
 /// Half of the 95 % interval of the mean of independent, normally distributed values; nullopt for fewer than two.
 /// Source: Student 1908.
 std::optional<double> mean_interval(std::span<const double> values);
+
+/// About how many more pairs narrow a 95 % interval of +-`interval` over `pairs` pairs to less than `distance`, if the
+/// standard deviation of the gaps remains the same; nullopt if more than kMostPairs are needed in total.
+std::optional<std::size_t> more_pairs(double interval, std::size_t pairs, double distance);
+
+/// Most pairs that more_pairs() considers.
+inline constexpr std::size_t kMostPairs = 1000;
 
 /// Answer of a gate.
 enum class Verdict : std::uint8_t { met, not_met, cannot_tell };
@@ -85,11 +123,19 @@ enum class Verdict : std::uint8_t { met, not_met, cannot_tell };
 /// diverged.
 Verdict verdict(const PairedComparison& comparison, double nats);
 
+/// About how many more pairs exclude 0 from the interval of `gap`; nullopt if it does, and as more_pairs().
+std::optional<std::size_t> pairs_to_tell(const PairedComparison& comparison, const std::optional<double>& gap,
+                                         const std::optional<double>& interval);
+
+/// About how many more pairs decide a gate that the interval cannot decide; nullopt if it can, and as more_pairs().
+std::optional<std::size_t> pairs_to_gate(const PairedComparison& comparison, double nats);
+
 /// The checked settings that differ and that `allowed` does not name; `allowed` may name "all".
 std::vector<Difference> refused(const PairedComparison& comparison, std::span<const std::string> allowed);
 
 /// One object, {"type": "compare", "gap": ..., "pairs": [...], "gate": ..., "met": ...}. Of a single pair the object
-/// has the members of the pair, too. Missing values are null, and so are "gate", "met" and "verdict" without a gate.
+/// has the members of the pair, too. Missing values are null, and so are "gate", "met" and "verdict" without a gate. A
+/// number of more pairs is null unless pairs are missing, and "more than 1000" of them too.
 json::Value record(const PairedComparison& comparison, std::optional<double> gate);
 
 }  // namespace fp8::log

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,28 +17,29 @@ struct OverviewRow {
   Summary summary{};                    ///< of the run
   std::vector<std::string> settings{};  ///< value of each setting of the overview, as text; empty where unknown
   std::vector<json::Value> values{};    ///< the same as JSON; null where unknown
+  std::string baseline{};               ///< path of the run with which it is compared; empty without one
   std::optional<double> gap{};          ///< mean loss less that of the baseline, see compare()
-  std::string without_gap{};            ///< why the run cannot be compared with the baseline; empty if it can
+  std::string without_gap{};            ///< why the run cannot be compared with a baseline; empty if it can
 };
 
 /// Many runs, in the order of reading.
 struct Overview {
-  std::vector<std::string> settings{};    ///< names of the settings that differ
-  std::optional<std::string> baseline{};  ///< path of the run with which the others are compared
-  std::vector<OverviewRow> rows{};        ///< one per run
+  std::vector<std::string> settings{};  ///< names of the settings that differ
+  bool has_baseline = false;            ///< whether runs are compared with baselines
+  std::vector<OverviewRow> rows{};      ///< one per run
 };
 
 /// Collects an overview from runs that are read one after the other, so that only one log is in memory.
 class OverviewBuilder {
  public:
-  /// Adds a run that was read with summary_metrics(), with its gap to `baseline` if that is not null and the two can be
-  /// compared. Throws Error as check_comparable(*baseline).
-  void add(const Run& run, const std::string& name, const Run* baseline);
+  /// Adds a run that was read with summary_metrics(), with its gap to its partner_of() the baselines if there are any
+  /// and the two can be compared. Throws Error as check_comparable() of each baseline.
+  void add(const Run& run, const std::string& name, std::span<const Run> baselines);
   /// The overview of the runs so far.
   Overview finish() const;
 
  private:
-  std::optional<std::string> baseline_;
+  bool has_baseline_ = false;
   std::vector<Run> runs_;  // without their steps
   std::vector<OverviewRow> rows_;
 };

@@ -38,13 +38,20 @@ struct Curve {
   std::vector<Mark> marks{};    ///< in order of x
 };
 
-/// The gap between the sides of a comparison, B - A.
+/// The gap of one side to the first side of a comparison.
+struct GapCurve {
+  std::string name{};         ///< for the legend
+  std::size_t style = 0;      ///< as that of a curve; the only gap of a panel is black
+  std::vector<Point> mean{};  ///< moving mean of the gap, over the pairs
+  std::vector<Point> low{};   ///< lower end of the band; NaN where it is unknown
+  std::vector<Point> high{};  ///< upper end of the band
+};
+
+/// The gaps between the sides of a comparison.
 struct GapPanel {
   std::string label{};              ///< label of the y axis
-  std::string band_name{};          ///< what the band is
-  std::vector<Point> mean{};        ///< moving mean of the gap, over the pairs
-  std::vector<Point> low{};         ///< lower end of the band; NaN where it is unknown
-  std::vector<Point> high{};        ///< upper end of the band
+  std::string band_name{};          ///< what the bands are
+  std::vector<GapCurve> curves{};   ///< one for each side but the first
   std::optional<double> gate = {};  ///< a line at +- this gap
 };
 
