@@ -21,6 +21,7 @@ std::vector<std::string> words_of(const Flag& flag, const json::Value& value) {
     case FlagKind::real:
       return {value.is_int() ? std::to_string(value.as_int()) : format_double(value.as_double())};
     case FlagKind::list: {
+      if (value.is_string()) return {value.as_string()};
       std::vector<std::string> words;
       for (const json::Value& v : value.as_array()) words.push_back(v.as_string());
       return words;
@@ -44,6 +45,7 @@ json::Value value_for_config(const Flag& flag, const Arguments& arguments) {
     case FlagKind::list: {
       json::Array words;
       for (const std::string& w : arguments.list(flag.name)) words.emplace_back(w);
+      if (words.size() == 1 && !flag.default_text.empty()) return words.front();
       return words;
     }
     case FlagKind::integer:

@@ -59,7 +59,7 @@ std::vector<std::string> notes_of_sides(const settings::InspectConfig& config, c
     settings::EvalConfig one = config;
     one.precision = side->precision;
     train::ModelSetup setup = train::resolve_model(one, checkpoint, tokens);
-    const std::string note = settings::note_of_unused(setup.precision, {setup.precision.recipe});
+    const std::string note = settings::note_of_unused(setup.precision, setup.precision.recipe_names());
     if (!note.empty()) unused.push_back(cli::flag_name(flag) + ": " + note);
     notes = std::move(setup.notes);  // the same of both
   }
@@ -102,7 +102,7 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
   const statistics::Results results = collector.end();
   const train::LossSum sum{inspected.loss() * static_cast<double>(inspected.targets), inspected.targets, gemms};
   all.journal.emit(inspect_record(config, *setup.sampler, sum, device.type()));
-  for (const json::Value& record : records_of(results, config.precision.recipe, train::linear_names(table)))
+  for (const json::Value& record : records_of(results, config.precision.recipe_text(), train::linear_names(table)))
     all.journal.emit(record);
 }
 
@@ -111,7 +111,7 @@ bool inspect_recipe(const settings::InspectConfig& config, const Inspection& all
   const RecipeSetup setup = resolve(config, all);
   comm::agree(all.host_comm, [&] { train::observed_linears(setup.eval.model_spec.table, config.layers); });
   const train::DeviceSetup device(config.device, setup.config.precision, all.host_comm);
-  all.journal.progress(setup.config.precision.recipe);
+  all.journal.progress(setup.config.precision.recipe_text());
   measure_operands(setup, all, device);
   if (!config.sensitivity) return true;
   const LossChanges measured = measure_sensitivity(setup, all, device);
@@ -140,8 +140,9 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
     first.precision.recipe = recipes.front();
     const train::ModelSetup setup = train::resolve_model(first, checkpoint, *tokens);
     notes.insert(notes.end(), setup.notes.begin(), setup.notes.end());
-    notes.push_back(
-        settings::note_of_unused(setup.precision, recipes.size() > 1 ? recipes : std::vector{setup.precision.recipe}));
+    std::vector<std::string> used = setup.precision.recipe_names();
+    if (recipes.size() > 1) used.insert(used.end(), recipes.begin() + 1, recipes.end());
+    notes.push_back(settings::note_of_unused(setup.precision, used));
   });
   settings::check_same_on_all_ranks(host_comm, shared);
   for (const std::string& note : notes)

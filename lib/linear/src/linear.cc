@@ -320,20 +320,22 @@ void wgrad(const Call& call, const Quantized& dy, const Quantized& x, const View
       {.role = gemm::GemmRole::wgrad, .accumulate = accumulate, .accumulation = call.precision.accumulation});
 }
 
-AmaxUse amax_use(const Weight& weight) {
-  if (weight.precision.recipe == nullptr) return {};
-  const quant::Recipe& recipe = *weight.precision.recipe;
+AmaxUse amax_use(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known) {
+  if (precision.recipe == nullptr) return {};
+  const quant::Recipe& recipe = *precision.recipe;
   const auto whole = [](const Cast& cast) { return cast.granularity == quant::Granularity::tensor; };
   AmaxUse use{.skip_nan = quant::skips_nan(recipe.scale_rule)};
-  for (const Part& p : weight.parts) {
+  for (const Part& p : parts) {
     if (!p.fp8) continue;
     use.x = use.x || (p.gemms.forward && whole(recipe.forward.x)) || (p.gemms.wgrad && whole(recipe.wgrad.x));
     use.dy = use.dy || (p.gemms.dgrad && whole(recipe.dgrad.dy)) || (p.gemms.wgrad && whole(recipe.wgrad.dy));
   }
-  if (!weight.known.x.scale.empty()) use.x = false;
-  if (!weight.known.dy.empty() && !weight.known.dy.front().scale.empty()) use.dy = false;
+  if (!known.x.scale.empty()) use.x = false;
+  if (!known.dy.empty() && !known.dy.front().scale.empty()) use.dy = false;
   return use;
 }
+
+AmaxUse amax_use(const Weight& weight) { return amax_use(weight.precision, weight.parts, weight.known); }
 
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
              const InputAmax& amax) {

@@ -66,6 +66,7 @@ std::vector<LinearRow> linear_rows(const hf::ModelConfig& config, const std::vec
     if (!p.matmul()) continue;
     rows.push_back({p.name, p.shape, p.fp8, p.reason, aligned(p.shape), p.gemms});
     const std::string module = p.name.substr(0, p.name.rfind('.'));
+    if (p.recipe != nullptr) rows.back().recipe = p.recipe->name;
     if (p.fused) rows.back().fused_with = first;
     if (!p.fused) first = module.substr(module.rfind('.') + 1);
   }

@@ -106,8 +106,9 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType a
   return blocks <= 1 ? rows : round_up(divide_up(rows, blocks), grain);
 }
 
-gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
-                        std::int64_t rows, const DecoderOptions& options, bool backward) {
+gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table,
+                        const quant::Recipe& of_model, std::int64_t rows, const DecoderOptions& options,
+                        bool backward) {
   gemm::Count total;
   const auto add = [&total](const Parameter& p, const gemm::Count& c) {
     total.gemms += p.fused ? 0 : c.gemms;
@@ -116,6 +117,7 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
   const std::int64_t block = head_block_rows(rows, config.vocab_size, options.activation, options.logit_bytes);
   for (const Parameter& p : table) {
     if (!p.fp8) continue;
+    const quant::Recipe& recipe = p.recipe != nullptr ? *p.recipe : of_model;
     const quant::GemmSet gemms{p.gemms.forward, p.gemms.dgrad, p.gemms.wgrad && p.trainable};
     const std::vector<linear::Part> part{{0, p.rows(), true, gemms}};
     if (p.role == ParameterRole::head) {

@@ -51,10 +51,9 @@ View input_amax(const LayerEnvironment& env, const linear::Weight& weight, Layer
 }
 
 // The same of the gradient of its output, in `parts` parts.
-View gradient_amax(const LayerEnvironment& env, int unit, const linear::Weight& weight, LayerAmax which,
-                   int parts = 1) {
+View gradient_amax(const LayerEnvironment& env, const linear::Weight& weight, LayerAmax which, int parts = 1) {
   const bool used = linear::amax_use(weight).dy && weight.parts.size() == static_cast<std::size_t>(parts);
-  return used && unit > 0 ? env.amax(unit, which, parts) : View{};
+  return used ? env.amax(env.unit, which, parts) : View{};
 }
 
 // For the operation that writes what `weight` reads.
@@ -195,11 +194,11 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
   const device::Scope scope(*ctx.arena);
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
   const View dh = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "scratch");
-  linear::backward(ctx, env.engine, down, saved.h, d_out, to(dh, g, Slot::down, Slot::down_bias),
-                   {input_amax(env, down, LayerAmax::h),
-                    env.d_out_known ? gradient_amax(env, env.unit, down, LayerAmax::d_out) : View{}});
+  linear::backward(
+      ctx, env.engine, down, saved.h, d_out, to(dh, g, Slot::down, Slot::down_bias),
+      {input_amax(env, down, LayerAmax::h), env.d_out_known ? gradient_amax(env, down, LayerAmax::d_out) : View{}});
   env.backward_done(ctx, "mlp.down_proj", dh);
-  const View d_gate_up_amax = gradient_amax(env, env.unit, gate_up, LayerAmax::d_gate, 2);
+  const View d_gate_up_amax = gradient_amax(env, gate_up, LayerAmax::d_gate, 2);
   ops::swiglu_backward(ctx, dh, saved.gate_up, saved.gate_up, recorded(gate_up, d_gate_up_amax));
   env.backward_done(ctx, "mlp.swiglu", saved.gate_up);
   linear::backward(ctx, env.engine, gate_up, saved.n2, saved.gate_up, to(d_n2, g, Slot::gate_up, Slot::gate_up_bias),
@@ -294,17 +293,17 @@ void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, cons
 bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                     const View& x, const SavedActivations& saved, const View& dres) {
   const device::Scope scope(*ctx.arena);
-  const linear::Weight &o = w.of(Slot::o), &down = w.of(Slot::down);
+  const linear::Weight& o = w.of(Slot::o);
   const View dn = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
-  const View d_mid_amax = gradient_amax(env, env.unit, o, LayerAmax::d_mid);
+  const View d_mid_amax = gradient_amax(env, o, LayerAmax::d_mid);
   mlp_block_backward(ctx, env, w, g, saved, dres, dn);
   ops::rmsnorm_backward(ctx, dn, saved.mid, w.vector(Slot::post_norm), saved.rstd2, dres, dres, g.of(Slot::post_norm),
                         recorded(o, d_mid_amax));
   env.backward_done(ctx, "post_attention_layernorm", dres);
   attention_block_backward(ctx, env, w, g, saved, dres, d_mid_amax, dn);
-  const View before = gradient_amax(env, env.unit - 1, down, LayerAmax::d_out);  // a recipe is the same in all layers
+  const View before = w.down_before.dy ? env.amax(env.unit - 1, LayerAmax::d_out) : View{};
   ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), saved.rstd1, dres, dres, g.of(Slot::input_norm),
-                        recorded(down, before));
+                        {before, w.down_before.skip_nan});
   env.backward_done(ctx, "input_layernorm", dres);
   return !before.empty();
 }

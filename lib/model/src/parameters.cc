@@ -118,6 +118,29 @@ void check_gemm_rules(const std::vector<Parameter>& table, const std::vector<Gem
   }
 }
 
+// Sets the recipes of matmuls. The parameters of a slot are adjacent in the table.
+void assign_recipes(std::vector<Parameter>& table, const quant::Recipe& of_model,
+                    const std::vector<RecipeRule>& rules) {
+  const RecipeRule* none = nullptr;
+  std::vector<const RecipeRule*> applied(table.size(), none);
+  for (const RecipeRule& rule : rules) {
+    const std::string text = "recipe " + rule.glob + "=" + std::string(rule.recipe->name);
+    bool used = false;
+    for (std::size_t i = 0; i < table.size(); ++i)
+      if (table[i].matmul() && filter_matches(rule.glob, table[i].name)) applied[i] = &rule, used = true;
+    if (!used) throw Error(text + ": matches no linear of the model");
+  }
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    Parameter& p = table[i];
+    p.recipe = applied[i] != nullptr && applied[i]->recipe != &of_model ? applied[i]->recipe : nullptr;
+    if (i == 0 || !p.matmul() || table[i - 1].unit != p.unit || table[i - 1].slot != p.slot) continue;
+    const RecipeRule* const rule = applied[i] != nullptr ? applied[i] : applied[i - 1];
+    if (p.recipe != table[i - 1].recipe)
+      throw Error("recipe " + rule->glob + "=" + std::string(rule->recipe->name) + ": " + table[i - 1].name + " and " +
+                  p.name + " have the same input, which is cast once, so they need the same recipe");
+  }
+}
+
 // Thresholds measured by torchao on one H100: below them the casts cost more than FP8 saves.
 bool too_small(const quant::Recipe& recipe, std::int64_t n, std::int64_t k) {
   if (recipe.forward.w.granularity == quant::Granularity::tensor) return k <= 4096 && n <= 1024;
@@ -228,6 +251,7 @@ void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptio
   const quant::Recipe& recipe = options.recipe != nullptr ? *options.recipe : quant::recipes().front();
   check_filters(table, options);
   check_gemm_rules(table, options.gemms);
+  assign_recipes(table, recipe, options.recipes);
   for (Parameter& p : table) {
     switch (p.role) {
       case ParameterRole::embedding:
@@ -244,7 +268,7 @@ void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptio
         break;
       case ParameterRole::linear:
       case ParameterRole::head:
-        p.reason = reason_against(p, options, recipe);
+        p.reason = reason_against(p, options, p.recipe != nullptr ? *p.recipe : recipe);
         break;
     }
     p.fp8 = p.reason.empty();

@@ -49,7 +49,7 @@ TEST(Amaxes, ScalesAreThoseOfTheTensorsThatAreCast) {
         const quant::Recipe& recipe = quant::find_recipe(name);
         ScaleChecker checker(recipe);
         std::vector<Parameter> table = parameter_table(config);
-        assign_precisions(table, {&recipe, excluded});
+        assign_precisions(table, {.recipe = &recipe, .filters = excluded});
         test::MemorySource source(config, table, test::some_weights(table), DType::bf16,
                                   {&recipe, {recipe.power_of_2, nullptr}, gemm::Accumulation::f32, &checker});
         test::Text text = test::some_text(1, 16, config.vocab_size, 5);

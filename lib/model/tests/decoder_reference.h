@@ -248,6 +248,8 @@ class MemorySource final : public WeightSource {
       w.matmul[static_cast<std::size_t>(s)] = linear::prepare(
           ctx, stored.weight.view(), bias_of(unit, static_cast<Slot>(s)), stored.parts, precision_, pass);
     }
+    if (pass == Pass::backward && unit > 1)
+      w.down_before = linear::amax_use(precision_, at(unit - 1, Slot::down).parts, {});
     return w;
   }
   UnitGradients gradient_buffers(int unit) override {

@@ -238,7 +238,7 @@ TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
       for (const bool head : {false, true}) {
         Text text = some_text(1, 16, config.vocab_size, 7);
         std::vector<Parameter> table = parameter_table(config);
-        assign_precisions(table, {&recipe, {"*.up_proj.weight"}, false, head});
+        assign_precisions(table, {.recipe = &recipe, .filters = {"*.up_proj.weight"}, .lm_head = head});
         MemorySource source(config, table, test::some_weights(table), DType::bf16,
                             {&recipe, {recipe.power_of_2, nullptr}});
         gemm::Engine engine;

@@ -192,6 +192,11 @@ TEST(Precision, AutoFilterDependsOnTheRecipe) {
   assign_precisions(table, {.recipe = &quant::find_recipe("rowwise"), .auto_filter = true});
   EXPECT_EQ(find(table, "model.layers.0.self_attn.k_proj.weight").reason, "too small to gain (auto-filter)");
   EXPECT_TRUE(find(table, "model.layers.0.mlp.up_proj.weight").fp8);
+  std::vector<RecipeRule> rules;
+  for (const char* glob : {"*.q_proj", "*.k_proj", "*.v_proj"}) rules.push_back({glob, &quant::find_recipe("rowwise")});
+  assign_precisions(table, {.recipe = &quant::find_recipe("tensorwise"), .recipes = rules, .auto_filter = true});
+  EXPECT_FALSE(find(table, "model.layers.0.self_attn.k_proj.weight").fp8);
+  EXPECT_TRUE(find(table, "model.layers.0.self_attn.o_proj.weight").fp8);
 
   config.head_dim = 256;  // k and v 512
   table = parameter_table(config);
@@ -199,6 +204,45 @@ TEST(Precision, AutoFilterDependsOnTheRecipe) {
   EXPECT_FALSE(find(table, "model.layers.0.self_attn.k_proj.weight").fp8);
   EXPECT_FALSE(find(table, "model.layers.0.self_attn.q_proj.weight").fp8);
   EXPECT_TRUE(find(table, "model.layers.0.self_attn.o_proj.weight").fp8);
+}
+
+// The recipes of the first layer's linears under some rules, "-" for that of the model.
+std::string recipes_under(const std::vector<RecipeRule>& rules) {
+  std::vector<Parameter> table = parameter_table(small());
+  assign_precisions(table, {.recipe = &quant::find_recipe("tensorwise"), .recipes = rules});
+  std::string names;
+  for (const Parameter& p : table)
+    if (p.unit == 1 && p.matmul()) names += (p.recipe != nullptr ? std::string(p.recipe->name) : "-") + " ";
+  return names;
+}
+
+TEST(Precision, TheLastRuleThatMatchesGivesTheRecipe) {
+  const quant::Recipe *rowwise = &quant::find_recipe("rowwise"), *tensorwise = &quant::find_recipe("tensorwise");
+  EXPECT_EQ(recipes_under({}), "- - - - - - - ");
+  EXPECT_EQ(recipes_under({{"*.down_proj", rowwise}}), "- - - - - - rowwise ");
+  EXPECT_EQ(recipes_under({{"*.1.*", rowwise}}), "- - - - - - - ");
+  EXPECT_EQ(recipes_under({{"*_proj", rowwise}, {"*.o_proj.weight", tensorwise}}),
+            "rowwise rowwise rowwise - rowwise rowwise rowwise ");
+}
+
+TEST(Precision, RulesThatSplitAnInputOrMatchNothingAreRefused) {
+  const quant::Recipe* rowwise = &quant::find_recipe("rowwise");
+  const auto error_of = [&](const std::string& glob) {
+    try {
+      return recipes_under({{glob, rowwise}});
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_EQ(
+      error_of("*.k_proj"),
+      "recipe *.k_proj=rowwise: model.layers.0.self_attn.q_proj.weight and model.layers.0.self_attn.k_proj.weight "
+      "have the same input, which is cast once, so they need the same recipe");
+  EXPECT_EQ(
+      error_of("*.gate_proj"),
+      "recipe *.gate_proj=rowwise: model.layers.0.mlp.gate_proj.weight and model.layers.0.mlp.up_proj.weight have "
+      "the same input, which is cast once, so they need the same recipe");
+  EXPECT_EQ(error_of("*norm*"), "recipe *norm*=rowwise: matches no linear of the model");
 }
 
 TEST(Precision, ProjectionsFuseIfAllAreFp8InTheSameGemms) {

@@ -37,31 +37,32 @@ void check_precision(const PrecisionConfig& precision) {
     throw Error(cli::flag_name("activations") + ": bf16 contradicts " + cli::flag_name("precision") + " fp32");
   if (precision.precision == Precision::bf16 && precision.activations != DType::bf16)
     throw Error(cli::flag_name("activations") + ": f32 needs " + cli::flag_name("precision") + " fp32 or fp8");
-  if (precision.rowwise_single_copy && (precision.precision != Precision::fp8 || precision.recipe != "rowwise"))
+  const std::vector<std::string> names = precision.recipe_names();
+  if (precision.rowwise_single_copy &&
+      (precision.precision != Precision::fp8 || std::ranges::find(names, "rowwise") == names.end()))
     throw Error(cli::flag_name("rowwise-single-copy") + ": needs " + cli::flag_name("precision") + " fp8 and " +
                 cli::flag_name("recipe") + " rowwise");
   const bool tensor_scales =
-      precision.precision == Precision::fp8 && (precision.recipe == "tensorwise" || precision.recipe == "current");
+      precision.precision == Precision::fp8 &&
+      std::ranges::all_of(names, [](const std::string& name) { return name == "tensorwise" || name == "current"; });
   if (precision.fuse_projections && !tensor_scales)
     throw Error(cli::flag_name("fuse-projections") + ": needs " + cli::flag_name("precision") + " fp8 and " +
                 cli::flag_name("recipe") + " tensorwise or current, which have a scale for each tensor");
   if (precision.precision != Precision::fp8 && precision.accumulation != gemm::Accumulation::f32)
     throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) + " needs " +
                 cli::flag_name("precision") + " fp8");
-  const quant::Recipe* recipe = precision.recipe_or_null();
-  if (recipe != nullptr && recipe->scale_rule == quant::ScaleRule::mx &&
-      precision.accumulation != gemm::Accumulation::f32)
-    throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
-                ": this chip has no " + "GEMM of " + cli::flag_name("recipe") + " " + precision.recipe);
+  for (const quant::Recipe* recipe : precision.recipes_used())
+    if (recipe->scale_rule == quant::ScaleRule::mx && precision.accumulation != gemm::Accumulation::f32)
+      throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
+                  ": this chip has no " + "GEMM of " + cli::flag_name("recipe") + " " + std::string(recipe->name));
 }
 
 std::string note_of_unused(const PrecisionConfig& precision, const std::vector<std::string>& recipes) {
   const bool fp8 = precision.precision == Precision::fp8;
   const auto acts = [&](const Setting& s) {
     return fp8 && std::ranges::any_of(recipes, [&](const std::string& name) {
-             const quant::Recipe& recipe = quant::find_recipe(name);
-             const bool single = precision.rowwise_single_copy && name == precision.recipe;  // rowwise
-             return s.acts(single ? quant::with_single_copy(recipe) : recipe);
+             const bool single = precision.rowwise_single_copy && name == "rowwise";
+             return s.acts(single ? precision.variant_of(name) : quant::find_recipe(name));
            });
   };
   std::string flags, names;
@@ -170,6 +171,8 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
   check_trainable(checkpoint, table);
   model::LinearPrecisionOptions precisions = precision.selection;
   precisions.recipe = precision.recipe_or_null();
+  for (const LinearRecipe& r : precision.linear_recipes)
+    precisions.recipes.push_back({r.glob, &precision.variant_of(r.recipe)});
   model::assign_precisions(table, precisions);
   if (precisions.filters.empty() && !precisions.auto_filter && !precisions.lm_head)
     model::read_precisions(recorded, table);
@@ -192,7 +195,8 @@ void check_some_fp8(const std::vector<model::Parameter>& table, const PrecisionC
   const quant::Recipe* recipe = precision.recipe_or_null();
   if (recipe == nullptr) return;
   const bool any = std::ranges::any_of(table, [&](const model::Parameter& p) {
-    return p.fp8 && recipe->fp8_gemms(backward ? p.gemms : quant::GemmSet{p.gemms.forward, false, false}) > 0;
+    return p.fp8 && (p.recipe != nullptr ? p.recipe : recipe)
+                            ->fp8_gemms(backward ? p.gemms : quant::GemmSet{p.gemms.forward, false, false}) > 0;
   });
   if (!any)
     throw Error(cli::flag_name("fp8-gemms") + ": under recipe " + std::string(recipe->name) + " no GEMM " +

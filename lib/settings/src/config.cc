@@ -18,11 +18,34 @@ std::string_view name_of(Precision p) {
   return "?";
 }
 
+const quant::Recipe& PrecisionConfig::variant_of(const std::string& name) const {
+  const quant::Recipe& found = quant::find_recipe(name);
+  if (rowwise_single_copy && name == "rowwise") return quant::with_single_copy(found);
+  return e4m3_gradients ? quant::with_e4m3_gradients(found) : found;
+}
+
 const quant::Recipe* PrecisionConfig::recipe_or_null() const {
-  if (precision != Precision::fp8) return nullptr;
-  const quant::Recipe& found = quant::find_recipe(recipe);
-  if (rowwise_single_copy) return &quant::with_single_copy(found);
-  return e4m3_gradients ? &quant::with_e4m3_gradients(found) : &found;
+  return precision == Precision::fp8 ? &variant_of(recipe) : nullptr;
+}
+
+std::vector<const quant::Recipe*> PrecisionConfig::recipes_used() const {
+  std::vector<const quant::Recipe*> all;
+  if (precision == Precision::fp8)
+    for (const std::string& name : recipe_names()) all.push_back(&variant_of(name));
+  return all;
+}
+
+std::vector<std::string> PrecisionConfig::recipe_names() const {
+  std::vector<std::string> names{recipe};
+  for (const LinearRecipe& r : linear_recipes)
+    if (std::ranges::find(names, r.recipe) == names.end()) names.push_back(r.recipe);
+  return names;
+}
+
+std::string PrecisionConfig::recipe_text() const {
+  std::string text = recipe;
+  for (const LinearRecipe& r : linear_recipes) text += "," + r.glob + "=" + r.recipe;
+  return text;
 }
 
 bool PrecisionConfig::power_of_2_scales() const {
@@ -44,13 +67,21 @@ json::Value phase_of(const PrecisionConfig& precision) {
   return phase;
 }
 
+json::Value recipe_value(const PrecisionConfig& p) {
+  if (p.linear_recipes.empty()) return p.recipe;
+  json::Array values{p.recipe};
+  for (const LinearRecipe& r : p.linear_recipes) values.emplace_back(r.glob + "=" + r.recipe);
+  return values;
+}
+
 json::Value configuration_of(const PrecisionConfig& p) {
   PrecisionConfig usual;
   usual.precision = p.precision;
   usual.recipe = p.recipe;
+  usual.linear_recipes = p.linear_recipes;
   usual.rowwise_single_copy = p.rowwise_single_copy;  // changes the default of the FP8 all-gather
   const json::Value all = phase_of(p), defaults = phase_of(usual);
-  json::Value config = json::object({{"precision", std::string(name_of(p.precision))}, {"recipe", p.recipe}});
+  json::Value config = json::object({{"precision", std::string(name_of(p.precision))}, {"recipe", recipe_value(p)}});
   json::Object& o = config.as_object();
   for (const auto& [key, value] : all.as_object()) {
     const json::Value* usually = defaults.as_object().find(key);
@@ -58,8 +89,8 @@ json::Value configuration_of(const PrecisionConfig& p) {
   }
   if (p.activations != dtype::DType::bf16) o.set("activations", "f32");
   if (p.rowwise_single_copy) o.set("rowwise-single-copy", true);
-  const quant::Recipe* recipe = p.recipe_or_null();
-  if (p.emulate && recipe != nullptr && !recipe->emulated_everywhere()) o.set("emulate", true);
+  const auto emulates = [](const quant::Recipe* r) { return !r->emulated_everywhere(); };
+  if (p.emulate && std::ranges::any_of(p.recipes_used(), emulates)) o.set("emulate", true);
   if (p.attention.kernels == ops::AttentionKernels::plain) o.set("attention", "plain");
   return config;
 }
@@ -71,6 +102,7 @@ shard::StoreOptions store_options(const PrecisionConfig& precision, quant::CastC
   o.fp8.options = {precision.power_of_2_scales(), counts, precision.emulate};
   o.fp8.accumulation = precision.accumulation;
   o.delayed = precision.delayed;
+  o.power_of_2 = precision.power_of_2;
   o.fp8_all_gather = precision.fp8_all_gather;
   return o;
 }

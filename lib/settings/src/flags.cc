@@ -69,16 +69,24 @@ PrecisionSide precision_side(const std::string& flag, const std::string& list) {
   }
 }
 
-// Recipes of a list: names, or all, which is every recipe that the other settings allow.
-std::vector<std::string> recipes_of(const std::string& list, const PrecisionConfig& precision) {
-  const bool hopper = precision.accumulation != gemm::Accumulation::f32;
-  std::vector<std::string> names;
-  for (const std::string& name : parts_of({list})) {
-    if (name != "all") names.emplace_back(quant::find_recipe(name).name);
-    for (const quant::Recipe& r : quant::recipes())
-      if (name == "all" && !(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
+// The recipes to inspect: the names in the last value of --recipe that has some, where `all` is every recipe that the
+// other settings allow; and GLOB=NAME of all values.
+void read_recipes(const Arguments& a, InspectConfig& c) {
+  const bool hopper = c.precision.accumulation != gemm::Accumulation::f32;
+  for (const std::string& list : a.list("recipe")) {
+    std::vector<std::string> names;
+    for (const std::string& part : parts_of({list})) {
+      if (part == "all") {
+        c.all_recipes = true;
+        for (const quant::Recipe& r : quant::recipes())
+          if (!(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
+      } else if (!add_linear_recipe(part, c.precision)) {
+        names.push_back(known_recipe(part));
+      }
+    }
+    if (!names.empty()) c.recipes = std::move(names);
   }
-  return names;
+  if (c.recipes.empty()) c.recipes = {c.precision.recipe};
 }
 
 // Throws Error for flags that have no effect on a bisection, whose sides have flags of precision of their own.
@@ -154,8 +162,7 @@ InspectConfig inspect_config(const Arguments& a) {
   InspectConfig c;
   read_settings(a, kInspect, c);
   c.precision.precision = Precision::fp8;
-  c.recipes = recipes_of(a.text("recipe"), c.precision);
-  c.all_recipes = std::ranges::count(parts_of({a.text("recipe")}), "all") > 0;
+  read_recipes(a, c);
   c.precision.recipe = c.recipes.front();
   c.sensitivity = c.sensitivity || c.recommend;
   if (c.recommend && (c.output.empty() || c.recipes.size() > 1))

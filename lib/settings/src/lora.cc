@@ -113,8 +113,8 @@ void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& ch
   const std::string holds = ": " + checkpoint.path() + " holds FP8 codes with " + form + ", for which ";
   if (precision.was_given("precision") && precision.precision != Precision::fp8)
     throw Error(cli::flag_name("precision") + ": " + std::string(name_of(precision.precision)) + holds + "it is fp8");
-  if (precision.was_given("recipe") && precision.recipe != recipe)
-    throw Error(cli::flag_name("recipe") + ": " + precision.recipe + holds + "it is " + recipe);
+  if (precision.was_given("recipe") && (precision.recipe != recipe || !precision.linear_recipes.empty()))
+    throw Error(cli::flag_name("recipe") + ": " + precision.recipe_text() + holds + "it is " + recipe);
   if (precision.was_given("rowwise-single-copy") && precision.rowwise_single_copy != rows)
     throw Error(cli::flag_name("rowwise-single-copy") + holds + "it is " + (rows ? "on" : "off"));
   precision.precision = Precision::fp8;

@@ -45,7 +45,9 @@ const std::string& flag_name_of(const Setting& s) { return s.flag.name; }
 bool always(const P&) { return true; }
 bool under_all(const quant::Recipe&) { return true; }
 bool is_delayed(const quant::Recipe& r) { return r.scale_rule == quant::ScaleRule::delayed; }
-bool runs_delayed(const P& p) { return p.recipe_or_null() != nullptr && is_delayed(*p.recipe_or_null()); }
+bool runs_delayed(const P& p) {
+  return std::ranges::any_of(p.recipes_used(), [](const quant::Recipe* r) { return is_delayed(*r); });
+}
 
 void add_data(Rows& rows) {
   using data::DocumentMode;
@@ -109,22 +111,28 @@ void add_precision(Rows& rows) {
       {choice("activations", "bf16", activations, "format of activations", p, &P::activations)});
 }
 
-// The recipe of FP8, which fp8-inspect takes as a list.
+json::Value recipe_of(const Config& c) { return recipe_value(c.precision); }
+
+// The recipes of FP8. fp8-inspect reads its own, see inspect_config().
 void add_recipe(Rows& rows) {
   std::vector<std::string> names, lists;
   for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
   lists = names;
   lists.emplace_back("all");
   add(rows, kPrecision, kStep | kEval | kSide, Resume::phase,
-      {text("recipe", "NAME", "scaling of FP8 operands, see fp8-recipes(7)", &C::precision, &P::recipe)
-           .among(std::move(names))
+      {text("recipe", "[GLOB=]NAME", "scaling of FP8 operands, of the linears whose name matches; see fp8-recipes(7)")
+           .is(FlagKind::list)
+           .suggests(std::move(names))
            .falls_back_to("tensorwise")
+           .reads(read_recipe, recipe_of)
            .recorded_if(always)
            .records([](auto& c, auto&) {
-             return c.precision.recipe_or_null() != nullptr ? json::Value(c.precision.recipe) : json::Value();
+             return c.precision.recipe_or_null() != nullptr ? json::Value(c.precision.recipe_text()) : json::Value();
            })
            .acts_under(under_all),
-       text("recipe", "NAME,...", "scalings of FP8 operands to inspect, see fp8-recipes(7), or all")
+       text("recipe", "NAME,...|GLOB=NAME",
+            "scalings of FP8 operands to inspect, see fp8-recipes(7), or all; with GLOB=NAME, of linears under each")
+           .is(FlagKind::list)
            .suggests(std::move(lists))
            .falls_back_to("tensorwise")
            .in(kInspect)
@@ -145,7 +153,8 @@ void add_scaling(Rows& rows) {
        toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", p,
               &P::fp8_all_gather)
            .records([](auto& c, auto&) {
-             return c.precision.recipe_or_null()->fp8_all_gather && c.precision.fp8_all_gather;
+             const auto allows = [](const quant::Recipe* r) { return r->fp8_all_gather; };
+             return c.precision.fp8_all_gather && std::ranges::any_of(c.precision.recipes_used(), allows);
            })
            .acts_under([](const Recipe& r) { return r.fp8_all_gather; }),
        toggle("rowwise-single-copy", "", "with recipe rowwise, use one FP8 copy of each weight for forward and dgrad",
@@ -160,9 +169,7 @@ void add_scaling(Rows& rows) {
        choice("fp8-format", "hybrid", {{"hybrid", false}, {"e4m3", true}},
               "gradients of tensorwise, current and delayed: e5m2 with hybrid, or e4m3", p, &P::e4m3_gradients)
            .recorded_if([](const P& c) { return runs_delayed(c) || (c.recipe_or_null() && c.e4m3_gradients); })
-           .records([](auto& c, auto&) {
-             return c.precision.recipe_or_null()->dgrad.dy.format == DType::e4m3 ? "e4m3" : "hybrid";
-           })
+           .records([](auto& c, auto&) { return c.precision.e4m3_gradients ? "e4m3" : "hybrid"; })
            .acts_under([](const Recipe& r) { return &quant::with_e4m3_gradients(r) != &r; })});
 }
 

@@ -68,6 +68,7 @@ void ParameterStore::build_slots() {
     SlotState& s = slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
     const bool first = s.parameters.empty();
     s.trainable = p.trainable;
+    s.fp8 = precision_of(p);  // all parameters of a slot have the same
     s.stored = first || s.stored == p.stored ? p.stored : DType::f32;
     s.extent = {s.extent.rows + p.rows(), p.cols()};
     s.parameters.push_back(static_cast<int>(i));
@@ -85,9 +86,17 @@ void ParameterStore::build_slots() {
       if (!s.parameters.empty()) s.form = form_of(s);
 }
 
+linear::LinearPrecision ParameterStore::precision_of(const model::Parameter& p) const {
+  linear::LinearPrecision fp8 = options_.fp8;
+  if (fp8.recipe == nullptr || p.recipe == nullptr) return fp8;
+  fp8.recipe = p.recipe;
+  fp8.options.power_of_2 = options_.power_of_2.value_or(p.recipe->power_of_2);
+  return fp8;
+}
+
 WeightForm ParameterStore::form_of(const SlotState& s) const {
   if (!s.trainable && is_fp8(s.stored)) return WeightForm::stored_codes;
-  const quant::Recipe* const recipe = options_.fp8.recipe;
+  const quant::Recipe* const recipe = s.fp8.recipe;
   if (recipe == nullptr || std::ranges::none_of(s.parts, &linear::Part::fp8)) return WeightForm::compute;
   const bool delayed = recipe->scale_rule == quant::ScaleRule::delayed;
   const bool both =
@@ -164,10 +173,10 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
 
 // The factors of stored codes in the form of the recipe, whole on every rank.
 void ParameterStore::allocate_factors(const Context& ctx, SlotState& s) {
-  const bool blocks = options_.fp8.recipe->forward.w.granularity == quant::Granularity::square128;
+  const bool blocks = s.fp8.recipe->forward.w.granularity == quant::Granularity::square128;
   const std::int64_t columns = divide_up(s.extent.cols, kSquare);
   const auto rows_for = [&](const linear::Part& p) {
-    return blocks ? linear::block_rows({p}) : options_.fp8.recipe->single_copy ? p.end - p.begin : 1;
+    return blocks ? linear::block_rows({p}) : s.fp8.recipe->single_copy ? p.end - p.begin : 1;
   };
   std::int64_t rows = 0;
   for (const linear::Part& p : s.parts) rows += rows_for(p);
@@ -256,28 +265,23 @@ void ParameterStore::refresh_compute_weights(const Context& ctx) {
   scales_and_codes(ctx);
 }
 
-// One reduction for the scales of all weights, unless they are delayed; then every rank casts its own rows from the
+// The scales of weights that are gathered in FP8, unless they are delayed; then every rank casts its own rows from the
 // masters.
 void ParameterStore::scales_and_codes(const Context& ctx) {
   for (Gathered& g : gathered_) g.unit = -1;
   if (options_.fp8.recipe == nullptr || ctx.dry) return;
-  const quant::Recipe& recipe = *options_.fp8.recipe;
-  const quant::Cast& cast = recipe.forward.w;
-  if (!amax_.empty() && !delayed()) {
-    reduce_amaxes(ctx);
-    quant::scales_from_amax(ctx, amax_, {cast.format, recipe.scale_rule, options_.fp8.options.power_of_2}, scales_,
-                            inverse_scales_);
-  }
-  quant::CastOptions by_rows = options_.fp8.options;
-  by_rows.rule = recipe.scale_rule;
+  renew_current_scales(ctx);
   for (const ParameterShard& o : shards_) {
     if (o.rows.count() == 0) continue;
-    const WeightForm form = slot_of(o).form;
-    if (form == WeightForm::single_copy)
-      quant::cast_rows_to_bytes(ctx, o.master, cast.format, by_rows, o.codes, o.row_scales);
-    if (form == WeightForm::gathered_codes || form == WeightForm::delayed_codes)
-      quant::cast_to_bytes(ctx, o.master, cast.format, scales_.as<float>() + o.scale, o.codes,
-                           options_.fp8.options.counts);
+    const SlotState& s = slot_of(o);
+    if (s.form == WeightForm::single_copy) {
+      quant::CastOptions by_rows = s.fp8.options;
+      by_rows.rule = s.fp8.recipe->scale_rule;
+      quant::cast_rows_to_bytes(ctx, o.master, s.fp8.recipe->forward.w.format, by_rows, o.codes, o.row_scales);
+    }
+    if (s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes)
+      quant::cast_to_bytes(ctx, o.master, s.fp8.recipe->forward.w.format, scales_.as<float>() + o.scale, o.codes,
+                           s.fp8.options.counts);
   }
 }
 
@@ -361,9 +365,16 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
     w.matmul[i] =
         prepare_weight(ctx, s, whole(i), alone ? s.row_scales_shard : gathered(unit).row_scales[i], bias_of(i), pass);
   }
+  w.down_before = amax_use_of_down(unit - 1, pass);
   for (const model::AdaptedSlot& at : model::kAdaptedSlots)
     w.matmul[static_cast<std::size_t>(at.linear)].adapters = adapters_of(unit, at, w.vector(at.a), w.vector(at.b));
   return w;
+}
+
+linear::AmaxUse ParameterStore::amax_use_of_down(int unit, model::Pass pass) const {
+  if (unit < 1 || pass != model::Pass::backward || calibrating_) return {};
+  const SlotState& s = slots_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::Slot::down)];
+  return linear::amax_use(s.fp8, s.parts, known_scales(s, pass));
 }
 
 std::vector<linear::Adapter> ParameterStore::adapters_of(int unit, const model::AdaptedSlot& at, const View& a,
@@ -490,11 +501,8 @@ void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
 }
 
 void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {
-  if (delayed()) {
-    renew_scales(ctx, &scalars.gate->skip);
-  } else if (!amax_.empty() && !frozen_) {
-    ops::zero(ctx, amax_);
-  }
+  if (delayed()) renew_scales(ctx, &scalars.gate->skip);
+  if (first_delayed_ > 0 && !frozen_) ops::zero(ctx, amax_.rows(0, first_delayed_));
   for (const ParameterShard& o : shards_) {
     const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
     if (o.rows.count() == 0 || !p.trainable) continue;

@@ -12,15 +12,15 @@
 
 namespace fp8::shard {
 
-// Numbers the scales: weights first, those of a slot adjacent; then, if delayed, inputs, and gradients.
+// Numbers the scales: weights, those of a slot adjacent; delayed ones follow, then inputs, and gradients.
 void ParameterStore::build_scales() {
-  const auto each = [&](const auto& body) {
+  const auto each = [&](bool delayed, const auto& body) {
     for (auto& unit : slots_)
       for (SlotState& s : unit)
-        if (s.scaled()) body(s);
+        if (s.scaled() && s.delayed() == delayed) body(s);
   };
   std::int64_t next = 0;
-  each([&](SlotState& s) {
+  const auto number_weights = [&](SlotState& s) {
     s.first_scale = next;
     for (const int number : s.parameters) {
       const std::int64_t row = table_[static_cast<std::size_t>(number)].slot_row;
@@ -28,14 +28,17 @@ void ParameterStore::build_scales() {
       shards_[static_cast<std::size_t>(number)].scale = next + (part - s.parts.begin());
     }
     next += static_cast<std::int64_t>(s.parts.size());
-  });
+  };
+  each(false, number_weights);
+  first_delayed_ = next;
+  each(true, number_weights);
   first_input_ = next;
-  each([&](SlotState& s) {
-    if (s.delayed()) s.input_scale = next++;
+  each(true, [&](SlotState& s) {
+    s.input_scale = next++;
+    delayed_ = s.fp8.recipe;
   });
   first_gradient_ = next;
-  each([&](SlotState& s) {
-    if (!s.delayed()) return;
+  each(true, [&](SlotState& s) {
     s.first_gradient_scale = next;
     next += static_cast<std::int64_t>(s.parts.size());
   });
@@ -49,7 +52,8 @@ void ParameterStore::allocate_scales(const Context& ctx) {
   scales_ = tensor::allocate(ctx, DType::f32, {scale_count_}, "compute weights");
   inverse_scales_ = tensor::allocate(ctx, DType::f32, {scale_count_}, "compute weights");
   if (!delayed()) return;
-  history_ = tensor::allocate(ctx, DType::f32, {scale_count_, options_.delayed.history}, "amax histories");
+  history_ =
+      tensor::allocate(ctx, DType::f32, {scale_count_ - first_delayed_, options_.delayed.history}, "amax histories");
   ops::zero(ctx, amax_);
   ops::zero(ctx, history_);
   const std::vector<float> ones(static_cast<std::size_t>(scale_count_), 1.0f);
@@ -71,8 +75,10 @@ void ParameterStore::list_scale_states() {
         const std::string& weight = table_[static_cast<std::size_t>(number)].name;
         const std::string linear = weight.substr(0, weight.rfind('.'));
         const auto add = [&](const char* tensor, std::int64_t index) {
-          scale_states_.push_back({linear + "/" + tensor, number, scales_.rows(index, index + 1),
-                                   history_.rows(index, index + 1).reshaped({options_.delayed.history}), index});
+          scale_states_.push_back(
+              {linear + "/" + tensor, number, scales_.rows(index, index + 1),
+               history_.rows(index - first_delayed_, index - first_delayed_ + 1).reshaped({options_.delayed.history}),
+               index});
         };
         const auto part = static_cast<std::int64_t>(i);
         add("input", s.input_scale);
@@ -114,25 +120,48 @@ linear::KnownScales ParameterStore::known_scales(const SlotState& s, model::Pass
   return known;
 }
 
-void ParameterStore::reduce_amaxes(const Context& ctx) {
-  const auto count = static_cast<std::size_t>(amax_.size());
-  const device::Timer timer(ctx, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
-  device_comm_.all_reduce(std::span<float>(amax_.as<float>(), count), comm::Reduce::amax);
+void ParameterStore::reduce_amaxes(const View& amaxes) const {
+  const auto count = static_cast<std::size_t>(amaxes.size());
+  const device::Timer timer(ctx_, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
+  device_comm_.all_reduce(std::span<float>(amaxes.as<float>(), count), comm::Reduce::amax);
+}
+
+// The scales of weights that are gathered in FP8 and not delayed, with one reduction for all of them. Adjacent slots
+// with the same recipe are computed together.
+void ParameterStore::renew_current_scales(const Context& ctx) {
+  if (first_delayed_ == 0) return;
+  reduce_amaxes(amax_.rows(0, first_delayed_));
+  std::int64_t begin = 0, end = 0;
+  linear::LinearPrecision fp8;  // that of the slots from `begin` on
+  const auto finish = [&] {
+    if (end > begin)
+      quant::scales_from_amax(ctx, amax_.rows(begin, end),
+                              {fp8.recipe->forward.w.format, fp8.recipe->scale_rule, fp8.options.power_of_2},
+                              scales_.rows(begin, end), inverse_scales_.rows(begin, end));
+    begin = end;
+  };
+  for (const auto& unit : slots_)
+    for (const SlotState& s : unit) {
+      if (!s.scaled() || s.delayed()) continue;
+      if (s.fp8.recipe != fp8.recipe) finish();
+      fp8 = s.fp8;
+      end += static_cast<std::int64_t>(s.parts.size());
+    }
+  finish();
 }
 
 // Delayed scales from the recorded amaxes of all ranks, which are then 0.
 void ParameterStore::renew_scales(const Context& ctx, const std::int32_t* skip) {
-  if (amax_.empty() || ctx.dry) return;
-  reduce_amaxes(ctx);
+  if (ctx.dry) return;
+  reduce_amaxes(amax_.rows(first_delayed_, scale_count_));
   const auto renew = [&](std::int64_t begin, std::int64_t end, DType format) {
-    quant::update_scales(
-        ctx,
-        {amax_.rows(begin, end), history_.rows(begin, end), scales_.rows(begin, end), inverse_scales_.rows(begin, end)},
-        quant::delayed_rule(format, options_.delayed.margin, options_.delayed.algorithm), skip);
+    quant::update_scales(ctx,
+                         {amax_.rows(begin, end), history_.rows(begin - first_delayed_, end - first_delayed_),
+                          scales_.rows(begin, end), inverse_scales_.rows(begin, end)},
+                         quant::delayed_rule(format, options_.delayed.margin, options_.delayed.algorithm), skip);
   };
-  const quant::Recipe& recipe = *options_.fp8.recipe;
-  renew(0, first_gradient_, recipe.forward.w.format);
-  renew(first_gradient_, scale_count_, recipe.dgrad.dy.format);
+  renew(first_delayed_, first_gradient_, delayed_->forward.w.format);
+  renew(first_gradient_, scale_count_, delayed_->dgrad.dy.format);
 }
 
 // The amax of the own rows of a weight, as they are cast: of the masters with FP8 all-gather, else of the compute
@@ -166,7 +195,7 @@ View ParameterStore::gather_weight(const Context& ctx, const SlotState& s, DType
 View ParameterStore::dequantized(const Context& ctx, const SlotState& s, const linear::Codes& codes) const {
   const View values = tensor::allocate(ctx, DType::f32, {s.extent.rows, s.extent.cols}, "gathered weights");
   const device::Scope scope(*ctx.arena);
-  const linear::Weight weight = linear::prepare_codes(ctx, codes, {}, s.parts, options_.fp8, model::Pass::forward);
+  const linear::Weight weight = linear::prepare_codes(ctx, codes, {}, s.parts, s.fp8, model::Pass::forward);
   for (const linear::Operand& o : weight.operands) {
     const View part = quant::dequantize(ctx, o.codes);
     if (!ctx.dry) ops::copy(ctx, part, values.rows(o.part.begin, o.part.end));
@@ -177,7 +206,7 @@ View ParameterStore::dequantized(const Context& ctx, const SlotState& s, const l
 linear::Weight ParameterStore::prepare_weight(const Context& ctx, const SlotState& s, const View& whole,
                                               const View& row_scales, const View& bias, model::Pass pass) {
   const linear::KnownScales known = known_scales(s, pass);
-  const linear::LinearPrecision& fp8 = options_.fp8;
+  const linear::LinearPrecision& fp8 = s.fp8;
   if (calibrating_)
     return linear::prepare(ctx, s.codes() ? gather_weight(ctx, s, options_.compute) : whole, bias, s.parts, {}, pass,
                            known);
@@ -208,7 +237,7 @@ void ParameterStore::end_calibration(const Context& ctx) {
   if (ctx.dry) return;
   for (std::int64_t index = 0; index < scale_count_; ++index)  // the amaxes of weights are always recorded
     if (has_history_[static_cast<std::size_t>(index)] != 0) ops::zero(ctx, amax_.rows(index, index + 1));
-  renew_scales(ctx, nullptr);
+  if (delayed()) renew_scales(ctx, nullptr);
   std::fill(has_history_.begin(), has_history_.end(), char{1});
   refresh_compute_weights(ctx);
 }

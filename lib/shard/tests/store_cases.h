@@ -16,10 +16,19 @@ struct StoreCase {
   StoreOptions options;
   bool tied = false, lm_head = false;
   quant::GemmSet gemms{};
-  bool adapters = false;  ///< without, everything is trained
+  bool adapters = false;                     ///< without, everything is trained
+  std::vector<std::string_view> of_slots{};  ///< recipes of qkv, o, gate_up and down; empty: that of the options
 
   /// The model.
   hf::ModelConfig model() const { return adapters ? small_model_with_adapters() : small_model(tied); }
+  /// Its parameters.
+  std::vector<model::Parameter> table() const {
+    std::vector<model::Parameter> all = small_table(model(), lm_head, gemms);
+    for (model::Parameter& p : all)
+      for (std::size_t i = 0; i < of_slots.size(); ++i)
+        if (p.slot == model::kAdaptedSlots[i].linear) p.recipe = &quant::find_recipe(of_slots[i]);
+    return all;
+  }
 };
 
 inline StoreOptions store_of(DType compute, const char* recipe = nullptr, int zero = 3, bool reshard = true) {
@@ -56,6 +65,11 @@ inline std::vector<StoreCase> store_cases() {
   cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
   cases.push_back({"single copy, no reshard", store_of(DType::f32, "rowwise", 3, false)});
   cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
+  for (const int zero : {1, 3}) {
+    cases.push_back({"recipes of linears, zero " + std::to_string(zero), store_of(DType::bf16, "rowwise", zero)});
+    cases.back().options.delayed.history = 4;
+    cases.back().of_slots = {"tensorwise", "delayed", "current", "delayed"};
+  }
   cases.push_back({"forward in bf16", store_of(DType::bf16, "delayed"), false, false, {false, true, true}});
   cases.push_back({"codes stay", store_of(DType::bf16, "tensorwise")});
   cases.back().options.fp8_all_gather = false;
@@ -96,6 +110,10 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
 inline void check_operand(const Context& ctx, StoreOptions o, const model::Parameter& p, int number,
                           const quant::Quantized& found, model::Pass pass) {
   if (!p.trainable) o.master = p.stored;
+  if (p.recipe != nullptr) {
+    o.fp8.recipe = p.recipe;
+    o.fp8.options.power_of_2 = p.recipe->power_of_2;
+  }
   const bool gathered_as_fp8 = p.fp8 && p.gemms == quant::GemmSet{} && o.fp8_all_gather && o.fp8.recipe != nullptr &&
                                o.fp8.recipe->fp8_all_gather;
   std::vector<std::byte> source = whole(p, number, o.master, gathered_as_fp8 ? o.master : o.compute);
@@ -139,7 +157,7 @@ inline quant::Quantized operand_of(const linear::Weight& w, const model::Paramet
 inline void check_gathers(comm::Communicator& device_comm, const StoreCase& c) {
   SCOPED_TRACE(c.name);
   const hf::ModelConfig config = c.model();
-  Kit kit(device_comm, config, small_table(config, c.lm_head, c.gemms), c.options);
+  Kit kit(device_comm, config, c.table(), c.options);
   EXPECT_EQ(kit.planned, kit.arena.peak());
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
@@ -189,7 +207,7 @@ inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c
   const hf::ModelConfig config = c.model();
   StoreOptions options = c.options;
   options.several_micro_batches = micro_batches > 1;
-  Kit kit(device_comm, config, small_table(config, c.lm_head, c.gemms), options);
+  Kit kit(device_comm, config, c.table(), options);
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   for (int step = 1; step <= 2; ++step) {
@@ -227,8 +245,7 @@ inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
   SCOPED_TRACE(c.name);
   const hf::ModelConfig config = c.model();
   const std::unique_ptr<comm::Communicator> one = comm::solo();
-  Kit many(device_comm, config, small_table(config, c.lm_head, c.gemms), c.options),
-      alone(*one, config, small_table(config, c.lm_head, c.gemms), c.options);
+  Kit many(device_comm, config, c.table(), c.options), alone(*one, config, c.table(), c.options);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   const optim::Settings settings;
   const optim::Gate gate{.gradient_scale = 0.2f};

@@ -76,9 +76,9 @@ std::string note_of_cpu(std::span<const std::string> cards) {
 }
 
 void check_fp8(const settings::PrecisionConfig& precision, DeviceType device, int capability, const std::string& name) {
-  const quant::Recipe* recipe = precision.recipe_or_null();
+  const auto runs_native = [](const quant::Recipe* r) { return !r->emulated_everywhere(); };
   const bool native =
-      recipe != nullptr && !precision.emulate && !recipe->emulated_everywhere() && device == DeviceType::cuda;
+      !precision.emulate && device == DeviceType::cuda && std::ranges::any_of(precision.recipes_used(), runs_native);
   if (native && capability < kFirstFp8)
     throw Error(cli::flag_name("precision") + " fp8: " + name + " has no FP8 matmul: " + cli::flag_name("emulate") +
                 " multiplies FP8 values as bf16, " + cli::flag_name("device") + " cpu does so too, and " +

@@ -48,7 +48,7 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
   const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
   comm::agree(host_comm, [&] {
     setup = resolve_model(config, checkpoint, *tokens);
-    setup.notes.push_back(settings::note_of_unused(setup.precision, {setup.precision.recipe}));
+    setup.notes.push_back(settings::note_of_unused(setup.precision, setup.precision.recipe_names()));
     settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
     setup.model_spec.store.training = false;
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, config.documents);

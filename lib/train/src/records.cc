@@ -17,12 +17,13 @@ namespace {
 
 // FP8 is emulated on the host, and on a GPU on request or by the recipe; otherwise a GPU without FP8 is an error.
 bool emulated(const settings::PrecisionConfig& p, device::DeviceType device) {
-  const quant::Recipe* recipe = p.recipe_or_null();
-  return recipe != nullptr && (device == device::DeviceType::host || p.emulate || recipe->emulated_everywhere());
+  const bool everywhere = device == device::DeviceType::host || p.emulate;
+  return std::ranges::any_of(p.recipes_used(),
+                             [&](const quant::Recipe* r) { return everywhere || r->emulated_everywhere(); });
 }
 
 json::Value recipe_of(const settings::PrecisionConfig& p) {
-  return p.precision == settings::Precision::fp8 ? json::Value(p.recipe) : json::Value();
+  return p.precision == settings::Precision::fp8 ? json::Value(p.recipe_text()) : json::Value();
 }
 
 // How FP8 products were summed; null if a GPU's FP8 units summed them, or there were none.
@@ -33,13 +34,14 @@ json::Value accumulate_of(const settings::PrecisionConfig& p, device::DeviceType
 // Whether the sums were compared with those of the chip: with one scale per tensor they were, with scales per row they
 // were not. Null if sums of a tensor core are not emulated.
 json::Value accumulate_proven(const settings::PrecisionConfig& p) {
-  const quant::Recipe* recipe = p.recipe_or_null();
-  if (recipe == nullptr || p.accumulation == gemm::Accumulation::f32) return {};
+  if (p.precision != settings::Precision::fp8 || p.accumulation == gemm::Accumulation::f32) return {};
   const auto by_tensor = [](const quant::Cast& a, const quant::Cast& b) {
     return a.granularity == quant::Granularity::tensor && b.granularity == quant::Granularity::tensor;
   };
-  return by_tensor(recipe->forward.x, recipe->forward.w) && by_tensor(recipe->dgrad.dy, recipe->dgrad.w) &&
-         by_tensor(recipe->wgrad.dy, recipe->wgrad.x);
+  return std::ranges::all_of(p.recipes_used(), [&](const quant::Recipe* r) {
+    return by_tensor(r->forward.x, r->forward.w) && by_tensor(r->dgrad.dy, r->dgrad.w) &&
+           by_tensor(r->wgrad.dy, r->wgrad.x);
+  });
 }
 
 // The attention that runs: "cpu", "plain", or the library of the fused kernels.
@@ -73,9 +75,13 @@ std::string some_gemms(const model::LinearRow& linear) {
 // What the table says about a linear besides its precision: the reason, or its FP8 GEMMs and its fusion if any.
 std::string remark_of(const model::LinearRow& r) {
   if (!r.fp8) return r.reason;
-  std::string gemms = some_gemms(r);
-  if (r.fused_with.empty()) return gemms;
-  return gemms + (gemms.empty() ? "" : "; ") + "one linear with " + r.fused_with;
+  std::string remark = r.recipe.empty() ? "" : "recipe " + r.recipe;
+  const auto add = [&remark](const std::string& text) {
+    if (!text.empty()) remark += (remark.empty() ? "" : "; ") + text;
+  };
+  add(some_gemms(r));
+  if (!r.fused_with.empty()) add("one linear with " + r.fused_with);
+  return remark;
 }
 
 // A name with * for the number of its layer, so that equal linears share a line.
@@ -96,6 +102,7 @@ json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig&
     const std::string precision = precision_of(l, config.precision.precision);
     json::Value linear = json::object({{"name", l.name}, {"precision", precision}, {"reason", l.reason}});
     if (const std::string gemms = some_gemms(l); !gemms.empty()) linear.as_object().set("fp8_gemms", gemms);
+    if (l.fp8 && !l.recipe.empty()) linear.as_object().set("recipe", l.recipe);
     linears.push_back(std::move(linear));
   }
   return json::object({{"type", "run"},

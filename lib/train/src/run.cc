@@ -291,7 +291,7 @@ void record_tensors(const RunState& state, const RunContext& run) {
   const std::int64_t step = state.position.step;
   const auto failed =
       TensorLog(c.out, run.held)
-          .write(step, records_of(results, c.precision.recipe, linear_names(run.setup.model_spec.table)));
+          .write(step, records_of(results, c.precision.recipe_text(), linear_names(run.setup.model_spec.table)));
   if (failed) run.journal.warn(step, *failed);
 }
 

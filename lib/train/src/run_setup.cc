@@ -61,6 +61,7 @@ void note_phase(RunSetup& s, const ckpt::Checkpoint& c) {
   settings::PrecisionConfig defaults;
   defaults.precision = s.config.precision.precision;
   defaults.recipe = s.config.precision.recipe;
+  defaults.linear_recipes = s.config.precision.linear_recipes;
   const json::Value now = settings::phase_of(s.config.precision), usual = settings::phase_of(defaults);
   for (const auto& [name, value] : now.as_object()) {
     const json::Value* old = phase->as_object().find(name);
@@ -123,7 +124,7 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   s.model_spec.store.reshard_after_forward = c.reshard_after_forward;
   s.model_spec.store.several_micro_batches = c.grad_accumulation > 1;
   s.notes = std::move(model.notes);
-  s.notes.insert(s.notes.begin(), settings::note_of_unused(c.precision, {c.precision.recipe}));
+  s.notes.insert(s.notes.begin(), settings::note_of_unused(c.precision, c.precision.recipe_names()));
   return model.tokenizer;
 }
 

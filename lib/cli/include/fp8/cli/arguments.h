@@ -77,7 +77,8 @@ class Arguments {
 Arguments parse(const Command& command, std::span<const std::string> words);
 
 /// Adds the values of a config file, an object of flag names and values, to `base`; flags already given win, null is
-/// skipped. Numbers for integers and reals, booleans for toggles, arrays of strings for lists, strings for all others.
+/// skipped. Numbers for integers and reals, booleans for toggles, arrays of strings for lists, but a string
+/// for the only value of a list with a default, strings for all others.
 /// Errors begin with `name`, the file.
 void parse_config(const Command& command, const json::Value& config, Arguments& base,
                   const std::string& name = "config");

@@ -135,8 +135,10 @@ struct AmaxUse {
   bool dy = false;        ///< cast each part's columns of dy, for dgrad or wgrad
   bool skip_nan = false;  ///< NaNs are left out of them; otherwise an amax of elements with NaN is NaN
 };
-/// Which amaxes a weight that is prepared for any pass needs for scales of whole tensors that are not known before the
+/// Which amaxes a weight with these parts needs in any pass, for scales of whole tensors that are not known before the
 /// cast.
+AmaxUse amax_use(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known);
+/// The same of a weight that is prepared for any pass.
 AmaxUse amax_use(const Weight& weight);
 
 /// Memory for the amax of x.

@@ -22,6 +22,7 @@ struct LinearRow {
   quant::GemmSet gemms{};           ///< GEMMs that run in FP8, if the linear does
   std::string scaling{};            ///< what shares a scale of codes that are kept: tensor, row or block; else empty
   std::vector<std::int64_t> padded_from{};  ///< shape in the source if it was padded, else empty
+  std::string recipe{};                     ///< recipe of an FP8 linear that has one of its own; else empty
   std::string fused_with{};                 ///< projection with which it is computed as one linear; else empty
 };
 

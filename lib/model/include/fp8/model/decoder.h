@@ -159,8 +159,8 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::
                              std::int64_t logit_bytes);
 
 /// FP8 GEMMs (and FLOPs) that a micro-batch of `rows` tokens must execute, computed from the precisions in the table
-/// alone, by a decoder with these options.
-gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table, const quant::Recipe& recipe,
-                        std::int64_t rows, const DecoderOptions& options, bool backward);
+/// alone, by a decoder with these options. `of_model` is the recipe of matmuls that have none of their own.
+gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table,
+                        const quant::Recipe& of_model, std::int64_t rows, const DecoderOptions& options, bool backward);
 
 }  // namespace fp8::model

@@ -76,7 +76,9 @@ struct Parameter {
   bool fp8 = false;        ///< whether it computes in FP8
   std::string reason;      ///< why not FP8; empty for FP8
   quant::GemmSet gemms{};  ///< GEMMs that run in FP8, if the parameter does
-  bool fused = false;      ///< whether it is computed as one linear with the parameter before it in its slot
+  const quant::Recipe* recipe =
+      nullptr;         ///< recipe of a matmul in FP8 that has one of its own; null: that of the model
+  bool fused = false;  ///< whether it is computed as one linear with the parameter before it in its slot
 
   /// Rows (first extent).
   std::int64_t rows() const { return shape[0]; }
@@ -112,9 +114,16 @@ struct GemmRule {
   quant::GemmSet gemms;  ///< the GEMMs in FP8, at least one
 };
 
+/// Recipe of some linears.
+struct RecipeRule {
+  std::string glob;                       ///< glob of names of weights
+  const quant::Recipe* recipe = nullptr;  ///< their recipe
+};
+
 /// Options of assign_precisions().
 struct LinearPrecisionOptions {
-  const quant::Recipe* recipe = nullptr;  ///< recipe for the thresholds of auto_filter, or null for the default recipe
+  const quant::Recipe* recipe = nullptr;  ///< recipe of the model, or null for the default recipe
+  std::vector<RecipeRule> recipes{};      ///< the last that matches a linear applies instead of the model's
   std::vector<std::string> filters{};     ///< name globs of weights that stay in bf16
   bool auto_filter = false;               ///< exclude layers that are too small to gain
   bool lm_head = false;                   ///< FP8 for the LM head too
@@ -125,8 +134,9 @@ struct LinearPrecisionOptions {
 /// without its last part.
 bool filter_matches(const std::string& filter, const std::string& name);
 
-/// Sets fp8 and reason of every parameter. A linear is FP8 when both its dimensions are multiples of 16 and no option
-/// excludes it.
+/// Sets fp8, reason, gemms and recipe of every parameter. A linear is FP8 when both its dimensions are multiples of 16
+/// and no option excludes it. Throws Error for a glob that matches nothing, and for projections of the same input (q,
+/// k, v; gate, up) with different recipes: the input is cast once.
 void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options);
 
 /// Makes the projections of each slot one linear (Parameter::fused) if all of them are FP8, in the same GEMMs.

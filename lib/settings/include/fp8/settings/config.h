@@ -26,18 +26,25 @@ enum class Precision : std::uint8_t { fp32, bf16, fp8 };
 /// fp32, bf16, fp8.
 std::string_view name_of(Precision p);
 
+/// The recipe of some linears.
+struct LinearRecipe {
+  std::string glob;    ///< glob of names of weights
+  std::string recipe;  ///< name of their recipe
+};
+
 /// How a run or an evaluation computes.
 struct PrecisionConfig {
-  Precision precision = Precision::bf16;                      ///< of GEMMs of linear layers
-  dtype::DType activations = dtype::DType::bf16;              ///< f32 with fp32
-  std::string recipe = "tensorwise";                          ///< for fp8
-  std::optional<bool> power_of_2;                             ///< nothing: as the recipe does
-  bool fp8_all_gather = true;                                 ///< if the recipe allows it
-  bool rowwise_single_copy = false;                           ///< for rowwise: one FP8 copy of each weight
-  bool e4m3_gradients = false;                                ///< gradients e4m3 where the recipe has e5m2
-  shard::DelayedOptions delayed;                              ///< for delayed
-  bool fuse_projections = false;                              ///< q, k, v, and gate, up, are one linear each
-  bool emulate = false;                                       ///< FP8 values are multiplied as bf16 on a GPU too
+  Precision precision = Precision::bf16;          ///< of GEMMs of linear layers
+  dtype::DType activations = dtype::DType::bf16;  ///< f32 with fp32
+  std::string recipe = "tensorwise";              ///< for fp8
+  std::vector<LinearRecipe> linear_recipes;       ///< of linears with another; the last that matches applies
+  std::optional<bool> power_of_2;                 ///< nothing: as the recipe does
+  bool fp8_all_gather = true;                     ///< if the recipe allows it
+  bool rowwise_single_copy = false;               ///< for rowwise: one FP8 copy of each weight
+  bool e4m3_gradients = false;                    ///< gradients e4m3 where the recipe has e5m2
+  shard::DelayedOptions delayed;                  ///< for delayed
+  bool fuse_projections = false;                  ///< q, k, v, and gate, up, are one linear each
+  bool emulate = false;                           ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   ops::AttentionOptions attention;                            ///< on a GPU
   model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
@@ -47,6 +54,14 @@ struct PrecisionConfig {
   bool was_given(std::string_view flag) const;
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
+  /// The recipe of this name as the other settings make it: with one FP8 copy of each weight, or with e4m3 gradients.
+  const quant::Recipe& variant_of(const std::string& name) const;
+  /// The recipe, then those of linear_recipes; without fp8 none.
+  std::vector<const quant::Recipe*> recipes_used() const;
+  /// Their names, also without fp8.
+  std::vector<std::string> recipe_names() const;
+  /// The values of --recipe, separated by commas: "tensorwise,*.down_proj=rowwise".
+  std::string recipe_text() const;
   /// Whether scales are powers of two under this configuration.
   bool power_of_2_scales() const;
 };
@@ -144,7 +159,7 @@ inline constexpr double kBisectionBound = 0.5;
 
 /// An inspection. The batch consists of batch_size sequences on each rank.
 struct InspectConfig : EvalConfig {
-  std::vector<std::string> recipes;                           ///< each is inspected in turn
+  std::vector<std::string> recipes;                           ///< each is inspected in turn, with linear_recipes
   bool all_recipes = false;                                   ///< of `recipes` only those that fit FP8 codes
   data::SamplerKind sampler = data::SamplerKind::sequential;  ///< order in which samples are read
   std::uint64_t seed = 0;                                     ///< of the sampler
@@ -160,6 +175,9 @@ struct InspectConfig : EvalConfig {
 
 /// {"precision", "recipe"}; the recipe is null unless fp8. With fp8 also the settings of FP8, by the names of flags.
 json::Value phase_of(const PrecisionConfig& precision);
+
+/// "recipe" in a configuration: a string, or with recipes of linears an array of the values of --recipe.
+json::Value recipe_value(const PrecisionConfig& precision);
 
 /// A configuration with which fp8-step computes FP8 as `precision` does, see fp8-config(5): precision, recipe, and what
 /// is not at its default and has an effect. Without device.

@@ -50,7 +50,8 @@ enum class WeightForm : std::uint8_t {
 /// How parameters are kept and gathered.
 struct StoreOptions {
   DType compute = DType::bf16;         ///< format of activations and of weights outside FP8
-  linear::LinearPrecision fp8;         ///< recipe of FP8 linears; null: there are none
+  linear::LinearPrecision fp8;         ///< recipe of FP8 linears without one of their own; null: none is FP8
+  std::optional<bool> power_of_2;      ///< scales of linears with recipes of their own; nothing: as these define
   DelayedOptions delayed;              ///< settings of a delayed recipe
   bool fp8_all_gather = true;          ///< FP8 all-gather, if the recipe allows it
   DType master = DType::f32;           ///< f32 or bf16
@@ -171,6 +172,7 @@ class ParameterStore final : public model::WeightSource {
     WeightForm form = WeightForm::absent;
     bool trainable = false;           // whether its parameters are
     bool adapters = false;            // whether it has the A of adapters
+    linear::LinearPrecision fp8;      // precision of its FP8 parts; without recipe if none is FP8
     DType stored = DType::f32;        // format of the shards of frozen parameters
     model::Extent extent;             // extent of the whole matrix
     std::vector<int> parameters;      // numbers in the table, in row order
@@ -227,13 +229,16 @@ class ParameterStore final : public model::WeightSource {
     const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
     return slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
   }
-  bool delayed() const { return first_gradient_ > first_input_; }
+  bool delayed() const { return delayed_ != nullptr; }
+  linear::LinearPrecision precision_of(const model::Parameter& p) const;
+  linear::AmaxUse amax_use_of_down(int unit, model::Pass pass) const;
   void build_scales();
   void allocate_scales(const Context& ctx);
   void list_scale_states();
   quant::KnownScale known_scale(std::int64_t index, bool record) const;
   linear::KnownScales known_scales(const SlotState& s, model::Pass pass) const;
-  void reduce_amaxes(const Context& ctx);
+  void reduce_amaxes(const View& amaxes) const;
+  void renew_current_scales(const Context& ctx);
   void renew_scales(const Context& ctx, const std::int32_t* skip);
   void measure_weight(const Context& ctx, const ParameterShard& o);
   View gather_weight(const Context& ctx, const SlotState& s, DType type);
@@ -254,11 +259,13 @@ class ParameterStore final : public model::WeightSource {
   std::optional<DropoutPosition> dropout_;
   std::vector<std::array<SlotState, kSlots>> slots_;  // slots by unit
   std::vector<ParameterShard> shards_;
-  // f32 [number of scales]: of weights gathered in FP8; if delayed, of every weight, input and gradient of FP8 linears
+  // f32 [number of scales]: of weights gathered in FP8, unless they are delayed; then the delayed ones of every weight,
+  // then every input, then every gradient of linears with a delayed recipe
   View amax_, scales_, inverse_scales_;
-  View history_;  // delayed: [number of scales, length]
+  View history_;  // f32 [number of delayed scales, length]
   std::int64_t scale_count_ = 0;
-  std::int64_t first_input_ = 0, first_gradient_ = 0;  // delayed: scales of weights, then inputs, then gradients
+  const quant::Recipe* delayed_ = nullptr;  // the delayed recipe, if a linear has it
+  std::int64_t first_delayed_ = 0, first_input_ = 0, first_gradient_ = 0;
   std::vector<ScaleState> scale_states_;
   std::vector<char> has_history_;  // flags by number of the scale
   bool calibrating_ = false, recording_ = true;

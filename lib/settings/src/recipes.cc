@@ -1,0 +1,30 @@
+// The values of --recipe.
+#include <algorithm>
+
+#include "fp8/base/error.h"
+#include "fp8/cli/command.h"
+#include "rows.h"
+
+namespace fp8::settings {
+
+std::string known_recipe(const std::string& name) {
+  if (std::ranges::find(quant::recipes(), name, &quant::Recipe::name) != quant::recipes().end()) return name;
+  std::string all;
+  for (const quant::Recipe& r : quant::recipes()) all += (all.empty() ? "" : ", ") + std::string(r.name);
+  throw Error(cli::flag_name("recipe") + ": '" + name + "' is not one of " + all);
+}
+
+bool add_linear_recipe(const std::string& text, PrecisionConfig& precision) {
+  const std::size_t equals = text.rfind('=');
+  if (equals == std::string::npos) return false;
+  if (equals == 0) throw Error(cli::flag_name("recipe") + ": '" + text + "': needs a GLOB before =");
+  precision.linear_recipes.push_back({text.substr(0, equals), known_recipe(text.substr(equals + 1))});
+  return true;
+}
+
+void read_recipe(const Arguments& a, Config& config) {
+  for (const std::string& text : a.list("recipe"))
+    if (!add_linear_recipe(text, config.precision)) config.precision.recipe = known_recipe(text);
+}
+
+}  // namespace fp8::settings
