@@ -2,15 +2,14 @@
 #include "fp8/train/mpi_session.h"
 
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 
 #include "fp8/base/error.h"
+#include "fp8/base/file.h"
 #include "fp8/base/resources.h"
-#include "fp8/base/text.h"
 #include "fp8/cli/command.h"
 #include "fp8/cli/run.h"
 #include "fp8/device/runtime.h"
@@ -22,15 +21,24 @@
 namespace fp8::train {
 namespace {
 
-// Without OMP_NUM_THREADS, sets the threads of a rank: the cores it is bound to, or its share of all cores.
-void share_cores() {
-  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
-  if (std::getenv("OMP_NUM_THREADS") != nullptr || local == nullptr)
-    return;  // NOLINT(concurrency-mt-unsafe): no threads yet
-  const auto ranks = parse_int64(local);
-  const int mine = omp_get_num_procs(), all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  if (!ranks || *ranks < 2 || mine < all) return;
-  omp_set_num_threads(std::max(1, all / static_cast<int>(*ranks)));
+// The processors that this process may use: equal texts of ranks on one machine that may use the same ones.
+std::string own_processors() {
+  constexpr std::uint64_t kMost = 1U << 16U;
+  try {
+    const std::string status = read_text_file("/proc/self/status", kMost);
+    const std::size_t begin = status.find("\nCpus_allowed_list:");
+    return read_text_file("/proc/sys/kernel/random/boot_id", kMost) +
+           (begin == std::string::npos ? "" : status.substr(begin + 1, status.find('\n', begin + 1) - begin - 1));
+  } catch (const Error&) {
+    return "";  // then all ranks share what each may use
+  }
+}
+
+// Without OMP_NUM_THREADS, sets the threads of a rank to its share of the processors it may use. Collective.
+void share_processors(comm::Communicator& host_comm) {
+  const std::vector<std::string> all = host_comm.all_gather(own_processors());
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;  // NOLINT(concurrency-mt-unsafe): nobody sets variables
+  omp_set_num_threads(share_of_processors(all, static_cast<std::size_t>(host_comm.rank()), omp_get_num_procs()));
 }
 
 // The action of a watchdog: prints the stall and ends the job.
@@ -44,7 +52,6 @@ std::function<void(const watchdog::Stall&)> end_stalled_job(const std::string& t
 }  // namespace
 
 int run_ranks(const std::string& tool, std::int64_t timeout, const std::function<int(comm::Communicator&)>& body) {
-  share_cores();
   std::optional<watchdog::StartupWatch> startup;
   if (comm::launched() && timeout > 0)
     startup.emplace(static_cast<double>(timeout), comm::job_rank(), "MPI_Init", end_stalled_job(tool));
@@ -53,6 +60,7 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   if (startup) startup->enter("the first exchange");
   watch_ranks(host_comm, tool, timeout);
   startup.reset();
+  if (host_comm.size() > 1) share_processors(host_comm);
   start_team();
   if (host_comm.size() == 1) return body(host_comm);
   const auto end_job = [&](const std::string& message, int status) {
@@ -70,6 +78,11 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
     end_job(cli::error_message(error), static_cast<int>(error.code()));
   }
   return status;
+}
+
+int share_of_processors(const std::vector<std::string>& processors, std::size_t rank, int count) {
+  const auto ranks = static_cast<int>(std::ranges::count(processors, processors.at(rank)));
+  return std::max(1, count / ranks);
 }
 
 void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds) {

@@ -21,6 +21,10 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
 /// the job with Exit::no, which a supervisor treats as a crash. 0: no watchdog. Collective.
 void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds);
 
+/// Threads of a rank, at least 1, that may use `count` processors: its share among the ranks that may use the same
+/// ones. `processors` has a text for each rank, equal for ranks on one machine that may use the same processors.
+int share_of_processors(const std::vector<std::string>& processors, std::size_t rank, int count);
+
 /// Names and versions of the libraries in use.
 std::vector<std::string> library_versions();
 
