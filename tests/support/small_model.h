@@ -39,7 +39,7 @@ inline std::vector<model::Parameter> small_table(const hf::ModelConfig& config, 
   std::vector<model::Parameter> table = model::parameter_table(config);
   for (model::Parameter& p : table)
     if (!p.trainable && p.slot != model::Slot::down) p.stored = dtype::DType::bf16;
-  model::LinearPrecisionOptions precisions;
+  model::PrecisionRules precisions;
   precisions.lm_head = lm_head;
   precisions.gemms = {{"", gemms}};
   model::assign_precisions(table, precisions);

@@ -63,10 +63,10 @@ convert::ConvertOptions options_of(const cli::Arguments& arguments) {
     throw Error("--recipe: only with --auto-filter, whose minimum sizes it selects");
   }
   if (arguments.has("filter") || arguments.has("auto-filter") || arguments.has("fp8-lm-head")) {
-    options.precisions = model::LinearPrecisionOptions{.recipe = &quant::find_recipe(arguments.text("recipe")),
-                                                       .filters = arguments.list("filter"),
-                                                       .auto_filter = arguments.flag("auto-filter"),
-                                                       .lm_head = arguments.flag("fp8-lm-head")};
+    options.precisions = model::PrecisionRules{.recipe = &quant::find_recipe(arguments.text("recipe")),
+                                               .filters = arguments.list("filter"),
+                                               .auto_filter = arguments.flag("auto-filter"),
+                                               .lm_head = arguments.flag("fp8-lm-head")};
   }
   options.pad = arguments.flag("pad");
   options.dequantize = arguments.flag("dequantize");

@@ -21,7 +21,7 @@ std::string_view size_of_extent(const model::Parameter& p, bool rows) {
 
 }  // namespace
 
-bool pads_vocabulary(const hf::ModelConfig& config, const std::optional<model::LinearPrecisionOptions>& precisions) {
+bool pads_vocabulary(const hf::ModelConfig& config, const std::optional<model::PrecisionRules>& precisions) {
   if (!precisions || !precisions->lm_head || config.tie_word_embeddings) return false;
   hf::ModelConfig padded = config;
   padded.vocab_size = round_up(config.vocab_size, kMultiple);

@@ -22,7 +22,7 @@ inline constexpr std::string_view kNotAligned = " are not a multiple of 16";
 inline constexpr std::string_view kVocabulary = "vocab_size";
 
 /// Whether a padded vocabulary would make the LM head FP8 under these options.
-bool pads_vocabulary(const hf::ModelConfig& config, const std::optional<model::LinearPrecisionOptions>& precisions);
+bool pads_vocabulary(const hf::ModelConfig& config, const std::optional<model::PrecisionRules>& precisions);
 
 /// Raises the intermediate size, and the vocabulary if `vocabulary`, to the next multiples of 16. Returns what changed.
 std::vector<PaddedSize> pad(hf::ModelConfig& config, bool vocabulary);

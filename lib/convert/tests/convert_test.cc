@@ -145,9 +145,8 @@ TEST_F(Convert, ExpertsAreRefusedInOneLine) {
 }
 
 TEST_F(Convert, PrecisionsOfLinears) {
-  const ConvertReport report =
-      convert(golden("llama3"), out(),
-              {.precisions = model::LinearPrecisionOptions{.filters = {"*layers.1*"}, .lm_head = true}});
+  const ConvertReport report = convert(
+      golden("llama3"), out(), {.precisions = model::PrecisionRules{.filters = {"*layers.1*"}, .lm_head = true}});
   ASSERT_EQ(report.linears.size(), 15U);
   EXPECT_EQ(report.linears[0].name, "model.layers.0.self_attn.q_proj.weight");
   EXPECT_TRUE(report.linears[0].fp8);
@@ -160,7 +159,7 @@ TEST_F(Convert, PrecisionsOfLinears) {
 
   // Recorded compute precisions are kept unless options replace them.
   EXPECT_TRUE(convert(out(), at("b.h5"), {}).linears[14].fp8);
-  EXPECT_FALSE(convert(out(), at("c.h5"), {.precisions = model::LinearPrecisionOptions{}}).linears[14].fp8);
+  EXPECT_FALSE(convert(out(), at("c.h5"), {.precisions = model::PrecisionRules{}}).linears[14].fp8);
 }
 
 TEST_F(Convert, TheHeadOfATiedModelIsListed) {

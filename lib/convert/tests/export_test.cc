@@ -211,7 +211,7 @@ TEST_F(Export, what_does_not_fit_is_refused_and_leaves_nothing) {
           "its scales are not per tensor or per block of 128 x 128");
   refused(quantized(quant::Granularity::tensor, dtype::DType::e5m2), ExportFormat::fp8, "E5M2 codes");
   ConvertOptions none;
-  none.precisions = model::LinearPrecisionOptions{.filters = {"*"}};
+  none.precisions = model::PrecisionRules{.filters = {"*"}};
   convert(test::golden("llama3"), at("none.h5"), none);
   refused(at("none.h5"), ExportFormat::fp8, "no linear has compute precision fp8");
   std::string bytes = test::read_file(model());
@@ -233,7 +233,7 @@ TEST_F(Export, only_the_folder_of_an_export_is_replaced) {
 
 TEST_F(Export, a_merged_matrix_is_excluded_under_its_own_name_too) {
   ConvertOptions options;
-  options.precisions = model::LinearPrecisionOptions{.filters = {"*.0.self_attn.?_proj", "*.1.mlp.gate_proj"}};
+  options.precisions = model::PrecisionRules{.filters = {"*.0.self_attn.?_proj", "*.1.mlp.gate_proj"}};
   convert(test::golden("llama3"), at("some.h5"), options);
   for (const ExportFormat format : {ExportFormat::fp8, ExportFormat::compressed_tensors}) {
     export_folder(at("some.h5"), at("out"), {.format = format, .force = true});
@@ -276,7 +276,7 @@ TEST_F(Export, warns_of_sizes_that_transformers_refuses) {
 
 TEST_F(Export, warns_of_projections_of_two_precisions) {
   ConvertOptions options;
-  options.precisions = model::LinearPrecisionOptions{.filters = {"*.0.self_attn.q_proj"}};
+  options.precisions = model::PrecisionRules{.filters = {"*.0.self_attn.q_proj"}};
   convert(test::golden("llama3"), at("mixed.h5"), options);
   const ExportReport report =
       export_folder(at("mixed.h5"), at("out"), {.format = ExportFormat::compressed_tensors, .dry_run = true});

@@ -121,7 +121,7 @@ TEST_F(Fp8Folder, dequantized_values_are_codes_times_scales) {
 
 TEST_F(Fp8Folder, linears_that_the_folder_keeps_in_bf16_stay_so) {
   convert(test::golden("llama3"), model(),
-          {.precisions = model::LinearPrecisionOptions{.filters = {"*.o_proj"}}, .force = true});
+          {.precisions = model::PrecisionRules{.filters = {"*.o_proj"}}, .force = true});
   const ConvertReport kept = convert(exported(ExportFormat::fp8), out(), {});
   const auto o_proj = [](const ConvertReport& report) {
     return *std::find_if(report.linears.begin(), report.linears.end(),
@@ -133,7 +133,7 @@ TEST_F(Fp8Folder, linears_that_the_folder_keeps_in_bf16_stay_so) {
   EXPECT_EQ(o_proj(dequantized).reason, "not quantized in the folder");
   EXPECT_TRUE(dequantized.linears.front().fp8);
   const ConvertReport fresh =
-      convert(at("hf"), at("f.h5"), {.precisions = model::LinearPrecisionOptions{}, .dequantize = true});
+      convert(at("hf"), at("f.h5"), {.precisions = model::PrecisionRules{}, .dequantize = true});
   EXPECT_TRUE(o_proj(fresh).fp8);
 }
 
@@ -148,7 +148,7 @@ TEST_F(Fp8Folder, options_that_codes_exclude_are_refused) {
   EXPECT_EQ(error_of([&] { convert(folder, out(), {.dtype = dtype::DType::f32}); }),
             begin + "they have no other format");
   EXPECT_EQ(error_of([&] { convert(folder, out(), {.pad = true}); }), begin + "they are not padded");
-  EXPECT_EQ(error_of([&] { convert(folder, out(), {.precisions = model::LinearPrecisionOptions{}}); }),
+  EXPECT_EQ(error_of([&] { convert(folder, out(), {.precisions = model::PrecisionRules{}}); }),
             begin + "they determine which linears are FP8");
   EXPECT_EQ(error_of([&] { convert(test::golden("llama3"), out(), {.dequantize = true}); }),
             test::golden("llama3") + ": has no FP8 codes, so there is nothing to dequantize");

@@ -40,7 +40,7 @@ class Pad : public test::FolderTest {
 
 TEST_F(Pad, old_values_stay_and_the_rest_is_zero) {
   const ConvertReport report =
-      convert(odd(), out(), {.precisions = model::LinearPrecisionOptions{.lm_head = true}, .pad = true});
+      convert(odd(), out(), {.precisions = model::PrecisionRules{.lm_head = true}, .pad = true});
   const ckpt::Checkpoint before = ckpt::Checkpoint::open(odd()), after = ckpt::Checkpoint::open(out());
   EXPECT_EQ(config_of(after).intermediate_size, 32);
   EXPECT_EQ(config_of(after).vocab_size, 32);
@@ -70,7 +70,7 @@ TEST_F(Pad, old_values_stay_and_the_rest_is_zero) {
 }
 
 TEST_F(Pad, a_vocabulary_stays_where_the_head_would_not_be_FP8) {
-  const auto padded = [&](const std::string& source, const model::LinearPrecisionOptions& precisions) {
+  const auto padded = [&](const std::string& source, const model::PrecisionRules& precisions) {
     const ConvertReport report = convert(source, out(), {.precisions = precisions, .pad = true, .force = true});
     EXPECT_EQ(report.padded_sizes.size(), 1U);
     EXPECT_TRUE(report.notes.empty());
@@ -95,8 +95,7 @@ TEST_F(Pad, what_cannot_be_padded_has_a_reason) {
 }
 
 TEST_F(Pad, recorded_precisions_change_only_where_padding_removes_the_reason) {
-  convert(odd(), at("filtered.h5"),
-          {.precisions = model::LinearPrecisionOptions{.filters = {"*.up_proj", "*.q_proj"}}});
+  convert(odd(), at("filtered.h5"), {.precisions = model::PrecisionRules{.filters = {"*.up_proj", "*.q_proj"}}});
   const ConvertReport report = convert(at("filtered.h5"), out(), {.pad = true});
   EXPECT_EQ(row(report, "up_proj.weight").reason, "filter *.up_proj");
   EXPECT_EQ(row(report, "q_proj.weight").reason, "filter *.q_proj");

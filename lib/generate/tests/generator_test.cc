@@ -166,7 +166,7 @@ TEST_F(Generation, PromptsOneAfterTheOther) {
 TEST_F(Generation, AModelWithoutFp8IsRefusedInFp8) {
   const std::string path = at("none.h5");
   (void)convert::convert("tests/golden/models/wide/hf", path,
-                         {.precisions = model::LinearPrecisionOptions{.filters = {"*proj*"}}});
+                         {.precisions = model::PrecisionRules{.filters = {"*proj*"}}});
   const std::string message = test::error_of(
       [&] {
         run(path, {DType::bf16, &quant::recipes().front()});

@@ -34,14 +34,14 @@ Chosen choose(std::vector<Sensitivity> order, double limit) {
 // The precision with only the chosen linears in FP8, whatever precisions the checkpoint records.
 settings::PrecisionConfig precision_with(const std::set<int>& chosen, const RecipeSetup& setup) {
   settings::PrecisionConfig precision = setup.config.precision;
-  model::LinearPrecisionOptions& selection = precision.selection;
+  model::PrecisionRules& selection = precision.selection;
   std::vector<model::Parameter> table = setup.eval.model_spec.table;
   const auto is_chosen = [&](const model::Parameter& p) {
     return chosen.contains(static_cast<int>(&p - table.data()));
   };
   for (const model::Parameter& p : table)
     if (p.role == model::ParameterRole::head && is_chosen(p)) selection.lm_head = true;
-  model::LinearPrecisionOptions anew = selection;
+  model::PrecisionRules anew = selection;
   anew.recipe = precision.recipe_or_null();
   model::assign_precisions(table, anew);
   for (const model::Parameter& p : table)

@@ -320,11 +320,11 @@ void wgrad(const Call& call, const Quantized& dy, const Quantized& x, const View
       {.role = gemm::GemmRole::wgrad, .accumulate = accumulate, .accumulation = call.precision.accumulation});
 }
 
-AmaxUse amax_use(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known) {
+NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known) {
   if (precision.recipe == nullptr) return {};
   const quant::Recipe& recipe = *precision.recipe;
   const auto whole = [](const Cast& cast) { return cast.granularity == quant::Granularity::tensor; };
-  AmaxUse use{.skip_nan = quant::skips_nan(recipe.scale_rule)};
+  NeededAmaxes use{.skip_nan = quant::skips_nan(recipe.scale_rule)};
   for (const Part& p : parts) {
     if (!p.fp8) continue;
     use.x = use.x || (p.gemms.forward && whole(recipe.forward.x)) || (p.gemms.wgrad && whole(recipe.wgrad.x));
@@ -335,13 +335,13 @@ AmaxUse amax_use(const LinearPrecision& precision, const std::vector<Part>& part
   return use;
 }
 
-AmaxUse amax_use(const Weight& weight) { return amax_use(weight.precision, weight.parts, weight.known); }
+NeededAmaxes needed_amaxes(const Weight& weight) { return needed_amaxes(weight.precision, weight.parts, weight.known); }
 
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
-             const InputAmax& amax) {
+             const StoredAmax& amax) {
   const device::Scope scope(*ctx.arena);
   const Call call{ctx, engine, weight.precision, x.dtype};
-  if (const AmaxUse use = amax_use(weight); use.x && !amax.value.empty() && !amax.known)
+  if (const NeededAmaxes use = needed_amaxes(weight); use.x && !amax.value.empty() && !amax.known)
     quant::amax(ctx, x, quant::Granularity::tensor, ContractionAxis::last, amax.value, use.skip_nan);
   const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, amax.value);
   Observation observation(call, x);
@@ -357,7 +357,7 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
 }
 
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
-              const Gradients& gradients, const Amaxes& amaxes) {
+              const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
   const Call call{ctx, engine, weight.precision, dy.dtype};
   const quant::Recipe& recipe = recipe_of(weight.precision);

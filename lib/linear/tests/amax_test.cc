@@ -20,7 +20,7 @@ struct Prepared {
         backward(prepare(host.ctx, layer.w.view(), layer.bias.view(), layer.parts, precision, Pass::backward)),
         x(DType::f32, {1}),
         dy(DType::f32, {static_cast<std::int64_t>(layer.parts.size())}) {
-    const bool skip_nan = amax_use(forward).skip_nan;
+    const bool skip_nan = needed_amaxes(forward).skip_nan;
     const auto amax = [&](const View& of, const View& to) {
       quant::amax(host.ctx, of, quant::Granularity::tensor, quant::ContractionAxis::last, to, skip_nan);
     };
@@ -53,7 +53,7 @@ TEST(KnownAmaxes, GiveTheSameBitsUnderEveryRecipe) {
         layer.run(host.ctx, p.forward, p.backward, false, {known ? p.x.view() : stored.view(), known},
                   {known ? p.x.view() : stored.view(), p.dy.view()});
         expect_same_results(layer, plain);
-        EXPECT_EQ(get(stored.view(), 0), !known && amax_use(p.forward).x ? get(p.x.view(), 0) : 0.0);
+        EXPECT_EQ(get(stored.view(), 0), !known && needed_amaxes(p.forward).x ? get(p.x.view(), 0) : 0.0);
       }
 }
 
@@ -92,13 +92,13 @@ TEST(KnownAmaxes, UseOfRecipes) {
     Host host;
     const Layer layer(DType::bf16, 16, 16, {{0, 16, false}, {16, 32, fp8, gemms}}, kLossy);
     const LinearPrecision precision = precision_of(quant::find_recipe(recipe));
-    return amax_use(prepare(host.ctx, layer.w.view(), {}, layer.parts, precision, Pass::forward));
+    return needed_amaxes(prepare(host.ctx, layer.w.view(), {}, layer.parts, precision, Pass::forward));
   };
   for (const std::string_view recipe : {"tensorwise", "current"}) {
-    const AmaxUse all = use_of(recipe, {});
+    const NeededAmaxes all = use_of(recipe, {});
     EXPECT_TRUE(all.x && all.dy);
     EXPECT_EQ(all.skip_nan, recipe == "current");
-    const AmaxUse dgrad = use_of(recipe, {false, true, false}), forward = use_of(recipe, {true, false, false});
+    const NeededAmaxes dgrad = use_of(recipe, {false, true, false}), forward = use_of(recipe, {true, false, false});
     EXPECT_TRUE(!dgrad.x && dgrad.dy);
     EXPECT_TRUE(forward.x && !forward.dy);
     EXPECT_TRUE(!use_of(recipe, {}, false).x && !use_of(recipe, {}, false).dy);
@@ -115,7 +115,7 @@ TEST(KnownAmaxes, AreNotNeededByDelayedScaling) {
   const quant::KnownScale known{one.view(), one.view(), {}};
   const Weight w = prepare(host.ctx, layer.w.view(), {}, layer.parts, precision_of(quant::find_recipe("delayed")),
                            Pass::forward, {known, {known}, {known}});
-  EXPECT_FALSE(amax_use(w).x || amax_use(w).dy);
+  EXPECT_FALSE(needed_amaxes(w).x || needed_amaxes(w).dy);
 }
 
 // The amax by the rule of the recipe: with NaN under tensorwise, so that the step is non-finite; without under current.

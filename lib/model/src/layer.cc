@@ -47,17 +47,19 @@ float eps_of(const LayerEnvironment& env) { return static_cast<float>(env.config
 
 // Where the amax of the input of a linear is, or goes; empty if its casts need none.
 View input_amax(const LayerEnvironment& env, const linear::Weight& weight, LayerAmax which) {
-  return linear::amax_use(weight).x ? env.amax(env.unit, which) : View{};
+  return linear::needed_amaxes(weight).x ? env.amax(env.unit, which) : View{};
 }
 
 // The same of the gradient of its output, in `parts` parts.
 View gradient_amax(const LayerEnvironment& env, const linear::Weight& weight, LayerAmax which, int parts = 1) {
-  const bool used = linear::amax_use(weight).dy && weight.parts.size() == static_cast<std::size_t>(parts);
+  const bool used = linear::needed_amaxes(weight).dy && weight.parts.size() == static_cast<std::size_t>(parts);
   return used ? env.amax(env.unit, which, parts) : View{};
 }
 
 // For the operation that writes what `weight` reads.
-ops::Amax recorded(const linear::Weight& weight, const View& amax) { return {amax, linear::amax_use(weight).skip_nan}; }
+ops::Amax recorded(const linear::Weight& weight, const View& amax) {
+  return {amax, linear::needed_amaxes(weight).skip_nan};
+}
 
 // Counts the GEMMs of attention over `q`, `passes` times those of a forward pass.
 void count_attention(const Context& ctx, const LayerEnvironment& env, const View& q, double passes) {

@@ -148,7 +148,7 @@ bool too_small(const quant::Recipe& recipe, std::int64_t n, std::int64_t k) {
 }
 
 // Why a linear stays in bf16; empty if it does not.
-std::string reason_against(const Parameter& p, const LinearPrecisionOptions& options, const quant::Recipe& recipe) {
+std::string reason_against(const Parameter& p, const PrecisionRules& options, const quant::Recipe& recipe) {
   for (const std::string& filter : options.filters) {
     if (filter_matches(filter, p.name)) return "filter " + filter;
   }
@@ -159,7 +159,7 @@ std::string reason_against(const Parameter& p, const LinearPrecisionOptions& opt
   return {};
 }
 
-void check_filters(const std::vector<Parameter>& table, const LinearPrecisionOptions& options) {
+void check_filters(const std::vector<Parameter>& table, const PrecisionRules& options) {
   for (const std::string& filter : options.filters) {
     const bool used =
         std::any_of(table.begin(), table.end(), [&](const Parameter& p) { return filter_matches(filter, p.name); });
@@ -247,7 +247,7 @@ Extent slot_extent(const hf::ModelConfig& c, Slot slot) {
   throw Error("no slot of one extent");
 }
 
-void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options) {
+void assign_precisions(std::vector<Parameter>& table, const PrecisionRules& options) {
   const quant::Recipe& recipe = options.recipe != nullptr ? *options.recipe : quant::recipes().front();
   check_filters(table, options);
   check_gemm_rules(table, options.gemms);

@@ -249,7 +249,7 @@ class MemorySource final : public WeightSource {
           ctx, stored.weight.view(), bias_of(unit, static_cast<Slot>(s)), stored.parts, precision_, pass);
     }
     if (pass == Pass::backward && unit > 1)
-      w.down_before = linear::amax_use(precision_, at(unit - 1, Slot::down).parts, {});
+      w.down_before = linear::needed_amaxes(precision_, at(unit - 1, Slot::down).parts, {});
     return w;
   }
   UnitGradients gradient_buffers(int unit) override {

@@ -246,7 +246,7 @@ TEST(Precision, RulesThatSplitAnInputOrMatchNothingAreRefused) {
 }
 
 TEST(Precision, ProjectionsFuseIfAllAreFp8InTheSameGemms) {
-  const auto fused = [](const LinearPrecisionOptions& options) {
+  const auto fused = [](const PrecisionRules& options) {
     std::vector<Parameter> table = parameter_table(small());
     assign_precisions(table, options);
     fuse_projections(table);

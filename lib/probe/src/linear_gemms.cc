@@ -119,7 +119,7 @@ class TimedLinear {
 // The projections of each slot of one layer, in row order, with their compute precision.
 std::map<Slot, std::vector<linear::Part>> parts_of(const BenchOptions& options) {
   std::vector<model::Parameter> table = model::parameter_table(options.model);
-  model::LinearPrecisionOptions precisions;
+  model::PrecisionRules precisions;
   precisions.recipe = options.recipe;
   model::assign_precisions(table, precisions);
   std::map<Slot, std::vector<linear::Part>> parts;

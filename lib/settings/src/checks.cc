@@ -169,7 +169,7 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
   if (checkpoint.kind() == ckpt::FileKind::quantized)  // codes have no gradients; what is beside them stays as it is
     for (model::Parameter& p : table) p.trainable = p.trainable && p.role == model::ParameterRole::adapter;
   check_trainable(checkpoint, table);
-  model::LinearPrecisionOptions precisions = precision.selection;
+  model::PrecisionRules precisions = precision.selection;
   precisions.recipe = precision.recipe_or_null();
   for (const LinearRecipe& r : precision.linear_recipes)
     precisions.recipes.push_back({r.glob, &precision.variant_of(r.recipe)});

@@ -365,16 +365,16 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
     w.matmul[i] =
         prepare_weight(ctx, s, whole(i), alone ? s.row_scales_shard : gathered(unit).row_scales[i], bias_of(i), pass);
   }
-  w.down_before = amax_use_of_down(unit - 1, pass);
+  w.down_before = needed_of_down(unit - 1, pass);
   for (const model::AdaptedSlot& at : model::kAdaptedSlots)
     w.matmul[static_cast<std::size_t>(at.linear)].adapters = adapters_of(unit, at, w.vector(at.a), w.vector(at.b));
   return w;
 }
 
-linear::AmaxUse ParameterStore::amax_use_of_down(int unit, model::Pass pass) const {
+linear::NeededAmaxes ParameterStore::needed_of_down(int unit, model::Pass pass) const {
   if (unit < 1 || pass != model::Pass::backward || calibrating_) return {};
   const SlotState& s = slots_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::Slot::down)];
-  return linear::amax_use(s.fp8, s.parts, known_scales(s, pass));
+  return linear::needed_amaxes(s.fp8, s.parts, known_scales(s, pass));
 }
 
 std::vector<linear::Adapter> ParameterStore::adapters_of(int unit, const model::AdaptedSlot& at, const View& a,

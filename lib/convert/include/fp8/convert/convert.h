@@ -21,7 +21,7 @@ namespace fp8::convert {
 struct ConvertOptions {
   std::optional<dtype::DType>
       dtype{};  ///< format of the weights, f32 or bf16; by default as stored (f16 becomes f32, exactly)
-  std::optional<model::LinearPrecisionOptions>
+  std::optional<model::PrecisionRules>
       precisions{};         ///< without a value: the precisions that a checkpoint records, or the defaults for a folder
   bool pad = false;         ///< pad the intermediate size, and the vocabulary of an FP8 LM head, to multiples of 16
   bool dequantize = false;  ///< multiply the FP8 codes of a folder by their scales; bf16 unless `dtype` says f32

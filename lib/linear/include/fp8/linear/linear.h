@@ -130,27 +130,28 @@ void wgrad(const Call& call, const quant::Quantized& dy, const quant::Quantized&
 
 /// Which amaxes of whole activations the casts of a weight's forward() and backward() need. A caller who has one, from
 /// the kernel that wrote the activation or from an earlier pass, saves a pass over the activation.
-struct AmaxUse {
+struct NeededAmaxes {
   bool x = false;         ///< cast x, for forward or wgrad
   bool dy = false;        ///< cast each part's columns of dy, for dgrad or wgrad
   bool skip_nan = false;  ///< NaNs are left out of them; otherwise an amax of elements with NaN is NaN
 };
 /// Which amaxes a weight with these parts needs in any pass, for scales of whole tensors that are not known before the
 /// cast.
-AmaxUse amax_use(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known);
+NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known);
 /// The same of a weight that is prepared for any pass.
-AmaxUse amax_use(const Weight& weight);
+NeededAmaxes needed_amaxes(const Weight& weight);
 
 /// Memory for the amax of x.
-struct InputAmax {
-  View value{};        ///< f32 [1] on the context's device; empty: forward() computes the amax if it needs one
-  bool known = false;  ///< `value` is the amax; otherwise forward() stores it there if amax_use() says that x needs one
+struct StoredAmax {
+  View value{};  ///< f32 [1] on the context's device; empty: forward() computes the amax if it needs one
+  bool known =
+      false;  ///< `value` is the amax; otherwise forward() stores it there if needed_amaxes() says that x needs one
 };
 
 /// y [M, N] = x w^T + bias of the whole weight, and adapters: casts x and runs forward for each part. y has x's dtype,
 /// or f32 without adapters. `amax` changes no bit of y.
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
-             const InputAmax& amax = {});
+             const StoredAmax& amax = {});
 
 /// Results of backward().
 struct Gradients {
@@ -162,8 +163,8 @@ struct Gradients {
   View b{};                 ///< f32 [rows of all b, R]: the same of their b
 };
 
-/// Known amaxes of the activations of backward(), by amax_use(); f32 on the context's device.
-struct Amaxes {
+/// Known amaxes of the activations of backward(), by needed_amaxes(); f32 on the context's device.
+struct KnownAmaxes {
   View x{};   ///< [1], of x; empty: computed if needed
   View dy{};  ///< [number of parts], of each part's columns of dy; empty: computed if needed
 };
@@ -172,7 +173,7 @@ struct Amaxes {
 /// shared by dgrad and wgrad of each part. The weight must be prepared for the backward pass. Adapters compute the
 /// product of x and a again, which is cheaper than to keep it. `amaxes` change no bit of the results.
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
-              const Gradients& gradients, const Amaxes& amaxes = {});
+              const Gradients& gradients, const KnownAmaxes& amaxes = {});
 
 /// The FP8 GEMMs, and their FLOPs, that one forward (and one backward) of a weight with these parts and K columns over
 /// m rows of x should run, computed from the precisions alone, for comparison with the engine's counts.

@@ -120,8 +120,8 @@ struct RecipeRule {
   const quant::Recipe* recipe = nullptr;  ///< their recipe
 };
 
-/// Options of assign_precisions().
-struct LinearPrecisionOptions {
+/// Which linears run in FP8, in which GEMMs and with which recipes: the input of assign_precisions().
+struct PrecisionRules {
   const quant::Recipe* recipe = nullptr;  ///< recipe of the model, or null for the default recipe
   std::vector<RecipeRule> recipes{};      ///< the last that matches a linear applies instead of the model's
   std::vector<std::string> filters{};     ///< name globs of weights that stay in bf16
@@ -137,7 +137,7 @@ bool filter_matches(const std::string& filter, const std::string& name);
 /// Sets fp8, reason, gemms and recipe of every parameter. A linear is FP8 when both its dimensions are multiples of 16
 /// and no option excludes it. Throws Error for a glob that matches nothing, and for projections of the same input (q,
 /// k, v; gate, up) with different recipes: the input is cast once.
-void assign_precisions(std::vector<Parameter>& table, const LinearPrecisionOptions& options);
+void assign_precisions(std::vector<Parameter>& table, const PrecisionRules& options);
 
 /// Makes the projections of each slot one linear (Parameter::fused) if all of them are FP8, in the same GEMMs.
 void fuse_projections(std::vector<Parameter>& table);

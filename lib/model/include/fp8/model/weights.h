@@ -19,7 +19,7 @@ struct UnitWeights {
   std::array<linear::Weight, kSlots> matmul;  ///< linears, with their biases and adapters; the head too
   std::array<View, kSlots>
       plain;  ///< embedding [V, C] and norms [C] or [D], in the activations' type; empty where absent
-  linear::AmaxUse down_before{};  ///< in backward of a layer: amaxes that `down` of the layer before needs
+  linear::NeededAmaxes down_before{};  ///< in backward of a layer: amaxes that `down` of the layer before needs
 
   /// Weight of a linear's slot.
   const linear::Weight& of(Slot slot) const { return matmul[static_cast<std::size_t>(slot)]; }

@@ -47,7 +47,7 @@ struct PrecisionConfig {
   bool emulate = false;                           ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   ops::AttentionOptions attention;                            ///< on a GPU
-  model::LinearPrecisionOptions selection;                    ///< of the linears that run in FP8
+  model::PrecisionRules selection;                            ///< of the linears that run in FP8
   std::vector<std::string> given;                             ///< flags of precision that were given
 
   /// Whether a flag of precision was given; a model of FP8 codes has defaults of its own.

@@ -231,7 +231,7 @@ class ParameterStore final : public model::WeightSource {
   }
   bool delayed() const { return delayed_ != nullptr; }
   linear::LinearPrecision precision_of(const model::Parameter& p) const;
-  linear::AmaxUse amax_use_of_down(int unit, model::Pass pass) const;
+  linear::NeededAmaxes needed_of_down(int unit, model::Pass pass) const;
   void build_scales();
   void allocate_scales(const Context& ctx);
   void list_scale_states();
