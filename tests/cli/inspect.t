@@ -168,9 +168,10 @@ is "the first result that is not finite is named, with status 1" "$? $(figures l
 
 # side_notes A B: the notes of a bisection
 side_notes() { fp8-inspect m.h5 $data --json --bisect "$1" --against "$2" 2>&1 >out | sed 's/^fp8-inspect: //' | tr '\n' ';'; }
-is "a flag without effect on side A is noted" "$(side_notes '--precision bf16 --emulate' '--precision fp8')" "--bisect: --emulate: no effect without --precision fp8;"
+says "a flag of FP8 on a side without it is refused" '^fp8-inspect: --emulate: needs --precision fp8; it is bf16$' \
+  fp8-inspect m.h5 $data --bisect '--precision bf16 --emulate' --against '--precision fp8'
 is "a flag without effect on side B is noted" "$(side_notes '' '--precision fp8 --margin 2')" "--against: --margin: no effect under --recipe tensorwise;"
-is "and those of both" "$(side_notes '--recipe rowwise' '--precision fp8 --recipe mxfp8 --power-of-2-scales')" "--bisect: --recipe: no effect without --precision fp8;--against: --power-of-2-scales: no effect under --recipe mxfp8;"
+is "and those of both" "$(side_notes '--precision fp8 --margin 2' '--precision fp8 --recipe mxfp8 --power-of-2-scales')" "--bisect: --margin: no effect under --recipe tensorwise;--against: --power-of-2-scales: no effect under --recipe mxfp8;"
 is "flags with an effect have no note" "$(side_notes '--precision fp8 --emulate' '--precision fp8 --recipe delayed --margin 2')" ""
 
 says "a flag without effect under any of the recipes is noted" '^fp8-inspect: --margin: no effect under --recipe tensorwise, mxfp8$' fp8-inspect m.h5 $data --recipe tensorwise,mxfp8 --margin 2 --power-of-2-scales
@@ -249,9 +250,9 @@ bad "MX scales" "mx.h5: holds FP8 codes with MX scales, .* fp8-quantize mx.h5 --
 bad "a missing checkpoint" "none.h5: " none.h5 $data
 bad "MX scales and all recipes" "mx.h5: holds FP8 codes with MX scales" mx.h5 $data -q --recipe all
 bad "data as a checkpoint" "d.h5: " d.h5 $data
-bad "an unknown recipe" "recipe 'fast': unknown; one of tensorwise, " m.h5 $data --recipe rowwise,fast
+bad "an unknown recipe" "--recipe: 'fast' is not one of tensorwise, " m.h5 $data --recipe rowwise,fast
 bad "one copy of weights and another recipe than rowwise" "--rowwise-single-copy: needs --precision fp8 and --recipe rowwise" m.h5 $data -q --recipe tensorwise,rowwise --rowwise-single-copy
-bad "an empty recipe" "recipe '': unknown" m.h5 $data --recipe ""
+bad "an empty recipe" "--recipe: '' is not one of tensorwise" m.h5 $data --recipe ""
 bad "layers that match nothing" "--layers: nothing: matches no linear in FP8" m.h5 $data --layers nothing
 bad "a batch larger than the file" "d.h5: 624 sequences of 32 tokens, fewer than a batch of 1000" m.h5 --data d.h5 --seq-length 32 --batch-size 1000
 bad "a recommendation without an output" "--recommend: needs --output FILE" m.h5 $data --recommend 1

@@ -114,18 +114,45 @@ says "a change of precision prints a note" '^fp8-step: from step 10 on: precisio
   fp8-step m.h5 --data d.h5 --out part $new --steps 10 --precision fp8 --recipe rowwise
 says "and of what is not the default of the recipe" 'recipe tensorwise \(was rowwise\), .*fuse-projections true \(was false\)' \
   fp8-step m.h5 --data d.h5 --out part $new --steps 11 --precision fp8 --fuse-projections
-ok "back to bf16" fp8-step m.h5 --data d.h5 --out part $new --steps 12
+ok "back to bf16" fp8-step m.h5 --data d.h5 --out part $new --steps 12 --precision bf16
 says "--fuse-projections with the first FP8 step is a change" 'recipe tensorwise \(was not set\), fuse-projections true \(was not set\)$' \
   fp8-step m.h5 --data d.h5 --out part $new --steps 13 --precision fp8 --fuse-projections
-says "--recipe without fp8 prints a note" '^fp8-step: --recipe, --fp8-all-gather: no effect without --precision fp8' \
-  fp8-step m.h5 --data d.h5 --seq-length 16 --out note --steps 1 --recipe rowwise --no-fp8-all-gather
+refused "flags of FP8 without FP8" '--recipe, --fp8-all-gather, --fp8-gemms, --emulate: needs --precision fp8; it is bf16$' \
+  m.h5 --data d.h5 --seq-length 16 --out x --steps 1 --recipe rowwise --no-fp8-all-gather --fp8-gemms forward --emulate
 says "a flag without effect under the recipe prints a note" '^fp8-step: --amax-history, --margin: no effect under --recipe rowwise$' \
   fp8-step m.h5 --data d.h5 --seq-length 16 --out note2 --steps 1 --precision fp8 --recipe rowwise --amax-history 4 --margin 1
 fp8-step m.h5 --data d.h5 --seq-length 16 --out note3 --steps 1 --precision fp8 --recipe mxfp8 --print-config >printed.json 2>err
 fp8-step m.h5 --config printed.json >out 2>err
 is "a configuration with every flag prints none" "$? $(grep -c 'no effect' err)" "0 0"
 says "fp8-eval prints it under the recipe" '^fp8-eval: --power-of-2-scales: no effect under --recipe delayed$' fp8-eval m.h5 --data d.h5 --precision fp8 --recipe delayed --no-power-of-2-scales
-says "fp8-eval prints it too" '^fp8-eval: --recipe: no effect without --precision fp8' fp8-eval m.h5 --data d.h5 --recipe rowwise
+says "fp8-eval refuses flags of FP8 without it" '^fp8-eval: --recipe: needs --precision fp8; it is bf16$' fp8-eval m.h5 --data d.h5 --recipe rowwise
+printf '{"precision": "fp8", "recipe": "rowwise", "fp8-gemms": ["forward"]}' >file.json
+says "flags of a configuration are ignored with a note" '^fp8-step: --recipe, --fp8-gemms: no effect without --precision fp8$' \
+  fp8-step m.h5 --data d.h5 --seq-length 16 --out note4 --steps 1 --config file.json --precision bf16
+
+# --- a run goes on in its precision, with all flags of it as a set, unless --precision is given
+short="--data d.h5 --seq-length 16 --batch-size 4 --save-every 2"
+set="--precision fp8 --recipe delayed --recipe *.down_proj=rowwise --filter *.0.self_attn.o_proj --margin 1 --amax-history 3 --fp8-gemms *gate_proj=forward --fp8-gemms *up_proj=forward"
+fp8-step m.h5 $short --steps 4 $set --out same-one >same-one.log 2>err
+fp8-step m.h5 $short --steps 4 --until-step 2 $set --out same-two >same-two.log 2>err
+fp8-step m.h5 $short --steps 4 --out same-two >>same-two.log 2>err
+same_bits "an FP8 run without --precision goes on as it was" same-two.log same-one.log
+grep -q '^fp8-step: precision as in same-two/step-00000002: --precision fp8 --recipe delayed,\*.down_proj=rowwise$' err
+result $? "a note says so"
+is "--print-config does the same" "$(fp8-step m.h5 $short --steps 6 --out same-two --print-config 2>err | tr -d ' \n' |
+  grep -o '"precision":"fp8"\|"recipe":\[[^]]*\]\|"margin":1\|"filter":\[[^]]*\]' | tr '\n' ' ')" '"precision":"fp8" "recipe":["delayed","*.down_proj=rowwise"] "margin":1 "filter":["*.0.self_attn.o_proj"] '
+says "a flag of precision alone is refused" '^fp8-step: --recipe, --filter: needs --precision; without it the run goes on as in same-two/step-00000004, with --precision fp8 --recipe delayed,' \
+  fp8-step m.h5 $short --steps 6 --out same-two --recipe rowwise --filter '*.o_proj'
+printf '{"recipe": "rowwise"}' >alone.json
+says "one of a configuration is not used, with a note" '^fp8-step: --recipe: not used: --precision is not given$' fp8-step m.h5 $short --steps 5 --out same-two --config alone.json
+is "and the run goes on in its precision" "$(grep '"type":"step"' same-two/log.jsonl | tail -1 | grep -o '"recipe":"[^"]*"')" '"recipe":"delayed,*.down_proj=rowwise"'
+says "with --precision no flag comes from the checkpoint" 'from step 6 on: recipe "tensorwise" \(was \["delayed","\*.down_proj=rowwise"\]\)|recipe tensorwise \(was' \
+  fp8-step m.h5 $short --steps 6 --out same-two --precision fp8
+ok "bf16 is given" fp8-step m.h5 $short --steps 7 --out same-two --precision bf16
+is "and stays" "$(fp8-step m.h5 $short --steps 8 --out same-two --filter '*.o_proj' 2>err | grep '"type":"step"' | grep -o '"precision":"[a-z0-9]*"')" '"precision":"bf16"'
+fp8-step m.h5 $short --steps 4 --until-step 2 --precision fp32 --out same-wide >same-wide.log 2>err
+fp8-step m.h5 $short --steps 4 --out same-wide >>same-wide.log 2>err
+is "fp32 goes on, with its activations" "$(grep '"type":"step"' same-wide.log | grep -o '"precision":"[a-z0-9]*"' | cut -d: -f2 | sort -u | tr '\n' ' ')" '"fp32" '
 
 # --- damaged checkpoints
 cp -r a1 damaged

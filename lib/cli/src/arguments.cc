@@ -103,6 +103,13 @@ bool Arguments::has(std::string_view name) const {
   return given != given_.end() && (given->second.by_user || !is_default(flag, given->second.values));
 }
 
+bool Arguments::typed(std::string_view name) const {
+  const auto given = given_.find(find(name).name);
+  return given != given_.end() && given->second.by_user;
+}
+
+bool Arguments::set(std::string_view name) const { return given_.contains(find(name).name); }
+
 bool Arguments::has_value(std::string_view name) const { return value_of(find(name)) != nullptr; }
 
 bool Arguments::flag(std::string_view name) const {

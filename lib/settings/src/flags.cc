@@ -6,6 +6,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
+#include "fp8/ckpt/find.h"
 #include "fp8/model/record.h"
 #include "fp8/settings/checks.h"
 #include "fp8/settings/lora.h"
@@ -124,19 +125,24 @@ RunConfig step_config(const Arguments& a) {
 }
 
 json::Value printed_config(json::Value flags, const cli::Arguments& a, const std::string& model) {
-  if (model == "-") return flags;  // standard input is read once, by the run
-  const std::optional<ckpt::Checkpoint> checkpoint = open_model(model);
-  if (!checkpoint) return flags;
-  const bool wanted = a.has_value("lora-rank") || a.has_value("lora");
-  const hf::ModelConfig config = hf::parse_config(checkpoint->config(), checkpoint->path());
   Config given;
   read_settings(a, kStep, given, false);
   Config resolved = given;
-  if (wanted || config.lora) take_recipe_of_codes(resolved.precision, *checkpoint, model::parameter_table(config));
+  if (a.has_value("out")) {
+    std::vector<std::string> notes;  // which the run prints
+    if (const auto newest = ckpt::Finder(a.text("out"), ckpt::Which::last, {}).next())
+      continue_precision(resolved.precision, *newest, notes);
+  }
+  // Standard input is read once, by the run.
+  const std::optional<ckpt::Checkpoint> checkpoint = model == "-" ? std::nullopt : open_model(model);
+  if (checkpoint) {
+    const bool wanted = a.has_value("lora-rank") || a.has_value("lora");
+    const hf::ModelConfig config = hf::parse_config(checkpoint->config(), checkpoint->path());
+    if (wanted || config.lora) take_recipe_of_codes(resolved.precision, *checkpoint, model::parameter_table(config));
+  }
+  check_fp8_flags(resolved.precision);
   check_precision(resolved.precision);
-  for (const Setting& s : all_settings())
-    if (s.resume == Resume::phase && s.value(resolved) != s.value(given))
-      flags.as_object().set(s.flag.name, s.value(resolved));
+  set_resolved(flags, given.precision, resolved.precision);
   return flags;
 }
 

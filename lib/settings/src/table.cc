@@ -127,7 +127,7 @@ void add_recipe(Rows& rows) {
            .reads(read_recipe, recipe_of)
            .recorded_if(always)
            .records([](auto& c, auto&) {
-             return c.precision.recipe_or_null() != nullptr ? json::Value(c.precision.recipe_text()) : json::Value();
+             return c.precision.recipe_or_null() != nullptr ? recipe_value(c.precision) : json::Value();
            })
            .acts_under(under_all),
        text("recipe", "NAME,...|GLOB=NAME",
@@ -148,7 +148,10 @@ void add_scaling(Rows& rows) {
   add(rows, kPrecision, kAll | kSide, Resume::phase,
       {toggle("power-of-2-scales", "auto", "round FP8 scales down to powers of two; auto: as the recipe does", p,
               &P::power_of_2)
-           .records([](auto& c, auto&) { return c.precision.power_of_2_scales(); })
+           .records([](auto& c, auto&) -> json::Value {  // null: as each recipe does
+             if (!c.precision.linear_recipes.empty() && !c.precision.power_of_2) return {};
+             return c.precision.power_of_2_scales();
+           })
            .acts_under([](const Recipe& r) { return !is_delayed(r) && r.scale_rule != quant::ScaleRule::mx; }),
        toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", p,
               &P::fp8_all_gather)
@@ -219,7 +222,8 @@ void add_selection(Rows& rows) {
        text("fp8-gemms", "[GLOB=]GEMMS",
             "GEMMs of the linears whose name matches that run in FP8: forward,dgrad,wgrad or some of them")
            .is(FlagKind::list)
-           .reads(read_gemms, gemms_of)});
+           .reads(read_gemms, gemms_of)
+           .acts_under(under_all)});
   add(rows, kPrecision, kAll | kSide, Resume::free,
       {choice("attention", "fused", {{"fused", ops::AttentionKernels::fused}, {"plain", ops::AttentionKernels::plain}},
               "kernels of attention on a GPU (fused: cuDNN's; plain: without tensor cores, slower)", p, &P::attention,
@@ -497,6 +501,8 @@ void read_settings(const Arguments& a, Tool tool, Config& config, bool all) {
     if (s.needed) (void)a.text(s.flag.name);
     if (s.read) s.read(a, config);
     if (of_precision && a.has(s.flag.name)) p.given.push_back(s.flag.name);
+    if (of_precision && a.typed(s.flag.name)) p.typed.push_back(s.flag.name);
+    if (s.flag.name == "precision") p.chosen = a.set(s.flag.name);
   }
   if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = DType::f32;
 }

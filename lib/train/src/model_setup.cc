@@ -10,6 +10,7 @@ ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& con
   ModelSetup s;
   s.precision = request.precision;
   settings::take_recipe_of_codes(s.precision, start, model::parameter_table(config));
+  settings::check_fp8_flags(s.precision);
   settings::check_precision(s.precision);
   settings::check_vocabulary(tokens, config);
   s.tokenizer = settings::tokenizer_of(start, request.any_tokenizer);

@@ -150,8 +150,12 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Communicat
   s.source = checkpoint.path();
   hf::ModelConfig model = settings::config_to_train(checkpoint, config.lora.wanted());
   resolve_adapters(s, model, sources.model());
+  std::vector<std::string> notes;
+  if (s.resuming) settings::continue_precision(s.config.precision, checkpoint, notes);
   const std::optional<std::string> known =
-      take_model(s, resolve_model(ModelRequest::of(config), model, checkpoint, sources.model(), tokens));
+      take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, sources.model(), tokens));
+  s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
+  settings::set_resolved(s.config.flags, config.precision, s.config.precision);
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},

@@ -31,6 +31,10 @@ class Arguments {
 
   /// Whether the flag was given on the command line, or by a config file with a value other than its default.
   bool has(std::string_view name) const;
+  /// Whether the flag was given on the command line.
+  bool typed(std::string_view name) const;
+  /// Whether the flag was given on the command line, or by a config file with any value but null.
+  bool set(std::string_view name) const;
   /// Whether the flag has a value: given, or by default.
   bool has_value(std::string_view name) const;
   /// A toggle.

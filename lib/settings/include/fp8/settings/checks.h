@@ -8,6 +8,19 @@
 
 namespace fp8::settings {
 
+/// Sets those of `flags`, a configuration with the values of `given`, that `resolved` has with other values.
+void set_resolved(json::Value& flags, const PrecisionConfig& given, const PrecisionConfig& resolved);
+
+/// Throws Error for a flag of FP8 on the command line while `precision` is not FP8. After take_recipe_of_codes() and
+/// continue_precision().
+void check_fp8_flags(const PrecisionConfig& precision);
+
+/// The precision of a run that goes on from `checkpoint`: what `precision` says if --precision was given, else that of
+/// the checkpoint with all its flags, which are then not on the command line. Throws Error for one that is. Adds a note
+/// about flags of a config file that are ignored, and one about the precision unless it is bf16.
+void continue_precision(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,
+                        std::vector<std::string>& notes);
+
 /// Throws Error if precision, activations and accumulation contradict each other. After take_recipe_of_codes().
 void check_precision(const PrecisionConfig& precision);
 

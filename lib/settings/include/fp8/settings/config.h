@@ -48,7 +48,9 @@ struct PrecisionConfig {
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
   ops::AttentionOptions attention;                            ///< on a GPU
   model::PrecisionRules selection;                            ///< of the linears that run in FP8
+  bool chosen = false;                                        ///< --precision was given, also with its default
   std::vector<std::string> given;                             ///< flags of precision that were given
+  std::vector<std::string> typed;                             ///< those of them that are on the command line
 
   /// Whether a flag of precision was given; a model of FP8 codes has defaults of its own.
   bool was_given(std::string_view flag) const;
