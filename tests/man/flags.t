@@ -55,7 +55,7 @@ def config_names() -> tuple[set[str], set[str]]:
     words = ("m.h5", "--data", "d.h5", "--out", "run", "--steps", "1", "--print-config")
     page = (SRC / "man/man5/fp8-config.5").read_text()
     items = re.search(r"^\.Bl -tag.*?\n(.*?)^\.El$", page, re.M | re.S).group(1)
-    listed = re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*(?=[, \n])", re.sub(r"^\.It.*$|\(.*?\)|, as 100.*$", "", items, flags=re.M))
+    listed = re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*(?=[, \n])", re.sub(r"^\.It.*$|\(.*?\)|, as .*$|; .*$", "", items, flags=re.M))
     return set(json.loads(printed("fp8-step", *words))), set(listed)
 
 

@@ -17,7 +17,8 @@ is "it leaves two folders of models and one of adapters" "$(cd tune && echo ./*/
 is "the exported folder has the texts of the first" "$(cd tune && for f in tokenizer.json tokenizer_config.json chat_template.jinja; do cmp base/$f tuned/$f; done)" ""
 status "the example of recipes succeeds" 0 "$SRC/examples/4-recipes/run.sh" recipes
 is "it has three runs of each side" "$(cd recipes/recipes && for side in bf16 tensorwise rowwise delayed blockwise mxfp8; do find ${side}_seed=[123] -name step-00000010 | wc -l; done | tr '\n' ' ')" "3 3 3 3 3 3 "
-is "it compares each recipe with bf16" "$(grep -c '^mean ' out) $(grep -c '^Done in ' out)" "5 1"
+is "it compares each recipe with bf16, in training and evaluation loss" "$(grep -cE '^(tensorwise|rowwise|delayed|blockwise|mxfp8)  +3  .* ± ' out) $(grep -c '^Done in ' out)" "10 1"
+is "it draws the gaps of the five recipes" "$(grep -c '<svg' recipes/gaps.svg) $(grep -oE 'tensorwise|rowwise|delayed|blockwise|mxfp8' recipes/gaps.svg | sort -u | wc -l)" "1 5"
 mkdir mine
 touch mine/file
 for example in 1-demo 2-precision-phases 3-fine-tune 4-recipes; do

@@ -93,6 +93,7 @@ TEST_F(Run, OtherDataBeginsAtItsFirstSample) {
   write_tokens(at("other.h5"), 700, 64);
   config_.data = at("other.h5"), config_.change = {"data"}, config_.sampler = data::SamplerKind::shuffle;
   config_.precision.precision = settings::Precision::fp8;
+  config_.precision.chosen = true;
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(ckpt::position_of(ckpt::Checkpoint::open(at("run/step-00000004"))).base, (ckpt::PositionBase{2, 32, 0}));
   EXPECT_NE(notes_.find("from step 3 on: data, precision fp8 (was bf16), recipe tensorwise (was not set)\n"),
@@ -340,6 +341,7 @@ TEST_F(Run, PrecisionsFollowFromTheModelAndTheFlagsOfThisStart) {
   EXPECT_EQ(recorded(1), "bf16");
   config_.until_step = 2, config_.precision.selection.filters = {"*down_proj"};
   config_.precision.precision = settings::Precision::fp8;
+  config_.precision.chosen = true;
   EXPECT_EQ(go(), Exit::done);
   const int filtered = in_fp8();
   EXPECT_EQ(recorded(2), "bf16");
