@@ -14,7 +14,7 @@ namespace fp8 {
 enum class Isa : std::uint8_t {
   baseline,     ///< x86-64-v3 (AVX2 and FMA) on x86, the compiler's default elsewhere
   avx512,       ///< x86-64-v4: AVX-512 F, BW, CD, DQ and VL
-  avx512_bf16,  ///< also dot products of pairs of bf16
+  avx512_bf16,  ///< avx512 and dot products of pairs of bf16
 };
 
 /// "avx2" ("neon" on aarch64), "avx512" or "avx512_bf16": the spelling in FP8_CPU_ISA and in records.

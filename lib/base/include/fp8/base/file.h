@@ -125,7 +125,7 @@ void check_output(const std::string& path, bool force, const std::vector<std::st
 /// read or not;
 /// "-" is the file behind standard input, and a path that does not exist is ignored. Throws also if `output` is an
 /// existing file of a committed checkpoint, be it an input or not: a folder with manifest.json and files of ranks
-/// (fp8-checkpoint(5)). So -f never replaces what is read, nor part of a model.
+/// (fp8-checkpoint(5)). Therefore -f never replaces an input or a part of a model.
 void check_not_input(const std::string& output, const std::vector<std::string>& inputs);
 
 /// Renames the folder `temporary` to `final_path`, which must not exist, and syncs the parent folder. The caller has

@@ -49,8 +49,8 @@ class LockFile {
 };
 
 /// A folder that one process at a time writes. A lock belongs to an inode, not to a path: once the folder or the lock
-/// file in it is removed or renamed, another process can lock a new one at the same path. So this object holds both
-/// open, and its user calls check() before each write.
+/// file in it is removed or renamed, another process can lock a new one at the same path. This object therefore holds
+/// both open, and its user calls check() before each write.
 class LockedFolder {
  public:
   /// Opens the folder `path` and takes the lock file `.lock` in it, see LockFile::take() for what is returned.

@@ -1,4 +1,4 @@
-/// Integer division and rounding upwards, of non-negative numbers. Also used in kernels.
+/// Integer division and rounding upwards, of non-negative numbers, on hosts and in kernels.
 #pragma once
 
 #include <concepts>

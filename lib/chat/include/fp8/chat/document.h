@@ -16,7 +16,7 @@
 
 namespace fp8::chat {
 
-/// Which tokens count as targets.
+/// The tokens that count as targets.
 enum class Mask : std::uint8_t {
   assistant,  ///< all answers
   last,       ///< the last answer
@@ -32,7 +32,7 @@ struct Pair {
   std::vector<std::uint32_t> answer;
 };
 
-/// A document: token ids, and which of them count.
+/// A document: token ids, and a mask of the targets.
 struct Document {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint8_t> mask;  ///< 1 where the token is a target that counts; as many elements as ids
@@ -52,8 +52,8 @@ struct Kept {
 /// both are kept.
 Kept divide_room(std::size_t prompt, std::size_t answer, std::size_t room);
 
-/// Joins pairs. Of more than `cutoff` tokens, pairs are kept from the first on, with Mask::last from the last back; the
-/// pair that does not fit is cut with divide_room(), and the others are left out.
+/// Joins pairs. If they have more than `cutoff` tokens, pairs are kept from the first on, or with Mask::last from the
+/// last back; the pair that does not fit is cut with divide_room(), and the others are left out.
 Document assemble(const std::vector<Pair>& pairs, Mask mask, std::optional<std::size_t> cutoff);
 
 /// Renders conversations with a template and a tokenizer, which must outlive it. Any number of threads may use it.

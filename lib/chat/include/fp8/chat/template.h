@@ -30,9 +30,9 @@ struct Part {
 
 /// A piece: one special token, or text that is tokenized by itself.
 struct Piece {
-  /// What the piece is.
+  /// The kind of a piece.
   enum class Kind : std::uint8_t { text, bos, eos };
-  Kind kind = Kind::text;        ///< what the piece is
+  Kind kind = Kind::text;        ///< kind of this piece
   std::vector<Part> parts = {};  ///< parts of a text in their order
 };
 

@@ -22,7 +22,7 @@ struct Evaluation {
   std::int64_t targets = 0;  ///< tokens that counted
   std::string data;          ///< digest of the token file
 };
-/// As a member of /train.
+/// The JSON of an evaluation, as it is stored in /train.
 json::Value to_json(const Evaluation& evaluation);
 /// The evaluation in a document /train; nothing if it has none. Throws Error if it has an invalid one.
 std::optional<Evaluation> evaluation_of(const json::Value& train);
@@ -30,7 +30,7 @@ std::optional<Evaluation> evaluation_of(const json::Value& train);
 /// there is none.
 std::optional<std::int64_t> best_step(const std::map<std::int64_t, Evaluation>& by_step);
 
-/// Which checkpoint of a run.
+/// A choice among the checkpoints of a run.
 enum class Which : std::uint8_t { last, best };
 
 /// Opens checkpoints of a run one after another, the most wanted first, until the caller finds one without damage.

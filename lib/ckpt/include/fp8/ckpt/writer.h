@@ -91,9 +91,9 @@ class ShardWriter {
   void document(const std::string& name, const json::Value& value);
   /// The text of tokenizer.json; rank 0 only.
   void tokenizer(std::string_view text);
-  /// As in ModelWriter; rank 0 only.
+  /// The digest of the tokenizer, like ModelWriter::tokenizer_id(); rank 0 only.
   void tokenizer_id(const std::string& id);
-  /// As in ModelWriter; rank 0 only.
+  /// Files of the Hugging Face folder, like ModelWriter::huggingface(); rank 0 only.
   void huggingface(const std::map<std::string, std::string>& files);
   /// Begins rows [begin, end) of `meta`, begin < end (begin = 0, end = 1 for a scalar).
   void begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end);

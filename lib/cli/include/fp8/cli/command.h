@@ -28,8 +28,8 @@ struct Flag {
   char letter = 0;                         ///< single-letter form, 0 for none
   FlagKind kind = FlagKind::toggle;        ///< type of the value
   std::string metavar{};                   ///< placeholder of the value in the help: N, FILE; empty for a toggle
-  std::string default_text{};              ///< value if not given; empty for no value. Of a toggle: "on", empty, or
-                                           ///< "auto": neither on nor off unless given
+  std::string default_text{};              ///< value if not given; empty for no value. A toggle has "on", empty, or
+                                           ///< "auto", which is neither on nor off
   std::string help{};                      ///< one sentence without a full stop
   std::vector<std::string> choices{};      ///< values of FlagKind::choice
   std::vector<std::string> suggestions{};  ///< likely values of other kinds, for completions

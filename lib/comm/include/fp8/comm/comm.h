@@ -28,7 +28,7 @@ enum class Reduce : std::uint8_t { sum, max, min, amax };
 /// has started.
 class Request {
  public:
-  /// What an implementation provides.
+  /// The interface that an implementation provides.
   struct Operation {
     /// Called once the collective is done.
     virtual ~Operation() = default;
@@ -81,14 +81,14 @@ class Communicator {
   virtual device::DeviceType device() const { return device::DeviceType::host; }
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
-  /// Elementwise reduction in place; the same bits on every rank, and again with the same number of ranks. For max and
-  /// min of values without NaN; Reduce::amax clears signs.
+  /// Elementwise reduction in place; the same bits on every rank, and again with the same number of ranks. Max and
+  /// min need values without NaN; Reduce::amax clears signs.
   virtual void all_reduce(std::span<float> values, Reduce op) = 0;
-  /// The same for doubles; Reduce::amax is not offered.
+  /// Elementwise reduction of doubles; Reduce::amax is not offered.
   virtual void all_reduce(std::span<double> values, Reduce op) = 0;
   /// Sums of doubles on device(), in place; on a GPU the host does not wait for it.
   virtual void sum_here(std::span<double> values) { all_reduce(values, Reduce::sum); }
-  /// The same for integers; Reduce::amax is not offered.
+  /// Elementwise reduction of integers; Reduce::amax is not offered.
   virtual void all_reduce(std::span<std::int64_t> values, Reduce op) = 0;
   /// Sends the bytes of `root` to all ranks; sizes must be equal on all ranks.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
@@ -98,14 +98,15 @@ class Communicator {
   /// bytes_of[rank()] and may lie at its place inside `all`. A block may be empty; blocks may exceed 2 GiB.
   virtual Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) = 0;
   /// Starts the f32 sum of `full` over ranks, scattered: rank r receives its block of count_of[r] floats in `mine`,
-  /// which may lie at its place inside `full`. The rest of `full` is left undefined. The same bits again with the same
-  /// number of ranks: on the host the sum is in the order of ranks; NCCL's order is its own and repeats on the same
-  /// machines with the same settings.
+  /// which may lie at its place inside `full`. The rest of `full` is left undefined. The bits of the
+  /// result repeat with the same number of ranks: on the host the sum is in the order of ranks; NCCL's order is its own
+  /// and repeats on the same machines with the same settings.
   virtual Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) = 0;
   /// Starts the all-gathers of several tensors, with one request for all of them. NCCL gets them as one group, which
   /// costs a kernel or a few, and the watchdog counts one collective; elsewhere each is a collective of its own.
   virtual Request start_all_gathers(std::span<const GatheredTensor> tensors);
-  /// The same for reduce-scatters. NCCL runs them beside all-gathers, not behind those that were started before.
+  /// Starts the reduce-scatters of several tensors, with one request for all of them. NCCL runs them at the same time
+  /// as all-gathers, including all-gathers that were started before.
   virtual Request start_reduce_scatters(std::span<const ScatteredTensor> tensors);
   /// The ranks of the same `color` (from 0), ordered by `key`; collective. Must not outlive the Session.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;

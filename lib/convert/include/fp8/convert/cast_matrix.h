@@ -56,7 +56,7 @@ struct CastRule {
   bool losses = true;                                       ///< compute signal and noise of the result
 };
 
-/// Which factor multiplies the code (r, c): [r / down, c / along] of a grid [rows, cols].
+/// A grid [rows, cols] of factors: the code (r, c) is multiplied by the factor [r / down, c / along].
 struct FactorGrid {
   std::int64_t rows, cols;   ///< number of factors in each dimension
   std::int64_t down, along;  ///< codes that share a factor in each dimension
@@ -66,7 +66,7 @@ struct FactorGrid {
 /// (row32).
 FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64_t cols);
 
-/// What shares a scale if the scales are stored in this format with these extents, for a weight with the extents
+/// The granularity of scales that are stored in this format with these extents, for a weight with the extents
 /// `weight`; nothing if the extents are those of no granularity.
 std::optional<quant::Granularity> find_granularity(dtype::DType type, const std::vector<std::int64_t>& scales,
                                                    const std::vector<std::int64_t>& weight);

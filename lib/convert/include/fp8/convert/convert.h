@@ -49,12 +49,12 @@ struct Requantized {
   std::optional<double> of_change{};  ///< the same difference over the norm of what the adapter adds, if that is not 0
 };
 
-/// What was written; under dry_run, what would be written.
+/// The contents of the output, or under dry_run of the output that would be written.
 struct ConvertReport {
   std::string kind;                        ///< kind of the output: model, training or quantized
   std::vector<model::LinearRow> linears;   ///< linears in the order of computation
   std::vector<PaddedSize> padded_sizes{};  ///< sizes that were padded
-  std::vector<std::string> notes{};        ///< what a user should know about the output, a sentence each
+  std::vector<std::string> notes{};        ///< sentences about the output, for the user
   std::vector<Requantized>
       requantized{};            ///< weights that were quantized again, in the order of computation; empty under dry_run
   std::int64_t tensors = 0;     ///< number of weights

@@ -39,13 +39,13 @@ struct ExportedTensor {
   std::string origin;               ///< copied, rounded, dequantized, quantized, codes kept, scales
 };
 
-/// What was written; under dry_run, what would be written.
+/// The contents of the output, or under dry_run of the output that would be written.
 struct ExportReport {
   std::string source;                   ///< path of the checkpoint
   std::vector<ExportedTensor> tensors;  ///< tensors in order of computation
   std::vector<std::string> files;       ///< names of all files of the folder
-  std::vector<std::string> warnings;    ///< what servers refuse to load or read as other values, a sentence each
-  std::vector<std::string> notes;       ///< what a server will miss, a sentence each
+  std::vector<std::string> warnings;    ///< sentences about tensors that servers refuse or misread
+  std::vector<std::string> notes;       ///< sentences about files that a server will miss
   std::uint64_t bytes = 0;              ///< size of all tensors
 };
 

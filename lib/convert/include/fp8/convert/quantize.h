@@ -41,7 +41,7 @@ struct QuantizedTensor {
   float scale_max = 0;              ///< largest factor of its codes
 };
 
-/// What was written; under dry_run, what would be written.
+/// The contents of the output, or under dry_run of the output that would be written.
 struct QuantizeReport {
   std::vector<QuantizedTensor> tensors;  ///< the weights that were cast, in the order of computation
   std::int64_t weights = 0;              ///< number of all weights
@@ -86,7 +86,7 @@ struct DequantizedTensor {
   std::int64_t scales = 0;                   ///< number of scales
 };
 
-/// What was written; under dry_run, what would be written.
+/// The contents of the output, or under dry_run of the output that would be written.
 struct DequantizeReport {
   std::vector<DequantizedTensor> tensors;  ///< the weights that were stored as codes, in the order of computation
   std::int64_t weights = 0;                ///< number of all weights

@@ -36,7 +36,7 @@ bool holds_codes(const ckpt::Checkpoint& source);
 /// for nothing else.
 void check_quantized(const ckpt::Checkpoint& source, const std::vector<model::Parameter>& table);
 
-/// Which factor belongs to which code of a weight, by the type and shape of its scales. Throws Error unless they are
+/// The grid of the factors of a weight's codes, by the type and shape of its scales. Throws Error unless they are
 /// one, one per row or one per block.
 FactorGrid grid_of(const ckpt::Checkpoint& source, const model::Parameter& p);
 
@@ -58,7 +58,7 @@ struct Target {
   std::uint64_t weights_bytes;  ///< size of all weights that the file will hold
   model::Origin origin;         ///< the new last entry of /provenance
   bool force;                   ///< replace a file that exists
-  bool dry_run;                 ///< only check that it could be written
+  bool dry_run;                 ///< check that the output could be written, and write nothing
 };
 
 /// Checks that the target can be written, with the unknown tensors of `source` too, and verifies the digests of

@@ -18,7 +18,7 @@
 
 namespace fp8::data {
 
-/// What happens to a document of more tokens than fit.
+/// The treatment of a document of more tokens than fit.
 enum class TooLong : std::uint8_t {
   cut,    ///< is cut, see chat::assemble
   drop,   ///< is dropped and counted
@@ -41,7 +41,7 @@ struct ChatOptions {
   std::string form = {};                              ///< template: a name or a path
   chat::Mask mask = chat::Mask::assistant;            ///< tokens that count
   std::optional<std::int64_t> cutoff = {};            ///< most tokens of a document, at least 1
-  TooLong too_long = TooLong::cut;                    ///< what happens to longer ones
+  TooLong too_long = TooLong::cut;                    ///< treatment of longer documents
   std::optional<std::int64_t> pack = {};              ///< length of packed sequences, at least 2
   double skip_bad = 0;                                ///< largest share of bad records that are left out
   double eval_share = 0;                              ///< share of the records that are for evaluation
@@ -50,7 +50,7 @@ struct ChatOptions {
   std::function<void(const std::string&)> guessed = {};
   std::function<void(std::int64_t)> progress = {};       ///< called periodically with the token count; may be empty
   std::function<void(const std::string&)> waiting = {};  ///< called for inputs that are pipes, see File::open_read()
-  /// Called with each document before it is packed; false ends the reading. May be empty.
+  /// Called with each document before it is packed; false ends the reading. Empty: no call.
   std::function<bool(const chat::Document&, const Origin&)> document = {};
 };
 

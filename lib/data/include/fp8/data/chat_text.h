@@ -16,7 +16,7 @@ void append_row(std::string& out, const chat::Row& row, bool packed);
 /// (-), as text and as ids.
 std::string example_text(const chat::Document& document, const Origin& origin, const token::Tokenizer& tokenizer);
 
-/// The same as the line {"type":"example","line","text","ids","trained"}.
+/// The example as the JSON line {"type":"example","line","text","ids","trained"}.
 std::string example_line(const chat::Document& document, const Origin& origin, const token::Tokenizer& tokenizer);
 
 /// {"type":"tokens"} with the path of a token file and the counts of its conversations.

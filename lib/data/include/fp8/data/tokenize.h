@@ -36,7 +36,7 @@ std::optional<Source> parse_source(std::string_view name);
 struct DeclaredTokenizer {
   std::string file;             ///< path of the tokenizer.json; empty for bytes
   std::string id;               ///< "bytes" or a digest
-  std::int64_t vocab_size = 0;  ///< of the tokenizer
+  std::int64_t vocab_size = 0;  ///< vocabulary of the tokenizer
 };
 
 /// The tokenizer `name`: "bytes", a tokenizer.json, or the folder of one. Throws Error if it cannot be read.

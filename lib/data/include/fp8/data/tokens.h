@@ -47,8 +47,8 @@ class TokenWriter {
   /// takes a mask. `tokenizer`: as in TokenInfo.
   TokenWriter(const std::string& path, std::int64_t vocab_size, std::optional<std::int64_t> eos, bool with_mask,
               bool force, std::optional<std::string> tokenizer = {});
-  /// The same with the attributes of `info`, whose counts are ignored. Throws Error in finish() unless the number of
-  /// tokens is a multiple of TokenInfo::sequence_length.
+  /// Creates a file with the attributes of `info`, whose counts are ignored. Throws Error in finish() unless the number
+  /// of tokens is a multiple of TokenInfo::sequence_length.
   TokenWriter(const std::string& path, const TokenInfo& info, bool force);
   ~TokenWriter();
   TokenWriter(TokenWriter&&) noexcept;

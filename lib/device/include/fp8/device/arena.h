@@ -41,8 +41,8 @@ class Arena {
   /// Releases all blocks of the stack allocated since `mark`. A mark above the current position is ignored.
   void release(std::size_t mark);
 
-  /// As allocate(), from the pool: in the free range that is nearest to the end of the memory and large enough. Blocks
-  /// that are freed in reverse order leave no unused ranges between blocks. Deterministic.
+  /// Allocates like allocate(), but from the pool: in the free range that is nearest to the end of the memory and large
+  /// enough. Blocks that are freed in reverse order leave no unused ranges between blocks. Deterministic.
   std::byte* allocate_pooled(std::size_t bytes, std::string_view category);
   /// Frees a block of the pool.
   void free_pooled(std::byte* block);

@@ -34,12 +34,12 @@ struct Bits<T, 1> {
 __device__ inline void store_words(uint2* to, uint2 v) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(v.x), "r"(v.y) : "memory");
 }
-/// The same of 16 bytes.
+/// Stores 16 bytes in global memory, with the guarantees of the 8 bytes above.
 __device__ inline void store_words(uint4* to, uint4 v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 #else
-/// The same on the host.
+/// Stores words in memory of the host.
 template <class Words>
 void store_words(Words* to, Words v) {
   *to = v;

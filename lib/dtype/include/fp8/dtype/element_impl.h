@@ -1,7 +1,7 @@
 /// Bodies of the FP8 functions of element.h, and templates over the format for kernels that support both. Included only
 /// by element.h. No branches, no tables, no multiplication followed by an addition (which a compiler may fuse): every
-/// function is a few integer and float operations that compile to vector instructions or GPU selects. Needs
-/// round-to-nearest mode and subnormals that are not flushed.
+/// function is a few integer and float operations that compile to vector instructions or GPU selects. The
+/// functions need round-to-nearest mode and subnormals that are not flushed.
 #pragma once
 
 #include <bit>

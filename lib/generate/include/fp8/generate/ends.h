@@ -1,4 +1,4 @@
-/// Which tokens end a text of a model.
+/// The tokens that end a text of a model.
 #pragma once
 
 #include <cstdint>

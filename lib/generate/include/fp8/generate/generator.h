@@ -27,7 +27,7 @@ enum class End : std::uint8_t {
 /// "end_token", "stop", "max_tokens", "context".
 std::string_view name_of(End end);
 
-/// What to generate.
+/// A request to generate text.
 struct Request {
   std::int64_t max_tokens = 256;           ///< most new tokens, at least 1
   std::vector<std::int64_t> end_tokens{};  ///< ids that end a text

@@ -22,8 +22,8 @@ class Sampler {
   /// Temperature and top_p must be in range.
   explicit Sampler(const Sampling& sampling) : sampling_(sampling) {}
 
-  /// The id of the token `index` of prompt `prompt`. Of equal logits the lower id comes first. With top_k and top_p, k
-  /// applies first, and both see probabilities after the temperature. Throws Error if a logit is NaN or infinite.
+  /// The id of the token `index` of prompt `prompt`. Among equal logits the lower id comes first. With top_k and top_p,
+  /// k applies first, and both see probabilities after the temperature. Throws Error if a logit is NaN or infinite.
   std::uint32_t choose(std::span<const float> logits, std::uint64_t prompt, std::uint64_t index);
 
  private:

@@ -26,7 +26,7 @@ class Reader {
   /// the block, and use only HDF5's checksummed metadata (superblock 2 or 3); the digest is not checked here. Without a
   /// magic word, any layout of HDF5 metadata is read (plain files of h5py).
   explicit Reader(const std::string& path, std::string_view magic = {});
-  /// As above, for a file that is open already and may have been removed since. Needs a magic word.
+  /// Reads a file that is open already and may have been removed since. `magic` must not be empty.
   Reader(File file, std::string_view magic);
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;

@@ -43,7 +43,7 @@ inline constexpr std::size_t kMaxAttributeBytes = 4096;
 /// excepted.
 inline constexpr std::size_t kMaxNameBytes = 255;
 
-/// Which values a dataset may hold, in addition to the digest check.
+/// The values that a dataset may hold, which are checked in addition to its digest.
 enum class Values : std::uint8_t {
   any,              ///< all
   finite,           ///< no infinity, no NaN

@@ -54,7 +54,8 @@ class SafetensorsFile {
   /// Bytes of rows [first, first + count) of the first dimension as stored (a scalar has one row); out.size() must be
   /// their exact size.
   void read_rows(const TensorInfo& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
-  /// The same rows as floats, exact. Throws Error `path: tensor ...` for formats other than F32, BF16, F16.
+  /// Reads rows like read_rows(), as floats, exactly. Throws Error `path: tensor ...` for formats other than F32, BF16,
+  /// F16.
   void read_rows_f32(const TensorInfo& tensor, std::int64_t first, std::int64_t count, std::span<float> out) const;
 
  private:

@@ -187,7 +187,7 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-/// An object from a list of members: `object({{"type", "eval"}, {"loss", 2.5}})`. Of duplicates the last one wins.
+/// An object from a list of members: `object({{"type", "eval"}, {"loss", 2.5}})`. The last of duplicate keys wins.
 Value object(std::initializer_list<Member> members);
 
 }  // namespace fp8::json

@@ -1,5 +1,5 @@
 /// Runs a command without a shell and waits for it: forwards its output, sends it SIGUSR1 on a request to stop, and
-/// after a crash waits for the processes that it started. Needs Linux (signalfd, PR_SET_CHILD_SUBREAPER).
+/// after a crash waits for the processes that it started. Linux only (signalfd, PR_SET_CHILD_SUBREAPER).
 #pragma once
 
 #include <signal.h>

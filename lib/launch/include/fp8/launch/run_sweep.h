@@ -1,5 +1,5 @@
 /// Runs a sweep: several jobs at the same time on cores of their own, each supervised as by fp8-resume(1). The library
-/// part of fp8-sweep(1). Needs Linux (fork, PR_SET_PDEATHSIG).
+/// part of fp8-sweep(1). Linux only (fork, PR_SET_PDEATHSIG).
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace fp8::launch {
 
-/// What to run, and how.
+/// The runs of a sweep, and how they are started.
 struct SweepJob {
   std::string folder;                           ///< folder of the sweep; each run has a folder in it
   std::vector<SweepRun> runs;                   ///< with different names
@@ -39,13 +39,13 @@ enum class RunState : std::uint8_t {
 /// "fresh", "finished", ...
 std::string name_of(RunState state);
 
-/// What is known about a run.
+/// The state of a run.
 struct RunStatus {
   const SweepRun* run = nullptr;                           ///< never null
   std::string folder;                                      ///< its folder
   RunState state = RunState::fresh;                        ///< see RunState
   bool skipped = false;                                    ///< finished or diverged in an earlier sweep
-  Exit status = Exit::done;                                ///< of a run that has ended
+  Exit status = Exit::done;                                ///< exit status of a run that has ended
   std::string reason;                                      ///< why it failed, diverged or is tried again; may be empty
   std::string tail;                                        ///< the last line that its command printed about an error
   std::string cores;                                       ///< hardware threads of its job as "0-2,8"; empty for all
@@ -74,8 +74,9 @@ struct SweepHooks {
 /// The words that start a run: `command`, the flags of the run and --out with its folder.
 std::vector<std::string> command_of(const SweepJob& job, const SweepRun& run);
 
-/// What earlier sweeps have done, in the order of job.runs; writes nothing. A run is skipped if its last command is
-/// equal and ended with status 0 or 4. Throws Error when a run was made with other flags of its side or other values.
+/// The states of runs that earlier sweeps have left, in the order of job.runs; writes nothing. A run is skipped if its
+/// last command is equal and ended with status 0 or 4. Throws Error when a run was made with other flags of its side or
+/// other values.
 std::vector<RunStatus> earlier_runs(const SweepJob& job);
 
 /// Runs what earlier_runs() does not skip, in order, and returns the final status of each run. After a request to stop

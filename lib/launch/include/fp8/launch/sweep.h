@@ -14,7 +14,7 @@ namespace fp8::launch {
 
 /// A line `name = value, value`: the values of one flag.
 struct SweepSetting {
-  std::string name;                 ///< of the flag, without dashes
+  std::string name;                 ///< name of the flag, without dashes
   std::vector<std::string> values;  ///< at least one, none empty, with different names in folders
   std::uint64_t line = 0;           ///< line number in the file, from 1
 };
@@ -35,10 +35,10 @@ struct Sweep {
 
 /// One run of a sweep.
 struct SweepRun {
-  std::string name;                                           ///< of its folder: "fp8_lr=1e-3_seed=1"
+  std::string name;                                           ///< name of its folder: "fp8_lr=1e-3_seed=1"
   std::string side;                                           ///< empty without sides
   std::vector<std::pair<std::string, std::string>> settings;  ///< names and values
-  std::vector<std::string> flags;                             ///< words for the command: those of the side, then values
+  std::vector<std::string> flags;                             ///< words for the command: the side's, then the values
 };
 
 /// Largest number of runs of a sweep.

@@ -32,7 +32,7 @@ struct Part {
 
 class Observer;  // observer.h
 
-/// Makes the amax of an activation that of all ranks, before a scale is computed from it.
+/// Reduces the amax of an activation over all ranks, before a scale is computed from the amax.
 class AmaxReducer {
  public:
   virtual ~AmaxReducer() = default;
@@ -87,7 +87,7 @@ struct Weight {
 /// FP8 codes of a weight as gathered by an FP8 all-gather, or as a checkpoint stores them.
 struct Codes {
   View bytes;           ///< u8 [N, K]
-  View scales;          ///< f32 [number of parts], or [N] with one FP8 copy, or those of blocks
+  View scales;          ///< f32 [number of parts], or [N] with one FP8 copy, or blocks of 128 x 128
   View inverse_scales;  ///< their reciprocals
   View source{};        ///< [N, K] that was cast to these codes, for an observer; else empty
 };
@@ -104,12 +104,12 @@ enum class Pass : std::uint8_t { forward, recompute, backward };
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
                const LinearPrecision& precision, Pass pass, const KnownScales& known = {});
 
-/// The same from codes; every part is FP8 with one scale, or one for each row with one FP8 copy, or, if the scales have
-/// two dimensions, one for each block of 128 x 128, which serves both GEMMs.
+/// Prepares a weight from FP8 codes. Every part is FP8 with one scale, or one scale for each row with one FP8 copy, or,
+/// if the scales have two dimensions, one for each block of 128 x 128, which serves both GEMMs.
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass, const KnownScales& known = {});
 
-/// What the GEMMs of one layer and pass share.
+/// The arguments that the GEMMs of one layer and pass share.
 struct Call {
   const Context& ctx;                ///< device, arena
   gemm::Engine& engine;              ///< computes and counts
@@ -128,17 +128,17 @@ void dgrad(const Call& call, const quant::Quantized& dy, const Operand& w, const
 /// M.
 void wgrad(const Call& call, const quant::Quantized& dy, const quant::Quantized& x, const View& dw, bool accumulate);
 
-/// Which amaxes of whole activations the casts of a weight's forward() and backward() need. A caller who has one, from
-/// the kernel that wrote the activation or from an earlier pass, saves a pass over the activation.
+/// The amaxes of whole activations that the casts of a weight's forward() and backward() need. A caller that passes
+/// one, from the kernel that wrote the activation or from an earlier pass, saves a pass over the activation.
 struct NeededAmaxes {
   bool x = false;         ///< cast x, for forward or wgrad
   bool dy = false;        ///< cast each part's columns of dy, for dgrad or wgrad
-  bool skip_nan = false;  ///< NaNs are left out of them; otherwise an amax of elements with NaN is NaN
+  bool skip_nan = false;  ///< amaxes leave out NaNs; otherwise an amax of elements with NaN is NaN
 };
-/// Which amaxes a weight with these parts needs in any pass, for scales of whole tensors that are not known before the
-/// cast.
+/// The amaxes that a weight with these parts needs in any pass, for scales of whole tensors that are not known before
+/// the cast.
 NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known);
-/// The same of a weight that is prepared for any pass.
+/// The amaxes that a weight, prepared for any pass, needs in any pass.
 NeededAmaxes needed_amaxes(const Weight& weight);
 
 /// Memory for the amax of x.

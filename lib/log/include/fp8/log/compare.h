@@ -27,7 +27,7 @@ struct Comparison {
   std::optional<double> loss_a{};  ///< mean of A over the window
   std::optional<double> loss_b{};  ///< mean of B over the window
   std::optional<double> gap{};     ///< loss_b - loss_a; nullopt when under half the window is finite in both runs
-  std::optional<double> gap_standard_error{};  ///< of `gap`; nullopt for fewer than two points
+  std::optional<double> gap_standard_error{};  ///< standard error of `gap`; nullopt for fewer than two points
   std::optional<double> final_a{};             ///< loss of A at the last matched point
   std::optional<double> final_b{};             ///< loss of B at the last matched point
   std::optional<double> final_gap{};           ///< final_b - final_a; nullopt unless both are finite
@@ -62,7 +62,7 @@ struct PairedComparison {
   std::vector<Difference> differences{};  ///< the settings that differ within pairs, without repetitions
   std::vector<std::string> unknown{};     ///< names of the runs whose logs have no settings
   std::vector<std::string> unpaired{};    ///< names of the runs without a partner, which are not compared
-  std::vector<std::string> seeds{};       ///< of the pairs; empty text where the seeds are unknown or differ
+  std::vector<std::string> seeds{};       ///< seeds of the pairs; empty text for seeds that are unknown or differ
   std::optional<double> gap{};            ///< mean of the pairs' gaps; nullopt when a pair has none
   std::optional<double> interval{};       ///< half of the gap's 95 % interval; nullopt below kEnoughPairs pairs
   std::optional<double> eval_gap{};       ///< mean of the pairs' eval_gap; nullopt when a pair has none
@@ -133,9 +133,9 @@ std::optional<std::size_t> pairs_to_gate(const PairedComparison& comparison, dou
 /// The checked settings that differ and that `allowed` does not name; `allowed` may name "all".
 std::vector<Difference> refused(const PairedComparison& comparison, std::span<const std::string> allowed);
 
-/// One object, {"type": "compare", "gap": ..., "pairs": [...], "gate": ..., "met": ...}. Of a single pair the object
-/// has the members of the pair, too. Missing values are null, and so are "gate", "met" and "verdict" without a gate. A
-/// number of more pairs is null unless pairs are missing, and "more than 1000" of them too.
+/// One object, {"type": "compare", "gap": ..., "pairs": [...], "gate": ..., "met": ...}. If there is
+/// a single pair, the object has the members of the pair, too. Missing values are null, and so are "gate", "met" and
+/// "verdict" without a gate. The number of missing pairs is null if none are missing or more than 1000 are.
 json::Value record(const PairedComparison& comparison, std::optional<double> gate);
 
 }  // namespace fp8::log

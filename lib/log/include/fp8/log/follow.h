@@ -52,8 +52,8 @@ struct Progress {
   std::int64_t steps = 0;                    ///< number of the last step
   std::optional<std::int64_t> planned{};     ///< steps of the whole run
   std::optional<std::int64_t> tokens{};      ///< tokens seen
-  std::optional<double> loss{};              ///< of the last step, when finite
-  std::optional<double> eval_loss{};         ///< of the last evaluation, when finite
+  std::optional<double> loss{};              ///< loss of the last step, when finite
+  std::optional<double> eval_loss{};         ///< loss of the last evaluation, when finite
   std::optional<double> step_s{};            ///< median of the last kRecentSteps steps, seconds
   std::optional<double> tokens_per_s{};      ///< median of the last kRecentSteps steps
   std::optional<double> seconds_left{};      ///< remaining steps times step_s; without saves and evaluations

@@ -14,7 +14,7 @@ namespace fp8::log {
 
 /// A run in an overview.
 struct OverviewRow {
-  Summary summary{};                    ///< of the run
+  Summary summary{};                    ///< summary of the run
   std::vector<std::string> settings{};  ///< value of each setting of the overview, as text; empty where unknown
   std::vector<json::Value> values{};    ///< the same as JSON; null where unknown
   std::string baseline{};               ///< path of the run with which it is compared; empty without one

@@ -18,9 +18,9 @@ struct Run;
 
 /// A setting that a resumed run changed, as its run record lists it.
 struct Change {
-  std::string name{};  ///< of the flag; "batch" for the global batch
+  std::string name{};  ///< name of the flag; "batch" for the global batch
   json::Value old{};   ///< before
-  json::Value now{};   ///< from then on
+  json::Value now{};   ///< value from then on
 
   /// Memberwise.
   bool operator==(const Change&) const = default;
@@ -33,11 +33,11 @@ struct Settings {
   std::string model_digest{};        ///< digest of MODEL; empty when the log lacks it
   std::string data_digest{};         ///< digest of the token file; empty when the log lacks it
   std::vector<std::string> fixed{};  ///< names of values that a resumed run may not change, as the log lists them
-  std::vector<Change> changed{};     ///< what the start of the run at `step` changed
+  std::vector<Change> changed{};     ///< changes by the start of the run at `step`
 };
 
-/// What a gate checks: settings that a resumed run may not change, except the seed, and the number of steps. Logs that
-/// list their fixed settings may add names.
+/// The settings that a gate checks: the number of steps, and settings that a resumed run may not change, except the
+/// seed. Logs that list their fixed settings may add names.
 inline constexpr std::array<std::string_view, 19> kCheckedSettings = {
     "model", "data",     "seq-length",   "global-batch", "sampler", "documents",   "steps",
     "lr",    "schedule", "warmup-steps", "warmup-ratio", "min-lr",  "decay-steps", "weight-decay",

@@ -20,21 +20,21 @@ struct Summary {
   std::int64_t steps = 0;                        ///< number of the last step; 0 without any
   std::optional<std::int64_t> planned_steps{};   ///< steps of the whole run
   std::optional<std::int64_t> tokens{};          ///< tokens seen at the last step
-  std::optional<double> final_loss{};            ///< of the last step, nats per token; nullopt when not finite
+  std::optional<double> final_loss{};            ///< loss of the last step, nats per token; nullopt when not finite
   std::optional<double> best_loss{};             ///< minimum over steps
   std::optional<double> mean_loss_last{};        ///< mean of the finite losses among the last `last_steps` records
   std::int64_t last_steps = 0;                   ///< see last_part()
-  std::optional<double> eval_loss{};             ///< of the last evaluation
+  std::optional<double> eval_loss{};             ///< loss of the last evaluation
   std::optional<double> tokens_per_s{};          ///< median over steps
   std::optional<double> tokens_per_s_p10{};      ///< 10th percentile
   std::optional<double> tokens_per_s_p90{};      ///< 90th percentile
   std::optional<double> data_wait_share{};       ///< time waiting for data over the time of all steps, 0 to 1
   std::optional<double> memory_peak_bytes{};     ///< maximum over steps
-  std::optional<double> fp8_flop_share{};        ///< of the linears' FLOPs; mean over steps, 0 to 1
-  std::optional<double> fp8_flop_share_total{};  ///< of all matmul FLOPs; mean over steps, 0 to 1
-  std::string precision{};                       ///< of the last step; empty when the log lacks it
-  std::string recipe{};                          ///< of the last step; empty for other precisions than FP8
-  std::optional<bool> emulated{};                ///< of the last step
+  std::optional<double> fp8_flop_share{};        ///< share of the linears' FLOPs; mean over steps, 0 to 1
+  std::optional<double> fp8_flop_share_total{};  ///< share of all matmul FLOPs; mean over steps, 0 to 1
+  std::string precision{};                       ///< precision of the last step; empty when the log lacks it
+  std::string recipe{};                          ///< recipe of the last step; empty for other precisions than FP8
+  std::optional<bool> emulated{};                ///< whether the last step was emulated
   std::string documents{};                       ///< joined or separate, at the last start; empty when the log lacks it
   std::string adapters{};                        ///< settings of LoRA at the last start; empty without
   std::string delayed{};                         ///< history, algorithm and margin of recipe delayed, if used last

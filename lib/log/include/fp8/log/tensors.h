@@ -22,12 +22,13 @@ inline constexpr std::array<std::string_view, 9> kTensorMetrics = {
 
 /// The figures of an operand, or a product, at some steps.
 struct TensorSeries {
-  std::string linear{};                                             ///< name of the weight
-  std::string gemm{};                                               ///< forward, dgrad, wgrad
-  std::string operand{};                                            ///< input, weight, grad_output; empty for a product
-  std::string recipe{};                                             ///< of the last record
-  std::vector<std::size_t> at{};                                    ///< indices of steps, increasing
-  std::vector<std::array<double, kTensorMetrics.size()>> values{};  ///< for each of them; NaN where a record lacks one
+  std::string linear{};           ///< name of the weight
+  std::string gemm{};             ///< forward, dgrad, wgrad
+  std::string operand{};          ///< input, weight, grad_output; empty for a product
+  std::string recipe{};           ///< recipe of the last record
+  std::vector<std::size_t> at{};  ///< indices of steps, increasing
+  std::vector<std::array<double, kTensorMetrics.size()>>
+      values{};  ///< values of each step; NaN where a record lacks one
 };
 
 /// The statistics of a run.
@@ -50,14 +51,14 @@ std::size_t tensor_metric(std::string_view metric);
 
 /// The step at which a series was worst.
 struct WorstTensor {
-  const TensorSeries* series = nullptr;  ///< of which operand or product
+  const TensorSeries* series = nullptr;  ///< series of an operand or product
   double value = 0;                      ///< its lowest SQNR, or largest value of another metric
   std::int64_t step = 0;                 ///< the first step that has it
   double last = 0;                       ///< the value of its last step
 };
 
-/// The series by their worst values, worst first. Those without a value are left out, and so are those whose worst
-/// value is harmless: 0, or an infinite SQNR.
+/// The series by their worst values, worst first. Series without a value are left out, and so are series whose
+/// worst value is harmless: 0, or an infinite SQNR.
 std::vector<WorstTensor> worst_tensors(const TensorRun& run, std::size_t metric);
 
 /// Writes a heading, then a line for each record: step, linear, gemm, operand, recipe and kTensorMetrics. Fields as

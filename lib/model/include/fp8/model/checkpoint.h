@@ -20,7 +20,7 @@ struct LinearRow {
   std::string reason;               ///< why not FP8; empty for FP8
   bool aligned = false;             ///< whether both extents are multiples of 16
   quant::GemmSet gemms{};           ///< GEMMs that run in FP8, if the linear does
-  std::string scaling{};            ///< what shares a scale of codes that are kept: tensor, row or block; else empty
+  std::string scaling{};            ///< granularity of the scales of kept codes: tensor, row or block; else empty
   std::vector<std::int64_t> padded_from{};  ///< shape in the source if it was padded, else empty
   std::string recipe{};                     ///< recipe of an FP8 linear that has one of its own; else empty
   std::string fused_with{};                 ///< projection with which it is computed as one linear; else empty

@@ -1,6 +1,6 @@
 /// Forward and backward pass of a decoder-only transformer over micro-batches: embedding, layers, final norm, LM head
-/// with the loss in blocks of rows. Decoder computes whole passes, and MicroBatch their stages. Neither the whole
-/// logits nor a T x T matrix is ever stored. The same code runs on host and device. Source of the computation:
+/// with the loss in blocks of rows. Decoder computes whole passes, and MicroBatch their stages. The whole
+/// logits and T x T matrices are never stored. The same code runs on host and device. Source of the computation:
 /// transformers modeling_{llama,mistral,qwen2,qwen3}.py.
 ///   B sequences, T tokens each, M = B T rows, C hidden, V vocabulary
 #pragma once

@@ -40,14 +40,14 @@ struct InitOptions {
 void initial_values(const Parameter& parameter, double initializer_range, std::uint64_t seed, std::int64_t begin,
                     std::span<float> out);
 
-/// What was written; under dry_run, what would be written.
+/// The contents of the output, or under dry_run of the output that would be written.
 struct InitSummary {
   std::int64_t tensors = 0;     ///< number of tensors
   std::int64_t parameters = 0;  ///< number of elements
   std::uint64_t bytes = 0;      ///< size of all tensors
 };
 
-/// Writes a checkpoint of kind model to `output` with default compute precisions. The same arguments give the same
+/// Writes a checkpoint of kind model to `output` with default compute precisions. Equal arguments give equal
 /// bytes. Throws Error, and leaves no output, when `output` cannot be written.
 InitSummary initialize(const hf::ModelConfig& config, const std::string& output, const InitOptions& options);
 

@@ -120,7 +120,7 @@ struct RecipeRule {
   const quant::Recipe* recipe = nullptr;  ///< their recipe
 };
 
-/// Which linears run in FP8, in which GEMMs and with which recipes: the input of assign_precisions().
+/// The rules for the linears that run in FP8, their GEMMs and their recipes: the input of assign_precisions().
 struct PrecisionRules {
   const quant::Recipe* recipe = nullptr;  ///< recipe of the model, or null for the default recipe
   std::vector<RecipeRule> recipes{};      ///< the last that matches a linear applies instead of the model's

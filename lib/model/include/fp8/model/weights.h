@@ -19,7 +19,7 @@ struct UnitWeights {
   std::array<linear::Weight, kSlots> matmul;  ///< linears, with their biases and adapters; the head too
   std::array<View, kSlots>
       plain;  ///< embedding [V, C] and norms [C] or [D], in the activations' type; empty where absent
-  linear::NeededAmaxes down_before{};  ///< in backward of a layer: amaxes that `down` of the layer before needs
+  linear::NeededAmaxes down_before{};  ///< amaxes that `down` of the layer before needs, in backward of a layer
 
   /// Weight of a linear's slot.
   const linear::Weight& of(Slot slot) const { return matmul[static_cast<std::size_t>(slot)]; }
@@ -44,7 +44,7 @@ class WeightSource {
   /// Starts asynchronous work, such as an all-gather, for a unit that will be needed soon.
   virtual void prefetch(int unit) = 0;
   /// Unshards a unit: returns its weights, prepared for a pass. They are valid until the end of the caller's arena
-  /// scope. Those of a layer end also when another layer is unsharded, since layers may share buffers.
+  /// scope. Weights of a layer also become invalid when another layer is unsharded, since layers may share buffers.
   virtual UnitWeights unshard(const Context& ctx, int unit, Pass pass) = 0;
   /// Memory for the gradients of a unit; valid until gradients_done().
   virtual UnitGradients gradient_buffers(int unit) = 0;

@@ -11,7 +11,7 @@ namespace fp8::ops {
 using device::Context;
 using tensor::View;
 
-/// Which elements are left out.
+/// The choice of the elements that are left out.
 struct Dropout {
   float probability = 0;       ///< probability of leaving out an element, below 1; 0 leaves out none
   std::uint64_t seed = 0;      ///< seed of the run
@@ -19,8 +19,8 @@ struct Dropout {
   std::int64_t first_row = 0;  ///< number in the global batch of row 0 of the matrix
 };
 
-/// out [M, K] = x / (1 - probability), 0 where left out; f32 or bf16, rounded once. out may be x. The same elements are
-/// left out of every matrix of K columns. Source: torch.nn.functional.dropout.
+/// out [M, K] = x / (1 - probability), 0 where left out; f32 or bf16, rounded once. out may be x. Every matrix
+/// of K columns loses the same elements. Source: torch.nn.functional.dropout.
 void dropout(const Context& ctx, const View& x, const Dropout& dropout, const View& out);
 
 }  // namespace fp8::ops

@@ -1,5 +1,5 @@
 /// AdamW as in torch.optim.AdamW, over one block of one tensor, in one pass over memory: decay, moments, update,
-/// compute weight and amax. Also the squared norm of a gradient. A block is a rank's shard; no communication here.
+/// compute weight and amax; and the squared norm of a gradient. A block is a rank's shard; no communication here.
 /// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
 #pragma once
 
@@ -45,7 +45,8 @@ struct AdamwBlock {
   View master;    ///< f32 or bf16 (then rounded stochastically), updated
   View gradient;  ///< f32, read only
   View m, v;      ///< moments, f32 or bf16 (then rounded stochastically), updated
-  /// Compute weight written from the new master: f32 or bf16 (to nearest); empty: none. May be the master itself.
+  /// Compute weight written from the new master: f32 or bf16 (to nearest); empty: none. The view may be the master
+  /// itself.
   View compute_weight;
   /// f32 [1]: becomes max(itself, max |new master|), NaN if any is NaN; empty: none. The caller zeroes it before the
   /// first block of a step.

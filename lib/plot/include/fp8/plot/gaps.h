@@ -11,21 +11,21 @@ namespace fp8::plot {
 
 /// The gaps of a side in one panel.
 struct GapDots {
-  std::vector<double> dots{};        ///< of the pairs
+  std::vector<double> dots{};        ///< gaps of the pairs
   std::optional<double> mean{};      ///< over the pairs
   std::optional<double> interval{};  ///< half of its 95 % interval
 };
 
 /// Gaps of a loss.
 struct GapDotsPanel {
-  std::string title{};          ///< which loss
+  std::string title{};          ///< name of the loss
   std::vector<GapDots> rows{};  ///< one for each name of the chart
 };
 
 /// Gaps of several sides.
 struct GapChart {
   std::string title{};                 ///< above all panels
-  std::vector<std::string> names{};    ///< of the rows, from the top
+  std::vector<std::string> names{};    ///< names of the rows, from the top
   std::vector<GapDotsPanel> panels{};  ///< beside one another
   std::optional<double> gate{};        ///< a band of +- this gap
 };

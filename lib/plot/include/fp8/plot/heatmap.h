@@ -18,7 +18,7 @@ struct HeatPanel {
 /// Values by row and step.
 struct Heatmap {
   std::string title{};                ///< above all panels
-  std::string label{};                ///< of the colours
+  std::string label{};                ///< label of the colours
   std::vector<std::string> rows{};    ///< names; the first word is what rows belong to, such as the number of a layer
   std::vector<std::int64_t> steps{};  ///< first step of each column, and last step of the last
   std::vector<HeatPanel> panels{};    ///< beside one another

@@ -14,7 +14,7 @@ struct Point {
   double y = 0;  ///< value
 };
 
-/// What happened at a mark.
+/// The event at a mark.
 enum class MarkKind : std::uint8_t { restart, phase, setting };
 
 /// A point of a run at which something changed.
@@ -41,7 +41,7 @@ struct Curve {
 /// The gap of one side to the first side of a comparison.
 struct GapCurve {
   std::string name{};         ///< for the legend
-  std::size_t style = 0;      ///< as that of a curve; the only gap of a panel is black
+  std::size_t style = 0;      ///< like the style of a curve; the only gap of a panel is black
   std::vector<Point> mean{};  ///< moving mean of the gap, over the pairs
   std::vector<Point> low{};   ///< lower end of the band; NaN where it is unknown
   std::vector<Point> high{};  ///< upper end of the band
@@ -50,7 +50,7 @@ struct GapCurve {
 /// The gaps between the sides of a comparison.
 struct GapPanel {
   std::string label{};              ///< label of the y axis
-  std::string band_name{};          ///< what the bands are
+  std::string band_name{};          ///< name of the bands in the legend
   std::vector<GapCurve> curves{};   ///< one for each side but the first
   std::optional<double> gate = {};  ///< a line at +- this gap
 };

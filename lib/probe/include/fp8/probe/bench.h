@@ -18,7 +18,7 @@
 
 namespace fp8::probe {
 
-/// What to measure.
+/// The measurements that are made.
 struct BenchOptions {
   device::DeviceType device = device::DeviceType::host;  ///< device to measure
   std::string model_name{};                              ///< name in the report
@@ -45,7 +45,7 @@ struct Ratio {
   double high = std::numeric_limits<double>::infinity();  ///< upper end; infinity if unknown
 };
 
-/// What a ratio shows.
+/// The verdict about a ratio.
 enum class Speed : std::uint8_t { faster, not_faster, cannot_tell };
 
 /// Whether FP8 is faster: only if the whole interval is on one side of 1. Emulated FP8 is never faster.

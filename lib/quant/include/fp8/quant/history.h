@@ -18,7 +18,7 @@ enum class AmaxAlgorithm : std::uint8_t { max, most_recent };
 /// The rule from a history to a scale.
 struct DelayedRule {
   float max = 448.0f;                            ///< largest value of the format, times 2^-margin
-  AmaxAlgorithm algorithm = AmaxAlgorithm::max;  ///< which amax of the history gives the scale
+  AmaxAlgorithm algorithm = AmaxAlgorithm::max;  ///< choice of the amax of the history that gives the scale
 };
 
 /// The rule for a format (e4m3 or e5m2) with a margin of powers of two.

@@ -15,7 +15,7 @@
 
 namespace fp8::quant {
 
-/// Which elements share a scale. "Row" is an index of the dimension that is not contracted, whichever that is.
+/// The elements that share a scale. "Row" is an index of the dimension that is not contracted, whichever that is.
 enum class Granularity : std::uint8_t {
   none,       ///< no scale: high precision
   tensor,     ///< all
@@ -30,7 +30,7 @@ enum class ScaleRule : std::uint8_t {
   torchao,    ///< max / max(amax, 1e-12) of these elements; a NaN or infinite amax propagates
   current,    ///< max / amax of these elements; 1 if the amax is 0 or infinite; the amax skips NaN
   delayed,    ///< known before the cast, from the history of amaxes of earlier steps, which skip NaN
-  blockwise,  ///< as current, but an overflow becomes the largest finite value of the source's format
+  blockwise,  ///< like current, but an overflow becomes the largest finite value of the source's format
   mx,         ///< E8M0: amax / 448 rounded up to a power of two; NaN propagates
 };
 

@@ -61,7 +61,7 @@ std::string note_of_length(std::int64_t length, const hf::ModelConfig& model);
 
 /// The parameters of `checkpoint` with their compute precisions under FP8, which checkpoints record whatever the
 /// precision of the run: by the settings, or, if they do not select linears, as recorded in `recorded`, the model that
-/// the run began with. So a filter of an earlier start of the run has no effect on this one. Throws Error(fp8_missing)
+/// the run began with. A filter of an earlier start of the run therefore has no effect. Throws Error(fp8_missing)
 /// if FP8 is requested and no linear is eligible.
 std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
                                                     const ckpt::Checkpoint& checkpoint,

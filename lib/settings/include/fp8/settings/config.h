@@ -34,23 +34,23 @@ struct LinearRecipe {
 
 /// How a run or an evaluation computes.
 struct PrecisionConfig {
-  Precision precision = Precision::bf16;          ///< of GEMMs of linear layers
+  Precision precision = Precision::bf16;          ///< precision of the GEMMs of linear layers
   dtype::DType activations = dtype::DType::bf16;  ///< f32 with fp32
-  std::string recipe = "tensorwise";              ///< for fp8
-  std::vector<LinearRecipe> linear_recipes;       ///< of linears with another; the last that matches applies
+  std::string recipe = "tensorwise";              ///< recipe of FP8
+  std::vector<LinearRecipe> linear_recipes;       ///< recipes of some linears; the last that matches applies
   std::optional<bool> power_of_2;                 ///< nothing: as the recipe does
   bool fp8_all_gather = true;                     ///< if the recipe allows it
-  bool rowwise_single_copy = false;               ///< for rowwise: one FP8 copy of each weight
+  bool rowwise_single_copy = false;               ///< recipe rowwise: one FP8 copy of each weight
   bool e4m3_gradients = false;                    ///< gradients e4m3 where the recipe has e5m2
-  shard::DelayedOptions delayed;                  ///< for delayed
+  shard::DelayedOptions delayed;                  ///< options of recipe delayed
   bool fuse_projections = false;                  ///< q, k, v, and gate, up, are one linear each
   bool emulate = false;                           ///< FP8 values are multiplied as bf16 on a GPU too
-  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< for fp8 on the CPU
+  gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< accumulation of FP8 on the CPU
   ops::AttentionOptions attention;                            ///< on a GPU
-  model::PrecisionRules selection;                            ///< of the linears that run in FP8
+  model::PrecisionRules selection;                            ///< selection of the linears that run in FP8
   bool chosen = false;                                        ///< --precision was given, also with its default
   std::vector<std::string> given;                             ///< flags of precision that were given
-  std::vector<std::string> typed;                             ///< those of them that are on the command line
+  std::vector<std::string> typed;                             ///< flags of `given` that are on the command line
 
   /// Whether a flag of precision was given; a model of FP8 codes has defaults of its own.
   bool was_given(std::string_view flag) const;
@@ -58,9 +58,9 @@ struct PrecisionConfig {
   const quant::Recipe* recipe_or_null() const;
   /// The recipe of this name as the other settings make it: with one FP8 copy of each weight, or with e4m3 gradients.
   const quant::Recipe& variant_of(const std::string& name) const;
-  /// The recipe, then those of linear_recipes; without fp8 none.
+  /// The recipe, then the recipes of linear_recipes; none without fp8.
   std::vector<const quant::Recipe*> recipes_used() const;
-  /// Their names, also without fp8.
+  /// The names of recipe and linear_recipes, also without fp8.
   std::vector<std::string> recipe_names() const;
   /// The values of --recipe, separated by commas: "tensorwise,*.down_proj=rowwise".
   std::string recipe_text() const;
@@ -73,10 +73,10 @@ inline constexpr const char* kAllTargets = "all";
 
 /// Adapters that a run trains instead of the model's weights (LoRA).
 struct LoraSettings {
-  std::int64_t rank = 0;             ///< of new adapters; 0: none
+  std::int64_t rank = 0;             ///< rank of new adapters; 0: none
   std::optional<double> alpha;       ///< nothing: twice the rank
   std::vector<std::string> targets;  ///< globs of linears, or `all`; empty: all
-  std::optional<double> dropout;     ///< nothing: 0, or that of the adapters which the run continues
+  std::optional<double> dropout;     ///< nothing: 0, or the dropout of the adapters which the run continues
   bool rslora = false;               ///< scaling by alpha / sqrt(rank)
   std::string folder;                ///< PEFT adapter to start from; empty: none
 
@@ -84,7 +84,7 @@ struct LoraSettings {
   bool wanted() const { return rank > 0 || !folder.empty(); }
 };
 
-/// What a run, an evaluation and an inspection have in common.
+/// The settings that a run, an evaluation and an inspection have in common.
 struct Config {
   std::string model, data;      ///< paths
   bool any_tokenizer = false;   ///< accept data made with another tokenizer
@@ -101,20 +101,20 @@ struct RunConfig : Config {
   std::string eval_data;                                   ///< path; empty: no evaluation
   std::int64_t grad_accumulation = 1;                      ///< micro-batches per rank and step
   data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order in which samples are read
-  std::int64_t steps = 0;                                  ///< of the whole run; 0: from epochs
+  std::int64_t steps = 0;                                  ///< steps of the whole run; 0: from epochs
   double epochs = 0;                                       ///< passes over the data, when steps is 0
   std::int64_t until_step = 0;                             ///< stop after this step; 0: after the last
-  std::uint64_t seed = 0;                                  ///< of the sampler and of stochastic rounding
+  std::uint64_t seed = 0;                                  ///< seed of the sampler and of stochastic rounding
   std::vector<std::string> change;                         ///< names in --change of settings that may change
   LoraSettings lora;                                       ///< adapters
   optim::Settings optimizer;                               ///< AdamW
-  optim::Schedule schedule;                                ///< without its number of steps
-  double warmup_ratio = 0;                                 ///< of steps, when schedule.warmup is 0
+  optim::Schedule schedule;                                ///< schedule, without its number of steps
+  double warmup_ratio = 0;                                 ///< share of steps that warm up, when schedule.warmup is 0
   double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
   DType master = DType::f32, moments = DType::f32;         ///< formats of storage
   int zero = 3;                                            ///< stage of sharding
-  bool reshard_after_forward = true;                       ///< with stage 3
-  model::Recompute recompute = model::Recompute::none;     ///< of activations in backward
+  bool reshard_after_forward = true;                       ///< reshard weights after forward, with stage 3
+  model::Recompute recompute = model::Recompute::none;     ///< activations that backward recomputes
   std::int64_t save_every = 0;                             ///< steps; 0: see save_seconds
   double save_seconds = 30 * 60;                           ///< between saves; 0: only the last step
   bool rolling = false;                                    ///< only the newest two checkpoints are kept
@@ -147,7 +147,7 @@ struct EvalConfig : Config {
 struct PrecisionSide {
   std::string flags;                         ///< as given: "--precision fp8 --recipe rowwise"
   PrecisionConfig precision;                 ///< of GEMMs and activations
-  std::optional<device::DeviceType> device;  ///< as in EvalConfig
+  std::optional<device::DeviceType> device;  ///< like EvalConfig::device
 };
 
 /// A comparison of one pass under two settings.
@@ -162,15 +162,15 @@ inline constexpr double kBisectionBound = 0.5;
 /// An inspection. The batch consists of batch_size sequences on each rank.
 struct InspectConfig : EvalConfig {
   std::vector<std::string> recipes;                           ///< each is inspected in turn, with linear_recipes
-  bool all_recipes = false;                                   ///< of `recipes` only those that fit FP8 codes
+  bool all_recipes = false;                                   ///< leave out recipes that do not fit FP8 codes
   data::SamplerKind sampler = data::SamplerKind::sequential;  ///< order in which samples are read
-  std::uint64_t seed = 0;                                     ///< of the sampler
+  std::uint64_t seed = 0;                                     ///< seed of the sampler
   std::int64_t step = 1;               ///< the batch is that of this step of a run, from 1, without accumulation
   std::vector<std::string> layers;     ///< globs of the linears that are reported; empty: all
-  bool blocks = false;                 ///< with the spread over rows or blocks
-  bool sensitivity = false;            ///< with the effect of each GEMM alone on loss and gradient
+  bool blocks = false;                 ///< print the spread over rows or blocks
+  bool sensitivity = false;            ///< measure the effect of each GEMM alone on loss and gradient
   std::optional<double> recommend;     ///< largest sum of |change of the loss|, in nats, of the linears left in FP8
-  std::string output;                  ///< of the recommendation: a configuration for fp8-step
+  std::string output;                  ///< path of the recommendation, a configuration for fp8-step
   bool force = false;                  ///< replace the output if it exists
   std::optional<Bisection> bisection;  ///< instead of everything above from `recipes` on, except the batch
 };

@@ -1,4 +1,4 @@
-/// Which settings of a run may differ when it is resumed, and which ranks must agree on.
+/// The settings of a run that may differ when it is resumed, and the settings on which ranks must agree.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,19 @@ namespace fp8::settings {
 /// The name of the global batch among the settings, as messages state it.
 inline constexpr const char* kGlobalBatch = "global batch (ranks x --batch-size x --grad-accumulation)";
 
-/// What records of a run say besides its flags.
+/// The values that records of a run contain besides its flags.
 struct ResolvedRun {
   std::int64_t global_batch = 0;          ///< sequences of a step, of all ranks
-  std::string model_digest, data_digest;  ///< of MODEL and of the data
+  std::string model_digest, data_digest;  ///< digests of MODEL and of the data
   std::optional<hf::LoraConfig> lora{};   ///< adapters
-  std::string adapter_digest{};           ///< of the adapter that the run starts from; empty: none
+  std::string adapter_digest{};           ///< digest of the adapter that the run starts from; empty: none
 };
 
-/// The settings that may not change when a run is resumed, unless RunConfig::change names them, by name. Those of
-/// adapters only for a run that has some.
+/// The settings that may not change when a run is resumed, unless RunConfig::change names them, by name.
+/// Settings of adapters are included only for a run that has adapters.
 json::Value fixed_settings(const RunConfig& config, const ResolvedRun& run);
 
-/// Of the settings of adapters, null where only one of two runs has adapters.
+/// If only one of two runs has adapters, adds the settings of adapters to the other run, with the value null.
 void complete_lora_settings(json::Value& one, json::Value& other);
 
 /// The first setting that differs between two objects, as a message names it: "--lr (0.1JOINT0.2)"; digests without
@@ -46,7 +46,7 @@ bool is_digest(const std::string& name);
 
 /// A setting with another value than the run's checkpoint has.
 struct SettingChange {
-  std::string name;        ///< of the flag; "batch" for the global batch
+  std::string name;        ///< name of the flag; "batch" for the global batch
   json::Value old, value;  ///< before and now; digests of data
 };
 

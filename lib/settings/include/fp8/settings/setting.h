@@ -51,7 +51,7 @@ struct Setting {
   Record record{};
   /// Whether a phase with this precision records it. Null for Resume::phase: with FP8.
   bool (*recorded)(const PrecisionConfig&) = nullptr;
-  /// Of a flag of FP8: whether it changes anything under a recipe. Null for all others.
+  /// Whether the flag changes anything under a recipe, if it is a flag of FP8; null for all others.
   bool (*acts)(const quant::Recipe&) = nullptr;
 
   /// Whether it is in the record of the settings.

@@ -44,7 +44,7 @@ comm::Request start_reduce_scatter(comm::Communicator& device_comm, const View& 
 /// started.
 comm::Request start_gathers(comm::Communicator& device_comm, std::span<const Sharded> tensors);
 
-/// The same for reduce-scatters.
+/// Starts the reduce-scatters of a unit in one call, like start_gathers().
 comm::Request start_reduce_scatters(comm::Communicator& device_comm, std::span<const Sharded> tensors);
 
 }  // namespace fp8::shard

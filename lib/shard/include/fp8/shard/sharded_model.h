@@ -17,7 +17,7 @@
 
 namespace fp8::shard {
 
-/// What a ShardedModel consists of. Activations have the type StoreOptions::compute.
+/// The parts of a ShardedModel. Activations have the type StoreOptions::compute.
 struct ModelSpec {
   hf::ModelConfig config;                               ///< sizes
   std::vector<model::Parameter> table;                  ///< parameters with their compute precisions
@@ -88,7 +88,7 @@ struct ShardedModel {
   /// undefined, moments zero. `device_comm` moves memory of that device between the ranks and outlives the model. Not
   /// collective.
   ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec, device::Arena memory);
-  /// The same in the memory of the plan of `spec`, with the plan's block of logits. Throws as MemoryPlan::allocate().
+  /// A model in the memory of the plan of `spec`, with the plan's block of logits. Throws as MemoryPlan::allocate().
   ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec, const MemoryPlan& plan);
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;

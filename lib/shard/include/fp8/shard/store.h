@@ -31,9 +31,10 @@ using tensor::View;
 
 /// Settings of a delayed recipe.
 struct DelayedOptions {
-  std::int64_t history = 1024;                                 ///< amaxes of a tensor, at least 1
-  std::int64_t margin = 0;                                     ///< scales are divided by 2^margin
-  quant::AmaxAlgorithm algorithm = quant::AmaxAlgorithm::max;  ///< which amax of the history gives the scale
+  std::int64_t history = 1024;  ///< amaxes of a tensor, at least 1
+  std::int64_t margin = 0;      ///< scales are divided by 2^margin
+  quant::AmaxAlgorithm algorithm =
+      quant::AmaxAlgorithm::max;  ///< choice of the amax of the history that gives the scale
 };
 
 /// The form in which the weight of a slot is held and gathered. FP8 operands come from it in prepare_weight().
@@ -139,7 +140,7 @@ class ParameterStore final : public model::WeightSource {
   bool record_amaxes(bool on) { return std::exchange(recording_, on); }
 
   /// From now on computes the linears that are FP8 in the table with these of their GEMMs in FP8, by number in the
-  /// table; the others stay as they are. Needs StoreOptions::fp8_all_gather off.
+  /// table; the others stay as they are. StoreOptions::fp8_all_gather must be off.
   void set_gemms(const std::vector<quant::GemmSet>& gemms);
 
   /// Computes compute weights, scales (with one reduction for all weights) and codes from the masters. Collective.

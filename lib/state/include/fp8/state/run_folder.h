@@ -51,7 +51,7 @@ class Sources {
   Sources(comm::Communicator& host_comm, const settings::RunConfig& config, Journal& journal);
   /// MODEL.
   const ckpt::Checkpoint& model() const { return *model_; }
-  /// What to start from: the selected checkpoint, or MODEL if the run has none.
+  /// The checkpoint to start from: the selected one, or MODEL if the run has none.
   const ckpt::Checkpoint& start() const { return selected_ ? *selected_ : *model_; }
   /// Whether the run has a checkpoint to start from.
   bool resuming() const { return selected_.has_value(); }

@@ -29,7 +29,7 @@ struct SavePolicy {
   const LockedFolder* held = nullptr;  ///< the lock of the run's folder, which outlives the saves; null: not checked
 };
 
-/// What one save writes.
+/// The contents of one save.
 struct SaveContent {
   std::int64_t step = 0;
   Documents documents;
@@ -38,7 +38,7 @@ struct SaveContent {
   std::optional<ckpt::Evaluation> evaluation;  ///< evaluation of this step
 };
 
-/// What a save is doing. Ranks change it together.
+/// The phase of a save. Ranks change it together.
 enum class SavePhase : std::uint8_t {
   idle,        ///< no save is in progress
   writing,     ///< every rank writes its file
@@ -73,7 +73,7 @@ struct SaveState {
   std::optional<Clock::time_point> waiting_since;  ///< start of a wait that is not in `waited` yet
 
   std::string failure;    ///< why the last save failed; empty when it is committed or under way
-  bool diverged = false;  ///< it failed because of values that no checkpoint may hold
+  bool diverged = false;  ///< the save failed because of values that no checkpoint may hold
   std::string task;       ///< task of the worker, for the watchdog's message
   Worker worker;          ///< last, so that it ends before what it works on is destroyed
 };

@@ -32,7 +32,7 @@ std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& 
                                 const ckpt::Checkpoint& checkpoint, bool moments,
                                 const settings::AdapterValues& adapters = {});
 
-/// What a save writes besides the tensors.
+/// The documents that a save writes besides the tensors.
 struct Documents {
   json::Value config, train, provenance, mesh;
   std::optional<std::string> tokenizer = {};            ///< text of tokenizer.json

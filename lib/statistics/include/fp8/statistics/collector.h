@@ -33,7 +33,7 @@ struct GroupSpread {
 struct OperandResult {
   int linear = 0;                          ///< number
   gemm::GemmRole gemm{};                   ///< forward, dgrad or wgrad
-  Operand operand{};                       ///< which operand
+  Operand operand{};                       ///< operand of the GEMM
   dtype::DType format{};                   ///< e4m3 or e5m2
   quant::Granularity granularity{};        ///< granularity of the scales
   Figures figures{};                       ///< figures of all ranks
@@ -47,7 +47,7 @@ struct ProductResult {
   double relative_error = 0;  ///< |product - reference| / |reference|, Frobenius norms
 };
 
-/// What was collected, by linear and GEMM.
+/// The collected figures, by linear and GEMM.
 struct Results {
   std::vector<OperandResult> operands;
   std::vector<ProductResult> products;

@@ -25,8 +25,8 @@ struct Difference {
   double relative() const;
 };
 
-/// Sums over a [rows, cols] and b of the same shape, each f32 or bf16 with unit column stride, on the host. The same
-/// bits for any number of threads. Throws Error if the shapes differ.
+/// Sums over a [rows, cols] and b of the same shape, each f32 or bf16 with unit column stride, on the host. The
+/// bits do not depend on the number of threads. Throws Error if the shapes differ.
 Difference difference(const tensor::View& a, const tensor::View& b);
 
 /// The difference of one result.

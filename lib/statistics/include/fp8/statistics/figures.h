@@ -84,8 +84,8 @@ ScaleGrid column_scales(std::vector<float> scales, std::int64_t rows);
 /// device.
 View on_host(const Context& ctx, const View& x, std::vector<std::byte>& memory);
 
-/// Figures of the cast of x [rows, cols], f32 or bf16 with unit column stride, to `format`, e4m3 or e5m2. The same bits
-/// for any number of threads.
+/// Figures of the cast of x [rows, cols], f32 or bf16 with unit column stride, to `format`, e4m3 or e5m2. The bits do
+/// not depend on the number of threads.
 Figures measure(const View& x, const ScaleGrid& scales, dtype::DType format);
 
 /// Figures by group, in row-major order of the groups; `contract` is the dimension that the GEMM contracts.

@@ -46,9 +46,9 @@ struct View {
   View rows(std::int64_t begin, std::int64_t end) const;
   /// Columns [begin, end) of the last dimension.
   View columns(std::int64_t begin, std::int64_t end) const;
-  /// The same memory with both dimensions swapped. Throws Error unless there are two.
+  /// A view of the memory with both dimensions swapped. Throws Error unless there are two.
   View transposed() const;
-  /// The same memory with another shape. Throws Error when the view is not contiguous or the sizes differ.
+  /// A view of the memory with another shape. Throws Error when the view is not contiguous or the sizes differ.
   View reshaped(Shape shape) const;
 };
 
@@ -57,7 +57,7 @@ View make_view(void* data, DType dtype, DeviceType device, Shape shape);
 
 /// Allocates an uninitialized contiguous view from the context's arena, counted under `category`.
 View allocate(const device::Context& ctx, DType dtype, Shape shape, std::string_view category);
-/// The same in memory from a pool, until `memory` is freed.
+/// Allocates from a pool, until `memory` is freed.
 View allocate_pooled(const device::Context& ctx, device::PooledMemory& memory, DType dtype, Shape shape,
                      std::string_view category);
 

@@ -18,7 +18,7 @@ struct ModelRequest {
   settings::PrecisionConfig precision;  ///< as given
   std::int64_t seq_length = 0;          ///< T; 0: as in RunConfig
   std::int64_t batch_size = 0;          ///< sequences at a time on each rank
-  bool any_tokenizer = false;           ///< as in RunConfig
+  bool any_tokenizer = false;           ///< accept data made with another tokenizer
 
   /// Takes them from a RunConfig, an EvalConfig or an InspectConfig.
   template <class Config>

@@ -24,7 +24,7 @@ struct StepResult {
   bool masked = false;      ///< all targets of the global batch are masked: nothing was computed or updated
   bool replayed = false;    ///< computed twice with equal results
   bool calibrated = false;  ///< amaxes were first recorded without FP8
-  gemm::Counts gemms;       ///< of all ranks
+  gemm::Counts gemms;       ///< GEMMs of all ranks
   quant::CastCounts casts;  ///< counts of casts of all ranks
   double seconds = 0, data_seconds = 0;
 };
@@ -39,7 +39,7 @@ struct StepScalars {
   optim::Gate gate;              ///< gate of the update
 };
 
-/// What a step works on. References outlive it.
+/// The objects that a step works on. References outlive the environment.
 struct StepEnvironment {
   shard::ShardedModel& model;
   comm::Communicator& host_comm;
@@ -96,7 +96,7 @@ void calibrate(StepEnvironment& env, const MicroBatches& batches, std::int64_t t
 /// scalars. Collective.
 Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace);
 
-/// The same, observed by the collector, if there is one. Collective.
+/// Computes like compute(), observed by the collector, if there is one. Collective.
 Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace = false);
 
 /// Throws AgreedError if fewer FP8 GEMMs ran on this rank than `planned`. Collective.
@@ -107,7 +107,7 @@ void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::
 gemm::Counts sum_over_ranks(comm::Communicator& host_comm, const gemm::Counts& mine);
 
 /// Throws AgreedError naming step, rank and tensor unless two computations of step `step` (from 1) have the same bits
-/// on every rank. What each rank computed alone is compared first, so that the rank that caused a difference is named
+/// on every rank. The results of each rank alone are compared first, so that the rank that caused a difference is named
 /// and not one that summed its gradient. Collective.
 void check_same_bits(comm::Communicator& host_comm, const std::vector<model::Parameter>& table, std::int64_t step,
                      const Computed& first, const Computed& second);
@@ -138,7 +138,7 @@ struct EvaluationSize {
 };
 
 /// Called on every rank, round after round, with the index of the first sequence of this rank's part of the round,
-/// their number, and their losses [count, T]. May be empty.
+/// their number, and their losses [count, T]. Empty: no call.
 using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
 
 /// Evaluates sequences in file order. Delayed scales without a history are first calibrated on this rank's first batch,

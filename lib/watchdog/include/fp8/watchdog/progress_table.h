@@ -38,7 +38,7 @@ class AsyncCollectives {
 
 class WatchedWork;
 
-/// What this process waits for and works on. May be used by any thread.
+/// The collectives that this process waits for and the work that it does. Any thread may use the table.
 class ProgressTable {
  public:
   /// Adds a group of ranks, given by their numbers in the job; returns the index of the group in this table.

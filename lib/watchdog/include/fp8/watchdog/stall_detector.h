@@ -31,7 +31,7 @@ struct Stall {
   std::string message() const;
 };
 
-/// What a rank does at the time of a query.
+/// The activity of a rank at the time of a query.
 enum class Activity : std::uint8_t { computing, local_work, waiting };
 
 /// A message between two detectors, sent as its bytes.
