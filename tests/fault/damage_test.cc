@@ -212,7 +212,7 @@ TEST_F(FaultDamage, RefusesOtherLengths) {
 }
 
 // Each of the four files of step 4 is one of seven: the original, missing, empty, of step 3, of another run, of another
-// number of ranks, or of the next rank. Of the 7^4 mixtures two are complete checkpoints.
+// number of ranks, or of the next rank. Two of the 7^4 mixtures are complete checkpoints.
 TEST_F(FaultDamage, RefusesSwappedMissingAndMixedFiles) {
   const std::string kept = at("kept");
   std::filesystem::rename(step_, kept);

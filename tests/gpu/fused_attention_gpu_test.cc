@@ -65,8 +65,8 @@ std::array<View, 3> split(const Sizes& s, const Tensor& all) {
   return {part(0, s.heads), part(s.heads, s.groups), part(s.heads + s.groups, s.groups)};
 }
 
-// Which properties of documents are passed: none, their starts, for plain kernels, or also their number and the longest
-// length.
+// The properties of documents that are passed: none, their starts, for plain kernels, or also their number and the
+// longest length.
 enum class Passed { nothing, starts, all };
 
 struct Results {

@@ -175,7 +175,7 @@ TEST_F(GemmGpu, Fp8WithEveryPairOfScalesIsExact) {
 }
 
 // FP8 codes of normally distributed numbers: products are exact; sums of FP8 tensor cores keep about 14 bits of the
-// largest term and are added to f32 every 128 elements, or never with fast accumulation. So the error is at most 4, or
+// largest term and are added to f32 every 128 elements, or never with fast accumulation. The error is at most 4, or
 // K/32, times 2^-13 of the sum of magnitudes. cuBLASLt may lack a kernel for few rows, a large K and row scales.
 TEST_F(GemmGpu, Fp8SumsStayWithinTheirBound) {
   if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";

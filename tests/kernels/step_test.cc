@@ -28,7 +28,7 @@ hf::ModelConfig config_of(int layers) {
   return hf::parse_config(json::parse(text, "small"), "small");
 }
 
-// What a kernel, or GEMMs of a kind, do.
+// The cost of a kernel, or of the GEMMs of a kind.
 struct Cost {
   double launches = 0, read = 0, written = 0, accessed = 0, flops = 0;
   Cost operator-(const Cost& b) const {

@@ -25,7 +25,7 @@ struct Range {
 /// The thread-local variables of the program: the shared memory of all kernels.
 Range shared_memory();
 
-/// What an access does.
+/// The kind of an access.
 enum class Access : std::uint8_t { read, write, atomic };
 
 /// When and by whom an address was accessed. An interval is the time between two barriers of one block; intervals of

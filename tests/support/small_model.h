@@ -23,7 +23,7 @@ inline hf::ModelConfig small_model(bool tied = false) {
   return hf::parse_config(json::parse(text + (tied ? "true}" : "false}"), "small"), "small");
 }
 
-/// The same with adapters of rank 4, not the same ones in every layer.
+/// The small model with adapters of rank 4, which differ between layers.
 inline hf::ModelConfig small_model_with_adapters() {
   hf::ModelConfig config = small_model();
   config.lora = hf::LoraConfig{4, 8, false, 0, {}};

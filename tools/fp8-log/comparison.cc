@@ -135,7 +135,7 @@ std::string same_run_text(const PairedComparison& c) {
   return same == c.pairs.end() ? "" : terminal_safe(same->a.path) + ": compared with itself, which shows nothing\n";
 }
 
-// What is known of the noise of the gap.
+// A sentence about the noise of the gap.
 std::string noise_text(const PairedComparison& c) {
   if (!c.gap || c.interval) return "";
   const std::string steps = c.step_noise ? "step noise: \u00b1 " + nats(*c.step_noise) +
@@ -223,7 +223,7 @@ std::string unclear_line(const PairedComparison& c, const std::string& what, con
          "\n";
 }
 
-// What is said about a side below the tables.
+// The lines below the tables.
 std::string lines_of(const PairedComparison& c, std::optional<double> gate, const cli::Style& style) {
   return notes_text(c) + same_run_text(c) + noise_text(c) + unclear_line(c, "loss", c.gap, c.interval) +
          unclear_line(c, "evaluation loss", c.eval_gap, c.eval_interval) +

@@ -27,7 +27,7 @@ using report::paths_of;
 using report::read_all;
 using report::wanted;
 
-constexpr std::size_t kPlotColumns = 120;  // of a heatmap
+constexpr std::size_t kPlotColumns = 120;  // columns of a heatmap
 
 // Fields of step records and, with eval_loss, what else can be plotted; completions offer them.
 std::vector<std::string> metrics() {

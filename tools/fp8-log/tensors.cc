@@ -13,7 +13,7 @@ constexpr std::size_t kRows = 10;
 
 struct Table {
   std::string_view metric;
-  std::string_view heading;  // of the values
+  std::string_view heading;  // heading of the values
   double factor;
   std::string_view none;  // if no series is listed
 };

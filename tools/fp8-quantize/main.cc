@@ -138,7 +138,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"tensors", std::move(tensors)}});
 }
 
-// What the codes cannot express, a sentence each.
+// Sentences about values that the codes cannot express.
 std::vector<std::string> warnings_of(const convert::QuantizeReport& report) {
   std::vector<std::string> warnings;
   for (const convert::QuantizedTensor& t : report.tensors)

@@ -1,5 +1,5 @@
-// Which paths a tool may write: none that it reads, and no part of a committed checkpoint. Every tool's output passes
-// here, by check_output() or, if it is a folder, by check_not_input().
+// The check of the path that a tool writes: not a path that it reads, and no part of a committed checkpoint. Every
+// tool's output passes here, by check_output() or, if it is a folder, by check_not_input().
 #include "output.h"
 
 #include <cerrno>
@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 // Device and inode.
 using FileId = std::pair<dev_t, ino_t>;
 
-// Calls `visit` with the identity of `path`, links followed, and, if it is a folder, with those of all that it holds.
-// Links to folders are visited, but not what these hold. What cannot be read is left out.
+// Calls `visit` with the identity of `path`, links followed, and, if it is a folder, with those of all files in it.
+// Links to folders are visited, but not the files in those folders. Unreadable files are left out.
 template <class Visit>
 void visit_files(const std::string& path, const Visit& visit) {
   struct stat s {};

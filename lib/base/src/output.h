@@ -1,4 +1,4 @@
-/// What the checks of an output and the commit of one share.
+/// Functions that the checks of an output share with its commit.
 #pragma once
 
 #include <sys/stat.h>

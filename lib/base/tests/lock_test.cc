@@ -66,7 +66,7 @@ class Locked : public ::testing::Test {
     EXPECT_EQ(held_.take(path_), std::nullopt);
     EXPECT_TRUE(held_.in_place());
   }
-  // What check() says; in_place() must agree.
+  // The message of check(); in_place() must agree.
   std::string problem() const {
     std::string text;
     try {

@@ -101,7 +101,7 @@ std::optional<Checkpoint> Finder::open(const StepFolder& folder) {
   }
 }
 
-// Of these, the one with the lowest evaluation loss; none if there is no such loss.
+// The step folder with the lowest evaluation loss; none if there is no such loss.
 std::vector<StepFolder> Finder::best_of(const std::vector<StepFolder>& steps) {
   std::map<std::int64_t, Evaluation> by_step;
   for (const StepFolder& s : steps) {

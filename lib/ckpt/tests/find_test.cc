@@ -1,4 +1,4 @@
-// Which checkpoint of a run is found: the newest, the best, one step; also while another thread saves and prunes.
+// The checkpoint of a run that is found: the newest, the best, one step; also while another thread saves and prunes.
 #include <atomic>
 #include <chrono>
 #include <cmath>

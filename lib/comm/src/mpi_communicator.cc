@@ -81,7 +81,7 @@ class Pending : public Request::Operation {
  protected:
   /// Returns when this rank's part is done.
   virtual void complete() = 0;
-  /// The same without blocking: false when there is more to come.
+  /// Completes as much as is possible without blocking; false if there is more to come.
   virtual bool progress() = 0;
 
  private:
@@ -370,7 +370,7 @@ class MpiCommunicator final : public Communicator {
     try {
       barrier();
     } catch (const Error&) {
-      // The same failure ends MPI_Finalize, which waits for all ranks.
+      // MPI_Finalize, which waits for all ranks, fails for the same reason.
     }
     watchdog_.reset();
   }

@@ -1,4 +1,4 @@
-/// What communicators on device memory leave to the host communicator of the same ranks. Private to comm.
+/// Operations that communicators on device memory leave to the host communicator of the same ranks. Private to comm.
 #pragma once
 
 #include "fp8/comm/comm.h"

@@ -1,4 +1,4 @@
-// Which communicator serves a place.
+// The choice of the communicator for a device.
 #include "cuda.h"
 #include "fp8/comm/device.h"
 

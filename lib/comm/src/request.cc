@@ -54,7 +54,7 @@ Request::~Request() {
   try {
     wait();
   } catch (...) {
-    // A destructor cannot report it. The same failure also breaks the next collective, which reports it.
+    // A destructor cannot report the failure. It also breaks the next collective, which reports it.
   }
 }
 

@@ -237,7 +237,7 @@ inline void check_refusals(Communicator& group) {
   EXPECT_EQ(test::error_of([&] { group.start_all_gathers(tensors); }), "all-gather: negative block size");
 }
 
-/// What agree() makes of `failing` ranks' errors; empty when it does not throw.
+/// The message that agree() throws if ranks fail; empty when it does not throw.
 template <class Fails, class Message>
 std::string agreed(Communicator& group, Fails fails, Message message, Exit code = Exit::bad) {
   try {

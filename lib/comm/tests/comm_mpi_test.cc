@@ -1,4 +1,4 @@
-// The same cases over MPI, and what only MPI has: long messages in pieces and errors of the library.
+// The cases of comm_cases.h over MPI, and cases that only MPI has: long messages in pieces and errors of the library.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -122,13 +122,13 @@ void follow_codes(const Source& source, std::vector<model::Parameter>& table) {
   }
 }
 
-// What shares a scale.
+// The granularity of the scales.
 const char* scaling_of(const SourceTensor& tensor) {
   if (tensor.scales_shape.size() == 2) return "block";
   return tensor.scales_shape.front() == tensor.shape.front() ? "row" : "tensor";
 }
 
-// What becomes of a source.
+// The conversion of a source.
 struct Plan {
   ckpt::FileKind kind = ckpt::FileKind::model;  // kind of the output
   hf::ModelConfig config;                       // configuration of the output

@@ -27,7 +27,7 @@ bool pads_vocabulary(const hf::ModelConfig& config, const std::optional<model::P
 /// Raises the intermediate size, and the vocabulary if `vocabulary`, to the next multiples of 16. Returns what changed.
 std::vector<PaddedSize> pad(hf::ModelConfig& config, bool vocabulary);
 
-/// What a padded vocabulary changes, in a sentence.
+/// A sentence about the changes by a padded vocabulary.
 std::string vocabulary_note(const PaddedSize& size);
 
 /// Completes the reasons of linears that padding leaves with an extent that is not a multiple of 16.

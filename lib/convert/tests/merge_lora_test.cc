@@ -134,7 +134,7 @@ TEST_F(MergeLora, codes_are_quantized_again_with_the_same_scaling) {
                     1e-2 * noise / r.distance)
             << r.name;
       }
-      // The same as merging the dequantized model and quantizing that.
+      // The result is equal to the merge of the dequantized model, quantized.
       dequantize(at("q.h5"), at("d.h5"), {.force = true});
       merge(adapted(at("d.h5"), "dl.h5"), "dm.h5");
       quantize(at("dm.h5"), at("wanted.h5"), {.scaling = scaling, .power_of_2 = power_of_2, .force = true});
@@ -201,7 +201,7 @@ TEST_F(MergeLora, the_adapter_alone_is_exported_as_PEFT_writes_it) {
   EXPECT_EQ(ours.as_object().get_double("lora_alpha", "ours"), 16);
   const hf::ModelConfig config = hf::parse_config(ckpt::Checkpoint::open(source).config(), source);
   EXPECT_EQ(hf::AdapterFolder(at("peft"), config).lora(), *config.lora);
-  // Of a single linear the full name is written.
+  // If only one linear has an adapter, its full name is written.
   export_folder(adapted(model(), "one.h5", {kModule}), at("one"), {.format = ExportFormat::peft});
   EXPECT_EQ(json::dump(json::parse_file(at("one") + "/adapter_config.json").as_object().at("target_modules")),
             "[\"" + std::string(kModule) + "\"]");

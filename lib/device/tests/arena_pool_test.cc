@@ -21,8 +21,8 @@ struct Block {
   std::byte pattern;
 };
 
-// Allocates and frees at random: blocks of the pool in any order, blocks of the stack in reverse order. The same calls
-// for the same seed. Returns the largest sum of the sizes of blocks at one time, each rounded up to 256 bytes.
+// Allocates and frees at random: blocks of the pool in any order, blocks of the stack in reverse order. A seed
+// determines the calls. Returns the largest sum of the sizes of blocks at one time, each rounded up to 256 bytes.
 std::size_t random_calls(Arena& arena, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<Block> pool, stack;
@@ -91,7 +91,7 @@ TEST(ArenaPool, BlocksInAnyOrderDoNotOverlapAndUseWhatWasPlanned) {
   }
 }
 
-// What saved activations do with one micro-batch in flight: they need what a stack would need.
+// Saved activations with one micro-batch in flight need as much memory as on a stack.
 TEST(ArenaPool, BlocksInReverseOrderLeaveNothingUnused) {
   Arena arena;
   const auto step = [&] {

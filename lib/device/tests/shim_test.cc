@@ -20,7 +20,7 @@ constexpr int kThreads = 64;
 #define FP8_NEED_CHECKS() \
   if (!shim::kChecksMemory) GTEST_SKIP() << "a build with a sanitizer has no checks of accesses"
 
-// What the shim reports for a kernel, in every order; empty if nothing.
+// The errors that the shim reports for a kernel, in every order; empty if none.
 template <class... P, class... A>
 std::string reported(dim3 grid, dim3 block, void (*kernel)(P...), A... arguments) {
   std::string all;

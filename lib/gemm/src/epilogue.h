@@ -19,7 +19,7 @@ struct Epilogue {
   bool accumulate = false;         ///< add to C instead of overwriting; C f32
   bool product_of_scales = false;  ///< multiply sums by scale_a * scale_b, rounded, instead of one after the other
 
-  /// The same for the block of `columns` columns of C that begins at [row, column].
+  /// The epilogue of the block of `columns` columns of C that begins at [row, column].
   Epilogue shifted(std::int64_t row, std::int64_t column, std::int64_t columns) const;
 };
 

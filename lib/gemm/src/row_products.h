@@ -1,7 +1,7 @@
 /// C = X W^T with sums in an order that depends on K alone. Products are added to 16 sums, product k to sum k % 16, by
-/// fused multiply-add in K's order; then the upper half of the sums is added to the lower, four times. So a row of C
-/// has the same bits whatever the other rows, the number of threads and the instruction set, and few rows of X read W
-/// at the speed of memory. Private to this crate.
+/// fused multiply-add in K's order; then the upper half of the sums is added to the lower, four times. The
+/// bits of a row of C therefore do not depend on other rows, the number of threads and the instruction set. W is read
+/// at the speed of memory if X has few rows. Private to this crate.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct Codes {
   Sharing sharing = Sharing::one;
   std::vector<float> values;  ///< [outer, K], scaled
 
-  /// As A, or transposed as B.
+  /// The operand A, or transposed the operand B.
   Operand operand(bool as_b) const {
     const ScaleBlocks blocks = sharing == Sharing::row128      ? ScaleBlocks::row128
                                : sharing == Sharing::square128 ? ScaleBlocks::square128

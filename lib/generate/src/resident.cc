@@ -153,7 +153,7 @@ quant::Quantized Loader::stored_codes(const model::Parameter& p) const {
 linear::Operand Loader::fp8_operand(const model::Parameter& p) const {
   const linear::Part part{p.slot_row, p.slot_row + p.rows(), true, p.gemms};
   if (convert::is_codes(model.source, p)) return {part, stored_codes(p)};
-  // As in training: scales and codes for FP8 all-gather are those of the masters, else of the compute weights.
+  // As in training, scales and codes for FP8 all-gather come from the masters, all others from the compute weights.
   const DType type = precision.recipe->fp8_all_gather ? DType::f32 : compute;
   const Tensor values(type, {ctx.dry ? 0 : p.rows(), p.cols()});
   std::byte unread{};

@@ -86,7 +86,7 @@ void load_plain(DeviceType& place) {
   for (std::int64_t i = 0; i < place.tensors; ++i) file.read_exact(place.room(i));
 }
 
-// As in a resumed run: the whole file is verified, and its tensors are copied to their buffers.
+// Loads as a resumed run does: verifies the whole file, and copies its tensors to their buffers.
 void load_ours(DeviceType& place) {
   std::int64_t i = 0;
   verify_file(Reader(place.ours(), kCheckpointMagic), [&](const Entry&) { return place.room(i++); });

@@ -1,5 +1,5 @@
-/// The metadata that HDF5 writes to a file, kept in memory; dataset bytes are written separately. So the expected bytes
-/// of the file are known without reading it, and HDF5 encounters no disk error. Private to the crate.
+/// The metadata that HDF5 writes to a file, kept in memory; dataset bytes are written separately. The expected
+/// bytes of the file are therefore known without reading it, and HDF5 encounters no disk error. Private to the crate.
 #pragma once
 
 #include <array>

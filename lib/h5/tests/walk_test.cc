@@ -69,7 +69,7 @@ TEST_F(Walk, finds_more_names_than_the_direct_blocks_of_a_heap_hold) {
 }
 
 TEST_F(Walk, checksums_are_those_of_hdf5) {
-  // Of every length up to two rounds: a file's own checksums are compared whenever one is read.
+  // Texts of every length up to two rounds. The checksums of files are compared whenever one is read.
   const auto of = [](std::string_view text) { return metadata_checksum(std::as_bytes(std::span(text))); };
   EXPECT_EQ(of(""), 0xdeadbeefU);
   EXPECT_EQ(of("Four score and seven years ago"), 0x17770551U);  // from the author's own tests

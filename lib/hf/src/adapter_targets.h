@@ -1,4 +1,4 @@
-/// Which modules PEFT puts an adapter on, by adapter_config.json. Private to this crate.
+/// The modules that get an adapter from PEFT, by adapter_config.json. Private to this crate.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Reading `quantization_config`. What changes the values of weights must be known and supported; what only concerns how
-// a server quantizes activations must be known.
+// Reading `quantization_config`. Keys that change the values of weights must be known and supported; keys for the
+// quantization of activations by a server must be known.
 #include "quantization_config.h"
 
 #include <algorithm>

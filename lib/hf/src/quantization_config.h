@@ -9,7 +9,7 @@
 
 namespace fp8::hf {
 
-/// What shares a scale.
+/// The elements that share a scale.
 enum class ScaleLayout : std::uint8_t { tensor, row, block };
 
 /// A list of modules that are not quantized.

@@ -121,7 +121,7 @@ std::string targets_of(const std::string& settings) {
   return error == kNone ? out : error;
 }
 
-// As check_target_module_exists of PEFT 0.21 says.
+// The expected modules are those of check_target_module_exists in PEFT 0.21.
 TEST(TargetModules, AreThoseOfPeft) {
   const std::string all = "0.q 0.k 0.v 0.o 0.g 0.u 0.d 1.q 1.k 1.v 1.o 1.g 1.u 1.d";
   EXPECT_EQ(targets_of(R"("target_modules": ["q_proj", "mlp.up_proj", "_proj", "x"])"), "0.q 0.u 1.q 1.u");

@@ -1,4 +1,4 @@
-// The same batch and weights under two settings of precision, compared operation by operation. Private to the crate.
+// Compares two settings of precision, operation by operation, with the same batch and weights. Private to the crate.
 #pragma once
 
 #include "inspect_model.h"

@@ -1,4 +1,4 @@
-// What the parts of an inspection share: the batch, and a model that computes it without updates. Private to the crate.
+// The batch of an inspection, and a model that computes it without updates. Private to the crate.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ using device::Context;
 using dtype::DType;
 using tensor::View;
 
-// What all recipes share. References outlive it.
+// The objects that all recipes share. References outlive them.
 struct Inspection {
   comm::Communicator& host_comm;
   state::Journal& journal;

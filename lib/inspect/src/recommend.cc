@@ -17,7 +17,7 @@ double size_of(const Sensitivity& s) { return std::fabs(s.loss_change); }
 // Measured linears with the smallest changes, whose sum is below a limit.
 struct Chosen {
   std::set<int> linears;  // numbers
-  double sum = 0;         // of |loss_change|
+  double sum = 0;         // sum of |loss_change|
 };
 
 Chosen choose(std::vector<Sensitivity> order, double limit) {

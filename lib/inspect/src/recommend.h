@@ -1,4 +1,4 @@
-// Which linears to leave in bf16, as a configuration of a run. Private to the crate.
+// The recommendation of linears to leave in bf16, as a configuration of a run. Private to the crate.
 #pragma once
 
 #include "sensitivity.h"

@@ -13,10 +13,10 @@ struct Sensitivity {
   double loss_change = 0;  // nats, against bf16
 };
 
-// What the forward GEMMs of linears change, each alone.
+// The changes of the loss by the forward GEMM of each linear alone.
 struct LossChanges {
   double loss = 0;                   // mean, in bf16
-  std::vector<Sensitivity> linears;  // those with forward in FP8 among the ones that --layers selects
+  std::vector<Sensitivity> linears;  // linears with forward in FP8 among the ones that --layers selects
 };
 
 // Emits a {"type":"sensitivity"} record for each GEMM of each linear that --layers selects, in FP8 alone while all

@@ -49,7 +49,7 @@ class Files {
   std::string at(const std::string& name) const { return folder_ + "/" + name; }
 
  private:
-  std::optional<test::TemporaryFolder> own_;  // of rank 0
+  std::optional<test::TemporaryFolder> own_;  // folder of rank 0
   std::string folder_;
 };
 

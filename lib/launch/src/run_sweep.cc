@@ -176,7 +176,7 @@ class Scheduler {
   const SweepHooks& hooks_;
   Requests requests_;
   std::vector<std::unique_ptr<Worker>> slots_;  // null where no job runs
-  std::vector<std::vector<int>> cores_;         // of each slot; empty for all
+  std::vector<std::vector<int>> cores_;         // cores of each slot; empty for all
   std::vector<RunStatus*> waiting_;             // the next one last
   bool stopping_ = false;
   int interrupts_ = 0;  // number of SIGINT passed

@@ -9,7 +9,7 @@ namespace fp8::launch {
 
 /// Content of the file.
 struct SweepRecord {
-  std::vector<std::string> flags;    ///< of the run's side and values
+  std::vector<std::string> flags;    ///< flags of the run's side and values
   std::vector<std::string> command;  ///< the whole command
   std::optional<int> status;         ///< exit status; nullopt while it runs and after a kill
 };

@@ -159,9 +159,9 @@ struct Layer {
 
   static constexpr double kUnset = -12288;  ///< initial value of results
 
-  DType type;               ///< of the activations
+  DType type;               ///< type of the activations
   std::int64_t m, k, n;     ///< rows of x, columns of x, rows of w
-  std::vector<Part> parts;  ///< of w
+  std::vector<Part> parts;  ///< parts of w
   Tensor x, w, bias, dy;    ///< inputs
   Tensor y, dx, dw, db;     ///< results; db begins at zero
   gemm::Engine engine;      ///< counts GEMMs
@@ -174,7 +174,7 @@ class Host {
   explicit Host(std::size_t bytes = std::size_t{1} << 20) : arena_(bytes, device::DeviceType::host) {
     ctx.arena = &arena_;
   }
-  Context ctx;  ///< of the host, with the arena
+  Context ctx;  ///< context of the host, with the arena
 
  private:
   device::Arena arena_;

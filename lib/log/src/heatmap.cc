@@ -32,7 +32,7 @@ std::string short_name(const std::string& linear) {
 struct Scale {
   std::string_view metric;
   std::string_view label;
-  double factor = 1;         // of the values
+  double factor = 1;         // factor of the values
   bool logarithmic = false;  // log10 of the values
   bool low_is_bad = false;
 };

@@ -12,7 +12,7 @@
 namespace fp8::log {
 namespace {
 
-// What a row is sorted by: a number, else a text; neither where the value is missing.
+// The sort key of a row: a number, else a text; neither if the value is missing.
 struct Key {
   std::optional<double> number{};
   std::string text{};

@@ -10,7 +10,7 @@
 namespace fp8::log {
 namespace {
 
-// What a run is paired by: its seed, and its MODEL where seeds repeat. Keys are ordered by number, then by text.
+// The key by which runs are paired: the seed, and MODEL if seeds repeat. Keys are ordered by number, then by text.
 struct Key {
   std::int64_t number = 0;  // the seed, if it is an integer
   std::string seed{}, model{};
@@ -79,7 +79,7 @@ std::string trimmed(std::string shared, bool number_is_cut) {
   return shared;
 }
 
-// What the names of a side begin with.
+// The common beginning of the names of a side.
 std::string beginning(const std::vector<std::string>& names) {
   if (names.size() == 1) return names.front();
   std::string shared = names.front();

@@ -14,7 +14,7 @@
 
 namespace fp8::log {
 
-/// What a step record says about its precision.
+/// The precision in a step record.
 struct StepPrecision {
   bool has_precision = false;         ///< whether the record has "precision"; the recipe is used only then
   bool has_emulated = false;          ///< whether the record has "emulated"

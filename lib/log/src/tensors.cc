@@ -96,7 +96,7 @@ class Reader {
   }
 
   TensorRun run_;
-  std::map<Key, std::size_t> numbers_;  // of series
+  std::map<Key, std::size_t> numbers_;  // numbers of series
   std::optional<std::string> cut_;      // why the last line is no JSON
 };
 

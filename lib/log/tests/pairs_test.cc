@@ -207,7 +207,7 @@ TEST(Pairs, GapOfEvaluations) {
   EXPECT_EQ(compare(before, before).eval_gap, std::nullopt);
 }
 
-// Of n pairs with standard deviation s the interval is t(n - 1) s / sqrt(n). Table of t, any textbook: 2.570582 for 5,
+// The interval of n pairs with standard deviation s is t(n - 1) s / sqrt(n). Values of t, any textbook: 2.570582 for 5,
 // 2.446912 for 6, 2.228139 for 10, 2.200985 for 11 degrees of freedom.
 TEST(Pairs, MorePairsThatTell) {
   const double three = 4.302653 / std::sqrt(3.0);  // standard deviation 1
@@ -283,7 +283,7 @@ TEST(Settings, FlagsThatWereNotGivenHaveTheirResolvedValue) {
   const Log other = with_config(R"("seq-length":null)", R"(,"settings":{"seq-length":64})");
   EXPECT_TRUE(differences(given, usual).empty());
   EXPECT_EQ(differences(given, other).at(0), (Difference{"seq-length", "128", "64", true}));
-  // What the log lists as fixed is checked, too.
+  // Settings that the log lists as fixed are checked, too.
   const Log rank = with_config(R"("lora-rank":8)", R"(,"settings":{"lora-rank":8})");
   const Log less = with_config(R"("lora-rank":4)", R"(,"settings":{"lora-rank":4})");
   EXPECT_EQ(names(differences(rank, less)), "lora-rank! ");

@@ -131,7 +131,7 @@ TEST(Summary, MissingValuesAreNull) {
   EXPECT_FALSE(r.at("finished").as_bool());
 }
 
-// Of the run record, where "auto" is resolved.
+// The summary shows the documents of the run record, in which "auto" is resolved.
 TEST(Summary, DocumentsAreThoseOfTheLastStart) {
   const std::string run = R"({"type":"run","config":{"documents":"auto"},"documents":"joined"})",
                     last = R"({"type":"run","config":{"documents":"auto"},"documents":"separate"})";

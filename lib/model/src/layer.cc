@@ -24,7 +24,7 @@ View heads_of(const View& x, const LayerEnvironment& env, std::int64_t first, st
   return v;
 }
 
-// The same as [M, heads, D], for norms.
+// The rows of some heads as [M, heads, D], for norms.
 View rows_of_heads(const View& x, const LayerEnvironment& env, std::int64_t first, std::int64_t heads) {
   const std::int64_t d = env.config.head_dim;
   View v = x.columns(first * d, (first + heads) * d);
@@ -50,7 +50,7 @@ View input_amax(const LayerEnvironment& env, const linear::Weight& weight, Layer
   return linear::needed_amaxes(weight).x ? env.amax(env.unit, which) : View{};
 }
 
-// The same of the gradient of its output, in `parts` parts.
+// The amax of the gradient of a linear's output, in `parts` parts.
 View gradient_amax(const LayerEnvironment& env, const linear::Weight& weight, LayerAmax which, int parts = 1) {
   const bool used = linear::needed_amaxes(weight).dy && weight.parts.size() == static_cast<std::size_t>(parts);
   return used ? env.amax(env.unit, which, parts) : View{};

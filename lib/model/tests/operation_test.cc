@@ -1,5 +1,5 @@
-// What an observer of operations gets: each result once, in order of execution, as the layers use it; and that no bit
-// of a pass changes.
+// An observer of operations gets each result once, in order of execution, as the layers use it, and changes no bit of a
+// pass.
 #include "fp8/model/operation.h"
 
 #include <gtest/gtest.h>

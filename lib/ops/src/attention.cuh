@@ -1,7 +1,7 @@
 // Attention on a device without tensor cores, for calls that cuDNN does not support, and to test cuDNN. Forward: a
 // block processes a tile of queries of one head, and all tiles of keys with an online softmax. Backward: in one kernel
 // a block processes a tile of keys and the queries of all heads of its group, in another a tile of queries; both
-// recompute scores. So every result is summed by one thread in a fixed order.
+// recompute scores. One thread therefore sums a result, in a fixed order.
 #pragma once
 
 #include "attention_tiles.cuh"

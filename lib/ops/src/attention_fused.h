@@ -80,7 +80,7 @@ bool has_ordered_sums(const Context& ctx);
 FusedAttention fused_forward_of(const View& q, const View& k, const View& v, float scale, const Documents& documents,
                                 const View& out);
 
-/// The same for attention_backward. In-place gradients are not supported, because cuDNN's blocks read q, k and v while
+/// The plan of attention_backward. In-place gradients are not supported, because cuDNN's blocks read q, k and v while
 /// others write.
 FusedAttention fused_backward_of(const View& q, const View& k, const View& v, const View& out, const View& dout,
                                  float scale, const Documents& documents, const View& dq, const View& dk,
@@ -109,7 +109,7 @@ std::unordered_map<std::int64_t, void*> fused_pointers(const FusedAttention& cal
 void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                              const Documents& documents, const View& out, const View& lse);
 
-/// The same for attention_backward.
+/// Computes attention_backward with cuDNN.
 void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                               const View& lse, const View& dout, float scale, const Documents& documents,
                               const View& dq, const View& dk, const View& dv, bool deterministic);

@@ -85,7 +85,7 @@ struct Tiles {
   static const Word* down(const AttentionShape&, const Word* tile, Word*) { return tile; }
   /// f32 [kBlock, kBlock] as a left operand whose columns are contracted.
   static Left<Word> by_columns(const float* x, Word*) { return {x, kBlock, 1}; }
-  /// The same, its rows contracted.
+  /// The left operand `x` with its rows contracted.
   static Left<Word> by_rows(const float* x, Word*) { return {x, 1, kBlock}; }
 };
 
@@ -122,7 +122,7 @@ struct PairTiles {
     for (std::int64_t i = 0; i < kScores / 2; ++i) space[i] = bits(x[2 * i]) | bits(x[2 * i + 1]) << 16;
     return {space, kBlock / 2, 1};
   }
-  /// The same, its rows contracted.
+  /// The left operand `x` with its rows contracted.
   static Left<Pair> by_rows(const float* x, Pair* space) {
     for (std::int64_t j = 0; j < kBlock; j += 2) {
       const float *even = x + j * kBlock, *odd = even + kBlock;

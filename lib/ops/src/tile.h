@@ -37,13 +37,13 @@ struct TileKernels {
   /// from zero, and added to c once: same bits for every instruction set.
   void (*multiply)(std::int64_t m, std::int64_t n, std::int64_t k, Left<float> a, Rectangle<const float> b,
                    Rectangle<float> c, bool accumulate);
-  /// The same for pairs: k pairs are contracted; both operands are pairs. Products are exact, sums f32; subnormal bf16
+  /// Multiplies pairs: k pairs are contracted; both operands are pairs. Products are exact, sums f32; subnormal bf16
   /// are treated as zero. Null if the CPU does not multiply pairs.
   void (*multiply_pairs)(std::int64_t m, std::int64_t n, std::int64_t k, Left<Pair> a, Rectangle<const Pair> b,
                          Rectangle<float> c, bool accumulate);
   /// out [columns, rows] = in [rows, columns] transposed; rows % 16 == 0; strides in elements.
   void (*transpose)(std::int64_t rows, std::int64_t columns, Rectangle<const float> in, Rectangle<float> out);
-  /// The same for pairs, which are not split.
+  /// Transposes pairs, which are not split.
   void (*transpose_pairs)(std::int64_t rows, std::int64_t columns, Rectangle<const Pair> in, Rectangle<Pair> out);
 };
 FP8_ISA_TABLES(TileKernels, kTileKernels, tile_kernels)

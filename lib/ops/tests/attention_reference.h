@@ -63,7 +63,7 @@ class Naive {
   struct Query {
     std::size_t i, keys, step;
     Values p, dp, magnitude;  // probabilities, their gradients, sums of |dout v|
-    double g = 0;             // of the f32 arithmetic
+    double g = 0;             // error of the f32 arithmetic
   };
   void row(std::int64_t b, std::int64_t h, std::int64_t t, const Values* dout) {
     const std::int64_t g = h / (s_.heads / s_.groups);

@@ -58,7 +58,7 @@ inline void expect_close(const Values& got, const Values& want, double tolerance
   }
 }
 
-/// The same for a view on a device and on the host, including elements between rows.
+/// Expects a view on a device to equal one on the host, including elements between rows.
 template <class Device>
 void expect_same(Device& device, const View& on_device, const View& host, double tolerance, const std::string& what) {
   const Tensor back(host.dtype, {span_of(host)});
@@ -66,7 +66,7 @@ void expect_same(Device& device, const View& on_device, const View& host, double
   expect_close(read(back.view()), read(flat(host)), tolerance, what);
 }
 
-/// The same; elements between rows must be unchanged: `before` has the strides of `host`.
+/// Expects equal rows, and elements between rows that are unchanged: `before` has the strides of `host`.
 template <class Device>
 void expect_same_inside(Device& device, const View& on_device, const View& host, const View& before, double tolerance,
                         const std::string& what) {
@@ -92,7 +92,7 @@ inline void expect_amax(const Amax& amax, std::size_t i, const View& result, con
       << what << ": amax " << i << " is " << is << ", not " << largest << (nan ? " or NaN" : "");
 }
 
-/// The same for amaxes and a result on a device; `like` has the shape of the result.
+/// Expects the amax of a result on a device; `like` has the shape of the result.
 template <class Device>
 void expect_amax(Device& device, const Amax& amax, std::size_t i, const View& result, const View& like,
                  const std::string& what) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kElements = 200000;
 
-/// Which of `n` elements, all in the same state, were rounded up (away from the low neighbour).
+/// For each of `n` elements in the same state, whether it was rounded up (away from the low neighbour).
 std::vector<bool> rounded_up(const Tensor& t, float low) {
   std::vector<bool> up;
   for (std::int64_t i = 0; i < t.view().size(); ++i) up.push_back(get(t, i) > low);

@@ -14,7 +14,7 @@ constexpr int kWidth = 1200;              // pixels
 constexpr int kTop = 70, kBottom = 70;    // heights above and below the cells
 constexpr int kMargins = kTop + kBottom;  // both
 constexpr int kLowest = 360;              // height of the cells
-constexpr int kHighest = 1300;            // of the cells
+constexpr int kHighest = 1300;            // height of the cells
 constexpr int kLabelHeight = 15;          // least distance of two labels
 
 bool any_missing(const Heatmap& map) {

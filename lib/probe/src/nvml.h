@@ -16,8 +16,8 @@ struct NvmlMemory {
   unsigned long long total, free, used;
 };
 
-/// NVML functions; all return 0 for success. Those that load_nvml() treats as optional are null when the library is too
-/// old.
+/// NVML functions; all return 0 for success. Functions that load_nvml() treats as optional are null when the library
+/// is too old.
 struct NvmlFunctions {
   using Device = void*;
   using Number = int (*)(Device, unsigned*);

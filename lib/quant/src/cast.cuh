@@ -84,7 +84,7 @@ __device__ inline void load_patch(const Source<T>& x, const PatchPlace& place, P
   for (int i = 0; i < kPiece; ++i, from += x.stride) pieces[i].load(from);
 }
 
-// What a thread finds besides codes: counts, and the largest magnitude without NaN.
+// Results of a thread besides codes: counts, and the largest magnitude without NaN.
 template <bool kCounted>
 struct Findings {
   Tally<kCounted> tally;

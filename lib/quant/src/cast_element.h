@@ -10,8 +10,8 @@ namespace fp8::quant {
 
 using dtype::Bf16;
 
-/// Bits of |v|. As integers they order like the magnitudes, with infinity above all finite values and NaN above
-/// infinity: their maximum propagates NaN and does not depend on the order.
+/// Bits of |v|. Compared as integers the bits order like the magnitudes, with infinity above all finite values and NaN
+/// above infinity: their maximum propagates NaN and does not depend on the order.
 FP8_HD inline std::uint16_t magnitude_bits(Bf16 v) { return v.bits & 0x7FFFu; }
 /// Bits of |v|.
 FP8_HD inline std::uint32_t magnitude_bits(float v) { return std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFu; }

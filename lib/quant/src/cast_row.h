@@ -90,7 +90,7 @@ template <class T>
 Magnitude<T> amax_row(const T* x, std::int64_t n) {
   return row_loops<T>().amax(x, n);
 }
-/// The same without NaNs. They are rare, so that a second, scalar pass over a row with one does not matter.
+/// The amax without NaNs, which are rare, so that a second, scalar pass over a row with one does not matter.
 template <class T>
 Magnitude<T> amax_without_nan(const T* x, std::int64_t n) {
   const Magnitude<T> infinity = magnitude_bits(dtype::from_float<T>(HUGE_VALF)), largest = amax_row(x, n);
@@ -102,7 +102,7 @@ Magnitude<T> amax_without_nan(const T* x, std::int64_t n) {
   }
   return without;
 }
-/// to = max(to, from), where other threads do the same. Neither is NaN or negative.
+/// to = max(to, from), while other threads may raise `to` too. Neither value is NaN or negative.
 inline void raise(float& to, float from) {
   const std::atomic_ref<float> shared(to);
   float have = shared.load(std::memory_order_relaxed);

@@ -93,7 +93,7 @@ void amax_of_blocks(const T* x, std::int64_t block, Magnitude<T>* largest, std::
 struct FoldedScale {
   float scale, fold;
 };
-// The same for each element.
+// Scales and fold factors of each element.
 struct FoldedScales {
   const float *scale, *fold;
 };
@@ -151,7 +151,7 @@ inline std::uint32_t unsaturated(float a) {
   if constexpr (std::is_same_v<Out, Bf16>) return dtype::rounded_magnitude<Grid>(a) >> 16;
   return dtype::magnitude_code<Grid>(a);
 }
-// The same for store_folded().
+// The unsaturated code of store_folded().
 template <class Grid>
 inline std::uint32_t unsaturated_folded(float a, float fold) {
   return std::bit_cast<std::uint32_t>(std::bit_cast<float>(dtype::rounded_magnitude<Grid>(a)) * fold) >> 16;
@@ -177,7 +177,7 @@ void cast_unsaturated(const T* x, Scale scale, Out* out, std::int64_t n) {
     out[i].bits = static_cast<std::uint16_t>(magnitude | (sign >> kSignShift<Out>));
   }
 }
-// The same with one scale, two elements at a time: a BF16 in the upper half of a word is a float.
+// Casts with one scale, two elements at a time: a BF16 in the upper half of a word is a float.
 template <class Grid, class Scale, class Out>
 void cast_pairs(const Bf16* x, Scale scale, Out* out, std::int64_t n) {
   static_assert(std::endian::native == std::endian::little && sizeof(Out) == 2);

@@ -11,7 +11,7 @@
 
 namespace fp8::quant {
 
-/// Expects the scales of two casts to have the same bits. Those of blocks of a device have the layout of cuBLASLt.
+/// Expects the scales of two casts to have the same bits. Scales of blocks on a device have the layout of cuBLASLt.
 inline void expect_same_scales(const Quantized& device, const Quantized& host) {
   ASSERT_EQ(device.codes.shape, host.codes.shape);
   ASSERT_EQ(device.format, host.format);

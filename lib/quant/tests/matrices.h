@@ -37,7 +37,7 @@ enum class Layout : std::uint8_t { contiguous, strided_rows, columns_first };
 
 /// One cast of a matrix.
 struct Case {
-  dtype::DType type;         ///< of the matrix
+  dtype::DType type;         ///< type of the matrix
   Cast cast;                 ///< format and granularity
   ContractionAxis contract;  ///< dimension that is contracted
   Layout layout;             ///< strides of the matrix
@@ -79,7 +79,7 @@ class Matrix {
 class Host {
  public:
   Host() : arena_(std::size_t{1} << 22, device::DeviceType::host) { context.arena = &arena_; }
-  Context context;  ///< of the host, with the arena
+  Context context;  ///< context of the host, with the arena
 
  private:
   device::Arena arena_;

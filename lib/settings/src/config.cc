@@ -1,4 +1,4 @@
-// What a configuration of precision says, and the records of it.
+// Queries of a configuration of precision, and its records.
 #include "fp8/settings/config.h"
 
 #include <algorithm>

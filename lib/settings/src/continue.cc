@@ -10,7 +10,7 @@
 namespace fp8::settings {
 namespace {
 
-// Those of `names` that are flags of how FP8 is computed; with `any`, of precision that phases record.
+// The flags among `names` that determine how FP8 is computed; with `any`, all flags of precision that phases record.
 std::string flags_of_phase(const std::vector<std::string>& names, bool any) {
   std::string found;
   for (const Setting& s : all_settings()) {

@@ -53,7 +53,7 @@ void check_run(const RunConfig& c, const Arguments& a) {
     throw Error(flag_name("sample-prompt") + ": needs " + flag_name("sample-every"));
 }
 
-// What `list`, flags of precision separated by blanks, says; it is the value of `flag`, with whose name errors begin.
+// The precision that `list` sets, flags separated by blanks; it is the value of `flag`, with whose name errors begin.
 PrecisionSide precision_side(const std::string& flag, const std::string& list) {
   cli::Command command;
   command.flags = flags_of(kSide);

@@ -1,4 +1,4 @@
-// What may differ when a run is resumed, as the table of settings says.
+// The settings that may differ when a run is resumed, by the table of settings.
 #include "fp8/settings/resume.h"
 
 #include <algorithm>

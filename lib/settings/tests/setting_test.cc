@@ -45,7 +45,7 @@ std::unique_ptr<Config> read(Tool tool, cli::Arguments arguments) {
   return config;
 }
 
-// A value in the range of a flag, but not its default. Of texts that have a form, one in that form.
+// A value in the range of a flag, but not its default. A flag whose text has a form gets a text in that form.
 std::string sample(const cli::Flag& flag) {
   const std::map<std::string, std::string> texts = {{"betas", "0.8,0.9"},  {"precision", "fp32"},
                                                     {"profile", "2-3"},    {"fp8-gemms", "*up_proj=dgrad"},

@@ -132,7 +132,7 @@ void ParameterStore::renew_current_scales(const Context& ctx) {
   if (first_delayed_ == 0) return;
   reduce_amaxes(amax_.rows(0, first_delayed_));
   std::int64_t begin = 0, end = 0;
-  linear::LinearPrecision fp8;  // that of the slots from `begin` on
+  linear::LinearPrecision fp8;  // precision of the slots from `begin` on
   const auto finish = [&] {
     if (end > begin)
       quant::scales_from_amax(ctx, amax_.rows(begin, end),

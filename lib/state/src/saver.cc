@@ -1,4 +1,4 @@
-// Saving. What a rank does alone is a task of its Worker; ranks communicate between two tasks.
+// Saving. The work of a single rank is a task of its Worker; ranks communicate between two tasks.
 #include "fp8/state/saver.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace fp8::state {
 namespace {
 
-// Training waits for a save while one exists. Of nested ones the outermost counts.
+// Training waits for a save while one exists. The outermost of nested ones counts.
 class Wait {
  public:
   explicit Wait(SaveState& s) : state_(s), outermost_(!s.waiting_since) {

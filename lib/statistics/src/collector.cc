@@ -1,4 +1,4 @@
-// Which casts are measured, the products in f32, and the reduction over ranks.
+// The choice of the casts that are measured, the products in f32, and the reduction over ranks.
 #include "fp8/statistics/collector.h"
 
 #include <algorithm>
@@ -99,8 +99,8 @@ void Collector::observe(const linear::Call& call, const linear::ObservedGemm& ge
   add_product(call, gemm);
 }
 
-// The scales of a cast. Those of columns of an activation, whose rows the ranks share, are computed from the amaxes of
-// all ranks if those of whole activations are.
+// The scales of a cast. Scales of columns of an activation, whose rows the ranks share, are computed from the amaxes of
+// all ranks if scales of whole activations are.
 ScaleGrid Collector::scales(const linear::Call& call, const quant::Quantized& q, const View& source,
                             Operand operand) const {
   const bool columns = q.granularity == Granularity::row && q.contract == ContractionAxis::first;

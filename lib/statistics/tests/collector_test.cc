@@ -1,4 +1,5 @@
-// What a collector reports of one linear layer: which operands, counted how often, and the error of the products.
+// The report of a collector on one linear layer: its operands, how often each is counted, and the error of the
+// products.
 #include "fp8/statistics/collector.h"
 
 #include <cmath>

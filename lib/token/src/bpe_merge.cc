@@ -49,7 +49,7 @@ bool Bpe::append_fallback(std::string_view text, std::vector<std::uint32_t>& sym
 }
 
 // Consecutive unknown characters may be fused, so the id of an unknown character is delayed until the next known
-// character. As in Hugging Face's library, characters that fall back to bytes are emitted before a delayed id.
+// character. Like in Hugging Face's library, characters that fall back to bytes are emitted before a delayed id.
 void Bpe::add_unit(char32_t unit, bool& unknown_waits, std::vector<std::uint32_t>& symbols) const {
   const std::uint32_t id = initial(unit);
   if (id != kNone) {

@@ -12,7 +12,7 @@
 
 namespace fp8::token {
 
-/// What a Split does with matches and the text between them.
+/// The treatment of matches and of the text between them by a Split.
 enum class Behavior : std::uint8_t {
   isolated,              ///< matches and the text between them are pieces
   removed,               ///< matches are left out

@@ -16,7 +16,7 @@ std::string matched(const std::string& pattern) {
   return out;
 }
 
-// As re.fullmatch of Python 3.11 says.
+// The expected results are those of re.fullmatch in Python 3.11.
 TEST(FullMatches, AreThoseOfPython) {
   EXPECT_EQ(matched(".*"), "111");
   EXPECT_EQ(matched("q_proj"), "000");

@@ -52,7 +52,7 @@ std::optional<std::string> TensorLog::write(std::int64_t step, std::vector<json:
     lines += json::dump(record) + "\n";
   }
   if (!held_.in_place()) return std::nullopt;
-  std::optional<std::uint64_t> end;  // of the file before the step
+  std::optional<std::uint64_t> end;  // end of the file before the step
   try {
     File file = File::open_append(path_);
     end = file.size();

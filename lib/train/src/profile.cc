@@ -71,7 +71,7 @@ tensor::Tensor filled(dtype::DType type, std::int64_t rows, std::int64_t columns
   return t;
 }
 
-// The same on the device of `ctx`.
+// A filled matrix on the device of `ctx`.
 tensor::Tensor filled_on(const Context& ctx, dtype::DType type, std::int64_t rows, std::int64_t columns) {
   tensor::Tensor here = filled(type, rows, columns);
   if (ctx.device == device::DeviceType::host) return here;

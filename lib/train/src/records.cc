@@ -72,7 +72,7 @@ std::string some_gemms(const model::LinearRow& linear) {
   return !linear.fp8 || linear.gemms == quant::GemmSet{} ? "" : name_of(linear.gemms);
 }
 
-// What the table says about a linear besides its precision: the reason, or its FP8 GEMMs and its fusion if any.
+// The remark on a linear in the table: the reason, or its FP8 GEMMs and its fusion if any.
 std::string remark_of(const model::LinearRow& r) {
   if (!r.fp8) return r.reason;
   std::string remark = r.recipe.empty() ? "" : "recipe " + r.recipe;

@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kMaxSkipsInARow = 10;
 
-// What does not change while steps run. References outlive it.
+// The objects that do not change while steps run. References outlive them.
 struct RunContext {
   const RunSetup& setup;
   const DeviceSetup& device;
@@ -45,7 +45,7 @@ struct RunContext {
   const settings::RunConfig& config() const { return setup.config; }
 };
 
-// What steps change. Not movable: the model and the saves refer to themselves.
+// The objects that steps change. Not movable: the model and the saves refer to themselves.
 struct RunState {
   RunState(const RunContext& run, const shard::ModelSpec& spec, device::Buffer step_scalars);
 
@@ -98,7 +98,7 @@ void allocate_state(const RunContext& run, std::optional<RunState>& state) {
   device::Buffer scalars(sizeof(StepScalars), run.device.type(), "scalars of a step");
   shard::ModelSpec spec = run.setup.model_spec;
   spec.store.fp8.options.counts = &scalars_in(scalars)->casts;
-  // What is on a device is saved from a copy in host memory.
+  // Tensors on a device are saved from a copy in host memory.
   spec.snapshot = spec.snapshot || run.device.type() != device::DeviceType::host;
   state.emplace(run, spec, std::move(scalars));
 }
@@ -209,7 +209,7 @@ void save(RunState& state, const RunContext& run, bool last) {
     throw comm::AgreedError(state.saves.failure + "; the last step is not saved, earlier checkpoints are unchanged");
 }
 
-// What a rank finds at the end of a step and all ranks act on; as numbers for one reduction.
+// Findings of a rank at the end of a step, on which all ranks act; numbers for one reduction.
 struct EndOfStep {
   std::int64_t memory_peak, stop_requested, output_failed, save_busy, save_interval_over, folder_lost;
 };
@@ -354,7 +354,7 @@ std::string plan_text(const RunSetup& setup, const shard::MemoryPlan& plan) {
          (config.lora ? settings::text_of_lora(*config.lora, table) : "") + "memory:\n" + plan.to_text();
 }
 
-// What the gradients of attention take on a GPU, and what they take otherwise; empty if they take no more than 1 GiB.
+// The memory of attention's gradients on a GPU, in order and otherwise; empty if it is no more than 1 GiB.
 std::string text_of_attention(const RunSetup& setup, const DeviceSetup& device, const shard::MemoryPlan& plan) {
   constexpr std::size_t kMuch = std::size_t{1} << 30;
   const std::size_t now = plan.bytes_of("attention workspace");
@@ -409,7 +409,7 @@ void end_with_error(RunState& state, const RunContext& run, const comm::AgreedEr
   run.journal.close();
 }
 
-// What a start of the run did, in one line.
+// One line about the steps of this start of the run.
 std::string summary_of(const RunState& state, const RunContext& run) {
   const Position &from = run.setup.position, &to = state.position;
   const std::string path = run.config().out + "/" + ckpt::step_name(to.step);
@@ -463,7 +463,7 @@ Exit train(RunState& state, const RunContext& run) {
   return end_run(state, run);
 }
 
-// What a dry run prints, or that the run has no steps left. Collective.
+// Prints the report of a dry run, or that the run has no steps left. Collective.
 void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm::Communicator& host_comm,
                           const state::Journal& journal) {
   comm::agree(host_comm, [&] {

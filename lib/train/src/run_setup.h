@@ -25,7 +25,7 @@ struct RunInputs {
   std::optional<data::TokenFile> tokens, eval_tokens;
 };
 
-// What a run consists of, found before anything is written. Equal on every rank.
+// The parts of a run, found before anything is written. Equal on every rank.
 struct RunSetup {
   settings::RunConfig config;           // resolved: steps, sequence length, schedule
   shard::ModelSpec model_spec;          // precisions as they run

@@ -16,7 +16,7 @@
 
 namespace fp8::train {
 
-// What a run samples.
+// The samples of a run.
 struct SampleSetup {
   generate::Codec codec;
   generate::Ids prompt;
@@ -27,9 +27,9 @@ struct SampleSetup {
   shard::BatchShape shape() const;
 };
 
-// What the settings ask for; nothing if they ask for no samples. Text becomes tokens by the tokenizer of `checkpoint`,
-// else by bytes if that is `tokenizer_id`, the tokenizer that the run records. Throws Error if there is neither, and if
-// the prompt has no tokens or does not fit the model.
+// The samples that the settings request; nothing if they request none. Text becomes tokens by the tokenizer of
+// `checkpoint`, else by bytes if that is `tokenizer_id`, the tokenizer that the run records. Throws Error if there is
+// neither, and if the prompt has no tokens or does not fit the model.
 std::optional<SampleSetup> resolve_sample(const settings::RunConfig& config, const ckpt::Checkpoint& checkpoint,
                                           const hf::ModelConfig& model, const std::optional<std::string>& tokenizer_id);
 
@@ -40,8 +40,8 @@ struct SampledText {
   bool finite = true;  // false: ended because the logits were not finite
 };
 
-// Generates. The model, histories of amaxes included, is unchanged. The same bits of weights give the same text on the
-// same number of ranks and threads. Delayed scales must be known. Collective.
+// Generates. The model, histories of amaxes included, is unchanged. Equal weights give the same text on the same
+// number of ranks and threads. Delayed scales must be known. Collective.
 SampledText sample_text(shard::ShardedModel& model, comm::Communicator& host_comm, const SampleSetup& setup);
 
 }  // namespace fp8::train

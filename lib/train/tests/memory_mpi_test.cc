@@ -134,7 +134,7 @@ bool refused(const std::string& a, const std::string& b) {
 
 // Rows of values, one of each option, such that every pair that is not refused is in a row. Greedy: a row begins with a
 // pair that no row has, each further value is one that adds the most such pairs, and the best of several rows is taken.
-// The same rows in every run. Values are numbered over all options.
+// Every run has the same rows. Values are numbered over all options.
 class Covering {
  public:
   explicit Covering(const std::vector<Option>& options) {

@@ -104,7 +104,7 @@ TEST_F(Sample, IsTheTextOfTheCheckpoint) {
   EXPECT_EQ(last->as_object().get_string("text", "sample"), text.text);
 }
 
-// The same text after a start anew, which may begin or end to sample.
+// The text is the same after another start, which may begin or end to sample.
 TEST_F(Sample, ResumedRunsSampleTheSame) {
   sampling(2);
   EXPECT_EQ(go(), Exit::done);
