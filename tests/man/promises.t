@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that each guarantee of fp8(7) lists test files that exist, and that the walks of fp8-hacking(7) name functions of their files."""
+"""Checks that each guarantee of fp8(7) lists test files that exist."""
 
 import os
 import re
@@ -14,24 +14,6 @@ SRC = Path(os.environ.get("SRC") or Path(__file__).resolve().parents[2]).resolve
 SECTION = ".Ss Guarantees and their tests"
 
 
-def walks(tap: Tap) -> None:
-    """Each item of the walks names functions, then the source that defines them."""
-    section = (SRC / "man/man7/fp8-hacking.7").read_text().split(".Ss Three walks\n")[-1].split("\n.Ss ")[0]
-    names: list[str] = []
-    checked = 0
-    for macro, word in re.findall(r"^\.(Fn|Pa) (\S+)", section, re.M):
-        if macro == "Fn":
-            names.append(word)
-            continue
-        source = SRC / word
-        text = source.read_text() if source.exists() else ""
-        gone = [name for name in names if not re.search(rf"\b{name}\(", text)]
-        tap.result(bool(text) and not gone, f"fp8-hacking(7): {word} defines {' '.join(names)}", f"missing: {gone or word}")
-        checked += len(names)
-        names = []
-    tap.result(checked >= 20, "fp8-hacking(7): the walks name at least 20 functions", f"{checked}")
-
-
 def main() -> None:
     tap = Tap()
     page = (SRC / "man/man7/fp8.7").read_text()
@@ -44,7 +26,6 @@ def main() -> None:
         words = " ".join(line for line in item.split("\n") if line and line[0] != ".")[:60]
         gone = [name for name in named if not (SRC / name).exists()]
         tap.result(bool(named) and not gone, f"{words}...: its tests exist", f"missing: {gone or 'any test'}")
-    walks(tap)
     tap.done()
 
 
