@@ -114,7 +114,7 @@ class FaultDamage : public FolderTest {
     }
     write_file(path, good);
   }
-  // All files to damage: those of step 4 and the single file.
+  // All files to damage: the files of step 4 and the single file.
   std::vector<std::string> files() const {
     std::vector<std::string> all = {single_};
     for (std::size_t i = 0; i <= kWorld; ++i) all.push_back(file(i));

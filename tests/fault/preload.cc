@@ -211,7 +211,7 @@ class Fault {
     while (do_ == "power" && !named_.empty()) {
       const Named n = named_.back();
       named_.pop_back();
-      on_ = false;  // what follows goes through the functions below
+      on_ = false;  // the next calls go through the functions below
       std::error_code ignored;
       if (n.kind == Named::created) std::filesystem::remove_all(n.path, ignored);
       if (n.kind != Named::created) {

@@ -235,7 +235,7 @@ const BlockMode kBlockModes[] = {{"1x128", Granularity::row128, ContractionAxis:
 // Expected results of a cast with blocks.
 struct BlockValues {
   std::vector<std::uint8_t> codes;
-  std::vector<float> scale;  // what x is multiplied by
+  std::vector<float> scale;  // factor of x
   bool inverse = false;      // `scale` is its reciprocal
 };
 
@@ -417,7 +417,7 @@ double sqnr_db(const std::vector<double>& exact, const std::vector<double>& valu
 using Results = std::vector<std::pair<std::string, const Tensor*>>;
 Results results(const Layer& layer) { return {{"y", &layer.y}, {"dx", &layer.dx}, {"dw", &layer.dw}}; }
 
-// The recipes whose values linear.h5 has: those with scales of tensors and rows.
+// The recipes whose values linear.h5 has, which are the ones with scales of tensors and rows.
 std::vector<quant::Recipe> stored_recipes() {
   std::vector<quant::Recipe> stored;
   for (const quant::Recipe& recipe : quant::recipes())

@@ -1,8 +1,8 @@
 /// Checks of every memory access of kernels that run in cuda_shim. The sources are compiled with
 /// -fsanitize=thread,alignment, but the program is not linked with a sanitizer's runtime: shim_memory.cc defines the
 /// functions that the compiler calls for each access (__tsan_read4, ...) and for each misaligned one, and checks the
-/// accesses against what CUDA guarantees: accesses of two threads of a block are ordered by __syncthreads, those of two
-/// threads of a warp also by __syncwarp, and by no shuffle; those of two blocks of a launch are not ordered. A
+/// accesses against what CUDA guarantees: accesses of two threads of a block are ordered by __syncthreads, accesses
+/// of two threads of a warp also by __syncwarp, and by no shuffle; two blocks of a launch are not ordered. A
 /// __syncwarp of some lanes counts as one of the whole warp. Not checked: registers and local variables, and whether
 /// addresses are in bounds, which AddressSanitizer checks in builds of its own.
 #pragma once

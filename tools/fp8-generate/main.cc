@@ -60,7 +60,7 @@ json::Value text_record(std::uint64_t prompt, std::size_t prompt_tokens, const g
   return record;
 }
 
-// Whole characters as a terminal may show them: as terminal_safe(), but newlines and tabs stay.
+// Whole characters as a terminal may show them, like terminal_safe(), except that newlines and tabs stay.
 std::string shown(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -211,7 +211,7 @@ std::uint64_t free_space(const std::string& path) {
 void remove_tree(const std::string& path, const PieceRunner& run) {
   std::error_code error;
   if (run && std::filesystem::is_directory(std::filesystem::symlink_status(path, error))) {
-    std::error_code ignored;  // what fails fails again below
+    std::error_code ignored;  // an error occurs again below
     const std::filesystem::directory_iterator end;
     for (std::filesystem::directory_iterator at(path, error); !error && at != end; at.increment(error))
       run([&] { std::filesystem::remove_all(at->path(), ignored); });

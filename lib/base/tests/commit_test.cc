@@ -170,7 +170,7 @@ TEST(AtomicFolder, TheFolderOfAKilledWriterIsALeftover) {
   const std::string left = folder.at(".out.0123abcd.tmp");
   folder.write(".out.0123abcd.tmp/.lock", "");
   folder.write(".out.0123abcd.tmp/model.safetensors", "x");
-  folder.write(".out.0123abce.tmp/mine", "x");  // no lock: of another program
+  folder.write(".out.0123abce.tmp/mine", "x");  // no lock: the folder of another program
   {
     AtomicFolder out(folder.at("out"), false);
     EXPECT_EQ(remove_leftovers(folder.at("out/")), std::vector<std::string>{left});

@@ -401,7 +401,7 @@ class MpiCommunicator final : public Communicator {
   std::uint64_t key_;
   std::int64_t longest_;
   int rank_ = 0, size_ = 1;
-  static constexpr int kTags = 32768;  // what MPI allows at least; as many may be under way
+  static constexpr int kTags = 32768;  // tags that MPI allows at least; as many may be under way
   int tag_ = 0;  // tag of the last reduce-scatter, different for each, so that pieces of two do not meet
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
   GroupProgress place_;

@@ -66,7 +66,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection() {
-    // A destructor cannot report; what is under way ends first.
+    // A destructor cannot report; collectives under way end first.
     lane_.reset();
     (void)cudaStreamSynchronize(stream_.handle);
     (void)nccl_.CommDestroy(comm_);

@@ -322,7 +322,7 @@ void warn_of_partial_blocks(const std::vector<Entry>& entries, ExportReport& rep
 }
 
 // The configuration of LLaMA models in transformers 5 (LlamaConfig.validate_architecture) refuses such sizes, although
-// head_dim is given; those of the other families do not.
+// head_dim is given; configurations of the other families do not.
 void warn_of_head_sizes(const hf::ModelConfig& config, ExportReport& report) {
   if (config.family != hf::Family::llama || config.hidden_size % config.num_attention_heads == 0) return;
   report.warnings.push_back("hidden_size " + std::to_string(config.hidden_size) +
@@ -373,7 +373,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   if (options.dry_run) return report;
   for (const auto& [name, text] : texts) write_text(folder.path() + "/" + name, text);
   write_weights(model, entries, folder.path(), options);
-  for (std::size_t file = 0; file < files; ++file)  // what was written can be read
+  for (std::size_t file = 0; file < files; ++file)  // the files that were written can be read
     (void)hf::SafetensorsFile(folder.path() + "/" + file_name(options.format, file, files));
   folder.commit();
   return report;

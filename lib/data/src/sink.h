@@ -18,7 +18,7 @@ class Sink {
  public:
   Sink(const TokenizeOptions& options, std::int64_t vocab_size, std::optional<std::string> tokenizer);
 
-  // Begins an input; `ids`: of token ids, not of text.
+  // Begins an input, of token ids if `ids` is set, else of text.
   void begin(const std::string& name, bool ids);
   // Appends to the current document. Throws Error if an id is not below the vocabulary size.
   void append(std::span<const std::uint32_t> tokens);

@@ -95,7 +95,7 @@ TEST(Sampler, permutations_look_random) {
   for (const auto& row : taken) {
     for (const int n : row) EXPECT_NEAR(n, 10000, 457);
   }
-  // Neighbours are separated: of 10000 pairs about one in 5000 stays adjacent.
+  // Neighbours are separated: about two of 10000 pairs stay adjacent.
   int neighbours = 0;
   for (std::uint64_t i = 0; i + 1 < 10000; ++i) {
     const auto a = static_cast<std::int64_t>(permute(i, 10000, 1));

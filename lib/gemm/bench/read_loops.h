@@ -11,7 +11,7 @@ namespace fp8::gemm {
 
 /// The loops of read_loops.isa.cc for one instruction set, on one thread.
 struct ReadKernels {
-  static constexpr std::int64_t kBlock = 1024;  ///< what the number of bytes is a multiple of
+  static constexpr std::int64_t kBlock = 1024;  ///< divides the number of bytes
   static constexpr std::int64_t kAhead = 4096;  ///< bytes that a loop may prefetch past the end
   /// The sum of the words, so that no read is left out. `data` is aligned to 64 bytes.
   using Read = std::uint64_t (*)(const std::uint64_t* data, std::int64_t bytes);

@@ -10,7 +10,7 @@ using Vector [[gnu::vector_size(kLine)]] = std::uint64_t;
 
 template <int kStreams, int kAhead>
 std::uint64_t read(const std::uint64_t* data, std::int64_t bytes) {
-  constexpr int kLines = 4;  // of a stream at a time
+  constexpr int kLines = 4;  // lines of a stream that are read at a time
   const std::int64_t lines = bytes / kStreams / kLine;
   const auto* const from = reinterpret_cast<const Vector*>(data);
   Vector sum[kLines] = {};

@@ -30,10 +30,10 @@ struct BlockA {
 /// A block of a panel of B.
 template <int kBlock, int kPanel>
 struct BlockB {
-  float values[kBlock][kPanel];  ///< unchanged
-  std::uint32_t exponents[kBlock / 4]
-                         [kPanel];  ///< of four adjacent values along K, one byte each, plus kBiasB; 0 for zero
-  std::uint32_t negative[kPanel];   ///< bit k: value k of the column is negative
+  float values[kBlock][kPanel];                 ///< unchanged
+  std::uint32_t exponents[kBlock / 4][kPanel];  ///< exponents of four adjacent values along K, one byte each, plus
+                                                ///< kBiasB; 0 for zero
+  std::uint32_t negative[kPanel];               ///< bit k: value k of the column is negative
 };
 
 /// Number of values that are packed together.

@@ -20,7 +20,7 @@ enum class Sharing : std::uint8_t { one, vector, row128, square128, row32 };
 /// Codes [outer, K] with unit stride along K, and their inverse scales.
 struct Codes {
   tensor::Tensor memory, scale_memory;  ///< on the host
-  View codes, scales;                   ///< as in Operand
+  View codes, scales;                   ///< codes and scales of an Operand
   DType format = DType::e4m3;
   Sharing sharing = Sharing::one;
   std::vector<float> values;  ///< [outer, K], scaled

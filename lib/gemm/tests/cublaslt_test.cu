@@ -77,7 +77,7 @@ TEST_F(CublasLtTest, PlansOfEveryPairOfScales) {
   constexpr auto kBlk128 = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
   struct Case {
     Sharing a, b;
-    cublasLtMatmulMatrixScale_t mode_a, mode_b;  // of our A and B
+    cublasLtMatmulMatrixScale_t mode_a, mode_b;  // modes of our A and B
     int capability;
   };
   for (const Case& c : {Case{Sharing::one, Sharing::one, kScalar, kScalar, 90},

@@ -44,7 +44,7 @@ float scale(const Factor& f, const void* data, std::int64_t outers, std::int64_t
 }
 
 struct Memory {
-  const void *a, *b, *scale_a, *scale_b, *bias;  // of the library's A and B
+  const void *a, *b, *scale_a, *scale_b, *bias;  // pointers for the library's A and B
   void* c;
 };
 

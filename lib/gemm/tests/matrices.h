@@ -32,7 +32,7 @@ enum class Layout { rows, transposed, wide, transposed_wide };
 
 /// A matrix and the memory around it.
 struct Matrix {
-  Tensor memory;  ///< as allocated
+  Tensor memory;  ///< allocated memory
   View view;      ///< [rows, columns], in the layout
 };
 

@@ -69,7 +69,7 @@ bool is_off(const json::Value& v) {
          (v.is_object() && v.as_object().empty()) || (v.is_string() && v.as_string().empty());
 }
 
-// Throws for settings under which an adapter computes something else, or may: those of kinds that are not known.
+// Throws for settings under which an adapter computes something else, or may, because their kind is not known.
 void refuse_unsupported(const json::Object& settings, const Keys& keys) {
   const std::string type = keys.text("peft_type", "");
   if (type != "LORA") keys.fail("peft_type \"" + excerpt(type) + "\" is not supported (LORA is)");

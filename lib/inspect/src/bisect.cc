@@ -60,7 +60,7 @@ class PassObserver : public model::OperationObserver {
   bool active_ = false;
 };
 
-// The results of A: of operations in order, and of the gradients of this rank's rows of the weights, by number.
+// The results of A: results of operations in order, and gradients of this rank's rows of the weights, by number.
 class Recording final : public PassObserver {
  public:
   StoredResult& result(const model::Operation& operation) { return results_.at(key_of(operation)); }

@@ -50,7 +50,7 @@ std::vector<std::string> fitting_recipes(const settings::InspectConfig& config, 
   return {of_codes.recipe};
 }
 
-// The notes of a bisection: those on the data, and the flags of each side that have no effect on it. Throws Error for a
+// The notes of a bisection: notes on the data, and the flags of each side that have no effect on it. Throws Error for a
 // side that contradicts itself or does not fit the checkpoint.
 std::vector<std::string> notes_of_sides(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint,
                                         const data::TokenFile& tokens) {

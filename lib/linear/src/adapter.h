@@ -10,8 +10,8 @@ namespace fp8::linear {
 /// Adds scaling B (A x) to the adapter's columns of y.
 void forward(const Context& ctx, gemm::Engine& engine, const Adapter& adapter, const View& x, const View& y);
 
-/// Gradients of a and b to `gradients`; what the adapters add to the gradient of x is added to dx, f32 [M, K]. Either
-/// may be empty.
+/// Writes the gradients of a and b to `gradients`, and adds the adapters' part of the gradient of x to dx, f32 [M, K].
+/// Either may be empty.
 void backward_adapters(const Context& ctx, gemm::Engine& engine, const std::vector<Adapter>& adapters, const View& x,
                        const View& dy, const View& dx, const Gradients& gradients);
 

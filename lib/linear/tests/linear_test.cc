@@ -171,7 +171,7 @@ TEST(Linear, PartsAreLayersOfTheirOwn) {
         const Values mine = values(layer.dx);
         for (std::size_t i = 0; i < dx.size(); ++i) dx[i] += mine[i], slack[i] += std::fabs(mine[i]);
       }
-      // The input gradients of parts are summed in f32 and rounded once; those of single layers are each rounded.
+      // The input gradients of parts are summed in f32 and rounded once; gradients of single layers are each rounded.
       const double ulp = type == DType::f32 ? 0x1p-20 : 0x1p-7;
       const Values sum = values(whole.dx);
       for (std::size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(sum[i], dx[i], ulp * slack[i]) << i;

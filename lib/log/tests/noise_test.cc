@@ -44,7 +44,8 @@ std::vector<double> gaps() {
   return all;
 }
 
-// Three pairs of different seeds, each of two runs that differ only in their number of ranks: what --compare is for.
+// Three pairs of different seeds, each of two runs that differ only in their number of ranks: as --compare compares
+// them.
 TEST(Noise, CoverageOfPairsOfOneSeed) {
   const std::vector<double> gap = gaps();
   const auto of = [&](std::size_t seed, std::size_t way) {

@@ -7,8 +7,8 @@
 namespace fp8::model {
 
 // The activations and gradients of a layer whose amax is stored, for casts with one scale for a whole tensor. The
-// kernels before a linear record the amax of their result; that of attention is computed by its linear in forward, and
-// used again in backward.
+// kernels before a linear record the amax of their result; the amax of attention is computed by its linear in forward,
+// and used again in backward.
 enum class LayerAmax : std::uint8_t { n1, n2, h, attention, d_out, d_mid, d_gate, d_up, count };
 
 // State that the layers of one micro-batch share.

@@ -17,7 +17,7 @@ struct NormSize {
 inline constexpr NormSize kNormSizes[] = {{1, 1},   {3, 15},  {40, 16},   {2, 17},   {7, 33},   {4, 255}, {9, 256},
                                           {3, 520}, {2, 640}, {130, 257}, {2, 1030}, {3, 2049}, {2, 8200}};
 
-/// Calls f(size, type, layout, name) for every combination; of long rows each size has one layout in each type.
+/// Calls f(size, type, layout, name) for every combination; each size of long rows has one layout in each type.
 template <class F>
 void for_each_norm(F&& f) {
   int turn = 0;

@@ -13,8 +13,8 @@ struct Range {
   double y1 = 1;  ///< maximum of y, above y0
 };
 
-/// Range of the panel of a gap: that of zero, the mean, the band after the first tenth, before which it is wide, and
-/// the gate if it is near.
+/// Range of the panel of a gap, which contains zero, the mean, the band after the first tenth, before which it is wide,
+/// and the gate if it is near.
 Range gap_range(const GapPanel& gap);
 
 /// The range of a plot; unit ranges without finite points.

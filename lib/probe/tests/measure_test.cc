@@ -115,7 +115,7 @@ TEST(Timing, MedianHasAnIntervalFromSixSamples) {
   const Ratio six = ratio_of({3, 1, 2, 6, 5, 4});
   EXPECT_EQ(six.low, 1);
   EXPECT_EQ(six.high, 6);
-  // The table of the sign test: of 20 samples 5 on either side are outside.
+  // The table of the sign test: 5 of 20 samples on either side are outside.
   std::vector<double> twenty;
   for (int i = 1; i <= 20; ++i) twenty.push_back(i);
   EXPECT_EQ(ratio_of(twenty).low, 6);

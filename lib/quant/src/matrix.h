@@ -66,7 +66,7 @@ MatrixRows<T> rows_of(const View& x) {
   return {x.as<T>(), x.shape[0], x.shape[1], x.stride[0], x.shape[0] * x.shape[1]};
 }
 
-/// The pieces for loops that do not depend on rows: of equal length if the matrix is contiguous, else its rows.
+/// The pieces for loops that do not depend on rows: pieces of equal length if the matrix is contiguous, else its rows.
 template <class T>
 MatrixRows<T> pieces_of(const View& x) {
   constexpr std::int64_t kPiece = 8192;

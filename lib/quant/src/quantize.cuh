@@ -103,7 +103,7 @@ void scales_into(const Launcher& launch, const View& x, const QuantizedPair& pai
     return !q.codes.empty() && !has_blocks(q) && !repeats;
   };
   if (!wanted(pair.last) && !wanted(pair.first)) return;
-  // Amaxes are written to the memory of scales; that of the whole matrix, if both need it, to the scale of `first`.
+  // Amaxes are written to the memory of scales; the amax of the whole matrix, if both need it, to the scale of `first`.
   Amaxes amaxes;
   for (const Quantized* q : {&pair.last, &pair.first})
     if (wanted(*q)) amax_for(amaxes, q->granularity, q->contract) = q->scale;

@@ -147,7 +147,7 @@ TEST(QuantizeCuda, BlocksEqualTheHosts) {
         }
 }
 
-// Blocks of 32, and others on request, become values times their scales: what the host folds.
+// Blocks of 32, and others on request, become values times their scales, like on the host.
 TEST(QuantizeCuda, EmulatedBlocksEqualTheHosts) {
   for (const Size size : kBlockSizes)
     for (const CastPair& casts : {CastPair{kRow128, kRow128}, CastPair{kSquare128, kSquare128},

@@ -166,7 +166,7 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
                                                     const ckpt::Checkpoint& checkpoint,
                                                     const ckpt::Checkpoint& recorded) {
   std::vector<model::Parameter> table = model::parameter_table(model);
-  if (checkpoint.kind() == ckpt::FileKind::quantized)  // codes have no gradients; what is beside them stays as it is
+  if (checkpoint.kind() == ckpt::FileKind::quantized)  // codes have no gradients; other parameters stay as they are
     for (model::Parameter& p : table) p.trainable = p.trainable && p.role == model::ParameterRole::adapter;
   check_trainable(checkpoint, table);
   model::PrecisionRules precisions = precision.selection;

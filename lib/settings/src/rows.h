@@ -22,7 +22,7 @@ using cli::FlagKind;
 
 // A row under construction: each function changes one field.
 struct Row : Setting {
-  std::optional<Resume> own_resume{};  // nothing: that of its part of the table
+  std::optional<Resume> own_resume{};  // nothing: the Resume of its part of the table
 
   Row in(unsigned bits) { return tools = bits, *this; }
   Row resumes(Resume how) { return own_resume = how, *this; }

@@ -64,7 +64,8 @@ void ParameterStore::allocate_scales(const Context& ctx) {
   list_scale_states();
 }
 
-// By parameter; of fused projections each that is FP8 has its own names. Scales of frozen weights are no state.
+// Lists states by parameter. Each fused projection that is FP8 has its own names. Scales of frozen weights are no
+// state.
 void ParameterStore::list_scale_states() {
   for (const auto& unit : slots_)
     for (const SlotState& s : unit) {
@@ -100,8 +101,8 @@ quant::KnownScale ParameterStore::known_scale(std::int64_t index, bool record) c
           record ? amax_.rows(index, index + 1) : View{}};
 }
 
-// Amaxes of inputs are recorded in forward, or in backward if no forward GEMM is FP8, those of gradients in backward;
-// those of weights from the masters, see measure_weight().
+// Amaxes of inputs are recorded in forward, or in backward if no forward GEMM is FP8; amaxes of gradients in backward;
+// amaxes of weights from the masters, see measure_weight().
 linear::KnownScales ParameterStore::known_scales(const SlotState& s, model::Pass pass) const {
   linear::KnownScales known;
   if (s.input_scale < 0) return known;
@@ -164,8 +165,8 @@ void ParameterStore::renew_scales(const Context& ctx, const std::int32_t* skip) 
   renew(first_gradient_, scale_count_, delayed_->dgrad.dy.format);
 }
 
-// The amax of the own rows of a weight, as they are cast: of the masters with FP8 all-gather, else of the compute
-// weight. Fused projections have one scale; their own rows are adjacent, and are measured together.
+// The amax of the own rows of a weight, as they are cast: from the masters with FP8 all-gather, else from the
+// compute weight. Fused projections have one scale; their own rows are adjacent, and are measured together.
 void ParameterStore::measure_weight(const Context& ctx, const ParameterShard& o) {
   const SlotState& s = slot_of(o);
   std::int64_t begin = 0, end = 0;

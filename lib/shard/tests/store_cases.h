@@ -17,7 +17,7 @@ struct StoreCase {
   bool tied = false, lm_head = false;
   quant::GemmSet gemms{};
   bool adapters = false;                     ///< without, everything is trained
-  std::vector<std::string_view> of_slots{};  ///< recipes of qkv, o, gate_up and down; empty: that of the options
+  std::vector<std::string_view> of_slots{};  ///< recipes of qkv, o, gate_up and down; empty: the recipe of the options
 
   /// The model.
   hf::ModelConfig model() const { return adapters ? small_model_with_adapters() : small_model(tied); }

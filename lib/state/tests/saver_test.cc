@@ -1,5 +1,5 @@
-// Asynchronous and synchronous saves on one rank without MPI: what is committed, recorded and kept, and what a failed
-// save leaves. Also run with ThreadSanitizer.
+// Asynchronous and synchronous saves on one rank without MPI: the checkpoints that are committed, recorded and kept,
+// and the state after a failed save. The test is also run with ThreadSanitizer.
 #include "fp8/state/saver.h"
 
 #include <sched.h>

@@ -242,8 +242,8 @@ void Collector::reduce() {
   }
 }
 
-// Combines the groups of all ranks: those of columns of an activation by element, others one rank after the other, as
-// the ranks have its rows. A weight's are on one rank.
+// Combines the groups of all ranks: groups of columns of an activation by element, others one rank after the other, as
+// the ranks have its rows. The groups of a weight are on one rank.
 void Collector::reduce_groups() {
   if (host_comm_.size() == 1 || !options_.groups) return;
   static_assert(std::is_trivially_copyable_v<GroupFigures>);

@@ -64,7 +64,7 @@ class Layer : public ::testing::Test {
           exact += at(x_, m, k) * at(w_, begin + n, k);
           is += static_cast<double>(x.as<float>()[m * kK + k]) * static_cast<double>(w.as<float>()[n * kK + k]);
         }
-        is = static_cast<double>(dtype::to_float(dtype::to_bf16(static_cast<float>(is))));  // as y is stored
+        is = static_cast<double>(dtype::to_float(dtype::to_bf16(static_cast<float>(is))));  // rounded like y
         error += (is - exact) * (is - exact);
         size += exact * exact;
       }

@@ -1,4 +1,4 @@
-// Expressions of Python: what matches in full, and what is refused.
+// Expressions of Python: full matches, and expressions that are refused.
 #include "fp8/token/pattern.h"
 
 #include <gtest/gtest.h>

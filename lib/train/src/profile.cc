@@ -80,7 +80,7 @@ tensor::Tensor filled_on(const Context& ctx, dtype::DType type, std::int64_t row
   return there;
 }
 
-// Measures the speed of memory: of a triad on the host, of a copy on a GPU.
+// Measures the speed of memory by a triad on the host, and by a copy on a GPU.
 double memory_bytes_per_s(const Context& ctx) {
   constexpr std::int64_t kElements = std::int64_t{1} << 24;  // 64 MiB each: more than caches hold
   const tensor::Tensor ta = filled_on(ctx, dtype::DType::f32, 1, kElements),

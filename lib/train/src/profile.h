@@ -14,7 +14,7 @@ using dtype::DType;
 
 // Limits of the device of a rank; on the host, with the threads of this rank.
 struct Limits {
-  double bytes_per_s = 0;  // speed of memory: of a triad on the host, of a copy on a GPU
+  double bytes_per_s = 0;  // speed of memory, of a triad on the host or a copy on a GPU
   double flop_per_s = 0;   // speed of a matrix multiplication
 };
 

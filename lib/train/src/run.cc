@@ -34,7 +34,7 @@ struct RunContext {
   comm::Communicator& host_comm;
   const state::Hooks& hooks;
   state::Journal& journal;
-  const LockedFolder& held;  // the folder of the run; of rank 0
+  const LockedFolder& held;  // the folder of the run, on rank 0
   const RunInputs& inputs;
   statistics::Collector* collector;  // collector of the steps with records in tensors.jsonl, or null
   shard::MemoryPlan plan;

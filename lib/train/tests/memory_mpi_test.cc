@@ -228,8 +228,8 @@ class Covering {
     return row;
   }
 
-  std::vector<std::string> names_;              // of all values
-  std::vector<std::size_t> option_;             // of each value
+  std::vector<std::string> names_;              // names of all values
+  std::vector<std::size_t> option_;             // option of each value
   std::vector<std::size_t> first_;              // value of each option, and the number of values
   std::vector<std::vector<char>> fits_, left_;  // whether two values may be in a row; whether no row has them yet
   std::mt19937_64 random_{1};
@@ -301,7 +301,7 @@ class MemoryFiles {
   int runs_ = 0;
 };
 
-// Compares the bytes that a run planned and used, without the program: of the arena, and of the scratch of GEMMs.
+// Compares the bytes that a run planned and used, without the program: bytes of the arena and of the scratch of GEMMs.
 void check_used(const std::vector<json::Value>& records) {
   const json::Object& planned = records.front().as_object().at("memory_plan").as_object();
   const json::Object& used = records.back().as_object().at("memory_used").as_object();

@@ -54,7 +54,7 @@ class Finder {
   Which which_;
   Report report_;
   std::set<std::string> damaged_;  // paths
-  int listings_ = 0;               // of the folder, so far
+  int listings_ = 0;               // listings of the folder so far
   bool removed_ = false;           // whether a checkpoint in the last listing was removed before it was opened
 };
 

@@ -85,9 +85,9 @@ std::string help(const Command& command, int columns = 80);
 /// Shells for which there are completions: bash, zsh, fish.
 std::vector<std::string> completion_shells();
 
-/// A completion script of the tool for one of completion_shells(): flags, choices, suggestions and files; of a launched
-/// command also after mpirun and its flags. The script of bash and fish can be sourced; that of zsh can be sourced
-/// after compinit, or be a file of $fpath.
+/// A completion script of the tool for one of completion_shells(): flags, choices, suggestions and files. A launched
+/// command is completed after mpirun and its flags too. The scripts of bash and fish can be sourced; the script of zsh
+/// can be sourced after compinit, or be a file of $fpath.
 std::string completion(const Command& command, std::string_view shell);
 
 }  // namespace fp8::cli

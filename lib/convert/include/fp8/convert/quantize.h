@@ -52,7 +52,7 @@ struct QuantizeReport {
 /// Casts the weights of `source` whose compute precision is fp8 and writes the checkpoint `output`, of kind quantized,
 /// as one file: codes in /weights, and in /scales the factors of the codes, the f32 reciprocals of the scales used in
 /// the cast (E8M0 for row32, else f32). Everything else is copied: other weights, configuration, tokenizer, unknown
-/// datasets; of a training checkpoint only the weights. Throws Error, and leaves no output, when the source is already
+/// datasets; only the weights of a training checkpoint. Throws Error, and leaves no output, when the source is already
 /// quantized, its weights do not match its configuration, no weight is to be cast, or a weight to be cast holds NaN or
 /// infinity (named). Deterministic, independent of the number of threads. Source: torchao float8_utils (scale rule,
 /// saturating cast); for blocks as in quant.
@@ -65,7 +65,7 @@ std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpo
                                                  const std::vector<model::Parameter>& table);
 
 /// Throws Error naming the weight unless the FP8 codes among a checkpoint's weights are those of linears of layers and
-/// E4M3, and no scale is bad, see dtype::bad_scale(): what training beside codes needs. Reads all scales.
+/// E4M3, and no scale is bad, see dtype::bad_scale(). Training beside codes needs both. Reads all scales.
 void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
 /// Options of dequantize().

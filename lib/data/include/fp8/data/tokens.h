@@ -44,7 +44,7 @@ bool is_tokenizer_id(std::string_view id);
 class TokenWriter {
  public:
   /// Starts a file for `path`. Throws Error when it exists and not `force`, or cannot be created. `with_mask`: append()
-  /// takes a mask. `tokenizer`: as in TokenInfo.
+  /// takes a mask. `tokenizer` is TokenInfo::tokenizer.
   TokenWriter(const std::string& path, std::int64_t vocab_size, std::optional<std::int64_t> eos, bool with_mask,
               bool force, std::optional<std::string> tokenizer = {});
   /// Creates a file with the attributes of `info`, whose counts are ignored. Throws Error in finish() unless the number

@@ -54,7 +54,7 @@ class Arena {
 
  private:
   struct ArenaBlock {
-    std::size_t begin, end;  // of the stack: from the beginning of the memory; of the pool: from its end, backwards
+    std::size_t begin, end;  // the stack counts from the beginning of the memory, the pool backwards from its end
     std::uint32_t category;
   };
   std::size_t limit() const;
@@ -66,7 +66,7 @@ class Arena {
   bool dry_ = true;
   Buffer memory_;
   std::size_t top_ = 0, peak_ = 0;
-  std::vector<ArenaBlock> blocks_;            // of the stack
+  std::vector<ArenaBlock> blocks_;            // blocks of the stack
   std::size_t pool_ = 0;                      // end of the last block of the pool
   std::map<std::size_t, ArenaBlock> pooled_;  // by begin
   std::map<std::size_t, std::size_t> free_;   // unused ranges below pool_, begin to end; never adjacent

@@ -31,7 +31,7 @@ Value parse_file(const std::string& path, const Limits& limits = {});
 /// Invalid UTF-8 becomes U+FFFD. Deterministic.
 std::string dump(const Value& value, int indent = -1);
 
-/// Parses exactly one value, which begins at line `line` of `name`; as LineReader::next() does.
+/// Parses exactly one value, which begins at line `line` of `name`, like LineReader::next().
 Value parse_line(std::string_view text, const std::string& name, std::uint64_t line);
 
 /// Reader of JSON Lines. Empty lines are skipped; a line may be up to 64 MiB long.

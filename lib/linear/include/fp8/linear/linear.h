@@ -159,8 +159,8 @@ struct Gradients {
   View dw;                  ///< [N, K] f32; empty: not wanted (frozen)
   View db;                  ///< [N] f32, added to; empty: no bias or frozen
   bool accumulate = false;  ///< dw, a and b are added to, not overwritten
-  View a{};                 ///< f32 [rows of all a, K]: of the adapters' a, one after the other; empty: no adapter
-  View b{};                 ///< f32 [rows of all b, R]: the same of their b
+  View a{};  ///< f32 [rows of all a, K]: gradients of the adapters' a, one after the other; empty: no adapter
+  View b{};  ///< f32 [rows of all b, R]: gradients of the adapters' b
 };
 
 /// Known amaxes of the activations of backward(), by needed_amaxes(); f32 on the context's device.

@@ -99,9 +99,9 @@ struct Side {
   std::span<const Run> runs{};  ///< at least one
 };
 
-/// Names for sides: what the names of a side's runs have in common, without digits, separators and `NAME=` at its end,
-/// as "fp8" of "fp8_seed=1" and "fp8_seed=2". If a name is empty or not unique, all sides have letters, "A" for the
-/// first.
+/// Names for sides: the common beginning of the names of a side's runs, without digits, separators and `NAME=` at its
+/// end, as "fp8" of "fp8_seed=1" and "fp8_seed=2". If a name is empty or not unique, all sides have letters, "A" for
+/// the first.
 std::vector<std::string> side_names(std::span<const std::vector<std::string>> names_of_runs);
 
 /// Half of the 95 % interval of the mean of independent, normally distributed values; nullopt for fewer than two.

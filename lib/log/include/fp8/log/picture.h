@@ -29,7 +29,8 @@ plot::Picture picture(std::span<const Run> runs, const std::string& metric);
 
 /// Curves of the runs of all sides of a comparison, a colour for each side, with the panel of the gaps to the first
 /// side, if `metric` is a field of step records. The band of three pairs or more is the 95 % interval of the gap at
-/// each point; that of fewer is twice the step noise. Throws as check_metric() and as compare() of several runs.
+/// each point, and the band of fewer pairs is twice the step noise. Throws as check_metric() and as compare() of
+/// several runs.
 plot::Picture comparison_picture(std::span<const Side> sides, const std::string& metric, std::optional<double> gate);
 
 /// The gaps of all sides to the first one: the training loss, and the evaluation loss if pairs have it.

@@ -69,15 +69,13 @@ struct Parameter {
   std::int64_t slot_row = 0;                   ///< first row of the parameter in the slot's matrix
   int tensor_parallel_axis =
       -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
-  bool decay = false;  ///< weight decay applies (two or more dimensions)
-  dtype::DType stored =
-      dtype::DType::f32;   ///< format in which a checkpoint holds it; that of a frozen parameter's shard
+  bool decay = false;                       ///< weight decay applies (two or more dimensions)
+  dtype::DType stored = dtype::DType::f32;  ///< format in a checkpoint, and of the shard of a frozen parameter
   bool trainable = true;   ///< has a gradient and moments; false: frozen, as all but adapters in a model with adapters
   bool fp8 = false;        ///< whether it computes in FP8
   std::string reason;      ///< why not FP8; empty for FP8
   quant::GemmSet gemms{};  ///< GEMMs that run in FP8, if the parameter does
-  const quant::Recipe* recipe =
-      nullptr;         ///< recipe of a matmul in FP8 that has one of its own; null: that of the model
+  const quant::Recipe* recipe = nullptr;  ///< own recipe of a matmul in FP8; null: the model's recipe
   bool fused = false;  ///< whether it is computed as one linear with the parameter before it in its slot
 
   /// Rows (first extent).
@@ -93,8 +91,8 @@ struct Parameter {
 };
 
 /// All parameters of a model in order of computation; the index is the parameter's number everywhere (seeds, records).
-/// With tied embeddings there is no head parameter. Adapters follow the weights of their slot: those called
-/// MODULE.lora_A.weight, then those called MODULE.lora_B.weight.
+/// With tied embeddings there is no head parameter. Adapters follow the weights of their slot, first all
+/// MODULE.lora_A.weight, then all MODULE.lora_B.weight.
 std::vector<Parameter> parameter_table(const hf::ModelConfig& config);
 
 /// The full name of the linear that an adapter belongs to: its name without lora_A.weight or lora_B.weight.

@@ -29,7 +29,7 @@ struct UnitWeights {
 
 /// f32 memory for the gradients of one unit, whole tensors by slot; empty if a slot is absent or frozen.
 struct UnitGradients {
-  std::array<View, kSlots> slot;  ///< shapes: slot_extent(); of adapters, all rows of the unit's
+  std::array<View, kSlots> slot;  ///< shapes are slot_extent(); adapters have all rows of the unit
   /// Add to the existing values; if false, these are undefined and the first writer overwrites them.
   bool accumulate = false;
 

@@ -32,8 +32,8 @@ struct Documents {
   View start;              ///< i32 [B, T], contiguous: first position of the document; empty: one document per sequence
   std::int64_t count = 0;  ///< maximum number of documents in all sequences; 0: unknown
   std::int64_t longest = 0;  ///< maximum number of positions of a document; 0: unknown
-  /// Number of pairs of a query and a key that it attends to, in all sequences, for counts of FLOPs; 0: as without
-  /// documents.
+  /// Number of pairs of a query and a key that it attends to, in all sequences, for counts of FLOPs; 0: the number
+  /// without documents.
   std::int64_t pairs = 0;
 };
 
@@ -51,8 +51,8 @@ struct AttentionOptions {
 /// loaded.
 std::string attention_library();
 
-/// FLOPs of the GEMMs of attention_forward for q [B, T, H, D]: of each query with the keys of its document up to its
-/// position, and of the probabilities with the values.
+/// FLOPs of the GEMMs of attention_forward for q [B, T, H, D]: products of each query with the keys of its document up
+/// to its position, and of the probabilities with the values.
 double attention_flops(const View& q, const Documents& documents);
 
 /// FLOPs of attention_backward relative to attention_forward: five GEMMs, of which one recomputes scores, instead of

@@ -93,7 +93,8 @@ struct Recipe {
   /// in high precision.
   int fp8_gemms(const GemmSet& set = {}) const;
 
-  /// Whether its GEMMs multiply FP8 values as bf16 on every device: those with MX blocks, which Hopper does not have.
+  /// Whether its GEMMs multiply FP8 values as bf16 on every device, because the blocks are MX, which Hopper does not
+  /// have.
   bool emulated_everywhere() const;
 };
 

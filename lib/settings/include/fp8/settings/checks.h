@@ -15,7 +15,7 @@ void set_resolved(json::Value& flags, const PrecisionConfig& given, const Precis
 /// continue_precision().
 void check_fp8_flags(const PrecisionConfig& precision);
 
-/// The precision of a run that goes on from `checkpoint`: what `precision` says if --precision was given, else that of
+/// The precision of a run that goes on from `checkpoint`: `precision` if --precision was given, else the precision of
 /// the checkpoint with all its flags, which are then not on the command line. Throws Error for one that is. Adds a note
 /// about flags of a config file that are ignored, and one about the precision unless it is bf16.
 void continue_precision(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,

@@ -38,7 +38,7 @@ struct PrecisionConfig {
   dtype::DType activations = dtype::DType::bf16;  ///< f32 with fp32
   std::string recipe = "tensorwise";              ///< recipe of FP8
   std::vector<LinearRecipe> linear_recipes;       ///< recipes of some linears; the last that matches applies
-  std::optional<bool> power_of_2;                 ///< nothing: as the recipe does
+  std::optional<bool> power_of_2;                 ///< scales are powers of two; nothing: by the recipe
   bool fp8_all_gather = true;                     ///< if the recipe allows it
   bool rowwise_single_copy = false;               ///< recipe rowwise: one FP8 copy of each weight
   bool e4m3_gradients = false;                    ///< gradients e4m3 where the recipe has e5m2
@@ -91,7 +91,7 @@ struct Config {
   std::int64_t seq_length = 0;  ///< T; 0: the model's max_position_embeddings, 1024 at most
   std::int64_t batch_size = 8;  ///< sequences of a rank at a time; in a run, per micro-batch
   data::DocumentMode documents = data::DocumentMode::automatic;  ///< whether samples cross documents
-  PrecisionConfig precision;                                     ///< of GEMMs and activations
+  PrecisionConfig precision;                                     ///< precision of GEMMs and activations
   std::optional<device::DeviceType> device;  ///< nothing: a GPU if every rank has one, otherwise the CPU
 };
 
@@ -143,10 +143,10 @@ struct EvalConfig : Config {
   bool per_token = false;  ///< a record for every sequence
 };
 
-/// Flags of precision as one value, and what they say.
+/// Flags of precision as one value, and the precision that they set.
 struct PrecisionSide {
   std::string flags;                         ///< as given: "--precision fp8 --recipe rowwise"
-  PrecisionConfig precision;                 ///< of GEMMs and activations
+  PrecisionConfig precision;                 ///< precision of GEMMs and activations
   std::optional<device::DeviceType> device;  ///< like EvalConfig::device
 };
 

@@ -22,8 +22,9 @@ void check_lora_settings(const RunConfig& config);
 /// Opens the adapter that a run starts from, if it does.
 std::optional<hf::AdapterFolder> open_adapter(const RunConfig& config, const hf::ModelConfig& model);
 
-/// The adapters of a run whose MODEL, at `path`, is `model`: those of MODEL, of `folder`, or new ones; nothing if there
-/// are none. Throws Error if MODEL has some and others are requested, and for targets that the model does not have.
+/// The adapters of a run whose MODEL, at `path`, is `model`: the adapters of MODEL, of `folder`, or new ones; nothing
+/// if there are none. Throws Error if MODEL has some and others are requested, and for targets that the model does not
+/// have.
 std::optional<hf::LoraConfig> resolve_lora(const LoraSettings& settings, const hf::ModelConfig& model,
                                            const std::string& path, const std::optional<hf::AdapterFolder>& folder);
 
@@ -31,8 +32,8 @@ std::optional<hf::LoraConfig> resolve_lora(const LoraSettings& settings, const h
 void check_same_adapters(const hf::ModelConfig& checkpoint, const std::string& path, hf::ModelConfig model,
                          const std::optional<hf::LoraConfig>& lora, const std::string& name);
 
-/// The values of adapters before the first step: of `folder`, or if there is none, random ones of `seed`. Refers to
-/// `folder`.
+/// The values of adapters before the first step: the values in `folder`, or without one random values of `seed`. Refers
+/// to `folder`.
 AdapterValues initial_adapters(const std::optional<hf::AdapterFolder>& folder, std::uint64_t seed);
 
 /// The precision and the recipe with which FP8 codes of `checkpoint` are computed, set in `precision` where they are

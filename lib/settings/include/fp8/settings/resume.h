@@ -37,8 +37,8 @@ std::string first_difference(const json::Value& one, const json::Value& other, c
 /// of the warmup, else `name`.
 std::string setting_name(const std::string& name);
 
-/// The names that --change accepts: those of the settings that may change if it names them, and of steps and
-/// grad-accumulation, which may change without it.
+/// The names that --change accepts: settings that may change if it names them, and steps and grad-accumulation, which
+/// may change without it.
 std::vector<std::string> changeable_settings();
 
 /// Whether a setting is a file, which is compared by its content, so that messages do not show its value.

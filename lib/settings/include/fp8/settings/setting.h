@@ -38,7 +38,7 @@ struct Setting {
   unsigned tools = 0;            ///< Tool bits
   Resume resume = Resume::free;  ///< whether it may differ when a run is resumed
   std::string change{};          ///< its name in --change; empty if --change does not accept it
-  std::string key{};             ///< its name in the record of the settings; empty: that of the flag
+  std::string key{};             ///< its name in the record of the settings; empty: the flag's name
   bool needed = false;           ///< whether it must be given
   bool digest = false;           ///< whether a file is compared by its content, so that messages do not show values
   bool of_adapters = false;      ///< whether it is recorded only for a run with adapters

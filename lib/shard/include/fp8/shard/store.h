@@ -52,7 +52,7 @@ enum class WeightForm : std::uint8_t {
 struct StoreOptions {
   DType compute = DType::bf16;         ///< format of activations and of weights outside FP8
   linear::LinearPrecision fp8;         ///< recipe of FP8 linears without one of their own; null: none is FP8
-  std::optional<bool> power_of_2;      ///< scales of linears with recipes of their own; nothing: as these define
+  std::optional<bool> power_of_2;      ///< scales of linears with own recipes are powers of two; nothing: by the recipe
   DelayedOptions delayed;              ///< settings of a delayed recipe
   bool fp8_all_gather = true;          ///< FP8 all-gather, if the recipe allows it
   DType master = DType::f32;           ///< f32 or bf16
@@ -180,9 +180,9 @@ class ParameterStore final : public model::WeightSource {
     std::vector<linear::Part> parts;  // parts of the linear; for adapters, the parts of the linear that they belong to
     std::int64_t own_rows = 0;
     View master_shard, compute_shard, codes_shard, gradient_shard, row_scales_shard;
-    View factors;                   // f32, of stored codes: those of its parameters, one after the other
+    View factors;                   // f32, factors of stored codes, one parameter after the other
     std::int64_t first_scale = -1;  // index of the first scale of its parts, in row order
-    std::int64_t input_scale = -1, first_gradient_scale = -1;  // delayed: of its input; of the gradients of its parts
+    std::int64_t input_scale = -1, first_gradient_scale = -1;  // indices of delayed scales: input, gradients of parts
     bool present() const { return form != WeightForm::absent; }
     bool codes() const { return form >= WeightForm::gathered_codes; }
     bool delayed() const { return form == WeightForm::delayed || form == WeightForm::delayed_codes; }
@@ -260,8 +260,8 @@ class ParameterStore final : public model::WeightSource {
   std::optional<DropoutPosition> dropout_;
   std::vector<std::array<SlotState, kSlots>> slots_;  // slots by unit
   std::vector<ParameterShard> shards_;
-  // f32 [number of scales]: of weights gathered in FP8, unless they are delayed; then the delayed ones of every weight,
-  // then every input, then every gradient of linears with a delayed recipe
+  // f32 [number of scales]: scales of weights gathered in FP8, unless they are delayed; then delayed scales of every
+  // weight, then every input, then every gradient of linears with a delayed recipe
   View amax_, scales_, inverse_scales_;
   View history_;  // f32 [number of delayed scales, length]
   std::int64_t scale_count_ = 0;

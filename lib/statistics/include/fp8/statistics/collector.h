@@ -1,5 +1,5 @@
-/// Collects figures of the FP8 GEMMs of a model while it computes: of every operand that is cast, and the error of
-/// every product. Calls are those of one or more micro-batches on each rank; results() combines them.
+/// Collects figures of the FP8 GEMMs of a model while it computes: figures of every operand that is cast, and the error
+/// of every product. Calls are those of one or more micro-batches on each rank; results() combines them.
 #pragma once
 
 #include <compare>

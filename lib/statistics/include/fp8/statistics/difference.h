@@ -33,7 +33,7 @@ Difference difference(const tensor::View& a, const tensor::View& b);
 struct OperationDifference {
   bool backward = false;    ///< pass
   int layer = -1;           ///< layer from 0; -1 outside of the layers
-  std::string operation{};  ///< full name; that of the weight if the result is its gradient
+  std::string operation{};  ///< full name; the weight's name if the result is its gradient
   std::string result{};     ///< output, input_gradient or weight_gradient
   Difference sums{};        ///< sums over all ranks
 };
@@ -50,11 +50,11 @@ std::vector<json::Value> records_of(const std::vector<OperationDifference>& oper
 
 /// Rows of tables of {"type":"operation"} records. The first row is the heading; empty without such a record.
 struct DifferenceTables {
-  std::vector<std::vector<std::string>> first;    ///< ten: the first that differ
-  std::vector<std::vector<std::string>> largest;  ///< ten: those that differ most
+  std::vector<std::vector<std::string>> first;    ///< the first ten operations that differ
+  std::vector<std::vector<std::string>> largest;  ///< the ten operations that differ most
 };
 
-/// The tables of some records; those of other types are ignored.
+/// The tables of some records; records of other types are ignored.
 DifferenceTables difference_tables(const std::vector<json::Value>& records);
 
 /// Lines that state the {"type":"bisection"} records.

@@ -55,8 +55,8 @@ struct Figures {
   double dynamic_range() const;
 };
 
-/// Figures of a group of elements: those of one scale, or, under one scale for the tensor, those of one index of the
-/// dimension that its GEMM does not contract.
+/// Figures of a group of elements: the elements of one scale, or, under one scale for the tensor, the elements of one
+/// index of the dimension that its GEMM does not contract.
 struct GroupFigures {
   std::int64_t nonzero = 0, underflowed = 0, saturated = 0;  ///< counts, as in Figures
   double signal = 0, noise = 0;                              ///< sums of squares, as in Figures

@@ -15,8 +15,8 @@ namespace fp8::train {
 
 /// The settings that determine a model.
 struct ModelRequest {
-  settings::PrecisionConfig precision;  ///< as given
-  std::int64_t seq_length = 0;          ///< T; 0: as in RunConfig
+  settings::PrecisionConfig precision;  ///< precision by the flags
+  std::int64_t seq_length = 0;          ///< T; 0: the default of RunConfig
   std::int64_t batch_size = 0;          ///< sequences at a time on each rank
   bool any_tokenizer = false;           ///< accept data made with another tokenizer
 
@@ -43,7 +43,7 @@ struct ModelSetup {
 ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& config, const ckpt::Checkpoint& start,
                          const ckpt::Checkpoint& recorded, const data::TokenFile& tokens);
 
-/// The model of an evaluation or an inspection: that of the checkpoint.
+/// The model of an evaluation or an inspection, which is the checkpoint's.
 ModelSetup resolve_model(const settings::EvalConfig& config, const ckpt::Checkpoint& checkpoint,
                          const data::TokenFile& tokens);
 
