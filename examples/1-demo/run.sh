@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Trains a model on a text in bf16 and in FP8, three pairs of runs, compares them, and generates text with one. `make demo` runs this script after the build. Each command is
-# printed before it runs. Takes two to six minutes on two cores.
+# Trains a model on a text in bf16 and in FP8, three pairs of runs, compares them, and generates text with one. `make demo` runs this script after
+# the build. Each command is printed before it runs. Takes two to six minutes on two cores.
 #   examples/1-demo/run.sh [FOLDER]      FOLDER (default: build/demo) must be new, empty, or made by an earlier demo, which is then deleted
-# BIN is the folder of the programs (default: build/bin), STEPS the number of steps of a run (at least 10), TEXT the text file. The script checks only
-# the exit status of each command.
+# BIN is the folder of the programs (default: build/bin), STEPS the number of steps of a run (at least 10), SEEDS the number of pairs (default: 3),
+# TEXT the text file. The script checks only the exit status of each command.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/demo}
 steps=${STEPS:-500}
+seeds=${SEEDS:-3}
 text=$(realpath "${TEXT:-$root/share/text/tinyshakespeare.txt}")
 held_bytes=$((($(wc -c <"$text") + 9) / 10)) # the last tenth of the text
 
@@ -67,8 +68,8 @@ say "4  Train in bf16 and in FP8 on the same tokens, on two ranks. What runs in 
 train bf16-1 --seed 1 --precision bf16 --quiet
 train fp8-1 --seed 1 --precision fp8 --recipe tensorwise
 
-say "5  Two more pairs, with other seeds: one pair alone does not show how much is chance"
-for seed in 2 3; do
+say "5  More pairs, with other seeds: one pair alone does not show how much is chance"
+for ((seed = 2; seed <= seeds; ++seed)); do
   train bf16-$seed --seed $seed --precision bf16 --quiet
   train fp8-$seed --seed $seed --precision fp8 --recipe tensorwise --quiet
 done
@@ -78,12 +79,15 @@ printf -v last 'step-%08d' "$steps"
 run mpirun -n 2 fp8-eval "fp8-1/$last" --data held.h5 --seq-length 128 --precision fp8
 
 say "7  All runs, and the gap between FP8 and bf16 with its interval"
-run fp8-log bf16-1 bf16-2 bf16-3 fp8-1 fp8-2 fp8-3 --sort loss
+bf16=(bf16-1) fp8=(fp8-1)
+for ((seed = 2; seed <= seeds; ++seed)); do bf16+=("bf16-$seed") fp8+=("fp8-$seed"); done
+sides=("$(IFS=, && echo "${bf16[*]}")" "$(IFS=, && echo "${fp8[*]}")")
+run fp8-log "${bf16[@]}" "${fp8[@]}" --sort loss
 echo
 run fp8-log --plot loss bf16-1 fp8-1
-if command -v gnuplot >/dev/null; then run fp8-log --compare bf16-1,bf16-2,bf16-3 fp8-1,fp8-2,fp8-3 --plot loss -o loss.svg; fi
+if command -v gnuplot >/dev/null; then run fp8-log --compare "${sides[@]}" --plot loss -o loss.svg; fi
 echo
-run fp8-log --compare bf16-1,bf16-2,bf16-3 fp8-1,fp8-2,fp8-3 --gate 0.05 || [ $? = 1 ] # 1: not met, or cannot tell
+run fp8-log --compare "${sides[@]}" --gate 0.05 || [ $? = 1 ] # 1: not met, or cannot tell
 
 say "8  Let the model that was trained in FP8 speak"
 run fp8-generate "fp8-1/$last" ROMEO: --max-tokens 100 --temperature 0.8 --seed 1 --precision fp8
