@@ -175,16 +175,17 @@ MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int6
   }
 }
 
-std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step, std::int64_t first) {
+std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step, int rank, int ranks) {
   bounds_ = sampler.bounds(sequences_);
   step_ = step;
-  first_ = first;
+  rank_ = rank;
+  ranks_ = ranks;
   for (std::int64_t i = 0; i < count_; ++i) {
     const auto part = [&](const tensor::Tensor& t) {
       return t.view().empty() ? std::span<std::int32_t>() : ints_of(rows_of(t, i));
     };
     const std::int64_t pairs =
-        sampler.batch(step, first + i * sequences_, sequences_, part(tokens_), part(targets_), part(starts_));
+        sampler.batch(step, first_sample(i), sequences_, part(tokens_), part(targets_), part(starts_));
     if (!pairs_.empty()) pairs_[static_cast<std::size_t>(i)] = pairs;
   }
   return count_targets(ints_of(targets_.view()));
@@ -210,7 +211,8 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
   {
     const device::Timer timer(env.model.ctx, device::Work::input_output, "read batch",
                               8.0 * static_cast<double>(mine * c.seq_length));
-    comm::agree(env.host_comm, [&] { targets = batches.read(sampler, position.step, env.host_comm.rank() * mine); });
+    comm::agree(env.host_comm,
+                [&] { targets = batches.read(sampler, position.step, env.host_comm.rank(), env.host_comm.size()); });
   }
   r.data_seconds = seconds_since(start);
   env.host_comm.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);

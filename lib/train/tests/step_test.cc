@@ -61,6 +61,19 @@ class Step : public FolderTest {
     tokens_.emplace(at("data.h5"));
   }
 
+  // The tokens that rank `rank` of `ranks` reads in accumulation step `m` of `count` of a step of 24 samples.
+  std::vector<std::int32_t> read(std::int64_t count, std::int64_t m, int rank, int ranks) {
+    const data::Sampler sampler(*tokens_, data::SamplerKind::shuffle, 5, 16, 24, data::DocumentMode::joined);
+    const std::int64_t sequences = 24 / count / ranks;
+    MicroBatches batches(count, sequences, 16, false);
+    (void)batches.read(sampler, 3, rank, ranks);
+    EXPECT_EQ(batches.first_row(m), (m * 24 / count + rank * sequences) * 16);
+    device::Arena arena(std::size_t{1} << 20, device::DeviceType::host);
+    device::Context ctx;
+    ctx.arena = &arena;
+    return tensor::to_host<std::int32_t>(ctx, batches.batch(ctx, m).tokens);
+  }
+
   // Computes a step twice, with bits of one weight changed in between; returns the error.
   std::string replay(const Way& way, int parameter, std::int64_t element, std::uint8_t bits) {
     OneRank all(way);
@@ -68,7 +81,7 @@ class Step : public FolderTest {
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
                                 data::DocumentMode::joined);
     MicroBatches batches(way.micro_batches, 2, 16, false);
-    const std::int64_t targets = batches.read(sampler, 0, 0);
+    const std::int64_t targets = batches.read(sampler, 0, 0, 1);
     StepEnvironment env{kit, *all.one, *all.one, all.scalars, all.config.seed};
     const Computed first = compute(env, batches, targets, true);
     const shard::ParameterShard& o = kit.store.shards()[static_cast<std::size_t>(parameter)];
@@ -136,6 +149,19 @@ class Step : public FolderTest {
 };
 
 constexpr std::array kRecipes{"tensorwise", "rowwise", "rowwise_with_gw_hp", "current", "delayed"};
+
+TEST_F(Step, AnAccumulationStepHasTheSameSamplesOnAnyNumberOfRanks) {
+  for (const std::int64_t count : {1, 2, 3})
+    for (std::int64_t m = 0; m < count; ++m)
+      for (const int ranks : {2, 4}) {
+        std::vector<std::int32_t> together;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const std::vector<std::int32_t> mine = read(count, m, rank, ranks);
+          together.insert(together.end(), mine.begin(), mine.end());
+        }
+        EXPECT_EQ(together, read(count, m, 0, 1)) << count << " " << m << " " << ranks;
+      }
+}
 
 TEST_F(Step, RunsWhatWasPlanned) {
   for (const char* recipe : kRecipes) {

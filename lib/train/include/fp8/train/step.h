@@ -54,20 +54,23 @@ class MicroBatches {
  public:
   /// `separate`: with the starts of documents, see data::Sampler.
   MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length, bool separate);
-  /// Reads this rank's part of a step from a sampler that is as `separate`; returns the number of targets that have a
-  /// loss.
-  std::int64_t read(const data::Sampler& sampler, std::int64_t step, std::int64_t first);
+  /// Reads the part of data-parallel rank `rank` of `ranks` from a sampler that is as `separate`; returns the number of
+  /// targets that have a loss. Of the G samples of a step, accumulation step m of A takes samples [mG/A, (m+1)G/A), and
+  /// each rank its contiguous part of those, so that an accumulation step has the same samples on any number of ranks.
+  std::int64_t read(const data::Sampler& sampler, std::int64_t step, int rank, int ranks);
   /// Micro-batch i on the context's device, in memory from its arena.
   model::Batch batch(const Context& ctx, std::int64_t i) const;
   std::int64_t count() const { return count_; }
   /// The step that was read.
   std::int64_t step() const { return step_; }
   /// The number of the first token of micro-batch i in its global batch.
-  std::int64_t first_row(std::int64_t i) const { return (first_ + i * sequences_) * length_; }
+  std::int64_t first_row(std::int64_t i) const { return first_sample(i) * length_; }
 
  private:
+  // Position in the step of the first sample of micro-batch i.
+  std::int64_t first_sample(std::int64_t i) const { return (i * ranks_ + rank_) * sequences_; }
   std::int64_t count_, sequences_, length_;
-  std::int64_t step_ = 0, first_ = 0;                           // step and first sample of the samples that were read
+  std::int64_t step_ = 0, rank_ = 0, ranks_ = 1;                // those of the samples that were read
   View rows_of(const tensor::Tensor& t, std::int64_t i) const;  // rows of micro-batch i
   tensor::Tensor tokens_, targets_, starts_;                    // i32 [count x sequences, length]; starts_ may be empty
   data::DocumentBounds bounds_;                                 // bounds of the documents of a micro-batch
