@@ -25,7 +25,7 @@ cmp many43 run.many43/log.jsonl
 result $? "log.jsonl is equal to standard output"
 is "a checkpoint has a file for each rank and a manifest" "$(cd run.many33/step-00000004 && echo ./*)" "./manifest.json ./rank-00000-of-00003.h5 ./rank-00001-of-00003.h5 ./rank-00002-of-00003.h5"
 ok "the checkpoint verifies" fp8-info --verify run.many33/step-00000004
-says "the run record has the mesh" '"mesh":\{"world":3,"dp_shard":3\}' head -1 many33
+says "the run record has the mesh" '"mesh":\{"dp_replicate":1,"dp_shard":3,"pp":1,"ep":1,"tp":1\}' head -1 many33
 train 3 4 noreshard m.h5 --precision fp32 --no-reshard-after-forward
 same_bits "--no-reshard-after-forward gives the same bits" noreshard many33
 train 2 2 micro1 m.h5 --precision fp32 --grad-accumulation 3 --zero 1

@@ -58,10 +58,14 @@ TensorInfo parse_entry(const std::string& path, const std::string& name, const j
   return t;
 }
 
-void check_metadata(const std::string& path, const json::Value& value) {
+std::map<std::string, std::string> parse_metadata(const std::string& path, const json::Value& value) {
   if (!value.is_object()) throw Error(path + ": __metadata__ is not an object");
-  for (const auto& [key, text] : value.as_object())
+  std::map<std::string, std::string> metadata;
+  for (const auto& [key, text] : value.as_object()) {
     if (!text.is_string()) throw Error(path + ": __metadata__ must map text to text");
+    metadata.emplace(key, text.as_string());
+  }
+  return metadata;
 }
 
 std::string read_header(const File& file, std::uint64_t file_size) {
@@ -114,6 +118,7 @@ std::int64_t TensorInfo::elements() const { return checked_product(shape, name);
 struct SafetensorsFile::State {
   File file;
   std::uint64_t data_begin = 0;
+  std::map<std::string, std::string> metadata;
   std::vector<TensorInfo> tensors;
   std::map<std::string, std::size_t, std::less<>> by_name;
 };
@@ -131,7 +136,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : state_(std::make_uni
   const json::Value parsed = json::parse(header, path + ": header", {.max_depth = 8, .max_bytes = kMaxHeader});
   for (const auto& [name, value] : parsed.as_object()) {
     if (name == "__metadata__") {
-      check_metadata(path, value);
+      state_->metadata = parse_metadata(path, value);
     } else {
       state_->tensors.push_back(parse_entry(path, name, value));
     }
@@ -145,6 +150,7 @@ SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
 
 const std::string& SafetensorsFile::path() const { return state_->file.path(); }
+const std::map<std::string, std::string>& SafetensorsFile::metadata() const { return state_->metadata; }
 const std::vector<TensorInfo>& SafetensorsFile::tensors() const { return state_->tensors; }
 
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {

@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
@@ -27,9 +28,15 @@ struct Place {
   bool written = false;
 };
 
-std::string make_header(const std::vector<TensorSpec>& order, const std::map<std::string, Place, std::less<>>& places) {
+using Metadata = std::map<std::string, std::string>;
+
+std::string make_header(const std::vector<TensorSpec>& order, const std::map<std::string, Place, std::less<>>& places,
+                        const Metadata& metadata) {
   json::Object header;
-  header.set("__metadata__", json::object({{"format", "pt"}}));
+  json::Object texts;
+  texts.set("format", "pt");
+  for (const auto& [key, text] : metadata) texts.set(key, text);
+  header.set("__metadata__", std::move(texts));
   for (const TensorSpec& t : order) {
     const Place& place = places.at(t.name);
     header.set(t.name, json::object({{"dtype", safetensors_dtype(t.dtype)},
@@ -58,33 +65,52 @@ struct SafetensorsWriter::State {
   std::uint64_t at = 0, until = 0;  // its next byte and its end, from the start of the data
   std::uint64_t started = 0;        // writing of the tensor's bytes before this one to the disk has begun
 
+  // Takes the places of the tensors and returns the header.
+  std::string arrange(const std::string& path, std::vector<TensorSpec> tensors, const Metadata& metadata);
+  void write_header(const std::string& header);
   void end_current() const {
     if (at != until)
       throw Error(file.path() + ": " + current + ": " + std::to_string(until - at) + " bytes of data are missing");
   }
 };
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<TensorSpec> tensors)
-    : state_(std::make_unique<State>()) {
+std::string SafetensorsWriter::State::arrange(const std::string& path, std::vector<TensorSpec> tensors,
+                                              const Metadata& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorSpec& a, const TensorSpec& b) {
     const std::size_t x = dtype::size_of(a.dtype);
     const std::size_t y = dtype::size_of(b.dtype);
     return x != y ? x > y : a.name < b.name;
   });
-  std::uint64_t at = 0;
+  std::uint64_t next = 0;
   for (const TensorSpec& t : tensors) {
-    const std::uint64_t end = checked_add(at, bytes_of(t), t.name);
-    if (t.name == "__metadata__" || !state_->places.try_emplace(t.name, Place{at, end, false}).second)
+    const std::uint64_t end = checked_add(next, bytes_of(t), t.name);
+    if (t.name == "__metadata__" || !places.try_emplace(t.name, Place{next, end, false}).second)
       throw Error(path + ": tensor name \"" + t.name + "\" is used twice");
-    at = end;
+    next = end;
   }
-  const std::string header = make_header(tensors, state_->places);
-  state_->file = File::create_exclusive(path);
+  return make_header(tensors, places, metadata);
+}
+
+void SafetensorsWriter::State::write_header(const std::string& header) {
   std::array<std::byte, 8> length{};
   for (std::size_t i = 0; i < length.size(); ++i) length.at(i) = static_cast<std::byte>(header.size() >> (8 * i));
-  state_->file.write_all(length);
-  state_->file.write_all(header);
-  state_->data = length.size() + header.size();
+  file.write_all(length);
+  file.write_all(header);
+  data = length.size() + header.size();
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<TensorSpec> tensors)
+    : state_(std::make_unique<State>()) {
+  const std::string header = state_->arrange(path, std::move(tensors), {});
+  state_->file = File::create_exclusive(path);
+  state_->write_header(header);
+}
+
+SafetensorsWriter::SafetensorsWriter(File file, std::vector<TensorSpec> tensors, const Metadata& metadata)
+    : state_(std::make_unique<State>()) {
+  const std::string header = state_->arrange(file.path(), std::move(tensors), metadata);
+  state_->file = std::move(file);
+  state_->write_header(header);
 }
 
 SafetensorsWriter::~SafetensorsWriter() = default;

@@ -23,6 +23,15 @@ std::int64_t count_of(const json::Object* object, std::string_view key) {
   return value != nullptr && value->is_int() && value->as_double() > 0 ? value->as_int() : 0;
 }
 
+// The ranks of a mesh: the product of the dimensions that divide them, or "world" in records of earlier builds.
+std::int64_t ranks_of(const json::Object* mesh) {
+  std::int64_t ranks = count_of(mesh, "world");
+  if (mesh == nullptr || ranks > 0) return ranks;
+  ranks = 1;
+  for (const char* dimension : {"dp_replicate", "dp_shard", "pp", "tp"}) ranks *= count_of(mesh, dimension);
+  return ranks;
+}
+
 std::string text_of(const json::Object* object, std::string_view key) {
   const json::Value* value = object == nullptr ? nullptr : object->find(key);
   return value != nullptr && value->is_string() ? value->as_string() : "";
@@ -140,7 +149,7 @@ std::optional<Settings> settings_of(const json::Object& record) {
   const json::Value* steps = record.find("steps");
   if (steps != nullptr && (!s.values.contains("steps") || s.values.at("steps").is_null()))
     s.values.set("steps", *steps);
-  const std::int64_t ranks = count_of(object_or_null(record, "mesh"), "world");
+  const std::int64_t ranks = ranks_of(object_or_null(record, "mesh"));
   const std::int64_t batch =
       count_of(config, "batch-size") * std::max<std::int64_t>(1, count_of(config, "grad-accumulation"));
   if (ranks > 0) s.values.set("ranks", ranks);

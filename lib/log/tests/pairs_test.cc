@@ -270,8 +270,9 @@ TEST(Settings, EachKindOfDifference) {
 
 TEST(Settings, TheGlobalBatchCountsNotItsSplit) {
   const auto split = [](int ranks, int batch, int micro) {
-    return with_config(R"("batch-size":)" + std::to_string(batch) + R"(,"grad-accumulation":)" + std::to_string(micro),
-                       R"(,"mesh":{"world":)" + std::to_string(ranks) + "}");
+    return with_config(
+        R"("batch-size":)" + std::to_string(batch) + R"(,"grad-accumulation":)" + std::to_string(micro),
+        R"(,"mesh":{"dp_replicate":1,"dp_shard":)" + std::to_string(ranks) + R"(,"pp":1,"ep":1,"tp":1})");
   };
   EXPECT_EQ(names(differences(split(1, 8, 1), split(2, 2, 2))), "batch-size grad-accumulation ranks ");
   EXPECT_EQ(names(differences(split(1, 8, 1), split(2, 8, 1))), "global-batch! ranks ");

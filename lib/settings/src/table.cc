@@ -397,6 +397,10 @@ void add_watching(Rows& rows) {
        whole("tensor-stats-every", "0", 0,
              "steps between statistics of FP8 operands, which are written to tensors.jsonl; 0: none", &R::stats_every)
            .acts_under(under_all),
+       file("gradients", "FILE",
+            "safetensors file for the gradient of each parameter in the first step of this start, before clipping",
+            &R::gradients),
+       row(cli::force_flag(), &R::force),
        whole("paranoid", "0", 0, "steps between steps that are computed twice and compared; 0: none", &R::paranoid),
        text("profile", "STEPS", "steps to measure, as 3 or 3-5: a table of the time by kind of work, and a trace file")
            .reads(read_profile)});

@@ -104,6 +104,7 @@ MemoryPlan plan_once(const Context& at, comm::Communicator& device_comm, const M
     }
     dry.store.set_dropout({});
   };
+  if (spec.gathers_gradients) dry.store.visit_gradients(ctx, {});
   run();
   if (dry.store.needs_calibration()) {
     dry.store.begin_calibration();

@@ -93,6 +93,10 @@ std::string family_of(const std::string& name) {
 
 }  // namespace
 
+json::Value mesh_record(int ranks) {
+  return json::object({{"dp_replicate", 1}, {"dp_shard", ranks}, {"pp", 1}, {"ep", 1}, {"tp", 1}});
+}
+
 json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig& model,
                        const std::vector<model::Parameter>& table, const shard::MemoryPlan& plan,
                        const DeviceSetup& work, const json::Value& mesh, const json::Value& settings,

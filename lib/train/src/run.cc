@@ -17,6 +17,7 @@
 #include "fp8/state/saver.h"
 #include "fp8/statistics/records.h"
 #include "fp8/train/device_setup.h"
+#include "fp8/train/gradients.h"
 #include "fp8/train/observe.h"
 #include "fp8/train/records.h"
 #include "profile.h"
@@ -62,10 +63,6 @@ struct RunState {
   // Equal on all ranks.
   bool stop_requested = false, output_failed = false, save_interval_over = false;
 };
-
-json::Value mesh_of(const comm::Communicator& host_comm) {
-  return json::object({{"world", host_comm.size()}, {"dp_shard", host_comm.size()}});
-}
 
 shard::MemoryPlan plan_of(const RunSetup& s, const shard::ModelSpec& spec, const DeviceSetup& device) {
   return shard::plan_memory(device.context(), device.device_comm(), spec, s.shape(*s.sampler),
@@ -195,7 +192,7 @@ void save(RunState& state, const RunContext& run, bool last) {
   state::Documents documents{hf::to_json(run.setup.model_spec.config),
                              train_document(state, run),
                              run.provenance,
-                             mesh_of(run.host_comm),
+                             mesh_record(run.host_comm.size()),
                              run.tokenizer,
                              run.setup.tokenizer,
                              run.huggingface};
@@ -231,14 +228,27 @@ EndOfStep reduce_end_of_step(const RunState& state, const RunContext& run) {
   return {max[0], max[1], max[2], max[3], max[4], max[5]};
 }
 
+// Writes the gradients of the step that `record` describes, which are zero if it had no targets. Collective.
+void save_gradients(RunState& state, const RunContext& run, const json::Value& record, bool masked) {
+  const settings::RunConfig& c = run.config();
+  const device::Timer timer(state.model.ctx, device::Work::input_output, "write gradients", 0);
+  if (masked) state.model.store.zero_gradients(state.model.ctx);
+  write_gradients(state.model, run.host_comm, c.gradients, c.force,
+                  gradient_metadata(record, mesh_record(run.host_comm.size())));
+  run.journal.note("the gradients of step " + std::to_string(state.position.step) + " are in " + c.gradients);
+}
+
 void record_step(RunState& state, const RunContext& run, const StepResult& r, std::int64_t memory_peak) {
   const settings::RunConfig& c = run.config();
   const std::int64_t step = state.position.step;
+  const bool first = step == run.setup.position.step + 1;
+  const double flops = model::training_flops_per_token(run.setup.model_spec.config, run.setup.model_spec.table);
+  const json::Value record =
+      step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), flops, memory_peak);
+  if (first && !c.gradients.empty()) save_gradients(state, run, record, r.masked);
   if (step % c.log_every != 0 && step != run.setup.last_step && !r.skipped && !r.masked) return;
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write record", 0);
-  const double flops = model::training_flops_per_token(run.setup.model_spec.config, run.setup.model_spec.table);
-  run.journal.emit(
-      step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), flops, memory_peak));
+  run.journal.emit(record);
 }
 
 void print_step(const RunState& state, const RunContext& run, const StepResult& r) {
@@ -378,7 +388,7 @@ void announce(const RunContext& run) {
   const RunSetup& s = run.setup;
   announce_plan(s, run.plan, run.journal);
   json::Value record = run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
-                                  mesh_of(run.host_comm), s.settings, s.tokens_per_step(), s.position.step);
+                                  mesh_record(run.host_comm.size()), s.settings, s.tokens_per_step(), s.position.step);
   if (!s.changes.empty()) {
     json::Array changed;
     for (const settings::SettingChange& c : s.changes)
@@ -463,6 +473,11 @@ Exit train(RunState& state, const RunContext& run) {
   return end_run(state, run);
 }
 
+// Refuses a file of --gradients that cannot be written, before anything is computed.
+void check_gradients(const settings::RunConfig& c) {
+  if (!c.gradients.empty()) check_output(c.gradients, c.force, {c.model, c.data, c.eval_data, c.lora.folder});
+}
+
 // Prints the report of a dry run, or that the run has no steps left. Collective.
 void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm::Communicator& host_comm,
                           const state::Journal& journal) {
@@ -502,7 +517,11 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     if (config.stats_every > 0 && setup.config.precision.precision == settings::Precision::fp8)
       setup.model_spec.store.fp8.observer =
           &collector.emplace(host_comm, statistics::CollectorOptions{observed_linears(setup.model_spec.table, {})});
-    if (config.dry_run || setup.position.step >= setup.last_step) {
+    const bool done = setup.position.step >= setup.last_step;
+    comm::agree(host_comm, [&] {
+      if (!done) check_gradients(config);
+    });
+    if (config.dry_run || done) {
       if (const auto damage = state::verify(host_comm, sources->start())) {
         sources->refuse(*damage);
         continue;

@@ -118,6 +118,7 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   s.model_spec = std::move(model.model_spec);
   s.model_spec.recompute = c.recompute;
   s.model_spec.snapshot = c.async_save;
+  s.model_spec.gathers_gradients = !c.gradients.empty();
   s.model_spec.store.master = c.master;
   s.model_spec.store.moments = c.moments;
   s.model_spec.store.zero = c.zero;

@@ -85,26 +85,28 @@ std::vector<Option> options(bool adapters) {
                        {"dropout", [](RunConfig& c) {
                           c.lora.rank = 4, c.lora.targets = {"q_proj", "down_proj"}, c.lora.dropout = 0.5;
                         }}};
-  return {adapters ? models : Option(models.begin(), models.begin() + 2),
-          adapters ? trained : Option{{"all weights", [](RunConfig&) {}}},
-          precisions(),
-          forms(),
-          option<data::DocumentMode>("documents", &RunConfig::documents,
-                                     {data::DocumentMode::joined, data::DocumentMode::separate}),
-          option("accumulation", &RunConfig::grad_accumulation, {1, 2}),
-          option("recompute", &RunConfig::recompute,
-                 {model::Recompute::none, model::Recompute::selective, model::Recompute::full}),
-          option("zero", &RunConfig::zero, {3, 2, 1}),
-          option("reshard", &RunConfig::reshard_after_forward, {true, false}),
-          option("statistics", &RunConfig::stats_every, {0, 2}),
-          option("paranoid", &RunConfig::paranoid, {0, 2}),
-          option("evaluation", &RunConfig::eval_every, {0, 2}),
-          option("sample", &RunConfig::sample_every, {0, 2}),
-          option("profile", &RunConfig::profile_last, {0, 3}),
-          option("background", &RunConfig::async_save, {false, true}),
-          {{"f32 master", [](RunConfig&) {}},
-           {"bf16 master", [](RunConfig& c) { c.master = DType::bf16; }},
-           {"bf16 moments", [](RunConfig& c) { c.moments = DType::bf16; }}}};
+  return {
+      adapters ? models : Option(models.begin(), models.begin() + 2),
+      adapters ? trained : Option{{"all weights", [](RunConfig&) {}}},
+      precisions(),
+      forms(),
+      option<data::DocumentMode>("documents", &RunConfig::documents,
+                                 {data::DocumentMode::joined, data::DocumentMode::separate}),
+      option("accumulation", &RunConfig::grad_accumulation, {1, 2}),
+      option("recompute", &RunConfig::recompute,
+             {model::Recompute::none, model::Recompute::selective, model::Recompute::full}),
+      option("zero", &RunConfig::zero, {3, 2, 1}),
+      option("reshard", &RunConfig::reshard_after_forward, {true, false}),
+      option("statistics", &RunConfig::stats_every, {0, 2}),
+      option("paranoid", &RunConfig::paranoid, {0, 2}),
+      {{"no gradients", [](RunConfig&) {}}, {"gradients", [](RunConfig& c) { c.gradients = c.out + ".safetensors"; }}},
+      option("evaluation", &RunConfig::eval_every, {0, 2}),
+      option("sample", &RunConfig::sample_every, {0, 2}),
+      option("profile", &RunConfig::profile_last, {0, 3}),
+      option("background", &RunConfig::async_save, {false, true}),
+      {{"f32 master", [](RunConfig&) {}},
+       {"bf16 master", [](RunConfig& c) { c.master = DType::bf16; }},
+       {"bf16 moments", [](RunConfig& c) { c.moments = DType::bf16; }}}};
 }
 
 // Whether fp8-step refuses two values together.

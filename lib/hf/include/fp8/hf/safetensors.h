@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8/base/file.h"
 #include "fp8/dtype/dtype.h"
 
 namespace fp8::hf {
@@ -44,6 +46,8 @@ class SafetensorsFile {
 
   /// Path as given.
   const std::string& path() const;
+  /// The texts of `__metadata__`, by key; empty without it.
+  const std::map<std::string, std::string>& metadata() const;
   /// Entries in the order of their data.
   const std::vector<TensorInfo>& tensors() const;
   /// The entry called `name`, or null.
@@ -77,6 +81,8 @@ class SafetensorsWriter {
   /// Creates `path` (which must not exist) and writes the header. Throws Error for a duplicate name or when writing
   /// fails.
   SafetensorsWriter(const std::string& path, std::vector<TensorSpec> tensors);
+  /// The same in an empty file that is open for writing, with these texts in `__metadata__` beside "format".
+  SafetensorsWriter(File file, std::vector<TensorSpec> tensors, const std::map<std::string, std::string>& metadata);
   ~SafetensorsWriter();
   SafetensorsWriter(SafetensorsWriter&&) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept;

@@ -124,6 +124,8 @@ struct RunConfig : Config {
   bool async_save = false;                                 ///< checkpoints are written in the background
   std::int64_t log_every = 1;                              ///< steps between records
   std::int64_t paranoid = 0;                               ///< steps between steps that are computed twice; 0: none
+  std::string gradients;                                   ///< file for the gradients of the first step; empty: none
+  bool force = false;                                      ///< replace that file if it exists
   std::int64_t eval_every = 0;                             ///< steps; 0: never
   std::int64_t sample_every = 0;                           ///< steps between samples of text; 0: none
   std::optional<std::string> sample_prompt;                ///< text that samples continue

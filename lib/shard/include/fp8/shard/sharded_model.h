@@ -24,6 +24,7 @@ struct ModelSpec {
   StoreOptions store;                                   ///< how parameters are kept and gathered
   model::Recompute recompute = model::Recompute::none;  ///< activations that backward computes again
   bool snapshot = false;                                ///< whether the model has a Snapshot
+  bool gathers_gradients = false;                       ///< whether ParameterStore::visit_gradients() will be called
   model::OperationObserver* observer = nullptr;         ///< observer of the decoder's operations, or null
   std::int64_t logit_bytes = model::kLeastLogits;       ///< memory for a block of logits: MemoryPlan::logit_bytes
   ops::AttentionOptions attention{};                    ///< kernels of attention on a GPU

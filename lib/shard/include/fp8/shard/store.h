@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -157,6 +158,13 @@ class ParameterStore final : public model::WeightSource {
   /// Adds the squares of the gradients of all ranks to `total`, which is on the context's device and 0 before; every
   /// rank gets the sum. Does not wait for the device. Collective.
   void add_gradient_squares(const Context& ctx, double* total);
+  /// Calls `visit` on rank 0 for each parameter that is trained, in the order of the table, with its whole gradient
+  /// (f32, on the context's device), which is valid during the call. `visit` must not throw, because the other ranks
+  /// wait for the next parameter. With several ranks allocates memory for one gradient at a time. Collective.
+  void visit_gradients(const Context& ctx,
+                       const std::function<void(const model::Parameter&, const View&)>& visit) const;
+  /// Sets the own gradients to zero: those of a step without targets, which computes none.
+  void zero_gradients(const Context& ctx);
   /// Delayed scales from the amaxes of the step, unless it is skipped; AdamW on the own rows; then compute weights,
   /// scales and codes. Collective.
   void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);

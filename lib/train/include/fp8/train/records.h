@@ -10,6 +10,9 @@ namespace fp8::train {
 
 struct SampledText;
 
+/// The process mesh of `ranks` that share all parameters: {"dp_replicate","dp_shard","pp","ep","tp"}.
+json::Value mesh_record(int ranks);
+
 /// {"type":"run"}, the first record of a start.
 json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig& model,
                        const std::vector<model::Parameter>& table, const shard::MemoryPlan& plan,
