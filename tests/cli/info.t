@@ -46,6 +46,44 @@ says "--diff names tensors that one checkpoint lacks" '^weights/model.layers.1.i
 says "--diff --json prints a record" '^\{"type":"diff","a":"a.h5","b":"b.h5","equal":false,' fp8-info a.h5 --diff b.h5 --json
 status "--diff with a damaged checkpoint gives status 2" 2 fp8-info a.h5 --diff short.h5
 
+# --- named tensors: safetensors files, folders of them, and checkpoints
+head -c 20000 "$FP8_SHARE/text/tinyshakespeare.txt" >tiny.txt && fp8-tokenize tiny.txt -o d.h5 >record 2>err
+# gradients NAME FLAGS...: the gradients of one step of four sequences in NAME.safetensors
+gradients() {
+  name=$1
+  shift
+  fp8-step a.h5 --data d.h5 --sampler sequential --seq-length 16 --steps 1 --precision fp32 --out "run.$name" --gradients "$name.safetensors" -q "$@" >"$name.log" 2>err
+}
+gradients g --batch-size 4
+result $? "fp8-step --gradients"
+gradients again --batch-size 2 --grad-accumulation 2
+gradients other --batch-size 4 --seed 1 --sampler shuffle
+ok "gradients equal themselves" fp8-info g.safetensors --diff g.safetensors
+ok "micro-batches have the gradients of one batch" fp8-info g.safetensors --diff again.safetensors --bound 1e-5
+status "the bound is 0 by default" 1 fp8-info g.safetensors --diff again.safetensors
+status "other gradients give status 1" 1 fp8-info g.safetensors --diff other.safetensors --bound 0.1
+fp8-info g.safetensors --diff other.safetensors --json >json 2>err
+is "--json prints a record for each tensor" "$(grep -c '^{"type":"tensor","name":"[^"]*","relative_l2":[0-9.e-]*,"cosine":[0-9.e-]*,"factor":[0-9.e-]*}$' json) $(wc -l <json | tr -d ' ')" "21 21"
+is "the worst tensor is the first" "$(sed 's/.*"relative_l2":\([^,]*\).*/\1/' json | sort -gr -c 2>&1)" ""
+says "the table has a verdict" '^g.safetensors and again.safetensors: 21 tensors within 1e-05$' fp8-info g.safetensors --diff again.safetensors --bound 1e-5
+ok "a checkpoint is compared with itself by weights" fp8-info a.h5 --diff a.h5 --bound 0
+status "rounded weights are within a bound" 0 fp8-info a.h5 --diff b.h5 --bound 0.01
+says "a checkpoint is compared with a folder" '^a.h5 and hf: 21 tensors within 0.01$' sh -c 'fp8-export b.h5 -o hf -q >/dev/null && fp8-info a.h5 --diff hf --bound 0.01'
+says "a folder with FP8 weights is multiplied by its scales" ': 21 tensors within 0.1$' sh -c 'fp8-export b.h5 -o hf8 --format fp8 -q >/dev/null && fp8-info hf8 --diff b.h5 --bound 0.1'
+mkdir -p folder && cp g.safetensors folder/part.safetensors
+ok "a folder of safetensors files" fp8-info folder --diff g.safetensors --names torchtitan
+says "tensors of one side are named" 'model.layers.1.input_layernorm.weight .*only in A$' fp8-info a.h5 --diff one.h5 --bound 1
+status "tensors of one side give status 1" 1 fp8-info a.h5 --diff one.h5 --bound 1e300
+fp8-step a.h5 --data d.h5 --seq-length 16 --batch-size 1 --steps 1 --lora-rank 4 --out lora -q --gradients lora.safetensors >log 2>err
+says "adapters of a checkpoint match gradients with PEFT's names" '^base_model.model.model.layers.0.mlp.up_proj.lora_B.weight +[0-9]' fp8-info lora.safetensors --diff lora/step-00000001
+status "--bound without --diff gives status 2" 2 fp8-info a.h5 --bound 1
+status "a safetensors file without --diff gives status 2" 2 fp8-info g.safetensors
+says "a safetensors file without --diff is explained" '^fp8-info: g.safetensors: a safetensors file, not a checkpoint; it can be compared, with --diff$' fp8-info g.safetensors
+says "--verify needs digests" '^fp8-info: --verify: g.safetensors: safetensors files have no digests$' fp8-info g.safetensors --diff a.h5 --verify
+head -c 1000 g.safetensors >torn.safetensors
+status "a truncated safetensors file gives status 2" 2 fp8-info g.safetensors --diff torn.safetensors
+status "a text gives status 2" 2 fp8-info g.safetensors --diff tiny.txt
+
 printf 'to be or not' >text
 fp8-tokenize text -o t.h5 >record 2>err
 says "a token file is described" '^t.h5: a token file, not a checkpoint: 12 tokens, 1 document, vocabulary 256$' fp8-info t.h5 --verify

@@ -1,8 +1,14 @@
-// fp8-info: shows the contents of a checkpoint, verifies it, compares two. See fp8-info(1).
+// fp8-info: shows the contents of a checkpoint, verifies it, compares checkpoints and safetensors files. See
+// fp8-info(1).
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "fp8/base/error.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/convert/describe.h"
+#include "fp8/convert/fit.h"
 #include "fp8/h5/types.h"
 #include "fp8/model/record.h"
 #include "report.h"
@@ -14,7 +20,7 @@ using namespace fp8;
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-info";
-  c.about = "show the contents of a checkpoint, verify it, compare two";
+  c.about = "show the contents of a checkpoint, verify it, compare two, or gradients";
   c.example = "fp8-info model.h5 --verify";
   c.positionals = {cli::checkpoint_argument("checkpoint", "CHECKPOINT|-", "checkpoint to show")};
   c.flags = {
@@ -22,7 +28,18 @@ cli::Command command() {
       {.name = "diff",
        .kind = cli::FlagKind::path,
        .metavar = "OTHER",
-       .help = "compare the tensors with those of OTHER"},
+       .help = "compare the tensors with those of OTHER; either may be a safetensors file or a folder of them"},
+      {.name = "bound",
+       .kind = cli::FlagKind::real,
+       .metavar = "X",
+       .help = "with --diff: compare weights by relative L2, with status 1 if one is above X [0]",
+       .min = 0,
+       .max = 1e300},
+      {.name = "names",
+       .kind = cli::FlagKind::choice,
+       .metavar = "SYSTEM",
+       .help = "with --diff: system whose names the tensors may have [hf]",
+       .choices = {"hf", "torchtitan"}},
       {.name = "statistics",
        .help = "show mean, rms, largest magnitude and number of non-finite values of each tensor"},
       cli::json_flag(),
@@ -55,14 +72,56 @@ int show_distance(const cli::Arguments& arguments, const ckpt::Checkpoint& a, co
   return static_cast<int>(distance.equal ? Exit::done : Exit::no);
 }
 
+// Whether the comparison is that of tensors of any source, not the one of two checkpoints.
+bool compares_tensors(const cli::Arguments& arguments, const std::string& path) {
+  if (!arguments.has("diff")) return false;
+  return arguments.has("bound") || arguments.has("names") || convert::TensorSet::is_safetensors(path) ||
+         convert::TensorSet::is_safetensors(arguments.text("diff"));
+}
+
+int show_fit(const cli::Arguments& arguments, const std::string& path, const model::ProgressSink& sink,
+             cli::Progress& progress) {
+  const double bound = arguments.has_value("bound") ? arguments.real("bound") : 0;
+  const auto names = arguments.has_value("names") && arguments.text("names") == "torchtitan"
+                         ? convert::TensorNames::torchtitan
+                         : convert::TensorNames::huggingface;
+  std::vector<convert::TensorSet> sets;
+  for (const std::string& one : {path, arguments.text("diff")}) {
+    if (model::is_token_file(one)) throw Error(one + ": a token file; it cannot be compared");
+    if (arguments.flag("verify")) {
+      if (convert::TensorSet::is_safetensors(one))
+        throw Error(cli::flag_name("verify") + ": " + one + ": safetensors files have no digests");
+      model::open_checkpoint(one).verify();
+    }
+    sets.emplace_back(one, names);
+  }
+  const convert::Fit fit = convert::fit(sets[0], sets[1], sink);
+  progress.done();
+  const std::vector<std::string> suggestions = convert::suggestions(fit.tensors, bound);
+  cli::Output out;
+  if (arguments.flag("json")) {
+    for (const convert::TensorFit& t : fit.tensors) out.json(info::fit_record(t));
+    for (const std::string& text : suggestions) cli::print_note("fp8-info", text);
+  } else {
+    out.text(info::fit_text(path, arguments.text("diff"), fit, bound, suggestions));
+  }
+  const bool within = std::ranges::all_of(fit.tensors, [&](const convert::TensorFit& t) { return t.within(bound); });
+  return static_cast<int>(within ? Exit::done : Exit::no);
+}
+
 int inform(const cli::Arguments& arguments) {
   const std::string path = model::resolve_checkpoint_argument(arguments.positional("checkpoint"));
-  if (model::is_token_file(path)) return show_tokens(arguments, path);
-  const ckpt::Checkpoint checkpoint = model::open_checkpoint(path);
   cli::Progress progress(arguments.flag("quiet"));
   const model::ProgressSink sink = [&](const std::string& tensor, std::size_t i, std::size_t n) {
     progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);
   };
+  if (!arguments.has("diff") && (arguments.has("bound") || arguments.has("names")))
+    throw Error(cli::flag_name(arguments.has("bound") ? "bound" : "names") + ": needs " + cli::flag_name("diff"));
+  if (compares_tensors(arguments, path)) return show_fit(arguments, path, sink, progress);
+  if (model::is_token_file(path)) return show_tokens(arguments, path);
+  if (path.ends_with(".safetensors"))
+    throw Error(path + ": a safetensors file, not a checkpoint; it can be compared, with " + cli::flag_name("diff"));
+  const ckpt::Checkpoint checkpoint = model::open_checkpoint(path);
   if (arguments.flag("verify")) checkpoint.verify();
   if (arguments.has("diff")) return show_distance(arguments, checkpoint, sink);
   json::Value record = convert::describe(checkpoint, arguments.flag("statistics"), sink);

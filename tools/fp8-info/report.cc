@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "fp8/base/error.h"
@@ -211,6 +212,35 @@ std::string distance_text(const std::string& a, const std::string& b, const conv
   if (!distance.same_config) last += "; the configurations differ";
   if (!distance.same_train) last += "; the state of training (/train) differs";
   return cli::table(rows) + terminal_safe(last) + "\n";
+}
+
+json::Value fit_record(const convert::TensorFit& tensor) {
+  json::Value record = json::object({{"type", "tensor"},
+                                     {"name", tensor.name},
+                                     {"relative_l2", tensor.relative_l2},
+                                     {"cosine", tensor.cosine},
+                                     {"factor", tensor.factor}});
+  if (!tensor.note.empty()) record.as_object().set("note", tensor.note);
+  return record;
+}
+
+std::string fit_text(const std::string& a, const std::string& b, const convert::Fit& fit, double bound,
+                     const std::vector<std::string>& suggestions) {
+  const auto number = [](double x) { return std::isnan(x) ? "-" : format_short(x, 6); };
+  TableRows rows = {{"tensor", "relative_l2", "cosine", "factor", "note"}};
+  std::size_t outside = 0;
+  for (const convert::TensorFit& t : fit.tensors) {
+    outside += t.within(bound) ? 0U : 1U;
+    rows.push_back({terminal_safe(t.name), number(t.relative_l2), number(t.cosine), number(t.factor), t.note});
+  }
+  const std::string all = count_text(static_cast<std::int64_t>(fit.tensors.size()), "tensor");
+  std::string last = a + " and " + b + ": ";
+  last += outside > 0 ? std::to_string(outside) + " of " + all + " not within " : all + " within ";
+  last += format_short(bound, 6);
+  if (fit.head_dim > 0) last += "; heads of " + std::to_string(fit.head_dim) + " fit best";
+  std::string text = cli::table(rows) + terminal_safe(last) + "\n";
+  for (const std::string& suggestion : suggestions) text += terminal_safe(suggestion) + "\n";
+  return text;
 }
 
 json::Value tokens_record(const std::string& path, const data::TokenInfo& info) {

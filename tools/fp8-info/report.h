@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "fp8/convert/describe.h"
+#include "fp8/convert/fit.h"
 #include "fp8/data/tokens.h"
 #include "fp8/json/value.h"
 
@@ -18,6 +20,13 @@ json::Value distance_record(const std::string& a, const std::string& b, const co
 
 /// A table of tensors and a line with the verdict.
 std::string distance_text(const std::string& a, const std::string& b, const convert::Distance& distance);
+
+/// {"type": "tensor", "name", "relative_l2", "cosine", "factor"}, and "note" if there is one.
+json::Value fit_record(const convert::TensorFit& tensor);
+
+/// A table of tensors, worst first, a line with the verdict, and the suggestions.
+std::string fit_text(const std::string& a, const std::string& b, const convert::Fit& fit, double bound,
+                     const std::vector<std::string>& suggestions);
 
 /// {"type": "tokens", "path", "tokens", "documents", "vocab_size", "eos", "mask", "tokenizer"}.
 json::Value tokens_record(const std::string& path, const data::TokenInfo& info);

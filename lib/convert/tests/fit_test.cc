@@ -1,0 +1,303 @@
+// Comparison of sets of tensors: figures of every format and shape, names and rotary order of torchtitan, patterns.
+#include "fp8/convert/fit.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <numeric>
+
+#include "fp8/hf/safetensors.h"
+#include "fp8_test.h"
+
+namespace fp8::convert {
+namespace {
+
+using dtype::DType;
+using test::error_of;
+
+// A tensor of a file that a test writes.
+struct Given {
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;
+  DType type = DType::f32;
+};
+using GivenSet = std::map<std::string, Given>;
+
+std::vector<std::byte> bytes_of(const Given& g) {
+  std::vector<std::byte> bytes;
+  const auto add = [&](auto value, std::size_t skip) {
+    std::array<std::byte, sizeof value> raw{};
+    std::memcpy(raw.data(), &value, sizeof value);
+    bytes.insert(bytes.end(), raw.begin() + static_cast<std::ptrdiff_t>(skip), raw.end());
+  };
+  for (const double v : g.values) {
+    if (g.type == DType::f64) add(v, 0);
+    if (g.type == DType::f32) add(static_cast<float>(v), 0);
+    if (g.type == DType::bf16) add(static_cast<float>(v), 2);
+    if (g.type == DType::i32) add(static_cast<std::int32_t>(v), 0);
+  }
+  return bytes;
+}
+
+// Values that differ from element to element and from seed to seed.
+std::vector<double> noise(std::int64_t count, double seed) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(seed + 1.7 * static_cast<double>(i * i % 1013));
+  return values;
+}
+
+class FitTest : public test::FolderTest {
+ protected:
+  std::string write(const std::string& name, const GivenSet& tensors) {
+    std::vector<hf::TensorSpec> specs;
+    for (const auto& [key, given] : tensors) specs.push_back({key, given.type, given.shape});
+    hf::SafetensorsWriter writer(at(name), specs);
+    for (const auto& [key, given] : tensors) writer.begin(key), writer.write(bytes_of(given));
+    writer.finish();
+    return at(name);
+  }
+  Fit compare(const GivenSet& a, const GivenSet& b, TensorNames names = TensorNames::huggingface) {
+    const std::string n = std::to_string(++files_);
+    const TensorSet x(write("a" + n + ".safetensors", a), names), y(write("b" + n + ".safetensors", b), names);
+    return fit(x, y);
+  }
+  // The comparison of one tensor.
+  TensorFit one(const Given& a, const Given& b) { return compare({{"t", a}}, {{"t", b}}).tensors.at(0); }
+  std::string suggested(const GivenSet& a, const GivenSet& b) {
+    std::string text;
+    for (const std::string& line : suggestions(compare(a, b).tensors, 0)) text += line + "\n";
+    return text;
+  }
+
+ private:
+  int files_ = 0;
+};
+
+// Gradients of three layers with two routers, an embedding and a norm.
+GivenSet gradients() {
+  GivenSet set{{"model.embed_tokens.weight", {{5, 4}, noise(20, 1)}}, {"model.norm.weight", {{4}, noise(4, 2)}}};
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::string in = "model.layers." + std::to_string(layer) + ".";
+    double seed = 10.0 * layer;
+    for (const char* name : {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
+                             "mlp.gate.weight", "input_layernorm.weight"})
+      set[in + name] = {{8, 4}, noise(32, seed += 3)};
+  }
+  return set;
+}
+
+// The set with tensors whose name contains `part` times `factor`.
+GivenSet times(GivenSet set, const std::string& part, double factor) {
+  for (auto& [name, given] : set)
+    if (name.find(part) != std::string::npos)
+      for (double& v : given.values) v *= factor;
+  return set;
+}
+
+TEST_F(FitTest, FiguresAreThoseOfTheDefinitions) {
+  const TensorFit f = one({{2, 2}, {1, 2, 3, 4}}, {{2, 2}, {2, 4, 6, 9}});
+  EXPECT_DOUBLE_EQ(f.relative_l2, std::sqrt((1 + 4 + 9 + 25) / 30.0));
+  EXPECT_DOUBLE_EQ(f.cosine, (2 + 8 + 18 + 36) / std::sqrt(30.0 * (4 + 16 + 36 + 81)));
+  EXPECT_DOUBLE_EQ(f.factor, 64 / 30.0);
+  EXPECT_TRUE(f.within(1.2) && !f.within(1.1));
+}
+
+TEST_F(FitTest, ZeroEmptyAndScalarTensors) {
+  const TensorFit both = one({{2}, {0, 0}}, {{2}, {0, 0}});
+  EXPECT_TRUE(both.relative_l2 == 0 && std::isnan(both.cosine) && std::isnan(both.factor) && both.within(0));
+  const TensorFit b_zero = one({{2}, {1, 1}}, {{2}, {0, 0}});
+  EXPECT_TRUE(b_zero.relative_l2 == 1 && std::isnan(b_zero.cosine) && b_zero.factor == 0);
+  const TensorFit a_zero = one({{2}, {0, 0}}, {{2}, {1, 0}});
+  EXPECT_TRUE(std::isinf(a_zero.relative_l2) && std::isnan(a_zero.factor) && !a_zero.within(1e300));
+  const TensorFit scalar = one({{}, {2}}, {{}, {3}});
+  EXPECT_TRUE(scalar.relative_l2 == 0.5 && scalar.cosine == 1 && scalar.factor == 1.5);
+  const TensorFit empty = one({{0, 3}, {}}, {{0, 3}, {}});
+  EXPECT_TRUE(empty.relative_l2 == 0 && empty.within(0));
+}
+
+TEST_F(FitTest, FormatsAreComparedByTheirValues) {
+  const std::vector<double> values{1, -2, 0.5, 3};
+  for (const DType type : {DType::f32, DType::bf16, DType::f64}) {
+    const TensorFit f = one({{4}, values, DType::f64}, {{4}, values, type});
+    EXPECT_TRUE(f.relative_l2 == 0 && f.factor == 1) << dtype::name_of(type);
+  }
+  EXPECT_EQ(one({{2}, {1, 7}, DType::i32}, {{2}, {1, 7}}).relative_l2, 0);
+  // A difference that only f64 can hold.
+  EXPECT_GT(one({{2}, {1, 1}, DType::f64}, {{2}, {1, 1 + 1e-12}, DType::f64}).relative_l2, 5e-13);
+  for (const double size : {1e-200, 1e300}) {  // whose squares f64 cannot hold
+    const TensorFit f = one({{2}, {size, size}, DType::f64}, {{2}, {3 * size, 3 * size}, DType::f64});
+    EXPECT_NEAR(f.relative_l2, 2, 1e-12);
+    EXPECT_NEAR(f.factor, 3, 1e-12);
+  }
+}
+
+TEST_F(FitTest, WhatIsNotFiniteIsNeverWithinABound) {
+  for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    const Given good{{2}, {1, 2}}, broken{{2}, {1, bad}};
+    EXPECT_EQ(one(good, broken).note, "1 element of B not finite");
+    EXPECT_EQ(one(broken, broken).note, "1 element of A and 1 element of B not finite");
+    EXPECT_FALSE(one(broken, broken).within(1e300));
+    EXPECT_TRUE(std::isnan(one(good, broken).relative_l2));
+  }
+}
+
+TEST_F(FitTest, TheWorstComeFirst) {
+  const Fit f =
+      compare({{"a", {{1}, {1}}}, {"b", {{1}, {1}}}, {"c", {{1}, {0}}}, {"d", {{2}, {1, 1}}}, {"x", {{1}, {1}}}},
+              {{"a", {{1}, {1}}}, {"b", {{1}, {2}}}, {"c", {{1}, {1}}}, {"d", {{1}, {1}}}, {"y", {{1}, {1}}}});
+  std::string order;
+  for (const TensorFit& t : f.tensors) order += t.name + (t.note.empty() ? "" : " (" + t.note + ")") + ", ";
+  EXPECT_EQ(order, "d (shapes differ: 2 and 1), x (only in A), y (only in B), c, b, a, ");
+}
+
+TEST_F(FitTest, NamesOfAdaptersAndWrappersMatch) {
+  const Given g{{2}, {1, 2}};
+  const Fit f = compare(
+      {{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", g}, {"model.norm.weight", g}},
+      {{"model.layers.0.self_attn.q_proj.lora_A.default.weight", g}, {"module._orig_mod.model.norm.weight", g}});
+  ASSERT_EQ(f.tensors.size(), 2u);
+  EXPECT_EQ(f.tensors[0].name, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
+  for (const TensorFit& t : f.tensors) EXPECT_TRUE(t.within(0)) << t.name << t.note;
+  EXPECT_NE(error_of([&] {
+              (void)compare({{"module.a", g}, {"a", g}}, {});
+            }).find("two tensors of one name"),
+            std::string::npos);
+}
+
+// Rows as torchtitan has them: those of each head are pairs of one row of its first half and one of its second half.
+Given interleaved(const Given& g, std::int64_t head) {
+  Given out = g;
+  const std::int64_t columns = g.shape[1];
+  for (std::int64_t row = 0; row < g.shape[0]; ++row) {
+    const std::int64_t at = row % head, from = row - at + (at % 2) * (head / 2) + at / 2;
+    std::copy_n(g.values.begin() + from * columns, columns, out.values.begin() + row * columns);
+  }
+  return out;
+}
+
+TEST_F(FitTest, TorchtitansNamesAndRotaryOrderAreTranslated) {
+  const std::int64_t head = 8;
+  const Given q{{32, 6}, noise(192, 1)}, k{{16, 6}, noise(96, 2)}, v{{16, 6}, noise(96, 3)}, n{{6}, noise(6, 4)};
+  const GivenSet ours{{"model.embed_tokens.weight", v},
+                      {"model.layers.11.self_attn.q_proj.weight", q},
+                      {"model.layers.11.self_attn.k_proj.weight", k},
+                      {"model.layers.11.self_attn.v_proj.weight", v},
+                      {"model.layers.11.self_attn.o_proj.weight", v},
+                      {"model.layers.11.mlp.gate_proj.weight", q},
+                      {"model.layers.11.mlp.up_proj.weight", k},
+                      {"model.layers.11.mlp.down_proj.weight", v},
+                      {"model.layers.11.input_layernorm.weight", n},
+                      {"model.layers.11.post_attention_layernorm.weight", n},
+                      {"model.norm.weight", n},
+                      {"lm_head.weight", q}};
+  const GivenSet theirs{{"tok_embeddings.weight", v},
+                        {"layers.11.attention.wq.weight", interleaved(q, head)},
+                        {"layers.11.attention.wk.weight", interleaved(k, head)},
+                        {"layers.11.attention.wv.weight", v},
+                        {"layers.11.attention.wo.weight", v},
+                        {"layers.11.feed_forward.w1.weight", q},
+                        {"layers.11.feed_forward.w3.weight", k},
+                        {"layers.11.feed_forward.w2.weight", v},
+                        {"layers.11.attention_norm.weight", n},
+                        {"layers.11.ffn_norm.weight", n},
+                        {"norm.weight", n},
+                        {"output.weight", q}};
+  for (const bool swapped : {false, true}) {
+    const Fit f = compare(swapped ? theirs : ours, swapped ? ours : theirs, TensorNames::torchtitan);
+    EXPECT_EQ(f.head_dim, head);
+    EXPECT_EQ(f.tensors.size(), ours.size());
+    for (const TensorFit& t : f.tensors) EXPECT_TRUE(t.within(0) && ours.contains(t.name)) << t.name << " " << t.note;
+  }
+  const Fit untranslated = compare(ours, theirs);
+  EXPECT_EQ(untranslated.tensors.size(), 2 * ours.size());
+}
+
+TEST_F(FitTest, TorchtitansQwenRotatesHalvesAndStacksExperts) {
+  const Given q{{16, 6}, noise(96, 1)}, n{{8}, noise(8, 2)}, e0{{3, 2}, noise(6, 3)}, e1{{3, 2}, noise(6, 4)};
+  Given stacked{{2, 3, 2}, e0.values};
+  stacked.values.insert(stacked.values.end(), e1.values.begin(), e1.values.end());
+  const Fit f = compare({{"model.layers.0.self_attn.q_proj.weight", q},
+                         {"model.layers.0.self_attn.q_norm.weight", n},
+                         {"model.layers.0.mlp.gate.weight", q},
+                         {"model.layers.0.mlp.experts.0.up_proj.weight", e0},
+                         {"model.layers.0.mlp.experts.1.up_proj.weight", e1}},
+                        {{"layers.0.attention.qkv_linear.wq.weight", q},
+                         {"layers.0.attention.q_norm.weight", n},
+                         {"layers.0.moe.router.gate.weight", q},
+                         {"layers.0.moe.experts.w3", stacked}},
+                        TensorNames::torchtitan);
+  EXPECT_EQ(f.tensors.size(), 5u);
+  for (const TensorFit& t : f.tensors) EXPECT_TRUE(t.within(0)) << t.name << " " << t.note;
+}
+
+TEST_F(FitTest, TheHeadOfAConfigurationIsUsed) {
+  const Given q{{32, 6}, noise(192, 1)};
+  std::filesystem::create_directories(at("hf"));
+  test::write_file(at("hf/config.json"),
+                   R"({"model_type":"llama","vocab_size":16,"hidden_size":32,"intermediate_size":24,
+                       "num_hidden_layers":1,"num_attention_heads":2})");
+  (void)write("hf/model.safetensors", {{"model.layers.0.self_attn.q_proj.weight", q}});
+  const TensorSet a(at("hf"), TensorNames::torchtitan);
+  EXPECT_EQ(a.head_dim(), 16);
+  const TensorSet b(write("b.safetensors", {{"layers.0.attention.wq.weight", interleaved(q, 16)}}),
+                    TensorNames::torchtitan);
+  const Fit f = fit(a, b);
+  EXPECT_TRUE(f.tensors.at(0).within(0) && f.head_dim == 0);
+}
+
+TEST_F(FitTest, FactorsAreNamed) {
+  const GivenSet a = gradients();
+  EXPECT_EQ(suggested(a, a), "");
+  EXPECT_EQ(suggested(a, times(a, "", 4)), "B is A summed over 4\n");
+  EXPECT_EQ(suggested(a, times(a, "", 0.125)), "B is A divided by 8\n");
+  EXPECT_EQ(suggested(a, times(a, "", 1.3)), "B is A times 1.30\n");
+  EXPECT_EQ(suggested(a, times(a, "", -1)), "B is A with the opposite sign\n");
+  EXPECT_EQ(suggested(a, times(a, "", 0)), "all of B is zero\n");
+  EXPECT_EQ(suggested(a, times(a, "mlp.gate", 2)), "each router is 2.00 times too large\n");
+  EXPECT_EQ(suggested(a, times(a, "q_proj", 0.5)), "each q_proj is 2.00 times too small\n");
+  EXPECT_EQ(suggested(a, times(times(a, "q_proj", 3), "k_proj", 3)),
+            "each k_proj and q_proj is 3.00 times too large\n");
+  EXPECT_EQ(suggested(a, times(a, "embed", 2)), "embed_tokens is 2.00 times too large\n");
+  EXPECT_EQ(suggested(a, times(a, "layers.2", 0)), "all of layer 2 is zero in B\n");
+  EXPECT_EQ(suggested(a, times(a, "layers.1", 2)), "all of layer 1 is 2.00 times too large\n");
+  EXPECT_EQ(suggested(a, times(times(a, "0.mlp.gate", 1.2), "2.mlp.gate", 2.7)), "");  // layer 1 is right
+  EXPECT_EQ(suggested(a, times(times(times(a, "0.mlp.gate", 1.2), "1.mlp.gate", 1.8), "2.mlp.gate", 2.7)),
+            "each router is 1.20 to 2.70 times too large\n");
+  // Rounding hides no large factor, and makes no small one.
+  const auto rounded = [](GivenSet set, double error) {
+    for (auto& [name, given] : set) {
+      const std::vector<double> errors = noise(static_cast<std::int64_t>(given.values.size()), 99);
+      for (std::size_t i = 0; i < errors.size(); ++i) given.values[i] += error * errors[i];
+    }
+    return set;
+  };
+  GivenSet b = a;
+  b.erase("model.norm.weight");  // of four elements, too few to tell rounding from a factor
+  EXPECT_EQ(suggested(b, rounded(b, 0.2)), "");
+  EXPECT_NE(suggested(b, rounded(times(b, "", 4), 0.05)).find("B is A summed over 4"), std::string::npos);
+  EXPECT_NE(suggested(b, rounded(times(b, "mlp.gate", 2), 0.1)).find("each router is "), std::string::npos);
+  GivenSet turned = a;
+  for (auto& [name, given] : turned)
+    if (name.find("q_proj") != std::string::npos) given = interleaved(given, 8);
+  EXPECT_NE(suggested(a, turned).find("each q_proj has the norm of A but another direction"), std::string::npos);
+}
+
+TEST_F(FitTest, WhatIsNoSetIsRefused) {
+  EXPECT_FALSE(TensorSet::is_safetensors(at("")));
+  test::write_file(at("text"), "not a checkpoint");
+  EXPECT_FALSE(TensorSet::is_safetensors(at("text")));
+  (void)write("named", {{"t", {{1}, {1}}}});
+  EXPECT_TRUE(TensorSet::is_safetensors(at("named")));
+  test::write_file(at("bad.safetensors"), "short");
+  EXPECT_NE(error_of([&] {
+              const TensorSet set(at("bad.safetensors"), TensorNames::huggingface);
+            }).find("bad.safetensors: not a safetensors file"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace fp8::convert

@@ -1,0 +1,251 @@
+// Gradients on several ranks: those of the reference models, and those of one rank however the batch and the parameters
+// are divided. A communicator that loses the gradients of one rank shows that the comparison would notice.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "../../comm/tests/forwarding.h"
+#include "../../comm/tests/mpi_main.h"
+#include "fp8/convert/convert.h"
+#include "fp8/convert/fit.h"
+#include "fp8/h5/reader.h"
+#include "fp8/hf/folder.h"
+#include "fp8/hf/safetensors.h"
+#include "fp8/model/initialize.h"
+#include "fp8/train/run.h"
+#include "small_model.h"
+
+namespace fp8::train {
+namespace {
+
+using namespace test;
+using dtype::DType;
+using settings::RunConfig;
+
+comm::Communicator& world() { return *comm::world(); }
+
+constexpr std::int64_t kLength = 8, kGlobalBatch = 24;
+
+// Documents of one to seven tokens of which some are no targets; `packed` into sequences.
+void write_documents(const std::string& path, bool packed) {
+  data::TokenInfo info;
+  info.vocab_size = 64, info.mask = true;
+  if (packed) info.sequence_length = kLength;
+  data::TokenWriter writer(path, info, false);
+  std::uint32_t next = 1;
+  for (int sample = 0; sample < 60; ++sample) {
+    for (std::int64_t left = kLength; left > 0;) {
+      const std::int64_t n = std::min<std::int64_t>(left, 1 + next % 7);
+      std::vector<std::uint32_t> tokens;
+      std::vector<std::uint8_t> mask;
+      for (std::int64_t i = 0; i < n; ++i) {
+        next = next * 1103515245 + 12345;
+        tokens.push_back(next >> 16 & 63), mask.push_back((next >> 24 & 3) == 0 ? 0 : 1);
+      }
+      writer.append(tokens, mask);
+      writer.end_document();
+      left -= n;
+    }
+  }
+  (void)writer.finish();
+}
+
+// Models, data and gradients of all ranks.
+class GradientFiles {
+ public:
+  GradientFiles() {
+    comm::agree(world(), [&] {
+      if (world().rank() != 0) return;
+      own_.emplace();
+      (void)model::initialize(small_model(), own_->at("m.h5"), {});
+      write_tokens(own_->at("joined.h5"), 1000, 64);
+      write_documents(own_->at("separate.h5"), false);
+      write_documents(own_->at("packed.h5"), true);
+    });
+    folder_ = world().all_gather(own_ ? own_->path() : "")[0] + "/";
+  }
+  ~GradientFiles() { world().barrier(); }
+  GradientFiles(const GradientFiles&) = delete;
+  GradientFiles& operator=(const GradientFiles&) = delete;
+
+  std::string at(const std::string& name) const { return folder_ + name; }
+  // One step in fp32.
+  RunConfig config(const std::string& name) const {
+    RunConfig c;
+    c.model = at("m.h5"), c.data = at("joined.h5"), c.out = at("run-" + name), c.gradients = at(name + ".safetensors");
+    c.precision.precision = settings::Precision::fp32, c.precision.activations = DType::f32;
+    c.seq_length = kLength, c.steps = 1, c.schedule.lr = 1e-3;
+    c.flags = json::object({});
+    return c;
+  }
+
+ private:
+  std::optional<TemporaryFolder> own_;  // of rank 0
+  std::string folder_;
+};
+
+// A way to divide a step.
+struct Way {
+  int zero, accumulation, recompute, data, lora;
+};
+constexpr std::array<const char*, 3> kData{"joined", "separate", "packed"};
+
+// Every pair of two values of two settings: an orthogonal array of the settings with three values (zero, recompute,
+// data), in which each value of accumulation and of adapters is in a row with each value of the others.
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 3; ++j)
+      all.push_back({i + 1, (i + 2 * j) % 3 == 0 ? 1 : 2, j, (i + j) % 3, i == j || (i == 0 && j == 1) ? 1 : 0});
+  return all;
+}
+
+// What is the same in a way and on one rank.
+void apply_task(RunConfig& c, const GradientFiles& files, const Way& way) {
+  c.data = files.at(std::string(kData[static_cast<std::size_t>(way.data)]) + ".h5");
+  if (way.lora != 0) c.lora.rank = 4, c.lora.dropout = 0.25;
+}
+
+RunConfig config_of(const GradientFiles& files, const Way& way, int ranks, const std::string& name) {
+  RunConfig c = files.config(name);
+  apply_task(c, files, way);
+  c.zero = way.zero, c.grad_accumulation = way.accumulation, c.recompute = static_cast<model::Recompute>(way.recompute);
+  c.batch_size = kGlobalBatch / ranks / way.accumulation;
+  return c;
+}
+
+double metadata(const std::string& path, const std::string& key) {
+  return std::stod(hf::SafetensorsFile(path).metadata().at(key));
+}
+
+// The largest relative L2 of a gradient of `path` against those of `reference`; infinite if one is missing.
+double distance(const std::string& reference, const std::string& path) {
+  const auto names = convert::TensorNames::huggingface;
+  const convert::Fit fit = convert::fit(convert::TensorSet(reference, names), convert::TensorSet(path, names));
+  double largest = fit.tensors.empty() ? HUGE_VAL : 0;
+  for (const convert::TensorFit& t : fit.tensors) {
+    if (!t.note.empty()) return HUGE_VAL;
+    largest = std::max(largest, t.relative_l2);
+  }
+  return largest;
+}
+
+// The file with the gradients of one rank, which rank 0 makes once for each task.
+const std::string& reference_of(const GradientFiles& files, const Way& way,
+                                std::map<std::pair<int, int>, std::string>& made) {
+  std::string& path = made[{way.data, way.lora}];
+  if (!path.empty()) return path;
+  const std::string name = "one-" + std::to_string(way.data) + std::to_string(way.lora);
+  RunConfig c = files.config(name);
+  apply_task(c, files, way);
+  c.batch_size = kGlobalBatch;
+  if (world().rank() == 0) {
+    EXPECT_EQ(run(c, *comm::solo(), {}), Exit::done);
+  }
+  world().barrier();
+  return path = c.gradients;
+}
+
+TEST(Gradients, AreThoseOfOneRankInEveryPairOfSettings) {
+  const GradientFiles files;
+  std::map<std::pair<int, int>, std::string> references;
+  for (const int ranks : {1, 2, 3, 4}) {
+    const int size = world().size();
+    if (ranks > size || (ranks < size && ranks != 3)) continue;  // three ranks of four, else all
+    const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
+    for (const Way& way : ways()) {
+      const std::string name = std::to_string(ranks) + "-" + std::to_string(way.zero) + std::to_string(way.recompute);
+      const std::string& reference = reference_of(files, way, references);
+      const RunConfig c = config_of(files, way, ranks, name);
+      if (world().rank() < ranks) {
+        EXPECT_EQ(run(c, *group, {}), Exit::done);
+      }
+      world().barrier();
+      if (world().rank() != 0) continue;
+      SCOPED_TRACE(name + ", accumulation " + std::to_string(way.accumulation) + ", " +
+                   kData[static_cast<std::size_t>(way.data)] + (way.lora != 0 ? ", adapters" : ""));
+      for (const char* key : {"loss", "grad_norm"})
+        EXPECT_NEAR(metadata(c.gradients, key) / metadata(reference, key), 1, 1e-6) << key;
+      EXPECT_LE(distance(reference, c.gradients), 1e-5);
+    }
+  }
+}
+
+// A communicator in which the gradients of the last rank are not summed.
+class Lossy final : public comm::Forwarding {
+ public:
+  using Forwarding::Forwarding;
+  comm::Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
+    std::int64_t total = 0;
+    for (const std::int64_t count : counts) total += count;
+    if (rank() == size() - 1) std::fill_n(full, total, 0.0f);
+    return Forwarding::start_reduce_scatter(full, mine, counts);
+  }
+};
+
+TEST(Gradients, OfARankThatIsNotSummedAreMissed) {
+  if (world().size() != 2) GTEST_SKIP() << "for two ranks";
+  const GradientFiles files;
+  std::map<std::pair<int, int>, std::string> references;
+  for (const Way& way : {Way{3, 1, 0, 0, 0}, Way{1, 2, 0, 1, 0}}) {
+    const std::string& reference = reference_of(files, way, references);
+    const RunConfig c = config_of(files, way, 2, "lossy" + std::to_string(way.zero));
+    Lossy lossy(world());
+    EXPECT_EQ(run(c, lossy, {}), Exit::done);
+    world().barrier();
+    if (world().rank() != 0) continue;
+    EXPECT_NEAR(metadata(c.gradients, "loss") / metadata(reference, "loss"), 1, 1e-6) << "the loss does not tell";
+    EXPECT_GT(distance(reference, c.gradients), 0.1);
+  }
+}
+
+// Models of tests/golden/models on one and two ranks, within the bounds of its README for float32.
+TEST(Gradients, AreThoseOfTransformers) {
+  if (world().size() > 2) GTEST_SKIP() << "the reference has two sequences";
+  const GradientFiles files;
+  for (const char* name : {"llama3", "llama-tied", "qwen2", "qwen3"}) {
+    const std::string golden = std::string("tests/golden/models/") + name;
+    const h5::Reader expected(golden + "/expected.h5");
+    const std::int64_t length = expected.at("tokens").shape.at(1);
+    RunConfig c = files.config(name);
+    c.model = files.at(std::string(name) + ".h5"), c.data = files.at(std::string(name) + "-data.h5");
+    c.seq_length = length, c.batch_size = 2 / world().size(), c.sampler = data::SamplerKind::sequential;
+    comm::agree(world(), [&] {
+      if (world().rank() != 0) return;
+      (void)convert::convert(golden + "/hf", c.model, {});
+      data::TokenInfo info;
+      info.vocab_size = 256, info.sequence_length = length;
+      data::TokenWriter writer(c.data, info, false);
+      const auto tokens = expected.read_as<std::int32_t>("tokens");
+      for (std::size_t i = 0; i < tokens.size(); i += static_cast<std::size_t>(length)) {
+        writer.append(std::vector<std::uint32_t>(tokens.begin() + static_cast<std::ptrdiff_t>(i),
+                                                 tokens.begin() + static_cast<std::ptrdiff_t>(i) + length));
+        writer.end_document();
+      }
+      (void)writer.finish();
+    });
+    EXPECT_EQ(run(c, world(), {}), Exit::done);
+    if (world().rank() != 0) continue;
+    SCOPED_TRACE(name);
+    EXPECT_NEAR(metadata(c.gradients, "loss"), expected.read_as<double>("loss").at(0), 5e-6);
+    EXPECT_NEAR(metadata(c.gradients, "grad_norm") / expected.read_as<double>("grad_norm").at(0), 1, 1e-6);
+    const hf::SafetensorsFile file(c.gradients);
+    for (const hf::TensorInfo& t : file.tensors()) {
+      std::vector<float> values(static_cast<std::size_t>(t.elements()));
+      file.read_rows_f32(t, 0, t.shape[0], values);
+      const auto wanted = expected.read_as<float>("grad/" + t.name);
+      double difference = 0, size = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        difference += std::pow(static_cast<double>(values[i]) - static_cast<double>(wanted.at(i)), 2);
+        size += std::pow(static_cast<double>(wanted[i]), 2);
+      }
+      EXPECT_LE(std::sqrt(difference / size), 2e-5) << t.name;
+    }
+    EXPECT_EQ(file.tensors().size(), model::parameter_table(hf::Folder(golden + "/hf").config()).size());
+  }
+}
+
+}  // namespace
+}  // namespace fp8::train
