@@ -4,6 +4,7 @@
 
 #include "curve.h"
 #include "fp8/data/sampler.h"
+#include "fp8/hf/safetensors.h"
 
 namespace fp8::golden {
 namespace {
@@ -88,6 +89,46 @@ TEST(Fp8InFloats, FirstStepMatchesForEveryRecipe) {
       EXPECT_LE(d.grad_norm, bounds.grad_norm) << model << " " << recipe.name;
       EXPECT_LE(d.gradient, bounds.gradient) << model << " " << recipe.name;
     }
+}
+
+// The file of --gradients, within three times the change of each reference gradient when norm weights change by 1e-7,
+// and at least 1e-3, as its README says.
+TEST(Fp8InFloats, FileOfGradientsMatchesForEveryRecipe) {
+  const std::string path = "tests/golden/fp8-f32/spread-tensors.json";
+  const json::Value spreads = json::parse(test::read_file(path), path);
+  for (const std::string& model : kModels) {
+    const TrainingFolder at(model);
+    for (const quant::Recipe& recipe : quant::recipes()) {
+      const std::string name = model + "-" + std::string(recipe.name);
+      SCOPED_TRACE(name);
+      settings::RunConfig config = hundred_steps();
+      config.steps = 10, config.until_step = 1;
+      config.precision.precision = settings::Precision::fp8;
+      config.precision.recipe = recipe.name;
+      config.precision.activations = DType::f32;
+      config.precision.delayed.history = 4;
+      config.gradients = at.path(name + ".safetensors");
+      (void)at.run(config, name);
+      const h5::Reader expected("tests/golden/fp8-f32/" + name + ".h5");
+      const json::Object& spread = spreads.as_object().at(name).as_object();
+      const hf::SafetensorsFile file(config.gradients);
+      std::size_t found = 0;
+      for (const h5::Entry& e : expected.list()) {
+        if (!e.name.starts_with("grad/")) continue;
+        ++found;
+        const std::string tensor = e.name.substr(std::string("grad/").size());
+        const hf::TensorInfo* info = file.find(tensor);
+        ASSERT_NE(info, nullptr) << tensor;
+        EXPECT_EQ(info->shape, e.shape) << tensor;
+        std::vector<float> floats(static_cast<std::size_t>(info->elements()));
+        file.read_rows_f32(*info, 0, info->shape[0], floats);
+        const double moved = spread.at(tensor).as_array().at(0).as_double();
+        EXPECT_LE(relative_l2({floats.begin(), floats.end()}, values(expected, e.name)), std::fmax(1e-3, 3 * moved))
+            << tensor;
+      }
+      EXPECT_EQ(found, file.tensors().size());
+    }
+  }
 }
 
 // In `wide` each of the two is outside of the bounds of the other.
