@@ -100,7 +100,8 @@ says "fp8-log says so" '^adapters \(LoRA\) +rank 8, alpha 16$' fp8-log peft2.log
 # --- ranks, with dropout: the same elements are left out
 few="m.h5 --data d.h5 --seq-length 16 --steps 3 --lora-rank 4 --lora-targets q_proj,*v_proj,model.layers.1.mlp.* --lora-dropout 0.3 --precision fp32 --lr 1e-2"
 fp8-step $few --out r1 --batch-size 6 >r1.log 2>err
-says "fp8-log says the adapters" '^adapters \(LoRA\) +rank 4, alpha 8, dropout 0.3 on q_proj,\*v_proj,model.layers.1.mlp.\*$' fp8-log r1
+says "fp8-log says the adapters" '^adapters \(LoRA\) +rank 4, alpha 8, dropout 0.3 on$' fp8-log r1
+says "and their linears" '^ +q_proj,\*v_proj,model.layers.1.mlp.\*$' fp8-log r1
 for ranks in 2 3; do
   mpirun -n $ranks fp8-step $few --out r$ranks --batch-size $((6 / ranks)) >r$ranks.log 2>err
   near "$ranks ranks give the losses of one" r1.log r$ranks.log 1e-6

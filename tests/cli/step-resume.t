@@ -55,7 +55,7 @@ is "--until-step is the reason of the end" "$(story until/log.jsonl)$(tail -1 un
 printf '{"type":"step","st' >>until/log.jsonl # an incomplete line of a killed process
 ok "without --until-step the run resumes" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until
 is "an incomplete line of the log stays on its own line" "$(grep -c '^{"type":"step","st$' until/log.jsonl)" 1
-is "fp8-log counts the restart and ignores the incomplete line" "$(fp8-log until --json | grep -o '"steps":[0-9]*,\|"restarts":[0-9]*' | tr -d '\n')" '"steps":4,"restarts":1'
+is "fp8-log counts no restart after a planned end and ignores the incomplete line" "$(fp8-log until --json | sed 's/,"settings".*//' | grep -o '"steps":[0-9]*,\|"restarts":[0-9]*' | tr -d '\n')" '"steps":4,"restarts":0'
 same_step "the weights and moments are those of an uninterrupted run" until/step-00000004 a3/run/step-00000004
 ok "an --until-step before the last checkpoint gives status 0" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 4 --lr 1e-2 --precision fp8 --out until --until-step 2
 

@@ -108,7 +108,7 @@ is "a process that mpirun started prints JSON" "$(tr -d '\r' <started.log | grep
 is "log.jsonl has the same records in every case" "$(sed 's/"type":"\([a-z]*\)".*/\1/' seen/log.jsonl)" "$(sed 's/"type":"\([a-z]*\)".*/\1/' json/log.jsonl)"
 says "fp8-eval prints a line on a terminal" 'evaluation  loss [0-9.]+  perplexity [0-9.]+  20 k tokens' on_terminal fp8-eval m.h5 --data d.h5 --seq-length 16
 is "every record has its time, in order" "$(grep -Ec '"time":"20[0-9]{2}-[0-9-]*T[0-9:]*\.[0-9]{3}Z"\}$' json/log.jsonl) $(grep -o '"time":"[^"]*"' json/log.jsonl | sort -c && echo sorted)" "$(wc -l <json/log.jsonl) sorted"
-says "fp8-log reads the time of the steps" '^json,2,.*,[1-9][0-9]{9}(\.[0-9]+)?$' fp8-log json --export csv
+says "fp8-log reads the time of the steps" '^json,2,.*,[1-9][0-9]{9}(\.[0-9]+)?(,[0-9.]*)?$' fp8-log json --export csv
 
 # --- counts
 ok "counts may have units" fp8-step m.h5 --data d.h5 --out units --seq-length 16 --batch-size 2 --steps 1e3 --save-every 1k --until-step 1 --json -q

@@ -6,8 +6,10 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "fp8/base/text.h"
+#include "fp8/cli/output.h"
 
 namespace fp8::report {
 namespace {
@@ -28,20 +30,20 @@ std::string or_dash(const std::optional<T>& value, const std::function<std::stri
   return value ? text(*value) : "-";
 }
 
-std::string setting_text(const std::string& precision, const std::string& recipe, std::optional<bool> emulated) {
-  if (precision.empty()) return "-";
-  std::string text = precision + (recipe.empty() ? "" : " " + recipe);
-  if (precision == "fp8" && emulated.value_or(false)) text += ", emulated";
-  return terminal_safe(text);
+// Text of at most `width` characters, with "..." if some were cut.
+std::string cut(const std::string& text, std::size_t width) {
+  if (width_of(text) <= width) return text;
+  std::string out;
+  std::size_t used = 0;
+  for (const char c : text) {
+    const bool begins = (static_cast<unsigned char>(c) & 0xC0U) != 0x80;
+    if (begins && ++used + 3 > width) break;
+    out += c;
+  }
+  return out + "...";
 }
 
-}  // namespace
-
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
-}
-
+// Width of each column.
 std::vector<std::size_t> widths_of(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const Row& row : rows) {
@@ -50,11 +52,31 @@ std::vector<std::size_t> widths_of(const std::vector<Row>& rows) {
   return widths;
 }
 
-std::string table(const std::vector<Row>& rows, std::span<const std::size_t> shown, const cli::Style& style,
-                  std::size_t left) {
-  const std::vector<std::size_t> widths = widths_of(rows);
+// Limits of the widths of columns, such that the widest of the others fits beside the first `left` ones, of which the
+// widest are cut first. The first ones have at most half of the page if others need the rest.
+std::vector<std::size_t> limits_of(std::vector<std::size_t> widths, std::size_t page, std::size_t left) {
+  constexpr std::size_t kLeast = 8;
+  const auto first = widths.begin(), others = first + static_cast<std::ptrdiff_t>(left);
+  const std::size_t beside = std::accumulate(first, others, 3 * left), rest = page - std::min(beside, page / 2);
+  for (auto width = others; width != widths.end(); ++width) *width = std::min(*width, rest);
+  const std::size_t widest = others == widths.end() ? 0 : *std::max_element(others, widths.end());
+  while (std::accumulate(first, others, 3 * left) + widest > page) {
+    const auto cut = std::max_element(first, others);
+    if (*cut <= kLeast) break;
+    --*cut;
+  }
+  return widths;
+}
+
+// The columns `shown` of a table.
+std::string part_of(const std::vector<Row>& rows, const std::vector<std::size_t>& widths,
+                    std::span<const std::size_t> shown, const cli::Style& style, std::size_t left) {
   std::string out;
+  const auto says_nothing = [&](const Row& row) {
+    return std::ranges::all_of(shown, [&](std::size_t c) { return c < left || row[c].empty(); });
+  };
   for (const Row& row : rows) {
+    if (shown.size() < widths.size() && says_nothing(row)) continue;  // the row of another part
     std::string line;
     std::size_t width = 0;
     for (const std::size_t c : shown) {
@@ -72,10 +94,56 @@ std::string table(const std::vector<Row>& rows, std::span<const std::size_t> sho
   return out;
 }
 
-std::string table(const std::vector<Row>& rows, const cli::Style& style, std::size_t left) {
-  std::vector<std::size_t> all;
-  for (std::size_t c = 0; c < rows.front().size(); ++c) all.push_back(c);
-  return table(rows, all, style, left);
+}  // namespace
+
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
+}
+
+Page page_of_stdout() {
+  return {cli::Style::for_stdout(), static_cast<std::size_t>(cli::terminal_columns()), cli::stdout_is_terminal()};
+}
+
+std::string table(const std::vector<Row>& rows, const Page& page, std::size_t left) {
+  const std::vector<std::size_t> limits = limits_of(widths_of(rows), page.columns, left);
+  std::vector<Row> cells = rows;
+  for (Row& row : cells)
+    for (std::size_t c = 0; c < row.size(); ++c) row[c] = cut(row[c], limits[c]);
+  const std::vector<std::size_t> widths = widths_of(cells);
+  const std::size_t beside =
+      std::accumulate(widths.begin(), widths.begin() + static_cast<std::ptrdiff_t>(left), 3 * left);
+  std::string out;
+  for (std::size_t next = left; next < widths.size();) {
+    std::vector<std::size_t> shown;
+    for (std::size_t c = 0; c < left; ++c) shown.push_back(c);
+    std::size_t width = beside + widths[next];
+    shown.push_back(next++);
+    for (; next < widths.size() && width + 3 + widths[next] <= page.columns; ++next) {
+      width += 3 + widths[next];
+      shown.push_back(next);
+    }
+    out += (out.empty() ? "" : "\n") + part_of(cells, widths, shown, page.style, left);
+  }
+  return out;
+}
+
+std::string wrapped(const std::string& text, const Page& page) {
+  if (!page.wraps_text) return text;
+  std::string out;
+  for (std::size_t from = 0, end = 0; from < text.size(); from = end + 1) {
+    end = std::min(text.find('\n', from), text.size());
+    std::string rest = text.substr(from, end - from);
+    std::string indent = rest.substr(0, std::min(rest.find_first_not_of(' '), rest.size()));
+    while (width_of(rest) > page.columns) {
+      std::size_t at = rest.rfind(' ', page.columns);
+      if (at == std::string::npos || at <= indent.size()) break;  // one long word
+      out += rest.substr(0, at) + "\n";
+      rest = indent + "  " + rest.substr(at + 1);
+    }
+    out += rest + "\n";
+  }
+  return out;
 }
 
 std::string nats(double value) {
@@ -108,18 +176,35 @@ std::string ratio_text(const std::optional<double>& ratio) {
   return or_dash<double>(ratio, [](double v) { return format_short(v, 3) + " x"; });
 }
 
+std::string phase_text(const log::Phase& phase) {
+  if (phase.precision.empty()) return "-";
+  std::string text = phase.precision + (phase.recipe.empty() ? "" : " " + phase.recipe);
+  if (phase.precision == "fp8" && phase.emulated.value_or(false)) text += ", emulated";
+  return terminal_safe(text);
+}
+
 std::string precision_text(const Summary& s) {
-  constexpr std::size_t kMost = 3;
-  if (s.phases.size() < 2) return setting_text(s.precision, s.recipe, s.emulated);
-  std::string text;
-  std::size_t at = 0;
-  for (const auto& [step, phase] : s.phases) {
-    if (++at == kMost && s.phases.size() > kMost) text += ", ...";
-    if (at >= kMost && at < s.phases.size()) continue;  // the last one is shown
-    text += (text.empty() ? "" : ", from " + std::to_string(step) + " ") +
-            setting_text(phase.precision, phase.recipe, phase.emulated);
+  if (!s.phases.empty()) return phase_text(s.phases.front().second);
+  return phase_text({.first = 0, .precision = s.precision, .recipe = s.recipe, .emulated = s.emulated});
+}
+
+std::vector<Row> phase_rows(std::span<const Summary* const> summaries) {
+  std::size_t most = 0;
+  for (const Summary* s : summaries) most = std::max(most, s->phases.size());
+  std::vector<Row> rows;
+  for (std::size_t k = 1; k < std::min(most, kMostPhases); ++k) {
+    Row row{"  phase " + std::to_string(k + 1)};
+    for (const Summary* s : summaries) {
+      const bool has = k < s->phases.size();
+      row.push_back(has ? "from " + std::to_string(s->phases[k].first) + ": " + phase_text(s->phases[k].second) : "");
+    }
+    rows.push_back(std::move(row));
   }
-  return text + (s.phases.size() > kMost ? " (" + std::to_string(s.phases.size()) + " phases)" : "");
+  if (most <= kMostPhases) return rows;
+  Row last{"  phases in all"};
+  for (const Summary* s : summaries) last.push_back(std::to_string(s->phases.size()));
+  rows.push_back(std::move(last));
+  return rows;
 }
 
 std::string steps_text(const Summary& s) {

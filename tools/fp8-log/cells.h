@@ -16,16 +16,22 @@ using Row = std::vector<std::string>;
 /// Width of UTF-8 text in characters.
 std::size_t width_of(const std::string& text);
 
-/// Width of each column.
-std::vector<std::size_t> widths_of(const std::vector<Row>& rows);
+/// How a report is printed.
+struct Page {
+  cli::Style style{};
+  std::size_t columns = 80;  ///< most characters in a line of a table
+  bool wraps_text = false;   ///< whether lines of text have that limit too: on a terminal
+};
 
-/// The columns `shown` of a table: the first `left` columns left-aligned, the others right-aligned, a rule below the
-/// heading.
-std::string table(const std::vector<Row>& rows, std::span<const std::size_t> shown, const cli::Style& style,
-                  std::size_t left = 1);
+/// The page on standard output.
+Page page_of_stdout();
 
-/// All columns of a table, as above.
-std::string table(const std::vector<Row>& rows, const cli::Style& style, std::size_t left = 1);
+/// A table: the first `left` columns left-aligned, the others right-aligned, a rule below the heading. A table that is
+/// wider than the page becomes several, each with the first `left` columns.
+std::string table(const std::vector<Row>& rows, const Page& page, std::size_t left = 1);
+
+/// Lines of text, broken between words if the page says so.
+std::string wrapped(const std::string& text, const Page& page);
 
 /// A loss or a difference of losses in nats; small differences keep two digits.
 std::string nats(double value);
@@ -43,8 +49,14 @@ std::string bytes_text(const std::optional<double>& bytes);
 std::string share_text(const std::optional<double>& share);
 /// A ratio: 1.36 x.
 std::string ratio_text(const std::optional<double>& ratio);
-/// Precision and recipe of a run; up to three phases with their first steps, else the last one.
+/// Precision and recipe of a phase.
+std::string phase_text(const log::Phase& phase);
+/// Precision and recipe of the first steps of a run.
 std::string precision_text(const log::Summary& summary);
+/// Rows for the phases behind the first one: a label, then a cell for each run.
+std::vector<Row> phase_rows(std::span<const log::Summary* const> summaries);
+/// What is shown of a run with many phases or changes.
+inline constexpr std::size_t kMostPhases = 8;
 /// Number of steps, and of the planned ones.
 std::string steps_text(const log::Summary& summary);
 

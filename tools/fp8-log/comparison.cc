@@ -1,10 +1,10 @@
 // Text report of a comparison.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <vector>
 
-#include "cells.h"
 #include "fp8/base/text.h"
 #include "report.h"
 
@@ -23,13 +23,19 @@ std::optional<double> difference(const std::optional<double>& a, const std::opti
 // Metrics of both runs of a pair and their differences.
 std::vector<Row> rows_of(const Comparison& c) {
   const Summary &a = c.a, &b = c.b;
-  std::vector<Row> rows = {
-      {"metric", terminal_safe(a.name), terminal_safe(b.name), "difference"},
-      {"precision", precision_text(a), precision_text(b), ""},
+  std::vector<Row> rows = {{"metric", terminal_safe(a.name), terminal_safe(b.name), "difference"},
+                           {"precision", precision_text(a), precision_text(b), ""}};
+  const std::array<const Summary*, 2> both = {&a, &b};
+  for (Row& phase : phase_rows(both)) {
+    phase.emplace_back();
+    rows.push_back(std::move(phase));
+  }
+  const std::vector<Row> more = {
       {"steps", steps_text(a), steps_text(b), ""},
       {"loss, last " + std::to_string(c.window), loss_text(c.loss_a), loss_text(c.loss_b), gap_text(c.gap)},
       {"last loss", loss_text(c.final_a), loss_text(c.final_b), gap_text(c.final_gap)},
       {"best loss", loss_text(a.best_loss), loss_text(b.best_loss), gap_text(difference(a.best_loss, b.best_loss))}};
+  rows.insert(rows.end(), more.begin(), more.end());
   const auto add = [&](const char* label, const std::string& x, const std::string& y, const std::string& d) {
     if (x != "-" || y != "-") rows.push_back({label, x, y, d});
   };
@@ -54,6 +60,13 @@ std::string common(const PairedComparison& c, Text text) {
   return same ? first : "several";
 }
 
+// Removes a last column without a value.
+void drop_if_empty(std::vector<Row>& rows) {
+  const auto no_value = [](const Row& row) { return row.back().empty() || row.back() == "-"; };
+  if (!std::all_of(rows.begin() + 1, rows.end(), no_value)) return;
+  for (Row& row : rows) row.pop_back();
+}
+
 // A row per pair, and their mean.
 std::vector<Row> rows_of(const PairedComparison& c) {
   const std::string window = common(c, [](const Comparison& p) { return std::to_string(p.window); });
@@ -67,6 +80,7 @@ std::vector<Row> rows_of(const PairedComparison& c) {
   }
   rows.push_back({"mean", "", "", "", "", gap_text(c.gap), ratio_text(c.speedup), ratio_text(c.memory_ratio)});
   if (c.interval) rows.push_back({"95 % interval", "", "", "", "", "\u00b1 " + nats(*c.interval), "", ""});
+  drop_if_empty(rows);
   return rows;
 }
 
@@ -108,14 +122,14 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 // The settings that differ.
-std::string settings_text(const PairedComparison& c, const cli::Style& style) {
+std::string settings_text(const PairedComparison& c, const Page& page) {
   std::string text;
   if (!c.differences.empty()) {
     std::vector<Row> rows = {{"setting that differs", "A", "B"}};
     for (const log::Difference& d : c.differences) {
       rows.push_back({terminal_safe(d.name), terminal_safe(d.a), terminal_safe(d.b)});
     }
-    text += "\n" + table(rows, style);
+    text += "\n" + table(rows, page);
   }
   return text;
 }
@@ -273,7 +287,7 @@ std::vector<Row> rows_of(std::span<const log::Side> sides, std::span<const Paire
 
 // Speed and memory of the sides, over those of the first; empty if unknown.
 std::string speed_table(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
-                        const cli::Style& style) {
+                        const Page& page) {
   std::vector<Row> rows = {{"relative to " + terminal_safe(sides.front().name), "tokens/s", "memory"}};
   bool any = false;
   for (std::size_t k = 0; k < comparisons.size(); ++k) {
@@ -281,54 +295,56 @@ std::string speed_table(std::span<const log::Side> sides, std::span<const Paired
     any = any || c.speedup || c.memory_ratio;
     rows.push_back({terminal_safe(sides[k + 1].name), ratio_text(c.speedup), ratio_text(c.memory_ratio)});
   }
-  return any ? "\n" + table(rows, style) : "";
+  return any ? "\n" + table(rows, page) : "";
 }
 
 // The settings in which sides differ from the first, a row for each value of a side.
 std::string settings_table(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
-                           const cli::Style& style) {
+                           const Page& page) {
   std::vector<Row> rows = {{"side", "setting that differs", terminal_safe(sides.front().name), "side"}};
   for (std::size_t k = 0; k < comparisons.size(); ++k) {
     for (const log::Difference& d : comparisons[k].differences) {
       rows.push_back({terminal_safe(sides[k + 1].name), terminal_safe(d.name), terminal_safe(d.a), terminal_safe(d.b)});
     }
   }
-  return rows.size() == 1 ? "" : "\n" + table(rows, style, 2);
+  return rows.size() == 1 ? "" : "\n" + table(rows, page, 2);
 }
 
 }  // namespace
 
-std::string comparison(const PairedComparison& c, std::optional<double> gate, const cli::Style& style) {
+std::string comparison(const PairedComparison& c, std::optional<double> gate, const Page& page) {
   const bool one = c.pairs.size() == 1;
-  return table(one ? rows_of(c.pairs.front()) : rows_of(c), style, one ? 1 : 2) +
-         (one || !evaluated(c) ? "" : "\n" + table(evaluation_rows(c), style, 2)) + style.dim(matched_text(c)) + "\n" +
-         settings_text(c, style) + notes_text(c) + (c.differences.empty() ? "" : "\n") + same_run_text(c) +
-         noise_text(c) + zero_lines(c, gate) + verdict_text(c, gate, style) + "\n";
+  const std::string tables = table(one ? rows_of(c.pairs.front()) : rows_of(c), page, one ? 1 : 2) +
+                             (one || !evaluated(c) ? "" : "\n" + table(evaluation_rows(c), page, 2)) +
+                             page.style.dim(matched_text(c)) + "\n" + settings_text(c, page);
+  return tables + wrapped(notes_text(c) + (c.differences.empty() ? "" : "\n") + same_run_text(c) + noise_text(c) +
+                              zero_lines(c, gate) + verdict_text(c, gate, page.style) + "\n",
+                          page);
 }
 
 std::string comparisons(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
-                        std::optional<double> gate, const cli::Style& style) {
+                        std::optional<double> gate, const Page& page) {
   const std::string window = common(comparisons.front(), [](const Comparison& p) { return std::to_string(p.window); });
   std::string text = table(rows_of(sides, comparisons,
                                    {"loss, last " + (window == "several" ? "part" : window), &Comparison::loss_a,
                                     &Comparison::loss_b, &PairedComparison::gap, &PairedComparison::interval}),
-                           style);
+                           page);
   if (std::ranges::any_of(comparisons, evaluated)) {
     text += "\n" + table(rows_of(sides, comparisons,
                                  {"evaluation loss", &Comparison::eval_a, &Comparison::eval_b,
                                   &PairedComparison::eval_gap, &PairedComparison::eval_interval}),
-                         style);
+                         page);
   }
-  text += speed_table(sides, comparisons, style) + settings_table(sides, comparisons, style) + "\n";
+  text += speed_table(sides, comparisons, page) + settings_table(sides, comparisons, page) + "\n";
   const std::string matched = matched_text(comparisons.front());
   const bool alike = std::ranges::all_of(comparisons, [&](const auto& c) { return matched_text(c) == matched; });
-  text += style.dim(alike ? matched : "matched at different points") + "\n";
+  text += page.style.dim(alike ? matched : "matched at different points") + "\n";
   std::vector<std::string> lines;
-  for (const PairedComparison& c : comparisons) lines.push_back(lines_of(c, gate, style));
+  for (const PairedComparison& c : comparisons) lines.push_back(lines_of(c, gate, page.style));
   const bool same = std::ranges::all_of(lines, [&](const std::string& l) { return l == lines.front(); });
-  if (same) return text + lines.front();
+  if (same) return text + wrapped(lines.front(), page);
   for (std::size_t k = 0; k < lines.size(); ++k)
-    text += style.bold(terminal_safe(sides[k + 1].name)) + "\n" + indented(lines[k]);
+    text += page.style.bold(terminal_safe(sides[k + 1].name)) + "\n" + wrapped(indented(lines[k]), page);
   return text;
 }
 

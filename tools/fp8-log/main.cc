@@ -77,7 +77,8 @@ cli::Command command() {
       {.name = "sort",
        .kind = cli::FlagKind::text,
        .metavar = "NAME",
-       .help = "sort the table by loss, gap, tokens_per_s, a setting that differs, ...; -NAME: in decreasing order"},
+       .help = "sort the table by eval, loss, gap, tokens_per_s, a setting that differs, ...; -NAME: in decreasing "
+               "order [eval if there are evaluations]"},
       {.name = "plot",
        .kind = cli::FlagKind::text,
        .metavar = "METRIC",
@@ -149,16 +150,21 @@ int summarize(const cli::Arguments& arguments) {
     builder.add(log::read_run(paths[i], kept), names[i], baselines);
   }
   log::Overview all = builder.finish();
-  if (arguments.has("sort")) log::sort_rows(all, arguments.text("sort"));
+  const bool json = arguments.flag("json");
+  if (arguments.has("sort")) {
+    log::sort_rows(all, arguments.text("sort"));
+  } else if (!json && paths.size() > kMostSideBySide && log::any_evaluated(all)) {
+    log::sort_rows(all, "eval");
+  }
   cli::Output out;
-  if (arguments.flag("json")) {
+  if (json) {
     for (const log::OverviewRow& row : all.rows) out.json(log::record(all, row));
   } else if (paths.size() > kMostSideBySide || !baselines.empty() || arguments.has("sort")) {
-    out.text(report::overview(all, cli::Style::for_stdout()));
+    out.text(report::overview(all, report::page_of_stdout()));
   } else {
     std::vector<log::Summary> summaries;
     for (const log::OverviewRow& row : all.rows) summaries.push_back(row.summary);
-    out.text(report::summaries(summaries, cli::Style::for_stdout(), cli::terminal_columns()));
+    out.text(report::summaries(summaries, report::page_of_stdout()));
   }
   return static_cast<int>(Exit::done);
 }
@@ -254,7 +260,7 @@ int tensors(const cli::Arguments& arguments) {
     write_output(output, force, [&](const log::Sink& sink) { log::write_tensor_csv(run, sink); });
   } else {
     cli::Output out;
-    if (!arguments.flag("json")) out.text(report::tensors(run, cli::Style::for_stdout()));
+    if (!arguments.flag("json")) out.text(report::tensors(run, report::page_of_stdout()));
     for (const json::Value& record : arguments.flag("json") ? log::tensor_records(run) : std::vector<json::Value>())
       out.json(record);
   }

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <ranges>
 #include <vector>
 
-#include "cells.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 
@@ -52,6 +53,17 @@ std::string adapters_text(const Summary& s) { return s.adapters.empty() ? "-" : 
 
 std::string delayed_text(const Summary& s) { return s.delayed.empty() ? "-" : terminal_safe(s.delayed); }
 
+std::string count_or_dash(const std::optional<std::int64_t>& count) { return count ? std::to_string(*count) : "-"; }
+
+// "2.2539 at 12"
+std::string best_eval_text(const Summary& s) {
+  return s.best_eval_loss ? loss_text(s.best_eval_loss) + " at " + count_or_dash(s.best_eval_step) : "-";
+}
+
+std::string best_checkpoint_text(const Summary& s) {
+  return s.best_checkpoint ? "step " + std::to_string(*s.best_checkpoint) : "-";
+}
+
 // A line of the summary; omitted when its text is `boring` for every run.
 struct Line {
   std::string label;
@@ -71,6 +83,8 @@ std::vector<Line> lines() {
           {"final loss", [](const Summary& s) { return loss_text(s.final_loss); }, ""},
           {"best loss", [](const Summary& s) { return loss_text(s.best_loss); }, ""},
           {"evaluation loss", [](const Summary& s) { return loss_text(s.eval_loss); }, "-"},
+          {"best evaluation loss", best_eval_text, "-"},
+          {"best checkpoint", best_checkpoint_text, "-"},
           {"tokens/s, median", [](const Summary& s) { return count_text(s.tokens_per_s); }, "-"},
           {"tokens/s, 10 to 90 %", spread_text, "-"},
           {"waiting for data", [](const Summary& s) { return share_text(s.data_wait_share); }, "-"},
@@ -85,7 +99,28 @@ std::vector<Line> lines() {
           {"state", state_text, ""}};
 }
 
-std::vector<Row> rows_of(std::span<const Summary> summaries) {
+// Continues cells that are longer than `width` in rows below, from a blank on.
+std::vector<Row> continued(Row row, std::size_t width) {
+  std::vector<Row> rows;
+  for (bool more = true; more;) {
+    Row next(row.size());
+    more = false;
+    for (std::size_t c = 1; c < row.size(); ++c) {
+      const std::size_t at = width_of(row[c]) > width ? row[c].rfind(' ', width) : std::string::npos;
+      if (at == std::string::npos || at == 0) continue;
+      next[c] = row[c].substr(at + 1);
+      row[c].erase(at);
+      more = true;
+    }
+    rows.push_back(std::move(row));
+    row = std::move(next);
+  }
+  return rows;
+}
+
+std::vector<Row> rows_of(std::span<const Summary> summaries, std::size_t columns) {
+  constexpr std::size_t kLabel = 23;  // width of the longest label, and of the space behind it
+
   std::vector<Row> rows(1, Row{"run"});
   for (const Summary& s : summaries) rows[0].push_back(terminal_safe(s.name));
   for (const Line& line : lines()) {
@@ -93,56 +128,95 @@ std::vector<Row> rows_of(std::span<const Summary> summaries) {
     for (const Summary& s : summaries) row.push_back(line.text(s));
     if (line.boring.empty() ||
         std::any_of(row.begin() + 1, row.end(), [&](const std::string& t) { return t != line.boring; })) {
-      rows.push_back(std::move(row));
+      for (Row& part : continued(std::move(row), columns - kLabel)) rows.push_back(std::move(part));
     }
+    if (line.label != "precision") continue;
+    std::vector<const Summary*> all;
+    for (const Summary& s : summaries) all.push_back(&s);
+    for (Row& phase : phase_rows(all)) rows.push_back(std::move(phase));
   }
   return rows;
 }
 
-}  // namespace
+// A column of the overview.
+struct Column {
+  std::string name;
+  std::function<std::string(const log::OverviewRow&)> text;
+  bool always = true;  // else only if the texts differ
+};
 
-std::string summaries(std::span<const Summary> summaries, const cli::Style& style, int columns) {
-  const std::vector<Row> rows = rows_of(summaries);
-  const std::vector<std::size_t> widths = widths_of(rows);
-  std::string out;
-  for (std::size_t next = 1; next <= summaries.size();) {
-    std::vector<std::size_t> shown = {0, next};
-    std::size_t width = widths[0] + 3 + widths[next++];
-    for (; next <= summaries.size() && width + 3 + widths[next] <= static_cast<std::size_t>(columns); ++next) {
-      width += 3 + widths[next];
-      shown.push_back(next);
-    }
-    out += (out.empty() ? "" : "\n") + table(rows, shown, style);
-  }
-  return out;
-}
-
-std::string overview(const log::Overview& all, const cli::Style& style) {
-  struct Column {
-    std::string name;
-    std::function<std::string(const log::OverviewRow&)> text;
-    bool always;  // else only if the texts differ
-  };
-  std::vector<Column> columns = {
-      {"run", [](const log::OverviewRow& r) { return terminal_safe(r.summary.name); }, true},
-      {"precision", [](const log::OverviewRow& r) { return precision_text(r.summary); }, false}};
+std::vector<Column> columns_of(const log::Overview& all) {
+  const auto phased = [](const log::OverviewRow& r) { return r.summary.phases.size() > 1; };
+  std::vector<Column> columns = {{"run", [](const log::OverviewRow& r) { return terminal_safe(r.summary.name); }},
+                                 {"precision", [](const log::OverviewRow& r) { return precision_text(r.summary); },
+                                  std::ranges::any_of(all.rows, phased)}};
   for (std::size_t i = 0; i < all.settings.size(); ++i) {
     if (all.settings[i] == "precision" || all.settings[i] == "recipe") continue;  // in the column before
-    const auto text = [i](const log::OverviewRow& r) {
-      return r.settings[i].empty() ? "-" : terminal_safe(r.settings[i]);
-    };
-    columns.push_back({terminal_safe(all.settings[i]), text, true});
+    if (all.settings[i] == "until-step") continue;                                // the ends of phases
+    columns.push_back({terminal_safe(all.settings[i]), [i](const log::OverviewRow& r) {
+                         return r.settings[i].empty() ? "-" : terminal_safe(r.settings[i]);
+                       }});
   }
-  const auto gap = [&](const log::OverviewRow& r) {
-    return r.summary.path == r.baseline ? "baseline" : gap_text(r.gap);
-  };
   columns.push_back({"steps done", [](const log::OverviewRow& r) { return steps_text(r.summary); }, false});
-  columns.push_back({"loss", [](const log::OverviewRow& r) { return loss_text(r.summary.mean_loss_last); }, true});
-  if (all.has_baseline) columns.push_back({"gap", gap, true});
-  columns.push_back({"tokens/s", [](const log::OverviewRow& r) { return count_text(r.summary.tokens_per_s); }, true});
+  columns.push_back({"loss", [](const log::OverviewRow& r) { return loss_text(r.summary.mean_loss_last); }});
+  if (any_evaluated(all)) {
+    columns.push_back({"eval loss", [](const log::OverviewRow& r) { return loss_text(r.summary.eval_loss); }});
+    columns.push_back({"best", [](const log::OverviewRow& r) { return loss_text(r.summary.best_eval_loss); }});
+    columns.push_back({"at step", [](const log::OverviewRow& r) { return count_or_dash(r.summary.best_eval_step); }});
+  }
+  const auto elsewhere = [](const log::OverviewRow& r) {
+    return r.summary.best_checkpoint && r.summary.best_checkpoint != r.summary.best_eval_step;
+  };
+  if (std::ranges::any_of(all.rows, elsewhere)) {
+    columns.push_back(
+        {"best checkpoint", [](const log::OverviewRow& r) { return count_or_dash(r.summary.best_checkpoint); }});
+  }
+  if (all.has_baseline) {
+    columns.push_back(
+        {"gap", [](const log::OverviewRow& r) { return r.summary.path == r.baseline ? "baseline" : gap_text(r.gap); }});
+  }
+  columns.push_back({"tokens/s", [](const log::OverviewRow& r) { return count_text(r.summary.tokens_per_s); }});
   columns.push_back({"state", [](const log::OverviewRow& r) { return state_text(r.summary); }, false});
+  return columns;
+}
+
+// The rows below a run: what changed at which step, under the headings of the columns.
+std::vector<Row> change_rows(const log::Overview& all, const log::OverviewRow& run, const Row& heading) {
+  std::map<std::int64_t, Row> rows;
+  const auto set = [&](std::int64_t step, const std::string& column, const std::string& text) {
+    const auto at = std::ranges::find(heading, column);
+    if (at == heading.end() || text.empty()) return;
+    Row& row = rows.try_emplace(step, Row(heading.size())).first->second;
+    row.front() = "  from " + std::to_string(step);
+    row[static_cast<std::size_t>(at - heading.begin())] = text;
+  };
+  for (const auto& [step, phase] : run.summary.phases | std::views::drop(1)) set(step, "precision", phase_text(phase));
+  for (const log::OverviewChange& change : run.changes) {
+    for (std::size_t i = 0; i < change.settings.size(); ++i)
+      if (all.settings[i] != "precision") set(change.step, all.settings[i], terminal_safe(change.settings[i]));
+  }
+  std::vector<Row> shown;
+  for (auto& [step, row] : rows) {
+    if (shown.size() == kMostPhases) {
+      row = Row(heading.size());
+      row.front() = "  and " + std::to_string(rows.size() - kMostPhases) + " more";
+      shown.push_back(std::move(row));
+      break;
+    }
+    shown.push_back(std::move(row));
+  }
+  return shown;
+}
+
+}  // namespace
+
+std::string summaries(std::span<const Summary> summaries, const Page& page) {
+  return table(rows_of(summaries, page.columns), page);
+}
+
+std::string overview(const log::Overview& all, const Page& page) {
   std::vector<Row> rows(1 + all.rows.size());
-  for (const Column& column : columns) {
+  for (const Column& column : columns_of(all)) {
     std::vector<std::string> texts;
     for (const log::OverviewRow& r : all.rows) texts.push_back(column.text(r));
     if (!column.always && std::all_of(texts.begin(), texts.end(), [&](const auto& t) { return t == texts[0]; }))
@@ -150,9 +224,14 @@ std::string overview(const log::Overview& all, const cli::Style& style) {
     rows[0].push_back(column.name);
     for (std::size_t i = 0; i < texts.size(); ++i) rows[i + 1].push_back(texts[i]);
   }
+  std::vector<Row> shown{rows[0]};
   std::string notes;
-  for (const log::OverviewRow& r : all.rows) notes += r.without_gap.empty() ? "" : terminal_safe(r.without_gap) + "\n";
-  return table(rows, style) + notes;
+  for (std::size_t i = 0; i < all.rows.size(); ++i) {
+    shown.push_back(rows[i + 1]);
+    for (Row& change : change_rows(all, all.rows[i], rows[0])) shown.push_back(std::move(change));
+    notes += all.rows[i].without_gap.empty() ? "" : terminal_safe(all.rows[i].without_gap) + "\n";
+  }
+  return table(shown, page) + wrapped(notes, page);
 }
 
 }  // namespace fp8::report

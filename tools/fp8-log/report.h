@@ -5,26 +5,27 @@
 #include <span>
 #include <string>
 
-#include "fp8/cli/output.h"
+#include "cells.h"
 #include "fp8/log/compare.h"
 #include "fp8/log/overview.h"
 #include "fp8/log/summary.h"
 
 namespace fp8::report {
 
-/// One column per run; wrapped into several tables of at most `columns` characters.
-std::string summaries(std::span<const log::Summary> summaries, const cli::Style& style, int columns);
+/// One column per run.
+std::string summaries(std::span<const log::Summary> summaries, const Page& page);
 
-/// One row per run: the settings that differ, loss, gap to the baseline, tokens/s.
-std::string overview(const log::Overview& overview, const cli::Style& style);
+/// One row per run: the settings that differ, losses, gap to the baseline, tokens/s; below it a row for each step at
+/// which the run changed precision or settings.
+std::string overview(const log::Overview& overview, const Page& page);
 
 /// A table of a pair of runs, or of several pairs, the settings that differ, what is known of the noise, and the
 /// verdict.
-std::string comparison(const log::PairedComparison& comparison, std::optional<double> gate, const cli::Style& style);
+std::string comparison(const log::PairedComparison& comparison, std::optional<double> gate, const Page& page);
 
 /// Tables with a row for each of three sides or more: the training and the evaluation loss with its gap to the first
 /// side, speed, memory, the settings that differ; then a line for each side with its verdict.
 std::string comparisons(std::span<const log::Side> sides, std::span<const log::PairedComparison> comparisons,
-                        std::optional<double> gate, const cli::Style& style);
+                        std::optional<double> gate, const Page& page);
 
 }  // namespace fp8::report

@@ -112,9 +112,9 @@ int compare(const cli::Arguments& arguments) {
       out.json(record);
     }
   } else if (comparisons.size() == 1) {
-    out.text(report::comparison(comparisons.front(), gate, cli::Style::for_stdout()));
+    out.text(report::comparison(comparisons.front(), gate, page_of_stdout()));
   } else {
-    out.text(report::comparisons(all.sides, comparisons, gate, cli::Style::for_stdout()));
+    out.text(report::comparisons(all.sides, comparisons, gate, page_of_stdout()));
   }
   const bool met = std::ranges::all_of(comparisons, [&](const log::PairedComparison& c) {
     return !gate || log::verdict(c, *gate) == log::Verdict::met;

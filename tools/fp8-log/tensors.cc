@@ -28,7 +28,7 @@ std::string value_text(double v, const Table& table) {
   return table.metric == "sqnr_db" && v < 0 ? "not finite" : "-";
 }
 
-std::string table_of(const log::TensorRun& run, const Table& t, const cli::Style& style) {
+std::string table_of(const log::TensorRun& run, const Table& t, const Page& page) {
   const std::size_t metric = log::tensor_metric(t.metric);
   const std::vector<log::WorstTensor> worst = log::worst_tensors(run, metric);
   if (worst.empty()) return std::string(t.none) + "\n";
@@ -45,12 +45,12 @@ std::string table_of(const log::TensorRun& run, const Table& t, const cli::Style
       row.push_back(text);
     rows.push_back(std::move(row));
   }
-  return table(rows, style, products ? 2 : 3);
+  return table(rows, page, products ? 2 : 3);
 }
 
 }  // namespace
 
-std::string tensors(const log::TensorRun& run, const cli::Style& style) {
+std::string tensors(const log::TensorRun& run, const Page& page) {
   std::size_t records = 0;
   for (const log::TensorSeries& s : run.series) records += s.at.size();
   const bool one = run.steps.size() == 1;
@@ -58,7 +58,7 @@ std::string tensors(const log::TensorRun& run, const cli::Style& style) {
                          : std::to_string(run.steps.size()) + " steps, " + std::to_string(run.steps.front()) + " to " +
                                std::to_string(run.steps.back());
   text += ", " + std::to_string(records) + (records == 1 ? " record\n" : " records\n");
-  for (const Table& t : kTables) text += "\n" + table_of(run, t, style);
+  for (const Table& t : kTables) text += "\n" + table_of(run, t, page);
   return text;
 }
 

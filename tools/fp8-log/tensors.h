@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "fp8/cli/output.h"
+#include "cells.h"
 #include "fp8/log/tensors.h"
 
 namespace fp8::report {
 
 /// The lowest SQNR, most underflow, most saturation, and the products with the largest errors: for each a table with at
 /// most ten rows, or a line if there are none.
-std::string tensors(const log::TensorRun& run, const cli::Style& style);
+std::string tensors(const log::TensorRun& run, const Page& page);
 
 }  // namespace fp8::report

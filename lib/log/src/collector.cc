@@ -74,7 +74,9 @@ void Collector::take(const Piece& piece) {
 
 void Collector::finish() const {
   if (damage_ && !damage_->torn) refuse(damage_->line, damage_->reason);
-  if (!any_) throw Error(file_ + ": contains no record of a run");
+  if (any_) return;
+  throw Error(file_ + ": contains no record of a run" +
+              (tensors_ ? ", but statistics of tensors, which --tensors shows" : ""));
 }
 
 // Adds a record other than a step; returns whether its type is known.
@@ -85,17 +87,23 @@ bool Collector::event(const json::Object& record) {
   } else if (type == "eval") {
     const std::int64_t step = record.contains("step") ? needed_count(record, "step") : 0;
     const double loss = number_or_nan(record, "loss"), seconds = number_or_nan(record, "seconds");
-    run_.evaluations.emplace(step, Evaluation{loss, seconds, parse_utc(text_or_empty(record, "time")).value_or(kNan)});
+    const json::Value* targets = record.find("tokens");
+    const bool counted = targets != nullptr && targets->is_int() && targets->as_double() >= 0;
+    run_.evaluations.emplace(step, Evaluation{loss, seconds, parse_utc(text_or_empty(record, "time")).value_or(kNan),
+                                              counted ? targets->as_int() : 0});
   } else if (type == "checkpoint") {
     const double seconds = number_or_nan(record, "seconds");
     const double waited = record.contains("wait_s") ? number_or_nan(record, "wait_s") : seconds;
-    run_.checkpoints.emplace(needed_count(record, "step"), Save{seconds, waited});
+    const std::string path = text_or_empty(record, "path");
+    run_.checkpoints.emplace(needed_count(record, "step"),
+                             Save{seconds, waited, path.substr(path.find_last_of('/') + 1)});
   } else if (type == "warning") {
     ++run_.warnings;
   } else if (type == "end") {
     run_.finished = true;
     run_.reason = text_or_empty(record, "reason");
   } else {
+    tensors_ = tensors_ || type == "operand" || type == "gemm";
     return false;
   }
   return true;
@@ -131,7 +139,8 @@ void Collector::note_settings(std::int64_t step) {
 
 void Collector::add(const StepBlock& block) {
   const bool repeats = !run_.steps.empty() && block.steps.front() <= run_.steps.back();
-  if (repeats || started_again_) run_.restarts.push_back(block.steps.front());
+  const bool planned = run_.finished && run_.reason == "until-step";  // the end of a phase
+  if (repeats || (started_again_ && !planned)) run_.restarts.push_back(block.steps.front());
   if (repeats) rewind(block.steps.front());
   started_again_ = false;
   run_.finished = false;

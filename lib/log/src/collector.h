@@ -46,6 +46,7 @@ class Collector {
   std::optional<Settings> settings_;  // settings in the last run record, until a step follows
   bool started_again_ = false;        // a run record followed steps
   bool any_ = false;                  // a record of a run was found
+  bool tensors_ = false;              // a record of a tensor was found
   std::uint64_t lines_ = 0;           // number of lines in the pieces so far
   std::optional<Fault> damage_;       // damaged last line, numbered in the file
 };

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "collector.h"
+#include "foreign.h"
 #include "fp8/base/error.h"
 #include "fp8/base/input.h"
 #include "piece.h"
@@ -85,6 +86,7 @@ bool Follower::poll(int milliseconds) {
   bool any = false;
   while (const std::size_t n = read_piece_at_most(any ? 0 : milliseconds)) {
     any = true;
+    if (offset_ == 0) refuse_foreign(file_name_, rest_);
     offset_ += n;
     const std::size_t fresh = rest_.size() - n;
     known_ += rest_.substr(rest_.size() - std::min(n, kKnown));

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
+#include <map>
 
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
@@ -33,7 +33,9 @@ std::vector<SortColumn> columns_of(const Overview& overview) {
          return Key{std::nullopt, r.summary.name};
        }},
       {"loss", [](const OverviewRow& r) { return key_of(r.summary.mean_loss_last); }},
+      {"eval", [](const OverviewRow& r) { return key_of(r.summary.eval_loss); }},
       {"eval_loss", [](const OverviewRow& r) { return key_of(r.summary.eval_loss); }},
+      {"best_eval", [](const OverviewRow& r) { return key_of(r.summary.best_eval_loss); }},
       {"gap", [](const OverviewRow& r) { return key_of(r.gap); }},
       {"tokens_per_s", [](const OverviewRow& r) { return key_of(r.summary.tokens_per_s); }},
       {"steps", [](const OverviewRow& r) { return key_of(static_cast<double>(r.summary.steps)); }},
@@ -43,6 +45,25 @@ std::vector<SortColumn> columns_of(const Overview& overview) {
     columns.emplace_back(overview.settings[i], [i](const OverviewRow& r) { return key_of(r.settings[i]); });
   }
   return columns;
+}
+
+// Whether different values of a setting have different texts without digests: models or data with the same file name do
+// not.
+bool names_suffice(std::span<const Run> runs, const std::string& name) {
+  std::map<std::string, std::string> with_digest;
+  for (const Run& run : runs) {
+    const auto names = setting_texts(run, name, false), all = setting_texts(run, name, true);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (with_digest.try_emplace(names[i].second, all[i].second).first->second != all[i].second) return false;
+  }
+  return true;
+}
+
+// The change at a step; inserted if there is none.
+OverviewChange& change_at(std::vector<OverviewChange>& changes, std::int64_t step, std::size_t settings) {
+  const auto at = std::ranges::lower_bound(changes, step, {}, &OverviewChange::step);
+  if (at != changes.end() && at->step == step) return *at;
+  return *changes.insert(at, {step, std::vector<std::string>(settings)});
 }
 
 }  // namespace
@@ -69,13 +90,22 @@ void OverviewBuilder::add(const Run& run, const std::string& name, std::span<con
 
 Overview OverviewBuilder::finish() const {
   Overview all{.settings = differing_settings(runs_), .has_baseline = has_baseline_, .rows = rows_};
-  for (std::size_t i = 0; i < all.rows.size(); ++i) {
-    for (const std::string& name : all.settings) {
-      all.rows[i].settings.push_back(setting_text(runs_[i], name).value_or(""));
-      all.rows[i].values.push_back(setting_value(runs_[i], name));
+  for (std::size_t k = 0; k < all.settings.size(); ++k) {
+    const bool by_name = names_suffice(runs_, all.settings[k]);
+    for (std::size_t i = 0; i < all.rows.size(); ++i) {
+      OverviewRow& row = all.rows[i];
+      const auto texts = setting_texts(runs_[i], all.settings[k], !by_name);
+      row.settings.push_back(texts.empty() ? "" : texts.front().second);
+      for (std::size_t n = 1; n < texts.size(); ++n)
+        change_at(row.changes, texts[n].first, all.settings.size()).settings[k] = texts[n].second;
     }
   }
+  for (std::size_t i = 0; i < all.rows.size(); ++i) all.rows[i].values = setting_values(runs_[i]);
   return all;
+}
+
+bool any_evaluated(const Overview& overview) {
+  return std::ranges::any_of(overview.rows, [](const OverviewRow& r) { return r.summary.eval_loss.has_value(); });
 }
 
 void sort_rows(Overview& overview, const std::string& name) {
@@ -98,9 +128,10 @@ void sort_rows(Overview& overview, const std::string& name) {
 
 json::Value record(const Overview& overview, const OverviewRow& row) {
   json::Value v = record(row.summary);
-  json::Object settings;
-  for (std::size_t i = 0; i < overview.settings.size(); ++i) settings.set(overview.settings[i], row.values[i]);
-  if (overview.rows.size() > 1) v.as_object().set("settings", std::move(settings));
+  v.as_object().set("settings", row.values);
+  json::Array differing;
+  for (const std::string& name : overview.settings) differing.emplace_back(name);
+  if (overview.rows.size() > 1) v.as_object().set("differing", std::move(differing));
   if (overview.has_baseline) {
     v.as_object().set("gap", row.gap ? json::Value(*row.gap) : json::Value());
     v.as_object().set("baseline", row.baseline.empty() ? json::Value() : json::Value(row.baseline));

@@ -36,7 +36,7 @@ std::vector<Key> keys_of(std::span<const Run> runs, bool with_model) {
   for (const Run& run : runs) {
     const std::string seed = seed_of(run);
     if (seed.empty()) throw Error(run.path + ": its log has no seed, by which runs are paired");
-    keys.push_back({parse_int64(seed).value_or(0), seed, with_model ? setting_text(run, "model").value_or("") : ""});
+    keys.push_back({parse_int64(seed).value_or(0), seed, with_model ? model_identity(run) : ""});
   }
   return keys;
 }
@@ -126,13 +126,13 @@ Pairing pairs_of(std::span<const Run> a, std::span<const Run> b) {
 
 std::size_t partner_of(const Run& run, std::span<const Run> others) {
   if (others.size() == 1) return 0;
-  const std::string seed = seed_of(run), model = setting_text(run, "model").value_or("");
+  const std::string seed = seed_of(run), model = model_identity(run);
   if (seed.empty()) throw Error(run.path + ": its log has no seed, by which runs are paired");
   std::vector<std::size_t> found, same_model;
   for (std::size_t i = 0; i < others.size(); ++i) {
     if (seed_of(others[i]) != seed) continue;
     found.push_back(i);
-    if (setting_text(others[i], "model").value_or("") == model) same_model.push_back(i);
+    if (model_identity(others[i]) == model) same_model.push_back(i);
   }
   if (found.empty()) throw Error(run.path + ": no baseline has its seed (" + seed + ")");
   if (found.size() > 1) found = same_model;

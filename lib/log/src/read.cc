@@ -5,11 +5,13 @@
 #include <deque>
 #include <filesystem>
 #include <future>
+#include <limits>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "collector.h"
+#include "foreign.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/input.h"
@@ -46,6 +48,7 @@ class Pieces {
     return piece;
   }
   bool ended() const { return ended_; }
+  const std::string& name() const { return name_; }
 
  private:
   int fd_;
@@ -64,6 +67,7 @@ void collect(Pieces& pieces, const Wanted& wanted, Collector& collector) {
     collector.take(first.get());
   };
   std::exception_ptr unreadable;
+  bool first = true;
   for (bool more = true; more;) {
     std::string text;
     try {
@@ -71,6 +75,7 @@ void collect(Pieces& pieces, const Wanted& wanted, Collector& collector) {
     } catch (const Error&) {
       unreadable = std::current_exception();  // thrown after the pieces before it are collected
     }
+    if (std::exchange(first, false)) refuse_foreign(pieces.name(), text);
     more = !text.empty() && !pieces.ended();
     if (!text.empty()) {
       // A log of one piece is parsed on this thread, and so is a piece when no thread can be created.
@@ -89,8 +94,11 @@ std::string log_file(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   std::string file = (std::filesystem::path(path) / kLogFile).string();
-  if (!std::filesystem::exists(file, ignored)) throw Error(path + ": contains no " + std::string(kLogFile));
-  return file;
+  if (std::filesystem::exists(file, ignored)) return file;
+  if (std::filesystem::exists(std::filesystem::path(path) / "manifest.json", ignored))
+    throw Error(path + ": is a checkpoint, not a run; give the folder of its run, which contains " +
+                std::string(kLogFile));
+  throw Error(path + ": contains no " + std::string(kLogFile));
 }
 
 std::string run_name(const std::string& path) {
@@ -140,6 +148,35 @@ std::vector<std::string> metrics_of(std::span<const Run> runs) {
     }
   }
   return names;
+}
+
+void cut_run(Run& run, std::int64_t from, std::int64_t to) {
+  const std::size_t begin = run.index_of(from),
+                    end = std::max(begin, run.index_of(to == std::numeric_limits<std::int64_t>::max() ? to : to + 1));
+  const auto keep = [&](auto& all, std::size_t size) {
+    using Offset = std::ptrdiff_t;
+    if (all.size() != size) return;  // a column that no step has
+    all.erase(all.begin() + static_cast<Offset>(end), all.end());
+    all.erase(all.begin(), all.begin() + static_cast<Offset>(begin));
+  };
+  const std::size_t size = run.steps.size();
+  for (Column& column : run.columns) keep(column.values, size);
+  keep(run.steps, size);
+  keep(run.tokens, size);
+  std::vector<Phase> phases;
+  for (Phase& phase : run.phases) {
+    if (phase.first >= end) break;
+    phase.first = std::max(phase.first, begin) - begin;
+    if (!phases.empty() && phases.back().first == phase.first) phases.pop_back();
+    phases.push_back(std::move(phase));
+  }
+  run.phases = run.steps.empty() ? std::vector<Phase>() : std::move(phases);
+  const std::int64_t first =
+      begin > 0 && !run.steps.empty() ? run.steps.front() : from;  // before it no tokens are known
+  const auto outside = [&](const auto& event) { return event.first < std::max(from, first) || event.first > to; };
+  std::erase_if(run.evaluations, outside);
+  std::erase_if(run.checkpoints, outside);
+  std::erase_if(run.restarts, [&](std::int64_t step) { return step <= from || step > to; });
 }
 
 Run read_run(const std::string& path, const Wanted& wanted) {

@@ -83,21 +83,40 @@ std::vector<From> history(const Run& run, std::string_view name) {
   return all;
 }
 
-std::string shown(const From& from, std::string_view name) {
+std::string last_part_of(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path.substr(path.find_last_of('/') + 1));
+}
+
+// A value as text; the strings of an array are separated by commas.
+std::string plain(const json::Value& value) {
+  if (value.is_string()) return value.as_string();
+  const auto is_string = [](const json::Value& v) { return v.is_string(); };
+  if (!value.is_array() || !std::ranges::all_of(value.as_array(), is_string)) return json::dump(value);
+  std::string text;
+  for (const json::Value& v : value.as_array()) text += (text.empty() ? "" : ",") + v.as_string();
+  return text;
+}
+
+std::string shown(const From& from, std::string_view name, bool with_digests) {
   constexpr std::size_t kDigits = 8;
   const Settings& s = *from.settings;
-  if (name == kModel) return s.model_digest.empty() ? "another" : s.model_digest.substr(0, kDigits);
-  std::string text = from.value->is_null()     ? "not set"
-                     : from.value->is_string() ? from.value->as_string()
-                                               : json::dump(*from.value);
-  if (name == kData && !s.data_digest.empty()) text += " (" + s.data_digest.substr(0, kDigits) + ")";
+  const std::string& digest = name == kModel ? s.model_digest : s.data_digest;
+  std::string text = name == kModel          ? s.model_name
+                     : from.value->is_null() ? "not set"
+                     : with_digests          ? plain(*from.value)
+                     : name == kData         ? last_part_of(plain(*from.value))
+                                             : plain(*from.value);
+  if (text.empty() && name == kModel) return digest.empty() ? "another" : digest.substr(0, kDigits);
+  if (with_digests && (name == kModel || name == kData) && !digest.empty())
+    text += " (" + digest.substr(0, kDigits) + ")";
   return excerpt(text);
 }
 
 std::string shown(const std::vector<From>& values, std::string_view name) {
   std::string text;
   for (const From& v : values) {
-    text += (text.empty() ? "" : ", from " + std::to_string(v.step) + " ") + shown(v, name);
+    text += (text.empty() ? "" : ", from " + std::to_string(v.step) + " ") + shown(v, name, true);
   }
   return text;
 }
@@ -146,6 +165,8 @@ std::optional<Settings> settings_of(const json::Object& record) {
     const json::Value* resolved = fixed == nullptr || given ? nullptr : fixed->find(name);
     s.values.set(name, resolved == nullptr ? value : *resolved);
   }
+  if (const std::string precision = text_of(config, "precision"); !precision.empty() && precision != "fp8")
+    s.values.erase("recipe");
   const json::Value* steps = record.find("steps");
   if (steps != nullptr && (!s.values.contains("steps") || s.values.at("steps").is_null()))
     s.values.set("steps", *steps);
@@ -157,6 +178,7 @@ std::optional<Settings> settings_of(const json::Object& record) {
   for (const std::string_view name : {"documents", "device", "cpu_isa", "version"}) {
     if (const json::Value* value = record.find(name)) s.values.set(name, *value);
   }
+  s.model_name = last_part_of(text_of(&record, "model_path"));
   s.model_digest = text_of(fixed, kModel);
   s.data_digest = text_of(fixed, kData);
   if (fixed != nullptr) {
@@ -184,9 +206,39 @@ std::optional<std::string> setting_text(const Run& run, std::string_view name) {
   return shown(values, name);
 }
 
+std::vector<std::pair<std::int64_t, std::string>> setting_texts(const Run& run, std::string_view name,
+                                                                bool with_digests) {
+  std::vector<std::pair<std::int64_t, std::string>> texts;
+  for (const From& v : history(run, name)) texts.emplace_back(v.step, shown(v, name, with_digests));
+  return texts;
+}
+
 json::Value setting_value(const Run& run, std::string_view name) {
   const std::vector<From> values = history(run, name);
-  return values.empty() ? json::Value() : *values.back().value;
+  if (values.empty()) return {};
+  const Settings& s = *values.back().settings;
+  return name == kModel && !s.model_name.empty() ? json::Value(s.model_name) : *values.back().value;
+}
+
+json::Object setting_values(const Run& run) {
+  json::Object values;
+  const std::array<const Run*, 1> only = {&run};
+  for (const std::string& name : names_of(only)) values.set(name, setting_value(run, name));
+  return values;
+}
+
+std::string setting_field(const Settings& settings, std::string_view name) {
+  const json::Value* value = settings.values.find(name);
+  if (value == nullptr || value->is_null()) return "";
+  if (name != kModel) return plain(*value);
+  return settings.model_name.empty() ? settings.model_digest : settings.model_name;
+}
+
+std::string model_identity(const Run& run) {
+  const std::vector<From> values = history(run, kModel);
+  if (values.empty()) return "";
+  const std::string& digest = values.back().settings->model_digest;
+  return digest.empty() ? json::dump(*values.back().value) : digest;
 }
 
 std::vector<std::string> differing_settings(std::span<const Run> runs) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
@@ -32,6 +33,28 @@ bool ended_diverged(const Run& run) {
   std::size_t n = run.steps.size();
   while (n > 0 && masked.size() >= n && masked[n - 1] > 0) --n;
   return n > 0 && (loss.size() < n || !std::isfinite(loss[n - 1]));
+}
+
+// Whether a checkpoint of a run is still there; true if the path of the run is not its folder.
+bool is_there(const Run& run, const Save& save) {
+  std::error_code ignored;
+  if (save.name.empty() || !std::filesystem::is_directory(run.path, ignored)) return true;
+  return std::filesystem::exists(std::filesystem::path(run.path) / save.name, ignored);
+}
+
+// The evaluations: last, best, and which checkpoint is best.
+void summarize_evaluations(const Run& run, Summary& s) {
+  if (run.evaluations.empty()) return;
+  const Evaluation& last = run.evaluations.rbegin()->second;
+  if (std::isfinite(last.loss)) s.eval_loss = last.loss;
+  std::optional<double> lowest;  // of checkpoints
+  for (const auto& [step, e] : run.evaluations) {
+    if (!std::isfinite(e.loss) || e.targets != last.targets) continue;
+    if (!s.best_eval_loss || e.loss < *s.best_eval_loss) s.best_eval_loss = e.loss, s.best_eval_step = step;
+    const auto save = run.checkpoints.find(step);
+    if (save == run.checkpoints.end() || !is_there(run, save->second)) continue;
+    if (!lowest || e.loss < *lowest) lowest = e.loss, s.best_checkpoint = step;
+  }
 }
 
 template <typename T>
@@ -95,9 +118,7 @@ Summary summarize(const Run& run) {
   s.best_loss = least(loss);
   s.mean_loss_last = mean(loss.last(part));
   s.last_steps = static_cast<std::int64_t>(part);
-  if (!run.evaluations.empty() && std::isfinite(run.evaluations.rbegin()->second.loss)) {
-    s.eval_loss = run.evaluations.rbegin()->second.loss;
-  }
+  summarize_evaluations(run, s);
   s.tokens_per_s = quantile(rate, 0.5);
   s.tokens_per_s_p10 = quantile(rate, 0.1);
   s.tokens_per_s_p90 = quantile(rate, 0.9);
@@ -154,6 +175,9 @@ json::Value record(const Summary& s) {
                        {"mean_loss_last", or_null(s.mean_loss_last)},
                        {"last_steps", s.last_steps},
                        {"eval_loss", or_null(s.eval_loss)},
+                       {"best_eval_loss", or_null(s.best_eval_loss)},
+                       {"best_eval_step", or_null(s.best_eval_step)},
+                       {"best_checkpoint", or_null(s.best_checkpoint)},
                        {"tokens_per_s", or_null(s.tokens_per_s)},
                        {"tokens_per_s_p10", or_null(s.tokens_per_s_p10)},
                        {"tokens_per_s_p90", or_null(s.tokens_per_s_p90)},

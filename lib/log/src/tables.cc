@@ -39,24 +39,62 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16U;
 
-void csv_of(const Run& run, const std::vector<std::string>& metrics, const Sink& sink) {
-  std::vector<std::span<const double>> columns;
-  for (const std::string& name : metrics) columns.push_back(run.find(name));
-  std::string piece;
-  std::size_t phase = 0;
-  for (std::size_t i = 0; i < run.steps.size(); ++i) {
-    while (phase + 1 < run.phases.size() && run.phases[phase + 1].first <= i) ++phase;
-    piece += csv_text(run.name) + "," + std::to_string(run.steps[i]) + "," +
-             (run.tokens[i] < 0 ? "" : std::to_string(run.tokens[i])) + "," + csv_text(run.phases[phase].precision) +
-             "," + csv_text(run.phases[phase].recipe);
-    for (const std::span<const double> column : columns) piece += "," + (column.empty() ? "" : csv_number(column[i]));
-    piece += "\n";
-    if (piece.size() < kPiece) continue;
-    sink(piece);
-    piece.clear();
+// The columns behind the precision.
+struct CsvColumns {
+  std::vector<std::string> metrics{};
+  bool evaluations = false;
+  std::vector<std::string> settings{};  // those that differ between runs
+};
+
+// Writes the lines of a run, with its evaluations in the lines of their steps.
+class CsvOfRun {
+ public:
+  CsvOfRun(const Run& run, const CsvColumns& all, const Sink& sink) : run_(run), all_(all), sink_(sink) {
+    for (const std::string& name : all.metrics) values_.push_back(run.find(name));
   }
-  sink(piece);
-}
+
+  void write() {
+    auto evaluation = run_.evaluations.begin();
+    for (std::size_t i = 0; i < run_.steps.size(); ++i) {
+      for (; evaluation != run_.evaluations.end() && evaluation->first < run_.steps[i]; ++evaluation)
+        line(evaluation->first, i, false, evaluation->second.loss);
+      double loss = NAN;
+      for (; evaluation != run_.evaluations.end() && evaluation->first == run_.steps[i]; ++evaluation)
+        loss = evaluation->second.loss;
+      line(run_.steps[i], i, true, loss);
+    }
+    for (; evaluation != run_.evaluations.end(); ++evaluation)
+      line(evaluation->first, run_.steps.size(), false, evaluation->second.loss);
+    sink_(piece_);
+  }
+
+ private:
+  // The line of step `i`, or of an evaluation without a step record before step `i`.
+  void line(std::int64_t step, std::size_t i, bool has_step, double eval_loss) {
+    while (phase_ + 1 < run_.phases.size() && run_.phases[phase_ + 1].first <= i) ++phase_;
+    while (setting_ + 1 < run_.settings.size() && run_.settings[setting_ + 1].step <= step) ++setting_;
+    const Phase phase = run_.phases.empty() ? Phase{} : run_.phases[phase_];
+    piece_ += csv_text(run_.name) + "," + std::to_string(step) + "," +
+              (!has_step || run_.tokens[i] < 0 ? "" : std::to_string(run_.tokens[i])) + "," +
+              csv_text(phase.precision) + "," + csv_text(phase.recipe);
+    for (const std::span<const double> column : values_)
+      piece_ += "," + (!has_step || column.empty() ? "" : csv_number(column[i]));
+    if (all_.evaluations) piece_ += "," + csv_number(eval_loss);
+    for (const std::string& name : all_.settings)
+      piece_ += "," + (run_.settings.empty() ? "" : csv_text(setting_field(run_.settings[setting_], name)));
+    piece_ += "\n";
+    if (piece_.size() < kPiece) return;
+    sink_(piece_);
+    piece_.clear();
+  }
+
+  const Run& run_;
+  const CsvColumns& all_;
+  const Sink& sink_;
+  std::vector<std::span<const double>> values_;
+  std::string piece_;
+  std::size_t phase_ = 0, setting_ = 0;
+};
 
 // A metric as Prometheus has it: in base units, with a name of letters, digits and underscores.
 struct Exported {
@@ -130,11 +168,15 @@ class Gauges {
 }  // namespace
 
 void write_csv(std::span<const Run> runs, const Sink& sink) {
-  const std::vector<std::string> metrics = metrics_of(runs);
+  CsvColumns all{.metrics = metrics_of(runs), .evaluations = false, .settings = {}};
+  all.evaluations = std::ranges::any_of(runs, [](const Run& run) { return !run.evaluations.empty(); });
+  if (runs.size() > 1) all.settings = differing_settings(runs);
   std::string heading = "run,step,tokens,precision,recipe";
-  for (const std::string& name : metrics) heading += "," + csv_text(name);
+  for (const std::string& name : all.metrics) heading += "," + csv_text(name);
+  if (all.evaluations) heading += ",eval_loss";
+  for (const std::string& name : all.settings) heading += "," + csv_text("setting:" + name);
   sink(heading + "\n");
-  for (const Run& run : runs) csv_of(run, metrics, sink);
+  for (const Run& run : runs) CsvOfRun(run, all, sink).write();
 }
 
 std::string prometheus(std::span<const Run> runs) {

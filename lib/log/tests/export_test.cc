@@ -34,6 +34,30 @@ TEST(Csv, EveryMetricOfAnyRun) {
             "run,2,,,,,,,\n");
 }
 
+// An evaluation before the first step has a line of its own; a setting has the value of its step.
+TEST(Csv, EvaluationsAndSettings) {
+  const std::string eval0 = R"({"type":"eval","step":0,"loss":3})"
+                            "\n",
+                    eval2 = R"({"type":"eval","step":2,"loss":2.5})"
+                            "\n";
+  const std::vector<Log> runs =
+      runs_of(run_of(R"({"type":"run","config":{"lr":1,"clip":1}})"
+                     "\n" +
+                         eval0 + step(1, 8, "4") + R"({"type":"run","config":{"lr":0.5,"clip":1}})" + "\n" +
+                         step(2, 16, "3") + eval2,
+                     "a.jsonl"),
+              run_of(R"({"type":"run","config":{"lr":0.25,"clip":1}})"
+                     "\n" +
+                         step(1, 8, "4"),
+                     "b.jsonl"));
+  EXPECT_EQ(gathered([&](const Sink& sink) { write_csv(runs, sink); }),
+            "run,step,tokens,precision,recipe,loss,eval_loss,setting:lr\n"
+            "a,0,,,,,3,1\n"
+            "a,1,8,,,4,,1\n"
+            "a,2,16,,,3,2.5,0.5\n"
+            "b,1,8,,,4,,0.25\n");
+}
+
 TEST(Csv, NamesAreEscaped) {
   std::vector<Log> runs = runs_of(run_of(R"({"type":"step","step":1,"tokens":8,"l\u001b[31m":1,"precision":"a\nb\\c"})"
                                          "\n"));

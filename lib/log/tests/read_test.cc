@@ -131,6 +131,36 @@ TEST(ReadRun, RestartsAreCountedOnce) {
             Steps{});
 }
 
+TEST(ReadRun, PlannedPhasesAreNoRestarts) {
+  const std::string start = R"({"type":"run"})"
+                            "\n",
+                    end = R"({"type":"end","reason":"until-step"})"
+                          "\n";
+  EXPECT_EQ(run_of(start + step(1, 8, "3") + end + start + step(2, 16, "2")).restarts, Steps{});
+  EXPECT_EQ(run_of(start + step(1, 8, "3") + step(2, 16, "2") + end + start + step(2, 16, "2")).restarts, (Steps{2}));
+}
+
+TEST(ReadRun, FilesOfOtherKindsAreNamed) {
+  const std::string not_a_log = ", not the log of a run; give a run's folder or its log.jsonl";
+  EXPECT_EQ(complaint("fp8-checkpoint 1 abc\n"), "is a checkpoint" + not_a_log);
+  EXPECT_EQ(complaint("fp8-tokens 1 abc\n"), "is a token file" + not_a_log);
+  EXPECT_EQ(complaint("{\n  \"a\": 1\n}\n"), "is a JSON document of several lines" + not_a_log);
+  EXPECT_EQ(complaint(std::string("\x10\0\0\0\0\0\0\0{\"a\":{}}", 16)), "is a safetensors file" + not_a_log);
+  EXPECT_EQ(complaint(std::string("ab\0cd\n", 6)), "is a binary file" + not_a_log);
+  EXPECT_EQ(complaint(R"({"type":"operand","linear":"a"})"
+                      "\n"),
+            "contains no record of a run, but statistics of tensors, which --tensors shows");
+}
+
+TEST(ReadRun, OnlyFp8HasARecipe) {
+  const auto config = [](const std::string& precision) {
+    return run_of(R"({"type":"run","config":{"precision":")" + precision +
+                  R"(","recipe":["rowwise","*.o_proj=current"]}})" + "\n" + step(1, 8, "3"));
+  };
+  EXPECT_EQ(setting_text(config("bf16"), "recipe"), std::nullopt);
+  EXPECT_EQ(setting_text(config("fp8"), "recipe"), "rowwise,*.o_proj=current");
+}
+
 TEST(ReadRun, RestartAtStepOneReplacesEverything) {
   const Log run = run_of(step(1, 8, "3") + step(2, 16, "2") + step(0, 4, "7"));
   EXPECT_EQ(run.steps, (Steps{0}));
@@ -331,7 +361,8 @@ TEST(ReadRun, FirstErrorOfALongLogIsReported) {
   EXPECT_EQ(message.substr(0, path.size() + 24), path + ": line 40001 column 9: u");
   EXPECT_EQ(test::error_of([&] { (void)parse_run(good + "[1]\n" + good + "{", "x", {}); }),
             "x: line 40001: expected an object, found array");
-  EXPECT_EQ(test::error_of([] { (void)read_run("/dev/zero", {}); }), "/dev/zero: line 1: longer than 67108864 bytes");
+  EXPECT_EQ(test::error_of([] { (void)read_run("/dev/zero", {}); }),
+            "/dev/zero: is a binary file, not the log of a run; give a run's folder or its log.jsonl");
 }
 
 TEST(RunName, IsTheLastPathComponent) {

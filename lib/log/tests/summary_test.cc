@@ -2,6 +2,7 @@
 #include "fp8/log/summary.h"
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "fp8/json/json.h"
@@ -129,6 +130,30 @@ TEST(Summary, MissingValuesAreNull) {
   EXPECT_EQ(r.at("steps").as_int(), 1);
   EXPECT_EQ(r.at("tokens").as_int(), 8);
   EXPECT_FALSE(r.at("finished").as_bool());
+}
+
+// The best evaluation, and the best of the checkpoints that are still there.
+TEST(Summary, BestEvaluationAndCheckpoint) {
+  const test::TemporaryFolder scratch;
+  const auto eval = [](int at, const std::string& loss, int targets = 7) {
+    return R"({"type":"eval","step":)" + std::to_string(at) + R"(,"loss":)" + loss + R"(,"tokens":)" +
+           std::to_string(targets) + "}\n" + R"({"type":"checkpoint","step":)" + std::to_string(at) +
+           R"(,"path":"r/step-)" + std::to_string(at) + "\"}\n";
+  };
+  std::string text;
+  for (int i = 1; i <= 5; ++i)
+    text += step(i, 8 * i, "3") + eval(i, i == 1 ? "0.5" : i == 3 ? "2.0" : i == 4 ? "2.1" : "2.5", i == 1 ? 1 : 7);
+  const Summary all = summarize(run_of(text));
+  EXPECT_EQ(all.eval_loss, 2.5);
+  EXPECT_EQ(all.best_eval_loss, 2.0) << "that of step 1 is over other targets";
+  EXPECT_EQ(all.best_eval_step, 3);
+  EXPECT_EQ(all.best_checkpoint, 3);
+  std::filesystem::create_directories(scratch.at("r/step-4"));
+  std::filesystem::create_directories(scratch.at("r/step-5"));
+  (void)scratch.write("r/log.jsonl", text);
+  const Summary pruned = summarize(read_run(scratch.at("r"), {.all = true, .metrics = {}}));
+  EXPECT_EQ(pruned.best_eval_step, 3);
+  EXPECT_EQ(pruned.best_checkpoint, 4);
 }
 
 // The summary shows the documents of the run record, in which "auto" is resolved.

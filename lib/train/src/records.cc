@@ -114,6 +114,7 @@ json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig&
                        {"config", config.flags},
                        {"settings", settings},
                        {"mesh", mesh},
+                       {"model_path", config.model},
                        {"model", hf::to_json(model)},
                        {"parameters", model::parameter_count(table)},
                        {"trainable_parameters", model::trainable_count(table)},

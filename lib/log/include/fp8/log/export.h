@@ -15,7 +15,9 @@ namespace fp8::log {
 /// Receives the output in pieces, in order.
 using Sink = std::function<void(std::string_view)>;
 
-/// Writes a heading, then one line per step: run, step, tokens, precision, recipe and every metric of any run. Numbers
+/// Writes a heading, then one line per step: run, step, tokens, precision, recipe, every metric of any run, eval_loss
+/// if a run has evaluations, and of several runs "setting:NAME" for each setting that differs between them. The loss of
+/// an evaluation is in the line of its step, or in a line of its own if the log has no record of that step. Numbers
 /// round-trip to the same bits; missing values are empty fields. Lines end in a newline; text is quoted where RFC 4180
 /// requires it. In names a backslash is doubled, then terminal_safe() escapes control characters, so that a name stays
 /// on one line and can be recovered from the field.

@@ -12,14 +12,21 @@
 
 namespace fp8::log {
 
+/// Settings that a run changed at a step.
+struct OverviewChange {
+  std::int64_t step = 0;                ///< number of the first step with them
+  std::vector<std::string> settings{};  ///< value of each setting of the overview, as text; empty if it is unchanged
+};
+
 /// A run in an overview.
 struct OverviewRow {
-  Summary summary{};                    ///< summary of the run
-  std::vector<std::string> settings{};  ///< value of each setting of the overview, as text; empty where unknown
-  std::vector<json::Value> values{};    ///< the same as JSON; null where unknown
-  std::string baseline{};               ///< path of the run with which it is compared; empty without one
-  std::optional<double> gap{};          ///< mean loss less that of the baseline, see compare()
-  std::string without_gap{};            ///< why the run cannot be compared with a baseline; empty if it can
+  Summary summary{};                      ///< summary of the run
+  std::vector<std::string> settings{};    ///< first value of each setting of the overview, as text; empty if unknown
+  std::vector<OverviewChange> changes{};  ///< increasing by step
+  json::Object values{};                  ///< last value of every setting of the run
+  std::string baseline{};                 ///< path of the run with which it is compared; empty without one
+  std::optional<double> gap{};            ///< mean loss less that of the baseline, see compare()
+  std::string without_gap{};              ///< why the run cannot be compared with a baseline; empty if it can
 };
 
 /// Many runs, in the order of reading.
@@ -40,16 +47,20 @@ class OverviewBuilder {
 
  private:
   bool has_baseline_ = false;
-  std::vector<Run> runs_;  // without their steps
+  std::vector<Run> runs_;  // only their settings
   std::vector<OverviewRow> rows_;
 };
 
-/// Sorts the rows by a column: run, loss, eval_loss, gap, tokens_per_s, steps or a setting that differs; by decreasing
-/// values if a minus sign precedes the name. Numbers come before text, and missing values last. Throws Error listing
-/// the names when `name` is none of them.
+/// Whether a run of the overview has evaluations.
+bool any_evaluated(const Overview& overview);
+
+/// Sorts the rows by a column: run, loss, eval, best_eval, gap, tokens_per_s, steps or a setting that differs; by
+/// decreasing values if a minus sign precedes the name. Numbers come before text, and missing values last. Throws Error
+/// listing the names when `name` is none of them.
 void sort_rows(Overview& overview, const std::string& name);
 
-/// The summary of a run with its settings that differ as "settings", and with "gap" and "baseline" if there is one.
+/// The summary of a run with its settings as "settings", the names of those that differ between runs as "differing",
+/// and "gap" and "baseline" if there is a baseline.
 json::Value record(const Overview& overview, const OverviewRow& row);
 
 }  // namespace fp8::log

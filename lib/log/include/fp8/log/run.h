@@ -32,15 +32,17 @@ struct Phase {
 
 /// An evaluation during the run.
 struct Evaluation {
-  double loss = 0;     ///< nats per token; NaN when not finite
-  double seconds = 0;  ///< duration; NaN when the log lacks it
-  double time = 0;     ///< seconds since 1970 in UTC, at its end; NaN when the log lacks it
+  double loss = 0;           ///< nats per token; NaN when not finite
+  double seconds = 0;        ///< duration; NaN when the log lacks it
+  double time = 0;           ///< seconds since 1970 in UTC, at its end; NaN when the log lacks it
+  std::int64_t targets = 0;  ///< number of targets over which the loss is the mean; 0 when the log lacks it
 };
 
 /// A saved checkpoint.
 struct Save {
   double seconds = 0;  ///< from the start of the save to its commit; NaN when the log lacks it
   double waited = 0;   ///< part of `seconds` in which no step ran; NaN when the log lacks it
+  std::string name{};  ///< last component of its path; empty when the log lacks it
 };
 
 /// The log of a run. Steps that a resumed run repeated hold the values of the last repetition.
@@ -55,7 +57,7 @@ struct Run {
   std::vector<Settings> settings{};    ///< one per change, increasing by `step`; empty when the log has no config
   std::multimap<std::int64_t, Evaluation> evaluations{};  ///< by the number of the preceding step
   std::multimap<std::int64_t, Save> checkpoints{};        ///< by the number of the step
-  std::vector<std::int64_t> restarts{};                   ///< number of the first step after each restart
+  std::vector<std::int64_t> restarts{};  ///< number of the first step after each restart, but for a planned phase
   std::optional<std::int64_t> planned_steps{};  ///< steps of the whole run, from the last run record that has them
   std::int64_t warnings = 0;                    ///< number of warning records
   bool finished = false;                        ///< whether an end record follows the last step
@@ -89,6 +91,9 @@ struct Wanted {
 /// `path: reason` when the log cannot be read or contains no record of a run, and `path: line L ...: reason` for a line
 /// that is not JSON or not a record.
 Run read_run(const std::string& path, const Wanted& wanted);
+
+/// Keeps the steps from number `from` to number `to`, with their phases, evaluations, checkpoints and restarts.
+void cut_run(Run& run, std::int64_t from, std::int64_t to);
 
 /// The log file of a run: log.jsonl in a folder, else `path`. Throws Error when a folder has none.
 std::string log_file(const std::string& path);

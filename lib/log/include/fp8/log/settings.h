@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fp8/json/value.h"
@@ -30,6 +31,7 @@ struct Change {
 struct Settings {
   std::int64_t step = 0;             ///< number of the first step with these settings; 0 at the beginning of the run
   json::Object values{};             ///< values by name
+  std::string model_name{};          ///< last part of the path of MODEL; empty when the log lacks it
   std::string model_digest{};        ///< digest of MODEL; empty when the log lacks it
   std::string data_digest{};         ///< digest of the token file; empty when the log lacks it
   std::vector<std::string> fixed{};  ///< names of values that a resumed run may not change, as the log lists them
@@ -44,7 +46,7 @@ inline constexpr std::array<std::string_view, 19> kCheckedSettings = {
     "betas", "eps",      "clip",         "master",       "moments"};
 
 /// The settings in a run record; nullopt when the record has no object `config`. A flag whose value is null or
-/// false has the value in the record's member `settings`, if that has one.
+/// false has the value in the record's member `settings`, if that has one. Only FP8 has a recipe.
 std::optional<Settings> settings_of(const json::Object& record);
 
 /// A setting in which two runs differ.
@@ -66,8 +68,23 @@ std::vector<Difference> differences(const Run& a, const Run& b);
 /// The value of a setting, as text; a value that changed is "x, from STEP y". nullopt when the log lacks it.
 std::optional<std::string> setting_text(const Run& run, std::string_view name);
 
-/// The last value of a setting; null when the log lacks it.
+/// The values of a setting as text, each with the number of the first step with it; 0 for the first. Models and data
+/// are the last parts of their paths, with a digest if `with_digests`. Empty when the log lacks the setting.
+std::vector<std::pair<std::int64_t, std::string>> setting_texts(const Run& run, std::string_view name,
+                                                                bool with_digests);
+
+/// The last value of a setting, the name of a model; null when the log lacks it.
 json::Value setting_value(const Run& run, std::string_view name);
+
+/// The last values of all settings; see setting_value().
+json::Object setting_values(const Run& run);
+
+/// The value of a setting among those that apply from a step on, as a field of a table; empty when it is null or
+/// missing.
+std::string setting_field(const Settings& settings, std::string_view name);
+
+/// What tells the model of a run from others: its digest, else its configuration; empty when the log lacks both.
+std::string model_identity(const Run& run);
 
 /// The names of all settings of the runs whose values are not the same in every run, in order of appearance.
 std::vector<std::string> differing_settings(std::span<const Run> runs);
