@@ -318,6 +318,29 @@ is "the png file has the magic number" "$(head -c 4 loss.png | tail -c 3)" PNG
 status "an existing plot without --force gives status 2" 2 fp8-log run-a.jsonl --plot lr -o loss.svg
 ok "--force replaces a plot" fp8-log run-a.jsonl --plot lr -o loss.svg --force
 says "a plot with another suffix is refused" '^fp8-log: a.pdf: the name of a plot must end in .svg or .png$' fp8-log run-a.jsonl --plot lr -o a.pdf
+python3 - <<'END'
+import json, math
+with open("spike.jsonl", "w") as out:
+    out.write(json.dumps({"type": "run", "config": {"seed": 1}}) + "\n")
+    for i in range(1, 1001):
+        out.write(json.dumps({"type": "step", "step": i, "tokens": 8 * i, "loss": 9.0 if i == 500 else 2 + 0.05 * math.sin(1.7 * i * i)}) + "\n")
+END
+is "a spike is one column of the terminal" "$(fp8-log spike.jsonl --plot loss | sed -n '4,15p' | sed 's/.*[│┤]//' | tr -d ' \n' | wc -m)" 12
+says "--ylim sets the axis" '^ *2\.1 .' fp8-log spike.jsonl --plot loss --ylim 1.9:2.1
+says "--from and --to" '^ +6\.4 k +7\.2 k tokens$' fp8-log spike.jsonl --plot loss --from 800 --to 900
+says "--log" '^4\.[0-9]+ ┤' fp8-log spike.jsonl --plot loss --log
+for image in svg png; do
+  ok "with -o as $image" fp8-log spike.jsonl --plot loss --log --ylim 1: --from 10 --to 900 -o axis.$image
+done
+says "limits without a colon" '^fp8-log: --ylim: expected LOW:HIGH, LOW: or :HIGH$' fp8-log spike.jsonl --plot loss --ylim 3
+says "limits that are exchanged" '^fp8-log: --ylim: LOW must be less than HIGH$' fp8-log spike.jsonl --plot loss --ylim 3:2
+says "a negative limit of a logarithmic axis" '^fp8-log: --ylim: must be positive with --log$' fp8-log spike.jsonl --plot loss --ylim=-1: --log
+says "steps that a run does not have" '^fp8-log: spike.jsonl: has no steps from --from to --to$' fp8-log spike.jsonl --plot loss --from 2000
+says "--log without a plot" '^fp8-log: --log: only with --plot$' fp8-log spike.jsonl --log
+says "--from after --to" '^fp8-log: --from: greater than --to$' fp8-log spike.jsonl --plot loss --from 3 --to 2
+for i in $(seq 12); do sed "s/\"seed\": 1/\"seed\": $i, \"lr\": 0.00$((i % 3 + 1))/" spike.jsonl >many-$i.jsonl; done
+ok "twelve runs" fp8-log many-*.jsonl --plot loss -o many.svg
+is "are coloured by a setting and ranked" "$(grep -oE '>(lr 0\.00[123]|lowest at the end|many-12)<' many.svg | sort -u | wc -l)" 4
 says "an unknown metric is refused; the message lists the metrics" '^fp8-log: no metric "los"; available: loss, grad_norm, lr, .*, eval_loss$' fp8-log run-a.jsonl --plot los
 status "an unknown metric gives status 2" 2 fp8-log run-a.jsonl --plot los
 ln -s "$BIN/fp8-log" fp8-log

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
@@ -52,6 +53,16 @@ std::vector<log::Run> read_all(const cli::Arguments& arguments, const std::vecto
     runs.back().name = names[i];
   }
   return runs;
+}
+
+void cut_runs(const cli::Arguments& arguments, std::span<log::Run> runs) {
+  if (!arguments.has("from") && !arguments.has("to")) return;
+  const std::int64_t from = arguments.has("from") ? arguments.integer("from") : 0;
+  const std::int64_t to = arguments.has("to") ? arguments.integer("to") : std::numeric_limits<std::int64_t>::max();
+  for (log::Run& run : runs) {
+    log::cut_run(run, from, to);
+    if (run.steps.empty()) throw Error(run.path + ": has no steps from --from to --to");
+  }
 }
 
 std::vector<std::string> parts_of(const std::string& list) {

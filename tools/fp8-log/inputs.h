@@ -1,6 +1,7 @@
 /// The runs that fp8-log reads.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ void check_elsewhere(const cli::Arguments& arguments, const std::vector<std::str
 /// Reads several runs, which get different names.
 std::vector<log::Run> read_all(const cli::Arguments& arguments, const std::vector<std::string>& paths,
                                const log::Wanted& kept);
+
+/// Keeps the steps from --from to --to. Throws Error when a run has none.
+void cut_runs(const cli::Arguments& arguments, std::span<log::Run> runs);
 
 /// The runs of a list with commas, or the path of one run that contains commas. Throws Error `--FLAG: ...` when a name
 /// is empty.

@@ -46,6 +46,29 @@ std::vector<std::string> metrics() {
           "gaps"};
 }
 
+std::vector<cli::Flag> plot_flags() {
+  return {{.name = "plot",
+           .kind = cli::FlagKind::text,
+           .metavar = "METRIC",
+           .help = "plot a field of the step records, or eval_loss; with --compare also gaps",
+           .suggestions = metrics()},
+          {.name = "ylim",
+           .kind = cli::FlagKind::text,
+           .metavar = "LOW:HIGH",
+           .help = "with --plot: limits of the y axis; one of them may be missing, as in 2: or :4"},
+          {.name = "log", .help = "with --plot: logarithmic y axis"},
+          {.name = "from",
+           .kind = cli::FlagKind::integer,
+           .metavar = "STEP",
+           .help = "with --plot: the first step that is drawn",
+           .min = 0},
+          {.name = "to",
+           .kind = cli::FlagKind::integer,
+           .metavar = "STEP",
+           .help = "with --plot: the last step that is drawn",
+           .min = 0}};
+}
+
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-log";
@@ -79,11 +102,6 @@ cli::Command command() {
        .metavar = "NAME",
        .help = "sort the table by eval, loss, gap, tokens_per_s, a setting that differs, ...; -NAME: in decreasing "
                "order [eval if there are evaluations]"},
-      {.name = "plot",
-       .kind = cli::FlagKind::text,
-       .metavar = "METRIC",
-       .help = "plot a field of the step records, or eval_loss; with --compare also gaps",
-       .suggestions = metrics()},
       {.name = "export",
        .kind = cli::FlagKind::choice,
        .metavar = "FORMAT",
@@ -102,6 +120,9 @@ cli::Command command() {
       cli::json_flag(),
       cli::force_flag(),
   };
+  const std::vector<cli::Flag> plots = plot_flags();
+  const auto exports = std::ranges::find(c.flags, "export", &cli::Flag::name);
+  c.flags.insert(exports, plots.begin(), plots.end());
   return c;
 }
 
@@ -132,6 +153,14 @@ void check_flags(const cli::Arguments& arguments) {
     if (!compare) refuse("plot", "gaps: only with --compare");
     if (!arguments.has("output")) refuse("plot", "gaps: needs --output FILE, .svg or .png");
   }
+  for (const char* flag : {"ylim", "log", "from", "to"}) {
+    if (!arguments.has(flag)) continue;
+    if (!plot) refuse(flag, "only with --plot");
+    if (arguments.flag("tensors") || arguments.text("plot") == log::kGaps)
+      refuse(flag, "not for a heatmap, nor for gaps");
+  }
+  if (arguments.has("from") && arguments.has("to") && arguments.integer("from") > arguments.integer("to"))
+    refuse("from", "greater than --to");
   if (arguments.has("allow") && !compare) refuse("allow", "only with --compare");
   if (arguments.has("output") && !plot && !exports) refuse("output", "only with --plot or --export");
   if (arguments.flag("json") && (plot || exports)) refuse("json", "not together with --plot or --export");
@@ -176,7 +205,9 @@ void draw(const cli::Arguments& arguments) {
     check_output(arguments.text("output"), arguments.flag("force"), {});
   }
   if (arguments.flag("compare")) return report::draw_comparison(arguments);
-  const std::vector<log::Run> runs = read_all(arguments, paths_of(arguments), wanted(arguments, false, {metric}));
+  std::vector<log::Run> runs = read_all(arguments, paths_of(arguments), wanted(arguments, false, {metric}));
+  log::check_metric(runs, metric);
+  report::cut_runs(arguments, runs);
   report::draw_picture(arguments, log::picture(runs, metric));
 }
 

@@ -133,18 +133,43 @@ void write_image(const cli::Arguments& arguments,
 void draw_comparison(const cli::Arguments& arguments) {
   const std::string metric = arguments.text("plot");
   const bool gaps = metric == log::kGaps;
-  const Sides all = read_sides(arguments, gaps ? log::summary_metrics() : std::vector<std::string>{metric});
+  Sides all = read_sides(arguments, gaps ? log::summary_metrics() : std::vector<std::string>{metric});
   if (gaps) {
     const plot::GapChart chart = log::gap_chart(all.sides, comparisons_of(all.sides), gate_of(arguments));
     return write_image(arguments,
                        [&](plot::Image image, const std::string& path) { plot::gnuplot_gaps(chart, image, path); });
   }
-  const plot::Picture picture = log::comparison_picture(all.sides, metric, gate_of(arguments));
-  draw_picture(arguments, picture);
+  log::check_metric(all.runs, metric);
+  cut_runs(arguments, all.runs);
+  draw_picture(arguments, log::comparison_picture(all.sides, metric, gate_of(arguments)));
 }
 
-void draw_picture(const cli::Arguments& arguments, const plot::Picture& picture) {
+namespace {
+
+// --ylim LOW:HIGH. Throws Error unless the limits are numbers and the lower one is below.
+plot::Limits limits_of(const cli::Arguments& arguments) {
+  if (!arguments.has("ylim")) return {};
+  const std::string text = arguments.text("ylim");
+  const std::size_t colon = text.find(':');
+  const auto number = [&](const std::string& part) {
+    const std::optional<double> value = parse_double(part);
+    if (!value && !part.empty()) throw Error("--ylim: \"" + excerpt(part) + "\" is no number");
+    return value;
+  };
+  if (colon == std::string::npos) throw Error("--ylim: expected LOW:HIGH, LOW: or :HIGH");
+  const plot::Limits limits{number(text.substr(0, colon)), number(text.substr(colon + 1))};
+  if (limits.low && limits.high && *limits.low >= *limits.high) throw Error("--ylim: LOW must be less than HIGH");
+  const bool positive = limits.low.value_or(1) > 0 && limits.high.value_or(1) > 0;
+  if (arguments.flag("log") && !positive) throw Error("--ylim: must be positive with --log");
+  return limits;
+}
+
+}  // namespace
+
+void draw_picture(const cli::Arguments& arguments, plot::Picture picture) {
   constexpr int kRows = 20;
+  picture.limits = limits_of(arguments);
+  picture.logarithmic = arguments.flag("log");
   if (arguments.has("output")) {
     write_image(arguments,
                 [&](plot::Image image, const std::string& path) { plot::gnuplot_plot(picture, image, path); });

@@ -17,8 +17,8 @@ int compare(const cli::Arguments& arguments);
 /// been checked.
 void draw_comparison(const cli::Arguments& arguments);
 
-/// Draws a picture in the terminal or into --output, which has been checked.
-void draw_picture(const cli::Arguments& arguments, const plot::Picture& picture);
+/// Draws a picture with --ylim and --log in the terminal or into --output, which has been checked.
+void draw_picture(const cli::Arguments& arguments, plot::Picture picture);
 
 /// Draws the picture that `draw` writes into --output, which appears when it is complete.
 void write_image(const cli::Arguments& arguments,

@@ -74,15 +74,24 @@ void add_curves(plot::Picture& p, const Side& side, std::size_t number, const st
     const auto pair = order.find(static_cast<std::size_t>(at));
     curve.style =
         number % plot::kColours + plot::kColours * (pair == order.end() ? side.runs.size() - 1 : pair->second);
+    curve.group = number;
     p.curves.push_back(std::move(curve));
   }
+}
+
+// With many curves the legend names the sides, and all curves of a side look alike.
+void name_sides(std::span<const Side> sides, plot::Picture& p) {
+  p.ranked = p.curves.size() > plot::kMostNamed;
+  if (!p.ranked) return;
+  for (const Side& side : sides) p.groups.push_back({side.name, p.groups.size()});
+  for (plot::Curve& curve : p.curves) curve.style = curve.group;
 }
 
 }  // namespace
 
 plot::Picture comparison_picture(std::span<const Side> sides, const std::string& metric, std::optional<double> gate) {
   plot::Picture p = picture(sides.front().runs, metric);
-  p.curves.clear();
+  p.curves.clear(), p.groups.clear();
   plot::GapPanel panel;
   for (std::size_t k = 1; k < sides.size(); ++k) {
     const Side &a = sides.front(), &b = sides[k];
@@ -100,10 +109,11 @@ plot::Picture comparison_picture(std::span<const Side> sides, const std::string&
       pairs.push_back(means_of(Points(gap_of(a.runs[i], b.runs[j], metric), metric, true)));
     panel.curves.push_back(curve_of(pairs));
     panel.curves.back().name = sides.size() == 2 ? "B - A" : b.name + " - " + a.name;
-    panel.curves.back().style = k % plot::kColours;
+    panel.curves.back().style = k;
     const std::string band = band_name(pairs.size());
     panel.band_name = k == 1 || panel.band_name == band ? band : "95 % interval, or 2 x step noise";
   }
+  name_sides(sides, p);
   if (metric == kEvalLoss) return p;
   panel.gate = gate;
   panel.label = metric == "loss" ? "gap (nats per token)" : "gap";

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "fp8/base/error.h"
@@ -26,6 +27,52 @@ std::string short_name(const std::string& linear) {
   if (!name.starts_with(kLayers)) return last;
   const std::string rest = name.substr(kLayers.size());
   return rest.substr(0, rest.find('.')) + " " + last;
+}
+
+// The place of a linear in the model: what comes before the layers, the layers in order, what comes behind them.
+struct Place {
+  int part = 0;  // 0: before the layers, 1: a layer, 2: behind them
+  std::int64_t layer = 0;
+  std::size_t module = 0;    // among kModules
+  std::int64_t expert = -1;  // -1: none
+  std::string name{};
+
+  auto operator<=>(const Place&) const = default;
+};
+
+Place place_of(const std::string& linear) {
+  constexpr std::string_view kLayers = "model.layers.", kExperts = ".experts.";
+  constexpr std::array<std::string_view, 11> kModules = {"q_proj",       "k_proj",  "v_proj",   "qkv_proj",
+                                                         "o_proj",       "gate",    "router",   "gate_proj",
+                                                         "gate_up_proj", "up_proj", "down_proj"};
+  const auto number_at = [&](std::size_t at) {
+    return parse_int64(std::string_view(linear).substr(at, linear.find('.', at) - at)).value_or(-1);
+  };
+  Place place{.name = linear};
+  if (!linear.starts_with(kLayers)) {
+    place.part = linear.find("embed") != std::string::npos ? 0 : 2;
+    return place;
+  }
+  const std::string name = short_name(linear);
+  place.part = 1;
+  place.layer = number_at(kLayers.size());
+  place.module = static_cast<std::size_t>(
+      std::ranges::find(kModules, std::string_view(name).substr(name.find(' ') + 1)) - kModules.begin());
+  if (const std::size_t at = linear.find(kExperts); at != std::string::npos)
+    place.expert = number_at(at + kExperts.size());
+  return place;
+}
+
+// The linears of a run in the order of the model, with the number of their row.
+std::map<std::string, std::size_t> rows_of(const TensorRun& run, std::vector<std::string>& names) {
+  std::set<Place> places;
+  for (const TensorSeries& series : run.series) places.insert(place_of(series.linear));
+  std::map<std::string, std::size_t> rows;
+  for (const Place& place : places) {
+    rows.emplace(place.name, names.size());
+    names.push_back(short_name(place.name));
+  }
+  return rows;
 }
 
 // How a metric is shown.
@@ -86,10 +133,7 @@ plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t colu
   const Scale& scale = scale_of(kTensorMetrics.at(metric));
   const bool products = of_products(scale.metric);
   plot::Heatmap map;
-  std::map<std::string, std::size_t> row_of;
-  for (const TensorSeries& series : run.series) {
-    if (row_of.try_emplace(series.linear, map.rows.size()).second) map.rows.push_back(short_name(series.linear));
-  }
+  const std::map<std::string, std::size_t> row_of = rows_of(run, map.rows);
   const std::size_t each =
       std::max<std::size_t>(1, (run.steps.size() + columns - 1) / std::max<std::size_t>(1, columns));
   for (std::size_t s = 0; s < run.steps.size(); s += each) map.steps.push_back(run.steps[s]);

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <map>
+#include <set>
 
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
@@ -39,6 +42,80 @@ std::string axis_label(const std::string& metric) {
 
 bool counts_tokens(const Run& run) { return run.tokens.empty() || run.tokens.front() >= 0; }
 
+// Adds a mark where the finite values of a curve end before its points do.
+void mark_divergence(const Points& points, std::vector<Mark>& marks) {
+  std::size_t end = points.size();
+  while (end > 0 && !std::isfinite(points[end - 1].y)) --end;
+  if (end == 0 || end == points.size()) return;
+  const Mark mark{.x = points[end].x, .kind = MarkKind::setting, .text = "not finite"};
+  marks.insert(std::ranges::upper_bound(marks, mark.x, {}, &Mark::x), mark);
+}
+
+// The curves of one value of a setting, or of one precision.
+struct Grouping {
+  std::string setting{};              // empty for the precision
+  std::vector<std::string> values{};  // one for each run
+};
+
+// The first setting by which few colours tell many curves apart: precision and recipe, the settings that differ, the
+// seed.
+std::optional<Grouping> grouping_of(std::span<const Run* const> runs) {
+  std::vector<Run> settings;
+  Grouping by_precision;
+  for (const Run* run : runs) {
+    settings.emplace_back().settings = run->settings;
+    const Phase phase = run->phases.empty() ? Phase{} : run->phases.front();
+    by_precision.values.push_back(phase.precision + (phase.recipe.empty() ? "" : " " + phase.recipe));
+  }
+  std::vector<Grouping> all{std::move(by_precision)};
+  std::vector<std::string> names = differing_settings(settings);
+  std::ranges::stable_partition(names, [](const std::string& name) { return name != "seed"; });
+  for (const std::string& name : names) {
+    Grouping& g = all.emplace_back(Grouping{name, {}});
+    for (const Run& run : settings) {
+      const auto texts = setting_texts(run, name, false);
+      g.values.push_back(texts.empty() ? "" : texts.back().second);
+    }
+  }
+  for (Grouping& g : all) {
+    const std::set<std::string> different(g.values.begin(), g.values.end());
+    if (different.size() > 1 && different.size() <= plot::kColours) return std::move(g);
+  }
+  return std::nullopt;
+}
+
+bool before(const std::string& a, const std::string& b) {
+  const std::optional<double> x = parse_double(a), y = parse_double(b);
+  return x && y ? *x < *y : a < b;
+}
+
+// Colours many curves by a setting, or, if none does, the best ones.
+void group_curves(std::span<const Run> runs, const std::string& metric, plot::Picture& p) {
+  p.ranked = true;
+  std::vector<const Run*> drawn;
+  for (const Run& run : runs)
+    if (has(run, metric)) drawn.push_back(&run);
+  const std::optional<Grouping> grouping = grouping_of(drawn);
+  if (!grouping) {
+    std::vector<plot::Ranked> ranking = plot::ranking_of(p);
+    std::map<const plot::Curve*, std::size_t> place;
+    for (const plot::Ranked& r : ranking) place.emplace(r.curve, place.size());
+    for (plot::Curve& curve : p.curves) curve.style = std::min(place.at(&curve), plot::kColours - 1);
+    return;
+  }
+  std::vector<std::string> values = grouping->values;
+  std::ranges::sort(values, before);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  for (const std::string& value : values) {
+    const std::string name = grouping->setting.empty() ? value : grouping->setting + " " + value;
+    p.groups.push_back({value.empty() ? "unknown" : name, p.groups.size()});
+  }
+  for (std::size_t i = 0; i < p.curves.size(); ++i) {
+    p.curves[i].group = static_cast<std::size_t>(std::ranges::find(values, grouping->values[i]) - values.begin());
+    p.curves[i].style = p.curves[i].group;
+  }
+}
+
 }  // namespace
 
 void check_metric(std::span<const Run> runs, const std::string& metric) {
@@ -66,7 +143,10 @@ plot::Picture picture(std::span<const Run> runs, const std::string& metric) {
     p.curves.push_back({.name = run.name, .raw = thinned(points), .smooth = smoothed(points)});
     p.curves.back().style = p.curves.size() - 1;
     p.curves.back().marks = marks_of(run, p.by_tokens);
+    mark_divergence(points, p.curves.back().marks);
   }
+  p.most_is_best = metric == "tokens_per_s" || metric == "mfu" || metric == "model_tflops";
+  if (p.curves.size() > plot::kMostNamed) group_curves(runs, metric, p);
   return p;
 }
 

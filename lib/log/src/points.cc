@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -33,24 +32,45 @@ bool noisy(const Points& points) {
   return way > kMostTurns * (high - low);
 }
 
-// Sum and number of the finite values before an index.
-struct Before {
-  double sum = 0;
-  double count = 0;
+// The usual values of a window: the mean of those that are not far from the median, and what is far from it.
+struct Usual {
+  double mean = kNan;
+  double low = -HUGE_VAL, high = HUGE_VAL;  // other values are outliers
 };
 
-std::map<std::size_t, Before> sums_before(const Points& points, const std::set<std::size_t>& places) {
-  std::map<std::size_t, Before> sums;
-  Before before;
-  std::size_t i = 0;
-  for (const std::size_t place : places) {
-    for (; i < place; ++i) {
-      const double y = points[i].y;
-      before = {before.sum + (std::isfinite(y) ? y : 0), before.count + (std::isfinite(y) ? 1 : 0)};
-    }
-    sums[place] = before;
+// A value is an outlier beyond 8 times the mean of the distances from the median, which is 6.4 standard deviations of
+// normal noise. A window of few values has none.
+Usual usual_of(const Points& points, std::size_t begin, std::size_t end) {
+  constexpr double kFar = 8;
+  constexpr std::size_t kEnough = 16;
+  std::vector<double> values;
+  for (std::size_t i = begin; i < end; ++i)
+    if (const double y = points[i].y; std::isfinite(y)) values.push_back(y);
+  if (values.size() < kEnough) return {.mean = mean(Values(values)).value_or(kNan)};
+  const double middle = *quantile(Values(values), 0.5);
+  double distances = 0;
+  for (const double y : values) distances += std::abs(y - middle);
+  const double far = kFar * distances / static_cast<double>(values.size());
+  std::erase_if(values, [&](double y) { return std::abs(y - middle) > far; });
+  return {mean(Values(values)).value_or(middle), middle - far, middle + far};
+}
+
+// Appends the lowest and the highest outlier among the points [begin, end), and before and behind each the mean, so
+// that the curve shows a spike with its height and its place.
+void append_outliers(const Points& points, std::size_t begin, std::size_t end, const Usual& usual,
+                     std::vector<Point>& curve) {
+  std::optional<std::size_t> lowest, highest;
+  for (std::size_t i = begin; i < end; ++i) {
+    const double y = points[i].y;
+    if (y < usual.low && (!lowest || y < points[*lowest].y)) lowest = i;
+    if (y > usual.high && (!highest || y > points[*highest].y)) highest = i;
   }
-  return sums;
+  for (const std::size_t i : std::set<std::size_t>{lowest.value_or(end), highest.value_or(end)}) {
+    if (i == end) continue;
+    if (curve.back().x < points[i - 1].x) curve.push_back({points[i - 1].x, usual.mean});
+    curve.push_back(points[i]);
+    curve.push_back({points[i + 1].x, usual.mean});
+  }
 }
 
 // The windows of a moving mean over n points: a fortieth of them to each side. Where a loss falls steeply, at the
@@ -114,13 +134,17 @@ std::vector<Point> thinned(const Points& points) {
 std::vector<Point> smoothed(const Points& points) {
   if (points.size() < kEnoughToSmooth || !noisy(points)) return {};
   const Windows windows(points.size());
-  std::set<std::size_t> places;
-  for (std::size_t k = 0; k < windows.size(); ++k) places.insert({windows.begin(k), windows.end(k)});
-  const std::map<std::size_t, Before> sums = sums_before(points, places);
+  std::size_t end = points.size();  // end of the finite values
+  while (end > 0 && !std::isfinite(points[end - 1].y)) --end;
   std::vector<Point> means;
   for (std::size_t k = 0; k < windows.size(); ++k) {
-    const Before &begin = sums.at(windows.begin(k)), &end = sums.at(windows.end(k));
-    means.push_back({points[windows.middle(k)].x, (end.sum - begin.sum) / (end.count - begin.count)});
+    if (windows.middle(k) >= end) {
+      means.push_back({points[windows.middle(k)].x, kNan});
+      continue;
+    }
+    const Usual usual = usual_of(points, windows.begin(k), windows.end(k));
+    if (k > 0) append_outliers(points, windows.middle(k - 1) + 1, windows.middle(k), usual, means);
+    means.push_back({points[windows.middle(k)].x, usual.mean});
   }
   return means;
 }

@@ -32,7 +32,8 @@ class Points {
 /// The minimum and the maximum of each group in order of x; all points when there are few.
 std::vector<Point> thinned(const Points& points);
 
-/// Moving mean of at most 450 points; empty for few points and for curves with little noise.
+/// Moving mean of at most 450 points, without values far from their neighbours; these spikes are points of their own,
+/// with their height. Empty for few points and for curves with little noise.
 std::vector<Point> smoothed(const Points& points);
 
 /// A mean over neighbouring points and its standard error.

@@ -40,11 +40,14 @@ TEST(Smooth, DoesNotLagAtTheStart) {
 TEST(Style, ManyRunsLookDifferent) {
   std::vector<Log> runs;
   for (int i = 0; i < 20; ++i) runs.push_back(falling(i, 0.1 * i, 3));
-  const Picture p = picture(runs, "loss");
+  const Picture p = picture(std::span(runs).first(kMostNamed), "loss"), many = picture(runs, "loss");
   std::set<std::size_t> styles;
   for (const Curve& curve : p.curves) styles.insert(curve.style);
-  EXPECT_EQ(styles.size(), 20U);
-  const std::string text = terminal_plot(p, 80, 12, true);
+  EXPECT_EQ(styles.size(), kMostNamed);
+  EXPECT_TRUE(many.ranked);
+  EXPECT_EQ(ranking_of(many).front().curve->style, 0U);
+  EXPECT_EQ(ranking_of(many).back().curve->style, kColours - 1);
+  const std::string text = terminal_plot(many, 80, 12, true);
   EXPECT_NE(text.find("T\x1b[0m run19"), std::string::npos);
   const test::TemporaryFolder scratch;
   const std::string svg = scratch.write("a.svg", "");

@@ -1,7 +1,9 @@
 // Curves, plots in the terminal, plots by gnuplot.
 #include "fp8/log/picture.h"
 
+#include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "fp8/base/file.h"
 #include "run_text.h"
@@ -67,6 +69,69 @@ TEST(Picture, ASmoothCurveIsNotSmoothed) {
   EXPECT_TRUE(picture({&run, 1}, "loss").curves.at(0).smooth.empty());
 }
 
+// A spike of one step among noise keeps its height and its width.
+TEST(Picture, ASpikeStaysNarrow) {
+  std::string text;
+  for (int i = 1; i <= 2000; ++i)
+    text += step(i, 8 * i, i == 1000 ? "9" : std::to_string(2 + 0.05 * std::sin(1.7 * i * i)));
+  const Log run = run_of(text);
+  const Curve curve = picture({&run, 1}, "loss").curves.at(0);
+  int high = 0;
+  for (const Point& p : curve.smooth) {
+    if (p.x == 8000) {
+      EXPECT_EQ(p.y, 9);
+    } else {
+      EXPECT_NEAR(p.y, 2, 0.06) << p.x;
+    }
+    high += p.y > 2.1 ? 1 : 0;
+  }
+  EXPECT_EQ(high, 1);
+}
+
+TEST(Picture, NothingIsDrawnBehindTheLastFiniteValue) {
+  std::string text;
+  for (int i = 1; i <= 1000; ++i)
+    text += step(i, 8 * i, i > 600 ? "null" : std::to_string(2 + 0.05 * std::sin(1.7 * i * i)));
+  const Log run = run_of(text);
+  const Curve curve = picture({&run, 1}, "loss").curves.at(0);
+  ASSERT_EQ(curve.marks.size(), 1U);
+  EXPECT_EQ(curve.marks[0].text, "not finite");
+  EXPECT_EQ(curve.marks[0].x, 8 * 601);
+  for (const Point& p : curve.smooth) EXPECT_EQ(std::isfinite(p.y), p.x < 8 * 601) << p.x;
+}
+
+TEST(Picture, ManyCurvesAreColouredByASetting) {
+  std::vector<Log> runs;
+  for (int i = 0; i < 12; ++i) {
+    const std::string lr = std::vector<std::string>{"0.01", "0.001", "0.1"}[static_cast<std::size_t>(i % 3)];
+    runs.push_back(run_of(R"({"type":"run","config":{"seed":)" + std::to_string(i) + R"(,"lr":)" + lr + "}}\n" +
+                              step(1, 8, "3") + step(2, 16, std::to_string(20 - i)),
+                          "run" + std::to_string(i) + ".jsonl"));
+  }
+  const Picture p = picture(runs, "loss");
+  ASSERT_EQ(p.groups.size(), 3U);
+  EXPECT_EQ(p.groups[0].name, "lr 0.001");
+  EXPECT_EQ(p.groups[2].name, "lr 0.1");
+  EXPECT_EQ(p.curves[0].style, 1U);
+  EXPECT_EQ(ranking_of(p).front().curve->name, "run11");
+  EXPECT_EQ(ranking_of(p).front().value, 9);
+  const std::string text = terminal_plot(p, 60, 8, false);
+  EXPECT_NE(text.find("loss   A lr 0.001   B lr 0.01   C lr 0.1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("lowest at the end:\n  1  run11  9\n"), std::string::npos) << text;
+}
+
+TEST(Picture, CutRuns) {
+  Log run = ramp(100);
+  cut_run(run, 20, 29);
+  EXPECT_EQ(run.steps.size(), 10U);
+  EXPECT_EQ(run.steps.front(), 20);
+  EXPECT_EQ(run.find("loss").back(), 29);
+  EXPECT_EQ(run.phases.size(), 1U);
+  cut_run(run, 50, 60);
+  EXPECT_TRUE(run.steps.empty());
+  EXPECT_TRUE(run.phases.empty());
+}
+
 TEST(Picture, Evaluations) {
   const Log run = run_of(R"({"type":"eval","step":0,"loss":3})"
                          "\n" +
@@ -106,6 +171,32 @@ TEST(TerminalPlot, SeveralCurvesWithoutColourAreLetters) {
   EXPECT_NE(text.find("┤B"), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_NE(terminal_plot(picture(runs, "loss"), 60, 8, true).find("\x1b[34m"), std::string::npos);
+}
+
+TEST(TerminalPlot, LogarithmicAxisAndLimits) {
+  const Log run = run_of(step(1, 8, "1") + step(2, 16, "10") + step(3, 24, "100"));
+  Picture p = picture({&run, 1}, "loss");
+  p.logarithmic = true;
+  EXPECT_NE(terminal_plot(p, 40, 9, false).find("\n 10 \u2524"), std::string::npos) << "the middle of 1 and 100";
+  p.logarithmic = false;
+  p.limits = {0, 20};
+  const std::string text = terminal_plot(p, 40, 9, false);
+  EXPECT_NE(text.find("20 \u2524"), std::string::npos);
+  EXPECT_EQ(text.find("100"), std::string::npos);
+}
+
+TEST(TerminalPlot, NoLineIsWiderThanTheTerminal) {
+  std::vector<Log> runs;
+  for (int i = 0; i < 7; ++i) {
+    runs.push_back(run_of(step(1, 8, "3") + step(1, 8, "2"), "a-run-with-a-rather-long-name-" + std::to_string(i)));
+    runs.back().name = "a-run-with-a-rather-long-name-" + std::to_string(i);
+  }
+  const std::string text = terminal_plot(picture(runs, "loss"), 60, 8, false);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_LE(std::ranges::count_if(line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }), 60)
+        << line;
+  EXPECT_NE(text.find("name-6"), std::string::npos);
 }
 
 TEST(TerminalPlot, NoFiniteValueIsAnEmptyPlot) {

@@ -47,6 +47,16 @@ class Tensors : public test::FolderTest {
 
 constexpr std::size_t kSqnr = 6, kUnderflow = 3, kSaturated = 5, kError = 8;
 
+// The backward pass visits the linears in another order.
+TEST_F(Tensors, RowsOfAHeatmapAreInTheOrderOfTheModel) {
+  const TensorRun run =
+      read(operand(1, "10.mlp.down_proj", "input", {}) + operand(1, "2.mlp.experts.10.up_proj", "input", {}) +
+           operand(1, "2.mlp.experts.9.up_proj", "input", {}) + operand(1, "2.self_attn.o_proj", "input", {}) +
+           operand(1, "2.self_attn.q_proj", "input", {}) + operand(1, "2.mlp.gate_proj", "input", {}));
+  EXPECT_EQ(heatmap(run, kSqnr, 10).rows, (std::vector<std::string>{"2 q_proj", "2 o_proj", "2 gate_proj", "2 up_proj",
+                                                                    "2 up_proj", "10 down_proj"}));
+}
+
 TEST_F(Tensors, AreReadByLinearGemmAndOperand) {
   const TensorRun run = read(records(2) + records(4, "12.0"));
   EXPECT_EQ(run.steps, (std::vector<std::int64_t>{2, 4}));

@@ -30,15 +30,6 @@ std::pair<double, double> range_of(const GapDotsPanel& panel, const std::optiona
   return {low - room, high + room};
 }
 
-// A round distance of marks on an axis, such that there are at most six.
-double step_of(double range) {
-  constexpr double kMost = 6;
-  const double unit = std::pow(10.0, std::floor(std::log10(range / kMost)));
-  for (const double round : {1.0, 2.0, 5.0})
-    if (round * unit * kMost >= range) return round * unit;
-  return 10 * unit;
-}
-
 std::string data_of(const GapDotsPanel& panel, const std::string& number) {
   std::string dots = "$dots" + number + " << END_OF_DATA\n", means = "$means" + number + " << END_OF_DATA\n",
               intervals = "$intervals" + number + " << END_OF_DATA\n";

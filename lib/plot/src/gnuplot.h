@@ -10,6 +10,9 @@ namespace fp8::plot {
 // A string in gnuplot's double quotes, safe for a terminal.
 std::string quoted(const std::string& text);
 
+// A round distance of marks on an axis, such that there are at most six.
+double step_of(double range);
+
 // The lines of a script that set encoding and terminal, in pixels.
 std::string terminal_of(Image image, int width, int height);
 

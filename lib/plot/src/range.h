@@ -17,7 +17,7 @@ struct Range {
 /// and the gate if it is near.
 Range gap_range(const GapPanel& gap);
 
-/// The range of a plot; unit ranges without finite points.
-Range range_of(const Picture& picture);
+/// The range of a plot, with the steps behind moving means if `with_steps`; unit ranges without finite points.
+Range range_of(const Picture& picture, bool with_steps = false);
 
 }  // namespace fp8::plot

@@ -23,8 +23,9 @@ class Canvas {
   double width() const { return static_cast<double>(2 * columns_ - 1); }
   double height() const { return static_cast<double>(4 * rows_ - 1); }
 
-  // Sets the dot at (x, y), counted from the lower left.
+  // Sets the dot at (x, y), counted from the lower left, if it is on the canvas.
   void set(double x, double y, std::size_t curve) {
+    if (!(x > -0.5 && x < width() + 0.5 && y > -0.5 && y < height() + 0.5)) return;
     // Bits of a braille character, by column and by row from the top.
     constexpr std::array<std::array<unsigned, 4>, 2> kBits = {{{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}}};
     const auto across = static_cast<std::size_t>(std::lround(std::clamp(x, 0.0, width())));
@@ -36,6 +37,8 @@ class Canvas {
 
   // A straight line between two points, both included.
   void line(double x0, double y0, double x1, double y1, std::size_t curve) {
+    const double far = 4 * height();  // lines that leave the canvas end there
+    y0 = std::clamp(y0, -far, far), y1 = std::clamp(y1, -far, far);
     const double steps = std::max(std::ceil(std::max(std::abs(x1 - x0), std::abs(y1 - y0))), 1.0);
     for (double i = 0; i <= steps; ++i) set(std::lerp(x0, x1, i / steps), std::lerp(y0, y1, i / steps), curve);
   }
@@ -56,10 +59,30 @@ std::string braille(unsigned dots) {
 
 constexpr std::size_t kTerminalColours = 6;
 
-// The letter of a curve in a plot without enough colours: A to Z, a to z.
-char letter(const Picture& picture, std::size_t curve) {
+// What is told apart: curves, or groups of them.
+std::size_t count_of(const Picture& picture) {
+  return picture.groups.empty() ? picture.curves.size() : picture.groups.size();
+}
+
+std::size_t index_of(const Picture& picture, std::size_t curve) {
+  return picture.groups.empty() ? curve : picture.curves[curve].group;
+}
+
+const std::string& name_of(const Picture& picture, std::size_t index) {
+  return picture.groups.empty() ? picture.curves[index].name : picture.groups[index].name;
+}
+
+// The letter of a curve or a group in a plot without enough colours: A to Z, a to z.
+char letter(const Picture& picture, std::size_t index) {
   constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  return picture.curves[curve].letter != 0 ? picture.curves[curve].letter : kLetters[curve % kLetters.size()];
+  const bool own = picture.groups.empty() && picture.curves[index].letter != 0;
+  return own ? picture.curves[index].letter : kLetters[index % kLetters.size()];
+}
+
+// The height of a value in a plot, from 0 to 1.
+double share_of(const Picture& picture, const Range& range, double y) {
+  if (!picture.logarithmic) return (y - range.y0) / (range.y1 - range.y0);
+  return std::log(y / range.y0) / std::log(range.y1 / range.y0);
 }
 
 std::string painted(std::size_t curve, const std::string& text) {
@@ -72,10 +95,11 @@ void draw(const Picture& picture, const Range& range, Canvas& canvas) {
     const Curve& curve = picture.curves[c];
     const Point* before = nullptr;
     for (const Point& p : curve.smooth.empty() ? curve.raw : curve.smooth) {
-      const bool finite = std::isfinite(p.y);
+      const bool finite = std::isfinite(p.y) && (!picture.logarithmic || p.y > 0);
       const auto x = [&](const Point& q) { return (q.x - range.x0) / (range.x1 - range.x0) * canvas.width(); };
-      const auto y = [&](const Point& q) { return (q.y - range.y0) / (range.y1 - range.y0) * canvas.height(); };
-      if (finite) canvas.line(x(before ? *before : p), y(before ? *before : p), x(p), y(p), c);
+      const auto y = [&](const Point& q) { return share_of(picture, range, q.y) * canvas.height(); };
+      const Point& from = before ? *before : p;
+      if (finite) canvas.line(x(from), y(from), x(p), y(p), index_of(picture, c));
       before = finite ? &p : nullptr;
     }
   }
@@ -87,7 +111,7 @@ struct Look {
 };
 
 Look look_of(const Picture& picture, bool colour) {
-  const std::size_t n = picture.curves.size();
+  const std::size_t n = count_of(picture);
   return {n > 1 && (!colour || n > kTerminalColours), colour};
 }
 
@@ -99,14 +123,48 @@ std::string cell(const Picture& picture, const Canvas& canvas, std::size_t colum
   return look.colour ? painted(owner, text) : text;
 }
 
-std::string legend_line(const Picture& picture, Look look) {
-  std::string line = picture.metric;
-  for (std::size_t c = 0; c < picture.curves.size(); ++c) {
-    if (picture.curves[c].name.empty()) continue;
-    const std::string mark = look.letters ? std::string(1, letter(picture, c)) : "\u2501\u2501";
-    line += "   " + (look.colour ? painted(c, mark) : mark) + " " + terminal_safe(picture.curves[c].name);
+std::size_t characters(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
+}
+
+// The beginning of a text that has at most `width` characters.
+std::string cut(const std::string& text, std::size_t width) {
+  std::size_t used = 0, end = 0;
+  while (end < text.size() && ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80 || used++ < width)) ++end;
+  return end == text.size() ? text : cut(text.substr(0, end - std::min<std::size_t>(end, 3)), width) + "...";
+}
+
+// The metric and the names, in lines of at most `columns` characters.
+std::string legend_of(const Picture& picture, Look look, std::size_t columns) {
+  std::string text = picture.metric;
+  std::size_t used = characters(text);
+  const std::string indent(std::min<std::size_t>(used, 12), ' ');
+  for (std::size_t i = 0; i < count_of(picture); ++i) {
+    if (name_of(picture, i).empty()) continue;
+    const std::string mark = look.letters ? std::string(1, letter(picture, i)) : "\u2501\u2501";
+    const std::string name = cut(terminal_safe(name_of(picture, i)), columns - indent.size() - 6);
+    const std::size_t width = 3 + characters(mark) + 1 + characters(name);
+    if (used + width > columns) text += "\n" + indent, used = indent.size();
+    used += width;
+    text += "   " + (look.colour ? painted(i, mark) : mark) + " " + name;
   }
-  return line;
+  return text + "\n";
+}
+
+// The first and the last curves by their last values.
+std::string ranking_lines(const Picture& picture, std::size_t columns) {
+  constexpr std::size_t kBest = 5;
+  if (!picture.ranked) return "";
+  const std::vector<Ranked> all = ranking_of(picture);
+  std::string text = picture.most_is_best ? "highest at the end:\n" : "lowest at the end:\n";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i == kBest && all.size() > kBest + 1) text += "  ...\n", i = all.size() - 1;
+    const std::string number = std::to_string(i + 1) + "  ", value = "  " + format_short(all[i].value, 5);
+    text += "  " + number + cut(terminal_safe(all[i].curve->name), columns - 2 - number.size() - value.size()) + value +
+            "\n";
+  }
+  return text;
 }
 
 std::string right(const std::string& text, std::size_t width) {
@@ -144,21 +202,22 @@ Range gap_range(const GapPanel& gap) {
   return {r.x0, r.x1, r.y0 - room, r.y1 + room};
 }
 
-Range range_of(const Picture& picture) {
+Range range_of(const Picture& picture, bool with_steps) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Range r{kInfinity, -kInfinity, kInfinity, -kInfinity};
   for (const Curve& curve : picture.curves) {
-    for (const Point& p : curve.smooth.empty() ? curve.raw : curve.smooth) {
-      if (!std::isfinite(p.y)) continue;
+    for (const Point& p : with_steps || curve.smooth.empty() ? curve.raw : curve.smooth) {
+      if (!std::isfinite(p.y) || (picture.logarithmic && p.y <= 0)) continue;
       r = {std::min(r.x0, p.x), std::max(r.x1, p.x), std::min(r.y0, p.y), std::max(r.y1, p.y)};
     }
   }
-  if (!std::isfinite(r.x0)) return {};
+  if (!std::isfinite(r.x0)) r = {0, 1, picture.logarithmic ? 1.0 : 0.0, 10};
+  r.y0 = picture.limits.low.value_or(r.y0), r.y1 = picture.limits.high.value_or(r.y1);
   if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
   if (r.y1 <= r.y0) {
     const double pad = r.y0 == 0 ? 1 : std::abs(r.y0) / 2;
-    r.y0 -= pad;
-    r.y1 += pad;
+    if (!picture.limits.low || picture.limits.high) r.y0 -= pad;
+    if (!picture.limits.high || picture.limits.low) r.y1 = r.y0 + 2 * pad;
   }
   return r;
 }
@@ -181,9 +240,11 @@ std::string axis_lines(const Picture& picture, const Range& range, std::size_t m
       const double share = (mark.x - range.x0) / (range.x1 - range.x0);
       axis[static_cast<std::size_t>(std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(width - 1)))] =
           "\u25b2";
-      lines.push_back(std::string(margin + 2, ' ') + "\u25b2 " + terminal_safe(curve.name) + " at " +
-                      count_text(picture, mark.x, true) + ": " +
-                      (mark.text.empty() ? "restart" : terminal_safe(mark.text)) + "\n");
+      const std::string what = mark.text.empty() ? "restart" : terminal_safe(mark.text);
+      lines.push_back(cut(std::string(margin + 2, ' ') + "\u25b2 " + terminal_safe(curve.name) + " at " +
+                              count_text(picture, mark.x, true) + ": " + what,
+                          margin + 2 + width) +
+                      "\n");
     }
   }
   std::string out = std::string(margin + 1, ' ') + "\u2514";
@@ -201,14 +262,16 @@ std::string axis_lines(const Picture& picture, const Range& range, std::size_t m
 std::string panel(const Picture& picture, int columns, int rows, bool colour) {
   const Range range = range_of(picture);
   const auto height = static_cast<std::size_t>(std::max(rows - 2, 3));
-  const std::array<std::string, 3> labels = {
-      format_short(range.y1, 4), format_short(std::midpoint(range.y0, range.y1), 4), format_short(range.y0, 4)};
+  const double middle_value = picture.logarithmic ? std::sqrt(range.y0 * range.y1) : std::midpoint(range.y0, range.y1);
+  const std::array<std::string, 3> labels = {format_short(range.y1, 4), format_short(middle_value, 4),
+                                             format_short(range.y0, 4)};
   const std::size_t margin = std::max({labels[0].size(), labels[1].size(), labels[2].size()});
   const std::size_t width = std::max(static_cast<std::size_t>(std::max(columns, 40)) - margin - 2, std::size_t{10});
   Canvas canvas(width, height);
   draw(picture, range, canvas);
   const Look look = look_of(picture, colour);
-  std::string out = without_trailing_blanks(legend_line(picture, look));
+  const std::size_t all = margin + 2 + width;
+  std::string out = legend_of(picture, look, all);
   for (std::size_t row = 0; row < height; ++row) {
     const bool middle = row == height / 2, labelled = row == 0 || middle || row + 1 == height;
     std::string line = right(labelled ? labels.at(row == 0 ? 0 : middle ? 1 : 2) : "", margin);
@@ -216,7 +279,7 @@ std::string panel(const Picture& picture, int columns, int rows, bool colour) {
     for (std::size_t column = 0; column < width; ++column) line += cell(picture, canvas, column, row, look);
     out += without_trailing_blanks(line);
   }
-  return out + axis_lines(picture, range, margin, width);
+  return out + axis_lines(picture, range, margin, width) + ranking_lines(picture, all);
 }
 
 // The gaps as curves: zero, both ends of the band of a single gap, and the means on top.

@@ -28,12 +28,19 @@ struct Mark {
 /// Number of colours. Curve::style is a colour plus kColours times a pattern of dashes.
 inline constexpr std::size_t kColours = 7;
 
+/// Most curves that a legend names. More are coloured in groups, and a ranking names them.
+inline constexpr std::size_t kMostNamed = 8;
+
+/// Most points that are drawn as points.
+inline constexpr std::size_t kFewPoints = 30;
+
 /// A metric of one run, downsampled to the resolution of a plot.
 struct Curve {
   std::string name{};           ///< name of the run, for the legend
   std::vector<Point> raw{};     ///< minimum and maximum of each group of steps, or every step when there are few
   std::vector<Point> smooth{};  ///< moving mean; empty for few steps and for curves with little noise
   std::size_t style = 0;        ///< see kColours; curves with different styles look different
+  std::size_t group = 0;        ///< index of its group, if the picture has any
   char letter = 0;              ///< letter in a terminal without colour; 0: by its position
   std::vector<Mark> marks{};    ///< in order of x
 };
@@ -55,14 +62,31 @@ struct GapPanel {
   std::optional<double> gate = {};  ///< a line at +- this gap
 };
 
+/// Curves that share a colour.
+struct CurveGroup {
+  std::string name{};     ///< for the legend
+  std::size_t style = 0;  ///< as that of a curve
+};
+
+/// Limits of the y axis; nullopt: those of the values.
+struct Limits {
+  std::optional<double> low{};   ///< lower end
+  std::optional<double> high{};  ///< upper end
+};
+
 /// Data of one plot.
 struct Picture {
-  std::string metric{};           ///< short name, for the terminal
-  std::string label{};            ///< label of the y axis
-  bool bytes = false;             ///< whether y is a number of bytes
-  bool by_tokens = true;          ///< x is tokens; steps when a run lacks token counts
-  std::vector<Curve> curves{};    ///< one per run, in order
-  std::optional<GapPanel> gap{};  ///< a second panel below
+  std::string metric{};              ///< short name, for the terminal
+  std::string label{};               ///< label of the y axis
+  bool bytes = false;                ///< whether y is a number of bytes
+  bool by_tokens = true;             ///< x is tokens; steps when a run lacks token counts
+  bool logarithmic = false;          ///< whether the y axis is logarithmic; then values up to 0 are not drawn
+  Limits limits{};                   ///< limits of the y axis
+  std::vector<Curve> curves{};       ///< one per run, in order
+  std::vector<CurveGroup> groups{};  ///< what the legend names instead of the curves; empty: the curves
+  bool ranked = false;               ///< whether the curves are listed by their last values
+  bool most_is_best = false;         ///< whether that list begins with the highest value
+  std::optional<GapPanel> gap{};     ///< a second panel below
 };
 
 /// Image format.
@@ -71,8 +95,17 @@ enum class Image : std::uint8_t { svg, png };
 /// Image format by the extension of `path`. Throws Error naming `path` when it ends in neither .svg nor .png.
 Image image_of(const std::string& path);
 
-/// Draws the plot in braille characters, at most `columns` wide and `rows` high without title and legend. Several
-/// curves without colour are drawn in letters. Ends in a newline. Deterministic.
+/// A curve in a ranking.
+struct Ranked {
+  const Curve* curve = nullptr;  ///< which one
+  double value = 0;              ///< last value of what is drawn; NaN if it is not finite
+};
+
+/// The curves of a picture, best first; those whose last value is not finite come last.
+std::vector<Ranked> ranking_of(const Picture& picture);
+
+/// Draws the plot in braille characters, at most `columns` wide and `rows` high without title, legend and ranking.
+/// Several curves without colour are drawn in letters. Ends in a newline. Deterministic.
 std::string terminal_plot(const Picture& picture, int columns, int rows, bool colour);
 
 /// Draws the plot into the existing file `path`, 900 x 506 pixels, or 900 x 700 with the panel of a gap, by running
