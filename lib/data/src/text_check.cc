@@ -1,52 +1,37 @@
-// Magic numbers of binary formats, and bytes that text never contains.
+// What to do with files of other formats, and bytes that text never contains.
 #include "text_check.h"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
+#include "fp8/base/file_kind.h"
 #include "fp8/base/text.h"
 
 namespace fp8::data {
 namespace {
 
-using namespace std::string_view_literals;
-
 struct Format {
-  std::size_t offset;
-  std::string_view magic;
+  FileKind kind;
   const char* advice;
   bool ids = false;  // the advice makes a file of ids
 };
 
-constexpr std::string_view kParquet = "PAR1";
-
-constexpr std::array<Format, 10> kFormats = {{
-    {0, "\x93NUMPY"sv, "a NumPy array; write its ids without the header (numpy's tofile)", true},
-    {0, "\x1F\x8B"sv, "compressed by gzip; give the output of gzip -dc"},
-    {0, "\x28\xB5\x2F\xFD"sv, "compressed by zstd; give the output of zstd -dc"},
-    {0, "PK\x03\x04"sv, "a zip archive; give the files in it"},
-    {0, "PK\x05\x06"sv, "a zip archive; give the files in it"},
-    {0, "fp8-tokens 1 "sv, "already a token file, which fp8-step reads"},
-    {0, "fp8-checkpoint 1 "sv, "a checkpoint, not text"},
-    {0, "\x89HDF\r\n\x1A\n"sv, "an HDF5 file; write the text in it as JSON Lines, or its ids as raw integers"},
-    {0, kParquet, "a Parquet file; make JSON Lines of it: "},
-    {8, "{\""sv, "a safetensors file, which holds weights"},
+constexpr std::array<Format, 9> kFormats = {{
+    {FileKind::numpy, "a NumPy array; write its ids without the header (numpy's tofile)", true},
+    {FileKind::gzip, "compressed by gzip; give the output of gzip -dc"},
+    {FileKind::zstd, "compressed by zstd; give the output of zstd -dc"},
+    {FileKind::zip, "a zip archive; give the files in it"},
+    {FileKind::tokens, "already a token file, which fp8-step reads"},
+    {FileKind::checkpoint, "a checkpoint, not text"},
+    {FileKind::hdf5, "an HDF5 file; write the text in it as JSON Lines, or its ids as raw integers"},
+    {FileKind::parquet, "a Parquet file; make JSON Lines of it: "},
+    {FileKind::safetensors, "a safetensors file, which holds weights"},
 }};
-constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-bool has(const Format& format, std::string_view head) {
-  if (!head.substr(std::min(format.offset, head.size())).starts_with(format.magic)) return false;
-  if (format.offset == 0) return true;
-  std::uint64_t length = 0;  // a safetensors file begins with the length of its header
-  std::memcpy(&length, head.data(), sizeof length);
-  return length <= kMaxSafetensorsHeader;
 }
 
 // `text` without an incomplete UTF-8 sequence in its last three bytes.
@@ -74,9 +59,9 @@ std::string parquet_command(const std::string& name) {
 }  // namespace
 
 void refuse_known_formats(const std::string& name, std::span<const std::byte> head, std::vector<Hint> hints) {
-  const auto found = std::ranges::find_if(kFormats, [&](const Format& f) { return has(f, text_of(head)); });
+  const auto found = std::ranges::find(kFormats, kind_of_file(text_of(head)), &Format::kind);
   if (found == kFormats.end()) return;
-  if (found->magic == kParquet) throw Error(name + ": " + found->advice + parquet_command(name));
+  if (found->kind == FileKind::parquet) throw Error(name + ": " + found->advice + parquet_command(name));
   if (found->ids) hints.insert(hints.begin(), {"from", "u16 or u32 for the ids"});
   throw Error(name + ": " + found->advice, std::move(hints));
 }

@@ -1,0 +1,33 @@
+// Kinds of files by their first bytes.
+#include "fp8/base/file_kind.h"
+
+#include "fp8_test.h"
+
+namespace fp8 {
+namespace {
+
+using namespace std::string_view_literals;
+
+TEST(FileKind, ByFirstBytes) {
+  EXPECT_EQ(kind_of_file("fp8-checkpoint 1 x"), FileKind::checkpoint);
+  EXPECT_EQ(kind_of_file("fp8-tokens 1 x"), FileKind::tokens);
+  EXPECT_EQ(kind_of_file("\x89HDF\r\n\x1A\nx"), FileKind::hdf5);
+  EXPECT_EQ(kind_of_file("\x93NUMPY\x01"), FileKind::numpy);
+  EXPECT_EQ(kind_of_file("PAR1"), FileKind::parquet);
+  EXPECT_EQ(kind_of_file("\x1F\x8B\x08"), FileKind::gzip);
+  EXPECT_EQ(kind_of_file("\x28\xB5\x2F\xFD"), FileKind::zstd);
+  EXPECT_EQ(kind_of_file("PK\x05\x06"), FileKind::zip);
+  EXPECT_EQ(kind_of_file("\x89PNG\r\n"), FileKind::png);
+  EXPECT_EQ(kind_of_file("\177ELF\2"), FileKind::program);
+  EXPECT_EQ(kind_of_file(""), FileKind::unknown);
+  EXPECT_EQ(kind_of_file(R"({"type":"run"})"), FileKind::unknown);
+}
+
+TEST(FileKind, SafetensorsHaveALengthBeforeTheHeader) {
+  EXPECT_EQ(kind_of_file("\x10\0\0\0\0\0\0\0{\"a\":{}}"sv), FileKind::safetensors);
+  EXPECT_EQ(kind_of_file("some text{\"a\":1}"), FileKind::unknown);
+  EXPECT_EQ(kind_of_file("\x10\0\0\0\0\0\0\0{"sv), FileKind::unknown);
+}
+
+}  // namespace
+}  // namespace fp8
