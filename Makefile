@@ -92,11 +92,15 @@ endef
 shimmed := dtype device tensor quant gemm ops optim
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
+# Sources are compiled with OPT in crates with loops over tensors, tokens or logs, and with -O2 in others and in tools, where -O3 only takes longer to compile.
+hot     := json dtype tensor quant gemm ops comm optim token linear statistics log
+src_opt  = $(if $(filter $1,$(hot)),$(OPT),-O2)
 # Tests take longer to compile than to run, but for those that run kernels.
 test_opt = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
 define crate_rules # $1 = crate
 $(eval $1.objs := $(call objs,lib/$1/src))$O/lib/$1.a: $($1.objs)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
+$(call objs,lib/$1/src): OPT := $(call src_opt,$1)
 $(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
 $(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
 $(call objs,lib/$1/tests): OPT := $(call test_opt,$1)
@@ -119,6 +123,7 @@ define tool_rules # $1 = tool
 $O/bin/$1: $(call objs,tools/$1) $($1.libs)
 $O/bin/$1: LD := $($1.ld)
 $(call objs,tools/$1): INC := $($1.inc) -Itools/$1
+$(call objs,tools/$1): OPT := $(call src_opt,$1)
 endef
 
 $(foreach c,$(CRATES),$(if $(wildcard lib/$c/crate.mk),$(eval $(call load,lib/$c))))
