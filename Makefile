@@ -161,7 +161,7 @@ all: $(programs)
 tests: $(tests) $O/test/fault.so $O/test/forge
 # The .d file of an object names the command that compiled it. The object is compiled again if the command has changed, whatever else has changed in
 # the makefiles. The commit in DEFS is not compared, so that a commit alone rebuilds nothing.
-cxx      = $(CXX) $(CXXFLAGS) $(INC)
+cxx      = $(CXX) $(CXXFLAGS) $(pch:%=-Winvalid-pch -include %) $(INC)
 nvcc     = $(NVCC) $(NVCCFLAGS) $(INC)
 cuda_cxx = $(CXX) $(CXXFLAGS) -isystem $(cuda_more) -isystem $(cuda_home)/include $(INC)
 changed  = $(if $(findstring |$(made.$@)|,|$(strip $1)|),,changed)
@@ -182,7 +182,7 @@ $O/test/% $O/fuzz/%:
 $O/test/fault.so: tests/fault/preload.cc
 	@mkdir -p $(@D)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) $(sysroot) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<
-$O/%.o: %.cc $$(call changed,$$(cxx))
+$O/%.o: %.cc $$(addsuffix .gch,$$(pch)) $$(call changed,$$(cxx))
 	@mkdir -p $(@D)
 	$(call say,CXX ,$<)$(cxx) $(DEFS) -MMD -MP -c -o $@ $<
 	$(call record,$(cxx))
@@ -201,7 +201,9 @@ $O/%.o: %.cu $$(call changed,$$(nvcc))
 	$(call say,NVCC,$<)$(nvcc) -MMD -MP -c -o $@ $<
 	$(call record,$(nvcc))
 # Sources that run kernels in the shim call the checks of tests/support/shim_memory.h at each access to memory. AddressSanitizer excludes these flags.
-$(patsubst %.cc,$O/%.o,$(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)) $(on_host): CXXFLAGS += $(if $(SAN),,-fsanitize=thread,alignment)
+in_shim := $(patsubst %.cc,$O/%.o,$(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)) $(on_host)
+$(in_shim): CXXFLAGS += $(if $(SAN),,-fsanitize=thread,alignment)
+$(in_shim): variant := -shim
 # .cu files without device code are compiled by the host compiler, which parses them once; nvcc parses them twice. The headers of the cuDNN frontend
 # take most of a minute to compile and contain no hot code, hence -O1. They include <cuda.h>, as clang does before each .cu file, which must not be
 # found as lib/ops/src/cuda.h: .cu files have no -I for the folder in which they are.

@@ -81,4 +81,27 @@ touch refuse
 is "a compiler that fails" "$(made 2>/dev/null)" "lib/json/src/value.cc"
 rm refuse
 is "what it failed to compile is compiled by the next build" "$(made)" "lib/json/src/value.cc ar"
+
+# Precompiled headers, which GCC makes: here a script of its name.
+ln -s cxx g++ && ln -s cxx clang++
+commands() { make --no-print-directory -C "$SRC" CUDA=0 O="$work/p" -n "$@" "$work/p/lib/cli.a" "$work/p/test/cli_test" "$work/p/lib/quant/src/amax.o"; }
+ok "make with GCC" commands CXX="$work/g++"
+is "it precompiles the headers of sources and of tests once" "$(sed -n 's/.* -o .*\(share.pch.*\)/\1/p' out | sort | xargs)" "share/pch/std.h share/pch/test.h"
+is "every source of a crate is compiled after them" "$(grep -c -- "-include $work/p/pch/std-O2.h .* -o $work/p/lib/cli/src/" out)" "$(printf '%s\n' "$SRC"/lib/cli/src/*.cc | wc -l)"
+is "sources with -O3 are not" "$(grep -c -- "-O3 .* -include .* -c" out)" 0
+for cxx in "ccache $work/g++" "$work/cxx" "$work/clang++"; do
+  ok "make with $cxx" commands CXX="$cxx"
+  is "$cxx precompiles nothing" "$(grep -c share/pch out)" 0
+done
+ok "make PCH=0" commands CXX="$work/g++" PCH=0
+is "PCH=0 precompiles nothing" "$(grep -c share/pch out)" 0
+compiled() { make --no-print-directory -C tree CUDA=0 CXX="$work/g++" OPT=-O2 O="$work/p" V=1 "$work/p/lib/json.a" | sed -n 's/.* -o .* //p' | grep -c .; }
+sources=$(printf '%s\n' tree/lib/json/src/*.cc | wc -l)
+is "a build with GCC compiles the header and the sources" "$(compiled)" $((sources + 1))
+is "after it a build compiles nothing" "$(compiled)" 0
+# shellcheck disable=SC2016
+echo '$O/lib/json/src/value.o: private CXXFLAGS += -DONE' >>tree/Makefile
+is "a changed flag of one source leaves the header" "$(compiled)" 1
+echo 'warnings += -Wnone' >>tree/Makefile
+is "a changed flag of all compiles all" "$(compiled)" $((sources + 1))
 done_testing

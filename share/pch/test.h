@@ -1,0 +1,6 @@
+// Headers that many tests include, see std.h.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "std.h"
