@@ -141,18 +141,16 @@ $O/test/kernels_test: $(on_host) $(shim)
 $O/tests/fault/forge.o: INC := $(fault.inc) -Itests/support
 $O/test/forge: LD := $(fault.ld)
 $O/test/forge: $O/tests/fault/forge.o $(fault.libs)
-# A target in tests/fuzz is linked with libFuzzer by make fuzz, and with replay.cc, which reads its corpus, by make check.
+# Each target in tests/fuzz is linked with libFuzzer by make fuzz, and all with replay.cc, which reads their corpora, by make check.
 $(eval $(call load,tests/fuzz))
-fuzz_shared  := replay hdf5_repair
-fuzz_targets := $(filter-out $(fuzz_shared),$(notdir $(basename $(wildcard tests/fuzz/*.cc))))
+fuzz_targets := $(filter-out replay hdf5_repair,$(notdir $(basename $(wildcard tests/fuzz/*.cc))))
 $(call objs,tests/fuzz): OPT := -O0
 $(call objs,tests/fuzz): INC := $(fuzz.inc) -Ilib/ckpt/src -Ilib/log/src -Itests/support
+$(eval $(call test_rule,fuzz_test,$(wildcard tests/fuzz/*.cc),fuzz))
 define fuzz_rules # $1 = target
-$O/test/fuzz_$1_test: $(fuzz_shared:%=$O/tests/fuzz/%.o)
-$O/test/fuzz_$1_test: LD := $(fuzz.ld) $(gtest.lib)
+$O/tests/fuzz/$1.o: INC += $(if $(findstring fuzzer,$(SAN)),,-DFP8_REPLAY=$1)
 $O/fuzz/$1: LD := $(fuzz.ld) -fsanitize=fuzzer
-$O/test/fuzz_$1_test $O/fuzz/$1: $O/tests/fuzz/$1.o $O/tests/fuzz/hdf5_repair.o $(fuzz.libs)
-tests += $O/test/fuzz_$1_test
+$O/fuzz/$1: $O/tests/fuzz/$1.o $O/tests/fuzz/hdf5_repair.o $(fuzz.libs)
 endef
 $(foreach t,$(fuzz_targets),$(eval $(call fuzz_rules,$t)))
 programs := $(TOOLS:%=$O/bin/%)

@@ -8,7 +8,7 @@
 namespace fp8::fuzz {
 
 /// A tokenizer with an id for every byte, two special tokens and the marker <|m|>, in the folder of the target.
-inline token::Tokenizer byte_tokenizer() {
+static token::Tokenizer byte_tokenizer() {
   json::Object vocab;
   for (int byte = 0; byte < 256; ++byte) {
     constexpr std::string_view kDigits = "0123456789ABCDEF";
