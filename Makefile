@@ -1,6 +1,6 @@
 # fp8: small Unix programs that train large language models in FP8.
-# Rules of the build and of make check; share/make has those of other targets, CUDA, instruction sets and test programs. The crate.mk of a crate holds its description, the crates it depends on
-# and the packages it uses.
+# Rules of the build and of make check; share/make has those of other targets, CUDA, instruction sets and test programs. The crate.mk of a crate holds
+# its description, the crates it depends on and the packages it uses.
 #   make            programs in build/bin            make check   all tests; installs missing packages first
 #   make demo       from a text to a trained model   make lint    format, documentation, size and static analysis
 #   make fuzz       fuzzes every parser              make bench   benchmarks
@@ -161,7 +161,7 @@ setup:
 demo check: setup
 	@$(MAKE) --no-print-directory $@-now
 check-now: all tests
-	@O=$(abspath $O) T='$T' tests/run unit mpi cli man fault $(if $(filter 1,$(CUDA)),sass) lint
+	@O=$(abspath $O) T='$T' tests/run fault $(if $(filter 1,$(CUDA)),sass) lint unit mpi cli man
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
 demo-now: all
