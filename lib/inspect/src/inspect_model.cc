@@ -50,7 +50,7 @@ InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, 
     if (collector != nullptr) collector->pause();
     scalars = device::Buffer(sizeof(train::StepScalars), device.type(), "scalars of a step");
     batches.emplace(1, config.batch_size, setup.eval.length, setup.sampler->separate());
-    targets = batches->read(*setup.sampler, config.step - 1, host_comm.rank() * config.batch_size);
+    targets = batches->read(*setup.sampler, config.step - 1, host_comm.rank(), host_comm.size());
   });
   if (const auto damage = train::load_model(*model, host_comm, all.checkpoint, config.precision))
     throw comm::AgreedError(*damage);
