@@ -43,7 +43,7 @@ def measure(folder: Path, programs: Path, quick: bool, rounds: int) -> list[dict
         (place / "copy").unlink()
         for form, found in exports.items():
             read_once(model)
-            found.append(seconds([programs / "fp8-export", "model.h5", "-q", "--format", form, "-o", "out"], place))
+            found.append(seconds([programs / "fp8-export", "model.h5", "-q", "--any-server", "--format", form, "-o", "out"], place))
             shutil.rmtree(place / "out")
     shutil.rmtree(place)
     return [{"name": f"export {form}", "bytes": size, "seconds": summary(found), "bytes_per_s": summary(size / s for s in found),

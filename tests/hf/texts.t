@@ -62,6 +62,17 @@ def check_conversations(folder: str) -> None:
     tap.result(own == theirs, f"{folder}: {len(records)} conversations have the same ids", f"{own[-1]} {theirs[-1]}")
 
 
+def check_adapters(wanted: int) -> None:
+    """The end token of adapters, by the two ways in which programs look for it beside PEFT's own files."""
+    run("fp8-tokenize", "talks.jsonl", "--tokenizer", "chat-tuned", "--template", "chatml", "-q", "-o", "talks.h5")
+    run("fp8-step", "chat-source.h5", "--data", "talks.h5", "--out", "talk", "--lora-rank", "2", "--steps", "1", "--batch-size", "1", "-q")
+    run("fp8-export", "talk", "--format", "peft", "--template", "chatml", "-q", "-o", "adapter")
+    ends = GenerationConfig.from_pretrained("adapter").eos_token_id
+    tap.result(ends == [0, wanted], "adapters: the token that ends a turn joins the end tokens of the model", str(ends))
+    end = AutoTokenizer.from_pretrained("adapter").eos_token_id
+    tap.result(end == wanted, "adapters: it is the end token of the tokenizer", str(end))
+
+
 def main() -> None:
     text = (SRC / "share/text/tinyshakespeare.txt").read_text().splitlines()
     shakespeare = exported("shakespeare", 1024, [SRC / "share/tokenizers/shakespeare/tokenizer.json"], 0)
@@ -72,6 +83,7 @@ def main() -> None:
     check_conversations(chat)
     ends = GenerationConfig.from_pretrained(chat).eos_token_id
     wanted = AutoTokenizer.from_pretrained(chat).convert_tokens_to_ids("<|im_end|>")
+    check_adapters(wanted)
     tap.result(ends == [0, wanted], "the token that ends a turn joins the end tokens of the model", f"{ends} {wanted}")
     tap.done()
 

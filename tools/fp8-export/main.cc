@@ -34,6 +34,7 @@ cli::Command command() {
        .kind = cli::FlagKind::text,
        .metavar = "NAME",
        .help = "chat template of the training data; its end token ends a text in generation_config.json"},
+      {.name = "any-server", .help = "write also what servers or transformers refuse to load, with a warning"},
       cli::json_flag(),
       cli::dry_run_flag(),
       cli::force_flag(),
@@ -53,6 +54,7 @@ convert::ExportOptions options_of(const cli::Arguments& arguments) {
     if (!form.eos.empty()) options.end_tokens.push_back(form.eos);
   }
   options.force = arguments.flag("force");
+  options.strict = !arguments.flag("any-server");
   options.dry_run = arguments.flag("dry-run");
   return options;
 }

@@ -27,7 +27,7 @@ namespace {
 
 using dtype::DType;
 
-constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char *kGenerationConfig = "generation_config.json", *kTokenizerConfig = "tokenizer_config.json";
 
 // How a weight becomes tensors.
 enum class Way : std::uint8_t { copy, dequantize, quantize, keep_codes };
@@ -228,30 +228,49 @@ std::string file_name(ExportFormat format, std::size_t index, std::size_t count)
   return format == ExportFormat::peft ? hf::kAdapterTensors : hf::shard_name(index, count);
 }
 
-// The files of the folder besides the weights, by name.
+// The text of tokenizer_config.json, `stored` or a new one, in which `token` ends a text.
+json::Value ending_at(const std::string& token, const json::Value& stored, const std::string& what) {
+  if (!stored.is_null() && !stored.is_object()) throw Error(what + ": not an object");
+  json::Value config = stored.is_null() ? json::object({{"tokenizer_class", "PreTrainedTokenizerFast"}}) : stored;
+  config.as_object().set("eos_token", token);
+  return config;
+}
+
+// The files of the folder besides the weights, by name. Adapters have those of their tokenizer too, and there the
+// template's end token also is the tokenizer's: PEFT generates with the generation_config.json of the base model, and
+// trainers that go on with an adapter end texts as the tokenizer does.
 std::map<std::string, std::string> texts_of(const OpenModel& model, const std::vector<Entry>& entries,
                                             const ExportOptions& options, ExportReport& report) {
+  const bool peft = options.format == ExportFormat::peft;
   std::map<std::string, std::string> texts;
   const auto add = [&](const char* name, const json::Value& value) { texts[name] = json::dump(value, 2) + "\n"; };
-  if (options.format == ExportFormat::peft) {
+  const auto stored_at = [&](const char* name) { return model.source.path() + ": /huggingface/" + name; };
+  if (peft) {
     add(hf::kAdapterConfig, hf::adapter_config(model.config));
-    return texts;
+  } else {
+    add("config.json", config_json(model, entries, options.format));
   }
-  add("config.json", config_json(model, entries, options.format));
   std::optional<std::string> tokenizer = model.source.tokenizer();
   const std::vector<std::int64_t> ends = ids_of(options.end_tokens, tokenizer, model.source.path());
-  json::Value generation;
+  json::Value generation, tokenizing;
   for (auto& [name, text] : model.source.huggingface()) {
     if (name == kGenerationConfig) {
-      generation = json::parse(text, model.source.path() + ": /huggingface/" + name);
+      generation = json::parse(text, stored_at(kGenerationConfig));
+    } else if (name == kTokenizerConfig && peft && !ends.empty()) {
+      tokenizing = json::parse(text, stored_at(kTokenizerConfig));
     } else {
       texts.try_emplace(name, text);
     }
   }
-  add(kGenerationConfig, hf::generation_config(model.config, generation, ends,
-                                               model.source.path() + ": /huggingface/" + kGenerationConfig));
+  if (peft && !ends.empty())
+    add(kTokenizerConfig, ending_at(options.end_tokens.front(), tokenizing, stored_at(kTokenizerConfig)));
+  generation = hf::generation_config(model.config, generation, ends, stored_at(kGenerationConfig));
+  add(kGenerationConfig, generation);
   if (tokenizer) {
     texts["tokenizer.json"] = std::move(*tokenizer);
+    if (!generation.as_object().contains("eos_token_id"))
+      report.notes.emplace_back("no token ends a text: neither the model nor --template has one, so that generated "
+                                "texts go on to the limit of their length");
   } else {
     report.notes.emplace_back("the checkpoint has no tokenizer.json, so the folder has none");
   }
@@ -295,30 +314,65 @@ std::string origin_of(const OpenModel& model, const Entry& entry, std::size_t te
   return {};
 }
 
+// Numbers of layers, ascending: "{0-2,5}", or "0" for one.
+std::string layers_text(const std::vector<int>& layers) {
+  std::string text;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t last = i;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(layers[i]);
+    if (last > i) text += "-" + std::to_string(layers[last]);
+    i = last + 1;
+  }
+  return text.find_first_of(",-") == std::string::npos ? text : "{" + text + "}";
+}
+
+// All weights of a list, with their shapes if `shapes`. Those that differ in the number of the layer have one name:
+// "model.layers.{0-2,5}.mlp.up_proj.weight [176, 64] and model.layers.0.mlp.down_proj.weight [64, 176]".
+std::string text_of(const std::vector<const model::Parameter*>& weights, bool shapes) {
+  std::vector<std::pair<std::string, std::vector<int>>> kinds;  // text with a gap for the layers, layers
+  for (const model::Parameter* p : weights) {
+    std::string text = p->name, layer = "." + std::to_string(p->unit - 1) + ".";
+    if (const std::size_t at = text.find(layer); at != std::string::npos) text.replace(at + 1, layer.size() - 2, "\n");
+    if (shapes) text += " [" + std::to_string(p->rows()) + ", " + std::to_string(p->cols()) + "]";
+    auto kind = std::ranges::find(kinds, text, &std::pair<std::string, std::vector<int>>::first);
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {text, {}});
+    kind->second.push_back(p->unit - 1);
+  }
+  std::string list;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    auto& [text, layers] = kinds[i];
+    if (const std::size_t gap = text.find('\n'); gap != std::string::npos) text.replace(gap, 1, layers_text(layers));
+    list += (i == 0 ? "" : i + 1 < kinds.size() ? ", " : " and ") + text;
+  }
+  return list;
+}
+
 // Projections that servers compute as one matrix must have one precision.
 void warn_of_mixed_projections(const std::vector<Entry>& entries, ExportReport& report) {
-  for (const std::vector<const Entry*>& group : merged_projections(entries)) {
-    const auto other = std::find_if(group.begin(), group.end(),
-                                    [&](const Entry* e) { return e->tensors.size() != group.front()->tensors.size(); });
-    if (other == group.end()) continue;
-    report.warnings.push_back(group.front()->parameter->name + " and " + (*other)->parameter->name +
-                              " differ in precision; vLLM and SGLang compute them as one matrix and refuse that");
-    return;
-  }
+  std::vector<const model::Parameter*> mixed;
+  for (const std::vector<const Entry*>& group : merged_projections(entries))
+    if (!std::ranges::all_of(group, [&](const Entry* e) { return e->tensors.size() == group.front()->tensors.size(); }))
+      for (const Entry* e : group) mixed.push_back(e->parameter);
+  if (mixed.empty()) return;
+  report.warnings.push_back(text_of(mixed, false) +
+                            " differ in precision; vLLM and SGLang compute them as one matrix and refuse that");
 }
 
 // vLLM and SGLang refuse a block that spans two parts of a merged matrix, and quantize activations in groups of 128
 // columns; transformers, where it dequantizes, divides a weight into as many equal blocks as there are scales.
 void warn_of_partial_blocks(const std::vector<Entry>& entries, ExportReport& report) {
+  std::vector<const model::Parameter*> partial;
   for (const Entry& e : entries) {
     const model::Parameter& p = *e.parameter;
-    if (e.tensors.size() == 1) continue;
-    if (p.rows() % hf::kQuantizationBlock == 0 && p.cols() % hf::kQuantizationBlock == 0) continue;
-    report.warnings.push_back(p.name + " [" + std::to_string(p.rows()) + ", " + std::to_string(p.cols()) +
-                              "] does not consist of whole blocks of 128 x 128: vLLM and SGLang refuse it, and "
-                              "transformers dequantizes it to other values; --format compressed-tensors has no blocks");
-    return;
+    if (e.tensors.size() > 1 && (p.rows() % hf::kQuantizationBlock != 0 || p.cols() % hf::kQuantizationBlock != 0))
+      partial.push_back(&p);
   }
+  if (partial.empty()) return;
+  report.warnings.push_back(text_of(partial, true) +
+                            (partial.size() == 1 ? ": does not consist" : ": do not consist") +
+                            " of whole blocks of 128 x 128: vLLM and SGLang refuse that, and transformers dequantizes "
+                            "to other values; --format compressed-tensors has no blocks");
 }
 
 // The configuration of LLaMA models in transformers 5 (LlamaConfig.validate_architecture) refuses such sizes, although
@@ -328,6 +382,14 @@ void warn_of_head_sizes(const hf::ModelConfig& config, ExportReport& report) {
   report.warnings.push_back("hidden_size " + std::to_string(config.hidden_size) +
                             " is not a multiple of num_attention_heads " + std::to_string(config.num_attention_heads) +
                             ": transformers refuses LLaMA models of such sizes");
+}
+
+// Throws for what servers refuse, unless that is to be written.
+void check_servers(const ExportOptions& options, const ExportReport& report) {
+  if (!options.strict || report.warnings.empty()) return;
+  std::string all;
+  for (const std::string& warning : report.warnings) all += (all.empty() ? "" : "; ") + warning;
+  throw Error(all, Exit::no, {{"any-server", "to write it all the same"}});
 }
 
 // Throws unless a folder that is to be replaced holds only files that an export writes.
@@ -361,6 +423,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   if (options.format != ExportFormat::peft) warn_of_head_sizes(model.config, report);
   if (quantizes(options.format)) warn_of_mixed_projections(entries, report);
   if (options.format == ExportFormat::fp8) warn_of_partial_blocks(entries, report);
+  check_servers(options, report);
   const std::map<std::string, std::string> texts = texts_of(model, entries, options, report);
   for (std::size_t file = 0; file < files; ++file) report.files.push_back(file_name(options.format, file, files));
   for (const auto& [name, text] : texts) report.files.push_back(name);

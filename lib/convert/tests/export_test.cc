@@ -247,16 +247,40 @@ TEST_F(Export, a_merged_matrix_is_excluded_under_its_own_name_too) {
   }
 }
 
-TEST_F(Export, warns_of_blocks_that_servers_refuse) {
+TEST_F(Export, names_all_weights_with_blocks_that_servers_refuse) {
   const ExportReport report = export_folder(model(), at("out"), {.format = ExportFormat::fp8, .dry_run = true});
-  EXPECT_EQ(report.warnings.at(0),
-            "model.layers.0.self_attn.q_proj.weight [64, 64] does not consist of whole blocks of 128 x 128: vLLM and "
-            "SGLang refuse it, and transformers dequantizes it to other values; --format compressed-tensors has no "
-            "blocks");
+  const std::string all =
+      "model.layers.{0-1}.self_attn.q_proj.weight [64, 64], model.layers.{0-1}.self_attn.k_proj.weight [32, 64], "
+      "model.layers.{0-1}.self_attn.v_proj.weight [32, 64], model.layers.{0-1}.self_attn.o_proj.weight [64, 64], "
+      "model.layers.{0-1}.mlp.gate_proj.weight [176, 64], model.layers.{0-1}.mlp.up_proj.weight [176, 64] and "
+      "model.layers.{0-1}.mlp.down_proj.weight [64, 176]";
+  const std::string why =
+      " of whole blocks of 128 x 128: vLLM and SGLang refuse that, and transformers dequantizes to other values; "
+      "--format compressed-tensors has no blocks";
+  EXPECT_EQ(report.warnings.at(0), all + ": do not consist" + why);
+  ConvertOptions options;
+  options.precisions = model::PrecisionRules{.filters = {"*.0.*", "*.1.self_attn.*", "*.up_proj.*", "*.gate_proj.*"}};
+  convert(test::golden("llama3"), at("one.h5"), options);
+  const ExportReport one = export_folder(at("one.h5"), at("out"), {.format = ExportFormat::fp8, .dry_run = true});
+  EXPECT_EQ(one.warnings.at(0), "model.layers.1.mlp.down_proj.weight [64, 176]: does not consist" + why);
   const ExportReport rows =
       export_folder(model(), at("out"), {.format = ExportFormat::compressed_tensors, .dry_run = true});
   EXPECT_TRUE(rows.warnings.empty());
   EXPECT_EQ(rows.notes.size(), 1U);  // no tokenizer
+}
+
+TEST_F(Export, strict_writes_nothing_that_servers_refuse) {
+  try {
+    export_folder(model(), at("out"), {.format = ExportFormat::fp8, .strict = true});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::no);
+    EXPECT_NE(std::string(e.what()).find("do not consist of whole blocks"), std::string::npos) << e.what();
+    ASSERT_EQ(e.hints().size(), 1U);
+    EXPECT_EQ(e.hints()[0].setting, "any-server");
+  }
+  EXPECT_FALSE(std::filesystem::exists(at("out")));
+  EXPECT_TRUE(export_folder(model(), at("out"), {.strict = true}).warnings.empty());
 }
 
 TEST_F(Export, warns_of_sizes_that_transformers_refuses) {
@@ -281,7 +305,10 @@ TEST_F(Export, warns_of_projections_of_two_precisions) {
   const ExportReport report =
       export_folder(at("mixed.h5"), at("out"), {.format = ExportFormat::compressed_tensors, .dry_run = true});
   ASSERT_EQ(report.warnings.size(), 1U);
-  EXPECT_NE(report.warnings[0].find("refuse that"), std::string::npos) << report.warnings[0];
+  EXPECT_EQ(report.warnings[0],
+            "model.layers.0.self_attn.q_proj.weight, model.layers.0.self_attn.k_proj.weight and "
+            "model.layers.0.self_attn.v_proj.weight differ in precision; vLLM and SGLang compute them as one matrix "
+            "and refuse that");
   EXPECT_FALSE(std::filesystem::exists(at("out")));
 }
 

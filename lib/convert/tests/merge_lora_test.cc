@@ -36,6 +36,8 @@ class MergeLora : public test::FolderTest {
     if (!targets.empty()) config.lora->targets = std::move(targets);
     ckpt::ModelWriter writer(at(name), source.kind(), true);
     writer.document("config", hf::to_json(config));
+    if (const auto tokenizer = source.tokenizer()) writer.tokenizer(*tokenizer);
+    writer.huggingface(source.huggingface());
     for (const ckpt::TensorMeta& meta : source.tensors()) ckpt::copy_tensor(source, meta.name, writer);
     for (const model::Parameter& p : model::parameter_table(config)) {
       if (p.role != model::ParameterRole::adapter) continue;
@@ -176,7 +178,8 @@ TEST_F(MergeLora, what_cannot_be_merged_is_refused) {
 TEST_F(MergeLora, the_adapter_alone_is_exported_as_PEFT_writes_it) {
   const std::string source = adapted(model(), "lora.h5");
   const ExportReport report = export_folder(source, at("peft"), {.format = ExportFormat::peft});
-  EXPECT_EQ(report.files, (std::vector<std::string>{"adapter_model.safetensors", "adapter_config.json"}));
+  EXPECT_EQ(report.files, (std::vector<std::string>{"adapter_model.safetensors", "adapter_config.json",
+                                                    "generation_config.json"}));
   const hf::SafetensorsFile wanted(kAdapter + "/adapter_model.safetensors"),
       got(at("peft") + "/adapter_model.safetensors");
   ASSERT_EQ(got.tensors().size(), wanted.tensors().size());
@@ -205,6 +208,28 @@ TEST_F(MergeLora, the_adapter_alone_is_exported_as_PEFT_writes_it) {
   export_folder(adapted(model(), "one.h5", {kModule}), at("one"), {.format = ExportFormat::peft});
   EXPECT_EQ(json::dump(json::parse_file(at("one") + "/adapter_config.json").as_object().at("target_modules")),
             "[\"" + std::string(kModule) + "\"]");
+}
+
+TEST_F(MergeLora, exported_adapters_have_the_texts_of_their_tokenizer_and_end_as_the_template_does) {
+  const char* const tokenizer = R"({"model": {"vocab": {"<end>": 1, "<turn>": 2}, "merges": []}})";
+  std::filesystem::copy(test::golden("llama3"), at("hf"));
+  test::write_file(at("hf") + "/tokenizer.json", tokenizer);
+  test::write_file(at("hf") + "/generation_config.json", R"({"eos_token_id": 1})");
+  test::write_file(at("hf") + "/tokenizer_config.json", R"({"eos_token": "<end>", "add_bos_token": true})");
+  test::write_file(at("hf") + "/chat_template.jinja", "{{ messages }}");
+  convert(at("hf"), at("base.h5"), {});
+  const std::string source = adapted(at("base.h5"), "lora.h5");
+  const auto text = [&](const char* name) { return test::read_file(at("out") + "/" + name); };
+  const auto object = [&](const char* name) { return json::dump(json::parse(text(name), name)); };
+  export_folder(source, at("out"), {.format = ExportFormat::peft, .end_tokens = {"<turn>"}});
+  EXPECT_EQ(text("tokenizer.json"), tokenizer);
+  EXPECT_EQ(text("chat_template.jinja"), "{{ messages }}");
+  EXPECT_EQ(object("tokenizer_config.json"), R"({"eos_token":"<turn>","add_bos_token":true})");
+  EXPECT_EQ(object("generation_config.json"), R"({"eos_token_id":[1,2],"bos_token_id":1})");
+  EXPECT_FALSE(std::filesystem::exists(at("out") + "/config.json"));
+  export_folder(source, at("out"), {.format = ExportFormat::peft, .force = true});
+  EXPECT_EQ(text("tokenizer_config.json"), R"({"eos_token": "<end>", "add_bos_token": true})");
+  EXPECT_EQ(object("generation_config.json"), R"({"eos_token_id":1,"bos_token_id":1})");
 }
 
 TEST_F(MergeLora, other_exports_need_merged_weights) {

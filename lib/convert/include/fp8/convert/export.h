@@ -23,9 +23,10 @@ enum class ExportFormat : std::uint8_t {
 struct ExportOptions {
   ExportFormat format = ExportFormat::bf16;  ///< format of the linears
   std::uint64_t file_bytes = 5'000'000'000;  ///< a file of weights ends before it has more; a tensor is never split
-  std::vector<std::string> end_tokens{};     ///< tokens that also end a text, for generation_config.json
+  std::vector<std::string> end_tokens{};     ///< tokens that also end a text, see export_folder()
   std::vector<std::string> inputs{};         ///< files that all this was read from, see check_not_input()
   bool force = false;                        ///< replace a folder that an export wrote
+  bool strict = false;                       ///< what servers refuse is an error, not a warning
   bool dry_run = false;                      ///< check everything, write nothing
   model::ProgressSink progress{};            ///< may be empty
 };
@@ -52,10 +53,12 @@ struct ExportReport {
 /// Writes the folder `output` from a checkpoint, see open_checkpoint(). Weights are read, converted and written in
 /// pieces. Quantization is that of recipe rowwise (compressed_tensors) or blockwise (fp8), with scales that are not
 /// powers of two; which linears are quantized is their compute precision in the checkpoint. Adapters have a folder of
-/// their own (peft); in the others they must have been merged. Throws Error, and leaves no output, when the source is
-/// damaged or not finite, when its codes do not fit the format (E5M2; one factor per row in blocks; blocks in rows),
-/// when no linear can be quantized, when the checkpoint's tokenizer lacks an end token, and when `output` exists
-/// without `force` or holds files that no export writes. Deterministic.
+/// their own (peft); in the others they must have been merged. The end tokens are added to those of
+/// generation_config.json; in a folder of adapters the first of them also is that of tokenizer_config.json. Throws
+/// Error, and leaves no output, when the source is damaged or not finite, when its codes do not fit the format (E5M2;
+/// one factor per row in blocks; blocks in rows), when no linear can be quantized, when the checkpoint's tokenizer
+/// lacks an end token, and when `output` exists without `force` or holds files that no export writes; Error(no) under
+/// `strict` for what servers refuse. Deterministic.
 ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& options);
 
 }  // namespace fp8::convert
