@@ -78,5 +78,26 @@ status "an output in a missing folder gives status 2" 2 fp8-init tiny -o no/x.h5
 says "invalid JSON is refused" '^fp8-init: bad.json: line ' sh -c 'echo "{" > bad.json; fp8-init bad.json -o x.h5'
 says "a missing folder of presets is named" 'no: |FP8_SHARE|/no/presets' env FP8_SHARE=/no fp8-init tiny -o x.h5
 status "a full standard output gives status 2" 2 sh -c 'fp8-init tiny -o full.h5 >/dev/full'
+fp8-init tiny --set hidden_size=512 --set intermediate_size=2048 --set num_hidden_layers=8 -o big.h5 >out 2>err
+mkfifo endless && yes >endless 2>/dev/null &
+writer=$!
+# ended SIGNAL COMMAND...: prints the status of a command that gets the signal while it writes, and what it left
+ended() {
+  signal=$1
+  shift
+  "$@" >out 2>err </dev/null &
+  tool=$!
+  while [ -z "$(find . -maxdepth 1 -name '.ended.*.tmp')" ] && kill -0 $tool 2>/dev/null; do sleep 0.01; done
+  kill -"$signal" $tool 2>/dev/null
+  wait $tool
+  echo "$? $(find . -maxdepth 1 -name '*ended*')$(cat err)"
+}
+big="--set hidden_size=512 --set intermediate_size=2048 --set num_hidden_layers=8"
+# shellcheck disable=SC2086 # lists of words on purpose
+for words in "fp8-init tiny $big" "fp8-convert big.h5 --dtype bf16" "fp8-quantize big.h5 --scaling row" "fp8-export big.h5 -q" "fp8-tokenize endless"; do
+  is "${words%% *} leaves nothing when TERM ends it" "$(ended TERM $words -o ended)" "143 "
+  is "${words%% *} leaves nothing when HUP ends it" "$(ended HUP $words -o ended)" "129 "
+done
+kill $writer 2>/dev/null
 is "no temporary file is left" "$(ls x.h5* ./*.tmp* .[a-z]* 2>/dev/null)" ""
 done_testing

@@ -22,6 +22,7 @@ cli::Command command() {
   c.example = "fp8-convert llama3/ -o model.h5";
   c.positionals = {
       cli::checkpoint_argument("source", "HF_FOLDER|CHECKPOINT|-", "Hugging Face folder or checkpoint to convert")};
+  c.writes = true;
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "dtype",

@@ -21,6 +21,7 @@ cli::Command command() {
   c.about = "write a checkpoint as a Hugging Face folder in BF16 or FP8, or its LoRA adapters";
   c.example = "fp8-export run -o llama3-tuned --format fp8";
   c.positionals = {cli::checkpoint_argument("source", "CHECKPOINT|-", "checkpoint to export")};
+  c.writes = true;
   c.flags = {
       cli::output_flag("folder to write"),
       {.name = "format",

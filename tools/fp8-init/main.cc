@@ -39,6 +39,7 @@ cli::Command command() {
                     .metavar = "PRESET|CONFIG.json",
                     .help = "name of a preset or path of a configuration file",
                     .suggestions = presets()}};
+  c.writes = true;
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "seed",

@@ -17,6 +17,7 @@ cli::Command command() {
   c.about = "convert the weights of a checkpoint to FP8 codes and scales, or back";
   c.example = "fp8-quantize model.h5 -o q.h5 --scaling row";
   c.positionals = {cli::checkpoint_argument("source", "CHECKPOINT|-", "checkpoint to convert")};
+  c.writes = true;
   c.flags = {
       cli::output_flag("checkpoint to write"),
       {.name = "scaling",

@@ -74,6 +74,7 @@ cli::Command command() {
                     .help = "inputs, read in order; - (or none with --encode and --decode): standard input",
                     .required = false,
                     .repeated = true}};
+  c.writes = true;
   c.flags = {
       cli::output_flag("token file to write"),
       {.name = "from",

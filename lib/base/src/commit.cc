@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -44,6 +45,14 @@ constexpr const char* kFolderLock =
 std::string without_last_slashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
+}
+
+// Whether a file name is ".NAME.xxxxxxxx.tmp", which a part name may follow: ".NAME.xxxxxxxx.tmp.part".
+bool is_temporary(const std::string& name) {
+  const std::size_t end = name.rfind(kUnfinished);
+  if (end == std::string::npos || end < kSuffixLetters + 2 || name[0] != '.') return false;
+  const std::size_t after = end + kUnfinished.size();
+  return name[end - kSuffixLetters - 1] == '.' && (after == name.size() || name[after] == '.');
 }
 
 std::string random_suffix() {
@@ -115,6 +124,21 @@ std::vector<std::string> remove_leftovers(const std::string& output) {
     if (fd >= 0) ::close(fd);
   }
   return removed;
+}
+
+void remove_unfinished() noexcept try {
+  constexpr int kAttempts = 100;  // another thread may add files to a folder that is being removed
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    std::filesystem::path path = std::filesystem::read_symlink(entry.path(), ignored);
+    const int flags = ::fcntl(std::atoi(entry.path().filename().c_str()), F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) != O_RDWR) continue;  // inputs are only read
+    if ("/" + path.filename().string() == kFolderLock) path = path.parent_path();
+    if (!is_temporary(path.filename().string())) continue;
+    for (int i = 0; i < kAttempts; ++i)
+      if (std::filesystem::remove_all(path, ignored) != static_cast<std::uintmax_t>(-1)) break;
+  }
+} catch (...) {  // without /proc or memory the files stay, and the next run of the tool removes them
 }
 
 void commit_directory(const std::string& temporary, const std::string& final_path, int parent) {

@@ -152,6 +152,26 @@ TEST(AtomicFile, AppearsOnCommit) {
   EXPECT_EQ(folder.names().size(), 1U);
 }
 
+TEST(RemoveUnfinished, RemovesWhatThisProcessWritesAndNothingElse) {
+  const TemporaryFolder folder;
+  folder.write(".other.0123abcd.tmp", "of another process");
+  folder.write(".read.0123abcd.tmp", "an input");
+  const File input = File::open_read(folder.at(".read.0123abcd.tmp"));
+  const File update = File::open_update(folder.write("mine.tmp", "not temporary"));
+  {
+    AtomicFile done(folder.at("done"), false);
+    done.commit();
+    const AtomicFile out(folder.at("out"), false);
+    const AtomicFolder folder_out(folder.at("folder"), false);
+    const File part = File::create_exclusive(out.path() + ".mask");
+    write_file(folder_out.path() + "/a", "1");
+    EXPECT_EQ(folder.names().size(), 7U);
+    remove_unfinished();
+    EXPECT_EQ(folder.names(),
+              (std::vector<std::string>{".other.0123abcd.tmp", ".read.0123abcd.tmp", "done", "mine.tmp"}));
+  }
+}
+
 TEST(AtomicFolder, AppearsOnCommitAndLeavesNothingWithout) {
   const TemporaryFolder folder;
   {

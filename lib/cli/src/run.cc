@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -21,6 +22,7 @@
 #include "fp8/base/resources.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
+#include "fp8/cli/signals.h"
 
 namespace fp8::cli {
 namespace {
@@ -84,6 +86,45 @@ void clear_leftovers(const Command& command, const Arguments& arguments) {
     if (!arguments.flag("quiet")) print_note(command.name, path + ": left over from an interrupted save, removed");
 }
 
+// Ends the process as a signal does by default, without the files that it was writing.
+class EndOnSignal {
+ public:
+  EndOnSignal() : signals_({.early = [this](int signal) { end(signal); }, .first = {}, .again = {}}) {}
+  // Of an error while the process ends, such as that a file was removed, nothing is printed.
+  void wait_if_ending() const {
+    while (ending_) ::pause();
+  }
+
+ private:
+  void end(int signal) {
+    ending_ = true;
+    remove_unfinished();
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    (void)std::signal(signal, SIG_DFL);
+    (void)::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    (void)::kill(::getpid(), signal);
+  }
+
+  std::atomic<bool> ending_ = false;
+  StopSignals signals_;  // last: its thread uses the other member
+};
+
+// Calls the body of a tool.
+int call(const Command& command, const Arguments& arguments, const std::function<int(const Arguments&)>& body) {
+  std::optional<EndOnSignal> ends;
+  if (command.writes) ends.emplace();  // before any thread
+  if (!command.launched) start_team();
+  clear_leftovers(command, arguments);
+  try {
+    return body(arguments);
+  } catch (...) {
+    if (ends) ends->wait_if_ending();
+    throw;
+  }
+}
+
 // Prints how long the tool ran, its peak memory and the version, for --verbose.
 void print_usage(const std::string& tool, Clock::time_point start, const std::vector<std::string>& versions) {
   rusage usage{};
@@ -142,11 +183,7 @@ int run(int argc, char** argv, const Command& command, const std::function<int(c
     return 0;
   });
   if (status >= 0) return status;
-  const int done = flushed(full.name, guarded(full.name, true, [&] {
-                             if (!command.launched) start_team();
-                             clear_leftovers(full, *arguments);
-                             return body(*arguments);
-                           }));
+  const int done = flushed(full.name, guarded(full.name, true, [&] { return call(full, *arguments, body); }));
   if (arguments->flag("verbose") && speaks()) print_usage(full.name, start, versions);
   return done;
 }

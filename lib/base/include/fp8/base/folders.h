@@ -17,6 +17,11 @@ void make_folders(const std::string& path);
 /// it, except those locked by a running process. Returns their paths; empty where the folder cannot be read.
 std::vector<std::string> remove_leftovers(const std::string& output);
 
+/// Removes the temporary files and folders (see AtomicFile, AtomicFolder) that this process is writing, for a process
+/// that is about to end while other threads write. Ignores errors. Finds them by their locks among the descriptors of
+/// the process, so it needs no list of them.
+void remove_unfinished() noexcept;
+
 /// A folder that appears under its final name only when it is complete: filled under a temporary name next to it, then
 /// renamed. Files in it are synced by who writes them. Until the commit it also has a file `.lock`, locked while this
 /// object exists, by which remove_leftovers() recognizes the folder of a killed process.

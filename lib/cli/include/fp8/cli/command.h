@@ -59,6 +59,7 @@ struct Command {
   std::vector<Positional> positionals{};  ///< positional arguments in their order
   bool takes_command = false;             ///< the words after `--` are a command to run, see Arguments::rest
   bool launched = false;                  ///< mpirun starts it: completions also work after mpirun and its flags
+  bool writes = false;                    ///< writes --output all the time: a signal that ends it removes what is there
 };
 
 /// A flag as messages name it: "--lr" for "lr".
