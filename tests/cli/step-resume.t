@@ -154,6 +154,46 @@ fp8-step m.h5 $short --steps 4 --until-step 2 --precision fp32 --out same-wide >
 fp8-step m.h5 $short --steps 4 --out same-wide >>same-wide.log 2>err
 is "fp32 goes on, with its activations" "$(grep '"type":"step"' same-wide.log | grep -o '"precision":"[a-z0-9]*"' | cut -d: -f2 | sort -u | tr '\n' ' ')" '"fp32" '
 
+# --- what comes from the checkpoint is checked as flags are, and printed as they would be
+fp8-step m.h5 $short --steps 4 --until-step 2 --precision fp8 --fuse-projections --out fused >out 2>err
+says "statistics of fused projections are refused" '^fp8-step: --tensor-stats-every: measures each projection alone' \
+  fp8-step m.h5 $short --steps 4 --out fused --tensor-stats-every 1
+fp8-step m.h5 $short --steps 4 --out fused >out 2>err
+is "fused projections stay fused" "$? $(grep '"type":"step"' fused/log.jsonl | wc -l) $(field fp8_gemms fused/log.jsonl | sort -u | wc -l)" "0 4 1"
+fp8-step m.h5 $short --steps 4 --until-step 2 --precision fp8 --recipe rowwise --out rows >out 2>err
+fp8-step m.h5 $short --steps 4 --out rows --print-config >resumed.json 2>err
+fp8-step m.h5 $short --steps 4 --out rows --precision fp8 --recipe rowwise --print-config >given.json 2>err
+is "the printed configuration is that of the first start" "$(cat resumed.json)" "$(cat given.json)"
+printf '2 --precision fp8 --recipe rowwise\n4 --log-every 1\n6 --precision bf16\n8 --log-every 1\n' >four.phases
+fp8-resume phased --phases four.phases -- fp8-step m.h5 $short --steps 8 -q >out 2>err
+is "a phase without --precision goes on in that of the phase before" "$(grep '"type":"step"' phased/log.jsonl | grep -o '"precision":"[a-z0-9]*","recipe":[^,]*' | uniq -c | tr -s ' ' | tr -d '"' | tr '\n' ';')" \
+  " 4 precision:fp8,recipe:rowwise; 4 precision:bf16,recipe:null;"
+
+# --- --print-config refuses what the run refuses
+pairs="--data d.h5 --seq-length 16 --batch-size 4"
+for flags in "--lora-alpha 4" "--lora-targets q_proj" "--rslora" "--lora-dropout 0.1" "--lora-rank 2 --fuse-projections --precision fp8" \
+  "--lora-rank 2 --master bf16" "--lora-rank 2 --lora-targets nothing" "--keep-best" "--eval-every 2" "--min-lr 1" "--decay-steps 2" \
+  "--schedule wsd --decay-steps 9" "--profile 9" "--sample-every 1" "--sample-prompt x" "--seq-length 100000" "--fp8-gemms wgrad --precision fp8 --lora-rank 2" \
+  "--tensor-stats-every 1 --fuse-projections --precision fp8" "--epochs 2" "--activations f32" "--paranoid 1 --no-deterministic" "--warmup-steps 1 --warmup-ratio 0.1" \
+  "--data m.h5" "--eval-data none.h5" "--out same-one/step-00000004"; do
+  fp8-step m.h5 $pairs --steps 4 --out x $flags -q >out 2>run.err
+  run=$?
+  fp8-step m.h5 $pairs --steps 4 --out x $flags -q --print-config >out 2>print.err
+  is "$flags: --print-config ends as the run does" "$? $(cat print.err)" "$run $(cat run.err)"
+  [ $run != 0 ] && [ ! -s out ] && [ ! -e x ]
+  result $? "$flags: the run is refused"
+  rm -rf x
+done
+for flags in "--lora-alpha 4" "--lora-rank 2 --fuse-projections --precision fp8" "--lora-rank 2 --master bf16" "--keep-best"; do
+  status "$flags: --print-config refuses it without the model too" 2 fp8-step none.h5 $pairs --steps 4 --out x $flags --print-config
+done
+ok "--print-config prints an incomplete command" fp8-step m.h5 --data d.h5 --lr 1e-3 --print-config
+refused "and refuses what contradicts itself in it" '--lora-alpha: needs --lora-rank or --lora$' m.h5 --data d.h5 --lora-alpha 4 --print-config
+is "steps follow --epochs" "$(fp8-step m.h5 $pairs --epochs 2 --out x --print-config | grep -E '"(steps|epochs)"' | tr -d ' \n')" '"steps":625,"epochs":null,'
+is "for all ranks" "$(mpirun -n 2 fp8-step m.h5 $pairs --epochs 2 --out x --print-config | grep '"steps"')" '  "steps": 312,'
+is "a run has as many" "$(fp8-step m.h5 $pairs --epochs 0.05 --out epochs -q | grep -c '"type":"step"')" "$(fp8-step m.h5 $pairs --epochs 0.05 --out x --print-config | grep '"steps"' | tr -dc 0-9)"
+is "without the data --epochs stays" "$(fp8-step m.h5 --data none.h5 --epochs 2 --out x --print-config | grep -E '"(steps|epochs)"' | tr -d ' \n')" '"steps":null,"epochs":2.0,'
+
 # --- damaged checkpoints
 cp -r a1 damaged
 printf '\001' | dd of=damaged/run/step-00000004/rank-00000-of-00001.h5 bs=1 seek=300000 conv=notrunc 2>/dev/null

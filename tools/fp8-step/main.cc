@@ -46,19 +46,16 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   all_flags.as_object().set("change", std::move(change));
   settings::check_same_flags(host_comm, all_flags, given.positional("model"));
   cli::Output out;
-  if (print) {
-    comm::agree(host_comm, [&] {
-      if (host_comm.rank() == 0)
-        flags = settings::printed_config(flags, with_config(command, given), given.positional("model"));
-    });
-    if (host_comm.rank() == 0) out.line(json::dump(flags, 2));
-    return static_cast<int>(Exit::done);
-  }
   comm::agree(host_comm, [&] {
     config = settings::step_config(with_config(command, given));
     config.model = given.positional("model");
   });
   config.flags = flags;
+  if (print) {
+    flags = train::printed_config(config, host_comm);
+    if (host_comm.rank() == 0) out.line(json::dump(flags, 2));
+    return static_cast<int>(Exit::done);
+  }
   const std::int64_t timeout = flags.as_object().get_int("timeout", "--timeout");
   if (timeout != given.integer("timeout"))
     train::watch_ranks(host_comm, "fp8-step", timeout);  // set in the config file

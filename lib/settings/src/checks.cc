@@ -53,6 +53,12 @@ void check_precision(const PrecisionConfig& precision) {
                 cli::flag_name("precision") + " fp8");
   for (const quant::Recipe* recipe : precision.recipes_used())
     if (recipe->scale_rule == quant::ScaleRule::mx && precision.accumulation != gemm::Accumulation::f32)
+void check_unfused(const PrecisionConfig& precision) {
+  if (precision.fuse_projections)
+    throw Error(cli::flag_name("fuse-projections") +
+                ": adapters and FP8 codes belong to single projections, which are not fused");
+}
+
       throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
                   ": this chip has no " + "GEMM of " + cli::flag_name("recipe") + " " + std::string(recipe->name));
 }
@@ -83,8 +89,12 @@ std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<m
          ": no effect: no layer has q, k and v, or gate and up, all in FP8 and in the same GEMMs";
 }
 
+}
+
 void check_settings(const RunConfig& c) {
   check_lora_settings(c);
+  check_statistics(c);
+void check_statistics(const RunConfig& c) {
   if (c.precision.fuse_projections && c.stats_every > 0)
     throw Error(cli::flag_name("tensor-stats-every") + ": measures each projection alone, which " +
                 cli::flag_name("fuse-projections") + " does not compute");
@@ -176,12 +186,8 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
   model::assign_precisions(table, precisions);
   if (precisions.filters.empty() && !precisions.auto_filter && !precisions.lm_head)
     model::read_precisions(recorded, table);
-  if (precision.fuse_projections) {
-    if (std::ranges::any_of(table, [](const auto& p) { return !p.trainable; }))
-      throw Error(cli::flag_name("fuse-projections") +
-                  ": adapters and FP8 codes belong to single projections, which are not fused");
-    model::fuse_projections(table);
-  }
+  if (std::ranges::any_of(table, [](const auto& p) { return !p.trainable; })) check_unfused(precision);
+  if (precision.fuse_projections) model::fuse_projections(table);
   check_codes_run(checkpoint, table);
   const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
   if (precisions.recipe != nullptr && !any)

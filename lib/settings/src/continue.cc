@@ -10,32 +10,41 @@
 namespace fp8::settings {
 namespace {
 
-// The flags among `names` that determine how FP8 is computed; with `any`, all flags of precision that phases record.
-std::string flags_of_phase(const std::vector<std::string>& names, bool any) {
+// Whether a phase records the flag.
+bool in_phase(const std::string& name) {
+  return std::ranges::any_of(all_settings(),
+                             [&](const Setting& s) { return s.flag.name == name && s.resume == Resume::phase; });
+}
+
+// The flags of a run among `names` that determine how FP8 is computed; with `phase`, those of precision that phases
+// record.
+std::string flags_among(const std::vector<std::string>& names, bool phase) {
   std::string found;
-  for (const Setting& s : all_settings()) {
-    if ((s.tools & kSide) == 0 || s.flag.name == "device" || s.flag.name == "attention") continue;
-    if (s.acts == nullptr && !(any && s.resume == Resume::phase)) continue;
-    if (s.flag.name == "emulate" && any) continue;  // no phase records it
-    if (std::ranges::find(names, s.flag.name) != names.end())
+  for (const Setting& s : all_settings())
+    if ((s.tools & kStep) != 0 && (phase ? s.resume == Resume::phase : s.acts != nullptr) &&
+        std::ranges::find(names, s.flag.name) != names.end())
       found += (found.empty() ? "" : ", ") + cli::flag_name(s.flag.name);
-  }
   return found;
 }
 
 // The settings of precision that the phase of a checkpoint has.
 PrecisionConfig precision_of(const json::Value& phase, const std::string& what) {
   cli::Command command;
-  command.flags = flags_of(kSide);
+  command.flags = flags_of(kStep);
   cli::Arguments arguments(command);
   json::Value known = json::object({});
   for (const auto& [name, value] : phase.as_object())
-    if (std::ranges::find(command.flags, name, &cli::Flag::name) != command.flags.end())
-      known.as_object().set(name, value);
+    if (in_phase(name)) known.as_object().set(name, value);
   cli::parse_config(command, known, arguments, what);
   Config config;
-  read_settings(arguments, kSide, config);
-  return config.precision;
+  read_settings(arguments, kStep, config, false);
+  PrecisionConfig& p = config.precision;
+  // The phase has what these two amount to under the recipe, which for another recipe would be another choice.
+  const auto gathers = [](const quant::Recipe* r) { return r->fp8_all_gather; };
+  p.fp8_all_gather = p.fp8_all_gather || std::ranges::none_of(p.recipes_used(), gathers);
+  const quant::Recipe* recipe = p.recipe_or_null();
+  if (recipe && p.linear_recipes.empty() && p.power_of_2 == recipe->power_of_2) p.power_of_2.reset();
+  return p;
 }
 
 }  // namespace
@@ -52,7 +61,7 @@ void set_resolved(json::Value& flags, const PrecisionConfig& given, const Precis
 
 void check_fp8_flags(const PrecisionConfig& precision) {
   if (precision.precision == Precision::fp8) return;
-  if (const std::string flags = flags_of_phase(precision.typed, false); !flags.empty())
+  if (const std::string flags = flags_among(precision.typed, false); !flags.empty())
     throw Error(flags + ": needs " + cli::flag_name("precision") + " fp8; it is " +
                 std::string(name_of(precision.precision)));
 }
@@ -66,15 +75,16 @@ void continue_precision(PrecisionConfig& precision, const ckpt::Checkpoint& chec
   const std::string as =
       cli::flag_name("precision") + " " + std::string(name_of(before.precision)) +
       (before.precision == Precision::fp8 ? " " + cli::flag_name("recipe") + " " + before.recipe_text() : "");
-  if (const std::string flags = flags_of_phase(precision.typed, true); !flags.empty())
+  if (const std::string flags = flags_among(precision.typed, true); !flags.empty())
     throw Error(flags + ": needs " + cli::flag_name("precision") + "; without it the run goes on as in " +
                 checkpoint.path() + ", with " + as);
-  if (const std::string flags = flags_of_phase(precision.given, true); !flags.empty())
+  if (const std::string flags = flags_among(precision.given, true); !flags.empty())
     notes.push_back(flags + ": not used: " + cli::flag_name("precision") + " is not given");
   notes.push_back("precision as in " + checkpoint.path() + ": " + as);
   before.emulate = precision.emulate;
   before.attention = precision.attention;
-  before.given.clear();
+  before.given = std::move(precision.given);
+  std::erase_if(before.given, in_phase);
   precision = std::move(before);
 }
 

@@ -124,25 +124,24 @@ RunConfig step_config(const Arguments& a) {
   return c;
 }
 
-json::Value printed_config(json::Value flags, const cli::Arguments& a, const std::string& model) {
-  Config given;
-  read_settings(a, kStep, given, false);
-  Config resolved = given;
-  if (a.has_value("out")) {
-    std::vector<std::string> notes;  // which the run prints
-    if (const auto newest = ckpt::Finder(a.text("out"), ckpt::Which::last, {}).next())
-      continue_precision(resolved.precision, *newest, notes);
-  }
+json::Value printed_config(const RunConfig& config) {
+  PrecisionConfig resolved = config.precision;
+  std::vector<std::string> notes;  // which the run prints
+  if (!config.out.empty())
+    if (const auto newest = ckpt::Finder(config.out, ckpt::Which::last, {}).next())
+      continue_precision(resolved, *newest, notes);
   // Standard input is read once, by the run.
-  const std::optional<ckpt::Checkpoint> checkpoint = model == "-" ? std::nullopt : open_model(model);
-  if (checkpoint) {
-    const bool wanted = a.has_value("lora-rank") || a.has_value("lora");
-    const hf::ModelConfig config = hf::parse_config(checkpoint->config(), checkpoint->path());
-    if (wanted || config.lora) take_recipe_of_codes(resolved.precision, *checkpoint, model::parameter_table(config));
+  if (const auto checkpoint = config.model == "-" ? std::nullopt : open_model(config.model)) {
+    const hf::ModelConfig model = hf::parse_config(checkpoint->config(), checkpoint->path());
+    if (config.lora.wanted() || model.lora)
+      take_recipe_of_codes(resolved, *checkpoint, model::parameter_table(model));
+  } else if (config.model != "-") {
+    check_new_adapters(config.lora);
   }
-  check_fp8_flags(resolved.precision);
-  check_precision(resolved.precision);
-  set_resolved(flags, given.precision, resolved.precision);
+  check_fp8_flags(resolved);
+  check_precision(resolved);
+  json::Value flags = config.flags;
+  set_resolved(flags, config.precision, resolved);
   return flags;
 }
 

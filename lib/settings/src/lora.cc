@@ -8,6 +8,7 @@
 #include "fp8/cli/command.h"
 #include "fp8/convert/quantize.h"
 #include "fp8/model/initialize.h"
+#include "fp8/settings/checks.h"
 
 namespace fp8::settings {
 namespace {
@@ -49,6 +50,19 @@ void check_lora_settings(const RunConfig& c) {
     if (const std::string other = new_adapters(others); !other.empty())
       throw Error(cli::flag_name(other) + ": contradicts " + cli::flag_name("lora") + ", whose adapter has its own");
   }
+  if (s.wanted()) check_beside_adapters(c);
+}
+
+void check_new_adapters(const LoraSettings& s) {
+  const std::string given = new_adapters(s);
+  if (!given.empty() && !s.wanted())
+    throw Error(cli::flag_name(given) + ": needs " + cli::flag_name("lora-rank") + " or " + cli::flag_name("lora"));
+}
+
+void check_beside_adapters(const RunConfig& c) {
+  if (c.master != DType::f32)
+    throw Error(cli::flag_name("master") + ": bf16: adapters have f32 master weights, and the model has none");
+  check_unfused(c.precision);
 }
 
 std::optional<hf::AdapterFolder> open_adapter(const RunConfig& config, const hf::ModelConfig& model) {
@@ -67,8 +81,9 @@ std::optional<hf::LoraConfig> resolve_lora(const LoraSettings& s, const hf::Mode
   if (!lora && s.rank > 0)
     lora = hf::LoraConfig{s.rank, s.alpha.value_or(2 * static_cast<double>(s.rank)), s.rslora, 0,
                           modules_of(s.targets, model)};
-  if (!lora && (s.dropout || !given.empty()))
-    throw Error(cli::flag_name(s.dropout ? "lora-dropout" : given) + ": needs " + cli::flag_name("lora-rank") + " or " +
+  if (!lora) check_new_adapters(s);
+  if (!lora && s.dropout)
+    throw Error(cli::flag_name("lora-dropout") + ": needs " + cli::flag_name("lora-rank") + " or " +
                 cli::flag_name("lora"));
   if (lora && s.dropout) lora->dropout = *s.dropout;
   return lora;

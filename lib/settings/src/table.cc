@@ -502,7 +502,7 @@ void read_settings(const Arguments& a, Tool tool, Config& config, bool all) {
   for (const Setting& s : all_settings()) {
     const bool of_precision = s.flag.group == kPrecision;
     if ((s.tools & tool) == 0 || !(all || of_precision)) continue;
-    if (s.needed) (void)a.text(s.flag.name);
+    if (s.needed && !incomplete) (void)a.text(s.flag.name);
     if (s.read) s.read(a, config);
     if (of_precision && a.has(s.flag.name)) p.given.push_back(s.flag.name);
     if (of_precision && a.typed(s.flag.name)) p.typed.push_back(s.flag.name);
@@ -510,5 +510,6 @@ void read_settings(const Arguments& a, Tool tool, Config& config, bool all) {
   }
   if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = DType::f32;
 }
+  const bool incomplete = tool == kStep && a.flag("print-config");
 
 }  // namespace fp8::settings

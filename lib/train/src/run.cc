@@ -503,11 +503,7 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
   state::RunFolder folder(host_comm, hooks, config.out);
   state::Journal journal(hooks, host_comm);
   if (!config.dry_run) folder.lock();
-  RunInputs inputs;
-  comm::agree(host_comm, [&] {
-    inputs.tokens.emplace(config.data);
-    if (!config.eval_data.empty()) inputs.eval_tokens.emplace(config.eval_data);
-  });
+  const RunInputs inputs = open_inputs(config, host_comm);
   std::optional<state::Sources> sources(std::in_place, host_comm, config, journal);
   while (true) {  // once for every checkpoint of the run, until one is not damaged
     RunSetup setup = resolve(config, host_comm, inputs, *sources);

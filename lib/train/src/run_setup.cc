@@ -135,8 +135,7 @@ void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoin
   const hf::ModelConfig base = settings::config_to_train(first, s.config.lora.wanted());
   s.adapter = settings::open_adapter(s.config, base);
   s.lora = settings::resolve_lora(s.config.lora, base, first.path(), s.adapter);
-  if (s.lora && s.config.master != DType::f32)
-    throw Error(cli::flag_name("master") + ": bf16: adapters have f32 master weights, and the model has none");
+  if (s.lora) settings::check_beside_adapters(s.config);
   if (!s.resuming) model.lora = s.lora;
   if (model.lora && s.lora) model.lora->dropout = s.lora->dropout;
 }
@@ -153,6 +152,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Communicat
   resolve_adapters(s, model, sources.model());
   std::vector<std::string> notes;
   if (s.resuming) settings::continue_precision(s.config.precision, checkpoint, notes);
+  settings::check_statistics(s.config);
   const std::optional<std::string> known =
       take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, sources.model(), tokens));
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
@@ -199,6 +199,15 @@ gemm::Count RunSetup::planned(std::int64_t logit_bytes) const {
                                            config.batch_size * config.seq_length, options, true);
   planned.gemms *= config.grad_accumulation;
   return planned;
+}
+
+RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& host_comm) {
+  RunInputs inputs;
+  comm::agree(host_comm, [&] {
+    inputs.tokens.emplace(config.data);
+    if (!config.eval_data.empty()) inputs.eval_tokens.emplace(config.eval_data);
+  });
+  return inputs;
 }
 
 RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,

@@ -52,6 +52,9 @@ struct RunSetup {
   std::int64_t tokens_per_step() const { return checked_mul(global_batch, config.seq_length, "tokens of a step"); }
 };
 
+// Opens the token files of a run. Collective.
+RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& host_comm);
+
 // Finds everything that a run needs to know before it allocates memory. Throws AgreedError for settings that do not fit
 // the model, the data or the checkpoint to resume, and when settings or files differ between ranks. Collective.
 RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,

@@ -24,6 +24,9 @@ void continue_precision(PrecisionConfig& precision, const ckpt::Checkpoint& chec
 /// Throws Error if precision, activations and accumulation contradict each other. After take_recipe_of_codes().
 void check_precision(const PrecisionConfig& precision);
 
+/// Throws Error for --fuse-projections, which adapters and FP8 codes exclude.
+void check_unfused(const PrecisionConfig& precision);
+
 /// A note that names the flags which were given and have no effect with this precision or, if it is fp8, under any of
 /// `recipes`; empty if there are none. After take_recipe_of_codes().
 std::string note_of_unused(const PrecisionConfig& precision, const std::vector<std::string>& recipes);
@@ -33,6 +36,10 @@ std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<m
 
 /// Throws Error if settings of a run contradict each other, but for those of check_precision().
 void check_settings(const RunConfig& config);
+
+/// Throws Error for --tensor-stats-every where projections are fused. check_settings() does so for the flags; once more
+/// after continue_precision().
+void check_statistics(const RunConfig& config);
 
 /// Throws Error if a micro-batch has more tokens than a GEMM can have rows.
 void check_micro_batch(std::int64_t sequences, std::int64_t length);

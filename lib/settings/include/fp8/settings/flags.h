@@ -16,11 +16,11 @@ cli::Command step_command();
 /// The run that the arguments describe. Throws Error naming a flag.
 RunConfig step_config(const cli::Arguments& arguments);
 
-/// The resolved flags of fp8-step as --print-config writes them. If the run has adapters and the checkpoint `model` can
-/// be opened and holds FP8 codes, precision, recipe, rowwise-single-copy and fp8-format are those that the codes imply,
-/// so that the output can be read back. Throws Error naming a flag that contradicts the codes or, if the checkpoint can
-/// be opened, the precision.
-json::Value printed_config(json::Value flags, const cli::Arguments& arguments, const std::string& model);
+/// The flags of a run, as RunConfig::flags, with what its model implies, where the model or the data may be missing. If
+/// the run has adapters and MODEL can be opened and holds FP8 codes, precision, recipe, rowwise-single-copy and
+/// fp8-format are those that the codes imply, so that the output can be read back. Throws Error naming a flag that
+/// contradicts others or the codes. After check_settings(); see train::printed_config() for a run whose files exist.
+json::Value printed_config(const RunConfig& config);
 
 /// fp8-eval.
 cli::Command eval_command();

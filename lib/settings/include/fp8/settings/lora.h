@@ -19,6 +19,12 @@ using AdapterValues = std::function<void(const model::Parameter& adapter, shard:
 /// Throws Error if settings of adapters contradict each other, or others.
 void check_lora_settings(const RunConfig& config);
 
+/// Throws Error for settings of new adapters without a rank. They need a rank or a folder whatever the model is.
+void check_new_adapters(const LoraSettings& settings);
+
+/// Throws Error for settings that a run with adapters cannot have.
+void check_beside_adapters(const RunConfig& config);
+
 /// Opens the adapter that a run starts from, if it does.
 std::optional<hf::AdapterFolder> open_adapter(const RunConfig& config, const hf::ModelConfig& model);
 

@@ -67,6 +67,7 @@ const std::vector<Setting>& all_settings();
 std::vector<cli::Flag> flags_of(Tool tool);
 
 /// Sets the members of `config`, the configuration of `tool`, from the flags; unless `all`, only precision and device.
+/// Flags that a run needs may be missing under --print-config.
 /// Throws Error naming a flag.
 void read_settings(const cli::Arguments& arguments, Tool tool, Config& config, bool all = true);
 
