@@ -56,6 +56,30 @@ fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >out 2>err
 status "FP8 on a model without an eligible linear gives status 3" 3 fp8-eval odd.h5 $data --precision fp8
 is "the error is one line" "$(wc -l <err)" 1
 
+# --- several recipes
+recipes="tensorwise rowwise delayed"
+for recipe in $recipes; do eval_ run/step-00000020 $data --precision fp8 --recipe $recipe -q; done >each 2>err
+eval_ run/step-00000020 $data --precision fp8 --recipe "$(echo $recipes | tr ' ' ,)" >listed 2>err
+is "a list of recipes gives the record of each" "$(cat listed)" "$(cat each)"
+is "a table on standard error compares them with the first" "$(awk '{ print $1, NF }' err | tr '\n' ',')" "recipe 5,tensorwise 3,rowwise 4,delayed 4,"
+is "its figures are those of the records" "$(awk 'NR > 1 { print $2 }' err | tr '\n' ' ')" "$(field loss each | awk '{ printf "%.6g ", $1 }')"
+is "the differences too" "$(awk 'NR > 2 { print $3 }' err | tr '\n' ' ')" "$(field loss each | awk 'NR == 1 { a = $1 } NR > 1 { printf "%s%.3g ", ($1 > a ? "+" : ""), $1 - a }')"
+is "-q prints no table" "$(eval_ run/step-00000020 $data --precision fp8 --recipe tensorwise,rowwise -q 2>&1 >out)" ""
+is "one recipe has none" "$(eval_ run/step-00000020 $data --precision fp8 --recipe rowwise 2>&1 >out)" ""
+eval_ run/step-00000020 $data -q >plain 2>err
+eval_ run/step-00000020 $data --precision fp8 --recipe bf16,all >all 2>err
+is "bf16 in the list is that precision" "$(head -1 all)" "$(cat plain)"
+is "all stands for every recipe" "$(field recipe all | tr -d '"' | tr '\n' ' ')" "null tensorwise rowwise rowwise_with_gw_hp current delayed blockwise mxfp8 "
+is "the table has the differences from bf16" "$(head -1 err | tr -s ' ') $(wc -l <err)" "recipe loss from bf16 perplexity 9"
+is "on a terminal it follows the lines" "$(on_terminal "fp8-eval run/step-00000020 $data --precision fp8 --recipe bf16,rowwise" | tr -d '\r' | grep -c -e 'evaluation  loss' -e '^recipe ' -e '^bf16 ' -e '^rowwise ')" 5
+for flags in "--recipe tensorwise,rowwise --rowwise-single-copy" "--recipe rowwise,current --fuse-projections"; do
+  ok "$flags: a flag of some of the recipes" fp8-eval run/step-00000020 $data --precision fp8 $flags
+done
+is "applies to those" "$(grep -c fuse_projections out) $(grep fuse_projections out | grep -c '"recipe":"current"')" "1 1"
+is "a recipe that is given twice is computed once" "$(fp8-eval run/step-00000020 $data --precision fp8 --recipe rowwise,rowwise -q | wc -l)" 1
+fp8-quantize run/step-00000020 --scaling row -o codes.h5 >out 2>err
+says "codes have one recipe of all" '^fp8-eval: --recipe all: uses rowwise alone, to which the FP8 codes of codes.h5 belong' fp8-eval codes.h5 $data --recipe all
+
 # --- errors
 bad() { # NAME REGEX WORDS...
   name=$1 pattern=$2
@@ -79,6 +103,9 @@ bad "--activations f32 with bf16 is refused" '--activations: f32 needs' m.h5 $da
 bad "--activations bf16 with fp32 is refused" '--activations: bf16 contradicts' m.h5 $data --precision fp32 --activations bf16
 bad "--accumulate without FP8 is refused" '--accumulate: hopper needs --precision fp8' m.h5 $data --accumulate hopper
 bad "--accumulate of an unknown chip is refused" "--accumulate: 'volta' is not one of" m.h5 $data --accumulate volta
+bad "recipes without FP8 are refused" '--recipe: needs --precision fp8; it is bf16' m.h5 $data --recipe tensorwise,rowwise
+bad "bf16 alone is no list" '--recipe: bf16: is to be compared' m.h5 $data --precision fp8 --recipe bf16
+bad "a flag that no recipe of the list has" '--rowwise-single-copy: needs' m.h5 $data --precision fp8 --recipe tensorwise,current --rowwise-single-copy
 bad "an unknown recipe is refused" "--recipe: 'columnwise' is not one of" m.h5 $data --recipe columnwise
 fp8-tokenize text.txt --vocab-size 300 -o d300.h5 >out 2>err
 bad "a vocabulary larger than the model's is refused" "d300.h5: made with a vocabulary of 300, the model's has 256" m.h5 --data d300.h5

@@ -222,7 +222,7 @@ for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   is "$recipe: the cast of codes is exact to the last digits, the products have an error" "$(figures codes 'all(x["sqnr_db"] is None or x["sqnr_db"] > 120 for x in r if x.get("operand") == "weight"), all(0.01 < x["relative_error"] < 0.06 for x in r if x["type"] == "gemm")')" "(True, True)"
   fp8-inspect $recipe.h5 $data --recipe all --json >fitting 2>err
   is "$recipe: --recipe all inspects codes in their recipe" "$? $(without_time fitting | cksum)" "0 $(without_time alone | cksum)"
-  is "$recipe: a note names the others" "$(head -1 err)" "fp8-inspect: --recipe all: inspects $recipe alone, to which the FP8 codes of $recipe.h5 belong; leaves out $(echo tensorwise, rowwise, rowwise_with_gw_hp, current, delayed, blockwise, mxfp8 | sed -E "s/\\b$recipe(, |\$)//")"
+  is "$recipe: a note names the others" "$(head -1 err)" "fp8-inspect: --recipe all: uses $recipe alone, to which the FP8 codes of $recipe.h5 belong; leaves out $(echo tensorwise, rowwise, rowwise_with_gw_hp, current, delayed, blockwise, mxfp8 | sed -E "s/\\b$recipe(, |\$)//")"
   mpirun -n 2 fp8-inspect codes-$recipe/step-00000002 --data d.h5 --seq-length 32 --batch-size 2 --json >many 2>err
   is "$recipe: on two ranks too" "$? $(grep -c '"type":"gemm"' many)" "0 28"
   fp8-step $recipe.h5 $lora --out observed-$recipe --tensor-stats-every 1 >observed.log 2>err
@@ -251,7 +251,10 @@ bad "a missing checkpoint" "none.h5: " none.h5 $data
 bad "MX scales and all recipes" "mx.h5: holds FP8 codes with MX scales" mx.h5 $data -q --recipe all
 bad "data as a checkpoint" "d.h5: " d.h5 $data
 bad "an unknown recipe" "--recipe: 'fast' is not one of tensorwise, " m.h5 $data --recipe rowwise,fast
-bad "one copy of weights and another recipe than rowwise" "--rowwise-single-copy: needs --precision fp8 and --recipe rowwise" m.h5 $data -q --recipe tensorwise,rowwise --rowwise-single-copy
+bad "one copy of weights and another recipe than rowwise" "--rowwise-single-copy: needs --precision fp8 and --recipe rowwise" m.h5 $data -q --recipe tensorwise,current --rowwise-single-copy
+ok "in a list of recipes, rowwise has one copy" fp8-inspect m.h5 $data -q --recipe tensorwise,rowwise --rowwise-single-copy --json
+grep '"recipe":"rowwise"' out >listed && fp8-inspect m.h5 $data -q --recipe rowwise --rowwise-single-copy --json >alone
+is "its records are those of rowwise alone" "$(without_time listed)" "$(without_time alone)"
 bad "an empty recipe" "--recipe: '' is not one of tensorwise" m.h5 $data --recipe ""
 bad "layers that match nothing" "--layers: nothing: matches no linear in FP8" m.h5 $data --layers nothing
 bad "a batch larger than the file" "d.h5: 624 sequences of 32 tokens, fewer than a batch of 1000" m.h5 --data d.h5 --seq-length 32 --batch-size 1000

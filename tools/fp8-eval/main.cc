@@ -1,4 +1,6 @@
 // fp8-eval: evaluates a checkpoint; under mpirun the ranks share the work. See fp8-eval(1).
+#include <unistd.h>
+
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
@@ -26,9 +28,11 @@ int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm:
   cli::Output out;
   const bool lines = cli::stdout_is_terminal() && !arguments.flag("json");
   cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0, "fp8-eval");
+  std::vector<json::Value> evaluations;
   state::Hooks hooks;
   hooks.record = [&](const json::Value& record) {
     progress.done();
+    if (record.as_object().get_string("type", "record") == "eval") evaluations.push_back(record);
     if (!lines) return out.json(record);
     out.line(terminal_safe(train::readable(record)));
   };
@@ -38,6 +42,10 @@ int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm:
   };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
   train::evaluate(config, host_comm, hooks);
+  if (evaluations.size() > 1 && (lines || !arguments.flag("quiet"))) {
+    cli::Output beside(lines ? STDOUT_FILENO : STDERR_FILENO);
+    beside.text(cli::table(train::evaluation_table(evaluations)));
+  }
   return static_cast<int>(Exit::done);
 }
 

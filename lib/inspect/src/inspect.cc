@@ -34,22 +34,6 @@ json::Value inspect_record(const settings::InspectConfig& config, const data::Sa
   return record;
 }
 
-// The recipes of --recipe all that fit the checkpoint: only that of its FP8 codes, if it holds some, with a note.
-std::vector<std::string> fitting_recipes(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint,
-                                         std::vector<std::string>& notes) {
-  const auto table = model::parameter_table(hf::parse_config(checkpoint.config(), checkpoint.path()));
-  if (!config.all_recipes || !convert::stored_scaling(checkpoint, table)) return config.recipes;
-  settings::PrecisionConfig of_codes = config.precision;
-  std::erase(of_codes.given, "recipe");
-  settings::take_recipe_of_codes(of_codes, checkpoint, table);
-  std::string others;
-  for (const std::string& name : config.recipes)
-    if (name != of_codes.recipe) others += (others.empty() ? "" : ", ") + name;
-  notes.push_back(cli::flag_name("recipe") + " all: inspects " + of_codes.recipe +
-                  " alone, to which the FP8 codes of " + checkpoint.path() + " belong; leaves out " + others);
-  return {of_codes.recipe};
-}
-
 // The notes of a bisection: notes on the data, and the flags of each side that have no effect on it. Throws Error for a
 // side that contradicts itself or does not fit the checkpoint.
 std::vector<std::string> notes_of_sides(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint,
@@ -131,13 +115,13 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
   comm::agree(host_comm, [&] {
     if (config.recommend && host_comm.rank() == 0) check_recommendation(config, checkpoint);
     shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
-    recipes = fitting_recipes(config, checkpoint, notes);
+    recipes = settings::fitting_recipes(config, checkpoint, notes);
     if (config.bisection) {
       notes = notes_of_sides(config, checkpoint, *tokens);
       return;
     }
     settings::EvalConfig first = config;
-    first.precision.recipe = recipes.front();
+    first.precision = settings::precision_under(config, recipes.front());
     const train::ModelSetup setup = train::resolve_model(first, checkpoint, *tokens);
     notes.insert(notes.end(), setup.notes.begin(), setup.notes.end());
     std::vector<std::string> used = setup.precision.recipe_names();
@@ -151,7 +135,7 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
   bool left = !config.bisection || bisect(config, all);
   for (const std::string& recipe : config.bisection ? std::vector<std::string>() : recipes) {
     settings::InspectConfig one = config;
-    one.precision.recipe = recipe;
+    one.precision = settings::precision_under(config, recipe);
     left = inspect_recipe(one, all);
   }
   journal.rethrow();

@@ -37,30 +37,26 @@ void check_precision(const PrecisionConfig& precision) {
     throw Error(cli::flag_name("activations") + ": bf16 contradicts " + cli::flag_name("precision") + " fp32");
   if (precision.precision == Precision::bf16 && precision.activations != DType::bf16)
     throw Error(cli::flag_name("activations") + ": f32 needs " + cli::flag_name("precision") + " fp32 or fp8");
-  const std::vector<std::string> names = precision.recipe_names();
-  if (precision.rowwise_single_copy &&
-      (precision.precision != Precision::fp8 || std::ranges::find(names, "rowwise") == names.end()))
+  const bool fp8 = precision.precision == Precision::fp8;
+  if (precision.rowwise_single_copy && !(fp8 && precision.has_rowwise()))
     throw Error(cli::flag_name("rowwise-single-copy") + ": needs " + cli::flag_name("precision") + " fp8 and " +
                 cli::flag_name("recipe") + " rowwise");
-  const bool tensor_scales =
-      precision.precision == Precision::fp8 &&
-      std::ranges::all_of(names, [](const std::string& name) { return name == "tensorwise" || name == "current"; });
-  if (precision.fuse_projections && !tensor_scales)
+  if (precision.fuse_projections && !(fp8 && precision.has_tensor_scales()))
     throw Error(cli::flag_name("fuse-projections") + ": needs " + cli::flag_name("precision") + " fp8 and " +
                 cli::flag_name("recipe") + " tensorwise or current, which have a scale for each tensor");
-  if (precision.precision != Precision::fp8 && precision.accumulation != gemm::Accumulation::f32)
+  if (!fp8 && precision.accumulation != gemm::Accumulation::f32)
     throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) + " needs " +
                 cli::flag_name("precision") + " fp8");
   for (const quant::Recipe* recipe : precision.recipes_used())
     if (recipe->scale_rule == quant::ScaleRule::mx && precision.accumulation != gemm::Accumulation::f32)
+      throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
+                  ": this chip has no " + "GEMM of " + cli::flag_name("recipe") + " " + std::string(recipe->name));
+}
+
 void check_unfused(const PrecisionConfig& precision) {
   if (precision.fuse_projections)
     throw Error(cli::flag_name("fuse-projections") +
                 ": adapters and FP8 codes belong to single projections, which are not fused");
-}
-
-      throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
-                  ": this chip has no " + "GEMM of " + cli::flag_name("recipe") + " " + std::string(recipe->name));
 }
 
 std::string note_of_unused(const PrecisionConfig& precision, const std::vector<std::string>& recipes) {
@@ -89,15 +85,15 @@ std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<m
          ": no effect: no layer has q, k and v, or gate and up, all in FP8 and in the same GEMMs";
 }
 
+void check_statistics(const RunConfig& c) {
+  if (c.precision.fuse_projections && c.stats_every > 0)
+    throw Error(cli::flag_name("tensor-stats-every") + ": measures each projection alone, which " +
+                cli::flag_name("fuse-projections") + " does not compute");
 }
 
 void check_settings(const RunConfig& c) {
   check_lora_settings(c);
   check_statistics(c);
-void check_statistics(const RunConfig& c) {
-  if (c.precision.fuse_projections && c.stats_every > 0)
-    throw Error(cli::flag_name("tensor-stats-every") + ": measures each projection alone, which " +
-                cli::flag_name("fuse-projections") + " does not compute");
   if (c.schedule.min_lr > c.schedule.lr) throw Error(cli::flag_name("min-lr") + ": above " + cli::flag_name("lr"));
   if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
     throw Error(cli::flag_name("decay-steps") + ": only with " + cli::flag_name("schedule") + " wsd");

@@ -55,6 +55,39 @@ bool PrecisionConfig::power_of_2_scales() const {
 
 bool PrecisionConfig::was_given(std::string_view flag) const { return std::ranges::find(given, flag) != given.end(); }
 
+bool PrecisionConfig::has_rowwise() const {
+  const std::vector<std::string> names = recipe_names();
+  return std::ranges::find(names, "rowwise") != names.end();
+}
+
+bool PrecisionConfig::has_tensor_scales() const {
+  return std::ranges::all_of(recipe_names(), [](const std::string& n) { return n == "tensorwise" || n == "current"; });
+}
+
+PrecisionConfig precision_under(const EvalConfig& config, const std::string& recipe) {
+  const auto with = [&](const std::string& name) {
+    PrecisionConfig p = config.precision;
+    p.recipe = name;
+    return p;
+  };
+  const auto any = [&](bool (PrecisionConfig::*has)() const) {
+    return std::ranges::any_of(config.recipes, [&](const std::string& name) {
+      return name != kPlainRecipe && (with(name).*has)();
+    });
+  };
+  if (recipe == kPlainRecipe) {
+    PrecisionConfig plain;
+    plain.activations = config.precision.activations;
+    plain.attention = config.precision.attention;
+    plain.given = {"precision"};
+    return plain;
+  }
+  PrecisionConfig one = with(recipe);
+  if (!one.has_rowwise() && any(&PrecisionConfig::has_rowwise)) one.rowwise_single_copy = false;
+  if (!one.has_tensor_scales() && any(&PrecisionConfig::has_tensor_scales)) one.fuse_projections = false;
+  return one;
+}
+
 json::Value phase_of(const PrecisionConfig& precision) {
   Config config;
   config.precision = precision;

@@ -70,9 +70,9 @@ PrecisionSide precision_side(const std::string& flag, const std::string& list) {
   }
 }
 
-// The recipes to inspect: the names in the last value of --recipe that has some, where `all` is every recipe that the
-// other settings allow; and GLOB=NAME of all values.
-void read_recipes(const Arguments& a, InspectConfig& c) {
+// The recipes to compute: the names in the last value of --recipe that has some, where `all` is every recipe that the
+// other settings allow; and GLOB=NAME of all values. bf16 is one of them if `plain`.
+void read_recipes(const Arguments& a, bool plain, EvalConfig& c) {
   const bool hopper = c.precision.accumulation != gemm::Accumulation::f32;
   for (const std::string& list : a.list("recipe")) {
     std::vector<std::string> names;
@@ -81,6 +81,8 @@ void read_recipes(const Arguments& a, InspectConfig& c) {
         c.all_recipes = true;
         for (const quant::Recipe& r : quant::recipes())
           if (!(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
+      } else if (plain && part == kPlainRecipe) {
+        names.push_back(part);
       } else if (!add_linear_recipe(part, c.precision)) {
         names.push_back(known_recipe(part));
       }
@@ -88,6 +90,12 @@ void read_recipes(const Arguments& a, InspectConfig& c) {
     if (!names.empty()) c.recipes = std::move(names);
   }
   if (c.recipes.empty()) c.recipes = {c.precision.recipe};
+  for (auto name = c.recipes.begin(); name != c.recipes.end();)  // once each
+    name = std::find(c.recipes.begin(), name, *name) != name ? c.recipes.erase(name) : name + 1;
+  c.precision.recipe = c.recipes.front() == kPlainRecipe ? c.recipes.back() : c.recipes.front();
+  if (c.precision.recipe == kPlainRecipe)
+    throw Error(flag_name("recipe") + ": bf16: is to be compared with a recipe; alone it is " +
+                flag_name("precision") + " bf16");
 }
 
 // Throws Error for flags that have no effect on a bisection, whose sides have flags of precision of their own.
@@ -153,6 +161,7 @@ cli::Command eval_command() {
 EvalConfig eval_config(const Arguments& a) {
   EvalConfig c;
   read_settings(a, kEval, c);
+  read_recipes(a, true, c);
   return c;
 }
 
@@ -167,8 +176,7 @@ InspectConfig inspect_config(const Arguments& a) {
   InspectConfig c;
   read_settings(a, kInspect, c);
   c.precision.precision = Precision::fp8;
-  read_recipes(a, c);
-  c.precision.recipe = c.recipes.front();
+  read_recipes(a, false, c);
   c.sensitivity = c.sensitivity || c.recommend;
   if (c.recommend && (c.output.empty() || c.recipes.size() > 1))
     throw Error(flag_name("recommend") + (c.output.empty() ? ": needs --output FILE" : ": needs one recipe"));

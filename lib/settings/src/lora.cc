@@ -139,6 +139,22 @@ void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& ch
   if (!rows && !blocks && !precision.was_given("fp8-format")) precision.e4m3_gradients = true;
 }
 
+std::vector<std::string> fitting_recipes(const EvalConfig& config, const ckpt::Checkpoint& checkpoint,
+                                         std::vector<std::string>& notes) {
+  if (config.recipes.empty()) return {config.precision.recipe};
+  const auto table = model::parameter_table(hf::parse_config(checkpoint.config(), checkpoint.path()));
+  if (!config.all_recipes || !convert::stored_scaling(checkpoint, table)) return config.recipes;
+  PrecisionConfig of_codes = config.precision;
+  std::erase(of_codes.given, "recipe");
+  take_recipe_of_codes(of_codes, checkpoint, table);
+  std::string others;
+  for (const std::string& name : config.recipes)
+    if (name != of_codes.recipe) others += (others.empty() ? "" : ", ") + name;
+  notes.push_back(cli::flag_name("recipe") + " all: uses " + of_codes.recipe + " alone, to which the FP8 codes of " +
+                  checkpoint.path() + " belong; leaves out " + others);
+  return {of_codes.recipe};
+}
+
 void check_codes_run(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
   for (const model::Parameter& p : table)
     if (is_fp8(p.stored) && !(p.fp8 && p.gemms.forward && p.gemms.dgrad))

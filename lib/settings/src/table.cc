@@ -113,13 +113,15 @@ void add_precision(Rows& rows) {
 
 json::Value recipe_of(const Config& c) { return recipe_value(c.precision); }
 
-// The recipes of FP8. fp8-inspect reads its own, see inspect_config().
+// The recipes of FP8. fp8-eval and fp8-inspect read their own, see eval_config() and inspect_config().
 void add_recipe(Rows& rows) {
-  std::vector<std::string> names, lists;
+  std::vector<std::string> names, lists, compared;
   for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
   lists = names;
   lists.emplace_back("all");
-  add(rows, kPrecision, kStep | kEval | kSide, Resume::phase,
+  compared = lists;
+  compared.emplace_back(kPlainRecipe);
+  add(rows, kPrecision, kStep | kSide, Resume::phase,
       {text("recipe", "[GLOB=]NAME", "scaling of FP8 operands, of the linears whose name matches; see fp8-recipes(7)")
            .is(FlagKind::list)
            .suggests(std::move(names))
@@ -129,6 +131,15 @@ void add_recipe(Rows& rows) {
            .records([](auto& c, auto&) {
              return c.precision.recipe_or_null() != nullptr ? recipe_value(c.precision) : json::Value();
            })
+           .acts_under(under_all),
+       text("recipe", "NAME,...|GLOB=NAME",
+            "scalings of FP8 operands, see fp8-recipes(7), or all, or bf16 to compare; with GLOB=NAME, of linears "
+            "under each")
+           .is(FlagKind::list)
+           .suggests(std::move(compared))
+           .falls_back_to("tensorwise")
+           .in(kEval)
+           .resumes(Resume::free)
            .acts_under(under_all),
        text("recipe", "NAME,...|GLOB=NAME",
             "scalings of FP8 operands to inspect, see fp8-recipes(7), or all; with GLOB=NAME, of linears under each")
@@ -499,6 +510,7 @@ std::vector<cli::Flag> flags_of(Tool tool) {
 
 void read_settings(const Arguments& a, Tool tool, Config& config, bool all) {
   PrecisionConfig& p = config.precision;
+  const bool incomplete = tool == kStep && a.flag("print-config");
   for (const Setting& s : all_settings()) {
     const bool of_precision = s.flag.group == kPrecision;
     if ((s.tools & tool) == 0 || !(all || of_precision)) continue;
@@ -510,6 +522,5 @@ void read_settings(const Arguments& a, Tool tool, Config& config, bool all) {
   }
   if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = DType::f32;
 }
-  const bool incomplete = tool == kStep && a.flag("print-config");
 
 }  // namespace fp8::settings

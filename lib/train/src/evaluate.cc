@@ -8,6 +8,7 @@
 #include "fp8/data/tokens.h"
 #include "fp8/json/json.h"
 #include "fp8/settings/checks.h"
+#include "fp8/settings/lora.h"
 #include "fp8/settings/resume.h"
 #include "fp8/state/run_folder.h"
 #include "fp8/train/device_setup.h"
@@ -36,57 +37,102 @@ void emit_lines(state::Journal& journal, const std::string& lines) {
   }
 }
 
+// What the evaluations under all recipes share.
+struct Evaluation {
+  const settings::EvalConfig& config;
+  comm::Communicator& host_comm;
+  state::Journal& journal;
+  const ckpt::Checkpoint& checkpoint;
+  const data::Sampler& sampler;
+};
+
+// The models to evaluate, one for each recipe, and the notes on all of them. Throws Error for settings that do not fit.
+std::vector<ModelSetup> resolve_models(const settings::EvalConfig& config, const ckpt::Checkpoint& checkpoint,
+                                       const data::TokenFile& tokens, std::vector<std::string>& notes) {
+  std::vector<ModelSetup> setups;
+  const auto add = [&](const std::string& note) {
+    if (!note.empty() && std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+  };
+  std::vector<std::string> used;
+  const settings::PrecisionConfig* fp8 = nullptr;
+  const std::vector<std::string> recipes = settings::fitting_recipes(config, checkpoint, notes);
+  setups.reserve(recipes.size());
+  for (const std::string& recipe : recipes) {
+    settings::EvalConfig one = config;
+    one.precision = settings::precision_under(config, recipe);
+    ModelSetup& setup = setups.emplace_back(resolve_model(one, checkpoint, tokens));
+    settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
+    setup.model_spec.store.training = false;
+    for (const std::string& note : setup.notes) add(note);
+    if (setup.precision.precision != settings::Precision::fp8) continue;
+    if (fp8 == nullptr) fp8 = &setup.precision;
+    for (const std::string& name : setup.precision.recipe_names())
+      if (std::ranges::find(used, name) == used.end()) used.push_back(name);
+  }
+  add(settings::note_of_unused(fp8 != nullptr ? *fp8 : setups.front().precision, used));
+  return setups;
+}
+
+// Evaluates one of the models. Collective.
+void evaluate_model(const Evaluation& e, const ModelSetup& setup, const DeviceSetup& device) {
+  comm::Communicator& host_comm = e.host_comm;
+  const EvaluationSize size{e.sampler.samples(), std::min(e.config.batch_size, e.sampler.samples()), setup.length};
+  std::optional<shard::ShardedModel> model;
+  shard::MemoryPlan plan;
+  comm::agree(host_comm, [&] {
+    const shard::BatchShape shape{size.batch, size.length, e.sampler.bounds(size.batch)};
+    plan = shard::plan_memory(device.context(), device.device_comm(), setup.model_spec, shape, shape);
+    model.emplace(device.context(), device.device_comm(), setup.model_spec, plan);
+  });
+  if (const auto damage = load_model(*model, host_comm, e.checkpoint, setup.precision))
+    throw comm::AgreedError(*damage);
+  const auto start = Clock::now();
+  const EachSamples each = [&](std::int64_t first, std::int64_t count, const float* losses) {
+    if (e.config.per_token) {
+      for (const std::string& lines : host_comm.all_gather(sequence_records(first, count, size.length, losses)))
+        emit_lines(e.journal, lines);
+    }
+    // Rank 0, which shows it, has the first samples of a round.
+    const std::int64_t done = std::min(first + size.batch * host_comm.size(), size.samples);
+    e.journal.progress(std::to_string(done) + "/" + std::to_string(size.samples) + " sequences", seconds_since(start),
+                       done, size.samples - done);
+  };
+  const LossSum sum = evaluate_samples(*model, host_comm, e.sampler, size,
+                                       planned_forward(setup.model_spec, plan.logit_bytes, setup.precision), each);
+  if (sum.targets == 0)
+    throw comm::AgreedError(e.config.data + ": no token of it counts as a target, so it has no loss");
+  json::Value record = eval_record(-1, sum, setup.precision, device.type());
+  record.as_object().set("documents", e.sampler.separate() ? "separate" : "joined");
+  e.journal.emit(record);
+  if (!std::isfinite(sum.loss)) e.journal.note("the loss is not finite");
+}
+
 }  // namespace
 
 void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm, const state::Hooks& hooks) {
   state::Journal journal(hooks, host_comm);
   std::optional<data::TokenFile> tokens;
   std::optional<data::Sampler> sampler;
-  ModelSetup setup;
+  std::vector<ModelSetup> setups;
+  std::vector<std::string> notes;
   json::Value shared;
   comm::agree(host_comm, [&] { tokens.emplace(config.data); });
   const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
   comm::agree(host_comm, [&] {
-    setup = resolve_model(config, checkpoint, *tokens);
-    setup.notes.push_back(settings::note_of_unused(setup.precision, setup.precision.recipe_names()));
-    settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
-    setup.model_spec.store.training = false;
-    sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setup.length, 1, config.documents);
-    for (std::string& note : settings::document_notes(*tokens, *sampler)) setup.notes.push_back(std::move(note));
+    setups = resolve_models(config, checkpoint, *tokens, notes);
+    sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setups.front().length, 1, config.documents);
+    for (std::string& note : settings::document_notes(*tokens, *sampler)) notes.push_back(std::move(note));
     shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
   });
   settings::check_same_on_all_ranks(host_comm, shared);
-  for (const std::string& note : setup.notes)
+  for (const std::string& note : notes)
     if (!note.empty()) journal.note(note);
-  const DeviceSetup device(config.device, setup.precision, host_comm);
-  if (!device.note().empty()) journal.note(device.note());
-  const EvaluationSize size{sampler->samples(), std::min(config.batch_size, sampler->samples()), setup.length};
-  std::optional<shard::ShardedModel> model;
-  shard::MemoryPlan plan;
-  comm::agree(host_comm, [&] {
-    const shard::BatchShape shape{size.batch, size.length, sampler->bounds(size.batch)};
-    plan = shard::plan_memory(device.context(), device.device_comm(), setup.model_spec, shape, shape);
-    model.emplace(device.context(), device.device_comm(), setup.model_spec, plan);
-  });
-  if (const auto damage = load_model(*model, host_comm, checkpoint, setup.precision)) throw comm::AgreedError(*damage);
-  const auto start = Clock::now();
-  const EachSamples each = [&](std::int64_t first, std::int64_t count, const float* losses) {
-    if (config.per_token) {
-      for (const std::string& lines : host_comm.all_gather(sequence_records(first, count, size.length, losses)))
-        emit_lines(journal, lines);
-    }
-    // Rank 0, which shows it, has the first samples of a round.
-    const std::int64_t done = std::min(first + size.batch * host_comm.size(), size.samples);
-    journal.progress(std::to_string(done) + "/" + std::to_string(size.samples) + " sequences", seconds_since(start),
-                     done, size.samples - done);
-  };
-  const LossSum sum = evaluate_samples(*model, host_comm, *sampler, size,
-                                       planned_forward(setup.model_spec, plan.logit_bytes, setup.precision), each);
-  if (sum.targets == 0) throw comm::AgreedError(config.data + ": no token of it counts as a target, so it has no loss");
-  json::Value record = eval_record(-1, sum, setup.precision, device.type());
-  record.as_object().set("documents", sampler->separate() ? "separate" : "joined");
-  journal.emit(record);
-  if (!std::isfinite(sum.loss)) journal.note("the loss is not finite");
+  const Evaluation evaluation{config, host_comm, journal, checkpoint, *sampler};
+  for (const ModelSetup& setup : setups) {
+    const DeviceSetup device(config.device, setup.precision, host_comm);
+    if (!device.note().empty() && &setup == &setups.front()) journal.note(device.note());
+    evaluate_model(evaluation, setup, device);
+  }
   journal.rethrow();
 }
 

@@ -45,7 +45,27 @@ std::string sample_line(const json::Object& r) {
          terminal_safe(json::dump(r.get_string("text", "record")));
 }
 
+// What computed an evaluation: its recipe, else its precision.
+std::string computed_in(const json::Object& record) {
+  const json::Value& recipe = record.at("recipe");
+  return recipe.is_string() ? recipe.as_string() : record.get_string("precision", "record");
+}
+
 }  // namespace
+
+std::vector<std::vector<std::string>> evaluation_table(const std::vector<json::Value>& records) {
+  std::vector<std::vector<std::string>> rows;
+  for (const json::Value& record : records) {
+    const json::Object& r = record.as_object();
+    const json::Object& first = records.front().as_object();
+    if (rows.empty()) rows.push_back({"recipe", "loss", "from " + computed_in(first), "perplexity"});
+    const double difference = number(r, "loss") - number(first, "loss");
+    rows.push_back({computed_in(r), shown(number(r, "loss"), 6),
+                    rows.size() == 1 ? "" : (difference > 0 ? "+" : "") + shown(difference, 3),
+                    shown(number(r, "perplexity"), 6)});
+  }
+  return rows;
+}
 
 std::string readable(const json::Value& record) {
   const json::Object& r = record.as_object();

@@ -62,11 +62,18 @@ struct PrecisionConfig {
   std::vector<const quant::Recipe*> recipes_used() const;
   /// The names of recipe and linear_recipes, also without fp8.
   std::vector<std::string> recipe_names() const;
+  /// Whether some linears have recipe rowwise.
+  bool has_rowwise() const;
+  /// Whether all have a recipe with a scale for each tensor that is computed when it is cast: tensorwise or current.
+  bool has_tensor_scales() const;
   /// The values of --recipe, separated by commas: "tensorwise,*.down_proj=rowwise".
   std::string recipe_text() const;
   /// Whether scales are powers of two under this configuration.
   bool power_of_2_scales() const;
 };
+
+/// The name for bf16 among the recipes of an evaluation.
+inline constexpr const char* kPlainRecipe = "bf16";
 
 /// The value of --lora-targets for all linears of all layers, its default.
 inline constexpr const char* kAllTargets = "all";
@@ -142,7 +149,9 @@ struct RunConfig : Config {
 
 /// An evaluation.
 struct EvalConfig : Config {
-  bool per_token = false;  ///< a record for every sequence
+  bool per_token = false;            ///< a record for every sequence
+  std::vector<std::string> recipes;  ///< each in turn, with linear_recipes; none: precision.recipe; bf16: the precision
+  bool all_recipes = false;          ///< of `recipes` only those that fit FP8 codes
 };
 
 /// Flags of precision as one value, and the precision that they set.
@@ -163,8 +172,6 @@ inline constexpr double kBisectionBound = 0.5;
 
 /// An inspection. The batch consists of batch_size sequences on each rank.
 struct InspectConfig : EvalConfig {
-  std::vector<std::string> recipes;                           ///< each is inspected in turn, with linear_recipes
-  bool all_recipes = false;                                   ///< leave out recipes that do not fit FP8 codes
   data::SamplerKind sampler = data::SamplerKind::sequential;  ///< order in which samples are read
   std::uint64_t seed = 0;                                     ///< seed of the sampler
   std::int64_t step = 1;               ///< the batch is that of this step of a run, from 1, without accumulation
@@ -174,8 +181,12 @@ struct InspectConfig : EvalConfig {
   std::optional<double> recommend;     ///< largest sum of |change of the loss|, in nats, of the linears left in FP8
   std::string output;                  ///< path of the recommendation, a configuration for fp8-step
   bool force = false;                  ///< replace the output if it exists
-  std::optional<Bisection> bisection;  ///< instead of everything above from `recipes` on, except the batch
+  std::optional<Bisection> bisection;  ///< instead of everything above but the batch
 };
+
+/// The precision of `config` under one of its recipes. Where it has several, --rowwise-single-copy and
+/// --fuse-projections are left out under those that exclude them, unless all do, which check_precision() refuses.
+PrecisionConfig precision_under(const EvalConfig& config, const std::string& recipe);
 
 /// {"precision", "recipe"}; the recipe is null unless fp8. With fp8 also the settings of FP8, by the names of flags.
 json::Value phase_of(const PrecisionConfig& precision);

@@ -48,6 +48,11 @@ AdapterValues initial_adapters(const std::optional<hf::AdapterFolder>& folder, s
 void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,
                           const std::vector<model::Parameter>& table);
 
+/// Those recipes of `config` that fit the checkpoint: where --recipe all gave them, only that of its FP8 codes, if it
+/// holds some, with a note.
+std::vector<std::string> fitting_recipes(const EvalConfig& config, const ckpt::Checkpoint& checkpoint,
+                                         std::vector<std::string>& notes);
+
 /// Throws Error if a linear that is stored as codes does not run in FP8 in forward and dgrad.
 void check_codes_run(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
