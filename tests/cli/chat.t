@@ -60,6 +60,19 @@ is "with documents apart" "$(grep -o '"documents":"[a-z]*"' out)" '"documents":"
 says "or joined" '"documents":"joined"' fp8-eval m.h5 --data p.h5 --seq-length 128 --any-tokenizer --documents joined
 says "and in no others" 'sequence length 64, but p.h5 holds packed sequences of 128 tokens \(use --seq-length 128\)' fp8-eval m.h5 --data p.h5 --seq-length 64 --any-tokenizer
 
+# The length of packed sequences.
+ok "shorter sequences than the context" fp8-tokenize openai.jsonl "${llama3[@]}" --pack 64 -o p64.h5
+ok "fp8-eval takes their length" fp8-eval m.h5 --data p64.h5 --any-tokenizer --per-token -q
+is "which a sequence has" "$(head -n 1 out | sed 's/.*"losses":\[//; s/\].*//' | tr , "\n" | wc -l)" 64
+ok "fp8-step too" fp8-step m.h5 --data p64.h5 --any-tokenizer --steps 1 --batch-size 2 --out packed -q
+is "the run record has it, among settings and flags" "$(head -n 1 out | grep -o '"seq-length":[^,}]*')" '"seq-length":64
+"seq-length":64'
+ok "the run goes on" fp8-step m.h5 --data p64.h5 --any-tokenizer --steps 2 --batch-size 2 --out packed -q
+says "--print-config has it" '^  "seq-length": 64,$' fp8-step m.h5 --data p64.h5 --any-tokenizer --steps 1 --out x --print-config
+says "another length is refused" '^fp8-step: sequence length 32, but p64.h5 holds packed sequences of 64 tokens \(use --seq-length 64\)$' fp8-step m.h5 --data p64.h5 --any-tokenizer --steps 1 --out x --seq-length 32
+says "by --print-config too" '^fp8-step: sequence length 32, but p64.h5 holds' fp8-step m.h5 --data p64.h5 --any-tokenizer --steps 1 --out x --seq-length 32 --print-config
+says "fp8-inspect takes their length" '"seq_length":64,' fp8-inspect m.h5 --data p64.h5 --any-tokenizer --batch-size 1 --json -q
+
 # Examples.
 fp8-tokenize openai.jsonl "${llama3[@]}" --show 1 >out 2>err
 is "an example" "$(cut -c1-60 out)" 'openai.jsonl: line 1: 42 tokens, 8 of them targets (+)

@@ -48,6 +48,14 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key) {
   return index;
 }
 
+void check_length(const TokenFile& tokens, std::int64_t length) {
+  const std::optional<std::int64_t>& packed = tokens.info().sequence_length;
+  if (!packed || *packed == length) return;
+  throw Error("sequence length " + std::to_string(length) + ", but " + tokens.path() + " holds packed sequences of " +
+                  std::to_string(*packed) + " tokens",
+              {{"seq-length", std::to_string(*packed)}});
+}
+
 Sampler::Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, std::int64_t sequence_length,
                  std::int64_t global_batch, DocumentMode documents)
     : tokens_(&tokens), kind_(kind), seed_(seed), sequence_length_(sequence_length), global_batch_(global_batch) {
@@ -56,11 +64,7 @@ Sampler::Sampler(const TokenFile& tokens, SamplerKind kind, std::uint64_t seed, 
   checked_mul(sequence_length, global_batch, "tokens in a step");
   const TokenInfo& info = tokens.info();
   const std::int64_t n = info.tokens;
-  if (info.sequence_length && sequence_length != *info.sequence_length) {
-    throw Error("sequence length " + std::to_string(sequence_length) + ", but " + tokens.path() +
-                    " holds packed sequences of " + std::to_string(*info.sequence_length) + " tokens",
-                {{"seq-length", std::to_string(*info.sequence_length)}});
-  }
+  check_length(tokens, sequence_length);
   const bool separate = documents == DocumentMode::separate ||
                         (documents == DocumentMode::automatic && (info.mask || info.sequence_length));
   if (separate) {

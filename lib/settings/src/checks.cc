@@ -156,10 +156,15 @@ std::vector<std::string> document_notes(const data::TokenFile& tokens, const dat
   return {split, padded};
 }
 
-std::int64_t resolved_length(std::int64_t asked, const hf::ModelConfig& model) {
-  const std::int64_t t = asked > 0 ? asked : std::min(kDefaultLength, model.max_position_embeddings);
+std::int64_t resolved_length(std::int64_t asked, const data::TokenInfo& tokens, const hf::ModelConfig& model) {
+  const std::int64_t usual = tokens.sequence_length.value_or(std::min(kDefaultLength, model.max_position_embeddings));
+  const std::int64_t t = asked > 0 ? asked : usual;
   model.check_sequence_length(t);
   return t;
+}
+
+void set_length(json::Value& flags, std::int64_t length) {
+  if (flags.is_object()) flags.as_object().set("seq-length", length);
 }
 
 std::string note_of_length(std::int64_t length, const hf::ModelConfig& model) {

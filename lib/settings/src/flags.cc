@@ -39,6 +39,19 @@ std::optional<ckpt::Checkpoint> open_model(const std::string& model) {
   }
 }
 
+// Sets the length of packed sequences in `flags` unless a length is given, which is compared with it. A token file that
+// cannot be opened is reported by the run.
+void set_packed_length(json::Value& flags, const RunConfig& config) {
+  std::optional<data::TokenFile> tokens;
+  try {
+    tokens.emplace(config.data);
+  } catch (const Error&) {
+    return;
+  }
+  if (config.seq_length > 0) return data::check_length(*tokens, config.seq_length);
+  if (const auto& packed = tokens->info().sequence_length) set_length(flags, *packed);
+}
+
 void check_exclusive(const Arguments& a, const char* one, const char* other) {
   if (a.has(one) && a.has(other)) throw Error(flag_name(one) + ": contradicts " + flag_name(other));
 }
@@ -150,6 +163,7 @@ json::Value printed_config(const RunConfig& config) {
   check_precision(resolved);
   json::Value flags = config.flags;
   set_resolved(flags, config.precision, resolved);
+  if (!config.data.empty()) set_packed_length(flags, config);
   return flags;
 }
 

@@ -58,7 +58,9 @@ void add_data(Rows& rows) {
            .is_needed()
            .is_digest()
            .records([](auto&, auto& run) { return run.data_digest; }),
-       whole("seq-length", "", 1, "tokens in a sequence [the model's context, 1024 at most]", &C::seq_length).in(kAll),
+       whole("seq-length", "", 1, "tokens in a sequence [that of packed data, else the model's context, 1024 at most]",
+             &C::seq_length)
+           .in(kAll),
        whole("batch-size", "8", 1, "sequences in a micro-batch of one rank", &C::batch_size)
            .changes("batch")
            .recorded_as(kGlobalBatch)

@@ -15,7 +15,7 @@ ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& con
   settings::check_vocabulary(tokens, config);
   s.tokenizer = settings::tokenizer_of(start, request.any_tokenizer);
   s.notes.push_back(settings::check_tokenizer(tokens, start, s.tokenizer, request.any_tokenizer));
-  s.length = settings::resolved_length(request.seq_length, config);
+  s.length = settings::resolved_length(request.seq_length, tokens.info(), config);
   s.notes.push_back(settings::note_of_length(s.length, config));
   settings::check_micro_batch(request.batch_size, s.length);
   s.table = settings::table_with_precisions(config, s.precision, start, recorded);

@@ -157,6 +157,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Communicat
       take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, sources.model(), tokens));
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
+  settings::set_length(s.config.flags, s.config.seq_length);
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},

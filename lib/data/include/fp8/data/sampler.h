@@ -38,6 +38,9 @@ struct DocumentBounds {
 /// even number of bits that covers n, repeated until the result is below n. O(1) memory, a few repetitions on average.
 std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t key);
 
+/// Throws Error with both numbers if the file has packed sequences of another length than `length`.
+void check_length(const TokenFile& tokens, std::int64_t length);
+
 /// A step and the position in the run's sequence of samples at which it begins. A run whose batch or data changed has
 /// another one than (0, 0).
 struct SamplerStart {

@@ -11,6 +11,9 @@ namespace fp8::settings {
 /// Sets those of `flags`, a configuration with the values of `given`, that `resolved` has with other values.
 void set_resolved(json::Value& flags, const PrecisionConfig& given, const PrecisionConfig& resolved);
 
+/// Sets the sequence length in `flags`, a configuration.
+void set_length(json::Value& flags, std::int64_t length);
+
 /// Throws Error for a flag of FP8 on the command line while `precision` is not FP8. After take_recipe_of_codes() and
 /// continue_precision().
 void check_fp8_flags(const PrecisionConfig& precision);
@@ -59,9 +62,9 @@ std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoin
 /// Notes for the user on documents that the sampler splits and on padding that it adds; each may be empty.
 std::vector<std::string> document_notes(const data::TokenFile& tokens, const data::Sampler& sampler);
 
-/// Sequence length in tokens: `asked`; for 0 the model's context, 1024 at most. Throws Error if the model's attention
-/// window is shorter.
-std::int64_t resolved_length(std::int64_t asked, const hf::ModelConfig& model);
+/// Sequence length in tokens: `asked`; for 0 that of the packed sequences of `tokens`, or, if they are not packed, the
+/// model's context, 1024 at most. Throws Error if the model's attention window is shorter.
+std::int64_t resolved_length(std::int64_t asked, const data::TokenInfo& tokens, const hf::ModelConfig& model);
 
 /// A note that sequences of `length` tokens are longer than the model's context; empty if they are not.
 std::string note_of_length(std::int64_t length, const hf::ModelConfig& model);

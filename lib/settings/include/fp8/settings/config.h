@@ -95,7 +95,7 @@ struct LoraSettings {
 struct Config {
   std::string model, data;      ///< paths
   bool any_tokenizer = false;   ///< accept data made with another tokenizer
-  std::int64_t seq_length = 0;  ///< T; 0: the model's max_position_embeddings, 1024 at most
+  std::int64_t seq_length = 0;  ///< T; 0: as resolved_length() says
   std::int64_t batch_size = 8;  ///< sequences of a rank at a time; in a run, per micro-batch
   data::DocumentMode documents = data::DocumentMode::automatic;  ///< whether samples cross documents
   PrecisionConfig precision;                                     ///< precision of GEMMs and activations

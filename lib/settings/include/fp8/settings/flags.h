@@ -16,10 +16,11 @@ cli::Command step_command();
 /// The run that the arguments describe. Throws Error naming a flag.
 RunConfig step_config(const cli::Arguments& arguments);
 
-/// The flags of a run, as RunConfig::flags, with what its model implies, where the model or the data may be missing. If
-/// the run has adapters and MODEL can be opened and holds FP8 codes, precision, recipe, rowwise-single-copy and
-/// fp8-format are those that the codes imply, so that the output can be read back. Throws Error naming a flag that
-/// contradicts others or the codes. After check_settings(); see train::printed_config() for a run whose files exist.
+/// The flags of a run, as RunConfig::flags, with what its model and data imply, where the model or the data may be
+/// missing. If the run has adapters and MODEL can be opened and holds FP8 codes, precision, recipe, rowwise-single-copy
+/// and fp8-format are those that the codes imply, so that the output can be read back. If the data can be opened, is
+/// packed, and no length is given, seq-length is that of its sequences. Throws Error naming a flag that contradicts
+/// others, the codes or the data. After check_settings(); see train::printed_config() for a run whose files exist.
 json::Value printed_config(const RunConfig& config);
 
 /// fp8-eval.
