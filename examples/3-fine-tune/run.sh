@@ -32,8 +32,8 @@ say "2  Convert the folder; the table says which linears FP8 may compute"
 show "fp8-convert base -o base.h5 | tail -n 8"
 fp8-convert base -o base.h5 | tail -n 8
 
-say "3  Tokenize the conversations with the template of the model; + marks the tokens that count as targets"
-run fp8-tokenize conversations.jsonl --tokenizer base --template chatml --pack 128 -o chat.h5 --show 2
+say "3  Tokenize the conversations with the chat template that the folder carries; + marks the tokens that count as targets"
+run fp8-tokenize conversations.jsonl --tokenizer base --pack 128 -o chat.h5 --show 2
 
 say "4  Train adapters in FP8 on two ranks; the weights of the model are frozen"
 printf -v last 'step-%08d' "$steps"
@@ -52,15 +52,15 @@ for model in base.h5 "run/$last" merged.h5; do
 done
 
 say "6  Export the merged model as a Hugging Face folder, in BF16 and with FP8 codes, and the adapters for PEFT"
-run fp8-export merged.h5 -o tuned --template chatml
-run fp8-export merged.h5 -o tuned-fp8 --template chatml --format compressed-tensors
+run fp8-export merged.h5 -o tuned
+run fp8-export merged.h5 -o tuned-fp8 --format compressed-tensors
 run fp8-export "run/$last" -o adapter --format peft
 
 say "7  Ask the model, in FP8"
 questions=("What does fp8-step do?" "What is 6 times 7?" "Is 9 a prime number?" "Which tool merges adapters?")
 for question in "${questions[@]}"; do
-  show "fp8-generate merged.h5 '$question' --template chatml --greedy --precision fp8 --max-tokens 40"
-  fp8-generate merged.h5 "$question" --template chatml --greedy --precision fp8 --max-tokens 40
+  show "fp8-generate merged.h5 '$question' --greedy --precision fp8 --max-tokens 40"
+  fp8-generate merged.h5 "$question" --greedy --precision fp8 --max-tokens 40
 done
 
 say "8  Load the exported folder with transformers"

@@ -1,2 +1,2 @@
 about := Token files: made from text, JSON Lines and raw ids, sampled sequentially or by a keyed permutation
-deps  := base json dtype h5 hf token chat
+deps  := base json dtype h5 ckpt hf token chat

@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t newline = std::min(input.find('\n'), input.size());
   data::ChatOptions options;
   options.tokenizer = &tokenizer;
-  options.form = fuzz::folder().write("form.json", input.substr(0, newline));
+  const std::string form = fuzz::folder().write("form.json", input.substr(0, newline));
   options.inputs = {fuzz::folder().write("x.json", input.substr(std::min(newline + 1, input.size())))};
   options.mask = static_cast<chat::Mask>(data[0] % 3);
   if ((data[0] & 4U) != 0) options.cutoff = 1 + (data[0] >> 4U);
@@ -39,6 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.eval_share = (data[0] & 32U) != 0 ? 0.3 : 0;
   options.too_long = (data[0] & 64U) != 0 ? data::TooLong::drop : data::TooLong::cut;
   return fuzz::judge([&] {
+    options.form = chat::read_template(form);
     const auto [train, eval] =
         data::read_conversations(options, [&](const chat::Row& row, bool) { check(options, row); });
     fuzz::require(train.documents + eval.documents > 0, "something is left");

@@ -35,7 +35,7 @@ void check_text(const generate::Codec& codec, const generate::Ids& ids, const st
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const generate::Codec bytes, codec(fuzz::byte_tokenizer());
   static const std::string form = fuzz::folder().write("form.json", kTemplate);
-  static const generate::PromptReader of_bytes(&bytes, std::nullopt), of_codec(&codec, form);
+  static const generate::PromptReader of_bytes(&bytes, std::nullopt), of_codec(&codec, chat::read_template(form));
   if (size == 0) return 0;
   const std::string_view input = fuzz::text_of(data + 1, size - 1);
   const std::size_t newline = std::min(input.find('\n'), input.size());

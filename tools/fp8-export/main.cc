@@ -4,7 +4,6 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
-#include "fp8/chat/template.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/convert/export.h"
@@ -33,8 +32,10 @@ cli::Command command() {
        .choices = {"bf16", "fp8", "compressed-tensors", "peft"}},
       {.name = "template",
        .kind = cli::FlagKind::text,
-       .metavar = "NAME",
-       .help = "chat template of the training data; its end token ends a text in generation_config.json"},
+       .metavar = "NAME|FILE",
+       .help = "chat template of the training data, whose end token ends a text in generation_config.json; none: no "
+               "template [the model's own]"},
+      {.name = "any-template", .help = "accept another template than the model's own"},
       {.name = "any-server", .help = "write also what servers or transformers refuse to load, with a warning"},
       cli::json_flag(),
       cli::dry_run_flag(),
@@ -49,11 +50,8 @@ convert::ExportOptions options_of(const cli::Arguments& arguments) {
   if (format == "fp8") options.format = convert::ExportFormat::fp8;
   if (format == "compressed-tensors") options.format = convert::ExportFormat::compressed_tensors;
   if (format == "peft") options.format = convert::ExportFormat::peft;
-  if (arguments.has("template")) {
-    const chat::Template form = chat::read_template(arguments.text("template"));
-    options.inputs.push_back(form.path);
-    if (!form.eos.empty()) options.end_tokens.push_back(form.eos);
-  }
+  if (arguments.has("template")) options.form = arguments.text("template");
+  options.any_template = arguments.flag("any-template");
   options.force = arguments.flag("force");
   options.strict = !arguments.flag("any-server");
   options.dry_run = arguments.flag("dry-run");

@@ -30,12 +30,13 @@ std::vector<Flag> prompt_flags() {
           {.name = "template",
            .kind = FlagKind::text,
            .metavar = "NAME|FILE",
-           .help = "chat template of messages, in which PROMPT is the user's: llama3, qwen, mistral, llama2, chatml, "
-                   "or a file"},
+           .help = "chat template of messages, in which PROMPT is the user's: llama3, qwen, mistral, llama2, chatml, a "
+                   "file, or none for plain text [the model's own]"},
+          {.name = "any-template", .help = "accept another template than the model's own"},
           {.name = "tokenizer",
            .kind = FlagKind::path,
            .metavar = "bytes|FILE",
-           .help = "tokenizer, instead of the checkpoint's: bytes, or a tokenizer.json or its folder",
+           .help = "tokenizer, instead of the checkpoint's: bytes, a tokenizer.json or its folder, or a checkpoint",
            .suggestions = {"bytes"}}};
 }
 

@@ -5,8 +5,10 @@
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
+#include "fp8/chat/carried.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/data/tokenize.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/generate/ends.h"
 #include "fp8/h5/types.h"
@@ -32,14 +34,60 @@ void check(const cli::Arguments& a) {
   if (given > 1) throw Error("PROMPT, --ids and --input: only one of them");
   const bool reads_input = (!prompt.empty() && prompt.front() == "-") || (a.has("input") && a.text("input") == "-");
   if (a.positional("model") == "-" && reads_input) throw Error("-: standard input is already the checkpoint record");
-  if (a.has("ids") && a.has("template")) throw Error("--template: not with --ids");
+  for (const char* flag : {"template", "any-template"})
+    if (a.has("ids") && a.has(flag)) throw Error("--" + std::string(flag) + ": not with --ids");
 }
 
-// The tokenizer that --tokenizer names, or the checkpoint's.
-std::optional<Codec> codec_of(const cli::Arguments& a, const ckpt::Checkpoint& checkpoint) {
-  if (!a.has("tokenizer")) return Codec::of(checkpoint);
-  if (a.text("tokenizer") == "bytes") return Codec();
-  return Codec(token::Tokenizer(a.text("tokenizer")));
+// A tokenizer, and the chat template of its model.
+struct Tokens {
+  std::optional<Codec> codec;
+  std::optional<chat::Carried> own_template;
+};
+
+// The tokenizer that --tokenizer names, or the checkpoint's. The template is that of the checkpoint, or, if it carries
+// none, that of --tokenizer.
+Tokens tokens_of(const cli::Arguments& a, const ckpt::Checkpoint& checkpoint) {
+  Tokens out{.codec = {}, .own_template = convert::own_template(checkpoint)};
+  if (!a.has("tokenizer")) {
+    out.codec = Codec::of(checkpoint);
+    return out;
+  }
+  data::DeclaredTokenizer declared = data::read_tokenizer(a.text("tokenizer"));
+  out.codec = declared.file.empty() ? Codec() : Codec(declared.open(), std::move(declared.special));
+  if (!out.own_template) out.own_template = std::move(declared.own_template);
+  return out;
+}
+
+// Says that prompts of a chat model are plain text.
+void note_plain_text(const chat::Carried& own, bool quiet) {
+  if (quiet) return;
+  cli::print_note(kName,
+                  own.equivalent
+                      ? "prompts are plain text, without the chat template of the model, " + own.equivalent->form.name
+                      : own.where + ": Jinja that is not known (digest " + own.digest +
+                            "), so prompts are plain text without a chat template; --template names one");
+}
+
+// The reader of prompts: with --template, or with the template of the model where its tokenizer allows.
+generate::PromptReader reader_of(const cli::Arguments& a, const Tokens& tokens) {
+  const Codec* const codec = tokens.codec ? &*tokens.codec : nullptr;
+  if (a.has("ids")) return {codec, std::nullopt};
+  if (a.has("template")) {
+    chat::Choice given = chat::choose_template(a.text("template"), tokens.own_template, a.flag("any-template"));
+    if (!given.note.empty() && !a.flag("quiet")) cli::print_note(kName, given.note);
+    return {codec, std::move(given.form)};
+  }
+  chat::Choice own = chat::choose_template(std::nullopt, tokens.own_template, false);
+  if (!own.form || codec == nullptr || codec->tokenizer() == nullptr) {
+    if (tokens.own_template && codec != nullptr) note_plain_text(*tokens.own_template, a.flag("quiet"));
+    return {codec, std::nullopt};
+  }
+  if (!a.flag("quiet")) cli::print_note(kName, own.note);
+  try {
+    return {codec, std::move(own.form)};
+  } catch (const Error& e) {
+    throw Error(e.what(), e.code(), {{"template", std::string(chat::kNoTemplate) + " for plain text"}});
+  }
 }
 
 json::Value token_record(std::uint64_t prompt, std::size_t index, const generate::NewToken& token, bool text) {
@@ -151,9 +199,9 @@ int run(const cli::Arguments& a) {
   check(a);
   convert::OpenModel model = convert::open_model(model::resolve_checkpoint_argument(a.positional("model")));
   if (a.has("lora")) convert::add_adapter(model, a.text("lora"));
-  const std::optional<Codec> owned = codec_of(a, model.source);
-  const Codec* const codec = owned ? &*owned : nullptr;
-  const generate::PromptReader reader(codec, a.has("template") ? std::optional(a.text("template")) : std::nullopt);
+  const Tokens tokens = tokens_of(a, model.source);
+  const Codec* const codec = tokens.codec ? &*tokens.codec : nullptr;
+  const generate::PromptReader reader = reader_of(a, tokens);
   generate::Request request{.max_tokens = a.integer("max-tokens"), .stops = a.list("stop")};
   if (codec == nullptr && (!a.flag("json") || !request.stops.empty()))
     throw Error(model.source.path() + ": has no tokenizer", {{"tokenizer", "FILE, or bytes"}});

@@ -1,6 +1,8 @@
 // Conversations on the command line: checks, options, and where rows, examples and counts are written.
 #include "chat.h"
 
+#include <algorithm>
+
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
@@ -14,7 +16,24 @@ namespace {
 constexpr const char* kName = "fp8-tokenize";
 constexpr std::size_t kPiece = std::size_t{1} << 16U;  // bytes written at a time
 
-void check(const cli::Arguments& a) {
+// The flag of conversations that was given first in their table; empty if none was.
+std::string chat_flag(const cli::Arguments& a) {
+  for (const char* flag : {"mask", "cutoff", "too-long", "pack", "eval-share", "skip-bad", "show", "any-template"})
+    if (a.has(flag)) return flag;
+  return "";
+}
+
+// Whether an input holds conversations.
+bool any_conversations(const cli::Arguments& a) {
+  if (a.has("encode") || a.has("decode")) return false;
+  const chat::Columns columns = a.has("columns") ? chat::Columns(a.text("columns")) : chat::Columns();
+  const std::optional<data::Source> from = data::parse_source(a.text("from"));
+  return std::ranges::any_of(a.positionals("files"), [&](const std::string& path) {
+    return from && data::holds_conversations(path, *from, columns, columns.get("text", "text"));
+  });
+}
+
+void check(const cli::Arguments& a, const data::DeclaredTokenizer* tokenizer) {
   if (a.positionals("files").empty()) throw Error("FILE: needed");
   for (const char* flag : {"encode", "decode", "special", "eos"}) {
     if (a.has(flag)) throw Error("--" + std::string(flag) + ": not with --template");
@@ -26,16 +45,15 @@ void check(const cli::Arguments& a) {
     if (file.ends_with(".txt") && a.text("from") == "auto")
       throw Error(file + ": text, which holds no conversations for --template; give JSON or JSON Lines (or --from)");
   }
-  if (!a.has("tokenizer") || a.text("tokenizer") == "bytes") {
-    throw Error("--tokenizer: needed for --template: a tokenizer.json or the folder that holds one");
-  }
+  if (tokenizer == nullptr || tokenizer->file.empty())
+    throw Error("--tokenizer: needed for --template: a tokenizer.json, the folder that holds one, or a checkpoint");
   if (a.has("output") || a.flag("dry-run")) return;
   if (!a.flag("json") && !a.has("show")) throw Error("--output: needed, or --json to print ids, or --show");
   if (a.flag("json") && a.has("show")) throw Error("--show: needs --output, not only --json");
   if (a.has("eval-share")) throw Error("--eval-share: needs --output");
 }
 
-data::ChatOptions options_of(const cli::Arguments& a) {
+data::ChatOptions options_of(const cli::Arguments& a, const data::DeclaredTokenizer& tokenizer) {
   data::ChatOptions o;
   o.inputs = a.positionals("files");
   for (const chat::Format format : {chat::Format::alpaca, chat::Format::sharegpt, chat::Format::messages}) {
@@ -44,7 +62,10 @@ data::ChatOptions options_of(const cli::Arguments& a) {
   if (a.text("from") == "jsonl") o.layout = json::Layout::lines;
   if (a.text("from") == "json") o.layout = json::Layout::array;
   if (a.has("columns")) o.columns = chat::Columns(a.text("columns"));
-  o.form = a.text("template");
+  const auto given = a.has("template") ? std::optional(a.text("template")) : std::nullopt;
+  chat::Choice choice = chat::choose_template(given, tokenizer.own_template, a.flag("any-template"));
+  o.form = std::move(choice.form.value());
+  o.special = tokenizer.special;
   o.mask = chat::parse_mask(a.text("mask")).value_or(chat::Mask::assistant);
   if (a.has("cutoff")) o.cutoff = a.integer("cutoff");
   if (a.text("too-long") == "drop") o.too_long = data::TooLong::drop;
@@ -56,6 +77,7 @@ data::ChatOptions options_of(const cli::Arguments& a) {
   if (!a.flag("quiet")) {
     o.note = [](const std::string& text) { cli::print_note(kName, text); };
     o.guessed = [](const std::string& text) { cli::print_note(kName, text + " (--from and --columns change this)"); };
+    if (!choice.note.empty()) o.note(choice.note);
   }
   return o;
 }
@@ -79,7 +101,7 @@ void write_files(const cli::Arguments& a, const data::ChatOptions& options, cons
   data::ChatFiles files{.output = a.text("output"),
                         .vocab_size = a.has("vocab-size") ? a.integer("vocab-size") : declared.vocab_size,
                         .tokenizer = declared.id,
-                        .also_read = {a.text("tokenizer"), chat::read_template(options.form).path},
+                        .also_read = {a.text("tokenizer"), options.form.path},
                         .force = a.flag("force"),
                         .dry_run = a.flag("dry-run")};
   if (options.eval_share > 0) files.eval_output = data::eval_path(files.output);
@@ -103,12 +125,25 @@ void write_files(const cli::Arguments& a, const data::ChatOptions& options, cons
 
 }  // namespace
 
-int run_chat(const cli::Arguments& arguments) {
-  check(arguments);
+bool reads_chat(const cli::Arguments& a, const data::DeclaredTokenizer* declared) {
+  if (a.has("template")) return true;
+  const std::string from = a.text("from"), flag = chat_flag(a);
+  const bool named = from == "alpaca" || from == "sharegpt" || from == "messages";
+  const chat::Carried* const own = declared != nullptr && declared->own_template ? &*declared->own_template : nullptr;
+  if (own == nullptr && !flag.empty()) throw Error("--" + flag + ": needs --template");
+  if (own == nullptr && named) throw Error("--template: needed for --from " + from + ", as --template chatml");
+  if (own == nullptr || (flag.empty() && !named && !any_conversations(a))) return false;
+  if (own->equivalent) return true;
+  throw Error(own->where + ": Jinja that is not known (digest " + own->digest + "), so conversations need a template",
+              {{"template", "with a name or a file, see fp8-template(5)"}});
+}
+
+int run_chat(const cli::Arguments& arguments, const data::DeclaredTokenizer* given) {
+  check(arguments, given);
   cli::Progress progress(arguments.flag("quiet"));
-  data::ChatOptions options = options_of(arguments);
-  const data::DeclaredTokenizer declared = data::declared_tokenizer(arguments.text("tokenizer"));
-  const token::Tokenizer tokenizer(declared.file);
+  const data::DeclaredTokenizer& declared = *given;
+  data::ChatOptions options = options_of(arguments, declared);
+  const token::Tokenizer tokenizer = declared.open();
   options.tokenizer = &tokenizer;
   options.progress = [&](std::int64_t tokens) {
     progress.update(human_count(static_cast<std::uint64_t>(tokens)) + " tokens");

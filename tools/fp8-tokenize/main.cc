@@ -15,24 +15,15 @@ namespace {
 
 using namespace fp8;
 
-// Sets the tokenizer and the vocabulary size from --tokenizer.
-void declare_tokenizer(const std::string& name, data::TokenizeOptions& options) {
-  const data::DeclaredTokenizer declared = data::declared_tokenizer(name);
-  options.encode_with = declared.file;
+// Sets the tokenizer and the vocabulary size.
+void set_tokenizer(const cli::Arguments& arguments, const data::DeclaredTokenizer& declared,
+                   data::TokenizeOptions& options) {
   options.tokenizer = declared.id;
-  if (!declared.file.empty()) options.also_read.push_back(name);
+  if (!declared.file.empty()) {
+    options.encode_with = &declared;
+    options.also_read.push_back(arguments.text("tokenizer"));
+  }
   if (!options.vocab_size) options.vocab_size = declared.vocab_size;
-}
-
-// Throws if a flag of conversations was given without --template.
-void check_no_chat(const cli::Arguments& arguments) {
-  for (const char* flag : {"mask", "cutoff", "too-long", "pack", "eval-share", "skip-bad", "show"}) {
-    if (arguments.has(flag)) throw Error("--" + std::string(flag) + ": needs --template");
-  }
-  const std::string from = arguments.text("from");
-  if (from == "alpaca" || from == "sharegpt" || from == "messages") {
-    throw Error("--template: needed for --from " + from + ", as --template chatml");
-  }
 }
 
 json::Value record(const std::string& path, const data::TokenInfo& info, bool dry_run) {
@@ -53,16 +44,15 @@ std::string sentence(const std::string& path, const data::TokenInfo& info, bool 
 }
 
 // --encode and --decode: records from the inputs to standard output.
-int run_lines(const cli::Arguments& arguments) {
+int run_lines(const cli::Arguments& arguments, const data::DeclaredTokenizer* declared) {
   const bool encode = arguments.flag("encode");
   if (encode && arguments.flag("decode")) throw Error("--encode: not with --decode");
-  if (!arguments.has("tokenizer") || arguments.text("tokenizer") == "bytes") {
-    throw Error("--tokenizer: needed: a tokenizer.json or the folder that holds one");
-  }
+  if (declared == nullptr || declared->file.empty())
+    throw Error("--tokenizer: needed: a tokenizer.json, the folder that holds one, or a checkpoint");
   if (arguments.has("output")) throw Error("--output: not with --encode and --decode, which write to standard output");
   std::vector<std::string> inputs = arguments.positionals("files");
   if (inputs.empty()) inputs = {"-"};
-  const token::Tokenizer tokenizer(arguments.text("tokenizer"));
+  const token::Tokenizer tokenizer = declared->open();
   cli::Output out;
   const auto write = [&](std::string_view text) { out.text(text); };
   if (encode) {
@@ -74,9 +64,13 @@ int run_lines(const cli::Arguments& arguments) {
 }
 
 int run_tokenize(const cli::Arguments& arguments) {
-  if (arguments.has("template")) return tokenize::run_chat(arguments);
-  check_no_chat(arguments);
-  if (arguments.flag("encode") || arguments.flag("decode")) return run_lines(arguments);
+  const bool lines = arguments.flag("encode") || arguments.flag("decode");
+  std::optional<data::DeclaredTokenizer> declared;
+  if (arguments.has("tokenizer"))
+    declared = (lines ? data::read_tokenizer : data::declared_tokenizer)(arguments.text("tokenizer"));
+  const data::DeclaredTokenizer* const tokenizer = declared ? &*declared : nullptr;
+  if (tokenize::reads_chat(arguments, tokenizer)) return tokenize::run_chat(arguments, tokenizer);
+  if (lines) return run_lines(arguments, tokenizer);
   cli::Progress progress(arguments.flag("quiet"));
   data::TokenizeOptions options;
   options.inputs = arguments.positionals("files");
@@ -86,7 +80,7 @@ int run_tokenize(const cli::Arguments& arguments) {
   options.from = data::parse_source(arguments.text("from")).value_or(data::Source::automatic);
   if (arguments.has("columns")) options.text_column = chat::Columns(arguments.text("columns")).get("text", "text");
   if (arguments.has("vocab-size")) options.vocab_size = arguments.integer("vocab-size");
-  if (arguments.has("tokenizer")) declare_tokenizer(arguments.text("tokenizer"), options);
+  if (declared) set_tokenizer(arguments, *declared, options);
   if (arguments.has("eos")) options.eos = arguments.integer("eos");
   options.force = arguments.flag("force");
   options.dry_run = arguments.flag("dry-run");

@@ -7,10 +7,12 @@
 #include <initializer_list>
 #include <utility>
 
+#include "fp8/base/digest.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/share.h"
 #include "fp8/base/text.h"
+#include "fp8/chat/carried.h"
 #include "fp8/json/json.h"
 
 namespace fp8::chat {
@@ -18,10 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kMostBytes = std::size_t{16} << 20U;  // of a file, such as a tokenizer_config.json
 constexpr json::Limits kLimits{.max_depth = 8, .max_bytes = std::size_t{1} << 20U};
+constexpr json::Limits kConfig{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
+constexpr const char* kSpecialTokens = "tokenizer_config.json";
 constexpr std::size_t kMostPieces = 1000;
-constexpr std::array<std::string_view, 8> kKeys = {"about",  "eos",   "tokens", "default_system",
-                                                   "system", "begin", "prompt", "answer"};
+constexpr std::array<std::string_view, 10> kKeys = {"about", "eos",    "tokens", "default_system", "system",
+                                                    "begin", "prompt", "answer", "jinja",          "models"};
 constexpr std::array<std::pair<std::string_view, Slot>, 4> kSlots = {
     {{"content", Slot::content}, {"system", Slot::system}, {"user", Slot::user}, {"answer", Slot::answer}}};
 
@@ -91,6 +96,44 @@ std::vector<Piece> read_pieces(const json::Object& object, std::string_view key,
   return pieces;
 }
 
+std::vector<std::string> read_texts(const json::Object& object, std::string_view key, const std::string& path) {
+  std::vector<std::string> texts;
+  if (!object.contains(key)) return texts;
+  for (const json::Value& text : list_of(object, key, path))
+    texts.push_back(text_of(text, path + ": " + std::string(key)));
+  return texts;
+}
+
+std::vector<KnownJinja> read_jinja(const json::Object& object, const std::string& path) {
+  std::vector<KnownJinja> all;
+  if (!object.contains("jinja")) return all;
+  const std::string what = path + ": jinja";
+  for (const json::Value& value : list_of(object, "jinja", path)) {
+    if (!value.is_object()) throw Error(what + ": an entry is not an object");
+    const json::Object& entry = value.as_object();
+    entry.get_string_or("of", "", what);
+    all.push_back({entry.get_string("digest", what), entry.get_string_or("differs", "", what)});
+    if (!Digest::from_hex(all.back().digest))
+      throw Error(what + ": digest: " + terminal_safe(excerpt(all.back().digest)) + " is not 32 hexadecimal digits");
+  }
+  return all;
+}
+
+// The template that stands for the Jinja in the file `path`.
+Template known_template(const std::string& jinja, const std::string& path) {
+  const std::string digest = jinja_digest(jinja);
+  std::optional<Equivalent> known = equivalent_of(digest);
+  if (known) {
+    known->form.path = path;
+    return std::move(known->form);
+  }
+  std::string names;
+  for (const std::string& name : template_names()) names += (names.empty() ? "" : ", ") + name;
+  throw Error(path + ": Jinja that is not known (digest " + digest +
+                  "); describe it in a file as fp8-template(5) says, which may list the digest",
+              {{"template", "with a name: " + names}});
+}
+
 // Throws unless each text of a turn has exactly one place.
 void check_places(const Template& t) {
   if (count(t.prompt, Slot::user) != 1) throw Error(t.path + ": prompt: {user} must be there once");
@@ -120,7 +163,11 @@ std::vector<std::string> template_names() { return share_names("templates", ".js
 
 Template read_template(const std::string& name_or_path) {
   const std::string path = share_file("templates", "template", name_or_path);
-  return parse_template(json::parse_file(path, kLimits), path);
+  const std::string content = read_text_file(path, kMostBytes);
+  if (const std::optional<std::string> jinja = jinja_of(content, path)) return known_template(*jinja, path);
+  Template form = parse_template(json::parse(content, path, kLimits), path);
+  form.name = name_or_path;
+  return form;
 }
 
 Template parse_template(const json::Value& value, const std::string& path) {
@@ -132,15 +179,13 @@ Template parse_template(const json::Value& value, const std::string& path) {
     }
   }
   Template t;
-  t.path = path;
+  t.name = t.path = path;
   object.get_string_or("about", "", path);
   t.eos = object.get_string_or("eos", "", path);
   t.default_system = object.get_string_or("default_system", "", path);
-  if (object.contains("tokens")) {
-    for (const json::Value& token : list_of(object, "tokens", path)) {
-      t.tokens.push_back(text_of(token, path + ": tokens"));
-    }
-  }
+  t.tokens = read_texts(object, "tokens", path);
+  t.models = read_texts(object, "models", path);
+  t.jinja = read_jinja(object, path);
   if (object.contains("system")) {
     t.system = split(object.get_string("system", path), {Slot::content}, path + ": system");
   }
@@ -157,13 +202,18 @@ SpecialTokens parse_special_tokens(const json::Value& value, const std::string& 
   return {.path = path, .bos = token("bos_token"), .eos = token("eos_token"), .pad = token("pad_token")};
 }
 
+SpecialTokens special_tokens_of(const std::map<std::string, std::string>& texts, const std::string& beside) {
+  const std::string path = beside + kSpecialTokens;
+  const auto found = texts.find(kSpecialTokens);
+  if (found == texts.end()) return {.path = path, .bos = {}, .eos = {}, .pad = {}};
+  return parse_special_tokens(json::parse(found->second, path, kConfig), path);
+}
+
 SpecialTokens read_special_tokens(const token::Tokenizer& tokenizer) {
-  SpecialTokens missing;
-  missing.path = parent_directory(tokenizer.path()) + "/tokenizer_config.json";
+  const std::string beside = parent_directory(tokenizer.path()) + "/", path = beside + kSpecialTokens;
   std::error_code error;
-  if (!fs::exists(missing.path, error) && !error) return missing;
-  constexpr json::Limits kConfig{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
-  return parse_special_tokens(json::parse_file(missing.path, kConfig), missing.path);
+  if (!fs::exists(path, error) && !error) return special_tokens_of({}, beside);
+  return parse_special_tokens(json::parse_file(path, kConfig), path);
 }
 
 }  // namespace fp8::chat

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "export_template.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
@@ -405,14 +406,15 @@ void check_replaceable(const std::string& path) {
 
 }  // namespace
 
-ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& options) {
+ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& asked) {
   OpenModel model = open_model(source);
-  check_adapters(model.source.path(), model.config, options.format);
+  check_adapters(model.source.path(), model.config, asked.format);
+  ExportReport report;
+  const ExportOptions options = with_template(asked, model, report);
   if (options.format == ExportFormat::peft)
     std::erase_if(model.table, [](const model::Parameter& p) { return p.role != model::ParameterRole::adapter; });
   const std::vector<Entry> entries = plan(model, options);
   const std::size_t files = entries.back().file + 1;
-  ExportReport report;
   report.source = model.source.path();
   for (const Entry& e : entries) {
     report.bytes = checked_add(report.bytes, bytes_of(e.tensors), source);

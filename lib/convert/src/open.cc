@@ -34,6 +34,10 @@ OpenModel open_model(const std::string& argument) {
   return {std::move(source), std::move(config), std::move(table)};
 }
 
+std::optional<chat::Carried> own_template(const ckpt::Checkpoint& checkpoint) {
+  return chat::carried_template(checkpoint.huggingface(), checkpoint.config(), checkpoint.path() + ": /huggingface/");
+}
+
 void add_adapter(OpenModel& model, const std::string& folder) {
   if (model.config.lora)
     throw Error(model.source.path() + ": has adapters of rank " + std::to_string(model.config.lora->rank) +

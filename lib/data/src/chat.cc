@@ -296,10 +296,11 @@ ChatSummaries read_conversations(const ChatOptions& options, const RowCallback& 
   if (options.cutoff) cutoff = static_cast<std::size_t>(*options.cutoff);
   // A packed sequence ends in padding.
   if (options.pack) cutoff = std::min(cutoff.value_or(kMaxVocabSize), static_cast<std::size_t>(*options.pack) - 1);
-  const chat::Template read = chat::read_template(options.form);
-  const chat::Renderer form(read, *options.tokenizer);
+  const chat::Renderer form(options.form, *options.tokenizer,
+                            options.special ? *options.special : chat::read_special_tokens(*options.tokenizer));
   if (options.note && !form.marks_end())
-    options.note(read.path + ": no special token is in an answer, so a model will not end one (put {eos} after it)");
+    options.note(options.form.path +
+                 ": no special token is in an answer, so a model will not end one (put {eos} after it)");
   Consumer consumer(options, cutoff, options.pack ? form.padding() : 0, rows);
   Renderer renderer(options, form, cutoff);
   OrderedTasks<Batch, std::vector<Outcome>> tasks([&](const Batch& batch) { return renderer.render(batch); },

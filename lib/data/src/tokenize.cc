@@ -194,7 +194,7 @@ std::vector<std::string> files_read(const TokenizeOptions& options, const std::v
 // The tokenizer recorded for all inputs: for text "bytes" or the given tokenizer; for ids the one stated by the user.
 std::optional<std::string> tokenizer_of(const TokenizeOptions& options, const std::vector<Source>& sources) {
   const auto text = std::ranges::find_if(sources, [](Source s) { return !holds_ids(s); });
-  if (text != sources.end() && options.encode_with.empty() && options.tokenizer.value_or("bytes") != "bytes") {
+  if (text != sources.end() && options.encode_with == nullptr && options.tokenizer.value_or("bytes") != "bytes") {
     const std::string& input = options.inputs.at(static_cast<std::size_t>(text - sources.begin()));
     throw Error("a tokenizer of ids is named, but " + shown(input) + " holds text, which becomes bytes",
                 {{"from", "u16 or u32 for ids"}, {"tokenizer", "bytes"}});
@@ -222,7 +222,8 @@ TokenInfo tokenize(const TokenizeOptions& options) {
                 {{"vocab-size", ""}});
   }
   std::optional<token::Tokenizer> tokenizer;
-  if (!options.encode_with.empty() && !std::ranges::all_of(sources, holds_ids)) tokenizer.emplace(options.encode_with);
+  if (options.encode_with != nullptr && !std::ranges::all_of(sources, holds_ids))
+    tokenizer.emplace(options.encode_with->open());
   const std::int64_t vocab_size = options.vocab_size.value_or(tokenizer ? tokenizer->vocab_size() : 256);
   token_type(vocab_size);
   if (options.eos && (*options.eos < 0 || *options.eos >= vocab_size)) {

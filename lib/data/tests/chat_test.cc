@@ -25,7 +25,7 @@ class ChatFile : public test::FolderTest {
     ChatOptions o;
     o.inputs = std::move(inputs);
     o.tokenizer = &tokenizer_;
-    o.form = "share/templates/llama3.json";
+    o.form = chat::read_template("share/templates/llama3.json");
     o.note = o.guessed = [this](const std::string& text) { notes_.push_back(text); };
     return o;
   }

@@ -1,6 +1,8 @@
 // Rows, examples and counts of conversations as text and as JSON.
 #include "fp8/data/chat_text.h"
 
+#include <cstdlib>
+
 #include "fp8/data/tokenize.h"
 #include "fp8/json/json.h"
 #include "fp8_test.h"
@@ -51,6 +53,27 @@ TEST(DeclaredTokenizer, IsBytesOrAFile) {
   EXPECT_EQ(t.file, "share/tokenizers/shakespeare/tokenizer.json");
   EXPECT_GT(t.vocab_size, 256);
   EXPECT_FALSE(t.id.empty());
+}
+
+TEST(DeclaredTokenizer, HasTheTemplateBesideItsFile) {
+  ASSERT_EQ(::setenv("FP8_SHARE", "share", 1), 0);
+  const DeclaredTokenizer t = read_tokenizer("examples/3-fine-tune/tokenizer");
+  ASSERT_TRUE(t.own_template && t.own_template->equivalent);
+  EXPECT_EQ(t.own_template->equivalent->form.name, "chatml");
+  EXPECT_FALSE(read_tokenizer("share/tokenizers/shakespeare").own_template);
+  EXPECT_FALSE(read_tokenizer("bytes").own_template);
+}
+
+TEST(HoldsConversations, IsDecidedByTheFirstRecord) {
+  const std::string data = "tests/golden/chat/data/";
+  for (const char* name : {"alpaca.json", "sharegpt.jsonl", "openai.jsonl"})
+    EXPECT_TRUE(holds_conversations(data + name, Source::automatic, {}, "text")) << name;
+  EXPECT_TRUE(holds_conversations(data + "openai.jsonl", Source::jsonl, {}, "text"));
+  EXPECT_FALSE(holds_conversations(data + "openai.jsonl", Source::text, {}, "text"));
+  EXPECT_FALSE(holds_conversations(data + "openai.jsonl", Source::automatic, {}, "messages")) << "texts are there";
+  EXPECT_FALSE(holds_conversations(data + "none.jsonl", Source::automatic, {}, "text"));
+  EXPECT_FALSE(holds_conversations("share/text/tinyshakespeare.txt", Source::automatic, {}, "text"));
+  EXPECT_FALSE(holds_conversations("-", Source::jsonl, {}, "text"));
 }
 
 }  // namespace

@@ -306,13 +306,14 @@ Ids encoded(const token::Tokenizer& tokenizer, const std::string& text, bool spe
 }
 
 TEST_F(Tokenize, text_is_encoded_with_a_tokenizer) {
-  const std::string play = test::read_file("share/text/tinyshakespeare.txt"), llama3 = "tests/golden/tokenizers/llama3";
-  const token::Tokenizer tokenizer(llama3);
-  const Made whole = make({write("play.txt", play)}, {.encode_with = llama3});
+  const std::string play = test::read_file("share/text/tinyshakespeare.txt");
+  const DeclaredTokenizer llama3 = declared_tokenizer("tests/golden/tokenizers/llama3");
+  const token::Tokenizer tokenizer = llama3.open();
+  const Made whole = make({write("play.txt", play)}, {.encode_with = &llama3});
   EXPECT_EQ(whole.ids, encoded(tokenizer, play, true)) << "independent of splitting";
   EXPECT_EQ(whole.info.vocab_size, tokenizer.vocab_size());
   const std::string lines = "{\"text\":\"To be\"}\n{\"text\":\"\"}\n{\"text\":\"or not\"}\n";
-  const Made two = make({write("x.jsonl", lines)}, {.eos = 2001, .encode_with = llama3, .special = false});
+  const Made two = make({write("x.jsonl", lines)}, {.eos = 2001, .encode_with = &llama3, .special = false});
   Ids wanted = encoded(tokenizer, "To be", false);
   const auto second = static_cast<std::int32_t>(wanted.size() + 1);
   wanted.push_back(2001);
@@ -323,13 +324,15 @@ TEST_F(Tokenize, text_is_encoded_with_a_tokenizer) {
 }
 
 TEST_F(Tokenize, a_long_text_without_a_split_point_is_encoded_whole) {
-  const std::string llama2 = "tests/golden/tokenizers/llama2", text = std::string(700000, 'a') + " b";
-  EXPECT_EQ(make({write("a.txt", text)}, {.encode_with = llama2}).ids, encoded(token::Tokenizer(llama2), text, true));
+  const DeclaredTokenizer llama2 = declared_tokenizer("tests/golden/tokenizers/llama2");
+  const std::string text = std::string(700000, 'a') + " b";
+  EXPECT_EQ(make({write("a.txt", text)}, {.encode_with = &llama2}).ids, encoded(llama2.open(), text, true));
 }
 
 TEST_F(Tokenize, text_for_a_tokenizer_must_be_utf8) {
   const std::string path = write("bad.txt", std::string(300000, 'a') + " b\xFF c");
-  EXPECT_EQ(refusal({path}, {.from = Source::text, .encode_with = "tests/golden/tokenizers/gpt2"}),
+  const DeclaredTokenizer gpt2 = declared_tokenizer("tests/golden/tokenizers/gpt2");
+  EXPECT_EQ(refusal({path}, {.from = Source::text, .encode_with = &gpt2}),
             path + ": byte 300002 is not UTF-8 (iconv -c -f UTF-8 -t UTF-8 leaves such bytes out)");
 }
 

@@ -4,30 +4,21 @@
 #include <utility>
 
 #include "fp8/base/error.h"
-#include "fp8/json/json.h"
 #include "fp8/token/utf8.h"
 
 namespace fp8::generate {
-namespace {
-
-constexpr const char* kSpecialTokens = "tokenizer_config.json";
-constexpr json::Limits kLimits{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
-
-}  // namespace
-
 Codec::Codec(token::Tokenizer tokenizer)
     : tokenizer_(std::move(tokenizer)), special_(chat::read_special_tokens(*tokenizer_)) {}
+
+Codec::Codec(token::Tokenizer tokenizer, chat::SpecialTokens special)
+    : tokenizer_(std::move(tokenizer)), special_(std::move(special)) {}
 
 std::optional<Codec> Codec::of(const ckpt::Checkpoint& checkpoint) {
   const std::optional<std::string> text = checkpoint.tokenizer();
   if (!text) return checkpoint.tokenizer_id() == "bytes" ? std::optional(Codec()) : std::nullopt;
   Codec codec;
   codec.tokenizer_.emplace(token::Tokenizer::parse(*text, checkpoint.path() + ": /tokenizer"));
-  codec.special_.path = checkpoint.path() + ": /huggingface/" + kSpecialTokens;
-  const std::map<std::string, std::string> texts = checkpoint.huggingface();
-  if (const auto found = texts.find(kSpecialTokens); found != texts.end())
-    codec.special_ =
-        chat::parse_special_tokens(json::parse(found->second, codec.special_.path, kLimits), codec.special_.path);
+  codec.special_ = chat::special_tokens_of(checkpoint.huggingface(), checkpoint.path() + ": /huggingface/");
   return codec;
 }
 

@@ -49,13 +49,12 @@ Ids parse_ids(std::string_view text) {
   }
 }
 
-PromptReader::PromptReader(const Codec* codec, const std::optional<std::string>& form) : codec_(codec) {
+PromptReader::PromptReader(const Codec* codec, std::optional<chat::Template> form) : codec_(codec) {
   if (!form) return;
-  chat::Template read = chat::read_template(*form);
   if (this->codec().tokenizer() == nullptr)
-    throw Error("the template " + *form + " needs a tokenizer.json: bytes have no special tokens");
-  template_end_ = read.eos;
-  renderer_.emplace(std::move(read), *codec_->tokenizer(), codec_->special());
+    throw Error("the template " + form->name + " needs a tokenizer.json: bytes have no special tokens");
+  template_end_ = form->eos;
+  renderer_.emplace(std::move(*form), *codec_->tokenizer(), codec_->special());
 }
 
 const Codec& PromptReader::codec() const {

@@ -34,12 +34,13 @@ TEST(Prompts, RecordsOfTextAndIds) {
     EXPECT_TRUE(test::error_of([&] { of(record); }).starts_with(reason)) << record;
   EXPECT_TRUE(
       test::error_of([&] { PromptReader(nullptr, std::nullopt).of_text("a"); }).starts_with("the checkpoint has no"));
-  EXPECT_NE(test::error_of([&] { PromptReader(&bytes, "chatml"); }).find("needs a tokenizer.json"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { PromptReader(&bytes, chat::read_template("chatml")); }).find("needs a tokenizer.json"),
+            std::string::npos);
 }
 
 TEST(Prompts, ConversationsEndWhereTheAnswerBegins) {
   const Codec codec(token::Tokenizer("tests/golden/chat/llama3"));
-  const PromptReader reader(&codec, "llama3");
+  const PromptReader reader(&codec, chat::read_template("llama3"));
   const auto text_of = [&](const Ids& ids) { return codec.tokenizer()->decode(ids, false); };
   const std::string want =
       "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_"

@@ -2,6 +2,7 @@
 #include "fp8/h5/user_block.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "digests.h"
 #include "fp8/base/checked.h"
@@ -29,6 +30,20 @@ std::string format_user_block(std::string_view magic, const UserBlock& block) {
   if (text.size() > kUserBlockBytes) throw Error("user block: too long");
   text.resize(kUserBlockBytes, '\0');
   return text;
+}
+
+bool has_magic(const std::string& path, std::string_view magic) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  try {
+    File file = File::open_read(path);
+    std::string head(magic.size() + 1, '\0');
+    if (file.size() < head.size()) return false;
+    file.read_exact(std::as_writable_bytes(std::span(head)));
+    return head.starts_with(magic) && head.ends_with(' ');
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 UserBlock read_user_block(const File& file, std::string_view magic) {

@@ -2,14 +2,13 @@
 #include "fp8/model/record.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "fp8/base/error.h"
-#include "fp8/base/file.h"
 #include "fp8/ckpt/find.h"
+#include "fp8/h5/user_block.h"
 #include "fp8/hf/folder.h"
 #include "fp8/hf/tokenizer.h"
 #include "fp8/json/json.h"
@@ -113,19 +112,6 @@ std::optional<std::string> tokenizer_id(const ckpt::Checkpoint& checkpoint) {
   return hf::parse_tokenizer_identity(*text, checkpoint.path() + ": /tokenizer").digest;
 }
 
-bool is_token_file(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  try {
-    File file = File::open_read(path);
-    std::array<char, h5::kTokensMagic.size() + 1> head{};
-    if (file.size() < head.size()) return false;
-    file.read_exact(std::as_writable_bytes(std::span(head)));
-    const std::string_view text(head.data(), head.size());
-    return text.starts_with(h5::kTokensMagic) && text.ends_with(' ');
-  } catch (const Error&) {
-    return false;
-  }
-}
+bool is_token_file(const std::string& path) { return h5::has_magic(path, h5::kTokensMagic); }
 
 }  // namespace fp8::model

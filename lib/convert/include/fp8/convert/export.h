@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct ExportOptions {
   ExportFormat format = ExportFormat::bf16;  ///< format of the linears
   std::uint64_t file_bytes = 5'000'000'000;  ///< a file of weights ends before it has more; a tensor is never split
   std::vector<std::string> end_tokens{};     ///< tokens that also end a text, see export_folder()
+  std::optional<std::string> form{};         ///< chat template, a name or a path; without one that of the checkpoint
+  bool any_template = false;                 ///< `form` may be another than the checkpoint's own
   std::vector<std::string> inputs{};         ///< files that all this was read from, see check_not_input()
   bool force = false;                        ///< replace a folder that an export wrote
   bool strict = false;                       ///< what servers refuse is an error, not a warning
@@ -53,12 +56,13 @@ struct ExportReport {
 /// Writes the folder `output` from a checkpoint, see open_checkpoint(). Weights are read, converted and written in
 /// pieces. Quantization is that of recipe rowwise (compressed_tensors) or blockwise (fp8), with scales that are not
 /// powers of two; which linears are quantized is their compute precision in the checkpoint. Adapters have a folder of
-/// their own (peft); in the others they must have been merged. The end tokens are added to those of
-/// generation_config.json; in a folder of adapters the first of them also is that of tokenizer_config.json. Throws
-/// Error, and leaves no output, when the source is damaged or not finite, when its codes do not fit the format (E5M2;
-/// one factor per row in blocks; blocks in rows), when no linear can be quantized, when the checkpoint's tokenizer
-/// lacks an end token, and when `output` exists without `force` or holds files that no export writes; Error(no) under
-/// `strict` for what servers refuse. Deterministic.
-ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& options);
+/// their own (peft); in the others they must have been merged. The end tokens, and that of the chat template, are added
+/// to those of generation_config.json; in a folder of adapters the first of them also is that of tokenizer_config.json.
+/// Throws Error, and leaves no output, when the source is damaged or not finite, when its codes do not fit the format
+/// (E5M2; one factor per row in blocks; blocks in rows), when no linear can be quantized, when the checkpoint's
+/// tokenizer lacks an end token, when the chat template is another than the checkpoint's, and when `output` exists
+/// without `force` or holds files that no export writes; Error(no) under `strict` for what servers refuse.
+/// Deterministic.
+ExportReport export_folder(const std::string& source, const std::string& output, const ExportOptions& asked);
 
 }  // namespace fp8::convert

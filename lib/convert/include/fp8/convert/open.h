@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8/chat/carried.h"
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/hf/adapter.h"
 #include "fp8/hf/config.h"
@@ -24,6 +25,10 @@ struct OpenModel {
 /// is damaged, or its weights are not those of its configuration, or, if it is quantized, codes and scales do not
 /// match.
 OpenModel open_model(const std::string& argument);
+
+/// The chat template that a checkpoint carries; nothing if it carries none. Throws Error for a file in it that cannot
+/// be read.
+std::optional<chat::Carried> own_template(const ckpt::Checkpoint& checkpoint);
 
 /// Puts the LoRA adapter of a PEFT folder beside the weights of a model, to its configuration and table. Throws Error
 /// if the model has adapters already, and as AdapterFolder does.

@@ -35,10 +35,12 @@ struct Origin {
 struct ChatOptions {
   std::vector<std::string> inputs = {};     ///< paths; `-` is standard input
   std::optional<chat::Format> format = {};  ///< format of all records; without a value it is guessed for each input
-  json::Layout layout = json::Layout::by_content;     ///< layout of all inputs
-  chat::Columns columns = {};                         ///< names that differ from the format's
-  const token::Tokenizer* tokenizer = nullptr;        ///< must be set
-  std::string form = {};                              ///< template: a name or a path
+  json::Layout layout = json::Layout::by_content;  ///< layout of all inputs
+  chat::Columns columns = {};                      ///< names that differ from the format's
+  const token::Tokenizer* tokenizer = nullptr;     ///< must be set
+  /// Special tokens; without a value those that tokenizer_config.json in the tokenizer's folder names.
+  std::optional<chat::SpecialTokens> special = {};
+  chat::Template form = {};                           ///< template
   chat::Mask mask = chat::Mask::assistant;            ///< tokens that count
   std::optional<std::int64_t> cutoff = {};            ///< most tokens of a document, at least 1
   TooLong too_long = TooLong::cut;                    ///< treatment of longer documents

@@ -10,7 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8/chat/carried.h"
+#include "fp8/chat/conversation.h"
 #include "fp8/data/tokens.h"
+#include "fp8/token/tokenizer.h"
 
 namespace fp8::data {
 
@@ -32,15 +35,31 @@ enum class Source : std::uint8_t {
 /// one.
 std::optional<Source> parse_source(std::string_view name);
 
-/// A tokenizer, and what a token file records about it.
+/// A tokenizer, what its model says about conversations, and what a token file records about it.
 struct DeclaredTokenizer {
-  std::string file;             ///< path of the tokenizer.json; empty for bytes
-  std::string id;               ///< "bytes" or a digest
-  std::int64_t vocab_size = 0;  ///< vocabulary of the tokenizer
+  std::string file = {};  ///< path of the tokenizer.json, or that of a checkpoint and `: /tokenizer`; empty for bytes
+  std::string text = {};  ///< content of the tokenizer.json; empty for bytes
+  std::string id = {};    ///< "bytes" or a digest
+  std::int64_t vocab_size = 0;                     ///< vocabulary of the tokenizer
+  chat::SpecialTokens special = {};                ///< those that tokenizer_config.json names
+  std::optional<chat::Carried> own_template = {};  ///< chat template of the model, if it carries one
+
+  /// The tokenizer; not for bytes.
+  token::Tokenizer open() const { return token::Tokenizer::parse(text, file); }
 };
 
-/// The tokenizer `name`: "bytes", a tokenizer.json, or the folder of one. Throws Error if it cannot be read.
+/// The tokenizer `name`: "bytes", a tokenizer.json, the folder of one, or a checkpoint, which may be that of a run
+/// (ckpt/find.h). Throws Error if it cannot be read, and for a checkpoint that stores no tokenizer.
 DeclaredTokenizer declared_tokenizer(const std::string& name);
+
+/// The same, for encoding and decoding alone: without id and vocabulary size, which are not computed.
+DeclaredTokenizer read_tokenizer(const std::string& name);
+
+/// Whether an input holds conversations: its first record of JSON has no text under `text_column`, but the columns of a
+/// known format. False for standard input, which can be read only once, for other formats, and for files that cannot be
+/// read, which are reported later.
+bool holds_conversations(const std::string& path, Source from, const chat::Columns& columns,
+                         const std::string& text_column);
 
 /// Options of tokenize().
 struct TokenizeOptions {
@@ -50,9 +69,9 @@ struct TokenizeOptions {
   std::string text_column = "text";             ///< key of the text in records of JSON
   std::optional<std::int64_t> vocab_size = {};  ///< required for ids; 256 for text unless larger
   std::optional<std::int64_t> eos = {};  ///< id that ends a document: appended for text and jsonl, recognized in ids
-  std::optional<std::string> tokenizer = {};  ///< tokenizer of the ids, see TokenInfo; without `encode_with`, text
-                                              ///< is always "bytes"
-  std::string encode_with = {};  ///< path of the tokenizer.json that text is encoded with; empty: text becomes bytes
+  std::optional<std::string> tokenizer = {};       ///< tokenizer of the ids, see TokenInfo; without `encode_with`, text
+                                                   ///< is always "bytes"
+  const DeclaredTokenizer* encode_with = nullptr;  ///< tokenizer that text is encoded with; null: text becomes bytes
   std::vector<std::string> also_read = {};  ///< files and folders besides `inputs` that the output must not replace
   bool special = true;                      ///< add the tokenizer's special ids around each document
   bool force = false;                       ///< replace a regular file at `output`

@@ -21,6 +21,8 @@ class Codec {
   Codec() = default;
   /// A tokenizer, with the special tokens of its folder.
   explicit Codec(token::Tokenizer tokenizer);
+  /// A tokenizer with these special tokens.
+  Codec(token::Tokenizer tokenizer, chat::SpecialTokens special);
   /// The tokenizer of a checkpoint: its tokenizer.json, or bytes if its data was made with bytes; nothing if it has
   /// neither. Throws Error if it cannot be read.
   static std::optional<Codec> of(const ckpt::Checkpoint& checkpoint);

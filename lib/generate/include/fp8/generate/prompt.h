@@ -24,8 +24,8 @@ Ids parse_ids(std::string_view text);
 class PromptReader {
  public:
   /// `codec` may be null: then only ids are prompts; else it must outlive the object. `form`: template of
-  /// conversations, a name or a path. Throws Error if the template cannot be read or does not fit the tokenizer.
-  PromptReader(const Codec* codec, const std::optional<std::string>& form);
+  /// conversations. Throws Error if the template does not fit the tokenizer.
+  PromptReader(const Codec* codec, std::optional<chat::Template> form);
 
   /// Ids of a text; with a template, of a conversation with the text as its only question. Throws Error.
   Ids of_text(const std::string& text) const;

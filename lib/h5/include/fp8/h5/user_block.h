@@ -24,6 +24,8 @@ std::string format_user_block(std::string_view magic, const UserBlock& block);
 /// Reads the block of a file and compares the stated size with the file's size; the digest is not checked. Throws Error
 /// `path: reason` when the file has no such block, has an unknown version, or is shorter or longer than stated.
 UserBlock read_user_block(const File& file, std::string_view magic);
+/// Whether `path` is a regular file that begins with `magic` and a blank. False if it cannot be read.
+bool has_magic(const std::string& path, std::string_view magic);
 /// Returns the buffer for the bytes of a dataset: Entry::bytes of host memory, or empty for none.
 using Destination = std::function<std::span<std::byte>(const Entry&)>;
 /// Returns the values that a dataset of this name may hold.
