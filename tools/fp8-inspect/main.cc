@@ -40,8 +40,11 @@ int inspect_checkpoint(const cli::Command& command, const cli::Arguments& argume
   };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
   const Exit status = inspect::inspect_checkpoint(config, host_comm, hooks);
-  if (const auto rows = statistics::worst_first(records); rows.size() > 1) out.text(cli::table(rows));
-  if (const auto rows = statistics::most_sensitive_first(records); rows.size() > 1) out.text("\n" + cli::table(rows));
+  const std::size_t most = config.top > 0 ? static_cast<std::size_t>(config.top) : statistics::kAllRows;
+  if (const auto rows = statistics::worst_first(records, most); rows.size() > 1) out.text(cli::table(rows));
+  for (const auto& rows :
+       {statistics::most_sensitive_first(records, most), statistics::most_harmful_first(records, most)})
+    if (rows.size() > 1) out.text("\n" + cli::table(rows));
   for (const std::string& line : statistics::recommendations(records)) out.line(line);
   if (const auto tables = statistics::difference_tables(records); tables.first.size() > 1) {
     out.text("the first that differ\n" + cli::table(tables.first));

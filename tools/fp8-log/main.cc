@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
@@ -28,6 +29,7 @@ using report::read_all;
 using report::wanted;
 
 constexpr std::size_t kPlotColumns = 120;  // columns of a heatmap
+constexpr std::int64_t kTopTensors = 10;   // rows of a table of tensors
 
 // Fields of step records and, with eval_loss, what else can be plotted; completions offer them.
 std::vector<std::string> metrics() {
@@ -69,6 +71,14 @@ std::vector<cli::Flag> plot_flags() {
            .min = 0}};
 }
 
+cli::Flag top_flag() {
+  return {.name = "top",
+          .kind = cli::FlagKind::integer,
+          .metavar = "N",
+          .help = "with --tensors: rows of each table [10]; 0: all",
+          .min = 0};
+}
+
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-log";
@@ -108,7 +118,9 @@ cli::Command command() {
        .help = "convert the logs to another format",
        .choices = {"csv", "tensorboard", "prometheus", "trace"}},
       {.name = "tensors",
-       .help = "show the worst FP8 operands and products in tensors.jsonl of a run; also with --export csv or --plot"},
+       .help = "show the worst FP8 operands and products in tensors.jsonl of a run, or in records of fp8-inspect; also "
+               "with --export csv, --plot METRIC or --plot exponents"},
+      top_flag(),
       {.name = "follow", .help = "show the progress of a run until it ends"},
       {.name = "interval",
        .kind = cli::FlagKind::real,
@@ -147,7 +159,10 @@ void check_flags(const cli::Arguments& arguments) {
     for (const char* other : {"compare", "follow", "baseline", "sort"})
       if (arguments.has(other)) refuse("tensors", std::string("not together with --") + other);
     if (exports && arguments.text("export") != "csv") refuse("tensors", "exports only csv");
-    if (plot && !arguments.has("output")) refuse("tensors", "a plot needs --output FILE, .svg or .png");
+    if (arguments.has("top") && (plot || exports || arguments.flag("json")))
+      refuse("top", "not together with --plot, --export or --json");
+  } else if (arguments.has("top")) {
+    refuse("top", "only with --tensors");
   }
   if (plot && arguments.text("plot") == log::kGaps) {
     if (!compare) refuse("plot", "gaps: only with --compare");
@@ -272,26 +287,49 @@ int export_logs(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
-// The statistics of one run: tables, records, CSV or a heatmap.
+// The most rows of a table of tensors.
+std::size_t top_of(const cli::Arguments& arguments) {
+  const std::int64_t top = arguments.has("top") ? arguments.integer("top") : kTopTensors;
+  return top == 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(top);
+}
+
+// Draws the statistics of one run: in the terminal unless there is an output.
+void draw_tensors(const cli::Arguments& arguments, const log::TensorRun& run) {
+  const std::string what = arguments.text("plot");
+  const bool exponents = what == log::kExponents, colour = cli::Style::for_stdout().on;
+  if (exponents) {
+    const plot::ExponentChart chart = log::exponent_chart(run);
+    if (!arguments.has("output")) return cli::Output().text(plot::terminal_exponents(chart, cli::terminal_columns()));
+    return report::write_image(
+        arguments, [&](plot::Image image, const std::string& path) { plot::gnuplot_exponents(chart, image, path); });
+  }
+  const bool drawn = arguments.has("output");
+  const auto columns = drawn ? kPlotColumns : static_cast<std::size_t>(cli::terminal_columns()) / 2;
+  const plot::Heatmap map = log::heatmap(run, log::tensor_metric(what), columns);
+  if (!drawn) return cli::Output().text(plot::terminal_heatmap(map, cli::terminal_columns(), colour));
+  report::write_image(arguments,
+                      [&](plot::Image image, const std::string& path) { plot::gnuplot_heatmap(map, image, path); });
+}
+
+// The statistics of one run: tables, records, CSV or a plot.
 int tensors(const cli::Arguments& arguments) {
   const std::vector<std::string> paths = paths_of(arguments);
   if (paths.size() != 1) throw Error("--tensors: needs one run, found " + std::to_string(paths.size()));
   const bool force = arguments.flag("force");
   const std::string output = arguments.has("output") ? arguments.text("output") : "-";
-  const std::size_t metric = arguments.has("plot") ? log::tensor_metric(arguments.text("plot")) : 0;
-  if (arguments.has("plot")) (void)plot::image_of(output);
+  const bool plot = arguments.has("plot");
+  if (plot && arguments.text("plot") != log::kExponents) (void)log::tensor_metric(arguments.text("plot"));
+  if (plot && output != "-") (void)plot::image_of(output);
   check_elsewhere(arguments, paths);
   if (output != "-") check_output(output, force, {});
   const log::TensorRun run = log::read_tensors(paths[0], cli::waiting_note("fp8-log", arguments.flag("quiet")));
-  if (arguments.has("plot")) {
-    const plot::Heatmap map = log::heatmap(run, metric, kPlotColumns);
-    report::write_image(arguments,
-                        [&](plot::Image image, const std::string& path) { plot::gnuplot_heatmap(map, image, path); });
+  if (plot) {
+    draw_tensors(arguments, run);
   } else if (arguments.has("export")) {
     write_output(output, force, [&](const log::Sink& sink) { log::write_tensor_csv(run, sink); });
   } else {
     cli::Output out;
-    if (!arguments.flag("json")) out.text(report::tensors(run, report::page_of_stdout()));
+    if (!arguments.flag("json")) out.text(report::tensors(run, top_of(arguments), report::page_of_stdout()));
     for (const json::Value& record : arguments.flag("json") ? log::tensor_records(run) : std::vector<json::Value>())
       out.json(record);
   }

@@ -9,8 +9,6 @@
 namespace fp8::report {
 namespace {
 
-constexpr std::size_t kRows = 10;
-
 struct Table {
   std::string_view metric;
   std::string_view heading;  // heading of the values
@@ -28,29 +26,32 @@ std::string value_text(double v, const Table& table) {
   return table.metric == "sqnr_db" && v < 0 ? "not finite" : "-";
 }
 
-std::string table_of(const log::TensorRun& run, const Table& t, const Page& page) {
+std::string table_of(const log::TensorRun& run, const Table& t, std::size_t top, const Page& page) {
   const std::size_t metric = log::tensor_metric(t.metric);
   const std::vector<log::WorstTensor> worst = log::worst_tensors(run, metric);
   if (worst.empty()) return std::string(t.none) + "\n";
   const bool products = worst.front().series->operand.empty();
+  const bool recipes = log::recipes_of(run).size() > 1;
   std::vector<Row> rows{{"linear", "gemm"}};
   if (!products) rows.front().emplace_back("operand");
+  if (recipes) rows.front().emplace_back("recipe");
   for (const std::string_view name : {t.heading, std::string_view("at step"), std::string_view("last")})
     rows.front().emplace_back(name);
   for (const log::WorstTensor& w : worst) {
-    if (rows.size() > kRows) break;
-    Row row{terminal_safe(w.series->linear), terminal_safe(w.series->gemm)};
+    if (rows.size() > top) break;
+    Row row{terminal_safe(w.series->linear), terminal_safe(w.gemms)};
     if (!products) row.push_back(terminal_safe(w.series->operand));
+    if (recipes) row.push_back(terminal_safe(w.series->recipe));
     for (const std::string& text : {value_text(w.value, t), std::to_string(w.step), value_text(w.last, t)})
       row.push_back(text);
     rows.push_back(std::move(row));
   }
-  return table(rows, page, products ? 2 : 3);
+  return table(rows, page, (products ? 2u : 3u) + (recipes ? 1 : 0));
 }
 
 }  // namespace
 
-std::string tensors(const log::TensorRun& run, const Page& page) {
+std::string tensors(const log::TensorRun& run, std::size_t top, const Page& page) {
   std::size_t records = 0;
   for (const log::TensorSeries& s : run.series) records += s.at.size();
   const bool one = run.steps.size() == 1;
@@ -58,7 +59,7 @@ std::string tensors(const log::TensorRun& run, const Page& page) {
                          : std::to_string(run.steps.size()) + " steps, " + std::to_string(run.steps.front()) + " to " +
                                std::to_string(run.steps.back());
   text += ", " + std::to_string(records) + (records == 1 ? " record\n" : " records\n");
-  for (const Table& t : kTables) text += "\n" + table_of(run, t, page);
+  for (const Table& t : kTables) text += "\n" + table_of(run, t, top, page);
   return text;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "activity.h"
 #include "bisect.h"
 #include "fp8/base/file.h"
 #include "fp8/cli/command.h"
@@ -79,6 +80,9 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
   statistics::Collector collector(all.host_comm, {train::observed_linears(table, config.layers), config.blocks});
   shard::ModelSpec spec = setup.eval.model_spec;
   spec.store.fp8.observer = &collector;
+  Activity activity(all.journal, static_cast<int>(spec.config.num_hidden_layers));
+  activity.begin(config.precision.recipe_text());
+  spec.observer = &activity;
   const RankAmaxes amaxes(device.device_comm());
   if (all.host_comm.size() > 1) spec.store.fp8.amax_reducer = &amaxes;
   InspectedModel inspected(setup, all, device, spec, &collector);
@@ -95,9 +99,8 @@ bool inspect_recipe(const settings::InspectConfig& config, const Inspection& all
   const RecipeSetup setup = resolve(config, all);
   comm::agree(all.host_comm, [&] { train::observed_linears(setup.eval.model_spec.table, config.layers); });
   const train::DeviceSetup device(config.device, setup.config.precision, all.host_comm);
-  all.journal.progress(setup.config.precision.recipe_text());
   measure_operands(setup, all, device);
-  if (!config.sensitivity) return true;
+  if (!config.sensitivity && !config.recommend) return true;
   const LossChanges measured = measure_sensitivity(setup, all, device);
   return !config.recommend || recommend(setup, all, device, measured);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fp8/base/target.h"
 #include "fp8/cli/command.h"
 #include "fp8/settings/checks.h"
 
@@ -12,10 +13,28 @@ namespace {
 // Throws Error if the precision of linears is to change which can have only one.
 void check_gemms_change(const settings::InspectConfig& config, const std::vector<model::Parameter>& table) {
   const auto codes = std::ranges::find_if(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
-  if (!config.sensitivity || codes == table.end()) return;
+  if ((!config.sensitivity && !config.recommend) || codes == table.end()) return;
   throw Error(config.model + ": " + codes->name + ": stored as FP8 codes, which are not computed in bf16; " +
               cli::flag_name(config.recommend ? "recommend" : "sensitivity") + " needs the weights: fp8-quantize " +
               config.model + " --dequantize -o model.h5");
+}
+
+// Throws Error if the file has fewer sequences than the batches, each with `wanted`.
+void check_enough(const settings::InspectConfig& config, const RecipeSetup& s, std::int64_t wanted) {
+  const std::int64_t samples = s.sampler->samples();
+  if (samples / wanted >= config.batches) return;
+  const bool one = config.batches == 1;
+  throw Error(config.data + ": " + std::to_string(samples) + " sequences of " + std::to_string(s.eval.length) +
+              " tokens, fewer than " + (one ? "a batch" : std::to_string(config.batches) + " batches") + " of " +
+              std::to_string(wanted) + "; use a smaller " + (one ? "" : cli::flag_name("batches") + ", ") +
+              cli::flag_name("batch-size") + " or " + cli::flag_name("seq-length"));
+}
+
+// Throws Error if a standard error is needed and there is only one sequence.
+void check_sequences(const settings::InspectConfig& config, std::int64_t wanted) {
+  if (config.recommend && wanted * config.batches < 2)
+    throw Error(cli::flag_name("recommend") + ": one sequence has no standard error; use a larger " +
+                cli::flag_name("batch-size") + " or " + cli::flag_name("batches"));
 }
 
 }  // namespace
@@ -30,10 +49,8 @@ RecipeSetup resolve(const settings::InspectConfig& config, const Inspection& all
     s.eval.model_spec.store.updates = false;
     const std::int64_t wanted = config.batch_size * all.host_comm.size();
     s.sampler.emplace(all.tokens, config.sampler, config.seed, s.eval.length, wanted, config.documents);
-    if (s.sampler->samples() < wanted)
-      throw Error(config.data + ": " + std::to_string(s.sampler->samples()) + " sequences of " +
-                  std::to_string(s.eval.length) + " tokens, fewer than a batch of " + std::to_string(wanted) +
-                  "; use a smaller " + cli::flag_name("batch-size") + " or " + cli::flag_name("seq-length"));
+    check_enough(config, s, wanted);
+    check_sequences(config, wanted);
     s.shape = {config.batch_size, s.eval.length, s.sampler->bounds(config.batch_size)};
   });
   return s;
@@ -69,6 +86,39 @@ gemm::Counts InspectedModel::compute(const RecipeSetup& setup, const Inspection&
     train::check_planned(all.host_comm, computed.gemms, planned.gemms, "the batch");
   }
   return train::sum_over_ranks(all.host_comm, computed.gemms);
+}
+
+void InspectedModel::read_batch(const RecipeSetup& setup, const Inspection& all, std::int64_t number) {
+  comm::agree(all.host_comm, [&] {
+    batches->read(*setup.sampler, setup.config.step - 1 + number, all.host_comm.rank(), all.host_comm.size());
+  });
+}
+
+std::vector<double> InspectedModel::sequence_losses(const Forward& forward) {
+  const Context& ctx = model->ctx;
+  const device::Scope scope(*ctx.arena);
+  const model::Batch batch = batches->batch(ctx, 0);
+  const View losses = tensor::allocate(ctx, DType::f32, {batch.rows()}, "activations");
+  if (forward)
+    forward(ctx, batch, losses);
+  else
+    model->decoder.forward(ctx, model->engine, model->store, batch, losses);
+  const std::vector<float> values = tensor::to_host<float>(ctx, losses);
+  std::vector<double> sums(static_cast<std::size_t>(batch.sequences), 0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    sums[i / static_cast<std::size_t>(batch.length)] += static_cast<double>(values[i]);
+  return sums;
+}
+
+std::vector<std::int64_t> InspectedModel::sequence_targets() {
+  const Context& ctx = model->ctx;
+  const device::Scope scope(*ctx.arena);
+  const model::Batch batch = batches->batch(ctx, 0);
+  const std::vector<std::int32_t> ids = tensor::to_host<std::int32_t>(ctx, batch.targets);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(batch.sequences), 0);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    counts[i / static_cast<std::size_t>(batch.length)] += ids[i] == kIgnoredTarget ? 0 : 1;
+  return counts;
 }
 
 double InspectedModel::loss() const {

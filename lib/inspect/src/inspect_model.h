@@ -1,6 +1,7 @@
 // The batch of an inspection, and a model that computes it without updates. Private to the crate.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "fp8/inspect/inspect.h"
@@ -34,6 +35,9 @@ struct RecipeSetup {
 // Throws AgreedError if the checkpoint, the data and the settings do not fit together. Collective.
 RecipeSetup resolve(const settings::InspectConfig& config, const Inspection& all);
 
+// A forward pass over a batch, which gives the losses f32 [M] of its targets.
+using Forward = std::function<void(const Context& ctx, const model::Batch& batch, const View& losses)>;
+
 // A model with the batch on one rank. Not movable: the environment refers to its members.
 struct InspectedModel {
   // Allocates the model that `spec` describes, with memory for the plan `plan`, reads the batch and the weights. Throws
@@ -47,13 +51,21 @@ struct InspectedModel {
   // Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `setup` plans. Collective.
   gemm::Counts compute(const RecipeSetup& setup, const Inspection& all);
 
+  // Reads batch `number` from 0, of which the first is that of --step. Throws AgreedError. Collective.
+  void read_batch(const RecipeSetup& setup, const Inspection& all, std::int64_t number);
+  // The losses of this rank's sequences in that batch, each summed over its targets: of `forward`, or, without one, of
+  // the model. Collective.
+  std::vector<double> sequence_losses(const Forward& forward = {});
+  // The number of targets of each of these sequences.
+  std::vector<std::int64_t> sequence_targets();
+
   // Mean loss of the last pass over the batch. Collective.
   double loss() const;
 
   device::Buffer scalars;
   std::optional<shard::ShardedModel> model;
   std::optional<train::MicroBatches> batches;
-  std::int64_t targets = 0;  // number of targets of all ranks
+  std::int64_t targets = 0;  // number of targets of all ranks in the first batch
   std::optional<train::StepEnvironment> env;
 };
 

@@ -6,58 +6,88 @@
 #include <cmath>
 #include <set>
 
+#include "activity.h"
 #include "fp8/base/file.h"
 #include "fp8/json/json.h"
 
 namespace fp8::inspect {
 namespace {
 
-double size_of(const Sensitivity& s) { return std::fabs(s.loss_change); }
+double harm_of(const Sensitivity& s) { return std::isfinite(s.change.change) ? s.change.change : HUGE_VAL; }
 
-// Measured linears with the smallest changes, whose sum is below a limit.
+// Groups of linears.
 struct Chosen {
-  std::set<int> linears;  // numbers
-  double sum = 0;         // sum of |loss_change|
+  std::set<int> kept, others;  // numbers of linears, that stay in the recipe and that do not
+  double harm = 0;             // sum over those of `kept` that hurt
+  std::int64_t hurting = 0;    // number of groups that hurt
 };
 
-Chosen choose(std::vector<Sensitivity> order, double limit) {
-  std::ranges::stable_sort(order, {}, size_of);
+Chosen choose(const std::vector<Sensitivity>& groups, double limit) {
+  const auto tested = static_cast<std::int64_t>(groups.size());
   Chosen chosen;
-  for (const Sensitivity& s : order) {
-    if (!(chosen.sum + size_of(s) < limit)) break;
-    chosen.sum += size_of(s);
-    chosen.linears.insert(s.linear);
+  std::vector<const Sensitivity*> hurting;
+  for (const Sensitivity& s : groups) {
+    if (s.change.hurts(tested))
+      hurting.push_back(&s);
+    else
+      chosen.kept.insert(s.linears.begin(), s.linears.end());
+  }
+  std::ranges::stable_sort(hurting, {}, [](const Sensitivity* s) { return harm_of(*s); });
+  chosen.hurting = static_cast<std::int64_t>(hurting.size());
+  bool below = true;
+  for (const Sensitivity* s : hurting) {
+    below = below && chosen.harm + harm_of(*s) < limit;
+    if (below) chosen.harm += harm_of(*s);
+    (below ? chosen.kept : chosen.others).insert(s->linears.begin(), s->linears.end());
   }
   return chosen;
 }
 
-// The precision with only the chosen linears in FP8, whatever precisions the checkpoint records.
-settings::PrecisionConfig precision_with(const std::set<int>& chosen, const RecipeSetup& setup) {
+// The precision with only some linears in FP8, whatever precisions the checkpoint records: those that are kept, and,
+// with another recipe for them, the others.
+settings::PrecisionConfig precision_with(const Chosen& chosen, const RecipeSetup& setup) {
   settings::PrecisionConfig precision = setup.config.precision;
+  const std::string& other = setup.config.recommend_recipe;
   model::PrecisionRules& selection = precision.selection;
   std::vector<model::Parameter> table = setup.eval.model_spec.table;
-  const auto is_chosen = [&](const model::Parameter& p) {
-    return chosen.contains(static_cast<int>(&p - table.data()));
+  const auto stays = [&](const model::Parameter& p) {
+    const auto number = static_cast<int>(&p - table.data());
+    return chosen.kept.contains(number) || (!other.empty() && chosen.others.contains(number));
   };
   for (const model::Parameter& p : table)
-    if (p.role == model::ParameterRole::head && is_chosen(p)) selection.lm_head = true;
+    if (p.role == model::ParameterRole::head && stays(p)) selection.lm_head = true;
   model::PrecisionRules anew = selection;
   anew.recipe = precision.recipe_or_null();
   model::assign_precisions(table, anew);
   for (const model::Parameter& p : table)
-    if (p.fp8 && !is_chosen(p)) selection.filters.push_back(p.name);
+    if (p.fp8 && !stays(p)) selection.filters.push_back(p.name);
+  if (!other.empty())
+    for (const int number : chosen.others)
+      precision.linear_recipes.push_back({table[static_cast<std::size_t>(number)].name, other});
   return precision;
 }
 
-// Mean loss of the batch under a precision. Collective.
-double loss_under(const settings::PrecisionConfig& precision, const RecipeSetup& measured, const Inspection& all,
-                  const train::DeviceSetup& device) {
-  settings::InspectConfig config = measured.config;
+// The change of the loss of all batches under a precision. Collective.
+LossChange change_under(const settings::PrecisionConfig& precision, const RecipeSetup& setup, const Inspection& all,
+                        const train::DeviceSetup& device, const LossChanges& measured) {
+  settings::InspectConfig config = setup.config;
   config.precision = precision;
-  const RecipeSetup setup = resolve(config, all);
-  InspectedModel inspected(setup, all, device, setup.eval.model_spec, nullptr);
-  inspected.compute(setup, all);
-  return inspected.loss();
+  RecipeSetup recommended = resolve(config, all);
+  Activity activity(all.journal, static_cast<int>(setup.eval.model_spec.config.num_hidden_layers));
+  activity.begin("the recommended configuration");
+  recommended.eval.model_spec.observer = &activity;
+  InspectedModel inspected(recommended, all, device, recommended.eval.model_spec, nullptr);
+  inspected.compute(recommended, all);  // which checks that as many GEMMs as planned are FP8
+  inspected.model->store.record_amaxes(false);
+  std::vector<double> losses;
+  for (std::int64_t batch = 0; batch < config.batches; ++batch) {
+    inspected.read_batch(recommended, all, batch);
+    const std::vector<double> more = inspected.sequence_losses();
+    losses.insert(losses.end(), more.begin(), more.end());
+  }
+  PairedSums sums;
+  sums.add(losses, measured.losses, measured.targets);
+  return sums.change(all.host_comm);
 }
 
 void write(const json::Value& configuration, const settings::InspectConfig& config) {
@@ -68,33 +98,69 @@ void write(const json::Value& configuration, const settings::InspectConfig& conf
   file.commit();
 }
 
+// What could not have been found: the least harm that would have counted in every group that does not hurt, and how
+// many more sequences would find a given smaller one: that of the limit, or, where that is no less or out of reach,
+// half of this. Neither is given if no number of sequences would.
+void set_noise(json::Object& record, const LossChanges& measured, double limit) {
+  const auto tested = static_cast<std::int64_t>(measured.groups.size());
+  const LossChange* widest = nullptr;
+  for (const Sensitivity& s : measured.groups)
+    if (std::isfinite(s.change.standard_error) && !s.change.hurts(tested) &&
+        (widest == nullptr || s.change.standard_error > widest->standard_error))
+      widest = &s.change;
+  if (widest == nullptr) return;
+  const double noise = widest->noise(tested);
+  record.set("groups", tested);
+  record.set("sequences", widest->sequences);
+  record.set("noise", noise);
+  for (const double smaller : {limit, noise / 2}) {
+    if (!(smaller > 0 && smaller < noise)) continue;
+    const std::optional<std::int64_t> enough = widest->sequences_for(smaller, tested);
+    if (!enough) continue;
+    record.set("more_sequences", *enough - widest->sequences);
+    record.set("more_would_show", smaller);
+    return;
+  }
+}
+
+json::Array names_of(const std::set<int>& linears, const RecipeSetup& setup) {
+  json::Array names;
+  for (const int number : linears)
+    names.emplace_back(setup.eval.model_spec.table[static_cast<std::size_t>(number)].name);
+  return names;
+}
+
 }  // namespace
 
 bool recommend(const RecipeSetup& setup, const Inspection& all, const train::DeviceSetup& device,
                const LossChanges& measured) {
   const settings::InspectConfig& config = setup.config;
-  const Chosen chosen = choose(measured.linears, *config.recommend);
-  const bool any = !chosen.linears.empty();
-  double change = 0;
+  const Chosen chosen = choose(measured.groups, *config.recommend);
+  const bool replaced = !config.recommend_recipe.empty(),
+             any = !chosen.kept.empty() || (replaced && chosen.hurting > 0);
+  LossChange change;
   if (any) {
-    const settings::PrecisionConfig precision = precision_with(chosen.linears, setup);
-    change = loss_under(precision, setup, all, device) - measured.loss;
+    const settings::PrecisionConfig precision = precision_with(chosen, setup);
+    change = change_under(precision, setup, all, device, measured);
     comm::agree(all.host_comm, [&] {
       if (all.host_comm.rank() == 0) write(settings::configuration_of(precision), config);
     });
   }
-  json::Array skipped;
-  for (const Sensitivity& s : measured.linears)
-    if (!chosen.linears.contains(s.linear))
-      skipped.emplace_back(setup.eval.model_spec.table[static_cast<std::size_t>(s.linear)].name);
-  all.journal.emit(json::object({{"type", "recommendation"},
-                                 {"recipe", config.precision.recipe},
-                                 {"limit", *config.recommend},
-                                 {"skip", std::move(skipped)},
-                                 {"fp8_linears", chosen.linears.size()},
-                                 {"sum", chosen.sum},
-                                 {"loss_change", change},
-                                 {"path", any ? json::Value(config.output) : json::Value()}}));
+  json::Value record = json::object({{"type", "recommendation"},
+                                     {"recipe", config.precision.recipe_text()},
+                                     {"limit", *config.recommend},
+                                     {"skip", names_of(replaced ? std::set<int>() : chosen.others, setup)},
+                                     {"other_recipe", replaced ? json::Value(config.recommend_recipe) : json::Value()},
+                                     {"in_other_recipe", names_of(replaced ? chosen.others : std::set<int>(), setup)},
+                                     {"fp8_linears", chosen.kept.size() + (replaced ? chosen.others.size() : 0)},
+                                     {"hurting_groups", chosen.hurting},
+                                     {"sum", chosen.harm}});
+  json::Object& o = record.as_object();
+  set_noise(o, measured, *config.recommend);
+  o.set("loss_change", change.change);
+  o.set("standard_error", change.standard_error);
+  o.set("path", any ? json::Value(config.output) : json::Value());
+  all.journal.emit(record);
   return any;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "casts.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/log/tensors.h"
@@ -13,21 +14,10 @@
 namespace fp8::log {
 namespace {
 
-constexpr double kLowSqnr = 10, kUsualSqnr = 32;  // dB; the least range of the colours
-constexpr double kHighSqnr = 40;                  // dB; more has the same colour
+// dB below the ideal SQNR at the ends of the colours: casts that are better than ideal differ by less than one.
+constexpr double kBest = -1, kLeastRange = 1, kMostRange = 12;
 
 bool of_products(std::string_view metric) { return metric == "relative_error"; }
-
-// "3 q_proj" for model.layers.3.self_attn.q_proj.weight; else the name of the module.
-std::string short_name(const std::string& linear) {
-  std::string name = linear;
-  if (name.ends_with(".weight")) name.resize(name.size() - 7);
-  std::string last = name.substr(name.rfind('.') + 1);
-  constexpr std::string_view kLayers = "model.layers.";
-  if (!name.starts_with(kLayers)) return last;
-  const std::string rest = name.substr(kLayers.size());
-  return rest.substr(0, rest.find('.')) + " " + last;
-}
 
 // The place of a linear in the model: what comes before the layers, the layers in order, what comes behind them.
 struct Place {
@@ -81,7 +71,7 @@ struct Scale {
   std::string_view label;
   double factor = 1;         // factor of the values
   bool logarithmic = false;  // log10 of the values
-  bool low_is_bad = false;
+  bool distance = false;     // distance from the ideal SQNR
 };
 
 constexpr std::array<Scale, kTensorMetrics.size()> kScales = {
@@ -91,21 +81,21 @@ constexpr std::array<Scale, kTensorMetrics.size()> kScales = {
      {"underflow_share", "nonzero elements that underflow (%)", 100},
      {"subnormal_share", "nonzero elements with subnormal codes (%)", 100},
      {"saturated_share", "nonzero elements that saturate (%)", 100},
-     {"sqnr_db", "SQNR of the cast (dB)", 1, false, true},
+     {"sqnr_db", "SQNR of the cast, dB below the ideal of its format", 1, false, true},
      {"dynamic_range", "dynamic range (log2)"},
      {"relative_error", "relative error of the product (%)", 100}}};
 
 const Scale& scale_of(std::string_view metric) { return *std::ranges::find(kScales, metric, &Scale::metric); }
 
-double shown(const Scale& scale, double v) {
+// A value as it is shown; `ideal`: the SQNR of an ideal cast to its format.
+double shown(const Scale& scale, double v, double ideal) {
   if (std::isnan(v)) return v;
   if (scale.logarithmic) return v > 0 ? std::log10(v) : NAN;
-  if (scale.low_is_bad) return std::min(v, kHighSqnr);
+  if (scale.distance) return ideal - v;
   return scale.factor * v;
 }
 
-// The range of the colours: all finite values; from 0 for shares; for SQNRs at least that of usual ones, so that those
-// of E5M2, which are 6 dB below those of E4M3, do not look bad.
+// The range of the colours: all finite values; from 0 for shares; those of SQNRs end where every lower one is bad.
 std::pair<double, double> range_of(const plot::Heatmap& map, const Scale& scale) {
   double low = HUGE_VAL, high = -HUGE_VAL;
   for (const plot::HeatPanel& panel : map.panels) {
@@ -117,7 +107,7 @@ std::pair<double, double> range_of(const plot::Heatmap& map, const Scale& scale)
   }
   if (low > high) return {0, 1};
   if (scale.factor == 100) low = 0;
-  if (scale.low_is_bad) return {std::min(low, kLowSqnr), std::max(high, kUsualSqnr)};
+  if (scale.distance) return {std::clamp(low, kBest, 0.0), std::clamp(high, kLeastRange, kMostRange)};
   return {low, high > low ? high : low + 1};
 }
 
@@ -127,11 +117,44 @@ std::vector<std::string> panels_of(std::string_view metric) {
   return {"input", "weight", "grad_output"};
 }
 
-}  // namespace
+// The part of a short name before or after the blank; the whole name if there is none.
+std::string layer_of(const std::string& name) { return name.substr(0, name.find(' ')); }
+std::string module_of(const std::string& name) { return name.substr(name.find(' ') + 1); }
 
-plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t columns) {
+// The number of a name among names, to which it is added if need be.
+std::size_t number_of(std::vector<std::string>& names, const std::string& name) {
+  const auto at = std::ranges::find(names, name);
+  const auto number = static_cast<std::size_t>(at - names.begin());
+  if (at == names.end()) names.push_back(name);
+  return number;
+}
+
+// Fills the cells of a map whose rows and columns are known; `cell_of` gives the cell of a value of a series, by its
+// index.
+template <class CellOf>
+void fill(const TensorRun& run, std::size_t metric, std::size_t cells, plot::Heatmap& map, CellOf&& cell_of) {
   const Scale& scale = scale_of(kTensorMetrics.at(metric));
-  const bool products = of_products(scale.metric);
+  for (const std::string& name : panels_of(scale.metric)) {
+    plot::HeatPanel panel{name, std::vector<double>(cells, NAN)};
+    bool used = false;
+    for (const TensorSeries& series : run.series) {
+      if ((of_products(scale.metric) ? series.gemm : series.operand) != name) continue;
+      for (std::size_t i = 0; i < series.at.size(); ++i) {
+        const double v = shown(scale, series.values[i].at(metric), series.ideal[i]);
+        if (std::isnan(v)) continue;
+        used = true;
+        double& cell = panel.values[cell_of(series, i)];
+        if (std::isnan(cell) || v > cell) cell = v;
+      }
+    }
+    if (used) map.panels.push_back(std::move(panel));
+  }
+  if (map.panels.empty()) throw Error(run.path + ": no record has a value of " + std::string(scale.metric));
+  std::tie(map.low, map.high) = range_of(map, scale);
+  map.label = scale.label;
+}
+
+plot::Heatmap map_of_steps(const TensorRun& run, std::size_t metric, std::size_t columns) {
   plot::Heatmap map;
   const std::map<std::string, std::size_t> row_of = rows_of(run, map.rows);
   const std::size_t each =
@@ -139,30 +162,54 @@ plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t colu
   for (std::size_t s = 0; s < run.steps.size(); s += each) map.steps.push_back(run.steps[s]);
   const std::size_t width = map.steps.size();
   map.steps.push_back(run.steps.back());
-  bool any = false;
-  for (const std::string& name : panels_of(scale.metric)) {
-    plot::HeatPanel panel{name, std::vector<double>(map.rows.size() * width, NAN)};
-    bool used = false;
-    for (const TensorSeries& series : run.series) {
-      if ((products ? series.gemm : series.operand) != name) continue;
-      for (std::size_t i = 0; i < series.at.size(); ++i) {
-        const double v = series.values[i].at(metric);
-        double& cell = panel.values[row_of.at(series.linear) * width + series.at[i] / each];
-        if (std::isnan(v)) continue;
-        used = true;
-        if (std::isnan(cell) || (scale.low_is_bad ? v < cell : v > cell)) cell = v;
-      }
-    }
-    if (used) map.panels.push_back(std::move(panel));
-    any = any || used;
+  fill(run, metric, map.rows.size() * width, map, [&](const TensorSeries& series, std::size_t i) {
+    return row_of.at(series.linear) * width + series.at[i] / each;
+  });
+  map.title = map.label + ", layers x steps";
+  return map;
+}
+
+plot::Heatmap map_of_layers(const TensorRun& run, std::size_t metric) {
+  plot::Heatmap map;
+  std::vector<std::string> linears;
+  (void)rows_of(run, linears);
+  for (const std::string& name : linears) {
+    number_of(map.rows, layer_of(name));
+    number_of(map.columns, module_of(name));
   }
-  if (!any) throw Error(run.path + ": no record has a value of " + std::string(scale.metric));
-  for (plot::HeatPanel& panel : map.panels)
-    for (double& v : panel.values) v = shown(scale, v);
-  std::tie(map.low, map.high) = range_of(map, scale);
-  map.low_is_bad = scale.low_is_bad;
-  map.label = scale.label;
-  map.title = map.label + ", layers x steps" + (products ? "" : "; the worst GEMM of each linear");
+  const std::size_t width = map.columns.size();
+  fill(run, metric, map.rows.size() * width, map, [&](const TensorSeries& series, std::size_t) {
+    const std::string name = short_name(series.linear);
+    return number_of(map.rows, layer_of(name)) * width + number_of(map.columns, module_of(name));
+  });
+  map.title = map.label + ", by layer; " + run.series.front().recipe;
+  return map;
+}
+
+}  // namespace
+
+std::string short_name(const std::string& linear) {
+  std::string name = linear;
+  if (name.ends_with(".weight")) name.resize(name.size() - 7);
+  std::string last = name.substr(name.rfind('.') + 1);
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return last;
+  const std::string rest = name.substr(kLayers.size());
+  return rest.substr(0, rest.find('.')) + " " + last;
+}
+
+void check_one_recipe(const TensorRun& run) {
+  const std::vector<std::string> names = recipes_of(run);
+  if (names.size() < 2) return;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + excerpt(name);
+  throw Error(run.path + ": a plot needs one recipe, found " + list + "; inspect one, or select its records with grep");
+}
+
+plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t columns) {
+  check_one_recipe(run);
+  plot::Heatmap map = run.inspection ? map_of_layers(run, metric) : map_of_steps(run, metric, columns);
+  if (!of_products(kTensorMetrics.at(metric))) map.title += "; the worst GEMM of each linear";
   return map;
 }
 

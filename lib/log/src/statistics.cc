@@ -5,8 +5,8 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
-#include <numbers>
-#include <numeric>
+
+#include "fp8/base/student.h"
 
 namespace fp8::log {
 namespace {
@@ -19,19 +19,6 @@ std::optional<double> best(Values values, Better better) {
     if (std::isfinite(values[i]) && (!found || better(values[i], *found))) found = values[i];
   }
   return found;
-}
-
-// Probability that Student's t with `freedom` degrees of freedom is at most `t` in absolute value.
-double student_share(double t, std::size_t freedom) {
-  const double angle = std::atan(t / std::sqrt(static_cast<double>(freedom)));
-  const double cosine2 = std::cos(angle) * std::cos(angle);
-  const bool odd = freedom % 2 == 1;
-  double term = odd ? std::cos(angle) : 1, sum = freedom > 1 ? term : 0;
-  for (std::size_t k = odd ? 3 : 2; k + 2 <= freedom; k += 2) {
-    term *= cosine2 * static_cast<double>(k - 1) / static_cast<double>(k);
-    sum += term;
-  }
-  return odd ? 2 / std::numbers::pi * (angle + std::sin(angle) * sum) : std::sin(angle) * sum;
 }
 
 }  // namespace
@@ -87,13 +74,6 @@ std::optional<double> standard_error(std::span<const double> values) {
   return std::sqrt(std::max(variance, 0.0) / (count - 1));
 }
 
-double student_t95(std::size_t freedom) {
-  double low = 1, high = 16;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = std::midpoint(low, high);
-    (student_share(middle, freedom) < 0.95 ? low : high) = middle;
-  }
-  return low;
-}
+double student_t95(std::size_t freedom) { return student_quantile(0.95, freedom); }
 
 }  // namespace fp8::log

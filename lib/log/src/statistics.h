@@ -39,7 +39,7 @@ std::optional<double> last(Values values);
 std::optional<double> standard_error(std::span<const double> values);
 
 /// The value that Student's t distribution with `freedom` degrees of freedom, at least 1, exceeds in absolute value
-/// with probability 5 %. Source: Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
+/// with probability 5 %.
 double student_t95(std::size_t freedom);
 
 }  // namespace fp8::log

@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <optional>
 #include <tuple>
 
+#include "casts.h"
 #include "csv.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
@@ -42,6 +44,21 @@ double figure(const json::Object& record, std::string_view metric) {
   return nonfinite != nullptr && nonfinite->is_int() && nonfinite->as_int() > 0 ? -kInfinity : kInfinity;
 }
 
+// The scaled exponents of an operand; none for a product and for a record of an earlier version.
+ExponentCounts exponents_of(const json::Object& record) {
+  const json::Value* v = record.find("scaled_histogram");
+  if (v == nullptr || !v->is_object()) return {};
+  ExponentCounts e{v->as_object().get_int_or("lowest", 0, "scaled_histogram"), {}};
+  for (const json::Value& count : v->as_object().get_array("counts", "scaled_histogram"))
+    e.counts.push_back(count.as_double());
+  return e;
+}
+
+bool is_statistic(std::string_view type) { return type == "operand" || type == "gemm"; }
+
+// Whether fp8-inspect writes records of this type among those of operands and GEMMs.
+bool is_beside(std::string_view type) { return type == "sensitivity" || type == "group" || type == "recommendation"; }
+
 // Assembles records in order.
 class Reader {
  public:
@@ -49,11 +66,15 @@ class Reader {
     if (!value.is_object()) throw Error("not an object");
     const json::Object& o = value.as_object();
     const std::string& type = o.get_string("type", "record");
-    if (type != "operand" && type != "gemm") throw Error("no record of an operand or a GEMM");
-    const std::int64_t step = o.get_int("step", "record");
+    if (type == "inspect") return begin_inspection(o);
+    if (run_.inspection && is_beside(type)) return;
+    if (!is_statistic(type)) throw Error("no record of an operand or a GEMM");
+    const bool inspected = run_.inspection && o.find("step") == nullptr;
+    const std::int64_t step = inspected ? inspected_step_ : o.get_int("step", "record");
     if (step < 1) throw Error("step " + std::to_string(step) + ": steps count from 1");
     const Key key{o.get_string("linear", "record"), o.get_string("gemm", "record"),
-                  type == "operand" ? o.get_string("operand", "record") : ""};
+                  type == "operand" ? o.get_string("operand", "record") : "",
+                  inspected ? o.get_string("recipe", "record") : ""};
     const auto known = numbers_.find(key);
     const bool again = !run_.steps.empty() && known != numbers_.end() && step == run_.steps.back() &&
                        !run_.series[known->second].at.empty() &&
@@ -65,6 +86,9 @@ class Reader {
     if (run_.steps.empty() || step > run_.steps.back()) run_.steps.push_back(step);
     TensorSeries& series = known != numbers_.end() ? run_.series[known->second] : add_series(key);
     series.recipe = o.get_string("recipe", "record");
+    series.format = o.get_string_or("format", "", "record");
+    series.ideal.push_back(ideal_sqnr_db(series.format));
+    series.exponents = exponents_of(o);
     series.at.push_back(run_.steps.size() - 1);
     std::array<double, kTensorMetrics.size()>& values = series.values.emplace_back();
     for (std::size_t i = 0; i < values.size(); ++i) values.at(i) = figure(o, kTensorMetrics.at(i));
@@ -77,12 +101,18 @@ class Reader {
   TensorRun release() { return std::move(run_); }
 
  private:
-  using Key = std::tuple<std::string, std::string, std::string>;
+  using Key = std::tuple<std::string, std::string, std::string, std::string>;  // the last: recipe of an inspection
+
+  void begin_inspection(const json::Object& o) {
+    run_.inspection = true;
+    inspected_step_ = o.get_int("step", "record");
+  }
 
   TensorSeries& add_series(const Key& key) {
     numbers_[key] = run_.series.size();
-    const auto& [linear, gemm, operand] = key;
-    return run_.series.emplace_back(TensorSeries{linear, gemm, operand, {}, {}, {}});
+    TensorSeries& series = run_.series.emplace_back();
+    std::tie(series.linear, series.gemm, series.operand, series.recipe) = key;
+    return series;
   }
   // Removes the records from a step on.
   void rewind(std::int64_t step) {
@@ -92,11 +122,13 @@ class Reader {
       const auto left = std::ranges::lower_bound(s.at, keep) - s.at.begin();
       s.at.resize(static_cast<std::size_t>(left));
       s.values.resize(static_cast<std::size_t>(left));
+      s.ideal.resize(static_cast<std::size_t>(left));
     }
   }
 
   TensorRun run_;
-  std::map<Key, std::size_t> numbers_;  // numbers of series
+  std::map<Key, std::size_t> numbers_;  // of series
+  std::int64_t inspected_step_ = 0;     // of the records of an inspection, which have none
   std::optional<std::string> cut_;      // why the last line is no JSON
 };
 
@@ -110,13 +142,51 @@ std::optional<WorstTensor> worst_of(const TensorRun& run, const TensorSeries& se
   for (std::size_t i = 0; i < series.at.size(); ++i) {
     const double v = series.values[i].at(metric);
     if (std::isnan(v)) continue;
-    if (!found || worse(metric, v, found->value)) found = {&series, v, run.steps[series.at[i]], v};
+    if (!found || worse(metric, v, found->value)) found = {&series, series.gemm, v, run.steps[series.at[i]], v};
     found->last = v;
   }
   return found;
 }
 
+// Whether two series are of one cast: every figure of every step is equal.
+bool same_cast(const TensorSeries& a, const TensorSeries& b) {
+  const auto equal = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+  return !a.operand.empty() && a.linear == b.linear && a.operand == b.operand && a.recipe == b.recipe &&
+         a.format == b.format && a.at == b.at &&
+         std::ranges::equal(a.values, b.values,
+                            [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, equal); });
+}
+
 }  // namespace
+
+double ideal_sqnr_db(std::string_view format) {
+  if (format != "e4m3" && format != "e5m2") return NAN;
+  return 10 * std::log10(32 * std::numbers::ln2 * std::pow(4, format == "e4m3" ? 3 : 2));
+}
+
+std::vector<std::string> recipes_of(const TensorRun& run) {
+  std::vector<std::string> names;
+  if (run.inspection)
+    for (const TensorSeries& s : run.series)
+      if (std::ranges::find(names, s.recipe) == names.end()) names.push_back(s.recipe);
+  return names;
+}
+
+std::vector<CastSeries> casts_of(const TensorRun& run) {
+  std::vector<CastSeries> casts;
+  std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> known;  // by linear and operand
+  for (const TensorSeries& series : run.series) {
+    std::vector<std::size_t>& same = known[{series.linear, series.operand}];
+    const auto at = std::ranges::find_if(same, [&](std::size_t i) { return same_cast(*casts[i].series, series); });
+    if (at != same.end()) {
+      casts[*at].gemms += "," + series.gemm;
+      continue;
+    }
+    same.push_back(casts.size());
+    casts.push_back({&series, series.gemm});
+  }
+  return casts;
+}
 
 TensorRun read_tensors(const std::string& path, const std::function<void(const std::string& path)>& waiting) {
   const bool piped = path == "-";
@@ -146,8 +216,8 @@ TensorRun read_tensors(const std::string& path, const std::function<void(const s
     }
     any = true;
   }
-  if (!any) throw Error(name + ": contains no statistics of tensors");
   TensorRun run = reader.release();
+  if (run.series.empty()) throw Error(name + ": contains no statistics of tensors");
   run.path = path;
   return run;
 }
@@ -162,9 +232,12 @@ std::size_t tensor_metric(std::string_view metric) {
 
 std::vector<WorstTensor> worst_tensors(const TensorRun& run, std::size_t metric) {
   std::vector<WorstTensor> all;
-  for (const TensorSeries& series : run.series)
-    if (const auto worst = worst_of(run, series, metric); worst && !harmless(metric, worst->value))
-      all.push_back(*worst);
+  for (const CastSeries& cast : casts_of(run)) {
+    auto worst = worst_of(run, *cast.series, metric);
+    if (!worst || harmless(metric, worst->value)) continue;
+    worst->gemms = cast.gemms;
+    all.push_back(*worst);
+  }
   std::ranges::stable_sort(all,
                            [&](const WorstTensor& a, const WorstTensor& b) { return worse(metric, a.value, b.value); });
   return all;

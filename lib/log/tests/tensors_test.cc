@@ -18,7 +18,7 @@ struct Figures {
 
 std::string operand(int step, const std::string& linear, const std::string& name, const Figures& f) {
   return R"({"type":"operand","linear":"model.layers.)" + linear + R"(.weight","gemm":"forward","operand":")" + name +
-         R"(","recipe":"tensorwise","nonfinite":)" + std::to_string(f.nonfinite) +
+         R"(","recipe":"tensorwise","format":"e4m3","nonfinite":)" + std::to_string(f.nonfinite) +
          R"(,"amax":2.0,"scale":224.0,"underflow_share":)" + f.underflow + R"(,"saturated_share":)" + f.saturated +
          R"(,"sqnr_db":)" + f.sqnr + R"(,"histogram":{"lowest":null,"counts":[]},"step":)" + std::to_string(step) +
          "}\n";
@@ -145,23 +145,108 @@ TEST_F(Tensors, RecordsAndCsv) {
             "2,model.layers.1.mlp.up_proj.weight,wgrad,,tensorwise,,,,,,,,,0.03");
 }
 
+TEST_F(Tensors, ACastOfSeveralGemmsIsThereOnce) {
+  const auto as = [](std::string line, const std::string& gemm) { return line.replace(line.find("forward"), 7, gemm); };
+  const std::string weight = operand(1, "0.mlp.up_proj", "weight", {"20.0"});
+  const TensorRun run =
+      read(weight + as(weight, "dgrad") + as(operand(1, "0.mlp.up_proj", "weight", {"21.0"}), "wgrad"));
+  const auto worst = worst_tensors(run, kSqnr);
+  ASSERT_EQ(worst.size(), 2u);
+  EXPECT_EQ(worst[0].gemms, "forward,dgrad");
+  EXPECT_EQ(worst[1].gemms, "wgrad") << "another cast";
+}
+
+// The mean share of the square of the error of values that are uniform in log u over a binade, by integration.
+TEST(Sqnr, OfAnIdealCast) {
+  for (const auto& [format, bits] : {std::pair("e4m3", 3), {"e5m2", 2}}) {
+    constexpr int kParts = 20000;
+    double share = 0;
+    for (int i = 0; i < kParts; ++i) {
+      const double u = std::exp2((i + 0.5) / kParts), spacing = std::exp2(-bits);
+      share += spacing * spacing / 12 / (u * u) / kParts;
+    }
+    EXPECT_NEAR(ideal_sqnr_db(format), -10 * std::log10(share), 1e-6) << format;
+  }
+  EXPECT_NEAR(ideal_sqnr_db("e4m3"), 31.52, 0.005);
+  EXPECT_NEAR(ideal_sqnr_db("e5m2"), 25.50, 0.005);
+  EXPECT_TRUE(std::isnan(ideal_sqnr_db("bf16")));
+}
+
 TEST_F(Tensors, HeatmapHasTheWorstOfEachCell) {
   std::string text;
-  for (int step = 1; step <= 5; ++step) text += records(step, step == 2 ? "10.0" : "31.5");
+  for (int step = 1; step <= 5; ++step) text += records(step, step == 2 ? "10.0" : "31.0");
   const TensorRun run = read(text);
+  const double ideal = ideal_sqnr_db("e4m3");
   const plot::Heatmap all = heatmap(run, kSqnr, 10);
   EXPECT_EQ(all.rows, (std::vector<std::string>{"0 up_proj", "1 up_proj"}));
   EXPECT_EQ(all.steps, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 5}));
   ASSERT_EQ(all.panels.size(), 2u) << "without operands that no record has";
   EXPECT_EQ(all.panels[0].title, "input");
   EXPECT_EQ(std::vector<double>(all.panels[0].values.begin(), all.panels[0].values.begin() + 3),
-            (std::vector<double>{31.5, 10, 31.5}));
+            (std::vector<double>{ideal - 31, ideal - 10, ideal - 31}));
   EXPECT_TRUE(std::isnan(all.panels[0].values[5]));
+  EXPECT_EQ(all.high, 12) << "20 dB below the ideal are as bad";
   const plot::Heatmap few = heatmap(run, kSqnr, 2);
   EXPECT_EQ(few.steps, (std::vector<std::int64_t>{1, 4, 5})) << "three steps in a column";
-  EXPECT_EQ(few.panels[0].values[0], 10);
+  EXPECT_EQ(few.panels[0].values[0], ideal - 10);
   EXPECT_EQ(heatmap(run, kError, 10).panels[0].title, "wgrad");
   EXPECT_HOLDS(test::error_of([&] { (void)heatmap(run, 4, 10); }), ": no record has a value of subnormal_share");
+  const plot::Heatmap better = heatmap(read(records(1, "95.0")), kSqnr, 10);
+  EXPECT_EQ(better.panels[0].values[0], ideal - 95);
+  EXPECT_EQ(better.low, -1) << "few large elements make the norm, which is no better cast";
+  EXPECT_EQ(heatmap(read(operand(1, "0.mlp.up_proj", "input", {"31.4"})), kSqnr, 10).high, 1)
+      << "casts that are nearly ideal differ";
+}
+
+// The records of an inspection at a step.
+std::string inspected(int step, const std::string& recipe, const std::string& sqnr) {
+  std::string text = R"({"type":"inspect","loss":2.0,"step":)" + std::to_string(step) + "}\n";
+  for (std::string line : {operand(0, "0.mlp.up_proj", "input", {sqnr}),
+                           operand(0, "1.mlp.down_proj", "input", {"20.0"}), product(0, "1.mlp.down_proj", "0.03")}) {
+    line.replace(line.find("tensorwise"), 10, recipe);
+    line.erase(line.find(",\"step\""));
+    const std::string histogram = R"(,"scaled_histogram":{"lowest":-12,"counts":[1,0,2,0,0,0,1,4]})";
+    text += line + (line.find("operand") != std::string::npos ? histogram : "") + "}\n";
+  }
+  return text + R"({"type":"sensitivity","linear":"x"})" + "\n" + R"({"type":"recommendation"})" + "\n";
+}
+
+TEST_F(Tensors, RecordsOfAnInspectionHaveItsStep) {
+  const TensorRun run = read(inspected(7, "tensorwise", "30.0"));
+  EXPECT_EQ(run.steps, std::vector<std::int64_t>{7});
+  EXPECT_EQ(run.series.size(), 3u);
+  const plot::Heatmap map = heatmap(run, kSqnr, 10);
+  EXPECT_EQ(map.rows, (std::vector<std::string>{"0", "1"}));
+  EXPECT_EQ(map.columns, (std::vector<std::string>{"up_proj", "down_proj"}));
+  EXPECT_DOUBLE_EQ(map.panels.at(0).values[0], ideal_sqnr_db("e4m3") - 30);
+  EXPECT_TRUE(std::isnan(map.panels[0].values[1]));
+  const TensorRun two = read(inspected(7, "tensorwise", "30.0") + inspected(7, "rowwise", "31.0"));
+  EXPECT_EQ(two.series.size(), 6u) << "each recipe has its own";
+  EXPECT_EQ(recipes_of(two), (std::vector<std::string>{"tensorwise", "rowwise"}));
+  EXPECT_EQ(worst_tensors(two, kSqnr).size(), 4u);
+  EXPECT_HOLDS(test::error_of([&] { (void)heatmap(two, kSqnr, 10); }),
+               ": a plot needs one recipe, found tensorwise, rowwise;");
+  EXPECT_EQ(complaint(R"({"type":"inspect","step":1})"
+                      "\n"),
+            "contains no statistics of tensors");
+  EXPECT_EQ(complaint(R"({"type":"sensitivity"})"
+                      "\n"),
+            "line 1: no record of an operand or a GEMM")
+      << "of no inspection";
+}
+
+TEST_F(Tensors, ExponentsAgainstTheRangeOfTheFormat) {
+  const plot::ExponentChart chart = exponent_chart(read(inspected(1, "tensorwise", "30.0")));
+  ASSERT_EQ(chart.panels.size(), 1u);
+  const plot::ExponentPanel& panel = chart.panels[0];
+  EXPECT_EQ(panel.title, "input, e4m3");
+  EXPECT_EQ(panel.lowest, -12);
+  EXPECT_EQ(panel.shares, (std::vector<double>{0.125, 0, 0.25, 0, 0, 0, 0.125, 0.5}));
+  EXPECT_EQ(panel.worst_shares, panel.shares);
+  EXPECT_EQ(panel.range.zero, -11) << "2^-10 is half of the smallest code";
+  const std::string text = plot::terminal_exponents(chart, 80);
+  EXPECT_HOLDS(text, "zero 12 %, subnormal 25 %");
+  EXPECT_HOLDS(test::error_of([&] { (void)exponent_chart(read(records(1))); }), ": no record has a histogram");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ bool any_missing(const Heatmap& map) {
 std::size_t repeats(std::size_t count) { return count == 1 ? 2 : 1; }
 
 std::string data_of(const Heatmap& map) {
-  const std::size_t columns = map.steps.size() - 1, rows = map.rows.size();
+  const std::size_t columns = column_count(map), rows = map.rows.size();
   std::string data;
   for (std::size_t p = 0; p < map.panels.size(); ++p) {
     data += "$panel" + std::to_string(p) + " << END_OF_DATA\n";
@@ -49,7 +49,7 @@ std::string cells_of(const Heatmap& map, Image image) {
   const auto centre = [](const char* column, std::size_t count) {
     return repeats(count) == 1 ? column : std::string("($") + column + "/2.0-0.25)";
   };
-  return centre("1", map.steps.size() - 1) + ":" + centre("2", map.rows.size()) + ":3 with image" +
+  return centre("1", column_count(map)) + ":" + centre("2", map.rows.size()) + ":3 with image" +
          (image == Image::svg ? " pixels\n" : "\n");
 }
 
@@ -69,17 +69,19 @@ std::string row_tics(const Heatmap& map, int height) {
   return "set ytics (" + tics + ")\n";
 }
 
-std::string step_tics(const Heatmap& map) {
+// Labels of the columns: all names, or some of the steps.
+std::string column_tics(const Heatmap& map) {
   constexpr std::size_t kMost = 5;
-  const std::size_t columns = map.steps.size() - 1, every = (columns + kMost - 1) / kMost;
+  const std::size_t columns = column_count(map), every = map.columns.empty() ? (columns + kMost - 1) / kMost : 1;
   std::string tics;
   for (std::size_t c = 0; c < columns; c += every)
-    tics += (tics.empty() ? "\"" : ", \"") + std::to_string(map.steps[c]) + "\" " + std::to_string(c);
-  return "set xtics (" + tics + ")\n";
+    tics += (tics.empty() ? "" : ", ") + quoted(map.columns.empty() ? std::to_string(map.steps[c]) : map.columns[c]) +
+            " " + std::to_string(c);
+  return std::string("set xtics ") + (map.columns.empty() ? "" : "rotate by -30 ") + "(" + tics + ")\n";
 }
 
 std::string script_of(const Heatmap& map, Image image) {
-  const auto rows = static_cast<double>(map.rows.size()), columns = static_cast<double>(map.steps.size() - 1);
+  const auto rows = static_cast<double>(map.rows.size()), columns = static_cast<double>(column_count(map));
   const int height = std::clamp(static_cast<int>(rows) * (kLabelHeight + 4), kLowest, kHighest);
   std::size_t longest = 0;
   for (const std::string& row : map.rows) longest = std::max(longest, row.size());
@@ -93,21 +95,21 @@ std::string script_of(const Heatmap& map, Image image) {
     return std::string("set ") + side + "margin at screen " + format_short(x, 6) + "\n";
   };
   std::string script =
-      terminal_of(image, kWidth, height + kMargins) + data_of(map) + "set palette defined (" +
-      (map.low_is_bad ? "0 '#67000d', 0.25 '#d7301f', 0.5 '#fc8d59', 0.75 '#fdcc8a', 1 '#fff7dc'"
-                      : "0 '#fff7dc', 0.25 '#fdcc8a', 0.5 '#fc8d59', 0.75 '#d7301f', 1 '#67000d'") +
-      ")\nset cbrange [" + format_double(map.low) + ":" + format_double(map.high) +
+      terminal_of(image, kWidth, height + kMargins) + data_of(map) +
+      "set palette defined (0 '#fff7dc', 0.25 '#fdcc8a', 0.5 '#fc8d59', 0.75 '#d7301f', 1 '#67000d')\nset cbrange [" +
+      format_double(map.low) + ":" + format_double(map.high) +
       "]\nset border 15 lw 1 lc rgb '#909090'\nset tics out nomirror scale 0.4 textcolor rgb '#202020'\nunset key\n" +
       "set object 1 rectangle from graph 0,0 to graph 1,1 behind fc rgb '#d0d0d0' fs solid noborder\n" +
       "set xrange [-0.5:" + format_short(columns - 0.5, 8) + "]\nset yrange [" + format_short(rows - 0.5, 8) +
-      ":-0.5]\n" + step_tics(map) + "set multiplot\n" + at("t", top) + at("b", bottom) + "set label 1 " +
+      ":-0.5]\n" + column_tics(map) + "set multiplot\n" + at("t", top) + at("b", bottom) + "set label 1 " +
       quoted(map.title + (any_missing(map) ? "; grey: no value" : "")) + " at screen 0.5," +
       format_short(1 - 18.0 / (height + kMargins), 6) + " center textcolor rgb '#202020'\n";
   for (std::size_t p = 0; p < map.panels.size(); ++p) {
     const double from = left + static_cast<double>(p) * (width + gap);
     const bool last = p + 1 == map.panels.size();
     script += at("l", from) + at("r", from + width) + "set title " + quoted(map.panels[p].title) +
-              " offset 0,-0.6 textcolor rgb '#202020'\nset xlabel 'step' offset 0,0.3 textcolor rgb '#202020'\n" +
+              " offset 0,-0.6 textcolor rgb '#202020'\nset xlabel '" + (map.columns.empty() ? "step" : "") +
+              "' offset 0,0.3 textcolor rgb '#202020'\n" +
               (p == 0 ? row_tics(map, height) : "unset ytics\nunset label 1\n") +
               (last ? "set colorbox user origin screen " + format_short(right + 16.0 / kWidth, 6) + "," +
                           format_short(bottom, 6) + " size screen " + format_short(18.0 / kWidth, 6) + "," +
@@ -120,6 +122,8 @@ std::string script_of(const Heatmap& map, Image image) {
 }
 
 }  // namespace
+
+std::size_t column_count(const Heatmap& map) { return map.columns.empty() ? map.steps.size() - 1 : map.columns.size(); }
 
 void gnuplot_heatmap(const Heatmap& map, Image image, const std::string& path) {
   run_gnuplot(script_of(map, image), image, path);

@@ -122,8 +122,25 @@ void check_bisection(const Arguments& a) {
     if (flag.name != "precision" && a.has(flag.name))
       throw Error(flag_name(flag.name) + ": not together with " + flag_name("bisect") +
                   "; its lists of flags may have it");
-  for (const char* flag : {"layers", "blocks", "sensitivity", "recommend", "output"})
+  for (const char* flag :
+       {"layers", "blocks", "sensitivity", "batches", "recommend", "recommend-recipe", "top", "output"})
     if (a.has(flag)) throw Error(flag_name(flag) + ": not together with " + flag_name("bisect"));
+}
+
+// Throws Error for flags that do not fit --sensitivity and --recommend, of which `c` has the values.
+void check_recommendation(const Arguments& a, InspectConfig& c) {
+  if (c.recommend && (c.output.empty() || c.recipes.size() > 1))
+    throw Error(flag_name("recommend") + (c.output.empty() ? ": needs --output FILE" : ": needs one recipe"));
+  for (const char* flag : {"output", "recommend-recipe"})
+    if (!c.recommend && a.has(flag)) throw Error(flag_name(flag) + ": needs " + flag_name("recommend"));
+  if (a.has("batches") && !c.sensitivity && !c.recommend)
+    throw Error(flag_name("batches") + ": needs " + flag_name("sensitivity") + " or " + flag_name("recommend"));
+  if (c.recommend_recipe.empty()) return;
+  if (known_recipe(c.recommend_recipe, "recommend-recipe") == c.precision.recipe && c.precision.linear_recipes.empty())
+    throw Error(flag_name("recommend-recipe") + ": " + c.recommend_recipe + ": every linear has this recipe already");
+  PrecisionConfig other = c.precision;
+  other.linear_recipes.push_back({"*", c.recommend_recipe});
+  check_precision(other);
 }
 
 }  // namespace
@@ -191,13 +208,10 @@ InspectConfig inspect_config(const Arguments& a) {
   read_settings(a, kInspect, c);
   c.precision.precision = Precision::fp8;
   read_recipes(a, false, c);
-  c.sensitivity = c.sensitivity || c.recommend;
-  if (c.recommend && (c.output.empty() || c.recipes.size() > 1))
-    throw Error(flag_name("recommend") + (c.output.empty() ? ": needs --output FILE" : ": needs one recipe"));
+  check_recommendation(a, c);
   if (a.has("bisect"))
     c.bisection = {precision_side("bisect", a.text("bisect")), precision_side("against", a.text("against")),
                    a.has("bound") ? std::optional(a.real("bound")) : std::nullopt};
-  if (!c.recommend && !c.output.empty()) throw Error(flag_name("output") + ": needs " + flag_name("recommend"));
   return c;
 }
 

@@ -7,11 +7,11 @@
 
 namespace fp8::settings {
 
-std::string known_recipe(const std::string& name) {
+std::string known_recipe(const std::string& name, const std::string& flag) {
   if (std::ranges::find(quant::recipes(), name, &quant::Recipe::name) != quant::recipes().end()) return name;
   std::string all;
   for (const quant::Recipe& r : quant::recipes()) all += (all.empty() ? "" : ", ") + std::string(r.name);
-  throw Error(cli::flag_name("recipe") + ": '" + name + "' is not one of " + all);
+  throw Error(cli::flag_name(flag) + ": '" + name + "' is not one of " + all);
 }
 
 bool add_linear_recipe(const std::string& text, PrecisionConfig& precision) {

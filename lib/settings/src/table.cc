@@ -115,11 +115,15 @@ void add_precision(Rows& rows) {
 
 json::Value recipe_of(const Config& c) { return recipe_value(c.precision); }
 
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
+  return names;
+}
+
 // The recipes of FP8. fp8-eval and fp8-inspect read their own, see eval_config() and inspect_config().
 void add_recipe(Rows& rows) {
-  std::vector<std::string> names, lists, compared;
-  for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
-  lists = names;
+  std::vector<std::string> names = recipe_names(), lists = names, compared;
   lists.emplace_back("all");
   compared = lists;
   compared.emplace_back(kPlainRecipe);
@@ -455,15 +459,20 @@ void add_evaluation(Rows& rows) {
        toggle("blocks", "", "add the spread of the figures over rows or blocks", &InspectConfig::blocks),
        toggle("sensitivity", "", "measure what each GEMM alone does to the loss or the gradient",
               &InspectConfig::sensitivity),
+       whole("batches", "1", 1, "batches of --sensitivity and --recommend, from --step on", &InspectConfig::batches),
        real("recommend", "", 0, 1e6,
-            "leave linears in bf16 until the sum of |change of the loss| is below this, in nats; needs -o",
+            "leave in bf16 what raises the loss beyond noise, until the rest raises it by less than this; needs -o",
             &InspectConfig::recommend)
            .metavar("NATS"),
+       text("recommend-recipe", "NAME", "with --recommend: recipe of these linears, instead of bf16",
+            &InspectConfig::recommend_recipe)
+           .suggests(recipe_names()),
+       whole("top", "0", 0, "rows of each table of operands and sensitivities, the worst; 0: all", &InspectConfig::top),
        text("bisect", "FLAGS", "compare each operation under these flags of precision, A, with those of --against"),
        text("against", "FLAGS", "with --bisect: the flags of precision of B"),
        real("bound", "", 0, 1e6,
             "with --bisect: relative difference above which an operation is named, with status 1 [0.5]"),
-       row(cli::output_flag("configuration for fp8-step with the recommended linears in bf16"), &InspectConfig::output),
+       row(cli::output_flag("with --recommend: file of the recommended configuration"), &InspectConfig::output),
        row(cli::force_flag(), &InspectConfig::force)});
 }
 

@@ -209,6 +209,7 @@ void Collector::reduce() {
     for (const std::int64_t n : {f.elements, f.nonfinite, f.nonzero, f.underflowed, f.subnormal, f.saturated, scales})
       all.counts.push_back(n);
     all.counts.insert(all.counts.end(), f.exponents.begin(), f.exponents.end());
+    all.counts.insert(all.counts.end(), f.scaled_exponents.begin(), f.scaled_exponents.end());
     all.sums.insert(all.sums.end(), {f.signal, f.noise});
     all.largest.insert(all.largest.end(), {f.amax, f.of_values.max, f.of_zeros.max});
     all.smallest.insert(all.smallest.end(), {f.smallest, packed(f.of_values.min), packed(f.of_zeros.min)});
@@ -227,6 +228,7 @@ void Collector::reduce() {
          {&f.elements, &f.nonfinite, &f.nonzero, &f.underflowed, &f.subnormal, &f.saturated, &f.scales})
       *n = *count++;
     for (std::int64_t& n : f.exponents) n = *count++;
+    for (std::int64_t& n : f.scaled_exponents) n = *count++;
     f.signal = *sum++;
     f.noise = *sum++;
     f.amax = *largest++;

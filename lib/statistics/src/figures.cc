@@ -60,10 +60,17 @@ struct Cast {
   }
 };
 
+// Counts of elements by the exponent field of f32, before and after scaling; the last of each is not used.
+struct Exponents {
+  std::array<std::int64_t, 256> of_values{}, of_scaled{};
+};
+
 // n <= kPiece elements of a row.
 template <class Grid, class T>
-void add_piece(const T* x, const float* scale, std::int64_t n, RowFigures& row, std::int64_t* exponents) {
+void add_piece(const T* x, const float* scale, std::int64_t n, RowFigures& row, Exponents& exponents) {
+  constexpr std::uint32_t kLast = 254;  // of finite elements
   std::array<float, kPiece> value, error;
+  std::array<std::uint32_t, kPiece> scaled_bits;
   std::int32_t nonfinite = 0, nonzero = 0, underflowed = 0, subnormal = 0, saturated = 0;
   std::uint32_t largest = row.largest, smallest = row.smallest;
 #pragma omp simd reduction(+ : nonfinite, nonzero, underflowed, subnormal, saturated) reduction(max : largest) \
@@ -73,6 +80,7 @@ void add_piece(const T* x, const float* scale, std::int64_t n, RowFigures& row, 
     const std::uint32_t bits = magnitude(v);
     const bool finite = bits < kInfinity, counts = finite & (bits != 0);
     const float scaled = v * scale[i], code = dtype::round_to_grid<Grid>(scaled), is = from_magnitude(magnitude(code));
+    scaled_bits[static_cast<std::size_t>(i)] = magnitude(scaled);
     nonfinite += finite ? 0 : 1;
     nonzero += counts ? 1 : 0;
     underflowed += counts & (is == 0) ? 1 : 0;
@@ -92,7 +100,8 @@ void add_piece(const T* x, const float* scale, std::int64_t n, RowFigures& row, 
   }
   for (std::int64_t i = 0; i < n; ++i) {
     const std::uint32_t bits = magnitude(value[static_cast<std::size_t>(i)]);
-    exponents[bits >> 23] += bits != 0 ? 1 : 0;
+    exponents.of_values[bits >> 23] += bits != 0 ? 1 : 0;
+    exponents.of_scaled[std::min(scaled_bits[static_cast<std::size_t>(i)] >> 23, kLast)] += bits != 0 ? 1 : 0;
   }
   row.nonfinite += nonfinite;
   row.nonzero += nonzero;
@@ -106,7 +115,7 @@ void add_piece(const T* x, const float* scale, std::int64_t n, RowFigures& row, 
 }
 
 template <class Grid, class T>
-RowFigures row_figures(const Cast& cast, std::int64_t r, std::int64_t* exponents) {
+RowFigures row_figures(const Cast& cast, std::int64_t r, Exponents& exponents) {
   RowFigures row;
   std::array<float, kPiece> scale;
   const T* const x = cast.row<T>(r);
@@ -191,6 +200,7 @@ Figures& Figures::operator+=(const Figures& o) {
   of_zeros.add(o.of_zeros);
   scales += o.scales;
   for (std::size_t i = 0; i < exponents.size(); ++i) exponents[i] += o.exponents[i];
+  for (std::size_t i = 0; i < exponents.size(); ++i) scaled_exponents[i] += o.scaled_exponents[i];
   return *this;
 }
 
@@ -262,12 +272,15 @@ Figures measure(const View& x, const ScaleGrid& scales, DType format) {
     dtype::with_float_type(x.dtype, "measure", [&]<class T>() {
 #pragma omp parallel
       {
-        std::array<std::int64_t, 256> exponents{};
+        Exponents exponents;
 #pragma omp for
         for (std::int64_t r = 0; r < x.shape[0]; ++r)
-          rows[static_cast<std::size_t>(r)] = row_figures<Grid, T>(cast, r, exponents.data());
+          rows[static_cast<std::size_t>(r)] = row_figures<Grid, T>(cast, r, exponents);
 #pragma omp critical(fp8_inspect_exponents)
-        for (std::size_t i = 0; i < total.exponents.size(); ++i) total.exponents[i] += exponents[i];
+        for (std::size_t i = 0; i < total.exponents.size(); ++i) {
+          total.exponents[i] += exponents.of_values[i];
+          total.scaled_exponents[i] += exponents.of_scaled[i];
+        }
       }
     });
   });

@@ -1,12 +1,14 @@
 #include "fp8/statistics/records.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
 
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
+#include "shown.h"
 
 namespace fp8::statistics {
 namespace {
@@ -56,13 +58,13 @@ std::string_view name_of_granularity(quant::Granularity g) {
   return "none";
 }
 
-json::Value histogram_of(const Figures& f) {
+json::Value histogram_of(const std::array<std::int64_t, 255>& exponents) {
   constexpr int kBias = 127;
   const auto used = [](std::int64_t n) { return n != 0; };
-  const auto first = std::find_if(f.exponents.begin(), f.exponents.end(), used);
-  const auto last = std::find_if(f.exponents.rbegin(), f.exponents.rend(), used).base();
+  const auto first = std::find_if(exponents.begin(), exponents.end(), used);
+  const auto last = std::find_if(exponents.rbegin(), exponents.rend(), used).base();
   json::Array counts(first, std::max(first, last));
-  const json::Value lowest = counts.empty() ? json::Value() : json::Value(first - f.exponents.begin() - kBias);
+  const json::Value lowest = counts.empty() ? json::Value() : json::Value(first - exponents.begin() - kBias);
   return json::object({{"lowest", lowest}, {"counts", std::move(counts)}});
 }
 
@@ -89,7 +91,8 @@ json::Value record_of(const OperandResult& r, const std::string& recipe, const s
                                 {"saturated_share", f.share(f.saturated)},
                                 {"sqnr_db", f.sqnr_db()},
                                 {"dynamic_range", f.dynamic_range()},
-                                {"histogram", histogram_of(f)}});
+                                {"histogram", histogram_of(f.exponents)},
+                                {"scaled_histogram", histogram_of(f.scaled_exponents)}});
   if (r.groups) {
     v.as_object().set("blocks", json::object({{"count", r.groups->groups},
                                               {"worst", r.groups->worst},
@@ -103,9 +106,20 @@ json::Value record_of(const OperandResult& r, const std::string& recipe, const s
 
 std::string percent(double share) { return format_short(100 * share, 3); }
 
-std::string shown(double v, int digits) { return std::isnan(v) ? "-" : format_short(v, digits); }
+// The figures of a cast alone: GEMMs whose records have the same ones share the cast.
+std::string cast_of(const json::Object& o) {
+  json::Value cast = json::object({});
+  for (const auto& [name, value] : o)
+    if (name != "gemm" && name != "time" && name != "step") cast.as_object().set(name, value);
+  return json::dump(cast);
+}
 
-double number(const json::Object& o, const char* key) { return o.get_double_or(key, NAN, "operand"); }
+// A cast with the worst of the GEMMs that read it.
+struct Row {
+  const json::Object* operand = nullptr;
+  std::string gemms{};  // separated by commas, in order
+  double error = 0;     // largest relative error of a product
+};
 
 }  // namespace
 
@@ -125,7 +139,7 @@ std::vector<json::Value> records_of(const Results& results, const std::string& r
   return records;
 }
 
-std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records) {
+std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records, std::size_t most) {
   using Gemm = std::tuple<std::string, std::string, std::string>;
   const std::string what = "record";
   const auto gemm_of = [&](const json::Object& o) {
@@ -149,52 +163,32 @@ std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>
     const double db = number(*o, "sqnr_db");
     return !std::isnan(db) ? db : number(*o, "nonfinite") > 0 ? -HUGE_VAL : HUGE_VAL;
   };
-  std::stable_sort(operands.begin(), operands.end(), [&](const json::Object* a, const json::Object* b) {
-    return std::pair{-error_of(a), sqnr_of(a)} < std::pair{-error_of(b), sqnr_of(b)};
-  });
+  std::vector<Row> casts;
+  std::map<std::string, std::size_t> known;
+  for (const json::Object* o : operands) {
+    const std::string& gemm = o->get_string("gemm", what);
+    const auto [at, anew] = known.try_emplace(cast_of(*o), casts.size());
+    if (anew) {
+      casts.push_back({o, gemm, error_of(o)});
+      continue;
+    }
+    Row& row = casts[at->second];
+    row.gemms += "," + gemm;
+    row.error = std::max(row.error, error_of(o));
+  }
+  std::ranges::stable_sort(casts, {}, [&](const Row& r) { return std::pair{-r.error, sqnr_of(r.operand)}; });
   std::vector<std::vector<std::string>> rows{{"linear", "gemm", "operand", "recipe", "amax", "scale", "underflow %",
                                               "subnormal %", "saturated %", "SQNR dB", "GEMM error"}};
-  for (const json::Object* o : operands) {
-    rows.push_back({terminal_safe(o->get_string("linear", what)), o->get_string("gemm", what),
-                    o->get_string("operand", what), o->get_string("recipe", what), shown(number(*o, "amax"), 4),
-                    shown(number(*o, "scale"), 4), percent(number(*o, "underflow_share")),
-                    percent(number(*o, "subnormal_share")), percent(number(*o, "saturated_share")),
-                    shown(number(*o, "sqnr_db"), 4), std::isinf(error_of(o)) ? "-" : shown(error_of(o), 4)});
+  for (const Row& row : casts) {
+    if (rows.size() > most) break;
+    const json::Object& o = *row.operand;
+    rows.push_back({terminal_safe(o.get_string("linear", what)), row.gemms, o.get_string("operand", what),
+                    o.get_string("recipe", what), shown(number(o, "amax"), 4), shown(number(o, "scale"), 4),
+                    percent(number(o, "underflow_share")), percent(number(o, "subnormal_share")),
+                    percent(number(o, "saturated_share")), shown(number(o, "sqnr_db"), 4),
+                    std::isinf(row.error) ? "-" : shown(row.error, 4)});
   }
   return rows;
-}
-
-std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records) {
-  std::vector<const json::Object*> found;
-  for (const json::Value& v : records)
-    if (v.as_object().get_string("type", "record") == "sensitivity") found.push_back(&v.as_object());
-  const auto rank = [](const json::Object* o) {
-    const double change = number(*o, "loss_change"), difference = number(*o, "relative_l2");
-    return std::pair{std::isnan(change) ? 1 : 0, std::isnan(change) ? -difference : -std::fabs(change)};
-  };
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const json::Object* a, const json::Object* b) { return rank(a) < rank(b); });
-  std::vector<std::vector<std::string>> rows{{"linear", "gemm", "recipe", "loss change", "cosine", "relative L2"}};
-  for (const json::Object* o : found)
-    rows.push_back({terminal_safe(o->get_string("linear", "record")), o->get_string("gemm", "record"),
-                    o->get_string("recipe", "record"), shown(number(*o, "loss_change"), 4),
-                    shown(number(*o, "cosine"), 7), shown(number(*o, "relative_l2"), 4)});
-  return rows;
-}
-
-std::vector<std::string> recommendations(const std::vector<json::Value>& records) {
-  const std::string what = "record";
-  std::vector<std::string> lines;
-  for (const json::Value& v : records) {
-    const json::Object& o = v.as_object();
-    if (o.get_string("type", what) != "recommendation") continue;
-    const json::Array& skip = o.get_array("skip", what);
-    lines.push_back("left in bf16: " + std::to_string(skip.size()) +
-                    ", in FP8: " + std::to_string(o.get_int("fp8_linears", what)) + "; sum of |change of the loss| " +
-                    shown(number(o, "sum"), 4) + ", measured together " + shown(number(o, "loss_change"), 4));
-    for (const json::Value& name : skip) lines.push_back("  " + terminal_safe(name.as_string()));
-  }
-  return lines;
 }
 
 }  // namespace fp8::statistics

@@ -45,6 +45,8 @@ Figures plain(const std::vector<float>& x, std::int64_t cols, DType format, Scal
     ++f.nonzero;
     f.smallest = std::min(f.smallest, std::fabs(v));
     ++f.exponents[static_cast<std::size_t>(127 + std::floor(std::log2(static_cast<double>(std::fabs(v)))))];
+    ++f.scaled_exponents[static_cast<std::size_t>(127 +
+                                                  std::floor(std::log2(static_cast<double>(std::fabs(v * scale)))))];
     const double scaled = static_cast<double>(v * scale), code = nearest(scaled, format);
     f.underflowed += code == 0 ? 1 : 0;
     f.subnormal += code != 0 && std::fabs(code) < normal ? 1 : 0;
@@ -68,6 +70,7 @@ void expect_equal(const Figures& is, const Figures& wanted) {
   EXPECT_EQ(is.of_values.min, wanted.of_values.min);
   EXPECT_EQ(is.of_values.max, wanted.of_values.max);
   EXPECT_EQ(is.exponents, wanted.exponents);
+  EXPECT_EQ(is.scaled_exponents, wanted.scaled_exponents);
   EXPECT_NEAR(is.signal, wanted.signal, 1e-12 * wanted.signal);
   EXPECT_NEAR(is.noise, wanted.noise, 1e-5 * wanted.noise);
 }

@@ -9,7 +9,8 @@ namespace fp8::inspect {
 
 /// For each recipe {"type":"inspect"}, then {"type":"operand"} and {"type":"gemm"} records, as fp8-inspect(1) describes
 /// them. The pass runs in the recipe, like a step of training, but the amaxes of activations and gradients are those of
-/// all ranks. With `sensitivity` {"type":"sensitivity"} records follow, with `recommend` {"type":"recommendation"}.
+/// all ranks. With `sensitivity` {"type":"sensitivity"} records follow, with `recommend` {"type":"group"} records and
+/// {"type":"recommendation"}.
 /// Records go to the hook of rank 0. Returns no if the recommendation leaves no linear in FP8, else done. Throws as
 /// run().
 Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicator& host_comm,

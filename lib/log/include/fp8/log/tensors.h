@@ -1,5 +1,5 @@
-/// Statistics of FP8 operands and products over the steps of a run, from the tensors.jsonl that fp8-step writes: the
-/// worst of a run, CSV, and layers x steps as a heatmap.
+/// Statistics of FP8 operands and products over the steps of a run, from the tensors.jsonl that fp8-step writes, or of
+/// an inspection, from the records of fp8-inspect: the worst, CSV, heatmaps, and histograms of exponents.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp8/log/export.h"
+#include "fp8/plot/exponents.h"
 #include "fp8/plot/heatmap.h"
 
 namespace fp8::log {
@@ -20,15 +21,31 @@ inline constexpr std::array<std::string_view, 9> kTensorMetrics = {
     "amax",    "scale",         "scale_max",     "underflow_share", "subnormal_share", "saturated_share",
     "sqnr_db", "dynamic_range", "relative_error"};
 
+/// The SQNR in decibels of casts to "e4m3" or "e5m2" of values that neither underflow, saturate nor become subnormal;
+/// NaN for another format. With p bits of mantissa, x = u 2^e, 1 <= u < 2, is rounded by an error uniform in
+/// +-2^(e-p-1), whose mean square is 4^(e-p) / 12, the share 1 / (12 4^p u^2) of x^2. For values spread over a binade,
+/// uniformly in log u, the mean of 1 / u^2 is 3 / (8 ln 2), so that signal / noise is 32 ln(2) 4^p: 31.52 dB in E4M3
+/// and 25.50 dB in E5M2. Values near a power of two lose up to 2.7 dB of it, those just below one gain 3.4 dB.
+double ideal_sqnr_db(std::string_view format);
+
+/// Counts of the nonzero elements of an operand by floor(log2|x * scale|).
+struct ExponentCounts {
+  std::int64_t lowest = 0;       ///< exponent of the first count
+  std::vector<double> counts{};  ///< empty if a record has none
+};
+
 /// The figures of an operand, or a product, at some steps.
 struct TensorSeries {
   std::string linear{};           ///< name of the weight
   std::string gemm{};             ///< forward, dgrad, wgrad
   std::string operand{};          ///< input, weight, grad_output; empty for a product
   std::string recipe{};           ///< recipe of the last record
+  std::string format{};           ///< format of the last record; empty for a product
   std::vector<std::size_t> at{};  ///< indices of steps, increasing
   std::vector<std::array<double, kTensorMetrics.size()>>
-      values{};  ///< values of each step; NaN where a record lacks one
+      values{};                 ///< values of each step; NaN where a record lacks one
+  std::vector<double> ideal{};  ///< ideal SQNR of the format at each step; NaN for a product
+  ExponentCounts exponents{};   ///< exponents of the last record
 };
 
 /// The statistics of a run.
@@ -36,14 +53,16 @@ struct TensorRun {
   std::string path{};                  ///< as given
   std::vector<std::int64_t> steps{};   ///< numbers of the steps with records, increasing
   std::vector<TensorSeries> series{};  ///< in order of appearance
+  bool inspection = false;             ///< whether fp8-inspect made the records; then each recipe has series of its own
 };
 
-/// Reads the statistics of a run: a folder that contains tensors.jsonl, a file, or "-" for standard input. A record of
+/// Reads the statistics of a run: a folder that contains tensors.jsonl, a file, or "-" for standard input; or the
+/// records of fp8-inspect, whose step is that of their {"type":"inspect"} record. A record of
 /// a step that is not above the last replaces all records from that step on (the run was resumed). A line that was cut
 /// off is ignored at the end, or before the records of another step, or of the same step again. An SQNR that is null is
 /// -infinite if the operand has elements that are not finite, else infinite (the cast is exact). Throws Error `path:
 /// reason` when there are no statistics, and `path: line L ...: reason` for a line that is no record of them.
-/// Memory: 80 bytes a record, and twice that while it grows.
+/// Memory: 88 bytes a record, and twice that while it grows.
 TensorRun read_tensors(const std::string& path, const std::function<void(const std::string& path)>& waiting = {});
 
 /// The index of a metric among kTensorMetrics. Throws Error listing them if it is unknown.
@@ -52,13 +71,18 @@ std::size_t tensor_metric(std::string_view metric);
 /// The step at which a series was worst.
 struct WorstTensor {
   const TensorSeries* series = nullptr;  ///< series of an operand or product
+  std::string gemms{};                   ///< GEMMs that read the cast, separated by commas
   double value = 0;                      ///< its lowest SQNR, or largest value of another metric
   std::int64_t step = 0;                 ///< the first step that has it
   double last = 0;                       ///< the value of its last step
 };
 
-/// The series by their worst values, worst first. Series without a value are left out, and so are series whose
-/// worst value is harmless: 0, or an infinite SQNR.
+/// The names of the recipes of an inspection, in order; empty for a run.
+std::vector<std::string> recipes_of(const TensorRun& run);
+
+/// The series by their worst values, worst first. A cast that several GEMMs read, whose series have the same figures,
+/// is there once. Series without a value are left out, and so are series whose worst value is harmless: 0, or an
+/// infinite SQNR.
 std::vector<WorstTensor> worst_tensors(const TensorRun& run, std::size_t metric);
 
 /// Writes a heading, then a line for each record: step, linear, gemm, operand, recipe and kTensorMetrics. Fields as
@@ -68,8 +92,21 @@ void write_tensor_csv(const TensorRun& run, const Sink& sink);
 /// One {"type":"tensor"} record for each series with the worst value of each metric, and its step; see fp8-log(5).
 std::vector<json::Value> tensor_records(const TensorRun& run);
 
-/// The heatmap of a metric. A cell has the worst value of the GEMMs of its linear, and, beyond `columns` steps, of
-/// several steps. Throws Error if no record has the metric.
+/// Name of the plot of the histograms of exponents.
+inline constexpr std::string_view kExponents = "exponents";
+
+/// The heatmap of a metric: linears x steps of a run, layers x linears of an inspection. A cell has the worst value of
+/// the GEMMs of its linear, and, beyond `columns` steps, of several steps. An SQNR is shown as its distance from the
+/// ideal of its format, see ideal_sqnr_db(). Throws Error if no record has the metric, or an inspection has several
+/// recipes.
 plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t columns);
+
+/// Histograms of the exponents of scaled elements of inputs, weights and gradients, each cast counted once, at the last
+/// step of each, against the range of the format. Throws Error if no record has one, or an inspection has several
+/// recipes.
+plot::ExponentChart exponent_chart(const TensorRun& run);
+
+/// "3 q_proj" for model.layers.3.self_attn.q_proj.weight; the name of the module for a linear outside of the layers.
+std::string short_name(const std::string& linear);
 
 }  // namespace fp8::log

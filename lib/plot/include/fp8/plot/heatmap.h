@@ -1,4 +1,4 @@
-/// A value by row and step as colours.
+/// A value by row and step, or by row and named column, as colours.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,25 @@ struct HeatPanel {
 
 /// Values by row and step.
 struct Heatmap {
-  std::string title{};                ///< above all panels
-  std::string label{};                ///< label of the colours
-  std::vector<std::string> rows{};    ///< names; the first word is what rows belong to, such as the number of a layer
-  std::vector<std::int64_t> steps{};  ///< first step of each column, and last step of the last
-  std::vector<HeatPanel> panels{};    ///< beside one another
-  double low = 0;                     ///< value of the first colour; lower values have it too
-  double high = 1;                    ///< value of the last colour; higher values have it too
-  bool low_is_bad = false;            ///< whether low values are dark, else high ones
+  std::string title{};                 ///< above all panels
+  std::string label{};                 ///< of the colours
+  std::vector<std::string> rows{};     ///< names; the first word is what rows belong to, such as the number of a layer
+  std::vector<std::int64_t> steps{};   ///< first step of each column, and last step of the last
+  std::vector<std::string> columns{};  ///< names of the columns; empty: they are steps
+  std::vector<HeatPanel> panels{};     ///< beside one another
+  double low = 0;                      ///< value of the first colour; lower values have it too
+  double high = 1;                     ///< value of the last colour, the darkest; higher values have it too
 };
 
 /// Draws a heatmap into the existing file `path` by gnuplot, as gnuplot_plot() does: 1200 pixels wide, and as high as
 /// its rows need.
 void gnuplot_heatmap(const Heatmap& map, Image image, const std::string& path);
+
+/// The number of columns of a map.
+std::size_t column_count(const Heatmap& map);
+
+/// Draws a heatmap as text at most `columns` wide, if that is wide enough for a character in each of its columns: a
+/// panel below the other, with the values where there is space, else with a shade for each. Ends in a newline.
+std::string terminal_heatmap(const Heatmap& map, int columns, bool colour);
 
 }  // namespace fp8::plot

@@ -178,10 +178,13 @@ struct InspectConfig : EvalConfig {
   std::vector<std::string> layers;     ///< globs of the linears that are reported; empty: all
   bool blocks = false;                 ///< print the spread over rows or blocks
   bool sensitivity = false;            ///< measure the effect of each GEMM alone on loss and gradient
-  std::optional<double> recommend;     ///< largest sum of |change of the loss|, in nats, of the linears left in FP8
+  std::int64_t batches = 1;            ///< batches over which changes of the loss are measured
+  std::optional<double> recommend;     ///< sum of harm beyond noise, in nats, below which linears stay in FP8
+  std::string recommend_recipe;        ///< recipe of the linears that hurt; empty: they run in bf16
   std::string output;                  ///< path of the recommendation, a configuration for fp8-step
   bool force = false;                  ///< replace the output if it exists
-  std::optional<Bisection> bisection;  ///< instead of everything above but the batch
+  std::int64_t top = 0;                ///< rows of a table; 0: all
+  std::optional<Bisection> bisection;  ///< instead of everything above from `recipes` on, except the batch
 };
 
 /// The precision of `config` under one of its recipes. Where it has several, --rowwise-single-copy and

@@ -42,6 +42,8 @@ struct Figures {
   std::int64_t scales = 0;  ///< number of scales
   /// Nonzero elements by the exponent field of |x| in f32: [127 + floor(log2|x|)], [0] for all below 2^-126.
   std::array<std::int64_t, 255> exponents{};
+  /// The same of |x * scale|; [254] also for all above.
+  std::array<std::int64_t, 255> scaled_exponents{};
 
   /// Adds the figures of another cast.
   Figures& operator+=(const Figures& o);

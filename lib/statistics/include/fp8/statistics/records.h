@@ -1,7 +1,9 @@
 /// Results as records of JSON Lines, and as a table.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -10,18 +12,27 @@
 
 namespace fp8::statistics {
 
+/// No limit of the rows of a table.
+inline constexpr std::size_t kAllRows = std::numeric_limits<std::size_t>::max();
+
 /// {"type":"operand"} and {"type":"gemm"} records as fp8-inspect(1) describes them, by linear, GEMM and operand; the
 /// record of a GEMM follows those of its operands. `name_of` gives the name of a linear by its number.
 std::vector<json::Value> records_of(const Results& results, const std::string& recipe,
                                     const std::function<std::string(int)>& name_of);
 
 /// The rows of a table of {"type":"operand"} records, those of the GEMM with the largest error first, of one GEMM the
-/// lowest SQNR first; the first row is the heading. Other records are ignored.
-std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records);
+/// lowest SQNR first; the first row is the heading, and at most `most` follow. A cast that several GEMMs of a linear
+/// read, whose records have the same figures, is one row. Other records are ignored.
+std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records, std::size_t most = kAllRows);
 
-/// The rows of a table of {"type":"sensitivity"} records: forward GEMMs with the largest change of the loss first, then
-/// the others with the largest difference of the gradient first; the first row is the heading.
-std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records);
+/// The rows of a table of {"type":"sensitivity"} records: forward GEMMs with the largest rise of the loss first, then
+/// the others with the largest difference of the gradient first; heading and `most` as above.
+std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records,
+                                                           std::size_t most = kAllRows);
+
+/// The rows of a table of {"type":"group"} records, the largest rise of the loss first; heading and `most` as above.
+std::vector<std::vector<std::string>> most_harmful_first(const std::vector<json::Value>& records,
+                                                         std::size_t most = kAllRows);
 
 /// Lines that state the {"type":"recommendation"} records.
 std::vector<std::string> recommendations(const std::vector<json::Value>& records);

@@ -1,0 +1,100 @@
+// The forward pass restarts at the layer of the linears. Layer inputs are kept for one batch at a time.
+#include "probe.h"
+
+namespace fp8::inspect {
+namespace {
+
+Products products_of(const std::vector<float>& exact, const std::vector<float>& other) {
+  Products p;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const double g = exact[i], f = other[i];
+    p += {g * g, f * f, g * f, (f - g) * (f - g)};
+  }
+  return p;
+}
+
+shard::ModelSpec probe_spec(const RecipeSetup& setup, Activity& activity) {
+  shard::ModelSpec spec = setup.eval.model_spec;
+  spec.store.fp8_all_gather = false;  // the linears that run in FP8 change
+  spec.observer = &activity;
+  return spec;
+}
+
+}  // namespace
+
+Probe::Probe(const RecipeSetup& setup, const Inspection& all, const train::DeviceSetup& device, Activity& activity)
+    : setup_(setup),
+      all_(all),
+      recipe_(*setup.config.precision.recipe_or_null()),
+      inspected_(setup, all, device, probe_spec(setup, activity), nullptr),
+      model_(*inspected_.model) {
+  model_.store.record_amaxes(false);
+  const hf::ModelConfig& c = model_.decoder.config();
+  const std::int64_t rows = setup.shape.sequences * setup.shape.length;
+  comm::agree(all.host_comm, [&] {
+    inputs_ = tensor::Tensor(setup.config.precision.activations, {c.num_hidden_layers + 1, rows, c.hidden_size},
+                             device.type(), "inputs of the layers");
+  });
+}
+
+bool Probe::runs(int linear, const quant::GemmSet& gemm) const {
+  const model::Parameter& p = table()[static_cast<std::size_t>(linear)];
+  const bool selected = (gemm.forward && p.gemms.forward) || (gemm.dgrad && p.gemms.dgrad) ||
+                        (gemm.wgrad && p.gemms.wgrad && p.trainable);
+  return selected && (p.recipe != nullptr ? *p.recipe : recipe_).fp8_gemms(gemm) > 0;
+}
+
+double Probe::rest_of_forward(int linear) const {
+  const double units = static_cast<double>(model_.decoder.units()) - 1;
+  return (units - first_layer(linear)) / units;
+}
+
+void Probe::read_batch(std::int64_t number) { inspected_.read_batch(setup_, all_, number); }
+
+std::vector<double> Probe::losses() {
+  select({}, kNone);
+  return inspected_.sequence_losses([&](const Context& ctx, const model::Batch& batch, const View& losses) {
+    model_.decoder.forward_and_store_inputs(ctx, model_.engine, model_.store, batch, inputs_.view(), losses);
+  });
+}
+
+std::vector<double> Probe::losses_with(const std::vector<int>& linears) {
+  select(linears, kForward);
+  return inspected_.sequence_losses([&](const Context& ctx, const model::Batch& batch, const View& losses) {
+    model_.decoder.forward_from(ctx, model_.engine, model_.store, batch, first_layer(linears.front()), inputs_.view(),
+                                losses);
+  });
+}
+
+void Probe::gradient() {
+  compute({}, kNone);
+  for (const shard::ParameterShard& o : model_.store.shards()) exact_.push_back(values_of(o));
+}
+
+std::vector<Products> Probe::gradient_with(const std::vector<int>& linears, const quant::GemmSet& gemm) {
+  compute(linears, gemm);
+  std::vector<Products> products;
+  for (const shard::ParameterShard& o : model_.store.shards())
+    products.push_back(products_of(exact_[products.size()], values_of(o)));
+  static_assert(sizeof(Products) == 4 * sizeof(double));
+  all_.host_comm.all_reduce(std::span<double>(&products.front().exact, 4 * products.size()), comm::Reduce::sum);
+  return products;
+}
+
+void Probe::select(const std::vector<int>& linears, const quant::GemmSet& gemm) {
+  std::vector<quant::GemmSet> gemms(table().size(), kNone);
+  for (const int linear : linears) gemms[static_cast<std::size_t>(linear)] = gemm;
+  model_.store.set_gemms(gemms);
+}
+
+void Probe::compute(const std::vector<int>& linears, const quant::GemmSet& gemm) {
+  select(linears, gemm);
+  train::compute(*inspected_.env, *inspected_.batches, inspected_.targets, false);
+}
+
+std::vector<float> Probe::values_of(const shard::ParameterShard& o) const {
+  return o.gradient.empty() || o.rows.count() == 0 ? std::vector<float>()
+                                                   : tensor::to_host<float>(model_.ctx, o.gradient);
+}
+
+}  // namespace fp8::inspect

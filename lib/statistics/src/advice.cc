@@ -1,0 +1,123 @@
+// Sensitivities, groups and recommendations as text.
+#include <algorithm>
+#include <cmath>
+
+#include "fp8/json/json.h"
+#include "fp8/statistics/records.h"
+#include "shown.h"
+
+namespace fp8::statistics {
+namespace {
+
+constexpr const char* kWhat = "record";  // in messages
+
+std::vector<const json::Object*> of_type(const std::vector<json::Value>& records, std::string_view type) {
+  std::vector<const json::Object*> found;
+  for (const json::Value& v : records)
+    if (v.as_object().get_string("type", kWhat) == type) found.push_back(&v.as_object());
+  return found;
+}
+
+std::string count_of(std::int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// "a, b, c": the first whole, of the others what comes after the module that they share with it.
+std::string names_of_group(const json::Array& linears) {
+  std::string text, parent;
+  for (const json::Value& v : linears) {
+    std::string name = v.as_string();
+    if (name.ends_with(".weight")) name.resize(name.size() - 7);
+    const std::size_t dot = name.rfind('.') + 1;
+    text += text.empty() ? name : ", " + (name.substr(0, dot) == parent ? name.substr(dot) : name);
+    parent = name.substr(0, dot);
+  }
+  return terminal_safe(text);
+}
+
+// The columns of a change of the loss; empty ones if there is none.
+void add_change(const json::Object& o, std::vector<std::string>& row) {
+  row.insert(row.end(), {shown(number(o, "loss_change"), 3), shown(number(o, "standard_error"), 2),
+                         shown(number(o, "p_value"), 2)});
+}
+
+// The answer without a group that hurts.
+std::string nothing_hurts(const json::Object& o) {
+  const double noise = number(o, "noise");
+  const std::string sequences = count_of(o.get_int_or("sequences", 0, kWhat), "sequence");
+  if (!(noise > 0)) return "no linear changes the loss of " + sequences;
+  const double more = number(o, "more_would_show");
+  return "no linear hurts beyond noise (\u00b1 " + shown(noise, 2) + " nats over " + sequences + "; " +
+         (std::isnan(more)
+              ? "more would not show less"
+              : std::to_string(o.get_int("more_sequences", kWhat)) + " more would show " + shown(more, 2)) +
+         ")";
+}
+
+void add_names(const json::Array& names, std::vector<std::string>& lines) {
+  for (const json::Value& name : names) lines.push_back("  " + terminal_safe(name.as_string()));
+}
+
+void add_recommendation(const json::Object& o, std::vector<std::string>& lines) {
+  const json::Array &skip = o.get_array("skip", kWhat), &other = o.get_array("in_other_recipe", kWhat);
+  const std::int64_t hurting = o.get_int("hurting_groups", kWhat);
+  std::string answer = count_of(hurting, "group") + (hurting == 1 ? " hurts" : " hurt") + " beyond noise";
+  if (const double harm = number(o, "sum"); harm > 0)
+    answer +=
+        "; those that stay raise the loss by " + shown(harm, 3) + " nats, less than " + shown(number(o, "limit"), 3);
+  lines.push_back(hurting == 0 ? nothing_hurts(o) : answer);
+  lines.push_back("left in bf16: " + std::to_string(skip.size()) +
+                  ", in FP8: " + std::to_string(o.get_int("fp8_linears", kWhat)) + "; change of the loss together " +
+                  shown(number(o, "loss_change"), 3) + " \u00b1 " + shown(number(o, "standard_error"), 2));
+  add_names(skip, lines);
+  if (!other.empty())
+    lines.push_back("in " + o.get_string("other_recipe", kWhat) + ": " + std::to_string(other.size()));
+  add_names(other, lines);
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records, std::size_t most) {
+  std::vector<const json::Object*> found = of_type(records, "sensitivity");
+  // A change that is not finite is null, and the worst.
+  const auto rank = [](const json::Object* o) {
+    const bool forward = o->get_string("gemm", kWhat) == "forward";
+    const double value = number(*o, forward ? "loss_change" : "relative_l2");
+    return std::pair{forward ? 0 : 1, std::isnan(value) ? -HUGE_VAL : -value};
+  };
+  std::ranges::stable_sort(found, {}, rank);
+  std::vector<std::vector<std::string>> rows{
+      {"linear", "gemm", "recipe", "loss change", "std. error", "p", "cosine", "relative L2"}};
+  for (const json::Object* o : found) {
+    if (rows.size() > most) break;
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {terminal_safe(o->get_string("linear", kWhat)), o->get_string("gemm", kWhat), o->get_string("recipe", kWhat)};
+    add_change(*o, row);
+    row.insert(row.end(), {shown(number(*o, "cosine"), 7), shown(number(*o, "relative_l2"), 4)});
+  }
+  return rows;
+}
+
+std::vector<std::vector<std::string>> most_harmful_first(const std::vector<json::Value>& records, std::size_t most) {
+  std::vector<const json::Object*> found = of_type(records, "group");
+  std::ranges::stable_sort(found, {}, [](const json::Object* o) {
+    const double change = number(*o, "loss_change");
+    return std::isnan(change) ? -HUGE_VAL : -change;
+  });
+  std::vector<std::vector<std::string>> rows{{"group", "recipe", "loss change", "std. error", "p"}};
+  for (const json::Object* o : found) {
+    if (rows.size() > most) break;
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {names_of_group(o->get_array("linears", kWhat)), o->get_string("recipe", kWhat)};
+    add_change(*o, row);
+  }
+  return rows;
+}
+
+std::vector<std::string> recommendations(const std::vector<json::Value>& records) {
+  std::vector<std::string> lines;
+  for (const json::Object* o : of_type(records, "recommendation")) add_recommendation(*o, lines);
+  return lines;
+}
+
+}  // namespace fp8::statistics

@@ -1,0 +1,75 @@
+// Sensitivities, groups and recommendations as tables and lines.
+#include "fp8/statistics/records.h"
+
+#include <gtest/gtest.h>
+
+#include "fp8/json/json.h"
+
+namespace fp8::statistics {
+namespace {
+
+json::Value forward(const std::string& linear, const std::string& change) {
+  return json::parse(R"({"type":"sensitivity","linear":")" + linear +
+                         R"(","gemm":"forward","recipe":"rowwise","loss_change":)" + change +
+                         R"(,"standard_error":0.25,"p_value":0.5})",
+                     "record");
+}
+
+std::vector<std::string> column(const std::vector<std::vector<std::string>>& rows, std::size_t number) {
+  std::vector<std::string> cells;
+  for (std::size_t i = 1; i < rows.size(); ++i) cells.push_back(rows[i].at(number));
+  return cells;
+}
+
+TEST(Tables, TheLargestRiseIsFirstAndNotTheLargestChange) {
+  const std::vector<json::Value> records = {
+      forward("a", "-3.0"), forward("b", "0.5"),
+      json::parse(R"({"type":"sensitivity","linear":"a","gemm":"dgrad","recipe":"rowwise","relative_l2":9.0})",
+                  "record"),
+      forward("c", "null"), forward("d", "1.0")};
+  const auto rows = most_sensitive_first(records);
+  EXPECT_EQ(column(rows, 0), (std::vector<std::string>{"c", "d", "b", "a", "a"})) << "not finite first";
+  EXPECT_EQ(column(rows, 1).back(), "dgrad");
+  EXPECT_EQ(rows[2], (std::vector<std::string>{"d", "forward", "rowwise", "1", "0.25", "0.5", "-", "-"}));
+  EXPECT_EQ(most_sensitive_first(records, 2).size(), 3u);
+}
+
+TEST(Tables, AGroupHasTheNamesOfItsLinears) {
+  const auto rows = most_harmful_first({json::parse(
+      R"({"type":"group","linears":["m.0.q_proj.weight","m.0.k_proj.weight","m.1.v_proj.weight"],"recipe":"rowwise",
+          "loss_change":0.5,"standard_error":0.25,"p_value":0.001})",
+      "record")});
+  EXPECT_EQ(rows.at(1),
+            (std::vector<std::string>{"m.0.q_proj, k_proj, m.1.v_proj", "rowwise", "0.5", "0.25", "0.001"}));
+}
+
+std::vector<std::string> lines_of(const std::string& members) {
+  return recommendations({json::parse(
+      R"({"type":"recommendation","fp8_linears":12,"limit":0.1,"loss_change":0.02,"standard_error":0.01,)" + members +
+          "}",
+      "record")});
+}
+
+TEST(Recommendations, AreStatedInLines) {
+  EXPECT_EQ(
+      lines_of(R"("skip":[],"in_other_recipe":[],"hurting_groups":0,"sum":0,"groups":8,"sequences":16,"noise":0.002,
+                        "more_sequences":40,"more_would_show":0.001)"),
+      (std::vector<std::string>{
+          "no linear hurts beyond noise (\u00b1 0.002 nats over 16 sequences; 40 more would show 0.001)",
+          "left in bf16: 0, in FP8: 12; change of the loss together 0.02 \u00b1 0.01"}));
+  EXPECT_EQ(lines_of(R"("skip":["a"],"in_other_recipe":[],"hurting_groups":2,"sum":0.05)"),
+            (std::vector<std::string>{
+                "2 groups hurt beyond noise; those that stay raise the loss by 0.05 nats, less than 0.1",
+                "left in bf16: 1, in FP8: 12; change of the loss together 0.02 \u00b1 0.01", "  a"}));
+  EXPECT_EQ(lines_of(R"("skip":[],"other_recipe":"rowwise","in_other_recipe":["a","b"],"hurting_groups":1,"sum":0)"),
+            (std::vector<std::string>{"1 group hurts beyond noise",
+                                      "left in bf16: 0, in FP8: 12; change of the loss together 0.02 \u00b1 0.01",
+                                      "in rowwise: 2", "  a", "  b"}));
+  EXPECT_EQ(lines_of(R"("skip":[],"in_other_recipe":[],"hurting_groups":0,"sum":0,"sequences":9,"noise":0.5)").front(),
+            "no linear hurts beyond noise (\u00b1 0.5 nats over 9 sequences; more would not show less)");
+  EXPECT_EQ(lines_of(R"("skip":[],"in_other_recipe":[],"hurting_groups":0,"sum":0,"sequences":1,"noise":0)").front(),
+            "no linear changes the loss of 1 sequence");
+}
+
+}  // namespace
+}  // namespace fp8::statistics
