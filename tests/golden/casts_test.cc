@@ -227,10 +227,10 @@ struct BlockMode {
   Granularity granularity;
   ContractionAxis contract;
 };
-const BlockMode kBlockModes[] = {{"1x128", Granularity::row128, ContractionAxis::last},
-                                 {"128x1", Granularity::row128, ContractionAxis::first},
-                                 {"128x128", Granularity::square128, ContractionAxis::last},
-                                 {"128x128", Granularity::square128, ContractionAxis::first}};
+const BlockMode kBlockModes[] = {{"1x128", Granularity::block1x128, ContractionAxis::last},
+                                 {"128x1", Granularity::block1x128, ContractionAxis::first},
+                                 {"128x128", Granularity::block128x128, ContractionAxis::last},
+                                 {"128x128", Granularity::block128x128, ContractionAxis::first}};
 
 // Expected results of a cast with blocks.
 struct BlockValues {
@@ -315,8 +315,9 @@ TEST(Blockwise, ScalesMatchForEveryAmax) {
       const auto scale =
           file.read_as<float>("te_blockwise/e4m3_scale" + std::string(power_of_2 ? "_pow2_" : "_") + type);
       ASSERT_EQ(scale.size(), amax.size());
-      const quant::BlockRule rule = type == "f32" ? quant::block_rule<float>(Granularity::row128, 448.0f, power_of_2)
-                                                  : quant::block_rule<Bf16>(Granularity::row128, 448.0f, power_of_2);
+      const quant::BlockRule rule = type == "f32"
+                                        ? quant::block_rule<float>(Granularity::block1x128, 448.0f, power_of_2)
+                                        : quant::block_rule<Bf16>(Granularity::block1x128, 448.0f, power_of_2);
       for (std::size_t i = 0; i < amax.size(); ++i)
         ASSERT_TRUE(std::isnan(amax[i]) || same(rule(amax[i]).scale, scale[i])) << std::hexfloat << amax[i];
     }
@@ -329,7 +330,7 @@ void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_
   const auto exponents = file.read_as<std::uint8_t>(prefix + "_scale");
   BlockValues expected{file.read_as<std::uint8_t>(prefix + "_codes"), {}, true};
   for (const std::uint8_t exponent : exponents) expected.scale.push_back(dtype::from_e8m0(exponent));
-  check_blocks(x.view(), {format, Granularity::row32}, ContractionAxis::last, false, expected);
+  check_blocks(x.view(), {format, Granularity::block1x32}, ContractionAxis::last, false, expected);
 }
 
 TEST(MxBlocks, MatchWithExponentsRoundedUp) {

@@ -141,15 +141,18 @@ TEST_F(GemmGpu, F32IsNotRoundedBeforeMultiplication) {
 struct Pair {
   Sharing a, b;
 };
-constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},         {Sharing::vector, Sharing::vector},
-                           {Sharing::vector, Sharing::one},      {Sharing::one, Sharing::vector},
-                           {Sharing::row128, Sharing::row128},   {Sharing::row128, Sharing::square128},
-                           {Sharing::square128, Sharing::row128}};
+constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},
+                           {Sharing::vector, Sharing::vector},
+                           {Sharing::vector, Sharing::one},
+                           {Sharing::one, Sharing::vector},
+                           {Sharing::block1x128, Sharing::block1x128},
+                           {Sharing::block1x128, Sharing::block128x128},
+                           {Sharing::block128x128, Sharing::block1x128}};
 
 TEST_F(GemmGpu, Fp8WithEveryPairOfScalesIsExact) {
   if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";
   for (const auto& [sa, sb] : kPairs) {
-    const bool blocks = sa == Sharing::row128 || sa == Sharing::square128;
+    const bool blocks = sa == Sharing::block1x128 || sa == Sharing::block128x128;
     if (!hopper() && blocks) continue;
     for (const Size s : {Size{16, 24, 16}, {8, 136, 48}, {200, 16, 300}, {24, 16, 129}, {1, 8, 1}, {17, 32, 20}}) {
       if (blocks && s.m % 8 != 0) continue;
@@ -273,9 +276,9 @@ TEST_F(GemmGpu, RepeatedCallsHaveEqualBits) {
 TEST_F(GemmGpu, UnsupportedModesAreRefusedByName) {
   using Side = Mode::Side;
   const Side one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
-  const Side gradients{.format = DType::e5m2}, micro{.format = DType::e4m3, .blocks = ScaleBlocks::row32};
-  const Side rows{.format = DType::e4m3, .blocks = ScaleBlocks::row128},
-      squares{.format = DType::e4m3, .blocks = ScaleBlocks::square128};
+  const Side gradients{.format = DType::e5m2}, micro{.format = DType::e4m3, .blocks = ScaleBlocks::block1x32};
+  const Side rows{.format = DType::e4m3, .blocks = ScaleBlocks::block1x128},
+      squares{.format = DType::e4m3, .blocks = ScaleBlocks::block128x128};
   const auto refusal = [&](const Mode& m) { return test::error_of([&] { plan_mode(*engine_, ctx_, m); }); };
   const std::string fine = "no error";
   EXPECT_EQ(refusal({}), fine) << "bf16";

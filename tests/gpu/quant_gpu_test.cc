@@ -11,8 +11,8 @@ using tensor::Tensor;
 
 constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
     kRowE4m3{DType::e4m3, Granularity::row}, kRowE5m2{DType::e5m2, Granularity::row},
-    kRow128{DType::e4m3, Granularity::row128}, kSquare128{DType::e4m3, Granularity::square128},
-    kRow32{DType::e4m3, Granularity::row32};
+    kRow128{DType::e4m3, Granularity::block1x128}, kSquare128{DType::e4m3, Granularity::block128x128},
+    kRow32{DType::e4m3, Granularity::block1x32};
 
 // A copy of a Quantized on the host with the same strides, and its memory.
 struct HostCopy {

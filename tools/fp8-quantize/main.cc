@@ -177,8 +177,8 @@ int run(const cli::Arguments& arguments, const model::Origin& origin, Options op
 
 quant::Granularity scaling_of(const std::string& name) {
   if (name == "row") return quant::Granularity::row;
-  if (name == "block") return quant::Granularity::square128;
-  return name == "mx" ? quant::Granularity::row32 : quant::Granularity::tensor;
+  if (name == "block") return quant::Granularity::block128x128;
+  return name == "mx" ? quant::Granularity::block1x32 : quant::Granularity::tensor;
 }
 
 int quantize(const cli::Arguments& arguments, const model::Origin& origin) {

@@ -21,9 +21,9 @@ bool uses(const Template& form, Piece::Kind kind) {
 }
 
 const std::string& text_for(const Part& part, const std::string& system, const Turn& turn) {
-  if (part.slot == Slot::user) return turn.user;
-  if (part.slot == Slot::answer) return turn.answer;
-  return part.slot == Slot::system || part.slot == Slot::content ? system : part.text;
+  if (part.kind == PartKind::user) return turn.user;
+  if (part.kind == PartKind::answer) return turn.answer;
+  return part.kind == PartKind::system || part.kind == PartKind::content ? system : part.text;
 }
 
 std::string join(const std::vector<Part>& parts, const std::string& system, const Turn& turn) {
@@ -50,7 +50,7 @@ std::vector<std::pair<std::size_t, std::size_t>> spans_of(const std::vector<std:
   return spans;
 }
 
-Kept divide_room(std::size_t prompt, std::size_t answer, std::size_t room) {
+PairLengths truncate_pair(std::size_t prompt, std::size_t answer, std::size_t room) {
   std::size_t most = room;
   if (2 * answer >= room) {
     most = 2 * prompt < room
@@ -67,11 +67,11 @@ Document assemble(const std::vector<Pair>& pairs, Mask mask, std::optional<std::
   for (const Pair& pair : pairs) out.whole += pair.prompt.size() + pair.answer.size();
   const std::size_t limit = cutoff.value_or(out.whole);
   const std::size_t n = pairs.size();
-  std::vector<Kept> kept(n);
+  std::vector<PairLengths> kept(n);
   std::size_t done = 0;
   for (std::size_t i = 0; i < n && done < limit; ++i) {
     const std::size_t at = mask == Mask::last ? n - 1 - i : i;
-    kept[at] = divide_room(pairs[at].prompt.size(), pairs[at].answer.size(), limit - done);
+    kept[at] = truncate_pair(pairs[at].prompt.size(), pairs[at].answer.size(), limit - done);
     done += kept[at].prompt + kept[at].answer;
   }
   out.ids.reserve(done);

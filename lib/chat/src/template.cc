@@ -27,15 +27,17 @@ constexpr const char* kSpecialTokens = "tokenizer_config.json";
 constexpr std::size_t kMostPieces = 1000;
 constexpr std::array<std::string_view, 10> kKeys = {"about", "eos",    "tokens", "default_system", "system",
                                                     "begin", "prompt", "answer", "jinja",          "models"};
-constexpr std::array<std::pair<std::string_view, Slot>, 4> kSlots = {
-    {{"content", Slot::content}, {"system", Slot::system}, {"user", Slot::user}, {"answer", Slot::answer}}};
+constexpr std::array<std::pair<std::string_view, PartKind>, 4> kPlaceholders = {{{"content", PartKind::content},
+                                                                                 {"system", PartKind::system},
+                                                                                 {"user", PartKind::user},
+                                                                                 {"answer", PartKind::answer}}};
 
 // Splits `text` at its placeholders, of which `allowed` may occur. `{{` and `}}` are braces.
-std::vector<Part> split(std::string_view text, std::initializer_list<Slot> allowed, const std::string& what) {
+std::vector<Part> split(std::string_view text, std::initializer_list<PartKind> allowed, const std::string& what) {
   std::vector<Part> parts;
   std::string literal;
   const auto end_literal = [&] {
-    if (!literal.empty()) parts.push_back({Slot::literal, std::exchange(literal, {})});
+    if (!literal.empty()) parts.push_back({PartKind::literal, std::exchange(literal, {})});
   };
   while (!text.empty()) {
     const char c = text.front();
@@ -50,21 +52,21 @@ std::vector<Part> split(std::string_view text, std::initializer_list<Slot> allow
       throw Error(what + ": a brace stands alone (write {{ or }} for one in the text)");
     }
     const std::string_view name = text.substr(1, close - 1);
-    const auto* const slot = std::ranges::find(kSlots, name, &std::pair<std::string_view, Slot>::first);
-    if (slot == kSlots.end() || std::ranges::find(allowed, slot->second) == allowed.end()) {
+    const auto* const kind = std::ranges::find(kPlaceholders, name, &std::pair<std::string_view, PartKind>::first);
+    if (kind == kPlaceholders.end() || std::ranges::find(allowed, kind->second) == allowed.end()) {
       throw Error(what + ": {" + terminal_safe(excerpt(name)) + "} has no meaning here");
     }
     end_literal();
-    parts.push_back({slot->second, {}});
+    parts.push_back({kind->second, {}});
     text.remove_prefix(close + 1);
   }
   end_literal();
   return parts;
 }
 
-std::size_t count(const std::vector<Piece>& pieces, Slot slot) {
+std::size_t count(const std::vector<Piece>& pieces, PartKind kind) {
   std::size_t n = 0;
-  for (const Piece& piece : pieces) n += static_cast<std::size_t>(std::ranges::count(piece.parts, slot, &Part::slot));
+  for (const Piece& piece : pieces) n += static_cast<std::size_t>(std::ranges::count(piece.parts, kind, &Part::kind));
   return n;
 }
 
@@ -79,8 +81,8 @@ const json::Array& list_of(const json::Object& object, std::string_view key, con
   return list;
 }
 
-std::vector<Piece> read_pieces(const json::Object& object, std::string_view key, std::initializer_list<Slot> allowed,
-                               const std::string& path) {
+std::vector<Piece> read_pieces(const json::Object& object, std::string_view key,
+                               std::initializer_list<PartKind> allowed, const std::string& path) {
   std::vector<Piece> pieces;
   const std::string what = path + ": " + std::string(key);
   for (const json::Value& value : list_of(object, key, path)) {
@@ -136,14 +138,14 @@ Template known_template(const std::string& jinja, const std::string& path) {
 
 // Throws unless each text of a turn has exactly one place.
 void check_places(const Template& t) {
-  if (count(t.prompt, Slot::user) != 1) throw Error(t.path + ": prompt: {user} must be there once");
-  if (count(t.answer, Slot::answer) != 1) throw Error(t.path + ": answer: {answer} must be there once");
-  const std::size_t places = count(t.begin, Slot::system) + count(t.prompt, Slot::system);
+  if (count(t.prompt, PartKind::user) != 1) throw Error(t.path + ": prompt: {user} must be there once");
+  if (count(t.answer, PartKind::answer) != 1) throw Error(t.path + ": answer: {answer} must be there once");
+  const std::size_t places = count(t.begin, PartKind::system) + count(t.prompt, PartKind::system);
   if (places != (t.system ? 1 : 0)) {
     throw Error(t.path + (t.system ? ": {system} must be there once, in begin or in prompt"
                                    : ": {system} needs \"system\", the form of a system prompt"));
   }
-  if (t.system && std::ranges::count(*t.system, Slot::content, &Part::slot) != 1) {
+  if (t.system && std::ranges::count(*t.system, PartKind::content, &Part::kind) != 1) {
     throw Error(t.path + ": system: {content} must be there once");
   }
   if (!t.default_system.empty() && !t.system) throw Error(t.path + ": default_system needs \"system\"");
@@ -187,11 +189,11 @@ Template parse_template(const json::Value& value, const std::string& path) {
   t.models = read_texts(object, "models", path);
   t.jinja = read_jinja(object, path);
   if (object.contains("system")) {
-    t.system = split(object.get_string("system", path), {Slot::content}, path + ": system");
+    t.system = split(object.get_string("system", path), {PartKind::content}, path + ": system");
   }
-  t.begin = read_pieces(object, "begin", {Slot::system}, path);
-  t.prompt = read_pieces(object, "prompt", {Slot::system, Slot::user}, path);
-  t.answer = read_pieces(object, "answer", {Slot::answer}, path);
+  t.begin = read_pieces(object, "begin", {PartKind::system}, path);
+  t.prompt = read_pieces(object, "prompt", {PartKind::system, PartKind::user}, path);
+  t.answer = read_pieces(object, "answer", {PartKind::answer}, path);
   check_places(t);
   return t;
 }

@@ -120,7 +120,7 @@ TEST_F(Chat, templates_that_are_refused) {
 
 TEST_F(Chat, room_is_divided_as_the_reference_does) {
   const auto kept = [](std::size_t prompt, std::size_t answer, std::size_t room) {
-    const Kept k = divide_room(prompt, answer, room);
+    const PairLengths k = truncate_pair(prompt, answer, room);
     return std::pair(k.prompt, k.answer);
   };
   EXPECT_EQ(kept(10, 5, 100), std::pair(10UL, 5UL));

@@ -202,11 +202,11 @@ std::optional<quant::Granularity> find_granularity(DType type, const std::vector
   using quant::Granularity;
   if (weight.size() != 2) return std::nullopt;
   for (const Granularity scaling :
-       {Granularity::tensor, Granularity::row, Granularity::square128, Granularity::row32}) {
+       {Granularity::tensor, Granularity::row, Granularity::block128x128, Granularity::block1x32}) {
     const FactorGrid grid = factor_grid(scaling, weight[0], weight[1]);
     std::vector<std::int64_t> shape{grid.rows};
     if (quant::block_extent(scaling).along > 0) shape.push_back(grid.cols);
-    if (type == (scaling == Granularity::row32 ? DType::e8m0 : DType::f32) && scales == shape) return scaling;
+    if (type == (scaling == Granularity::block1x32 ? DType::e8m0 : DType::f32) && scales == shape) return scaling;
   }
   return std::nullopt;
 }

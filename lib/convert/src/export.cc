@@ -191,7 +191,7 @@ void write_entry(const OpenModel& model, const Entry& entry, ExportFormat format
       break;
     case Way::quantize:
       const bool rows = format == ExportFormat::compressed_tensors;
-      const auto scaling = rows ? quant::Granularity::row : quant::Granularity::square128;
+      const auto scaling = rows ? quant::Granularity::row : quant::Granularity::block128x128;
       scales = cast_matrix(x, {.scaling = scaling, .losses = false}, write).inverse_scales;
       break;
   }

@@ -60,7 +60,7 @@ QuantizedTensor summary_of(const model::Parameter& p, const CastResult& cast) {
   return t;
 }
 
-bool micro_blocks(quant::Granularity scaling) { return scaling == quant::Granularity::row32; }
+bool micro_blocks(quant::Granularity scaling) { return scaling == quant::Granularity::block1x32; }
 
 // Writes the factors of a weight's codes: f32, or E8M0 for blocks of 32, whose factors are powers of two.
 void write_factors(const model::Parameter& p, quant::Granularity scaling, std::span<const float> factors,
@@ -111,7 +111,7 @@ std::uint64_t cast_bytes(const model::Parameter& p, const QuantizeOptions& optio
 
 QuantizeReport quantize(const std::string& source_path, const std::string& output, const QuantizeOptions& options) {
   dtype::max_of(options.format);  // throws unless FP8
-  if (options.scaling == quant::Granularity::none || options.scaling == quant::Granularity::row128)
+  if (options.scaling == quant::Granularity::none || options.scaling == quant::Granularity::block1x128)
     throw Error("quantize: weights have one scale, one per row, or one per block of 128x128 or 1x32");
   const ckpt::Checkpoint source = model::open_checkpoint(source_path);
   const std::vector<model::Parameter> table = table_of(source, options);

@@ -172,7 +172,7 @@ TEST(CastMatrix, BlocksEqualACastOfTheWholeMatrix) {
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = std::ldexp(static_cast<float>(i * 7919 % 2003) - 1001.0F, static_cast<int>(i / 997 % 9));
   const std::vector<std::byte> x = bytes_of(values);
-  for (const quant::Granularity scaling : {quant::Granularity::square128, quant::Granularity::row32})
+  for (const quant::Granularity scaling : {quant::Granularity::block128x128, quant::Granularity::block1x32})
     for (const DType format : {DType::e4m3, DType::e5m2})
       for (const bool power_of_2 : {false, true}) {
         device::Arena arena(std::size_t{16} << 20, device::DeviceType::host);

@@ -117,7 +117,7 @@ TEST_F(MergeLora, weights_become_W_plus_scaled_B_A) {
 
 TEST_F(MergeLora, codes_are_quantized_again_with_the_same_scaling) {
   for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::row,
-                                           quant::Granularity::square128, quant::Granularity::row32}) {
+                                           quant::Granularity::block128x128, quant::Granularity::block1x32}) {
     for (const bool power_of_2 : {false, true}) {
       quantize(model(), at("q.h5"), {.scaling = scaling, .power_of_2 = power_of_2, .force = true});
       const ConvertReport report = merge(adapted(at("q.h5"), "ql.h5"), "merged.h5");

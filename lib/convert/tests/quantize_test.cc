@@ -293,7 +293,7 @@ TEST_F(Quantize, NamesANonFiniteWeight) {
     write(model(), ckpt::FileKind::model, tensors);
     const std::string wanted = model() + ": /weights/" + kUp + ": holds a value that is not finite";
     for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::row,
-                                             quant::Granularity::square128, quant::Granularity::row32}) {
+                                             quant::Granularity::block128x128, quant::Granularity::block1x32}) {
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling}); }), wanted);
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling, .dry_run = true}); }), wanted);
     }

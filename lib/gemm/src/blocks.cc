@@ -14,7 +14,7 @@ constexpr std::int64_t kParallelFrom = 16384;  // elements; fewer run on one thr
 
 BlockSides sides_of(ScaleBlocks blocks) {
   constexpr std::int64_t kLong = 128, kShort = 32;
-  return {blocks == ScaleBlocks::row32 ? kShort : kLong, blocks == ScaleBlocks::square128 ? kLong : 1};
+  return {blocks == ScaleBlocks::block1x32 ? kShort : kLong, blocks == ScaleBlocks::block128x128 ? kLong : 1};
 }
 
 BlockScales::BlockScales(const Operand& o, bool columns)

@@ -36,11 +36,11 @@ struct Side {
 
 const char* sharing(const Side& s) {
   switch (s.operand.blocks) {
-    case ScaleBlocks::row128:
+    case ScaleBlocks::block1x128:
       return "scales for 1x128";
-    case ScaleBlocks::square128:
+    case ScaleBlocks::block128x128:
       return "scales for 128x128";
-    case ScaleBlocks::row32:
+    case ScaleBlocks::block1x32:
       return "scales for 1x32";
     case ScaleBlocks::none:
       break;
@@ -53,10 +53,11 @@ void check_capability(const Side& s, int capability) {
   if (capability == 0) return;
   const std::string has = ", and this chip has " + capability_name(capability);
   if (capability < 89) refuse("FP8 codes need compute capability 8.9 or later" + has);
-  const bool blocks_of_128 = s.operand.blocks == ScaleBlocks::row128 || s.operand.blocks == ScaleBlocks::square128;
+  const bool blocks_of_128 =
+      s.operand.blocks == ScaleBlocks::block1x128 || s.operand.blocks == ScaleBlocks::block128x128;
   if (blocks_of_128 && capability != 90)
     refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 9.0" + has);
-  if (s.operand.blocks == ScaleBlocks::row32 && capability < 100)
+  if (s.operand.blocks == ScaleBlocks::block1x32 && capability < 100)
     refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 10.0 or later" + has);
 }
 
@@ -104,12 +105,12 @@ void check_blocks(const Side& s) {
   const View& v = s.operand.inverse_scale;
   const std::int64_t groups = divide_up(s.k(), kBlock);
   bool fits = v.empty() || reinterpret_cast<std::uintptr_t>(v.data) % kWord == 0;
-  if (s.operand.blocks == ScaleBlocks::row32) {
+  if (s.operand.blocks == ScaleBlocks::block1x32) {
     if (s.k() % kMicroBlock != 0) refuse(std::string(s.name) + ": scales for 1x32 need K to be a multiple of 32");
     fits = fits && (v.dtype == DType::e8m0 || v.dtype == DType::u8) && v.contiguous() &&
            v.size() == round_up(s.outer(), kBlock) * round_up(s.k() / kMicroBlock, 4);
   } else {
-    const bool rows = s.operand.blocks == ScaleBlocks::row128;
+    const bool rows = s.operand.blocks == ScaleBlocks::block1x128;
     const std::int64_t outer = rows ? s.outer() : divide_up(s.outer(), kBlock);
     fits = fits && v.dtype == DType::f32 && v.rank == 2 && v.shape[0] == outer && v.shape[1] == groups;
     const std::int64_t step_outer = rows ? 1 : round_up(groups, 4), step_k = rows ? outer : 1;
@@ -118,7 +119,7 @@ void check_blocks(const Side& s) {
   if (!fits || v.empty()) refuse(std::string(s.name) + ": " + sharing(s) + " blocks have a wrong type or layout");
 }
 
-bool is_128(ScaleBlocks b) { return b == ScaleBlocks::row128 || b == ScaleBlocks::square128; }
+bool is_128(ScaleBlocks b) { return b == ScaleBlocks::block1x128 || b == ScaleBlocks::block128x128; }
 
 // The supported pairs of formats and scales. For 128-element and 128x128 scales, PyTorch refuses fast accumulation, and
 // Transformer Engine requires multiples of 8 (the manual says 4).
@@ -126,7 +127,7 @@ void check_pair(const Side& a, const Side& b, const View& c, const MatmulOptions
   if (a.operand.format == DType::e5m2 && b.operand.format == DType::e5m2)
     refuse("float8_e5m2 times float8_e5m2 is not supported by cuBLASLt");
   const ScaleBlocks x = a.operand.blocks, y = b.operand.blocks;
-  const bool pair = (x == y && x != ScaleBlocks::square128) || (is_128(x) && is_128(y) && x != y);
+  const bool pair = (x == y && x != ScaleBlocks::block128x128) || (is_128(x) && is_128(y) && x != y);
   if (!pair)
     refuse(std::string("A with ") + sharing(a) + " and B with " + sharing(b) + " is not supported by cuBLASLt");
   if (!is_128(x)) return;
@@ -137,11 +138,11 @@ void check_pair(const Side& a, const Side& b, const View& c, const MatmulOptions
 
 Scaling scaling_of(const Side& s, bool vectors) {
   switch (s.operand.blocks) {
-    case ScaleBlocks::row128:
+    case ScaleBlocks::block1x128:
       return Scaling::vec128_32f;
-    case ScaleBlocks::square128:
+    case ScaleBlocks::block128x128:
       return Scaling::blk128x128_32f;
-    case ScaleBlocks::row32:
+    case ScaleBlocks::block1x32:
       return Scaling::vec32_ue8m0;
     case ScaleBlocks::none:
       break;

@@ -95,7 +95,7 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Matmu
   if (device == DeviceType::cuda) refuse("emulated accumulation of a tensor core is available on the host only");
   if (kind_of(a.format, b.format) == OperandKind::fp8 && a.matrix.dtype != DType::bf16)
     refuse("emulated accumulation of a tensor core needs FP8 codes, stored as bfloat16");
-  if (a.blocks == ScaleBlocks::row32 || b.blocks == ScaleBlocks::row32)
+  if (a.blocks == ScaleBlocks::block1x32 || b.blocks == ScaleBlocks::block1x32)
     refuse("emulated accumulation of a tensor core: this chip has no GEMM with scales for 1x32");
   if ((a.blocks == ScaleBlocks::none) != (b.blocks == ScaleBlocks::none))
     refuse("emulated accumulation of a tensor core needs scales for blocks of both operands, or of none");

@@ -16,7 +16,7 @@ struct Sides {
   std::int64_t along, across;
 };
 Sides sides(ScaleBlocks blocks) {
-  return {blocks == ScaleBlocks::row32 ? 32 : 128, blocks == ScaleBlocks::square128 ? 128 : 1};
+  return {blocks == ScaleBlocks::block1x32 ? 32 : 128, blocks == ScaleBlocks::block128x128 ? 128 : 1};
 }
 
 std::int64_t blocks_in(std::int64_t extent, std::int64_t size) { return (extent + size - 1) / size; }
@@ -43,7 +43,8 @@ Matrix dense(const Matrix& m, const Matrix& scales, ScaleBlocks blocks) {
   return out;
 }
 
-constexpr ScaleBlocks kAll[] = {ScaleBlocks::none, ScaleBlocks::row128, ScaleBlocks::square128, ScaleBlocks::row32};
+constexpr ScaleBlocks kAll[] = {ScaleBlocks::none, ScaleBlocks::block1x128, ScaleBlocks::block128x128,
+                                ScaleBlocks::block1x32};
 
 TEST(BlocksOnTheHost, EqualPlainLoops) {
   constexpr struct { std::int64_t m, n, k; } kSizes[] = {{1, 5, 130}, {140, 33, 300}, {3, 200, 31}, {4, 4, 0}};
@@ -85,16 +86,16 @@ TEST(BlocksOnTheHost, EqualPlainLoops) {
 TEST(BlocksOnTheHost, Refusals) {
   const Matrix a = integers(DType::bf16, 4, 300, Layout::rows, 1), b = integers(DType::bf16, 300, 8, Layout::rows, 2);
   const Tensor c(DType::f32, {4, 8}), of_a(DType::f32, {4, 3}), of_b(DType::f32, {8, 3}), wrong(DType::f32, {4, 2});
-  const Operand x{a.view, DType::e4m3, of_a.view(), ScaleBlocks::row128};
-  const Operand y{b.view, DType::e4m3, of_b.view(), ScaleBlocks::row128};
+  const Operand x{a.view, DType::e4m3, of_a.view(), ScaleBlocks::block1x128};
+  const Operand y{b.view, DType::e4m3, of_b.view(), ScaleBlocks::block1x128};
   const auto refusal = [&](const Operand& left, const Operand& right, const MatmulOptions& options = {}) {
     return error_of([&] { Engine().matmul(Context{}, left, right, c.view(), options); });
   };
-  EXPECT_EQ(refusal({a.view, DType::e4m3, wrong.view(), ScaleBlocks::row128}, y),
+  EXPECT_EQ(refusal({a.view, DType::e4m3, wrong.view(), ScaleBlocks::block1x128}, y),
             "matrix multiply: A [4, 300]: scales for blocks have a wrong type or shape");
-  EXPECT_EQ(refusal({a.view, DType::e4m3, {}, ScaleBlocks::row128}, y),
+  EXPECT_EQ(refusal({a.view, DType::e4m3, {}, ScaleBlocks::block1x128}, y),
             "matrix multiply: A [4, 300]: scales for blocks have a wrong type or shape");
-  EXPECT_EQ(refusal({a.view, DType::bf16, of_a.view(), ScaleBlocks::row128}, y),
+  EXPECT_EQ(refusal({a.view, DType::bf16, of_a.view(), ScaleBlocks::block1x128}, y),
             "matrix multiply: A: scales for blocks need FP8 values as bfloat16");
   EXPECT_EQ(refusal({a.view, DType::e4m3, {}}, y, {.accumulation = Accumulation::hopper}),
             "matrix multiply: emulated accumulation of a tensor core needs scales for blocks of both operands, or of "
@@ -102,9 +103,10 @@ TEST(BlocksOnTheHost, Refusals) {
   EXPECT_EQ(refusal(x, y, {.fast_accumulation = true, .accumulation = Accumulation::ada}),
             "matrix multiply: fast accumulation is not supported with scales for blocks of 128");
   const Tensor micro_a(DType::f32, {4, 10}), micro_b(DType::f32, {8, 10});
-  EXPECT_EQ(refusal({a.view, DType::e4m3, micro_a.view(), ScaleBlocks::row32},
-                    {b.view, DType::e4m3, micro_b.view(), ScaleBlocks::row32}, {.accumulation = Accumulation::hopper}),
-            "matrix multiply: emulated accumulation of a tensor core: this chip has no GEMM with scales for 1x32");
+  EXPECT_EQ(
+      refusal({a.view, DType::e4m3, micro_a.view(), ScaleBlocks::block1x32},
+              {b.view, DType::e4m3, micro_b.view(), ScaleBlocks::block1x32}, {.accumulation = Accumulation::hopper}),
+      "matrix multiply: emulated accumulation of a tensor core: this chip has no GEMM with scales for 1x32");
 }
 
 }  // namespace

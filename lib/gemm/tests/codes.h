@@ -15,7 +15,7 @@
 namespace fp8::gemm::testing {
 
 /// How inverse scales are shared.
-enum class Sharing : std::uint8_t { one, vector, row128, square128, row32 };
+enum class Sharing : std::uint8_t { one, vector, block1x128, block128x128, block1x32 };
 
 /// Codes [outer, K] with unit stride along K, and their inverse scales.
 struct Codes {
@@ -27,10 +27,10 @@ struct Codes {
 
   /// The operand A, or transposed the operand B.
   Operand operand(bool as_b) const {
-    const ScaleBlocks blocks = sharing == Sharing::row128      ? ScaleBlocks::row128
-                               : sharing == Sharing::square128 ? ScaleBlocks::square128
-                               : sharing == Sharing::row32     ? ScaleBlocks::row32
-                                                               : ScaleBlocks::none;
+    const ScaleBlocks blocks = sharing == Sharing::block1x128     ? ScaleBlocks::block1x128
+                               : sharing == Sharing::block128x128 ? ScaleBlocks::block128x128
+                               : sharing == Sharing::block1x32    ? ScaleBlocks::block1x32
+                                                                  : ScaleBlocks::none;
     return {as_b ? codes.transposed() : codes, format, scales, blocks};
   }
 };
@@ -50,11 +50,11 @@ inline std::int64_t scale_at(Sharing sharing, std::int64_t outers, std::int64_t 
       return 0;
     case Sharing::vector:
       return outer;
-    case Sharing::row128:
+    case Sharing::block1x128:
       return k / 128 * outers + outer;
-    case Sharing::square128:
+    case Sharing::block128x128:
       return outer / 128 * (4 * up(up(ks, 128), 4)) + k / 128;
-    case Sharing::row32:
+    case Sharing::block1x32:
       break;
   }
   const std::int64_t group = k / 32, tile = outer / 128 * up(up(ks, 32), 4) + group / 4;
@@ -72,10 +72,10 @@ inline Codes make_codes(DType format, std::int64_t outer, std::int64_t k, Sharin
   if (sharing == Sharing::one || sharing == Sharing::vector) {
     out.scale_memory = tensor::Tensor(DType::f32, {sharing == Sharing::one ? 1 : outer});
     out.scales = out.scale_memory.view();
-  } else if (sharing == Sharing::row128) {
+  } else if (sharing == Sharing::block1x128) {
     out.scale_memory = tensor::Tensor(DType::f32, {groups, outer});
     out.scales = out.scale_memory.view().transposed();
-  } else if (sharing == Sharing::square128) {
+  } else if (sharing == Sharing::block128x128) {
     out.scale_memory = tensor::Tensor(DType::f32, {(outer + 127) / 128, (groups + 3) / 4 * 4});
     out.scales = out.scale_memory.view().columns(0, groups);
   } else {
@@ -89,7 +89,7 @@ inline Codes make_codes(DType format, std::int64_t outer, std::int64_t k, Sharin
       const float value = static_cast<float>(word % 7) - 3.0f;
       const std::int64_t at = scale_at(sharing, outer, k, o, i);
       const float scale = power_of_2(seed, at);
-      if (sharing == Sharing::row32) {
+      if (sharing == Sharing::block1x32) {
         static_cast<std::uint8_t*>(out.scales.data)[at] = dtype::to_e8m0_round_up(scale);
       } else {
         static_cast<float*>(out.scales.data)[at] = scale;

@@ -82,9 +82,9 @@ TEST_F(CublasLtTest, PlansOfEveryPairOfScales) {
   };
   for (const Case& c : {Case{Sharing::one, Sharing::one, kScalar, kScalar, 90},
                         {Sharing::vector, Sharing::one, kRow, kRow, 90},
-                        {Sharing::row128, Sharing::square128, kVec128, kBlk128, 90},
-                        {Sharing::row128, Sharing::row128, kVec128, kVec128, 90},
-                        {Sharing::row32, Sharing::row32, kVec32, kVec32, 100}}) {
+                        {Sharing::block1x128, Sharing::block128x128, kVec128, kBlk128, 90},
+                        {Sharing::block1x128, Sharing::block1x128, kVec128, kVec128, 90},
+                        {Sharing::block1x32, Sharing::block1x32, kVec32, kVec32, 100}}) {
     const Codes a = make_codes(DType::e5m2, 16, 160, c.a, 1), b = make_codes(DType::e4m3, 32, 160, c.b, 2);
     const Tensor y(DType::bf16, {16, 32}), bias(DType::bf16, {32});
     const bool fast = c.a == Sharing::one;

@@ -35,11 +35,11 @@ float scale(const Factor& f, const void* data, std::int64_t outers, std::int64_t
             std::int64_t k) {
   if (f.scaling == Scaling::none || data == nullptr) return 1.0f;
   if (f.scaling == Scaling::vec32_ue8m0)
-    return dtype::from_e8m0(static_cast<const std::uint8_t*>(data)[scale_at(Sharing::row32, outers, ks, outer, k)]);
+    return dtype::from_e8m0(static_cast<const std::uint8_t*>(data)[scale_at(Sharing::block1x32, outers, ks, outer, k)]);
   const Sharing how = f.scaling == Scaling::scalar_32f      ? Sharing::one
                       : f.scaling == Scaling::outer_vec_32f ? Sharing::vector
-                      : f.scaling == Scaling::vec128_32f    ? Sharing::row128
-                                                            : Sharing::square128;
+                      : f.scaling == Scaling::vec128_32f    ? Sharing::block1x128
+                                                            : Sharing::block128x128;
   return static_cast<const float*>(data)[scale_at(how, outers, ks, outer, k)];
 }
 
@@ -192,14 +192,17 @@ TEST(DevicePlan, ScalesOfFloatsAreAppliedAfterTheSum) {
 struct Pair {
   Sharing a, b;
 };
-constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},         {Sharing::vector, Sharing::vector},
-                           {Sharing::vector, Sharing::one},      {Sharing::one, Sharing::vector},
-                           {Sharing::row128, Sharing::row128},   {Sharing::row128, Sharing::square128},
-                           {Sharing::square128, Sharing::row128}};
+constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},
+                           {Sharing::vector, Sharing::vector},
+                           {Sharing::vector, Sharing::one},
+                           {Sharing::one, Sharing::vector},
+                           {Sharing::block1x128, Sharing::block1x128},
+                           {Sharing::block1x128, Sharing::block128x128},
+                           {Sharing::block128x128, Sharing::block1x128}};
 
 TEST(DevicePlan, CodesWithEveryPairOfScales) {
   for (const auto& [sa, sb] : kPairs) {
-    const bool blocks = sa == Sharing::row128 || sa == Sharing::square128;
+    const bool blocks = sa == Sharing::block1x128 || sa == Sharing::block128x128;
     for (const Size s : {Size{16, 24, 16}, {8, 136, 48}, {200, 8, 300}, {24, 16, 129}, {1, 8, 1}}) {
       if (blocks && s.m % 8 != 0) continue;
       for (const auto& [fa, fb] :
@@ -242,8 +245,8 @@ TEST(DevicePlan, RowScalesAreAppliedAfterTheSumIfTheLibraryHasNone) {
 }
 
 TEST(DevicePlan, MicroscaledCodesNeedBlackwell) {
-  const Codes a = make_codes(DType::e4m3, 24, 160, Sharing::row32, 1),
-              b = make_codes(DType::e4m3, 136, 160, Sharing::row32, 2);
+  const Codes a = make_codes(DType::e4m3, 24, 160, Sharing::block1x32, 1),
+              b = make_codes(DType::e4m3, 136, 160, Sharing::block1x32, 2);
   const Tensor c(DType::f32, {24, 136});
   const Operand left = a.operand(false), right = b.operand(true);
   const DeviceCall call = describe(left, right, c.view(), {}, 100);
@@ -274,18 +277,18 @@ TEST_F(Refusals, NameTheChip) {
   EXPECT_EQ(of(Sharing::one, Sharing::one, 100), kNothing);
   EXPECT_EQ(of(Sharing::one, Sharing::vector, 100), kNothing) << "applied to the sums";
   EXPECT_EQ(of(Sharing::vector, Sharing::vector, 89), kNothing);
-  EXPECT_EQ(of(Sharing::row128, Sharing::square128, 120),
+  EXPECT_EQ(of(Sharing::block1x128, Sharing::block128x128, 120),
             "matrix multiply: A: FP8 with scales for 1x128 needs compute capability 9.0, and this chip has "
             "12.0");
-  EXPECT_EQ(of(Sharing::row128, Sharing::square128, 0), kNothing) << "the chip is unknown";
+  EXPECT_EQ(of(Sharing::block1x128, Sharing::block128x128, 0), kNothing) << "the chip is unknown";
 }
 
 TEST_F(Refusals, NameThePair) {
-  EXPECT_EQ(of(Sharing::square128, Sharing::square128, kHopper),
+  EXPECT_EQ(of(Sharing::block128x128, Sharing::block128x128, kHopper),
             "matrix multiply: A with scales for 128x128 and B with scales for 128x128 is not supported by cuBLASLt");
-  EXPECT_EQ(of(Sharing::row128, Sharing::one, kHopper),
+  EXPECT_EQ(of(Sharing::block1x128, Sharing::one, kHopper),
             "matrix multiply: A with scales for 1x128 and B with tensor scale is not supported by cuBLASLt");
-  EXPECT_EQ(of(Sharing::row128, Sharing::row128, kHopper, {.fast_accumulation = true}),
+  EXPECT_EQ(of(Sharing::block1x128, Sharing::block1x128, kHopper, {.fast_accumulation = true}),
             "matrix multiply: fast accumulation is not supported with scales for blocks of 128");
   const Codes a = make_codes(DType::e5m2, 16, 64, Sharing::one, 1),
               b = make_codes(DType::e5m2, 16, 64, Sharing::one, 2);
@@ -316,15 +319,15 @@ TEST_F(Refusals, NameTheLayoutOfCodes) {
             "matrix multiply: C [16, 12]: rows of the result of FP8 codes must begin at multiples of 16 bytes and have "
             "lengths "
             "of multiples of 16 bytes");
-  const Codes few = make_codes(DType::e4m3, 12, 64, Sharing::row128, 2),
-              many = make_codes(DType::e4m3, 16, 64, Sharing::row128, 2);
+  const Codes few = make_codes(DType::e4m3, 12, 64, Sharing::block1x128, 2),
+              many = make_codes(DType::e4m3, 16, 64, Sharing::block1x128, 2);
   EXPECT_EQ(of(few.operand(false), many.operand(true)),
             "matrix multiply: C [12, 16]: extents must be multiples of 8 with scales for blocks of 128");
 }
 
 TEST_F(Refusals, NameTheLayoutOfScales) {
-  const Codes a = make_codes(DType::e4m3, 16, 256, Sharing::row128, 1),
-              b = make_codes(DType::e4m3, 16, 256, Sharing::square128, 2);
+  const Codes a = make_codes(DType::e4m3, 16, 256, Sharing::block1x128, 1),
+              b = make_codes(DType::e4m3, 16, 256, Sharing::block128x128, 2);
   EXPECT_EQ(of(a.operand(false), b.operand(true)), kNothing);
   Operand o = a.operand(false);
   const Tensor by_rows(DType::f32, {16, 2});
@@ -332,7 +335,7 @@ TEST_F(Refusals, NameTheLayoutOfScales) {
   EXPECT_EQ(of(o, b.operand(true)), "matrix multiply: A: scales for 1x128 blocks have a wrong type or layout");
   o = b.operand(true);
   const Tensor dense(DType::f32, {2, 2});
-  Codes wide = make_codes(DType::e4m3, 256, 256, Sharing::square128, 2);
+  Codes wide = make_codes(DType::e4m3, 256, 256, Sharing::block128x128, 2);
   o = wide.operand(true);
   o.inverse_scale = dense.view();
   EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks have a wrong type or layout");

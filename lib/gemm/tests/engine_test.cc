@@ -204,7 +204,7 @@ TEST_F(EngineTest, RefusesMismatchedScalesAndBias) {
 TEST_F(EngineTest, PlansOneOfEveryMode) {
   using Side = Mode::Side;
   const Side bf16{}, f32{.format = DType::f32}, one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
-  const Side blocks{.format = DType::e4m3, .blocks = ScaleBlocks::row128};
+  const Side blocks{.format = DType::e4m3, .blocks = ScaleBlocks::block1x128};
   for (const Mode& m : {Mode{.a = bf16, .b = bf16},
                         {.a = f32, .b = f32, .c = DType::f32, .accumulate = true},
                         {.a = one, .b = many, .fast_accumulation = true},
@@ -220,9 +220,9 @@ TEST_F(EngineTest, PlansForAnAbsentGpu) {
   dry.device = device::DeviceType::cuda;
   dry.dry = true;
   const Side one{.format = DType::e4m3}, many{.format = DType::e4m3, .vector = true};
-  const Side rows{.format = DType::e4m3, .blocks = ScaleBlocks::row128},
-      squares{.format = DType::e4m3, .blocks = ScaleBlocks::square128};
-  const Side micro{.format = DType::e4m3, .blocks = ScaleBlocks::row32};
+  const Side rows{.format = DType::e4m3, .blocks = ScaleBlocks::block1x128},
+      squares{.format = DType::e4m3, .blocks = ScaleBlocks::block128x128};
+  const Side micro{.format = DType::e4m3, .blocks = ScaleBlocks::block1x32};
   const std::string missing = test::error_of([&] { plan_mode(engine_, dry, {}); });
   if (missing != "no error") GTEST_SKIP() << missing;
   EXPECT_EQ(engine_.scratch_bytes(), std::size_t{32} << 20);

@@ -33,9 +33,9 @@ inline Operand sample(const Mode::Side& side, device::DeviceType device) {
   const DType storage = !fp8 ? side.format : device == device::DeviceType::cuda ? DType::u8 : DType::bf16;
   Operand o{nowhere(device, storage, {kSide, kSide}), side.format, {}, side.blocks};
   if (fp8) o.inverse_scale = nowhere(device, DType::f32, {side.vector ? kSide : 1});
-  if (side.blocks == ScaleBlocks::row128) o.inverse_scale = nowhere(device, DType::f32, {2, kSide}).transposed();
-  if (side.blocks == ScaleBlocks::square128) o.inverse_scale = nowhere(device, DType::f32, {2, 4}).columns(0, 2);
-  if (side.blocks == ScaleBlocks::row32) o.inverse_scale = nowhere(device, DType::e8m0, {kSide * 8});
+  if (side.blocks == ScaleBlocks::block1x128) o.inverse_scale = nowhere(device, DType::f32, {2, kSide}).transposed();
+  if (side.blocks == ScaleBlocks::block128x128) o.inverse_scale = nowhere(device, DType::f32, {2, 4}).columns(0, 2);
+  if (side.blocks == ScaleBlocks::block1x32) o.inverse_scale = nowhere(device, DType::e8m0, {kSide * 8});
   return o;
 }
 

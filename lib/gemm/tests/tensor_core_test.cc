@@ -257,17 +257,17 @@ TEST(TensorCore, ScalesBiasAndAccumulation) {
 // With scales for blocks of 128 every block is a chain, which is scaled before it is added; every path and layout.
 TEST(TensorCore, ChainsOfBlocksAreScaled) {
   for (const std::int64_t k : {std::int64_t{40}, std::int64_t{128}, std::int64_t{700}})
-    for (const auto& [blocks_a, blocks_b] :
-         {std::pair{ScaleBlocks::row128, ScaleBlocks::square128}, std::pair{ScaleBlocks::row128, ScaleBlocks::row128},
-          std::pair{ScaleBlocks::square128, ScaleBlocks::row128}})
+    for (const auto& [blocks_a, blocks_b] : {std::pair{ScaleBlocks::block1x128, ScaleBlocks::block128x128},
+                                             std::pair{ScaleBlocks::block1x128, ScaleBlocks::block1x128},
+                                             std::pair{ScaleBlocks::block128x128, ScaleBlocks::block1x128}})
       for (const Accumulation accumulation : {Accumulation::hopper, Accumulation::ada}) {
-        const bool wide_a = blocks_a == ScaleBlocks::square128, wide_b = blocks_b == ScaleBlocks::square128;
+        const bool wide_a = blocks_a == ScaleBlocks::block128x128, wide_b = blocks_b == ScaleBlocks::block128x128;
         const std::int64_t m = wide_a ? 131 : wide_b ? 6 : 70, n = wide_b ? 131 : wide_a ? 6 : 35;
         const std::int64_t chains = (k + 127) / 128;
         const Matrix a = coded(DType::e4m3, OperandKind::any_finite, m, k, Layout::transposed, 11);
         const Matrix b = coded(DType::e4m3, OperandKind::any_finite, k, n, Layout::rows, 12);
         const auto count = [](ScaleBlocks blocks, std::int64_t outer) {
-          return blocks == ScaleBlocks::square128 ? (outer + 127) / 128 : outer;
+          return blocks == ScaleBlocks::block128x128 ? (outer + 127) / 128 : outer;
         };
         const Tensor of_a = odd_scales(count(blocks_a, m) * chains, 1.7f);
         const Tensor of_b = odd_scales(count(blocks_b, n) * chains, 1.1f);

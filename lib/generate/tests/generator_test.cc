@@ -69,8 +69,8 @@ TEST_F(Generation, StoredCodesGiveTheTokensOfTheirRecipe) {
   };
   for (const auto& [scaling, recipe] : {Case{quant::Granularity::tensor, "tensorwise"},
                                         {quant::Granularity::row, "rowwise"},
-                                        {quant::Granularity::square128, "blockwise"},
-                                        {quant::Granularity::row32, "mxfp8"}}) {
+                                        {quant::Granularity::block128x128, "blockwise"},
+                                        {quant::Granularity::block1x32, "mxfp8"}}) {
     const quant::Recipe& of = quant::find_recipe(recipe);
     const std::string codes = at(std::string(recipe) + ".h5");
     (void)convert::quantize(model(), codes, {.scaling = scaling, .power_of_2 = of.power_of_2});
@@ -85,7 +85,7 @@ TEST_F(Generation, StoredCodesGiveTheTokensOfTheirRecipe) {
 
 TEST_F(Generation, BlockScalesThatAreNoPowersOfTwo) {
   const std::string codes = at("blocks.h5");
-  (void)convert::quantize(model(), codes, {.scaling = quant::Granularity::square128});
+  (void)convert::quantize(model(), codes, {.scaling = quant::Granularity::block128x128});
   const Made made = run(codes, {DType::bf16, &quant::find_recipe("blockwise")}, {.temperature = 0}),
              near = run(model(), {DType::bf16, &quant::find_recipe("blockwise")}, {.temperature = 0});
   EXPECT_NEAR(made.log_probabilities.front(), near.log_probabilities.front(), 0.05);

@@ -21,7 +21,7 @@ using quant::Cast;
 using quant::ContractionAxis;
 using quant::Quantized;
 
-constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::square128).across;
+constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block128x128).across;
 
 // The recipe, or if there is none, one that casts nothing.
 const quant::Recipe& recipe_of(const LinearPrecision& precision) {
@@ -98,12 +98,12 @@ void calibrate(const Context& ctx, const View& x, const quant::KnownScale& slot)
 
 gemm::ScaleBlocks blocks_of(quant::Granularity granularity) {
   switch (granularity) {
-    case quant::Granularity::row128:
-      return gemm::ScaleBlocks::row128;
-    case quant::Granularity::square128:
-      return gemm::ScaleBlocks::square128;
-    case quant::Granularity::row32:
-      return gemm::ScaleBlocks::row32;
+    case quant::Granularity::block1x128:
+      return gemm::ScaleBlocks::block1x128;
+    case quant::Granularity::block128x128:
+      return gemm::ScaleBlocks::block128x128;
+    case quant::Granularity::block1x32:
+      return gemm::ScaleBlocks::block1x32;
     case quant::Granularity::none:
     case quant::Granularity::tensor:
     case quant::Granularity::row:

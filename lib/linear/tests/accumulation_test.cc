@@ -22,8 +22,8 @@ View scales_of(const quant::Quantized& q) {
 }
 
 gemm::ScaleBlocks blocks_of(const quant::Quantized& q) {
-  if (q.granularity == quant::Granularity::row128) return gemm::ScaleBlocks::row128;
-  return q.granularity == quant::Granularity::square128 ? gemm::ScaleBlocks::square128 : gemm::ScaleBlocks::none;
+  if (q.granularity == quant::Granularity::block1x128) return gemm::ScaleBlocks::block1x128;
+  return q.granularity == quant::Granularity::block128x128 ? gemm::ScaleBlocks::block128x128 : gemm::ScaleBlocks::none;
 }
 
 // The GEMM of two casts.

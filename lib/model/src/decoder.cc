@@ -33,7 +33,7 @@ View input_of(const View& inputs, int layer) {
 
 Decoder::Decoder(const hf::ModelConfig& config, const DecoderOptions& options) : config_(config), options_(options) {}
 
-void Decoder::forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+void Decoder::forward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                       const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
   m.forward_embedding();
@@ -41,7 +41,7 @@ void Decoder::forward(const Context& ctx, gemm::Engine& engine, WeightSource& we
   m.forward_head(losses);
 }
 
-void Decoder::forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, WeightSource& weights,
+void Decoder::forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights,
                                        const Batch& batch, const View& inputs, const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
   m.forward_embedding();
@@ -53,7 +53,7 @@ void Decoder::forward_and_store_inputs(const Context& ctx, gemm::Engine& engine,
   m.forward_head(losses);
 }
 
-void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                            int first, const View& inputs, const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
   ops::copy(ctx, input_of(inputs, first), m.hidden());
@@ -61,7 +61,7 @@ void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, WeightSourc
   m.forward_head(losses);
 }
 
-void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                                float gradient_scale, const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::training);
   m.forward_embedding();
@@ -71,7 +71,7 @@ void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, WeightS
   m.backward_embedding();
 }
 
-void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+void Decoder::logits(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                      std::int64_t first, const View& out) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
   m.forward_embedding();
@@ -79,7 +79,7 @@ void Decoder::logits(const Context& ctx, gemm::Engine& engine, WeightSource& wei
   m.state_->logits_of(first, out);
 }
 
-void Decoder::extend(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const View& tokens,
+void Decoder::extend(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const View& tokens,
                      KeyValueCache& cache, const View& logits) const {
   const std::int64_t count = tokens.size(), first = cache.length(), wanted = logits.empty() ? 0 : logits.shape[0];
   if (count < 1 || count > cache.capacity() - first)

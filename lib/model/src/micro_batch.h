@@ -17,7 +17,7 @@ struct SavedLayer {
 };
 
 struct MicroBatch::State {
-  State(const Decoder& decoder, const Context& context, gemm::Engine& engine, WeightSource& source, const Batch& b,
+  State(const Decoder& decoder, const Context& context, gemm::Engine& engine, ParameterAccess& source, const Batch& b,
         PassKind kind);
 
   // Computes the rotary tables of all positions of the batch.
@@ -46,7 +46,7 @@ struct MicroBatch::State {
 
   Context ctx;
   LayerEnvironment env;
-  WeightSource& weights;
+  ParameterAccess& weights;
   Batch batch;
   int head_unit;             // unit of the final norm, and of the head unless it is tied
   int head_home;             // unit that holds the head's matrix: 0 when tied

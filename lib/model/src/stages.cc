@@ -25,7 +25,7 @@ void clear_accumulated(const Context& ctx, const UnitGradients& g, std::initiali
 
 }  // namespace
 
-MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::Engine& engine, WeightSource& source,
+MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::Engine& engine, ParameterAccess& source,
                          const Batch& b, PassKind kind)
     : ctx(context),
       env{decoder.config(),
@@ -184,7 +184,7 @@ void MicroBatch::State::head_blocks(Body&& body) {
   }
 }
 
-MicroBatch::MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, WeightSource& weights,
+MicroBatch::MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, ParameterAccess& weights,
                        const Batch& batch, PassKind kind)
     : state_(std::make_unique<State>(decoder, ctx, engine, weights, batch, kind)) {
   state_->make_rope_tables();

@@ -1,5 +1,5 @@
 /// References for the decoder's tests: the model in double precision, in the simplest form (whole logits, all attention
-/// scores), and parameters in memory behind the decoder's WeightSource.
+/// scores), and parameters in memory behind the decoder's ParameterAccess.
 #pragma once
 
 #include <algorithm>
@@ -213,7 +213,7 @@ class ReferenceDecoder {
 
 /// Parameters and gradients in memory, unsharded. Gradients start as NaN: the first writer must overwrite them. Lists
 /// the units of the calls.
-class MemorySource final : public WeightSource {
+class MemorySource final : public ParameterAccess {
  public:
   /// In the compute type; empty `weights` means zeros.
   MemorySource(const hf::ModelConfig& config, std::vector<Parameter> parameters, const Tensors& weights, DType compute,

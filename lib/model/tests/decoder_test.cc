@@ -1,5 +1,5 @@
 // The decoder against the double-precision reference: losses, logits, and the gradient of every parameter by central
-// differences; bit-identical recomputation; gradient accumulation; the order of calls to WeightSource.
+// differences; bit-identical recomputation; gradient accumulation; the order of calls to ParameterAccess.
 #include "fp8/model/decoder.h"
 
 #include <gtest/gtest.h>

@@ -146,11 +146,11 @@ BENCHMARK(amax_tensor)->Apply(shapes);
 BENCHMARK_CAPTURE(quantize_all, tensor, Granularity::tensor, ContractionAxis::last)->Apply(shapes);
 BENCHMARK_CAPTURE(quantize_all, per_row, Granularity::row, ContractionAxis::last)->Apply(shapes);
 BENCHMARK_CAPTURE(quantize_all, per_column, Granularity::row, ContractionAxis::first)->Apply(shapes);
-BENCHMARK_CAPTURE(quantize_blocks, row128_last, Granularity::row128, ContractionAxis::last)->Apply(shapes);
-BENCHMARK_CAPTURE(quantize_blocks, row128_first, Granularity::row128, ContractionAxis::first)->Apply(shapes);
-BENCHMARK_CAPTURE(quantize_blocks, square128, Granularity::square128, ContractionAxis::last)->Apply(shapes);
-BENCHMARK_CAPTURE(quantize_blocks, row32_last, Granularity::row32, ContractionAxis::last)->Apply(shapes);
-BENCHMARK_CAPTURE(quantize_blocks, row32_first, Granularity::row32, ContractionAxis::first)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, block1x128_last, Granularity::block1x128, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, block1x128_first, Granularity::block1x128, ContractionAxis::first)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, block128x128, Granularity::block128x128, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, row32_last, Granularity::block1x32, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_blocks, row32_first, Granularity::block1x32, ContractionAxis::first)->Apply(shapes);
 
 }  // namespace
 }  // namespace fp8::quant

@@ -187,7 +187,7 @@ View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t c
 
 CastCounts cast_blocks(const View& x, Quantized& q, const CastOptions& options) {
   CastCounts counts;
-  const bool powers = options.power_of_2 || q.granularity == Granularity::row32;
+  const bool powers = options.power_of_2 || q.granularity == Granularity::block1x32;
   dtype::with_fp8_grid(q.format, [&]<class Grid>() {
     dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
       BlockCast<Grid, T> cast{rows_of<T>(x), q, block_rule<T>(q.granularity, Grid::kMax, options.power_of_2),

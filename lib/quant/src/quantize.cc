@@ -20,7 +20,7 @@ namespace {
 using dtype::DType;
 
 constexpr std::string_view kCategory = "fp8 codes";
-constexpr std::int64_t kSquare = block_extent(Granularity::square128).across;
+constexpr std::int64_t kSquare = block_extent(Granularity::block128x128).across;
 
 constexpr std::string_view kQuantize = "quantize";
 
@@ -311,7 +311,7 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
   Quantized q{.codes = device ? cuda::repack(ctx, codes, contract)
                               : tensor::allocate(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
-              .granularity = blocks   ? Granularity::square128
+              .granularity = blocks   ? Granularity::block128x128
                              : by_row ? Granularity::row
                                       : Granularity::tensor,
               .contract = contract,

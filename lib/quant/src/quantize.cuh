@@ -150,7 +150,7 @@ void fold_cuda(const Context& ctx, Quantized& q, bool power_of_2) {
   const std::int64_t lines = q.codes.shape[last ? 0 : 1], length = q.codes.shape[last ? 1 : 0];
   const std::int64_t stride = q.codes.stride[last ? 0 : 1], n = lines * stride;
   auto* const codes = q.codes.as<std::uint8_t>();
-  q.codes.dtype = power_of_2 || q.granularity == Granularity::row32 ? dtype::DType::bf16 : dtype::DType::f32;
+  q.codes.dtype = power_of_2 || q.granularity == Granularity::block1x32 ? dtype::DType::bf16 : dtype::DType::f32;
   q.codes.data = ctx.arena->allocate(static_cast<std::size_t>(n) * dtype::size_of(q.codes.dtype), kCategory);
   q.folded = true;
   if (ctx.dry || n == 0) return;
@@ -174,7 +174,7 @@ QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& c
   if (!ctx.dry && (casts.last.fp8() || casts.first.fp8()))
     quantize_into(Launcher(ctx), x, pair, casts.shared(), options);
   for (Quantized* q : {&pair.last, &pair.first}) {
-    const bool emulate = options.emulate || q->granularity == Granularity::row32;
+    const bool emulate = options.emulate || q->granularity == Granularity::block1x32;
     if (!emulate || q->codes.empty()) continue;
     if (has_blocks(*q))
       fold_cuda<Launcher>(ctx, *q, options.power_of_2);

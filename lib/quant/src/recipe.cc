@@ -17,9 +17,9 @@ constexpr Cast kHighPrecision{};
 constexpr Cast kE4m3Tensor{DType::e4m3, Granularity::tensor};
 constexpr Cast kE5m2Tensor{DType::e5m2, Granularity::tensor};
 constexpr Cast kE4m3Row{DType::e4m3, Granularity::row};
-constexpr Cast kE4m3Row128{DType::e4m3, Granularity::row128};
-constexpr Cast kE4m3Square128{DType::e4m3, Granularity::square128};
-constexpr Cast kE4m3Row32{DType::e4m3, Granularity::row32};
+constexpr Cast kE4m3Block1x128{DType::e4m3, Granularity::block1x128};
+constexpr Cast kE4m3Block128x128{DType::e4m3, Granularity::block128x128};
+constexpr Cast kE4m3Block1x32{DType::e4m3, Granularity::block1x32};
 
 constexpr std::array<Recipe, 7> kRecipes{{
     {.name = "tensorwise",
@@ -68,18 +68,18 @@ constexpr std::array<Recipe, 7> kRecipes{{
      .fp8_all_gather = true,
      .source = "Transformer Engine DelayedScaling"},
     {.name = "blockwise",
-     .forward = {.x = kE4m3Row128, .w = kE4m3Square128},
-     .dgrad = {.dy = kE4m3Row128, .w = kE4m3Square128},
-     .wgrad = {.dy = kE4m3Row128, .x = kE4m3Row128},
+     .forward = {.x = kE4m3Block1x128, .w = kE4m3Block128x128},
+     .dgrad = {.dy = kE4m3Block1x128, .w = kE4m3Block128x128},
+     .wgrad = {.dy = kE4m3Block1x128, .x = kE4m3Block1x128},
      .scale_rule = ScaleRule::blockwise,
      .power_of_2 = true,
      .fast_accumulation = false,
      .fp8_all_gather = false,
      .source = "Transformer Engine Float8BlockScaling; DeepSeek-V3"},
     {.name = "mxfp8",
-     .forward = {.x = kE4m3Row32, .w = kE4m3Row32},
-     .dgrad = {.dy = kE4m3Row32, .w = kE4m3Row32},
-     .wgrad = {.dy = kE4m3Row32, .x = kE4m3Row32},
+     .forward = {.x = kE4m3Block1x32, .w = kE4m3Block1x32},
+     .dgrad = {.dy = kE4m3Block1x32, .w = kE4m3Block1x32},
+     .wgrad = {.dy = kE4m3Block1x32, .x = kE4m3Block1x32},
      .scale_rule = ScaleRule::mx,
      .power_of_2 = true,
      .fast_accumulation = false,

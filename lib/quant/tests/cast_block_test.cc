@@ -22,9 +22,9 @@ constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numer
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})
-    for (const Cast& cast : {Cast{DType::e4m3, Granularity::row128}, Cast{DType::e5m2, Granularity::row128},
-                             Cast{DType::e4m3, Granularity::square128}, Cast{DType::e4m3, Granularity::row32},
-                             Cast{DType::e5m2, Granularity::row32}})
+    for (const Cast& cast : {Cast{DType::e4m3, Granularity::block1x128}, Cast{DType::e5m2, Granularity::block1x128},
+                             Cast{DType::e4m3, Granularity::block128x128}, Cast{DType::e4m3, Granularity::block1x32},
+                             Cast{DType::e5m2, Granularity::block1x32}})
       for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first})
         for (const Layout layout : {Layout::contiguous, Layout::strided_rows, Layout::columns_first})
           all.push_back({type, cast, contract, layout});
@@ -36,7 +36,7 @@ struct Block {
   std::int64_t rows, cols;
 };
 Block block_of(Granularity g, ContractionAxis contract) {
-  const std::int64_t along = g == Granularity::row32 ? 32 : 128, across = g == Granularity::square128 ? 128 : 1;
+  const std::int64_t along = g == Granularity::block1x32 ? 32 : 128, across = g == Granularity::block128x128 ? 128 : 1;
   return contract == ContractionAxis::last ? Block{across, along} : Block{along, across};
 }
 
@@ -75,7 +75,7 @@ class BlockCast : public ::testing::TestWithParam<Case> {
   // Checks every code and scale of a cast of x.
   static void check(const Matrix& x, const Case& t, const CastOptions& options, bool folded) {
     const Block block = block_of(t.cast.granularity, t.contract);
-    const bool mx = t.cast.granularity == Granularity::row32, e4m3 = t.cast.format == DType::e4m3;
+    const bool mx = t.cast.granularity == Granularity::block1x32, e4m3 = t.cast.format == DType::e4m3;
     const float max = dtype::max_of(t.cast.format);
     const BlockRule rule = t.type == DType::f32 ? block_rule<float>(t.cast.granularity, max, options.power_of_2)
                                                 : block_rule<Bf16>(t.cast.granularity, max, options.power_of_2);
@@ -113,7 +113,7 @@ TEST_P(BlockCast, AgreesWithSingleElements) {
     Matrix x(t.type, rows, cols, t.layout);
     for (std::int64_t r = 0; r < std::min<std::int64_t>(rows, 32); ++r)  // a block of zeros
       for (std::int64_t c = 0; c < std::min<std::int64_t>(cols, 130); ++c) x.set(r, c, c % 3 == 0 ? -0.0f : 0.0f);
-    const bool powers = t.cast.granularity == Granularity::row32;
+    const bool powers = t.cast.granularity == Granularity::block1x32;
     check(x, t, {}, false);
     check(x, t, {.power_of_2 = true}, false);
     check(x, t, {.power_of_2 = true, .fold = true}, true);
@@ -123,7 +123,7 @@ TEST_P(BlockCast, AgreesWithSingleElements) {
 
 TEST_P(BlockCast, NonFiniteElements) {
   const Case& t = GetParam();
-  const bool mx = t.cast.granularity == Granularity::row32;
+  const bool mx = t.cast.granularity == Granularity::block1x32;
   Matrix x(t.type, 140, 150, t.layout);
   x.set(3, 5, kNan);
   x.set(130, 140, -kNan);
@@ -212,7 +212,7 @@ TEST_P(BlockCast, DryRunAllocatesTheSameMemory) {
 // One set of codes and scales serves the GEMMs of both dimensions.
 TEST(BlockCastOf, SquaresAreSharedByBothGemms) {
   const Matrix x(DType::bf16, 140, 300);
-  const Cast squares{DType::e4m3, Granularity::square128}, rows{DType::e4m3, Granularity::row128};
+  const Cast squares{DType::e4m3, Granularity::block128x128}, rows{DType::e4m3, Granularity::block1x128};
   Host host;
   CastCounts counts;
   const QuantizedPair both =

@@ -28,7 +28,7 @@ inline void expect_same_scales(const Quantized& device, const Quantized& host) {
   }
   if (!blocks) return;
   const std::size_t outer = by_row ? 0 : 1, along = 1 - outer;
-  const bool squares = device.granularity == Granularity::square128;
+  const bool squares = device.granularity == Granularity::block128x128;
   for (const View& v : {device.scale, device.inverse_scale}) {
     EXPECT_EQ(v.stride[outer], squares ? (v.shape[along] + 3) / 4 * 4 : 1);
     EXPECT_EQ(v.stride[along], squares ? 1 : v.shape[outer]);

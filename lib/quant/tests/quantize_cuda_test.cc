@@ -116,8 +116,8 @@ TEST(QuantizeCuda, WholeTilesWithAKnownScale) {
     }
 }
 
-constexpr Cast kRow128{DType::e4m3, Granularity::row128}, kSquare128{DType::e4m3, Granularity::square128},
-    kRow32{DType::e4m3, Granularity::row32}, kRow32E5m2{DType::e5m2, Granularity::row32};
+constexpr Cast kRow128{DType::e4m3, Granularity::block1x128}, kSquare128{DType::e4m3, Granularity::block128x128},
+    kRow32{DType::e4m3, Granularity::block1x32}, kRow32E5m2{DType::e5m2, Granularity::block1x32};
 
 constexpr Size kBlockSizes[] = {{1, 1}, {33, 16}, {128, 128}, {129, 257}, {40, 600}, {300, 31}, {256, 264}};
 
@@ -156,7 +156,7 @@ TEST(QuantizeCuda, EmulatedBlocksEqualTheHosts) {
       Host host;
       Device device;
       device::Arena dry_arena;
-      const CastOptions options{.power_of_2 = true, .emulate = casts.last.granularity != Granularity::row32};
+      const CastOptions options{.power_of_2 = true, .emulate = casts.last.granularity != Granularity::block1x32};
       const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {.power_of_2 = true, .fold = true});
       const QuantizedPair emulated = quantize_cuda<Launcher>(device.context, x.view, casts, options);
       ASSERT_TRUE(on_host.last.folded);

@@ -56,10 +56,10 @@ TEST(Recipes, RowwiseWithGwHpKeepsWgradInHighPrecision) {
 
 TEST(Recipes, BlockwiseSharesTheCodesOfTheWeightOnly) {
   const Recipe& r = find_recipe("blockwise");
-  EXPECT_EQ(r.forward.w, (Cast{DType::e4m3, Granularity::square128}));
+  EXPECT_EQ(r.forward.w, (Cast{DType::e4m3, Granularity::block128x128}));
   EXPECT_TRUE((CastPair{r.forward.w, r.dgrad.w}.shared()));
   for (const CastPair& c : {CastPair{r.forward.x, r.wgrad.x}, dy_of(r)}) {
-    EXPECT_EQ(c.last, (Cast{DType::e4m3, Granularity::row128}));
+    EXPECT_EQ(c.last, (Cast{DType::e4m3, Granularity::block1x128}));
     EXPECT_EQ(c.first, c.last);
     EXPECT_FALSE(c.shared());
   }
@@ -73,7 +73,7 @@ TEST(Recipes, BlockwiseSharesTheCodesOfTheWeightOnly) {
 TEST(Recipes, Mxfp8CastsEachMatrixTwiceInBlocksOf32) {
   const Recipe& r = find_recipe("mxfp8");
   for (const CastPair& c : {CastPair{r.forward.x, r.wgrad.x}, CastPair{r.forward.w, r.dgrad.w}, dy_of(r)}) {
-    EXPECT_EQ(c.last, (Cast{DType::e4m3, Granularity::row32}));
+    EXPECT_EQ(c.last, (Cast{DType::e4m3, Granularity::block1x32}));
     EXPECT_EQ(c.first, c.last);
     EXPECT_FALSE(c.shared());
   }

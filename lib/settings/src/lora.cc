@@ -114,11 +114,11 @@ void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& ch
   convert::check_codes_of_linears(checkpoint, table);
   const std::optional<Granularity> scaling = convert::stored_scaling(checkpoint, table);
   if (!scaling) return;
-  if (*scaling == Granularity::row32)
+  if (*scaling == Granularity::block1x32)
     throw Error(checkpoint.path() +
                 ": holds FP8 codes with MX scales, which nothing computes with; dequantize it first: fp8-quantize " +
                 checkpoint.path() + " --dequantize -o model.h5");
-  const bool rows = *scaling == Granularity::row, blocks = *scaling == Granularity::square128;
+  const bool rows = *scaling == Granularity::row, blocks = *scaling == Granularity::block128x128;
   const std::string recipe = rows     ? "rowwise"
                              : blocks ? "blockwise"
                                       : "tensorwise",

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t kDropoutKey = 0x64726f706f7574;  // dropout and stochastic rounding have different seeds
 
-constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::square128).across;
+constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block128x128).across;
 
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
 
@@ -173,7 +173,7 @@ void ParameterStore::allocate_slot(const Context& ctx, SlotState& s) {
 
 // The factors of stored codes in the form of the recipe, whole on every rank.
 void ParameterStore::allocate_factors(const Context& ctx, SlotState& s) {
-  const bool blocks = s.fp8.recipe->forward.w.granularity == quant::Granularity::square128;
+  const bool blocks = s.fp8.recipe->forward.w.granularity == quant::Granularity::block128x128;
   const std::int64_t columns = divide_up(s.extent.cols, kSquare);
   const auto rows_for = [&](const linear::Part& p) {
     return blocks ? linear::block_rows({p}) : s.fp8.recipe->single_copy ? p.end - p.begin : 1;

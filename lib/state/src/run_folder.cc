@@ -78,7 +78,7 @@ ckpt::Checkpoint open_on_all_ranks(comm::Communicator& host_comm, const std::str
   }
 }
 
-Sources::Sources(comm::Communicator& host_comm, const settings::RunConfig& config, Journal& journal)
+RunCheckpoints::RunCheckpoints(comm::Communicator& host_comm, const settings::RunConfig& config, Journal& journal)
     : host_comm_(host_comm),
       out_(config.out),
       journal_(journal),
@@ -97,20 +97,20 @@ Sources::Sources(comm::Communicator& host_comm, const settings::RunConfig& confi
 }
 
 // Selects the newest checkpoint that can be opened, if the run has any. On rank 0.
-void Sources::open_newest() {
+void RunCheckpoints::open_newest() {
   selected_ = finder_.next();
   if (!selected_ && !newest_reason_.empty()) throw Error(ckpt::all_damaged(out_, newest_reason_));
 }
 
 // Opens on all ranks what rank 0 has selected.
-void Sources::share() {
+void RunCheckpoints::share() {
   const std::string path = host_comm_.all_gather(selected_ ? selected_->path() : "")[0];
   comm::agree(host_comm_, [&] {
     if (host_comm_.rank() != 0 && !path.empty()) selected_.emplace(model::open_checkpoint(path));
   });
 }
 
-void Sources::refuse(const std::string& reason) {
+void RunCheckpoints::refuse(const std::string& reason) {
   if (!resuming()) throw comm::AgreedError(reason);
   if (host_comm_.rank() == 0) finder_.pass_over(selected_->path(), reason);
   selected_.reset();

@@ -104,7 +104,7 @@ double sqnr(const std::vector<float>& got, const std::vector<float>& want) {
 TEST_F(Codes, GradientsAreCloseToThoseOfTheDequantizedModel) {
   for (const auto& [scaling, name] : {std::pair{Granularity::tensor, "tensorwise"},
                                       {Granularity::row, "rowwise"},
-                                      {Granularity::square128, "blockwise"}}) {
+                                      {Granularity::block128x128, "blockwise"}}) {
     make(scaling);
     std::string recipe, none;
     const auto got = gradients("codes.h5", recipe), want = gradients("plain.h5", none);
@@ -150,7 +150,7 @@ TEST_F(Codes, OtherCodesAreRefused) {
       settings::check_trainable(checkpoint, table);
     });
   };
-  make(Granularity::row32);
+  make(Granularity::block1x32);
   EXPECT_NE(refusal().find("holds FP8 codes with MX scales"), std::string::npos) << refusal();
   make(Granularity::tensor, {}, dtype::DType::e5m2);
   EXPECT_NE(refusal().find("E5M2 codes, which no recipe has for weights"), std::string::npos) << refusal();

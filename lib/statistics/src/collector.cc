@@ -21,7 +21,7 @@ using quant::ContractionAxis;
 using quant::Granularity;
 
 // Whether a cast is the same for both dimensions that a GEMM may contract.
-bool for_both_axes(Granularity g) { return g == Granularity::tensor || g == Granularity::square128; }
+bool for_both_axes(Granularity g) { return g == Granularity::tensor || g == Granularity::block128x128; }
 
 // The values of a view in high precision as f32 without gaps, in memory from the arena if they are not.
 View as_f32(const Context& ctx, const View& v) {

@@ -46,11 +46,11 @@ std::string_view name_of_granularity(quant::Granularity g) {
       return "tensor";
     case quant::Granularity::row:
       return "row";
-    case quant::Granularity::row128:
+    case quant::Granularity::block1x128:
       return "1x128";
-    case quant::Granularity::square128:
+    case quant::Granularity::block128x128:
       return "128x128";
-    case quant::Granularity::row32:
+    case quant::Granularity::block1x32:
       return "1x32";
     case quant::Granularity::none:
       break;

@@ -150,17 +150,17 @@ TEST_F(Casts, ABlockHasAScale) {
     ContractionAxis contract;
     std::int64_t rows, cols;
   };
-  for (const Case& c : {Case{Granularity::row128, ContractionAxis::last, 1, 128},
-                        Case{Granularity::row128, ContractionAxis::first, 128, 1},
-                        Case{Granularity::square128, ContractionAxis::last, 128, 128},
-                        Case{Granularity::square128, ContractionAxis::first, 128, 128},
-                        Case{Granularity::row32, ContractionAxis::last, 1, 32},
-                        Case{Granularity::row32, ContractionAxis::first, 32, 1}}) {
+  for (const Case& c : {Case{Granularity::block1x128, ContractionAxis::last, 1, 128},
+                        Case{Granularity::block1x128, ContractionAxis::first, 128, 1},
+                        Case{Granularity::block128x128, ContractionAxis::last, 128, 128},
+                        Case{Granularity::block128x128, ContractionAxis::first, 128, 128},
+                        Case{Granularity::block1x32, ContractionAxis::last, 1, 32},
+                        Case{Granularity::block1x32, ContractionAxis::first, 32, 1}}) {
     const quant::Quantized q = cast(x, DType::e4m3, c.granularity, c.contract);
     const auto scale_of = [&](std::int64_t r, std::int64_t col) {
       const std::int64_t r0 = r / c.rows * c.rows, c0 = col / c.cols * c.cols;
       const float most = amax(r0, r0 + c.rows, c0, c0 + c.cols);
-      if (c.granularity != Granularity::row32) return 448.0f / most;
+      if (c.granularity != Granularity::block1x32) return 448.0f / most;
       return static_cast<float>(std::exp2(-std::ceil(std::log2(static_cast<double>(most) / 448))));
     };
     expect_equal(measure(x, scales_of(ctx_, q), DType::e4m3), plain(x_, kCols, DType::e4m3, scale_of));
@@ -168,14 +168,15 @@ TEST_F(Casts, ABlockHasAScale) {
 }
 
 TEST_F(Casts, ScalesOfZerosCountOnlyWhereAllIsZero) {
-  for (const Granularity g : {Granularity::row, Granularity::row128, Granularity::square128, Granularity::row32}) {
+  for (const Granularity g :
+       {Granularity::row, Granularity::block1x128, Granularity::block128x128, Granularity::block1x32}) {
     for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
       x_.assign(x_.size(), 1e-3f);
       for (std::int64_t i = 0; i < kRows * kCols; ++i)
         if (i / kCols < 130 || i % kCols < 130) x_[static_cast<std::size_t>(i)] = 0;
       const View some = as(DType::f32);
       const Figures f = measure(some, scales_of(ctx_, cast(some, DType::e4m3, g, contract)), DType::e4m3);
-      const float scale = g == Granularity::row32 ? 0x1p18f : 448 / 1e-3f;
+      const float scale = g == Granularity::block1x32 ? 0x1p18f : 448 / 1e-3f;
       EXPECT_EQ(f.scale_range().min, scale);
       EXPECT_EQ(f.scale_range().max, scale);
       x_.assign(x_.size(), 0);
@@ -202,7 +203,7 @@ TEST_F(Casts, AScaleOfNanIsNoScaleOfZeros) {
 
 TEST_F(Casts, TheNoiseIsThatOfTheCodes) {
   const View x = as(DType::bf16);
-  for (const Granularity g : {Granularity::tensor, Granularity::row, Granularity::row128, Granularity::row32}) {
+  for (const Granularity g : {Granularity::tensor, Granularity::row, Granularity::block1x128, Granularity::block1x32}) {
     const quant::Quantized q = cast(x, DType::e4m3, g, ContractionAxis::first);
     const View y = quant::dequantize(ctx_, q);
     double noise = 0;
@@ -218,7 +219,8 @@ TEST_F(Casts, TheNoiseIsThatOfTheCodes) {
 
 TEST_F(Casts, GroupsAddUpToTheWhole) {
   const View x = as(DType::bf16);
-  for (const Granularity g : {Granularity::tensor, Granularity::row, Granularity::row128, Granularity::square128}) {
+  for (const Granularity g :
+       {Granularity::tensor, Granularity::row, Granularity::block1x128, Granularity::block128x128}) {
     for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
       const ScaleGrid scales = scales_of(ctx_, cast(x, DType::e4m3, g, contract));
       const Figures all = measure(x, scales, DType::e4m3);

@@ -504,9 +504,9 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
   state::Journal journal(hooks, host_comm);
   if (!config.dry_run) folder.lock();
   const RunInputs inputs = open_inputs(config, host_comm);
-  std::optional<state::Sources> sources(std::in_place, host_comm, config, journal);
+  std::optional<state::RunCheckpoints> checkpoints(std::in_place, host_comm, config, journal);
   while (true) {  // once for every checkpoint of the run, until one is not damaged
-    RunSetup setup = resolve(config, host_comm, inputs, *sources);
+    RunSetup setup = resolve(config, host_comm, inputs, *checkpoints);
     const DeviceSetup device(config.device, setup.config.precision, host_comm, config.dry_run);
     if (!device.note().empty()) journal.note(device.note());
     std::optional<statistics::Collector> collector;
@@ -518,8 +518,8 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
       if (!done) check_gradients(config);
     });
     if (config.dry_run || done) {
-      if (const auto damage = state::verify(host_comm, sources->start())) {
-        sources->refuse(*damage);
+      if (const auto damage = state::verify(host_comm, checkpoints->start())) {
+        checkpoints->refuse(*damage);
         continue;
       }
       report_without_steps(setup, device, host_comm, journal);
@@ -529,16 +529,16 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     std::optional<RunState> state;
     comm::agree(host_comm, [&] {
       context.emplace(context_of(setup, device, host_comm, hooks, journal, folder.held(), inputs,
-                                 collector ? &*collector : nullptr, sources->start()));
+                                 collector ? &*collector : nullptr, checkpoints->start()));
       allocate_state(*context, state);
       if (collector) collector->pause();
     });
-    if (const auto damage = load_model(state->model, host_comm, sources->start(), setup.config.precision,
+    if (const auto damage = load_model(state->model, host_comm, checkpoints->start(), setup.config.precision,
                                        setup.resuming, settings::initial_adapters(setup.adapter, setup.config.seed))) {
-      sources->refuse(*damage);
+      checkpoints->refuse(*damage);
       continue;
     }
-    sources.reset();
+    checkpoints.reset();
     if (hooks.begins) hooks.begins();
     host_comm.barrier();  // no rank may fail alone after rank 0 has made the folder
     folder.make();

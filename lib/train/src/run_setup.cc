@@ -141,20 +141,20 @@ void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoin
 }
 
 RunSetup resolve_alone(const settings::RunConfig& config, const comm::Communicator& host_comm, const RunInputs& inputs,
-                       const state::Sources& sources) {
+                       const state::RunCheckpoints& checkpoints) {
   RunSetup s;
   s.config = config;
-  s.resuming = sources.resuming();
-  const ckpt::Checkpoint& checkpoint = sources.start();
+  s.resuming = checkpoints.resuming();
+  const ckpt::Checkpoint& checkpoint = checkpoints.start();
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
   hf::ModelConfig model = settings::config_to_train(checkpoint, config.lora.wanted());
-  resolve_adapters(s, model, sources.model());
+  resolve_adapters(s, model, checkpoints.model());
   std::vector<std::string> notes;
   if (s.resuming) settings::continue_precision(s.config.precision, checkpoint, notes);
   settings::check_statistics(s.config);
   const std::optional<std::string> known =
-      take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, sources.model(), tokens));
+      take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, checkpoints.model(), tokens));
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
   settings::set_length(s.config.flags, s.config.seq_length);
@@ -166,9 +166,9 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Communicat
   s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
   for (std::string& note : settings::document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
   settings::check_some_fp8(s.table, s.config.precision, true);
-  s.settings = settings::fixed_settings(s.config, {s.global_batch, sources.model().digest(), tokens.digest(), s.lora,
-                                                   s.adapter ? s.adapter->digest() : ""});
-  if (s.resuming) resume_from(s, checkpoint, sources.model());
+  s.settings = settings::fixed_settings(s.config, {s.global_batch, checkpoints.model().digest(), tokens.digest(),
+                                                   s.lora, s.adapter ? s.adapter->digest() : ""});
+  if (s.resuming) resume_from(s, checkpoint, checkpoints.model());
   if (!s.resuming && !config.change.empty())
     s.notes.push_back(cli::flag_name("change") + ": " + config.out + " has no checkpoint, so nothing changes");
   resolve_steps(s.config, s.sampler->samples(), s.global_batch, s.position.base);
@@ -212,11 +212,11 @@ RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& hos
 }
 
 RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
-                 const state::Sources& sources) {
+                 const state::RunCheckpoints& checkpoints) {
   RunSetup setup;
   json::Value shared;
   comm::agree(host_comm, [&] {
-    setup = resolve_alone(config, host_comm, inputs, sources);
+    setup = resolve_alone(config, host_comm, inputs, checkpoints);
     shared = setup.settings;
     shared.as_object().set("eval-data", inputs.eval_tokens ? inputs.eval_tokens->digest() : "");
   });

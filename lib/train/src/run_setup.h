@@ -58,6 +58,6 @@ RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& hos
 // Finds everything that a run needs to know before it allocates memory. Throws AgreedError for settings that do not fit
 // the model, the data or the checkpoint to resume, and when settings or files differ between ranks. Collective.
 RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
-                 const state::Sources& sources);
+                 const state::RunCheckpoints& checkpoints);
 
 }  // namespace fp8::train

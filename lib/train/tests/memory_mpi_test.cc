@@ -289,7 +289,7 @@ class MemoryFiles {
     using quant::Granularity;
     for (const auto& [name, scaling] : {std::pair("tensor.h5", Granularity::tensor),
                                         {"row.h5", Granularity::row},
-                                        {"block.h5", Granularity::square128}})
+                                        {"block.h5", Granularity::block128x128}})
       (void)convert::quantize(at("untied.h5"), at(name), {.scaling = scaling});
     data::TokenWriter documents(at("data.h5"), 64, std::nullopt, false, false);
     for (std::uint32_t i = 0; i < 300; ++i) {

@@ -43,17 +43,17 @@ struct Document {
 std::vector<std::pair<std::size_t, std::size_t>> spans_of(const std::vector<std::uint8_t>& mask);
 
 /// Tokens of a prompt and an answer that are kept, from their beginnings.
-struct Kept {
+struct PairLengths {
   std::size_t prompt = 0;
   std::size_t answer = 0;
 };
 
 /// Divides the room for `room` tokens between a prompt and an answer of these lengths. With `room` at least their sum,
 /// both are kept.
-Kept divide_room(std::size_t prompt, std::size_t answer, std::size_t room);
+PairLengths truncate_pair(std::size_t prompt, std::size_t answer, std::size_t room);
 
 /// Joins pairs. If they have more than `cutoff` tokens, pairs are kept from the first on, or with Mask::last from the
-/// last back; the pair that does not fit is cut with divide_room(), and the others are left out.
+/// last back; the pair that does not fit is cut with truncate_pair(), and the others are left out.
 Document assemble(const std::vector<Pair>& pairs, Mask mask, std::optional<std::size_t> cutoff);
 
 /// Renders conversations with a template and a tokenizer, which must outlive it. Any number of threads may use it.

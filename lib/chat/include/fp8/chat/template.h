@@ -16,7 +16,7 @@
 namespace fp8::chat {
 
 /// Where a part of a piece comes from.
-enum class Slot : std::uint8_t {
+enum class PartKind : std::uint8_t {
   literal,  ///< the template
   content,  ///< the system prompt, in Template::system only
   system,   ///< Template::system, in the first turn; empty without a system prompt
@@ -26,8 +26,8 @@ enum class Slot : std::uint8_t {
 
 /// A part of a piece.
 struct Part {
-  Slot slot = Slot::literal;  ///< where it comes from
-  std::string text = {};      ///< text of a literal
+  PartKind kind = PartKind::literal;  ///< where it comes from
+  std::string text = {};              ///< text of a literal
   /// Equal in all members.
   bool operator==(const Part&) const = default;
 };

@@ -51,8 +51,8 @@ void for_pieces(const StoredMatrix& m, const Visit& visit, std::int64_t together
 /// How a matrix is cast.
 struct CastRule {
   dtype::DType format = dtype::DType::e4m3;                 ///< e4m3 or e5m2
-  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, row, square128, or row32
-  bool power_of_2 = false;                                  ///< scales rounded down to powers of two; row32 always
+  quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, row, block128x128, or block1x32
+  bool power_of_2 = false;                                  ///< scales rounded down to powers of two; block1x32 always
   bool losses = true;                                       ///< compute signal and noise of the result
 };
 
@@ -62,8 +62,8 @@ struct FactorGrid {
   std::int64_t down, along;  ///< codes that share a factor in each dimension
 };
 
-/// The factors of a weight [rows, cols]: one (tensor), one per row, one per 128x128 (square128), or one per 32 of a row
-/// (row32).
+/// The factors of a weight [rows, cols]: one (tensor), one per row, one per 128x128 (block128x128), or one per 32 of a
+/// row (block1x32).
 FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64_t cols);
 
 /// The granularity of scales that are stored in this format with these extents, for a weight with the extents
@@ -88,9 +88,9 @@ struct CastResult {
   double noise = 0;                   ///< sum of (x - code times inverse scale)^2
 };
 
-/// Reads the matrix twice, in pieces, and passes its codes to `write` in the second pass; for the blocks of square128
-/// and row32, whose amaxes are those of a piece, only once. Throws Error that names the matrix when an element is not
-/// finite. Deterministic, independent of the number of threads.
+/// Reads the matrix twice, in pieces, and passes its codes to `write` in the second pass; for the blocks of
+/// block128x128 and block1x32, whose amaxes are those of a piece, only once. Throws Error that names the matrix when an
+/// element is not finite. Deterministic, independent of the number of threads.
 CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write);
 
 /// Stores `values`, the elements of rows from `first` on, in the format `type`, f32 or bf16, at `out` (host memory, any

@@ -28,14 +28,14 @@ enum class OperandKind : std::uint8_t { f32, bf16, fp8 };
 
 /// Blocks of elements that share an inverse scale, and the layout of these scales. `outer` is a row of A or a column of
 /// B, K the contracted dimension. On a device only for FP8 codes, in the layouts below with addresses that are
-/// multiples of 16 bytes, and not square128 for both operands. On the host for FP8 values stored as bf16, with scales
-/// in f32 of these shapes (row32: [outer, ceil(K/32)]) and any strides. Source: cuBLAS 13.1, "Narrow Precision Data
-/// Types Usage".
+/// multiples of 16 bytes, and not block128x128 for both operands. On the host for FP8 values stored as bf16, with
+/// scales in f32 of these shapes (block1x32: [outer, ceil(K/32)]) and any strides. Source: cuBLAS 13.1, "Narrow
+/// Precision Data Types Usage".
 enum class ScaleBlocks : std::uint8_t {
-  none,       ///< no blocks: one scale for all elements, or one for each outer index
-  row128,     ///< 1 x 128 along K, f32 [outer, ceil(K/128)], stride [1, outer]; compute capability 9.0
-  square128,  ///< 128 x 128, f32 [ceil(outer/128), ceil(K/128)], stride [ceil(K/128) up to a multiple of 4, 1]; 9.0
-  row32,      ///< 1 x 32 along K, E8M0 bytes in tiles of 128 x 4, all whole, contiguous; from 10.0 on
+  none,          ///< no blocks: one scale for all elements, or one for each outer index
+  block1x128,    ///< 1 x 128 along K, f32 [outer, ceil(K/128)], stride [1, outer]; compute capability 9.0
+  block128x128,  ///< 128 x 128, f32 [ceil(outer/128), ceil(K/128)], stride [ceil(K/128) up to a multiple of 4, 1]; 9.0
+  block1x32,     ///< 1 x 32 along K, E8M0 bytes in tiles of 128 x 4, all whole, contiguous; from 10.0 on
 };
 
 /// One operand. FP8 codes as bytes (u8, on a device) have unit stride along K and the other stride a multiple of 16; if

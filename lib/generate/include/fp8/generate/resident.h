@@ -15,7 +15,7 @@ using model::Pass;
 using tensor::View;
 
 /// Weights for forward passes, in host memory.
-class ResidentWeights final : public model::WeightSource {
+class ResidentWeights final : public model::ParameterAccess {
  public:
   /// Allocates all memory from the context's arena, category "weights", and reads the weights, unless the context is
   /// dry. Weights are converted to `compute` (f32 or bf16). With a recipe in `precision`, linears with compute

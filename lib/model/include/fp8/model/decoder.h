@@ -57,34 +57,34 @@ class Decoder {
   Decoder(const hf::ModelConfig& config, const DecoderOptions& options);
 
   /// Losses f32 [M] of every target, in nats, 0 where ignored.
-  void forward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+  void forward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                const View& losses) const;
 
   /// Computes forward(), and stores the input of each layer in `inputs` [L + 1, M, C], those of the head last, in the
   /// activations' type, which the caller allocates.
-  void forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+  void forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                                 const View& inputs, const View& losses) const;
 
   /// The part of forward() from layer `first` (from 0; L: only the head) on, with the inputs that
   /// forward_and_store_inputs() stored.
-  void forward_from(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch, int first,
+  void forward_from(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch, int first,
                     const View& inputs, const View& losses) const;
 
   /// Computes forward(), and the gradients of gradient_scale * sum(losses), passed to `weights` unit by unit from
   /// the last to the first.
-  void forward_backward(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch,
+  void forward_backward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                         float gradient_scale, const View& losses) const;
 
   /// Logits [n, V] of the rows [first, first + n), in the activations' type or f32; the caller allocates them.
-  void logits(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const Batch& batch, std::int64_t first,
-              const View& out) const;
+  void logits(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
+              std::int64_t first, const View& out) const;
 
   /// Appends tokens i32 [T] to the text in `cache`, and computes logits f32 [n, V] of its last n tokens, n <= T; empty:
   /// none. It runs on the host. With gemm::HostSums::fixed, and unless a scale is that of several tokens together (FP8
   /// with scales of tensors), the logits of a token have the same bits however the text was divided into calls. Throws
   /// Error if the cache is too small.
-  void extend(const Context& ctx, gemm::Engine& engine, WeightSource& weights, const View& tokens, KeyValueCache& cache,
-              const View& logits) const;
+  void extend(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const View& tokens,
+              KeyValueCache& cache, const View& logits) const;
 
   /// The model.
   const hf::ModelConfig& config() const { return config_; }
@@ -111,13 +111,13 @@ enum class PassKind : std::uint8_t {
 /// one may run between the stages of another in any order, and backward in any order of micro-batches. Decoder's passes
 /// call the same stages. The hidden state, its gradient and the saved activations are in the pool of the context's
 /// arena; each layer's are freed by its backward stage, everything else with the object. With several micro-batches in
-/// flight, WeightSource::gradient_buffers() decides which of them writes the gradients of a unit and which add to them.
-/// Deterministic as Decoder.
+/// flight, ParameterAccess::gradient_buffers() decides which of them writes the gradients of a unit and which add to
+/// them. Deterministic as Decoder.
 class MicroBatch {
  public:
   /// Allocates the hidden state. Copies `ctx` and the views of `batch`; their memory, the arena, `decoder`, `engine`
   /// and `weights` outlive the object. Throws Error if the arena is full.
-  MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, WeightSource& weights,
+  MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, ParameterAccess& weights,
              const Batch& batch, PassKind kind);
   MicroBatch(MicroBatch&&) noexcept;
   ~MicroBatch();

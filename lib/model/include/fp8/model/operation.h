@@ -23,7 +23,7 @@ std::string full_name(const Operation& operation, int layers);
 /// Receives the results of all operations of forward() and forward_backward() in the order in which they ran, except
 /// those that are recomputed for backward. Norms that follow a sum come after it. The LM head and the loss run block by
 /// block: their results arrive in several pieces, those of forward and backward in turn. Gradients of weights are not
-/// among the results; WeightSource has them. One thread calls it.
+/// among the results; ParameterAccess has them. One thread calls it.
 class OperationObserver {
  public:
   virtual ~OperationObserver() = default;

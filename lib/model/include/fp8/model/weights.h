@@ -38,9 +38,9 @@ struct UnitGradients {
 };
 
 /// Holder of parameters. Called in the order of computation, from one thread.
-class WeightSource {
+class ParameterAccess {
  public:
-  virtual ~WeightSource() = default;
+  virtual ~ParameterAccess() = default;
   /// Starts asynchronous work, such as an all-gather, for a unit that will be needed soon.
   virtual void prefetch(int unit) = 0;
   /// Unshards a unit: returns its weights, prepared for a pass. They are valid until the end of the caller's arena

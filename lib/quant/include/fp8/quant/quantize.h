@@ -40,9 +40,11 @@ struct Quantized {
   ContractionAxis contract = ContractionAxis::last;  ///< dimension that its GEMM contracts
   /// Factors of x, f32. Empty for none; [1] for tensor; for row, one for each index of the dimension that is not
   /// contracted. For blocks two dimensions, one scale for each block of block_extent(), in the order of the matrix:
-  ///   row128, row32  [rows, ceil(cols / along)] or, contracting the first dimension, [ceil(rows / along), cols];
+  ///   block1x128, block1x32  [rows, ceil(cols / along)] or, contracting the first dimension, [ceil(rows / along),
+  ///   cols];
   ///                  without gaps; on a device adjacent along the dimension that is not contracted, on the host rows
-  ///   square128      [ceil(rows / 128), ceil(cols / 128)]; adjacent along the contracted dimension, the other stride a
+  ///   block128x128      [ceil(rows / 128), ceil(cols / 128)]; adjacent along the contracted dimension, the other
+  ///   stride a
   ///                  multiple of 4 (on the host, codes for both GEMMs share the layout of the last dimension)
   View scale;
   View inverse_scale;   ///< f32 reciprocals of scale, same layout
@@ -80,7 +82,7 @@ struct CastPair {
   Cast first;  ///< cast for the GEMM that contracts the first dimension
   /// Whether both GEMMs use the same codes: same format, and scales that do not depend on the contracted dimension.
   bool shared() const {
-    return last == first && (last.granularity == Granularity::tensor || last.granularity == Granularity::square128);
+    return last == first && (last.granularity == Granularity::tensor || last.granularity == Granularity::block128x128);
   }
 };
 
@@ -130,7 +132,7 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 /// Contiguous bytes [rows, cols] of cast_to_bytes() as the operand of the GEMM that contracts `contract`: upcast on the
 /// host; on a device the same memory if its layout is valid, else repacked. Memory from the arena. `scale` and
 /// `inverse_scale` are f32 [1], or one for each row if `contract` is last, or two-dimensional, one for each block of
-/// square128 in the layout of Quantized::scale; the result refers to them. `emulate` as in CastOptions, not with
+/// block128x128 in the layout of Quantized::scale; the result refers to them. `emulate` as in CastOptions, not with
 /// blocks.
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, ContractionAxis contract,
                      const View& scale, const View& inverse_scale, bool emulate = false);

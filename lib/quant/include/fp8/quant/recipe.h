@@ -17,12 +17,12 @@ namespace fp8::quant {
 
 /// The elements that share a scale. "Row" is an index of the dimension that is not contracted, whichever that is.
 enum class Granularity : std::uint8_t {
-  none,       ///< no scale: high precision
-  tensor,     ///< all
-  row,        ///< one row (axiswise)
-  row128,     ///< 128 along the contracted dimension of one row; the last block of a row may be shorter
-  square128,  ///< 128 x 128; the last blocks of both dimensions may be shorter
-  row32,      ///< 32 along the contracted dimension of one row (MX)
+  none,          ///< no scale: high precision
+  tensor,        ///< all
+  row,           ///< one row (axiswise)
+  block1x128,    ///< 128 along the contracted dimension of one row; the last block of a row may be shorter
+  block128x128,  ///< 128 x 128; the last blocks of both dimensions may be shorter
+  block1x32,     ///< 32 along the contracted dimension of one row (MX)
 };
 
 /// How a scale follows from an amax, and which amax it is.

@@ -32,14 +32,14 @@ struct BlockExtent {
   std::int64_t across = 0;  ///< elements along the other dimension
 };
 
-/// Blocks of row128, square128 and row32; {0, 0} for the other granularities.
+/// Blocks of block1x128, block128x128 and block1x32; {0, 0} for the other granularities.
 constexpr BlockExtent block_extent(Granularity granularity) {
   switch (granularity) {
-    case Granularity::row128:
+    case Granularity::block1x128:
       return {128, 1};
-    case Granularity::square128:
+    case Granularity::block128x128:
       return {128, 128};
-    case Granularity::row32:
+    case Granularity::block1x32:
       return {32, 1};
     case Granularity::none:
     case Granularity::tensor:
@@ -85,7 +85,7 @@ struct BlockRule {
 template <class T>
 constexpr BlockRule block_rule(Granularity granularity, float max, bool power_of_2) {
   constexpr std::uint32_t kLargest = sizeof(T) == 2 ? 0x7F7F0000u : 0x7F7FFFFFu;
-  return {max, std::bit_cast<float>(kLargest), granularity == Granularity::row32, power_of_2};
+  return {max, std::bit_cast<float>(kLargest), granularity == Granularity::block1x32, power_of_2};
 }
 
 /// The largest finite f32.

@@ -109,7 +109,7 @@ struct GradientTrace {
 };
 
 /// The parameters of one rank, from which the decoder gets weights and to which it gives gradients.
-class ParameterStore final : public model::WeightSource {
+class ParameterStore final : public model::ParameterAccess {
  public:
   /// Allocates all memory from the context's arena and zeroes the moments. `device_comm` moves memory of the context's
   /// device between the ranks. Not collective.

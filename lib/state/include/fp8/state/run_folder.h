@@ -46,9 +46,9 @@ ckpt::Checkpoint open_on_all_ranks(comm::Communicator& host_comm, const std::str
 /// MODEL, and the checkpoints in a run's folder, newest first. Rank 0 selects the newest that can be opened. Opening
 /// reads the documents; loading checks the rest. Open files can be read until this object is destroyed, even if their
 /// checkpoint is removed. Collective.
-class Sources {
+class RunCheckpoints {
  public:
-  Sources(comm::Communicator& host_comm, const settings::RunConfig& config, Journal& journal);
+  RunCheckpoints(comm::Communicator& host_comm, const settings::RunConfig& config, Journal& journal);
   /// MODEL.
   const ckpt::Checkpoint& model() const { return *model_; }
   /// The checkpoint to start from: the selected one, or MODEL if the run has none.
