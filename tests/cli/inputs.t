@@ -19,6 +19,7 @@ ln c.json hard.json && ln -s c.json soft.json && ln m.h5 hard.h5 && ln -s m.h5 s
 fp8-init c.json --set vocab_size=4096 --tokenizer tok -o t.h5 >out 2>err
 mkdir holds && cp t.json holds/t.json && mkdir logs data && ln d.h5 logs/log.jsonl && ln d.h5 data/tensors.jsonl
 cp run/log.jsonl other.jsonl
+mkdir flags && echo '{"steps":1}' >flags.json && ln flags.json flags/log.jsonl
 everything() { find . -type f ! -name out ! -name err ! -name sums ! -name tested -exec cksum {} + | LC_ALL=C sort -k3; }
 everything >sums
 
@@ -94,6 +95,10 @@ for words in "" -n; do
   is "fp8-step: a log that is a link to the data $words" "$? $(cat err)" "2 fp8-step: logs/log.jsonl: $input"
   fp8-step $train --out data $words >out 2>err
   is "fp8-step: statistics that are a link to the data $words" "$? $(cat err)" "2 fp8-step: data/tensors.jsonl: $input"
+  fp8-step $train --config flags.json --out flags $words >out 2>err
+  is "fp8-step: a log that is a link to the config file $words" "$? $(cat err)" "2 fp8-step: flags/log.jsonl: $input"
+  fp8-step $train --config flags.json --gradients flags.json -f --out new $words >out 2>err
+  is "fp8-step: gradients in place of the config file $words" "$? $(cat err)" "2 fp8-step: flags.json: $input"
   fp8-step $train --out $step $words >out 2>err
   is "fp8-step: a run in a checkpoint $words" "$? $(cat err)" "2 fp8-step: $step: a checkpoint, and --out needs the folder of a run"
 done

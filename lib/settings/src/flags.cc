@@ -159,6 +159,7 @@ RunConfig step_config(const Arguments& a) {
   check_run(c, a);
   if (c.stats_every > 0) c.precision.given.emplace_back("tensor-stats-every");
   c.rolling = !a.has("save-every") && !a.has("keep");
+  if (a.has("config")) c.config_file = a.text("config");
   return c;
 }
 

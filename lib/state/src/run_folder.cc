@@ -15,12 +15,15 @@
 
 namespace fp8::state {
 
+std::vector<std::string> inputs_of(const settings::RunConfig& config) {
+  return {config.model, config.data, config.eval_data, config.lora.folder, config.config_file};
+}
+
 void check_outputs(const settings::RunConfig& config) {
   std::error_code ignored;
   if (std::filesystem::exists(config.out + "/manifest.json", ignored))
     throw Error(config.out + ": a checkpoint, and " + cli::flag_name("out") + " needs the folder of a run");
-  for (const char* name : {"/log.jsonl", "/tensors.jsonl"})
-    check_not_input(config.out + name, {config.model, config.data, config.eval_data, config.lora.folder});
+  for (const char* name : {"/log.jsonl", "/tensors.jsonl"}) check_not_input(config.out + name, inputs_of(config));
 }
 
 void RunFolder::lock() {

@@ -475,7 +475,7 @@ Exit train(RunState& state, const RunContext& run) {
 
 // Refuses a file of --gradients that cannot be written, before anything is computed.
 void check_gradients(const settings::RunConfig& c) {
-  if (!c.gradients.empty()) check_output(c.gradients, c.force, {c.model, c.data, c.eval_data, c.lora.folder});
+  if (!c.gradients.empty()) check_output(c.gradients, c.force, state::inputs_of(c));
 }
 
 // Prints the report of a dry run, or that the run has no steps left. Collective.

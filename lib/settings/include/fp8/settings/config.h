@@ -106,6 +106,7 @@ struct Config {
 struct RunConfig : Config {
   std::string out;                                         ///< folder
   std::string eval_data;                                   ///< path; empty: no evaluation
+  std::string config_file;                                 ///< path of --config; empty: none
   std::int64_t grad_accumulation = 1;                      ///< micro-batches per rank and step
   data::SamplerKind sampler = data::SamplerKind::shuffle;  ///< order in which samples are read
   std::int64_t steps = 0;                                  ///< steps of the whole run; 0: from epochs

@@ -13,6 +13,9 @@
 
 namespace fp8::state {
 
+/// Paths of the files and folders that a run reads, which no output may be; some are empty.
+std::vector<std::string> inputs_of(const settings::RunConfig& config);
+
 /// Throws Error if --out is a committed checkpoint, or a log in it is an input of the run, see check_not_input().
 void check_outputs(const settings::RunConfig& config);
 
