@@ -125,4 +125,10 @@ if mount -t tmpfs -o size=1m none run 2>../err; then
   says "a disk too small for a checkpoint: the message has the sizes" '^fp8-step: run: 1\.[0-9]* MiB needed, .* free: ' cat ../err
   umount run
 fi
+if mount -t tmpfs -o size=16k none run 2>../err; then
+  $train >../out 2>../err </dev/null
+  is "a disk too small for the log gives status 2" $? 2
+  is "a disk too small for the log: it ends with a complete record" "$(tail -c 1 run/log.jsonl | wc -l)" 1
+  umount run
+fi
 finish

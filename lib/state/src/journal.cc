@@ -1,6 +1,8 @@
 // Records of a run: buffered, written and passed on.
 #include "fp8/state/journal.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -44,6 +46,7 @@ std::optional<std::string> Journal::write_log() {
     unwritten_.clear();
     log_failing_ = false;
   } catch (const Error& e) {
+    (void)::ftruncate(log_.fd(), static_cast<off_t>(log_end_));  // if it fails, again before the next records
     if (!std::exchange(log_failing_, true)) return e.what();
   }
   return std::nullopt;
