@@ -3,6 +3,7 @@
 #include "fp8/ckpt/writer.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -25,19 +26,6 @@ h5::Writer start(const std::string& path, FileKind kind, bool exclusive, PieceRu
   return writer;
 }
 
-void write_document(h5::Writer& writer, const std::string& name, const json::Value& value) {
-  if (name != "config" && name != "train" && name != "provenance")
-    throw Error(name + ": not a document of a checkpoint");
-  writer.text(name, json::dump(value));
-}
-
-void write_files(h5::Writer& writer, const std::map<std::string, std::string>& files) {
-  for (const auto& [name, text] : files) {
-    if (!is_bare_name(name)) throw Error(name + ": not a file name");
-    writer.text(std::string(kHuggingFace) + name, text);
-  }
-}
-
 // Reports the invalid tensors of a finished file.
 void report(const h5::Writer& writer, const std::string& path, const InvalidTensor& invalid) {
   for (const std::string& reason : writer.invalid()) {
@@ -55,33 +43,63 @@ h5::Attributes attributes_of(const TensorMeta& meta) {
 
 }  // namespace
 
-struct ModelWriter::State {
-  AtomicFile file;
+struct FileWriter::State {
+  std::optional<AtomicFile> file;  // that is committed; empty in a shard
+  std::string path;                // for messages
+  bool texts = true;               // whether the file has the documents and texts
+  FileEntry entry;                 // of a shard
   h5::Writer writer;
-  State(const std::string& path, FileKind kind, bool force)
-      : file(path, force), writer(start(file.path(), kind, false)) {}
+
+  State(const std::string& target, FileKind kind, bool force)
+      : file(std::in_place, target, force), path(target), writer(start(file->path(), kind, false)) {}
+  State(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind, PieceRunner run)
+      : path(folder + "/" + shard_name(rank, world)),
+        texts(rank == 0),
+        entry{shard_name(rank, world), 0, {}, {}},
+        writer(start(path, kind, true, std::move(run))) {
+    writer.attribute("", "rank", rank);
+    writer.attribute("", "world", world);
+  }
+
+  // The writer of documents and texts.
+  h5::Writer& for_texts() {
+    if (!texts) throw Error(path + ": documents belong to rank 0");
+    return writer;
+  }
 };
 
-ModelWriter::ModelWriter(const std::string& path, FileKind kind, bool force)
-    : state_(std::make_unique<State>(path, kind, force)) {}
-ModelWriter::~ModelWriter() = default;
-ModelWriter::ModelWriter(ModelWriter&&) noexcept = default;
-ModelWriter& ModelWriter::operator=(ModelWriter&&) noexcept = default;
+FileWriter::FileWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+FileWriter::~FileWriter() = default;
+FileWriter::FileWriter(FileWriter&&) noexcept = default;
+FileWriter& FileWriter::operator=(FileWriter&&) noexcept = default;
 
-void ModelWriter::document(const std::string& name, const json::Value& value) {
-  write_document(state_->writer, name, value);
+void FileWriter::document(const std::string& name, const json::Value& value) {
+  h5::Writer& writer = state_->for_texts();
+  if (name != "config" && name != "train" && name != "provenance")
+    throw Error(name + ": not a document of a checkpoint");
+  writer.text(name, json::dump(value));
 }
-void ModelWriter::tokenizer(std::string_view text) { state_->writer.text("tokenizer", text); }
-void ModelWriter::tokenizer_id(const std::string& id) { state_->writer.attribute("", "tokenizer", id); }
 
-void ModelWriter::huggingface(const std::map<std::string, std::string>& files) { write_files(state_->writer, files); }
+void FileWriter::tokenizer(std::string_view text) { state_->for_texts().text("tokenizer", text); }
+void FileWriter::tokenizer_id(const std::string& id) { state_->for_texts().attribute("", "tokenizer", id); }
+
+void FileWriter::huggingface(const std::map<std::string, std::string>& files) {
+  h5::Writer& writer = state_->for_texts();
+  for (const auto& [name, text] : files) {
+    if (!is_bare_name(name)) throw Error(name + ": not a file name");
+    writer.text(std::string(kHuggingFace) + name, text);
+  }
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) { state_->writer.write(bytes); }
+void FileWriter::end_tensor() { state_->writer.end_dataset(); }
+
+ModelWriter::ModelWriter(const std::string& path, FileKind kind, bool force)
+    : FileWriter(std::make_unique<State>(path, kind, force)) {}
 
 void ModelWriter::begin_tensor(const TensorMeta& meta) {
   state_->writer.begin_dataset(meta.name, meta.dtype, meta.shape, attributes_of(meta), values_of(meta.name));
 }
-
-void ModelWriter::write(std::span<const std::byte> bytes) { state_->writer.write(bytes); }
-void ModelWriter::end_tensor() { state_->writer.end_dataset(); }
 
 void ModelWriter::tensor(const TensorMeta& meta, std::span<const std::byte> bytes) {
   begin_tensor(meta);
@@ -91,57 +109,18 @@ void ModelWriter::tensor(const TensorMeta& meta, std::span<const std::byte> byte
 
 void ModelWriter::commit(const InvalidTensor& invalid) {
   state_->writer.finish();
-  report(state_->writer, state_->file.target(), invalid);
-  Checkpoint::open(state_->file.path());  // checks that all documents exist and can be read
-  state_->file.commit();
+  report(state_->writer, state_->path, invalid);
+  Checkpoint::open(state_->file->path());  // checks that all documents exist and can be read
+  state_->file->commit();
 }
-
-struct ShardWriter::State {
-  std::string folder;
-  std::int64_t rank;
-  FileEntry entry;
-  h5::Writer writer;
-  State(const std::string& in, std::int64_t of_rank, std::int64_t world, FileKind kind, PieceRunner run)
-      : folder(in),
-        rank(of_rank),
-        entry{shard_name(of_rank, world), 0, {}, {}},
-        writer(start(path(), kind, true, std::move(run))) {
-    writer.attribute("", "rank", of_rank);
-    writer.attribute("", "world", world);
-  }
-  std::string path() const { return folder + "/" + entry.name; }
-};
 
 ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind,
                          PieceRunner run)
-    : state_(std::make_unique<State>(folder, rank, world, kind, std::move(run))) {}
-ShardWriter::~ShardWriter() = default;
-ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
-ShardWriter& ShardWriter::operator=(ShardWriter&&) noexcept = default;
-
-void ShardWriter::document(const std::string& name, const json::Value& value) {
-  if (state_->rank != 0) throw Error(state_->path() + ": documents belong to rank 0");
-  write_document(state_->writer, name, value);
-}
-
-void ShardWriter::tokenizer(std::string_view text) {
-  if (state_->rank != 0) throw Error(state_->path() + ": documents belong to rank 0");
-  state_->writer.text("tokenizer", text);
-}
-
-void ShardWriter::tokenizer_id(const std::string& id) {
-  if (state_->rank != 0) throw Error(state_->path() + ": documents belong to rank 0");
-  state_->writer.attribute("", "tokenizer", id);
-}
-
-void ShardWriter::huggingface(const std::map<std::string, std::string>& files) {
-  if (state_->rank != 0) throw Error(state_->path() + ": documents belong to rank 0");
-  write_files(state_->writer, files);
-}
+    : FileWriter(std::make_unique<State>(folder, rank, world, kind, std::move(run))) {}
 
 void ShardWriter::begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end) {
   if (begin < 0 || end <= begin || end > meta.rows())
-    throw Error(state_->path() + ": /" + meta.name + ": has no rows " + std::to_string(begin) + " to " +
+    throw Error(state_->path + ": /" + meta.name + ": has no rows " + std::to_string(begin) + " to " +
                 std::to_string(end));
   h5::Attributes attributes = attributes_of(meta);
   std::vector<std::int64_t> shape = meta.shape;
@@ -156,9 +135,6 @@ void ShardWriter::begin_tensor(const TensorMeta& meta, std::int64_t begin, std::
   state_->entry.blocks.push_back({meta, begin, end});
 }
 
-void ShardWriter::write(std::span<const std::byte> bytes) { state_->writer.write(bytes); }
-void ShardWriter::end_tensor() { state_->writer.end_dataset(); }
-
 void ShardWriter::tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end,
                          std::span<const std::byte> bytes) {
   if (begin == end && bytes.empty()) return;
@@ -170,8 +146,8 @@ void ShardWriter::tensor(const TensorMeta& meta, std::int64_t begin, std::int64_
 FileEntry ShardWriter::finish(const InvalidTensor& invalid) {
   State& s = *state_;
   s.entry.digest = s.writer.finish();
-  report(s.writer, s.path(), invalid);
-  s.entry.bytes = File::open_read(s.path()).size();
+  report(s.writer, s.path, invalid);
+  s.entry.bytes = File::open_read(s.path).size();
   return s.entry;
 }
 

@@ -20,18 +20,11 @@ namespace fp8::ckpt {
 /// Called with `path: /name: reason`; may throw.
 using InvalidTensor = std::function<void(const std::string& reason)>;
 
-/// Writes a single-file checkpoint as a stream; memory use does not grow with the tensors.
-class ModelWriter {
+/// One file of a checkpoint, written as a stream; memory use does not grow with the tensors.
+class FileWriter {
  public:
-  /// Creates a temporary file next to `path`. Throws when `path` exists without `force`, or is not a regular file, or
-  /// its folder cannot be written.
-  ModelWriter(const std::string& path, FileKind kind, bool force);
-  /// Removes the temporary file unless it was committed.
-  ~ModelWriter();
-  ModelWriter(ModelWriter&&) noexcept;
-  ModelWriter& operator=(ModelWriter&&) noexcept;
-
-  /// The document `config`, `train` or `provenance`.
+  /// The document `config`, `train` or `provenance`. The documents and texts are in a single file, or in that of rank
+  /// 0; the calls throw Error for another rank.
   void document(const std::string& name, const json::Value& value);
   /// The text of tokenizer.json.
   void tokenizer(std::string_view text);
@@ -40,21 +33,34 @@ class ModelWriter {
   /// Texts of other files of a Hugging Face folder, by file name. Throws Error unless the names are
   /// bare, see is_bare_name().
   void huggingface(const std::map<std::string, std::string>& files);
+  /// The next bytes of the tensor or block that was begun, in pieces of any size.
+  void write(std::span<const std::byte> bytes);
+  /// Ends the tensor or block; throws unless all of its bytes were written.
+  void end_tensor();
+
+ protected:
+  struct State;
+  explicit FileWriter(std::unique_ptr<State> state);
+  ~FileWriter();
+  FileWriter(FileWriter&&) noexcept;
+  FileWriter& operator=(FileWriter&&) noexcept;
+  std::unique_ptr<State> state_;
+};
+
+/// Writes a single-file checkpoint.
+class ModelWriter : public FileWriter {
+ public:
+  /// Creates a temporary file next to `path`, which is removed unless it is committed. Throws when `path` exists
+  /// without `force`, or is not a regular file, or its folder cannot be written.
+  ModelWriter(const std::string& path, FileKind kind, bool force);
+
   /// Begins a tensor; its bytes follow by write() in storage order.
   void begin_tensor(const TensorMeta& meta);
-  /// The next bytes of the tensor, in pieces of any size.
-  void write(std::span<const std::byte> bytes);
-  /// Ends the tensor; throws unless all of its bytes were written.
-  void end_tensor();
   /// A whole tensor at once.
   void tensor(const TensorMeta& meta, std::span<const std::byte> bytes);
   /// Syncs, verifies and renames. Throws without touching `path` on any error. `invalid` is called with each tensor
   /// that has a value forbidden by values_of(); without `invalid`, such a value is an error too.
   void commit(const InvalidTensor& invalid = {});
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 /// Rows [begin, end) of a tensor.
@@ -77,38 +83,18 @@ json::Value to_json(const FileEntry& entry);
 /// Inverse of to_json; throws Error naming `what`.
 FileEntry file_entry_from_json(const json::Value& value, const std::string& what);
 
-/// Writes the file of one rank as a stream. A rank skips tensors of which it has no row, so a tensor without rows is in
-/// no file. Only rank 0's file holds the documents.
-class ShardWriter {
+/// Writes the file of one rank. A rank skips tensors of which it has no row, so a tensor without rows is in no file.
+class ShardWriter : public FileWriter {
  public:
   /// Creates `folder`/rank-%05d-of-%05d.h5; `folder` is the temporary folder. Writes and reads back through `run`.
   ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind, PieceRunner run = {});
-  ~ShardWriter();
-  ShardWriter(ShardWriter&&) noexcept;
-  ShardWriter& operator=(ShardWriter&&) noexcept;
 
-  /// The document `config`, `train` or `provenance`; rank 0 only.
-  void document(const std::string& name, const json::Value& value);
-  /// The text of tokenizer.json; rank 0 only.
-  void tokenizer(std::string_view text);
-  /// The digest of the tokenizer, like ModelWriter::tokenizer_id(); rank 0 only.
-  void tokenizer_id(const std::string& id);
-  /// Files of the Hugging Face folder, like ModelWriter::huggingface(); rank 0 only.
-  void huggingface(const std::map<std::string, std::string>& files);
   /// Begins rows [begin, end) of `meta`, begin < end (begin = 0, end = 1 for a scalar).
   void begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end);
-  /// The next bytes of the block, in pieces of any size.
-  void write(std::span<const std::byte> bytes);
-  /// Ends the block; throws unless all of its bytes were written.
-  void end_tensor();
   /// A whole block at once; does nothing if begin == end.
   void tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end, std::span<const std::byte> bytes);
   /// Syncs, drops the page cache, reads back and verifies. `invalid` as in ModelWriter::commit(). No call may follow.
   FileEntry finish(const InvalidTensor& invalid = {});
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 /// Creates the empty temporary folder for the checkpoint `final_path`, after removing one left by a killed run, and
